@@ -1,0 +1,1 @@
+"""cutesync: Hopper kernels in the CuTe Python DSL."""

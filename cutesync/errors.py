@@ -1,0 +1,48 @@
+"""The exceptions of cutesync. Each is a built-in type as well, so ``except ValueError`` works for people who do not import this.
+
+A message says three things: what came, what is allowed, what to do. ``explain`` puts them together.
+"""
+
+from __future__ import annotations
+
+
+class CutesyncError(Exception):
+    """Base class of everything cutesync raises on purpose."""
+
+
+class ArgumentTypeError(CutesyncError, TypeError):
+    """An argument has the wrong type or dtype."""
+
+
+class ArgumentValueError(CutesyncError, ValueError):
+    """An argument has the right type and a value that is not allowed (shape, axis, layout, overlap, read-only)."""
+
+
+class DeviceError(CutesyncError, ValueError):
+    """Arrays live on the wrong device, or on different devices."""
+
+
+class NoGpuError(CutesyncError, RuntimeError):
+    """There is no driver, no GPU, or the GPU is not a Hopper."""
+
+
+class LaunchError(CutesyncError, RuntimeError):
+    """The CUDA driver refused a launch, or an earlier error has made the context unusable."""
+
+
+class CaptureError(CutesyncError, RuntimeError):
+    """The call would compile, load or allocate while a CUDA graph is being captured."""
+
+
+class OperatorError(CutesyncError, TypeError):
+    """A Python callable given as operator could not be traced by the DSL."""
+
+
+class WorkspaceError(CutesyncError, MemoryError):
+    """The device has no room for the workspace or the result."""
+
+
+def explain(subject: str, came: object, allowed: str, advice: str = "") -> str:
+    """The one wording of every message: ``subject: got came; needs allowed. advice``."""
+    message = f"{subject}: got {came}; needs {allowed}."
+    return f"{message} {advice[0].upper()}{advice[1:]}." if advice else message
