@@ -1,0 +1,103 @@
+"""Element types: one table from names to NumPy, the DSL, and the type a reduction or scan accumulates in.
+
+bfloat16 has no NumPy type of its own. With ``ml_dtypes`` installed its type is used; without it, bfloat16 arrays of other
+libraries (torch, DLPack) work all the same, and only NumPy arrays of bfloat16 are out of reach.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from .errors import ArgumentTypeError, explain
+
+
+@dataclass(frozen=True)
+class DType:
+    """One element type. ``kind`` is NumPy's letter (b, i, u, f), ``size`` is in bytes, ``dsl`` the name of the DSL's class."""
+
+    name: str
+    kind: str
+    size: int
+    dsl: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    @property
+    def numpy(self) -> np.dtype:
+        """The NumPy type of the same bits and meaning."""
+        if self.name != "bfloat16":
+            return np.dtype(self.name)
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise ArgumentTypeError(
+                explain("dtype", "bfloat16", "a type that NumPy knows", "install ml_dtypes (pip install 'cutesync[ml-dtypes]')")
+            ) from None
+        return np.dtype(ml_dtypes.bfloat16)
+
+    @property
+    def storage(self) -> np.dtype:
+        """A NumPy type of the same width that always exists: bfloat16 is stored as its uint16 bits."""
+        return np.dtype(np.uint16) if self.name == "bfloat16" else np.dtype(self.name)
+
+    @property
+    def accumulator(self) -> DType:
+        """The type that ``reduce`` and ``scan`` accumulate in: float32 for 16-bit floats, else the type itself."""
+        return FLOAT32 if self.kind == "f" and self.size == 2 else self
+
+    @property
+    def cutlass(self):
+        """The DSL's class (imports the DSL). bool is loaded and stored as its byte."""
+        import cutlass
+
+        return getattr(cutlass, self.dsl)
+
+
+_TABLE = (
+    DType("bool", "b", 1, "Uint8"),
+    DType("int8", "i", 1, "Int8"),
+    DType("int16", "i", 2, "Int16"),
+    DType("int32", "i", 4, "Int32"),
+    DType("int64", "i", 8, "Int64"),
+    DType("uint8", "u", 1, "Uint8"),
+    DType("uint16", "u", 2, "Uint16"),
+    DType("uint32", "u", 4, "Uint32"),
+    DType("uint64", "u", 8, "Uint64"),
+    DType("float16", "f", 2, "Float16"),
+    DType("bfloat16", "f", 2, "BFloat16"),
+    DType("float32", "f", 4, "Float32"),
+    DType("float64", "f", 8, "Float64"),
+)
+BY_NAME = {dtype.name: dtype for dtype in _TABLE}
+BOOL, INT32, INT64, UINT64, FLOAT32 = (BY_NAME[name] for name in ("bool", "int32", "int64", "uint64", "float32"))
+
+
+@functools.lru_cache(maxsize=256)
+def dtype(spec, argument: str = "dtype") -> DType:
+    """The DType that ``spec`` means: a DType, a name, a NumPy or ml_dtypes type, or a torch dtype."""
+    if isinstance(spec, DType):
+        return spec
+    name = str(spec).removeprefix("torch.") if type(spec).__module__.partition(".")[0] == "torch" else spec
+    if name == "bfloat16" or getattr(name, "__name__", None) == "bfloat16":
+        return BY_NAME["bfloat16"]
+    try:
+        parsed = np.dtype(name)
+    except TypeError:
+        parsed = None
+    if parsed is None or parsed.name not in BY_NAME or not parsed.isnative:
+        raise ArgumentTypeError(explain(argument, repr(spec), "one of " + ", ".join(BY_NAME)))
+    return BY_NAME[parsed.name]
+
+
+def sum_dtype(source: DType) -> DType:
+    """NumPy's promotion for sum, prod, cumsum and cumprod: small integers and bool widen to 64 bits, floats stay."""
+    if source.kind in "bi":
+        return INT64
+    return UINT64 if source.kind == "u" else source

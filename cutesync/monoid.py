@@ -1,0 +1,181 @@
+"""What a reduction computes, as device code: how an element becomes a state, how two states combine, how a state becomes a result.
+
+A state is a tuple of register values: ``(value,)`` for a reduction, ``(value, index)`` for argmin and argmax. ``combine(a, b)``
+always takes ``a`` from lower indexes. Everything here is plain Python that the DSL traces inside a kernel.
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Float32, Float64, Int32, Int64, Uint32
+
+from .dtypes import DType
+from .errors import OperatorError
+from .ops import Operator
+
+
+def register_type(dtype: DType, wide: bool = True):
+    """The DSL type that holds a ``dtype`` in a register. ``wide``: 1- and 2-byte integers and bool live in 32 bits, which wraps
+    to the same result when it is stored, and halves take float32."""
+    if dtype.kind == "f":
+        return Float64 if dtype.size == 8 else Float32
+    if dtype.kind == "b":
+        return Int32
+    if wide and dtype.size < 4:
+        return Uint32 if dtype.kind == "u" else Int32
+    return dtype.cutlass
+
+
+def nonzero(value):
+    """1 where the value is not zero (NaN is not zero), as Int32."""
+    return cutlass.select_(value != type(value)(0), Int32(1), Int32(0))
+
+
+def tree(states, combine):
+    """Fold a Python list of states pairwise, neighbours first: the order of operands is kept, the depth is logarithmic."""
+    while len(states) > 1:
+        pairs = [combine(states[i], states[i + 1]) for i in range(0, len(states) - 1, 2)]
+        states = pairs + states[len(pairs) * 2 :]
+    return states[0]
+
+
+def _minimum(a, b):
+    if isinstance(a, Float32):
+        return cute.arch.fmin(a, b, nan=True)
+    return cutlass.select_((a < b) | (a != a), a, b) if isinstance(a, Float64) else cutlass.min(a, b)
+
+
+def _maximum(a, b):
+    if isinstance(a, Float32):
+        return cute.arch.fmax(a, b, nan=True)
+    return cutlass.select_((a > b) | (a != a), a, b) if isinstance(a, Float64) else cutlass.max(a, b)
+
+
+_NAMED = {
+    "add": lambda a, b: a + b, "mul": lambda a, b: a * b, "min": _minimum, "max": _maximum, "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b, "any": lambda a, b: a | b, "all": lambda a, b: a & b,
+}  # fmt: skip
+
+
+def binary(op: Operator, dtype: DType):
+    """``(type, fn)``: the register type of ``op`` on ``dtype`` and the traced function of two such registers."""
+    if op.fn is None:
+        if dtype.kind == "b":
+            name = {"add": "or", "mul": "and", "max": "or", "min": "and"}.get(op.name, op.name)
+            return Int32, _NAMED[name]
+        return (Int32 if op.name in ("any", "all") else register_type(dtype)), _NAMED[op.name]
+    register = register_type(dtype, wide=False)
+
+    def call(a, b):
+        if dtype.kind == "b":
+            a, b = Boolean(a), Boolean(b)
+        try:
+            result = op.fn(a, b)
+        except Exception as error:
+            raise OperatorError(f"op {op.name!r} could not be traced on {dtype}: {type(error).__name__}: {error}") from error
+        return nonzero(Boolean(result)) if dtype.kind == "b" else register(result)
+
+    return register, call
+
+
+class Monoid:
+    """A reduction of ``source`` elements with ``op`` in ``accumulate`` into ``result`` elements, with an optional map on load."""
+
+    def __init__(self, op: Operator, source: DType, accumulate: DType, result: DType, transform=None) -> None:
+        self.op, self.source, self.accumulate, self.result, self.transform = op, source, accumulate, result, transform
+        register, self._binary = binary(op, accumulate)
+        self.types = (register,)
+
+    def lift(self, value, index):
+        """The state of one loaded element. ``index`` is its position in the row."""
+        del index
+        value = self._convert(value)
+        if self.op.fn is None and self.op.name in ("any", "all"):
+            value = nonzero(value)
+        return (self.types[0](value),)
+
+    def _convert(self, value):
+        if self.source.kind == "b":
+            value = nonzero(value)
+        register = register_type(self.accumulate, wide=self.op.fn is None)
+        value = nonzero(value) if self.accumulate.kind == "b" else register(value)
+        if self.transform is None:
+            return value
+        try:
+            return register(self.transform(value))
+        except Exception as error:
+            raise OperatorError(f"transform could not be traced on {self.accumulate}: {type(error).__name__}: {error}") from error
+
+    def combine(self, a, b):
+        return (self._binary(a[0], b[0]),)
+
+    def fold(self, words, index):
+        """The state of a 16-byte vector of consecutive elements in four registers; ``index`` is that of its first."""
+        if self._packed_sum():
+            return (self.types[0](self._dot(words)),)
+        elements = cute.recast_tensor(words, self.source.cutlass)
+        return tree([self.lift(elements[i], index + i) for i in range(cute.size(elements))], self.combine)
+
+    def _packed_sum(self) -> bool:
+        plain = self.op.fn is None and self.op.name == "add" and self.transform is None
+        return plain and self.source.kind in "iu" and self.source.size < 4 and self.accumulate.kind in "iu"
+
+    def _dot(self, words):
+        """Sum of 16 one-byte or 8 two-byte integers by dot products with ones: one instruction for four (two) of them."""
+        sign = "s32" if self.source.kind == "i" else "u32"
+        op = f"dp4a.{sign}.{sign}" if self.source.size == 1 else f"dp2a.lo.{sign}.{sign}"
+        register = Int32 if self.source.kind == "i" else Uint32
+        total = register(0)
+        for i in range(cute.size(words)):
+            total = cute.arch.inline_ptx(
+                f"{op} {{$w0}}, {{$r0}}, {{$r1}}, {{$r2}};",
+                write_only_types=[register],
+                read_only_args=[words[i], Int32(0x01010101), total],
+            )
+        return total
+
+    def place(self, state, base):
+        """A state whose indexes count from ``base``, as one whose indexes count from the start of the row."""
+        del base
+        return state
+
+    def lower(self, state):
+        """The element to store: converted (rounded once) to the result type."""
+        value = nonzero(state[0]) if self.result.kind == "b" else state[0]
+        return self.result.cutlass(value)
+
+
+class ArgMonoid:
+    """argmin or argmax: the state is (value, index), the lowest index wins, and a NaN wins over every number, as in NumPy.
+
+    Inside a chunk indexes are 32-bit; ``place`` widens them to 64 bits once a chunk.
+    """
+
+    def __init__(self, largest: bool, source: DType, result: DType) -> None:
+        self.largest, self.source, self.result = largest, source, result
+        self.types = (register_type(source), Int64)
+
+    def lift(self, value, index):
+        value = nonzero(value) if self.source.kind == "b" else value
+        return (self.types[0](value), index)
+
+    def combine(self, a, b):
+        if self.source.kind == "f":  # not (b <= a) also holds where one is NaN
+            loses = b[0] <= a[0] if self.largest else b[0] >= a[0]
+            wins = cutlass.not_(loses) & (a[0] == a[0])
+        else:
+            wins = b[0] > a[0] if self.largest else b[0] < a[0]
+        return tuple(cutlass.select_(wins, y, x) for x, y in zip(a, b))
+
+    def fold(self, words, index):
+        elements = cute.recast_tensor(words, self.source.cutlass)
+        states = [self.lift(elements[i], Int32(i)) for i in range(cute.size(elements))]
+        value, position = tree(states, self.combine)
+        return (value, index + position)
+
+    def place(self, state, base):
+        return (state[0], base + Int64(state[1]))
+
+    def lower(self, state):
+        return self.result.cutlass(state[1])

@@ -1,0 +1,285 @@
+"""Reductions of whole arrays and along axes, with any associative operator, in one launch.
+
+``reduce`` is the general call; ``argmin argmax sum prod min max any all`` are NumPy's names with NumPy's promotion. Operands keep
+their order, so the operator need not be commutative, and the result is bitwise the same in every run and on every GPU. The method
+is CUB's (vector loads, warp shuffles, one state a block) with the second kernel replaced by the block that finishes last.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import BOOL, INT64, DType, dtype, sum_dtype
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..ops import operator
+from ..runtime import arrays, device_array
+from ..runtime.arrays import View
+from .plan import Folding, make_fill, make_stages
+
+_plans: dict[tuple, Plan] = {}
+_MOST_PLANS = 4096
+
+
+def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, transform=None, identity=None, out=None,
+           algorithm="auto", stream=None):  # fmt: skip
+    """Fold the elements of ``x`` along ``axis`` with an associative operator.
+
+    Parameters
+    ----------
+    x : array of any shape, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or anything with
+        DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
+    op : "add", "mul", "min", "max", "and", "or", "xor", "any", "all", or a callable of two scalars that the DSL can trace.
+        ``op(a, b)`` gets ``a`` from lower indexes. NaN propagates through min and max, as in NumPy.
+    axis : None (all), an int, or a tuple of ints; negative counts from the end.
+    keepdims : keep reduced axes with extent 1.
+    init : a scalar folded in before the first element.
+    dtype : the type of the operation and the result; default that of ``x`` (any, all: bool). 16-bit floats accumulate in float32.
+    transform : a traced callable applied to every element (in the accumulator's type) before it is folded.
+    identity : the result for an empty axis when ``op`` is a callable.
+    out : where to write; right shape and dtype, not overlapping ``x``. Returned. Default: a new array of the library of ``x``.
+    algorithm : "auto", or a slower rung kept for comparison: "atomic" (one atomic a block; not reproducible for floats) or
+        "multi_launch" (one launch a level).
+    stream : None (the current stream of the library of ``x``), an int, or an object with ``__cuda_stream__``.
+
+    Returns
+    -------
+    array of the library of ``x`` with the reduced axes gone; a NumPy scalar where ``x`` is NumPy and everything is reduced.
+
+    Raises
+    ------
+    ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
+    """
+    key = (op, axis, keepdims, init, dtype, transform, identity, algorithm)
+    return _call(key, x, out, stream)
+
+
+def argmin(x, axis=None, *, keepdims=False, out=None, stream=None):
+    """Index of the smallest element (int64), the lowest one on ties; a NaN counts as smallest. ``axis`` is None or an int."""
+    return _call(("argmin", axis, keepdims, None, None, None, None, "arg"), x, out, stream)
+
+
+def argmax(x, axis=None, *, keepdims=False, out=None, stream=None):
+    """Index of the largest element (int64), the lowest one on ties; a NaN counts as largest. ``axis`` is None or an int."""
+    return _call(("argmax", axis, keepdims, None, None, None, None, "arg"), x, out, stream)
+
+
+def sum(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):
+    """Sum. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
+    return reduce(x, "add", axis=axis, keepdims=keepdims, dtype=dtype or _promoted(x), out=out, stream=stream)
+
+
+def prod(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):
+    """Product. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
+    return reduce(x, "mul", axis=axis, keepdims=keepdims, dtype=dtype or _promoted(x), out=out, stream=stream)
+
+
+def min(x, axis=None, *, keepdims=False, out=None, stream=None):
+    """Smallest element; NaN if there is one."""
+    return reduce(x, "min", axis=axis, keepdims=keepdims, out=out, stream=stream)
+
+
+def max(x, axis=None, *, keepdims=False, out=None, stream=None):
+    """Largest element; NaN if there is one."""
+    return reduce(x, "max", axis=axis, keepdims=keepdims, out=out, stream=stream)
+
+
+def any(x, axis=None, *, keepdims=False, out=None, stream=None):
+    """Whether some element is not zero (bool)."""
+    return reduce(x, "any", axis=axis, keepdims=keepdims, out=out, stream=stream)
+
+
+def all(x, axis=None, *, keepdims=False, out=None, stream=None):
+    """Whether every element is not zero (bool)."""
+    return reduce(x, "all", axis=axis, keepdims=keepdims, out=out, stream=stream)
+
+
+def _promoted(x) -> DType:
+    return sum_dtype(dtype(x.dtype) if hasattr(x, "dtype") else arrays.adapter(x).view(x).dtype)
+
+
+def _call(key: tuple, x, out, stream):
+    """Find or make the plan of a call and run it."""
+    adapter = arrays.adapter(x)
+    if adapter is arrays.NUMPY:
+        return _call_numpy(key, x, out, stream)
+    pointer = adapter.pointer(x)
+    if out is None:
+        key = (key, adapter.signature(x), pointer & 15 == 0)
+    else:
+        out_adapter = arrays.adapter(out, "out")
+        out_pointer = out_adapter.pointer(out)
+        key = (key, adapter.signature(x), out_adapter.signature(out), pointer & 15 == 0)
+    try:
+        plan = _plans.get(key)
+    except TypeError:
+        plan = None
+    if plan is None:
+        plan = _plan(key, x, out, stream)
+    raw = adapter.stream(plan.ordinal) if stream is None else arrays.stream_handle(stream)
+    if out is None:
+        out = adapter.empty(plan.out_shape, plan.out_dtype, plan.ordinal, raw)
+        out_pointer = adapter.pointer(out)
+    elif pointer < out_pointer + plan.out_bytes and out_pointer < pointer + plan.x_bytes:
+        raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
+    plan.run(pointer, out_pointer, raw)
+    return out
+
+
+def _call_numpy(key: tuple, x: np.ndarray, out, stream):
+    """NumPy in, NumPy out, by way of the device."""
+    view = arrays.adapter(x).view(x)
+    if out is not None:
+        if not isinstance(out, np.ndarray):
+            raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy x", "a NumPy array"))
+        out_view = arrays.adapter(out).view(out)
+        plan_shape, plan_dtype = _result(_parse(key, view))
+        _check_out(out_view, plan_shape, plan_dtype)
+        if np.may_share_memory(x, out):
+            raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
+    raw = 0 if stream is None else arrays.stream_handle(stream)
+    result = np.asarray(_call(key, device_array.from_numpy(x, view.dtype, stream=raw), None, raw))
+    if out is not None:
+        out[...] = result
+        return out
+    return result[()]
+
+
+class Plan:
+    """Everything a call with a known signature needs: its launches and the shape and type of its result."""
+
+    __slots__ = ("between", "ordinal", "out_bytes", "out_dtype", "out_shape", "run", "stages", "x_bytes")
+
+    def __init__(self, stages: list, ordinal: int, x_bytes: int, out_shape: tuple, out_dtype: DType) -> None:
+        self.stages, self.ordinal, self.x_bytes, self.out_shape, self.out_dtype = stages, ordinal, x_bytes, out_shape, out_dtype
+        self.out_bytes = math.prod(out_shape) * out_dtype.size
+        self.run = stages[0][0].run if len(stages) == 1 else self._run_all
+
+    def _run_all(self, x: int, out: int, stream: int) -> None:
+        """Run the stages through intermediate arrays, which are freed in stream order."""
+        held = []
+        for stage, count, element in self.stages[:-1]:
+            held.append(device_array.allocate((count,), element, self.ordinal, stream))
+            stage.run(x, held[-1].ptr, stream)
+            x = held[-1].ptr
+        self.stages[-1][0].run(x, out, stream)
+
+
+class _Nothing:
+    """The launch of an empty result."""
+
+    @staticmethod
+    def run(x: int, out: int, stream: int) -> None:
+        del x, out, stream
+
+
+def _plan(key: tuple, x, out, stream) -> Plan:
+    """Check the arguments, build the plan and keep it."""
+    view = arrays.checked(x, "x")
+    reduction = _parse(key[0], view)
+    out_shape, out_dtype = _result(reduction)
+    if out is not None:
+        out_view = arrays.checked(out, "out", writable=True)
+        arrays.same_device(view, out_view, "out")
+        _check_out(out_view, out_shape, out_dtype)
+    raw = arrays.adapter(x).stream(view.device) if stream is None else arrays.stream_handle(stream)
+    plan = Plan(_launches(reduction, view, raw), view.device, view.nbytes, out_shape, out_dtype)
+    if len(_plans) >= _MOST_PLANS:
+        _plans.clear()
+    _plans[key] = plan
+    return plan
+
+
+def _launches(reduction: dict, view: View, stream: int) -> list:
+    folding, shape, axes = reduction["folding"], view.shape, reduction["axes"]
+    count = math.prod(extent for axis, extent in enumerate(shape) if axis not in axes)
+    if count == 0:
+        return [(_Nothing, 0, folding.result)]
+    if view.size:
+        return make_stages(folding, shape, axes, reduction["init"], view.ptr % 16 == 0, view.device, stream)
+    value = reduction["init"] if reduction["init"] is not None else _identity(folding)
+    return [(make_fill(folding, count, value, view.device, stream), count, folding.result)]
+
+
+def _identity(folding: Folding):
+    value = None if folding.is_arg else folding.op.identity(folding.accumulate)
+    if value is None:
+        name = folding.op if folding.is_arg else folding.op.name
+        raise ArgumentValueError(explain("x", f"an empty axis to reduce with {name!r}, which has no identity", "at least one element", "give init= or identity="))
+    return value
+
+
+def _parse(key: tuple, view: View) -> dict[str, Any]:
+    """The call's arguments, checked against what ``x`` is."""
+    op, axis, keepdims, init, wanted, transform, identity, algorithm = key
+    axes = _axes(axis, len(view.shape))
+    if algorithm == "arg":
+        if axis is not None and not isinstance(axis, (int, np.integer)):
+            raise ArgumentTypeError(explain("axis", repr(axis), "None or an int"))
+        folding = Folding(op, view.dtype, view.dtype, INT64)
+    else:
+        if algorithm != "auto":
+            raise ArgumentValueError(explain("algorithm", repr(algorithm), "'auto'"))
+        folding = _folding(op, identity, view.dtype, wanted, transform)
+    return {"folding": folding, "axes": axes, "keepdims": keepdims, "shape": view.shape, "init": _init(init, folding)}
+
+
+def _folding(op, identity, source: DType, wanted, transform) -> Folding:
+    parsed = operator(op, identity)
+    if transform is not None and not callable(transform):
+        raise ArgumentTypeError(explain("transform", repr(transform), "a callable of one value"))
+    if parsed.fn is None and parsed.name in ("any", "all"):
+        if wanted is not None and dtype(wanted) is not BOOL:
+            raise ArgumentTypeError(explain("dtype", str(wanted), f"bool, the result of op={parsed.name!r}"))
+        return Folding(parsed, source, source.accumulator, BOOL, transform)
+    result = source if wanted is None else dtype(wanted)
+    parsed.check(result)
+    return Folding(parsed, source, result.accumulator, result, transform)
+
+
+def _axes(axis, ndim: int) -> frozenset[int]:
+    if axis is None:
+        return frozenset(range(ndim))
+    given = axis if isinstance(axis, tuple) else (axis,)
+    found = []
+    for entry in given:
+        if not isinstance(entry, (int, np.integer)) or isinstance(entry, bool):
+            raise ArgumentTypeError(explain("axis", repr(axis), "None, an int or a tuple of ints"))
+        if not -ndim <= entry < ndim:
+            raise ArgumentValueError(explain("axis", repr(axis), f"{-ndim} to {ndim - 1} for an array of {ndim} dimensions"))
+        found.append(int(entry) % ndim)
+    if len(set(found)) != len(found):
+        raise ArgumentValueError(explain("axis", repr(axis), "each axis once"))
+    return frozenset(found)
+
+
+def _init(init, folding: Folding):
+    if init is None:
+        return None
+    kind = folding.accumulate.kind
+    if not isinstance(init, (bool, int, float, np.generic)) or (kind != "f" and isinstance(init, (float, np.floating))):
+        raise ArgumentTypeError(explain("init", repr(init), f"a scalar of {folding.accumulate}"))
+    value = float(init) if kind == "f" else int(bool(init)) if kind == "b" else int(init)
+    if kind in "iu":
+        info = np.iinfo(folding.accumulate.numpy)
+        if not info.min <= value <= info.max:
+            raise ArgumentValueError(explain("init", repr(init), f"a value of {folding.accumulate}, {info.min} to {info.max}"))
+    return value
+
+
+def _result(reduction: dict) -> tuple[tuple[int, ...], DType]:
+    """Shape and type of the result."""
+    axes, keep = reduction["axes"], reduction["keepdims"]
+    shape = tuple(1 if axis in axes else extent for axis, extent in enumerate(reduction["shape"]) if keep or axis not in axes)
+    return shape, reduction["folding"].result
+
+
+def _check_out(out: View, shape: tuple[int, ...], element: DType) -> None:
+    if out.dtype is not element:
+        raise ArgumentTypeError(explain("out", f"dtype {out.dtype}", f"dtype {element}"))
+    if out.shape != shape:
+        raise ArgumentValueError(explain("out", f"shape {out.shape}", f"shape {shape}"))
+    if not out.writable:
+        raise ArgumentValueError(explain("out", "a read-only array", "a writable one"))

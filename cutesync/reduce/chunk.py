@@ -1,0 +1,112 @@
+"""A warp folds runs of consecutive elements in order, through 16-byte vectors: the inner loop of every reduction of long rows.
+
+A chunk is ``32 * unroll`` vectors: each lane folds its vectors, then shuffles fold the lanes (``warp.reduce_rows``). What is no whole
+chunk, or lies before the first 16-byte boundary, goes through ``ragged`` and ``narrow``, which never show the operator a lane
+without data.
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Int32, Int64
+
+from ..warp import LANES, reduce_rows, reduce_valid
+
+VECTOR_BYTES = 16
+WORDS = VECTOR_BYTES // 4
+
+
+def aligned_words(start):
+    """A 16-byte aligned pointer as one to 32-bit words. Registers hold words: elements of a byte would take a register each."""
+    return cute.make_ptr(Int32, start.toint(), cute.AddressSpace.gmem, assumed_align=VECTOR_BYTES)
+
+
+class ChunkFold:
+    """Folds of one warp with up to ``unroll`` vectors a lane in flight. All 32 lanes call, and all get the state."""
+
+    def __init__(self, monoid, unroll: int) -> None:
+        self.monoid, self.unroll = monoid, unroll
+        self.vector = VECTOR_BYTES // monoid.source.size
+        self.elements = LANES * unroll * self.vector
+
+    def misaligned(self, x):
+        """How many elements come before the first 16-byte boundary."""
+        skew = Int32(x.toint() & (VECTOR_BYTES - 1)) // self.monoid.source.size
+        return (self.vector - skew) % self.vector
+
+    @cute.jit
+    def row(self, x: cute.Pointer, count: Int64, lane: Int32):
+        """Fold a whole row of ``count`` > 0 elements."""
+        head = cutlass.min(Int64(self.misaligned(x)), count)
+        vectors = (count - head) // self.vector
+        tail = Int32(count - head - vectors * self.vector)
+        body = x + head
+        have = Boolean(False)
+        state = tuple(t(0) for t in self.monoid.types)
+        if head > 0:
+            state = self.narrow(x, Int32(head), Int64(0), lane)
+            have = Boolean(True)
+        done = Int64(0)
+        while done + LANES * self.unroll <= vectors:
+            at = done * self.vector
+            chunk = self.fold(self.load(body + at, lane), head + at, lane)
+            if have:
+                chunk = self.monoid.combine(state, chunk)
+            state = chunk
+            have = Boolean(True)
+            done += LANES * self.unroll
+        if done < vectors:
+            at = done * self.vector
+            chunk = self.ragged(body + at, Int32(vectors - done), head + at, lane)
+            if have:
+                chunk = self.monoid.combine(state, chunk)
+            state = chunk
+            have = Boolean(True)
+        if tail > 0:
+            at = vectors * self.vector
+            chunk = self.narrow(body + at, tail, head + at, lane)
+            if have:
+                chunk = self.monoid.combine(state, chunk)
+            state = chunk
+        return state
+
+    def load(self, start, lane):
+        """The chunk at ``start`` as 32-bit words: registers (WORDS, unroll), the vectors of a lane LANES vectors apart."""
+        chunk = cute.make_rmem_tensor((WORDS, self.unroll), Int32)
+        layout = cute.make_layout((WORDS, self.unroll), stride=(1, LANES * WORDS))
+        cute.autovec_copy(cute.make_tensor(aligned_words(start) + lane * WORDS, layout), chunk)
+        return chunk
+
+    def fold(self, chunk, index, lane):
+        """Fold a loaded chunk whose first element is at ``index`` of its row."""
+        rows = [self.monoid.fold(chunk[(None, u)], (lane + u * LANES) * self.vector) for u in range(self.unroll)]
+        return self.monoid.place(reduce_rows(rows, self.monoid.combine, lane), index)
+
+    @cute.jit
+    def ragged(self, start: cute.Pointer, left: Int32, index: Int64, lane: Int32):
+        """Fold ``left`` vectors, 0 < left < LANES * unroll: all loads first, then row by row."""
+        rows = cute.make_rmem_tensor((WORDS, self.unroll), Int32)
+        for u in cutlass.range_constexpr(self.unroll):
+            at = lane + u * LANES
+            if at < left:
+                source = cute.make_tensor(aligned_words(start) + at * WORDS, cute.make_layout((WORDS,)))
+                cute.autovec_copy(source, rows[(None, u)])
+        state = self._vectors(rows, 0, left, lane)
+        for u in cutlass.range_constexpr(1, self.unroll):
+            if u * LANES < left:
+                state = self.monoid.combine(state, self._vectors(rows, u, left, lane))
+        return self.monoid.place(state, index)
+
+    def _vectors(self, rows, u, left, lane):
+        folded = self.monoid.fold(rows[(None, u)], (lane + u * LANES) * self.vector)
+        return reduce_valid(folded, left - u * LANES, self.monoid.combine, lane)
+
+    @cute.jit
+    def narrow(self, start: cute.Pointer, count: Int32, index: Int64, lane: Int32):
+        """Fold ``count`` < 16 elements, one a lane."""
+        value = self.monoid.source.cutlass(0)
+        if lane < count:
+            value = cute.make_tensor(start, cute.make_layout((VECTOR_BYTES,)))[lane]
+        state = reduce_valid(self.monoid.lift(value, lane), count, self.monoid.combine, lane)
+        return self.monoid.place(state, index)

@@ -1,0 +1,150 @@
+"""Reduction along an axis that is not the last: neighbouring lanes fold neighbouring columns, row by row.
+
+A block of ``lanes * groups`` threads covers ``lanes * width`` columns; each of its row groups folds a contiguous run of the block's
+rows, and the groups are folded in order through shared memory. ``splits`` blocks share the rows of a tile of columns: they leave
+their states in the workspace, and the block with the tile's last ticket folds those, again in order.
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Int32, Int64
+from cutlass.memory import SmemAllocator
+
+from ..block.reduce import get, put, state_array, state_bytes
+from ..sync.ticket import take_ticket
+from .base import ReduceKernel
+from .chunk import VECTOR_BYTES, WORDS, aligned_words
+from .split import share, workspace_states
+
+
+class ColumnReduce(ReduceKernel):
+    """The kernel. With ``vectors`` a thread folds the columns of one 16-byte vector (rows and base aligned), else a single one."""
+
+    def __init__(self, monoid, has_init: bool, vectors: bool, lanes: int, groups: int, unroll: int, split: bool) -> None:
+        self.width = VECTOR_BYTES // monoid.source.size if vectors else 1
+        self.lanes, self.groups, self.unroll, self.split, self.vectors = lanes, groups, unroll, split, vectors
+        threads = lanes * groups
+        smem = state_bytes((*monoid.types, Int32), threads * self.width) + 16 if groups > 1 or split else 0
+        super().__init__(monoid, has_init, threads, smem, 1)
+
+    @cute.jit
+    def body(self, x, out, init, states, tickets, outer, length, inner, splits, tiles):
+        thread, _, _ = cute.arch.thread_idx()
+        block, _, _ = cute.arch.block_idx()
+        tile = block % tiles
+        split = (block // tiles) % splits
+        slab = Int64(block // tiles // splits)
+        group = thread // self.lanes
+        column = (Int64(tile) * self.lanes + thread % self.lanes) * self.width
+        inside = column < inner
+        begin, end = share(length, Int64(split), Int64(splits))
+        first, stop = share(end - begin, Int64(group), Int64(self.groups))
+        if cutlass.const_expr(not self.vectors):
+            column = cutlass.min(column, inner - 1)
+        have, state = self.fold_rows(x + (slab * length * inner + column), begin + first, begin + stop, inner, inside)
+        if cutlass.const_expr(self.smem > 0):
+            storage = state_array((*self.monoid.types, Int32), self.threads * self.width)
+            have, state = self.fold_groups(have, state, storage, thread, group)
+        place = slab * inner + column
+        if cutlass.const_expr(self.split):
+            last = cute.make_tensor(SmemAllocator().allocate_array(Int32, 1), cute.make_layout((1,)))
+            slots = workspace_states(self.monoid.types, states, slab * splits * inner, outer * splits * inner)
+            if (group == 0) & inside:
+                self.leave(slots, split * Int32(inner) + Int32(column), state)
+            cute.arch.sync_threads()
+            if thread == 0:
+                last[0] = Int32(take_ticket(tickets + (slab * tiles + tile), splits))
+            cute.arch.sync_threads()
+            if last[0] != 0:
+                self.finish_tile(out, init, place, slots, splits, inner, column, inside, storage, thread, group)
+        else:
+            if (group == 0) & inside:
+                self.store(out, init, place, state)
+
+    @cute.jit
+    def finish_tile(self, out, init, place, slots, splits, inner, column, inside, storage, thread, group):
+        """The last block of a tile: each row group folds a contiguous run of the blocks' states, then the groups are folded."""
+        first, stop = share(splits, group, Int32(self.groups))
+        have, state = self.fold_slots(slots, first, stop, Int32(inner), Int32(column), inside)
+        have, state = self.fold_groups(have, state, storage, thread, group)
+        if (group == 0) & inside:
+            self.store(out, init, place, state)
+
+    @cute.jit
+    def fold_rows(self, x, begin, end, inner, inside):
+        """``(any, states of this thread's columns)`` of rows ``begin`` to ``end``: ``unroll`` rows in flight."""
+        have = Boolean(False)
+        state = self.nothing()
+        words = cute.make_rmem_tensor((WORDS, self.unroll), Int32) if self.vectors else cute.make_rmem_tensor((1, self.unroll), self.monoid.source.cutlass)
+        row = begin
+        if inside:
+            while row < end:
+                left = cutlass.min(end - row, Int64(self.unroll))
+                for u in cutlass.range_constexpr(self.unroll):
+                    if u < left:
+                        at = x + (row + u) * inner
+                        source = cute.make_tensor(aligned_words(at), cute.make_layout((WORDS,))) if self.vectors else cute.make_tensor(at, cute.make_layout((1,)))
+                        cute.autovec_copy(source, words[(None, u)])
+                for u in cutlass.range_constexpr(self.unroll):
+                    if u < left:
+                        lifted = self.lifted(words[(None, u)], row + u)
+                        if have:
+                            lifted = self.merge(state, lifted)
+                        state = lifted
+                        have = Boolean(True)
+                row += self.unroll
+        return have, state
+
+    def nothing(self):
+        return tuple(tuple(t(0) for t in self.monoid.types) for _ in range(self.width))
+
+    def lifted(self, words, index):
+        elements = cute.recast_tensor(words, self.monoid.source.cutlass) if self.vectors else words
+        return tuple(self.monoid.lift(elements[c], index) for c in range(self.width))
+
+    def merge(self, a, b):
+        return tuple(self.monoid.combine(x, y) for x, y in zip(a, b))
+
+    @cute.jit
+    def fold_groups(self, have, state, storage, thread, group):
+        """Fold the row groups in order; group 0 gets ``(any, states)``. Two block barriers, so the storage may be used again."""
+        if cutlass.const_expr(self.groups > 1):
+            for c in cutlass.range_constexpr(self.width):
+                put(storage, c * self.threads + thread, (*state[c], Int32(have)))
+            cute.arch.sync_threads()
+            if group == 0:
+                for g in range(1, self.groups):
+                    other = thread + g * self.lanes
+                    *_, valid = get(storage, other)
+                    if valid != 0:
+                        following = tuple(tuple(get(storage, c * self.threads + other)[:-1]) for c in range(self.width))
+                        if have:
+                            following = self.merge(state, following)
+                        state = following
+                        have = Boolean(True)
+            cute.arch.sync_threads()
+        return have, state
+
+    def leave(self, slots, place, state):
+        for c in range(self.width):
+            put(slots, place + c, state[c])
+
+    @cute.jit
+    def fold_slots(self, slots, first, stop, inner, column, inside):
+        """Fold the states that blocks ``first`` to ``stop`` left for this thread's columns."""
+        have = Boolean(False)
+        state = self.nothing()
+        if inside & (first < stop):
+            state = tuple(get(slots, first * inner + column + c) for c in range(self.width))
+            have = Boolean(True)
+            for split in range(first + 1, stop):
+                state = self.merge(state, tuple(get(slots, split * inner + column + c) for c in range(self.width)))
+        return have, state
+
+    def store(self, out, init, place, state):
+        results = cute.make_rmem_tensor((self.width,), self.monoid.result.cutlass)
+        for c in range(self.width):
+            results[c] = self.result(init, state[c])
+        cute.autovec_copy(results, cute.make_tensor(out + place, cute.make_layout((self.width,))))

@@ -1,0 +1,106 @@
+"""Which kernel reduces an array, with which sizes: a function of lengths, types and alignment, never of the chip.
+
+The thresholds were measured on an H200 (132 SMs); because they do not depend on the chip, neither does any result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import ArgumentValueError, explain
+from ..runtime.workspace import STATES, TICKETS
+
+SMS = 132  # multiprocessors the block counts are tuned for
+VECTOR_BYTES = 16
+CHUNK_BYTES = 32 * 4 * VECTOR_BYTES  # what a warp folds in one step of SegmentReduce
+SHORT_ROW_BYTES = 512
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``length`` elements of ``size`` bytes are folded for each of outer * inner results; a state has ``members`` registers."""
+
+    outer: int
+    length: int
+    inner: int
+    size: int
+    members: int
+    aligned: bool
+
+
+@dataclass(frozen=True)
+class Config:
+    """``kernel`` names the kernel and its compile-time arguments; the rest are launch arguments."""
+
+    kernel: tuple
+    splits: int
+    tiles: int
+    grid: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.grid < 2**31:
+            raise ArgumentValueError(explain("x", f"a shape that needs {self.grid} blocks", "fewer than 2**31 blocks", "reduce it in pieces"))
+
+
+def choose(problem: Problem) -> Config:
+    """The one configuration of a problem."""
+    if problem.inner > 1:
+        return _columns(problem)
+    if problem.length * problem.size <= SHORT_ROW_BYTES:
+        return _short_rows(problem)
+    return _segments(problem)
+
+
+def _segments(problem: Problem) -> Config:
+    chunks = max(1, problem.length * problem.size // CHUNK_BYTES)
+    if chunks * problem.outer <= 512:
+        warps, per_split, most = 4, 2, SMS
+    elif chunks * problem.outer <= 32768:
+        warps, per_split, most = 8, 8, 2 * SMS
+    else:
+        warps, per_split, most = 16, 16, 2 * SMS
+    splits = min(_ceil(most, problem.outer), chunks // per_split, STATES // (problem.members * problem.outer))
+    if chunks <= 32 and problem.outer == 1:
+        splits = 1
+    if splits > 1 and problem.outer <= TICKETS:
+        return Config(("segments", "grid", warps, 4, 32 // warps), splits, 1, problem.outer * splits)
+    if problem.outer < 2 * SMS or chunks > 64:
+        warps = 4 if chunks <= 4 else 8 if chunks <= 8 else 16
+        return Config(("segments", "block", warps, 4, 32 // warps), 1, 1, problem.outer)
+    return Config(("segments", "warp", 8, 4, 4), 1, 1, _ceil(problem.outer, 8))
+
+
+def _short_rows(problem: Problem) -> Config:
+    row_bytes = problem.length * problem.size
+    vectors = problem.aligned and row_bytes % VECTOR_BYTES == 0
+    group = _power_of_two(row_bytes // VECTOR_BYTES if vectors else _ceil(problem.length, 8), 32)
+    unroll, warps = 4, 8
+    rows = warps * (32 // group) * unroll
+    return Config(("rows", vectors, group, unroll, warps), 1, 1, _ceil(problem.outer, rows))
+
+
+def _columns(problem: Problem) -> Config:
+    vectors = problem.aligned and problem.inner * problem.size % VECTOR_BYTES == 0
+    width = VECTOR_BYTES // problem.size if vectors else 1
+    units = problem.inner // width
+    threads = 256
+    lanes = _power_of_two(units, 64)
+    if problem.length < 4 * (threads // lanes) and units >= threads:
+        lanes = threads
+    groups = threads // lanes
+    tiles = _ceil(units, lanes)
+    blocks = problem.outer * tiles
+    rows = max(1, problem.length // (groups * 8))
+    splits = min(_ceil(4 * SMS, blocks), rows, STATES // (problem.members * problem.outer * problem.inner) or 1)
+    if blocks > TICKETS:
+        splits = 1
+    return Config(("columns", vectors, lanes, groups, 8, splits > 1), max(splits, 1), tiles, blocks * max(splits, 1))
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _power_of_two(n: int, most: int) -> int:
+    """The smallest power of two that is at least ``n``, at most ``most``."""
+    return min(1 << max(n - 1, 0).bit_length(), most)

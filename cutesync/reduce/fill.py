@@ -1,0 +1,23 @@
+"""The result of folding nothing: every element of the result is the operator's identity, or ``init``."""
+
+from __future__ import annotations
+
+import cutlass.cute as cute
+from cutlass import Int64
+
+from .base import ReduceKernel
+
+
+class FillReduce(ReduceKernel):
+    """The kernel: ``init`` is stored in ``outer`` results, 256 a block."""
+
+    def __init__(self, monoid) -> None:
+        super().__init__(monoid, False, 256, 0, 1)
+
+    @cute.jit
+    def body(self, x, out, init, states, tickets, outer, length, inner, splits, tiles):
+        thread, _, _ = cute.arch.thread_idx()
+        block, _, _ = cute.arch.block_idx()
+        place = Int64(block) * 256 + thread
+        if place < outer:
+            self.finish(out, init, place, (init,))

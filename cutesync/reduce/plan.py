@@ -1,0 +1,186 @@
+"""From a checked reduction to launches: shapes become (outer, length, inner) stages, stages become kernels with argument blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable
+
+from ..dtypes import BOOL, INT64, DType
+from ..ops import Operator, source_key
+from ..runtime import compiler, workspace
+from ..runtime.launch import Launch, bits
+from .config import Config, Problem, choose
+
+
+@dataclass(frozen=True)
+class Folding:
+    """What is computed: an operator (or "argmin" / "argmax"), the element types, and the map fused into the load."""
+
+    op: Operator | str
+    source: DType
+    accumulate: DType
+    result: DType
+    transform: Callable | None = None
+
+    @property
+    def is_arg(self) -> bool:
+        return isinstance(self.op, str)
+
+    @property
+    def key(self) -> tuple | None:
+        """What names the machine code in caches; None if it holds a callable that has no key."""
+        op = self.op if self.is_arg else self.op.key
+        transform = "" if self.transform is None else source_key(self.transform)
+        return None if op is None or transform is None else (op, transform, self.source.name, self.accumulate.name, self.result.name)
+
+    def monoid(self):
+        """The device code (imports the DSL)."""
+        from ..monoid import ArgMonoid, Monoid
+
+        if self.is_arg:
+            return ArgMonoid(self.op == "argmax", self.source, self.result)
+        return Monoid(self.op, self.source, self.accumulate, self.result, self.transform)
+
+    def register(self) -> tuple[int, bool]:
+        """Size in bytes, and whether floating, of the register that holds a value."""
+        value = self.source if self.is_arg else BOOL if self.op.name in ("any", "all") and self.op.fn is None else self.accumulate
+        if value.kind == "f":
+            return max(value.size, 4), True
+        narrow = not self.is_arg and self.op.fn is not None and value.kind != "b"
+        return (value.size if narrow else max(value.size, 4)), False
+
+    def first_of_two(self) -> Folding:
+        """The folding whose results are states of this one: what an earlier stage computes."""
+        return Folding(self.op, self.source, self.accumulate, self.between, self.transform)
+
+    def second_of_two(self) -> Folding:
+        """The folding of those states into the result."""
+        return Folding(self.op, self.between, self.accumulate, self.result)
+
+    @property
+    def between(self) -> DType:
+        return BOOL if self.op.name in ("any", "all") and self.op.fn is None else self.accumulate
+
+
+def collapse(shape: tuple[int, ...], axes: frozenset[int]) -> list[tuple[int, bool]]:
+    """``[(extent, reduced), ...]`` of a C-contiguous shape, neighbours of one kind merged and extents of 1 dropped."""
+    merged: list[tuple[int, bool]] = []
+    for axis, extent in enumerate(shape):
+        if extent == 1:
+            continue
+        reduced = axis in axes
+        if merged and merged[-1][1] == reduced:
+            merged[-1] = (merged[-1][0] * extent, reduced)
+        else:
+            merged.append((extent, reduced))
+    return merged
+
+
+def stages(shape: tuple[int, ...], axes: frozenset[int]) -> list[tuple[int, int, int]]:
+    """The (outer, length, inner) of each pass: the last group of reduced axes first, so that C order is kept."""
+    groups = collapse(shape, axes)
+    found = []
+    while any(reduced for _, reduced in groups):
+        last = max(i for i, (_, reduced) in enumerate(groups) if reduced)
+        outer = inner = 1
+        for extent, _ in groups[:last]:
+            outer *= extent
+        for extent, _ in groups[last + 1 :]:
+            inner *= extent
+        found.append((outer, groups[last][0], inner))
+        groups = groups[:last] + groups[last + 1 :]
+    if not found:
+        size = 1
+        for extent, _ in groups:
+            size *= extent
+        found.append((size, 1, 1))
+    return found
+
+
+def kernel_for(config: Config, folding: Folding, has_init: bool, stream: int = 0) -> compiler.Kernel:
+    """The compiled kernel of a configuration."""
+    kind, *arguments = config.kernel
+    key = folding.key
+    name = ("reduce", *config.kernel, has_init, *(key or (id(folding.op), id(folding.transform), folding.source.name, folding.accumulate.name, folding.result.name)))
+    if key is None:
+        _keep_alive[name] = folding
+
+    def build() -> tuple:
+        import cutlass.cute as cute
+        from cutlass import Int32, Int64
+        from cutlass.cute.runtime import make_ptr
+        from cutlass.runtime import make_fake_stream
+
+        from .columns import ColumnReduce
+        from .fill import FillReduce
+        from .rows import ShortRowReduce
+        from .segments import SegmentReduce
+
+        monoid = folding.monoid()
+        if kind == "fill":
+            host = FillReduce(monoid)
+        else:
+            host = {"segments": SegmentReduce, "rows": ShortRowReduce, "columns": ColumnReduce}[kind](monoid, has_init, *arguments)
+        space = cute.AddressSpace.gmem
+        pointers = [make_ptr(folding.source.cutlass, 0, space), make_ptr(folding.result.cutlass, 0, space, assumed_align=_out_alignment(config, folding))]
+        extents = [Int64(0)] * 3 + [Int32(0)] * 3
+        arguments_ = [*pointers, monoid.types[0](0), make_ptr(Int64, 0, space), make_ptr(Int32, 0, space), *extents, make_fake_stream()]
+        return host.__call__, arguments_, {"block": (host.threads, 1, 1), "smem": host.smem}
+
+    return compiler.get(name, build, on_disk=key is not None, stream=stream, warm="the same cutesync function")
+
+
+_keep_alive: dict[tuple, Any] = {}  # the callables whose id is part of a key
+
+
+def _out_alignment(config: Config, folding: Folding) -> int:
+    return folding.result.size
+
+
+class Stage:
+    """One launch, ready: ``run(x, out, stream)`` writes the addresses and launches."""
+
+    __slots__ = ("launch", "ordinal", "stream", "workspace")
+
+    def __init__(self, config: Config, folding: Folding, extents: tuple[int, int, int], init, ordinal: int, stream: int) -> None:
+        kernel = kernel_for(config, folding, init is not None, stream)
+        first = 0 if init is None else bits(init, *folding.register())
+        values = (0, 0, first, 0, 0, *extents, config.splits, config.tiles)
+        self.launch = Launch(kernel, ordinal, config.grid, values)
+        self.ordinal, self.stream = ordinal, None
+        self.workspace = config.splits > 1
+
+    def run(self, x: int, out: int, stream: int) -> None:
+        launch = self.launch
+        with launch.lock:
+            slots = launch.slots
+            slots[0] = x
+            slots[1] = out
+            if self.workspace and (stream != self.stream or stream > 2):
+                slots[4], slots[3] = workspace.tickets_and_states(self.ordinal, stream)
+                self.stream = stream
+            launch(stream)
+
+
+def make_stages(folding: Folding, shape, axes, init, aligned: bool, ordinal: int, stream: int) -> list[tuple[Stage, int, DType]]:
+    """Every launch of a reduction with the element count and type of what it writes."""
+    plans = stages(shape, axes)
+    made = []
+    for i, (outer, length, inner) in enumerate(plans):
+        last = i == len(plans) - 1
+        current = folding if len(plans) == 1 else folding.first_of_two() if i == 0 else folding.second_of_two()
+        if 0 < i < len(plans) - 1:
+            current = Folding(folding.op, folding.between, folding.accumulate, folding.between)
+        members = 2 if folding.is_arg else 1
+        config = choose(Problem(outer, length, inner, current.source.size, members, aligned or i > 0))
+        made.append((Stage(config, current, (outer, length, inner), init if last else None, ordinal, stream), outer * inner, current.result))
+    return made
+
+
+def make_fill(folding: Folding, count: int, value, ordinal: int, stream: int) -> Stage:
+    """The launch that stores ``value`` in ``count`` results."""
+    config = Config(("fill",), 1, 1, -(-count // 256))
+    return Stage(config, folding, (count, 0, 1), value, ordinal, stream)
+
+
+ARG_RESULT = INT64

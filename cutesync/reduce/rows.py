@@ -1,0 +1,83 @@
+"""Reduction of many short rows (up to 512 bytes): a few neighbouring lanes fold a row, several rows a lane are in flight.
+
+With ``vectors`` the rows start on 16-byte boundaries and a lane loads one vector of its row; otherwise a lane folds a run of
+``each`` single elements. Lanes of a row are neighbours and hold its elements in order, so any associative operator works.
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+
+from ..warp import LANES, reduce_states, reduce_valid
+from .base import ReduceKernel
+from .chunk import VECTOR_BYTES, WORDS, aligned_words
+
+
+class ShortRowReduce(ReduceKernel):
+    """The kernel: ``group`` lanes (a power of two) a row, ``unroll`` rows a group, ``outer`` rows of ``length`` elements.
+
+    A warp's rows are consecutive: step u of a warp covers rows ``LANES // group * u`` and on.
+    """
+
+    def __init__(self, monoid, has_init: bool, vectors: bool, group: int, unroll: int, warps: int) -> None:
+        super().__init__(monoid, has_init, warps * LANES, 0, 1)
+        self.vectors, self.group, self.unroll, self.warps = vectors, group, unroll, warps
+
+    @property
+    def rows_per_block(self) -> int:
+        return self.warps * (LANES // self.group) * self.unroll
+
+    @cute.jit
+    def body(self, x, out, init, states, tickets, outer, length, inner, splits, tiles):
+        thread, _, _ = cute.arch.thread_idx()
+        block, _, _ = cute.arch.block_idx()
+        lane = thread % LANES
+        first = Int64(block) * self.rows_per_block + (thread // LANES) * ((LANES // self.group) * self.unroll) + lane // self.group
+        if cutlass.const_expr(self.vectors):
+            self.fold_vectors(x, out, init, first, outer, Int32(length), lane)
+        else:
+            self.fold_elements(x, out, init, first, outer, Int32(length), lane)
+
+    @cute.jit
+    def fold_vectors(self, x, out, init, first, rows, length, lane):
+        member = lane % self.group
+        size = VECTOR_BYTES // self.monoid.source.size
+        count = length // size
+        words = cute.make_rmem_tensor((WORDS, self.unroll), Int32)
+        step = LANES // self.group
+        for u in cutlass.range_constexpr(self.unroll):
+            if (first + u * step < rows) & (member < count):
+                at = aligned_words(x + (first + u * step) * length + member * size)
+                cute.autovec_copy(cute.make_tensor(at, cute.make_layout((WORDS,))), words[(None, u)])
+        for u in cutlass.range_constexpr(self.unroll):
+            state = self.monoid.fold(words[(None, u)], member * size)
+            self.store(out, init, first + u * step, rows, reduce_valid(state, count, self.monoid.combine, lane, self.group), member)
+
+    @cute.jit
+    def fold_elements(self, x, out, init, first, rows, length, lane):
+        member = lane % self.group
+        each = (length + self.group - 1) // self.group
+        begin = member * each
+        stop = cutlass.min(begin + each, length)
+        step = LANES // self.group
+        row = [cutlass.min(first + u * step, rows - 1) * length for u in range(self.unroll)]
+        state = tuple(self.lifted(x, row, cutlass.min(begin, length - 1)))
+        for i in range(begin + 1, stop):
+            loaded = self.lifted(x, row, i)
+            state = tuple(self.monoid.combine(a, b) for a, b in zip(state, loaded))
+        used = (length + each - 1) // each
+        for u in cutlass.range_constexpr(self.unroll):
+            folded = reduce_valid(state[u], used, self.monoid.combine, lane, self.group)
+            self.store(out, init, first + u * step, rows, folded, member)
+
+    def lifted(self, x, rows, i):
+        """Element ``i`` of every row of this lane, as states; all loads come before the first use."""
+        values = [cute.make_tensor(x + (row + i), cute.make_layout((1,)))[0] for row in rows]
+        return [self.monoid.lift(value, i) for value in values]
+
+    @cute.jit
+    def store(self, out, init, row, rows, state, member):
+        if (member == 0) & (row < rows):
+            self.finish(out, init, row, self.monoid.place(state, Int64(0)))

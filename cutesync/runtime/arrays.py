@@ -1,0 +1,237 @@
+"""The one front door for arrays: any array in, (pointer, shape, dtype, device) out; results in the caller's own library.
+
+Each array library has an adapter. Its ``signature`` is a cheap hashable that says everything a plan depends on but the address, so
+that the second call with such an array finds its plan by one dictionary look-up. Libraries are recognised by the name of the
+array's type and are never imported here.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..dtypes import DType
+from ..dtypes import dtype as parse_dtype
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from . import device, device_array
+from .device_array import HOST, DeviceArray
+
+
+@dataclass(frozen=True)
+class View:
+    """What an array is, once checked: address, shape, element type, device, and whether it may be written."""
+
+    ptr: int
+    shape: tuple[int, ...]
+    dtype: DType
+    device: int
+    contiguous: bool
+    writable: bool = True
+
+    @property
+    def size(self) -> int:
+        total = 1
+        for extent in self.shape:
+            total *= extent
+        return total
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.size
+
+
+class _OwnArrays:
+    """DeviceArray."""
+
+    signature = staticmethod(lambda x: x.signature)
+    pointer = staticmethod(lambda x: x.ptr)
+    stream = staticmethod(lambda ordinal: 0)
+
+    @staticmethod
+    def view(x: DeviceArray) -> View:
+        return View(x.ptr, x.shape, x.dtype, x.device, True)
+
+    @staticmethod
+    def empty(shape, dtype: DType, ordinal: int, stream: int):
+        return device_array.allocate(shape, dtype, ordinal, stream)
+
+
+class _Torch:
+    """torch.Tensor. Its current stream is asked for on every call."""
+
+    def __init__(self) -> None:
+        self.torch = sys.modules["torch"]
+        self.stream = getattr(self.torch._C, "_cuda_getCurrentRawStream", None) or self._public_stream
+
+    def _public_stream(self, ordinal: int) -> int:
+        return self.torch.cuda.current_stream(ordinal).cuda_stream
+
+    @staticmethod
+    def signature(x) -> tuple:
+        return (x.dtype, x.shape, x.device, x.is_contiguous())
+
+    @staticmethod
+    def pointer(x) -> int:
+        return x.data_ptr()
+
+    def view(self, x) -> View:
+        if x.device.type not in ("cuda", "cpu"):
+            raise DeviceError(explain("array", f"a torch tensor on {x.device}", "one on a CUDA device", "x.cuda()"))
+        if x.requires_grad and self.torch.is_grad_enabled():
+            raise ArgumentValueError(explain("array", "a torch tensor that requires grad", "one that does not: no gradient is computed", "x.detach()"))
+        if x.is_conj() or x.is_neg():
+            raise ArgumentValueError(explain("array", "a lazily conjugated or negated tensor", "plain values", "x.resolve_conj().resolve_neg()"))
+        ordinal = HOST if x.device.type == "cpu" else x.device.index
+        return View(x.data_ptr(), tuple(x.shape), parse_dtype(x.dtype), ordinal, x.is_contiguous())
+
+    def empty(self, shape, dtype: DType, ordinal: int, stream: int):
+        del stream
+        place = "cpu" if ordinal == HOST else f"cuda:{ordinal}"
+        return self.torch.empty(shape, dtype=getattr(self.torch, dtype.name), device=place)
+
+
+class _Cupy:
+    """cupy.ndarray."""
+
+    def __init__(self) -> None:
+        self.cupy = sys.modules["cupy"]
+
+    @staticmethod
+    def signature(x) -> tuple:
+        return (x.dtype, x.shape, x.data.device_id, x.flags.c_contiguous)
+
+    @staticmethod
+    def pointer(x) -> int:
+        return x.data.ptr
+
+    def stream(self, ordinal: int) -> int:
+        del ordinal
+        return self.cupy.cuda.get_current_stream().ptr
+
+    def view(self, x) -> View:
+        return View(x.data.ptr, x.shape, parse_dtype(x.dtype), x.data.device_id, x.flags.c_contiguous)
+
+    def empty(self, shape, dtype: DType, ordinal: int, stream: int):
+        del stream
+        with self.cupy.cuda.Device(ordinal):
+            return self.cupy.empty(shape, dtype.numpy)
+
+
+class _Protocol:
+    """Anything else with DLPack or the CUDA array interface, through ``cuda.core``. Results are DeviceArrays."""
+
+    stream = staticmethod(lambda ordinal: 0)
+    empty = staticmethod(_OwnArrays.empty)
+
+    def signature(self, x) -> tuple:
+        view = self.view(x)
+        return (view.dtype, view.shape, view.device, view.contiguous, view.writable)
+
+    def pointer(self, x) -> int:
+        return self._strided(x).ptr
+
+    @staticmethod
+    def _strided(x):
+        from cuda.core.utils import StridedMemoryView
+
+        return StridedMemoryView.from_any_interface(x, stream_ptr=-1)
+
+    def view(self, x) -> View:
+        strided = self._strided(x)
+        try:
+            element = strided.dtype
+        except NotImplementedError:
+            element = "bfloat16"
+        contiguous = strided.strides is None or _is_c_contiguous(tuple(strided.shape), tuple(strided.strides))
+        ordinal = strided.device_id if strided.is_device_accessible else HOST
+        return View(strided.ptr, tuple(strided.shape), parse_dtype(element), ordinal, contiguous, not strided.readonly)
+
+
+class _Numpy:
+    """numpy.ndarray: copied to the device and back, or used in place by nobody."""
+
+    @staticmethod
+    def view(x: np.ndarray) -> View:
+        return View(x.ctypes.data, x.shape, parse_dtype(x.dtype), HOST, x.flags.c_contiguous, x.flags.writeable)
+
+
+def _is_c_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    expected = 1
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+NUMPY = _Numpy()
+_ADAPTERS: dict[type, Any] = {DeviceArray: _OwnArrays(), np.ndarray: NUMPY}
+
+
+def adapter(x: object, argument: str = "x"):
+    """The adapter of an array's library; ArgumentTypeError for what is no array."""
+    found = _ADAPTERS.get(type(x))
+    if found is None:
+        found = _ADAPTERS[type(x)] = _new_adapter(x, argument)
+    return found
+
+
+def _new_adapter(x: object, argument: str):
+    roots = {base.__module__.partition(".")[0] for base in type(x).__mro__}
+    if "torch" in roots and hasattr(x, "data_ptr"):
+        return _Torch()
+    if "cupy" in roots and hasattr(x, "data"):
+        return _Cupy()
+    if isinstance(x, np.ndarray):
+        return NUMPY
+    if hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"):
+        return _Protocol()
+    raise ArgumentTypeError(explain(argument, _describe(x), "an array (NumPy, torch, CuPy, DLPack or __cuda_array_interface__)", "use np.asarray for sequences"))
+
+
+def _describe(x: object) -> str:
+    return "None" if x is None else f"a {type(x).__name__}"
+
+
+def checked(x: object, argument: str, *, writable: bool = False) -> View:
+    """The View of an array that a kernel may use: contiguous, aligned to its element, on a device this backend can reach."""
+    view = adapter(x, argument).view(x)
+    if not view.contiguous:
+        raise ArgumentValueError(explain(argument, f"a non-contiguous array of shape {view.shape}", "a C-contiguous one", "copy it first (.contiguous(), ascontiguousarray)"))
+    if view.size and view.ptr % view.dtype.size:
+        raise ArgumentValueError(explain(argument, f"address {view.ptr:#x} for {view.dtype}", f"a multiple of {view.dtype.size} bytes", "copy it first"))
+    if writable and not view.writable:
+        raise ArgumentValueError(explain(argument, "a read-only array", "a writable one", "copy it first"))
+    on_host = view.device == HOST
+    if on_host and device.backend() == "gpu":
+        raise DeviceError(explain(argument, "an array in host memory", "an array on a GPU or a NumPy array", "move it to the device"))
+    if not on_host and device.backend() == "emulator":
+        raise DeviceError(explain(argument, f"an array on GPU {view.device}", "an array in host memory: the emulator is in use", "set CUTESYNC_BACKEND=gpu"))
+    return view
+
+
+def same_device(first: View, second: View, argument: str) -> None:
+    if first.device != second.device:
+        raise DeviceError(explain(argument, f"an array on device {second.device}", f"the device of x, {first.device}"))
+
+
+def overlap(first: View, second: View) -> bool:
+    """Whether the bytes of two arrays meet."""
+    return first.ptr < second.ptr + second.nbytes and second.ptr < first.ptr + first.nbytes
+
+
+def stream_handle(stream: object) -> int:
+    """The raw handle of what a user gave as stream: an int, anything with ``__cuda_stream__``, a CUstream, or a torch stream."""
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    for name in ("cuda_stream", "ptr"):  # torch.cuda.Stream, older cupy.cuda.Stream
+        if isinstance(getattr(stream, name, None), int):
+            return getattr(stream, name)
+    if type(stream).__name__ in ("CUstream", "cudaStream_t"):
+        return int(stream)
+    raise ArgumentTypeError(explain("stream", _describe(stream), "None, an int, a CUstream or an object with __cuda_stream__"))

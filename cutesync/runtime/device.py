@@ -1,0 +1,149 @@
+"""The GPU: is there one, which is current, what is it, and memory on it. The only module that asks the driver these questions."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+
+from .. import env
+from ..errors import LaunchError, NoGpuError, WorkspaceError, explain
+
+ARCH = "sm_90a"
+
+
+@functools.lru_cache(maxsize=1)
+def driver():
+    """``cuda.bindings.driver``, initialised; NoGpuError if there is no usable driver."""
+    try:
+        from cuda.bindings import driver as cu
+    except ImportError as error:
+        raise NoGpuError(explain("cuda-python", f"no module ({error})", "the package cuda-python", "pip install cuda-python")) from error
+    try:
+        (code,) = cu.cuInit(0)
+    except RuntimeError as error:  # the bindings raise when libcuda is absent
+        raise NoGpuError(explain("GPU", f"no NVIDIA driver ({error})", "a Hopper GPU with its driver", _ADVICE)) from error
+    if code != cu.CUresult.CUDA_SUCCESS:
+        raise NoGpuError(explain("GPU", f"{code.name} from cuInit", "a Hopper GPU with its driver", _ADVICE))
+    return cu
+
+
+_ADVICE = "set CUTESYNC_BACKEND=emulator to run on the CPU"
+
+
+def check(result, what: str):
+    """Unpack a driver call's ``(code, *values)``; raise with the call's name if it failed."""
+    code, *values = result
+    if int(code):
+        raise failure(int(code), what)
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def failure(code: int, what: str) -> Exception:
+    """The exception for a driver error: WorkspaceError for lack of memory, else LaunchError."""
+    cu = driver()
+    name = cu.CUresult(code).name
+    if name == "CUDA_ERROR_OUT_OF_MEMORY":
+        return WorkspaceError(explain(what, name, "free memory on the device", "free arrays or empty the cache of your array library"))
+    sticky = name in ("CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "CUDA_ERROR_ASSERT", "CUDA_ERROR_ILLEGAL_INSTRUCTION")
+    advice = "an earlier kernel of this process failed; its context is lost, restart the process" if sticky else ""
+    return LaunchError(explain(what, name, "CUDA_SUCCESS", advice))
+
+
+@functools.lru_cache(maxsize=1)
+def count() -> int:
+    """Number of GPUs."""
+    return check(driver().cuDeviceGetCount(), "cuDeviceGetCount")
+
+
+def unavailable() -> str | None:
+    """Why no kernel can run on a GPU here, or None if one can."""
+    try:
+        if not count():
+            return "no GPU"
+        require_hopper(0)
+    except NoGpuError as error:
+        return str(error)
+    return None
+
+
+@functools.lru_cache(maxsize=1)
+def backend() -> str:
+    """``"gpu"`` or ``"emulator"``, from CUTESYNC_BACKEND and what the machine has."""
+    wanted = env.BACKEND.get()
+    if wanted == "auto":
+        return "emulator" if unavailable() else "gpu"
+    return wanted
+
+
+@functools.lru_cache(maxsize=64)
+def attribute(device: int, name: str) -> int:
+    """A CUdevice_attribute by the end of its name, e.g. ``MULTIPROCESSOR_COUNT``."""
+    cu = driver()
+    return check(cu.cuDeviceGetAttribute(getattr(cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), device), name)
+
+
+def capability(device: int) -> tuple[int, int]:
+    return attribute(device, "COMPUTE_CAPABILITY_MAJOR"), attribute(device, "COMPUTE_CAPABILITY_MINOR")
+
+
+def name(device: int) -> str:
+    return check(driver().cuDeviceGetName(128, device), "cuDeviceGetName").decode().rstrip("\0")
+
+
+def require_hopper(device: int) -> None:
+    """Raise unless the device runs sm_90a code."""
+    if capability(device) != (9, 0):
+        major, minor = capability(device)
+        raise NoGpuError(explain(f"GPU {device}", f"{name(device)} (sm_{major}{minor})", "a Hopper GPU (sm_90: H100, H200)", _ADVICE))
+
+
+@functools.lru_cache(maxsize=64)
+def _primary_context(device: int) -> int:
+    return int(check(driver().cuDevicePrimaryCtxRetain(device), "cuDevicePrimaryCtxRetain"))
+
+
+def current() -> int:
+    """The ordinal of the current device; device 0's primary context is made current if the thread has none."""
+    cu = driver()
+    if not int(check(cu.cuCtxGetCurrent(), "cuCtxGetCurrent")):
+        check(cu.cuCtxSetCurrent(_primary_context(0)), "cuCtxSetCurrent")
+    return int(check(cu.cuCtxGetDevice(), "cuCtxGetDevice"))
+
+
+@contextlib.contextmanager
+def using(device: int):
+    """Make ``device`` current inside, and what was current before current again after."""
+    cu = driver()
+    before = check(cu.cuCtxGetCurrent(), "cuCtxGetCurrent")
+    if int(before) and int(check(cu.cuCtxGetDevice(), "cuCtxGetDevice")) == device:
+        yield
+        return
+    check(cu.cuCtxSetCurrent(_primary_context(device)), "cuCtxSetCurrent")
+    try:
+        yield
+    finally:
+        if int(before):
+            check(cu.cuCtxSetCurrent(before), "cuCtxSetCurrent")
+
+
+def capturing(stream: int) -> bool:
+    """True while a graph is captured from ``stream``."""
+    if stream in (0, 1, 2):  # the default streams cannot be captured
+        return False
+    status, *_ = check(driver().cuStreamGetCaptureInfo(stream), "cuStreamGetCaptureInfo")
+    return int(status) != 0
+
+
+def synchronize(stream: int) -> None:
+    check(driver().cuStreamSynchronize(stream), "cuStreamSynchronize")
+
+
+def copy_in(destination: int, source: int, size: int, stream: int) -> None:
+    """Copy ``size`` bytes of host memory to the device, ordered on ``stream``."""
+    check(driver().cuMemcpyHtoDAsync(destination, source, size, stream), "cuMemcpyHtoDAsync")
+
+
+def copy_out(destination: int, source: int, size: int, stream: int) -> None:
+    """Copy ``size`` bytes of device memory to the host and wait for it."""
+    check(driver().cuMemcpyDtoHAsync(destination, source, size, stream), "cuMemcpyDtoHAsync")
+    synchronize(stream)

@@ -1,0 +1,59 @@
+"""Scratch memory of the kernels that need several blocks to agree: one per device and stream, never shared between streams.
+
+A workspace is ``TICKETS`` 4-byte counters followed by ``STATES`` 8-byte slots. It is cleared once, when it is made; kernels leave
+the counters at zero themselves and never trust the slots. A graph keeps the workspace it was captured with, because its replays
+may run beside the capturing stream's later work; so every capture gets one of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from . import device
+
+TICKETS = 1 << 14
+STATES = 1 << 19
+BYTES = 4 * TICKETS + 8 * STATES
+
+_lock = threading.Lock()
+_by_stream: dict[tuple[int, int], int] = {}
+_by_capture: dict[tuple[int, int], int] = {}
+
+
+def tickets_and_states(ordinal: int, stream: int) -> tuple[int, int]:
+    """Addresses of the counters and of the slots for work on ``stream`` of device ``ordinal``, which is current."""
+    base = _by_stream.get((ordinal, stream))
+    if stream not in (0, 1, 2):
+        status, capture, *_ = device.check(device.driver().cuStreamGetCaptureInfo(stream), "cuStreamGetCaptureInfo")
+        if int(status):
+            return _split(_keep(_by_capture, (ordinal, int(capture))))
+    if base is None:
+        base = _keep(_by_stream, (ordinal, stream))
+    return _split(base)
+
+
+def _split(base: int) -> tuple[int, int]:
+    return base, base + 4 * TICKETS
+
+
+def _keep(table: dict, key: tuple[int, int]) -> int:
+    with _lock:
+        if key not in table:
+            table[key] = _allocate()
+        return table[key]
+
+
+def _allocate() -> int:
+    """Allocate and clear, also while a graph is captured: this thread leaves capture mode for the moment, as torch's allocator does,
+    and the clearing runs on a stream of its own."""
+    cu = device.driver()
+    mode = device.check(cu.cuThreadExchangeStreamCaptureMode(cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED), "capture mode")
+    try:
+        base = int(device.check(cu.cuMemAlloc(BYTES), "workspace"))
+        stream = device.check(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), "cuStreamCreate")
+        device.check(cu.cuMemsetD8Async(base, 0, BYTES, stream), "cuMemsetD8Async")
+        device.synchronize(stream)
+        device.check(cu.cuStreamDestroy(stream), "cuStreamDestroy")
+    finally:
+        device.check(cu.cuThreadExchangeStreamCaptureMode(mode), "capture mode")
+    return base

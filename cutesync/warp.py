@@ -1,0 +1,100 @@
+"""Reductions across the lanes of a warp that keep the order of operands, so any associative operator works.
+
+Device code. All 32 lanes call together, and every lane gets the result. ``combine(a, b)`` takes two states (tuples of
+registers) and returns one; ``a`` comes from lower lanes than ``b``.
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32
+
+from .monoid import tree
+
+LANES = 32
+
+
+def exchange(state, distance: int):
+    """Every lane gets the state of the lane whose number differs by ``distance`` (a power of two)."""
+    return tuple(cute.arch.shuffle_sync_bfly(value, offset=distance) for value in state)
+
+
+def select(condition, a, b):
+    """``a`` where the condition holds, else ``b``, member by member."""
+    return tuple(cutlass.select_(condition, x, y) for x, y in zip(a, b))
+
+
+def _in_order(lane, distance, own, other, combine):
+    """Combine two halves of a group: the half whose lanes have the ``distance`` bit clear comes first."""
+    upper = (lane & distance) != 0
+    return combine(select(upper, other, own), select(upper, own, other))
+
+
+def reduce_states(state, combine, lane, width: int = LANES):
+    """Fold one state a lane over groups of ``width`` neighbouring lanes (a power of two): log2(width) shuffles a member."""
+    distance = 1
+    while distance < width:
+        state = _in_order(lane, distance, state, exchange(state, distance), combine)
+        distance *= 2
+    return state
+
+
+def reduce_rows(rows, combine, lane):
+    """Fold ``len(rows)`` rows of 32 states, row after row, lane after lane; ``rows`` is a Python list of a power of two states.
+
+    While rows are left to share, each step halves the rows a lane holds: it sends the half it gives up and folds the half it
+    keeps. That takes 2 * rows shuffles instead of 5 * rows.
+    """
+    distance = 1
+    steps = []
+    while len(rows) > 1:
+        half = len(rows) // 2
+        upper = (lane & distance) != 0
+        folded = []
+        for first, second in zip(rows[:half], rows[half:]):
+            received = exchange(select(upper, first, second), distance)
+            kept = select(upper, second, first)
+            folded.append(combine(select(upper, received, kept), select(upper, kept, received)))
+        rows = folded
+        steps.append(distance)
+        distance *= 2
+    state = rows[0]
+    while distance < LANES:
+        state = _in_order(lane, distance, state, exchange(state, distance), combine)
+        distance *= 2
+    for step in reversed(steps):
+        state = _in_order(lane, step, state, exchange(state, step), combine)
+    return state
+
+
+@cute.jit
+def reduce_valid(state, count: Int32, combine: cutlass.Constexpr, lane: Int32, width: cutlass.Constexpr = LANES):
+    """Fold the first ``count`` lanes' states of each group of ``width`` lanes. The operator never sees the others' registers.
+    With ``count`` 0 the result is meaningless."""
+    position = lane & (width - 1)
+    for log in cutlass.range_constexpr(width.bit_length() - 1):
+        distance = 1 << log
+        other = exchange(state, distance)
+        upper = (lane & distance) != 0
+        first = select(upper, other, state)
+        second = select(upper, state, other)
+        state = first
+        if ((position & -(2 * distance)) | distance) < count:
+            state = combine(first, second)
+    return state
+
+
+def reduce(value, op="add", width: int = LANES):
+    """Fold ``value`` (a register of any numeric DSL type, one a lane) over groups of ``width`` lanes.
+
+    ``op`` is a name (``add mul min max and or xor``) or a callable of two such registers, associative, not necessarily
+    commutative. Every lane of a group gets the result, converted to the type of ``value``. All 32 lanes must call.
+    """
+    from .block.operators import scalar_operator
+
+    fn = scalar_operator(op, type(value))
+    return reduce_states((value,), lambda a, b: (fn(a[0], b[0]),), cute.arch.lane_idx(), width)[0]
+
+
+__all__ = ["LANES", "exchange", "reduce", "reduce_rows", "reduce_states", "reduce_valid", "select", "tree"]
