@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from gpu import Array, Gpu
 
-SMALL = 1 << 22  # up to this many elements a case is also timed inside a graph, and with its data left in the L2
+GRAPH_BYTES = 80_000_000  # up to here a case is also timed inside a graph
+HOT_BYTES = 30_000_000  # up to here a case is also timed with its data left in the L2
 TITLES = {"floor": "the copy-rate floor", "copy": "a copy of the same bytes", "read": "the best read seen"}
 
 
@@ -52,7 +53,6 @@ class Case:
     axis: int | None = None
     offset: int = 0  # elements between an aligned address and the inputs
     flops: int = 0
-    extra: dict = field(default_factory=dict, hash=False)
 
     @property
     def dtype(self) -> str:
@@ -67,7 +67,8 @@ class Case:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        return ("event", "graph", "event hot", "graph hot") if self.size <= SMALL else ("event",)
+        cold = ("event", "graph") if self.bytes <= GRAPH_BYTES else ("event",)
+        return cold + (("event hot", "graph hot") if self.bytes <= HOT_BYTES else ())
 
 
 class Slot:
@@ -98,6 +99,11 @@ class Slot:
             part = min(source.nbytes, self.copy_bytes - filled)
             self.gpu.copy(self.copy_source + filled, source.pointer, part)
             filled += part
+
+    def fill_like(self, other: Slot) -> None:
+        for mine, theirs in zip(self.inputs, other.inputs):
+            self.gpu.copy(mine.pointer, theirs.pointer, mine.nbytes)
+        self.gpu.copy(self.copy_source, other.copy_source, self.copy_bytes)
 
     def free(self) -> None:
         for pointer in self.pointers:

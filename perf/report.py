@@ -46,7 +46,7 @@ def bar_result(bar, case, measured: dict, checks: dict, floor: float) -> dict:
     if OURS in times and bar.against in times:
         value, met = bar.judge(times[OURS], times[bar.against])
         met = met and checks.get(OURS, {}).get("ok", False)
-    return {"text": bar.text, "measure": bar.measure, "against": bar.against, "value": value, "met": met}
+    return {"text": bar.text, "measure": bar.measure, "against": bar.against, "of": bar.of, "limit": bar.limit, "value": value, "met": met}
 
 
 def microseconds(value: float) -> str:
@@ -82,7 +82,8 @@ def lines(found: dict) -> list[str]:
 def verdict(bar: dict) -> str:
     word = {True: "met", False: "MISSED", None: "not measured"}[bar["met"]]
     value = "" if bar["value"] is None else f": {bar['value']:.3f}"
-    return f"{word} {bar['measure']}, {bar['text']}{value}"
+    measure = f"{bar['measure']}, " if "measure" in bar else ""
+    return f"{word} {measure}{bar['text']}{value}"
 
 
 HEADER = (
@@ -92,12 +93,13 @@ HEADER = (
 
 
 def ending(report: dict) -> list[str]:
-    """The last lines: the bars, missed ones by name, and what was wrong or could not run."""
-    bars = [(found["name"], bar) for found in report["cases"] for bar in found["bars"]]
-    met = sum(bar["met"] is True for _, bar in bars)
-    unknown = sum(bar["met"] is None for _, bar in bars)
-    rows = [f"bars: {met} met, {len(bars) - met - unknown} missed, {unknown} not measured"]
-    rows += [f"  {name}: {verdict(bar)}" for name, bar in bars if bar["met"] is not True]
+    """The last lines: the bars that are not met, by case, and what was wrong or could not run."""
+    bars = [bar for found in report["cases"] for bar in found["bars"]]
+    met, missed = (sum(bar["met"] is value for bar in bars) for value in (True, False))
+    rows = [f"bars: {met} met, {missed} missed, {len(bars) - met - missed} not measured"]
+    for found in report["cases"]:
+        short = [verdict(bar) for bar in found["bars"] if bar["met"] is not True]
+        rows += [f"  {found['name']}: {'; '.join(short)}"] if short else []
     wrong = [found["name"] for found in report["cases"] if not found["checks"].get(OURS, {}).get("ok", False)]
     rows.append(f"wrong or failed results of {OURS}: {', '.join(wrong) if wrong else 'none'}")
     rows += [f"failed case {name}: {reason}" for name, reason in report["failures"].items()]

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import report as reporting
-from case import SMALL, Slot
+from case import Slot
 from gpu import Gpu, Probe
 from measure import REPEATS, Contestant, Timer
 from rivals import ROOFS, Libraries, versions
@@ -52,7 +52,7 @@ def arguments(argv=None) -> argparse.Namespace:
     if not (Path(__file__).parent / f"{chosen.family}.py").exists():
         parser.error(f"there is no family {chosen.family!r}")
     family = importlib.import_module(chosen.family)
-    for option, allowed in (("rivals", family.RIVALS), ("cases", family.GROUPS)):
+    for option, allowed in (("rivals", family.RIVALS), ("cases", family.GROUPS), ("dtypes", family.DTYPES)):
         unknown = set(getattr(chosen, option) or ()) - set(allowed)
         if unknown:
             parser.error(f"--{option}: got {', '.join(sorted(unknown))}; needs any of {', '.join(allowed)}")
@@ -103,11 +103,12 @@ def enter(name: str, factory, case, slots, reference, family, libraries, timer):
 
 def run_case(case, family, libraries, timer, copy_rate: float, quick: bool) -> dict:
     factories = {**ROOFS, **family.CONTESTANTS}
-    slots = [Slot(timer.gpu, case) for _ in range(REPEATS if case.size <= SMALL else 1)]
+    slots = [Slot(timer.gpu, case) for _ in range(REPEATS if "graph" in case.measures else 1)]
     try:
         hosts = family.data(case)
-        for slot in slots:
-            slot.fill(hosts)
+        slots[0].fill(hosts)
+        for slot in slots[1:]:
+            slot.fill_like(slots[0])
         reference = family.reference(case, hosts)
         contestants, checks, troubles = [], {}, {}
         for name in case.contestants:
@@ -138,7 +139,10 @@ def main(argv=None) -> int:
     family = importlib.import_module(chosen.family)
     cases = family.cases(chosen.sizes, chosen.dtypes, chosen.quick)
     cases = [case for case in cases if not chosen.cases or case.group in chosen.cases]
-    gpu = Gpu()
+    try:
+        gpu = Gpu()
+    except Exception as error:
+        sys.exit(f"A sweep needs an NVIDIA GPU and its driver ({str(error).splitlines()[0]})")
     libraries = Libraries(gpu, chosen.family, chosen.rivals)
     timer = Timer(gpu)
     copy_rate, read_rate = calibrate(gpu, timer)
