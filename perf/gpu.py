@@ -197,6 +197,10 @@ class Gpu:
             self._scratch[nbytes] = self.allocate(nbytes)
         return self._scratch[nbytes]
 
+    def lost(self) -> bool:
+        """Whether an earlier error has made the context unusable."""
+        return driver.cuStreamSynchronize(self.stream.handle)[0] != driver.CUresult.CUDA_SUCCESS
+
     def upload(self, pointer: int, host: np.ndarray) -> None:
         check(driver.cuMemcpyHtoD(pointer, host.ctypes.data, host.nbytes))
 

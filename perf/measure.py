@@ -21,7 +21,8 @@ from gpu import Event, Gpu, Graph
 
 REPEATS = 20
 FLUSH_L2S = 4  # bytes read between samples, in sizes of the L2
-HOLDS = 6
+HOLDS = 6  # attempts at a sample, each with twice the hold of the one before
+ENOUGH, BUDGET_US = 5, 400_000  # a slow contestant stops after so many samples and so much time
 
 
 @dataclass
@@ -83,6 +84,8 @@ class Timer:
             racing.append((contestant, calls, [], []))
         for turn in range(rounds):
             for contestant, calls, times, dry in racing:
+                if len(times) >= ENOUGH and sum(times) > BUDGET_US:
+                    continue
                 microseconds, starved = self.sample(contestant, calls[turn % len(calls)], hot)
                 times.append(microseconds / (REPEATS if graphed else 1))
                 dry.append(starved)

@@ -62,7 +62,7 @@ def draw_sizes(report: dict, plt, path: Path, group: str, measure: str) -> bool:
     fastest = min(case["measures"][m][OURS]["median_us"] for case in cases for m in case["measures"] if OURS in case["measures"][m])
     axes[0, 0].set_ylim(bottom=0.4 * fastest)
     axes[0, 0].legend(fontsize=8)
-    figure.suptitle(f"{report['family']} ({group}), {measure}: {caption(report)}")
+    figure.suptitle(f"{report['family']} ({group}), per call in a {measure}, large sizes as single calls: {caption(report)}")
     save(figure, plt, path)
     return True
 

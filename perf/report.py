@@ -46,7 +46,8 @@ def bar_result(bar, case, measured: dict, checks: dict, floor: float) -> dict:
     if OURS in times and bar.against in times:
         value, met = bar.judge(times[OURS], times[bar.against])
         met = met and checks.get(OURS, {}).get("ok", False)
-    return {"text": bar.text, "measure": bar.measure, "against": bar.against, "of": bar.of, "limit": bar.limit, "value": value, "met": met}
+    return {"text": bar.text, "measure": bar.measure, "against": bar.against, "of": bar.of, "limit": bar.limit,
+            "value": value, "met": met}
 
 
 def microseconds(value: float) -> str:

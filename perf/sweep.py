@@ -3,7 +3,7 @@
     python perf/sweep.py reduce [--quick] [--sizes 2**12 2**20 ...] [--dtypes int8 ...] [--rivals cub torch cupy compute]
                                 [--cases sum rows ...] [--json FILE]
 
-Every case is checked against NumPy before it is timed. The table gives the median time, its 5th and 95th percentile, the rate, the
+Every case is checked against NumPy before and after it is timed. The table gives the median time, its 5th and 95th percentile, the rate, the
 share of the floor (fewest bytes over the copy rate of this run), the rivals, and whether each bar is met. The JSON (by default
 ``perf/results/<family>-<gpu>-<date>.json``, rewritten after every case) also holds versions, clocks and power. How time is taken
 stands in measure.py; what the cases are, in the file of the family. Exits with 1 if a result of cutesync is wrong.
@@ -82,26 +82,20 @@ def calibrate(gpu, timer) -> tuple[float, float]:
     return 2 * CALIBRATION_BYTES / copy_time, CALIBRATION_BYTES / read_times[gpu.read_blocks]
 
 
-def enter(name: str, factory, case, slots, reference, family, libraries, timer):
-    """A contestant that has passed its check, with the check; (None, None) where it does not take part in this case."""
-    calls = [factory(case, slot, libraries) for slot in slots]
-    if calls[0] is None:
-        return None, None
-    contestant, slot, check = Contestant(name, calls), slots[0], None
-    slot.result = None
+def verify(contestant, slot, reference, family, libraries) -> dict:
+    """Poison the outputs, call once, and compare with NumPy."""
+    gpu, slot.result = libraries.gpu, None
     for output in slot.outputs:
-        timer.gpu.poison(output)
-    calls[0]()
-    timer.gpu.stream.synchronize()
-    if name not in (*family.ROOFS, *family.BASELINES):
-        got = timer.gpu.download(slot.outputs[0]) if slot.result is None else libraries.to_host(slot.result)
-        error, ok = family.accuracy(reference, got)
-        check = {"error": error, "ok": ok}
-    timer.calibrate(contestant)
-    return contestant, check
+        gpu.poison(output)
+    contestant.calls[0]()
+    gpu.stream.synchronize()
+    got = gpu.download(slot.outputs[0]) if slot.result is None else libraries.to_host(slot.result)
+    error, ok = family.accuracy(reference, got)
+    return {"error": error, "ok": ok}
 
 
 def run_case(case, family, libraries, timer, copy_rate: float, quick: bool) -> dict:
+    """Everything about one case: data, checks before and after, and every measure."""
     factories = {**ROOFS, **family.CONTESTANTS}
     slots = [Slot(timer.gpu, case) for _ in range(REPEATS if "graph" in case.measures else 1)]
     try:
@@ -111,25 +105,35 @@ def run_case(case, family, libraries, timer, copy_rate: float, quick: bool) -> d
             slot.fill_like(slots[0])
         reference = family.reference(case, hosts)
         contestants, checks, troubles = [], {}, {}
+
+        def check(contestant) -> None:
+            if contestant.name not in (*family.ROOFS, *family.BASELINES) and checks.get(contestant.name, {"ok": True})["ok"]:
+                checks[contestant.name] = verify(contestant, slots[0], reference, family, libraries)
+
         for name in case.contestants:
             if name in family.RIVALS and getattr(libraries, name) is None:
                 continue
             try:
-                contestant, check = enter(name, factories[name], case, slots, reference, family, libraries, timer)
+                calls = [factories[name](case, slot, libraries) for slot in slots]
+                if calls[0] is None:  # this rival has no such operation
+                    continue
+                contestants.append(Contestant(name, calls))
+                check(contestants[-1])
+                timer.calibrate(contestants[-1])
             except Exception as error:  # one contestant that fails does not stop the others
                 troubles[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                contestants = [c for c in contestants if c.name != name]
+                checks.pop(name, None)
                 timer.gpu.stream.synchronize()
-                continue
-            if contestant:
-                contestants.append(contestant)
-            if check:
-                checks[name] = check
         probe = Probe(timer.gpu)
         measured = {m: timer.run(contestants, m, QUICK_ROUNDS if quick else ROUNDS[m]) for m in case.measures}
-        troubles.update({c.name: c.trouble for c in contestants if c.trouble})
-        return reporting.entry(case, measured, checks, troubles, probe.read(), copy_rate)
+        clocks = probe.read()
+        for contestant in contestants:
+            check(contestant)
+            if contestant.trouble:
+                troubles[contestant.name] = contestant.trouble
+        return reporting.entry(case, measured, checks, troubles, clocks, copy_rate)
     finally:
-        timer.gpu.stream.synchronize()
         for slot in slots:
             slot.free()
 
@@ -159,16 +163,20 @@ def main(argv=None) -> int:
         print(f"without {name}: {reason}")
     print(reporting.HEADER)
     for number, case in enumerate(cases, 1):
+        print(f"[{number}/{len(cases)}] {case.name}", flush=True)
         try:
             found = run_case(case, family, libraries, timer, copy_rate, chosen.quick)
         except Exception as error:
             report["failures"][case.name] = f"{type(error).__name__}: {error}"
-            print(f"[{number}/{len(cases)}] {case.name}: {report['failures'][case.name]}", flush=True)
-            gpu.stream.synchronize()  # raises where the context is lost: nothing more can be measured
+            print(report["failures"][case.name], flush=True)
+            if gpu.lost():
+                print("The CUDA context is lost: nothing more can be measured")
+                break
             continue
         report["cases"].append(found)
         reporting.write(report, path)
-        print(f"[{number}/{len(cases)}]", *reporting.lines(found), sep="\n", flush=True)
+        print(*reporting.lines(found), sep="\n", flush=True)
+    reporting.write(report, path)
     print(*reporting.ending(report), f"written: {path}", sep="\n")
     right = all(found["checks"].get(family.OURS, {}).get("ok", False) for found in report["cases"])
     return 0 if right and not report["failures"] else 1
