@@ -136,11 +136,10 @@ def first_calls(repeats: int) -> dict[str, list[float]]:
     seconds: dict[str, list[float]] = {"cold": [], "warm": []}
     for _ in range(repeats):
         with tempfile.TemporaryDirectory() as folder:
+            caches = {"CUTESYNC_CACHE_DIR": folder, "CUTE_DSL_CACHE_DIR": f"{folder}/dsl"}
             for state in ("cold", "warm", "warm"):
-                answer = subprocess.run(
-                    [sys.executable, __file__, "--first-call"], env=os.environ | {"CUTESYNC_CACHE_DIR": folder},
-                    capture_output=True, text=True, timeout=300,
-                )
+                command = [sys.executable, __file__, "--first-call"]
+                answer = subprocess.run(command, env=os.environ | caches, capture_output=True, text=True, timeout=300)
                 if answer.returncode:
                     raise RuntimeError(f"the {state} first call failed: {answer.stderr.strip()[-400:]}")
                 found = json.loads(answer.stdout.splitlines()[-1])
@@ -182,8 +181,9 @@ def main(argv=None) -> int:
     host = host_cost(calls, 10 if chosen.quick else 40)
     today = datetime.datetime.now(datetime.timezone.utc)
     report = {
-        "family": "launch", "gpu": gpu.name, "date": today.isoformat(timespec="seconds"), "versions": versions(), "missing": missing,
-        "clocks": Probe(gpu).read(), "cpus": os.cpu_count(), "host_us": host, "first_call_s": first, "bars": bars(host, first),
+        "family": "launch", "gpu": gpu.name, "date": today.isoformat(timespec="seconds"), "versions": versions(),
+        "missing": missing, "clocks": Probe(gpu).read(), "cpus": os.cpu_count(),
+        "host_us": host, "first_call_s": first, "bars": bars(host, first),
     }
     path = chosen.json or reporting.result_path("launch", gpu.name, today.date().isoformat(), "-quick" if chosen.quick else "")
     reporting.write(report, path)

@@ -1,7 +1,7 @@
 """The libraries of a sweep: which are installed, and one buffer seen by each of them.
 
 Everything runs on the stream of ``gpu.py``, made current in torch and CuPy, and on its buffers, so libraries differ in their kernels
-alone. cutesync is given torch tensors where torch is installed, otherwise its own ``DeviceArray``.
+alone. cutesync is given torch tensors where torch is installed, otherwise objects with ``__cuda_array_interface__``.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Libraries:
         return self.cupy.ndarray(array.shape, array.dtype, self.cupy.cuda.MemoryPointer(memory, 0))
 
     def ours(self, array: Array):
-        return self.torch_view(array) if self.torch else self.cutesync.asarray(array)
+        return self.torch_view(array) if self.torch else array
 
     def to_host(self, result) -> np.ndarray:
         """A result that a library allocated itself, as a NumPy array."""
