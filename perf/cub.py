@@ -1,0 +1,104 @@
+"""CUB as a rival: one CUDA C++ file a family, compiled with nvcc when it is first needed and called through ctypes.
+
+``cub_<family>.cu`` offers C functions ``f(temp, temp_bytes, pointers..., count, stream)`` and ``cccl_version()``. Temporary storage
+is allocated once, before anything is timed. The headers of the ``cuda-cccl`` wheel are used where it is installed (they are newer
+than the toolkit's), otherwise those that come with nvcc. The built library stays in ``perf/build`` under a name that holds the hash
+of its source, so it can be built once and taken along to a machine without nvcc: ``python perf/cub.py reduce`` builds it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).parent
+BUILD = HERE / "build"
+FLAGS = ["-O3", "-std=c++17", "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC"]
+
+
+class Unavailable(RuntimeError):
+    """CUB cannot take part: no nvcc and no library built earlier, or the build failed."""
+
+
+def nvcc() -> str | None:
+    homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
+    return shutil.which("nvcc") or next((f"{home}/bin/nvcc" for home in homes if home and os.path.exists(f"{home}/bin/nvcc")), None)
+
+
+def wheel_headers() -> Path | None:
+    """The include folder of the cuda-cccl wheel, if it is installed. The package itself is not imported."""
+    try:
+        spec = importlib.util.find_spec("cuda.cccl")
+    except ModuleNotFoundError:
+        return None
+    for folder in spec.submodule_search_locations if spec else ():
+        include = Path(folder) / "headers" / "include"
+        if (include / "cub" / "cub.cuh").exists():
+            return include
+    return None
+
+
+def header_version(include: Path) -> int:
+    return int(re.search(r"define CCCL_VERSION (\d+)", (include / "cuda/std/__cccl/version.h").read_text())[1])
+
+
+def build(family: str) -> Path:
+    """The shared library of a family: the one in ``perf/build`` if its source is unchanged, else a new one."""
+    source = HERE / f"cub_{family}.cu"
+    stem = f"cub_{family}-{hashlib.sha256(source.read_bytes() + ' '.join(FLAGS).encode()).hexdigest()[:12]}"
+    include = wheel_headers()
+    version = header_version(include) if include else None
+    built = sorted(BUILD.glob(f"{stem}-{version or '*'}.so"))
+    if built:
+        return built[0]
+    compiler = nvcc()
+    if compiler is None:
+        raise Unavailable("nvcc is not installed")
+    BUILD.mkdir(exist_ok=True)
+    target = BUILD / f"{stem}-{version or 'toolkit'}.so"
+    unfinished = target.with_suffix(f".{os.getpid()}")
+    command = [compiler, *FLAGS, *(["-I", str(include)] if include else []), str(source), "-o", str(unfinished)]
+    print(f"compiling {source.name} with {compiler}", flush=True)
+    answer = subprocess.run(command, capture_output=True, text=True)
+    if answer.returncode:
+        raise Unavailable(f"{source.name} does not compile: {answer.stderr.strip()[-400:]}")
+    os.replace(unfinished, target)
+    return target
+
+
+class Cub:
+    """The loaded library of one family."""
+
+    def __init__(self, family: str, gpu):
+        self.gpu = gpu
+        self.library = ctypes.CDLL(str(build(family)))
+        self.version = self.library.cccl_version()
+
+    def has(self, name: str) -> bool:
+        return hasattr(self.library, name)
+
+    def call(self, name: str, pointers: list[int], count: int):
+        """A zero-argument call of ``name(temp, temp_bytes, *pointers, count, stream)`` with its storage allocated."""
+        function = getattr(self.library, name)
+        size = ctypes.c_size_t(0)
+        rest = [*(ctypes.c_void_p(p) for p in pointers), ctypes.c_longlong(count), ctypes.c_void_p(self.gpu.stream.address)]
+        self._succeed(name, function(None, ctypes.byref(size), *rest))
+        arguments = [ctypes.c_void_p(self.gpu.scratch(size.value)), ctypes.byref(size), *rest]
+        return lambda: self._succeed(name, function(*arguments))
+
+    @staticmethod
+    def _succeed(name: str, code: int) -> None:
+        if code:
+            raise RuntimeError(f"CUB's {name} returned CUDA error {code}")
+
+
+if __name__ == "__main__":
+    for family_name in sys.argv[1:]:
+        print(build(family_name))

@@ -1,0 +1,141 @@
+"""Draw the results of a sweep or of launch.py as PNG files beside the JSON (needs matplotlib: ``pip install 'cutesync[bench]'``).
+
+    python perf/plot.py perf/results/FILE.json [--out FOLDER]
+
+From a sweep: ``FILE.png`` (one panel a dtype: time against size with the rivals and the floor, the rate below it) and
+``FILE-bars.png`` (what was reached of every bar; 1 is the bar, longer is better). From launch.py: ``FILE.png``, the cost of a call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+OURS = "cutesync"
+COLOURS = {OURS: "tab:red", "cub": "tab:green", "torch": "tab:orange", "cupy": "tab:blue", "compute": "tab:purple",
+           "copy": "tab:gray", "read": "black"}
+BAR_COLOURS = {True: "tab:green", False: "tab:red", None: "lightgray"}
+
+
+def caption(report: dict) -> str:
+    return f"{report['gpu']}, driver {report['clocks'].get('driver_version', '?')}, {report['date'][:10]}"
+
+
+def curves(cases: list[dict], measure: str) -> dict[str, list[tuple[int, float, int]]]:
+    """Contestant -> (size, median microseconds, bytes), by size. Sizes that were only timed as single calls use those."""
+    found: dict[str, list] = {}
+    for case in sorted(cases, key=lambda case: case["size"]):
+        times = case["measures"].get(measure) or case["measures"]["event"]
+        for name, numbers in times.items():
+            found.setdefault(name, []).append((case["size"], numbers["median_us"], case["bytes"]))
+    return found
+
+
+def draw_sizes(report: dict, plt, path: Path, group: str, measure: str) -> bool:
+    """Time and rate against size, one column a dtype. False if the sweep holds no such cases."""
+    cases = [case for case in report["cases"] if case["group"] == group]
+    dtypes = list(dict.fromkeys(case["dtype"] for case in cases))
+    if not dtypes:
+        return False
+    figure, axes = plt.subplots(2, len(dtypes), figsize=(4.2 * len(dtypes), 7.5), squeeze=False, sharex="col", sharey="row")
+    for column, dtype in enumerate(dtypes):
+        above, below = axes[:, column]
+        chosen = sorted((case for case in cases if case["dtype"] == dtype), key=lambda case: case["size"])
+        for name, points in curves(chosen, measure).items():
+            sizes, times, moved = zip(*points)
+            style = dict(color=COLOURS.get(name), label=name, marker="o", markersize=3, linewidth=2.2 if name == OURS else 1.1,
+                         linestyle="--" if name in ("copy", "read") else "-", zorder=3 if name == OURS else 2)
+            above.plot(sizes, times, **style)
+            below.plot(sizes, [nbytes / time / 1e6 for nbytes, time in zip(moved, times)], **style)
+        above.plot([case["size"] for case in chosen], [case["floor_us"] for case in chosen], color="black", linestyle=":",
+                   linewidth=1, label="floor (bytes / copy rate)")
+        below.axhline(report["copy_bytes_per_us"] / 1e6, color="black", linestyle=":", linewidth=1)
+        above.set_xscale("log", base=2)
+        above.set(title=dtype, yscale="log")
+        below.set_xlabel("elements")
+        for axis in (above, below):
+            axis.grid(alpha=0.3)
+    axes[0, 0].set_ylabel("microseconds a call")
+    axes[1, 0].set_ylabel("TB/s")
+    fastest = min(case["measures"][m][OURS]["median_us"] for case in cases for m in case["measures"] if OURS in case["measures"][m])
+    axes[0, 0].set_ylim(bottom=0.4 * fastest)
+    axes[0, 0].legend(fontsize=8)
+    figure.suptitle(f"{report['family']} ({group}), per call in a {measure}, large sizes as single calls: {caption(report)}")
+    save(figure, plt, path)
+    return True
+
+
+def shares(report: dict) -> list[tuple[str, float | None, bool | None]]:
+    """Label, share of the bar (1: exactly met), and whether it is met, of every bar of a sweep."""
+    found = []
+    for case in report["cases"]:
+        for bar in case["bars"]:
+            share = None
+            if bar["value"]:
+                share = bar["limit"] / bar["value"] if bar["of"] == "time" else bar["value"] / bar["limit"]
+            found.append((f"{case['name']}, {bar['measure']}: {bar['text']}", share, bar["met"]))
+    return found
+
+
+def draw_bars(report: dict, plt, path: Path) -> bool:
+    found = shares(report)[::-1]
+    if not found:
+        return False
+    figure, axis = plt.subplots(figsize=(11, 1.2 + 0.24 * len(found)))
+    axis.barh(range(len(found)), [share or 0 for _, share, _ in found], color=[BAR_COLOURS[met] for *_, met in found])
+    axis.set_yticks(range(len(found)), [label for label, *_ in found], fontsize=7)
+    axis.axvline(1.0, color="black", linewidth=1)
+    axis.set(xlabel="reached, as a share of the bar", xlim=(0, min(3.0, max([1.2, *(share or 0 for _, share, _ in found)]))))
+    axis.margins(y=0.01)
+    met = sum(value is True for *_, value in found)
+    axis.set_title(f"{report['family']}: {met} of {len(found)} bars met (gray: not measured), {caption(report)}", fontsize=9)
+    save(figure, plt, path)
+    return True
+
+
+def draw_launch(report: dict, plt, path: Path) -> None:
+    found = sorted(report["host_us"].items(), key=lambda item: -item[1]["median_us"])
+    figure, axis = plt.subplots(figsize=(8, 1 + 0.4 * len(found)))
+    medians = [numbers["median_us"] for _, numbers in found]
+    places = axis.barh([name for name, _ in found], medians, color=["tab:red" if OURS in name else "tab:gray" for name, _ in found])
+    axis.bar_label(places, [f"{value:.1f}" for value in medians], padding=3, fontsize=8)
+    axis.set(xlabel="microseconds of host time a call")
+    axis.set_title(caption(report), fontsize=9)
+    save(figure, plt, path)
+
+
+def save(figure, plt, path: Path) -> None:
+    figure.savefig(path, dpi=110, bbox_inches="tight")
+    plt.close(figure)
+    print(path)
+
+
+def main(argv=None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("json", type=Path, nargs="+", help="results of sweep.py or launch.py")
+    parser.add_argument("--out", type=Path, help="folder of the PNG files (default: beside the JSON)")
+    chosen = parser.parse_args(argv)
+    try:
+        import matplotlib
+    except ModuleNotFoundError:
+        sys.exit("Plots need matplotlib: pip install 'cutesync[bench]'")
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    for source in chosen.json:
+        report = json.loads(source.read_text())
+        folder = chosen.out or source.parent
+        folder.mkdir(parents=True, exist_ok=True)
+        if report["family"] == "launch":
+            draw_launch(report, plt, folder / f"{source.stem}.png")
+            continue
+        group = report["cases"][0]["group"] if report["cases"] else ""
+        draw_sizes(report, plt, folder / f"{source.stem}.png", group, "graph")
+        draw_bars(report, plt, folder / f"{source.stem}-bars.png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

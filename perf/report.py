@@ -1,0 +1,113 @@
+"""What a sweep found, as a table and as JSON: one entry a case, with times, rates, the floor and the bars.
+
+    python perf/report.py perf/results/FILE.json        prints the table of an earlier run
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+RESULTS = Path(__file__).parent / "results"
+OURS = "cutesync"
+
+
+def result_path(family: str, gpu_name: str, date: str, suffix: str = "") -> Path:
+    """``perf/results/<family>-<gpu>-<date>.json``."""
+    gpu = gpu_name.lower().replace("nvidia ", "").replace(" ", "-")
+    return RESULTS / f"{family}-{gpu}-{date}{suffix}.json"
+
+
+def write(report: dict, path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def entry(case, measured: dict, checks: dict, troubles: dict, clocks: dict, copy_rate: float) -> dict:
+    """The record of one case. ``measured`` is measure -> contestant -> summary; ``copy_rate`` is in bytes a microsecond."""
+    floor = case.bytes / copy_rate
+    return {
+        "group": case.group, "name": case.name, "op": case.op, "dtype": case.dtype, "shape": case.inputs[0][0], "axis": case.axis,
+        "offset": case.offset, "size": case.size, "bytes": case.bytes, "flops": case.flops, "floor_us": floor,
+        "measures": measured, "checks": checks, "troubles": troubles, "clocks": clocks,
+        "bars": [bar_result(bar, case, measured, checks, floor) for bar in case.bars],
+    }
+
+
+def bar_result(bar, case, measured: dict, checks: dict, floor: float) -> dict:
+    """Whether a bar is met: True, False, or None where the rival did not run. A wrong result meets no bar."""
+    times = {name: numbers["median_us"] for name, numbers in measured.get(bar.measure, {}).items()}
+    times["floor"] = floor
+    readers = [times[name] for name in times if name not in ("copy", "floor") and checks.get(name, {}).get("ok", True)]
+    if bar.against == "read" and readers:
+        times["read"] = min(readers)
+    value, met = None, None
+    if OURS in times and bar.against in times:
+        value, met = bar.judge(times[OURS], times[bar.against])
+        met = met and checks.get(OURS, {}).get("ok", False)
+    return {"text": bar.text, "measure": bar.measure, "against": bar.against, "of": bar.of, "limit": bar.limit,
+            "value": value, "met": met}
+
+
+def microseconds(value: float) -> str:
+    return f"{value:.2f}" if value < 100 else f"{value:.1f}"
+
+
+def lines(found: dict) -> list[str]:
+    """The table rows of one case: ours with its spread, its rate and its share of the floor, then every other time over ours."""
+    rows = []
+    for measure, times in found["measures"].items():
+        ours = times.get(OURS)
+        if ours is None:
+            continue
+        median = ours["median_us"]
+        spread = f"[{microseconds(ours['p5_us'])} {microseconds(ours['p95_us'])}]"
+        row = f"{found['name']:<38} {measure:<9} {microseconds(median):>8} {spread:<19} {found['bytes'] / median / 1e6:>5.2f}"
+        row += f" {found['floor_us'] / median:>5.2f} |"
+        for name, numbers in times.items():
+            if name != OURS:
+                wrong = "" if found["checks"].get(name, {}).get("ok", True) else "!"
+                dry = "~" if numbers["starved"] else ""
+                row += f" {name}{wrong} {microseconds(numbers['median_us'])}{dry} ({numbers['median_us'] / median:.2f}x)"
+        rows.append(row)
+    check = found["checks"].get(OURS)
+    if check is None or not check["ok"]:
+        rows.append(f"{found['name']:<38} WRONG: error {check['error'] if check else 'unknown: did not run'}")
+    rows += [f"{'':<38} {name}: {reason}" for name, reason in found["troubles"].items()]
+    if found["bars"]:
+        rows.append(f"{'':<38} {'; '.join(map(verdict, found['bars']))}")
+    return rows
+
+
+def verdict(bar: dict) -> str:
+    word = {True: "met", False: "MISSED", None: "not measured"}[bar["met"]]
+    value = "" if bar["value"] is None else f": {bar['value']:.3f}"
+    measure = f"{bar['measure']}, " if "measure" in bar else ""
+    return f"{word} {measure}{bar['text']}{value}"
+
+
+HEADER = (
+    f"{'case':<38} {'measure':<9} {'us':>8} {'[5 % 95 %]':<19} {'TB/s':>5} {'floor':>5} | others in us (their time over ours); "
+    "! wrong result, ~ host too slow"
+)
+
+
+def ending(report: dict) -> list[str]:
+    """The last lines: the bars that are not met, by case, and what was wrong or could not run."""
+    bars = [bar for found in report["cases"] for bar in found["bars"]]
+    met, missed = (sum(bar["met"] is value for bar in bars) for value in (True, False))
+    rows = [f"bars: {met} met, {missed} missed, {len(bars) - met - missed} not measured"]
+    for found in report["cases"]:
+        short = [verdict(bar) for bar in found["bars"] if bar["met"] is not True]
+        rows += [f"  {found['name']}: {'; '.join(short)}"] if short else []
+    wrong = [found["name"] for found in report["cases"] if not found["checks"].get(OURS, {}).get("ok", False)]
+    rows.append(f"wrong or failed results of {OURS}: {', '.join(wrong) if wrong else 'none'}")
+    rows += [f"failed case {name}: {reason}" for name, reason in report["failures"].items()]
+    return rows
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        earlier = json.loads(Path(name).read_text())
+        print(HEADER, *(row for found in earlier["cases"] for row in lines(found)), *ending(earlier), sep="\n")

@@ -1,0 +1,113 @@
+"""The libraries of a sweep: which are installed, and one buffer seen by each of them.
+
+Everything runs on the stream of ``gpu.py``, made current in torch and CuPy, and on its buffers, so libraries differ in their kernels
+alone. cutesync is given torch tensors where torch is installed, otherwise objects with ``__cuda_array_interface__``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import platform
+
+import numpy as np
+
+import cub
+from gpu import Array, Gpu
+
+BFLOAT16 = "bfloat16"
+PACKAGES = ("cutesync", "nvidia-cutlass-dsl", "cuda-python", "cuda-bindings", "cuda-core", "numpy", "torch", "cupy-cuda13x",
+            "cupy-cuda12x", "cuda-cccl")
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    """A dtype by name; bfloat16 needs the ml_dtypes package."""
+    if name == BFLOAT16:
+        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+    return np.dtype(name)
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+class Libraries:
+    """torch, cupy, cuda.compute and CUB as far as they are installed and asked for; ``missing`` says why the others are not."""
+
+    def __init__(self, gpu: Gpu, family: str, wanted: list[str]):
+        self.gpu, self.stream = gpu, gpu.stream.address
+        self.missing: dict[str, str] = {}
+        self.cutesync = importlib.import_module("cutesync")
+        self.torch = self._find("torch", "torch", wanted + ["torch"])
+        self.cupy = self._find("cupy", "cupy", wanted)
+        self.compute = self._find("compute", "cuda.compute", wanted)
+        self.cub = None
+        self.current = []  # the libraries' own objects of the one stream, kept alive
+        if self.torch:
+            self.current.append(self.torch.cuda.ExternalStream(self.stream))
+            self.torch.cuda.set_stream(self.current[-1])
+        if self.cupy:
+            self.current.append(self.cupy.cuda.ExternalStream(self.stream))
+            self.current[-1].use()
+        if "cub" in wanted:
+            try:
+                self.cub = cub.Cub(family, gpu)
+            except cub.Unavailable as error:
+                self.missing["cub"] = str(error)
+
+    def _find(self, name: str, module: str, wanted: list[str]):
+        if name not in wanted:
+            return None
+        try:
+            return importlib.import_module(module)
+        except Exception as error:  # an installed but broken rival must not stop the sweep
+            self.missing[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+            return None
+
+    def torch_view(self, array: Array):
+        if array.dtype.name == BFLOAT16:
+            bits = Array(array.pointer, array.shape, np.int16)
+            return self.torch.as_tensor(bits, device="cuda").view(self.torch.bfloat16)
+        return self.torch.as_tensor(array, device="cuda")
+
+    def cupy_view(self, array: Array):
+        memory = self.cupy.cuda.UnownedMemory(array.pointer, max(array.nbytes, 1), array)
+        return self.cupy.ndarray(array.shape, array.dtype, self.cupy.cuda.MemoryPointer(memory, 0))
+
+    def ours(self, array: Array):
+        return self.torch_view(array) if self.torch else array
+
+    def to_host(self, result) -> np.ndarray:
+        """A result that a library allocated itself, as a NumPy array."""
+        if hasattr(result, "cpu"):
+            return result.cpu().numpy()
+        if hasattr(result, "get"):
+            return result.get()
+        return np.asarray(result)
+
+
+def copy(case, slot, libraries):
+    """A device-to-device copy that moves as many bytes as the case (half read, half written)."""
+    gpu, target, source, nbytes = libraries.gpu, slot.copy_target, slot.copy_source, slot.copy_bytes
+    return lambda: gpu.copy(target, source, nbytes)
+
+
+def read(case, slot, libraries):
+    """The read-only kernel over the inputs of the case."""
+    gpu = libraries.gpu
+    spans = [(array.pointer & ~15, array.nbytes) for array in slot.inputs]
+
+    def call():
+        for pointer, nbytes in spans:
+            gpu.read_all(pointer, nbytes)
+
+    return call
+
+
+ROOFS = {"copy": copy, "read": read}

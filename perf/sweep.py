@@ -1,0 +1,186 @@
+"""Time a family of cutesync against its rivals on this GPU, over sizes and dtypes, all in one interleaved run.
+
+    python perf/sweep.py reduce [--quick] [--sizes 2**12 2**20 ...] [--dtypes int8 ...] [--rivals cub torch cupy compute]
+                                [--cases sum rows ...] [--json FILE]
+
+Every case is checked against NumPy before and after it is timed. The table gives the median time, its 5th and 95th percentile, the rate, the
+share of the floor (fewest bytes over the copy rate of this run), the rivals, and whether each bar is met. The JSON (by default
+``perf/results/<family>-<gpu>-<date>.json``, rewritten after every case) also holds versions, clocks and power. How time is taken
+stands in measure.py; what the cases are, in the file of the family. Exits with 1 if a result of cutesync is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib
+import sys
+from pathlib import Path
+
+import numpy as np
+
+import report as reporting
+from case import Slot
+from gpu import Gpu, Probe
+from measure import REPEATS, Contestant, Timer
+from rivals import ROOFS, Libraries, versions
+
+ROUNDS = {"event": 40, "event hot": 40, "graph": 20, "graph hot": 20}
+QUICK_ROUNDS = 10
+CALIBRATION_BYTES = 1 << 30
+
+
+def count(text: str) -> int:
+    """An element count: 4096, 2**20, 2^20 or 1e6."""
+    base, _, exponent = text.replace("^", "**").partition("**")
+    value = int(base) ** int(exponent) if exponent else int(float(text))
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: needs at least one element")
+    return value
+
+
+def arguments(argv=None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("family", help="the family to time: a file beside this one, e.g. reduce")
+    parser.add_argument("--quick", action="store_true", help="fewer sizes, dtypes and rounds")
+    parser.add_argument("--sizes", nargs="+", type=count, help="element counts of the dtype x size group")
+    parser.add_argument("--dtypes", nargs="+", help="only these dtypes")
+    parser.add_argument("--rivals", nargs="*", help="only these rivals (none: cutesync, the copy and the read alone)")
+    parser.add_argument("--cases", nargs="+", help="only these groups of cases")
+    parser.add_argument("--json", type=Path, help="where to write the results")
+    chosen = parser.parse_args(argv)
+    if not (Path(__file__).parent / f"{chosen.family}.py").exists():
+        parser.error(f"there is no family {chosen.family!r}")
+    family = importlib.import_module(chosen.family)
+    for option, allowed in (("rivals", family.RIVALS), ("cases", family.GROUPS), ("dtypes", family.DTYPES)):
+        unknown = set(getattr(chosen, option) or ()) - set(allowed)
+        if unknown:
+            parser.error(f"--{option}: got {', '.join(sorted(unknown))}; needs any of {', '.join(allowed)}")
+    if chosen.rivals is None:
+        chosen.rivals = list(family.RIVALS)
+    return chosen
+
+
+def calibrate(gpu, timer) -> tuple[float, float]:
+    """Copy rate (read plus written) and read rate in bytes a microsecond, and the read kernel's best grid, on 1 GiB."""
+    source, target = gpu.allocate(CALIBRATION_BYTES), gpu.allocate(CALIBRATION_BYTES)
+    noise = np.random.default_rng(1).integers(0, 1 << 32, 1 << 24, "uint32")
+    for start in range(0, CALIBRATION_BYTES, noise.nbytes):
+        gpu.upload(source + start, noise)
+
+    def median(call) -> float:
+        return timer.run([Contestant("roof", [call])], "event", 15)["roof"]["median_us"]
+
+    copy_time = median(lambda: gpu.copy(target, source, CALIBRATION_BYTES))
+    read_times = {}
+    for blocks in (2, 4, 8, 16, 64):
+        gpu.read_blocks = blocks * gpu.processors
+        read_times[gpu.read_blocks] = median(lambda: gpu.read_all(source, CALIBRATION_BYTES))
+    gpu.read_blocks = min(read_times, key=read_times.get)
+    gpu.free(source)
+    gpu.free(target)
+    return 2 * CALIBRATION_BYTES / copy_time, CALIBRATION_BYTES / read_times[gpu.read_blocks]
+
+
+def verify(contestant, slot, reference, family, libraries) -> dict:
+    """Poison the outputs, call once, and compare with NumPy."""
+    gpu, slot.result = libraries.gpu, None
+    for output in slot.outputs:
+        gpu.poison(output)
+    contestant.calls[0]()
+    gpu.stream.synchronize()
+    got = gpu.download(slot.outputs[0]) if slot.result is None else libraries.to_host(slot.result)
+    error, ok = family.accuracy(reference, got)
+    return {"error": error, "ok": ok}
+
+
+def run_case(case, family, libraries, timer, copy_rate: float, quick: bool) -> dict:
+    """Everything about one case: data, checks before and after, and every measure."""
+    factories = {**ROOFS, **family.CONTESTANTS}
+    slots = [Slot(timer.gpu, case) for _ in range(REPEATS if "graph" in case.measures else 1)]
+    try:
+        hosts = family.data(case)
+        slots[0].fill(hosts)
+        for slot in slots[1:]:
+            slot.fill_like(slots[0])
+        reference = family.reference(case, hosts)
+        contestants, checks, troubles = [], {}, {}
+
+        def check(contestant) -> None:
+            if contestant.name not in (*family.ROOFS, *family.BASELINES) and checks.get(contestant.name, {"ok": True})["ok"]:
+                checks[contestant.name] = verify(contestant, slots[0], reference, family, libraries)
+
+        for name in case.contestants:
+            if name in family.RIVALS and getattr(libraries, name) is None:
+                continue
+            try:
+                calls = [factories[name](case, slot, libraries) for slot in slots]
+                if calls[0] is None:  # this rival has no such operation
+                    continue
+                contestants.append(Contestant(name, calls))
+                check(contestants[-1])
+                timer.calibrate(contestants[-1])
+            except Exception as error:  # one contestant that fails does not stop the others
+                troubles[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+                contestants = [c for c in contestants if c.name != name]
+                checks.pop(name, None)
+                timer.gpu.stream.synchronize()
+        probe = Probe(timer.gpu)
+        measured = {m: timer.run(contestants, m, QUICK_ROUNDS if quick else ROUNDS[m]) for m in case.measures}
+        clocks = probe.read()
+        for contestant in contestants:
+            check(contestant)
+            if contestant.trouble:
+                troubles[contestant.name] = contestant.trouble
+        return reporting.entry(case, measured, checks, troubles, clocks, copy_rate)
+    finally:
+        for slot in slots:
+            slot.free()
+
+
+def main(argv=None) -> int:
+    chosen = arguments(argv)
+    family = importlib.import_module(chosen.family)
+    cases = family.cases(chosen.sizes, chosen.dtypes, chosen.quick)
+    cases = [case for case in cases if not chosen.cases or case.group in chosen.cases]
+    try:
+        gpu = Gpu()
+    except Exception as error:
+        sys.exit(f"A sweep needs an NVIDIA GPU and its driver ({str(error).splitlines()[0]})")
+    libraries = Libraries(gpu, chosen.family, chosen.rivals)
+    timer = Timer(gpu)
+    copy_rate, read_rate = calibrate(gpu, timer)
+    today = datetime.datetime.now(datetime.timezone.utc)
+    report = {
+        "family": chosen.family, "gpu": gpu.name, "date": today.isoformat(timespec="seconds"), "arguments": argv or sys.argv[1:],
+        "versions": versions() | ({"CUB": libraries.cub.version} if libraries.cub else {}), "missing": libraries.missing,
+        "clocks": Probe(gpu).read(), "l2_bytes": gpu.l2_bytes, "copy_bytes_per_us": copy_rate, "read_bytes_per_us": read_rate,
+        "failures": {}, "cases": [],
+    }
+    path = chosen.json or reporting.result_path(chosen.family, gpu.name, today.date().isoformat(), "-quick" if chosen.quick else "")
+    print(f"{gpu.name}: copy {copy_rate / 1e6:.2f} TB/s (read plus written), read {read_rate / 1e6:.2f} TB/s; {report['clocks']}")
+    for name, reason in libraries.missing.items():
+        print(f"without {name}: {reason}")
+    print(reporting.HEADER)
+    for number, case in enumerate(cases, 1):
+        print(f"[{number}/{len(cases)}] {case.name}", flush=True)
+        try:
+            found = run_case(case, family, libraries, timer, copy_rate, chosen.quick)
+        except Exception as error:
+            report["failures"][case.name] = f"{type(error).__name__}: {error}"
+            print(report["failures"][case.name], flush=True)
+            if gpu.lost():
+                print("The CUDA context is lost: nothing more can be measured")
+                break
+            continue
+        report["cases"].append(found)
+        reporting.write(report, path)
+        print(*reporting.lines(found), sep="\n", flush=True)
+    reporting.write(report, path)
+    print(*reporting.ending(report), f"written: {path}", sep="\n")
+    right = all(found["checks"].get(family.OURS, {}).get("ok", False) for found in report["cases"])
+    return 0 if right and not report["failures"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
