@@ -14,9 +14,12 @@ import numpy as np
 from .errors import ArgumentTypeError, explain
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class DType:
-    """One element type. ``kind`` is NumPy's letter (b, i, u, f), ``size`` is in bytes, ``dsl`` the name of the DSL's class."""
+    """One element type. ``kind`` is NumPy's letter (b, i, u, f), ``size`` is in bytes, ``dsl`` the name of the DSL's class.
+
+    There is one object a type: compare with ``is``.
+    """
 
     name: str
     kind: str
@@ -25,9 +28,6 @@ class DType:
 
     def __str__(self) -> str:
         return self.name
-
-    def __hash__(self) -> int:
-        return hash(self.name)
 
     @property
     def numpy(self) -> np.dtype:

@@ -90,7 +90,7 @@ class Monoid:
     def lift(self, value, index):
         """The state of one loaded element. ``index`` is its position in the row."""
         del index
-        value = self._convert(value)
+        value = self._convert(self.source.cutlass(value))  # a tensor forgets whether its integers are signed
         if self.op.fn is None and self.op.name in ("any", "all"):
             value = nonzero(value)
         return (self.types[0](value),)
@@ -157,8 +157,8 @@ class ArgMonoid:
         self.types = (register_type(source), Int64)
 
     def lift(self, value, index):
-        value = nonzero(value) if self.source.kind == "b" else value
-        return (self.types[0](value), index)
+        value = self.source.cutlass(value)
+        return (nonzero(value) if self.source.kind == "b" else self.types[0](value), index)
 
     def combine(self, a, b):
         if self.source.kind == "f":  # not (b <= a) also holds where one is NaN

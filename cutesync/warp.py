@@ -68,6 +68,38 @@ def reduce_rows(rows, combine, lane):
     return state
 
 
+def reduce_columns(columns, combine, lane):
+    """Fold ``len(columns)`` (a power of two) independent columns over the 32 lanes, lane after lane.
+
+    Each step halves the columns a lane holds: it sends the half it gives up and folds the half it keeps. That takes
+    columns + 4 - log2(columns) shuffles instead of 5 * columns. Lane l gets column ``column_of_lane(l, len(columns))``.
+    """
+    distance = 1
+    while len(columns) > 1:
+        half = len(columns) // 2
+        upper = (lane & distance) != 0
+        folded = []
+        for first, second in zip(columns[:half], columns[half:]):
+            received = exchange(select(upper, first, second), distance)
+            kept = select(upper, second, first)
+            folded.append(combine(select(upper, received, kept), select(upper, kept, received)))
+        columns = folded
+        distance *= 2
+    state = columns[0]
+    while distance < LANES:
+        state = _in_order(lane, distance, state, exchange(state, distance), combine)
+        distance *= 2
+    return state
+
+
+def column_of_lane(lane, columns: int):
+    """The column that ``reduce_columns`` leaves in a lane: the lane's low bits in reverse order."""
+    column = Int32(0)
+    for bit in range(columns.bit_length() - 1):
+        column = column | (((lane >> bit) & 1) << (columns.bit_length() - 2 - bit))
+    return column
+
+
 @cute.jit
 def reduce_valid(state, count: Int32, combine: cutlass.Constexpr, lane: Int32, width: cutlass.Constexpr = LANES):
     """Fold the first ``count`` lanes' states of each group of ``width`` lanes. The operator never sees the others' registers.
@@ -97,4 +129,4 @@ def reduce(value, op="add", width: int = LANES):
     return reduce_states((value,), lambda a, b: (fn(a[0], b[0]),), cute.arch.lane_idx(), width)[0]
 
 
-__all__ = ["LANES", "exchange", "reduce", "reduce_rows", "reduce_states", "reduce_valid", "select", "tree"]
+__all__ = ["LANES", "exchange", "reduce", "column_of_lane", "reduce_columns", "reduce_rows", "reduce_states", "reduce_valid", "select", "tree"]

@@ -34,9 +34,9 @@ def put(members, i, state) -> None:
         member[i] = value
 
 
-def get(members, i):
-    """Load the state at position ``i`` of a state array."""
-    return tuple(member[i] for member in members)
+def get(members, i, types):
+    """Load the state at position ``i`` of a state array. A tensor forgets whether its integers are signed: ``types`` says it."""
+    return tuple(t(member[i]) for t, member in zip(types, members))
 
 
 def fold_storage(types, warps: int):
@@ -62,7 +62,7 @@ def fold_warps(state, valid: Boolean, combine: cutlass.Constexpr, storage, threa
     count = Int32(0)
     if warp == 0:
         slot = cutlass.min(lane, warps - 1)
-        *loaded, flag = get(storage, slot)
+        *loaded, flag = get(storage, slot, (*(type(value) for value in state), Int32))
         count = cute.arch.popc(cute.arch.vote_ballot_sync((flag != 0) & (lane < warps)))
         state = reduce_valid(tuple(loaded), count, combine, lane)
     return count > 0, state

@@ -100,29 +100,26 @@ def _promoted(x) -> DType:
     return sum_dtype(dtype(x.dtype) if hasattr(x, "dtype") else arrays.adapter(x).view(x).dtype)
 
 
-def _call(key: tuple, x, out, stream):
+def _call(arguments: tuple, x, out, stream):
     """Find or make the plan of a call and run it."""
     adapter = arrays.adapter(x)
     if adapter is arrays.NUMPY:
-        return _call_numpy(key, x, out, stream)
-    pointer = adapter.pointer(x)
+        return _call_numpy(arguments, x, out, stream)
+    pointer, signature = adapter.identify(x)
     if out is None:
-        key = (key, adapter.signature(x), pointer & 15 == 0)
+        key = (arguments, signature, pointer & 15)
     else:
-        out_adapter = arrays.adapter(out, "out")
-        out_pointer = out_adapter.pointer(out)
-        key = (key, adapter.signature(x), out_adapter.signature(out), pointer & 15 == 0)
+        out_pointer, out_signature = (adapter if type(out) is type(x) else arrays.adapter(out, "out")).identify(out)
+        key = (arguments, signature, pointer & 15, out_signature)
     try:
-        plan = _plans.get(key)
-    except TypeError:
-        plan = None
-    if plan is None:
+        plan = _plans[key]
+    except (KeyError, TypeError):
         plan = _plan(key, x, out, stream)
     raw = adapter.stream(plan.ordinal) if stream is None else arrays.stream_handle(stream)
     if out is None:
         out = adapter.empty(plan.out_shape, plan.out_dtype, plan.ordinal, raw)
-        out_pointer = adapter.pointer(out)
-    elif pointer < out_pointer + plan.out_bytes and out_pointer < pointer + plan.x_bytes:
+        out_pointer, _ = adapter.identify(out)
+    elif -plan.x_bytes < pointer - out_pointer < plan.out_bytes:
         raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
     plan.run(pointer, out_pointer, raw)
     return out
@@ -188,7 +185,10 @@ def _plan(key: tuple, x, out, stream) -> Plan:
     plan = Plan(_launches(reduction, view, raw), view.device, view.nbytes, out_shape, out_dtype)
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
-    _plans[key] = plan
+    try:
+        _plans[key] = plan
+    except TypeError:  # an argument that cannot be hashed, such as a NumPy scalar array: the plan serves once
+        pass
     return plan
 
 

@@ -107,6 +107,6 @@ class ChunkFold:
         """Fold ``count`` < 16 elements, one a lane."""
         value = self.monoid.source.cutlass(0)
         if lane < count:
-            value = cute.make_tensor(start, cute.make_layout((VECTOR_BYTES,)))[lane]
+            value = self.monoid.source.cutlass(cute.make_tensor(start, cute.make_layout((VECTOR_BYTES,)))[lane])
         state = reduce_valid(self.monoid.lift(value, lane), count, self.monoid.combine, lane)
         return self.monoid.place(state, index)

@@ -13,6 +13,7 @@ from cutlass import Boolean, Int32, Int64
 from cutlass.memory import SmemAllocator
 
 from ..block.reduce import get, put, state_array, state_bytes
+from ..monoid import tree
 from ..sync.ticket import take_ticket
 from .base import ReduceKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
@@ -80,22 +81,35 @@ class ColumnReduce(ReduceKernel):
         words = cute.make_rmem_tensor((WORDS, self.unroll), Int32) if self.vectors else cute.make_rmem_tensor((1, self.unroll), self.monoid.source.cutlass)
         row = begin
         if inside:
-            while row < end:
-                left = cutlass.min(end - row, Int64(self.unroll))
+            at = x + begin * inner
+            while row + self.unroll <= end:
                 for u in cutlass.range_constexpr(self.unroll):
-                    if u < left:
-                        at = x + (row + u) * inner
-                        source = cute.make_tensor(aligned_words(at), cute.make_layout((WORDS,))) if self.vectors else cute.make_tensor(at, cute.make_layout((1,)))
-                        cute.autovec_copy(source, words[(None, u)])
-                for u in cutlass.range_constexpr(self.unroll):
-                    if u < left:
-                        lifted = self.lifted(words[(None, u)], row + u)
-                        if have:
-                            lifted = self.merge(state, lifted)
-                        state = lifted
-                        have = Boolean(True)
+                    cute.autovec_copy(self.element(at + u * inner), words[(None, u)])
+                rows = [self.lifted(words[(None, u)], row + u) for u in range(self.unroll)]
+                folded = tree(rows, self.merge)
+                if have:
+                    folded = self.merge(state, folded)
+                state = folded
+                have = Boolean(True)
                 row += self.unroll
+                at += self.unroll * inner
+            if row < end:
+                left = Int32(end - row)
+                for u in cutlass.range_constexpr(self.unroll - 1):
+                    if u < left:
+                        cute.autovec_copy(self.element(at + u * inner), words[(None, u)])
+                for u in cutlass.range_constexpr(self.unroll - 1):
+                    if u < left:
+                        folded = self.lifted(words[(None, u)], row + u)
+                        if have:
+                            folded = self.merge(state, folded)
+                        state = folded
+                        have = Boolean(True)
         return have, state
+
+    def element(self, at):
+        """What a thread loads of one row: a vector as words, or one element."""
+        return cute.make_tensor(aligned_words(at), cute.make_layout((WORDS,))) if self.vectors else cute.make_tensor(at, cute.make_layout((1,)))
 
     def nothing(self):
         return tuple(tuple(t(0) for t in self.monoid.types) for _ in range(self.width))
@@ -117,9 +131,9 @@ class ColumnReduce(ReduceKernel):
             if group == 0:
                 for g in range(1, self.groups):
                     other = thread + g * self.lanes
-                    *_, valid = get(storage, other)
+                    valid = storage[-1][other]
                     if valid != 0:
-                        following = tuple(tuple(get(storage, c * self.threads + other)[:-1]) for c in range(self.width))
+                        following = tuple(get(storage, c * self.threads + other, self.monoid.types) for c in range(self.width))
                         if have:
                             following = self.merge(state, following)
                         state = following
@@ -137,10 +151,10 @@ class ColumnReduce(ReduceKernel):
         have = Boolean(False)
         state = self.nothing()
         if inside & (first < stop):
-            state = tuple(get(slots, first * inner + column + c) for c in range(self.width))
+            state = tuple(get(slots, first * inner + column + c, self.monoid.types) for c in range(self.width))
             have = Boolean(True)
             for split in range(first + 1, stop):
-                state = self.merge(state, tuple(get(slots, split * inner + column + c) for c in range(self.width)))
+                state = self.merge(state, tuple(get(slots, split * inner + column + c, self.monoid.types) for c in range(self.width)))
         return have, state
 
     def store(self, out, init, place, state):

@@ -5,6 +5,7 @@ The thresholds were measured on an H200 (132 SMs); because they do not depend on
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ..errors import ArgumentValueError, explain
@@ -14,6 +15,7 @@ SMS = 132  # multiprocessors the block counts are tuned for
 VECTOR_BYTES = 16
 CHUNK_BYTES = 32 * 4 * VECTOR_BYTES  # what a warp folds in one step of SegmentReduce
 SHORT_ROW_BYTES = 512
+LANE_BYTES = 128  # most that a lane reads of consecutive memory; more spreads a warp over too many cache lines
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def _segments(problem: Problem) -> Config:
         warps, per_split, most = 8, 8, 2 * SMS
     else:
         warps, per_split, most = 16, 16, 2 * SMS
-    splits = min(_ceil(most, problem.outer), chunks // per_split, STATES // (problem.members * problem.outer))
+    splits = min(most // problem.outer, chunks // per_split, STATES // (problem.members * problem.outer))
     if chunks <= 32 and problem.outer == 1:
         splits = 1
     if splits > 1 and problem.outer <= TICKETS:
@@ -75,17 +77,24 @@ def _short_rows(problem: Problem) -> Config:
     vectors = problem.aligned and row_bytes % VECTOR_BYTES == 0
     group = _power_of_two(row_bytes // VECTOR_BYTES if vectors else _ceil(problem.length, 8), 32)
     unroll, warps = 4, 8
+    whole = math.lcm(row_bytes, VECTOR_BYTES)
+    if problem.aligned and problem.length > 1 and whole <= LANE_BYTES:
+        return Config(("whole_rows", problem.length, warps), 1, 1, _ceil(problem.outer, warps * 32 * (whole // row_bytes)))
     rows = warps * (32 // group) * unroll
     return Config(("rows", vectors, group, unroll, warps), 1, 1, _ceil(problem.outer, rows))
 
 
 def _columns(problem: Problem) -> Config:
+    narrow = math.lcm(problem.inner * problem.size, VECTOR_BYTES)
+    slab = problem.length * problem.inner * problem.size
+    if problem.aligned and problem.inner <= 16 and narrow <= LANE_BYTES and (problem.outer == 1 or slab % VECTOR_BYTES == 0):
+        return _narrow_columns(problem, narrow)
     vectors = problem.aligned and problem.inner * problem.size % VECTOR_BYTES == 0
     width = VECTOR_BYTES // problem.size if vectors else 1
     units = problem.inner // width
     threads = 256
     lanes = _power_of_two(units, 64)
-    if problem.length < 4 * (threads // lanes) and units >= threads:
+    if units * problem.outer >= 8 * SMS * threads or (problem.length < 4 * (threads // lanes) and units >= threads):
         lanes = threads
     groups = threads // lanes
     tiles = _ceil(units, lanes)
@@ -95,6 +104,18 @@ def _columns(problem: Problem) -> Config:
     if blocks > TICKETS:
         splits = 1
     return Config(("columns", vectors, lanes, groups, 8, splits > 1), max(splits, 1), tiles, blocks * max(splits, 1))
+
+
+def _narrow_columns(problem: Problem, lane_bytes: int) -> Config:
+    lane_bytes *= max(1, 64 // lane_bytes)
+    warps = 8
+    step_rows = 32 * lane_bytes // (problem.inner * problem.size)  # what a warp folds in one step
+    blocks = max(1, problem.length // (step_rows * warps * 2))
+    splits = min(max(1, 4 * SMS // problem.outer), blocks, STATES // ((problem.members + 1) * problem.outer * problem.inner) or 1)
+    if problem.outer > TICKETS:
+        splits = 1
+    unroll = max(1, 64 // lane_bytes)
+    return Config(("narrow", problem.inner, lane_bytes, unroll, warps, splits > 1), splits, 1, problem.outer * splits)
 
 
 def _ceil(a: int, b: int) -> int:

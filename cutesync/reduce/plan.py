@@ -113,14 +113,16 @@ def kernel_for(config: Config, folding: Folding, has_init: bool, stream: int = 0
 
         from .columns import ColumnReduce
         from .fill import FillReduce
-        from .rows import ShortRowReduce
+        from .narrow import NarrowColumnReduce
+        from .rows import ShortRowReduce, WholeRowReduce
         from .segments import SegmentReduce
 
         monoid = folding.monoid()
         if kind == "fill":
             host = FillReduce(monoid)
         else:
-            host = {"segments": SegmentReduce, "rows": ShortRowReduce, "columns": ColumnReduce}[kind](monoid, has_init, *arguments)
+            kinds = {"segments": SegmentReduce, "rows": ShortRowReduce, "whole_rows": WholeRowReduce, "columns": ColumnReduce, "narrow": NarrowColumnReduce}
+            host = kinds[kind](monoid, has_init, *arguments)
         space = cute.AddressSpace.gmem
         pointers = [make_ptr(folding.source.cutlass, 0, space), make_ptr(folding.result.cutlass, 0, space, assumed_align=_out_alignment(config, folding))]
         extents = [Int64(0)] * 3 + [Int32(0)] * 3

@@ -6,11 +6,14 @@ With ``vectors`` the rows start on 16-byte boundaries and a lane loads one vecto
 
 from __future__ import annotations
 
+import math
+
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
-from ..warp import LANES, reduce_states, reduce_valid
+from ..monoid import tree
+from ..warp import LANES, reduce_valid
 from .base import ReduceKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
 
@@ -81,3 +84,38 @@ class ShortRowReduce(ReduceKernel):
     def store(self, out, init, row, rows, state, member):
         if (member == 0) & (row < rows):
             self.finish(out, init, row, self.monoid.place(state, Int64(0)))
+
+
+class WholeRowReduce(ReduceKernel):
+    """The kernel for rows of a few elements: a lane loads whole vectors that hold whole rows, and folds each row by itself.
+
+    ``length`` is known to the compiler. A lane's ``lcm(row bytes, 16)`` bytes hold ``per_lane`` rows; ``x`` lies on a 16-byte boundary.
+    """
+
+    def __init__(self, monoid, has_init: bool, length: int, warps: int) -> None:
+        super().__init__(monoid, has_init, warps * LANES, 0, 1)
+        row_bytes = length * monoid.source.size
+        self.length, self.lane_words = length, math.lcm(row_bytes, VECTOR_BYTES) // 4
+        self.per_lane = self.lane_words * 4 // row_bytes
+
+    @cute.jit
+    def body(self, x, out, init, states, tickets, outer, length, inner, splits, tiles):
+        thread, _, _ = cute.arch.thread_idx()
+        block, _, _ = cute.arch.block_idx()
+        first = (Int64(block) * self.threads + thread) * self.per_lane
+        if first + self.per_lane <= outer:
+            words = cute.make_rmem_tensor((self.lane_words,), Int32)
+            cute.autovec_copy(cute.make_tensor(aligned_words(x + first * self.length), cute.make_layout((self.lane_words,))), words)
+            elements = cute.recast_tensor(words, self.monoid.source.cutlass)
+            results = cute.make_rmem_tensor((self.per_lane,), self.monoid.result.cutlass)
+            for r in cutlass.range_constexpr(self.per_lane):
+                row = [self.monoid.lift(elements[r * self.length + i], Int32(i)) for i in range(self.length)]
+                results[r] = self.result(init, self.monoid.place(tree(row, self.monoid.combine), Int64(0)))
+            cute.autovec_copy(results, cute.make_tensor(out + first, cute.make_layout((self.per_lane,))))
+        elif first < outer:
+            row = first
+            while row < outer:
+                tensor = cute.make_tensor(x + row * self.length, cute.make_layout((self.length,)))
+                values = [self.monoid.lift(tensor[i], Int32(i)) for i in range(self.length)]
+                self.finish(out, init, row, self.monoid.place(tree(values, self.monoid.combine), Int64(0)))
+                row += 1

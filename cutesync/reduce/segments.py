@@ -158,9 +158,9 @@ class SegmentReduce(ReduceKernel):
         have = first < stop
         state = tuple(t(0) for t in self.monoid.types)
         if have:
-            state = get(states, first)
+            state = get(states, first, self.monoid.types)
         for i in range(first + 1, stop):
-            state = self.monoid.combine(state, get(states, i))
+            state = self.monoid.combine(state, get(states, i, self.monoid.types))
         return fold_threads(state, have, self.monoid.combine, storage, thread)
 
     @cute.jit

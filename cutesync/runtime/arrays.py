@@ -1,12 +1,13 @@
 """The one front door for arrays: any array in, (pointer, shape, dtype, device) out; results in the caller's own library.
 
-Each array library has an adapter. Its ``signature`` is a cheap hashable that says everything a plan depends on but the address, so
-that the second call with such an array finds its plan by one dictionary look-up. Libraries are recognised by the name of the
+Each array library has an adapter. Its ``identify`` returns the address and a cheap hashable that says everything else a plan depends
+on, so that the second call with such an array finds its plan by one dictionary look-up. Libraries are recognised by the name of the
 array's type and are never imported here.
 """
 
 from __future__ import annotations
 
+import operator
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -46,8 +47,7 @@ class View:
 class _OwnArrays:
     """DeviceArray."""
 
-    signature = staticmethod(lambda x: x.signature)
-    pointer = staticmethod(lambda x: x.ptr)
+    identify = staticmethod(operator.attrgetter("ptr", "signature"))
     stream = staticmethod(lambda ordinal: 0)
 
     @staticmethod
@@ -70,12 +70,8 @@ class _Torch:
         return self.torch.cuda.current_stream(ordinal).cuda_stream
 
     @staticmethod
-    def signature(x) -> tuple:
-        return (x.dtype, x.shape, x.device, x.is_contiguous())
-
-    @staticmethod
-    def pointer(x) -> int:
-        return x.data_ptr()
+    def identify(x) -> tuple[int, tuple]:
+        return x.data_ptr(), (x.dtype, x.shape, x.device, x.is_contiguous(), x.requires_grad)
 
     def view(self, x) -> View:
         if x.device.type not in ("cuda", "cpu"):
@@ -100,12 +96,8 @@ class _Cupy:
         self.cupy = sys.modules["cupy"]
 
     @staticmethod
-    def signature(x) -> tuple:
-        return (x.dtype, x.shape, x.data.device_id, x.flags.c_contiguous)
-
-    @staticmethod
-    def pointer(x) -> int:
-        return x.data.ptr
+    def identify(x) -> tuple[int, tuple]:
+        return x.data.ptr, (x.dtype, x.shape, x.data.device_id, x.flags.c_contiguous)
 
     def stream(self, ordinal: int) -> int:
         del ordinal
@@ -126,21 +118,14 @@ class _Protocol:
     stream = staticmethod(lambda ordinal: 0)
     empty = staticmethod(_OwnArrays.empty)
 
-    def signature(self, x) -> tuple:
+    def identify(self, x) -> tuple[int, tuple]:
         view = self.view(x)
-        return (view.dtype, view.shape, view.device, view.contiguous, view.writable)
-
-    def pointer(self, x) -> int:
-        return self._strided(x).ptr
-
-    @staticmethod
-    def _strided(x):
-        from cuda.core.utils import StridedMemoryView
-
-        return StridedMemoryView.from_any_interface(x, stream_ptr=-1)
+        return view.ptr, (view.dtype, view.shape, view.device, view.contiguous, view.writable)
 
     def view(self, x) -> View:
-        strided = self._strided(x)
+        from cuda.core.utils import StridedMemoryView
+
+        strided = StridedMemoryView.from_any_interface(x, stream_ptr=-1)
         try:
             element = strided.dtype
         except NotImplementedError:

@@ -98,10 +98,16 @@ class DeviceArray:
         return (2, self.device) if self.device != HOST else (1, 0)
 
 
+class Signature:
+    """What a plan depends on besides the address. Equal arrays share one object, so comparing and hashing is by identity."""
+
+    __slots__ = ()
+
+
 @functools.lru_cache(maxsize=4096)
-def _signature(dtype: DType, shape: tuple[int, ...], ordinal: int) -> tuple:
-    """One shared tuple for equal arrays, so that plans are found by identity before equality."""
-    return ("DeviceArray", dtype, shape, ordinal)
+def _signature(dtype: DType, shape: tuple[int, ...], ordinal: int) -> Signature:
+    del dtype, shape, ordinal
+    return Signature()
 
 
 def allocate(shape: tuple[int, ...], dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:

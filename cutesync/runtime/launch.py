@@ -43,7 +43,6 @@ _INVALID_CONTEXT = 201
 @functools.lru_cache(maxsize=1)
 def _entry():
     function = ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
-    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
     function.restype = ctypes.c_int
     return function
 
@@ -57,7 +56,7 @@ def bits(value: int | float, size: int, floating: bool) -> int:
 class Launch:
     """A kernel with its grid and parameter block on one device. ``slots`` hold pointers and scalars, 8 bytes each, in order."""
 
-    __slots__ = ("_attributes", "_config", "_config_address", "_entry", "_handle", "_parameters", "_parameters_address", "kernel", "lock", "slots")
+    __slots__ = ("_attributes", "_call", "_config", "_parameters", "kernel", "lock", "slots")
 
     def __init__(self, kernel: Kernel, ordinal: int, grid: int, values: Sequence[int]) -> None:
         self.kernel = kernel
@@ -69,19 +68,19 @@ class Launch:
         if kernel.cluster != (1, 1, 1):
             self._attributes = _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster)
             self._config.attributes, self._config.count = ctypes.addressof(self._attributes), 1
-        self._config_address, self._parameters_address = ctypes.addressof(self._config), ctypes.addressof(self._parameters)
-        self._handle, self._entry = kernel.handle(ordinal), _entry()
+        addresses = ctypes.addressof(self._config), kernel.handle(ordinal), ctypes.addressof(self._parameters)
+        self._call = functools.partial(_entry(), *map(ctypes.c_void_p, addresses), None)
 
     def __call__(self, stream: int) -> None:
         """Launch on ``stream`` with the parameters in ``slots``. The caller holds ``lock`` from its first write to here."""
         self._config.stream = stream
-        code = self._entry(self._config_address, self._handle, self._parameters_address, None)
+        code = self._call()
         if code:
             self._recover(code)
 
     def _recover(self, code: int) -> None:
         if code == _INVALID_CONTEXT:  # a thread that has not used CUDA yet
             device.current()
-            code = self._entry(self._config_address, self._handle, self._parameters_address, None)
+            code = self._call()
         if code:
             raise device.failure(code, f"launch of {self.kernel.name}")
