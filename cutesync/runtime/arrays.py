@@ -152,8 +152,8 @@ def _is_c_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return True
 
 
-NUMPY = _Numpy()
-ADAPTERS: dict[type, Any] = {DeviceArray: _OwnArrays(), np.ndarray: NUMPY}
+OWN, NUMPY = _OwnArrays(), _Numpy()
+ADAPTERS: dict[type, Any] = {DeviceArray: OWN, np.ndarray: NUMPY}
 
 
 def adapter(x: object, argument: str = "x"):

@@ -36,7 +36,7 @@ class Kernel:
     handles: dict[int, int] = field(default_factory=dict)
 
     def handle(self, ordinal: int) -> int:
-        """The CUkernel, loaded on first use and given its shared memory on device ``ordinal``."""
+        """The CUfunction on device ``ordinal``: the library is loaded on first use. (A CUkernel would launch too, 0.4 us slower.)"""
         found = self.handles.get(ordinal)
         return self._load(ordinal) if found is None else found
 
@@ -50,7 +50,8 @@ class Kernel:
             if self.smem > 48 * 1024:
                 attribute = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 device.check(cu.cuKernelSetAttribute(attribute, self.smem, self._kernel, ordinal), f"shared memory of {self.name}")
-            self.handles[ordinal] = int(self._kernel)
+            with device.using(ordinal):
+                self.handles[ordinal] = int(device.check(cu.cuKernelGetFunction(self._kernel), f"function of {self.name}"))
         return self.handles[ordinal]
 
 
