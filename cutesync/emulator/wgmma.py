@@ -24,7 +24,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..errors import ArgumentValueError, explain
-from .instructions.formats import BF16, E4M3, E5M2, F16, F32, TF32, Format, decode
+from .formats import BF16, E4M3, E5M2, F16, F32, TF32, Format, decode
 
 K_BYTES = 32
 ELEMENT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1}

@@ -24,7 +24,7 @@ from functools import lru_cache
 import numpy as np
 
 from ...errors import ArgumentValueError, explain
-from .formats import (
+from ..formats import (
     BF16, E4M3, E5M2, F16, F32, FORMATS, Format, clamp_negative, decode, encode, flush_subnormals, round_to_odd_integer, saturate_unit,
 )  # fmt: skip
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...errors import ArgumentValueError, explain
+from ..errors import ArgumentValueError, explain
 
 MODES = ("rn", "rna", "rz", "rm", "rp")
 
