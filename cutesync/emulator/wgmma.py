@@ -31,7 +31,7 @@ ELEMENT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8
 FORMATS: dict[str, Format] = {"f16": F16, "bf16": BF16, "tf32": TF32, "e4m3": E4M3, "e5m2": E5M2}
 FP8, INT8 = ("e4m3", "e5m2"), ("s8", "u8")
 SWIZZLE_BYTES = (0, 128, 64, 32)
-SPELLING = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)(\.satfinite)?\.(\w+)\.(\w+)\.(\w+?)(\.and\.popc)?$")
+SPELLING = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.(\w+)\.(\w+)\.(\w+?)(\.and\.popc)?$")
 
 
 @dataclass(frozen=True)
@@ -58,17 +58,19 @@ class Instruction:
 @lru_cache(maxsize=None)
 def instruction(opcode: str, a_in_registers: bool, immediates: tuple[int, ...] = ()) -> Instruction:
     """Parse the opcode and the constants after scale-d: scale-a, scale-b (1 or -1), then trans-a (A in shared memory only), trans-b."""
-    found = SPELLING.fullmatch(opcode)
+    satfinite = ".satfinite" in opcode
+    found = SPELLING.fullmatch(opcode.replace(".satfinite", "", 1))
     if not found:
         raise ArgumentValueError(explain("wgmma", repr(opcode), "wgmma.mma_async.sync.aligned.m64nNkK{.satfinite}.dtype.atype.btype"))
-    n, k, satfinite, d_type, a_type, b_type, popc = found.groups()
+    n, k, d_type, a_type, b_type, popc = found.groups()
     n, k = int(n), int(k)
     pairs = {"f16": ("f16", "f32"), "bf16": ("f32",), "tf32": ("f32",), "b1": ("s32",)}
     pairs |= dict.fromkeys(FP8, ("f16", "f32")) | dict.fromkeys(INT8, ("s32",))
     same_family = a_type == b_type or {a_type, b_type} <= set(FP8) or {a_type, b_type} <= set(INT8)
     sizes = range(8, 257, 8) if d_type != "s32" else (8, 24, *range(16, 257, 16))
     bits = ELEMENT_BITS.get(a_type, 0)
-    if not (same_family and bits and d_type in pairs[a_type] and n in sizes and k * bits == 8 * K_BYTES and (a_type == "b1") == bool(popc)):
+    fits = n in sizes and k * bits == 8 * K_BYTES and (a_type == "b1") == bool(popc) and not (satfinite and a_type not in INT8)
+    if not (same_family and bits and d_type in pairs[a_type] and fits):
         raise ArgumentValueError(explain("wgmma", repr(opcode), "a shape and types that sm_90a has"))
     scales = 0 if d_type == "s32" else 2
     transposes = 0 if bits != 16 else (1 if a_in_registers else 2)
@@ -78,7 +80,7 @@ def instruction(opcode: str, a_in_registers: bool, immediates: tuple[int, ...] =
     negate_a, negate_b = (x == -1 for x in immediates[:2]) if scales else (False, False)
     transpose_a, transpose_b = {0: (False, False), 1: (False, *immediates[2:]), 2: immediates[2:]}[transposes]
     return Instruction(
-        n, k, d_type, a_type, b_type, a_in_registers, negate_a, negate_b, bool(transpose_a), bool(transpose_b), bool(satfinite)
+        n, k, d_type, a_type, b_type, a_in_registers, negate_a, negate_b, bool(transpose_a), bool(transpose_b), satfinite
     )  # fmt: skip
 
 

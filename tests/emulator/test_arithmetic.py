@@ -238,14 +238,24 @@ def test_division_and_roots_round_once(mode):
     assert special(f"sqrt.{mode}.f32")(positive).tolist() == [rounded_root(abs(x), mode) for x in values[0]]
 
 
-def test_f64_division_and_root():
+@pytest.mark.parametrize("mode", MODES)
+def test_f64_division_and_root(mode):
     a, b = finite_codes("f64", 13, 100), finite_codes("f64", 14, 100)
     b |= np.uint64(1)
-    got = special("div.rn.f64")(a, b)
+    got = special(f"div.{mode}.f64")(a, b)
     for lane, (x, y) in enumerate(zip(a.tolist(), b.tolist())):
         quotient = exact.decode("f64", x) / exact.decode("f64", y)
-        assert got[lane] & (2**63 - 1 if quotient == 0 else 2**64 - 1) == exact.encode("f64", quotient)
-    assert special("sqrt.rn.f64")(np.array([2.0, 9.0]).view(np.uint64)).view(np.float64).tolist() == [math.sqrt(2), 3]
+        assert got[lane] & (2**63 - 1 if quotient == 0 else 2**64 - 1) == exact.encode("f64", quotient, mode)
+    positive = a & np.uint64(2**63 - 1)
+    roots = special(f"sqrt.{mode}.f64")(positive)
+    for code, root in zip(positive.tolist(), roots.tolist()):
+        value = exact.decode("f64", code)
+        below, above = (exact.decode("f64", root + d) for d in ((-1 if root else 0), 1))
+        this = exact.decode("f64", root)
+        if mode == "rn":
+            assert ((below + this) / 2) ** 2 <= value <= ((above + this) / 2) ** 2
+        else:
+            assert (below**2 < value <= this**2 or value == 0) if mode == "rp" else this**2 <= value < above**2
 
 
 def test_special_cases_of_the_approximate_functions():

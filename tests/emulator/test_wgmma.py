@@ -190,8 +190,8 @@ def test_integer_sums_wrap_or_saturate():
     top = np.full((4, 128), 0x7FFFFFFF, np.uint32)
     wrapped = wgmma.multiply(wgmma.instruction(SPELL + "m64n8k32.s32.u8.u8", False), ones, ones[:8], top)
     assert (wrapped == 0x7FFFFFFF + 32).all()
-    kept = wgmma.multiply(wgmma.instruction(SPELL + "m64n8k32.satfinite.s32.u8.u8", False), ones, ones[:8], top)
-    assert (kept == 0x7FFFFFFF).all()
+    for form in ("m64n8k32.satfinite.s32.u8.u8", "m64n8k32.s32.u8.u8.satfinite"):
+        assert (wgmma.multiply(wgmma.instruction(SPELL + form, False), ones, ones[:8], top) == 0x7FFFFFFF).all()
 
 
 def test_nan_is_canonical_and_tf32_ignores_low_bits():
@@ -205,7 +205,7 @@ def test_nan_is_canonical_and_tf32_ignores_low_bits():
 @pytest.mark.parametrize("opcode,in_registers,immediates", [
     (SPELL + "m64n12k16.f32.f16.f16", False, (1, 1, 0, 0)), (SPELL + "m64n8k8.f32.f16.f16", False, (1, 1, 0, 0)), (SPELL + "m64n8k16.f16.bf16.bf16", False, (1, 1, 0, 0)),
     (SPELL + "m64n8k16.f32.f16.bf16", False, (1, 1, 0, 0)), (SPELL + "m64n40k32.s32.s8.s8", False, ()), (F16, False, (1, 1)), (F16, True, (1, 1, 0, 0)),
-    (F16, False, (2, 1, 0, 0)), (SPELL + "m64n8k256.s32.b1.b1", False, ()), ("wgmma.fence.sync.aligned", False, ()),
+    (F16, False, (2, 1, 0, 0)), (F16 + ".satfinite", False, (1, 1, 0, 0)), (SPELL + "m64n8k256.s32.b1.b1", False, ()), ("wgmma.fence.sync.aligned", False, ()),
 ])  # fmt: skip
 def test_forms_that_do_not_exist_are_refused(opcode, in_registers, immediates):
     with pytest.raises(ArgumentValueError):

@@ -65,7 +65,7 @@ SHAPES = {
 }
 FAMILY = {"e4m3": "fp8", "e5m2": "fp8", "s8": "int8", "u8": "int8", "s4": "int4", "u4": "int4"}
 SUMS = {"f16": ("f16", "f32"), "bf16": ("f32",), "tf32": ("f32",), "fp8": ("f16", "f32"), "f64": ("f64",)}
-SPELLING = re.compile(r"mma\.sync\.aligned\.(m(\d+)n8k(\d+))\.row\.col(\.satfinite)?\.(\w+)\.(\w+)\.(\w+)\.(\w+?)(?:\.(and|xor)\.popc)?$")
+SPELLING = re.compile(r"mma\.sync\.aligned\.(m(\d+)n8k(\d+))\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+?)(?:\.(and|xor)\.popc)?$")
 
 
 @dataclass(frozen=True)
@@ -84,16 +84,17 @@ class Mma:
 
 @lru_cache(maxsize=None)
 def instruction(opcode: str) -> Mma:
-    found = SPELLING.fullmatch(opcode)
+    satfinite = ".satfinite" in opcode
+    found = SPELLING.fullmatch(opcode.replace(".satfinite", "", 1))
     if not found:
         raise ArgumentValueError(explain("mma", repr(opcode), "mma.sync.aligned.mMn8kK.row.col{.satfinite}.dtype.atype.btype.ctype"))
-    shape, m, k, satfinite, d_type, a_type, b_type, c_type, bit_operation = found.groups()
+    shape, m, k, d_type, a_type, b_type, c_type, bit_operation = found.groups()
     family = FAMILY.get(a_type, a_type)
     sums = SUMS.get(family, ("s32",))
     same_family = FAMILY.get(b_type, b_type) == family and (family in FAMILY.values() or a_type == b_type)
     if shape not in SHAPES.get(family, ()) or not same_family or d_type not in sums or c_type not in sums or (family == "b1") != bool(bit_operation):
         raise ArgumentValueError(explain("mma", repr(opcode), "a shape and types that sm_90 has; m8n8k4 of f16 is not emulated"))
-    return Mma(int(m), int(k), d_type, a_type, b_type, c_type, bool(satfinite), bit_operation)
+    return Mma(int(m), int(k), d_type, a_type, b_type, c_type, satfinite, bit_operation)
 
 
 def multiply(step: Mma, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

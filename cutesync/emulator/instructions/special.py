@@ -11,13 +11,15 @@ bf16 forms round the same float64 value to their type.
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from functools import lru_cache, partial
+from math import isqrt
 
 import numpy as np
 
 from ...errors import ArgumentValueError, explain
 from ..formats import BF16, F16, F32, F64, MODES, Format, decode, encode, flush_subnormals, round_to_odd_sum
-from .arithmetic import FLOATS, Operation
+from .arithmetic import FLOATS, Operation, round_fraction
 
 TOLERANCE = {
     "div.approx.f32": "2 ulp for 2**-126 <= |b| <= 2**126",
@@ -108,8 +110,31 @@ def _rounded(name: str, fmt: Format, mode: str, *sources: np.ndarray) -> np.ndar
     if mode == "rn":
         return np.where(np.isnan(nearest), fmt.dtype(fmt.nan), nearest.view(fmt.dtype))
     if fmt is F64:
-        raise ArgumentValueError(explain(f"{name}.{mode}", "f64", "f32, or .rn", "directed f64 division is not emulated"))
+        return _directed_f64(name, mode, values, nearest)
     return encode(F32, _odd_root(*values) if name == "sqrt" else _odd_quotient(*values), mode)
+
+
+def _directed_f64(name: str, mode: str, values: list[np.ndarray], nearest: np.ndarray) -> np.ndarray:
+    """Lane by lane on fractions; ``nearest`` decides zeros, infinities and NaNs."""
+    result = nearest.copy()
+    for lane in np.ndindex(result.shape):
+        operands = [float(v[lane]) for v in values]
+        if np.isfinite(operands).all() and all(operands) and not np.isnan(nearest[lane]):
+            exact = Fraction(operands[0])
+            if name == "sqrt":
+                exact = _tight_root(exact)
+            else:
+                exact /= Fraction(operands[1])
+            result[lane] = round_fraction(exact, mode)
+    return encode(F64, result)
+
+
+def _tight_root(value: Fraction) -> Fraction:
+    """The root exactly where it is rational, else a number on the same side of every float64."""
+    scale = 1 << 2200
+    scaled = value.numerator * scale * scale // value.denominator
+    root = isqrt(scaled)
+    return Fraction(2 * root + (root * root != scaled), 2 * scale)
 
 
 def _odd_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
