@@ -1,0 +1,13 @@
+"""Runs compiled kernels on the CPU, under hostile schedules, and checks them. The door is this module:
+
+``run(compiled, packed)`` runs one compiled cute function; ``DEVICE`` holds the buffers it may touch; ``emulate(...)`` sets policy,
+seed, number of schedules and tracing for a block of code; ``check(jit_function, *args)`` does everything for NumPy arguments.
+"""
+
+from __future__ import annotations
+
+from .report import EmulationError, Report
+from .run import DEVICE, Device, Settings, emulate, executable, run, settings
+from .schedule import POLICIES
+
+__all__ = ["DEVICE", "Device", "EmulationError", "POLICIES", "Report", "Settings", "emulate", "executable", "run", "settings"]

@@ -1,0 +1,8 @@
+"""What each PTX instruction does, as generated Python. ``emitter(parts)`` is the door: it gives the function that emits one opcode."""
+
+from __future__ import annotations
+
+from . import asynchronous, barrier, control, floating, integer, matrix_ops, memory_ops, warp  # noqa: F401  (each registers its opcodes)
+from .registry import emitter, splits_before
+
+__all__ = ["emitter", "splits_before"]

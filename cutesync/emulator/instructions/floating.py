@@ -1,0 +1,113 @@
+"""Floating-point instructions: the plain single and double forms inline, everything else through ``arithmetic.py`` and ``convert.py``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..ptx import SINK, Pair
+from . import arithmetic
+from .convert import conversion
+from .integer import COMPARISONS
+from .registry import handles, unknown
+
+FLOATS = {"f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32, "f32": 32, "f64": 64}
+_SIGNS = {"add": "+", "sub": "-", "mul": "*"}
+_NAN = np.uint32(0x7FFFFFFF).view(np.float32)
+
+
+def canonical(value: np.ndarray) -> np.ndarray:
+    """Single-precision results carry one NaN."""
+    bad = np.isnan(value)
+    return np.where(bad, _NAN, value) if np.count_nonzero(bad) else value
+
+
+def float_type(instr) -> str:
+    kind = instr.parts[-1]
+    if kind not in FLOATS:
+        raise unknown(instr)
+    return kind
+
+
+def float_arithmetic(e, instr) -> None:
+    """add sub mul fma mad min max neg abs."""
+    kind, opcode = float_type(instr), instr.opcode.replace("mad.", "fma.")
+    bits, name = FLOATS[kind], instr.parts[0]
+    plain = not {"ftz", "sat", "rz", "rm", "rp"} & set(instr.parts)
+    if name == "div":
+        return division(e, instr)
+    if kind in ("f32", "f64") and name in _SIGNS and plain:
+        a, b = (e.f(x, bits) for x in instr.args[1:])
+        e.set(instr.args[0], f"{e.name(canonical, 'canonical')}({a} {_SIGNS[name]} {b})" if bits == 32 else f"{a} {_SIGNS[name]} {b}", "f", bits)
+        return
+    function = arithmetic.operation(opcode)
+    e.set(instr.args[0], f"{e.name(function, name)}({', '.join(e.u(x, bits) for x in instr.args[1:])})", "u", bits)
+
+
+float_unary = float_arithmetic
+handles("fma")(float_arithmetic)
+
+
+def divide_single(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Correctly rounded: a double quotient has more than twice the digits and two."""
+    return canonical((a.astype(np.float64) / b.astype(np.float64)).astype(np.float32))
+
+
+def division(e, instr) -> None:
+    """div.rn, and div.approx / div.full, which may give the correctly rounded quotient too."""
+    kind = float_type(instr)
+    if kind not in ("f32", "f64") or {"rz", "rm", "rp"} & set(instr.parts):
+        raise unknown(instr)
+    a, b = (e.f(x, FLOATS[kind]) for x in instr.args[1:])
+    quotient = f"{a} / {b}" if kind == "f64" else f"{e.name(divide_single, 'divide_single')}({a}, {b})"
+    e.set(instr.args[0], quotient, "f", FLOATS[kind])
+
+
+def float_comparison(e, instr) -> str:
+    """The truth vector of ``setp`` and ``set``. ``u`` forms are true with a NaN, the others (``ne`` too) false."""
+    kind, relation = instr.parts[-1], instr.parts[1]
+    if kind in ("f32", "f64") and relation in COMPARISONS and relation != "ne" and "ftz" not in instr.parts:
+        a, b = (e.f(x, FLOATS[kind]) for x in instr.args[1:3])
+        return f"({a} {COMPARISONS[relation]} {b})"
+    if kind not in ("f16", "bf16", "f32", "f64"):
+        raise unknown(instr)
+    a, b = (e.u(x, FLOATS[kind]) for x in instr.args[1:3])
+    return f"{e.name(arithmetic.compare, 'compare')}('{relation}', '{kind}', {a}, {b}, {'ftz' in instr.parts})"
+
+
+def pair_comparison(e, instr) -> None:
+    """``setp.op.f16x2 p|q``: p from the lower halves, q from the upper ones."""
+    a, b = (e.u(x, 32) for x in instr.args[1:3])
+    both = e.temp(f"{e.name(arithmetic.compare, 'compare')}('{instr.parts[1]}', '{instr.parts[-1]}', {a}, {b})")
+    destination = instr.args[0]
+    targets = (destination.first, destination.second) if isinstance(destination, Pair) else (destination,)
+    for i, target in enumerate(targets):
+        if target != SINK:
+            e.set(target, f"{both}[:, {i}]")
+
+
+@handles("cvt")
+def cvt(e, instr):
+    source = instr.parts[-1]
+    bits = {"tf32": 32, "f16x2": 32, "bf16x2": 32, "e4m3x2": 16, "e5m2x2": 16, "bf16": 16}.get(source) or int(source.lstrip("usbf"))
+    destination = instr.args[0]
+    convert = e.name(conversion(instr.opcode, max(destination.bits, 16)), "convert")
+    e.set(destination, f"{convert}({', '.join(e.u(a, bits) for a in instr.args[1:])})", "u", destination.bits)
+
+
+@handles("copysign")
+def copysign(e, instr):
+    bits = FLOATS[float_type(instr)]
+    sign = 1 << bits - 1
+    a, b = (e.u(x, bits) for x in instr.args[1:])
+    e.set(instr.args[0], f"({b} & {e.const(~sign, 'u', bits)}) | ({a} & {e.const(sign, 'u', bits)})", "u", bits)
+
+
+@handles("testp")
+def testp(e, instr):
+    value = e.f(instr.args[1], FLOATS[float_type(instr)])
+    tiny = "np.finfo({0}.dtype).tiny"
+    tests = {"finite": "np.isfinite({0})", "infinite": "np.isinf({0})", "number": "~np.isnan({0})", "notanumber": "np.isnan({0})",
+             "subnormal": f"(abs({{0}}) < {tiny}) & ({{0}} != 0)", "normal": f"np.isfinite({{0}}) & (abs({{0}}) >= {tiny})"}
+    if instr.parts[1] not in tests:
+        raise unknown(instr)
+    e.set(instr.args[0], tests[instr.parts[1]].format(value))
