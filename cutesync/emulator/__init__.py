@@ -6,8 +6,9 @@ seed, number of schedules and tracing for a block of code; ``check(jit_function,
 
 from __future__ import annotations
 
+from .check import call, check, compile_for_emulator
 from .report import EmulationError, Report
 from .run import DEVICE, Device, Settings, emulate, executable, run, settings
 from .schedule import POLICIES
 
-__all__ = ["DEVICE", "Device", "EmulationError", "POLICIES", "Report", "Settings", "emulate", "executable", "run", "settings"]
+__all__ = ["DEVICE", "Device", "EmulationError", "POLICIES", "Report", "Settings", "call", "check", "compile_for_emulator", "emulate", "executable", "run", "settings"]

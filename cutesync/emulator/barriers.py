@@ -47,7 +47,7 @@ class NamedBarrier:
     def wait(self, f, pc: int, site: int, finish=None) -> int:
         """Block the fragment until the barrier completes; ``finish(votes)`` runs for it then."""
         self.waiting.append((f, finish))
-        stop = f.block_on(f"waits at {self.name}: {self.arrived} of {self.expected} threads have arrived", self, pc)
+        stop = f.block_on(f"waits at {self.name}: {self.arrived} of {self.expected} threads have arrived", self, pc, site)
         self.check()
         return stop
 
@@ -124,7 +124,7 @@ class ClusterBarrier:
                 f.warp.learn(f.lanes, self.completed)
             return pc
         self.watchers.append(f)
-        return f.block_on(f"waits at the cluster barrier, phase {self.phase}: {len(self.arrived)} threads have arrived", self, index)
+        return f.block_on(f"waits at the cluster barrier, phase {self.phase}: {len(self.arrived)} threads have arrived", self, index, site)
 
     def lanes_left(self) -> None:
         self.check()

@@ -38,6 +38,7 @@ class Fragment:
     def __init__(self, warp: "Warp", pc: int, bits: int):
         self.warp, self.pc, self.state = warp, pc, RUN
         self.waits: str | None = None
+        self.site = 0                    # the instruction it is blocked at
         self.waits_on = None
         self.poll: tuple | None = None
         self.sleep_on = None
@@ -81,9 +82,9 @@ class Fragment:
         self.waits_on = members
         return False
 
-    def polled(self, site_region, values) -> None:
+    def polled(self, region, values) -> None:
         """Note a strong load. The second in a row with nothing changed means a spin: sleep until that region changes."""
-        self.note_poll(site_region, site_region.version, values.tobytes())
+        self.note_poll(region, region.version, values.tobytes())
 
     def note_poll(self, source, version: int, value) -> None:
         seen = (source, version, value, self.pc)
@@ -91,14 +92,16 @@ class Fragment:
             self.sleep_on = source
         self.poll = seen
 
-    def block_on(self, why: str, thing, pc: int) -> int:
+    def block_on(self, why: str, thing, pc: int, site: int) -> int:
         """Stop running until woken; go on at ``pc`` then."""
-        self.state, self.waits, self.waits_on, self.pc = BLOCKED, why, thing, pc
+        self.state, self.waits, self.waits_on, self.pc, self.site = BLOCKED, why, thing, pc, site
         return STOP
 
     def where(self):
         """The instruction this fragment is at."""
         program = self.warp.machine.program
+        if self.state == BLOCKED and self.site:
+            return program.sites[self.site - 1]
         start = program.segments[min(self.pc, len(program.segments) - 1)][0]
         return program.function.code[start]
 

@@ -225,7 +225,7 @@ def load(machine, site: int, space: str, width: int, count: int, scope: int, acq
             if sanitizer is not None:
                 check(f, region, rows, lanes)
             if scope:
-                f.polled(site, region, values)
+                f.polled(region, values)
             return values if lanes is None else _spread(lanes, values)
         out = np.zeros((32, count) if count > 1 else 32, _UNSIGNED[width])
         for region, rows, who, _ in groups:

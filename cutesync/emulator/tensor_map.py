@@ -26,6 +26,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..errors import ArgumentValueError, explain
+from .formats import F32, flush_subnormals
 from .wgmma import swizzle as swizzle_addresses
 
 ELEMENTS = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32_ftz", "f64", "bf16", "tf32", "tf32_ftz")
@@ -131,6 +132,12 @@ class TensorMap:
                 in_bounds &= exists.reshape([-1 if d == dimension else 1 for d in range(self.rank)])
         shared = swizzle_addresses(shared_offsets + shared_address, self.swizzle)
         return Transfer(relative + origin, in_bounds.ravel(order="F"), shared, self.element_bytes, self.fill)
+
+    def loaded(self, data: np.ndarray) -> np.ndarray:
+        """Bytes of elements as a load leaves them in shared memory: f32_ftz and tf32_ftz flush subnormals, the rest are copied."""
+        if not self.element.endswith("ftz"):
+            return data
+        return flush_subnormals(F32, np.ascontiguousarray(data).view(np.uint32)).view(np.uint8)
 
     @property
     def _steps(self) -> tuple[int, ...]:
