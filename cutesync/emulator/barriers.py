@@ -171,6 +171,7 @@ class MBarrier:
     def complete_bytes(self, size: int, clock: Clock | None, warp, lane: int, site: int) -> None:
         """``size`` bytes of an asynchronous operation have landed."""
         self.tx -= size
+        self.note(f"{size} bytes land, {self.tx} outstanding")
         if clock is not None:
             self.arrived.append((clock, CLUSTER_SCOPE, warp.block.number))
         self.check_tx(warp, [lane], site)

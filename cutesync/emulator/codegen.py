@@ -15,7 +15,7 @@ import numpy as np
 from . import ptx
 from .instructions import emitter, splits_before
 from .instructions.registry import unknown
-from .memory import SHARED_START, WINDOWS
+from .memory import SHARED_START
 
 STOP = -1
 UNSIGNED = {8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32), 64: np.dtype(np.uint64)}
@@ -303,7 +303,7 @@ class Program:
             self.static_shared = -(-self.static_shared // v.align) * v.align
             self.symbols[v.name] = SHARED_START + self.static_shared
         for p in self.function.params:
-            self.symbols[p.name] = WINDOWS["param"] + p.offset
+            self.symbols[p.name] = p.offset
 
     # --- shape ------------------------------------------------------------------------------------------------------
 

@@ -102,7 +102,8 @@ class Fragment:
         program = self.warp.machine.program
         if self.state == BLOCKED and self.site:
             return program.sites[self.site - 1]
-        start = program.segments[min(self.pc, len(program.segments) - 1)][0]
+        pc = self.poll[3] if self.state == POLL and self.poll else self.pc
+        start = program.segments[min(pc, len(program.segments) - 1)][0]
         return program.function.code[start]
 
 
@@ -366,7 +367,8 @@ class Machine:
                 for f in warp.fragments:
                     lines.append(f"{actor(warp, np.flatnonzero(f.mask))} {self.waiting(f)}")
                     lines.append(f"  at {f.where().where()}")
-        lines += [line for block in self.resident.values() for barrier in block.mbarriers.values() for line in barrier.history_lines()]
+        waited = {id(f.waits_on): f.waits_on for b in self.resident.values() for w in b.warps for f in w.fragments}
+        lines += [line for thing in waited.values() if hasattr(thing, "history_lines") for line in thing.history_lines()]
         only_lanes = all(f.state is CONVERGE for b in self.resident.values() for w in b.warps for f in w.fragments)
         if only_lanes:
             self.fail("convergence", "lanes of one warp wait for each other at different instructions", None, (), None, lines)
@@ -377,8 +379,8 @@ class Machine:
             missing = np.flatnonzero(mask_of(f.waits_on & f.warp.live & ~f.bits))
             return f"waits at an instruction that needs all of its warp; {lane_list(missing)} are elsewhere"
         if f.state is POLL:
-            return f"polls {getattr(f.waits_on, 'name', 'memory')}, which nobody changes any more"
-        return f.waits or f.state
+            return f.waits or f"polls {getattr(f.waits_on, 'name', 'memory')}, which nobody changes any more"
+        return f.waits or str(f.state)
 
     # --- blocks -----------------------------------------------------------------------------------------------------
 

@@ -182,6 +182,9 @@ class Port:
             space = {0: "global", 1: "shared::cluster", 2: "local", 3: "param"}.get(top, "global")
             address &= (1 << 56) - 1
         if space.startswith("shared"):
+            block = f.warp.block.block_at(address)[0]
+            if block is not None and not block.live_warps:
+                self.fault(f, lane, "out-of-bounds", f"touches shared memory of block {block.coordinates}, which has exited")
             region, offset = f.warp.block.shared_at(address)
         elif space == "local":
             region, offset = f.warp.local_region(), address + lane * f.warp.local_stride()

@@ -308,6 +308,8 @@ class _Reader:
 
     def directive(self, s: str) -> None:
         word = s.split()[0]
+        if word == ".loc" and len(self.scopes) > 1:
+            return                  # lines of inline assembly count from the statement that holds it, which is the useful one
         if word == ".loc":
             pieces = s.split()
             file, line = int(pieces[1]), int(pieces[2].rstrip(","))

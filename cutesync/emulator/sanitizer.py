@@ -273,24 +273,27 @@ class Sanitizer:
 
     # --- accesses of the async proxy --------------------------------------------------------------------------------
 
-    def async_access(self, warp, lane: int, region: Region, spans, write: bool, actor: int, time: int, site: int, generic: bool = False) -> None:
-        """An asynchronous operation started by ``lane`` reads or writes ``spans`` (granule index arrays are made from byte ranges).
+    def async_access(self, warp, lane: int, region: Region, offsets: np.ndarray, unit: int, write: bool, event: tuple[int, int], site: int,
+                     generic: bool = False) -> np.ndarray:
+        """An asynchronous operation started by ``lane`` reads or writes units of ``unit`` bytes at byte ``offsets``. Gives the granules.
 
         It must be ordered after what it conflicts with (the starter's clock), and writes of ordinary stores must have crossed
-        ``fence.proxy.async`` on the way, unless it works through the generic proxy (``cp.async``).
+        ``fence.proxy.async`` on the way, unless it works through the generic proxy (``cp.async``). ``event`` is its (actor, time).
         """
-        shadow = self.shadow(region)
+        shadow = region.shadow or self.shadow(region)
         if shadow.log:
             shadow.flush()
+        actor, time = event
         number = warp.block.number
         key = np.int64((number + 1) << _BLOCK_AT | (warp.index * ACTORS + actor) << _ACTOR_AT | time << _TIME_AT | min(site, (1 << SITE_BITS) - 1))
         own = np.int64(int(warp.key_base[lane]) >> _ACTOR_AT)
         clock = warp.clock.of(lane)
-        index = self.granules(shadow, spans)
-        self.judge_async(warp, lane, region, shadow, shadow.writes[index], index, own, clock, site, "write", write, proxy=not generic)
+        index = self.granules(shadow, offsets, unit)
+        if shadow.written:
+            self.judge_async(warp, lane, region, shadow.writes[index], index, own, clock, site, "write", write, proxy=not generic)
         if write and shadow.reads is not None:
             for row in shadow.reads:
-                self.judge_async(warp, lane, region, shadow, row[index], index, own, clock, site, "read", write, proxy=False)
+                self.judge_async(warp, lane, region, row[index], index, own, clock, site, "read", write, proxy=False)
         if write:
             shadow.writes[index] = key
             shadow.written = True
@@ -298,30 +301,35 @@ class Sanitizer:
             if shadow.reads is None:
                 shadow.reads = np.zeros((_READ_ROWS + _ASYNC_ROWS, len(shadow.writes)), np.int64)
             shadow.reads[_READ_ROWS + warp.index % _ASYNC_ROWS][index] = key
+        return index
 
     @staticmethod
-    def granules(shadow: Shadow, spans) -> np.ndarray:
-        """Granule numbers of byte spans: ``(start, stop)`` pairs, or an array of starts of 16-byte units."""
+    def granules(shadow: Shadow, offsets: np.ndarray, unit: int) -> np.ndarray:
         g = shadow.granule
-        if isinstance(spans, np.ndarray):
-            return (spans.reshape(-1)[:, None] // g + np.arange(16 // g)).reshape(-1)
-        return np.concatenate([np.arange(start // g, -(-stop // g)) for start, stop in spans])
+        flat = offsets.reshape(-1)
+        return flat // g if unit <= g else (flat[:, None] // g + np.arange(unit // g)).reshape(-1)
 
-    def judge_async(self, warp, lane, region, shadow, earlier, index, own, clock: Clock, site, before, write: bool, proxy: bool) -> None:
+    def adopt(self, warp, lane: int, region: Region, offsets: np.ndarray, unit: int, site: int, time: int) -> None:
+        """Bytes an asynchronous operation has written now count as written by ``lane`` at ``time``."""
+        key = np.int64(int(warp.key_base[lane]) + (time << _TIME_AT) + min(site, (1 << SITE_BITS) - 1))
+        region.shadow.writes[self.granules(region.shadow, offsets, unit)] = key
+
+    def judge_async(self, warp, lane, region, earlier, index, own, clock: Clock, site, before, write: bool, proxy: bool) -> None:
         if not cnz(earlier):
             return
+        granule = region.shadow.granule
         now = "write" if write else "read"
         bad = self.unordered(earlier, own, clock, warp.block.number, 0)
         if cnz(bad):
             at = int(np.flatnonzero(bad)[0])
-            self.race(warp, lane, region, int(index[at]) * shadow.granule, shadow.granule, int(earlier[at]), site, before, now)
+            self.race(warp, lane, region, int(index[at]) * granule, granule, int(earlier[at]), site, before, now)
         if proxy:
             slots = ((earlier >> _SH["actor"]) & _ACTOR_MASK) % ACTORS
             ordinary = np.where(slots < LANES, earlier, 0)
             unfenced = self.unordered(ordinary, np.int64(-1), Clock(clock.proxied), warp.block.number, 0)
             if cnz(unfenced):
                 at = int(np.flatnonzero(unfenced)[0])
-                self.missing_fence(warp, lane, region, int(index[at]) * shadow.granule, int(earlier[at]), site, now)
+                self.missing_fence(warp, lane, region, int(index[at]) * granule, int(earlier[at]), site, now)
 
     def missing_fence(self, warp, lane, region, offset, key: int, site, now) -> None:
         other = key & ((1 << SITE_BITS) - 1)

@@ -3,7 +3,7 @@
 import cuda.bindings.driver as driver
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32, Int64
+from cutlass import Float32, Int32
 from cutlass.memory import SmemAllocator
 
 THREADS = 128
@@ -212,4 +212,3 @@ def divergent_barrier(out: cute.Pointer, stream: driver.CUstream):
     divergent_barrier_kernel(out).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
 
 
-__all__ = ["Int64"]

@@ -127,6 +127,8 @@ def find_barrier(machine, f, lane: int, address: int, site: int) -> MBarrier:
     barrier = block.mbarriers.get(offset - SHARED_START) if block else None
     if barrier is None:
         machine.fail("barrier", f"no mbarrier has been initialised at shared address {address & SHARED_BITS:#x}", f.warp, [lane], site)
+    if not block.live_warps:
+        machine.fail("barrier", f"{barrier.name} is used from another block after its own block has exited", f.warp, [lane], site)
     check_initialised(machine, f, lane, barrier, site)
     return barrier
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..memory import WINDOWS, Port, load, store
+from ..memory import Port, load, store
 from ..ptx import SINK, SIZES, Instr, Mem, Special, Symbol, Vec
 from ..sanitizer import GPU, SCOPES
 from . import arithmetic
@@ -61,7 +61,7 @@ def ld(e, instr):
     space = space_of(instr)
     sign = "s" if kind.startswith("s") else "u"
     if space == "param" and isinstance(mem.base, Symbol):
-        offset = e.program.symbols[mem.base.name] - WINDOWS["param"] + mem.base.offset + mem.offset
+        offset = e.program.symbols[mem.base.name] + mem.base.offset + mem.offset
         for i, item in enumerate(items):
             value = e.op(parameter_maker, offset + i * width, width)
             e.set(item, value if sign == "u" else f"{value}.view(s{8 * width})", sign, 8 * width)
