@@ -1,4 +1,7 @@
-"""``python -m tests.emulator.litmus --out FILE``: run every case on this machine's GPU, compare, and store the answers."""
+"""``python -m tests.emulator.litmus --out FILE``: run every case on this machine's GPU, compare, and store the answers.
+
+``--emulator`` runs them on the whole emulator instead, where there is no GPU; nothing is stored then.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,12 @@ import numpy as np
 from . import all_cases
 from .case import Case
 from .device import Device
+from .emulated import Emulator
 from .store import save
 
 
 def verdict(case: Case, answer: np.ndarray) -> str:
-    """"agrees", "stored" where only a whole machine can judge, or where the emulator differs and how often."""
+    """"agrees", "stored" where only a whole machine can judge, or how often and where the expected answer differs."""
     if case.expected is None:
         return "stored"
     want = case.expected()
@@ -25,7 +29,7 @@ def verdict(case: Case, answer: np.ndarray) -> str:
     flat = np.flatnonzero(~agreed.reshape(-1))
     got, wanted = (np.ascontiguousarray(v).reshape(-1).view(_element(v, agreed)) for v in (answer, want))
     sources = [a.reshape(-1) for a in case.arguments if isinstance(a, np.ndarray) and a.size == agreed.size and a is not case.arguments[case.output]]
-    shown = [f"[{i}] {' '.join(f'{int(s[i]):#x}' for s in sources)} -> gpu {int(got[i]):#x} emulator {int(wanted[i]):#x}" for i in flat[:6]]
+    shown = [f"[{i}] {' '.join(f'{int(s[i]):#x}' for s in sources)} -> {int(got[i]):#x}, expected {int(wanted[i]):#x}" for i in flat[:6]]
     return f"DIFFERS in {flat.size} of {agreed.size}: " + "; ".join(shown)
 
 
@@ -34,12 +38,13 @@ def _element(values: np.ndarray, agreed: np.ndarray) -> np.dtype:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.emulator.litmus", description="run the litmus cases on a Hopper GPU")
+    parser = argparse.ArgumentParser(prog="python -m tests.emulator.litmus", description="run the litmus cases")
     parser.add_argument("--out", help="where to store the answers (.npz); nothing is stored without it")
     parser.add_argument("--only", default="", help="run only cases whose name contains this")
+    parser.add_argument("--emulator", action="store_true", help="run on the emulator, not on a GPU")
     parser.add_argument("--quiet", action="store_true", help="print only differences and failures")
     options = parser.parse_args()
-    device = Device()
+    device = Emulator() if options.emulator else Device()
     print(f"litmus on {device.name}")
     answers: dict[str, np.ndarray] = {}
     fingerprints: dict[str, int] = {}
@@ -59,7 +64,7 @@ def main() -> int:
             if not options.quiet or result[0].isupper():
                 print(f"{case.name:60} {result}", flush=True)
     print(", ".join(f"{count} {what}" for what, count in tally.items()))
-    if options.out:
+    if options.out and not options.emulator:
         save(options.out, device.name, answers, fingerprints)
         print(f"stored {len(answers)} answers in {options.out}")
     return 1 if tally["FAILED"] else 0

@@ -25,7 +25,7 @@ SCRIPTS = {
     "drop.expect": ["init 2", "drop.expect 8", "complete 8", "wait 0", "arrive", "wait 0", "arrive", "wait 1"],
     "reinit": ["init 1", "arrive", "wait 0", "inval", "init 2", "wait 1", "wait 0", "arrive", "wait 0", "arrive", "wait 0"],
     "token": ["init 1", "arrive", "token", "token", "arrive", "token"],
-    "token.old": ["init 2", "arrive", "token", "keep", "arrive", "token", "arrive", "arrive", "token"],
+    "token.old": ["init 2", "arrive", "token", "keep", "arrive", "token", "arrive", "token"],
     "try": ["init 1", "try 0", "try 1", "arrive", "try 0"],
     "big.count": ["init 1048575", "arrive 1048574", "pending", "wait 0", "arrive", "wait 0"],
     "big.tx": ["init 1", "expect 1048575", "arrive", "wait 0", "complete 1048575", "wait 0"],
