@@ -30,15 +30,17 @@ class Spec:
         return Fraction(significand) * Fraction(2) ** (max(exponent, 1) - self.bias - self.fraction_bits)
 
     def floor_code(self, magnitude: Fraction) -> int:
-        """The largest code whose value is at most ``magnitude``; one past ``top`` for anything above the last interval."""
-        low, high = 0, self.top + 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.value(middle) <= magnitude:
-                low = middle
-            else:
-                high = middle
-        return low
+        """The largest code whose value is at most ``magnitude``; ``top`` for anything above it."""
+        if magnitude >= self.value(self.top):
+            return self.top
+        exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length() if magnitude else -self.bias
+        field = max(exponent - 1 + self.bias, 1)  # at most one too small
+        code = max(int(magnitude / Fraction(2) ** (field - self.bias - self.fraction_bits)) + ((field - 1) << self.fraction_bits), 0)
+        if code >= (field + 1) << self.fraction_bits:
+            code = int(magnitude / Fraction(2) ** (field + 1 - self.bias - self.fraction_bits)) + (field << self.fraction_bits)
+        if not self.value(code) <= magnitude < self.value(code + 1):
+            raise AssertionError(f"{code:#x} is not the floor of {magnitude}")
+        return code
 
 
 SPECS = {

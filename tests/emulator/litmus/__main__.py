@@ -13,8 +13,6 @@ import numpy as np
 
 from . import all_cases
 from .case import Case
-from .device import Device
-from .emulated import Emulator
 from .store import save
 
 
@@ -44,7 +42,11 @@ def main() -> int:
     parser.add_argument("--emulator", action="store_true", help="run on the emulator, not on a GPU")
     parser.add_argument("--quiet", action="store_true", help="print only differences and failures")
     options = parser.parse_args()
-    device = Emulator() if options.emulator else Device()
+    if options.emulator:
+        from .emulated import Emulator as Device
+    else:
+        from .device import Device
+    device = Device()
     print(f"litmus on {device.name}")
     answers: dict[str, np.ndarray] = {}
     fingerprints: dict[str, int] = {}
