@@ -215,6 +215,8 @@ class Block:
         self.shared = Region.shared(f"shared memory of block {self.coordinates}", machine.shared_bytes)
         self.named: dict = {}
         self.mbarriers: dict = {}
+        self.gatherings: dict = {}           # warpgroup -> warps that have come to a wgmma
+        self.cluster_barrier = None
         self.warps = [Warp(self, i, min(32, threads - 32 * i)) for i in range(self.warp_count)]
         self.live_warps = self.warp_count
 
@@ -234,10 +236,8 @@ class Block:
             self.live_warps -= 1
         for barrier in self.named.values():
             barrier.lanes_left(self)
-        for peer in self.peers:
-            if getattr(peer, "cluster_barrier", None):
-                peer.cluster_barrier.lanes_left()
-                break
+        if self.peers[0].cluster_barrier is not None:
+            self.peers[0].cluster_barrier.lanes_left()
         if self.live_warps == 0:
             self.machine.block_done(self)
 

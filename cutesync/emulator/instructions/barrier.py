@@ -77,7 +77,7 @@ def bar(e, instr):
 
 def cluster_of(machine, block) -> ClusterBarrier:
     first = block.peers[0]
-    if not getattr(first, "cluster_barrier", None):
+    if first.cluster_barrier is None:
         first.cluster_barrier = ClusterBarrier(machine, block.peers)
     return first.cluster_barrier
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..ptx import SINK, Pair
-from . import arithmetic
+from . import arithmetic, special
 from .convert import conversion
 from .integer import COMPARISONS
 from .registry import handles, unknown
@@ -29,12 +29,12 @@ def float_type(instr) -> str:
 
 
 def float_arithmetic(e, instr) -> None:
-    """add sub mul fma mad min max neg abs."""
+    """add sub mul fma mad min max neg abs div."""
     kind, opcode = float_type(instr), instr.opcode.replace("mad.", "fma.")
     bits, name = FLOATS[kind], instr.parts[0]
     plain = not {"ftz", "sat", "rz", "rm", "rp"} & set(instr.parts)
     if name == "div":
-        return division(e, instr)
+        return function(e, instr)
     if kind in ("f32", "f64") and name in _SIGNS and plain:
         a, b = (e.f(x, bits) for x in instr.args[1:])
         e.set(instr.args[0], f"{e.name(canonical, 'canonical')}({a} {_SIGNS[name]} {b})" if bits == 32 else f"{a} {_SIGNS[name]} {b}", "f", bits)
@@ -47,19 +47,12 @@ float_unary = float_arithmetic
 handles("fma")(float_arithmetic)
 
 
-def divide_single(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Correctly rounded: a double quotient has more than twice the digits and two."""
-    return canonical((a.astype(np.float64) / b.astype(np.float64)).astype(np.float32))
-
-
-def division(e, instr) -> None:
-    """div.rn, and div.approx / div.full, which may give the correctly rounded quotient too."""
-    kind = float_type(instr)
-    if kind not in ("f32", "f64") or {"rz", "rm", "rp"} & set(instr.parts):
-        raise unknown(instr)
-    a, b = (e.f(x, FLOATS[kind]) for x in instr.args[1:])
-    quotient = f"{a} / {b}" if kind == "f64" else f"{e.name(divide_single, 'divide_single')}({a}, {b})"
-    e.set(instr.args[0], quotient, "f", FLOATS[kind])
+@handles("rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
+def function(e, instr):
+    """div and the functions of one operand, from ``special.py``."""
+    bits = FLOATS[float_type(instr)]
+    body = special.operation(instr.opcode)
+    e.set(instr.args[0], f"{e.name(body, instr.parts[0])}({', '.join(e.u(x, bits) for x in instr.args[1:])})", "u", bits)
 
 
 def float_comparison(e, instr) -> str:
