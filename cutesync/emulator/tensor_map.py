@@ -10,10 +10,10 @@ The bytes are opaque in CUDA; the layout here is what the DSL's ``cpasync.make_t
     bytes 12-27   four strides / 16, low 32 bits    bytes 55-59  box - 1, one byte a dimension
     bytes 28-31   four strides / 16, high nibbles   bytes 60-127 not read
 
-    control word: bits 0-3 constant 2; 4-6 rank - 1; 7-10 element type; 11-12 interleave; 13-14 swizzle; 15 NaN fill; 16 tf32;
+    control word: bit 0 im2col mode (see ``im2col.py``); 1-3 constant 1; 4-6 rank - 1; 7-10 element type; 11-12 interleave; 13-14 swizzle; 15 NaN fill; 16 tf32;
     17-31 hints for the cache (not read)
 
-The DSL never sets interleave, NaN fill, element strides or the types s32, s64 and f32_ftz; for those the places are this module's own choice
+The DSL never sets interleave, NaN fill or the types s32, s64 and f32_ftz; for those the places are this module's own choice
 (``encode`` and ``decode`` agree), so that a map made from the arguments of ``cuTensorMapEncodeTiled`` travels in the same form.
 """
 
@@ -22,12 +22,16 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..errors import ArgumentValueError, explain
 from .formats import F32, flush_subnormals
 from .wgmma import swizzle as swizzle_addresses
+
+if TYPE_CHECKING:
+    from .im2col import Im2colMap
 
 ELEMENTS = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f32_ftz", "f64", "bf16", "tf32", "tf32_ftz")
 """In the order of ``tensormap.replace``'s ``.elemtype``."""
@@ -37,6 +41,7 @@ ELEMENT_BYTES = {name: {"8": 1, "16": 2, "32": 4, "64": 8}[name.split("_")[0].ls
 SWIZZLES = (0, 32, 64, 128)
 NAN_BITS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f64": 0x7FFFFFFFFFFFFFFF}
 CONTROL_CONSTANT = 2
+IM2COL = 1
 TF32_BIT, NAN_BIT = 16, 15
 
 
@@ -171,7 +176,7 @@ def from_encode_arguments(
 # --- bytes --------------------------------------------------------------------------------------------------------------------
 
 
-def decode(data: bytes) -> TensorMap:
+def decode(data: bytes) -> TensorMap | Im2colMap:
     """The map in (at least the first 64 of) its 128 bytes."""
     if len(data) < 64:
         raise ArgumentValueError(explain("tensor map", f"{len(data)} bytes", "128 bytes"))
@@ -179,18 +184,24 @@ def decode(data: bytes) -> TensorMap:
     low, high, extents = words[:4], words[4], words[5:]
     rank = ((control >> 4) & 7) + 1
     code = (control >> 7) & 15
-    if control & 15 != CONTROL_CONSTANT or rank > 5 or code >= ELEMENTS.index("tf32"):
+    im2col = control & IM2COL
+    if control & 15 != CONTROL_CONSTANT | im2col or rank > 5 or code >= ELEMENTS.index("tf32"):
         raise ArgumentValueError(explain("tensor map", f"control word {control:#x}", "a map built for sm_90", "check the kernel's parameters"))
     element = ELEMENTS[code]
     if (control >> TF32_BIT) & 1:
         element = {"f32": "tf32", "f32_ftz": "tf32_ftz"}[element]
     strides = [(low[i] | ((high >> (4 * i)) & 15) << 32) << 4 for i in range(rank - 1)]
     steps = int.from_bytes(data[52:55], "little")
-    return TensorMap(
-        element, address, tuple(e + 1 for e in extents[:rank]), tuple(strides), tuple(b + 1 for b in data[55 : 55 + rank]),
-        tuple(((steps >> (3 * i)) & 7) + 1 for i in range(rank)), (control >> 11) & 3, SWIZZLES[(control >> 13) & 3],
-        bool((control >> NAN_BIT) & 1),
+    box = (data[55] + 1, *(1,) * (rank - 1)) if im2col else tuple(b + 1 for b in data[55 : 55 + rank])
+    found = TensorMap(
+        element, address, tuple(e + 1 for e in extents[:rank]), tuple(strides), box, tuple(((steps >> (3 * i)) & 7) + 1 for i in range(rank)),
+        (control >> 11) & 3, SWIZZLES[(control >> 13) & 3], bool((control >> NAN_BIT) & 1),
     )  # fmt: skip
+    if not im2col:
+        return found
+    from .im2col import decode_im2col
+
+    return decode_im2col(data, found)
 
 
 def encode(tensor_map: TensorMap) -> bytes:
@@ -210,6 +221,8 @@ def encode(tensor_map: TensorMap) -> bytes:
 def replace_field(data: bytes, field: str, value: int, ordinal: int = 0) -> bytes:
     """``tensormap.replace.tile.<field>`` (PTX ISA 9.7.9.26): new bytes. ``rank`` takes rank - 1, enumerations their PTX numbers."""
     old = decode(data)
+    if not isinstance(old, TensorMap):
+        raise ArgumentValueError(explain("tensormap.replace", "an im2col map", "a tiled map"))
 
     def at(values: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(value if i == ordinal else v for i, v in enumerate(values))

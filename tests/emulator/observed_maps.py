@@ -6,6 +6,7 @@ A compiled host function is run with its CUDA calls answered by callbacks; the l
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 from ctypes import c_int32, c_int64, c_void_p
 
@@ -44,15 +45,45 @@ def host_function(shape, stride, box, shared_stride, swizzle, store):
     return host
 
 
+def im2col_function(extents, pixels, channels, lower, upper, strides, swizzle):
+    """The same for im2col mode over a compact tensor of ``extents`` (C, W, H, D, N)."""
+    spatial = len(extents) - 2
+    zeros, ones = (0,) * spatial, (1,) * spatial
+    steps = tuple(math.prod(extents[: d + 1]) for d in range(len(extents) - 1))
+
+    @cute.kernel
+    def takes_map(atom: cute.CopyAtom, tensor: cute.Tensor):
+        cpasync.prefetch_descriptor(atom)
+
+    @cute.jit
+    def host(pointer: cute.Pointer):
+        tensor = cute.make_tensor(pointer, cute.make_layout((extents[1:], extents[0]), stride=(steps, 1)))
+        shared = cute.make_composed_layout(cute.make_swizzle(*swizzle), 0, cute.make_layout((pixels, channels), stride=(channels, 1)))
+        operation = cpasync.CopyBulkTensorIm2ColG2SOp()
+        atom, coordinates = cpasync.make_im2col_tma_atom(
+            operation, tensor, shared, (pixels, channels), lower, upper, zeros, zeros, strides, zeros, ones
+        )  # fmt: skip
+        takes_map(atom, coordinates).launch(grid=(1, 1, 1), block=(32, 1, 1))
+
+    return host
+
+
+def observe_im2col(dtype: str, extents, pixels, channels, lower, upper, strides, swizzle) -> bytes:
+    return run_host(im2col_function(extents, pixels, channels, lower, upper, strides, swizzle), getattr(cutlass, dtype), ADDRESS)
+
+
 def observe(dtype: str, shape, stride, box, swizzle=None, store: bool = False, address: int = ADDRESS) -> bytes:
     """The 128 bytes of the map; the box is contiguous in shared memory along the tensor's order."""
-    element = getattr(cutlass, dtype)
     order = sorted(range(len(shape)), key=lambda d: (stride[d], d))
     shared_stride, pitch = [0] * len(box), 1
     for d in order:
         shared_stride[d] = pitch
         pitch *= box[d]
-    host = host_function(shape, stride, box, tuple(shared_stride), swizzle, store)
+    return run_host(host_function(shape, stride, box, tuple(shared_stride), swizzle, store), getattr(cutlass, dtype), address)
+
+
+def run_host(host, element, address: int) -> bytes:
+    """Compile the host function for a pointer at ``address``, run it, and return the first 128 bytes of its kernel's parameters."""
     compiled = cute.compile(host, cute.runtime.make_ptr(element, address, cute.AddressSpace.gmem, assumed_align=16))
     engine = ExecutionEngine(compiled.ir_module, opt_level=0, shared_libs=[])
     seen: list[bytes] = []

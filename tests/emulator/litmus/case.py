@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from cutesync.emulator.im2col import Im2colMap
 from cutesync.emulator.tensor_map import TensorMap
 
 HEADER = ".version 8.7\n.target sm_90a\n.address_size 64\n"
@@ -18,7 +19,7 @@ class MapOf:
     """A tensor map over one of the case's arrays; ``tensor_map.address`` is an offset from the array's start."""
 
     argument: int
-    tensor_map: TensorMap
+    tensor_map: TensorMap | Im2colMap
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from ctypes import byref, c_char, c_int, c_size_t, c_uint, c_uint32, c_uint64, c
 
 import numpy as np
 
+from cutesync.emulator.im2col import Im2colMap
 from cutesync.emulator.tensor_map import API_ELEMENTS, SWIZZLES, TensorMap
 
 from .case import Case, MapOf
@@ -85,14 +86,17 @@ class Device:
             return self.encode(argument.tensor_map, pointers[argument.argument].value)
         return c_uint64(argument) if pointer is None else pointer
 
-    def encode(self, m: TensorMap, base: int) -> ctypes.Array:
-        """``cuTensorMapEncodeTiled``; the 128 bytes must lie on a multiple of 64."""
+    def encode(self, m: TensorMap | Im2colMap, base: int) -> ctypes.Array:
+        """``cuTensorMapEncodeTiled`` or ``cuTensorMapEncodeIm2col``; the 128 bytes must lie on a multiple of 64."""
         room = (c_char * 192)()
         aligned = (c_char * 128).from_buffer(room, -ctypes.addressof(room) % 64)
-        extents, box = (c_uint64 * m.rank)(*m.extents), (c_uint32 * m.rank)(*m.box)
-        strides, steps = (c_uint64 * max(m.rank - 1, 1))(*m.strides), (c_uint32 * m.rank)(*m.element_strides)
-        self.call(
-            "cuTensorMapEncodeTiled", aligned, c_int(API_ELEMENTS.index(m.element)), c_uint32(m.rank), c_void_p(base + m.address), extents, strides, box, steps,
-            c_int(0), c_int(SWIZZLES.index(m.swizzle)), c_int(0), c_int(int(m.nan_fill)),
-        )  # fmt: skip
+        extents, strides = (c_uint64 * m.rank)(*m.extents), (c_uint64 * max(m.rank - 1, 1))(*m.strides)
+        steps = (c_uint32 * m.rank)(*m.element_strides)
+        head = (aligned, c_int(API_ELEMENTS.index(m.element)), c_uint32(m.rank), c_void_p(base + m.address), extents, strides)
+        tail = (steps, c_int(0), c_int(SWIZZLES.index(m.swizzle)), c_int(0), c_int(int(m.nan_fill)))
+        if isinstance(m, Im2colMap):
+            corners = ((c_int * len(c))(*c) for c in (m.lower, m.upper))
+            self.call("cuTensorMapEncodeIm2col", *head, *corners, c_uint32(m.channels), c_uint32(m.pixels), *tail)
+        else:
+            self.call("cuTensorMapEncodeTiled", *head, (c_uint32 * m.rank)(*m.box), *tail)
         return aligned

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 
 import numpy as np
 
 from cutesync.emulator import ptx
 from cutesync.emulator.codegen import Program
 from cutesync.emulator.driver import Launch
+from cutesync.emulator.im2col import Im2colMap, encode_im2col
 from cutesync.emulator.run import Device, Settings, run_launch
-from cutesync.emulator.tensor_map import TensorMap, encode
+from cutesync.emulator.tensor_map import encode
 
 from .case import Case, MapOf
 
@@ -55,8 +57,8 @@ def _aligned(array: np.ndarray) -> np.ndarray:
 def _bytes(argument, array: np.ndarray | None, arrays: dict[int, np.ndarray]) -> bytes:
     if isinstance(argument, MapOf):
         m = argument.tensor_map
-        fields = {name: getattr(m, name) for name in ("extents", "strides", "box", "element_strides", "swizzle", "nan_fill")}
-        return encode(TensorMap(m.element, arrays[argument.argument].ctypes.data + m.address, **fields))
+        placed = replace(m, address=arrays[argument.argument].ctypes.data + m.address)
+        return encode_im2col(placed) if isinstance(m, Im2colMap) else encode(placed)
     if array is not None:
         return struct.pack("<Q", array.ctypes.data)
     return struct.pack("<Q", argument)

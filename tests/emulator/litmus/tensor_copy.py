@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from cutesync.emulator.instructions.arithmetic import operation
+from cutesync.emulator.im2col import Im2colMap
 from cutesync.emulator.tensor_map import ELEMENT_BYTES, ELEMENTS, TensorMap
 
 from .case import HEADER, Case, MapOf, integers, stream
@@ -34,7 +35,7 @@ def coordinates(rank: int) -> str:
     return "{" + ", ".join(f"x{d}" for d in range(rank)) + "}"
 
 
-def load_kernel(rank: int) -> str:
+def load_kernel(rank: int, mode: str = "tile", offsets: str = "") -> str:
     """Poisons shared memory, loads one box at image + offset, and copies the whole image out; a copy that never completes leaves 1."""
     return "\n".join([
         HEADER, HEAD, ".shared .align 8 .b8 barrier[8];", "mov.u32 bar, barrier;", read_coordinates(),
@@ -42,7 +43,7 @@ def load_kernel(rank: int) -> str:
         "FILL:", "add.u32 t2, t0, t1; st.shared.v4.b32 [t2], {w0, w0, w0, w0}; add.u32 t1, t1, 2048;", f"setp.lt.u32 p, t1, {REGION};", "@p bra FILL;",
         "setp.eq.u32 q, i, 0;", "@q mbarrier.init.shared::cta.b64 [bar], 1;", "fence.mbarrier_init.release.cluster;", "fence.proxy.async.shared::cta;", "bar.sync 0;",
         "@!q bra WAIT;", "mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], count;",
-        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [place], [m, {coordinates(rank)}], [bar];",
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes [place], [m, {coordinates(rank)}], [bar]{offsets};",
         "WAIT:", "mov.u32 t1, 0;",
         "AGAIN:", "mbarrier.try_wait.parity.shared::cta.b64 p, [bar], 0;", "@p bra DONE;", "add.u32 t1, t1, 1;", "setp.lt.u32 p, t1, 2000;", "@p bra AGAIN;",
         "DONE:", "setp.ge.u32 p, t1, 2000;", "selp.b32 w3, 1, 0, p;", "bar.sync 0;", "ld.param.u64 p0, [out];", "shl.b32 t1, i, 4;",
@@ -73,7 +74,7 @@ def tensor_map(element: str, extents: tuple[int, ...], box: tuple[int, ...], **f
     return TensorMap(element, 0, extents, tuple(strides), box, **fields)
 
 
-def total_bytes(m: TensorMap) -> int:
+def total_bytes(m: TensorMap | Im2colMap) -> int:
     sizes = (m.element_bytes, *m.strides)
     return -(-sum(e * s for e, s in zip(m.extents, sizes)) // 16) * 16 + 64
 
@@ -82,11 +83,12 @@ def coordinate_arguments(at: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(c & 0xFFFFFFFF for c in (*at, *(0,) * (5 - len(at))))
 
 
-def load_case(name: str, m: TensorMap, at: tuple[int, ...], offset: int = 0) -> Case:
+def load_case(name: str, m: TensorMap | Im2colMap, at: tuple[int, ...], offset: int = 0, taps: tuple[int, ...] = ()) -> Case:
     data = stream(name, total_bytes(m) // 8).view(np.uint8)
+    column = isinstance(m, Im2colMap)
 
     def judge() -> np.ndarray:
-        copy = m.transfer(at, offset)
+        copy = m.transfer(at, offset, taps) if column else m.transfer(at, offset)
         image = np.full(REGION + 16, POISON, np.uint8)
         image[REGION:] = 0
         byte = np.arange(copy.element_bytes)
@@ -95,9 +97,10 @@ def load_case(name: str, m: TensorMap, at: tuple[int, ...], offset: int = 0) -> 
         image[copy.shared_addresses[:, None] + byte] = m.loaded(value.reshape(-1)).reshape(value.shape)
         return image
 
-    expect = int(np.prod(m.tile)) * m.element_bytes
+    expect = (m.pixels * m.channels if column else int(np.prod(m.tile))) * m.element_bytes
     arguments = (MapOf(1, m), data, *coordinate_arguments(at), offset, expect, np.zeros(REGION + 16, np.uint8))
-    return Case(f"tensor.load.{name}", load_kernel(m.rank), arguments, 9, judge, block=128, shared_bytes=REGION)
+    text = load_kernel(m.rank, "im2col", f", {{{', '.join(map(str, taps))}}}") if column else load_kernel(m.rank)
+    return Case(f"tensor.load.{name}", text, arguments, 9, judge, block=128, shared_bytes=REGION)
 
 
 def store_case(name: str, m: TensorMap, at: tuple[int, ...], offset: int = 0, reduction: str = "") -> Case:
@@ -163,6 +166,27 @@ def load_cases() -> Iterator[Case]:
         yield load_case(f"nan.{element}", tensor_map(element, (50, 30), (64 // ELEMENT_BYTES[element], 8), nan_fill=True), (45, 26))
 
 
+def im2col_cases() -> Iterator[Case]:
+    """Columns that start inside a row, wrap around the box and on to the next image, with steps and taps."""
+
+    def image(element: str, extents: tuple[int, ...], lower: tuple[int, ...], upper: tuple[int, ...], channels: int, pixels: int, **fields) -> Im2colMap:
+        sizes = np.cumprod((ELEMENT_BYTES[element], *extents[:-1]))[1:]
+        return Im2colMap(element, 0, extents, tuple(int(s) for s in sizes), lower, upper, channels, pixels, **fields)
+
+    plain = image("f16", (32, 11, 4), (-1,), (-1,), 16, 30)
+    yield load_case("im2col.3d", plain, (0, 5, 1), 0, (2,))
+    yield load_case("im2col.3d.channels", plain, (24, -1, 0), 0, (0,))
+    square = image("bf16", (64, 11, 9, 3), (-1, -1), (-1, -1), 64, 64, swizzle=128)
+    yield load_case("im2col.4d", square, (0, 3, 2, 0), 1024, (1, 0))
+    yield load_case("im2col.4d.next", square, (0, 7, 5, 1), 0, (2, 2))
+    stepped = image("f16", (32, 14, 12, 3), (-2, -1), (-3, 0), 32, 60, element_strides=(1, 2, 3, 1), swizzle=64)
+    yield load_case("im2col.4d.steps", stepped, (0, 0, 2, 0), 0, (3, 1))
+    yield load_case("im2col.4d.odd", stepped, (0, 1, -1, 1), 0, (0, 0))
+    volume = image("f32", (16, 6, 5, 4, 3), (-1, 0, -1), (-1, -1, 0), 8, 100, swizzle=32)
+    yield load_case("im2col.5d", volume, (8, 2, 1, 0, 0), 0, (1, 1, 0))
+    yield load_case("im2col.nan", image("f16", (16, 6, 5, 2), (-2, -2), (1, 1), 16, 64, nan_fill=True), (0, -2, -2, 0), 0, (0, 1))
+
+
 def store_cases() -> Iterator[Case]:
     yield store_case("1d", tensor_map("f32", (120,), (32,)), (100,))
     for element in ("u8", "f16", "f32", "f64", "tf32", "f32_ftz"):
@@ -182,4 +206,5 @@ def store_cases() -> Iterator[Case]:
 
 def cases() -> Iterator[Case]:
     yield from load_cases()
+    yield from im2col_cases()
     yield from store_cases()
