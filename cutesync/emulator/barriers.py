@@ -97,8 +97,9 @@ class ClusterBarrier:
             self.arrived.add(thread)
             self.passed[thread] = self.phase
         self.machine.effects += 1
-        if release and self.machine.sanitizer is not None:
-            self.clock.join(f.warp.clock.release(f.lanes))
+        if self.machine.sanitizer is not None:
+            clock = f.warp.clock.release(f.lanes)
+            self.clock.join(clock if release else clock.as_seen())
         self.check()
 
     def check(self) -> None:
@@ -208,6 +209,8 @@ class MBarrier:
         for clock, reach, block in self.completed:
             if block == mine or (reach >= CLUSTER_SCOPE and scope >= CLUSTER_SCOPE) or self._own_copy(clock, reach, block):
                 together.join(clock)
+            else:
+                together.join(clock.as_seen())
         f.warp.learn(lanes, together)
 
     def _own_copy(self, clock: Clock, reach: int, block: int) -> bool:

@@ -5,6 +5,9 @@ the warp started (copies, tensor-core reads), used in turn. A clock maps a block
 happened; blocks never heard of are absent. Arrays are never changed in place, so copying a clock copies references.
 
 ``proxied`` is the part of that knowledge which has also crossed ``fence.proxy.async``, as the async proxy needs.
+
+``seen`` holds what is only known to be over, without its writes being visible: an arrival from another block of the cluster at block
+scope. That is enough to overwrite what the other has read (the ring's empty barriers rely on it), and not enough to read what it wrote.
 """
 
 from __future__ import annotations
@@ -16,18 +19,29 @@ LANES = 32
 
 
 class Clock:
-    __slots__ = ("known", "proxied")
+    __slots__ = ("known", "proxied", "seen")
 
-    def __init__(self, known=None, proxied=None):
+    def __init__(self, known=None, proxied=None, seen=None):
         self.known: dict[int, np.ndarray] = known if known is not None else {}
         self.proxied: dict[int, np.ndarray] = proxied if proxied is not None else {}
+        self.seen: dict[int, np.ndarray] | None = seen
 
     def copy(self) -> "Clock":
-        return Clock(dict(self.known), dict(self.proxied))
+        return Clock(dict(self.known), dict(self.proxied), dict(self.seen) if self.seen else None)
 
     def join(self, other: "Clock") -> None:
         _join(self.known, other.known)
         _join(self.proxied, other.proxied)
+        if other.seen:
+            self.seen = self.seen or {}
+            _join(self.seen, other.seen)
+
+    def as_seen(self) -> "Clock":
+        """The same events, known only to be over."""
+        seen = dict(self.known)
+        if self.seen:
+            _join(seen, self.seen)
+        return Clock(seen=seen)
 
     def tell(self, block: int, warp: int, lanes, time: int, warps: int) -> None:
         """Record that events up to ``time`` of these lanes (None: all 32) of a warp have happened."""

@@ -179,6 +179,8 @@ class Sanitizer:
             if theirs.ndim == 2:
                 mine = mine[:, None]
             bad = self.unordered(theirs, mine, known, f.warp.block.number, scope)
+            if before == "read" and known.seen and cnz(bad):
+                bad &= self.unordered(theirs, mine, Clock(known.seen), f.warp.block.number, scope)
             if cnz(bad):
                 at = np.argwhere(bad)[0]
                 position = int(at[0]) if positions is None else int(positions[at[0]])
@@ -320,6 +322,8 @@ class Sanitizer:
         granule = region.shadow.granule
         now = "write" if write else "read"
         bad = self.unordered(earlier, own, clock, warp.block.number, 0)
+        if before == "read" and clock.seen and cnz(bad):
+            bad &= self.unordered(earlier, own, Clock(clock.seen), warp.block.number, 0)
         if cnz(bad):
             at = int(np.flatnonzero(bad)[0])
             self.race(warp, lane, region, int(index[at]) * granule, granule, int(earlier[at]), site, before, now)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..barriers import CLUSTER_SCOPE, CTA_SCOPE, ClusterBarrier, MBarrier, NamedBarrier
+from ..clocks import ACTORS
 from ..memory import RANK_SHIFT, SHARED_BITS, SHARED_START
 from ..ptx import SINK, Instr, Mem
 from .integer import address_operand
@@ -138,8 +139,9 @@ def check_initialised(machine, f, lane: int, barrier: MBarrier, site: int) -> No
     warp, who, time = barrier.init_event
     if machine.sanitizer is None or (warp is f.warp and who == lane):
         return
-    known = f.warp.clock.of(lane).known.get(warp.block.number)
-    if known is None or known[warp.index * 40 + who] < time:
+    clock, number, actor = f.warp.clock.of(lane), warp.block.number, warp.index * ACTORS + who
+    sources = [clock.known] + ([clock.seen] if clock.seen and barrier.fenced else [])      # a fenced one needs no more than order
+    if not any(number in source and source[number][actor] >= time for source in sources):
         machine.fail("barrier", f"{barrier.name} is used without being ordered after its initialisation", f.warp, [lane], site,
                      [f"initialised at {machine.program.sites[barrier.site - 1].where()}"])
 

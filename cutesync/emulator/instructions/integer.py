@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..memory import WINDOWS, space_of
 from ..ptx import SINK, Imm, Mem, Pair, Reg, Special, Symbol, Vec
 from .registry import handles, unknown
 
@@ -468,9 +469,9 @@ def unpack(e, destination: Vec, source, instr) -> None:
 
 @handles("cvta")
 def cvta(e, instr):
-    space = next(p for p in instr.parts[1:] if p in ("global", "shared", "local", "param", "const"))
-    from ..memory import WINDOWS
-
+    space = next((p for p in instr.parts[1:] if p in WINDOWS), None)
+    if space is None:
+        raise unknown(instr)
     window = WINDOWS[space]
     bits = int(instr.parts[-1][1:])
     source = e.u(instr.args[1], bits)
@@ -483,8 +484,6 @@ def cvta(e, instr):
 
 @handles("isspacep")
 def isspacep(e, instr):
-    from ..memory import WINDOWS, space_of
-
     e.set(instr.args[0], f"{e.name(space_of, 'space_of')}({e.u(instr.args[1], 64)}) == {WINDOWS[instr.parts[1]] >> 56}")
 
 
