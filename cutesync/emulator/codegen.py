@@ -25,6 +25,7 @@ _VIEWS = {"u": UNSIGNED, "s": SIGNED, "f": FLOAT}
 ZERO = {bits: np.zeros(32, dtype) for bits, dtype in UNSIGNED.items()}
 ZERO[1] = np.zeros(32, bool)
 ALL = np.ones(32, bool)
+CARRY = ptx.Reg("%carry", 1)     # the condition code of add.cc and friends
 
 
 def _namespace() -> dict:
@@ -255,14 +256,17 @@ class Emitter:
 class Program:
     """The executable form of one kernel: independent of a launch until ``bind_launch``."""
 
+    carry = CARRY
+
     def __init__(self, function: ptx.Function, module: ptx.Module):
         self.function = function
         self.module = module
         self.names = _namespace()
         for bits in (8, 16, 32, 64):
             self.names[f"Z{bits}"] = ZERO[bits]
-        self.slots = {name: i for i, name in enumerate(function.registers)}
-        self.initial = [ZERO[reg.bits] for reg in function.registers.values()]
+        registers = {**function.registers, CARRY.name: CARRY}
+        self.slots = {name: i for i, name in enumerate(registers)}
+        self.initial = [ZERO[reg.bits] for reg in registers.values()]
         self.constants: dict[tuple, str] = {}
         self.factories: dict[str, object] = {}
         self.sites: list[ptx.Instr] = []

@@ -101,8 +101,36 @@ def encode(fmt: Format, values: np.ndarray, mode: str = "rn", *, satfinite: bool
         return np.where(np.isnan(values), np.uint64(fmt.nan), raw)
     if mode == "rn" and not satfinite and fmt in (F32, F16):
         narrow = values.astype(np.float32 if fmt is F32 else np.float16)
-        return np.where(np.isnan(values), fmt.dtype(fmt.nan), narrow.view(fmt.dtype))
+        return canonical(fmt, narrow)
+    quick = _encode_normal(fmt, values) if mode == "rn" else None
+    return _encode_any(fmt, values, mode, satfinite) if quick is None else quick
 
+
+def canonical(fmt: Format, values: np.ndarray) -> np.ndarray:
+    """Numbers in the format's own NumPy type -> bits, with one NaN."""
+    lost, bits = np.isnan(values), values.view(fmt.dtype)
+    return np.where(lost, fmt.dtype(fmt.nan), bits) if np.count_nonzero(lost) else bits
+
+
+def _encode_normal(fmt: Format, values: np.ndarray) -> np.ndarray | None:
+    """Round to nearest even by carry, where every result is zero or a normal number; None otherwise."""
+    raw = values.view(np.uint64)
+    magnitude = raw & np.uint64((1 << 63) - 1)
+    cut = np.uint64(53 - fmt.precision)
+    nudge = ((magnitude >> cut) & np.uint64(1)) + np.uint64((1 << (52 - fmt.precision)) - 1)
+    smallest = (1023 + fmt.emin) << 52
+    code = ((magnitude + nudge) >> cut) - np.uint64((smallest >> int(cut)) - (1 << (fmt.precision - 1)))
+    zero = magnitude == 0
+    awkward = ((magnitude < np.uint64(smallest)) & ~zero) | ((code > np.uint64(fmt.max_code)) & ~zero)
+    if np.count_nonzero(awkward):
+        return None
+    if np.count_nonzero(zero):
+        code = np.where(zero, np.uint64(0), code)
+    sign = (raw >> np.uint64(63)) << np.uint64(fmt.bits - 1)
+    return ((code << np.uint64(fmt.pad)) | sign).astype(fmt.dtype)
+
+
+def _encode_any(fmt: Format, values: np.ndarray, mode: str, satfinite: bool) -> np.ndarray:
     raw = values.view(np.uint64)
     negative = (raw >> np.uint64(63)).astype(bool)
     field = ((raw >> np.uint64(52)) & np.uint64(0x7FF)).astype(np.int64)
@@ -138,8 +166,8 @@ def encode(fmt: Format, values: np.ndarray, mode: str = "rn", *, satfinite: bool
 
 def flush_subnormals(fmt: Format, bits: np.ndarray) -> np.ndarray:
     """``.ftz``: subnormal numbers become zero of the same sign."""
-    exponent_mask = fmt.dtype(fmt.inf_code << fmt.pad)
-    return np.where((bits & exponent_mask) == 0, bits & fmt.dtype(fmt.sign), bits)
+    small = (bits & fmt.dtype(fmt.inf_code << fmt.pad)) == 0
+    return np.where(small, bits & fmt.dtype(fmt.sign), bits) if np.count_nonzero(small) else bits
 
 
 def saturate_unit(fmt: Format, bits: np.ndarray) -> np.ndarray:

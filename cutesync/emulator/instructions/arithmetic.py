@@ -21,7 +21,7 @@ import numpy as np
 
 from ...errors import ArgumentValueError, explain
 from ..formats import (
-    BF16, F16, F32, F64, FORMATS, MODES, Format, clamp_negative, decode, encode, flush_subnormals, round_to_odd_sum, saturate_unit,
+    BF16, F16, F32, F64, FORMATS, MODES, Format, canonical, clamp_negative, decode, encode, flush_subnormals, round_to_odd_sum, saturate_unit,
 )  # fmt: skip
 
 Operation = Callable[..., np.ndarray]
@@ -67,16 +67,11 @@ def _finish(fmt: Format, flags: frozenset[str], body: Operation) -> Operation:
 # --- sums and products --------------------------------------------------------------------------------------------------------
 
 
-def _canonical(fmt: Format, values: np.ndarray) -> np.ndarray:
-    """Values in the format's own numpy type -> bits."""
-    return np.where(np.isnan(values), fmt.dtype(fmt.nan), values.view(fmt.dtype))
-
-
 def _binary(name: str, fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
     native = NATIVE[name]
     if mode == "rn" and fmt is not BF16:
         real = FLOATS[fmt.bits]
-        return lambda a, b: _canonical(fmt, native(a.view(real), b.view(real)))
+        return lambda a, b: canonical(fmt, native(a.view(real), b.view(real)))
     if fmt is F64:
         return partial(_f64_exactly, name, mode)
 
@@ -97,6 +92,10 @@ def _signed_zero(total: np.ndarray, x: np.ndarray, y: np.ndarray, mode: str) -> 
     return np.where((total == 0) & ~((x == 0) & (y == 0) & ~np.signbit(x) & ~np.signbit(y)), -0.0, total)
 
 
+_ONE, _BELOW_F32, _TIE_OF_F32 = np.uint64(1), np.uint64(0x1FFFFFFF), np.uint64(0x10000000)
+_SMALLEST_F32 = np.uint64(((1023 - 126) << 53) - 1)
+
+
 def _fma(fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
     if fmt is F64:
         return partial(_fma_f64, mode)
@@ -108,11 +107,12 @@ def _fma(fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
     def fast(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
         """f32, nearest: rounding twice only errs where float64 ends on a tie of float32, or where float32 is subnormal."""
         total = decode(F32, a) * decode(F32, b) + decode(F32, c)
-        tie = (total.view(np.int64) & 0x1FFFFFFF) == 0x10000000
-        tiny = (np.abs(total) < 2.0**-126) & (total != 0)
-        if (tie | tiny).any():
+        raw = total.view(np.uint64)
+        tie = (raw & _BELOW_F32) == _TIE_OF_F32
+        tiny = (raw << _ONE) - _ONE < _SMALLEST_F32  # zero wraps around to the largest
+        if np.count_nonzero(tie | tiny):
             return exact(a, b, c)
-        return _canonical(F32, total.astype(np.float32))
+        return canonical(F32, total.astype(np.float32))
 
     return fast if fmt is F32 and mode == "rn" else exact
 
@@ -163,7 +163,7 @@ def _f64_exactly(name: str, mode: str, *sources: np.ndarray) -> np.ndarray:
             elif mode == "rm" and name != "mul":
                 plus_zeros = all(a == 0 and not np.signbit(a) for a in ADDENDS[name](*operands))
                 result[lane] = 0.0 if plus_zeros else -0.0
-    return _canonical(F64, result)
+    return canonical(F64, result)
 
 
 def round_fraction(value: Fraction, mode: str) -> float:
@@ -194,7 +194,7 @@ def _order(fmt: Format, bits: np.ndarray) -> np.ndarray:
 def _extremum(largest: bool, fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
     sign, magnitude = fmt.dtype(fmt.sign), fmt.dtype(fmt.sign - 1)
 
-    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    def general(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         a_nan, b_nan = is_nan(fmt, a), is_nan(fmt, b)
         product_sign = (a ^ b) & sign
         if "xorsign" in flags:
@@ -206,7 +206,18 @@ def _extremum(largest: bool, fmt: Format, mode: str, flags: frozenset[str]) -> O
         lost = (a_nan | b_nan) if "NaN" in flags else (a_nan & b_nan)
         return np.where(lost, fmt.dtype(fmt.nan), result)
 
-    return run
+    if fmt is BF16 or "xorsign" in flags:
+        return general
+    pick = {(True, True): np.maximum, (True, False): np.fmax, (False, True): np.minimum, (False, False): np.fmin}[largest, "NaN" in flags]
+    real, same = FLOATS[fmt.bits], np.bitwise_and if largest else np.bitwise_or
+
+    def native(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """numpy's own, but for zeros of both signs: equal numbers with other bits."""
+        x, y = a.view(real), b.view(real)
+        result, equal = canonical(fmt, pick(x, y)), x == y
+        return np.where(equal, same(a, b), result) if np.count_nonzero(equal) else result
+
+    return native
 
 
 def _sign_change(negate: bool, fmt: Format, mode: str, flags: frozenset[str]) -> Operation:

@@ -45,7 +45,7 @@ def add_or_sub(e, instr, sign: str) -> None:
         e.set(instr.args[0], f"np.clip({wide}, {-(1 << bits - 1)}, {(1 << bits - 1) - 1}).astype(s{bits})", "s", bits)
         return
     with_carry = instr.parts[0] in ("addc", "subc")
-    carry = Reg("%carry", 1)
+    carry = e.program.carry
     if not with_carry and "cc" not in instr.parts:
         e.set(instr.args[0], f"{a} {sign} {b}", "u", bits)
         return

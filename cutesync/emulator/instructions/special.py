@@ -18,7 +18,7 @@ from math import isqrt
 import numpy as np
 
 from ...errors import ArgumentValueError, explain
-from ..formats import BF16, F16, F32, F64, MODES, Format, decode, encode, flush_subnormals, round_to_odd_sum
+from ..formats import BF16, F16, F32, F64, MODES, Format, canonical, decode, encode, flush_subnormals, round_to_odd_sum
 from .arithmetic import FLOATS, Operation, round_fraction
 
 TOLERANCE = {
@@ -108,7 +108,7 @@ def _rounded(name: str, fmt: Format, mode: str, *sources: np.ndarray) -> np.ndar
         values = [np.ones_like(values[0]), *values]
     nearest = np.sqrt(values[0]) if name == "sqrt" else values[0] / values[1]
     if mode == "rn":
-        return np.where(np.isnan(nearest), fmt.dtype(fmt.nan), nearest.view(fmt.dtype))
+        return canonical(fmt, nearest)
     if fmt is F64:
         return _directed_f64(name, mode, values, nearest)
     return encode(F32, _odd_root(*values) if name == "sqrt" else _odd_quotient(*values), mode)
