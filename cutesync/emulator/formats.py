@@ -164,6 +164,13 @@ def _encode_any(fmt: Format, values: np.ndarray, mode: str, satfinite: bool) -> 
     return np.where(np.isnan(values), fmt.dtype(fmt.nan), result)
 
 
+def bf16_from_f32(bits: np.ndarray) -> np.ndarray:
+    """float32 bits -> bf16 bits, rounded to nearest even by carry: bf16 is the upper half of f32."""
+    rounded = (bits + (((bits >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF))) >> np.uint32(16)
+    lost = (bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+    return (np.where(lost, np.uint32(BF16.nan), rounded) if np.count_nonzero(lost) else rounded).astype(np.uint16)
+
+
 def flush_subnormals(fmt: Format, bits: np.ndarray) -> np.ndarray:
     """``.ftz``: subnormal numbers become zero of the same sign."""
     small = (bits & fmt.dtype(fmt.inf_code << fmt.pad)) == 0

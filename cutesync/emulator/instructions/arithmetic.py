@@ -7,8 +7,8 @@ Operands and results are unsigned arrays of raw bits of the type's width (uint32
 canonical NaN of its type. ``.ftz`` flushes subnormal inputs and results to zero of the same sign, ``.sat`` clamps to [0, 1] with NaN -> +0,
 ``.relu`` clamps negatives to +0. ``min`` and ``max`` take -0 < +0 and, without ``.NaN``, drop a single NaN.
 
-Exactness: f16 sums and products in float32, and f32 products in float64, round twice without harm (Figueroa: 24 >= 2 * 11 + 2); everything
-else goes through a float64 rounded to odd (``formats.round_to_odd_sum``). The f64 cases which numpy lacks use fractions.
+Exactness: f16 sums and products, and bf16 sums, in float32 round twice without harm (Figueroa: 24 >= 2 * 11 + 2); f32 products are exact in
+float64; everything else goes through a float64 rounded to odd (``formats.round_to_odd_sum``). The f64 cases which numpy lacks use fractions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import numpy as np
 
 from ...errors import ArgumentValueError, explain
 from ..formats import (
-    BF16, F16, F32, F64, FORMATS, MODES, Format, canonical, clamp_negative, decode, encode, flush_subnormals, round_to_odd_sum, saturate_unit,
+    BF16, F16, F32, F64, FORMATS, MODES, Format, bf16_from_f32, canonical, clamp_negative, decode, encode, flush_subnormals, round_to_odd_sum, saturate_unit,
 )  # fmt: skip
 
 Operation = Callable[..., np.ndarray]
@@ -74,6 +74,8 @@ def _binary(name: str, fmt: Format, mode: str, flags: frozenset[str]) -> Operati
         return lambda a, b: canonical(fmt, native(a.view(real), b.view(real)))
     if fmt is F64:
         return partial(_f64_exactly, name, mode)
+    if mode == "rn" and name != "mul":
+        return lambda a, b: bf16_from_f32(native(_bf16_values(a), _bf16_values(b)).view(np.uint32))
 
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         x, y = decode(fmt, a), decode(fmt, b)
@@ -83,6 +85,10 @@ def _binary(name: str, fmt: Format, mode: str, flags: frozenset[str]) -> Operati
         return encode(fmt, _signed_zero(round_to_odd_sum(x, y), x, y, mode), mode)
 
     return run
+
+
+def _bf16_values(bits: np.ndarray) -> np.ndarray:
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
 
 
 def _signed_zero(total: np.ndarray, x: np.ndarray, y: np.ndarray, mode: str) -> np.ndarray:
@@ -208,13 +214,14 @@ def _extremum(largest: bool, fmt: Format, mode: str, flags: frozenset[str]) -> O
 
     if fmt is BF16 or "xorsign" in flags:
         return general
-    pick = {(True, True): np.maximum, (True, False): np.fmax, (False, True): np.minimum, (False, False): np.fmin}[largest, "NaN" in flags]
-    real, same = FLOATS[fmt.bits], np.bitwise_and if largest else np.bitwise_or
+    pick, same, real = (np.maximum, np.bitwise_and, FLOATS[fmt.bits]) if largest else (np.minimum, np.bitwise_or, FLOATS[fmt.bits])
 
     def native(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """numpy's own, but for zeros of both signs: equal numbers with other bits."""
+        """numpy's own, but for NaNs, and for equal numbers with other bits: zeros of both signs."""
         x, y = a.view(real), b.view(real)
-        result, equal = canonical(fmt, pick(x, y)), x == y
+        if np.count_nonzero(np.isnan(x + y)):
+            return general(a, b)
+        result, equal = pick(x, y).view(fmt.dtype), x == y
         return np.where(equal, same(a, b), result) if np.count_nonzero(equal) else result
 
     return native

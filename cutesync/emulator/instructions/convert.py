@@ -25,7 +25,7 @@ import numpy as np
 
 from ...errors import ArgumentValueError, explain
 from ..formats import (
-    BF16, E4M3, E5M2, F16, F32, FORMATS, Format, clamp_negative, decode, encode, flush_subnormals, round_to_odd_integer, saturate_unit,
+    BF16, E4M3, E5M2, F16, F32, FORMATS, Format, bf16_from_f32, clamp_negative, decode, encode, flush_subnormals, round_to_odd_integer, saturate_unit,
 )  # fmt: skip
 
 INTEGERS = {f"{sign}{bits}": (sign == "s", bits) for sign in "su" for bits in (8, 16, 32, 64)}
@@ -175,7 +175,7 @@ def _long_to_double(values: np.ndarray, mode: str) -> np.ndarray:
 def _float_to_float(target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:
     into, out = FORMATS[target], FORMATS[source]
     if into is BF16 and out is F32 and mode == "rn" and not flags:
-        return _bf16_from_f32
+        return bf16_from_f32
 
     def run(a: np.ndarray) -> np.ndarray:
         if "ftz" in flags and out is F32:
@@ -191,13 +191,6 @@ def _float_to_float(target: str, source: str, mode: str, flags: frozenset[str]) 
         return clamp_negative(into, result) if "relu" in flags else result
 
     return run
-
-
-def _bf16_from_f32(a: np.ndarray) -> np.ndarray:
-    """Round to nearest even by carry: bf16 is the upper half of f32."""
-    rounded = (a + (((a >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF))) >> np.uint32(16)
-    is_nan = (a & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
-    return np.where(is_nan, np.uint32(BF16.nan), rounded).astype(np.uint16)
 
 
 def _join(high: np.ndarray, low: np.ndarray, bits: int) -> np.ndarray:
