@@ -123,10 +123,10 @@ class Side:
         return None if not len(bad) else int(self.offsets[bad[0] // self.unit])
 
 
-def to_shared(operation: Operation, source: Side | None, keep: np.ndarray | None, fill: int, targets: list, size: int) -> None:
+def to_shared(operation: Operation, source: Side | None, keep: np.ndarray | None, fill: int, targets: list, size: int, convert=None) -> None:
     """Set up a copy into shared memory: from ``source`` (where ``keep``; ``fill`` elsewhere) to every (side, mbarrier) of ``targets``.
 
-    Each mbarrier gets the bytes of each piece as it lands, and with the last piece the knowledge that all of it has.
+    ``convert`` changes the bytes of whole elements on the way (flushing of subnormals). Each mbarrier gets the bytes of each piece as it lands, and with the last piece the knowledge that all of it has.
     """
     machine, warp = operation.machine, operation.warp
     done = warp.clock.async_done(*operation.write_event)
@@ -142,6 +142,8 @@ def to_shared(operation: Operation, source: Side | None, keep: np.ndarray | None
                 inside = keep[part]
                 values = np.full(len(side.rows[part]), fill, side.view.dtype)
                 values[inside] = source.view[source.rows[part][inside]] if source is not None else values[inside]
+            if convert is not None:
+                values = convert(values.view(np.uint8)).view(values.dtype)
             side.write(part, values, machine)
             left[0] -= 1
             if barrier is not None:

@@ -122,7 +122,7 @@ def bulk_load_maker(machine, site: int, from_cluster: bool):
     return run
 
 
-def tensor_transfer(machine, f, lane: int, map_at: int, coordinates, shared_address: int, site: int):
+def tensor_transfer(machine, f, lane: int, map_at: int, coordinates, shared_address: int, site: int, steps=()):
     """(transfer, region, tensor map) of a tensor copy; the map lies in the kernel's parameters or in global memory."""
     if map_at >> 56 == 3:
         offset = map_at & ((1 << 56) - 1)
@@ -134,7 +134,8 @@ def tensor_transfer(machine, f, lane: int, map_at: int, coordinates, shared_addr
         data = region.data[map_at - region.base:map_at - region.base + 128].tobytes()
     try:
         described = decoded(data)
-        transfer = described.transfer(tuple(int(c[lane]) for c in coordinates), shared_address)
+        extra = (tuple(int(o[lane]) for o in steps),) if steps else ()
+        transfer = described.transfer(tuple(int(c[lane]) for c in coordinates), shared_address, *extra)
     except ArgumentValueError as fault:
         machine.fail("misaligned", f"tensor copy: {fault}", f.warp, [lane], site)
     inside = transfer.global_addresses[transfer.in_bounds]
@@ -158,11 +159,11 @@ def tensor_sides(machine, f, lane: int, transfer, region, block, site: int) -> t
 
 
 def tensor_load_maker(machine, site: int):
-    def run(f, lanes, destination, map_at, coordinates, barrier, mask):
+    def run(f, lanes, destination, map_at, coordinates, barrier, mask, steps):
         for lane in each(lanes):
             operation = Operation(machine, f.warp, lane, site, "tensor copy to shared memory")
             places = destinations(machine, f, lane, int(destination[lane]), int(barrier[lane]), None if mask is None else int(mask[lane]), site)
-            transfer, region, described = tensor_transfer(machine, f, lane, int(map_at[lane]), coordinates, places[0][1], site)
+            transfer, region, described = tensor_transfer(machine, f, lane, int(map_at[lane]), coordinates, places[0][1], site, steps)
             pairs = [tensor_sides(machine, f, lane, transfer, region, block, site) for block, _, _ in places]
             far, keep = pairs[0][0], transfer.in_bounds
             if far is not None:
@@ -171,7 +172,7 @@ def tensor_load_maker(machine, site: int):
             operation.blocks |= {block.number for block, _, _ in places}
             whole = keep is None or bool(keep.all())
             to_shared(operation, far, None if whole else keep, transfer.fill, [(near, b) for (_, near), (_, _, b) in zip(pairs, places)],
-                      transfer.transaction_bytes)
+                      transfer.transaction_bytes, described.loaded)
             operation.start()
 
     return run
@@ -438,7 +439,7 @@ def bulk(e, instr):
         return e.blocking(e.op(wait_maker, e.site(), "bulk", instr.args[0].value, "read" in parts), str(e.index))
     if "prefetch" in parts:
         return None
-    if any(p.startswith("im2col") for p in parts) or "cp_mask" in parts or "ignore_oob" in parts:
+    if {"im2col::w", "im2col::w::128", "cp_mask", "ignore_oob"} & set(parts):
         raise unknown(instr)
     if "tensor" in parts:
         return tensor(e, instr)
@@ -465,7 +466,7 @@ def tensor(e, instr) -> None:
     map_at = e.u(described.base, 64)
     if spaces[0] == "global":
         return e.effect(e.op(tensor_store_maker, e.site(), operator), map_at, coordinates, barrier_address(e, args[1]))
-    mask = e.u(args[3], 16) if "multicast::cluster" in parts else "None"
-    return e.effect(e.op(tensor_load_maker, e.site()), barrier_address(e, args[0]), map_at, coordinates, barrier_address(e, args[2]), mask)
-
-
+    rest = list(args[3:])
+    steps = "(" + "".join(e.u(x, 16) + ", " for x in rest.pop(0).items) + ")" if rest and isinstance(rest[0], Vec) else "()"
+    mask = e.u(rest[0], 16) if "multicast::cluster" in parts else "None"
+    return e.effect(e.op(tensor_load_maker, e.site()), barrier_address(e, args[0]), map_at, coordinates, barrier_address(e, args[2]), mask, steps)

@@ -180,7 +180,7 @@ def inval_maker(machine, site: int):
 
 
 def arrive_maker(machine, site: int, scope: int, release: bool, drop: bool, expects: bool, settles: bool):
-    """All the arrivals: ``run(f, lanes, address, count, bytes)`` gives the phase tokens."""
+    """All the arrivals: ``run(f, lanes, address, count, bytes)`` gives the tokens: the phase, and above it the arrivals then pending."""
 
     def run(f, lanes, address, count, size):
         tokens = np.zeros(32, np.uint64)
@@ -192,13 +192,11 @@ def arrive_maker(machine, site: int, scope: int, release: bool, drop: bool, expe
                 for lane in who.tolist():
                     barrier.expect(f, [lane], int(size[lane]), site)
             total = int(count[who].sum())
-            if total <= barrier.pending:
-                tokens[who] = barrier.arrive(f, who, total, site, scope, release, drop=drop)
-                if settles:
-                    barrier.settle()
-                continue
-            for lane in who.tolist():      # more lanes than one phase takes: one after the other
-                tokens[lane] = barrier.arrive(f, [lane], int(count[lane]), site, scope, release, drop=drop)
+            batches = [who] if total <= barrier.pending else [[lane] for lane in who.tolist()]     # more than one phase takes: in turn
+            for batch in batches:
+                before = barrier.pending
+                phase = barrier.arrive(f, batch, int(count[batch].sum()), site, scope, release, drop=drop)
+                tokens[batch] = before << 32 | phase
                 if settles:
                     barrier.settle()
         return tokens
@@ -227,7 +225,7 @@ def wait_maker(machine, site: int, parity: bool, may_fail: bool, scope: int, acq
         for target in np.unique(address[numbers]).tolist():
             who = numbers[address[numbers] == target]
             barrier = find_barrier(machine, f, int(who[0]), int(target), site)
-            wanted = state[who]
+            wanted = state[who] & 0xFFFFFFFF
             if parity:
                 done = (barrier.phase & 1) != (wanted & 1)
             else:
@@ -279,7 +277,7 @@ def mbarrier(e, instr):
         result = e.result(operation, barrier_address(e, args[1]), e.u(args[2], 32 if parity else 64))
         return e.set_result(args[0], result, result)
     if verb == "pending_count":
-        raise unknown(instr, "the pending count of a token")
+        return e.set(args[0], f"({e.u(args[1], 64)} >> {e.const(32, 'u', 64)})", "u", 64)
     raise unknown(instr)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..formats import F32, F64
 from ..ptx import SINK, Pair
 from . import arithmetic, special
 from .convert import conversion
@@ -12,13 +13,13 @@ from .registry import handles, unknown
 
 FLOATS = {"f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32, "f32": 32, "f64": 64}
 _SIGNS = {"add": "+", "sub": "-", "mul": "*"}
-_NAN = np.uint32(0x7FFFFFFF).view(np.float32)
+_NAN = {np.dtype(np.float32): np.array(F32.nan, np.uint32).view(np.float32), np.dtype(np.float64): np.array(F64.nan, np.uint64).view(np.float64)}
 
 
 def canonical(value: np.ndarray) -> np.ndarray:
-    """Single-precision results carry one NaN."""
+    """Results carry one NaN a type."""
     bad = np.isnan(value)
-    return np.where(bad, _NAN, value) if np.count_nonzero(bad) else value
+    return np.where(bad, _NAN[value.dtype], value) if np.count_nonzero(bad) else value
 
 
 def float_type(instr) -> str:
@@ -34,10 +35,10 @@ def float_arithmetic(e, instr) -> None:
     bits, name = FLOATS[kind], instr.parts[0]
     plain = not {"ftz", "sat", "rz", "rm", "rp"} & set(instr.parts)
     if name == "div":
-        return function(e, instr)
+        return special_function(e, instr)
     if kind in ("f32", "f64") and name in _SIGNS and plain:
         a, b = (e.f(x, bits) for x in instr.args[1:])
-        e.set(instr.args[0], f"{e.name(canonical, 'canonical')}({a} {_SIGNS[name]} {b})" if bits == 32 else f"{a} {_SIGNS[name]} {b}", "f", bits)
+        e.set(instr.args[0], f"{e.name(canonical, 'canonical')}({a} {_SIGNS[name]} {b})", "f", bits)
         return
     function = arithmetic.operation(opcode)
     e.set(instr.args[0], f"{e.name(function, name)}({', '.join(e.u(x, bits) for x in instr.args[1:])})", "u", bits)
@@ -48,7 +49,7 @@ handles("fma")(float_arithmetic)
 
 
 @handles("rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
-def function(e, instr):
+def special_function(e, instr):
     """div and the functions of one operand, from ``special.py``."""
     bits = FLOATS[float_type(instr)]
     body = special.operation(instr.opcode)
@@ -68,10 +69,14 @@ def float_comparison(e, instr) -> str:
 
 
 def pair_comparison(e, instr) -> None:
-    """``setp.op.f16x2 p|q``: p from the lower halves, q from the upper ones."""
+    """``setp.op.f16x2 p|q``: p from the lower halves, q from the upper ones. ``set`` packs both into one register."""
     a, b = (e.u(x, 32) for x in instr.args[1:3])
     both = e.temp(f"{e.name(arithmetic.compare, 'compare')}('{instr.parts[1]}', '{instr.parts[-1]}', {a}, {b})")
     destination = instr.args[0]
+    if instr.parts[0] == "set":
+        if instr.parts[-2] not in ("f16x2", "bf16x2"):
+            raise unknown(instr)
+        return e.set(destination, f"{e.name(arithmetic.select_truth, 'select_truth')}({both}, '{instr.parts[-2]}')", "u", 32)
     targets = (destination.first, destination.second) if isinstance(destination, Pair) else (destination,)
     for i, target in enumerate(targets):
         if target != SINK:

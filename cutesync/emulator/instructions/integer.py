@@ -273,11 +273,16 @@ def permute(a: np.ndarray, b: np.ndarray, selector: np.ndarray) -> np.ndarray:
     return np.where(nibbles & 8, signs, picked).astype(np.uint8).view(np.uint32).reshape(32)
 
 
+_SELECTORS = {"f4e": (0x3210, 0x4321, 0x5432, 0x6543), "b4e": (0x5670, 0x6701, 0x7012, 0x0123), "rc8": (0x0000, 0x1111, 0x2222, 0x3333),
+              "ecl": (0x3210, 0x3211, 0x3222, 0x3333), "ecr": (0x0000, 0x1110, 0x2210, 0x3210), "rc16": (0x1010, 0x3232, 0x1010, 0x3232)}
+
+
 @handles("prmt")
 def prmt(e, instr):
-    if len(instr.parts) > 2:
-        raise unknown(instr, "this mode of prmt")
     a, b, c = (e.u(x, 32) for x in instr.args[1:])
+    if instr.parts[-1] in _SELECTORS:
+        table = e.program.bind_array(np.array(_SELECTORS[instr.parts[-1]], np.uint32))
+        c = f"{table}[({c} & 3).astype(s64)]"
     e.set(instr.args[0], f"{e.name(permute, 'permute')}({a}, {b}, {c})")
 
 
@@ -362,10 +367,62 @@ def bfi(e, instr):
     e.set(instr.args[0], f"{e.name(insert, 'insert')}({a}, {b}, {e.u(instr.args[3], 32)}, {e.u(instr.args[4], 32)})", "u", bits)
 
 
+def bit_mask(position: np.ndarray, width: np.ndarray, clamp: bool) -> np.ndarray:
+    p, w = ((np.minimum(x, 32) if clamp else x & 31).astype(np.uint64) for x in (position, width))
+    return ((((np.uint64(1) << w) - np.uint64(1)) << p) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+
 @handles("bmsk")
 def bmsk(e, instr):
-    ones = f"{e.name(insert, 'insert')}(~{e.const(0, 'u', 32)}, {e.const(0, 'u', 32)}, {e.u(instr.args[1], 32)}, {e.u(instr.args[2], 32)})"
-    e.set(instr.args[0], ones, "u", 32)
+    e.set(instr.args[0], f"{e.name(bit_mask, 'bit_mask')}({e.u(instr.args[1], 32)}, {e.u(instr.args[2], 32)}, {'clamp' in instr.parts})", "u", 32)
+
+
+def extend(value: np.ndarray, width: np.ndarray, clamp: bool, signed: bool) -> np.ndarray:
+    """The low ``width`` bits of each value, sign- or zero-extended."""
+    n = (np.minimum(width, 32) if clamp else width & 31).astype(np.uint64)
+    low = value.astype(np.uint64) & ((np.uint64(1) << n) - np.uint64(1))
+    if signed:
+        negative = (n > 0) & ((low >> np.where(n > 0, n - np.uint64(1), np.uint64(0))) & np.uint64(1) == 1)
+        low = np.where(negative, low | ~((np.uint64(1) << n) - np.uint64(1)), low)
+    return (low & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+
+@handles("szext")
+def szext(e, instr):
+    a, b = (e.u(x, 32) for x in instr.args[1:])
+    e.set(instr.args[0], f"{e.name(extend, 'extend')}({a}, {b}, {'clamp' in instr.parts}, {instr.parts[-1] == 's32'})", "u", 32)
+
+
+def find_set(mask: np.ndarray, base: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """The |offset|-th set bit from ``base`` upwards (offset > 0) or downwards; for 0, ``base`` itself if it is set."""
+    out = []
+    for bits, start, n in zip(mask.tolist(), base.tolist(), offset.view(np.int32).tolist()):
+        if n == 0:
+            places = [start]
+        else:
+            places = range(start, 32) if n > 0 else range(min(start, 32), -1, -1) if start < 32 else []
+        found = [p for p in places if p < 32 and bits >> p & 1]
+        rank = max(abs(n) - 1, 0)
+        out.append(found[rank] if rank < len(found) else 0xFFFFFFFF)
+    return np.array(out, np.uint32)
+
+
+@handles("fns")
+def fns(e, instr):
+    e.set(instr.args[0], f"{e.name(find_set, 'find_set')}({', '.join(e.u(x, 32) for x in instr.args[1:])})", "u", 32)
+
+
+def dot_halves(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed_a: bool, signed_b: bool, high: bool) -> np.ndarray:
+    left = np.ascontiguousarray(a).view(np.int16 if signed_a else np.uint16).reshape(32, 2).astype(np.int64)
+    right = np.ascontiguousarray(b).view(np.int8 if signed_b else np.uint8).reshape(32, 4).astype(np.int64)
+    return (c.astype(np.int64) + (left * right[:, 2 * high:2 * high + 2]).sum(1)).astype(np.uint32)
+
+
+@handles("dp2a")
+def dp2a(e, instr):
+    a, b, c = (e.u(x, 32) for x in instr.args[1:])
+    mode, left, right = instr.parts[1:4]
+    e.set(instr.args[0], f"{e.name(dot_halves, 'dot_halves')}({a}, {b}, {c}, {left == 's32'}, {right == 's32'}, {mode == 'hi'})")
 
 
 def dot_bytes(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed_a: bool, signed_b: bool) -> np.ndarray:
