@@ -46,12 +46,16 @@ class Im2colMap:
         object.__setattr__(self, "element_strides", self.element_strides or (1,) * len(self.extents))
         spatial = len(self.extents) - 2
         if spatial not in CORNER_BITS or (len(self.lower), len(self.upper)) != (spatial, spatial):
-            raise ArgumentValueError(explain("im2col map", f"rank {len(self.extents)}, corners {self.lower} {self.upper}", "rank 3 to 5, a corner for each of W, H, D"))
+            raise ArgumentValueError(
+                explain("im2col map", f"rank {len(self.extents)}, corners {self.lower} {self.upper}", "rank 3 to 5, a corner for each of W, H, D")
+            )
         half = 1 << (CORNER_BITS[spatial] - 1)
         if not all(-half <= corner < half for corner in self.lower + self.upper):
             raise ArgumentValueError(explain("im2col corners", (self.lower, self.upper), f"{-half} to {half - 1} at this rank"))
         if not (0 < self.channels <= 256 and 0 < self.pixels <= 1024):
-            raise ArgumentValueError(explain("im2col column", f"{self.channels} channels, {self.pixels} pixels", "at most 256 channels and 1024 pixels"))
+            raise ArgumentValueError(
+                explain("im2col column", f"{self.channels} channels, {self.pixels} pixels", "at most 256 channels and 1024 pixels")
+            )
         self.tiled  # noqa: B018  (refuses what no map may be)
 
     @property

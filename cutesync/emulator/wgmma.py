@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -55,7 +55,7 @@ class Instruction:
         return self.n // 4 if self.d_type == "f16" else self.n // 2
 
 
-@lru_cache(maxsize=None)
+@cache
 def instruction(opcode: str, a_in_registers: bool, immediates: tuple[int, ...] = ()) -> Instruction:
     """Parse the opcode and the constants after scale-d: scale-a, scale-b (1 or -1), then trans-a (A in shared memory only), trans-b."""
     satfinite = ".satfinite" in opcode

@@ -50,7 +50,12 @@ def check(name: str, kind: str, mode: str, sources: list[np.ndarray], got: np.nd
     sign = exact.SPECS[kind].sign
     for lane, codes in enumerate(zip(*(s.tolist() for s in sources))):
         value = EXACT[name](*(exact.decode(kind, c) for c in codes))
-        assert int(got[lane]) & (sign - 1 if value == 0 else 2 * sign - 1) == exact.encode(kind, value, mode), (name, kind, mode, [hex(c) for c in codes])
+        assert int(got[lane]) & (sign - 1 if value == 0 else 2 * sign - 1) == exact.encode(kind, value, mode), (
+            name,
+            kind,
+            mode,
+            [hex(c) for c in codes],
+        )
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -183,7 +188,14 @@ def test_neg_and_abs_are_bitwise():
     assert operation("abs.bf16x2")(a).tolist() == [0x3C000000, 0x7FFF0001]
 
 
-RELATIONS = {"eq": lambda o: o == 0, "ne": lambda o: o != 0, "lt": lambda o: o < 0, "le": lambda o: o <= 0, "gt": lambda o: o > 0, "ge": lambda o: o >= 0}
+RELATIONS = {
+    "eq": lambda o: o == 0,
+    "ne": lambda o: o != 0,
+    "lt": lambda o: o < 0,
+    "le": lambda o: o <= 0,
+    "gt": lambda o: o > 0,
+    "ge": lambda o: o >= 0,
+}
 
 
 def test_comparisons():

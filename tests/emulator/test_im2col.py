@@ -11,7 +11,15 @@ from cutesync.errors import ArgumentValueError
 
 OBSERVED = [
     {"extents": (64, 20, 16, 4), "pixels": 64, "channels": 64, "lower": (-1, -2), "upper": (-1, -3), "strides": (2, 3), "swizzle": (3, 4, 3)},
-    {"extents": (64, 20, 16, 6, 4), "pixels": 128, "channels": 32, "lower": (-1, -2, -3), "upper": (-1, -3, -4), "strides": (1, 1, 2), "swizzle": (2, 4, 3)},
+    {
+        "extents": (64, 20, 16, 6, 4),
+        "pixels": 128,
+        "channels": 32,
+        "lower": (-1, -2, -3),
+        "upper": (-1, -3, -4),
+        "strides": (1, 1, 2),
+        "swizzle": (2, 4, 3),
+    },
     {"extents": (32, 2000, 4), "pixels": 16, "channels": 16, "lower": (-300,), "upper": (-477,), "strides": (1,), "swizzle": (1, 4, 3)},
 ]
 
@@ -38,7 +46,9 @@ def test_encode_and_decode_are_inverse():
         replace_field(encode_im2col(m), "rank", 2)
 
 
-@pytest.mark.parametrize("pad,filters,stride,dilation", [((1, 1), (3, 3), (1, 1), (1, 1)), ((2, 0), (4, 2), (2, 1), (1, 3)), ((0, 3), (2, 5), (3, 2), (2, 1))])
+@pytest.mark.parametrize(
+    "pad,filters,stride,dilation", [((1, 1), (3, 3), (1, 1), (1, 1)), ((2, 0), (4, 2), (2, 1), (1, 3)), ((0, 3), (2, 5), (3, 2), (2, 1))]
+)
 def test_columns_are_the_patches_of_a_convolution(pad, filters, stride, dilation):
     """Row m of the column for filter tap (s, r) is the padded image at output pixel m, shifted by the tap."""
     images, height, width, channels = 3, 9, 11, 16
@@ -49,7 +59,9 @@ def test_columns_are_the_patches_of_a_convolution(pad, filters, stride, dilation
     sizes = [(e + 2 * p - (f - 1) * d - 1) // s + 1 for e, p, f, d, s in zip((width, height), pad, filters, dilation, stride)]
     total = images * sizes[0] * sizes[1]
     pixels, first = min(40, total - 5), 5
-    m = Im2colMap("u16", 0, (channels, width, height, images), (32, 32 * width, 32 * width * height), lower, upper, channels, pixels, (1, *stride, 1), 32)
+    m = Im2colMap(
+        "u16", 0, (channels, width, height, images), (32, 32 * width, 32 * width * height), lower, upper, channels, pixels, (1, *stride, 1), 32
+    )
     image, row, column = first // (sizes[0] * sizes[1]), first // sizes[0] % sizes[1], first % sizes[0]
     start = (0, lower[0] + column * stride[0], lower[1] + row * stride[1], image)
     for s in range(filters[0]):
@@ -72,9 +84,30 @@ def test_channels_beyond_the_tensor_are_filled():
     assert m.transfer((-4, 3, 1), 0).in_bounds.reshape(4, 8).tolist() == [[False] * 4 + [True] * 4] * 2 + [[False] * 8] * 2
 
 
-@pytest.mark.parametrize("change", [{"lower": (0, 0)}, {"lower": (1 << 15,)}, {"channels": 0}, {"pixels": 1025}, {"channels": 24}, {"swizzle": 32}, {"address": 4}, {"extents": (64, 20)}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lower": (0, 0)},
+        {"lower": (1 << 15,)},
+        {"channels": 0},
+        {"pixels": 1025},
+        {"channels": 24},
+        {"swizzle": 32},
+        {"address": 4},
+        {"extents": (64, 20)},
+    ],
+)
 def test_maps_that_cannot_exist_are_refused(change):
-    fields = {"element": "f16", "address": 0, "extents": (64, 20, 4), "strides": (128, 2560), "lower": (0,), "upper": (0,), "channels": 32, "pixels": 8} | change
+    fields = {
+        "element": "f16",
+        "address": 0,
+        "extents": (64, 20, 4),
+        "strides": (128, 2560),
+        "lower": (0,),
+        "upper": (0,),
+        "channels": 32,
+        "pixels": 8,
+    } | change
     if change == {"channels": 24}:
         fields["swizzle"] = 32
     with pytest.raises(ArgumentValueError):

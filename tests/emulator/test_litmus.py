@@ -74,5 +74,7 @@ def test_every_kernel_assembles(family, tmp_path):
     for name, case in CASES.items():
         if name.split(".")[0] == family:
             source.write_text(case.ptx)
-            done = subprocess.run(["ptxas", "-arch=sm_90a", str(source), "-o", str(tmp_path / "litmus.cubin")], capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                ["ptxas", "-arch=sm_90a", str(source), "-o", str(tmp_path / "litmus.cubin")], capture_output=True, text=True, check=False
+            )
             assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"

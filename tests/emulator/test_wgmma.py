@@ -162,7 +162,7 @@ def test_products_of_small_integers_are_exact(d, a, b, k, n):
     if d == "f16":
         regs = wgmma.matrix_to_half_registers(z.astype(np.float16).view(np.uint16))
     else:
-        regs = wgmma.accumulator_registers((z.astype(np.float32).view(np.uint32) if d == "f32" else z.astype(np.int32).view(np.uint32)))
+        regs = wgmma.accumulator_registers(z.astype(np.float32 if d == "f32" else np.int32).view(np.uint32))
     sign = -1 if scales else 1
     for before, want in ((regs, sign * (x @ y.T) + z), (None, sign * (x @ y.T))):
         out = wgmma.multiply(step, raw_of(a, x), raw_of(b, y), before)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -30,7 +30,7 @@ NATIVE = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 SUFFIXES = ("ftz", "sat", "relu", "NaN", "xorsign", "abs", "noftz")
 
 
-@lru_cache(maxsize=None)
+@cache
 def operation(opcode: str) -> Operation:
     """The function that carries out ``opcode`` (see the module's head)."""
     name, *modifiers, kind = opcode.split(".")

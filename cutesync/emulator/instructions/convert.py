@@ -19,13 +19,13 @@ Rules that are easy to get wrong, and where PTX states them (same section):
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
 from ...errors import ArgumentValueError, explain
 from ..formats import (
-    BF16, E4M3, E5M2, F16, F32, FORMATS, Format, bf16_from_f32, clamp_negative, decode, encode, flush_subnormals, round_to_odd_integer, saturate_unit,
+    BF16, E4M3, E5M2, F16, F32, FORMATS, bf16_from_f32, clamp_negative, decode, encode, flush_subnormals, round_to_odd_integer, saturate_unit,
 )  # fmt: skip
 
 INTEGERS = {f"{sign}{bits}": (sign == "s", bits) for sign in "su" for bits in (8, 16, 32, 64)}
@@ -39,7 +39,7 @@ FLAGS = ("ftz", "sat", "satfinite", "relu")
 Conversion = Callable[..., np.ndarray]
 
 
-@lru_cache(maxsize=None)
+@cache
 def conversion(opcode: str, register_bits: int | None = None) -> Conversion:
     """The function that carries out ``opcode`` (see the module's head). Raises ArgumentValueError for spellings PTX does not have."""
     parts = opcode.split(".")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -82,7 +82,7 @@ class Mma:
     bit_operation: str | None
 
 
-@lru_cache(maxsize=None)
+@cache
 def instruction(opcode: str) -> Mma:
     satfinite = ".satfinite" in opcode
     found = SPELLING.fullmatch(opcode.replace(".satfinite", "", 1))
@@ -134,8 +134,7 @@ def _operand(kind: str, registers: np.ndarray, rows: int) -> np.ndarray:
     single = np.unpackbits(lines.view(np.uint8), axis=1, bitorder="little")
     if bits == 1:
         return single
-    nibbles = single.reshape(rows, -1, 4) @ np.array([1, 2, 4, -8 if kind == "s4" else 8])
-    return nibbles
+    return single.reshape(rows, -1, 4) @ np.array([1, 2, 4, -8 if kind == "s4" else 8])
 
 
 def accumulator_matrix(kind: str, registers: np.ndarray, rows: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache, partial
+from functools import cache, partial
 from math import isqrt
 
 import numpy as np
@@ -56,7 +56,7 @@ HALF_FORMS = ("ex2", "tanh")
 DOUBLE_FORMS = ("rcp", "rsqrt")
 
 
-@lru_cache(maxsize=None)
+@cache
 def operation(opcode: str) -> Operation:
     """The function that carries out ``opcode`` (see the module's head)."""
     name, *modifiers, kind = opcode.split(".")

@@ -17,7 +17,7 @@ from .store import save
 
 
 def verdict(case: Case, answer: np.ndarray) -> str:
-    """"agrees", "stored" where only a whole machine can judge, or how often and where the expected answer differs."""
+    """ "agrees", "stored" where only a whole machine can judge, or how often and where the expected answer differs."""
     if case.expected is None:
         return "stored"
     want = case.expected()

@@ -25,7 +25,9 @@ EXPONENT_MIDDLE = {"f16": (15, 10), "bf16": (127, 7), "f32": (127, 23), "f64": (
 
 def bits_of(kind: str) -> int:
     """Register width for a PTX type; 8-bit integers travel in 32-bit registers."""
-    return {"e4m3x2": 16, "e5m2x2": 16, "f16x2": 32, "bf16x2": 32, "tf32": 32, "bf16": 16, "f16": 16, "s8": 32, "u8": 32, "b8": 32}.get(kind) or int(kind[1:])
+    return {"e4m3x2": 16, "e5m2x2": 16, "f16x2": 32, "bf16x2": 32, "tf32": 32, "bf16": 16, "f16": 16, "s8": 32, "u8": 32, "b8": 32}.get(kind) or int(
+        kind[1:]
+    )
 
 
 def inputs(name: str, kinds: list[str], lanes: int = LANES) -> list[np.ndarray]:
@@ -71,7 +73,14 @@ def kernel(body: str, source_bits: list[int], result_bits: int) -> str:
     text += ["mov.u32 t0, %ctaid.x;", "mov.u32 t1, %ntid.x;", "mov.u32 t2, %tid.x;", "mad.lo.u32 i, t0, t1, t2;"]
     for n, bits in zip(names, source_bits):
         text += [f"ld.param.u64 p0, [in_{n}];", f"mul.wide.u32 p1, i, {bits // 8};", "add.u64 p0, p0, p1;", f"ld.global.b{bits} {n}, [p0];"]
-    text += [body, "ld.param.u64 p0, [out];", f"mul.wide.u32 p1, i, {result_bits // 8};", "add.u64 p0, p0, p1;", f"st.global.b{result_bits} [p0], d;", "ret;\n}\n"]
+    text += [
+        body,
+        "ld.param.u64 p0, [out];",
+        f"mul.wide.u32 p1, i, {result_bits // 8};",
+        "add.u64 p0, p0, p1;",
+        f"st.global.b{result_bits} [p0], d;",
+        "ret;\n}\n",
+    ]
     return "\n".join(text)
 
 
@@ -99,7 +108,11 @@ ARITHMETIC = (
     + [f"{n}.{m}{k}" for n in ("min", "max") for m in ("", "NaN.", "xorsign.abs.", "NaN.xorsign.abs.") for k in ("f16", "f16x2", "bf16x2", "f32")]
     + ["min.ftz.f16x2", "max.ftz.NaN.f32", "min.f64", "max.f64", "neg.f16x2", "neg.bf16x2", "abs.f16x2", "abs.bf16x2", "neg.ftz.f32", "abs.ftz.f32", "abs.f64", "neg.f64"]
 )  # fmt: skip
-ROUNDED = [f"{n}.{m}.{k}" for n in ("div", "rcp", "sqrt") for m in MODES for k in ("f32", "f64")] + ["div.rn.ftz.f32", "rcp.rn.ftz.f32", "sqrt.rn.ftz.f32"]
+ROUNDED = [f"{n}.{m}.{k}" for n in ("div", "rcp", "sqrt") for m in MODES for k in ("f32", "f64")] + [
+    "div.rn.ftz.f32",
+    "rcp.rn.ftz.f32",
+    "sqrt.rn.ftz.f32",
+]
 APPROXIMATE = {
     "div.approx.f32": (2**-22, 0), "div.approx.ftz.f32": (2**-22, 0), "div.full.f32": (2**-22, 0), "rcp.approx.f32": (2**-23, 0), "rcp.approx.ftz.f32": (2**-23, 0),
     "sqrt.approx.f32": (2**-22, 0), "sqrt.approx.ftz.f32": (2**-22, 0), "rsqrt.approx.f32": (2**-22.4, 0), "rsqrt.approx.ftz.f32": (2**-22.4, 0),
@@ -146,7 +159,9 @@ def arithmetic_cases() -> Iterator[Case]:
             yield instruction_case(opcode, [kind] * SOURCES.get(name, 2), kind, door.operation(opcode))
     for opcode, (relative, absolute) in APPROXIMATE.items():
         name, kind = opcode.split(".")[0], opcode.split(".")[-1]
-        agree = _pairwise(relative, absolute, kind) if kind.endswith("x2") else within(relative, absolute, {"f32": np.float32, "f64": np.float64}[kind])
+        agree = (
+            _pairwise(relative, absolute, kind) if kind.endswith("x2") else within(relative, absolute, {"f32": np.float32, "f64": np.float64}[kind])
+        )
         yield instruction_case(opcode, [kind] * SOURCES.get(name, 2), kind, special.operation(opcode), agree)
     for name in ("sin", "cos"):
         yield _trigonometric(name)
@@ -162,7 +177,9 @@ def _trigonometric(name: str) -> Case:
     opcode = f"{name}.approx.ftz.f32"
     angles = ((stream(opcode, LANES) >> np.uint64(11)).astype(np.float64) * 2.0**-53 * 4 * np.pi - 2 * np.pi).astype(np.float32).view(np.uint32)
     out = np.zeros(LANES, np.uint32)
-    return Case(opcode, kernel(f"{opcode} d, a;", [32], 32), (angles, out), 1, lambda: special.operation(opcode)(angles), within(0, 2**-20.4), block=LANES)
+    return Case(
+        opcode, kernel(f"{opcode} d, a;", [32], 32), (angles, out), 1, lambda: special.operation(opcode)(angles), within(0, 2**-20.4), block=LANES
+    )
 
 
 def conversion_cases() -> Iterator[Case]:

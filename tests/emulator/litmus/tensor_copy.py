@@ -54,7 +54,11 @@ def load_kernel(rank: int, mode: str = "tile", offsets: str = "") -> str:
 
 def store_kernel(rank: int, reduction: str = "") -> str:
     """Fills shared memory from the data, then stores one box (or reduces it) into the tensor, which is the output."""
-    operation_name = f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{reduction}.tile" if reduction else f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile"
+    operation_name = (
+        f"cp.reduce.async.bulk.tensor.{rank}d.global.shared::cta.{reduction}.tile"
+        if reduction
+        else f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile"
+    )
     return "\n".join([
         HEADER, HEAD, read_coordinates(), "ld.param.u64 p0, [in_data];", "shl.b32 t1, i, 4;",
         "COPY:", "cvt.u64.u32 p1, t1; add.u64 p1, p0, p1; ld.global.v4.b32 {w0, w1, w2, w3}, [p1]; add.u32 t2, t0, t1; st.shared.v4.b32 [t2], {w0, w1, w2, w3};",
@@ -107,7 +111,7 @@ def store_case(name: str, m: TensorMap, at: tuple[int, ...], offset: int = 0, re
     data, before = stream(name, REGION // 8).view(np.uint8), np.full(total_bytes(m), POISON, np.uint8)
     if reduction:
         real = {"f32": np.float32, "f16": np.float16, "s32": np.int32, "u32": np.uint32}.get(m.element, np.uint16)
-        small = (lambda n, count: integers(f"{name}/{n}", 0, 200, (count,)).astype(real).view(np.uint8))  # noqa: E731
+        small = lambda n, count: integers(f"{name}/{n}", 0, 200, (count,)).astype(real).view(np.uint8)  # noqa: E731
         data, before = small("data", REGION // m.element_bytes), small("before", total_bytes(m) // m.element_bytes)
 
     def judge() -> np.ndarray:
@@ -123,13 +127,23 @@ def store_case(name: str, m: TensorMap, at: tuple[int, ...], offset: int = 0, re
         return after
 
     arguments = (MapOf(9, m), data, *coordinate_arguments(at), offset, 0, before)
-    return Case(f"tensor.{'reduce.' + reduction if reduction else 'store'}.{name}", store_kernel(m.rank, reduction), arguments, 9, judge, block=128, shared_bytes=REGION)
+    return Case(
+        f"tensor.{'reduce.' + reduction if reduction else 'store'}.{name}",
+        store_kernel(m.rank, reduction),
+        arguments,
+        9,
+        judge,
+        block=128,
+        shared_bytes=REGION,
+    )
 
 
 def _reduced(element: str, reduction: str, old: np.ndarray, new: np.ndarray) -> np.ndarray:
     if element[0] in "su":
         signed = (lambda v: v.view(np.int32)) if element[0] == "s" else (lambda v: v)  # noqa: E731
-        return {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "xor": np.bitwise_xor}[reduction](signed(old), signed(new))
+        return {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "xor": np.bitwise_xor}[reduction](
+            signed(old), signed(new)
+        )
     return operation(f"{reduction}.{element}")(old, new)
 
 
@@ -169,7 +183,9 @@ def load_cases() -> Iterator[Case]:
 def im2col_cases() -> Iterator[Case]:
     """Columns that start inside a row, wrap around the box and on to the next image, with steps and taps."""
 
-    def image(element: str, extents: tuple[int, ...], lower: tuple[int, ...], upper: tuple[int, ...], channels: int, pixels: int, **fields) -> Im2colMap:
+    def image(
+        element: str, extents: tuple[int, ...], lower: tuple[int, ...], upper: tuple[int, ...], channels: int, pixels: int, **fields
+    ) -> Im2colMap:
         sizes = np.cumprod((ELEMENT_BYTES[element], *extents[:-1]))[1:]
         return Im2colMap(element, 0, extents, tuple(int(s) for s in sizes), lower, upper, channels, pixels, **fields)
 
@@ -199,7 +215,13 @@ def store_cases() -> Iterator[Case]:
     yield store_case("4d", tensor_map("u32", (20, 5, 4, 6), (8, 3, 2, 4)), (16, 3, -1, 4))
     yield store_case("5d", tensor_map("f32", (20, 5, 4, 3, 6), (8, 3, 2, 2, 3)), (15, -1, 3, 2, 4))
     yield store_case("steps", tensor_map("f32", (60, 60), (16, 20), element_strides=(1, 3)), (5, 4))
-    for element, reductions in (("f32", ("add",)), ("f16", ("add", "min", "max")), ("bf16", ("add",)), ("s32", ("add", "min", "max", "xor")), ("u32", ("add", "and"))):
+    for element, reductions in (
+        ("f32", ("add",)),
+        ("f16", ("add", "min", "max")),
+        ("bf16", ("add",)),
+        ("s32", ("add", "min", "max", "xor")),
+        ("u32", ("add", "and")),
+    ):
         for reduction in reductions:
             yield store_case(element, tensor_map(element, (50, 30), (16, 8)), (45, 26), 0, reduction)
 

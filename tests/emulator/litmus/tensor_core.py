@@ -142,7 +142,18 @@ def settings() -> Iterator[Setting]:
         yield Setting(n=n, types="f16.f16.f16", swizzle_b=32, start_b=1024)
     for n in (72, 200, 256):
         yield Setting(n=n, swizzle_a=64, swizzle_b=64, transpose_b=1, start_b=0)
-    for types in ("f32.tf32.tf32", "f32.e4m3.e4m3", "f32.e4m3.e5m2", "f32.e5m2.e4m3", "f32.e5m2.e5m2", "f16.e4m3.e5m2", "s32.s8.s8", "s32.s8.u8", "s32.u8.s8", "s32.u8.u8"):
+    for types in (
+        "f32.tf32.tf32",
+        "f32.e4m3.e4m3",
+        "f32.e4m3.e5m2",
+        "f32.e5m2.e4m3",
+        "f32.e5m2.e5m2",
+        "f16.e4m3.e5m2",
+        "s32.s8.s8",
+        "s32.s8.u8",
+        "s32.u8.s8",
+        "s32.u8.u8",
+    ):
         for swizzle in (0, 128):
             yield Setting(types=types, swizzle_a=swizzle, swizzle_b=swizzle)
         yield Setting(n=32, types=types, swizzle_a=-1, swizzle_b=64)

@@ -68,7 +68,10 @@ def vote_cases() -> Iterator[Case]:
     yield lane_case("match.all", "match.all.sync.b32 d|p, a, -1;\nselp.b32 e, 1, 0, p;\nmov.b32 t0, 7;\nmatch.all.sync.b32 t1|q, t0, -1;\n"
                     "selp.b32 t0, 2, 0, q;\nor.b32 e, e, t0;\nxor.b32 d, d, t1;", None, 0, 2)  # fmt: skip
     for name in ("add.u32", "add.s32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32"):
-        yield lane_case(f"redux.{name}", f"redux.sync.{name} d, a, -1;\nsetp.lt.u32 p, i, 16;\n@p redux.sync.{name} e, b, 0xffff;\n@!p redux.sync.{name} e, b, 0xffff0000;")
+        yield lane_case(
+            f"redux.{name}",
+            f"redux.sync.{name} d, a, -1;\nsetp.lt.u32 p, i, 16;\n@p redux.sync.{name} e, b, 0xffff;\n@!p redux.sync.{name} e, b, 0xffff0000;",
+        )
     yield lane_case("elect", "elect.sync d|p, -1;\nselp.b32 e, 1, 0, p;")
     yield lane_case("elect.partial", "setp.gt.u32 q, i, 6;\n@!q bra END;\nelect.sync d|p, 0xffffff80;\nselp.b32 e, 1, 0, p;\nEND:\nbar.warp.sync -1;")
     masks = "mov.u32 d, %lanemask_lt;\nmov.u32 e, %lanemask_ge;"
@@ -122,7 +125,9 @@ def eight_by_eight_cases() -> Iterator[Case]:
             body = clear + order + write + "ld.shared.v4.b32 {rd0, rd1, rd2, rd3}, [t0];"
             yield Case(f"stmatrix.{suffix}", matrix_kernel({"a": 4}, body, 4, 512), (words, np.zeros((4, 32), np.uint32)), 1, stored)
     body = "movmatrix.sync.aligned.m8n8.trans.b16 rd0, ra0;"
-    yield Case("movmatrix", matrix_kernel({"a": 1}, body, 1), (words[:1], np.zeros((1, 32), np.uint32)), 1, lambda: matrix.transpose_matrix(words[0])[None])
+    yield Case(
+        "movmatrix", matrix_kernel({"a": 1}, body, 1), (words[:1], np.zeros((1, 32), np.uint32)), 1, lambda: matrix.transpose_matrix(words[0])[None]
+    )
 
 
 MMA = [
@@ -157,7 +162,10 @@ def mma_cases() -> Iterator[Case]:
         bits = matrix.ELEMENT_BITS
         count_a, count_b = step.m * step.k * bits[step.a_type] // 1024, step.k * bits[step.b_type] // 128
         count_c = step.m // 8 if step.d_type == "f16" else step.m // 4
-        a, b = (small_numbers(f"{form}/{n}", kind, 32 * count).reshape(count, 32) for n, kind, count in (("a", step.a_type, count_a), ("b", step.b_type, count_b)))
+        a, b = (
+            small_numbers(f"{form}/{n}", kind, 32 * count).reshape(count, 32)
+            for n, kind, count in (("a", step.a_type, count_a), ("b", step.b_type, count_b))
+        )
         c = small_numbers(f"{form}/c", "u8" if step.d_type == "s32" else step.c_type, 32 * count_c).reshape(count_c, 32)
         body = f"{opcode} {group('d', count_c)}, {group('a', count_a)}, {group('b', count_b)}, {group('c', count_c)};"
         kernel = matrix_kernel({"a": count_a, "b": count_b, "c": count_c}, body, count_c)
