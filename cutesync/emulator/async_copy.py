@@ -35,7 +35,7 @@ class Operation:
         machine.pending.append(self)
         machine.effects += 1
         if machine.trace is not None:
-            machine.trace.began(self)
+            machine.trace.launched(id(self), self.warp.block, self.what)
         machine.schedule.started(self)
 
     def step(self, choice: int) -> None:
@@ -57,7 +57,7 @@ class Operation:
             for call in self.finished:
                 call()
             if self.machine.trace is not None:
-                self.machine.trace.ended(self)
+                self.machine.trace.landed(id(self))
         self.machine.wake(self)
 
     def uses_shared_of(self, block) -> bool:

@@ -95,6 +95,8 @@ class Fragment:
     def block_on(self, why: str, thing, pc: int, site: int) -> int:
         """Stop running until woken; go on at ``pc`` then."""
         self.state, self.waits, self.waits_on, self.pc, self.site = BLOCKED, why, thing, pc, site
+        if self.warp.machine.trace is not None:
+            self.warp.machine.trace.waits_now(self)
         return STOP
 
     def where(self):
@@ -280,6 +282,8 @@ class Machine:
 
     def resume(self, fragment: Fragment, state: str) -> None:
         if fragment.state == state:
+            if self.trace is not None:
+                self.trace.goes_on(fragment)
             fragment.state, fragment.waits, fragment.waits_on = RUN, None, None
             self.schedule.ready(fragment)
 
@@ -304,7 +308,12 @@ class Machine:
                     if not self.stalled():
                         break
                     continue
-                self.run_fragment(fragment, schedule.quantum())
+                if self.trace is None:
+                    self.run_fragment(fragment, schedule.quantum())
+                else:
+                    start, instr = self.steps, fragment.where()
+                    self.run_fragment(fragment, schedule.quantum())
+                    self.trace.ran(fragment, start, instr)
         self.check_finished()
 
     def run_fragment(self, f: Fragment, quantum: int) -> None:
@@ -335,6 +344,8 @@ class Machine:
     def sleep(self, f: Fragment) -> None:
         source, f.sleep_on = f.sleep_on, None
         f.state, f.waits_on = POLL, source
+        if self.trace is not None:
+            self.trace.waits_now(f)
         source.watchers.append(f)
         self.sleepers.append(f)
         self.schedule.gone(f)

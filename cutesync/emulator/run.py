@@ -15,6 +15,7 @@ from .machine import Machine
 from .memory import Memory, Region
 from .report import EmulationError, Report
 from .schedule import POLICIES, Schedule
+from .trace import Trace
 
 
 @dataclass
@@ -26,6 +27,7 @@ class Settings:
     schedules: int = 1
     sanitize: bool = True
     resident: int = 16
+    trace: Trace | None = None
     steps: int = field(default=0, compare=False)
     launches: int = field(default=0, compare=False)
 
@@ -91,14 +93,20 @@ def settings() -> Settings:
 
 
 @contextlib.contextmanager
-def emulate(policy: str | None = None, seed: int = 0, schedules: int = 1, sanitize: bool = True, resident: int = 16):
-    """Within the block launches on the emulator run under these settings. Yields them; ``steps`` and ``launches`` count what ran."""
-    made = Settings(policy, seed, schedules, sanitize, resident)
+def emulate(policy: str | None = None, seed: int = 0, schedules: int = 1, sanitize: bool = True, trace=None, resident: int = 16):
+    """Within the block launches on the emulator run under these settings. Yields them; ``steps`` and ``launches`` count what ran.
+
+    ``schedules=N`` runs each launch N times from the same memory and refuses different results; without a ``policy`` all take turns.
+    ``trace`` is a path: the first schedule of each launch is written there as a Chrome trace. ``resident`` bounds the blocks in flight.
+    """
+    made = Settings(policy, seed, schedules, sanitize, resident, None if trace is None else Trace(trace))
     _SETTINGS.append(made)
     try:
         yield made
     finally:
         _SETTINGS.remove(made)
+        if made.trace is not None:
+            made.trace.write()
 
 
 def executable(compiled) -> Executable:
@@ -120,7 +128,7 @@ def run(compiled, packed, device: Device = DEVICE) -> None:
 def run_launch(launch: Launch, device: Device, how: Settings) -> None:
     """One launch, under one schedule or several; several must leave the same memory behind."""
     if how.schedules == 1:
-        run_once(launch, device, how, how.schedule(0))
+        run_once(launch, device, how, how.schedule(0), how.trace)
         return
     before = _snapshot(device)
     outcome = None
@@ -128,7 +136,7 @@ def run_launch(launch: Launch, device: Device, how: Settings) -> None:
         if number:
             _restore(device, before)
         schedule = how.schedule(number)
-        run_once(launch, device, how, schedule)
+        run_once(launch, device, how, schedule, how.trace if number == 0 else None)
         after = _snapshot(device)
         if outcome is None:
             outcome, first = after, schedule
@@ -136,7 +144,7 @@ def run_launch(launch: Launch, device: Device, how: Settings) -> None:
             _compare(launch, device, outcome, after, first, schedule)
 
 
-def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule) -> Machine:
+def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, trace: Trace | None = None) -> Machine:
     program = launch.program
     content = np.zeros(max(len(launch.parameters), 16) + 15 & ~15, np.uint8)
     content[: len(launch.parameters)] = np.frombuffer(launch.parameters, np.uint8)
@@ -147,10 +155,14 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule) 
     own = [device.memory.add(Region.of_address(name, array.ctypes.data, max(v.size, 1), writable=v.space == "global"))
            for name, (v, array) in program.variables.items()]
     machine = Machine(program, launch.grid, launch.block, launch.cluster, launch.shared_bytes + program.static_shared, launch.shared_bytes,
-                      parameters, device.memory, schedule, sanitize=how.sanitize)
+                      parameters, device.memory, schedule, sanitize=how.sanitize, trace=trace)
+    if trace is not None:
+        trace.begin(machine)
     try:
         machine.run()
     finally:
+        if trace is not None:
+            trace.end()
         for region in own:
             device.memory.remove(region)
         for region in regions:

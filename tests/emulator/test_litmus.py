@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from .litmus import all_cases
+from .litmus import all_cases, emulated
 from .litmus.store import ANSWERS, load, save
 
 with np.errstate(all="ignore"):
@@ -63,6 +63,21 @@ def test_the_emulator_agrees_with_the_gpu(family):
             agreed = case.agree(STORED.arrays[name], case.expected())
             if not agreed.all():
                 wrong.append(f"{name}: {int((~agreed).sum())} of {agreed.size}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_whole_kernels_agree(family):
+    """Each kernel on the whole emulator, against the GPU's answer, or the expected one where there is none yet."""
+    wrong = []
+    for name, case in CASES.items():
+        if name.split(".")[0] != family:
+            continue
+        got = emulated.run(case)
+        want = STORED.arrays[name] if STORED else case.expected() if case.expected else got
+        agreed = case.agree(got, want)
+        if not agreed.all():
+            wrong.append(f"{name}: {int((~agreed).sum())} of {agreed.size}")
     assert not wrong, "\n".join(wrong)
 
 

@@ -165,13 +165,15 @@ def wgmma_maker(machine, site: int, step, slots: tuple[int, ...]):
         return region.data.reshape(-1, 16)[offsets // 16]
 
     def note_reads(block, warp, where_a, where_b):
+        event = warp.clock.start_async()
+        if machine.trace is not None and warp.index % 4 == 0:
+            machine.trace.launched(("wgmma", id(warp), event[1]), block, f"wgmma m64n{step.n} of warps {warp.index} to {warp.index + 3}")
+        groups_of(warp, "wgmma", 0).open.append(event)
         if sanitizer is None:
             return
-        event = warp.clock.start_async()
         for where in (where_a, where_b):
             if where is not None:
                 sanitizer.async_access(warp, 0, block.shared, where.reshape(-1) - SHARED_START, 16, False, event, site)
-        groups_of(warp, "wgmma", 0).open.append(event)
 
     return run
 
@@ -179,9 +181,11 @@ def wgmma_maker(machine, site: int, step, slots: tuple[int, ...]):
 def wgmma_wait_maker(machine, allowed: int):
     def run(f):
         groups = groups_of(f.warp, "wgmma", 0)
-        if machine.sanitizer is not None:
-            for event in groups.waited(allowed):
+        for event in groups.waited(allowed):
+            if machine.sanitizer is not None:
                 f.warp.learn(f.lanes, f.warp.clock.async_done(*event))
+            if machine.trace is not None:
+                machine.trace.landed(("wgmma", id(f.warp), event[1]))
         groups.committed = groups.committed[max(len(groups.committed) - allowed, 0):] if allowed else []
 
     return run
