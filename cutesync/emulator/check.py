@@ -58,26 +58,27 @@ def arguments(jit_function, args, run_time: bool = False) -> list:
     return out
 
 
-def call(compiled, jit_function, *args, device: Device = DEVICE) -> None:
-    """Run a compiled cute function on the emulator with NumPy arrays as memory, under the settings in force."""
+def call(compiled, jit_function, *args, device: Device = DEVICE, fresh=()) -> None:
+    """Run a compiled cute function on the emulator with NumPy arrays as memory, under the settings in force. The arrays in ``fresh`` are
+    poisoned, and reading one of their bytes before the kernel has written it is a fault."""
     values = arguments(jit_function, args, run_time=True)     # hold the memory that the packed pointers point to
     pointers, keep = compiled.generate_execution_args(*values)
     result = ctypes.c_int32(0)
     packed = (ctypes.c_void_p * (len(pointers) + 1))(*[ctypes.cast(p, ctypes.c_void_p) for p in pointers], ctypes.cast(ctypes.pointer(result), ctypes.c_void_p))
     arrays = [a for a in args if isinstance(a, np.ndarray)]
-    with device.arrays(*arrays):
+    with device.arrays(*arrays, fresh=fresh):
         run(compiled, packed, device)
     del values, keep
 
 
 def check(jit_function, *args, schedules: int = 20, policy: str | None = None, seed: int = 0, sanitize: bool = True, options: str = "",
-          resident: int = 16) -> Settings:
+          resident: int = 16, fresh=()) -> Settings:
     """Compile a ``@cute.jit`` host function for sm_90a and run it under ``schedules`` schedules over all policies (or one ``policy``).
 
     NumPy arrays are passed as pointers (or tensors, where the parameter is annotated so) and are changed in place by the last run; a
-    stream parameter may be left out. Raises EmulationError on a race, a deadlock, a misuse, or when two schedules give different results.
+    stream parameter may be left out; arrays in ``fresh`` count as unwritten memory. Raises EmulationError on a race, a deadlock, a misuse, or when two schedules give different results.
     """
     compiled = compile_for_emulator(jit_function, *args, options=options)
     with emulate(policy=policy, seed=seed, schedules=schedules, sanitize=sanitize, resident=resident) as used:
-        call(compiled, jit_function, *args)
+        call(compiled, jit_function, *args, fresh=fresh)
     return used

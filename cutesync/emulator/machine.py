@@ -124,6 +124,7 @@ class Warp:
         self.heard: dict = {}
         self.fenced: dict = {}
         self.groups: dict = {}
+        self.budgets: list = []              # setmaxnreg so far: (site, registers)
         self.local: Region | None = None
         self.fragments = [Fragment(self, 0, self.live)]
         self.priority = 0.0
@@ -420,6 +421,17 @@ class Machine:
         self.schedule.room()
 
     def finish_block(self, block: Block) -> None:
+        """What must hold when all of a block's threads have exited."""
+        for first in range(0, block.warp_count - block.warp_count % 4, 4):
+            group = block.warps[first:first + 4]
+            if any(warp.budgets != group[0].budgets for warp in group):
+                site, registers = max((w.budgets for w in group), key=len)[-1]
+                missing = [w.index for w in group if (site, registers) not in w.budgets]
+                self.fail("convergence", f"setmaxnreg {registers} needs all four warps of its warpgroup; warps {missing} did not run it",
+                          group[0], range(32), site)
+        for barrier in block.named.values():
+            if barrier.arrived:
+                self.fail("barrier", f"{barrier.name} ends with {barrier.arrived} of {barrier.expected} threads arrived", None, (), barrier.first_site)
         for operation in self.pending:
             if operation.uses_shared_of(block):
                 self.fail("barrier", f"block {block.coordinates} has exited with an asynchronous operation under way in its shared memory",

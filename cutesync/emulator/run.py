@@ -71,11 +71,11 @@ class Device:
             self.memory.remove(region)
 
     @contextlib.contextmanager
-    def arrays(self, *arrays: np.ndarray, names=None):
-        """The given NumPy arrays registered for the time of a ``with`` block."""
+    def arrays(self, *arrays: np.ndarray, fresh=()):
+        """The given NumPy arrays registered for the time of a ``with`` block; those also in ``fresh`` as memory nobody has written."""
         for i, a in enumerate(arrays):
-            name = names[i] if names else f"array {i} {a.dtype}{list(a.shape)}"
-            self.register(a.ctypes.data, a.nbytes, name, writable=a.flags.writeable)
+            unwritten = any(a is other for other in fresh)
+            self.register(a.ctypes.data, a.nbytes, f"array {i} {a.dtype}{list(a.shape)}", initialised=not unwritten, writable=a.flags.writeable)
         try:
             yield self
         finally:

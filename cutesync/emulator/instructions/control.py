@@ -70,10 +70,20 @@ def nanosleep(e, instr):
     e.effect(e.op(nap_maker), e.u(instr.args[0], 32))
 
 
-@handles("setmaxnreg", "griddepcontrol", "pmevent", "fence.proxy.tensormap", "bar.warp.sync.ignored")
-def resources(e, instr):
-    """No effect on values: register budgets and launch overlap are timing. ``setmaxnreg`` needs its whole warp."""
-    if instr.parts[0] == "setmaxnreg" and not e.full:
-        e.converge(0xFFFFFFFF)
+def budget_maker(machine, site: int, registers: int):
+    def run(f):
+        f.warp.budgets.append((site, registers))
+
+    return run
 
 
+@handles("setmaxnreg")
+def setmaxnreg(e, instr):
+    """Register budgets are not emulated; that all four warps of a warpgroup ask for the same is checked when their block ends."""
+    e.converge("f.warp.live")
+    e.line(f"{e.op(budget_maker, e.site(), instr.args[0].value)}(f)")
+
+
+@handles("griddepcontrol", "pmevent")
+def no_effect(e, instr):
+    """Overlap of launches and profiler events: no effect on values."""
