@@ -85,14 +85,14 @@ class ClusterBarrier:
         self.completed = Clock()
         self.watchers: list = []
         self.name = "the cluster barrier"
-        self.passed: dict = {}               # thread -> phases it has arrived at
+        self.passed: dict = {}               # thread -> the phase it has arrived at and not waited for
 
     def threads(self, f):
         return [(f.warp.block.number, f.warp.index, int(lane)) for lane in np.flatnonzero(f.mask)]
 
     def arrive(self, f, site: int, release: bool) -> None:
         for thread in self.threads(f):
-            if thread in self.arrived:
+            if thread in self.passed:
                 self.machine.fail("barrier", "arrives at the cluster barrier twice without waiting", f.warp, [thread[2]], site)
             self.arrived.add(thread)
             self.passed[thread] = self.phase
@@ -121,6 +121,8 @@ class ClusterBarrier:
         if any(t not in self.passed for t in threads):
             self.machine.fail("barrier", "waits at the cluster barrier without having arrived", f.warp, [threads[0][2]], site)
         if self.phase > self.passed[threads[0]]:
+            for thread in threads:
+                del self.passed[thread]
             if acquire and self.machine.sanitizer is not None:
                 f.warp.learn(f.lanes, self.completed)
             return pc

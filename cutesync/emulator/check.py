@@ -58,7 +58,7 @@ def arguments(jit_function, args, run_time: bool = False) -> list:
     return out
 
 
-def call(compiled, jit_function, *args, device: Device = DEVICE, fresh=()) -> None:
+def call(compiled, jit_function, *args, device: Device = DEVICE, fresh=(), edit=None) -> None:
     """Run a compiled cute function on the emulator with NumPy arrays as memory, under the settings in force. The arrays in ``fresh`` are
     poisoned, and reading one of their bytes before the kernel has written it is a fault."""
     values = arguments(jit_function, args, run_time=True)     # hold the memory that the packed pointers point to
@@ -67,7 +67,7 @@ def call(compiled, jit_function, *args, device: Device = DEVICE, fresh=()) -> No
     packed = (ctypes.c_void_p * (len(pointers) + 1))(*[ctypes.cast(p, ctypes.c_void_p) for p in pointers], ctypes.cast(ctypes.pointer(result), ctypes.c_void_p))
     arrays = [a for a in args if isinstance(a, np.ndarray)]
     with device.arrays(*arrays, fresh=fresh):
-        run(compiled, packed, device)
+        run(compiled, packed, device, edit)
     del values, keep
 
 

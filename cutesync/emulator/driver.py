@@ -43,12 +43,13 @@ class Launch:
 class Executable:
     """One compiled cute function. ``record(packed)`` runs its host code and returns the launches it made."""
 
-    def __init__(self, compiled):
+    def __init__(self, compiled, edit=None):
+        """``edit`` changes the PTX before it is read: tests plant faults with it."""
         text = getattr(compiled, "__ptx__", None)
         if not text or compiled.ir_module is None:
             raise LaunchError("the emulator needs the PTX and the host module of a kernel: compile it with the option --keep-ptx")
         self.compiled = compiled
-        self.module = ptx.parse(text)
+        self.module = ptx.parse(edit(text) if edit else text)
         self.programs: dict[str, Program] = {}
         self.kernels: list[str] = []
         self.launches: list[Launch] = []

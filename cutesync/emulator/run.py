@@ -117,11 +117,12 @@ def executable(compiled) -> Executable:
     return found
 
 
-def run(compiled, packed, device: Device = DEVICE) -> None:
+def run(compiled, packed, device: Device = DEVICE, edit=None) -> None:
     """Run one compiled cute function through its packed host entry; ``packed`` is what ``compiled.to(None).capi_func`` would be given
-    on a GPU. Global addresses must lie in buffers registered with ``device``. Raises EmulationError on the first finding."""
+    on a GPU. Global addresses must lie in buffers registered with ``device``. Raises EmulationError on the first finding. ``edit``
+    changes the PTX first (to plant faults)."""
     with device.lock:
-        for launch in executable(compiled).record(packed):
+        for launch in (Executable(compiled, edit) if edit else executable(compiled)).record(packed):
             run_launch(launch, device, settings())
 
 

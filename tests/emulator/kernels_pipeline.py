@@ -8,6 +8,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Float32, Int32, pipeline
 from cutlass.cute.nvgpu import cpasync
+from cutlass.experimental import primitives
 from cutlass.memory import SmemAllocator
 
 ROWS, COLUMNS, STAGES, CONSUMERS = 8, 32, 3, 2
@@ -68,3 +69,28 @@ def stream_tiles(x: cute.Pointer, y: cute.Pointer, tiles: Int32, fault: cutlass.
     atom, mapped = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileG2SOp(), source, cute.make_layout((ROWS, COLUMNS), stride=(COLUMNS, 1)),
                                                (ROWS, COLUMNS))
     stream_kernel(atom, mapped, out, tiles, fault).launch(grid=(1, 1, 1), block=(32 * (1 + CONSUMERS), 1, 1), stream=stream)
+
+
+@cute.kernel
+def fill_kernel(out: cute.Pointer, tiles: Int32):
+    """Two shared buffers in turn: all threads fill one, then one thread copies it to global memory in bulk."""
+    thread = cute.arch.thread_idx()[0]
+    buffer = SmemAllocator().allocate_tensor(Int32, cute.make_layout((64, 2)), byte_alignment=128)
+    for i in cutlass.range(tiles, unroll=1):
+        half = i % 2
+        if thread == 0:
+            cute.arch.cp_async_bulk_wait_group(1, read=True)
+        cute.arch.barrier()
+        buffer[thread, half] = i * 64 + thread
+        cute.arch.fence_proxy("async.shared", space="cta")
+        cute.arch.barrier()
+        if thread == 0:
+            primitives.cp_async_bulk_global_shared_cta(out + i * 64, buffer.iterator + half * 64, 256)
+            cute.arch.cp_async_bulk_commit_group()
+    if thread == 0:
+        cute.arch.cp_async_bulk_wait_group(0)
+
+
+@cute.jit
+def fill(out: cute.Pointer, tiles: Int32, stream: driver.CUstream):
+    fill_kernel(out, tiles).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)

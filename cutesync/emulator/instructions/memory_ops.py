@@ -184,18 +184,22 @@ def fence_maker(machine, kind: str, scope: int):
             return
         if kind == "proxy":
             f.warp.clock.fence_proxy(lanes)
+            fence_barriers(f)
         else:
             machine.sanitizer.fence(f, lanes, scope)
 
     return run
 
 
-def init_fence_maker(machine):
-    def run(f, lanes, _=None):
-        for barrier in f.warp.block.mbarriers.values():
+def fence_barriers(f) -> None:
+    """The mbarriers that this warp has initialised may now be used by asynchronous operations and by other blocks."""
+    for barrier in f.warp.block.mbarriers.values():
+        if barrier.init_event[0] is f.warp:
             barrier.fenced = True
 
-    return run
+
+def init_fence_maker(machine):
+    return lambda f, lanes, _=None: fence_barriers(f)
 
 
 @handles("fence", "membar", switch=True)
