@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from .clocks import ACTORS, WarpClock
-from .codegen import STOP
+from .emitter import STOP
 from .memory import RANK_SHIFT, SHARED_START, Memory, Region
 from .report import EmulationError, Report, actor, lane_list
 from .sanitizer import _ACTOR_AT, _BLOCK_AT, _READ_ROWS, Sanitizer

@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 
 @dataclass(frozen=True)
 class Mutation:
-    """Each match of ``pattern`` makes one mutant, where ``change`` gives its replacement (None: leave this match alone)."""
+    """Each match of ``pattern`` (the first ``most`` of them) makes one mutant, where ``change`` gives its replacement (None: leave this match alone)."""
 
     name: str
     pattern: str
     change: Callable[[re.Match], str | None]
+    most: int = 100
 
 
-def drop(name: str, pattern: str) -> Mutation:
-    return Mutation(name, rf"^\s*{pattern}[^;\n]*;", lambda m: ";")
+def drop(name: str, pattern: str, most: int = 100) -> Mutation:
+    return Mutation(name, rf"^\s*{pattern}[^;\n]*;", lambda m: ";", most)
 
 
 def swap(name: str, pattern: str, old: str, new: str) -> Mutation:
@@ -68,7 +70,7 @@ TABLE = (
     drop("no wgmma wait", r"wgmma\.wait_group"),
     drop("no bulk wait", r"cp\.async\.bulk\.wait_group\.read"),
     drop("no cluster barrier", r"barrier\.cluster\.(arrive|wait)"),
-    drop("no store", r"st\.global"),
+    drop("no store", r"st\.global", most=2),
     drop("no commit", r"(cp\.async\.bulk|wgmma)\.commit_group"),
     Mutation("double arrive", r"^\s*mbarrier\.arrive\.shared\.b64 [^;\n]*;", lambda m: m.group(0) * 2),
     Mutation("parity flipped", r"^([ \t]*)(mbarrier\.try_wait\.parity[^\n]*\], )(%r\d+)(, \d+;)",
@@ -91,7 +93,7 @@ TABLE = (
 def mutants(text: str) -> Iterator[tuple[str, str]]:
     """``(name, changed PTX)`` for every mutation at every place where it applies."""
     for mutation in TABLE:
-        for number, match in enumerate(re.finditer(mutation.pattern, text, re.M)):
+        for number, match in enumerate(islice(re.finditer(mutation.pattern, text, re.M), mutation.most)):
             replacement = mutation.change(match)
             if replacement is not None and replacement != match.group(0):
                 yield f"{mutation.name} #{number}", text[: match.start()] + replacement + text[match.end():]

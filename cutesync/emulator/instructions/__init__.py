@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from . import asynchronous, barrier, control, floating, integer, matrix_ops, memory_ops, warp  # noqa: F401  (each registers its opcodes)
-from .registry import emitter, splits_before
+from .registry import emitter, gathers_lanes, splits_around
 
-__all__ = ["emitter", "splits_before"]
+__all__ = ["emitter", "gathers_lanes", "splits_around"]

@@ -7,7 +7,7 @@ import numpy as np
 from ...errors import ArgumentValueError
 from ..async_copy import UNIT, Operation, Side, decoded, from_shared, groups_of, shared_side, to_shared
 from ..memory import SHARED_BITS, SHARED_START
-from ..ptx import SIZES, Mem, Vec
+from ..syntax import SIZES, Mem, Vec
 from .barrier import barrier_address, find_barrier
 from .memory_ops import combiner
 from .integer import address_operand

@@ -7,7 +7,7 @@ import numpy as np
 from ..barriers import CLUSTER_SCOPE, CTA_SCOPE, ClusterBarrier, MBarrier, NamedBarrier
 from ..clocks import ACTORS
 from ..memory import RANK_SHIFT, SHARED_BITS, SHARED_START
-from ..ptx import SINK, Instr, Mem
+from ..syntax import SINK, Instr, Mem
 from .integer import address_operand
 from .registry import handles, unknown
 

@@ -77,7 +77,7 @@ def budget_maker(machine, site: int, registers: int):
     return run
 
 
-@handles("setmaxnreg")
+@handles("setmaxnreg", together=True)
 def setmaxnreg(e, instr):
     """Register budgets are not emulated; that all four warps of a warpgroup ask for the same is checked when their block ends."""
     e.converge("f.warp.live")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..formats import F32, F64
-from ..ptx import SINK, Pair
+from ..syntax import SINK, Pair
 from . import arithmetic, special
 from .convert import conversion
 from .integer import COMPARISONS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..memory import WINDOWS, space_of
-from ..ptx import SINK, Imm, Mem, Pair, Reg, Special, Symbol, Vec
+from ..syntax import SINK, Imm, Mem, Pair, Reg, Special, Symbol, Vec
 from .registry import handles, unknown
 
 _TYPES = {f"{k}{b}": (k, b) for k in "usb" for b in (8, 16, 32, 64)}

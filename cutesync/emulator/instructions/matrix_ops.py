@@ -11,7 +11,7 @@ import numpy as np
 from .. import wgmma as wgmma_rules
 from ..async_copy import groups_of
 from ..memory import SHARED_START, load, store
-from ..ptx import Vec
+from ..syntax import Vec
 from . import matrix
 from .integer import address_operand
 from .registry import handles, unknown
@@ -62,7 +62,7 @@ def store_matrix_maker(machine, site: int, count: int, transposed: bool):
     return run
 
 
-@handles("ldmatrix", switch=True)
+@handles("ldmatrix", together=True)
 def ldmatrix(e, instr):
     destination = _items(instr.args[0])
     if "m8n8" not in instr.parts or "b16" not in instr.parts or instr.pred is not None:
@@ -74,7 +74,7 @@ def ldmatrix(e, instr):
         e.set(item, f"{result}[{i}]", "u", 32)
 
 
-@handles("stmatrix", switch=True)
+@handles("stmatrix", together=True)
 def stmatrix(e, instr):
     source = _items(instr.args[1])
     if "m8n8" not in instr.parts or "b16" not in instr.parts or instr.pred is not None:
@@ -85,13 +85,13 @@ def stmatrix(e, instr):
     e.line(f"{operation}(f, {address}, {', '.join(e.u(x, 32) for x in source)})")
 
 
-@handles("movmatrix", switch=True)
+@handles("movmatrix", together=True)
 def movmatrix(e, instr):
     whole_warp(e)
     e.set(instr.args[0], f"{e.name(matrix.transpose_matrix, 'transpose_matrix')}({e.u(instr.args[1], 32)})", "u", 32)
 
 
-@handles("mma", switch=True)
+@handles("mma", together=True)
 def mma(e, instr):
     whole_warp(e)
     step = matrix.instruction(instr.opcode)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..memory import Port, load, store
-from ..ptx import SINK, SIZES, Instr, Mem, Special, Symbol, Vec
+from ..syntax import SINK, SIZES, Instr, Mem, Special, Symbol, Vec
 from ..sanitizer import GPU, SCOPES
 from . import arithmetic
 from .integer import address_operand

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ptx import SINK, Imm, Pair
+from ..syntax import SINK, Imm, Pair
 from .integer import int_type
 from .registry import handles, unknown
 
@@ -43,7 +43,7 @@ def shuffle(mode: str, value: np.ndarray, distance: np.ndarray, control: np.ndar
     return value[source], inside
 
 
-@handles("shfl", switch=True)
+@handles("shfl", together=True)
 def shfl(e, instr):
     destination, value, distance, control = instr.args[:4]
     if instr.parts[1] != "sync":
@@ -84,7 +84,7 @@ def vote_uniform(predicate: np.ndarray, active: np.ndarray) -> np.ndarray:
     return np.full(32, n == 0 or n == cnz(active))
 
 
-@handles("vote", switch=True)
+@handles("vote", together=True)
 def vote(e, instr):
     mode = instr.parts[2]
     convergent(e, instr.args[2])
@@ -112,7 +112,7 @@ def match_all(value: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, np.nda
     return (ballot(active) if same else np.zeros(32, np.uint32)), np.full(32, same)
 
 
-@handles("match", switch=True)
+@handles("match", together=True)
 def match(e, instr):
     convergent(e, instr.args[2])
     value, active = e.u(instr.args[1], int(instr.parts[-1][1:])), ("ALL" if e.full else "f.mask")
@@ -135,7 +135,7 @@ def reduce_lanes(name: str, value: np.ndarray, active: np.ndarray) -> np.ndarray
     return np.full(32, total, value.dtype)
 
 
-@handles("redux", switch=True)
+@handles("redux", together=True)
 def redux(e, instr):
     convergent(e, instr.args[2])
     kind, bits = int_type(instr)
@@ -149,7 +149,7 @@ def elected(member_bits: int, live: int) -> tuple[np.ndarray, np.ndarray]:
     return np.full(32, leader, np.uint32), _LANES == leader
 
 
-@handles("elect", switch=True)
+@handles("elect", together=True)
 def elect(e, instr):
     destination, mask = instr.args
     convergent(e, mask)
@@ -173,7 +173,7 @@ def meet_maker(machine):
     return run
 
 
-@handles("bar.warp.sync", switch=True)
+@handles("bar.warp.sync", together=True)
 def bar_warp_sync(e, instr):
     convergent(e, instr.args[0])
     e.line(f"{e.op(meet_maker)}(f)")
