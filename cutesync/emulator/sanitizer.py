@@ -18,13 +18,13 @@ from .report import lane_list
 
 SITE_BITS, SCOPE_BITS, TIME_BITS, ACTOR_BITS = 12, 2, 21, 11
 _TIME_AT = SITE_BITS + SCOPE_BITS
-_ACTOR_AT = _TIME_AT + TIME_BITS
-_BLOCK_AT = _ACTOR_AT + ACTOR_BITS
+ACTOR_AT = _TIME_AT + TIME_BITS
+BLOCK_AT = ACTOR_AT + ACTOR_BITS
 WEAK, CTA, CLUSTER, GPU = 0, 1, 2, 3
 SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
-_READ_ROWS, _ASYNC_ROWS = 8, 8
+READ_ROWS, _ASYNC_ROWS = 8, 8
 _LOG_LIMIT = 20000
-_SH = {name: np.int64(value) for name, value in (("time", _TIME_AT), ("actor", _ACTOR_AT), ("block", _BLOCK_AT))}
+_SH = {name: np.int64(value) for name, value in (("time", _TIME_AT), ("actor", ACTOR_AT), ("block", BLOCK_AT))}
 _TIME_MASK, _ACTOR_MASK = np.int64((1 << TIME_BITS) - 1), np.int64((1 << ACTOR_BITS) - 1)
 cnz = np.count_nonzero
 
@@ -72,7 +72,7 @@ class Shadow:
 
     def flush(self) -> None:
         if self.reads is None and self.log:
-            self.reads = np.zeros((_READ_ROWS + _ASYNC_ROWS, len(self.writes)), np.int64)
+            self.reads = np.zeros((READ_ROWS + _ASYNC_ROWS, len(self.writes)), np.int64)
         log, self.log = self.log, []
         for row, rows, size, keys in log:
             if size < self.granule:
@@ -198,7 +198,7 @@ class Sanitizer:
 
     def race(self, warp, lane, region, offset: int, size: int, key: int, site: int, before: str, now: str) -> None:
         machine = self.machine
-        actor, block, other = (key >> _ACTOR_AT) & int(_ACTOR_MASK), (key >> _BLOCK_AT) - 1, key & ((1 << SITE_BITS) - 1)
+        actor, block, other = (key >> ACTOR_AT) & int(_ACTOR_MASK), (key >> BLOCK_AT) - 1, key & ((1 << SITE_BITS) - 1)
         slot = actor % ACTORS
         what = f"lane {slot}" if slot < LANES else "(an asynchronous operation it started)"
         instr = machine.program.sites[other - 1] if other else None
@@ -287,8 +287,8 @@ class Sanitizer:
             shadow.flush()
         actor, time = event
         number = warp.block.number
-        key = np.int64((number + 1) << _BLOCK_AT | (warp.index * ACTORS + actor) << _ACTOR_AT | time << _TIME_AT | min(site, (1 << SITE_BITS) - 1))
-        own = np.int64(int(warp.key_base[lane]) >> _ACTOR_AT)
+        key = np.int64((number + 1) << BLOCK_AT | (warp.index * ACTORS + actor) << ACTOR_AT | time << _TIME_AT | min(site, (1 << SITE_BITS) - 1))
+        own = np.int64(int(warp.key_base[lane]) >> ACTOR_AT)
         clock = warp.clock.of(lane)
         index = self.granules(shadow, offsets, unit)
         if shadow.written:
@@ -301,8 +301,8 @@ class Sanitizer:
             shadow.written = True
         else:
             if shadow.reads is None:
-                shadow.reads = np.zeros((_READ_ROWS + _ASYNC_ROWS, len(shadow.writes)), np.int64)
-            shadow.reads[_READ_ROWS + warp.index % _ASYNC_ROWS][index] = key
+                shadow.reads = np.zeros((READ_ROWS + _ASYNC_ROWS, len(shadow.writes)), np.int64)
+            shadow.reads[READ_ROWS + warp.index % _ASYNC_ROWS][index] = key
         return index
 
     @staticmethod

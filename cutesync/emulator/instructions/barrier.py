@@ -8,7 +8,7 @@ from ..barriers import CLUSTER_SCOPE, CTA_SCOPE, ClusterBarrier, MBarrier, Named
 from ..clocks import ACTORS
 from ..memory import RANK_SHIFT, SHARED_BITS, SHARED_START
 from ..syntax import SINK, Instr, Mem
-from .integer import address_operand
+from .moves import address_operand
 from .registry import handles, unknown
 
 cnz = np.count_nonzero

@@ -13,7 +13,7 @@ from ..async_copy import groups_of
 from ..memory import SHARED_START, load, store
 from ..syntax import Vec
 from . import matrix
-from .integer import address_operand
+from .moves import address_operand
 from .registry import handles, unknown
 
 _FULL = 0xFFFFFFFF

@@ -8,7 +8,7 @@ from ..memory import Port, load, store
 from ..syntax import SINK, SIZES, Instr, Mem, Special, Symbol, Vec
 from ..sanitizer import GPU, SCOPES
 from . import arithmetic
-from .integer import address_operand
+from .moves import address_operand
 from .registry import handles, unknown
 
 _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const")
