@@ -208,7 +208,7 @@ class Port:
 
 
 def load(machine, site: int, space: str, width: int, count: int, scope: int, acquire: bool):
-    """The function behind one ``ld``: ``run(f, lanes, address)`` -> a vector over 32 lanes, or rows of ``count`` elements."""
+    """The function behind one ``ld``: ``run(f, lanes, address)`` -> a vector over 32 lanes, or ``count`` of them."""
     port = Port(machine, site, space, width, count)
     sanitizer, size, ones = machine.sanitizer, width * count, _ONES[width * count]
 
@@ -229,13 +229,14 @@ def load(machine, site: int, space: str, width: int, count: int, scope: int, acq
                 check(f, region, rows, lanes)
             if scope:
                 f.polled(region, values)
-            return values if lanes is None else _spread(lanes, values)
+            values = values if lanes is None else _spread(lanes, values)
+            return values if count == 1 else values.T.copy()
         out = np.zeros((32, count) if count > 1 else 32, _UNSIGNED[width])
         for region, rows, who, _ in groups:
             out[who] = region.view(width, count)[rows]
             if sanitizer is not None:
                 check(f, region, rows, who)
-        return out
+        return out if count == 1 else out.T.copy()
 
     return run
 

@@ -6,10 +6,13 @@ import contextlib
 import threading
 import weakref
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
 from ..errors import ArgumentValueError, explain
+from . import ptx
+from .codegen import Program
 from .driver import Executable, Launch
 from .machine import Machine
 from .memory import Memory, Region
@@ -124,6 +127,28 @@ def run(compiled, packed, device: Device = DEVICE, edit=None) -> None:
     with device.lock:
         for launch in (Executable(compiled, edit) if edit else executable(compiled)).record(packed):
             run_launch(launch, device, settings())
+
+
+@lru_cache(maxsize=512)
+def program(text: str, kernel: str | None = None) -> Program:
+    """The executable form of one kernel of a PTX text (its only one, if no name is given)."""
+    module = ptx.parse(text)
+    if kernel is None:
+        (kernel,) = module.functions
+    return Program(module.functions[kernel], module)
+
+
+def launch(text: str, grid, block, parameters, *, cluster=(1, 1, 1), shared_bytes: int = 0, kernel: str | None = None, device: Device = DEVICE) -> None:
+    """Launch a kernel given as PTX text, under the settings in force. ``parameters`` are the packed parameter bytes, or one integer a
+    parameter (addresses, scalars as their bits). Addresses must lie in registered buffers. Raises EmulationError on the first finding."""
+    with device.lock:
+        code = program(text, kernel)
+        if not isinstance(parameters, (bytes, bytearray)):
+            packed = bytearray(code.function.param_bytes())
+            for p, value in zip(code.function.params, parameters, strict=True):
+                packed[p.offset:p.offset + p.size] = (int(value) & ((1 << 8 * p.size) - 1)).to_bytes(p.size, "little")
+            parameters = bytes(packed)
+        run_launch(Launch(code, tuple(grid), tuple(block), tuple(cluster), shared_bytes, bytes(parameters)), device, settings())
 
 
 def run_launch(launch: Launch, device: Device, how: Settings) -> None:

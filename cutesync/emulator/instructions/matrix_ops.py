@@ -45,7 +45,7 @@ def load_matrix_maker(machine, site: int, count: int, transposed: bool):
     fetch, lanes = load(machine, site, "shared::cta", 8, 2, 0, False), _row_lanes(count)
 
     def run(f, address):
-        rows = fetch(f, lanes, address)[: 8 * count]
+        rows = fetch(f, lanes, address)[:, : 8 * count].T
         return matrix.load_matrices(np.ascontiguousarray(rows).view(np.uint8).reshape(-1, 16), transposed)
 
     return run

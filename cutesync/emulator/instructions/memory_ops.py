@@ -71,7 +71,7 @@ def ld(e, instr):
     result = e.result(operation, address_of(e, instr, mem, space))
     for i, item in enumerate(items):
         if item != SINK:
-            expression = result if len(items) == 1 else f"{result}[:, {i}]"
+            expression = result if len(items) == 1 else f"{result}[{i}]"
             e.set_result(item, result, expression if sign == "u" else f"{expression}.view(s{8 * width})", sign, 8 * width)
 
 
@@ -143,7 +143,7 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, sco
             region.changed(machine)
             f.note_poll(region, region.version - 1 if np.array_equal(view[rows].reshape(-1, count), old[numbers if who is None else who]) else -1,
                         old.tobytes())
-        return old[:, 0] if count == 1 else old
+        return old[:, 0].copy() if count == 1 else old.T.copy()
 
     return run
 
@@ -172,7 +172,7 @@ def atom(e, instr):
     targets = destination.items if isinstance(destination, Vec) else (destination,)
     for i, target in enumerate(targets):
         if returns and target != SINK:
-            e.set_result(target, result, result if len(items) == 1 else f"{result}[:, {i}]", "u", bits)
+            e.set_result(target, result, result if len(items) == 1 else f"{result}[{i}]", "u", bits)
 
 
 # --- fences -------------------------------------------------------------------------------------------------------------

@@ -89,10 +89,11 @@ def unpack(e, destination: Vec, source, instr) -> None:
     bits = total // len(destination.items)
     if total > 64:
         raise unknown(instr, "128-bit registers")
-    whole = e.temp(f"{e.u(source, total)}.view(u{bits})")
+    count = len(destination.items)
+    whole = e.temp(f"{e.u(source, total)}.view(u{bits}).reshape(32, {count}).T.copy()")
     for i, item in enumerate(destination.items):
         if item != SINK:
-            e.set(item, f"{whole}[{i}::{len(destination.items)}]", "u", bits)
+            e.set(item, f"{whole}[{i}]", "u", bits)
 
 
 @handles("cvta")
