@@ -20,11 +20,8 @@ from .memory import SHARED_START
 
 def _namespace() -> dict:
     names = {"np": np, "where": np.where, "cnz": np.count_nonzero, "STOP": STOP, "ALL": ALL, "NONE": ZERO[1]}
-    for bits in (8, 16, 32, 64):
-        names[f"u{bits}"] = UNSIGNED[bits]
-        names[f"s{bits}"] = SIGNED[bits]
-        if bits > 8:
-            names[f"f{bits}"] = FLOAT[bits]
+    for kind, types in VIEWS.items():
+        names |= {f"{kind}{bits}": dtype for bits, dtype in types.items()}
     return names
 
 
@@ -37,8 +34,7 @@ class Program:
         self.function = function
         self.module = module
         self.names = _namespace()
-        for bits in (8, 16, 32, 64):
-            self.names[f"Z{bits}"] = ZERO[bits]
+        self.names |= {f"Z{bits}": zero for bits, zero in ZERO.items()}
         registers = {**function.registers, CARRY.name: CARRY}
         self.slots = {name: i for i, name in enumerate(registers)}
         self.initial = [ZERO[reg.bits] for reg in registers.values()]

@@ -17,7 +17,7 @@ from .codegen import Program
 
 _P, _I, _U, _S = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
 _SUCCESS, _NOT_SUPPORTED = 0, 801
-_CLUSTER_ATTRIBUTE = 4
+_COOPERATIVE_ATTRIBUTE, _CLUSTER_ATTRIBUTE = 2, 4
 _ATTRIBUTE_BYTES = 72
 _MAX_SHARED = 232448
 
@@ -30,7 +30,8 @@ class _Config(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch: which kernel, its extents, dynamic shared memory, and the bytes of its parameters."""
+    """One kernel launch: which kernel, its extents, dynamic shared memory, and the bytes of its parameters. All blocks of a
+    ``cooperative`` one are resident at once."""
 
     program: Program
     grid: tuple[int, int, int]
@@ -38,6 +39,7 @@ class Launch:
     cluster: tuple[int, int, int]
     shared_bytes: int
     parameters: bytes
+    cooperative: bool = False
 
 
 class Executable:
@@ -144,16 +146,24 @@ class Executable:
         required = program.function.block
         if required and tuple(required) + (1,) * (3 - len(required)) != block:
             raise LaunchError(f"{program.function.name}: launched with blocks of {block}, compiled for {required}")
-        self.launches.append(Launch(program, grid, block, cluster, int(c.shared), self._parameters(program, arguments)))
+        self.launches.append(Launch(program, grid, block, cluster, int(c.shared), self._parameters(program, arguments),
+                                    bool(self._attribute(c, _COOPERATIVE_ATTRIBUTE))))
         return _SUCCESS
 
     @staticmethod
-    def _cluster(config: _Config, program: Program) -> tuple[int, int, int]:
+    def _attribute(config: _Config, wanted: int) -> tuple[int, ...]:
+        """The first words of a launch attribute; empty where it is not given or all zero."""
         for i in range(config.count):
             at = config.attributes + i * _ATTRIBUTE_BYTES
-            if ctypes.c_int.from_address(at).value == _CLUSTER_ATTRIBUTE:
-                x, y, z = (_U * 3).from_address(at + 8)
-                return (max(x, 1), max(y, 1), max(z, 1))
+            if ctypes.c_int.from_address(at).value == wanted:
+                words = tuple((_U * 3).from_address(at + 8))
+                return words if words[0] else ()
+        return ()
+
+    def _cluster(self, config: _Config, program: Program) -> tuple[int, int, int]:
+        given = self._attribute(config, _CLUSTER_ATTRIBUTE)
+        if given:
+            return tuple(max(n, 1) for n in given)
         declared = program.function.cluster or (1, 1, 1)
         return tuple(declared) + (1,) * (3 - len(declared))
 

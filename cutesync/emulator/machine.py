@@ -38,6 +38,7 @@ class Machine:
         self.effects = 0                   # stores, arrivals and the like, to tell waiting from a deadlock
         self.effects_at_stall = 0
         self.poll_rounds = 0
+        self.printed = ""
         self.sleepers: list[Fragment] = []
         self.sanitizer = Sanitizer(self) if sanitize else None
         program.bind_launch(self)

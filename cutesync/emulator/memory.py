@@ -18,7 +18,7 @@ RANK_SHIFT = 24
 SHARED_BITS = (1 << 32) - 1   # of a generic address that points to shared memory
 POISON = 0xCD
 _I64 = np.dtype(np.int64)
-_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}     # 16 bytes: only moved, never compared
 _ONES = {size: np.full(1, 1, np.uint8).repeat(min(size, 8)).view(_UNSIGNED[min(size, 8)])[0] for size in (1, 2, 4, 8, 16, 32)}
 _SHIFTS = {size: np.uint64(size.bit_length() - 1) for size in (1, 2, 4, 8, 16, 32)}
 cnz = np.count_nonzero
@@ -210,7 +210,7 @@ class Port:
 def load(machine, site: int, space: str, width: int, count: int, scope: int, acquire: bool):
     """The function behind one ``ld``: ``run(f, lanes, address)`` -> a vector over 32 lanes, or ``count`` of them."""
     port = Port(machine, site, space, width, count)
-    sanitizer, size, ones = machine.sanitizer, width * count, _ONES[width * count]
+    sanitizer, size, ones = None if space == "local" else machine.sanitizer, width * count, _ONES[width * count]
 
     def check(f, region, rows, lanes):
         if region.valid is not None and cnz(region.valid_view(size)[rows] != ones):
@@ -244,7 +244,7 @@ def load(machine, site: int, space: str, width: int, count: int, scope: int, acq
 def store(machine, site: int, space: str, width: int, count: int, scope: int, release: bool):
     """The function behind one ``st``: ``run(f, lanes, address, values)``; values are a vector, or rows of ``count`` elements."""
     port = Port(machine, site, space, width, count)
-    sanitizer, size = machine.sanitizer, width * count
+    sanitizer, size = None if space == "local" else machine.sanitizer, width * count
 
     def run(f, lanes, address, values):
         chosen = values if lanes is None else values[lanes]
@@ -256,7 +256,7 @@ def store(machine, site: int, space: str, width: int, count: int, scope: int, re
             data = chosen if positions is None else chosen[positions]
             view = region.view(width, count)
             view[rows] = data
-            if sanitizer is not None and not scope and cnz(view[rows] != data):
+            if sanitizer is not None and not scope and width < 16 and cnz(view[rows] != data):
                 sanitizer.lost_store(f, who, region, rows, size, site)
             if region.valid is not None:
                 region.valid_view(size)[rows] = _ONES[size]

@@ -10,7 +10,7 @@ import re
 import struct
 
 from .syntax import (
-    NOWHERE, SINK, SIZES, Function, Imm, Instr, Loc, Mem, Module, Not, Pair, Param, PtxSyntaxError, Reg, Special, Symbol, Variable, Vec,
+    NOWHERE, PARAM, SINK, SIZES, Function, Imm, Instr, Loc, Mem, Module, Not, Pair, Param, PtxSyntaxError, Reg, Special, Symbol, Variable, Vec,
 )  # fmt: skip
 
 __all__ = ["PtxSyntaxError", "parse"]
@@ -174,7 +174,9 @@ class _Reader:
             self.function.variables.append(_variable(s))
         elif word == ".branchtargets":
             self.function.tables[self.last_label] = [self.label(name) for name in _split(s.split(None, 1)[1])]
-        elif word not in (".pragma", ".param", ".file", ".callprototype"):
+        elif word == ".param":
+            self.declare_one(s.split()[-1], _declared(s)[0] * 8, len(self.scopes), PARAM)
+        elif word not in (".pragma", ".file", ".callprototype"):
             raise PtxSyntaxError(f"unknown directive {s!r} at {self.loc}")
 
     def declare_registers(self, s: str) -> None:
@@ -190,8 +192,8 @@ class _Reader:
             else:
                 self.declare_one(name, bits, depth)
 
-    def declare_one(self, name: str, bits: int, depth: int) -> None:
-        unique = name if depth <= 1 else f"{name}@{self.scopes[-1]['#']}"
+    def declare_one(self, name: str, bits: int, depth: int, prefix: str = "") -> None:
+        unique = prefix + (name if depth <= 1 else f"{name}@{self.scopes[-1]['#']}")
         reg = Reg(unique, bits)
         self.scopes[-1][name] = reg
         self.function.registers[unique] = reg

@@ -138,7 +138,8 @@ def program(text: str, kernel: str | None = None) -> Program:
     return Program(module.functions[kernel], module)
 
 
-def launch(text: str, grid, block, parameters, *, cluster=(1, 1, 1), shared_bytes: int = 0, kernel: str | None = None, device: Device = DEVICE) -> None:
+def launch(text: str, grid, block, parameters, *, cluster=(1, 1, 1), shared_bytes: int = 0, cooperative: bool = False,
+           kernel: str | None = None, device: Device = DEVICE) -> None:
     """Launch a kernel given as PTX text, under the settings in force. ``parameters`` are the packed parameter bytes, or one integer a
     parameter (addresses, scalars as their bits). Addresses must lie in registered buffers. Raises EmulationError on the first finding."""
     with device.lock:
@@ -148,7 +149,7 @@ def launch(text: str, grid, block, parameters, *, cluster=(1, 1, 1), shared_byte
             for p, value in zip(code.function.params, parameters, strict=True):
                 packed[p.offset:p.offset + p.size] = (int(value) & ((1 << 8 * p.size) - 1)).to_bytes(p.size, "little")
             parameters = bytes(packed)
-        run_launch(Launch(code, tuple(grid), tuple(block), tuple(cluster), shared_bytes, bytes(parameters)), device, settings())
+        run_launch(Launch(code, tuple(grid), tuple(block), tuple(cluster), shared_bytes, bytes(parameters), cooperative), device, settings())
 
 
 def run_launch(launch: Launch, device: Device, how: Settings) -> None:
@@ -180,6 +181,8 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
         region.shadow, region.watchers, region.version = None, [], 0
     own = [device.memory.add(Region.of_address(name, array.ctypes.data, max(v.size, 1), writable=v.space == "global"))
            for name, (v, array) in program.variables.items()]
+    if launch.cooperative:
+        schedule.limit = launch.grid[0] * launch.grid[1] * launch.grid[2]
     machine = Machine(program, launch.grid, launch.block, launch.cluster, launch.shared_bytes + program.static_shared, launch.shared_bytes,
                       parameters, device.memory, schedule, sanitize=how.sanitize, trace=trace)
     if trace is not None:

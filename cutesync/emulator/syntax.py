@@ -77,6 +77,7 @@ class Not:
 
 
 SINK = Symbol("_")
+PARAM = "param:"     # starts the names of registers that stand for the parameters of a call
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,8 @@ def leave(e, instr):
 def trap_maker(machine, site: int):
     def run(f, lanes):
         lanes = np.arange(32) if lanes is None else lanes
-        machine.fail("trap", "the kernel trapped", f.warp, lanes, site)
+        said = f": {machine.printed.strip()}" if machine.printed else ""
+        machine.fail("trap", f"the kernel trapped{said}", f.warp, lanes, site)
 
     return run
 

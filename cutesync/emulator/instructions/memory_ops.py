@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..memory import Port, load, store
-from ..syntax import SINK, SIZES, Instr, Mem, Special, Symbol, Vec
+from ..syntax import PARAM, SINK, SIZES, Instr, Mem, Reg, Special, Symbol, Vec
 from ..sanitizer import GPU, SCOPES
 from . import arithmetic
 from .moves import address_operand
@@ -44,6 +44,11 @@ def address_of(e, instr, mem: Mem, space: str) -> str:
     return address_operand(e, mem, bits)
 
 
+def call_parameter(mem: Mem) -> bool:
+    """Whether the operand is a parameter of a call, which the reader has made a register."""
+    return isinstance(mem.base, Reg) and mem.base.name.startswith(PARAM)
+
+
 def parameter_maker(machine, offset: int, width: int):
     """The value of a kernel parameter in this launch, as a vector."""
     value = int.from_bytes(machine.parameters.data[offset:offset + width].tobytes(), "little")
@@ -55,8 +60,6 @@ def ld(e, instr):
     destination, mem = instr.args[:2]
     kind = instr.parts[-1]
     width = SIZES[kind]
-    if width == 16:
-        raise unknown(instr, "128-bit registers")
     items = destination.items if isinstance(destination, Vec) else (destination,)
     space = space_of(instr)
     sign = "s" if kind.startswith("s") else "u"
@@ -66,6 +69,8 @@ def ld(e, instr):
             value = e.op(parameter_maker, offset + i * width, width)
             e.set(item, value if sign == "u" else f"{value}.view(s{8 * width})", sign, 8 * width)
         return
+    if call_parameter(mem):
+        return e.set(destination, e.value(mem.base, sign, mem.base.bits), sign, mem.base.bits)
     scope, acquire, _ = order_of(instr)
     operation = e.op(load, e.site(), space, width, len(items), scope, acquire)
     result = e.result(operation, address_of(e, instr, mem, space))
@@ -79,10 +84,10 @@ def ld(e, instr):
 def st(e, instr):
     mem, source = instr.args[:2]
     width = SIZES[instr.parts[-1]]
-    if width == 16:
-        raise unknown(instr, "128-bit registers")
     items = source.items if isinstance(source, Vec) else (source,)
     values = [e.u(x, 8 * width) for x in items]
+    if call_parameter(mem):
+        return e.set(mem.base, values[0], "u", 8 * width)
     space = space_of(instr)
     scope, _, release = order_of(instr)
     operation = e.op(store, e.site(), space, width, len(items), scope, release)

@@ -78,8 +78,6 @@ def mov(e, instr):
 def pack(e, destination, source: Vec, instr) -> None:
     total = int(instr.parts[1][1:])
     bits = total // len(source.items)
-    if total > 64:
-        raise unknown(instr, "128-bit registers")
     pieces = ", ".join(e.u(x, bits) for x in source.items)
     e.set(destination, f"np.stack(({pieces}), 1).view(u{total}).reshape(32)", "u", total)
 
@@ -87,8 +85,6 @@ def pack(e, destination, source: Vec, instr) -> None:
 def unpack(e, destination: Vec, source, instr) -> None:
     total = int(instr.parts[1][1:])
     bits = total // len(destination.items)
-    if total > 64:
-        raise unknown(instr, "128-bit registers")
     count = len(destination.items)
     whole = e.temp(f"{e.u(source, total)}.view(u{bits}).reshape(32, {count}).T.copy()")
     for i, item in enumerate(destination.items):
