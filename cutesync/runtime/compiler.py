@@ -13,7 +13,6 @@ import threading
 from dataclasses import dataclass, field
 from typing import Callable
 
-from .. import env
 from ..errors import CaptureError, OperatorError, explain
 from . import cache, device
 
@@ -96,9 +95,8 @@ def _compile(key: tuple, build: Callable[[], tuple], on_disk: bool) -> Kernel:
     import cutlass.cute as cute
 
     host, arguments, facts = build()
-    line_info = " --generate-line-info" if env.DEBUG.get() == "1" or device.backend() == "emulator" else ""
     with tempfile.TemporaryDirectory() as folder:
-        options = f"--gpu-arch {device.ARCH} --keep-ptx --keep-cubin --dump-dir={folder}{line_info}"
+        options = f"--gpu-arch {device.ARCH} --keep-ptx --keep-cubin --dump-dir={folder} --generate-line-info"
         try:
             compiled = cute.compile(host, *arguments, options=options)
         except Exception as error:

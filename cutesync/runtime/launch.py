@@ -62,7 +62,7 @@ class Launch:
     def __init__(self, kernel: Kernel, ordinal: int, grid: int, values: Sequence[int], workspace: tuple[int, int] | None = None) -> None:
         self.kernel = kernel
         self.parameters = (ctypes.c_uint64 * len(values))(*values)
-        self.run = self._on_gpu(ordinal, grid, workspace)
+        self.run = self._on_emulator(grid, workspace) if ordinal == device.HOST else self._on_gpu(ordinal, grid, workspace)
 
     def _on_gpu(self, ordinal: int, grid: int, workspace: tuple[int, int] | None):
         kernel, parameters = self.kernel, self.parameters
@@ -92,5 +92,19 @@ class Launch:
                     code = entry(config_at, handle, addresses_at, None)
             if code:
                 raise device.failure(code, f"launch of {kernel.name}")
+
+        return run
+
+    def _on_emulator(self, grid: int, workspace: tuple[int, int] | None):
+        kernel, parameters, lock = self.kernel, self.parameters, threading.Lock()
+
+        def run(x: int, out: int, stream: int) -> None:
+            from .. import emulator
+
+            with lock:
+                parameters[0], parameters[1] = x, out
+                if workspace is not None:
+                    parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(device.HOST, stream)
+                emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, list(parameters), cluster=kernel.cluster, shared_bytes=kernel.smem)
 
         return run
