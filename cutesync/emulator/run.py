@@ -161,14 +161,14 @@ def run_launch(launch: Launch, device: Device, how: Settings) -> None:
     outcome = None
     for number in range(how.schedules):
         if number:
-            _restore(device, before)
+            _restore(before)
         schedule = how.schedule(number)
         run_once(launch, device, how, schedule, how.trace if number == 0 else None)
         after = _snapshot(device)
         if outcome is None:
             outcome, first = after, schedule
         else:
-            _compare(launch, device, outcome, after, first, schedule)
+            _compare(launch, outcome, after, first, schedule)
 
 
 def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, trace: Trace | None = None) -> Machine:
@@ -205,14 +205,14 @@ def _snapshot(device: Device) -> list:
     return [(r, r.data[r.low:r.high].copy(), None if r.valid is None else r.valid.copy()) for r in device.memory.regions if r.writable]
 
 
-def _restore(device: Device, snapshot: list) -> None:
+def _restore(snapshot: list) -> None:
     for region, data, valid in snapshot:
         region.data[region.low:region.high] = data
         if valid is not None:
             region.valid[:] = valid
 
 
-def _compare(launch: Launch, device: Device, a: list, b: list, first: Schedule, second: Schedule) -> None:
+def _compare(launch: Launch, a: list, b: list, first: Schedule, second: Schedule) -> None:
     for (region, left, _), (_, right, _) in zip(a, b):
         if not np.array_equal(left, right):
             at = int(np.flatnonzero(left != right)[0])
