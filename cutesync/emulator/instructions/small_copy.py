@@ -69,7 +69,7 @@ def copy_arrive_maker(machine, site: int, increments: bool):
 
     def run(f, lanes, address):
         for lane in each(lanes):
-            barrier = find_barrier(machine, f, lane, int(address[lane]), site)
+            barrier = find_barrier(machine, f, [lane], int(address[lane]), site)
             groups = groups_of(f.warp, "cp.async", lane)
             copies = [o for group in (*groups.committed, groups.open) for o in group]
             if increments:
