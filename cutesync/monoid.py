@@ -27,9 +27,14 @@ def register_type(dtype: DType, wide: bool = True):
     return dtype.cutlass
 
 
+def choose(condition, a, b):
+    """``a`` where the condition holds, else ``b``; both of one DSL type, which the result keeps."""
+    return type(a)(cutlass.select_(condition, a, b))
+
+
 def nonzero(value):
     """1 where the value is not zero (NaN is not zero), as Int32."""
-    return cutlass.select_(value != type(value)(0), Int32(1), Int32(0))
+    return choose(value != type(value)(0), Int32(1), Int32(0))
 
 
 def tree(states, combine):
@@ -43,13 +48,13 @@ def tree(states, combine):
 def _minimum(a, b):
     if isinstance(a, Float32):
         return cute.arch.fmin(a, b, nan=True)
-    return cutlass.select_((a < b) | (a != a), a, b) if isinstance(a, Float64) else cutlass.min(a, b)
+    return choose((a < b) | (a != a), a, b) if isinstance(a, Float64) else cutlass.min(a, b)
 
 
 def _maximum(a, b):
     if isinstance(a, Float32):
         return cute.arch.fmax(a, b, nan=True)
-    return cutlass.select_((a > b) | (a != a), a, b) if isinstance(a, Float64) else cutlass.max(a, b)
+    return choose((a > b) | (a != a), a, b) if isinstance(a, Float64) else cutlass.max(a, b)
 
 
 _NAMED = {
@@ -166,7 +171,7 @@ class ArgMonoid:
             wins = cutlass.not_(loses) & (a[0] == a[0])
         else:
             wins = b[0] > a[0] if self.largest else b[0] < a[0]
-        return tuple(cutlass.select_(wins, y, x) for x, y in zip(a, b))
+        return tuple(choose(wins, y, x) for x, y in zip(a, b))
 
     def fold(self, words, index):
         elements = cute.recast_tensor(words, self.source.cutlass)

@@ -10,7 +10,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32
 
-from .monoid import tree
+from .monoid import choose, tree
 
 LANES = 32
 
@@ -22,7 +22,7 @@ def exchange(state, distance: int):
 
 def select(condition, a, b):
     """``a`` where the condition holds, else ``b``, member by member."""
-    return tuple(cutlass.select_(condition, x, y) for x, y in zip(a, b))
+    return tuple(choose(condition, x, y) for x, y in zip(a, b))
 
 
 def _in_order(lane, distance, own, other, combine):
@@ -40,55 +40,44 @@ def reduce_states(state, combine, lane, width: int = LANES):
     return state
 
 
-def reduce_rows(rows, combine, lane):
-    """Fold ``len(rows)`` rows of 32 states, row after row, lane after lane; ``rows`` is a Python list of a power of two states.
-
-    While rows are left to share, each step halves the rows a lane holds: it sends the half it gives up and folds the half it
-    keeps. That takes 2 * rows shuffles instead of 5 * rows.
-    """
-    distance = 1
-    steps = []
-    while len(rows) > 1:
-        half = len(rows) // 2
-        upper = (lane & distance) != 0
-        folded = []
-        for first, second in zip(rows[:half], rows[half:]):
-            received = exchange(select(upper, first, second), distance)
-            kept = select(upper, second, first)
-            folded.append(combine(select(upper, received, kept), select(upper, kept, received)))
-        rows = folded
-        steps.append(distance)
-        distance *= 2
-    state = rows[0]
-    while distance < LANES:
-        state = _in_order(lane, distance, state, exchange(state, distance), combine)
-        distance *= 2
-    for step in reversed(steps):
-        state = _in_order(lane, step, state, exchange(state, step), combine)
-    return state
+def _halve(states, distance, lane, combine):
+    """Lanes ``distance`` apart split a list of states between them: the lane with that bit clear keeps the first half, and each
+    folds its own and the received states in lane order."""
+    half = len(states) // 2
+    upper = (lane & distance) != 0
+    folded = []
+    for first, second in zip(states[:half], states[half:]):
+        received = exchange(select(upper, first, second), distance)
+        kept = select(upper, second, first)
+        folded.append(combine(select(upper, received, kept), select(upper, kept, received)))
+    return folded
 
 
 def reduce_columns(columns, combine, lane):
     """Fold ``len(columns)`` (a power of two) independent columns over the 32 lanes, lane after lane.
 
-    Each step halves the columns a lane holds: it sends the half it gives up and folds the half it keeps. That takes
-    columns + 4 - log2(columns) shuffles instead of 5 * columns. Lane l gets column ``column_of_lane(l, len(columns))``.
+    Each step halves the columns a lane holds, so it takes columns + 4 - log2(columns) shuffles instead of 5 * columns. Lane l gets
+    column ``column_of_lane(l, len(columns))``.
     """
     distance = 1
     while len(columns) > 1:
-        half = len(columns) // 2
-        upper = (lane & distance) != 0
-        folded = []
-        for first, second in zip(columns[:half], columns[half:]):
-            received = exchange(select(upper, first, second), distance)
-            kept = select(upper, second, first)
-            folded.append(combine(select(upper, received, kept), select(upper, kept, received)))
-        columns = folded
+        columns = _halve(columns, distance, lane, combine)
         distance *= 2
     state = columns[0]
     while distance < LANES:
         state = _in_order(lane, distance, state, exchange(state, distance), combine)
         distance *= 2
+    return state
+
+
+def reduce_rows(rows, combine, lane):
+    """Fold ``len(rows)`` (a power of two) rows of 32 states, row after row, lane after lane, in about 2 * rows shuffles instead of
+    5 * rows: first as columns, which leaves each row's fold in some lane, then those in row order."""
+    state = reduce_columns(rows, combine, lane)
+    distance = len(rows) // 2
+    while distance > 0:
+        state = _in_order(lane, distance, state, exchange(state, distance), combine)
+        distance //= 2
     return state
 
 

@@ -20,6 +20,7 @@ from ..runtime.arrays import View
 from .plan import Folding, make_fill, make_stages
 
 _plans: dict[tuple, Plan] = {}
+_adapters = arrays.ADAPTERS
 _MOST_PLANS = 4096
 
 
@@ -102,7 +103,7 @@ def _promoted(x) -> DType:
 
 def _call(arguments: tuple, x, out, stream):
     """Find or make the plan of a call and run it."""
-    adapter = arrays.adapter(x)
+    adapter = _adapters.get(type(x)) or arrays.adapter(x)
     if adapter is arrays.NUMPY:
         return _call_numpy(arguments, x, out, stream)
     pointer, signature = adapter.identify(x)

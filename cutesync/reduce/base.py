@@ -1,7 +1,7 @@
 """What all reduction kernels share: one argument list, one launch, one way to finish a row.
 
 The array is seen as (outer, length, inner): ``length`` elements are folded for each of outer * inner results. Arguments: ``x``,
-``out``; ``init`` (a register value, read only with ``has_init``); the workspace's ``states`` and ``tickets``; the three extents; how
+``out``; ``init`` (a register value, read only with ``has_init``); the workspace's ``slots`` and ``counters`` (see ``sync.gather``); the three extents; how
 many blocks share a result (``splits``) and how many tiles cover ``inner``.
 """
 
@@ -18,18 +18,18 @@ class ReduceKernel:
         self.monoid, self.has_init, self.threads, self.smem, self.blocks_per_sm = monoid, has_init, threads, smem, blocks_per_sm
 
     @cute.jit
-    def __call__(self, x: cute.Pointer, out: cute.Pointer, init, states: cute.Pointer, tickets: cute.Pointer, outer: Int64,
+    def __call__(self, x: cute.Pointer, out: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer, outer: Int64,
                  length: Int64, inner: Int64, splits: Int32, tiles: Int32, grid: Int32, stream):  # fmt: skip
         self.kernel.set_name_prefix("cutesync_reduce", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, out, init, states, tickets, outer, length, inner, splits, tiles).launch(
+        self.kernel(x, out, init, slots, counters, outer, length, inner, splits, tiles).launch(
             grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=self.smem, min_blocks_per_mp=self.blocks_per_sm,
             preferred_smem_carveout=-1, stream=stream,
         )  # fmt: skip
 
     @cute.kernel
-    def kernel(self, x: cute.Pointer, out: cute.Pointer, init, states: cute.Pointer, tickets: cute.Pointer, outer: Int64,
+    def kernel(self, x: cute.Pointer, out: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer, outer: Int64,
                length: Int64, inner: Int64, splits: Int32, tiles: Int32):  # fmt: skip
-        self.body(x, out, init, states, tickets, outer, length, inner, splits, tiles)
+        self.body(x, out, init, slots, counters, outer, length, inner, splits, tiles)
 
     def result(self, init, state):
         """The element to store for a folded row."""

@@ -1,8 +1,8 @@
 """Reduction along an axis that is not the last: neighbouring lanes fold neighbouring columns, row by row.
 
 A block of ``lanes * groups`` threads covers ``lanes * width`` columns; each of its row groups folds a contiguous run of the block's
-rows, and the groups are folded in order through shared memory. ``splits`` blocks share the rows of a tile of columns: they leave
-their states in the workspace, and the block with the tile's last ticket folds those, again in order.
+rows, and the groups are folded in order through shared memory. ``splits`` blocks share the rows of a tile of columns: the
+one of them that started last folds the blocks' states, again in order (``sync.gather``).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from cutlass.memory import SmemAllocator
 
 from ..block.reduce import get, put, state_array, state_bytes
 from ..monoid import tree
-from ..sync.ticket import take_ticket
+from ..sync.gather import collect, enter, publish, settle
 from .base import ReduceKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
-from .split import share, workspace_states
+from .split import share
 
 
 class ColumnReduce(ReduceKernel):
@@ -27,11 +27,11 @@ class ColumnReduce(ReduceKernel):
         self.width = VECTOR_BYTES // monoid.source.size if vectors else 1
         self.lanes, self.groups, self.unroll, self.split, self.vectors = lanes, groups, unroll, split, vectors
         threads = lanes * groups
-        smem = state_bytes((*monoid.types, Int32), threads * self.width) + 16 if groups > 1 or split else 0
+        smem = state_bytes((*monoid.types, Int32), threads * self.width) + 32 if groups > 1 or split else 0
         super().__init__(monoid, has_init, threads, smem, 1)
 
     @cute.jit
-    def body(self, x, out, init, states, tickets, outer, length, inner, splits, tiles):
+    def body(self, x, out, init, slots, counters, outer, length, inner, splits, tiles):
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         tile = block % tiles
@@ -44,34 +44,50 @@ class ColumnReduce(ReduceKernel):
         first, stop = share(end - begin, Int64(group), Int64(self.groups))
         if cutlass.const_expr(not self.vectors):
             column = cutlass.min(column, inner - 1)
+        if cutlass.const_expr(self.split):
+            collector = cute.make_tensor(SmemAllocator().allocate_array(Int32, 1), cute.make_layout((1,)))
+            tag = cute.make_tensor(SmemAllocator().allocate_array(Int32, 1), cute.make_layout((1,)))
+            entered = (Int64(0), Int32(0))
+            if thread == 0:
+                entered = enter(counters, slab * tiles + tile, splits)
         have, state = self.fold_rows(x + (slab * length * inner + column), begin + first, begin + stop, inner, inside)
-        if cutlass.const_expr(self.smem > 0):
+        if cutlass.const_expr(self.split):
+            if thread == 0:
+                self.settle(counters, entered, splits, collector, tag)
+        if cutlass.const_expr(self.smem > 0):  # its barriers also show every thread what thread 0 learnt on entering
             storage = state_array((*self.monoid.types, Int32), self.threads * self.width)
             have, state = self.fold_groups(have, state, storage, thread, group)
         place = slab * inner + column
         if cutlass.const_expr(self.split):
-            last = cute.make_tensor(SmemAllocator().allocate_array(Int32, 1), cute.make_layout((1,)))
-            slots = workspace_states(self.monoid.types, states, slab * splits * inner, outer * splits * inner)
+            stride = outer * splits * inner
             if (group == 0) & inside:
-                self.leave(slots, split * Int32(inner) + Int32(column), state)
-            cute.arch.sync_threads()
-            if thread == 0:
-                last[0] = Int32(take_ticket(tickets + (slab * tiles + tile), splits))
-            cute.arch.sync_threads()
-            if last[0] != 0:
-                self.finish_tile(out, init, place, slots, splits, inner, column, inside, storage, thread, group)
+                self.publish(slots, (slab * splits + split) * inner + column, stride, state, tag[0])
+            if collector[0] != 0:
+                self.collect_tile(out, init, place, slots, slab * splits * inner + column, stride, splits, inner, inside, storage, thread, group, tag[0])
         else:
             if (group == 0) & inside:
                 self.store(out, init, place, state)
 
     @cute.jit
-    def finish_tile(self, out, init, place, slots, splits, inner, column, inside, storage, thread, group):
-        """The last block of a tile: each row group folds a contiguous run of the blocks' states, then the groups are folded."""
+    def collect_tile(self, out, init, place, slots, at, stride, splits, inner, inside, storage, thread, group, tag):
+        """The tile's collector: each row group folds the states of a contiguous run of blocks, then the groups are folded."""
         first, stop = share(splits, group, Int32(self.groups))
-        have, state = self.fold_slots(slots, first, stop, Int32(inner), Int32(column), inside)
+        count = stop - first
+        if cutlass.not_(inside):
+            count = Int32(0)
+        have, state = collect(slots, at + Int64(first) * inner, count, inner, stride, tag, self.monoid.types, self.monoid.combine, self.width)
         have, state = self.fold_groups(have, state, storage, thread, group)
         if (group == 0) & inside:
             self.store(out, init, place, state)
+
+    def settle(self, counters, entered, splits, collector, tag):
+        is_collector, number = settle(counters, entered, splits, cute.arch.grid_dim()[0])
+        collector[0] = Int32(is_collector)
+        tag[0] = number
+
+    def publish(self, slots, at, stride, state, tag):
+        for c in range(self.width):
+            publish(slots, at + c, stride, state[c], tag)
 
     @cute.jit
     def fold_rows(self, x, begin, end, inner, inside):
@@ -124,7 +140,9 @@ class ColumnReduce(ReduceKernel):
     @cute.jit
     def fold_groups(self, have, state, storage, thread, group):
         """Fold the row groups in order; group 0 gets ``(any, states)``. Two block barriers, so the storage may be used again."""
-        if cutlass.const_expr(self.groups > 1):
+        if cutlass.const_expr(self.groups == 1):
+            cute.arch.sync_threads()
+        else:
             for c in cutlass.range_constexpr(self.width):
                 put(storage, c * self.threads + thread, (*state[c], Int32(have)))
             cute.arch.sync_threads()
@@ -139,22 +157,6 @@ class ColumnReduce(ReduceKernel):
                         state = following
                         have = Boolean(True)
             cute.arch.sync_threads()
-        return have, state
-
-    def leave(self, slots, place, state):
-        for c in range(self.width):
-            put(slots, place + c, state[c])
-
-    @cute.jit
-    def fold_slots(self, slots, first, stop, inner, column, inside):
-        """Fold the states that blocks ``first`` to ``stop`` left for this thread's columns."""
-        have = Boolean(False)
-        state = self.nothing()
-        if inside & (first < stop):
-            state = tuple(get(slots, first * inner + column + c, self.monoid.types) for c in range(self.width))
-            have = Boolean(True)
-            for split in range(first + 1, stop):
-                state = self.merge(state, tuple(get(slots, split * inner + column + c, self.monoid.types) for c in range(self.width)))
         return have, state
 
     def store(self, out, init, place, state):

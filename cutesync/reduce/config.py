@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from ..errors import ArgumentValueError, explain
-from ..runtime.workspace import STATES, TICKETS
+from ..runtime.workspace import GROUPS, SLOTS
 
 SMS = 132  # multiprocessors the block counts are tuned for
 VECTOR_BYTES = 16
@@ -20,13 +20,13 @@ LANE_BYTES = 128  # most that a lane reads of consecutive memory; more spreads a
 
 @dataclass(frozen=True)
 class Problem:
-    """``length`` elements of ``size`` bytes are folded for each of outer * inner results; a state has ``members`` registers."""
+    """``length`` elements of ``size`` bytes are folded for each of outer * inner results; a state has ``words`` 32-bit words."""
 
     outer: int
     length: int
     inner: int
     size: int
-    members: int
+    words: int
     aligned: bool
 
 
@@ -58,13 +58,13 @@ def _segments(problem: Problem) -> Config:
     if chunks * problem.outer <= 512:
         warps, per_split, most = 4, 2, SMS
     elif chunks * problem.outer <= 32768:
-        warps, per_split, most = 8, 8, 2 * SMS
+        warps, per_split, most = 8, 8, 256
     else:
         warps, per_split, most = 16, 16, 2 * SMS
-    splits = min(most // problem.outer, chunks // per_split, STATES // (problem.members * problem.outer))
+    splits = min(most // problem.outer, chunks // per_split, SLOTS // (problem.words * problem.outer))
     if chunks <= 32 and problem.outer == 1:
         splits = 1
-    if splits > 1 and problem.outer <= TICKETS:
+    if splits > 1 and problem.outer <= GROUPS:
         return Config(("segments", "grid", warps, 4, 32 // warps), splits, 1, problem.outer * splits)
     if problem.outer < 2 * SMS or chunks > 64:
         warps = 4 if chunks <= 4 else 8 if chunks <= 8 else 16
@@ -79,7 +79,7 @@ def _short_rows(problem: Problem) -> Config:
     unroll, warps = 4, 8
     whole = math.lcm(row_bytes, VECTOR_BYTES)
     if problem.aligned and problem.length > 1 and whole <= LANE_BYTES:
-        return Config(("whole_rows", problem.length, warps), 1, 1, _ceil(problem.outer, warps * 32 * (whole // row_bytes)))
+        return Config(("whole_rows", problem.length, warps), 1, 1, _ceil(problem.outer, warps * 32 * (whole // row_bytes) * 2))
     rows = warps * (32 // group) * unroll
     return Config(("rows", vectors, group, unroll, warps), 1, 1, _ceil(problem.outer, rows))
 
@@ -100,8 +100,8 @@ def _columns(problem: Problem) -> Config:
     tiles = _ceil(units, lanes)
     blocks = problem.outer * tiles
     rows = max(1, problem.length // (groups * 8))
-    splits = min(_ceil(4 * SMS, blocks), rows, STATES // (problem.members * problem.outer * problem.inner) or 1)
-    if blocks > TICKETS:
+    splits = min(_ceil(4 * SMS, blocks), rows, SLOTS // (problem.words * problem.outer * problem.inner) or 1)
+    if blocks > GROUPS:
         splits = 1
     return Config(("columns", vectors, lanes, groups, 8, splits > 1), max(splits, 1), tiles, blocks * max(splits, 1))
 
@@ -111,10 +111,10 @@ def _narrow_columns(problem: Problem, lane_bytes: int) -> Config:
     warps = 8
     step_rows = 32 * lane_bytes // (problem.inner * problem.size)  # what a warp folds in one step
     blocks = max(1, problem.length // (step_rows * warps * 2))
-    splits = min(max(1, 4 * SMS // problem.outer), blocks, STATES // ((problem.members + 1) * problem.outer * problem.inner) or 1)
-    if problem.outer > TICKETS:
+    splits = min(max(1, 2 * SMS // problem.outer), blocks, SLOTS // ((problem.words + 1) * problem.outer * problem.inner) or 1)
+    if problem.outer > GROUPS:
         splits = 1
-    unroll = max(1, 64 // lane_bytes)
+    unroll = 2 if lane_bytes >= 64 else 4
     return Config(("narrow", problem.inner, lane_bytes, unroll, warps, splits > 1), splits, 1, problem.outer * splits)
 
 

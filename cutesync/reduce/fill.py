@@ -15,7 +15,7 @@ class FillReduce(ReduceKernel):
         super().__init__(monoid, False, 256, 0, 1)
 
     @cute.jit
-    def body(self, x, out, init, states, tickets, outer, length, inner, splits, tiles):
+    def body(self, x, out, init, slots, counters, outer, length, inner, splits, tiles):
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         place = Int64(block) * 256 + thread

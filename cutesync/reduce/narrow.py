@@ -1,8 +1,8 @@
 """Reduction over the rows of an array of few columns (2 to 16): a lane loads whole vectors that hold whole rows.
 
 A lane's ``lane_bytes`` consecutive bytes hold ``per_lane`` rows, which it folds column by column; shuffles fold the lanes, the warp
-keeps running states over its contiguous run of rows, and shared memory, the workspace and a ticket fold warps and blocks as
-elsewhere, always in row order. The number of columns is known to the compiler.
+keeps running states over its contiguous run of rows, shared memory folds the warps and ``sync.gather`` the blocks, always in row
+order. The number of columns is known to the compiler.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from cutlass.memory import SmemAllocator
 
 from ..block.reduce import get, put, state_array, state_bytes
 from ..monoid import tree
-from ..sync.ticket import take_ticket
-from ..warp import LANES, column_of_lane, reduce_columns, reduce_states, reduce_valid
+from ..sync.gather import collect, enter, publish, settle
+from ..warp import LANES, column_of_lane, reduce_columns, reduce_states, reduce_valid, select
 from .base import ReduceKernel
 from .chunk import aligned_words
-from .split import share, workspace_states
+from .split import share
 
 PARTS = 16  # threads that share the blocks' states of one column in the last block
 
@@ -31,36 +31,47 @@ class NarrowColumnReduce(ReduceKernel):
         self.lane_words = lane_bytes // 4
         self.per_lane = lane_bytes // (columns * monoid.source.size)
         self.spread = columns & (columns - 1) == 0  # a power of two: the lanes hold a column each, not every lane all of them
-        self.slots = max(warps, PARTS)
-        super().__init__(monoid, has_init, warps * LANES, state_bytes((*monoid.types, Int32), self.slots * columns) + 16, 3)
+        self.places = max(warps, PARTS)
+        super().__init__(monoid, has_init, warps * LANES, state_bytes((*monoid.types, Int32), self.places * columns) + 32, 3)
 
     @cute.jit
-    def body(self, x, out, init, states, tickets, outer, length, inner, splits, tiles):
+    def body(self, x, out, init, slots, counters, outer, length, inner, splits, tiles):
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         split = block % splits
         slab = Int64(block // splits)
-        storage = state_array((*self.monoid.types, Int32), self.slots * self.columns)
-        last = cute.make_tensor(SmemAllocator().allocate_array(Int32, 1), cute.make_layout((1,)))
+        storage = state_array((*self.monoid.types, Int32), self.places * self.columns)
+        collector = cute.make_tensor(SmemAllocator().allocate_array(Int32, 1), cute.make_layout((1,)))
+        tag = cute.make_tensor(SmemAllocator().allocate_array(Int32, 1), cute.make_layout((1,)))
         warp = thread // LANES
         lane = thread % LANES
+        if cutlass.const_expr(self.split):
+            entered = (Int64(0), Int32(0))
+            if thread == 0:
+                entered = enter(counters, slab, splits)
         have, state = self.fold_warp(x + slab * length * self.columns, length, split * self.warps + warp, splits * self.warps, lane)
         self.deposit(storage, warp, have, state, lane)
+        if cutlass.const_expr(self.split):
+            if thread == 0:
+                self.settle(counters, entered, splits, collector, tag)
         cute.arch.sync_threads()
         any_row, total = self.withdraw(storage, Int32(self.warps), thread)
         if cutlass.const_expr(self.split):
-            slots = workspace_states((*self.monoid.types, Int64), states, slab * splits * self.columns, outer * splits * self.columns)
+            stride = outer * splits * self.columns
+            at = slab * splits * self.columns
             if thread < self.columns:
-                put(slots, split * self.columns + thread, (*total, Int64(any_row)))
-            cute.arch.sync_threads()
-            if thread == 0:
-                last[0] = Int32(take_ticket(tickets + slab, splits))
-            cute.arch.sync_threads()
-            if last[0] != 0:
-                self.finish_slab(out, init, slab, slots, splits, storage, thread)
+                publish(slots, at + split * self.columns + thread, stride, (*total, Int32(any_row)), tag[0])
+            if collector[0] != 0:
+                cute.arch.sync_threads()
+                self.collect_slab(out, init, slab, slots, at, stride, splits, storage, thread, tag[0])
         else:
             if thread < self.columns:
                 self.finish(out, init, slab * self.columns + thread, total)
+
+    def settle(self, counters, entered, splits, collector, tag):
+        is_collector, number = settle(counters, entered, splits, cute.arch.grid_dim()[0])
+        collector[0] = Int32(is_collector)
+        tag[0] = number
 
     @cute.jit
     def fold_warp(self, x, length, part, parts, lane):
@@ -134,7 +145,7 @@ class NarrowColumnReduce(ReduceKernel):
             mine = column_of_lane(lane, self.columns)
             chosen = folded[0]
             for c in cutlass.range_constexpr(1, self.columns):
-                chosen = tuple(cutlass.select_(mine == c, new, old) for new, old in zip(folded[c], chosen))
+                chosen = select(mine == c, folded[c], chosen)
             folded = (chosen,)
         return folded
 
@@ -170,24 +181,28 @@ class NarrowColumnReduce(ReduceKernel):
         return have, state
 
     @cute.jit
-    def finish_slab(self, out, init, slab, slots, splits, storage, thread):
-        """The last block: ``PARTS`` threads a column each fold a run of the blocks' states, one thread folds theirs."""
+    def collect_slab(self, out, init, slab, slots, at, stride, splits, storage, thread, tag):
+        """The slab's collector: ``PARTS`` threads a column each fold a run of the blocks' states, one thread folds theirs."""
         part = thread // self.columns
         column = thread % self.columns
         if part < PARTS:
             first, stop = share(splits, part, Int32(PARTS))
-            have = Boolean(False)
-            state = tuple(t(0) for t in self.monoid.types)
-            for split in range(first, stop):
-                place = split * self.columns + column
-                if slots[-1][place] != 0:
-                    following = get(slots, place, self.monoid.types)
-                    if have:
-                        following = self.monoid.combine(state, following)
-                    state = following
-                    have = Boolean(True)
+            at += Int64(first) * self.columns + column
+            have, state = collect(slots, at, stop - first, Int64(self.columns), stride, tag, (*self.monoid.types, Int32), self.combine_flagged)
+            have = have & (state[0][-1] != 0)
+            state = state[0][:-1]
             put(storage, part * self.columns + column, (*state, Int32(have)))
         cute.arch.sync_threads()
         _, total = self.withdraw(storage, Int32(PARTS), thread)
         if thread < self.columns:
             self.finish(out, init, slab * self.columns + thread, total)
+
+    @cute.jit
+    def combine_flagged(self, a, b):
+        """Fold two states that carry a flag: whether any row went in."""
+        state = a
+        if b[-1] != 0:
+            state = b
+            if a[-1] != 0:
+                state = (*self.monoid.combine(a[:-1], b[:-1]), Int32(1))
+        return state

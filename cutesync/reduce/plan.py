@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from ..dtypes import BOOL, INT64, DType
+from ..dtypes import BOOL, DType
 from ..ops import Operator, source_key
-from ..runtime import compiler, workspace
+from ..runtime import compiler
 from ..runtime.launch import Launch, bits
 from .config import Config, Problem, choose
 
@@ -48,6 +48,11 @@ class Folding:
             return max(value.size, 4), True
         narrow = not self.is_arg and self.op.fn is not None and value.kind != "b"
         return (value.size if narrow else max(value.size, 4)), False
+
+    @property
+    def slot_words(self) -> int:
+        """32-bit words of a state."""
+        return max(1, self.register()[0] // 4) + (2 if self.is_arg else 0)
 
     def first_of_two(self) -> Folding:
         """The folding whose results are states of this one: what an earlier stage computes."""
@@ -139,32 +144,14 @@ def _out_alignment(config: Config, folding: Folding) -> int:
     return folding.result.size
 
 
-class Stage:
-    """One launch, ready: ``run(x, out, stream)`` writes the addresses and launches."""
-
-    __slots__ = ("launch", "ordinal", "stream", "workspace")
-
-    def __init__(self, config: Config, folding: Folding, extents: tuple[int, int, int], init, ordinal: int, stream: int) -> None:
-        kernel = kernel_for(config, folding, init is not None, stream)
-        first = 0 if init is None else bits(init, *folding.register())
-        values = (0, 0, first, 0, 0, *extents, config.splits, config.tiles)
-        self.launch = Launch(kernel, ordinal, config.grid, values)
-        self.ordinal, self.stream = ordinal, None
-        self.workspace = config.splits > 1
-
-    def run(self, x: int, out: int, stream: int) -> None:
-        launch = self.launch
-        with launch.lock:
-            slots = launch.slots
-            slots[0] = x
-            slots[1] = out
-            if self.workspace and (stream != self.stream or stream > 2):
-                slots[4], slots[3] = workspace.tickets_and_states(self.ordinal, stream)
-                self.stream = stream
-            launch(stream)
+def _launch(config: Config, folding: Folding, extents: tuple[int, int, int], init, ordinal: int, stream: int) -> Launch:
+    kernel = kernel_for(config, folding, init is not None, stream)
+    first = 0 if init is None else bits(init, *folding.register())
+    values = (0, 0, first, 0, 0, *extents, config.splits, config.tiles)
+    return Launch(kernel, ordinal, config.grid, values, workspace=(4, 3) if config.splits > 1 else None)
 
 
-def make_stages(folding: Folding, shape, axes, init, aligned: bool, ordinal: int, stream: int) -> list[tuple[Stage, int, DType]]:
+def make_stages(folding: Folding, shape, axes, init, aligned: bool, ordinal: int, stream: int) -> list[tuple[Launch, int, DType]]:
     """Every launch of a reduction with the element count and type of what it writes."""
     plans = stages(shape, axes)
     made = []
@@ -173,16 +160,14 @@ def make_stages(folding: Folding, shape, axes, init, aligned: bool, ordinal: int
         current = folding if len(plans) == 1 else folding.first_of_two() if i == 0 else folding.second_of_two()
         if 0 < i < len(plans) - 1:
             current = Folding(folding.op, folding.between, folding.accumulate, folding.between)
-        members = 2 if folding.is_arg else 1
-        config = choose(Problem(outer, length, inner, current.source.size, members, aligned or i > 0))
-        made.append((Stage(config, current, (outer, length, inner), init if last else None, ordinal, stream), outer * inner, current.result))
+        words = current.slot_words
+        config = choose(Problem(outer, length, inner, current.source.size, words, aligned or i > 0))
+        made.append((_launch(config, current, (outer, length, inner), init if last else None, ordinal, stream), outer * inner, current.result))
     return made
 
 
-def make_fill(folding: Folding, count: int, value, ordinal: int, stream: int) -> Stage:
+def make_fill(folding: Folding, count: int, value, ordinal: int, stream: int) -> Launch:
     """The launch that stores ``value`` in ``count`` results."""
     config = Config(("fill",), 1, 1, -(-count // 256))
-    return Stage(config, folding, (count, 0, 1), value, ordinal, stream)
+    return _launch(config, folding, (count, 0, 1), value, ordinal, stream)
 
-
-ARG_RESULT = INT64

@@ -33,7 +33,7 @@ class ShortRowReduce(ReduceKernel):
         return self.warps * (LANES // self.group) * self.unroll
 
     @cute.jit
-    def body(self, x, out, init, states, tickets, outer, length, inner, splits, tiles):
+    def body(self, x, out, init, slots, counters, outer, length, inner, splits, tiles):
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         lane = thread % LANES
@@ -86,6 +86,9 @@ class ShortRowReduce(ReduceKernel):
             self.finish(out, init, row, self.monoid.place(state, Int64(0)))
 
 
+WHOLE_ROWS_UNROLL = 2  # runs of rows a lane has in flight
+
+
 class WholeRowReduce(ReduceKernel):
     """The kernel for rows of a few elements: a lane loads whole vectors that hold whole rows, and folds each row by itself.
 
@@ -94,28 +97,39 @@ class WholeRowReduce(ReduceKernel):
 
     def __init__(self, monoid, has_init: bool, length: int, warps: int) -> None:
         super().__init__(monoid, has_init, warps * LANES, 0, 1)
+        self.unroll = WHOLE_ROWS_UNROLL
         row_bytes = length * monoid.source.size
         self.length, self.lane_words = length, math.lcm(row_bytes, VECTOR_BYTES) // 4
         self.per_lane = self.lane_words * 4 // row_bytes
 
     @cute.jit
-    def body(self, x, out, init, states, tickets, outer, length, inner, splits, tiles):
+    def body(self, x, out, init, slots, counters, outer, length, inner, splits, tiles):
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
-        first = (Int64(block) * self.threads + thread) * self.per_lane
-        if first + self.per_lane <= outer:
-            words = cute.make_rmem_tensor((self.lane_words,), Int32)
-            cute.autovec_copy(cute.make_tensor(aligned_words(x + first * self.length), cute.make_layout((self.lane_words,))), words)
-            elements = cute.recast_tensor(words, self.monoid.source.cutlass)
-            results = cute.make_rmem_tensor((self.per_lane,), self.monoid.result.cutlass)
-            for r in cutlass.range_constexpr(self.per_lane):
-                row = [self.monoid.lift(elements[r * self.length + i], Int32(i)) for i in range(self.length)]
-                results[r] = self.result(init, self.monoid.place(tree(row, self.monoid.combine), Int64(0)))
-            cute.autovec_copy(results, cute.make_tensor(out + first, cute.make_layout((self.per_lane,))))
-        elif first < outer:
-            row = first
-            while row < outer:
-                tensor = cute.make_tensor(x + row * self.length, cute.make_layout((self.length,)))
-                values = [self.monoid.lift(tensor[i], Int32(i)) for i in range(self.length)]
-                self.finish(out, init, row, self.monoid.place(tree(values, self.monoid.combine), Int64(0)))
-                row += 1
+        first = (Int64(block) * (self.threads * self.unroll) + thread) * self.per_lane
+        step = self.threads * self.per_lane
+        if first + (step * (self.unroll - 1) + self.per_lane) <= outer:
+            words = cute.make_rmem_tensor((self.lane_words, self.unroll), Int32)
+            for u in cutlass.range_constexpr(self.unroll):
+                source = cute.make_tensor(aligned_words(x + (first + u * step) * self.length), cute.make_layout((self.lane_words,)))
+                cute.autovec_copy(source, words[(None, u)])
+            for u in cutlass.range_constexpr(self.unroll):
+                self.store_rows(out, init, first + u * step, cute.recast_tensor(words[(None, u)], self.monoid.source.cutlass))
+        else:
+            for u in range(self.unroll):
+                row = first + u * step
+                stop = cutlass.min(row + self.per_lane, outer)
+                while row < stop:
+                    tensor = cute.make_tensor(x + row * self.length, cute.make_layout((self.length,)))
+                    self.finish(out, init, row, self.folded(tensor, 0))
+                    row += 1
+
+    def store_rows(self, out, init, first, elements):
+        results = cute.make_rmem_tensor((self.per_lane,), self.monoid.result.cutlass)
+        for r in range(self.per_lane):
+            results[r] = self.result(init, self.folded(elements, r * self.length))
+        cute.autovec_copy(results, cute.make_tensor(out + first, cute.make_layout((self.per_lane,))))
+
+    def folded(self, elements, first):
+        row = [self.monoid.lift(elements[first + i], Int32(i)) for i in range(self.length)]
+        return self.monoid.place(tree(row, self.monoid.combine), Int64(0))

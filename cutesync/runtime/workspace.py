@@ -1,7 +1,7 @@
 """Scratch memory of the kernels that need several blocks to agree: one per device and stream, never shared between streams.
 
-A workspace is ``TICKETS`` 4-byte counters followed by ``STATES`` 8-byte slots. It is cleared once, when it is made; kernels leave
-the counters at zero themselves and never trust the slots. A graph keeps the workspace it was captured with, because its replays
+A workspace is an 8-byte launch counter and ``GROUPS`` 4-byte counters, followed by ``SLOTS`` 8-byte slots (see ``sync.gather``). It is
+cleared once, when it is made; kernels leave the counters ready themselves and never trust the slots. A graph keeps the workspace it was captured with, because its replays
 may run beside the capturing stream's later work; so every capture gets one of its own.
 """
 
@@ -11,29 +11,29 @@ import threading
 
 from . import device
 
-TICKETS = 1 << 14
-STATES = 1 << 19
-BYTES = 4 * TICKETS + 8 * STATES
+GROUPS = (1 << 14) - 2
+SLOTS = 1 << 19
+_COUNTERS = 8 + 4 * GROUPS
+BYTES = _COUNTERS + 8 * SLOTS
 
 _lock = threading.Lock()
 _by_stream: dict[tuple[int, int], int] = {}
 _by_capture: dict[tuple[int, int], int] = {}
 
 
-def tickets_and_states(ordinal: int, stream: int) -> tuple[int, int]:
+def counters_and_slots(ordinal: int, stream: int) -> tuple[int, int]:
     """Addresses of the counters and of the slots for work on ``stream`` of device ``ordinal``, which is current."""
     base = _by_stream.get((ordinal, stream))
-    if stream not in (0, 1, 2):
-        status, capture, *_ = device.check(device.driver().cuStreamGetCaptureInfo(stream), "cuStreamGetCaptureInfo")
-        if int(status):
-            return _split(_keep(_by_capture, (ordinal, int(capture))))
+    if device.capturing(stream):
+        capture = device.check(device.driver().cuStreamGetCaptureInfo(stream), "cuStreamGetCaptureInfo")[1]
+        return _split(_keep(_by_capture, (ordinal, int(capture))))
     if base is None:
         base = _keep(_by_stream, (ordinal, stream))
     return _split(base)
 
 
 def _split(base: int) -> tuple[int, int]:
-    return base, base + 4 * TICKETS
+    return base, base + _COUNTERS
 
 
 def _keep(table: dict, key: tuple[int, int]) -> int:
