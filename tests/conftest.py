@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import warnings
 
@@ -64,3 +65,41 @@ def _no_stray_warnings():
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="cutesync cache")
         yield
+
+
+@pytest.fixture
+def fresh_backend(monkeypatch):
+    """Call it with ``"emulator"``, ``"gpu"`` or ``"auto"`` to set the backend for one test."""
+
+    def choose(name: str) -> None:
+        monkeypatch.setenv("CUTESYNC_BACKEND", name)
+        device.backend.cache_clear()
+
+    yield choose
+    monkeypatch.undo()
+    device.backend.cache_clear()
+
+
+class RecordedLaunch:
+    """Stands for ``launch.Launch``: keeps what would have been launched and launches nothing."""
+
+    log: list[RecordedLaunch]
+
+    def __init__(self, kernel, ordinal: int, grid: int, values, workspace=None) -> None:
+        self.kernel, self.ordinal, self.grid, self.parameters, self.workspace = kernel, ordinal, grid, list(values), workspace
+
+    def run(self, x: int, out: int, stream: int) -> None:
+        self.parameters[:2], self.stream = (x, out), stream
+        self.log.append(self)
+
+
+@pytest.fixture
+def launches(fresh_backend, monkeypatch):
+    """The launches a test's calls would make, on a machine of host memory. Nothing is compiled either."""
+    fresh_backend("emulator")
+    log: list[RecordedLaunch] = []
+    plan = importlib.import_module("cutesync.reduce.plan")
+    monkeypatch.setattr(importlib.import_module("cutesync.reduce"), "_plans", {})
+    monkeypatch.setattr(plan, "Launch", type("Launch", (RecordedLaunch,), {"log": log}))
+    monkeypatch.setattr(plan.compiler, "get", lambda key, build, **facts: key)
+    return log
