@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.util
 from typing import TYPE_CHECKING, Callable, Iterator
 
@@ -64,17 +63,17 @@ def cases(place: str) -> Iterator[Case]:
     yield _case("Python: affine maps, axis 0", "uint64", rows[0], compose, axis=0)
 
 
-def _case(operation: str, dtype: str, shape: tuple[int, ...], op="add", *, axis=None, tolerance: float = 0.0, **options) -> Case:
+def _case(operation: str, source: str, shape: tuple[int, ...], op="add", *, axis=None, tolerance: float = 0.0, **options) -> Case:
     from .demo import Case
 
     return Case(
         operation,
-        dtype,
+        source,
         _words(shape),
-        lambda generator: (_random(generator, dtype, shape),),
+        lambda generator: (_random(generator, source, shape),),
         _call(op, axis, options),
         _expected(op, axis, options),
-        lambda: _kernels(op, axis, options, dtype, shape),
+        lambda: _kernels(op, axis, options, source, shape),
         tolerance,
     )
 
@@ -105,15 +104,21 @@ def _fold_by_rows(x: np.ndarray, op, width: int = 256) -> np.ndarray:
     return x[0]
 
 
-def _kernels(op, axis, options, dtype: str, shape: tuple[int, ...]) -> list:
+def _kernels(op, axis, options, source: str, shape: tuple[int, ...]) -> list:
     """Compile what the call on an aligned array launches."""
     from ..reduce import _parse
-    from ..reduce.plan import configured, kernel_for
+    from ..reduce.config import Problem, choose
+    from ..reduce.plan import kernel_for, stages
     from ..runtime.arrays import View
 
     key = (op, axis, False, None, options.get("dtype"), options.get("transform"), None, "arg" if op in ("argmin", "argmax") else "auto")
-    reduction = _parse(key, View(0, shape, parse_dtype(dtype), 0, True))
-    return [kernel_for(config, folding, False) for config, folding in configured(reduction["folding"], shape, reduction["axes"])]
+    reduction = _parse(key, View(0, shape, parse_dtype(source), 0, True))
+    folding, passes = reduction["folding"], stages(shape, reduction["axes"])
+    found = []
+    for number, problem in enumerate(passes, 1):
+        current = folding if len(passes) == 1 else folding.first_of_two() if number == 1 else folding.second_of_two()
+        found.append(kernel_for(choose(Problem(*problem, current.source.size, current.slot_words, True)), current, False))
+    return found
 
 
 def _random(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
