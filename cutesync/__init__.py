@@ -14,9 +14,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "reduce": "reduce", "argmin": "reduce", "argmax": "reduce", "sum": "reduce", "prod": "reduce", "min": "reduce", "max": "reduce",
     "any": "reduce", "all": "reduce", "asarray": "runtime.device_array", "empty": "runtime.device_array", "DeviceArray": "runtime.device_array",
-    "block": "block", "warp": "warp", "reference": "reference", "errors": "errors",
+    "emulate": "emulation", "emulator": "emulator", "block": "block", "warp": "warp", "reference": "reference", "errors": "errors",
 }  # fmt: skip
-_MODULES = ("block", "warp", "reference", "errors")
+_MODULES = ("emulator", "block", "warp", "reference", "errors")
 __all__ = [*_HOMES, "__version__"]
 
 

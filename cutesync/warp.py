@@ -20,6 +20,11 @@ def exchange(state, distance: int):
     return tuple(cute.arch.shuffle_sync_bfly(value, offset=distance) for value in state)
 
 
+def broadcast(state, source: int = 0):
+    """Every lane gets the state of lane ``source``."""
+    return tuple(type(value)(cute.arch.shuffle_sync(value, source)) for value in state)
+
+
 def select(condition, a, b):
     """``a`` where the condition holds, else ``b``, member by member."""
     return tuple(choose(condition, x, y) for x, y in zip(a, b))
@@ -91,18 +96,19 @@ def column_of_lane(lane, columns: int):
 
 @cute.jit
 def reduce_valid(state, count: Int32, combine: cutlass.Constexpr, lane: Int32, width: cutlass.Constexpr = LANES):
-    """Fold the first ``count`` lanes' states of each group of ``width`` lanes. The operator never sees the others' registers.
-    With ``count`` 0 the result is meaningless."""
+    """Fold the first ``count`` lanes' states of each group of ``width`` lanes; ``count`` is the same in all 32 lanes. The operator
+    never sees the others' registers, and the first lanes of each group get the fold: lane 0 always. ``count`` 0: meaningless."""
     position = lane & (width - 1)
     for log in cutlass.range_constexpr(width.bit_length() - 1):
         distance = 1 << log
-        other = exchange(state, distance)
-        upper = (lane & distance) != 0
-        first = select(upper, other, state)
-        second = select(upper, state, other)
-        state = first
-        if ((position & -(2 * distance)) | distance) < count:
-            state = combine(first, second)
+        if distance < count:
+            other = exchange(state, distance)
+            upper = (lane & distance) != 0
+            first = select(upper, other, state)
+            second = select(upper, state, other)
+            state = first
+            if ((position & -(2 * distance)) | distance) < count:
+                state = combine(first, second)
     return state
 
 
@@ -118,4 +124,4 @@ def reduce(value, op="add", width: int = LANES):
     return reduce_states((value,), lambda a, b: (fn(a[0], b[0]),), cute.arch.lane_idx(), width)[0]
 
 
-__all__ = ["LANES", "exchange", "reduce", "column_of_lane", "reduce_columns", "reduce_rows", "reduce_states", "reduce_valid", "select", "tree"]
+__all__ = ["LANES", "broadcast", "exchange", "reduce", "column_of_lane", "reduce_columns", "reduce_rows", "reduce_states", "reduce_valid", "select", "tree"]

@@ -8,7 +8,7 @@ is CUB's (vector loads, warp shuffles, one state a block) with the second kernel
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from ..ops import operator
 from ..runtime import arrays, device_array
 from ..runtime.arrays import View
+from ..runtime.device_array import DeviceArray
 from .plan import Folding, make_fill, make_stages
 
 _plans: dict[tuple, Plan] = {}
@@ -53,8 +54,7 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
     ------
     ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
     """
-    key = (op, axis, keepdims, init, dtype, transform, identity, algorithm)
-    return _call(key, x, out, stream)
+    return _call((op, axis, keepdims, init, dtype, transform, identity, algorithm), x, out, stream)
 
 
 def argmin(x, axis=None, *, keepdims=False, out=None, stream=None):
@@ -103,26 +103,32 @@ def _promoted(x) -> DType:
 
 def _call(arguments: tuple, x, out, stream):
     """Find or make the plan of a call and run it."""
-    adapter = _adapters.get(type(x)) or arrays.adapter(x)
-    if adapter is arrays.NUMPY:
-        return _call_numpy(arguments, x, out, stream)
-    pointer, signature = adapter.identify(x)
-    if out is None:
-        key = (arguments, signature, pointer & 15)
+    kind = type(x)
+    if kind is DeviceArray and type(out) is DeviceArray:  # the cheapest way through: plain attributes, the default stream
+        pointer, out_pointer = x.ptr, out.ptr
+        key = (arguments, x.signature, pointer & 15, out.signature, out_pointer & 15)
+        adapter = arrays.OWN
     else:
-        out_pointer, out_signature = (adapter if type(out) is type(x) else arrays.adapter(out, "out")).identify(out)
-        key = (arguments, signature, pointer & 15, out_signature)
+        adapter = _adapters.get(kind) or arrays.adapter(x)
+        if adapter is arrays.NUMPY:
+            return _call_numpy(arguments, x, out, stream)
+        pointer, signature = adapter.identify(x)
+        if out is None:
+            key = (arguments, signature, pointer & 15)
+        else:
+            out_pointer, out_signature = (adapter if type(out) is kind else arrays.adapter(out, "out")).identify(out)
+            key = (arguments, signature, pointer & 15, out_signature, out_pointer & 15)
     try:
-        plan = _plans[key]
+        run, ordinal, x_bytes, out_bytes, out_shape, out_dtype = _plans[key]
     except (KeyError, TypeError):
-        plan = _plan(key, x, out, stream)
-    raw = adapter.stream(plan.ordinal) if stream is None else arrays.stream_handle(stream)
+        run, ordinal, x_bytes, out_bytes, out_shape, out_dtype = _plan(key, x, out, stream)
+    raw = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream)
     if out is None:
-        out = adapter.empty(plan.out_shape, plan.out_dtype, plan.ordinal, raw)
+        out = adapter.empty(out_shape, out_dtype, ordinal, raw)
         out_pointer, _ = adapter.identify(out)
-    elif -plan.x_bytes < pointer - out_pointer < plan.out_bytes:
+    elif -x_bytes < pointer - out_pointer < out_bytes:
         raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
-    plan.run(pointer, out_pointer, raw)
+    run(pointer, out_pointer, raw)
     return out
 
 
@@ -145,24 +151,32 @@ def _call_numpy(key: tuple, x: np.ndarray, out, stream):
     return result[()]
 
 
-class Plan:
-    """Everything a call with a known signature needs: its launches and the shape and type of its result."""
+class Plan(NamedTuple):
+    """Everything a call with a known signature needs. ``run(x, out, stream)`` takes addresses."""
 
-    __slots__ = ("between", "ordinal", "out_bytes", "out_dtype", "out_shape", "run", "stages", "x_bytes")
+    run: Callable[[int, int, int], None]
+    ordinal: int
+    x_bytes: int
+    out_bytes: int
+    out_shape: tuple[int, ...]
+    out_dtype: DType
 
-    def __init__(self, stages: list, ordinal: int, x_bytes: int, out_shape: tuple, out_dtype: DType) -> None:
-        self.stages, self.ordinal, self.x_bytes, self.out_shape, self.out_dtype = stages, ordinal, x_bytes, out_shape, out_dtype
-        self.out_bytes = math.prod(out_shape) * out_dtype.size
-        self.run = stages[0][0].run if len(stages) == 1 else self._run_all
 
-    def _run_all(self, x: int, out: int, stream: int) -> None:
-        """Run the stages through intermediate arrays, which are freed in stream order."""
+def _run_of(launches: list, ordinal: int) -> Callable[[int, int, int], None]:
+    """One function for all launches of a plan; intermediate results are freed in stream order."""
+    *before, (last, _, _) = launches
+    if not before:
+        return last.run
+
+    def run(x: int, out: int, stream: int) -> None:
         held = []
-        for stage, count, element in self.stages[:-1]:
-            held.append(device_array.allocate((count,), element, self.ordinal, stream))
-            stage.run(x, held[-1].ptr, stream)
+        for launch, count, element in before:
+            held.append(device_array.allocate((count,), element, ordinal, stream))
+            launch.run(x, held[-1].ptr, stream)
             x = held[-1].ptr
-        self.stages[-1][0].run(x, out, stream)
+        last.run(x, out, stream)
+
+    return run
 
 
 class _Nothing:
@@ -183,7 +197,9 @@ def _plan(key: tuple, x, out, stream) -> Plan:
         arrays.same_device(view, out_view, "out")
         _check_out(out_view, out_shape, out_dtype)
     raw = arrays.adapter(x).stream(view.device) if stream is None else arrays.stream_handle(stream)
-    plan = Plan(_launches(reduction, view, raw), view.device, view.nbytes, out_shape, out_dtype)
+    launches = _launches(reduction, view, raw, out is None or out_view.ptr % 16 == 0)
+    out_bytes = math.prod(out_shape) * out_dtype.size
+    plan = Plan(_run_of(launches, view.device), view.device, view.nbytes, out_bytes, out_shape, out_dtype)
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
     try:
@@ -193,13 +209,13 @@ def _plan(key: tuple, x, out, stream) -> Plan:
     return plan
 
 
-def _launches(reduction: dict, view: View, stream: int) -> list:
+def _launches(reduction: dict, view: View, stream: int, aligned_out: bool) -> list:
     folding, shape, axes = reduction["folding"], view.shape, reduction["axes"]
     count = math.prod(extent for axis, extent in enumerate(shape) if axis not in axes)
     if count == 0:
         return [(_Nothing, 0, folding.result)]
     if view.size:
-        return make_stages(folding, shape, axes, reduction["init"], view.ptr % 16 == 0, view.device, stream)
+        return make_stages(folding, shape, axes, reduction["init"], view.ptr % 16 == 0, aligned_out, view.device, stream)
     value = reduction["init"] if reduction["init"] is not None else _identity(folding)
     return [(make_fill(folding, count, value, view.device, stream), count, folding.result)]
 

@@ -7,6 +7,8 @@ many blocks share a result (``splits``) and how many tiles cover ``inner``.
 
 from __future__ import annotations
 
+import math
+
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
@@ -34,6 +36,13 @@ class ReduceKernel:
     def result(self, init, state):
         """The element to store for a folded row."""
         return self.monoid.lower(self.monoid.combine((init,), state) if self.has_init else state)
+
+    def aligned_result(self, out, place, count: int, aligned: bool):
+        """``count`` consecutive results at a multiple of ``count``, as a tensor; with ``aligned``, ``out`` lies on a 16-byte boundary."""
+        size = self.monoid.result.size
+        align = math.gcd(count * size, 16) if aligned else size
+        start = cute.make_ptr(self.monoid.result.cutlass, (out + place).toint(), cute.AddressSpace.gmem, assumed_align=align)
+        return cute.make_tensor(start, cute.make_layout((count,)))
 
     def finish(self, out, init, place, state):
         """Store the result number ``place``."""

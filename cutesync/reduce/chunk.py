@@ -11,7 +11,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
-from ..warp import LANES, reduce_rows, reduce_valid
+from ..warp import LANES, broadcast, reduce_rows, reduce_valid
 
 VECTOR_BYTES = 16
 WORDS = VECTOR_BYTES // 4
@@ -100,7 +100,7 @@ class ChunkFold:
 
     def _vectors(self, rows, u, left, lane):
         folded = self.monoid.fold(rows[(None, u)], (lane + u * LANES) * self.vector)
-        return reduce_valid(folded, left - u * LANES, self.monoid.combine, lane)
+        return broadcast(reduce_valid(folded, left - u * LANES, self.monoid.combine, lane))
 
     @cute.jit
     def narrow(self, start: cute.Pointer, count: Int32, index: Int64, lane: Int32):
@@ -109,4 +109,4 @@ class ChunkFold:
         if lane < count:
             value = self.monoid.source.cutlass(cute.make_tensor(start, cute.make_layout((VECTOR_BYTES,)))[lane])
         state = reduce_valid(self.monoid.lift(value, lane), count, self.monoid.combine, lane)
-        return self.monoid.place(state, index)
+        return self.monoid.place(broadcast(state), index)

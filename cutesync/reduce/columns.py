@@ -23,9 +23,10 @@ from .split import share
 class ColumnReduce(ReduceKernel):
     """The kernel. With ``vectors`` a thread folds the columns of one 16-byte vector (rows and base aligned), else a single one."""
 
-    def __init__(self, monoid, has_init: bool, vectors: bool, lanes: int, groups: int, unroll: int, split: bool) -> None:
+    def __init__(self, monoid, has_init: bool, vectors: bool, lanes: int, groups: int, unroll: int, split: bool,
+                 aligned_out: bool) -> None:  # fmt: skip
         self.width = VECTOR_BYTES // monoid.source.size if vectors else 1
-        self.lanes, self.groups, self.unroll, self.split, self.vectors = lanes, groups, unroll, split, vectors
+        self.lanes, self.groups, self.unroll, self.split, self.vectors, self.aligned_out = lanes, groups, unroll, split, vectors, aligned_out
         threads = lanes * groups
         smem = state_bytes((*monoid.types, Int32), threads * self.width) + 32 if groups > 1 or split else 0
         super().__init__(monoid, has_init, threads, smem, 1)
@@ -163,4 +164,4 @@ class ColumnReduce(ReduceKernel):
         results = cute.make_rmem_tensor((self.width,), self.monoid.result.cutlass)
         for c in range(self.width):
             results[c] = self.result(init, state[c])
-        cute.autovec_copy(results, cute.make_tensor(out + place, cute.make_layout((self.width,))))
+        cute.autovec_copy(results, self.aligned_result(out, place, self.width, self.aligned_out))

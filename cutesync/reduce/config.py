@@ -13,14 +13,17 @@ from ..runtime.workspace import GROUPS, SLOTS
 
 SMS = 132  # multiprocessors the block counts are tuned for
 VECTOR_BYTES = 16
-CHUNK_BYTES = 32 * 4 * VECTOR_BYTES  # what a warp folds in one step of SegmentReduce
+CHUNK_BYTES = 32 * 8 * VECTOR_BYTES  # what a warp folds in one step of SegmentReduce with unroll 8
+SMALL_BYTES = 1 << 16  # up to here one block is faster than several that must agree
+LARGE_BYTES = 1 << 28  # from here on three blocks an SM read faster than two
 SHORT_ROW_BYTES = 512
 LANE_BYTES = 128  # most that a lane reads of consecutive memory; more spreads a warp over too many cache lines
 
 
 @dataclass(frozen=True)
 class Problem:
-    """``length`` elements of ``size`` bytes are folded for each of outer * inner results; a state has ``words`` 32-bit words."""
+    """``length`` elements of ``size`` bytes are folded for each of outer * inner results; a state has ``words`` 32-bit words;
+    ``aligned`` and ``aligned_out``: x and out lie on 16-byte boundaries."""
 
     outer: int
     length: int
@@ -28,6 +31,7 @@ class Problem:
     size: int
     words: int
     aligned: bool
+    aligned_out: bool
 
 
 @dataclass(frozen=True)
@@ -54,21 +58,18 @@ def choose(problem: Problem) -> Config:
 
 
 def _segments(problem: Problem) -> Config:
-    chunks = max(1, problem.length * problem.size // CHUNK_BYTES)
-    if chunks * problem.outer <= 512:
-        warps, per_split, most = 4, 2, SMS
-    elif chunks * problem.outer <= 32768:
-        warps, per_split, most = 8, 8, 256
-    else:
-        warps, per_split, most = 16, 16, 2 * SMS
-    splits = min(most // problem.outer, chunks // per_split, SLOTS // (problem.words * problem.outer))
-    if chunks <= 32 and problem.outer == 1:
-        splits = 1
+    row_bytes = problem.length * problem.size
+    chunks = row_bytes // CHUNK_BYTES
+    if row_bytes * problem.outer <= SMALL_BYTES:
+        warps = 8 if row_bytes <= SMALL_BYTES // 4 else 16
+        return Config(("segments", "block", warps, 4, 2), 1, 1, problem.outer)
+    most, blocks_per_sm = (256, 2) if row_bytes * problem.outer < LARGE_BYTES else (3 * SMS, 3)
+    splits = min(most // problem.outer, chunks // (4 if chunks <= 64 else 8), SLOTS // (problem.words * problem.outer))
     if splits > 1 and problem.outer <= GROUPS:
-        return Config(("segments", "grid", warps, 4, 32 // warps), splits, 1, problem.outer * splits)
-    if problem.outer < 2 * SMS or chunks > 64:
-        warps = 4 if chunks <= 4 else 8 if chunks <= 8 else 16
-        return Config(("segments", "block", warps, 4, 32 // warps), 1, 1, problem.outer)
+        scope = "grid" if problem.outer == 1 else "grid_rows"
+        return Config(("segments", scope, 8, 8, blocks_per_sm), splits, 1, problem.outer * splits)
+    if problem.outer < 2 * SMS or chunks > 32:
+        return Config(("segments", "block", 8, 8, 3), 1, 1, problem.outer)
     return Config(("segments", "warp", 8, 4, 4), 1, 1, _ceil(problem.outer, 8))
 
 
@@ -79,7 +80,7 @@ def _short_rows(problem: Problem) -> Config:
     unroll, warps = 4, 8
     whole = math.lcm(row_bytes, VECTOR_BYTES)
     if problem.aligned and problem.length > 1 and whole <= LANE_BYTES:
-        return Config(("whole_rows", problem.length, warps), 1, 1, _ceil(problem.outer, warps * 32 * (whole // row_bytes) * 2))
+        return Config(("whole_rows", problem.length, warps, problem.aligned_out), 1, 1, _ceil(problem.outer, warps * 32 * (whole // row_bytes) * 2))
     rows = warps * (32 // group) * unroll
     return Config(("rows", vectors, group, unroll, warps), 1, 1, _ceil(problem.outer, rows))
 
@@ -103,7 +104,7 @@ def _columns(problem: Problem) -> Config:
     splits = min(_ceil(4 * SMS, blocks), rows, SLOTS // (problem.words * problem.outer * problem.inner) or 1)
     if blocks > GROUPS:
         splits = 1
-    return Config(("columns", vectors, lanes, groups, 8, splits > 1), max(splits, 1), tiles, blocks * max(splits, 1))
+    return Config(("columns", vectors, lanes, groups, 8, splits > 1, vectors and problem.aligned_out), max(splits, 1), tiles, blocks * max(splits, 1))
 
 
 def _narrow_columns(problem: Problem, lane_bytes: int) -> Config:

@@ -15,7 +15,7 @@ from cutlass.memory import SmemAllocator
 from ..block.reduce import get, put, state_array, state_bytes
 from ..monoid import tree
 from ..sync.gather import collect, enter, publish, settle
-from ..warp import LANES, column_of_lane, reduce_columns, reduce_states, reduce_valid, select
+from ..warp import LANES, broadcast, column_of_lane, reduce_columns, reduce_states, reduce_valid, select
 from .base import ReduceKernel
 from .chunk import aligned_words
 from .split import share
@@ -81,20 +81,16 @@ class NarrowColumnReduce(ReduceKernel):
         have = Boolean(False)
         state = self.nothing()
         at = begin
-        while at + self.unroll <= end:
+        while at < end:
             words = cute.make_rmem_tensor((self.lane_words, self.unroll), Int32)
             first = Int64(at) * step + lane * self.per_lane
             for u in cutlass.range_constexpr(self.unroll):
-                self.load(x, first + u * step, words[(None, u)])
+                if at + u < end:
+                    self.load(x, first + u * step, words[(None, u)])
             for u in cutlass.range_constexpr(self.unroll):
-                have, state = self.append(have, state, self.fold_step(words[(None, u)], first + u * step, lane))
+                if at + u < end:
+                    have, state = self.append(have, state, self.fold_step(words[(None, u)], first + u * step, lane))
             at += self.unroll
-        while at < end:
-            rest = cute.make_rmem_tensor((self.lane_words,), Int32)
-            row = Int64(at) * step + lane * self.per_lane
-            self.load(x, row, rest)
-            have, state = self.append(have, state, self.fold_step(rest, row, lane))
-            at += 1
         if part == parts - 1:
             done = (length // step) * step
             if done < length:
@@ -140,7 +136,7 @@ class NarrowColumnReduce(ReduceKernel):
         for r in range(first + 1, stop):
             columns = self.merge(columns, self.row(x, done + r))
         valid = (left + each - 1) // each
-        folded = tuple(reduce_valid(columns[c], valid, self.monoid.combine, lane) for c in range(self.columns))
+        folded = tuple(broadcast(reduce_valid(columns[c], valid, self.monoid.combine, lane)) for c in range(self.columns))
         if cutlass.const_expr(self.spread):
             mine = column_of_lane(lane, self.columns)
             chosen = folded[0]

@@ -151,7 +151,7 @@ def _launch(config: Config, folding: Folding, extents: tuple[int, int, int], ini
     return Launch(kernel, ordinal, config.grid, values, workspace=(4, 3) if config.splits > 1 else None)
 
 
-def make_stages(folding: Folding, shape, axes, init, aligned: bool, ordinal: int, stream: int) -> list[tuple[Launch, int, DType]]:
+def make_stages(folding: Folding, shape, axes, init, aligned: bool, aligned_out: bool, ordinal: int, stream: int) -> list[tuple[Launch, int, DType]]:
     """Every launch of a reduction with the element count and type of what it writes."""
     plans = stages(shape, axes)
     made = []
@@ -161,7 +161,7 @@ def make_stages(folding: Folding, shape, axes, init, aligned: bool, ordinal: int
         if 0 < i < len(plans) - 1:
             current = Folding(folding.op, folding.between, folding.accumulate, folding.between)
         words = current.slot_words
-        config = choose(Problem(outer, length, inner, current.source.size, words, aligned or i > 0))
+        config = choose(Problem(outer, length, inner, current.source.size, words, aligned or i > 0, aligned_out or not last))
         made.append((_launch(config, current, (outer, length, inner), init if last else None, ordinal, stream), outer * inner, current.result))
     return made
 

@@ -95,9 +95,9 @@ class WholeRowReduce(ReduceKernel):
     ``length`` is known to the compiler. A lane's ``lcm(row bytes, 16)`` bytes hold ``per_lane`` rows; ``x`` lies on a 16-byte boundary.
     """
 
-    def __init__(self, monoid, has_init: bool, length: int, warps: int) -> None:
+    def __init__(self, monoid, has_init: bool, length: int, warps: int, aligned_out: bool) -> None:
         super().__init__(monoid, has_init, warps * LANES, 0, 1)
-        self.unroll = WHOLE_ROWS_UNROLL
+        self.unroll, self.aligned_out = WHOLE_ROWS_UNROLL, aligned_out
         row_bytes = length * monoid.source.size
         self.length, self.lane_words = length, math.lcm(row_bytes, VECTOR_BYTES) // 4
         self.per_lane = self.lane_words * 4 // row_bytes
@@ -128,7 +128,7 @@ class WholeRowReduce(ReduceKernel):
         results = cute.make_rmem_tensor((self.per_lane,), self.monoid.result.cutlass)
         for r in range(self.per_lane):
             results[r] = self.result(init, self.folded(elements, r * self.length))
-        cute.autovec_copy(results, cute.make_tensor(out + first, cute.make_layout((self.per_lane,))))
+        cute.autovec_copy(results, self.aligned_result(out, first, self.per_lane, self.aligned_out))
 
     def folded(self, elements, first):
         row = [self.monoid.lift(elements[first + i], Int32(i)) for i in range(self.length)]

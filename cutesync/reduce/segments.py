@@ -29,11 +29,12 @@ SLOTS = 512  # chunk states a block keeps before warp 0 folds them: 2 or 4 KiB o
 
 
 class SegmentReduce(ReduceKernel):
-    """The kernel. ``scope`` says who folds a row: a "warp", a "block", or the "grid" (several blocks a row)."""
+    """The kernel. ``scope`` says who folds a row: a "warp", a "block", the "grid" (all blocks share
+    one row) or "grid_rows" (``splits`` blocks a row)."""
 
     def __init__(self, monoid, has_init: bool, scope: str, warps: int, unroll: int, blocks_per_sm: int) -> None:
         block = 0 if scope == "warp" else state_bytes(monoid.types, SLOTS)
-        grid = fold_storage_bytes(monoid.types, warps) + 16 if scope == "grid" else 0
+        grid = fold_storage_bytes(monoid.types, warps) + 16 if scope.startswith("grid") else 0
         super().__init__(monoid, has_init, warps * LANES, block + grid, blocks_per_sm)
         self.scope, self.warps = scope, warps
         self.chunk = ChunkFold(monoid, unroll)
@@ -67,18 +68,35 @@ class SegmentReduce(ReduceKernel):
         blocks, _, _ = cute.arch.grid_dim()
         entered = (Int64(0), Int32(0))
         if thread == 0:
-            entered = enter(counters, row, splits)
+            entered = enter(counters) if self.scope == "grid" else enter(counters, row, splits)
         state = self.block_share(x + row * length, length, split, splits, thread)
         notice = cute.make_tensor(SmemAllocator().allocate_array(Int32, 2), cute.make_layout((2,)))
         storage = fold_storage(self.monoid.types, self.warps)
-        if thread == 0:
-            collector, tag = settle(counters, entered, splits, blocks)
-            publish(slots, block, blocks, state, tag)
-            notice[0] = Int32(collector)
-            notice[1] = tag
-        cute.arch.sync_threads()
-        if notice[0] != 0:
-            self.collect_row(out, init, slots, row, splits, blocks, notice[1], storage, thread)
+        if thread < LANES:
+            collector = Boolean(False)
+            tag = Int32(0)
+            if thread == 0:
+                collector, tag = settle(counters, entered, splits, blocks)
+                publish(slots, block, blocks, state, tag)
+                notice[0] = Int32(collector)
+                notice[1] = tag
+            if splits <= LANES:
+                tag = cute.arch.shuffle_sync(tag, 0)
+                if cute.arch.shuffle_sync(Int32(collector), 0) != 0:
+                    self.collect_few(out, init, slots, row, splits, blocks, tag, thread)
+        if splits > LANES:
+            cute.arch.sync_threads()
+            if notice[0] != 0:
+                self.collect_row(out, init, slots, row, splits, blocks, notice[1], storage, thread)
+
+    @cute.jit
+    def collect_few(self, out, init, slots, row, splits, blocks, tag, lane):
+        """The collector's first warp: a lane a block, then the lanes."""
+        count = cutlass.select_(lane < splits, Int32(1), Int32(0))
+        _, states = collect(slots, row * splits + lane, count, Int64(1), Int64(blocks), tag, self.monoid.types, self.monoid.combine)
+        total = reduce_valid(states[0], splits, self.monoid.combine, lane)
+        if lane == 0:
+            self.finish(out, init, row, total)
 
     @cute.jit
     def collect_row(self, out, init, slots, row, splits, blocks, tag, storage, thread):
@@ -94,7 +112,7 @@ class SegmentReduce(ReduceKernel):
     @cute.jit
     def block_share(self, x, length, split, splits, thread):
         """Fold this block's contiguous share of a row: whole chunks, the first block also the misaligned head, the last block the
-        ragged end. Warp 0 gets the state. Chunks go to warps in turn, ``SLOTS`` chunks a round."""
+        ragged end. Thread 0 gets the state. Chunks go to warps in turn, ``SLOTS`` chunks a round."""
         chunk_states = state_array(self.monoid.types, SLOTS)
         lane = thread % LANES
         warp = thread // LANES
@@ -118,7 +136,7 @@ class SegmentReduce(ReduceKernel):
             cute.arch.sync_threads()
             if (warp == 0) & (count > 0):
                 total = self.fold_slots(chunk_states, count, lane)
-                if have:
+                if have & (lane == 0):
                     total = self.monoid.combine(state, total)
                 state = total
                 have = Boolean(True)

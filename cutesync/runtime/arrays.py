@@ -18,7 +18,8 @@ from ..dtypes import DType
 from ..dtypes import dtype as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from . import device, device_array
-from .device_array import HOST, DeviceArray
+from .device import HOST
+from .device_array import DeviceArray
 
 
 @dataclass(frozen=True)
@@ -152,8 +153,8 @@ def _is_c_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return True
 
 
-NUMPY = _Numpy()
-ADAPTERS: dict[type, Any] = {DeviceArray: _OwnArrays(), np.ndarray: NUMPY}
+OWN, NUMPY = _OwnArrays(), _Numpy()
+ADAPTERS: dict[type, Any] = {DeviceArray: OWN, np.ndarray: NUMPY}
 
 
 def adapter(x: object, argument: str = "x"):
@@ -191,6 +192,8 @@ def checked(x: object, argument: str, *, writable: bool = False) -> View:
     if writable and not view.writable:
         raise ArgumentValueError(explain(argument, "a read-only array", "a writable one", "copy it first"))
     on_host = view.device == HOST
+    if on_host and device.backend() == "emulator" and type(x) is not DeviceArray:
+        raise DeviceError(explain(argument, f"a {type(x).__name__} in host memory", "a NumPy array or a DeviceArray: the emulator is in use", "np.asarray(x)"))
     if on_host and device.backend() == "gpu":
         raise DeviceError(explain(argument, "an array in host memory", "an array on a GPU or a NumPy array", "move it to the device"))
     if not on_host and device.backend() == "emulator":

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import warnings
 
 from .. import env
 from ..errors import LaunchError, NoGpuError, WorkspaceError, explain
 
 ARCH = "sm_90a"
+HOST = -1  # the device ordinal of memory that the emulator runs on
 
 
 @functools.lru_cache(maxsize=1)
@@ -67,13 +69,34 @@ def unavailable() -> str | None:
     return None
 
 
-@functools.lru_cache(maxsize=1)
+_forced: list[str] = []
+
+
 def backend() -> str:
-    """``"gpu"`` or ``"emulator"``, from CUTESYNC_BACKEND and what the machine has."""
+    """``"gpu"`` or ``"emulator"``: what ``forced`` says, else CUTESYNC_BACKEND and what the machine has."""
+    return _forced[-1] if _forced else _chosen()
+
+
+@functools.lru_cache(maxsize=1)
+def _chosen() -> str:
     wanted = env.BACKEND.get()
-    if wanted == "auto":
-        return "emulator" if unavailable() else "gpu"
-    return wanted
+    if wanted != "auto":
+        return wanted
+    reason = unavailable()
+    if reason is None:
+        return "gpu"
+    warnings.warn(f"cutesync: no Hopper GPU here ({reason}); kernels run on the emulator, slowly", stacklevel=2)
+    return "emulator"
+
+
+@contextlib.contextmanager
+def forced(name: str):
+    """Use this backend inside, whatever the machine has."""
+    _forced.append(name)
+    try:
+        yield
+    finally:
+        _forced.remove(name)
 
 
 @functools.lru_cache(maxsize=64)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
+import weakref
 
 import numpy as np
 
@@ -15,8 +16,7 @@ from ..dtypes import DType
 from ..dtypes import dtype as parse_dtype
 from ..errors import ArgumentValueError, explain
 from . import device
-
-HOST = -1  # the device ordinal of memory the emulator runs on
+from .device import HOST
 
 
 class DeviceArray:
@@ -115,12 +115,27 @@ def allocate(shape: tuple[int, ...], dtype: DType, ordinal: int | None = None, s
     nbytes = math.prod(shape) * dtype.size
     if device.backend() == "emulator":
         owner = np.empty(nbytes + 256, np.uint8)
-        base = owner.ctypes.data
-        return DeviceArray(base + -base % 256, shape, dtype, HOST, owner)
+        ptr = owner.ctypes.data + -owner.ctypes.data % 256
+        _show_to_emulator(ptr, nbytes, initialised=False)
+        weakref.finalize(owner, _hide_from_emulator, ptr)
+        return DeviceArray(ptr, shape, dtype, HOST, owner)
     ordinal = device.current() if ordinal is None else ordinal
     with device.using(ordinal):
         owner = _buffer(max(nbytes, 1), ordinal, stream)
     return DeviceArray(int(owner.handle), shape, dtype, ordinal, owner)
+
+
+def _show_to_emulator(ptr: int, nbytes: int, initialised: bool) -> None:
+    """Let kernels on the emulator touch this memory; bytes not ``initialised`` must be written before they are read."""
+    from ..emulator import DEVICE
+
+    DEVICE.register(ptr, nbytes, f"DeviceArray of {nbytes} bytes", initialised=initialised)
+
+
+def _hide_from_emulator(ptr: int) -> None:
+    from ..emulator import DEVICE
+
+    DEVICE.unregister(ptr)
 
 
 def _buffer(nbytes: int, ordinal: int, stream: int):
@@ -143,6 +158,7 @@ def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stre
     if array.nbytes:
         if result.device == HOST:
             ctypes.memmove(result.ptr, array.ctypes.data, array.nbytes)
+            _show_to_emulator(result.ptr, array.nbytes, initialised=True)
         else:
             with device.using(result.device):
                 device.copy_in(result.ptr, array.ctypes.data, array.nbytes, stream)

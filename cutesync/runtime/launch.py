@@ -1,8 +1,8 @@
 """One prepared launch: its parameters lie in one block that is overwritten in place, and the driver is called directly.
 
 The driver takes a kernel's parameters as an array of addresses. Both live in ctypes blocks made once a plan; a call writes the
-pointers that changed, the stream, and calls ``cuLaunchKernelEx``: 4 machine words through ctypes, about 2 us in all, where the DSL's
-own compiled host entry takes 3.1 us and ``cuda.core.launch`` 6 us (measured on an H200's host).
+pointers that changed and calls ``cuLaunchKernelEx`` through ctypes, which takes 4 machine words where ``cuLaunchKernel`` takes 11. On
+an H200's host about 2.8 of the 3.1 us of that call are the driver's; ``cuda.core.launch`` takes 6 us there.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from . import device
 from . import workspace as workspaces
 from .compiler import Kernel
 
+_INVALID_CONTEXT = 201
+
 
 class _Config(ctypes.Structure):
     """CUlaunchConfig of the CUDA driver API."""
@@ -29,16 +31,6 @@ class _Config(ctypes.Structure):
         ("attributes", ctypes.c_void_p),
         ("count", ctypes.c_uint),
     ]
-
-
-class _Attribute(ctypes.Structure):
-    """CUlaunchAttribute: an id and 64 bytes of value."""
-
-    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_uint * 16)]
-
-
-_CLUSTER_DIMENSION = 4
-_INVALID_CONTEXT = 201
 
 
 @functools.lru_cache(maxsize=1)
@@ -70,21 +62,15 @@ class Launch:
     def __init__(self, kernel: Kernel, ordinal: int, grid: int, values: Sequence[int], workspace: tuple[int, int] | None = None) -> None:
         self.kernel = kernel
         self.parameters = (ctypes.c_uint64 * len(values))(*values)
-        self.run = self._on_gpu(ordinal, grid, workspace)
+        self.run = self._on_emulator(grid, workspace) if ordinal == device.HOST else self._on_gpu(ordinal, grid, workspace)
 
     def _on_gpu(self, ordinal: int, grid: int, workspace: tuple[int, int] | None):
         kernel, parameters = self.kernel, self.parameters
         first = ctypes.addressof(parameters)
         addresses = (ctypes.c_void_p * len(parameters))(*(first + 8 * i for i in range(len(parameters))))
         config = _Config((grid, 1, 1), kernel.block, kernel.smem)
-        if kernel.cluster != (1, 1, 1):
-            attribute = _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster)
-            config.attributes, config.count = ctypes.addressof(attribute), 1
-        else:
-            attribute = None
-        entry, lock = _entry(), threading.Lock()
-        arguments = ctypes.addressof(config), kernel.handle(ordinal), ctypes.addressof(addresses)
-        config_at, handle, addresses_at = arguments
+        entry, lock, handle = _entry(), threading.Lock(), kernel.handle(ordinal)
+        config_at, addresses_at = ctypes.addressof(config), ctypes.addressof(addresses)
         bound = None
 
         def bind(stream: int) -> None:
@@ -94,7 +80,7 @@ class Launch:
                 parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(ordinal, stream)
             bound = stream
 
-        def run(x: int, out: int, stream: int, alive=(addresses, attribute)) -> None:
+        def run(x: int, out: int, stream: int, alive=(config, addresses)) -> None:
             with lock:
                 parameters[0] = x
                 parameters[1] = out
@@ -106,5 +92,19 @@ class Launch:
                     code = entry(config_at, handle, addresses_at, None)
             if code:
                 raise device.failure(code, f"launch of {kernel.name}")
+
+        return run
+
+    def _on_emulator(self, grid: int, workspace: tuple[int, int] | None):
+        kernel, parameters, lock = self.kernel, self.parameters, threading.Lock()
+
+        def run(x: int, out: int, stream: int) -> None:
+            from .. import emulator
+
+            with lock:
+                parameters[0], parameters[1] = x, out
+                if workspace is not None:
+                    parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(device.HOST, stream)
+                emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, list(parameters), cluster=kernel.cluster, shared_bytes=kernel.smem)
 
         return run

@@ -7,7 +7,10 @@ may run beside the capturing stream's later work; so every capture gets one of i
 
 from __future__ import annotations
 
+import ctypes
 import threading
+
+import numpy as np
 
 from . import device
 
@@ -19,12 +22,13 @@ BYTES = _COUNTERS + 8 * SLOTS
 _lock = threading.Lock()
 _by_stream: dict[tuple[int, int], int] = {}
 _by_capture: dict[tuple[int, int], int] = {}
+_alive: list[np.ndarray] = []
 
 
 def counters_and_slots(ordinal: int, stream: int) -> tuple[int, int]:
     """Addresses of the counters and of the slots for work on ``stream`` of device ``ordinal``, which is current."""
     base = _by_stream.get((ordinal, stream))
-    if device.capturing(stream):
+    if ordinal != device.HOST and device.capturing(stream):
         capture = device.check(device.driver().cuStreamGetCaptureInfo(stream), "cuStreamGetCaptureInfo")[1]
         return _split(_keep(_by_capture, (ordinal, int(capture))))
     if base is None:
@@ -39,8 +43,20 @@ def _split(base: int) -> tuple[int, int]:
 def _keep(table: dict, key: tuple[int, int]) -> int:
     with _lock:
         if key not in table:
-            table[key] = _allocate()
+            table[key] = _allocate_for_emulator() if key[0] == device.HOST else _allocate()
         return table[key]
+
+
+def _allocate_for_emulator() -> int:
+    """The slots hold rubbish: kernels must not mind."""
+    from ..emulator import DEVICE
+
+    memory = np.full(BYTES + 256, 0xCD, np.uint8)
+    base = memory.ctypes.data + -memory.ctypes.data % 256
+    ctypes.memset(base, 0, _COUNTERS)
+    DEVICE.register(base, BYTES, "the workspace")
+    _alive.append(memory)
+    return base
 
 
 def _allocate() -> int:

@@ -24,11 +24,16 @@ from cutlass import Boolean, Float32, Float64, Int32, Int64
 GROUPS_OFFSET = 2  # 32-bit words before the first group's counter
 
 
-def enter(counters, group, members):
-    """Count this block into the launch and into its group of ``members`` blocks; one thread a block calls, once, and every block
-    of the launch does. Returns what ``settle`` needs. Nothing here waits for the atomics: call it before the loads."""
+def enter(counters, group=None, members=None):
+    """Count this block into the launch and, unless the launch is one group, into ``group`` of ``members`` blocks.
+
+    One thread a block calls, once, and every block of the launch does. Returns what ``settle`` needs. Nothing here waits for the
+    atomics: call it before the loads.
+    """
     launch = cute.make_ptr(Int64, counters.toint(), cute.AddressSpace.gmem, assumed_align=8)
     word = cute.arch.atomic_add(launch, Int64(1), sem="relaxed", scope="gpu")
+    if group is None:
+        return word, Int32(word & 0xFFFFFFFF)
     arrived = cute.arch.inline_ptx(
         "atom.global.relaxed.gpu.inc.u32 {$w0}, [{$r0}], {$r1};",
         write_only_types=[Int32],

@@ -1,0 +1,231 @@
+"""Barriers: named barriers of a block, the cluster barrier, and mbarriers. They block, wake, and carry knowledge (``clocks``)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .clocks import Clock
+from .report import actor
+
+CTA_SCOPE, CLUSTER_SCOPE = 1, 2
+
+
+class NamedBarrier:
+    """``bar`` / ``barrier.cta`` number ``number``: arrivals are counted in threads, whole warps at a time."""
+
+    def __init__(self, machine, block, number: int):
+        self.machine, self.block, self.number = machine, block, number
+        self.name = f"named barrier {number} of block {block.coordinates}"
+        self.expected: int | None = None
+        self.arrived = 0
+        self.whole_block = False
+        self.waiting: list = []              # (fragment, pc, finish)
+        self.votes: list = []
+        self.clock = Clock()
+        self.generation = 0
+        self.first_site = 0
+
+    def arrive(self, f, count: int | None, site: int) -> None:
+        """One arrival of a whole warp; ``count`` is None for the whole block."""
+        machine = self.machine
+        if count is not None and (count % 32 or count <= 0):
+            machine.fail("barrier", f"{self.name}: the count {count} is not a multiple of 32", f.warp, f.mask.nonzero()[0], site)
+        wanted = self.block.live_warps * 32 if count is None else count
+        if self.arrived and (count is None) != self.whole_block or (self.arrived and count is not None and wanted != self.expected):
+            machine.fail("barrier", f"{self.name} is used with {wanted} threads while {self.arrived} of {self.expected} have arrived", f.warp,
+                         f.mask.nonzero()[0], site, [f"the first of them at {machine.program.sites[self.first_site - 1].where()}"])
+        if not self.arrived:
+            self.first_site = site
+        self.expected, self.whole_block = wanted, count is None
+        self.arrived += 32
+        machine.effects += 1
+        if self.arrived > self.expected:
+            machine.fail("barrier", f"{self.name}: {self.arrived} threads arrived where {self.expected} were expected", f.warp, f.mask.nonzero()[0], site)
+        if machine.sanitizer is not None:
+            self.clock.join(f.warp.clock.release(f.lanes))
+
+    def wait(self, f, pc: int, site: int, finish=None) -> int:
+        """Block the fragment until the barrier completes; ``finish(votes)`` runs for it then."""
+        self.waiting.append((f, finish))
+        stop = f.block_on(f"waits at {self.name}: {self.arrived} of {self.expected} threads have arrived", self, pc, site)
+        self.check()
+        return stop
+
+    def check(self) -> None:
+        if self.arrived and self.arrived >= self.expected:
+            self.complete()
+
+    def complete(self) -> None:
+        waiting, votes, clock = self.waiting, self.votes, self.clock
+        self.waiting, self.votes, self.clock, self.arrived, self.expected = [], [], Clock(), 0, None
+        self.generation += 1
+        for f, finish in waiting:
+            if self.machine.sanitizer is not None:
+                f.warp.clock.single = {}
+                f.warp.clock.common.join(clock)
+            if finish is not None:
+                finish(f, votes)
+            self.machine.resume(f, "is blocked")
+
+    def lanes_left(self, block) -> None:
+        """Threads exited: a barrier of the whole block now needs fewer."""
+        if self.arrived and self.whole_block:
+            self.expected = block.live_warps * 32
+            self.check()
+
+
+class ClusterBarrier:
+    """``barrier.cluster``: every live thread of the cluster arrives, then may wait."""
+
+    def __init__(self, machine, blocks):
+        self.machine, self.blocks = machine, blocks
+        self.phase = 0
+        self.arrived: set = set()            # (block number, warp, lane) of this phase
+        self.clock = Clock()
+        self.completed = Clock()
+        self.watchers: list = []
+        self.name = "the cluster barrier"
+        self.passed: dict = {}               # thread -> the phase it has arrived at and not waited for
+
+    def threads(self, f):
+        return [(f.warp.block.number, f.warp.index, int(lane)) for lane in np.flatnonzero(f.mask)]
+
+    def arrive(self, f, site: int, release: bool) -> None:
+        for thread in self.threads(f):
+            if thread in self.passed:
+                self.machine.fail("barrier", "arrives at the cluster barrier twice without waiting", f.warp, [thread[2]], site)
+            self.arrived.add(thread)
+            self.passed[thread] = self.phase
+        self.machine.effects += 1
+        if self.machine.sanitizer is not None:
+            clock = f.warp.clock.release(f.lanes)
+            self.clock.join(clock if release else clock.as_seen())
+        self.check()
+
+    def check(self) -> None:
+        left = sum(warp.live.bit_count() for block in self.blocks for warp in block.warps)
+        live = {(b.number, w.index) for b in self.blocks for w in b.warps}
+        waiting = sum(1 for number, warp, lane in self.arrived if (number, warp) in live and self.alive(number, warp, lane))
+        if self.arrived and waiting >= left:
+            self.phase += 1
+            self.arrived, self.completed, self.clock = set(), self.clock, Clock()
+            self.machine.wake(self)
+
+    def alive(self, number: int, warp: int, lane: int) -> bool:
+        block = next(b for b in self.blocks if b.number == number)
+        return bool(block.warps[warp].live >> lane & 1)
+
+    def wait(self, f, index: int, pc: int, site: int, acquire: bool) -> int:
+        """Go on at ``pc`` once the phase this fragment arrived at is over; until then sleep and look again at ``index``."""
+        threads = self.threads(f)
+        if any(t not in self.passed for t in threads):
+            self.machine.fail("barrier", "waits at the cluster barrier without having arrived", f.warp, [threads[0][2]], site)
+        if self.phase > self.passed[threads[0]]:
+            for thread in threads:
+                del self.passed[thread]
+            if acquire and self.machine.sanitizer is not None:
+                f.warp.learn(f.lanes, self.completed)
+            return pc
+        self.watchers.append(f)
+        return f.block_on(f"waits at the cluster barrier, phase {self.phase}: {len(self.arrived)} threads have arrived", self, index, site)
+
+    def lanes_left(self) -> None:
+        self.check()
+
+
+class MBarrier:
+    """One mbarrier: counts down arrivals and bytes, flips its phase when both are at zero."""
+
+    def __init__(self, machine, block, offset: int, count: int, f, lane: int, site: int):
+        self.machine, self.block, self.offset = machine, block, offset
+        self.name = f"mbarrier at shared byte {offset} of block {block.coordinates}"
+        self.count = self.pending = count
+        self.tx = 0
+        self.phase = 0
+        self.version = 0
+        self.fenced = False
+        self.watchers: list = []
+        self.arrived: list[tuple[Clock, int, int]] = []     # (clock, scope, block) of the running phase
+        self.completed: list[tuple[Clock, int, int]] = []
+        self.history: list[str] = [f"initialised with {count} by {actor(f.warp, [lane])}"]
+        self.init_event = (f.warp, lane, f.warp.clock.time)
+        self.site = site
+
+    # --- arriving ---------------------------------------------------------------------------------------------------
+
+    def arrive(self, f, lanes, count: int, site: int, scope: int, release: bool, *, drop: bool = False) -> int:
+        """``count`` arrivals; gives the phase they belong to. Never completes a phase on its own: call ``settle``."""
+        if count > self.pending:
+            self.machine.fail("barrier", f"{self.name}: {count} arrivals where {self.pending} of {self.count} are still expected in phase {self.phase}",
+                              f.warp, lanes, site, self.history_lines())
+        if drop:
+            self.count -= count
+        self.pending -= count
+        self.note(f"{actor(f.warp, lanes)} {'drops' if drop else 'arrives'} ({count}), {self.pending} to come")
+        if release and self.machine.sanitizer is not None:
+            self.arrived.append((f.warp.clock.release(np.asarray(lanes)), scope, f.warp.block.number))
+        return self.phase
+
+    def expect(self, f, lanes, size: int, site: int) -> None:
+        self.tx += size
+        self.note(f"{actor(f.warp, lanes)} expects {size} bytes")
+        self.check_tx(f.warp, lanes, site)
+
+    def complete_bytes(self, size: int, clock: Clock | None, warp, lane: int, site: int) -> None:
+        """``size`` bytes of an asynchronous operation have landed."""
+        self.tx -= size
+        self.note(f"{size} bytes land, {self.tx} outstanding")
+        if clock is not None:
+            self.arrived.append((clock, CLUSTER_SCOPE, warp.block.number))
+        self.check_tx(warp, [lane], site)
+        self.settle()
+
+    def check_tx(self, warp, lanes, site: int) -> None:
+        if abs(self.tx) >= 1 << 20:
+            self.machine.fail("transaction", f"{self.name}: the transaction count {self.tx} is out of range", warp, lanes, site, self.history_lines())
+
+    def settle(self) -> None:
+        """Complete the phase if nothing is outstanding."""
+        self.version += 1
+        self.machine.effects += 1
+        if self.pending == 0 and self.tx == 0:
+            self.note(f"phase {self.phase} completes")
+            self.phase += 1
+            self.pending = self.count
+            self.completed, self.arrived = self.arrived, []
+            if self.machine.trace is not None:
+                self.machine.trace.phase(self)
+            self.machine.wake(self)
+
+    # --- waiting ----------------------------------------------------------------------------------------------------
+
+    def passed(self, parity: int) -> bool:
+        return self.phase & 1 != parity
+
+    def learn(self, f, lanes, scope: int) -> None:
+        """A successful wait: what arrived in the completed phase is known, as far as the scopes reach."""
+        if self.machine.sanitizer is None:
+            return
+        mine = f.warp.block.number
+        together = Clock()
+        for clock, reach, block in self.completed:
+            if block == mine or (reach >= CLUSTER_SCOPE and scope >= CLUSTER_SCOPE) or self._own_copy(clock, reach, block):
+                together.join(clock)
+            else:
+                together.join(clock.as_seen())
+        f.warp.learn(lanes, together)
+
+    def _own_copy(self, clock: Clock, reach: int, block: int) -> bool:
+        """Bytes that land here by an asynchronous operation are visible to whoever waits here, whatever block started it."""
+        return reach >= CLUSTER_SCOPE and not clock.proxied and len(clock.known) == 1
+
+    # --- telling ----------------------------------------------------------------------------------------------------
+
+    def note(self, what: str) -> None:
+        self.history.append(what)
+        if len(self.history) > 24:
+            del self.history[1:5]
+
+    def history_lines(self) -> list[str]:
+        state = f"{self.name}: phase {self.phase}, {self.pending} of {self.count} arrivals and {self.tx} bytes outstanding"
+        return [state, *("  " + line for line in self.history[-10:])]

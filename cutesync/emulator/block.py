@@ -1,0 +1,155 @@
+"""Blocks and their warps: registers, special registers, shared and local memory, and what each warp knows (``clocks``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .clocks import ACTORS, WarpClock
+from .fragment import CONVERGE, RUN, Fragment
+from .memory import RANK_SHIFT, SHARED_START, Region
+from .report import EmulationError, Report
+from .sanitizer import ACTOR_AT, BLOCK_AT, READ_ROWS
+
+if TYPE_CHECKING:
+    from .machine import Machine
+
+_U32, _I64 = np.dtype(np.uint32), np.dtype(np.int64)
+_LANES = np.arange(32)
+
+
+class Warp:
+    def __init__(self, block: "Block", index: int, threads: int):
+        machine = block.machine
+        self.block, self.index, self.machine = block, index, machine
+        self.R = list(machine.program.initial)
+        self.live = (1 << threads) - 1
+        self.all = self.live
+        self.special: dict[str, np.ndarray] = {}
+        self.clock = WarpClock(block.number, index, block.warp_count)
+        actors = np.arange(32, dtype=_I64) + index * ACTORS
+        self.key_base = (actors << np.int64(ACTOR_AT)) + np.int64((block.number + 1) << BLOCK_AT)
+        self.read_row = (index + block.number * 3) % READ_ROWS if machine.blocks_share else index % READ_ROWS
+        self.heard: dict = {}
+        self.fenced: dict = {}
+        self.groups: dict = {}
+        self.budgets: list = []              # setmaxnreg so far: (site, registers)
+        self.local: Region | None = None
+        self.fragments = [Fragment(self, 0, self.live)]
+        self.priority = 0.0
+
+    # --- lanes ------------------------------------------------------------------------------------------------------
+
+    def add(self, fragment: Fragment) -> None:
+        self.fragments.append(fragment)
+        self.machine.schedule.ready(fragment)
+
+    def leave(self, fragment: Fragment) -> None:
+        """The fragment's lanes exit."""
+        self.fragments.remove(fragment)
+        self.live &= ~fragment.bits
+        self.machine.progress()
+        for other in self.fragments:
+            self.machine.resume(other, CONVERGE)
+        self.block.lanes_left(self, fragment)
+
+    def merge(self, fragment: Fragment) -> None:
+        """Join the fragment with those of its warp that are at the same place."""
+        for other in list(self.fragments):
+            if other is not fragment and other.pc == fragment.pc and other.state in (RUN, CONVERGE) and fragment.state in (RUN, CONVERGE):
+                if (other.lagging or fragment.lagging) and CONVERGE not in (other.state, fragment.state):
+                    continue
+                self.fragments.remove(other)
+                self.machine.schedule.gone(other)
+                fragment.set_lanes(fragment.bits | other.bits)
+                fragment.lagging = False
+                if fragment.state is CONVERGE:
+                    self.machine.resume(fragment, CONVERGE)
+
+    def learn(self, lanes, clock) -> None:
+        everyone = lanes is None or len(lanes) == self.live.bit_count()
+        self.clock.acquire(lanes, clock, everyone)
+
+    # --- values -----------------------------------------------------------------------------------------------------
+
+    def sreg(self, name: str) -> np.ndarray:
+        value = self.special.get(name)
+        if value is None:
+            value = self.special[name] = self.make_special(name)
+        return value
+
+    def make_special(self, name: str) -> np.ndarray:
+        block, machine = self.block, self.machine
+        thread = self.index * 32 + _LANES
+        x, y, _ = machine.block
+        tid = (thread % x, thread // x % y, thread // (x * y))
+        base, _, axis = name.partition("_") if name[-2:] not in ("_x", "_y", "_z", "_w") else (name[:-2], "", name[-1])
+        axis = "xyzw".find(axis) if axis else -1
+        triples = {"tid": tid, "ntid": machine.block, "ctaid": block.coordinates, "nctaid": machine.grid,
+                   "cluster_ctaid": block.in_cluster, "cluster_nctaid": machine.cluster,
+                   "clusterid": tuple(c // s for c, s in zip(block.coordinates, machine.cluster)),
+                   "nclusterid": tuple(g // c for g, c in zip(machine.grid, machine.cluster))}
+        if base in triples and axis >= 0:
+            value = triples[base][axis] if axis < 3 else 0
+        else:
+            scalars = {"laneid": _LANES, "warpid": self.index, "nwarpid": block.warp_count, "smid": block.number % 132, "nsmid": 132, "gridid": 0,
+                       "cluster_ctarank": block.rank, "cluster_nctarank": machine.cluster_size, "is_explicit_cluster": int(machine.cluster_size > 1),
+                       "lanemask_eq": 1 << _LANES, "lanemask_lt": (1 << _LANES) - 1, "lanemask_le": (2 << _LANES) - 1,
+                       "lanemask_gt": ~((2 << _LANES) - 1), "lanemask_ge": ~((1 << _LANES) - 1),
+                       "dynamic_smem_size": machine.dynamic_bytes, "total_smem_size": machine.shared_bytes}
+            if name not in scalars:
+                raise EmulationError(Report("unsupported", f"the special register %{name} is not known", machine.program.function.name))
+            value = scalars[name]
+        return np.ascontiguousarray(np.broadcast_to(np.asarray(value, _I64), 32)).astype(_U32)
+
+    def local_stride(self) -> int:
+        return self.machine.local_bytes
+
+    def local_region(self) -> Region:
+        if self.local is None:
+            size = max(self.machine.local_bytes, 16) * 32
+            self.local = Region("local memory", 0, np.full(size, 0xCD, np.uint8), initialised=True)
+        return self.local
+
+
+class Block:
+    def __init__(self, machine: "Machine", number: int):
+        self.machine, self.number = machine, number
+        x, y, _ = machine.grid
+        self.coordinates = (number % x, number // x % y, number // (x * y))
+        c = machine.cluster
+        self.in_cluster = tuple(a % b for a, b in zip(self.coordinates, c))
+        self.rank = self.in_cluster[0] + c[0] * (self.in_cluster[1] + c[1] * self.in_cluster[2])
+        threads = machine.block[0] * machine.block[1] * machine.block[2]
+        self.warp_count = -(-threads // 32)
+        self.threads = threads
+        self.peers: list[Block] = [self]
+        self.shared = Region.shared(f"shared memory of block {self.coordinates}", machine.shared_bytes)
+        self.named: dict = {}
+        self.mbarriers: dict = {}
+        self.gatherings: dict = {}           # warpgroup -> warps that have come to a wgmma
+        self.cluster_barrier = None
+        self.warps = [Warp(self, i, min(32, threads - 32 * i)) for i in range(self.warp_count)]
+        self.live_warps = self.warp_count
+
+    def shared_at(self, address: int) -> tuple[Region | None, int]:
+        """The region and offset of a shared address, of this block or of a peer in the cluster."""
+        block, offset = self.block_at(address)
+        return (block.shared if block else None), offset - SHARED_START
+
+    def block_at(self, address: int) -> tuple["Block | None", int]:
+        rank, offset = address >> RANK_SHIFT, address & ((1 << RANK_SHIFT) - 1)
+        if rank == 0:
+            return self, offset
+        return (self.peers[rank - 1] if rank <= len(self.peers) else None), offset
+
+    def lanes_left(self, warp: Warp, fragment: Fragment) -> None:
+        if not warp.live:
+            self.live_warps -= 1
+        for barrier in self.named.values():
+            barrier.lanes_left(self)
+        if self.peers[0].cluster_barrier is not None:
+            self.peers[0].cluster_barrier.lanes_left()
+        if self.live_warps == 0:
+            self.machine.block_done(self)

@@ -1,0 +1,84 @@
+"""``check``: one call from a ``@cute.jit`` host function and NumPy arrays to a verdict under many schedules."""
+
+from __future__ import annotations
+
+import ctypes
+import inspect
+import tempfile
+
+import numpy as np
+
+from ..errors import ArgumentTypeError, explain
+from .run import DEVICE, Device, Settings, emulate, run
+
+_TYPES = {"float32": "Float32", "float64": "Float64", "float16": "Float16", "bfloat16": "BFloat16", "int8": "Int8", "int16": "Int16",
+          "int32": "Int32", "int64": "Int64", "uint8": "Uint8", "uint16": "Uint16", "uint32": "Uint32", "uint64": "Uint64", "bool": "Uint8",
+          "float8_e4m3fn": "Float8E4M3FN", "float8_e5m2": "Float8E5M2"}
+OPTIONS = "--keep-ptx --generate-line-info"
+
+
+def dsl_type(dtype: np.dtype):
+    """The CuTe element type of a NumPy dtype."""
+    import cutlass
+
+    if dtype.name not in _TYPES:
+        raise ArgumentTypeError(explain("dtype", dtype.name, "one of " + ", ".join(_TYPES)))
+    return getattr(cutlass, _TYPES[dtype.name])
+
+
+def compile_for_emulator(jit_function, *args, options: str = ""):
+    """``cute.compile`` for sm_90a with the PTX kept and line information; NumPy arrays stand for pointers (or tensors, by annotation)."""
+    import cutlass.cute as cute
+
+    with DEVICE.lock, tempfile.TemporaryDirectory() as folder:
+        return cute.compile(jit_function, *arguments(jit_function, args), options=f"{OPTIONS} --gpu-arch=sm_90a --dump-dir={folder} {options}".strip())
+
+
+def arguments(jit_function, args, run_time: bool = False) -> list:
+    """The arguments as the DSL wants them. A stream that is left out is added; ``run_time`` leaves compile-time constants out."""
+    import cuda.bindings.driver as driver
+    import cutlass.cute as cute
+    from cutlass.cute.runtime import from_dlpack, make_ptr
+
+    parameters = list(inspect.signature(getattr(jit_function, "__wrapped__", jit_function)).parameters.values())
+    out = []
+    for p, a in zip(parameters, args):
+        if run_time and "Constexpr" in str(p.annotation):
+            continue
+        if not isinstance(a, np.ndarray):
+            out.append(a)
+        elif "Tensor" in str(p.annotation):
+            out.append(from_dlpack(a).mark_layout_dynamic())
+        else:
+            align = next(n for n in (16, 8, 4, 2, 1) if a.ctypes.data % n == 0)
+            out.append(make_ptr(dsl_type(a.dtype), a.ctypes.data, cute.AddressSpace.gmem, assumed_align=max(align, a.itemsize)))
+    for p in parameters[len(args):]:
+        if p.default is inspect.Parameter.empty and "stream" in str(p.annotation).lower() + p.name.lower():
+            out.append(driver.CUstream(0))
+    return out
+
+
+def call(compiled, jit_function, *args, device: Device = DEVICE, fresh=(), edit=None) -> None:
+    """Run a compiled cute function on the emulator with NumPy arrays as memory, under the settings in force. The arrays in ``fresh`` are
+    poisoned, and reading one of their bytes before the kernel has written it is a fault."""
+    values = arguments(jit_function, args, run_time=True)     # hold the memory that the packed pointers point to
+    pointers, keep = compiled.generate_execution_args(*values)
+    result = ctypes.c_int32(0)
+    packed = (ctypes.c_void_p * (len(pointers) + 1))(*[ctypes.cast(p, ctypes.c_void_p) for p in pointers], ctypes.cast(ctypes.pointer(result), ctypes.c_void_p))
+    arrays = [a for a in args if isinstance(a, np.ndarray)]
+    with device.arrays(*arrays, fresh=fresh):
+        run(compiled, packed, device, edit)
+    del values, keep
+
+
+def check(jit_function, *args, schedules: int = 20, policy: str | None = None, seed: int = 0, sanitize: bool = True, options: str = "",
+          resident: int = 16, fresh=()) -> Settings:
+    """Compile a ``@cute.jit`` host function for sm_90a and run it under ``schedules`` schedules over all policies (or one ``policy``).
+
+    NumPy arrays are passed as pointers (or tensors, where the parameter is annotated so) and are changed in place by the last run; a
+    stream parameter may be left out; arrays in ``fresh`` count as unwritten memory. Raises EmulationError on a race, a deadlock, a misuse, or when two schedules give different results.
+    """
+    compiled = compile_for_emulator(jit_function, *args, options=options)
+    with emulate(policy=policy, seed=seed, schedules=schedules, sanitize=sanitize, resident=resident) as used:
+        call(compiled, jit_function, *args, fresh=fresh)
+    return used

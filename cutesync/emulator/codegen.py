@@ -1,0 +1,240 @@
+"""A PTX function -> Python functions, one per straight-line segment.
+
+Each segment has two forms: *full*, for 32 active lanes, and *part*, which merges its results into the inactive lanes' old values. Both
+are built when first run. A segment ends at a branch, at a label, before and after every instruction that synchronizes (there the
+scheduler may switch warps), and before every instruction that lanes do together (there a part of a warp may have to wait; the full form
+runs on across these). A segment function takes the running fragment and returns the next segment, or ``STOP`` if the fragment was
+blocked or has ended.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import syntax
+from .emitter import ALL, CARRY, FLOAT, SIGNED, STOP, UNSIGNED, VIEWS, ZERO, Emitter
+from .instructions import emitter, gathers_lanes, splits_around
+from .instructions.registry import unknown
+from .memory import SHARED_START
+
+
+def _namespace() -> dict:
+    names = {"np": np, "where": np.where, "cnz": np.count_nonzero, "STOP": STOP, "ALL": ALL, "NONE": ZERO[1]}
+    for kind, types in VIEWS.items():
+        names |= {f"{kind}{bits}": dtype for bits, dtype in types.items()}
+    return names
+
+
+class Program:
+    """The executable form of one kernel: independent of a launch until ``bind_launch``."""
+
+    carry = CARRY
+
+    def __init__(self, function: syntax.Function, module: syntax.Module):
+        self.function = function
+        self.module = module
+        self.names = _namespace()
+        self.names |= {f"Z{bits}": zero for bits, zero in ZERO.items()}
+        registers = {**function.registers, CARRY.name: CARRY}
+        self.slots = {name: i for i, name in enumerate(registers)}
+        self.initial = [ZERO[reg.bits] for reg in registers.values()]
+        self.constants: dict[tuple, str] = {}
+        self.factories: dict[str, object] = {}
+        self.sites: list[syntax.Instr] = []
+        self.site_numbers: dict[int, int] = {}
+        self.symbols: dict[str, int] = {}
+        self.live_out: list[set[str]] | None = None
+        self.static_shared = self.local_bytes = 0
+        self.variables: dict[str, tuple[syntax.Variable, np.ndarray]] = {}
+        self._place_variables()
+        self.segments = self._cut()
+        self.starts = {start: i for i, (start, _) in enumerate(self.segments)}
+        self.exit = len(self.segments)
+        self._analyse()
+        self.full = [self._lazy(i, True) for i in range(len(self.segments))] + [_exit]
+        self.part = [self._lazy(i, False) for i in range(len(self.segments))] + [_exit]
+
+    def _place_variables(self) -> None:
+        """Give every declared variable an address: shared ones from the window's start, the launch-sized ones behind them."""
+        dynamic = []
+        for v in (*self.module.variables, *self.function.variables):
+            if v.space == "shared" and v.size == 0:
+                dynamic.append(v)
+            elif v.space == "shared":
+                self.static_shared = -(-self.static_shared // v.align) * v.align
+                self.symbols[v.name] = SHARED_START + self.static_shared
+                self.static_shared += v.size
+            elif v.space == "local":
+                self.local_bytes = -(-self.local_bytes // v.align) * v.align
+                self.symbols[v.name] = self.local_bytes
+                self.local_bytes = (self.local_bytes + v.size + 15) & ~15
+            else:
+                content = np.frombuffer((v.init or b"").ljust(max(v.size, 16), b"\0"), np.uint8)
+                aligned = np.zeros(len(content) // 16 + 2, np.complex128).view(np.uint8)[: len(content)]
+                aligned[:] = content
+                self.variables[v.name] = (v, aligned)
+                self.symbols[v.name] = aligned.ctypes.data
+        for v in dynamic:
+            self.static_shared = -(-self.static_shared // v.align) * v.align
+            self.symbols[v.name] = SHARED_START + self.static_shared
+        for p in self.function.params:
+            self.symbols[p.name] = p.offset
+
+    # --- shape ------------------------------------------------------------------------------------------------------
+
+    def _cut(self) -> list[tuple[int, int]]:
+        code = self.function.code
+        starts = {0, *(i for i in self.function.labels.values() if i < len(code))}
+        for i, instr in enumerate(code):
+            if instr.parts[0] in ("bra", "brx", "ret", "exit", "trap"):
+                starts.add(i + 1)
+            elif splits_around(instr):
+                starts |= {i, i + 1}
+        self.joints = {i for i, instr in enumerate(code) if gathers_lanes(instr)} - starts
+        ordered = sorted(s for s in starts | self.joints if s < len(code))
+        return list(zip(ordered, ordered[1:] + [len(code)]))
+
+    def target(self, label: str) -> int:
+        index = self.function.labels[label]
+        return self.starts.get(index, len(self.segments))
+
+    def _analyse(self) -> None:
+        """Live registers at the end of each segment."""
+        facts = []
+        for i in range(len(self.segments)):
+            e = self._emit(i, True, run_on=False)
+            facts.append((e.reads, set(e.writes), self.successors(i)))
+        live_in: list[set[str]] = [set() for _ in facts]
+        live_out: list[set[str]] = [set() for _ in facts]
+        changed = True
+        while changed:
+            changed = False
+            for i in range(len(facts) - 1, -1, -1):
+                reads, writes, following = facts[i]
+                out = set().union(*(live_in[j] for j in following if j < len(facts))) if following else set()
+                into = reads | (out - writes)
+                if out != live_out[i] or into != live_in[i]:
+                    live_out[i], live_in[i], changed = out, into, True
+        self.live_out = live_out
+
+    def successors(self, index: int) -> list[int]:
+        start, end = self.segments[index]
+        last = self.function.code[end - 1]
+        following = [] if last.parts[0] in ("ret", "exit", "trap", "brx") and last.pred is None else [index + 1]
+        if last.parts[0] == "bra":
+            following = [self.target(last.args[0].name)] + ([index + 1] if last.pred is not None else [])
+        if last.parts[0] == "brx":
+            following = [self.target(t) for t in self.table(last)]
+        return following
+
+    def table(self, instr: syntax.Instr) -> list[str]:
+        return self.function.tables[instr.args[1].name]
+
+    # --- names ------------------------------------------------------------------------------------------------------
+
+    def slot(self, reg: syntax.Reg) -> int:
+        return self.slots[reg.name]
+
+    def local(self, reg: syntax.Reg) -> str:
+        return f"r{self.slots[reg.name]}"
+
+    def bind(self, value, hint: str = "k") -> str:
+        key = (hint, id(value))
+        if key not in self.constants:
+            name = f"{hint}{len(self.names)}"
+            self.names[name] = value
+            self.constants[key] = name
+        return self.constants[key]
+
+    def bind_array(self, array: np.ndarray) -> str:
+        """A global name for a constant vector, shared by equal ones."""
+        key = (array.dtype.str, array.tobytes())
+        if key not in self.constants:
+            self.constants[key] = name = f"a{len(self.names)}"
+            self.names[name] = array
+        return self.constants[key]
+
+    def constant(self, value: int, kind: str, bits: int) -> str:
+        key = (value, kind, bits)
+        if key not in self.constants:
+            name = f"c{len(self.names)}"
+            vector = np.full(32, value & ((1 << bits) - 1), UNSIGNED[bits]).view(VIEWS[kind][bits])
+            vector.flags.writeable = False
+            self.names[name] = vector
+            self.constants[key] = name
+        return self.constants[key]
+
+    def launch_bound(self, maker, static: tuple) -> str:
+        key = ("op", maker, static)
+        name = self.constants.get(key)
+        if name is None:
+            name = f"op{len(self.names)}"
+            self.constants[key] = name
+            self.names[name] = None
+            self.factories[name] = (maker, static)
+        return name
+
+    def site(self, instr: syntax.Instr) -> int:
+        """A small number that stands for an instruction in shadow memory; 0 stands for none."""
+        number = self.site_numbers.get(id(instr))
+        if number is None:
+            self.sites.append(instr)
+            number = self.site_numbers[id(instr)] = len(self.sites)
+        return number
+
+    def address(self, symbol: syntax.Symbol, instr: syntax.Instr) -> int:
+        if symbol.name not in self.symbols:
+            raise unknown(instr, f"symbol {symbol.name}")
+        return self.symbols[symbol.name] + symbol.offset
+
+    def bind_launch(self, machine) -> None:
+        """Point every memory and synchronization operation of the generated code at this launch's machine."""
+        for name, (maker, static) in self.factories.items():
+            self.names[name] = maker(machine, *static)
+
+    # --- text -> functions ------------------------------------------------------------------------------------------
+
+    def _emit(self, index: int, full: bool, run_on: bool) -> Emitter:
+        """The text of a segment; with ``run_on`` the segments behind joints follow in the same function."""
+        e = Emitter(self, full)
+        while True:
+            e.index = index
+            start, end = self.segments[index]
+            for instr in self.function.code[start:end]:
+                e.instr = instr
+                self._guard(e, instr)
+                emitter(instr)(e, instr)
+            e.guard = None
+            if e.ended:
+                return e
+            index += 1
+            if not run_on or end not in self.joints:
+                e.leave(index)
+                return e
+
+    @staticmethod
+    def _guard(e: Emitter, instr) -> None:
+        """Put the lanes of a predicated instruction into a local of its own: the instruction may change the predicate."""
+        e.guard = None
+        if instr.pred is not None:
+            p = f"~{e.p(instr.pred)}" if instr.negated else e.p(instr.pred)
+            e.guard = e.temp(p if e.full else f"{p} & f.mask")
+
+    def text(self, index: int, full: bool) -> str:
+        """The Python source of a segment."""
+        e = self._emit(index, full, run_on=full)
+        return "\n".join([f"def segment_{index}(f):", "    R = f.warp.R", *e.lines]) + "\n"
+
+    def _lazy(self, index: int, full: bool):
+        def first_time(f):
+            source = self.text(index, full)
+            exec(compile(source, f"<segment {index} of {self.function.name}>", "exec"), self.names)
+            function = self.names.pop(f"segment_{index}")
+            (self.full if full else self.part)[index] = function
+            return function(f)
+
+        return first_time
+
+
+def _exit(f):
+    return f.exit()

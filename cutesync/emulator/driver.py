@@ -1,0 +1,209 @@
+"""Runs a compiled cute function's own host code with no driver: its CUDA calls are answered here, its launches run on the machine.
+
+The DSL's host entry computes grids and packs parameters; the engine that runs it is made without any shared library, and each CUDA
+symbol it wants is a callback. ``Executable`` is one compiled function made runnable; it records the launches of a call, which then run
+in order. This is the only module of the project that touches ``cutlass._mlir``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from dataclasses import dataclass
+
+from ..errors import LaunchError
+from . import ptx
+from .codegen import Program
+
+_P, _I, _U, _S = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
+_SUCCESS, _NOT_SUPPORTED = 0, 801
+_COOPERATIVE_ATTRIBUTE, _CLUSTER_ATTRIBUTE = 2, 4
+_ATTRIBUTE_BYTES = 72
+_MAX_SHARED = 232448
+
+
+class _Config(ctypes.Structure):
+    """The public layout of cudaLaunchConfig_t."""
+
+    _fields_ = [("grid", _U * 3), ("block", _U * 3), ("shared", _S), ("stream", _P), ("attributes", _P), ("count", _U)]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One kernel launch: which kernel, its extents, dynamic shared memory, and the bytes of its parameters. All blocks of a
+    ``cooperative`` one are resident at once."""
+
+    program: Program
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    cluster: tuple[int, int, int]
+    shared_bytes: int
+    parameters: bytes
+    cooperative: bool = False
+
+
+class Executable:
+    """One compiled cute function. ``record(packed)`` runs its host code and returns the launches it made."""
+
+    def __init__(self, compiled, edit=None):
+        """``edit`` changes the PTX before it is read: tests plant faults with it."""
+        text = getattr(compiled, "__ptx__", None)
+        if not text or compiled.ir_module is None:
+            raise LaunchError("the emulator needs the PTX and the host module of a kernel: compile it with the option --keep-ptx")
+        self.compiled = compiled
+        self.module = ptx.parse(edit(text) if edit else text)
+        self.programs: dict[str, Program] = {}
+        self.kernels: list[str] = []
+        self.launches: list[Launch] = []
+        self.failure: Exception | None = None
+        self.callbacks = self._callbacks()
+        self.entry = self._engine()
+
+    def program(self, name: str) -> Program:
+        if name not in self.programs:
+            if name not in self.module.functions:
+                raise LaunchError(f"the PTX holds no kernel named {name}")
+            self.programs[name] = Program(self.module.functions[name], self.module)
+        return self.programs[name]
+
+    def _engine(self):
+        from cutlass._mlir.execution_engine import ExecutionEngine
+
+        compiled = self.compiled
+        self.engine = ExecutionEngine(compiled.ir_module, opt_level=2, shared_libs=[])
+        for symbol, callback in self.callbacks.items():
+            self.engine.raw_register_runtime(symbol, ctypes.cast(callback, _P))
+        self._load_library()
+        address = self.engine.raw_lookup("_mlir_ciface_" + compiled.function_name)
+        if not address:
+            raise LaunchError(f"the compiled module has no entry {compiled.function_name}")
+        return ctypes.CFUNCTYPE(None, _P)(address)
+
+    def _load_library(self) -> None:
+        """Let the module fetch its kernel handles, as it would from a driver."""
+        library, device, error = _P(), _I(0), _I(0)
+        library_at = ctypes.pointer(library)
+        for name, values in (("cuda_init", (library_at, error)), ("cuda_load_to_device", (library_at, device, error))):
+            address = self.engine.raw_lookup(name)
+            if not address:
+                continue
+            cells = [ctypes.pointer(v) for v in values]
+            packed = (_P * len(cells))(*[ctypes.cast(c, _P) for c in cells])
+            ctypes.CFUNCTYPE(_I, _P)(address)(packed)
+
+    def record(self, packed) -> list[Launch]:
+        """Run the host code with its packed arguments (pointers to values, last the result) and return its launches."""
+        self.launches, self.failure = [], None
+        self.entry(packed)
+        if self.failure is not None:
+            raise self.failure
+        return self.launches
+
+    # --- the CUDA runtime, as far as host code calls it -------------------------------------------------------------
+
+    def _callbacks(self) -> dict[str, object]:
+        made = {
+            "_cudaLaunchKernelEx": ctypes.CFUNCTYPE(_I, _P, _P, _P)(self._guard(self._launch)),
+            "_cudaLibraryLoadData": ctypes.CFUNCTYPE(_I, _P, _P, _P, _P, _I, _P, _P, _I)(self._load_data),
+            "_cudaLibraryGetKernel": ctypes.CFUNCTYPE(_I, _P, _P, _P)(self._get_kernel),
+            "_cudaGetDevice": ctypes.CFUNCTYPE(_I, _P)(self._get_device),
+            "_cudaDeviceGetAttribute": ctypes.CFUNCTYPE(_I, _P, _I, _I)(self._device_attribute),
+            "_cuKernelGetAttribute": ctypes.CFUNCTYPE(_I, _P, _I, _P, _I)(self._kernel_attribute),
+            "_cudaOccupancyMaxActiveBlocksPerMultiprocessor": ctypes.CFUNCTYPE(_I, _P, _P, _I, _S)(self._occupancy),
+        }
+        accept = ctypes.CFUNCTYPE(_I)(lambda: _SUCCESS)
+        refuse = ctypes.CFUNCTYPE(_I)(lambda: _NOT_SUPPORTED)
+        declared = set(re.findall(r"llvm\.func @(_cu\w+)\(", str(self.compiled.ir_module)))
+        for symbol in sorted(declared - set(made)):
+            made[symbol] = accept if "SetAttribute" in symbol or "SetDevice" in symbol else refuse
+        return made
+
+    def _guard(self, callback):
+        """Exceptions cannot cross the C frames of the host code: keep the first for ``record``."""
+
+        def run(*args):
+            try:
+                return callback(*args)
+            except Exception as fault:
+                self.failure = self.failure or fault
+                return _NOT_SUPPORTED
+
+        return run
+
+    def _launch(self, config, kernel, arguments) -> int:
+        c = ctypes.cast(config, ctypes.POINTER(_Config)).contents
+        program = self.program(self.kernels[(kernel or 1) - 1])
+        cluster = self._cluster(c, program)
+        grid, block = tuple(c.grid), tuple(c.block)
+        if 0 in grid or 0 in block:
+            raise LaunchError(f"{program.function.name}: grid {grid} x block {block} is an invalid configuration")
+        if block[0] * block[1] * block[2] > 1024:
+            raise LaunchError(f"{program.function.name}: a block of {block} has more than 1024 threads")
+        if c.shared + program.static_shared > _MAX_SHARED:
+            raise LaunchError(f"{program.function.name}: {c.shared + program.static_shared} bytes of shared memory; a block has {_MAX_SHARED} at most")
+        if any(g % k for g, k in zip(grid, cluster)):
+            raise LaunchError(f"{program.function.name}: the grid {grid} is not a multiple of the cluster {cluster}")
+        required = program.function.block
+        if required and tuple(required) + (1,) * (3 - len(required)) != block:
+            raise LaunchError(f"{program.function.name}: launched with blocks of {block}, compiled for {required}")
+        self.launches.append(Launch(program, grid, block, cluster, int(c.shared), self._parameters(program, arguments),
+                                    bool(self._attribute(c, _COOPERATIVE_ATTRIBUTE))))
+        return _SUCCESS
+
+    @staticmethod
+    def _attribute(config: _Config, wanted: int) -> tuple[int, ...]:
+        """The first words of a launch attribute; empty where it is not given or all zero."""
+        for i in range(config.count):
+            at = config.attributes + i * _ATTRIBUTE_BYTES
+            if ctypes.c_int.from_address(at).value == wanted:
+                words = tuple((_U * 3).from_address(at + 8))
+                return words if words[0] else ()
+        return ()
+
+    def _cluster(self, config: _Config, program: Program) -> tuple[int, int, int]:
+        given = self._attribute(config, _CLUSTER_ATTRIBUTE)
+        if given:
+            return tuple(max(n, 1) for n in given)
+        declared = program.function.cluster or (1, 1, 1)
+        return tuple(declared) + (1,) * (3 - len(declared))
+
+    @staticmethod
+    def _parameters(program: Program, arguments) -> bytes:
+        pointers = ctypes.cast(arguments, ctypes.POINTER(_P))
+        out = bytearray(program.function.param_bytes())
+        for i, p in enumerate(program.function.params):
+            out[p.offset:p.offset + p.size] = ctypes.string_at(pointers[i], p.size)
+        return bytes(out)
+
+    def _load_data(self, library, *_) -> int:
+        ctypes.cast(library, ctypes.POINTER(_P))[0] = 1
+        return _SUCCESS
+
+    def _get_kernel(self, kernel, _, name) -> int:
+        text = ctypes.string_at(name).decode()
+        if text not in self.kernels:
+            self.kernels.append(text)
+        ctypes.cast(kernel, ctypes.POINTER(_P))[0] = self.kernels.index(text) + 1
+        return _SUCCESS
+
+    @staticmethod
+    def _get_device(device) -> int:
+        ctypes.cast(device, ctypes.POINTER(_I))[0] = 0
+        return _SUCCESS
+
+    @staticmethod
+    def _device_attribute(value, attribute, _) -> int:
+        """Device attributes of a Hopper: multiprocessors (16), shared memory (8, 81, 97), compute capability (75, 76); 0 otherwise."""
+        known = {16: 132, 8: 49152, 81: 233472, 97: _MAX_SHARED, 75: 9, 76: 0, 1: 1024, 10: 32, 39: 2048, 95: 1}
+        ctypes.cast(value, ctypes.POINTER(_I))[0] = known.get(attribute, 0)
+        return _SUCCESS
+
+    @staticmethod
+    def _kernel_attribute(value, *_) -> int:
+        ctypes.cast(value, ctypes.POINTER(_I))[0] = 0
+        return _SUCCESS
+
+    @staticmethod
+    def _occupancy(blocks, *_) -> int:
+        ctypes.cast(blocks, ctypes.POINTER(_I))[0] = 1
+        return _SUCCESS

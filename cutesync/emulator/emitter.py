@@ -1,0 +1,242 @@
+"""Builds the Python text of one segment: operands as typed expressions, destinations, lane masks, calls of operations.
+
+Registers are immutable NumPy vectors over the 32 lanes of a warp, kept as unsigned bits; inside a segment they are Python locals,
+viewed as signed or float where an instruction needs that. Instruction handlers (``instructions/``) talk to an ``Emitter`` only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from . import syntax
+from .instructions.registry import unknown
+
+if TYPE_CHECKING:
+    from .codegen import Program
+
+STOP = -1
+UNSIGNED = {8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32), 64: np.dtype(np.uint64), 128: np.dtype(np.complex128)}
+SIGNED = {8: np.dtype(np.int8), 16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
+FLOAT = {16: np.dtype(np.float16), 32: np.dtype(np.float32), 64: np.dtype(np.float64)}
+VIEWS = {"u": UNSIGNED, "s": SIGNED, "f": FLOAT}
+ZERO = {bits: np.zeros(32, dtype) for bits, dtype in UNSIGNED.items()}
+ZERO[1] = np.zeros(32, bool)
+ALL = np.ones(32, bool)
+CARRY = syntax.Reg("%carry", 1)     # the condition code of add.cc and friends
+
+
+class Emitter:
+    """Builds the text of one segment. Handlers ask for operands as typed expressions and set destinations."""
+
+    def __init__(self, program: "Program", full: bool):
+        self.program = program
+        self.full = full
+        self.lines: list[str] = []
+        self.indent = "    "
+        self.have: dict[tuple[str, str], str] = {}     # (register, kind) -> local variable that holds it
+        self.reads: set[str] = set()
+        self.writes: dict[str, syntax.Reg] = {}
+        self.guard: str | None = None                  # the local that holds the running instruction's lane mask
+        self.temporaries = 0
+        self.ended = False
+        self.instr: syntax.Instr | None = None
+        self.index = 0
+
+    # --- text -------------------------------------------------------------------------------------------------------
+
+    def line(self, text: str) -> None:
+        self.lines.append(self.indent + text)
+
+    def temp(self, expression: str) -> str:
+        self.temporaries += 1
+        name = f"t{self.temporaries}"
+        self.line(f"{name} = {expression}")
+        return name
+
+    def name(self, value, hint: str = "k") -> str:
+        """A global name of the generated code for any Python object."""
+        return self.program.bind(value, hint)
+
+    def const(self, value, kind: str, bits: int) -> str:
+        return self.program.constant(value, kind, bits)
+
+    # --- operands ---------------------------------------------------------------------------------------------------
+
+    def u(self, operand, bits: int) -> str:
+        return self.value(operand, "u", bits)
+
+    def s(self, operand, bits: int) -> str:
+        return self.value(operand, "s", bits)
+
+    def f(self, operand, bits: int) -> str:
+        return self.value(operand, "f", bits)
+
+    def p(self, operand) -> str:
+        """A predicate as a bool vector."""
+        if isinstance(operand, syntax.Not):
+            return f"(~{self.p(operand.item)})"
+        if isinstance(operand, syntax.Imm):
+            return "ALL" if operand.value else "NONE"
+        return self.register(operand, "u")
+
+    def value(self, operand, kind: str, bits: int) -> str:
+        if isinstance(operand, syntax.Imm):
+            return self.immediate(operand, kind, bits)
+        if isinstance(operand, syntax.Special):
+            return self.special(operand, kind, bits)
+        if isinstance(operand, syntax.Symbol):
+            address = self.const(self.program.address(operand, self.instr), "u", bits)
+            return address
+        if not isinstance(operand, syntax.Reg):
+            raise unknown(self.instr, f"operand {operand}")
+        if operand.bits == bits:
+            return self.register(operand, kind)
+        if operand.bits == 1:
+            raise unknown(self.instr, "a predicate where a number is needed")
+        plain = self.register(operand, "s" if kind == "s" and operand.bits < bits else "u")
+        cast = f"{plain}.astype({'s' if kind == 's' and operand.bits < bits else 'u'}{bits})"
+        return self.temp(cast if kind != "f" else f"{cast}.view(f{bits})") if kind == "u" or operand.bits < bits else \
+            self.temp(f"{cast}.view({kind}{bits})")
+
+    def immediate(self, operand: syntax.Imm, kind: str, bits: int) -> str:
+        value = operand.value
+        if operand.float_bits and operand.float_bits != bits:
+            source = np.array(value, UNSIGNED[operand.float_bits]).view(FLOAT[operand.float_bits])
+            value = int(source.astype(FLOAT[bits]).view(UNSIGNED[bits]))
+        return self.const(value & ((1 << bits) - 1), kind, bits)
+
+    def special(self, operand: syntax.Special, kind: str, bits: int) -> str:
+        name = operand.name.replace(".", "_")
+        if name in ("clock", "clock64", "clock_hi", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
+            return self.temp(f"f.warp.machine.clock('{name}', {bits})")
+        if name == "dynamic_smem_size" or name == "total_smem_size":
+            return self.temp(f"f.warp.sreg('{name}').astype(u{bits})")
+        local = self.temp(f"f.warp.sreg('{name}')")
+        return local if bits == 32 and kind == "u" else self.temp(f"{local}.astype(u{bits}).view({kind}{bits})")
+
+    def register(self, reg: syntax.Reg, kind: str) -> str:
+        """The local variable holding a register of its own width as unsigned, signed or float."""
+        held = self.have.get((reg.name, kind))
+        if held:
+            return held
+        base = self.program.local(reg)
+        other = next((v for (n, _), v in self.have.items() if n == reg.name), None)
+        if other is None:
+            self.reads.add(reg.name)
+            self.lines.insert(0, f"    {base} = R[{self.program.slot(reg)}]")
+            self.have[(reg.name, "u")] = other = base
+            if kind == "u":
+                return base
+        name = base if kind == "u" else base + kind
+        if self.indent == "    ":
+            self.line(f"{name} = {other}.view({kind}{reg.bits})")
+            self.have[(reg.name, kind)] = name
+            return name
+        return f"{other}.view({kind}{reg.bits})"
+
+    # --- destinations -----------------------------------------------------------------------------------------------
+
+    def set(self, reg, expression: str, kind: str = "u", bits: int | None = None) -> None:
+        """Assign a destination. ``bits`` is the width of the expression where it differs from the register's."""
+        if reg == syntax.SINK:
+            self.line(expression)
+            return
+        if not isinstance(reg, syntax.Reg):
+            raise unknown(self.instr, f"destination {reg}")
+        base = self.program.local(reg)
+        if reg.bits != 1 and bits is not None and bits != reg.bits:
+            widen = "s" if kind == "s" else "u"
+            source = self.temp(expression)
+            if kind == "f":
+                source = f"{source}.view(u{bits})"
+            expression, kind = f"{source}.astype({widen}{reg.bits})", widen
+        if self.guard is not None:
+            old = self.register(reg, kind)
+            expression = f"where({self.guard}, {expression}, {old})"
+        name = base if kind == "u" else base + kind
+        self.line(f"{name} = {expression}")
+        for key in [k for k in self.have if k[0] == reg.name]:
+            del self.have[key]
+        self.have[(reg.name, kind)] = name
+        self.writes[reg.name] = reg
+
+    # --- lanes ------------------------------------------------------------------------------------------------------
+
+    def mask(self) -> str:
+        """The running instruction's lanes as a bool vector."""
+        if self.guard is not None:
+            return self.guard
+        return "ALL" if self.full else "f.mask"
+
+    def effect(self, operation: str, *args: str) -> None:
+        """Call an operation with a side effect on the running instruction's lanes, if there are any."""
+        if self.guard is not None:
+            self.line(f"if cnz({self.guard}):")
+            self.line(f"    {operation}(f, f.pick({self.guard}), {', '.join(args)})")
+        else:
+            self.line(f"{operation}(f, {'None' if self.full else 'f.lanes'}, {', '.join(args)})")
+
+    def result(self, operation: str, *args: str) -> str:
+        """The same for an operation that returns a vector (or a tuple); gives the name of the result, None where no lane ran."""
+        if self.guard is not None:
+            return self.temp(f"{operation}(f, f.pick({self.guard}), {', '.join(args)}) if cnz({self.guard}) else None")
+        return self.temp(f"{operation}(f, {'None' if self.full else 'f.lanes'}, {', '.join(args)})")
+
+    def set_result(self, reg, result: str, expression: str, kind: str = "u", bits: int | None = None) -> None:
+        """Set a destination from ``result`` of a guarded operation: nothing happens where no lane ran."""
+        if self.guard is None:
+            self.set(reg, expression, kind, bits)
+        elif reg != syntax.SINK:
+            zero = "NONE" if reg.bits == 1 else f"Z{bits or reg.bits}"
+            self.set(reg, f"({zero} if {result} is None else {expression})", kind, bits)
+
+    def converge(self, members) -> None:
+        """Wait here until all live lanes of ``members`` (a number, or the text of an expression) are in this fragment."""
+        if not self.full:
+            self.line(f"if not f.converged({members}): return STOP")
+
+    def blocking(self, operation: str, *args: str) -> None:
+        """End the segment with an operation that may block: ``operation(f, next segment, *args)`` returns where to go on, or STOP."""
+        if self.guard is not None:
+            taken, self.guard = self.guard, None
+            self.store_back()
+            self.line(f"n = cnz({taken})")
+            self.line(f"if n == 0: return {self.index + 1}")
+            self.line(f"if n != f.count: return f.split({taken}, {self.index}, {self.index + 1})")
+        else:
+            self.store_back()
+        self.line(f"return {operation}({', '.join(('f', str(self.index + 1), *args))})")
+        self.ended = True
+
+    def op(self, maker, *static) -> str:
+        """A global name that is bound, at every launch, to ``maker(machine, *static)``."""
+        return self.program.launch_bound(maker, static)
+
+    def site(self) -> int:
+        return self.program.site(self.instr)
+
+    def store_back(self) -> None:
+        """Write the segment's live results to the warp's registers."""
+        for name, reg in self.writes.items():
+            if self.program.live_out is None or name in self.program.live_out[self.index]:
+                local = self.register(reg, "u")
+                slot = self.program.slot(reg)
+                self.line(f"R[{slot}] = {local}" if self.full else f"R[{slot}] = where(f.mask, {local}, R[{slot}])")
+
+    def leave(self, target: int) -> None:
+        self.store_back()
+        self.line(f"return {target}")
+        self.ended = True
+
+    def branch(self, target: int, otherwise: int) -> None:
+        """End the segment with a branch on the running guard."""
+        taken = self.guard
+        self.guard = None
+        self.store_back()
+        self.line(f"n = cnz({taken})")
+        self.line(f"if n == {'32' if self.full else 'f.count'}: return {target}")
+        self.line(f"if n == 0: return {otherwise}")
+        self.line(f"return f.split({taken}, {target}, {otherwise})")
+        self.ended = True

@@ -1,0 +1,105 @@
+"""The lanes of one warp that are at one place: what the scheduler runs and generated code is given.
+
+A divergent branch splits a fragment, meeting at a place joins two. A fragment runs, waits for other lanes of its warp at an instruction
+they do together (``CONVERGE``), is blocked until somebody wakes it, or has polled in vain and sleeps until what it polled changes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from .emitter import STOP
+
+if TYPE_CHECKING:
+    from .block import Warp
+
+RUN, CONVERGE, BLOCKED, POLL = "runs", "waits for lanes of its warp", "is blocked", "polls"
+FULL = (1 << 32) - 1
+cnz = np.count_nonzero
+
+
+def bits_of(mask: np.ndarray) -> int:
+    return int.from_bytes(np.packbits(mask, bitorder="little").tobytes(), "little")
+
+
+def mask_of(bits: int) -> np.ndarray:
+    return np.unpackbits(np.frombuffer((bits & FULL).to_bytes(4, "little"), np.uint8), bitorder="little").astype(bool)
+
+
+class Fragment:
+    """Lanes of one warp at one segment. ``lanes`` is None for all 32, else their indices."""
+
+    def __init__(self, warp: "Warp", pc: int, bits: int):
+        self.warp, self.pc, self.state = warp, pc, RUN
+        self.waits: str | None = None
+        self.site = 0                    # the instruction it is blocked at
+        self.waits_on = None
+        self.poll: tuple | None = None
+        self.sleep_on = None
+        self.lagging = False
+        self.priority = 0.0
+        self.set_lanes(bits)
+
+    def set_lanes(self, bits: int) -> None:
+        self.bits = bits
+        self.mask = mask_of(bits)
+        self.count = bits.bit_count()
+        self.lanes = None if bits == FULL else np.flatnonzero(self.mask)
+        program = self.warp.machine.program
+        self.code = program.full if bits == FULL else program.part
+
+    # --- called by generated code -----------------------------------------------------------------------------------
+
+    @staticmethod
+    def pick(mask: np.ndarray):
+        """A lane vector as operations take it: None for all 32."""
+        return None if cnz(mask) == 32 else mask.nonzero()[0]
+
+    def split(self, taken: np.ndarray, target: int, otherwise: int) -> int:
+        """Diverge: the taken lanes become a fragment of their own at ``target``; this one goes on at ``otherwise``."""
+        bits = bits_of(taken)
+        other = Fragment(self.warp, target, bits)
+        other.priority = self.priority
+        self.set_lanes(self.bits & ~bits)
+        self.warp.add(other)
+        return otherwise
+
+    def exit(self) -> int:
+        self.warp.leave(self)
+        return STOP
+
+    def converged(self, members: int) -> bool:
+        """True if every live lane of ``members`` is in this fragment; else it waits here until they are."""
+        if members & self.warp.live & ~self.bits == 0:
+            return True
+        self.state = CONVERGE
+        self.waits_on = members
+        return False
+
+    def polled(self, region, values) -> None:
+        """Note a strong load. The second in a row with nothing changed means a spin: sleep until that region changes."""
+        self.note_poll(region, region.version, values.tobytes())
+
+    def note_poll(self, source, version: int, value) -> None:
+        seen = (source, version, value, self.pc)
+        if self.poll == seen:
+            self.sleep_on = source
+        self.poll = seen
+
+    def block_on(self, why: str, thing, pc: int, site: int) -> int:
+        """Stop running until woken; go on at ``pc`` then."""
+        self.state, self.waits, self.waits_on, self.pc, self.site = BLOCKED, why, thing, pc, site
+        if self.warp.machine.trace is not None:
+            self.warp.machine.trace.waits_now(self)
+        return STOP
+
+    def where(self):
+        """The instruction this fragment is at."""
+        program = self.warp.machine.program
+        if self.state == BLOCKED and self.site:
+            return program.sites[self.site - 1]
+        pc = self.poll[3] if self.state == POLL and self.poll else self.pc
+        start = program.segments[min(pc, len(program.segments) - 1)][0]
+        return program.function.code[start]

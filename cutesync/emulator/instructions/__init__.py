@@ -1,0 +1,8 @@
+"""What each PTX instruction does, as generated Python. ``emitter(parts)`` is the door: it gives the function that emits one opcode."""
+
+from __future__ import annotations
+
+from . import barrier, bits, bulk_copy, calls, control, floating, integer, matrix_ops, memory_ops, moves, remote_store, small_copy, warp  # noqa: F401  (each registers its opcodes)
+from .registry import emitter, gathers_lanes, splits_around
+
+__all__ = ["emitter", "gathers_lanes", "splits_around"]

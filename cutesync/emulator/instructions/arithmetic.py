@@ -1,0 +1,283 @@
+"""``add sub mul fma min max neg abs`` and comparisons on every float type, rounded once (PTX ISA 9.7.3 to 9.7.5 and 9.7.7).
+
+    function = operation("fma.rn.relu.bf16x2")
+    destination = function(a, b, c)
+
+Operands and results are unsigned arrays of raw bits of the type's width (uint32 for pairs), of one shape. A result that is NaN is the
+canonical NaN of its type. ``.ftz`` flushes subnormal inputs and results to zero of the same sign, ``.sat`` clamps to [0, 1] with NaN -> +0,
+``.relu`` clamps negatives to +0. ``min`` and ``max`` take -0 < +0 and, without ``.NaN``, drop a single NaN.
+
+Exactness: f16 sums and products, and bf16 sums, in float32 round twice without harm (Figueroa: 24 >= 2 * 11 + 2); f32 products are exact in
+float64; everything else goes through a float64 rounded to odd (``formats.round_to_odd_sum``). The f64 cases which numpy lacks use fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache, partial
+
+import numpy as np
+
+from ...errors import ArgumentValueError, explain
+from ..formats import (
+    BF16, F16, F32, F64, FORMATS, MODES, Format, bf16_from_f32, canonical, clamp_negative, decode, encode, flush_subnormals, round_to_odd_sum, saturate_unit,
+)  # fmt: skip
+
+Operation = Callable[..., np.ndarray]
+FLOATS = {16: np.float16, 32: np.float32, 64: np.float64}
+NATIVE = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
+SUFFIXES = ("ftz", "sat", "relu", "NaN", "xorsign", "abs", "noftz")
+
+
+@cache
+def operation(opcode: str) -> Operation:
+    """The function that carries out ``opcode`` (see the module's head)."""
+    name, *modifiers, kind = opcode.split(".")
+    fmt = {f.name: f for f in (F16, BF16, F32, F64)}.get(kind.removesuffix("x2"))
+    rounding = [m for m in modifiers if m in MODES]
+    flags = frozenset(modifiers) - frozenset(rounding)
+    if fmt is None or name not in MAKERS or len(rounding) > 1 or not flags <= set(SUFFIXES) or (kind.endswith("x2") and fmt.bits != 16):
+        raise ArgumentValueError(explain("float instruction", repr(opcode), " ".join(MAKERS) + " on f16, bf16, f32, f64 or a pair"))
+    body = _finish(fmt, flags, MAKERS[name](fmt, rounding[0] if rounding else "rn", flags))
+    return _on_pairs(body) if kind.endswith("x2") else body
+
+
+def _on_pairs(body: Operation) -> Operation:
+    return lambda *pairs: body(*(np.ascontiguousarray(p).view(np.uint16) for p in pairs)).view(np.uint32)
+
+
+def _finish(fmt: Format, flags: frozenset[str], body: Operation) -> Operation:
+    """``body`` with the modifiers that every instruction treats alike."""
+    if not flags & {"ftz", "sat", "relu"}:
+        return body
+
+    def run(*sources: np.ndarray) -> np.ndarray:
+        if "ftz" in flags:
+            result = flush_subnormals(fmt, body(*(flush_subnormals(fmt, s) for s in sources)))
+        else:
+            result = body(*sources)
+        if "sat" in flags:
+            return saturate_unit(fmt, result)
+        return clamp_negative(fmt, result) if "relu" in flags else result
+
+    return run
+
+
+# --- sums and products --------------------------------------------------------------------------------------------------------
+
+
+def _binary(name: str, fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
+    native = NATIVE[name]
+    if mode == "rn" and fmt is not BF16:
+        real = FLOATS[fmt.bits]
+        return lambda a, b: canonical(fmt, native(a.view(real), b.view(real)))
+    if fmt is F64:
+        return partial(_f64_exactly, name, mode)
+    if mode == "rn" and name != "mul":
+        return lambda a, b: bf16_from_f32(native(_bf16_values(a), _bf16_values(b)).view(np.uint32))
+
+    def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        x, y = decode(fmt, a), decode(fmt, b)
+        if name == "mul":
+            return encode(fmt, x * y, mode)
+        y = -y if name == "sub" else y
+        return encode(fmt, _signed_zero(round_to_odd_sum(x, y), x, y, mode), mode)
+
+    return run
+
+
+def _bf16_values(bits: np.ndarray) -> np.ndarray:
+    return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
+
+
+def _signed_zero(total: np.ndarray, x: np.ndarray, y: np.ndarray, mode: str) -> np.ndarray:
+    """Where x + y cancels to zero, round-down gives -0; zeros of one sign keep it."""
+    if mode != "rm":
+        return total
+    return np.where((total == 0) & ~((x == 0) & (y == 0) & ~np.signbit(x) & ~np.signbit(y)), -0.0, total)
+
+
+_ONE, _BELOW_F32, _TIE_OF_F32 = np.uint64(1), np.uint64(0x1FFFFFFF), np.uint64(0x10000000)
+_SMALLEST_F32 = np.uint64(((1023 - 126) << 53) - 1)
+
+
+def _fma(fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
+    if fmt is F64:
+        return partial(_fma_f64, mode)
+
+    def exact(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        product, addend = decode(fmt, a) * decode(fmt, b), decode(fmt, c)
+        return encode(fmt, _signed_zero(round_to_odd_sum(product, addend), product, addend, mode), mode)
+
+    def fast(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+        """f32, nearest: rounding twice only errs where float64 ends on a tie of float32, or where float32 is subnormal."""
+        total = decode(F32, a) * decode(F32, b) + decode(F32, c)
+        raw = total.view(np.uint64)
+        tie = (raw & _BELOW_F32) == _TIE_OF_F32
+        tiny = (raw << _ONE) - _ONE < _SMALLEST_F32  # zero wraps around to the largest
+        if np.count_nonzero(tie | tiny):
+            return exact(a, b, c)
+        return canonical(F32, total.astype(np.float32))
+
+    return fast if fmt is F32 and mode == "rn" else exact
+
+
+# --- f64 ----------------------------------------------------------------------------------------------------------------------
+
+
+def _fma_f64(mode: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Boldo and Melquiond's fma where no partial result can over- or underflow; fractions elsewhere and for directed rounding."""
+    x, y, z = (v.view(np.float64) for v in (a, b, c))
+    sizes = np.abs(np.stack([x, y, z, x * y]))
+    if mode != "rn" or not ((sizes > 2.0**-400) & (sizes < 2.0**400)).all():
+        return _f64_exactly("fma", mode, a, b, c)
+    high = x * y
+    x_top, y_top = (_upper_half(v) for v in (x, y))
+    low = ((x_top * y_top - high) + x_top * (y - y_top) + (x - x_top) * y_top) + (x - x_top) * (y - y_top)
+    middle, middle_error = _two_sum(z, low)
+    top, top_error = _two_sum(high, middle)
+    return (top + round_to_odd_sum(top_error, middle_error)).view(np.uint64)
+
+
+def _upper_half(x: np.ndarray) -> np.ndarray:
+    """Veltkamp's split: the upper 26 bits of the significand."""
+    scaled = x * 134217729.0
+    return scaled - (scaled - x)
+
+
+def _two_sum(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    total = x + y
+    y_part = total - x
+    return total, (x - (total - y_part)) + (y - y_part)
+
+
+EXACT: dict[str, Callable] = {"add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "fma": lambda x, y, z: x * y + z}
+ADDENDS: dict[str, Callable] = {"add": lambda x, y: (x, y), "sub": lambda x, y: (x, -y), "fma": lambda x, y, z: (x * y, z)}
+
+
+def _f64_exactly(name: str, mode: str, *sources: np.ndarray) -> np.ndarray:
+    """On fractions, lane by lane, rounded in ``mode``; float64 decides infinities, NaNs and signs of zero."""
+    values = [s.view(np.float64) for s in sources]
+    result = np.array(EXACT[name](*values), np.float64)
+    for lane in np.ndindex(result.shape):
+        operands = [v[lane] for v in values]
+        if np.isfinite(operands).all():
+            total = EXACT[name](*(Fraction(float(o)) for o in operands))
+            if total:
+                result[lane] = round_fraction(total, mode)
+            elif mode == "rm" and name != "mul":
+                plus_zeros = all(a == 0 and not np.signbit(a) for a in ADDENDS[name](*operands))
+                result[lane] = 0.0 if plus_zeros else -0.0
+    return canonical(F64, result)
+
+
+def round_fraction(value: Fraction, mode: str) -> float:
+    """A non-zero fraction rounded to float64."""
+    largest = float(np.finfo(np.float64).max)
+    try:
+        nearest = value.numerator / value.denominator
+    except OverflowError:
+        nearest = np.inf if value > 0 else -np.inf
+        return nearest if mode == "rn" or mode == ("rp" if value > 0 else "rm") else np.copysign(largest, nearest)
+    direction = {"rn": 0, "rm": -1, "rp": 1, "rz": -1 if value > 0 else 1}[mode]
+    wrong = (Fraction(nearest) > value and direction < 0) or (Fraction(nearest) < value and direction > 0)
+    return float(np.nextafter(nearest, direction * np.inf)) if wrong else nearest
+
+
+# --- order and sign -----------------------------------------------------------------------------------------------------------
+
+
+def is_nan(fmt: Format, bits: np.ndarray) -> np.ndarray:
+    return (bits & fmt.dtype(fmt.sign - 1)) > fmt.dtype(fmt.inf_code)
+
+
+def _order(fmt: Format, bits: np.ndarray) -> np.ndarray:
+    """Unsigned numbers in the order of the floats, -0 before +0."""
+    return np.where(bits & fmt.dtype(fmt.sign), ~bits, bits | fmt.dtype(fmt.sign))
+
+
+def _extremum(largest: bool, fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
+    sign, magnitude = fmt.dtype(fmt.sign), fmt.dtype(fmt.sign - 1)
+
+    def general(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        a_nan, b_nan = is_nan(fmt, a), is_nan(fmt, b)
+        product_sign = (a ^ b) & sign
+        if "xorsign" in flags:
+            a, b = a & magnitude, b & magnitude
+        first = (_order(fmt, a) > _order(fmt, b)) == largest
+        result = np.where((first | b_nan) & ~a_nan, a, b)
+        if "xorsign" in flags:
+            result = result | product_sign
+        lost = (a_nan | b_nan) if "NaN" in flags else (a_nan & b_nan)
+        return np.where(lost, fmt.dtype(fmt.nan), result)
+
+    if fmt is BF16 or "xorsign" in flags:
+        return general
+    pick, same, real = (np.maximum, np.bitwise_and, FLOATS[fmt.bits]) if largest else (np.minimum, np.bitwise_or, FLOATS[fmt.bits])
+
+    def native(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        """numpy's own, but for NaNs, and for equal numbers with other bits: zeros of both signs."""
+        x, y = a.view(real), b.view(real)
+        if np.count_nonzero(np.isnan(x + y)):
+            return general(a, b)
+        result, equal = pick(x, y).view(fmt.dtype), x == y
+        return np.where(equal, same(a, b), result) if np.count_nonzero(equal) else result
+
+    return native
+
+
+def _sign_change(negate: bool, fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
+    if negate:
+        return lambda a: a ^ fmt.dtype(fmt.sign)
+    return lambda a: a & fmt.dtype(fmt.sign - 1)
+
+
+MAKERS: dict[str, Callable[[Format, str, frozenset[str]], Operation]] = {
+    "add": partial(_binary, "add"),
+    "sub": partial(_binary, "sub"),
+    "mul": partial(_binary, "mul"),
+    "fma": _fma,
+    "min": partial(_extremum, False),
+    "max": partial(_extremum, True),
+    "neg": partial(_sign_change, True),
+    "abs": partial(_sign_change, False),
+}
+
+# --- comparison ---------------------------------------------------------------------------------------------------------------
+
+ORDERED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+
+
+def compare(relation: str, kind: str, a: np.ndarray, b: np.ndarray, ftz: bool = False) -> np.ndarray:
+    """Lane-wise truth of ``relation`` (eq ne lt le gt ge, the same with u for "or unordered", num, nan) for a scalar float type.
+
+    A pair type (f16x2, bf16x2) gives shape (..., 2), the lower half first: the two predicates of ``setp ... p|q``.
+    """
+    if kind.endswith("x2"):
+        halves = (np.ascontiguousarray(s).view(np.uint16).reshape(*s.shape, 2) for s in (a, b))
+        return compare(relation, kind[:-2], *halves, ftz)
+    fmt = FORMATS[kind]
+    if ftz:
+        a, b = flush_subnormals(fmt, a), flush_subnormals(fmt, b)
+    x, y = decode(fmt, a), decode(fmt, b)
+    unordered = np.isnan(x) | np.isnan(y)
+    if relation in ("num", "nan"):
+        return unordered if relation == "nan" else ~unordered
+    base = relation if relation in ORDERED else relation[:-1]
+    if base not in ORDERED or relation not in (base, base + "u"):
+        raise ArgumentValueError(explain("comparison", repr(relation), " ".join(ORDERED) + ", those with u, num or nan"))
+    truth = ORDERED[base](x, y)
+    return truth | unordered if relation != base else truth & ~unordered
+
+
+def select_truth(truth: np.ndarray, target: str) -> np.ndarray:
+    """``set``'s destination: 1.0 for a float type, all ones for an integer type, 0 elsewhere; pairs are packed."""
+    fmt = FORMATS.get(target.removesuffix("x2"))
+    bits = fmt.bits if fmt else int(target[1:])
+    dtype = {16: np.uint16, 32: np.uint32}[bits]
+    true = encode(fmt, np.ones(1))[0] if fmt else dtype((1 << bits) - 1)
+    chosen = np.where(truth, true, dtype(0))
+    return np.ascontiguousarray(chosen).view(np.uint32)[..., 0] if target.endswith("x2") else chosen

@@ -1,0 +1,221 @@
+"""Logic, shifts, bytes and single bits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..syntax import Imm
+from .integer import int_type, unsigned
+from .registry import handles
+
+
+def shift(value: np.ndarray, amount: np.ndarray, left: bool) -> np.ndarray:
+    """Shift with amounts clamped at the width: everything leaves (the sign stays for signed right shifts)."""
+    bits = value.itemsize * 8
+    inside = amount < bits
+    small = np.where(inside, amount, 0).astype(value.dtype)
+    if left:
+        return np.where(inside, value << small, np.zeros_like(value))
+    beyond = value >> value.dtype.type(bits - 1) if value.dtype.kind == "i" else np.zeros_like(value)
+    return np.where(inside, value >> small, beyond)
+
+
+@handles("and", "or", "xor")
+def logic(e, instr):
+    sign = {"and": "&", "or": "|", "xor": "^"}[instr.parts[0]]
+    if instr.parts[1] == "pred":
+        e.set(instr.args[0], f"{e.p(instr.args[1])} {sign} {e.p(instr.args[2])}")
+    else:
+        unsigned(e, instr, f"{{}} {sign} {{}}")
+
+
+@handles("not", "cnot")
+def invert(e, instr):
+    if instr.parts[0] == "cnot":
+        _, bits = int_type(instr)
+        e.set(instr.args[0], f"({e.u(instr.args[1], bits)} == 0).astype(u{bits})", "u", bits)
+    elif instr.parts[1] == "pred":
+        e.set(instr.args[0], f"~{e.p(instr.args[1])}")
+    else:
+        unsigned(e, instr, "~{}")
+
+
+@handles("shl", "shr")
+def shifts(e, instr):
+    kind, bits = int_type(instr)
+    left = instr.parts[0] == "shl"
+    kind = "u" if left else kind
+    value, amount = e.value(instr.args[1], kind, bits), instr.args[2]
+    if isinstance(amount, Imm) and 0 <= amount.value < bits:
+        e.set(instr.args[0], f"{value} {'<<' if left else '>>'} {e.const(amount.value, kind, bits)}", kind, bits)
+    else:
+        e.set(instr.args[0], f"{e.name(shift, 'shift')}({value}, {e.u(amount, 32)}, {left})", kind, bits)
+
+
+def funnel(low: np.ndarray, high: np.ndarray, amount: np.ndarray, left: bool, clamp: bool) -> np.ndarray:
+    both = (high.astype(np.uint64) << np.uint64(32)) | low
+    n = (np.minimum(amount, 32) if clamp else amount & 31).astype(np.uint64)
+    return ((both << n) >> np.uint64(32) if left else both >> n).astype(np.uint32)
+
+
+@handles("shf")
+def shf(e, instr):
+    low, high, amount = (e.u(x, 32) for x in instr.args[1:])
+    e.set(instr.args[0], f"{e.name(funnel, 'funnel')}({low}, {high}, {amount}, {instr.parts[1] == 'l'}, {'clamp' in instr.parts})")
+
+
+@handles("lop3")
+def lop3(e, instr):
+    a, b, c = (e.u(x, 32) for x in instr.args[1:4])
+    table = instr.args[4].value
+    terms = [f"({'' if i & 4 else '~'}{a} & {'' if i & 2 else '~'}{b} & {'' if i & 1 else '~'}{c})" for i in range(8) if table >> i & 1]
+    e.set(instr.args[0], " | ".join(terms) if terms else e.const(0, "u", 32))
+
+
+def permute(a: np.ndarray, b: np.ndarray, selector: np.ndarray) -> np.ndarray:
+    source = np.empty((32, 8), np.uint8)
+    source[:, :4] = np.ascontiguousarray(a).view(np.uint8).reshape(32, 4)
+    source[:, 4:] = np.ascontiguousarray(b).view(np.uint8).reshape(32, 4)
+    nibbles = (selector[:, None] >> np.arange(0, 16, 4, dtype=np.uint32)) & 0xF
+    picked = np.take_along_axis(source, (nibbles & 7).astype(np.int64), 1)
+    signs = (picked.view(np.int8) >> 7).view(np.uint8)
+    return np.where(nibbles & 8, signs, picked).astype(np.uint8).view(np.uint32).reshape(32)
+
+
+_SELECTORS = {"f4e": (0x3210, 0x4321, 0x5432, 0x6543), "b4e": (0x5670, 0x6701, 0x7012, 0x0123), "rc8": (0x0000, 0x1111, 0x2222, 0x3333),
+              "ecl": (0x3210, 0x3211, 0x3222, 0x3333), "ecr": (0x0000, 0x1110, 0x2210, 0x3210), "rc16": (0x1010, 0x3232, 0x1010, 0x3232)}
+
+
+@handles("prmt")
+def prmt(e, instr):
+    a, b, c = (e.u(x, 32) for x in instr.args[1:])
+    if instr.parts[-1] in _SELECTORS:
+        table = e.program.bind_array(np.array(_SELECTORS[instr.parts[-1]], np.uint32))
+        c = f"{table}[({c} & 3).astype(s64)]"
+    e.set(instr.args[0], f"{e.name(permute, 'permute')}({a}, {b}, {c})")
+
+
+def count_bits(a: np.ndarray) -> np.ndarray:
+    return np.array([int(x).bit_count() for x in a.tolist()], np.uint32)
+
+
+def leading_zeros(a: np.ndarray) -> np.ndarray:
+    bits = a.itemsize * 8
+    return np.array([bits - x.bit_length() for x in a.tolist()], np.uint32)
+
+
+def reverse_bits(a: np.ndarray) -> np.ndarray:
+    raw = np.ascontiguousarray(a).view(np.uint8).reshape(32, -1)
+    return np.ascontiguousarray(np.packbits(np.unpackbits(raw[:, ::-1], axis=1, bitorder="big"), axis=1, bitorder="little")).view(a.dtype).reshape(32)
+
+
+def find_msb(a: np.ndarray) -> np.ndarray:
+    """The position of the highest bit that differs from the sign; all ones where there is none."""
+    values = [(~x if x < 0 else x).bit_length() - 1 for x in a.tolist()]
+    return np.array([v & 0xFFFFFFFF for v in values], np.uint32)
+
+
+@handles("popc")
+def popc(e, instr):
+    _, bits = int_type(instr)
+    e.set(instr.args[0], f"{e.name(count_bits, 'count_bits')}({e.u(instr.args[1], bits)})", "u", 32)
+
+
+@handles("clz")
+def clz(e, instr):
+    _, bits = int_type(instr)
+    e.set(instr.args[0], f"{e.name(leading_zeros, 'leading_zeros')}({e.u(instr.args[1], bits)})", "u", 32)
+
+
+@handles("brev")
+def brev(e, instr):
+    _, bits = int_type(instr)
+    e.set(instr.args[0], f"{e.name(reverse_bits, 'reverse_bits')}({e.u(instr.args[1], bits)})", "u", bits)
+
+
+@handles("bfind")
+def bfind(e, instr):
+    kind, bits = int_type(instr)
+    found = f"{e.name(find_msb, 'find_msb')}({e.value(instr.args[1], kind, bits)})"
+    if "shiftamt" in instr.parts:
+        found = f"where({found} == 0xFFFFFFFF, 0xFFFFFFFF, {bits - 1} - {found}).astype(u32)"
+    e.set(instr.args[0], found, "u", 32)
+
+
+def extract(a: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarray:
+    bits, out = a.itemsize * 8, []
+    for value, pos, count in zip(a.tolist(), (position & 0xFF).tolist(), (length & 0xFF).tolist()):
+        field = (value >> min(pos, bits)) & ((1 << count) - 1)
+        if value < 0 or a.dtype.kind == "i":
+            sign = (value >> min(pos + count - 1, bits - 1)) & 1 if count else 0
+            field = field - (1 << count) if sign else field
+        out.append(field & ((1 << bits) - 1))
+    return np.array(out, f"u{a.itemsize}")
+
+
+@handles("bfe")
+def bfe(e, instr):
+    kind, bits = int_type(instr)
+    a = e.value(instr.args[1], kind, bits)
+    e.set(instr.args[0], f"{e.name(extract, 'extract')}({a}, {e.u(instr.args[2], 32)}, {e.u(instr.args[3], 32)})", "u", bits)
+
+
+def insert(source: np.ndarray, into: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarray:
+    bits = source.itemsize * 8
+    out = []
+    for value, base, pos, count in zip(source.tolist(), into.tolist(), (position & 0xFF).tolist(), (length & 0xFF).tolist()):
+        mask = (((1 << count) - 1) << pos) & ((1 << bits) - 1)
+        out.append((base & ~mask) | ((value << pos) & mask))
+    return np.array(out, source.dtype)
+
+
+@handles("bfi")
+def bfi(e, instr):
+    _, bits = int_type(instr)
+    a, b = (e.u(x, bits) for x in instr.args[1:3])
+    e.set(instr.args[0], f"{e.name(insert, 'insert')}({a}, {b}, {e.u(instr.args[3], 32)}, {e.u(instr.args[4], 32)})", "u", bits)
+
+
+def bit_mask(position: np.ndarray, width: np.ndarray, clamp: bool) -> np.ndarray:
+    p, w = ((np.minimum(x, 32) if clamp else x & 31).astype(np.uint64) for x in (position, width))
+    return ((((np.uint64(1) << w) - np.uint64(1)) << p) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+
+@handles("bmsk")
+def bmsk(e, instr):
+    e.set(instr.args[0], f"{e.name(bit_mask, 'bit_mask')}({e.u(instr.args[1], 32)}, {e.u(instr.args[2], 32)}, {'clamp' in instr.parts})", "u", 32)
+
+
+def extend(value: np.ndarray, width: np.ndarray, clamp: bool, signed: bool) -> np.ndarray:
+    """The low ``width`` bits of each value, sign- or zero-extended."""
+    n = (np.minimum(width, 32) if clamp else width & 31).astype(np.uint64)
+    low = value.astype(np.uint64) & ((np.uint64(1) << n) - np.uint64(1))
+    if signed:
+        negative = (n > 0) & ((low >> np.where(n > 0, n - np.uint64(1), np.uint64(0))) & np.uint64(1) == 1)
+        low = np.where(negative, low | ~((np.uint64(1) << n) - np.uint64(1)), low)
+    return (low & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+
+
+@handles("szext")
+def szext(e, instr):
+    a, b = (e.u(x, 32) for x in instr.args[1:])
+    e.set(instr.args[0], f"{e.name(extend, 'extend')}({a}, {b}, {'clamp' in instr.parts}, {instr.parts[-1] == 's32'})", "u", 32)
+
+
+def find_set(mask: np.ndarray, base: np.ndarray, offset: np.ndarray) -> np.ndarray:
+    """The |offset|-th set bit from ``base`` upwards (offset > 0) or downwards; for 0, ``base`` itself if it is set."""
+    out = []
+    for bits, start, n in zip(mask.tolist(), base.tolist(), offset.view(np.int32).tolist()):
+        if n == 0:
+            places = [start]
+        else:
+            places = range(start, 32) if n > 0 else range(min(start, 32), -1, -1) if start < 32 else []
+        found = [p for p in places if p < 32 and bits >> p & 1]
+        rank = max(abs(n) - 1, 0)
+        out.append(found[rank] if rank < len(found) else 0xFFFFFFFF)
+    return np.array(out, np.uint32)
+
+
+@handles("fns")
+def fns(e, instr):
+    e.set(instr.args[0], f"{e.name(find_set, 'find_set')}({', '.join(e.u(x, 32) for x in instr.args[1:])})", "u", 32)

@@ -1,0 +1,100 @@
+"""Bulk copies (``cp.async.bulk``, ``cp.reduce.async.bulk``): contiguous bytes, and the dispatch to tensor copies."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..async_copy import UNIT, Operation, Side, shared_side, to_shared
+from ..syntax import SIZES
+from .barrier import barrier_address
+from .moves import address_operand
+from .registry import handles, unknown
+from .tensor_copy import tensor
+from .transfers import REDUCTIONS, aligned, announce, announce_targets, commit_maker, destinations, each, finish_store, reducer, wait_maker
+
+
+def global_side(machine, f, lane: int, address: int, size: int, site: int) -> Side:
+    region = machine.memory.find(address, size)
+    if region is None:
+        machine.fail("out-of-bounds", f"a bulk copy of {size} bytes at {address:#x}, {machine.memory.describe(address)}", f.warp, [lane], site)
+    start = address - region.base
+    return Side(region, np.arange(start, start + size, UNIT, dtype=np.int64), UNIT)
+
+
+def fits(machine, f, lane: int, block, address: int, size: int, site: int) -> Side:
+    side = shared_side(block, address, size) if block is not None else None
+    if side is None:
+        machine.fail("out-of-bounds", f"{size} bytes at shared address {address:#x} are outside the block's {machine.shared_bytes} bytes", f.warp, [lane], site)
+    return side
+
+
+def bulk_load_maker(machine, site: int, from_cluster: bool):
+    """Contiguous bytes of global (or, ``from_cluster``, own shared) memory into shared memory, signalling an mbarrier."""
+
+    def run(f, lanes, destination, source, size, barrier, mask):
+        for lane in each(lanes):
+            count, at = int(size[lane]), int(source[lane])
+            aligned(machine, f, lane, "the size of a bulk copy", count, 16, site)
+            aligned(machine, f, lane, "the source of a bulk copy", at, 16, site)
+            aligned(machine, f, lane, "the destination of a bulk copy", int(destination[lane]), 16, site)
+            operation = Operation(machine, f.warp, lane, site, f"bulk copy of {count} bytes to shared memory")
+            if from_cluster:
+                origin = fits(machine, f, lane, f.warp.block, at & 0xFFFFFF, count, site)
+                operation.blocks.add(f.warp.block.number)
+            else:
+                origin = global_side(machine, f, lane, at, count, site)
+            announce(operation, origin, False)
+            places = destinations(machine, f, lane, int(destination[lane]), int(barrier[lane]), None if mask is None else int(mask[lane]), site)
+            sides = [fits(machine, f, lane, block, address, count, site) for block, address, _ in places]
+            announce_targets(operation, sides)
+            operation.blocks |= {block.number for block, _, _ in places}
+            to_shared(operation, origin, None, 0, [(side, b) for side, (_, _, b) in zip(sides, places)], count)
+            operation.start()
+
+    return run
+
+
+def bulk_store_maker(machine, site: int, operator: str, kind: str):
+    """Contiguous bytes of shared memory to global memory; with ``operator``, combined with what is there."""
+
+    def run(f, lanes, destination, source, size):
+        for lane in each(lanes):
+            count, at = int(size[lane]), int(destination[lane])
+            for what, value in (("size", count), ("destination", at), ("source", int(source[lane]))):
+                aligned(machine, f, lane, f"the {what} of a bulk copy", value, 16, site)
+            operation = Operation(machine, f.warp, lane, site, f"bulk copy of {count} bytes to global memory")
+            near = fits(machine, f, lane, f.warp.block, int(source[lane]) & 0xFFFFFF, count, site)
+            far = global_side(machine, f, lane, at, count, site)
+            if operator:
+                unit = SIZES[kind]
+                near, far = (Side(s.region, np.arange(s.offsets[0], s.offsets[0] + count, unit, dtype=np.int64), unit) for s in (near, far))
+            finish_store(operation, near, far, None, f, reducer(operator, kind) if operator else None)
+
+    return run
+
+
+@handles("cp.async.bulk", "cp.reduce.async.bulk", switch=True)
+def bulk(e, instr):
+    parts = instr.parts
+    if "commit_group" in parts:
+        return e.effect(e.op(commit_maker, "bulk"), "None")
+    if "wait_group" in parts:
+        return e.blocking(e.op(wait_maker, e.site(), "bulk", instr.args[0].value, "read" in parts), str(e.index))
+    if "prefetch" in parts:
+        return None
+    if {"im2col::w", "im2col::w::128", "cp_mask", "ignore_oob"} & set(parts):
+        raise unknown(instr)
+    if "tensor" in parts:
+        return tensor(e, instr)
+    operator = next((p for p in parts if p in REDUCTIONS), "") if parts[1] == "reduce" else ""
+    args = list(instr.args)
+    spaces = [p for p in parts if p in ("global", "shared::cta", "shared::cluster")]
+    if spaces[0] == "global":
+        operation = e.op(bulk_store_maker, e.site(), operator, parts[-1])
+        return e.effect(operation, address_operand(e, args[0], 64), barrier_address(e, args[1]), e.u(args[2], 32))
+    if operator:
+        raise unknown(instr, "a bulk reduction into shared memory")
+    mask = e.u(args[4], 16) if "multicast::cluster" in parts else "None"
+    from_cluster = spaces[1] != "global"
+    source = barrier_address(e, args[1]) if from_cluster else address_operand(e, args[1], 64)
+    e.effect(e.op(bulk_load_maker, e.site(), from_cluster), barrier_address(e, args[0]), source, e.u(args[2], 32), barrier_address(e, args[3]), mask)

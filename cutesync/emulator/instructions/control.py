@@ -1,0 +1,90 @@
+"""Branches, exit, and instructions that only concern time or resources."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .registry import handles
+
+
+@handles("bra")
+def bra(e, instr):
+    target = e.program.target(instr.args[0].name)
+    if instr.pred is None:
+        e.leave(target)
+    else:
+        e.branch(target, e.index + 1)
+
+
+@handles("brx")
+def brx(e, instr):
+    targets = [e.program.target(t) for t in e.program.table(instr)]
+    index = e.s(instr.args[0], 32)
+    e.store_back()
+    e.line(f"return {e.name(indexed_branch, 'indexed_branch')}(f, {index}, {targets})")
+    e.ended = True
+
+
+def indexed_branch(f, index: np.ndarray, targets: list[int]) -> int:
+    """Split the fragment by the value of an index; the last group is this fragment's own."""
+    values = sorted({int(v) for v in index[f.mask]})
+    for value in values[:-1]:
+        f.split(f.mask & (index == value), targets[value], 0)
+    return targets[values[-1]]
+
+
+@handles("ret", "exit")
+def leave(e, instr):
+    if instr.pred is None:
+        e.leave(e.program.exit)
+    else:
+        e.branch(e.program.exit, e.index + 1)
+
+
+def trap_maker(machine, site: int):
+    def run(f, lanes):
+        lanes = np.arange(32) if lanes is None else lanes
+        said = f": {machine.printed.strip()}" if machine.printed else ""
+        machine.fail("trap", f"the kernel trapped{said}", f.warp, lanes, site)
+
+    return run
+
+
+@handles("trap", "brkpt")
+def trap(e, instr):
+    lanes = "None" if e.full else "f.lanes"
+    if e.guard is not None:
+        e.line(f"if cnz({e.guard}): {e.op(trap_maker, e.site())}(f, f.pick({e.guard}))")
+    else:
+        e.line(f"{e.op(trap_maker, e.site())}(f, {lanes})")
+
+
+def nap_maker(machine):
+    def run(f, lanes, nanoseconds):
+        machine.now += int(nanoseconds.max())
+
+    return run
+
+
+@handles("nanosleep", switch=True)
+def nanosleep(e, instr):
+    e.effect(e.op(nap_maker), e.u(instr.args[0], 32))
+
+
+def budget_maker(machine, site: int, registers: int):
+    def run(f):
+        f.warp.budgets.append((site, registers))
+
+    return run
+
+
+@handles("setmaxnreg", together=True)
+def setmaxnreg(e, instr):
+    """Register budgets are not emulated; that all four warps of a warpgroup ask for the same is checked when their block ends."""
+    e.converge("f.warp.live")
+    e.line(f"{e.op(budget_maker, e.site(), instr.args[0].value)}(f)")
+
+
+@handles("griddepcontrol", "pmevent")
+def no_effect(e, instr):
+    """Overlap of launches and profiler events: no effect on values."""

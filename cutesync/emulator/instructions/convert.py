@@ -1,0 +1,236 @@
+"""``cvt``, ``cvt.pack``: every conversion PTX has on sm_90 (PTX ISA 9.7.9, "Data Movement and Conversion: cvt").
+
+    function = conversion("cvt.rn.satfinite.e4m3x2.f32")
+    destination = function(a, b)
+
+The function takes one unsigned array of raw register bits per source operand, in the order of the instruction, all of one shape
+(a warp: ``(32,)``), and returns raw bits of the same shape. A source register may be wider than its type: the low bits count. The
+result has the width asked for with ``register_bits`` (default: the type's width, at least 16) and is sign- or zero-extended to it,
+as PTX does. Packed destinations put the first source in the upper half.
+
+Rules that are easy to get wrong, and where PTX states them (same section):
+
+- Float to integer always clamps. NaN gives 0, but 1 << (width - 1) where the source is f64 or the destination has 64 bits.
+- NaN in f16 and bf16 is 0x7fff, in tf32 and f32 0x7fffffff, in e4m3 and e5m2 0x7f: payloads are not kept.
+- ``.sat`` to a float is a clamp to [0, 1] with NaN -> +0; ``.satfinite`` keeps NaN, and clamps infinities as well.
+- ``.ftz`` flushes f32 subnormals, in the source and in the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+
+from ...errors import ArgumentValueError, explain
+from ..formats import (
+    BF16, E4M3, E5M2, F16, F32, FORMATS, bf16_from_f32, clamp_negative, decode, encode, flush_subnormals, round_to_odd_integer, saturate_unit,
+)  # fmt: skip
+
+INTEGERS = {f"{sign}{bits}": (sign == "s", bits) for sign in "su" for bits in (8, 16, 32, 64)}
+UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+PAIRS = {"f16x2": F16, "bf16x2": BF16, "e4m3x2": E4M3, "e5m2x2": E5M2}
+TO_INTEGRAL = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+ROUNDING = ("rn", "rna", "rz", "rm", "rp")
+FLAGS = ("ftz", "sat", "satfinite", "relu")
+
+Conversion = Callable[..., np.ndarray]
+
+
+@cache
+def conversion(opcode: str, register_bits: int | None = None) -> Conversion:
+    """The function that carries out ``opcode`` (see the module's head). Raises ArgumentValueError for spellings PTX does not have."""
+    parts = opcode.split(".")
+    if parts[0] != "cvt" or len(parts) < 3:
+        raise ArgumentValueError(explain("conversion", repr(opcode), "cvt{.rounding}{.flags}.dtype.atype"))
+    if parts[1] == "pack":
+        return _pack(opcode, parts[2:], register_bits)
+    *modifiers, target, source = parts[1:]
+    mode, flags = _modifiers(opcode, modifiers)
+    if source in PAIRS:
+        return _between_pairs(opcode, target, source, mode, flags)
+    if target in PAIRS:
+        return _pair_from_two(opcode, target, source, mode, flags)
+    if target in INTEGERS:
+        make = _integer_to_integer if source in INTEGERS else _float_to_integer
+    else:
+        make = _integer_to_float if source in INTEGERS else _float_to_float
+    known = {*INTEGERS, *FORMATS} - {"e4m3", "e5m2"}
+    if target not in known or source not in known or source == "tf32":
+        raise ArgumentValueError(explain("conversion", repr(opcode), "types that cvt has on sm_90"))
+    body = make(target, source, mode, flags)
+    signed, bits = INTEGERS.get(target, (False, 0))
+    bits = bits or FORMATS[target].bits
+    wide = register_bits or max(bits, 16)
+    narrow_in = UNSIGNED[INTEGERS[source][1] if source in INTEGERS else FORMATS[source].bits]
+    extend = (SIGNED if signed else UNSIGNED)[bits]
+
+    def run(a: np.ndarray) -> np.ndarray:
+        result = body(a.astype(narrow_in, copy=False))
+        return result if bits == wide else result.view(extend).astype(UNSIGNED[wide])
+
+    return run
+
+
+def _modifiers(opcode: str, modifiers: list[str]) -> tuple[str, frozenset[str]]:
+    rounding = [m for m in modifiers if m in ROUNDING or m in TO_INTEGRAL]
+    flags = frozenset(m for m in modifiers if m in FLAGS)
+    if len(rounding) > 1 or len(rounding) + len(flags) != len(modifiers):
+        raise ArgumentValueError(explain("modifiers of " + opcode, modifiers, f"one of {ROUNDING + tuple(TO_INTEGRAL)} and any of {FLAGS}"))
+    return (rounding[0] if rounding else ""), flags
+
+
+# --- integers -----------------------------------------------------------------------------------------------------------------
+
+
+def _limits(name: str) -> tuple[int, int]:
+    signed, bits = INTEGERS[name]
+    return (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
+
+
+def _saturate_integer(values: np.ndarray, source: str, target: str) -> np.ndarray:
+    """Integer array of type ``source`` clamped to the range of ``target`` (still in the source's dtype)."""
+    (low, high), (source_low, source_high) = _limits(target), _limits(source)
+    return np.clip(values, values.dtype.type(max(low, source_low)), values.dtype.type(min(high, source_high)))
+
+
+def _integer_to_integer(target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:
+    signed, bits = INTEGERS[source]
+    as_source = (SIGNED if signed else UNSIGNED)[bits]
+    unsigned = UNSIGNED[INTEGERS[target][1]]
+
+    def run(a: np.ndarray) -> np.ndarray:
+        values = a.view(as_source)
+        if "sat" in flags:
+            values = _saturate_integer(values, source, target)
+        return values.astype(unsigned)
+
+    return run
+
+
+def _float_to_integer(target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:
+    fmt, to_integral = FORMATS[source], TO_INTEGRAL.get(mode, np.trunc)
+    signed, bits = INTEGERS[target]
+    low, high = _limits(target)
+    unsigned = UNSIGNED[bits]
+    nan = unsigned(1 << (bits - 1) if source == "f64" or bits == 64 else 0)
+    top = float(high + 1)
+
+    def run(a: np.ndarray) -> np.ndarray:
+        if "ftz" in flags and fmt is F32:
+            a = flush_subnormals(fmt, a)
+        values = to_integral(decode(fmt, a))
+        inside = (values > low) & (values < top)
+        exact = np.where(inside, values, 0.0).astype(np.int64 if signed else np.uint64).astype(unsigned)
+        result = np.where(inside, exact, np.where(values >= top, unsigned(high), unsigned(low & (2 * (1 << (bits - 1)) - 1))))
+        return np.where(np.isnan(values), nan, result)
+
+    return run
+
+
+def _integer_to_float(target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:
+    fmt = FORMATS[target]
+    signed, bits = INTEGERS[source]
+    as_source = (SIGNED if signed else UNSIGNED)[bits]
+    rounding = mode or "rn"
+
+    def run(a: np.ndarray) -> np.ndarray:
+        values = a.view(as_source)
+        if bits < 64:
+            exact = values.astype(np.float64)
+        elif fmt.name == "f64":
+            exact = _long_to_double(values, rounding)
+        else:
+            negative = values < 0
+            magnitude = np.where(negative, ~a + np.uint64(1), a)
+            exact = round_to_odd_integer(magnitude)
+            exact = np.where(negative, -exact, exact)
+        result = encode(fmt, exact, rounding)
+        return saturate_unit(fmt, result) if "sat" in flags else result
+
+    return run
+
+
+def _long_to_double(values: np.ndarray, mode: str) -> np.ndarray:
+    """int64 or uint64 -> float64 in a directed mode: round to nearest, then step back where that went the wrong way."""
+    nearest = values.astype(np.float64)
+    if mode == "rn":
+        return nearest
+    edge = nearest >= (2.0**63 if values.dtype == np.int64 else 2.0**64)
+    back = np.where(edge, values, np.where(edge, 0.0, nearest).astype(values.dtype))
+    too_high, too_low = edge | (back > values), ~edge & (back < values)
+    down, up = np.nextafter(nearest, -np.inf), np.nextafter(nearest, np.inf)
+    if mode == "rm":
+        return np.where(too_high, down, nearest)
+    if mode == "rp":
+        return np.where(too_low, up, nearest)
+    return np.where(too_high & (values > 0), down, np.where(too_low & (values < 0), up, nearest))
+
+
+# --- floats -------------------------------------------------------------------------------------------------------------------
+
+
+def _float_to_float(target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:
+    into, out = FORMATS[target], FORMATS[source]
+    if into is BF16 and out is F32 and mode == "rn" and not flags:
+        return bf16_from_f32
+
+    def run(a: np.ndarray) -> np.ndarray:
+        if "ftz" in flags and out is F32:
+            a = flush_subnormals(out, a)
+        values = decode(out, a)
+        if mode in TO_INTEGRAL:
+            values = TO_INTEGRAL[mode](values)
+        result = encode(into, values, "rn" if mode in TO_INTEGRAL else mode or "rn", satfinite="satfinite" in flags)
+        if "ftz" in flags and into is F32:
+            result = flush_subnormals(into, result)
+        if "sat" in flags:
+            result = saturate_unit(into, result)
+        return clamp_negative(into, result) if "relu" in flags else result
+
+    return run
+
+
+def _join(high: np.ndarray, low: np.ndarray, bits: int) -> np.ndarray:
+    wide = UNSIGNED[2 * bits]
+    return (high.astype(wide) << wide(bits)) | low
+
+
+def _pair_from_two(opcode: str, target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:
+    fmt = PAIRS[target]
+    if source != "f32" or (fmt.bits == 8 and "satfinite" not in flags):
+        raise ArgumentValueError(explain("conversion", repr(opcode), "two f32 sources, and .satfinite for 8-bit floats"))
+    one = _float_to_float(fmt.name, "f32", mode, flags)
+    return lambda a, b: _join(one(a.astype(np.uint32, copy=False)), one(b.astype(np.uint32, copy=False)), fmt.bits)
+
+
+def _between_pairs(opcode: str, target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:
+    out, into = PAIRS[source], PAIRS.get(target)
+    if into is None or {into.bits, out.bits} != {8, 16} or BF16 in (into, out) or (into.bits == 8 and "satfinite" not in flags):
+        raise ArgumentValueError(explain("conversion", repr(opcode), "f16x2 from an 8-bit pair, or back with .satfinite"))
+    one = _float_to_float(into.name, out.name, mode, flags)
+    narrow, whole, shift = out.dtype, UNSIGNED[2 * out.bits], out.bits
+
+    def run(a: np.ndarray) -> np.ndarray:
+        a = a.astype(whole, copy=False)
+        return _join(one((a >> whole(shift)).astype(narrow)), one(a.astype(narrow)), into.bits)
+
+    return run
+
+
+def _pack(opcode: str, parts: list[str], register_bits: int | None) -> Conversion:
+    """``cvt.pack.sat.{s16,u16}.s32 d, a, b`` and ``cvt.pack.sat.{s8,u8}.s32.b32 d, a, b, c``: d = c shifted up, then a, then b."""
+    if len(parts) < 3 or parts[0] != "sat" or parts[1] not in INTEGERS or parts[2] != "s32" or INTEGERS[parts[1]][1] not in (8, 16):
+        raise ArgumentValueError(explain("conversion", repr(opcode), "cvt.pack.sat.{s8,u8,s16,u16}.s32{.b32}"))
+    target = parts[1]
+    bits = INTEGERS[target][1]
+    mask = np.uint32((1 << bits) - 1)
+
+    def run(a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
+        high, low = (_saturate_integer(x.view(np.int32), "s32", target).view(np.uint32) & mask for x in (a, b))
+        result = (high << np.uint32(bits)) | low
+        return result if c is None else result | (c << np.uint32(2 * bits))
+
+    return run

@@ -1,0 +1,111 @@
+"""Floating-point instructions: the plain single and double forms inline, everything else through ``arithmetic.py`` and ``convert.py``."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..formats import F32, F64
+from ..syntax import SINK, Pair
+from . import arithmetic, special
+from .convert import conversion
+from .integer import COMPARISONS
+from .registry import handles, unknown
+
+FLOATS = {"f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32, "f32": 32, "f64": 64}
+_SIGNS = {"add": "+", "sub": "-", "mul": "*"}
+_NAN = {np.dtype(np.float32): np.array(F32.nan, np.uint32).view(np.float32), np.dtype(np.float64): np.array(F64.nan, np.uint64).view(np.float64)}
+
+
+def canonical(value: np.ndarray) -> np.ndarray:
+    """Results carry one NaN a type."""
+    bad = np.isnan(value)
+    return np.where(bad, _NAN[value.dtype], value) if np.count_nonzero(bad) else value
+
+
+def float_type(instr) -> str:
+    kind = instr.parts[-1]
+    if kind not in FLOATS:
+        raise unknown(instr)
+    return kind
+
+
+def float_arithmetic(e, instr) -> None:
+    """add sub mul fma mad min max neg abs div."""
+    kind, opcode = float_type(instr), instr.opcode.replace("mad.", "fma.")
+    bits, name = FLOATS[kind], instr.parts[0]
+    plain = not {"ftz", "sat", "rz", "rm", "rp"} & set(instr.parts)
+    if name == "div":
+        return special_function(e, instr)
+    if kind in ("f32", "f64") and name in _SIGNS and plain:
+        a, b = (e.f(x, bits) for x in instr.args[1:])
+        e.set(instr.args[0], f"{e.name(canonical, 'canonical')}({a} {_SIGNS[name]} {b})", "f", bits)
+        return
+    function = arithmetic.operation(opcode)
+    e.set(instr.args[0], f"{e.name(function, name)}({', '.join(e.u(x, bits) for x in instr.args[1:])})", "u", bits)
+
+
+float_unary = float_arithmetic
+handles("fma")(float_arithmetic)
+
+
+@handles("rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
+def special_function(e, instr):
+    """div and the functions of one operand, from ``special.py``."""
+    bits = FLOATS[float_type(instr)]
+    body = special.operation(instr.opcode)
+    e.set(instr.args[0], f"{e.name(body, instr.parts[0])}({', '.join(e.u(x, bits) for x in instr.args[1:])})", "u", bits)
+
+
+def float_comparison(e, instr) -> str:
+    """The truth vector of ``setp`` and ``set``. ``u`` forms are true with a NaN, the others (``ne`` too) false."""
+    kind, relation = instr.parts[-1], instr.parts[1]
+    if kind in ("f32", "f64") and relation in COMPARISONS and relation != "ne" and "ftz" not in instr.parts:
+        a, b = (e.f(x, FLOATS[kind]) for x in instr.args[1:3])
+        return f"({a} {COMPARISONS[relation]} {b})"
+    if kind not in ("f16", "bf16", "f32", "f64"):
+        raise unknown(instr)
+    a, b = (e.u(x, FLOATS[kind]) for x in instr.args[1:3])
+    return f"{e.name(arithmetic.compare, 'compare')}('{relation}', '{kind}', {a}, {b}, {'ftz' in instr.parts})"
+
+
+def pair_comparison(e, instr) -> None:
+    """``setp.op.f16x2 p|q``: p from the lower halves, q from the upper ones. ``set`` packs both into one register."""
+    a, b = (e.u(x, 32) for x in instr.args[1:3])
+    both = e.temp(f"{e.name(arithmetic.compare, 'compare')}('{instr.parts[1]}', '{instr.parts[-1]}', {a}, {b})")
+    destination = instr.args[0]
+    if instr.parts[0] == "set":
+        if instr.parts[-2] not in ("f16x2", "bf16x2"):
+            raise unknown(instr)
+        return e.set(destination, f"{e.name(arithmetic.select_truth, 'select_truth')}({both}, '{instr.parts[-2]}')", "u", 32)
+    targets = (destination.first, destination.second) if isinstance(destination, Pair) else (destination,)
+    for i, target in enumerate(targets):
+        if target != SINK:
+            e.set(target, f"{both}[:, {i}]")
+
+
+@handles("cvt")
+def cvt(e, instr):
+    source = instr.parts[-1]
+    bits = {"tf32": 32, "f16x2": 32, "bf16x2": 32, "e4m3x2": 16, "e5m2x2": 16, "bf16": 16}.get(source) or int(source.lstrip("usbf"))
+    destination = instr.args[0]
+    convert = e.name(conversion(instr.opcode, max(destination.bits, 16)), "convert")
+    e.set(destination, f"{convert}({', '.join(e.u(a, bits) for a in instr.args[1:])})", "u", destination.bits)
+
+
+@handles("copysign")
+def copysign(e, instr):
+    bits = FLOATS[float_type(instr)]
+    sign = 1 << bits - 1
+    a, b = (e.u(x, bits) for x in instr.args[1:])
+    e.set(instr.args[0], f"({b} & {e.const(~sign, 'u', bits)}) | ({a} & {e.const(sign, 'u', bits)})", "u", bits)
+
+
+@handles("testp")
+def testp(e, instr):
+    value = e.f(instr.args[1], FLOATS[float_type(instr)])
+    tiny = "np.finfo({0}.dtype).tiny"
+    tests = {"finite": "np.isfinite({0})", "infinite": "np.isinf({0})", "number": "~np.isnan({0})", "notanumber": "np.isnan({0})",
+             "subnormal": f"(abs({{0}}) < {tiny}) & ({{0}} != 0)", "normal": f"np.isfinite({{0}}) & (abs({{0}}) >= {tiny})"}
+    if instr.parts[1] not in tests:
+        raise unknown(instr)
+    e.set(instr.args[0], tests[instr.parts[1]].format(value))

@@ -1,0 +1,223 @@
+"""Integer arithmetic."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .registry import handles, unknown
+
+INTEGERS = {f"{k}{b}": (k, b) for k in "usb" for b in (8, 16, 32, 64)}
+COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
+
+
+def int_type(instr, position: int = -1) -> tuple[str, int]:
+    """('u' or 's', bits) of the type suffix; ``b`` counts as unsigned."""
+    kind, bits = INTEGERS.get(instr.parts[position], (None, 0))
+    if kind is None:
+        raise unknown(instr)
+    return ("s" if kind == "s" else "u"), bits
+
+
+def is_int(instr) -> bool:
+    return instr.parts[-1] in INTEGERS
+
+
+def arithmetic(e, instr, template: str) -> None:
+    """Set the destination to ``template`` over the operands, in the instruction's own type."""
+    kind, bits = int_type(instr)
+    operands = [e.value(a, kind, bits) for a in instr.args[1:]]
+    e.set(instr.args[0], template.format(*operands), kind, bits)
+
+
+def unsigned(e, instr, template: str) -> None:
+    _, bits = int_type(instr)
+    e.set(instr.args[0], template.format(*[e.u(a, bits) for a in instr.args[1:]]), "u", bits)
+
+
+def add_or_sub(e, instr, sign: str) -> None:
+    """Modular add and sub, with ``.cc`` / ``addc`` carries kept in a hidden register, and ``.sat``."""
+    kind, bits = int_type(instr)
+    a, b = (e.u(x, bits) for x in instr.args[1:3])
+    if "sat" in instr.parts:
+        wide = f"({e.s(instr.args[1], bits)}.astype(s64) {sign} {e.s(instr.args[2], bits)}.astype(s64))"
+        e.set(instr.args[0], f"np.clip({wide}, {-(1 << bits - 1)}, {(1 << bits - 1) - 1}).astype(s{bits})", "s", bits)
+        return
+    with_carry = instr.parts[0] in ("addc", "subc")
+    carry = e.program.carry
+    if not with_carry and "cc" not in instr.parts:
+        e.set(instr.args[0], f"{a} {sign} {b}", "u", bits)
+        return
+    total = e.temp(f"{a} {sign} {b}")
+    out = e.temp(f"{total} < {a}" if sign == "+" else f"{a} < {b}")
+    if with_carry:
+        extra = e.temp(f"{e.p(carry)}.astype(u{bits})")
+        final = e.temp(f"{total} {sign} {extra}")
+        out = e.temp(f"{out} | ({final} < {total})" if sign == "+" else f"{out} | ({total} < {extra})")
+        total = final
+    e.set(instr.args[0], total, "u", bits)
+    if "cc" in instr.parts:
+        e.set(carry, out)
+
+
+def high_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The upper 64 bits of products of 64-bit integers, exactly."""
+    bits = np.dtype(a.dtype)
+    values = [(int(x) * int(y)) >> 64 for x, y in zip(a, b)]
+    return np.array([v & (2**64 - 1) for v in values], np.uint64).view(bits)
+
+
+def product(e, instr) -> tuple[str, str, int]:
+    """(expression, kind, bits of the result) of a multiplication's two first operands."""
+    kind, bits = int_type(instr)
+    a, b = (e.value(x, kind, bits) for x in instr.args[1:3])
+    if "wide" in instr.parts:
+        return f"({a}.astype({kind}{2 * bits}) * {b}.astype({kind}{2 * bits}))", kind, 2 * bits
+    if "hi" in instr.parts and bits == 64:
+        return f"{e.name(high_product, 'high_product')}({a}, {b})", kind, bits
+    if "hi" in instr.parts:
+        return f"(({a}.astype({kind}64) * {b}.astype({kind}64)) >> {bits}).astype({kind}{bits})", kind, bits
+    return f"({e.u(instr.args[1], bits)} * {e.u(instr.args[2], bits)})", "u", bits
+
+
+def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Truncating division; dividing by zero gives all ones, as the hardware does."""
+    safe = np.where(b == 0, np.ones_like(b), b)
+    if a.dtype.kind == "u":
+        return np.where(b == 0, np.full_like(a, np.iinfo(a.dtype).max), a // safe)
+    quotient = a // safe
+    quotient = np.where((quotient < 0) & (quotient * safe != a), quotient + 1, quotient)
+    return np.where(b == 0, np.full_like(a, -1), quotient)
+
+
+def remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    safe = np.where(b == 0, np.ones_like(b), b)
+    return np.where(b == 0, a, a - divide(a, safe) * safe)
+
+
+@handles("add", "addc")
+def add(e, instr):
+    from .floating import float_arithmetic
+
+    if is_int(instr):
+        add_or_sub(e, instr, "+")
+    else:
+        float_arithmetic(e, instr)
+
+
+@handles("sub", "subc")
+def sub(e, instr):
+    from .floating import float_arithmetic
+
+    if is_int(instr):
+        add_or_sub(e, instr, "-")
+    else:
+        float_arithmetic(e, instr)
+
+
+@handles("mul", "mul24")
+def mul(e, instr):
+    from .floating import float_arithmetic
+
+    if is_int(instr):
+        expression, kind, bits = product(e, instr)
+        e.set(instr.args[0], expression, kind, bits)
+    else:
+        float_arithmetic(e, instr)
+
+
+@handles("mad", "madc")
+def mad(e, instr):
+    from .floating import float_arithmetic
+
+    if not is_int(instr):
+        return float_arithmetic(e, instr)
+    if instr.parts[0] == "madc" or "cc" in instr.parts:
+        raise unknown(instr, "carries of mad")
+    expression, kind, bits = product(e, instr)
+    e.set(instr.args[0], f"{expression} + {e.value(instr.args[3], kind, bits)}", kind, bits)
+
+
+@handles("sad")
+def sad(e, instr):
+    kind, bits = int_type(instr)
+    a, b, c = (e.value(x, kind, bits) for x in instr.args[1:])
+    e.set(instr.args[0], f"where({a} > {b}, {a} - {b}, {b} - {a}) + {c}", kind, bits)
+
+
+@handles("div")
+def div(e, instr):
+    from .floating import float_arithmetic
+
+    if is_int(instr):
+        arithmetic(e, instr, e.name(divide, "divide") + "({}, {})")
+    else:
+        float_arithmetic(e, instr)
+
+
+@handles("rem")
+def rem(e, instr):
+    arithmetic(e, instr, e.name(remainder, "remainder") + "({}, {})")
+
+
+@handles("min", "max")
+def min_max(e, instr):
+    from .floating import float_arithmetic
+
+    if instr.parts[-1] in ("u16x2", "s16x2"):
+        kind = instr.parts[-1][0]
+        a, b = (f"{e.u(x, 32)}.view({kind}16)" for x in instr.args[1:3])
+        expression = f"np.{instr.parts[0]}imum({a}, {b})"
+        if "relu" in instr.parts:
+            expression = f"np.maximum({expression}, 0)"
+        e.set(instr.args[0], f"{expression}.view(u32)")
+    elif is_int(instr):
+        expression = f"np.{instr.parts[0]}imum({{}}, {{}})"
+        arithmetic(e, instr, f"np.maximum({expression}, 0)" if "relu" in instr.parts else expression)
+    else:
+        float_arithmetic(e, instr)
+
+
+@handles("neg")
+def neg(e, instr):
+    from .floating import float_unary
+
+    if is_int(instr):
+        _, bits = int_type(instr)
+        e.set(instr.args[0], f"{e.const(0, 'u', bits)} - {e.u(instr.args[1], bits)}", "u", bits)
+    else:
+        float_unary(e, instr)
+
+
+@handles("abs")
+def absolute(e, instr):
+    from .floating import float_unary
+
+    if is_int(instr):
+        arithmetic(e, instr, "abs({})")
+    else:
+        float_unary(e, instr)
+
+
+def dot_halves(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed_a: bool, signed_b: bool, high: bool) -> np.ndarray:
+    left = np.ascontiguousarray(a).view(np.int16 if signed_a else np.uint16).reshape(32, 2).astype(np.int64)
+    right = np.ascontiguousarray(b).view(np.int8 if signed_b else np.uint8).reshape(32, 4).astype(np.int64)
+    return (c.astype(np.int64) + (left * right[:, 2 * high:2 * high + 2]).sum(1)).astype(np.uint32)
+
+
+@handles("dp2a")
+def dp2a(e, instr):
+    a, b, c = (e.u(x, 32) for x in instr.args[1:])
+    mode, left, right = instr.parts[1:4]
+    e.set(instr.args[0], f"{e.name(dot_halves, 'dot_halves')}({a}, {b}, {c}, {left == 's32'}, {right == 's32'}, {mode == 'hi'})")
+
+
+def dot_bytes(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed_a: bool, signed_b: bool) -> np.ndarray:
+    left = np.ascontiguousarray(a).view(np.int8 if signed_a else np.uint8).reshape(32, 4).astype(np.int64)
+    right = np.ascontiguousarray(b).view(np.int8 if signed_b else np.uint8).reshape(32, 4).astype(np.int64)
+    return (c.view(np.int32).astype(np.int64) + (left * right).sum(1)).astype(np.uint32)
+
+
+@handles("dp4a")
+def dp4a(e, instr):
+    a, b, c = (e.u(x, 32) for x in instr.args[1:])
+    e.set(instr.args[0], f"{e.name(dot_bytes, 'dot_bytes')}({a}, {b}, {c}, {instr.parts[1] == 's32'}, {instr.parts[2] == 's32'})")

@@ -1,0 +1,220 @@
+"""Loads, stores, atomics and fences."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..memory import Port, load, store
+from ..syntax import PARAM, SINK, SIZES, Instr, Mem, Reg, Special, Symbol, Vec
+from ..sanitizer import GPU, SCOPES
+from . import arithmetic
+from .moves import address_operand
+from .registry import handles, unknown
+
+_SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const")
+cnz = np.count_nonzero
+
+
+def space_of(instr: Instr) -> str:
+    """global, shared::cta, shared::cluster, local, param or generic."""
+    found = next((p for p in instr.parts[1:] if p in _SPACES or p.startswith("param")), "generic")
+    if found.startswith("param"):
+        return "param"
+    return {"shared": "shared::cta", "const": "global"}.get(found, found)
+
+
+def order_of(instr: Instr) -> tuple[int, bool, bool]:
+    """(scope, acquires, releases); scope 0 means a weak access."""
+    parts = set(instr.parts)
+    if parts & {"volatile", "mmio"}:
+        return GPU, False, False
+    strong = parts & {"relaxed", "acquire", "release", "acq_rel", "sc"}
+    if not strong and instr.parts[0] not in ("atom", "red"):
+        return 0, False, False
+    scope = next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)
+    return scope, bool(parts & {"acquire", "acq_rel", "sc"}), bool(parts & {"release", "acq_rel", "sc"})
+
+
+def address_of(e, instr, mem: Mem, space: str) -> str:
+    if isinstance(mem.base, (Symbol, Special)) and space == "param":
+        raise unknown(instr, "an address in parameter space")
+    bits = 32 if space.startswith("shared") and getattr(mem.base, "bits", 32) == 32 else 64
+    if isinstance(mem.base, Symbol) and space == "local":
+        bits = 64
+    return address_operand(e, mem, bits)
+
+
+def call_parameter(mem: Mem) -> bool:
+    """Whether the operand is a parameter of a call, which the reader has made a register."""
+    return isinstance(mem.base, Reg) and mem.base.name.startswith(PARAM)
+
+
+def parameter_maker(machine, offset: int, width: int):
+    """The value of a kernel parameter in this launch, as a vector."""
+    value = int.from_bytes(machine.parameters.data[offset:offset + width].tobytes(), "little")
+    return np.full(32, value, np.dtype(f"u{width}"))
+
+
+@handles("ld", "ldu")
+def ld(e, instr):
+    destination, mem = instr.args[:2]
+    kind = instr.parts[-1]
+    width = SIZES[kind]
+    items = destination.items if isinstance(destination, Vec) else (destination,)
+    space = space_of(instr)
+    sign = "s" if kind.startswith("s") else "u"
+    if space == "param" and isinstance(mem.base, Symbol):
+        offset = e.program.symbols[mem.base.name] + mem.base.offset + mem.offset
+        for i, item in enumerate(items):
+            value = e.op(parameter_maker, offset + i * width, width)
+            e.set(item, value if sign == "u" else f"{value}.view(s{8 * width})", sign, 8 * width)
+        return
+    if call_parameter(mem):
+        return e.set(destination, e.value(mem.base, sign, mem.base.bits), sign, mem.base.bits)
+    scope, acquire, _ = order_of(instr)
+    operation = e.op(load, e.site(), space, width, len(items), scope, acquire)
+    result = e.result(operation, address_of(e, instr, mem, space))
+    for i, item in enumerate(items):
+        if item != SINK:
+            expression = result if len(items) == 1 else f"{result}[{i}]"
+            e.set_result(item, result, expression if sign == "u" else f"{expression}.view(s{8 * width})", sign, 8 * width)
+
+
+@handles("st")
+def st(e, instr):
+    mem, source = instr.args[:2]
+    width = SIZES[instr.parts[-1]]
+    items = source.items if isinstance(source, Vec) else (source,)
+    values = [e.u(x, 8 * width) for x in items]
+    if call_parameter(mem):
+        return e.set(mem.base, values[0], "u", 8 * width)
+    space = space_of(instr)
+    scope, _, release = order_of(instr)
+    operation = e.op(store, e.site(), space, width, len(items), scope, release)
+    data = values[0] if len(values) == 1 else e.temp(f"np.stack(({', '.join(values)}), 1)")
+    e.effect(operation, address_of(e, instr, mem, space), data)
+
+
+# --- atomics ------------------------------------------------------------------------------------------------------------
+
+
+def combiner(name: str, kind: str):
+    """``f(old, operand, other)`` on Python integers (integer types) or on one-element bit vectors (float types)."""
+    if kind[0] in "usb" and kind not in ("bf16", "bf16x2"):
+        bits = int(kind[1:])
+        mask, half = (1 << bits) - 1, 1 << (bits - 1)
+
+        def signed(x: int) -> int:
+            return (x ^ half) - half if kind[0] == "s" else x
+
+        table = {"add": lambda a, b, c: (a + b) & mask, "exch": lambda a, b, c: b, "cas": lambda a, b, c: c if a == b else a,
+                 "and": lambda a, b, c: a & b, "or": lambda a, b, c: a | b, "xor": lambda a, b, c: a ^ b,
+                 "min": lambda a, b, c: a if signed(a) <= signed(b) else b, "max": lambda a, b, c: a if signed(a) >= signed(b) else b,
+                 "inc": lambda a, b, c: 0 if a >= b else a + 1, "dec": lambda a, b, c: b if a == 0 or a > b else a - 1}
+        return table.get(name)
+    if name not in ("add", "min", "max"):
+        return None
+    function = arithmetic.operation(f"{name}{'.rn' if name == 'add' else ''}.{kind}")
+    dtype = np.dtype(f"u{SIZES[kind]}")
+    return lambda a, b, c: int(function(np.array([a], dtype), np.array([b], dtype))[0])
+
+
+def atomic(machine, site: int, space: str, name: str, kind: str, count: int, scope: int, acquire: bool, release: bool):
+    """The function behind ``atom`` and ``red``: lanes one after the other, in an order the schedule picks."""
+    width = SIZES[kind]
+    port = Port(machine, site, space, width, count)
+    combine, sanitizer = combiner(name, kind), machine.sanitizer
+
+    def run(f, lanes, address, operand, other=None):
+        old = np.zeros((32, count), np.dtype(f"u{width}"))
+        operand = operand.reshape(32, count)
+        numbers = np.arange(32) if lanes is None else lanes
+        for region, rows, who, _ in port.locate(f, lanes, address):
+            if region.valid is not None and cnz(region.valid_view(width * count)[rows].reshape(-1) & 1 == 0):
+                port.fault(f, int(numbers[0]), "uninitialised", f"an atomic operation on {width} bytes of {region.name} that nobody has written")
+            if sanitizer is not None:
+                sanitizer.atomic(f, who, region, rows, width * count, site, scope, acquire, release)
+            view = region.view(width, count)
+            cells = view if count == 1 else view
+            pairs = list(zip((numbers if who is None else who).tolist(), rows.tolist()))
+            if len(pairs) > 1:
+                machine.schedule.random.shuffle(pairs)
+            for lane, row in pairs:
+                for i in range(count):
+                    at = row if count == 1 else (row, i)
+                    before = int(cells[at])
+                    old[lane, i] = before
+                    cells[at] = combine(before, int(operand[lane, i]), 0 if other is None else int(other[lane]))
+            region.changed(machine)
+            f.note_poll(region, region.version - 1 if np.array_equal(view[rows].reshape(-1, count), old[numbers if who is None else who]) else -1,
+                        old.tobytes())
+        return old[:, 0].copy() if count == 1 else old.T.copy()
+
+    return run
+
+
+@handles("atom", "red", switch=True)
+def atom(e, instr):
+    if "async" in instr.parts:
+        raise unknown(instr)
+    returns = instr.parts[0] == "atom"
+    args = instr.args if returns else (SINK, *instr.args)
+    destination, mem, operands = args[0], args[1], args[2:]
+    kind = instr.parts[-1]
+    name = next((p for p in instr.parts[1:] if p in ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")), None)
+    if name is None or SIZES.get(kind, 16) == 16 or combiner(name, kind) is None:
+        raise unknown(instr)
+    bits = 8 * SIZES[kind]
+    vector = isinstance(operands[0], Vec)
+    items = operands[0].items if vector else (operands[0],)
+    values = [e.u(x, bits) for x in items]
+    data = values[0] if not vector else e.temp(f"np.stack(({', '.join(values)}), 1)")
+    scope, acquire, release = order_of(instr)
+    space = space_of(instr)
+    operation = e.op(atomic, e.site(), space, name, kind, len(items), scope, acquire, release)
+    extra = [e.u(operands[1], bits)] if name == "cas" else []
+    result = e.result(operation, address_of(e, instr, mem, space), data, *extra)
+    targets = destination.items if isinstance(destination, Vec) else (destination,)
+    for i, target in enumerate(targets):
+        if returns and target != SINK:
+            e.set_result(target, result, result if len(items) == 1 else f"{result}[{i}]", "u", bits)
+
+
+# --- fences -------------------------------------------------------------------------------------------------------------
+
+
+def fence_maker(machine, kind: str, scope: int):
+    def run(f, lanes, _=None):
+        if machine.sanitizer is None:
+            return
+        if kind == "proxy":
+            f.warp.clock.fence_proxy(lanes)
+            fence_barriers(f)
+        else:
+            machine.sanitizer.fence(f, lanes, scope)
+
+    return run
+
+
+def fence_barriers(f) -> None:
+    """The mbarriers that this warp has initialised may now be used by asynchronous operations and by other blocks."""
+    for barrier in f.warp.block.mbarriers.values():
+        if barrier.init_event[0] is f.warp:
+            barrier.fenced = True
+
+
+def init_fence_maker(machine):
+    return lambda f, lanes, _=None: fence_barriers(f)
+
+
+@handles("fence", "membar", switch=True)
+def fence(e, instr):
+    if "mbarrier_init" in instr.parts:
+        e.effect(e.op(init_fence_maker), "None")
+    elif "proxy" in instr.parts:
+        if "async" in instr.parts or "async::global" in instr.parts or any(p.startswith("async") for p in instr.parts):
+            e.effect(e.op(fence_maker, "proxy", GPU), "None")
+    else:
+        scope = next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)
+        scope = SCOPES["cta"] if instr.opcode == "membar.cta" else scope
+        e.effect(e.op(fence_maker, "memory", scope), "None")

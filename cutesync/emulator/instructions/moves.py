@@ -1,0 +1,125 @@
+"""Moves, packing, comparison and selection, and addresses of the various spaces."""
+
+from __future__ import annotations
+
+from ..memory import WINDOWS, space_of
+from ..syntax import SINK, Imm, Mem, Pair, Reg, Special, Symbol, Vec
+from .integer import COMPARISONS, INTEGERS, int_type
+from .registry import handles, unknown
+
+
+@handles("setp", "set")
+def compare(e, instr):
+    """``setp.op[.bool].type p[|q], a, b[, c]``; ``set`` writes all ones (or 1.0) instead of a predicate."""
+    from .floating import float_comparison, pair_comparison
+
+    kind = instr.parts[-1]
+    if kind.endswith("x2"):
+        return pair_comparison(e, instr)
+    if kind in INTEGERS:
+        k, bits = int_type(instr)
+        a, b = (e.value(x, k, bits) for x in instr.args[1:3])
+        result = f"({a} {COMPARISONS[instr.parts[1]]} {b})"
+    else:
+        result = float_comparison(e, instr)
+    joiner = next((j for j in ("and", "or", "xor") if j in instr.parts[2:]), None)
+    sign = {"and": "&", "or": "|", "xor": "^"}.get(joiner)
+    first = f"{result} {sign} {e.p(instr.args[3])}" if joiner else result
+    if instr.parts[0] == "set":
+        if instr.parts[-2] == "f32":
+            e.set(instr.args[0], f"({first}).astype(f32)", "f", 32)
+        else:
+            e.set(instr.args[0], f"where({first}, {e.const(0xFFFFFFFF, 'u', 32)}, {e.const(0, 'u', 32)})", "u", 32)
+        return
+    destination = instr.args[0]
+    if isinstance(destination, Pair):
+        held = e.temp(result)
+        other = f"~{held} {sign} {e.p(instr.args[3])}" if joiner else f"~{held}"
+        first = e.temp(f"{held} {sign} {e.p(instr.args[3])}" if joiner else held)
+        second = e.temp(other)
+        if destination.first != SINK:
+            e.set(destination.first, first)
+        if destination.second != SINK:
+            e.set(destination.second, second)
+    else:
+        e.set(destination, first)
+
+
+@handles("selp")
+def selp(e, instr):
+    bits = {"pred": 1}.get(instr.parts[-1]) or int(instr.parts[-1].lstrip("usbf"))
+    a, b = (e.u(x, bits) for x in instr.args[1:3])
+    e.set(instr.args[0], f"where({e.p(instr.args[3])}, {a}, {b})", "u", bits)
+
+
+@handles("slct")
+def slct(e, instr):
+    bits = int(instr.parts[1].lstrip("usbf"))
+    a, b = (e.u(x, bits) for x in instr.args[1:3])
+    c = e.s(instr.args[3], 32) if instr.parts[2] == "s32" else e.f(instr.args[3], 32)
+    e.set(instr.args[0], f"where({c} >= 0, {a}, {b})", "u", bits)
+
+
+@handles("mov")
+def mov(e, instr):
+    destination, source = instr.args
+    if isinstance(destination, Vec):
+        return unpack(e, destination, source, instr)
+    if isinstance(source, Vec):
+        return pack(e, destination, source, instr)
+    if instr.parts[1] == "pred":
+        return e.set(destination, e.p(source))
+    if isinstance(source, (Reg, Special, Symbol, Imm)):
+        bits = int(instr.parts[1].lstrip("usbf"))
+        return e.set(destination, e.u(source, bits), "u", bits)
+    raise unknown(instr)
+
+
+def pack(e, destination, source: Vec, instr) -> None:
+    total = int(instr.parts[1][1:])
+    bits = total // len(source.items)
+    pieces = ", ".join(e.u(x, bits) for x in source.items)
+    e.set(destination, f"np.stack(({pieces}), 1).view(u{total}).reshape(32)", "u", total)
+
+
+def unpack(e, destination: Vec, source, instr) -> None:
+    total = int(instr.parts[1][1:])
+    bits = total // len(destination.items)
+    count = len(destination.items)
+    whole = e.temp(f"{e.u(source, total)}.view(u{bits}).reshape(32, {count}).T.copy()")
+    for i, item in enumerate(destination.items):
+        if item != SINK:
+            e.set(item, f"{whole}[{i}]", "u", bits)
+
+
+@handles("cvta")
+def cvta(e, instr):
+    space = next((p for p in instr.parts[1:] if p in WINDOWS), None)
+    if space is None:
+        raise unknown(instr)
+    window = WINDOWS[space]
+    bits = int(instr.parts[-1][1:])
+    source = e.u(instr.args[1], bits)
+    if not window:
+        e.set(instr.args[0], source, "u", bits)
+    else:
+        sign = "-" if "to" in instr.parts else "+"
+        e.set(instr.args[0], f"{source} {sign} {e.const(window, 'u', 64)}", "u", bits)
+
+
+@handles("isspacep")
+def isspacep(e, instr):
+    e.set(instr.args[0], f"{e.name(space_of, 'space_of')}({e.u(instr.args[1], 64)}) == {WINDOWS[instr.parts[1]] >> 56}")
+
+
+@handles("prefetch", "prefetchu", "applypriority", "discard", "createpolicy", "pragma")
+def hint(e, instr):
+    """Hints: no effect on values. A cache policy is a register nobody reads."""
+    if instr.parts[0] == "createpolicy":
+        e.set(instr.args[0], e.const(0, "u", 64), "u", 64)
+
+
+def address_operand(e, mem: Mem, bits: int) -> str:
+    """The address of a memory operand as an unsigned vector of ``bits`` bits."""
+    base = e.u(mem.base, bits)
+    return base if not mem.offset else e.temp(f"{base} + {e.const(mem.offset, 'u', bits)}")

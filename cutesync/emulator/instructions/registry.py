@@ -1,0 +1,61 @@
+"""The table of opcodes. A handler is ``handler(e, instr)``: it emits Python for one instruction through the emitter ``e``.
+
+``@handles("add", "sub")`` registers by the opcode's first words; the longest match wins (``mbarrier.arrive`` before ``mbarrier``).
+``switch=True`` marks an instruction around which another warp may run: everything that synchronizes. Plain arithmetic and plain
+loads and stores are not switch points: a program whose result could depend on one has a data race, and that is reported.
+``together=True`` marks one that the lanes of a warp do together: part of a warp may have to wait for the rest just before it.
+"""
+
+from __future__ import annotations
+
+from ...errors import CutesyncError
+
+_HANDLERS: dict[tuple[str, ...], tuple] = {}
+
+
+class UnknownInstruction(CutesyncError, NotImplementedError):
+    """An opcode, or a form of one, that the emulator does not execute."""
+
+
+def handles(*names: str, switch: bool = False, together: bool = False):
+    def register(handler):
+        for name in names:
+            _HANDLERS[tuple(name.split("."))] = (handler, switch, together)
+        return handler
+
+    return register
+
+
+def _find(parts: tuple[str, ...]):
+    for length in range(len(parts), 0, -1):
+        found = _HANDLERS.get(parts[:length])
+        if found:
+            return found
+    return None
+
+
+def unknown(instr, why: str = "") -> UnknownInstruction:
+    return UnknownInstruction(f"the emulator does not know the PTX instruction '{instr.text}' at {instr.loc}"
+                              + (f": {why}" if why else ""))
+
+
+def emitter(instr):
+    found = _find(instr.parts)
+    if found is None:
+        raise unknown(instr)
+    return found[0]
+
+
+_STRONG = {"acquire", "release", "acq_rel", "relaxed", "volatile", "mmio", "sc"}
+
+
+def splits_around(instr) -> bool:
+    """True where another warp may be scheduled just before and after this instruction."""
+    found = _find(instr.parts)
+    return bool(found and found[1]) or (instr.parts[0] in ("ld", "st") and bool(_STRONG & set(instr.parts)))
+
+
+def gathers_lanes(instr) -> bool:
+    """True for an instruction that the lanes of a warp do together."""
+    found = _find(instr.parts)
+    return bool(found and found[2])

@@ -1,0 +1,162 @@
+"""``div rcp sqrt`` with IEEE rounding, and the ``.approx`` functions (PTX ISA 9.7.3, "Floating Point Instructions").
+
+    function = operation("ex2.approx.ftz.f32")
+    destination = function(a)
+
+Operands and results are raw bits, as in ``arithmetic``. The ``.approx`` functions are computed in float64 and rounded once to nearest, so they
+are at least as good as the hardware's; compare the two with the tolerances in ``TOLERANCE``, which are the PTX ISA's own bounds. f16 and
+bf16 forms round the same float64 value to their type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from functools import cache, partial
+from math import isqrt
+
+import numpy as np
+
+from ...errors import ArgumentValueError, explain
+from ..formats import BF16, F16, F32, F64, MODES, Format, canonical, decode, encode, flush_subnormals, round_to_odd_sum
+from .arithmetic import FLOATS, Operation, round_fraction
+
+TOLERANCE = {
+    "div.approx.f32": "2 ulp for 2**-126 <= |b| <= 2**126",
+    "div.full.f32": "2 ulp",
+    "rcp.approx.f32": "1 ulp",
+    "sqrt.approx.f32": "relative 2**-23",
+    "rsqrt.approx.f32": "relative 2**-22.9",
+    "ex2.approx.f32": "2 ulp",
+    "lg2.approx.f32": "absolute 2**-22 for 0.5 <= a <= 2, relative 2**-22.6 elsewhere",
+    "sin.approx.f32": "absolute 2**-20.5 for |a| <= 2 pi",
+    "cos.approx.f32": "absolute 2**-20.5 for |a| <= 2 pi",
+    "tanh.approx.f32": "relative 2**-11",
+    "tanh.approx.f16": "absolute 2**-10.987",
+    "tanh.approx.bf16": "absolute 2**-8",
+    "ex2.approx.f16": "relative 2**-9.9",
+    "ex2.approx.bf16": "relative 2**-7",
+    "rcp.approx.ftz.f64": "20 bits; the low word of the result is zero",
+    "rsqrt.approx.f64": "20 bits; the low word of the result is zero",
+}
+"""Largest difference from the hardware that the PTX ISA allows, by instruction."""
+
+APPROXIMATE: dict[str, Callable[..., np.ndarray]] = {
+    "div": np.divide,
+    "rcp": lambda a: 1.0 / a,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda a: 1.0 / np.sqrt(a),
+    "ex2": np.exp2,
+    "lg2": np.log2,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+}
+HALF_FORMS = ("ex2", "tanh")
+DOUBLE_FORMS = ("rcp", "rsqrt")
+
+
+@cache
+def operation(opcode: str) -> Operation:
+    """The function that carries out ``opcode`` (see the module's head)."""
+    name, *modifiers, kind = opcode.split(".")
+    fmt = {f.name: f for f in (F16, BF16, F32, F64)}.get(kind.removesuffix("x2"))
+    if fmt is None or name not in APPROXIMATE or not set(modifiers) <= {*MODES, "approx", "full", "ftz"}:
+        raise ArgumentValueError(explain("float instruction", repr(opcode), " ".join(APPROXIMATE) + " on f16, bf16, f32 or f64"))
+    rounding = [m for m in modifiers if m in MODES]
+    if rounding:
+        if name not in ("div", "rcp", "sqrt") or fmt not in (F32, F64):
+            raise ArgumentValueError(explain("rounded instruction", repr(opcode), "div, rcp or sqrt on f32 or f64"))
+        body = partial(_rounded, name, fmt, rounding[0])
+    elif fmt is F64:
+        if name not in DOUBLE_FORMS:
+            raise ArgumentValueError(explain("approximate instruction", repr(opcode), "rcp.approx.ftz.f64 or rsqrt.approx.f64"))
+        body = partial(_approximate_f64, name)
+    else:
+        if fmt is not F32 and name not in HALF_FORMS:
+            raise ArgumentValueError(explain("half instruction", repr(opcode), "ex2.approx or tanh.approx"))
+        body = partial(_approximate, name, fmt)
+    if "ftz" in modifiers and fmt.bits == 32:
+        body = _flushing(fmt, body)
+    if kind.endswith("x2"):
+        return lambda pair: body(np.ascontiguousarray(pair).view(np.uint16)).view(np.uint32)
+    return body
+
+
+def _flushing(fmt: Format, body: Operation) -> Operation:
+    return lambda *sources: flush_subnormals(fmt, body(*(flush_subnormals(fmt, s) for s in sources)))
+
+
+def _approximate(name: str, fmt: Format, *sources: np.ndarray) -> np.ndarray:
+    return encode(fmt, APPROXIMATE[name](*(decode(fmt, s) for s in sources)))
+
+
+def _approximate_f64(name: str, a: np.ndarray) -> np.ndarray:
+    """The upper 32 bits of the result; subnormal inputs and results count as zero."""
+    result = encode(F64, APPROXIMATE[name](flush_subnormals(F64, a).view(np.float64)))
+    return flush_subnormals(F64, result) & np.uint64(0xFFFFFFFF00000000)
+
+
+# --- IEEE rounding ------------------------------------------------------------------------------------------------------------
+
+
+def _rounded(name: str, fmt: Format, mode: str, *sources: np.ndarray) -> np.ndarray:
+    """Nearest is numpy's own; directed modes step from it to the neighbour when the exact remainder says so."""
+    real = FLOATS[fmt.bits]
+    values = [s.view(real) for s in sources]
+    if name == "rcp":
+        values = [np.ones_like(values[0]), *values]
+    nearest = np.sqrt(values[0]) if name == "sqrt" else values[0] / values[1]
+    if mode == "rn":
+        return canonical(fmt, nearest)
+    if fmt is F64:
+        return _directed_f64(name, mode, values, nearest)
+    return encode(F32, _odd_root(*values) if name == "sqrt" else _odd_quotient(*values), mode)
+
+
+def _directed_f64(name: str, mode: str, values: list[np.ndarray], nearest: np.ndarray) -> np.ndarray:
+    """Lane by lane on fractions; ``nearest`` decides zeros, infinities and NaNs."""
+    result = nearest.copy()
+    for lane in np.ndindex(result.shape):
+        operands = [float(v[lane]) for v in values]
+        if np.isfinite(operands).all() and all(operands) and not np.isnan(nearest[lane]):
+            exact = Fraction(operands[0])
+            if name == "sqrt":
+                exact = _tight_root(exact)
+            else:
+                exact /= Fraction(operands[1])
+            result[lane] = round_fraction(exact, mode)
+    return encode(F64, result)
+
+
+def _tight_root(value: Fraction) -> Fraction:
+    """The root exactly where it is rational, else a number on the same side of every float64."""
+    scale = 1 << 2200
+    scaled = value.numerator * scale * scale // value.denominator
+    root = isqrt(scaled)
+    return Fraction(2 * root + (root * root != scaled), 2 * scale)
+
+
+def _odd_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """float32 a / b as a float64 rounded to odd: the exact remainder of the 29-bit truncated quotient says where the rest lies."""
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    quotient = _short(x / y)
+    remainder = x - quotient * y
+    return _nudged(quotient, np.sign(remainder) * np.sign(y))
+
+
+def _odd_root(a: np.ndarray) -> np.ndarray:
+    x = a.astype(np.float64)
+    root = _short(np.sqrt(x))
+    return _nudged(root, np.sign(x - root * root))
+
+
+def _short(values: np.ndarray) -> np.ndarray:
+    """The upper 26 bits of the significand, so that products with 24-bit numbers are exact in float64."""
+    return (values.view(np.uint64) & ~np.uint64((1 << 27) - 1)).view(np.float64)
+
+
+def _nudged(values: np.ndarray, direction: np.ndarray) -> np.ndarray:
+    """``values`` moved by less than any bit that counts, towards ``direction``; special values as they are."""
+    tiny = np.abs(values) * 2.0**-40 * direction
+    return np.where(np.isfinite(values) & (values != 0) & (direction != 0), round_to_odd_sum(values, tiny), values)

@@ -1,0 +1,179 @@
+"""Instructions that lanes of a warp do together: shuffles, votes, matches, reductions, election, ``bar.warp.sync``.
+
+Each waits until every live lane of its member mask has come. None but ``bar.warp.sync`` orders memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..syntax import SINK, Imm, Pair
+from .integer import int_type
+from .registry import handles, unknown
+
+_LANES = np.arange(32)
+_POISON = 0xCDCDCDCD
+cnz = np.count_nonzero
+
+
+def members(e, operand) -> str:
+    """The member mask as text: a number, or an expression over the first active lane."""
+    if isinstance(operand, Imm):
+        return str(operand.value & 0xFFFFFFFF)
+    return f"int({e.u(operand, 32)}[f.mask][0])"
+
+
+def convergent(e, operand) -> None:
+    if not e.full:
+        e.converge(members(e, operand))
+
+
+def shuffle_sources(mode: str, distance: np.ndarray, control: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(source lane, in range) of ``shfl`` for every lane."""
+    segment, clamp = (control >> 8) & 31, control & 31
+    lowest = _LANES & segment
+    last = lowest | (clamp & ~segment)
+    source = {"up": _LANES - distance, "down": _LANES + distance, "bfly": _LANES ^ distance, "idx": lowest | (distance & ~segment)}[mode]
+    inside = source >= last if mode == "up" else source <= last
+    return np.where(inside, source, _LANES), inside
+
+
+def shuffle(mode: str, value: np.ndarray, distance: np.ndarray, control: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    source, inside = shuffle_sources(mode, (distance & 31).astype(np.int64), control.astype(np.int64))
+    return value[source], inside
+
+
+@handles("shfl", together=True)
+def shfl(e, instr):
+    destination, value, distance, control = instr.args[:4]
+    if instr.parts[1] != "sync":
+        raise unknown(instr, "shuffles without .sync")
+    convergent(e, instr.args[4])
+    a = e.u(value, 32)
+    if isinstance(distance, Imm) and isinstance(control, Imm):
+        source, inside = shuffle_sources(instr.parts[2], np.full(32, distance.value & 31), np.full(32, control.value))
+        source_name, inside = e.program.bind_array(source), e.program.bind_array(inside)
+        moved = e.temp(f"{a}[{source_name}]")
+    else:
+        both = e.temp(f"{e.name(shuffle, 'shuffle')}('{instr.parts[2]}', {a}, {e.u(distance, 32)}, {e.u(control, 32)})")
+        moved, inside, source_name = f"{both}[0]", f"{both}[1]", None
+    if not e.full and source_name:
+        moved = e.temp(f"where(f.mask[{source_name}], {moved}, {e.const(_POISON, 'u', 32)})")
+    first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, SINK)
+    if second != SINK:
+        e.set(second, inside)
+    if first != SINK:
+        e.set(first, moved, "u", 32)
+
+
+def ballot(predicate: np.ndarray) -> np.ndarray:
+    bits = int.from_bytes(np.packbits(predicate, bitorder="little").tobytes(), "little")
+    return np.full(32, bits, np.uint32)
+
+
+def vote_all(predicate: np.ndarray, active: np.ndarray) -> np.ndarray:
+    return np.full(32, not cnz(active & ~predicate))
+
+
+def vote_any(predicate: np.ndarray, active: np.ndarray) -> np.ndarray:
+    return np.full(32, cnz(active & predicate) > 0)
+
+
+def vote_uniform(predicate: np.ndarray, active: np.ndarray) -> np.ndarray:
+    n = cnz(active & predicate)
+    return np.full(32, n == 0 or n == cnz(active))
+
+
+@handles("vote", together=True)
+def vote(e, instr):
+    mode = instr.parts[2]
+    convergent(e, instr.args[2])
+    p = e.p(instr.args[1])
+    active = "ALL" if e.full else "f.mask"
+    if mode == "ballot":
+        e.set(instr.args[0], f"{e.name(ballot, 'ballot')}({p}{'' if e.full else ' & f.mask'})", "u", 32)
+    else:
+        function = {"all": vote_all, "any": vote_any, "uni": vote_uniform}[mode]
+        e.set(instr.args[0], f"{e.name(function, 'vote')}({p}, {active})")
+
+
+@handles("activemask")
+def activemask(e, instr):
+    e.set(instr.args[0], f"np.full(32, f.bits, u32)", "u", 32)
+
+
+def match_any(value: np.ndarray, active: np.ndarray) -> np.ndarray:
+    equal = (value[:, None] == value[None, :]) & active[None, :]
+    return np.packbits(equal, axis=1, bitorder="little").view(np.uint32).reshape(32)
+
+
+def match_all(value: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    same = len(np.unique(value[active])) == 1
+    return (ballot(active) if same else np.zeros(32, np.uint32)), np.full(32, same)
+
+
+@handles("match", together=True)
+def match(e, instr):
+    convergent(e, instr.args[2])
+    value, active = e.u(instr.args[1], int(instr.parts[-1][1:])), ("ALL" if e.full else "f.mask")
+    if instr.parts[1] == "any":
+        return e.set(instr.args[0], f"{e.name(match_any, 'match_any')}({value}, {active})", "u", 32)
+    both = e.temp(f"{e.name(match_all, 'match_all')}({value}, {active})")
+    destination = instr.args[0]
+    first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, SINK)
+    if second != SINK:
+        e.set(second, f"{both}[1]")
+    if first != SINK:
+        e.set(first, f"{both}[0]", "u", 32)
+
+
+_REDUCE = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+
+
+def reduce_lanes(name: str, value: np.ndarray, active: np.ndarray) -> np.ndarray:
+    total = _REDUCE[name].reduce(value[active], dtype=value.dtype)
+    return np.full(32, total, value.dtype)
+
+
+@handles("redux", together=True)
+def redux(e, instr):
+    convergent(e, instr.args[2])
+    kind, bits = int_type(instr)
+    value = e.value(instr.args[1], kind, bits)
+    e.set(instr.args[0], f"{e.name(reduce_lanes, 'reduce_lanes')}('{instr.parts[2]}', {value}, {'ALL' if e.full else 'f.mask'})", kind, bits)
+
+
+def elected(member_bits: int, live: int) -> tuple[np.ndarray, np.ndarray]:
+    """(number of the elected lane, predicate): the lowest live member, the same one every time."""
+    leader = (member_bits & live & -(member_bits & live)).bit_length() - 1
+    return np.full(32, leader, np.uint32), _LANES == leader
+
+
+@handles("elect", together=True)
+def elect(e, instr):
+    destination, mask = instr.args
+    convergent(e, mask)
+    if e.full and isinstance(mask, Imm) and mask.value & 0xFFFFFFFF == 0xFFFFFFFF:
+        leader, chosen = e.const(0, "u", 32), e.program.bind_array(_LANES == 0)
+    else:
+        both = e.temp(f"{e.name(elected, 'elected')}({members(e, mask)}, f.warp.live)")
+        leader, chosen = f"{both}[0]", f"{both}[1]"
+    first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, SINK)
+    if first != SINK:
+        e.set(first, leader, "u", 32)
+    if second != SINK:
+        e.set(second, chosen)
+
+
+def meet_maker(machine):
+    def run(f):
+        if machine.sanitizer is not None:
+            f.warp.clock.meet(f.lanes, f.bits == f.warp.live)
+
+    return run
+
+
+@handles("bar.warp.sync", together=True)
+def bar_warp_sync(e, instr):
+    convergent(e, instr.args[0])
+    e.line(f"{e.op(meet_maker)}(f)")

@@ -1,0 +1,225 @@
+"""A launch in flight: admits blocks, runs fragments, lands asynchronous work, and says what is wrong when nothing moves any more.
+
+The scheduler (``schedule.py``) says who runs next.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .block import Block
+from .fragment import BLOCKED, CONVERGE, POLL, RUN, Fragment, mask_of
+from .memory import Memory, Region
+from .report import EmulationError, Report, actor, lane_list
+from .sanitizer import Sanitizer
+
+_SILENT_LIMIT = 2_000_000        # segments without any visible effect: somebody loops for ever
+_POLL_ROUNDS = 64
+
+
+class Machine:
+    """Runs one launch to its end. ``schedule`` decides the order, ``sanitizer`` may be None."""
+
+    def __init__(self, program, grid, block, cluster, shared_bytes: int, dynamic_bytes: int, parameters: Region, memory: Memory, schedule, *,
+                 sanitize: bool, trace=None, name: str | None = None):
+        self.program, self.grid, self.block, self.cluster = program, grid, block, cluster
+        self.cluster_size = cluster[0] * cluster[1] * cluster[2]
+        self.shared_bytes, self.dynamic_bytes = shared_bytes, dynamic_bytes
+        self.parameters, self.memory, self.schedule, self.trace = parameters, memory, schedule, trace
+        self.name = name or program.function.name
+        self.local_bytes = program.local_bytes
+        self.blocks_share = True
+        self.resident: dict[int, Block] = {}
+        self.finished_blocks = 0
+        self.pending: list = []            # asynchronous operations under way
+        self.now = 1_000_000               # virtual nanoseconds
+        self.silent = 0
+        self.steps = 0
+        self.effects = 0                   # stores, arrivals and the like, to tell waiting from a deadlock
+        self.effects_at_stall = 0
+        self.poll_rounds = 0
+        self.printed = ""
+        self.sleepers: list[Fragment] = []
+        self.sanitizer = Sanitizer(self) if sanitize else None
+        program.bind_launch(self)
+
+    # --- progress ---------------------------------------------------------------------------------------------------
+
+    def progress(self) -> None:
+        """Something happened that others can see."""
+        self.silent = 0
+
+    def clock(self, name: str, bits: int) -> np.ndarray:
+        self.now += 7
+        value = self.now >> 32 if name.endswith("hi") else self.now
+        return np.full(32, value & ((1 << bits) - 1), np.dtype(f"u{bits // 8}"))
+
+    def resume(self, fragment: Fragment, state: str) -> None:
+        if fragment.state == state:
+            if self.trace is not None:
+                self.trace.goes_on(fragment)
+            fragment.state, fragment.waits, fragment.waits_on = RUN, None, None
+            self.schedule.ready(fragment)
+
+    def wake(self, source) -> None:
+        """Wake those who sleep on a region, barrier or group."""
+        watchers, source.watchers = source.watchers, []
+        for fragment in watchers:
+            self.resume(fragment, POLL)
+            self.resume(fragment, BLOCKED)
+        self.silent = 0
+
+    # --- the loop ---------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Admit blocks, run fragments, complete asynchronous work, until all is done. Raises EmulationError."""
+        schedule = self.schedule
+        schedule.start(self)
+        with np.errstate(all="ignore"):
+            while True:
+                fragment = schedule.next()
+                if fragment is None:
+                    if not self.stalled():
+                        break
+                    continue
+                if self.trace is None:
+                    self.run_fragment(fragment, schedule.quantum())
+                else:
+                    start, instr = self.steps, fragment.where()
+                    self.run_fragment(fragment, schedule.quantum())
+                    self.trace.ran(fragment, start, instr)
+        self.check_finished()
+
+    def run_fragment(self, f: Fragment, quantum: int) -> None:
+        warp = f.warp
+        for _ in range(quantum):
+            self.steps += 1
+            pc = f.code[f.pc](f)
+            if pc < 0:
+                if f.state is CONVERGE:
+                    self.schedule.gone(f)
+                    warp.merge(f)
+                elif f.state is not RUN:
+                    self.schedule.gone(f)
+                else:
+                    self.schedule.gone(f)      # it has exited
+                return
+            f.pc = pc
+            if len(warp.fragments) > 1:
+                warp.merge(f)
+            if f.sleep_on is not None:
+                self.sleep(f)
+                return
+        self.silent += quantum
+        if self.silent > _SILENT_LIMIT:
+            self.fail("livelock", f"{actor(warp, np.flatnonzero(f.mask))} has run {self.silent} steps in which nothing visible changed", warp,
+                      np.flatnonzero(f.mask), None, [f"it is at {f.where().where()}"])
+
+    def sleep(self, f: Fragment) -> None:
+        source, f.sleep_on = f.sleep_on, None
+        f.state, f.waits_on = POLL, source
+        if self.trace is not None:
+            self.trace.waits_now(f)
+        source.watchers.append(f)
+        self.sleepers.append(f)
+        self.schedule.gone(f)
+
+    def stalled(self) -> bool:
+        """Nobody can run: complete asynchronous work, let pollers look once more, or it is a deadlock. False: the launch is over."""
+        if self.pending:
+            self.schedule.complete_something()
+            return True
+        if not self.resident and self.schedule.admitted_all():
+            return False
+        if self.effects != self.effects_at_stall:
+            self.effects_at_stall, self.poll_rounds = self.effects, 0
+        sleepers = [f for f in self.sleepers if f.state is POLL]
+        self.sleepers = []
+        if sleepers and self.poll_rounds < _POLL_ROUNDS:
+            self.poll_rounds += 1
+            self.now += 1000 << min(self.poll_rounds, 40)
+            for f in sleepers:
+                self.resume(f, POLL)
+            return True
+        self.deadlock()
+        return False
+
+    def deadlock(self) -> None:
+        """Report who waits for what."""
+        lines = []
+        for block in self.resident.values():
+            for warp in block.warps:
+                for f in warp.fragments:
+                    lines.append(f"{actor(warp, np.flatnonzero(f.mask))} {self.waiting(f)}")
+                    lines.append(f"  at {f.where().where()}")
+        waited = {id(f.waits_on): f.waits_on for b in self.resident.values() for w in b.warps for f in w.fragments}
+        lines += [line for thing in waited.values() if hasattr(thing, "history_lines") for line in thing.history_lines()]
+        only_lanes = all(f.state is CONVERGE for b in self.resident.values() for w in b.warps for f in w.fragments)
+        if only_lanes:
+            self.fail("convergence", "lanes of one warp wait for each other at different instructions", None, (), None, lines)
+        self.fail("deadlock", "every thread left waits for something that cannot happen any more", None, (), None, lines)
+
+    def waiting(self, f: Fragment) -> str:
+        if f.state is CONVERGE:
+            missing = np.flatnonzero(mask_of(f.waits_on & f.warp.live & ~f.bits))
+            return f"waits at an instruction that needs all of its warp; {lane_list(missing)} are elsewhere"
+        if f.state is POLL:
+            return f.waits or f"polls {getattr(f.waits_on, 'name', 'memory')}, which nobody changes any more"
+        return f.waits or str(f.state)
+
+    # --- blocks -----------------------------------------------------------------------------------------------------
+
+    def admit(self, numbers: list[int]) -> None:
+        """Make the blocks of one cluster resident."""
+        blocks = [Block(self, number) for number in numbers]
+        for block in blocks:
+            block.peers = sorted(blocks, key=lambda b: b.rank)
+            self.resident[block.number] = block
+            for warp in block.warps:
+                for fragment in warp.fragments:
+                    self.schedule.ready(fragment)
+
+    def block_coordinates(self, number: int) -> tuple[int, int, int]:
+        x, y, _ = self.grid
+        return (number % x, number // x % y, number // (x * y))
+
+    def block_done(self, block: Block) -> None:
+        """All warps of a block have exited; a cluster leaves when all its blocks have."""
+        if any(peer.live_warps for peer in block.peers):
+            return
+        for peer in block.peers:
+            self.finish_block(peer)
+            del self.resident[peer.number]
+            self.finished_blocks += 1
+        self.schedule.room()
+
+    def finish_block(self, block: Block) -> None:
+        """What must hold when all of a block's threads have exited."""
+        for first in range(0, block.warp_count - block.warp_count % 4, 4):
+            group = block.warps[first:first + 4]
+            if any(warp.budgets != group[0].budgets for warp in group):
+                site, registers = max((w.budgets for w in group), key=len)[-1]
+                missing = [w.index for w in group if (site, registers) not in w.budgets]
+                self.fail("convergence", f"setmaxnreg {registers} needs all four warps of its warpgroup; warps {missing} did not run it",
+                          group[0], range(32), site)
+        for barrier in block.named.values():
+            if barrier.arrived:
+                self.fail("barrier", f"{barrier.name} ends with {barrier.arrived} of {barrier.expected} threads arrived", None, (), barrier.first_site)
+        for operation in self.pending:
+            if operation.uses_shared_of(block):
+                self.fail("barrier", f"block {block.coordinates} has exited with an asynchronous operation under way in its shared memory",
+                          operation.warp, [operation.lane], operation.site)
+
+    def check_finished(self) -> None:
+        while self.pending:
+            self.schedule.complete_something()
+
+    # --- failure ----------------------------------------------------------------------------------------------------
+
+    def fail(self, kind: str, title: str, warp, lanes, site, lines=()) -> None:
+        head = []
+        if warp is not None:
+            head.append(actor(warp, lanes))
+        if site:
+            head.append(f"  at {self.program.sites[site - 1].where()}")
+        raise EmulationError(Report(kind, title, self.name, head + list(lines), self.schedule.describe()))

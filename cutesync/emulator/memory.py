@@ -1,0 +1,265 @@
+"""Memory: regions of bytes with their addresses, and the loads and stores that generated code calls.
+
+A region is a NumPy buffer somebody registered (its addresses are the buffer's own), a block's shared memory, or a kernel's
+parameters. Address spaces are told apart by the top byte of a generic address; shared addresses are offsets, plus ``(rank + 1) << 24``
+where a cluster instruction names another block. An access outside every region, misaligned, or to bytes nobody wrote is reported.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+
+import numpy as np
+
+WINDOWS = {"global": 0, "const": 0, "shared": 1 << 56, "shared::cta": 1 << 56, "shared::cluster": 1 << 56, "local": 2 << 56, "param": 3 << 56}
+SHARED_START = 1024        # the driver keeps the first kilobyte on sm_90: address 0 is nobody's
+RANK_SHIFT = 24
+SHARED_BITS = (1 << 32) - 1   # of a generic address that points to shared memory
+POISON = 0xCD
+_I64 = np.dtype(np.int64)
+_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}     # 16 bytes: only moved, never compared
+_ONES = {size: np.full(1, 1, np.uint8).repeat(min(size, 8)).view(_UNSIGNED[min(size, 8)])[0] for size in (1, 2, 4, 8, 16, 32)}
+_SHIFTS = {size: np.uint64(size.bit_length() - 1) for size in (1, 2, 4, 8, 16, 32)}
+cnz = np.count_nonzero
+
+
+def space_of(address: np.ndarray) -> np.ndarray:
+    """The top byte of generic addresses."""
+    return address >> np.uint64(56)
+
+
+class Region:
+    """Contiguous bytes at an address. ``low`` and ``high`` bound the legal offsets; the views cover whole 16-byte units around them."""
+
+    def __init__(self, name: str, base: int, data: np.ndarray, *, low: int = 0, high: int | None = None, initialised: bool, writable: bool = True):
+        self.name, self.base, self.data = name, base, data
+        self.low, self.high = low, len(data) if high is None else high
+        self.ragged = low > 0
+        self.writable = writable
+        self.valid = None if initialised else np.zeros(len(data), np.uint8)
+        self.views: dict[tuple[int, int], np.ndarray] = {}
+        self.valid_views: dict[int, np.ndarray] = {}
+        self.shadow = None
+        self.watchers: list = []
+        self.version = 0
+        self.base_array = np.uint64(base)
+
+    @classmethod
+    def of_address(cls, name: str, address: int, size: int, *, initialised: bool = True, writable: bool = True) -> "Region":
+        """The region over ``size`` bytes at a real address of this process. The caller keeps the memory alive."""
+        start, stop = address & ~15, (address + size + 15) & ~15
+        data = np.frombuffer((ctypes.c_uint8 * (stop - start)).from_address(start), np.uint8)
+        return cls(name, start, data, low=address - start, high=address + size - start, initialised=initialised, writable=writable)
+
+    @classmethod
+    def shared(cls, name: str, size: int, content: np.ndarray | None = None) -> "Region":
+        """Poisoned shared memory of ``size`` bytes at the start of the shared window."""
+        data = np.full((size + 31) & ~15, POISON, np.uint8) if content is None else content
+        return cls(name, SHARED_START, data, high=size, initialised=False)
+
+    def view(self, width: int, count: int) -> np.ndarray:
+        """The bytes as rows of ``count`` elements of ``width`` bytes (flat for one element)."""
+        view = self.views.get((width, count))
+        if view is None:
+            step = width * count
+            flat = self.data[: self.high // step * step].view(_UNSIGNED[width])
+            view = self.views[(width, count)] = flat if count == 1 else flat.reshape(-1, count)
+        return view
+
+    def valid_view(self, size: int) -> np.ndarray:
+        view = self.valid_views.get(size)
+        if view is None:
+            flat = self.valid[: self.high // size * size].view(_UNSIGNED[min(size, 8)])
+            view = self.valid_views[size] = flat if size <= 8 else flat.reshape(-1, size // 8)
+        return view
+
+    def changed(self, machine) -> None:
+        """Somebody wrote: whoever polls this memory looks again."""
+        self.version += 1
+        machine.effects += 1
+        if self.watchers:
+            machine.wake(self)
+
+    def mark_valid(self, start: int, stop: int) -> None:
+        if self.valid is not None:
+            self.valid[start:stop] = 1
+
+
+class Memory:
+    """The regions of global memory, by address."""
+
+    def __init__(self):
+        self.starts: list[int] = []
+        self.regions: list[Region] = []
+
+    def add(self, region: Region) -> Region:
+        at = bisect.bisect(self.starts, region.base + region.low)
+        self.starts.insert(at, region.base + region.low)
+        self.regions.insert(at, region)
+        return region
+
+    def remove(self, region: Region) -> None:
+        at = self.regions.index(region)
+        del self.starts[at], self.regions[at]
+
+    def find(self, address: int, size: int = 1) -> Region | None:
+        """The region that holds all of ``[address, address + size)``."""
+        at = bisect.bisect_right(self.starts, address) - 1
+        if at < 0:
+            return None
+        region = self.regions[at]
+        return region if address + size <= region.base + region.high else None
+
+    def describe(self, address: int) -> str:
+        """Where an address lies, for a report about one that is in no region."""
+        at = bisect.bisect_right(self.starts, address) - 1
+        if at < 0:
+            return "below every buffer"
+        region = self.regions[at]
+        return f"{address - region.base - region.high} bytes past the end of {region.name} ({region.high - region.low} bytes)"
+
+
+def _spread(lanes, values: np.ndarray) -> np.ndarray:
+    """Values of some lanes as a vector (or rows) over all 32."""
+    out = np.zeros((32, *values.shape[1:]), values.dtype)
+    out[lanes] = values
+    return out
+
+
+class Port:
+    """How one memory instruction reaches memory: resolves addresses, checks them, and tells the sanitizer.
+
+    ``locate(f, lanes, address)`` yields ``(region, rows, lanes)`` groups: the units of ``size`` bytes that those lanes touch.
+    """
+
+    def __init__(self, machine, site: int, space: str, width: int, count: int):
+        self.machine, self.site, self.space = machine, site, space
+        self.width, self.count, self.size = width, count, width * count
+        self.shift = _SHIFTS[self.size]
+        self.low_bits = np.uint64(self.size - 1)
+        self.region: Region | None = None
+
+    def locate(self, f, lanes, address: np.ndarray):
+        """All lanes in one region is the common case; anything else is sorted out lane by lane."""
+        space = self.space
+        active = address if lanes is None else address[lanes]
+        if active.itemsize == 4:
+            active = active.astype(np.uint64)
+        if cnz(active & self.low_bits):
+            self.misaligned(f, lanes, active)
+        region = f.warp.block.shared if space == "shared::cta" else self.region
+        if region is not None and self.size > 1:
+            rows = ((active - region.base_array) >> self.shift).view(_I64)     # an address below the region becomes a huge row
+            try:
+                region.view(self.width, self.count)[rows]
+                return ((region, rows, lanes, None),)
+            except IndexError:
+                pass
+        return self.sort_out(f, lanes, active)
+
+    def sort_out(self, f, lanes, active: np.ndarray):
+        groups: dict[int, tuple[Region, list[int], list[int], list[int]]] = {}
+        numbers = range(32) if lanes is None else lanes.tolist()
+        for position, (lane, address) in enumerate(zip(numbers, active.tolist())):
+            region, offset = self.resolve(f, lane, address)
+            group = groups.setdefault(id(region), (region, [], [], []))
+            group[1].append(offset // self.size)
+            group[2].append(lane)
+            group[3].append(position)
+        if len(groups) == 1:
+            region, rows, _, _ = next(iter(groups.values()))
+            if not region.ragged and (self.space == "global" or (self.space == "generic" and region.base > SHARED_START)):
+                self.region = region
+            return ((region, np.array(rows, _I64), lanes, None),)
+        return tuple((region, np.array(rows, _I64), np.array(who, _I64), np.array(positions)) for region, rows, who, positions in groups.values())
+
+    def resolve(self, f, lane: int, address: int) -> tuple[Region, int]:
+        """The region and offset of one lane's address; reports an address that is nobody's."""
+        machine, space = self.machine, self.space
+        if space == "generic":
+            top = address >> 56
+            space = {0: "global", 1: "shared::cluster", 2: "local", 3: "param"}.get(top, "global")
+            address &= (1 << 56) - 1
+        if space.startswith("shared"):
+            block = f.warp.block.block_at(address)[0]
+            if block is not None and not block.live_warps:
+                self.fault(f, lane, "out-of-bounds", f"touches shared memory of block {block.coordinates}, which has exited")
+            region, offset = f.warp.block.shared_at(address)
+        elif space == "local":
+            region, offset = f.warp.local_region(), address + lane * f.warp.local_stride()
+        elif space == "param":
+            region, offset = machine.parameters, address
+        else:
+            region = machine.memory.find(address, self.size)
+            offset = address - region.base if region else 0
+        if region is None or offset + self.size > region.high or offset < region.low:
+            where = machine.memory.describe(address) if space == "global" else f"outside {space} memory"
+            self.fault(f, lane, "out-of-bounds", f"{self.size} bytes at {address:#x}, {where}")
+        return region, offset
+
+    def fault(self, f, lane, kind: str, what: str):
+        self.machine.fail(kind, what, f.warp, [lane], self.site)
+
+    def misaligned(self, f, lanes, active: np.ndarray):
+        at = int(np.flatnonzero(active & self.low_bits)[0])
+        lane = at if lanes is None else int(lanes[at])
+        self.fault(f, lane, "misaligned", f"an access of {self.size} bytes at {int(active[at]):#x} needs an address that is a multiple of {self.size}")
+
+
+def load(machine, site: int, space: str, width: int, count: int, scope: int, acquire: bool):
+    """The function behind one ``ld``: ``run(f, lanes, address)`` -> a vector over 32 lanes, or ``count`` of them."""
+    port = Port(machine, site, space, width, count)
+    sanitizer, size, ones = None if space == "local" else machine.sanitizer, width * count, _ONES[width * count]
+
+    def check(f, region, rows, lanes):
+        if region.valid is not None and cnz(region.valid_view(size)[rows] != ones):
+            bad = np.flatnonzero((region.valid_view(size)[rows] != ones).reshape(len(rows), -1).any(1))[0]
+            lane = int(bad) if lanes is None else int(lanes[bad])
+            offset = int(rows[bad]) * size
+            port.fault(f, lane, "uninitialised", f"reads {size} bytes that nobody has written, at byte {offset - region.low} of {region.name}")
+        sanitizer.load(f, lanes, region, rows, size, site, scope, acquire)
+
+    def run(f, lanes, address):
+        groups = port.locate(f, lanes, address)
+        if len(groups) == 1:
+            region, rows, _, _ = groups[0]
+            values = region.view(width, count)[rows]
+            if sanitizer is not None:
+                check(f, region, rows, lanes)
+            if scope:
+                f.polled(region, values)
+            values = values if lanes is None else _spread(lanes, values)
+            return values if count == 1 else values.T.copy()
+        out = np.zeros((32, count) if count > 1 else 32, _UNSIGNED[width])
+        for region, rows, who, _ in groups:
+            out[who] = region.view(width, count)[rows]
+            if sanitizer is not None:
+                check(f, region, rows, who)
+        return out if count == 1 else out.T.copy()
+
+    return run
+
+
+def store(machine, site: int, space: str, width: int, count: int, scope: int, release: bool):
+    """The function behind one ``st``: ``run(f, lanes, address, values)``; values are a vector, or rows of ``count`` elements."""
+    port = Port(machine, site, space, width, count)
+    sanitizer, size = None if space == "local" else machine.sanitizer, width * count
+
+    def run(f, lanes, address, values):
+        chosen = values if lanes is None else values[lanes]
+        for region, rows, who, positions in port.locate(f, lanes, address):
+            if not region.writable:
+                port.fault(f, 0 if who is None else int(who[0]), "out-of-bounds", f"writes to {region.name}, which is read-only")
+            if sanitizer is not None:
+                sanitizer.store(f, who, region, rows, size, site, scope, release)
+            data = chosen if positions is None else chosen[positions]
+            view = region.view(width, count)
+            view[rows] = data
+            if sanitizer is not None and not scope and width < 16 and cnz(view[rows] != data):
+                sanitizer.lost_store(f, who, region, rows, size, site)
+            if region.valid is not None:
+                region.valid_view(size)[rows] = _ONES[size]
+            region.changed(machine)
+
+    return run

@@ -1,0 +1,327 @@
+"""PTX text -> program: what a module declares, and every instruction with its operands, predicate and Python source line.
+
+Only syntax lives here. A name declared in a brace scope (inline assembly uses them a lot) is renamed so that every register and
+label of a function is unique. ``parse(text)`` is the door; it raises ``PtxSyntaxError`` naming the line it did not understand.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+
+from .syntax import (
+    NOWHERE, PARAM, SINK, SIZES, Function, Imm, Instr, Loc, Mem, Module, Not, Pair, Param, PtxSyntaxError, Reg, Special, Symbol, Variable, Vec,
+)  # fmt: skip
+
+__all__ = ["PtxSyntaxError", "parse"]
+
+_COMMENT = re.compile(r"/\*.*?\*/", re.S)
+_FILE = re.compile(r"^\s*\.file\s+(\d+)\s+\"([^\"]*)\"", re.M)
+_SPECIAL = re.compile(r"%(tid|ntid|ctaid|nctaid|laneid|warpid|nwarpid|smid|nsmid|gridid|clusterid|nclusterid|cluster_ctaid|"
+                      r"cluster_nctaid|cluster_ctarank|cluster_nctarank|is_explicit_cluster|lanemask_\w+|clock|clock64|clock_hi|"
+                      r"globaltimer|globaltimer_lo|globaltimer_hi|dynamic_smem_size|total_smem_size|aggr_smem_size|envreg\d+|"
+                      r"current_graph_exec|pm\d+|reserved_smem\w*)(\.[xyzw])?$")
+_NUMBER = re.compile(r"^-?(0[xX][0-9a-fA-F]+|\d+)U?$")
+_FLOAT = re.compile(r"^-?\d+\.\d*([eE][-+]?\d+)?$")
+
+
+def _split(text: str, separator: str = ",") -> list[str]:
+    """Split at the separator outside brackets, braces and parentheses."""
+    parts, depth, start = [], 0, 0
+    for i, ch in enumerate(text):
+        if ch in "[{(":
+            depth += 1
+        elif ch in "]})":
+            depth -= 1
+        elif ch == separator and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    last = text[start:].strip()
+    if last or parts:
+        parts.append(last)
+    return parts
+
+
+def _statements(text: str):
+    """Yield ``(line number, statement)``; braces that open or close a scope and labels are statements of their own."""
+    buffer, depth, line, start_line, quoted = [], 0, 1, 1, False
+    for ch in text:
+        if ch == "\n":
+            line += 1
+        if ch == '"':
+            quoted = not quoted
+        if quoted:
+            buffer.append(ch)
+            continue
+        head = "".join(buffer).strip() if ch in "{};:" else ""
+        if ch == "{" and (not head or ".entry" in head) and depth == 0:
+            if head:
+                yield start_line, head
+            yield line, "{"
+            buffer = []
+        elif ch == "{":
+            depth += 1
+            buffer.append(ch)
+        elif ch == "}" and depth:
+            depth -= 1
+            buffer.append(ch)
+        elif ch == "}":
+            if head:
+                yield start_line, head
+            yield line, "}"
+            buffer = []
+        elif ch == ";":
+            if head:
+                yield start_line, head
+            buffer = []
+        elif ch == ":" and re.fullmatch(r"[$%\w]+", head):
+            yield start_line, head + ":"
+            buffer = []
+        elif ch == "\n" and re.match(r"\s*\.(loc|file|version|target|address_size|section|pragma|reqntid|maxntid|minnctapersm|"
+                                     r"maxnreg|reqnctapercluster|explicitcluster|blocksareclusters|noreturn)\b", "".join(buffer)) and depth == 0:
+            yield start_line, "".join(buffer).strip()
+            buffer = []
+        else:
+            if not buffer and ch.isspace():
+                continue
+            if not buffer:
+                start_line = line
+            buffer.append(ch)
+
+
+class _Reader:
+    def __init__(self, text: str):
+        self.files = {int(n): path for n, path in _FILE.findall(text)}
+        self.module = Module()
+        self.function: Function | None = None
+        self.scopes: list[dict[str, object]] = []
+        self.scope_ids = 0
+        self.loc = NOWHERE
+        self.last_label = ""
+        text = _COMMENT.sub(" ", text)
+        text = "\n".join(_strip_line_comment(line) for line in text.split("\n"))
+        text = re.sub(r"\.section\s+\.debug\w*\s*\{.*?\n\s*\}", "", text, flags=re.S)
+        for number, statement in _statements(text):
+            try:
+                self.statement(" ".join(statement.split()))
+            except PtxSyntaxError:
+                raise
+            except (ValueError, KeyError, IndexError, AttributeError) as fault:
+                raise PtxSyntaxError(f"PTX line {number}: cannot read {statement!r} ({fault})") from fault
+
+    def statement(self, s: str) -> None:
+        if s == "{":
+            self.scope_ids += 1
+            self.scopes.append({"#": self.scope_ids})
+        elif s == "}":
+            self.scopes.pop()
+            if not self.scopes:
+                self.finish_function()
+        elif self.function is None or not self.scopes:
+            self.top_level(s)
+        elif s.endswith(":") and " " not in s:
+            self.last_label = s[:-1]
+            self.function.labels[self.local_label(s[:-1])] = len(self.function.code)
+        elif s.startswith("."):
+            self.directive(s)
+        else:
+            self.instruction(s)
+
+    def local_label(self, name: str) -> str:
+        """Labels inside inline assembly are local to their scope; a scope's label is renamed with the scope's number."""
+        return name if len(self.scopes) <= 1 else f"{name}@{self.scopes[-1]['#']}"
+
+    def top_level(self, s: str) -> None:
+        if s.startswith(".target"):
+            self.module.target = s.split()[1].rstrip(",")
+        elif ".entry" in s:
+            name = re.search(r"\.entry\s+([$\w]+)", s).group(1)
+            self.function = Function(name)
+            inner = s[s.index("(") + 1:s.rindex(")")] if "(" in s else ""
+            offset = 0
+            for piece in _split(inner):
+                size, align, pname = _declared(piece)
+                offset = -(-offset // align) * align
+                self.function.params.append(Param(pname, size, align, offset))
+                offset += size
+            self.dimensions(s[s.rindex(")") + 1:] if ")" in s else s)
+        elif s.startswith((".reqntid", ".reqnctapercluster", ".maxntid")):
+            self.dimensions(s)
+        elif re.match(r"(\.\w+\s+)*\.(global|const|shared)\b", s):
+            self.module.variables.append(_variable(s))
+
+    def dimensions(self, s: str) -> None:
+        for name, attribute in (("reqntid", "block"), ("reqnctapercluster", "cluster")):
+            match = re.search(rf"\.{name}\s+([\d, ]+)", s)
+            if match and self.function:
+                setattr(self.function, attribute, tuple(int(v) for v in match.group(1).split(",") if v.strip()))
+
+    def finish_function(self) -> None:
+        self.module.functions[self.function.name] = self.function
+        self.function = None
+
+    def directive(self, s: str) -> None:
+        word = s.split()[0]
+        if word == ".loc" and len(self.scopes) > 1:
+            return                  # lines of inline assembly count from the statement that holds it, which is the useful one
+        if word == ".loc":
+            pieces = s.split()
+            file, line = int(pieces[1]), int(pieces[2].rstrip(","))
+            self.loc = Loc(self.files.get(file, "?"), line)
+        elif word == ".reg":
+            self.declare_registers(s)
+        elif word in (".shared", ".local", ".global", ".const", ".extern"):
+            self.function.variables.append(_variable(s))
+        elif word == ".branchtargets":
+            self.function.tables[self.last_label] = [self.label(name) for name in _split(s.split(None, 1)[1])]
+        elif word == ".param":
+            self.declare_one(s.split()[-1], _declared(s)[0] * 8, len(self.scopes), PARAM)
+        elif word not in (".pragma", ".file", ".callprototype"):
+            raise PtxSyntaxError(f"unknown directive {s!r} at {self.loc}")
+
+    def declare_registers(self, s: str) -> None:
+        _, kind, names = s.split(None, 2)
+        kind = kind.lstrip(".")
+        bits = 1 if kind == "pred" else SIZES[kind] * 8
+        depth = len(self.scopes)
+        for name in _split(names):
+            match = re.fullmatch(r"([%$\w]+)<(\d+)>", name)
+            if match:
+                for i in range(int(match.group(2))):
+                    self.declare_one(f"{match.group(1)}{i}", bits, depth)
+            else:
+                self.declare_one(name, bits, depth)
+
+    def declare_one(self, name: str, bits: int, depth: int, prefix: str = "") -> None:
+        unique = prefix + (name if depth <= 1 else f"{name}@{self.scopes[-1]['#']}")
+        reg = Reg(unique, bits)
+        self.scopes[-1][name] = reg
+        self.function.registers[unique] = reg
+
+    def lookup(self, name: str):
+        for scope in reversed(self.scopes):
+            if name in scope:
+                return scope[name]
+        return None
+
+    def label(self, name: str) -> str:
+        """The unique name of a label used here: the innermost scope that holds it decides, resolved after the function is read."""
+        return name if len(self.scopes) <= 1 else f"{name}@{'.'.join(str(s['#']) for s in reversed(self.scopes))}"
+
+    def instruction(self, s: str) -> None:
+        pred, negated = None, False
+        text = s
+        if s.startswith("@"):
+            guard, s = s.split(None, 1)
+            negated = guard.startswith("@!")
+            pred = self.lookup(guard.lstrip("@!"))
+            if pred is None:
+                raise PtxSyntaxError(f"unknown predicate {guard} at {self.loc}")
+        opcode, _, rest = s.partition(" ")
+        if opcode == "bra" or opcode.startswith("bra."):
+            target = rest.strip()
+            args: tuple = (Symbol(self.label(target)),)
+        else:
+            args = tuple(self.operand(a) for a in _split(rest))
+        self.function.code.append(Instr(opcode, tuple(opcode.split(".")), args, pred, negated, self.loc, text))
+
+    def operand(self, a: str):
+        if a.startswith("["):
+            return self.memory(a[1:-1])
+        if a.startswith("{"):
+            return Vec(tuple(self.operand(x) for x in _split(a[1:-1])))
+        if a.startswith("("):
+            return Vec(tuple(self.operand(x) for x in _split(a[1:-1])))
+        if "|" in a:
+            first, second = a.split("|")
+            return Pair(self.operand(first.strip()), self.operand(second.strip()))
+        if a.startswith("!"):
+            return Not(self.operand(a[1:].strip()))
+        return self.atom(a)
+
+    def atom(self, a: str):
+        if a == "_":
+            return SINK
+        reg = self.lookup(a)
+        if reg is not None:
+            return reg
+        if _SPECIAL.match(a):
+            return Special(a[1:])
+        if a in ("WARP_SZ",):
+            return Imm(32)
+        if _NUMBER.match(a):
+            return Imm(int(a.rstrip("U"), 0))
+        if re.match(r"^0[fF][0-9a-fA-F]{8}$", a):
+            return Imm(int(a[2:], 16), 32)
+        if re.match(r"^0[dD][0-9a-fA-F]{16}$", a):
+            return Imm(int(a[2:], 16), 64)
+        if _FLOAT.match(a):
+            return Imm(int.from_bytes(struct.pack("<d", float(a)), "little"), 64)
+        if re.match(r"^[$\w]+$", a):
+            return Symbol(a)
+        if re.match(r"^[$\w]+\s*\+\s*\d+$", a):
+            name, offset = a.split("+")
+            return Symbol(name.strip(), int(offset, 0))
+        raise PtxSyntaxError(f"cannot read the operand {a!r} at {self.loc}")
+
+    def memory(self, inner: str) -> Mem:
+        pieces = _split(inner)
+        base, offset = pieces[0], 0
+        match = re.fullmatch(r"(.+?)\s*\+\s*(-?\w+)", base)
+        if match:
+            base, offset = match.group(1).strip(), int(match.group(2), 0)
+        return Mem(self.atom(base), offset, tuple(self.operand(p) for p in pieces[1:]))
+
+
+def _strip_line_comment(line: str) -> str:
+    at = line.find("//")
+    return line if at < 0 or line.lstrip().startswith(".file") else line[:at]
+
+
+def _declared(piece: str) -> tuple[int, int, str]:
+    """(size, alignment, name) of one parameter declaration."""
+    kind = re.search(r"\.(b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|f32|f64|b128)\b", piece).group(1)
+    tail = piece.split()[-1]
+    match = re.fullmatch(r"([$\w]+)(?:\[(\d+)\])?", tail)
+    count = int(match.group(2)) if match.group(2) else 1
+    size = SIZES[kind] * count
+    declared = re.search(r"\.align\s+(\d+)", piece) if ".ptr" not in piece else None
+    return size, int(declared.group(1)) if declared else SIZES[kind], match.group(1)
+
+
+def _variable(s: str) -> Variable:
+    left, _, right = s.partition("=")
+    space = re.search(r"\.(global|const|shared|local)\b", left).group(1)
+    kind = re.findall(r"\.(b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|f32|f64|b128)\b", left)[-1]
+    align = re.search(r"\.align\s+(\d+)", left)
+    match = re.search(r"([$\w]+)((?:\[\d*\])*)\s*$", left.strip())
+    count = 1
+    for dimension in re.findall(r"\[(\d*)\]", match.group(2)):
+        count *= int(dimension or 0)
+    size = SIZES[kind]
+    init = None
+    if right.strip():
+        values = _split(right.strip().strip("{}")) if "{" in right else [right.strip()]
+        init = b"".join((int(v, 0) & ((1 << 8 * size) - 1)).to_bytes(size, "little") for v in values)
+    return Variable(match.group(1), space, size * count, int(align.group(1)) if align else size, init)
+
+
+def _resolve_labels(function: Function) -> None:
+    for i, instr in enumerate(function.code):
+        if instr.parts[0] != "bra":
+            continue
+        name = instr.args[0].name
+        plain, _, chain = name.partition("@")
+        candidates = [f"{plain}@{c}" for c in chain.split(".") if c] + [plain]
+        found = next((c for c in candidates if c in function.labels), None)
+        if found is None:
+            raise PtxSyntaxError(f"{instr.where()} jumps to a label that is nowhere")
+        instr.args = (Symbol(found),)
+
+
+def parse(text: str) -> Module:
+    """Read a PTX module. Raises ``PtxSyntaxError`` on text it does not understand."""
+    module = _Reader(text).module
+    for function in module.functions.values():
+        _resolve_labels(function)
+    return module

@@ -1,0 +1,52 @@
+"""What a report says and how it is worded. ``EmulationError`` is what a failed run raises; its text is the report."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..errors import CutesyncError
+
+
+class EmulationError(CutesyncError, RuntimeError):
+    """A kernel did something wrong on the emulator. ``kind`` is one word for it; the text says who, where, why, and how to replay."""
+
+    def __init__(self, report: "Report"):
+        super().__init__(report.text())
+        self.report = report
+        self.kind = report.kind
+
+
+@dataclass
+class Report:
+    """One finding. ``kind``: race, proxy, deadlock, livelock, out-of-bounds, uninitialised, misaligned, barrier, convergence, trap,
+    mismatch, transaction."""
+
+    kind: str
+    title: str
+    kernel: str = "?"
+    lines: list[str] = field(default_factory=list)
+    replay: str = ""
+
+    def text(self) -> str:
+        body = [f"{self.kind}: {self.title}", f"  kernel {self.kernel}", *(f"  {line}" for line in self.lines)]
+        return "\n".join(body + ([f"  replay with {self.replay}"] if self.replay else []))
+
+
+def lane_list(lanes) -> str:
+    """``lanes 0-3, 7`` from lane numbers."""
+    numbers = sorted(int(x) for x in lanes)
+    if len(numbers) == 32:
+        return "all lanes"
+    spans: list[list[int]] = []
+    for n in numbers:
+        if spans and spans[-1][1] == n - 1:
+            spans[-1][1] = n
+        else:
+            spans.append([n, n])
+    joined = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    return f"lane{'s' if len(numbers) > 1 else ''} {joined}"
+
+
+def actor(warp, lanes) -> str:
+    """``block (1, 0, 0) warp 2 lanes 0-3``"""
+    return f"block {warp.block.coordinates} warp {warp.index} {lane_list(lanes)}"

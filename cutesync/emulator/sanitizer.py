@@ -1,0 +1,345 @@
+"""Happens-before over shared and global memory, scopes and proxies included: finds two accesses that nothing orders.
+
+Every region has shadow memory: per granule (4 bytes, finer once something finer is accessed) the last write and recent reads, as
+keys that pack block, actor (see ``clocks``), time, scope and instruction. An access is fine if its thread's clock knows the earlier
+one, or if both are strong operations whose scopes include each other. Reads are remembered per warp (modulo 8) and lane position, so
+very many concurrent readers of one granule may hide one another; a hidden pair shows under another schedule.
+
+Release and acquire work per location: a release leaves the releaser's clock there, an acquire that is in scope takes it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .clocks import ACTORS, LANES, Clock
+from .memory import Region
+from .report import lane_list
+
+SITE_BITS, SCOPE_BITS, TIME_BITS, ACTOR_BITS = 12, 2, 21, 11
+_TIME_AT = SITE_BITS + SCOPE_BITS
+ACTOR_AT = _TIME_AT + TIME_BITS
+BLOCK_AT = ACTOR_AT + ACTOR_BITS
+WEAK, CTA, CLUSTER, GPU = 0, 1, 2, 3
+SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
+READ_ROWS, _ASYNC_ROWS = 8, 8
+_LOG_LIMIT = 20000
+_SH = {name: np.int64(value) for name, value in (("time", _TIME_AT), ("actor", ACTOR_AT), ("block", BLOCK_AT))}
+_TIME_MASK, _ACTOR_MASK = np.int64((1 << TIME_BITS) - 1), np.int64((1 << ACTOR_BITS) - 1)
+cnz = np.count_nonzero
+
+
+class Location:
+    """What was released at one address, by scope."""
+
+    __slots__ = ("released",)
+
+    def __init__(self):
+        self.released: dict[tuple, Clock] = {}
+
+
+class Shadow:
+    """What happened to each granule of a region."""
+
+    def __init__(self, size: int):
+        self.size = size
+        self.granule = 4
+        self.writes = np.zeros(-(-size // 4), np.int64)
+        self.reads: np.ndarray | None = None
+        self.written = False
+        self.log: list[tuple] = []
+        self.locations: dict[int, Location] = {}
+
+    def refine(self, granule: int) -> None:
+        factor = self.granule // granule
+        self.flush()
+        self.writes = self.writes.repeat(factor)
+        if self.reads is not None:
+            self.reads = self.reads.repeat(factor, axis=1)
+        self.granule = granule
+
+    def index(self, rows: np.ndarray, size: int) -> np.ndarray:
+        """Granules of units of ``size`` bytes: shape (units,) or (units, granules a unit)."""
+        if size < self.granule:
+            self.refine(size)
+        factor = size // self.granule
+        return rows if factor == 1 else rows[:, None] * factor + np.arange(factor)
+
+    def note_read(self, row: int, rows: np.ndarray, size: int, keys: np.ndarray) -> None:
+        self.log.append((row, rows, size, keys))
+        if len(self.log) > _LOG_LIMIT:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.reads is None and self.log:
+            self.reads = np.zeros((READ_ROWS + _ASYNC_ROWS, len(self.writes)), np.int64)
+        log, self.log = self.log, []
+        for row, rows, size, keys in log:
+            if size < self.granule:
+                self.log = []
+                self.refine(size)
+            index = self.index(rows, size)
+            self.reads[row][index] = keys if index.ndim == 1 else keys[:, None]
+
+
+class Sanitizer:
+    """One launch's happens-before state. Every method that checks reports through ``machine.fail`` and does not return then."""
+
+    def __init__(self, machine):
+        self.machine = machine
+
+    # --- keys -------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def shadow(region: Region) -> Shadow:
+        if region.shadow is None:
+            region.shadow = Shadow(region.high)
+        return region.shadow
+
+    @staticmethod
+    def keys(f, lanes, site: int, scope: int) -> np.ndarray:
+        warp = f.warp
+        tail = np.int64(warp.clock.time << _TIME_AT | scope << SITE_BITS | min(site, (1 << SITE_BITS) - 1))
+        return warp.key_base + tail if lanes is None else warp.key_base[lanes] + tail
+
+    def unordered(self, keys: np.ndarray, own: np.ndarray | int, clock: Clock, block: int, scope: int, proxied: bool = False) -> np.ndarray:
+        """Which of the earlier accesses ``keys`` are not ordered before the running one (``own``: the runner's actor keys)."""
+        actors, times = (keys >> _SH["actor"]) & _ACTOR_MASK, (keys >> _SH["time"]) & _TIME_MASK
+        blocks = (keys >> _SH["block"]) - 1
+        known = clock.known
+        bad = keys != 0
+        own_array = known.get(block)
+        inside = blocks == block
+        safe = np.where(inside, actors, 0) if own_array is not None else None
+        if own_array is not None:
+            bad &= ~(inside & (own_array[safe] >= times))
+        bad &= (keys >> _SH["actor"]) != own
+        if cnz(bad & ~inside):
+            for other in np.unique(blocks[bad & ~inside]).tolist():
+                theirs, array = blocks == other, known.get(other)
+                if array is not None:
+                    bad &= ~(theirs & (array[np.where(theirs, actors, 0)] >= times))
+        if scope:
+            bad &= ~self._morally_strong(keys, blocks, block, scope)
+        return bad
+
+    def _morally_strong(self, keys: np.ndarray, blocks: np.ndarray, block: int, scope: int) -> np.ndarray:
+        """Both are strong and each one's scope includes the other's thread."""
+        least = np.minimum((keys >> np.int64(SITE_BITS)) & 3, scope)
+        size = self.machine.cluster_size
+        return (least == GPU) | ((least == CTA) & (blocks == block)) | ((least == CLUSTER) & (blocks // size == block // size))
+
+    # --- accesses of threads ----------------------------------------------------------------------------------------
+
+    def load(self, f, lanes, region: Region, rows: np.ndarray, size: int, site: int, scope: int, acquire: bool) -> None:
+        shadow = region.shadow or self.shadow(region)
+        keys = self.keys(f, lanes, site, scope)
+        if shadow.written:
+            self.compare(f, lanes, region, shadow, shadow.writes, rows, size, site, scope, keys, "write", "read")
+        shadow.note_read(f.warp.read_row, rows, size, keys)
+        if scope:
+            self.take(f, lanes, shadow, rows, size, scope, acquire)
+
+    def store(self, f, lanes, region: Region, rows: np.ndarray, size: int, site: int, scope: int, release: bool,
+              update: bool = False) -> None:
+        shadow = region.shadow or self.shadow(region)
+        keys = self.keys(f, lanes, site, scope)
+        if shadow.log:
+            shadow.flush()
+        if shadow.written:
+            self.compare(f, lanes, region, shadow, shadow.writes, rows, size, site, scope, keys, "write", "write")
+        if shadow.reads is not None:
+            index = shadow.index(rows, size)
+            earlier = shadow.reads[:, index]
+            if cnz(earlier):
+                for row in range(len(earlier)):
+                    if cnz(earlier[row]):
+                        self.judge(f, lanes, region, earlier[row], size, rows, site, scope, keys, "read", "write")
+        index = shadow.index(rows, size)
+        shadow.writes[index] = keys if index.ndim == 1 else keys[:, None]
+        shadow.written = True
+        if scope or shadow.locations:
+            self.leave(f, lanes, shadow, rows, size, scope, release, update)
+
+    def atomic(self, f, lanes, region: Region, rows, size: int, site: int, scope: int, acquire: bool, release: bool) -> None:
+        """A read-modify-write: a strong access that continues the release sequence at its place."""
+        self.take(f, lanes, region.shadow or self.shadow(region), rows, size, scope, acquire)
+        self.store(f, lanes, region, rows, size, site, scope, release, update=True)
+
+    def compare(self, f, lanes, region, shadow, table, rows, size, site, scope, keys, before, now) -> None:
+        earlier = table[shadow.index(rows, size)]
+        if cnz(earlier):
+            self.judge(f, lanes, region, earlier, size, rows, site, scope, keys, before, now)
+
+    def judge(self, f, lanes, region, earlier, size, rows, site, scope, keys, before, now) -> None:
+        own = keys >> _SH["actor"]
+        clock = f.warp.clock
+        for known, positions in clock.groups(lanes):
+            mine, theirs = (own, earlier) if positions is None else (own[positions], earlier[positions])
+            if theirs.ndim == 2:
+                mine = mine[:, None]
+            bad = self.unordered(theirs, mine, known, f.warp.block.number, scope)
+            if before == "read" and known.seen and cnz(bad):
+                bad &= self.unordered(theirs, mine, Clock(known.seen), f.warp.block.number, scope)
+            if cnz(bad):
+                at = np.argwhere(bad)[0]
+                position = int(at[0]) if positions is None else int(positions[at[0]])
+                key = int(theirs[tuple(at)])
+                lane = position if lanes is None else int(lanes[position])
+                self.race(f.warp, lane, region, int(rows[position]) * size, size, key, site, before, now)
+
+    def lost_store(self, f, lanes, region, rows: np.ndarray, size: int, site: int) -> None:
+        """Two lanes of one instruction stored different values to one place."""
+        values, counts = np.unique(rows, return_counts=True)
+        twice = np.flatnonzero(rows == values[counts > 1][0])
+        who = twice if lanes is None else lanes[twice]
+        self.machine.fail("race", f"{lane_list(who)} of one store write different values to the same {size} bytes, at byte "
+                          f"{int(rows[twice[0]]) * size - region.low} of {region.name}", f.warp, who, site)
+
+    def race(self, warp, lane, region, offset: int, size: int, key: int, site: int, before: str, now: str) -> None:
+        machine = self.machine
+        actor, block, other = (key >> ACTOR_AT) & int(_ACTOR_MASK), (key >> BLOCK_AT) - 1, key & ((1 << SITE_BITS) - 1)
+        slot = actor % ACTORS
+        what = f"lane {slot}" if slot < LANES else "(an asynchronous operation it started)"
+        instr = machine.program.sites[other - 1] if other else None
+        lines = [f"it {now}s {size} bytes at byte {offset - region.low} of {region.name}",
+                 f"unordered with the {before} by block {machine.block_coordinates(block)} warp {actor // ACTORS} {what}"]
+        if instr is not None:
+            lines.append(f"  at {instr.where()}")
+        machine.fail("race", f"{now} and {before} of the same bytes with nothing to order them", warp, [lane], site, lines)
+
+    # --- release and acquire ----------------------------------------------------------------------------------------
+
+    def scope_key(self, f, scope: int) -> tuple:
+        block = f.warp.block.number
+        return {CTA: (CTA, block), CLUSTER: (CLUSTER, block // self.machine.cluster_size), GPU: (GPU, 0)}[scope]
+
+    def leave(self, f, lanes, shadow: Shadow, rows, size, scope: int, release: bool, update: bool = False) -> None:
+        """A store (or, with ``update``, a read-modify-write, which continues the release sequence) at these places."""
+        numbers = list(range(LANES)) if lanes is None else lanes.tolist()
+        warp = f.warp
+        for lane, place in zip(numbers, (rows * size).tolist()):
+            if not scope:
+                shadow.locations.pop(place, None)
+                continue
+            clock, reach = None, scope
+            if release:
+                clock = warp.clock.release(np.array([lane]))
+            elif lane in warp.fenced:
+                clock, reach = warp.fenced[lane]
+            location = shadow.locations.get(place)
+            if location is None:
+                location = shadow.locations[place] = Location()
+            elif not update:
+                location.released = {}
+            if clock is not None:
+                key = self.scope_key(f, min(scope, reach))
+                held = location.released.get(key)
+                merged = clock if held is None else held.copy()
+                if held is not None:
+                    merged.join(clock)
+                location.released[key] = merged
+
+    def take(self, f, lanes, shadow: Shadow, rows, size, scope: int, acquire: bool) -> None:
+        """A load at these places learns what was released there, now (acquire) or at its next fence."""
+        if not shadow.locations:
+            return
+        numbers = list(range(LANES)) if lanes is None else lanes.tolist()
+        for lane, place in zip(numbers, (rows * size).tolist()):
+            location = shadow.locations.get(place)
+            if location is None or not location.released:
+                continue
+            block, size_ = f.warp.block.number, self.machine.cluster_size
+            for (kind, number), clock in location.released.items():
+                if kind == CTA and number != block or kind == CLUSTER and number != block // size_:
+                    continue
+                if scope == CTA and kind != CTA:
+                    clock = clock.only(block)
+                if acquire:
+                    f.warp.learn(np.array([lane]), clock)
+                else:
+                    f.warp.heard.setdefault(lane, Clock()).join(clock)
+
+    def fence(self, f, lanes, scope: int) -> None:
+        """``fence.acq_rel`` / ``fence.sc``: earlier relaxed loads now acquire, later relaxed stores release."""
+        warp = f.warp
+        numbers = list(range(LANES)) if lanes is None else lanes.tolist()
+        for lane in numbers:
+            heard = warp.heard.pop(lane, None)
+            if heard is not None:
+                warp.learn(np.array([lane]), heard.only(warp.block.number) if scope == CTA else heard)
+        for lane in numbers:
+            warp.fenced[lane] = (warp.clock.release(np.array([lane])), scope)
+            warp.clock.time -= 1
+        warp.clock.time += 1
+
+    # --- accesses of the async proxy --------------------------------------------------------------------------------
+
+    def async_access(self, warp, lane: int, region: Region, offsets: np.ndarray, unit: int, write: bool, event: tuple[int, int], site: int,
+                     generic: bool = False) -> np.ndarray:
+        """An asynchronous operation started by ``lane`` reads or writes units of ``unit`` bytes at byte ``offsets``. Gives the granules.
+
+        It must be ordered after what it conflicts with (the starter's clock), and writes of ordinary stores must have crossed
+        ``fence.proxy.async`` on the way, unless it works through the generic proxy (``cp.async``). ``event`` is its (actor, time).
+        """
+        shadow = region.shadow or self.shadow(region)
+        if shadow.log:
+            shadow.flush()
+        actor, time = event
+        number = warp.block.number
+        key = np.int64((number + 1) << BLOCK_AT | (warp.index * ACTORS + actor) << ACTOR_AT | time << _TIME_AT | min(site, (1 << SITE_BITS) - 1))
+        own = np.int64(int(warp.key_base[lane]) >> ACTOR_AT)
+        clock = warp.clock.of(lane)
+        index = self.granules(shadow, offsets, unit)
+        if shadow.written:
+            self.judge_async(warp, lane, region, shadow.writes[index], index, own, clock, site, "write", write, proxy=not generic)
+        if write and shadow.reads is not None:
+            for row in shadow.reads:
+                self.judge_async(warp, lane, region, row[index], index, own, clock, site, "read", write, proxy=False)
+        if write:
+            shadow.writes[index] = key
+            shadow.written = True
+        else:
+            if shadow.reads is None:
+                shadow.reads = np.zeros((READ_ROWS + _ASYNC_ROWS, len(shadow.writes)), np.int64)
+            shadow.reads[READ_ROWS + warp.index % _ASYNC_ROWS][index] = key
+        return index
+
+    @staticmethod
+    def granules(shadow: Shadow, offsets: np.ndarray, unit: int) -> np.ndarray:
+        g = shadow.granule
+        flat = offsets.reshape(-1)
+        return flat // g if unit <= g else (flat[:, None] // g + np.arange(unit // g)).reshape(-1)
+
+    def adopt(self, warp, lane: int, region: Region, offsets: np.ndarray, unit: int, site: int, time: int) -> None:
+        """Bytes an asynchronous operation has written now count as written by ``lane`` at ``time``."""
+        key = np.int64(int(warp.key_base[lane]) + (time << _TIME_AT) + min(site, (1 << SITE_BITS) - 1))
+        region.shadow.writes[self.granules(region.shadow, offsets, unit)] = key
+
+    def judge_async(self, warp, lane, region, earlier, index, own, clock: Clock, site, before, write: bool, proxy: bool) -> None:
+        if not cnz(earlier):
+            return
+        granule = region.shadow.granule
+        now = "write" if write else "read"
+        bad = self.unordered(earlier, own, clock, warp.block.number, 0)
+        if before == "read" and clock.seen and cnz(bad):
+            bad &= self.unordered(earlier, own, Clock(clock.seen), warp.block.number, 0)
+        if cnz(bad):
+            at = int(np.flatnonzero(bad)[0])
+            self.race(warp, lane, region, int(index[at]) * granule, granule, int(earlier[at]), site, before, now)
+        if proxy:
+            slots = ((earlier >> _SH["actor"]) & _ACTOR_MASK) % ACTORS
+            ordinary = np.where(slots < LANES, earlier, 0)
+            unfenced = self.unordered(ordinary, np.int64(-1), Clock(clock.proxied), warp.block.number, 0)
+            if cnz(unfenced):
+                at = int(np.flatnonzero(unfenced)[0])
+                self.missing_fence(warp, lane, region, int(index[at]) * granule, int(earlier[at]), site, now)
+
+    def missing_fence(self, warp, lane, region, offset, key: int, site, now) -> None:
+        other = key & ((1 << SITE_BITS) - 1)
+        instr = self.machine.program.sites[other - 1] if other else None
+        lines = [f"its asynchronous operation {now}s byte {offset - region.low} of {region.name}, which an ordinary store wrote"]
+        if instr is not None:
+            lines.append(f"  at {instr.where()}")
+        lines.append("a fence.proxy.async must stand between them: in the writer before it signals, or in the reader after it waited")
+        self.machine.fail("proxy", "no fence.proxy.async between an ordinary store and the async proxy", warp, [lane], site, lines)

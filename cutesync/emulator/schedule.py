@@ -1,0 +1,160 @@
+"""Who runs next: the scheduling policies. Each is legal by the PTX model; together they look for the order that breaks a kernel.
+
+Every decision comes from one ``random.Random(seed)``, so policy and seed replay a run exactly.
+"""
+
+from __future__ import annotations
+
+import random
+
+from ..errors import ArgumentValueError, explain
+
+POLICIES = {
+    "round_robin": "warps in turn, copies land after a while",
+    "random": "any warp for a random while, copies land at random in pieces and out of order",
+    "priorities": "random fixed priorities that change at a few random moments",
+    "starve_one": "one warp runs only when no other can",
+    "lagging_lane": "single lanes fall behind their warp and meet it only where they must",
+    "copies_late": "asynchronous work lands only when nothing else can run",
+    "copies_early": "asynchronous work lands at once",
+    "reversed_blocks": "blocks are admitted from the last to the first",
+    "one_block": "one block (or cluster) is resident at a time",
+}
+_RESIDENT = 16
+
+
+class Schedule:
+    """One policy with one seed, for one launch."""
+
+    def __init__(self, policy: str = "random", seed: int = 0, resident: int = _RESIDENT):
+        if policy not in POLICIES:
+            raise ArgumentValueError(explain("policy", repr(policy), "one of " + ", ".join(POLICIES)))
+        self.policy, self.seed = policy, seed
+        self.random = random.Random(f"{policy}/{seed}")
+        self.limit = 1 if policy == "one_block" else resident
+        self.queue: list = []                # fragments that can run
+        self.waiting_blocks: list[list[int]] = []
+        self.machine = None
+        self.turn = 0
+        self.steps_to_change = 0
+        self.victim = self.random.random()
+        self.copy_chance = {"random": 0.25, "copies_early": 1.0, "copies_late": 0.0, "round_robin": 0.1}.get(policy, 0.1 + 0.3 * self.random.random())
+
+    def describe(self) -> str:
+        return f"policy={self.policy!r}, seed={self.seed}"
+
+    # --- blocks -----------------------------------------------------------------------------------------------------
+
+    def start(self, machine) -> None:
+        self.machine = machine
+        clusters = self.cluster_numbers(machine)
+        if self.policy == "reversed_blocks":
+            clusters.reverse()
+        elif self.policy not in ("round_robin", "one_block"):
+            window = self.random.choice((1, 4, len(clusters)))
+            clusters = [c for i in range(0, len(clusters), window) for c in self.random.sample(clusters[i:i + window], len(clusters[i:i + window]))]
+        self.waiting_blocks = clusters[::-1]
+        self.room()
+
+    @staticmethod
+    def cluster_numbers(machine) -> list[list[int]]:
+        (gx, gy, gz), (cx, cy, cz) = machine.grid, machine.cluster
+        return [[x + dx + gx * (y + dy + gy * (z + dz)) for dz in range(cz) for dy in range(cy) for dx in range(cx)]
+                for z in range(0, gz, cz) for y in range(0, gy, cy) for x in range(0, gx, cx)]
+
+    def room(self) -> None:
+        """Admit blocks up to the limit."""
+        size = self.machine.cluster_size
+        while self.waiting_blocks and (not self.machine.resident or len(self.machine.resident) + size <= self.limit):
+            self.machine.admit(self.waiting_blocks.pop())
+
+    def admitted_all(self) -> bool:
+        return not self.waiting_blocks
+
+    # --- fragments --------------------------------------------------------------------------------------------------
+
+    def ready(self, fragment) -> None:
+        if self.policy == "priorities" and not fragment.warp.priority:
+            fragment.warp.priority = self.random.random()
+        self.queue.append(fragment)
+
+    def gone(self, fragment) -> None:
+        if fragment in self.queue:
+            self.queue.remove(fragment)
+
+    def next(self):
+        """The fragment to run, or None if none can."""
+        if not self.queue:
+            return None
+        if self.machine.pending and self.copy_chance and self.random.random() < self.copy_chance:
+            self.complete_something()
+        queue = self.queue
+        if len(queue) == 1:
+            return queue[0]
+        fragment = getattr(self, "_" + self.policy, self._any)(queue)
+        if len(fragment.warp.fragments) > 1 and self.random.random() < 0.9:
+            return self.earliest(fragment.warp) or fragment
+        return fragment
+
+    @staticmethod
+    def earliest(warp):
+        """The fragment of a warp that is furthest behind: running it first lets the others be met again."""
+        candidates = [f for f in warp.fragments if f.state == "runs" and not f.lagging]
+        return min(candidates, key=lambda f: f.pc) if candidates else None
+
+    def quantum(self) -> int:
+        """How many segments to run before the next decision."""
+        if self.policy == "round_robin":
+            return 4
+        return 1 if self.random.random() < 0.3 else self.random.randrange(1, 24)
+
+    def _any(self, queue):
+        return queue[self.random.randrange(len(queue))]
+
+    def _round_robin(self, queue):
+        self.turn += 1
+        return queue[self.turn % len(queue)]
+
+    def _priorities(self, queue):
+        self.steps_to_change -= 1
+        if self.steps_to_change <= 0:
+            self.steps_to_change = self.random.randrange(20, 400)
+            self._any(queue).warp.priority = self.random.random()
+        return max(queue, key=lambda f: f.warp.priority)
+
+    def _starve_one(self, queue):
+        def starved(f) -> bool:
+            return f.warp.index == int(self.victim * f.warp.block.warp_count) and f.warp.block.number % 2 == 0
+
+        others = [f for f in queue if not starved(f)]
+        return self._any(others or queue)
+
+    def _lagging_lane(self, queue):
+        fragment = self._any(queue)
+        if fragment.count > 1 and self.random.random() < 0.1:
+            lane = 1 << self.random.choice([i for i in range(32) if fragment.bits >> i & 1])
+            other = type(fragment)(fragment.warp, fragment.pc, lane)
+            other.lagging = True
+            fragment.set_lanes(fragment.bits & ~lane)
+            fragment.warp.add(other)
+            return fragment
+        keen = [f for f in queue if not f.lagging]
+        return self._any(keen) if keen else fragment
+
+    def spurious(self) -> bool:
+        """Whether a ``try_wait`` that could succeed fails this time."""
+        return self.policy != "round_robin" and self.random.random() < 0.1
+
+    # --- asynchronous work ------------------------------------------------------------------------------------------
+
+    def started(self, operation) -> None:
+        """An asynchronous operation has just been started."""
+        if self.policy == "copies_early":
+            while operation.pieces:
+                operation.step(0)
+
+    def complete_something(self) -> None:
+        """One piece of one operation under way, at random."""
+        pending = self.machine.pending
+        operation = pending[self.random.randrange(len(pending))]
+        operation.step(self.random.randrange(len(operation.pieces)))

@@ -1,0 +1,156 @@
+"""The parts of a PTX module: functions, instructions, operands, variables. ``ptx.parse`` builds them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ..errors import CutesyncError
+
+SIZES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4, "u32": 4, "s32": 4, "f32": 4,
+         "b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16, "f16x2": 4, "bf16x2": 4, "pred": 0}
+
+
+class PtxSyntaxError(CutesyncError, SyntaxError):
+    """A line of PTX that the reader does not understand."""
+
+
+@dataclass(frozen=True)
+class Reg:
+    """A register. ``bits`` is 1 for a predicate."""
+
+    name: str
+    bits: int
+
+
+@dataclass(frozen=True)
+class Imm:
+    """A literal: integers as they are; floating literals (0f, 0d) as their bits with ``float_bits`` set to the literal's width."""
+
+    value: int | float
+    float_bits: int = 0
+
+
+@dataclass(frozen=True)
+class Special:
+    """A special register, without the percent sign: ``tid.x``."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """A variable, parameter or label name, with a byte offset."""
+
+    name: str
+    offset: int = 0
+
+
+@dataclass(frozen=True)
+class Mem:
+    """``[base+offset]``, or a tensor coordinate list ``[base, {x, y}]`` in ``extra``."""
+
+    base: object
+    offset: int = 0
+    extra: tuple = ()
+
+
+@dataclass(frozen=True)
+class Vec:
+    """``{a, b}``"""
+
+    items: tuple
+
+
+@dataclass(frozen=True)
+class Pair:
+    """``a|b``: two destinations."""
+
+    first: object
+    second: object
+
+
+@dataclass(frozen=True)
+class Not:
+    """``!p``"""
+
+    item: object
+
+
+SINK = Symbol("_")
+PARAM = "param:"     # starts the names of registers that stand for the parameters of a call
+
+
+@dataclass(frozen=True)
+class Loc:
+    """A line of somebody's Python file."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+NOWHERE = Loc("?", 0)
+
+
+@dataclass
+class Instr:
+    """One instruction: ``parts`` is the opcode split at its dots (``('ld', 'global', 'b32')``)."""
+
+    opcode: str
+    parts: tuple[str, ...]
+    args: tuple
+    pred: Reg | None
+    negated: bool
+    loc: Loc
+    text: str
+
+    def where(self) -> str:
+        return f"{self.loc} ({self.text})"
+
+
+@dataclass
+class Variable:
+    """A ``.shared``, ``.global``, ``.const`` or ``.local`` array; ``size`` is 0 for an extern one of launch-time size."""
+
+    name: str
+    space: str
+    size: int
+    align: int
+    init: bytes | None = None
+
+
+@dataclass
+class Param:
+    name: str
+    size: int
+    align: int
+    offset: int
+
+
+@dataclass
+class Function:
+    """A kernel entry: ``code`` is the instructions, ``labels`` maps a label to the index of the instruction after it."""
+
+    name: str
+    params: list[Param] = field(default_factory=list)
+    code: list[Instr] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+    variables: list[Variable] = field(default_factory=list)
+    registers: dict[str, Reg] = field(default_factory=dict)
+    tables: dict[str, list[str]] = field(default_factory=dict)
+    block: tuple[int, ...] | None = None
+    cluster: tuple[int, ...] | None = None
+
+    def param_bytes(self) -> int:
+        return max((p.offset + p.size for p in self.params), default=0)
+
+
+@dataclass
+class Module:
+    """A whole PTX text."""
+
+    target: str = ""
+    functions: dict[str, Function] = field(default_factory=dict)
+    variables: list[Variable] = field(default_factory=list)

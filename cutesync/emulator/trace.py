@@ -1,0 +1,101 @@
+"""The schedule of a run as a Chrome / Perfetto trace: who ran when, who waited for what, and what was in flight meanwhile.
+
+A block is a process. Its tracks: one a warp (slices named by the Python line they start at, waits by what they wait for), one an
+mbarrier (its phases), and rows of copies and tensor-core work in flight. Time is the emulator's step count, one step a microsecond: it
+orders events and says nothing about speed. Open the file at https://ui.perfetto.dev or in chrome://tracing.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+_BARRIERS, _FLIGHTS = 1000, 2000
+
+
+class Trace:
+    """Collects events of the launches of one ``emulate`` block and writes them at its end."""
+
+    def __init__(self, path):
+        self.path = Path(path)
+        self.events: list[dict] = []
+        self.machine = None
+        self.offset = self.launch = 0
+        self.waits: dict[int, tuple[int, str]] = {}
+        self.phases: dict[int, int] = {}
+        self.flights: dict[object, tuple] = {}
+        self.rows: dict[int, set[int]] = {}
+        self.named: set[tuple[int, int]] = set()
+
+    def begin(self, machine) -> None:
+        """Events of a new launch follow."""
+        self.machine = machine
+        self.launch += 1
+        self.waits, self.phases, self.flights, self.rows = {}, {}, {}, {}
+
+    def end(self) -> None:
+        for flight in list(self.flights):
+            self.landed(flight)
+        self.offset += self.machine.steps + 10
+
+    def now(self) -> int:
+        return self.offset + self.machine.steps
+
+    def write(self) -> None:
+        self.path.write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ms"}))
+
+    # --- tracks -----------------------------------------------------------------------------------------------------
+
+    def process(self, block) -> int:
+        return self.launch * 10000 + block.number
+
+    def label(self, block, thread: int, name: str) -> int:
+        """Name the block's process and one of its tracks, once."""
+        process = self.process(block)
+        for key, kind, text in (((process, -1), "process_name", f"launch {self.launch} {self.machine.name} block {block.coordinates}"),
+                                ((process, thread), "thread_name", name)):
+            if key not in self.named:
+                self.named.add(key)
+                self.events.append({"ph": "M", "pid": process, "tid": max(key[1], 0), "name": kind, "args": {"name": text}})
+        return process
+
+    def span(self, block, thread: int, track: str, name: str, start: int, stop: int, **details) -> None:
+        process = self.label(block, thread, track)
+        self.events.append({"ph": "X", "pid": process, "tid": thread, "name": name, "ts": start, "dur": max(stop - start, 1), "args": details})
+
+    # --- what the machine tells -------------------------------------------------------------------------------------
+
+    def ran(self, fragment, start_steps: int, instr) -> None:
+        warp = fragment.warp
+        place = f"{Path(instr.loc.file).name}:{instr.loc.line}"
+        self.span(warp.block, warp.index, f"warp {warp.index}", place, self.offset + start_steps, self.now(), lanes=f"{fragment.bits:#010x}", at=instr.text[:120])
+
+    def waits_now(self, fragment) -> None:
+        self.waits[id(fragment)] = (self.now(), self.machine.waiting(fragment))
+
+    def goes_on(self, fragment) -> None:
+        began = self.waits.pop(id(fragment), None)
+        if began is not None and self.now() > began[0]:
+            warp = fragment.warp
+            self.span(warp.block, warp.index, f"warp {warp.index}", began[1], began[0], self.now(), lanes=f"{fragment.bits:#010x}")
+
+    def phase(self, barrier) -> None:
+        """An mbarrier has just completed a phase."""
+        start = self.phases.get(id(barrier), self.offset)
+        self.phases[id(barrier)] = self.now()
+        self.span(barrier.block, _BARRIERS + barrier.offset, f"mbarrier at byte {barrier.offset}", f"phase {barrier.phase - 1}", start, self.now(),
+                  history="; ".join(barrier.history[-6:]))
+
+    def launched(self, key, block, name: str) -> None:
+        """Something asynchronous has started."""
+        used = self.rows.setdefault(block.number, set())
+        row = next(i for i in range(len(used) + 1) if i not in used)
+        used.add(row)
+        self.flights[key] = (self.now(), block, row, name)
+
+    def landed(self, key) -> None:
+        flight = self.flights.pop(key, None)
+        if flight is not None:
+            start, block, row, name = flight
+            self.rows[block.number].discard(row)
+            self.span(block, _FLIGHTS + row, f"in flight {row}", name, start, self.now())

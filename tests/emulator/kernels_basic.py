@@ -1,0 +1,214 @@
+"""Small CuTe kernels that the emulator's tests run: each correct one has switches that plant one fault."""
+
+import cuda.bindings.driver as driver
+import cutlass
+import cutlass.cute as cute
+from cutlass import Float32, Int32
+from cutlass.memory import SmemAllocator
+
+THREADS = 128
+
+
+def vector(pointer, n):
+    return cute.make_tensor(pointer, cute.make_layout(n))
+
+
+@cute.kernel
+def add_kernel(a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, n: Int32):
+    i = cute.arch.block_idx()[0] * THREADS + cute.arch.thread_idx()[0]
+    if i < n:
+        vector(c, n)[i] = vector(a, n)[i] + vector(b, n)[i]
+
+
+@cute.jit
+def add(a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, n: Int32, stream: driver.CUstream):
+    add_kernel(a, b, c, n).launch(grid=((n + THREADS - 1) // THREADS, 1, 1), block=(THREADS, 1, 1), stream=stream)
+
+
+@cute.kernel
+def unguarded_kernel(a: cute.Pointer, c: cute.Pointer, n: Int32):
+    i = cute.arch.block_idx()[0] * THREADS + cute.arch.thread_idx()[0]
+    vector(c, n + THREADS)[i] = vector(a, n + THREADS)[i]
+
+
+@cute.jit
+def unguarded(a: cute.Pointer, c: cute.Pointer, n: Int32, stream: driver.CUstream):
+    unguarded_kernel(a, c, n).launch(grid=((n + THREADS - 1) // THREADS, 1, 1), block=(THREADS, 1, 1), stream=stream)
+
+
+@cute.kernel
+def reduce_kernel(x: cute.Pointer, out: cute.Pointer, n: Int32, sync: cutlass.Constexpr):
+    """One float sum a block. ``sync``: whether the barrier between the warps' partial sums and their reader is there."""
+    t = cute.arch.thread_idx()[0]
+    block = cute.arch.block_idx()[0]
+    blocks = cute.arch.grid_dim()[0]
+    source = vector(x, n)
+    partial = SmemAllocator().allocate_tensor(Float32, cute.make_layout(THREADS // 32), byte_alignment=16)
+    total = Float32(0.0)
+    i = block * THREADS + t
+    while i < n:
+        total = total + source[i]
+        i = i + blocks * THREADS
+    for step in cutlass.range_constexpr(5):
+        total = total + cute.arch.shuffle_sync_bfly(total, 1 << step)
+    if t % 32 == 0:
+        partial[t // 32] = total
+    if cutlass.const_expr(sync):
+        cute.arch.barrier()
+    if t == 0:
+        result = Float32(0.0)
+        for w in cutlass.range_constexpr(THREADS // 32):
+            result = result + partial[w]
+        vector(out, blocks)[block] = result
+
+
+@cute.jit
+def reduce(x: cute.Pointer, out: cute.Pointer, n: Int32, blocks: Int32, sync: cutlass.Constexpr, stream: driver.CUstream):
+    reduce_kernel(x, out, n, sync).launch(grid=(blocks, 1, 1), block=(THREADS, 1, 1), stream=stream)
+
+
+@cute.kernel
+def last_block_kernel(x: cute.Pointer, partials: cute.Pointer, ticket: cute.Pointer, out: cute.Pointer, n: Int32, fence: cutlass.Constexpr,
+                      scope: cutlass.Constexpr):
+    """A single-launch sum: the block that takes the last ticket folds the partial sums."""
+    t = cute.arch.thread_idx()[0]
+    block = cute.arch.block_idx()[0]
+    blocks = cute.arch.grid_dim()[0]
+    total = Int32(0)
+    i = block * 32 + t
+    while i < n:
+        total = total + vector(x, n)[i]
+        i = i + blocks * 32
+    for step in cutlass.range_constexpr(5):
+        total = total + cute.arch.shuffle_sync_bfly(total, 1 << step)
+    if t == 0:
+        vector(partials, blocks)[block] = total
+        if cutlass.const_expr(fence):
+            rank = cute.arch.atomic_add(ticket, Int32(1), sem="acq_rel", scope=scope)
+        else:
+            rank = cute.arch.atomic_add(ticket, Int32(1), sem="relaxed", scope=scope)
+        if rank == blocks - 1:
+            result = Int32(0)
+            j = Int32(0)
+            while j < blocks:
+                result = result + vector(partials, blocks)[j]
+                j = j + 1
+            vector(out, 1)[0] = result
+            vector(ticket, 1)[0] = Int32(0)
+
+
+@cute.jit
+def last_block(x: cute.Pointer, partials: cute.Pointer, ticket: cute.Pointer, out: cute.Pointer, n: Int32, blocks: Int32, fence: cutlass.Constexpr,
+               scope: cutlass.Constexpr, stream: driver.CUstream):
+    last_block_kernel(x, partials, ticket, out, n, fence, scope).launch(grid=(blocks, 1, 1), block=(32, 1, 1), stream=stream)
+
+
+@cute.kernel
+def look_back_kernel(x: cute.Pointer, out: cute.Pointer, flags: cute.Pointer, sums: cute.Pointer, ticket: cute.Pointer, n: Int32,
+                     ticketed: cutlass.Constexpr, acquire: cutlass.Constexpr, release: cutlass.Constexpr, scope: cutlass.Constexpr):
+    """Inclusive int32 scan, one warp a tile of 32, chained through a flag and a separate payload per tile."""
+    lane = cute.arch.thread_idx()[0]
+    tiles = cute.arch.grid_dim()[0]
+    tile = cute.arch.block_idx()[0]
+    if cutlass.const_expr(ticketed):
+        if lane == 0:
+            tile = cute.arch.atomic_add(ticket, Int32(1), sem="relaxed", scope="gpu")
+        tile = cute.arch.shuffle_sync(tile, 0)
+    i = tile * 32 + lane
+    value = Int32(0)
+    if i < n:
+        value = vector(x, n)[i]
+    for step in cutlass.range_constexpr(5):
+        other = cute.arch.shuffle_sync_up(value, 1 << step, mask_and_clamp=0)
+        if lane >= 1 << step:
+            value = value + other
+    before = Int32(0)
+    if lane == 31:
+        if tile > 0:
+            seen = Int32(0)
+            while seen == 0:
+                seen = cute.arch.load(flags + (tile - 1), Int32, sem=acquire, scope=scope)
+            before = vector(sums, tiles)[tile - 1]
+        vector(sums, tiles)[tile] = before + value
+        cute.arch.store(flags + tile, Int32(1), sem=release, scope=scope)
+    before = cute.arch.shuffle_sync(before, 31)
+    if i < n:
+        vector(out, n)[i] = value + before
+
+
+@cute.jit
+def look_back(x: cute.Pointer, out: cute.Pointer, flags: cute.Pointer, sums: cute.Pointer, ticket: cute.Pointer, n: Int32, ticketed: cutlass.Constexpr,
+              acquire: cutlass.Constexpr, release: cutlass.Constexpr, scope: cutlass.Constexpr, stream: driver.CUstream):
+    look_back_kernel(x, out, flags, sums, ticket, n, ticketed, acquire, release, scope).launch(
+        grid=((n + 31) // 32, 1, 1), block=(32, 1, 1), stream=stream)
+
+
+@cute.kernel
+def named_kernel(out: cute.Pointer, consumer: cutlass.Constexpr, first: cutlass.Constexpr, second: cutlass.Constexpr, count: cutlass.Constexpr):
+    """Warp 0 fills shared memory for warp 1 through named barriers ``first`` (full) and ``second`` (empty), four times."""
+    t = cute.arch.thread_idx()[0]
+    cell = SmemAllocator().allocate_tensor(Int32, cute.make_layout(32), byte_alignment=16)
+    lane = t % 32
+    total = Int32(0)
+    for i in cutlass.range(4, unroll=1):
+        if t < 32:
+            cell[lane] = Int32(i * 100) + lane
+            cute.arch.barrier_arrive(barrier_id=first, number_of_threads=count)
+            cute.arch.barrier(barrier_id=second, number_of_threads=64)
+        else:
+            cute.arch.barrier(barrier_id=consumer, number_of_threads=64)
+            total = total + cell[lane ^ 1]
+            cute.arch.barrier_arrive(barrier_id=second, number_of_threads=64)
+    if t >= 32:
+        vector(out, 32)[lane] = total
+
+
+@cute.jit
+def named(out: cute.Pointer, consumer: cutlass.Constexpr, first: cutlass.Constexpr, second: cutlass.Constexpr, count: cutlass.Constexpr,
+          stream: driver.CUstream):
+    named_kernel(out, consumer, first, second, count).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
+
+
+@cute.kernel
+def exchange_kernel(out: cute.Pointer, sync: cutlass.Constexpr):
+    """Lanes of one warp swap values through shared memory."""
+    lane = cute.arch.thread_idx()[0]
+    cell = SmemAllocator().allocate_tensor(Int32, cute.make_layout(32), byte_alignment=16)
+    cell[lane] = lane
+    if cutlass.const_expr(sync):
+        cute.arch.sync_warp()
+    vector(out, 32)[lane] = cell[31 - lane]
+
+
+@cute.jit
+def exchange(out: cute.Pointer, sync: cutlass.Constexpr, stream: driver.CUstream):
+    exchange_kernel(out, sync).launch(grid=(1, 1, 1), block=(32, 1, 1), stream=stream)
+
+
+@cute.kernel
+def uninitialised_kernel(out: cute.Pointer):
+    lane = cute.arch.thread_idx()[0]
+    cell = SmemAllocator().allocate_tensor(Int32, cute.make_layout(64), byte_alignment=16)
+    cell[lane] = lane
+    cute.arch.sync_warp()
+    vector(out, 32)[lane] = cell[lane + 1]
+
+
+@cute.jit
+def uninitialised(out: cute.Pointer, stream: driver.CUstream):
+    uninitialised_kernel(out).launch(grid=(1, 1, 1), block=(32, 1, 1), stream=stream)
+
+
+@cute.kernel
+def divergent_barrier_kernel(out: cute.Pointer):
+    t = cute.arch.thread_idx()[0]
+    if t < 48:
+        cute.arch.barrier()
+    vector(out, 64)[t] = t
+
+
+@cute.jit
+def divergent_barrier(out: cute.Pointer, stream: driver.CUstream):
+    divergent_barrier_kernel(out).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
+
+

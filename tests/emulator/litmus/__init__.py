@@ -1,0 +1,20 @@
+"""Litmus: small kernels whose answers from a Hopper GPU are stored, and which the emulator must give as well.
+
+``python -m tests.emulator.litmus --out FILE`` runs every case on the GPU, prints where the emulator differs, and stores the answers;
+``tests/emulator/test_litmus.py`` replays the stored answers where there is no GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .case import Case, MapOf
+
+__all__ = ["Case", "MapOf", "all_cases"]
+
+
+def all_cases() -> Iterator[Case]:
+    from . import barrier, memory, scalar, tensor_copy, tensor_core, warp
+
+    for module in (scalar, memory, warp, tensor_core, tensor_copy, barrier):
+        yield from module.cases()

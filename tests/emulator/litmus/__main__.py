@@ -1,0 +1,76 @@
+"""``python -m tests.emulator.litmus --out FILE``: run every case on this machine's GPU, compare, and store the answers.
+
+``--emulator`` runs them on the whole emulator instead, where there is no GPU; nothing is stored then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+
+import numpy as np
+
+from . import all_cases
+from .case import Case
+from .store import save
+
+
+def verdict(case: Case, answer: np.ndarray) -> str:
+    """ "agrees", "stored" where only a whole machine can judge, or how often and where the expected answer differs."""
+    if case.expected is None:
+        return "stored"
+    want = case.expected()
+    agreed = case.agree(answer, want)
+    if agreed.all():
+        return "agrees"
+    flat = np.flatnonzero(~agreed.reshape(-1))
+    got, wanted = (np.ascontiguousarray(v).reshape(-1).view(_element(v, agreed)) for v in (answer, want))
+    sources = [a.reshape(-1) for a in case.arguments if isinstance(a, np.ndarray) and a.size == agreed.size and a is not case.arguments[case.output]]
+    shown = [f"[{i}] {' '.join(f'{int(s[i]):#x}' for s in sources)} -> {int(got[i]):#x}, expected {int(wanted[i]):#x}" for i in flat[:6]]
+    return f"DIFFERS in {flat.size} of {agreed.size}: " + "; ".join(shown)
+
+
+def _element(values: np.ndarray, agreed: np.ndarray) -> np.dtype:
+    return np.dtype(f"u{values.nbytes // agreed.size}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.emulator.litmus", description="run the litmus cases")
+    parser.add_argument("--out", help="where to store the answers (.npz); nothing is stored without it")
+    parser.add_argument("--only", default="", help="run only cases whose name contains this")
+    parser.add_argument("--emulator", action="store_true", help="run on the emulator, not on a GPU")
+    parser.add_argument("--quiet", action="store_true", help="print only differences and failures")
+    options = parser.parse_args()
+    if options.emulator:
+        from .emulated import Emulator as Device
+    else:
+        from .device import Device
+    device = Device()
+    print(f"litmus on {device.name}")
+    answers: dict[str, np.ndarray] = {}
+    fingerprints: dict[str, int] = {}
+    tally: Counter[str] = Counter()
+    with np.errstate(all="ignore"):
+        for case in all_cases():
+            if options.only not in case.name:
+                continue
+            try:
+                answer = device.run(case)
+                result = verdict(case, answer)
+                answers[case.name], fingerprints[case.name] = answer, case.fingerprint
+            except Exception as error:  # one broken case must not cost the answers of the others
+                result = f"FAILED {type(error).__name__}: {error}"
+                device.reset()
+            tally[result.split()[0]] += 1
+            if not options.quiet or result[0].isupper():
+                print(f"{case.name:60} {result}", flush=True)
+    print(", ".join(f"{count} {what}" for what, count in tally.items()))
+    if options.out and not options.emulator:
+        save(options.out, device.name, answers, fingerprints)
+        print(f"stored {len(answers)} answers in {options.out}")
+    return 1 if tally["FAILED"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""The tensor maps that the DSL's host code builds, seen as the kernel's parameter bytes on a machine with no driver.
+
+A compiled host function is run with its CUDA calls answered by callbacks; the launch callback reads the first kernel parameter.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+from ctypes import c_int32, c_int64, c_void_p
+
+import pytest
+
+os.environ.setdefault("CUTE_DSL_ARCH", "sm_90a")
+cutlass = pytest.importorskip("cutlass")
+import cutlass.cute as cute  # noqa: E402
+from cutlass._mlir.execution_engine import ExecutionEngine  # noqa: E402
+from cutlass.cute.nvgpu import cpasync  # noqa: E402
+
+RUNTIME = (
+    "_cudaLibraryLoadData", "_cudaLibraryGetKernel", "_cudaFuncSetAttribute", "_cudaKernelSetAttributeForDevice", "_cuKernelGetAttribute", "_cudaGetDevice",
+    "_cudaDeviceGetAttribute",
+)  # fmt: skip
+ADDRESS = 0x7F00_1234_5680
+
+
+def host_function(shape, stride, box, shared_stride, swizzle, store):
+    """Builds one tiled map over a tensor of static ``shape`` and ``stride`` (elements) and launches a kernel that takes it."""
+
+    @cute.kernel
+    def takes_map(atom: cute.CopyAtom, tensor: cute.Tensor):
+        cpasync.prefetch_descriptor(atom)
+
+    @cute.jit
+    def host(pointer: cute.Pointer):
+        tensor = cute.make_tensor(pointer, cute.make_layout(shape, stride=stride))
+        shared = cute.make_layout(box, stride=shared_stride)
+        if cutlass.const_expr(swizzle is not None):
+            shared = cute.make_composed_layout(cute.make_swizzle(*swizzle), 0, shared)
+        operation = cpasync.CopyBulkTensorTileS2GOp() if cutlass.const_expr(store) else cpasync.CopyBulkTensorTileG2SOp()
+        atom, coordinates = cpasync.make_tiled_tma_atom(operation, tensor, shared, box)
+        takes_map(atom, coordinates).launch(grid=(1, 1, 1), block=(32, 1, 1))
+
+    return host
+
+
+def im2col_function(extents, pixels, channels, lower, upper, strides, swizzle):
+    """The same for im2col mode over a compact tensor of ``extents`` (C, W, H, D, N)."""
+    spatial = len(extents) - 2
+    zeros, ones = (0,) * spatial, (1,) * spatial
+    steps = tuple(math.prod(extents[: d + 1]) for d in range(len(extents) - 1))
+
+    @cute.kernel
+    def takes_map(atom: cute.CopyAtom, tensor: cute.Tensor):
+        cpasync.prefetch_descriptor(atom)
+
+    @cute.jit
+    def host(pointer: cute.Pointer):
+        tensor = cute.make_tensor(pointer, cute.make_layout((extents[1:], extents[0]), stride=(steps, 1)))
+        shared = cute.make_composed_layout(cute.make_swizzle(*swizzle), 0, cute.make_layout((pixels, channels), stride=(channels, 1)))
+        operation = cpasync.CopyBulkTensorIm2ColG2SOp()
+        atom, coordinates = cpasync.make_im2col_tma_atom(
+            operation, tensor, shared, (pixels, channels), lower, upper, zeros, zeros, strides, zeros, ones
+        )  # fmt: skip
+        takes_map(atom, coordinates).launch(grid=(1, 1, 1), block=(32, 1, 1))
+
+    return host
+
+
+def observe_im2col(dtype: str, extents, pixels, channels, lower, upper, strides, swizzle) -> bytes:
+    return run_host(im2col_function(extents, pixels, channels, lower, upper, strides, swizzle), getattr(cutlass, dtype), ADDRESS)
+
+
+def observe(dtype: str, shape, stride, box, swizzle=None, store: bool = False, address: int = ADDRESS) -> bytes:
+    """The 128 bytes of the map; the box is contiguous in shared memory along the tensor's order."""
+    order = sorted(range(len(shape)), key=lambda d: (stride[d], d))
+    shared_stride, pitch = [0] * len(box), 1
+    for d in order:
+        shared_stride[d] = pitch
+        pitch *= box[d]
+    return run_host(host_function(shape, stride, box, tuple(shared_stride), swizzle, store), getattr(cutlass, dtype), address)
+
+
+def run_host(host, element, address: int) -> bytes:
+    """Compile the host function for a pointer at ``address``, run it, and return the first 128 bytes of its kernel's parameters."""
+    compiled = cute.compile(host, cute.runtime.make_ptr(element, address, cute.AddressSpace.gmem, assumed_align=16))
+    engine = ExecutionEngine(compiled.ir_module, opt_level=0, shared_libs=[])
+    seen: list[bytes] = []
+
+    def launch(config: int, function: int, parameters: int) -> int:
+        first = ctypes.cast(parameters, ctypes.POINTER(c_void_p))[0]
+        seen.append(ctypes.string_at(first, 128))
+        return 0
+
+    callbacks = [ctypes.CFUNCTYPE(c_int32, *[c_int64] * 3)(launch)]
+    callbacks += [ctypes.CFUNCTYPE(c_int32, *[c_int64] * 8)(lambda *_: 0)] * len(RUNTIME)
+    for symbol, callback in zip(("_cudaLaunchKernelEx", *RUNTIME), callbacks, strict=True):
+        engine.raw_register_runtime(symbol, ctypes.cast(callback, c_void_p))
+    entry = ctypes.CFUNCTYPE(None, c_void_p)(engine.raw_lookup("_mlir_ciface_" + compiled.function_name))
+    pointer, result = c_void_p(address), c_int32(-1)
+    packed = (c_void_p * 2)(ctypes.addressof(pointer), ctypes.addressof(result))
+    entry(packed)
+    if result.value or len(seen) != 1:
+        raise RuntimeError(f"the host function returned {result.value} after {len(seen)} launches")
+    return seen[0]

@@ -1,0 +1,64 @@
+"""Runs handwritten PTX on the emulator, so that a test needs neither the DSL nor a compiler."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from cutesync.emulator import ptx
+from cutesync.emulator.codegen import Program
+from cutesync.emulator.driver import Launch
+from cutesync.emulator.run import Device, Settings, run_launch
+
+HEADER = ".version 8.8\n.target sm_90a\n.address_size 64\n"
+
+
+def kernel_text(body: str, parameters: int, registers: str = "", shared: int = 0) -> str:
+    """A kernel ``k`` with 64-bit parameters ``p0..`` loaded into ``%a0..``, and the usual registers declared."""
+    params = ",\n".join(f"\t.param .u64 p{i}" for i in range(parameters))
+    loads = "\n".join(f"\tld.param.u64 %a{i}, [p{i}];" for i in range(parameters))
+    memory = f"\t.shared .align 128 .b8 smem[{shared}];" if shared else ""
+    return f"""{HEADER}.visible .entry k({params})
+{{
+\t.reg .pred %p<16>;
+\t.reg .b16 %rs<32>;
+\t.reg .b32 %r<64>;
+\t.reg .b64 %rd<32>;
+\t.reg .b64 %a<{max(parameters, 1)}>;
+{memory}
+{registers}
+{loads}
+{body}
+\tret;
+}}
+"""
+
+
+def launch(text: str, *arrays: np.ndarray, grid=(1, 1, 1), block=(32, 1, 1), cluster=(1, 1, 1), settings: Settings | None = None) -> Settings:
+    """Run the one kernel of a PTX text with the arrays' addresses as its 64-bit parameters."""
+    module = ptx.parse(text)
+    (function,) = module.functions.values()
+    device, how = Device(), settings or Settings()
+    parameters = b"".join(int(a.ctypes.data).to_bytes(8, "little") for a in arrays)
+    with device.arrays(*arrays):
+        run_launch(Launch(Program(function, module), grid, block, cluster, 0, parameters), device, how)
+    return how
+
+
+def lanes(instruction: str, *inputs: np.ndarray, out: str, settings: Settings | None = None) -> np.ndarray:
+    """Apply PTX ``instruction`` to one vector a lane: ``$0`` is the destination, ``$1..`` the inputs. ``out`` is its dtype."""
+    size = np.dtype(out).itemsize
+    body, names = ["\tmov.u32 %r0, %tid.x;"], []
+    prefix = {1: "%rs", 2: "%rs", 4: "%r", 8: "%rd"}
+    for i, values in enumerate(inputs):
+        width = values.itemsize
+        name = f"{prefix[width]}{i + 10}"
+        names.append(name)
+        body += [f"\tmul.wide.u32 %rd1, %r0, {width};", f"\tadd.u64 %rd1, %rd1, %a{i + 1};", f"\tld.global.b{8 * width} {name}, [%rd1];"]
+    destination = f"{prefix[size]}30"
+    text = re.sub(r"\$(\d)", lambda m: destination if m.group(1) == "0" else names[int(m.group(1)) - 1], instruction)
+    body += [f"\t{text}", f"\tmul.wide.u32 %rd1, %r0, {size};", "\tadd.u64 %rd1, %rd1, %a0;", f"\tst.global.b{8 * size} [%rd1], {destination};"]
+    result = np.zeros(32, out)
+    launch(kernel_text("\n".join(body), len(inputs) + 1), result, *inputs, settings=settings)
+    return result

@@ -1,0 +1,257 @@
+"""Divergence, loops, calls, traps, and what the machine says about kernels that go wrong without any race. All in handwritten PTX."""
+
+import numpy as np
+import pytest
+
+from cutesync.emulator import EmulationError, Settings, launch as launch_text
+from cutesync.emulator.run import DEVICE
+
+from .support import HEADER, kernel_text, lanes, launch
+
+STORE = """
+\tmul.wide.u32 %rd1, %r0, 4;
+\tadd.u64 %rd1, %rd1, %a0;
+\tst.global.b32 [%rd1], %r5;"""
+POLICIES = ("round_robin", "random", "lagging_lane")
+
+
+def out_of(body: str, *, settings=None, shared=0, block=(32, 1, 1)) -> np.ndarray:
+    """%r5 of every thread after ``body``; %r0 is the thread's number."""
+    result = np.zeros(block[0], np.uint32)
+    launch(kernel_text("\tmov.u32 %r0, %tid.x;\n" + body + STORE, 1, shared=shared), result, settings=settings, block=block)
+    return result
+
+
+def fault_of(body: str, **options) -> EmulationError:
+    with pytest.raises(EmulationError) as found:
+        out_of(body, **options)
+    return found.value
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_lanes_loop_as_often_as_each_wants(policy):
+    body = """
+\tmov.u32 %r5, 0;
+\tmov.u32 %r1, 0;
+AGAIN:
+\tadd.u32 %r5, %r5, %r1;
+\tadd.u32 %r1, %r1, 1;
+\tsetp.le.u32 %p1, %r1, %r0;
+\t@%p1 bra AGAIN;"""
+    assert out_of(body, settings=Settings(policy)).tolist() == [n * (n + 1) // 2 for n in range(32)]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_nested_branches_meet_again(policy):
+    body = """
+\tand.b32 %r1, %r0, 1;
+\tsetp.eq.u32 %p1, %r1, 0;
+\t@%p1 bra EVEN;
+\tsetp.gt.u32 %p2, %r0, 15;
+\tmov.u32 %r5, 100;
+\t@%p2 mov.u32 %r5, 200;
+\tbra.uni DONE;
+EVEN:
+\tmov.u32 %r5, 300;
+DONE:
+\tshfl.sync.idx.b32 %r6, %r5, 0, 31, -1;
+\tadd.u32 %r5, %r5, %r6;"""
+    want = [300 + (300 if n % 2 == 0 else 200 if n > 15 else 100) for n in range(32)]
+    assert out_of(body, settings=Settings(policy)).tolist() == want
+
+
+def test_a_branch_table():
+    body = """
+\tand.b32 %r1, %r0, 3;
+TABLE: .branchtargets L0, L1, L2, L3;
+\tbrx.idx %r1, TABLE;
+L0: mov.u32 %r5, 10; bra DONE;
+L1: mov.u32 %r5, 11; bra DONE;
+L2: mov.u32 %r5, 12; bra DONE;
+L3: mov.u32 %r5, 13;
+DONE:"""
+    assert out_of(body).tolist() == [10 + n % 4 for n in range(32)]
+
+
+def test_lanes_that_have_left_are_not_waited_for():
+    body = """
+\tmov.u32 %r5, 7;
+\tsetp.gt.u32 %p1, %r0, 40;
+\t@%p1 ret;
+\tbar.sync 0;
+\tbar.warp.sync -1;"""
+    assert out_of(body, block=(64, 1, 1)).tolist() == [7] * 41 + [0] * 23
+
+
+def test_a_block_that_is_no_multiple_of_a_warp():
+    body = """
+\tvote.sync.ballot.b32 %r5, 1, -1;
+\tbar.sync 0;"""
+    got = out_of(body, block=(50, 1, 1))
+    assert got[:32].tolist() == [0xFFFFFFFF] * 32 and got[32:].tolist() == [(1 << 18) - 1] * 18
+
+
+def test_special_registers():
+    assert lanes("mov.u32 $0, %lanemask_lt;", out="uint32").tolist() == [(1 << n) - 1 for n in range(32)]
+    assert lanes("mov.u32 $0, %lanemask_ge;", out="uint32").tolist() == [0xFFFFFFFF & ~((1 << n) - 1) for n in range(32)]
+    assert set(lanes("mov.u32 $0, %ntid.x;", out="uint32").tolist()) == {32}
+    first, second = (lanes("mov.u64 $0, %globaltimer;", out="uint64") for _ in range(2))
+    assert np.all(first == second)      # virtual time: the same in every run
+
+
+def test_128_bit_registers_move_whole():
+    body = """
+\t{ .reg .b128 %q; .reg .b64 lo, hi;
+\tcvt.u64.u32 lo, %r0;
+\tneg.s64 hi, lo;
+\tmov.b128 %q, {lo, hi};
+\tmov.u32 %r1, smem;
+\tshl.b32 %r2, %r0, 4;
+\tadd.u32 %r1, %r1, %r2;
+\tst.shared.b128 [%r1], %q;
+\tld.shared.b128 %q, [%r1];
+\tmov.b128 {lo, hi}, %q;
+\tadd.u64 lo, lo, hi;
+\tcvt.u32.u64 %r5, lo; }"""
+    assert out_of(body, shared=512).tolist() == [0] * 32
+
+
+def test_local_memory_is_each_threads_own():
+    body = """
+\t{ .local .align 4 .b8 depot[16]; .reg .b64 l;
+\tmov.b64 l, depot;
+\tst.local.b32 [l+4], %r0;
+\tcvta.local.u64 l, l;
+\tld.b32 %r5, [l+4]; }"""
+    assert out_of(body).tolist() == list(range(32))
+
+
+def test_printf(capsys):
+    text = HEADER + """
+.extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);
+.global .align 1 .b8 format[22] = {108, 97, 110, 101, 32, 37, 100, 58, 32, 37, 46, 50, 102, 32, 37, 117, 10};
+.visible .entry k(.param .u64 p0)
+{
+	.local .align 8 .b8 depot[24];
+	.reg .b64 %SP, %rd<8>; .reg .b32 %r<8>; .reg .pred %p1;
+	mov.b64 %rd1, depot;
+	cvta.local.u64 %SP, %rd1;
+	mov.u32 %r1, %tid.x;
+	setp.gt.u32 %p1, %r1, 1;
+	@%p1 ret;
+	st.local.b32 [%rd1], %r1;
+	mov.b64 %rd2, 0d3FF8000000000000;
+	st.local.b64 [%rd1+8], %rd2;
+	st.local.b32 [%rd1+16], 4000000000;
+	{
+	.param .b64 param0; .param .b64 param1; .param .b32 retval0;
+	st.param.b64 [param1], %SP;
+	mov.b64 %rd3, format;
+	cvta.global.u64 %rd4, %rd3;
+	st.param.b64 [param0], %rd4;
+	call.uni (retval0), vprintf, (param0, param1);
+	ld.param.b32 %r2, [retval0];
+	}
+	ret;
+}
+"""
+    launch_text(text, (1, 1, 1), (32, 1, 1), [0])
+    assert capsys.readouterr().out == "lane 0: 1.50 4000000000\nlane 1: 1.50 4000000000\n"
+
+
+# --- faults -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_trap_names_its_lanes():
+    found = fault_of("\tsetp.gt.u32 %p1, %r0, 29;\n\t@%p1 trap;\n\tmov.u32 %r5, 1;")
+    assert found.kind == "trap" and "lanes 30-31" in str(found)
+
+
+def test_a_misaligned_access():
+    found = fault_of("\tadd.u64 %rd2, %a0, 2;\n\tld.global.b32 %r5, [%rd2];")
+    assert found.kind == "misaligned" and "multiple of 4" in str(found)
+
+
+def test_a_null_pointer():
+    assert fault_of("\tmov.u64 %rd2, 0;\n\tld.global.b32 %r5, [%rd2];").kind == "out-of-bounds"
+
+
+def test_a_write_to_read_only_memory():
+    x = np.arange(32, dtype=np.uint32)
+    x.flags.writeable = False
+    with pytest.raises(EmulationError, match="read-only"):
+        launch(kernel_text("\tmov.u32 %r0, %tid.x;\n\tmov.u32 %r5, 1;" + STORE, 1), x)
+
+
+def test_an_endless_loop_that_changes_nothing(monkeypatch):
+    monkeypatch.setattr("cutesync.emulator.machine._SILENT_LIMIT", 2000)
+    assert fault_of("\tmov.u32 %r5, 0;\nROUND:\n\tadd.u32 %r5, %r5, 1;\n\tbra.uni ROUND;").kind == "livelock"
+
+
+def test_a_spin_on_memory_nobody_writes():
+    found = fault_of("SPIN:\n\tld.acquire.gpu.global.b32 %r5, [%a0];\n\tsetp.eq.u32 %p1, %r5, 0;\n\t@%p1 bra SPIN;")
+    assert found.kind == "deadlock" and "nobody changes" in str(found)
+
+
+def test_a_bounded_spin_comes_to_its_end():
+    body = """
+\tmov.u32 %r1, 0;
+SPIN:
+\tld.acquire.gpu.global.b32 %r5, [%a0];
+\tadd.u32 %r1, %r1, 1;
+\tsetp.lt.u32 %p1, %r1, 20;
+\t@%p1 bra SPIN;
+\tmov.u32 %r5, %r1;
+\tbar.sync 0;"""
+    assert out_of(body).tolist() == [20] * 32
+
+
+def test_a_spin_bounded_by_the_clock_comes_to_its_end():
+    body = """
+\tmov.u64 %rd4, %globaltimer;
+SPIN:
+\tld.relaxed.gpu.global.b32 %r5, [%a0];
+\tmov.u64 %rd5, %globaltimer;
+\tsub.u64 %rd5, %rd5, %rd4;
+\tsetp.lt.u64 %p1, %rd5, 5000000000;
+\t@%p1 bra SPIN;
+\tmov.u32 %r5, 3;
+\tbar.sync 0;"""
+    assert out_of(body).tolist() == [3] * 32
+
+
+def test_two_parts_of_a_warp_wait_for_each_other():
+    body = """
+\tsetp.gt.u32 %p1, %r0, 15;
+\t@%p1 bra HIGH;
+\tshfl.sync.idx.b32 %r5, %r0, 3, 31, -1;
+\tbra.uni DONE;
+HIGH:
+\tvote.sync.ballot.b32 %r5, 1, -1;
+DONE:"""
+    found = fault_of(body)
+    assert found.kind == "convergence" and "lanes 16-31" in str(found)
+
+
+def test_a_named_barrier_left_half_arrived():
+    found = fault_of("\tmov.u32 %r5, 0;\n\tsetp.gt.u32 %p1, %r0, 31;\n\t@%p1 bar.arrive 1, 64;", block=(64, 1, 1))
+    assert found.kind == "barrier" and "32 of 64" in str(found)
+
+
+def test_lanes_of_one_store_that_disagree():
+    found = fault_of("\tmov.u32 %r1, smem;\n\tst.shared.b32 [%r1], %r0;\n\tmov.u32 %r5, 0;", shared=16)
+    assert found.kind == "race" and "different values" in str(found)
+
+
+def test_lanes_of_one_store_may_agree():
+    assert out_of("\tmov.u32 %r1, smem;\n\tmov.u32 %r5, 9;\n\tst.shared.b32 [%r1], %r5;", shared=16).tolist() == [9] * 32
+
+
+def test_shared_memory_is_poisoned():
+    assert fault_of("\tmov.u32 %r1, smem;\n\tld.shared.b32 %r5, [%r1];", shared=16).kind == "uninitialised"
+    unchecked = out_of("\tmov.u32 %r1, smem;\n\tld.shared.b32 %r5, [%r1];", shared=16, settings=Settings(sanitize=False))
+    assert set(unchecked.tolist()) == {0xCDCDCDCD}
+
+
+def test_nothing_stays_registered():
+    assert not DEVICE.memory.regions

@@ -1,0 +1,217 @@
+"""``cvt`` against rounding by definition on fractions, and against ml_dtypes on whole 8- and 16-bit ranges."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from cutesync.emulator.instructions.convert import conversion
+from cutesync.errors import ArgumentValueError
+
+from . import exact
+
+MODES = ("rn", "rz", "rm", "rp")
+NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "tf32": 0x7FFFFFFF, "f32": 0x7FFFFFFF, "e4m3": 0x7F, "e5m2": 0x7F}
+UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with np.errstate(all="ignore"):
+        yield
+
+
+def singles(seed: int, count: int = 400) -> np.ndarray:
+    """float32 bits: special values, any bits, and numbers of ordinary size."""
+    rng = np.random.default_rng(seed)
+    anything = rng.integers(0, 1 << 32, count, dtype=np.uint64).astype(np.uint32)
+    ordinary = (rng.standard_normal(count) * np.exp2(rng.integers(-20, 18, count))).astype(np.float32).view(np.uint32)
+    return np.concatenate([np.array(exact.SPECIALS_32, np.uint32), anything, ordinary])
+
+
+def expected_float(kind: str, source: str, code: int, mode: str, satfinite: bool = False) -> int:
+    value = exact.decode(source, int(code))
+    spec = exact.SPECS[kind]
+    negative = bool(code & exact.SPECS[source].sign)
+    if isinstance(value, float):
+        if math.isnan(value):
+            return NAN[kind]
+        result = (spec.top + (0 if satfinite else 1)) | (spec.sign if negative else 0)
+    else:
+        result = exact.encode(kind, value, mode, negative, satfinite)
+    return result << 13 if kind == "tf32" else result
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_f32_to_half_types(kind, mode):
+    bits = singles(1)
+    got = conversion(f"cvt.{mode}.{kind}.f32")(bits)
+    assert got.dtype == np.uint16
+    assert got.tolist() == [expected_float(kind, "f32", c, mode) for c in bits]
+
+
+@pytest.mark.parametrize("mode", ["rn", "rz"])
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_satfinite_pairs_clamp_infinity_and_put_the_first_source_on_top(kind, mode):
+    a, b = singles(2), singles(3)
+    got = conversion(f"cvt.{mode}.satfinite.{kind}x2.f32")(a, b)
+    want = [expected_float(kind, "f32", x, mode, True) << 16 | expected_float(kind, "f32", y, mode, True) for x, y in zip(a, b)]
+    assert got.tolist() == want
+
+
+@pytest.mark.parametrize("kind", ["e4m3", "e5m2"])
+def test_f32_to_eight_bit_floats(kind):
+    a, b = singles(4), singles(5)
+    got = conversion(f"cvt.rn.satfinite.{kind}x2.f32")(a, b)
+    want = [expected_float(kind, "f32", x, "rn", True) << 8 | expected_float(kind, "f32", y, "rn", True) for x, y in zip(a, b)]
+    assert got.dtype == np.uint16 and got.tolist() == want
+
+
+@pytest.mark.parametrize("kind,name", [("e4m3", "float8_e4m3fn"), ("e5m2", "float8_e5m2")])
+def test_eight_bit_floats_and_f16_over_the_whole_range(kind, name):
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    dtype = np.dtype(getattr(ml_dtypes, name))
+    codes = np.arange(256, dtype=np.uint16)
+    want = codes.astype(np.uint8).view(dtype).astype(np.float16)
+    got = conversion(f"cvt.rn.f16x2.{kind}x2")(codes)
+    low = (got & 0xFFFF).astype(np.uint16)
+    assert np.array_equal(low, np.where(np.isnan(want), 0x7FFF, want.view(np.uint16)))
+    assert not (got >> 16).any()
+
+    halves = np.arange(1 << 16, dtype=np.uint32)
+    back = conversion(f"cvt.rn.satfinite.{kind}x2.f16x2")(halves << np.uint32(16))
+    values = halves.astype(np.uint16).view(np.float16)
+    top = float(ml_dtypes.finfo(dtype).max)
+    clamped = np.clip(values.astype(np.float32), -top, top).astype(dtype).view(np.uint8)
+    assert np.array_equal(back >> 8, np.where(np.isnan(values), 0x7F, clamped))
+
+
+def test_bf16_over_the_whole_range_and_rounding_against_ml_dtypes():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    codes = np.arange(1 << 16, dtype=np.uint16)
+    values = codes.view(ml_dtypes.bfloat16).astype(np.float32)
+    got = conversion("cvt.f32.bf16")(codes)
+    assert np.array_equal(got, np.where(np.isnan(values), np.uint32(0x7FFFFFFF), values.view(np.uint32)))
+    bits = np.random.default_rng(0).integers(0, 1 << 32, 1 << 16, dtype=np.uint64).astype(np.uint32)
+    floats = bits.view(np.float32)
+    want = np.where(np.isnan(floats), 0x7FFF, floats.astype(ml_dtypes.bfloat16).view(np.uint16))
+    assert np.array_equal(conversion("cvt.rn.bf16.f32")(bits), want)
+
+
+@pytest.mark.parametrize("mode", ["rna", "rn", "rz"])
+def test_tf32_keeps_ten_fraction_bits(mode):
+    bits = singles(6)
+    assert conversion(f"cvt.{mode}.tf32.f32")(bits).tolist() == [expected_float("tf32", "f32", c, mode) for c in bits]
+
+
+def test_relu_turns_negatives_to_plus_zero_and_keeps_nan():
+    bits = singles(7)
+    plain, relu = conversion("cvt.rn.f16.f32")(bits), conversion("cvt.rn.relu.f16.f32")(bits)
+    nan = np.isnan(bits.view(np.float32))
+    negative = np.signbit(bits.view(np.float32)) & ~nan
+    assert np.array_equal(relu, np.where(nan, 0x7FFF, np.where(negative, 0, plain)))
+    assert negative.any() and nan.any()
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("source", ["f32", "f16", "bf16"])
+def test_f64_to_narrow_and_back(source, mode):
+    rng = np.random.default_rng(8)
+    doubles = np.concatenate([singles(8, 200).view(np.float32).astype(np.float64), rng.standard_normal(300) * np.exp2(rng.integers(-160, 140, 300))])
+    step = np.array([1 + 2.0**-24, 1 + 3 * 2.0**-24, 1 + 2.0**-24 + 2.0**-52, 2.0**-149, 2.0**-150, 2.0**-150 * (1 + 2.0**-50), 5e-324])
+    bits = np.concatenate([doubles, step, -step]).view(np.uint64)
+    got = conversion(f"cvt.{mode}.{source}.f64")(bits)
+    want = [expected_float(source, "f64", c, mode) for c in bits.tolist()]
+    assert got.tolist() == want
+    finite = ~np.isnan(bits.view(np.float64))
+    wide = conversion(f"cvt.f64.{source}")(got)
+    values = [exact.decode(source, c) for c in got[finite].tolist()]
+    assert wide[finite].view(np.float64).tolist() == [float(v) for v in values]
+
+
+ROUND = {"rni": lambda v: round(v), "rzi": math.trunc, "rmi": math.floor, "rpi": math.ceil}
+
+
+@pytest.mark.parametrize("mode", ROUND)
+@pytest.mark.parametrize("target", ["s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"])
+@pytest.mark.parametrize("source", ["f16", "f32", "f64"])
+def test_float_to_integer_clamps(source, target, mode):
+    bits = singles(9, 150)
+    if source == "f64":
+        bits = bits.view(np.float32).astype(np.float64).view(np.uint64)
+    elif source == "f16":
+        bits = (bits >> np.uint32(16)).astype(np.uint16)
+    width = int(target[1:])
+    low, high = (-(1 << (width - 1)), (1 << (width - 1)) - 1) if target[0] == "s" else (0, (1 << width) - 1)
+    want = []
+    for code in bits.tolist():
+        value = exact.decode(source, code)
+        if isinstance(value, float):
+            nan = 1 << (width - 1) if source == "f64" or width == 64 else 0
+            result = nan if math.isnan(value) else (high if value > 0 else low)
+        else:
+            result = min(max(ROUND[mode](value), low), high)
+        want.append(result & ((1 << width) - 1))
+    got = conversion(f"cvt.{mode}.{target}.{source}")(bits)
+    assert (got & UNSIGNED[got.itemsize * 8]((1 << width) - 1)).tolist() == want
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("source", ["s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64"])
+@pytest.mark.parametrize("target", ["f16", "bf16", "f32", "f64"])
+def test_integer_to_float_rounds_once(target, source, mode):
+    width = int(source[1:])
+    rng = np.random.default_rng(width)
+    numbers = [int(rng.integers(0, 1 << min(width, 62))) >> int(rng.integers(0, width)) for _ in range(120)]
+    numbers += [(1 << k) + d for k in range(width) for d in (-1, 0, 1)]
+    numbers += [(1 << 40) + (1 << 16), (1 << 63) + (1 << 39), (1 << 63) + (1 << 39) + 1, (1 << 62) + (1 << 38) - 1, (1 << 60) + (1 << 36) + 1]
+    bits = np.array([n & ((1 << width) - 1) for n in numbers] + [-n & ((1 << width) - 1) for n in numbers], UNSIGNED[width])
+    values = bits.view(np.dtype(f"i{width // 8}")) if source[0] == "s" else bits
+    want = [exact.encode(target, Fraction(int(v)), mode) for v in values]
+    assert conversion(f"cvt.{mode}.{target}.{source}")(bits).tolist() == want
+
+
+def test_integers_extend_truncate_and_saturate():
+    bits = np.array([0, 1, 0x7F, 0x80, 0xFF, 0x100, 0x7FFFFFFF, 0x80000000, 0xFFFFFF7F, 0xFFFFFFFF], np.uint32)
+    signed = bits.view(np.int32).astype(object)
+    assert conversion("cvt.s64.s32")(bits).view(np.int64).tolist() == signed.tolist()
+    assert conversion("cvt.u64.u32")(bits).tolist() == bits.tolist()
+    assert conversion("cvt.s32.s8")(bits).view(np.int32).tolist() == bits.astype(np.uint8).view(np.int8).tolist()
+    assert conversion("cvt.s8.s32", 32)(bits).view(np.int32).tolist() == bits.astype(np.uint8).view(np.int8).tolist()
+    assert conversion("cvt.sat.s8.s32", 32)(bits).view(np.int32).tolist() == [min(max(v, -128), 127) for v in signed]
+    assert conversion("cvt.sat.u8.s32", 32)(bits).tolist() == [min(max(v, 0), 255) for v in signed]
+    assert conversion("cvt.sat.s32.u32")(bits).tolist() == [min(v, 2**31 - 1) for v in bits.tolist()]
+    assert conversion("cvt.sat.u64.s64")(bits.view(np.int32).astype(np.int64).view(np.uint64)).tolist() == [max(v, 0) for v in signed]
+
+
+def test_pack_joins_saturated_halves():
+    a = np.array([-40000, 5, 70000], np.int32).view(np.uint32)
+    b = np.array([1, -2, -70000], np.int32).view(np.uint32)
+    assert conversion("cvt.pack.sat.s16.s32")(a, b).tolist() == [0x80000001, 0x0005FFFE, 0x7FFF8000]
+    assert conversion("cvt.pack.sat.u8.s32.b32")(a, b, np.array([0xAABB, 1, 2], np.uint32)).tolist() == [0xAABB0001, 0x00010500, 0x0002FF00]
+
+
+def test_integral_rounding_keeps_the_type_and_the_sign_of_zero():
+    values = np.array([-0.5, 0.5, 1.5, 2.5, -2.5, 1e30, -0.0, 2.0**-140], np.float32)
+    assert conversion("cvt.rni.f32.f32")(values.view(np.uint32)).view(np.float32).tolist() == [-0.0, 0, 2, 2, -2, np.float32(1e30), -0.0, 0]
+    assert np.signbit(conversion("cvt.rni.f32.f32")(values.view(np.uint32)).view(np.float32)).tolist() == [1, 0, 0, 0, 1, 0, 1, 0]
+    assert conversion("cvt.rpi.f32.f32")(values.view(np.uint32)).view(np.float32)[-1] == 1
+    assert conversion("cvt.rpi.ftz.f32.f32")(values.view(np.uint32)).view(np.float32)[-1] == 0
+
+
+def test_sat_and_ftz():
+    values = np.array([-1, -0.0, 0.25, 1, 2, np.nan, np.inf, 2.0**-140], np.float32).view(np.uint32)
+    assert conversion("cvt.sat.f32.f32")(values).view(np.float32).tolist() == [0, 0, 0.25, 1, 1, 0, 1, 2.0**-140]
+    assert not np.signbit(conversion("cvt.sat.f32.f32")(values).view(np.float32)).any()
+    assert conversion("cvt.ftz.sat.f32.f32")(values).view(np.float32)[-1] == 0
+
+
+@pytest.mark.parametrize("opcode", ["cvt.f32", "cvt.rn.rz.f16.f32", "cvt.rn.e4m3x2.f32", "cvt.rn.f16.s7", "cvt.hot.f16.f32", "cvt.rn.f32.tf32",
+                                    "cvt.pack.sat.s32.s32", "cvt.rn.bf16x2.e4m3x2"])  # fmt: skip
+def test_spellings_that_do_not_exist_are_refused(opcode):
+    with pytest.raises(ArgumentValueError, match="cvt"):
+        conversion(opcode)

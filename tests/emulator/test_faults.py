@@ -1,0 +1,91 @@
+"""Each kernel with one planted fault is reported, as the right kind of fault, at the right line of Python."""
+
+import re
+
+import numpy as np
+import pytest
+
+from cutesync import emulator
+from cutesync.emulator import POLICIES
+
+from . import kernels_basic as basic
+from . import kernels_cluster as cluster
+from . import kernels_matmul as matmul
+from . import kernels_pipeline as pipeline
+
+SCHEDULES = 3 * len(POLICIES)
+
+
+def i32(*shape):
+    return np.zeros(shape, np.int32)
+
+
+def f32(*shape):
+    return np.zeros(shape, np.float32)
+
+
+def look_back(ticketed, acquire, release, scope):
+    return basic.look_back, (i32(640), i32(640), i32(20), i32(20), i32(1), 640, ticketed, acquire, release, scope)
+
+
+def ring(fault):
+    return pipeline.stream_tiles, (f32(7 * 8, 32), f32(7 * 8, 32), 7, fault)
+
+
+# name -> (host function, arguments), kinds of report that are right, a word the report must hold
+FAULTS = {
+    "block barrier left out": ((basic.reduce, (f32(500), f32(2), 500, 2, False)), {"race", "uninitialised"}, "partial[w]"),
+    "ticket relaxed instead of acq_rel": ((basic.last_block, (i32(500), i32(6), i32(1), i32(1), 500, 6, False, "gpu")), {"race"}, "unordered"),
+    "ticket at block scope": ((basic.last_block, (i32(500), i32(6), i32(1), i32(1), 500, 6, True, "cta")), {"race"}, "atom.global.cta"),
+    "flag read relaxed": (look_back(True, "relaxed", "release", "gpu"), {"race"}, "unordered"),
+    "flag read weak": (look_back(True, None, "release", "gpu"), {"race", "livelock"}, ""),
+    "flag written relaxed": (look_back(True, "acquire", "relaxed", "gpu"), {"race"}, "unordered"),
+    "flag at block scope": (look_back(True, "acquire", "release", "cta"), {"race"}, "ld.acquire.cta"),
+    "tile number from blockIdx": (look_back(False, "acquire", "release", "gpu"), {"deadlock"}, "polls"),
+    "named barriers share a number": ((basic.named, (i32(32), 1, 1, 1, 64)), {"deadlock", "race", "barrier"}, ""),
+    "named barrier count too large": ((basic.named, (i32(32), 1, 1, 2, 96)), {"barrier"}, "named barrier 1"),
+    "waits on a named barrier nobody fills": ((basic.named, (i32(32), 3, 1, 2, 64)), {"deadlock"}, "named barrier 3"),
+    "sync_warp left out": ((basic.exchange, (i32(32), False)), {"race"}, "lane 31"),
+    "shared memory read before it is written": ((basic.uninitialised, (i32(32),)), {"uninitialised"}, "lane 31"),
+    "past the end of an array": ((basic.unguarded, (f32(100), f32(100), 100)), {"out-of-bounds"}, "past the end"),
+    "expect_tx too small": (ring("bytes"), {"deadlock", "race", "barrier"}, "bytes outstanding"),
+    "empty barrier counts one too many": (ring("count_up"), {"deadlock"}, "of 3"),
+    "empty barrier counts one too few": (ring("count_down"), {"deadlock", "race", "barrier"}, ""),
+    "no fence or barrier after init": (ring("no_init_sync"), {"barrier"}, "initialis"),
+    "producer starts in the consumer's phase": (ring("phase"), {"deadlock"}, "parity"),
+    "consumer does not wait": (ring("no_wait"), {"race", "uninitialised"}, ""),
+    "stage released before it is read": (ring("early_release"), {"race"}, "cp.async.bulk.tensor"),
+    "stage never released": (ring("no_release"), {"deadlock"}, "parity"),
+    "stage released for a warp by one lane": (ring("no_sync_warp"), {"race"}, "cp.async.bulk.tensor"),
+    "stage released twice": (ring("double_release"), {"deadlock", "race", "barrier"}, ""),
+    "stage released before wgmma has read it": (
+        (matmul.matmul, (np.ones((64, 256), np.float16), np.ones((64, 256), np.float16), f32(64, 64), 256, "release_before_wait")), {"race"}, "wgmma"),
+    "peer read before the cluster barrier": ((cluster.read_peer, (i32(256), 2, "no_first_barrier")), {"race", "uninitialised"}, "shared::cluster"),
+    "block exits while a peer reads it": ((cluster.read_peer, (i32(256), 2, "no_last_barrier")), {"out-of-bounds"}, "has exited"),
+    "mbarrier not fenced before a peer's store": ((cluster.gather, (i32(8), 2, "no_init_fence")), {"barrier"}, "fence"),
+    "cluster barrier left out after init": ((cluster.gather, (i32(8), 2, "no_cluster_sync")), {"barrier"}, ""),
+    "expect_tx too large": ((cluster.gather, (i32(8), 2, "bytes")), {"deadlock"}, "4 bytes outstanding"),
+    "asynchronous store not waited for": ((cluster.gather, (i32(8), 2, "no_wait")), {"race", "uninitialised"}, ""),
+    "remote arrival at block scope": ((cluster.hand_over, (i32(32), "cta_scope")), {"race"}, "shared::cluster"),
+    "producer's tail left out in a cluster": ((cluster.multicast, (f32(80, 32), f32(2, 80, 32), "no_tail")), {"barrier", "out-of-bounds"}, "exited"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_fault_is_found(name):
+    (function, arguments), kinds, word = FAULTS[name]
+    arguments = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+    with pytest.raises(emulator.EmulationError) as found:
+        emulator.check(function, *arguments, schedules=SCHEDULES)
+    text = str(found.value)
+    assert found.value.kind in kinds, text
+    assert word in source_lines(text), text
+    assert re.search(r"kernels_\w+\.py:\d+", text) and "seed=" in text
+
+
+def source_lines(text: str) -> str:
+    """The report and the Python lines it names."""
+    out = [text]
+    for path, line in re.findall(r"(\S+\.py):(\d+)", text):
+        out.append(open(path).read().split("\n")[int(line) - 1])
+    return "\n".join(out)

@@ -1,0 +1,95 @@
+"""The stored answers of a Hopper GPU, replayed: every instruction of the emulator that has one must agree with it."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from .litmus import all_cases, emulated
+from .litmus.store import ANSWERS, load, save
+
+with np.errstate(all="ignore"):
+    CASES = {case.name: case for case in all_cases()}
+STORED = load() if ANSWERS.exists() else None
+needs_answers = pytest.mark.skipif(STORED is None, reason="no stored answers: run python -m tests.emulator.litmus --out on a Hopper GPU")
+FAMILIES = sorted({name.split(".")[0] for name in CASES})
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    with np.errstate(all="ignore"):
+        yield
+
+
+def test_names_are_unique_and_inputs_are_reproducible():
+    with np.errstate(all="ignore"):
+        again = list(all_cases())
+    assert len(again) == len(CASES)
+    assert all(CASES[case.name].fingerprint == case.fingerprint for case in again)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_answers_have_the_shape_of_the_output(family):
+    for name, case in CASES.items():
+        if name.split(".")[0] == family and case.expected:
+            want, output = case.expected(), case.arguments[case.output]
+            assert (want.shape, want.dtype) == (output.shape, output.dtype), name
+            assert case.agree(want, want).all(), name
+
+
+def test_store_round_trip(tmp_path):
+    arrays = {"a": np.arange(6, dtype=np.uint16).reshape(2, 3), "b": np.array([1 << 63], np.uint64)}
+    save(tmp_path / "x.npz", "some GPU", arrays, {"a": 1, "b": 2})
+    back = load(tmp_path / "x.npz")
+    assert back.device == "some GPU" and back.fingerprints == {"a": 1, "b": 2}
+    assert all(np.array_equal(back.arrays[n], arrays[n]) and back.arrays[n].dtype == arrays[n].dtype for n in arrays)
+
+
+@needs_answers
+def test_every_case_has_a_current_answer():
+    stale = [name for name, case in CASES.items() if STORED.fingerprints.get(name) != case.fingerprint]
+    assert not stale, f"{len(stale)} cases changed since they were run: {stale[:8]}"
+
+
+@needs_answers
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_emulator_agrees_with_the_gpu(family):
+    wrong = []
+    for name, case in CASES.items():
+        if name.split(".")[0] == family and case.expected:
+            agreed = case.agree(STORED.arrays[name], case.expected())
+            if not agreed.all():
+                wrong.append(f"{name}: {int((~agreed).sum())} of {agreed.size}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_whole_kernels_agree(family):
+    """Each kernel on the whole emulator, against the GPU's answer, or the expected one where there is none yet."""
+    wrong = []
+    for name, case in CASES.items():
+        if name.split(".")[0] != family:
+            continue
+        got = emulated.run(case)
+        want = STORED.arrays[name] if STORED else case.expected() if case.expected else got
+        agreed = case.agree(got, want)
+        if not agreed.all():
+            wrong.append(f"{name}: {int((~agreed).sum())} of {agreed.size}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_kernel_assembles(family, tmp_path):
+    source = tmp_path / "litmus.ptx"
+    for name, case in CASES.items():
+        if name.split(".")[0] == family:
+            source.write_text(case.ptx)
+            done = subprocess.run(
+                ["ptxas", "-arch=sm_90a", str(source), "-o", str(tmp_path / "litmus.cubin")], capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"

@@ -1,0 +1,99 @@
+"""The mutation table: every fault planted in a correct kernel is killed, by a report or by a wrong result.
+
+Each kernel is compiled once; its PTX is edited (``mutations.py``) and run under all policies. A mutant may survive only if it is
+listed in ``HARMLESS``, with the reason why it changes nothing that could go wrong.
+"""
+
+import numpy as np
+import pytest
+
+from cutesync import emulator
+from cutesync.emulator import POLICIES
+
+from . import kernels_basic as basic
+from . import kernels_cluster as cluster
+from . import kernels_matmul as matmul
+from . import kernels_pipeline as pipeline
+from .mutations import mutants
+
+SCHEDULES = 2 * len(POLICIES)
+random = np.random.default_rng(11)
+
+
+def i32(n):
+    return np.zeros(n, np.int32)
+
+
+X = random.integers(1, 9, 640).astype(np.int32)
+TILES = random.random((7 * pipeline.ROWS, pipeline.COLUMNS), np.float32)
+CAST = random.random((cluster.TILES * cluster.ROWS, cluster.COLUMNS), np.float32)
+A, B = (random.integers(-3, 4, (64, 256)).astype(np.float16) for _ in range(2))
+
+# name -> host function, arguments, {number of an output among them: what it must be}
+KERNELS = {
+    "reduce": (basic.reduce, (X.astype(np.float32), np.zeros(1, np.float32), 640, 1, True), {1: [X.sum()]}),
+    "last_block": (basic.last_block, (X, i32(6), i32(1), i32(1), 640, 6, True, "gpu"), {2: [0], 3: [X.sum()]}),
+    "look_back": (basic.look_back, (X, i32(640), i32(20), i32(20), i32(1), 640, True, "acquire", "release", "gpu"), {1: np.cumsum(X)}),
+    "named": (basic.named, (i32(32), 1, 1, 2, 64), {0: 600 + 4 * (np.arange(32) ^ 1)}),
+    "exchange": (basic.exchange, (i32(32), True), {0: np.arange(31, -1, -1)}),
+    "stream_tiles": (pipeline.stream_tiles, (TILES, np.zeros_like(TILES), 7, None), {1: TILES + 1}),
+    "fill": (pipeline.fill, (i32(5 * 64), 5), {0: np.arange(5 * 64)}),
+    "matmul": (matmul.matmul, (A, B, np.zeros((64, 64), np.float32), 256, None), {2: A.astype(np.float32) @ B.astype(np.float32).T}),
+    "read_peer": (cluster.read_peer, (i32(128), 1, None), {0: [(b + 1) % 4 * 100 + 31 - t for b in range(4) for t in range(32)]}),
+    "gather": (cluster.gather, (i32(4), 1, None), {0: [10] * 4}),
+    "hand_over": (cluster.hand_over, (i32(32), None), {0: 3 * np.arange(31, -1, -1)}),
+    "multicast": (cluster.multicast, (CAST, np.zeros((2, *CAST.shape), np.float32), None), {1: np.stack([CAST, CAST])}),
+}
+TAIL = "the producer's tail: needed only where other blocks may still arrive on this block's barriers"
+HARMLESS = {
+    ("stream_tiles", "constant parity #3"): TAIL,
+    ("stream_tiles", "parity not flipped on wrap #1"): TAIL,
+    ("stream_tiles", "one stage more than declared #1"): TAIL,
+    ("matmul", "parity flipped #1"): TAIL,
+    ("matmul", "constant parity #1"): TAIL,
+    ("matmul", "parity not flipped on wrap #1"): TAIL,
+    ("matmul", "one stage more than declared #1"): TAIL,
+    ("multicast", "constant parity #2"): "the parity is 0 there",
+    ("matmul", "no sync_warp #0"): "only the tensor cores read the stage, and every lane has waited for them",
+    ("matmul", "no wgmma wait #1"): "every step of the loop has waited already",
+    ("gather", "no cluster barrier #3"): "a block that has received all four numbers is written by nobody any more",
+    ("hand_over", "no cluster barrier #3"): "block 1 has received everything, and nobody touches block 0",
+    ("hand_over", "no init fence #0"): "the cluster barrier releases the initialisation to the other block's threads; no copy is involved",
+}
+
+
+def right(arguments, expected: dict) -> bool:
+    return all(np.array_equal(arguments[i], np.asarray(want, arguments[i].dtype)) for i, want in expected.items())
+
+
+def survivors(name: str) -> list[str]:
+    function, arguments, expected = KERNELS[name]
+    compiled = emulator.compile_for_emulator(function, *arguments)
+    alive, count = [], 0
+    for mutant, text in mutants(compiled.__ptx__):
+        count += 1
+        fresh = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+        try:
+            with emulator.emulate(schedules=SCHEDULES):
+                emulator.call(compiled, function, *fresh, edit=lambda _: text)
+        except emulator.EmulationError:
+            continue
+        if right(fresh, expected):
+            alive.append(mutant)
+    assert count, "no mutation applies"
+    return alive
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_no_mutant_survives(name):
+    alive = survivors(name)
+    assert not [mutant for mutant in alive if (name, mutant) not in HARMLESS]
+    assert not [mutant for kernel, mutant in HARMLESS if kernel == name and mutant not in alive], "killed after all: take it off the list"
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_unmutated_kernel_raises_nothing(name):
+    function, arguments, expected = KERNELS[name]
+    fresh = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+    emulator.check(function, *fresh, schedules=SCHEDULES)
+    assert right(fresh, expected)

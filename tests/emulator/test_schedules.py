@@ -1,0 +1,158 @@
+"""Correct kernels agree with NumPy under every policy, seeds replay exactly, and the machinery around a launch behaves."""
+
+import json
+
+import numpy as np
+import pytest
+
+from cutesync import emulator
+from cutesync.emulator import POLICIES
+from cutesync.errors import ArgumentValueError, LaunchError
+
+from . import kernels_basic as basic
+from . import kernels_cluster as cluster
+from . import kernels_matmul as matmul
+from . import kernels_pipeline as pipeline
+
+SCHEDULES = 2 * len(POLICIES)
+random = np.random.default_rng(3)
+
+
+@pytest.mark.parametrize("n", (1, 31, 128, 1000))
+def test_add(n):
+    a, b = random.random(n, np.float32), random.random(n, np.float32)
+    c = np.zeros(n, np.float32)
+    emulator.check(basic.add, a, b, c, n, schedules=SCHEDULES)
+    assert np.array_equal(c, a + b)
+
+
+def test_block_reduction():
+    x = random.integers(0, 9, 1000).astype(np.float32)
+    out = np.zeros(4, np.float32)
+    emulator.check(basic.reduce, x, out, 1000, 4, True, schedules=SCHEDULES)
+    assert out.sum() == x.sum()
+
+
+def test_last_block_reduction_resets_its_ticket():
+    x = random.integers(-9, 9, 500).astype(np.int32)
+    partials, ticket, out = np.zeros(6, np.int32), np.zeros(1, np.int32), np.zeros(1, np.int32)
+    emulator.check(basic.last_block, x, partials, ticket, out, 500, 6, True, "gpu", schedules=SCHEDULES)
+    assert out[0] == x.sum() and ticket[0] == 0
+
+
+@pytest.mark.parametrize("n", (1, 32, 1000))
+def test_look_back_scan(n):
+    x = random.integers(-9, 9, n).astype(np.int32)
+    tiles = (n + 31) // 32
+    out, flags, sums, ticket = (np.zeros(m, np.int32) for m in (n, tiles, tiles, 1))
+    emulator.check(basic.look_back, x, out, flags, sums, ticket, n, True, "acquire", "release", "gpu", schedules=SCHEDULES)
+    assert np.array_equal(out, np.cumsum(x))
+
+
+def test_named_barriers():
+    out = np.zeros(32, np.int32)
+    emulator.check(basic.named, out, 1, 1, 2, 64, schedules=SCHEDULES)
+    assert np.array_equal(out, 600 + 4 * (np.arange(32) ^ 1))
+
+
+@pytest.mark.parametrize("tiles", (0, 1, 3, 7))
+def test_tensor_copy_ring(tiles):
+    x = random.random((max(tiles, 1) * pipeline.ROWS, pipeline.COLUMNS), np.float32)
+    y = np.zeros_like(x)
+    emulator.check(pipeline.stream_tiles, x, y, tiles, None, schedules=SCHEDULES)
+    assert np.array_equal(y, x + 1 if tiles else 0 * x)
+
+
+@pytest.mark.parametrize("k", (64, 200))
+def test_matmul(k):
+    a, b = (random.integers(-3, 4, (64, k)).astype(np.float16) for _ in range(2))
+    c = np.zeros((64, 64), np.float32)
+    emulator.check(matmul.matmul, a, b, c, k, None, schedules=len(POLICIES))
+    assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
+
+
+def test_clusters_read_each_other():
+    out = np.zeros(8 * 32, np.int32)
+    emulator.check(cluster.read_peer, out, 2, None, schedules=SCHEDULES)
+    assert out.tolist() == [(b // 4 * 4 + (b + 1) % 4) * 100 + 31 - t for b in range(8) for t in range(32)]
+
+
+def test_asynchronous_stores_to_peers():
+    out = np.zeros(8, np.int32)
+    emulator.check(cluster.gather, out, 2, None, schedules=SCHEDULES)
+    assert out.tolist() == [10] * 4 + [26] * 4
+
+
+def test_hand_over_at_cluster_scope():
+    out = np.zeros(32, np.int32)
+    emulator.check(cluster.hand_over, out, None, schedules=SCHEDULES)
+    assert np.array_equal(out, 3 * np.arange(31, -1, -1))
+
+
+def test_multicast():
+    x = random.random((cluster.TILES * cluster.ROWS, cluster.COLUMNS), np.float32)
+    y = np.zeros((2, *x.shape), np.float32)
+    emulator.check(cluster.multicast, x, y, None, schedules=SCHEDULES)
+    assert np.array_equal(y[0], x) and np.array_equal(y[1], x)
+
+
+# --- replay, settings, launches -----------------------------------------------------------------------------------------
+
+
+def footprint(policy: str, seed: int, path) -> list:
+    """Everything that ran, in order."""
+    x, out = np.ones(256, np.int32), np.zeros(256, np.int32)
+    flags, sums, ticket = (np.zeros(8, np.int32) for _ in range(3))
+    arguments = (x, out, flags, sums, ticket, 256, True, "acquire", "release", "gpu")
+    compiled = emulator.compile_for_emulator(basic.look_back, *arguments)
+    with emulator.emulate(policy=policy, seed=seed, trace=path):
+        emulator.call(compiled, basic.look_back, *arguments)
+    return json.loads(path.read_text())["traceEvents"]
+
+
+@pytest.mark.parametrize("policy", [p for p in POLICIES if p != "round_robin"])
+def test_a_seed_replays_exactly(policy, tmp_path):
+    runs = [footprint(policy, seed, tmp_path / "trace.json") for seed in (1, 1, 2)]
+    assert runs[0] == runs[1]
+    assert runs[0] != runs[2]
+
+
+def test_a_failing_schedule_is_found_again_by_what_its_report_says():
+    x, out = np.ones(100, np.float32), np.zeros(2, np.float32)
+    with pytest.raises(emulator.EmulationError) as first:
+        emulator.check(basic.reduce, x, out, 100, 2, False)
+    replay = first.value.report.replay
+    policy, seed = replay.split("'")[1], int(replay.split("seed=")[1])
+    with pytest.raises(emulator.EmulationError) as second:
+        emulator.check(basic.reduce, x, out, 100, 2, False, policy=policy, seed=seed, schedules=1)
+    assert str(second.value) == str(first.value)
+
+
+def test_one_compiled_function_runs_many_times_with_new_arguments():
+    a, c = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+    compiled = emulator.compile_for_emulator(basic.add, a, a, c, 64)
+    for n in (64, 10, 33):
+        c[:] = 0
+        emulator.call(compiled, basic.add, a, a, c, n)
+        assert np.array_equal(c, np.where(np.arange(64) < n, 2 * a, 0))
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(ArgumentValueError, match="policy"), emulator.emulate(policy="fair"):
+        pass
+    with pytest.raises(ArgumentValueError, match="schedules"), emulator.emulate(schedules=0):
+        pass
+
+
+def test_an_empty_grid_is_an_invalid_configuration():
+    x = np.zeros(4, np.float32)
+    with pytest.raises(LaunchError, match="invalid configuration"):
+        emulator.check(basic.add, x, x, x.copy(), 0, schedules=1)
+
+
+def test_settings_nest():
+    with emulator.emulate(policy="random") as outer:
+        with emulator.emulate(policy="one_block") as inner:
+            assert emulator.settings() is inner
+        assert emulator.settings() is outer
+    assert emulator.settings().policy is None
