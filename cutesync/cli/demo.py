@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import statistics
 import time
+import warnings
 from dataclasses import dataclass
 from typing import Any, Callable, Iterable, Sequence
 
 import numpy as np
 
+from .. import env
 from ..dtypes import dtype as parse_dtype
 from ..errors import ArgumentValueError, NoGpuError, explain
 from ..runtime import device
@@ -68,19 +70,26 @@ def run(families: Sequence[str] = (), *, seed: int = 0, compile_only: bool = Fal
     verdict = "all agree with NumPy" if not failures else f"{failures} DISAGREE OR FAILED"
     print(f"{total} cases in {time.perf_counter() - started:.0f} s: {verdict}.")
     if place == "emulator":
-        print("No GPU was used: the times are the emulator's and say nothing about a GPU.")
+        print("Every launch was watched for races, deadlocks and misuse. No GPU was used: the times are the emulator's and say nothing about a GPU.")
     return 1 if failures else 0
 
 
 def where() -> tuple[str, str]:
     """``(place, words)``: "gpu", "emulator" or "nowhere", and which GPU it is or why no kernel runs."""
-    if device.backend() == "gpu":
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that there is no GPU is said here, in words of our own
+        backend = device.backend()
+    if backend == "gpu":
         reason = device.unavailable()
         if reason:
             return "nowhere", reason
         return "gpu", f"{device.name(device.current())}, CUDA driver"
     reason = _emulator_missing()
-    return ("nowhere", reason) if reason else ("emulator", "the emulator: no GPU, small sizes")
+    return ("nowhere", reason) if reason else ("emulator", f"the emulator, with small sizes ({_why_not_the_gpu()})")
+
+
+def _why_not_the_gpu() -> str:
+    return "CUTESYNC_BACKEND asks for it" if env.BACKEND.get() == "emulator" else "there is no Hopper GPU; python -m cutesync info says more"
 
 
 def _emulator_missing() -> str | None:

@@ -33,7 +33,7 @@ def square(x):
 def cases(place: str) -> Iterator[Case]:
     """``place`` is "gpu" (2**24 elements and awkward sizes), "emulator" (small ones), or "nowhere" (the large shapes, to be compiled)."""
     large = place != "emulator"
-    full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((4096,), (1009,))
+    full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 16,), (10007,))
     yield _case("sum", "float32", full, tolerance=_SINGLE)
     yield _case("sum", "float64", full, tolerance=_DOUBLE)
     yield _case("sum in float32", "float16", full, dtype="float32", tolerance=_SINGLE)
@@ -54,7 +54,7 @@ def cases(place: str) -> Iterator[Case]:
     yield _case("sum of squares", "float32", full, transform=square, tolerance=_SINGLE)
     yield _case("Python: a + b + a*b", "int32", full, successors)
     yield _case("Python: affine maps in order", "uint64", odd, compose)
-    rows = ((4099, 4097), (65536, 256), (1 << 22, 3), (61, 67, 4099)) if large else ((11, 101), (64, 16), (50, 3), (3, 5, 67))
+    rows = ((4099, 4097), (65536, 256), (1 << 22, 3), (61, 67, 4099)) if large else ((67, 131), (64, 16), (1000, 3), (5, 7, 131))
     for shape in rows[:3]:
         for axis in (1, 0):
             yield _case(f"sum, axis {axis}", "float32", shape, axis=axis, tolerance=_SINGLE)
@@ -134,5 +134,5 @@ def _random(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -
 
 
 def _words(shape: tuple[int, ...]) -> str:
-    known = {1 << 24: "2^24", 10**7 + 19: "10^7+19", 1 << 22: "2^22"}
+    known = {1 << 24: "2^24", 10**7 + 19: "10^7+19", 1 << 22: "2^22", 1 << 16: "2^16"}
     return " x ".join(known.get(extent, str(extent)) for extent in shape)

@@ -9,6 +9,7 @@ import importlib.util
 import platform
 import re
 import sys
+import warnings
 from importlib import metadata
 from pathlib import Path
 from typing import Callable, Iterable, Iterator
@@ -107,7 +108,9 @@ def _dotted(version: int) -> str:
 
 def _backend() -> Iterator[tuple[str, str]]:
     reason = device.unavailable()
-    backend = device.backend()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        backend = device.backend()
     wanted = env.BACKEND.get()
     why = "CUTESYNC_BACKEND asks for it" if wanted != "auto" else reason or "there is a Hopper GPU"
     yield "backend", f"{backend}: {why}"
