@@ -18,7 +18,7 @@ from ..ops import operator
 from ..runtime import arrays, device_array
 from ..runtime.arrays import View
 from ..runtime.device_array import DeviceArray
-from .plan import Folding, make_fill, make_stages
+from .plan import AtomicLaunches, Folding, atomic_takes, make_fill, make_levels, make_stages
 
 _plans: dict[tuple, Plan] = {}
 _adapters = arrays.ADAPTERS
@@ -214,10 +214,23 @@ def _launches(reduction: dict, view: View, stream: int, aligned_out: bool) -> li
     count = math.prod(extent for axis, extent in enumerate(shape) if axis not in axes)
     if count == 0:
         return [(_Nothing, 0, folding.result)]
+    if view.size and reduction["algorithm"] == "multi_launch":
+        return make_levels(folding, view.size, reduction["init"], view.device, stream)
+    if view.size and reduction["algorithm"] == "atomic":
+        start = _atomic_start(folding) if reduction["init"] is None else reduction["init"]
+        return [(AtomicLaunches(folding, view.size, start, view.device, stream), 1, folding.result)]
     if view.size:
         return make_stages(folding, shape, axes, reduction["init"], view.ptr % 16 == 0, aligned_out, view.device, stream)
     value = reduction["init"] if reduction["init"] is not None else _identity(folding)
     return [(make_fill(folding, count, value, view.device, stream), count, folding.result)]
+
+
+def _atomic_start(folding: Folding):
+    """What leaves the first value as it is: the identity, or the far end of the type for min and max."""
+    if folding.op.name in ("min", "max"):
+        info = np.iinfo(folding.result.numpy)
+        return info.max if folding.op.name == "min" else info.min
+    return folding.op.identity(folding.accumulate)
 
 
 def _identity(folding: Folding):
@@ -237,10 +250,9 @@ def _parse(key: tuple, view: View) -> dict[str, Any]:
             raise ArgumentTypeError(explain("axis", repr(axis), "None or an int"))
         folding = Folding(op, view.dtype, view.dtype, INT64)
     else:
-        if algorithm != "auto":
-            raise ArgumentValueError(explain("algorithm", repr(algorithm), "'auto'"))
         folding = _folding(op, identity, view.dtype, wanted, transform)
-    return {"folding": folding, "axes": axes, "keepdims": keepdims, "shape": view.shape, "init": _init(init, folding)}
+        _check_algorithm(algorithm, folding, axes, view)
+    return {"folding": folding, "axes": axes, "keepdims": keepdims, "shape": view.shape, "init": _init(init, folding), "algorithm": algorithm}
 
 
 def _folding(op, identity, source: DType, wanted, transform) -> Folding:
@@ -254,6 +266,16 @@ def _folding(op, identity, source: DType, wanted, transform) -> Folding:
     result = source if wanted is None else dtype(wanted)
     parsed.check(result)
     return Folding(parsed, source, result.accumulator, result, transform)
+
+
+def _check_algorithm(algorithm, folding: Folding, axes: frozenset[int], view: View) -> None:
+    if algorithm not in ("auto", "atomic", "multi_launch"):
+        raise ArgumentValueError(explain("algorithm", repr(algorithm), "'auto', 'atomic' or 'multi_launch'"))
+    if algorithm != "auto" and len(axes) != len(view.shape):
+        raise ArgumentValueError(explain("algorithm", f"{algorithm!r} with some axes kept", "axis=None", "use algorithm='auto'"))
+    if algorithm == "atomic" and not atomic_takes(folding):
+        allowed = "add, min, max, and, or, xor of 4- and 8-byte integers, or add of float32 and float64"
+        raise ArgumentValueError(explain("algorithm='atomic'", f"{folding.op.name} of {folding.result}", allowed, "use algorithm='auto'"))
 
 
 def _axes(axis, ndim: int) -> frozenset[int]:

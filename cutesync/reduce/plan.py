@@ -144,10 +144,12 @@ def _out_alignment(config: Config, folding: Folding) -> int:
     return folding.result.size
 
 
-def _launch(config: Config, folding: Folding, extents: tuple[int, int, int], init, ordinal: int, stream: int) -> Launch:
+def _launch(config: Config, folding: Folding, extents: tuple[int, int, int], init, ordinal: int, stream: int,
+            splits: int | None = None) -> Launch:  # fmt: skip
+    """The prepared launch; ``splits`` overrides the configuration's where blocks share a row without the workspace."""
     kernel = kernel_for(config, folding, init is not None, stream)
     first = 0 if init is None else bits(init, *folding.register())
-    values = (0, 0, first, 0, 0, *extents, config.splits, config.tiles)
+    values = (0, 0, first, 0, 0, *extents, splits or config.splits, config.tiles)
     return Launch(kernel, ordinal, config.grid, values, workspace=(4, 3) if config.splits > 1 else None)
 
 
@@ -171,3 +173,42 @@ def make_fill(folding: Folding, count: int, value, ordinal: int, stream: int) ->
     config = Config(("fill",), 1, 1, -(-count // 256))
     return _launch(config, folding, (count, 0, 1), value, ordinal, stream)
 
+
+LEVEL = 1 << 15  # elements that a block folds in one level of "multi_launch"
+
+
+def make_levels(folding: Folding, count: int, init, ordinal: int, stream: int) -> list[tuple[Launch, int, DType]]:
+    """The rung "multi_launch": every launch folds ``LEVEL`` elements a block, until one is left."""
+    made = []
+    while not made or count > 1:
+        blocks = -(-count // LEVEL)
+        last = blocks == 1
+        current = (folding if last else folding.first_of_two()) if not made else (
+            folding.second_of_two() if last else Folding(folding.op, folding.between, folding.accumulate, folding.between)
+        )  # fmt: skip
+        config = Config(("segments", "level", 16, 4, 2), 1, 1, blocks)
+        made.append((_launch(config, current, (blocks, LEVEL, count), init if last else None, ordinal, stream), blocks, current.result))
+        count = blocks
+    return made
+
+
+class AtomicLaunches:
+    """The rung "atomic": one launch stores ``start`` in the result, the next folds every block's state into it."""
+
+    def __init__(self, folding: Folding, count: int, start, ordinal: int, stream: int) -> None:
+        blocks = max(1, min(512, count // 4096))
+        self._fill = make_fill(folding, 1, start, ordinal, stream)
+        config = Config(("segments", "atomic", 16, 4, 2), 1, 1, blocks)
+        self._fold = _launch(config, folding, (1, count, 1), None, ordinal, stream, splits=blocks)
+
+    def run(self, x: int, out: int, stream: int) -> None:
+        self._fill.run(x, out, stream)
+        self._fold.run(x, out, stream)
+
+
+def atomic_takes(folding: Folding) -> bool:
+    """Whether the GPU has an atomic for this operator and type."""
+    name, result = folding.op.name, folding.result
+    if folding.op.fn is not None or result is not folding.accumulate or result.size < 4:
+        return False
+    return name == "add" if result.kind == "f" else name in ("add", "min", "max", "and", "or", "xor")

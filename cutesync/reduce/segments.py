@@ -19,6 +19,7 @@ from cutlass import Boolean, Int32, Int64
 from cutlass.memory import SmemAllocator
 
 from ..block.reduce import fold_storage, fold_storage_bytes, fold_threads, get, put, state_array, state_bytes
+from ..sync.atomic import atomic_fold
 from ..sync.gather import collect, enter, publish, settle
 from ..warp import LANES, reduce_valid
 from .base import ReduceKernel
@@ -30,7 +31,8 @@ SLOTS = 512  # chunk states a block keeps before warp 0 folds them: 2 or 4 KiB o
 
 class SegmentReduce(ReduceKernel):
     """The kernel. ``scope`` says who folds a row: a "warp", a "block", the "grid" (all blocks share
-    one row) or "grid_rows" (``splits`` blocks a row)."""
+    one row) or "grid_rows" (``splits`` blocks a row). Two rungs of the ladder are kept for comparison: "level" folds ``length``
+    elements a block of an array of ``inner``, one launch a level; "atomic" folds every block's state into ``out`` by an atomic."""
 
     def __init__(self, monoid, has_init: bool, scope: str, warps: int, unroll: int, blocks_per_sm: int) -> None:
         block = 0 if scope == "warp" else state_bytes(monoid.types, SLOTS)
@@ -45,11 +47,16 @@ class SegmentReduce(ReduceKernel):
         block, _, _ = cute.arch.block_idx()
         if cutlass.const_expr(self.scope == "warp"):
             self.warp_rows(x, out, init, outer, length, block, thread)
-        elif cutlass.const_expr(self.scope == "block"):
+        elif cutlass.const_expr(self.scope in ("block", "level")):
             row = Int64(block)
-            state = self.block_share(x + row * length, length, Int32(0), Int32(1), thread)
+            count = cutlass.min(length, inner - row * length) if self.scope == "level" else length
+            state = self.block_share(x + row * length, count, Int32(0), Int32(1), thread)
             if thread == 0:
                 self.finish(out, init, row, state)
+        elif cutlass.const_expr(self.scope == "atomic"):
+            state = self.block_share(x, length, block, splits, thread)
+            if thread == 0:
+                atomic_fold(self.monoid.op.name, out, self.monoid.lower(state))
         else:
             self.grid_row(x, out, init, slots, counters, length, splits, block, thread)
 

@@ -21,6 +21,9 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Float32, Float64, Int32, Int64
 
+from .. import env
+
+MOST_TRIES = 1 << 22  # with CUTESYNC_DEBUG=1 a wait of several seconds is reported and trapped
 GROUPS_OFFSET = 2  # 32-bit words before the first group's counter
 
 
@@ -98,9 +101,25 @@ def _load(address):
 
 @cute.jit
 def _await_word(address: cute.Pointer, word: Int64, tag: Int32):
-    while Int32(word >> 32) != tag:
-        word = _load(address)
+    if cutlass.const_expr(env.DEBUG.get() == "1"):
+        tries = Int32(0)
+        while (Int32(word >> 32) != tag) & (tries < MOST_TRIES):
+            word = _load(address)
+            tries += 1
+        if Int32(word >> 32) != tag:
+            _give_up(address, word, tag)
+    else:
+        while Int32(word >> 32) != tag:
+            word = _load(address)
     return Int32(word & 0xFFFFFFFF)
+
+
+def _give_up(address, word, tag) -> None:
+    """Report the wait that did not end, and stop the kernel."""
+    block, _, _ = cute.arch.block_idx()
+    thread, _, _ = cute.arch.thread_idx()
+    cute.printf("cutesync: block %d thread %d waits for tag %d in slot %p and sees %d", block, thread, tag, address.toint(), Int32(word >> 32))
+    cute.arch.inline_ptx("trap;")
 
 
 def _join_all(halves, types, width):
