@@ -141,10 +141,14 @@ class Monoid:
             )
         return total
 
+    def nothing(self):
+        """Registers of the shape of a state in a chunk, with no meaning yet."""
+        return (self.types[0](0),)
+
     def place(self, state, base):
         """A state whose indexes count from ``base``, as one whose indexes count from the start of the row."""
         del base
-        return state
+        return tuple(state)
 
     def lower(self, state):
         """The element to store: converted (rounded once) to the result type."""
@@ -180,6 +184,9 @@ class ArgMonoid:
         states = [self.lift(elements[i], Int32(i)) for i in range(cute.size(elements))]
         value, position = tree(states, self.combine)
         return (value, index + position)
+
+    def nothing(self):
+        return (self.types[0](0), Int32(0))
 
     def place(self, state, base):
         return (state[0], base + Int64(state[1]))
