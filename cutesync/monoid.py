@@ -89,6 +89,7 @@ class Monoid:
 
     def __init__(self, op: Operator, source: DType, accumulate: DType, result: DType, transform=None) -> None:
         self.op, self.source, self.accumulate, self.result, self.transform = op, source, accumulate, result, transform
+        self.commutative = op.fn is None
         register, self._binary = binary(op, accumulate)
         self.types = (register,)
 
@@ -160,6 +161,7 @@ class ArgMonoid:
     def __init__(self, largest: bool, source: DType, result: DType) -> None:
         self.largest, self.source, self.result = largest, source, result
         self.types = (register_type(source), Int64)
+        self.commutative = False  # ties go to the first operand
 
     def lift(self, value, index):
         value = self.source.cutlass(value)

@@ -11,7 +11,8 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
-from ..warp import LANES, broadcast, reduce_rows, reduce_valid
+from ..monoid import tree
+from ..warp import LANES, broadcast, reduce_rows, reduce_states, reduce_valid
 
 VECTOR_BYTES = 16
 WORDS = VECTOR_BYTES // 4
@@ -81,7 +82,11 @@ class ChunkFold:
     def fold(self, chunk, index, lane):
         """Fold a loaded chunk whose first element is at ``index`` of its row."""
         rows = [self.monoid.fold(chunk[(None, u)], (lane + u * LANES) * self.vector) for u in range(self.unroll)]
-        return self.monoid.place(reduce_rows(rows, self.monoid.combine, lane), index)
+        if self.monoid.commutative:  # a lane may fold its own vectors first, which saves three shuffles
+            folded = reduce_states(tree(rows, self.monoid.combine), self.monoid.combine, lane)
+        else:
+            folded = reduce_rows(rows, self.monoid.combine, lane)
+        return self.monoid.place(folded, index)
 
     @cute.jit
     def ragged(self, start: cute.Pointer, left: Int32, index: Int64, lane: Int32):

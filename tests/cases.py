@@ -1,0 +1,120 @@
+"""Data, operators and comparisons the tests share.
+
+The data is chosen so that results are exact: floats hold small integers, whose sums no order of additions rounds. So tests compare
+bits, and only those about rounding itself use a tolerance.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+import cutesync as cs
+from cutesync import dtypes, reference
+
+DTYPES = tuple(dtypes.BY_NAME)
+FLOATS = ("float16", "bfloat16", "float32", "float64")
+INTEGERS = tuple(name for name in DTYPES if dtypes.BY_NAME[name].kind in "iu")
+NAMES = ("add", "mul", "min", "max", "and", "or", "xor", "any", "all")
+BITWISE = ("and", "or", "xor")
+
+
+def has_meaning(op: str, dtype: str) -> bool:
+    return not (op in BITWISE and dtype in FLOATS)
+
+
+def numpy_dtype(name: str):
+    return dtypes.dtype(name).numpy
+
+
+def data(shape, dtype: str, op: str = "add", seed: int = 0) -> np.ndarray:
+    """Values for which ``op`` is exact in ``dtype`` and whose result depends on every element."""
+    rng = np.random.default_rng([seed, *np.atleast_1d(shape)])
+    element = dtypes.dtype(dtype)
+    if element.kind == "b":
+        rare = {"all": 1.0, "mul": 1.0, "min": 1.0, "and": 1.0, "any": 0.0, "max": 0.0, "or": 0.0, "add": 0.0}.get(op, 0.5)
+        return rng.random(shape) < rare
+    if element.kind in "iu":
+        info = np.iinfo(element.numpy)
+        if op == "mul":
+            return rng.integers(0, info.max, shape, element.numpy, endpoint=True) | element.numpy.type(1)  # odd: never all zeros
+        if op in ("any", "all"):
+            return rng.integers(0, 2, shape).astype(element.numpy) * element.numpy.type(64)
+        return rng.integers(info.min, info.max, shape, element.numpy, endpoint=True)
+    if op == "mul":
+        return rng.choice([-1.0, 1.0], shape).astype(element.numpy)
+    if op == "add":
+        return rng.integers(-3, 4, shape).astype(element.numpy)
+    return rng.standard_normal(shape).astype(element.numpy)
+
+
+def same(actual, expected, message: str = "") -> None:
+    """Equal shape, dtype and values; any NaN equals any NaN, either zero equals either zero."""
+    actual, expected = np.asarray(actual), np.asarray(expected)
+    assert actual.dtype == expected.dtype, f"{message}: dtype {actual.dtype}, expected {expected.dtype}"
+    assert actual.shape == expected.shape, f"{message}: shape {actual.shape}, expected {expected.shape}"
+    if actual.dtype.kind == "f" or actual.dtype.name == "bfloat16":
+        nan = np.isnan(expected.astype(np.float64))
+        wrong = (nan != np.isnan(actual.astype(np.float64))) | (~nan & (actual != expected))
+    else:
+        wrong = actual != expected
+    if np.any(wrong):
+        first = tuple(int(i) for i in np.argwhere(wrong)[0]) if actual.ndim else ()
+        raise AssertionError(f"{message}: {int(np.sum(wrong))} of {actual.size} differ; first at {first}: {actual[first]!r}, expected {expected[first]!r}")
+
+
+def check(x: np.ndarray, op="add", *, on=None, **options) -> None:
+    """``cs.reduce`` of ``x`` (or of ``on``, a device array of the same values) agrees with the reference."""
+    expected = reference.reduce(x, op, **options)
+    actual = cs.reduce(cs.asarray(x) if on is None else on, op, **options)
+    same(np.asarray(actual), expected, f"{op} of {x.dtype}{list(x.shape)} {options}")
+
+
+def fold(fn, values: np.ndarray) -> np.ndarray:
+    """Fold the last axis with an associative operator of two arrays, neighbours first: order kept, logarithmic depth."""
+    while values.shape[-1] > 1:
+        even = values.shape[-1] // 2 * 2
+        pairs = fn(values[..., 0:even:2], values[..., 1:even:2]).astype(values.dtype)
+        values = np.concatenate([pairs, values[..., even:]], axis=-1)
+    return values[..., 0]
+
+
+# Operators that are associative and not commutative. Each works on NumPy arrays and on the DSL's registers.
+
+
+def first(a, b):
+    """The leftmost element wins."""
+    return a
+
+
+def last(a, b):
+    """The rightmost element wins."""
+    return b
+
+
+def bicyclic(p, q):
+    """The bicyclic monoid: runs of closing and opening brackets, (closing, opening) in the halves of an int64."""
+    closing, opening = p >> 32, p & 0xFFFFFFFF
+    more_closing, more_opening = q >> 32, q & 0xFFFFFFFF
+    difference = opening - more_closing
+    unmatched = difference & (difference >> 63)  # the difference where negative, else 0
+    return ((closing - unmatched) << 32) | (more_opening + difference - unmatched)
+
+
+def brackets(shape, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return (rng.integers(0, 3, shape, np.int64) << 32) | rng.integers(0, 3, shape, np.int64)
+
+
+def matrix(p, q):
+    """The product of 2x2 matrices modulo 13, four bits an entry, row by row from the high end."""
+    a, b, c, d = (p >> 12) & 15, (p >> 8) & 15, (p >> 4) & 15, p & 15
+    e, f, g, h = (q >> 12) & 15, (q >> 8) & 15, (q >> 4) & 15, q & 15
+    return (((a * e + b * g) % 13) << 12) | (((a * f + b * h) % 13) << 8) | (((c * e + d * g) % 13) << 4) | ((c * f + d * h) % 13)
+
+
+def matrices(shape, dtype="int32", seed: int = 0) -> np.ndarray:
+    """Random matrices that can be inverted, so that no product forgets its factors."""
+    rng = np.random.default_rng(seed)
+    a, b, c = (rng.integers(1, 13, shape) for _ in range(3))
+    d = (b * c + 1) * np.array([0, 1, 7, 9, 10, 8, 11, 2, 5, 3, 4, 6, 12])[a] % 13  # a * d - b * c = 1 modulo 13
+    return ((a << 12) | (b << 8) | (c << 4) | d).astype(dtype)

@@ -1,0 +1,105 @@
+"""Where tests run: markers, and the ``place`` through which one test body runs on the GPU and on the emulator."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import warnings
+
+import pytest
+
+from cutesync.runtime import device
+
+
+def _emulator_runs_kernels() -> bool:
+    if importlib.util.find_spec("cutesync.emulator") is None:
+        return False
+    return hasattr(importlib.import_module("cutesync.emulator"), "launch")
+
+
+PLACES = [pytest.param("gpu", marks=pytest.mark.gpu)]
+if _emulator_runs_kernels():
+    PLACES.append("emulator")
+
+
+def pytest_collection_modifyitems(items) -> None:
+    """Skip what this machine cannot run, with the reason the package itself gives."""
+    reason = device.unavailable()
+    gpus = 0 if reason else device.count()
+    for item in items:
+        if item.get_closest_marker("gpu") and reason:
+            item.add_marker(pytest.mark.skip(reason=reason))
+        elif item.get_closest_marker("multi_gpu") and gpus < 2:
+            item.add_marker(pytest.mark.skip(reason=f"needs two GPUs, found {gpus}"))
+
+
+class Place:
+    """``gpu`` or ``emulator``. ``largest`` is the number of elements a test may use there."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.largest = 1 << 24 if name == "gpu" else 3000
+
+    def sizes(self, candidates) -> list[int]:
+        """The candidates that are not too large for this place."""
+        return [n for n in candidates if n <= self.largest]
+
+    def fits(self, count: int) -> None:
+        if count > self.largest:
+            pytest.skip(f"{count} elements are too many for the {self.name}")
+
+
+@pytest.fixture(params=PLACES)
+def place(request, monkeypatch):
+    """Everywhere kernels run. Arrays come from ``cs.asarray``, which puts them where the place needs them."""
+    monkeypatch.setenv("CUTESYNC_BACKEND", request.param)
+    device.backend.cache_clear()
+    yield Place(request.param)
+    monkeypatch.undo()
+    device.backend.cache_clear()
+
+
+@pytest.fixture(autouse=True)
+def _no_stray_warnings():
+    """A warning of the cache outside its own tests is a failure."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message="cutesync cache")
+        yield
+
+
+@pytest.fixture
+def fresh_backend(monkeypatch):
+    """Call it with ``"emulator"``, ``"gpu"`` or ``"auto"`` to set the backend for one test."""
+
+    def choose(name: str) -> None:
+        monkeypatch.setenv("CUTESYNC_BACKEND", name)
+        device.backend.cache_clear()
+
+    yield choose
+    monkeypatch.undo()
+    device.backend.cache_clear()
+
+
+class RecordedLaunch:
+    """Stands for ``launch.Launch``: keeps what would have been launched and launches nothing."""
+
+    log: list[RecordedLaunch]
+
+    def __init__(self, kernel, ordinal: int, grid: int, values, workspace=None) -> None:
+        self.kernel, self.ordinal, self.grid, self.parameters, self.workspace = kernel, ordinal, grid, list(values), workspace
+
+    def run(self, x: int, out: int, stream: int) -> None:
+        self.parameters[:2], self.stream = (x, out), stream
+        self.log.append(self)
+
+
+@pytest.fixture
+def launches(fresh_backend, monkeypatch):
+    """The launches a test's calls would make, on a machine of host memory. Nothing is compiled either."""
+    fresh_backend("emulator")
+    log: list[RecordedLaunch] = []
+    plan = importlib.import_module("cutesync.reduce.plan")
+    monkeypatch.setattr(importlib.import_module("cutesync.reduce"), "_plans", {})
+    monkeypatch.setattr(plan, "Launch", type("Launch", (RecordedLaunch,), {"log": log}))
+    monkeypatch.setattr(plan.compiler, "get", lambda key, build, **facts: key)
+    return log

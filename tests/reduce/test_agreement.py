@@ -1,0 +1,209 @@
+"""Reductions agree with the reference: sizes, types, operators, offsets, axes and options."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from cases import DTYPES, NAMES, check, data, has_meaning, numpy_dtype, same
+
+import cutesync as cs
+from cutesync import reference
+
+# around a vector (16 bytes), a short row (512 bytes), a chunk of a warp (2 KiB), a block's share, and primes
+BYTES = (1, 15, 16, 17, 31, 32, 33, 127, 128, 129, 511, 512, 513, 2047, 2048, 2049, 8191, 8192, 8193, 65536, 262144, 2**20)
+COUNTS = (1, 2, 3, 31, 32, 33, 127, 128, 129, 1009, 4099, 20011, 65537, 300007, 1299709)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])
+def test_sum_at_every_edge_size(place, dtype):
+    size = numpy_dtype(dtype).itemsize
+    edges = {b // size + d for b in BYTES for d in (-1, 0, 1)} | set(COUNTS)
+    for n in place.sizes(sorted(n for n in edges if n > 0)):
+        check(data(n, dtype))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+def test_sum_of_ten_million_and_nineteen(place, dtype):
+    place.fits(10**7 + 19)
+    check(data(10**7 + 19, dtype))
+
+
+@pytest.mark.parametrize(("dtype", "op"), [(d, o) for d in DTYPES for o in NAMES if has_meaning(o, d)])
+def test_every_operator_on_every_type(place, dtype, op):
+    for n in place.sizes([37, 2500, 70001]):
+        check(data(n, dtype, op), op)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("op", ["any", "all"])
+def test_one_element_decides(place, op, dtype):
+    """A single deviating element at any place turns the answer."""
+    for n in place.sizes([1, 37, 2500, 70001]):
+        for at in {0, n // 2, n - 1}:
+            x = np.full(n, op == "all").astype(numpy_dtype(dtype))
+            x[at] = 1 - x[at]
+            check(x, op)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("count", [40, 3001, 150001])
+def test_views_that_begin_anywhere(place, dtype, count):
+    """Offsets of 1 to 15 elements break every alignment of the vector loads."""
+    place.fits(count)
+    x = data(count + 15, dtype)
+    whole = cs.asarray(x)
+    for offset in range(16):
+        check(x[offset : offset + count], on=whole[offset : offset + count])
+
+
+@pytest.mark.parametrize("dtype", ["int16", "float32"])
+def test_rows_that_begin_anywhere(place, dtype):
+    """Rows of odd length have a different alignment each."""
+    for rows, length in ((50, 37), (21, 133), (7, 301), (5, 4099)):
+        place.fits(rows * length)
+        x = data((rows, length), dtype)
+        check(x, axis=1)
+        check(x, "max", axis=1)
+
+
+SHAPES = [(3, 5), (1, 7), (7, 1), (130, 70), (2, 3, 4), (4, 1, 9), (1, 1, 1), (5, 6, 7, 3), (2, 1, 33, 1), (3, 0), (0, 3), (2, 0, 4)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_every_combination_of_axes(place, shape):
+    place.fits(int(np.prod(shape)))
+    x = data(shape, "int32")
+    for count in range(len(shape) + 1):
+        for axes in itertools.combinations(range(len(shape)), count):
+            check(x, axis=axes)
+            check(x, axis=axes, keepdims=True)
+    for axis in range(-len(shape), len(shape)):
+        check(x, axis=axis)
+
+
+def test_a_scalar_array_is_its_own_sum(place):
+    for dtype in ("int32", "float16"):
+        check(np.array(5, numpy_dtype(dtype)))
+
+
+LONG = [(65536, 40), (40, 65536), (4096, 513), (1000, 1000), (3, 100000), (100000, 3), (20000, 16), (16, 20000), (300, 2, 300), (33, 129, 65)]
+
+
+@pytest.mark.parametrize("shape", LONG, ids=str)
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+def test_rows_and_columns(place, shape, dtype):
+    place.fits(int(np.prod(shape)))
+    x = data(shape, dtype)
+    for axis in range(len(shape)):
+        check(x, axis=axis)
+
+
+@pytest.mark.parametrize("columns", range(2, 18))
+def test_few_columns(place, columns):
+    """Arrays of few columns have kernels of their own: each width, folded down and across."""
+    for rows in place.sizes([1, 2, 33, 150, 5000]):
+        x = data((rows, columns), "float32")
+        check(x, axis=0)
+        if rows == 150:
+            check(x, axis=1)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float64", "bool"])
+@pytest.mark.parametrize("columns", [3, 8])
+def test_few_columns_of_other_types(place, dtype, columns):
+    for rows in place.sizes([33, 5000]):
+        check(data((rows, columns), dtype), axis=0)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64"])
+def test_init_comes_first(place, dtype):
+    for shape, axis in (((37,), None), ((2500,), None), ((40, 7), 0), ((40, 70), 1), ((0, 4), 0)):
+        check(data(shape, dtype), axis=axis, init=3)
+    check(data(2500, dtype, "min"), "min", init=-100)
+    check(data((0,), dtype), "max", init=5)
+
+
+@pytest.mark.parametrize(
+    ("source", "result"),
+    [("int8", "int64"), ("uint8", "int32"), ("bool", "int32"), ("bool", "float32"), ("float16", "float32"), ("bfloat16", "float64"),
+     ("int32", "float64"), ("float32", "float16"), ("int64", "int16"), ("uint16", "uint64")],
+)  # fmt: skip
+def test_dtype_is_the_type_of_the_operation(place, source, result):
+    for shape, axis in (((2500,), None), ((45, 20), 0), ((45, 20), 1)):
+        x = np.abs(data(shape, source)) if source.startswith(("float", "bf")) else data(shape, source)
+        check(x, axis=axis, dtype=result)
+
+
+def square(v):
+    return v * v
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "float16", "float32", "float64"])
+def test_transform_is_fused_into_the_load(place, dtype):
+    for shape, axis in (((37,), None), ((2500,), None), ((45, 20), 0), ((2, 5, 6), (0, 2))):
+        x = data(shape, dtype)
+        check(x, axis=axis, transform=square)
+    check(data(2500, dtype), "max", transform=lambda v: -v)
+
+
+def test_transform_sees_each_element_once_when_axes_are_not_neighbours(place):
+    """A reduction of two launches maps in the first one only."""
+    x = data((6, 7, 8), "int64")
+    same(cs.reduce(cs.asarray(x), axis=(0, 2), transform=lambda v: v + 1), (x + 1).sum((0, 2)))
+
+
+def test_out_is_written_and_returned(place):
+    x = data((45, 20), "int32")
+    out = cs.empty((45,), "int32")
+    assert cs.reduce(cs.asarray(x), axis=1, out=out) is out
+    same(out, x.sum(1, dtype=np.int32))
+
+
+@pytest.mark.parametrize("name", ["sum", "prod", "min", "max", "any", "all", "argmin", "argmax"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float32"])
+def test_numpys_names_follow_numpys_promotion(place, name, dtype):
+    x = data((21, 50), dtype, {"sum": "add", "prod": "mul"}.get(name, name))
+    for axis in (None, 0, 1):
+        for keepdims in (False, True):
+            actual = getattr(cs, name)(cs.asarray(x), axis=axis, keepdims=keepdims)
+            expected = getattr(reference, name)(x, axis=axis, keepdims=keepdims)
+            same(actual, expected, f"{name} axis={axis}")
+            assert np.asarray(actual).dtype == getattr(np, name)(x, axis=axis).dtype
+
+
+@pytest.mark.parametrize("dtype", ["int16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["argmin", "argmax"])
+def test_the_lowest_index_wins_a_tie(place, name, dtype):
+    for n in place.sizes([40, 2500, 100003]):
+        x = np.zeros(n, dtype)
+        for places in ([n - 1], [n // 3, n - 1], [0, n // 2], [7, 8, 9]):
+            x[:] = 0
+            x[places] = -1 if name == "argmin" else 1
+            assert int(np.asarray(getattr(cs, name)(cs.asarray(x)))) == min(places)
+        assert int(np.asarray(getattr(cs, name)(cs.asarray(np.zeros(n, dtype))))) == 0
+
+
+@pytest.mark.parametrize("name", ["argmin", "argmax"])
+def test_argmin_and_argmax_along_axes(place, name):
+    for shape in ((45, 20), (300, 3), (3, 800), (4, 5, 60)):
+        x = data(shape, "int8")  # few values: many ties
+        for axis in range(len(shape)):
+            same(getattr(cs, name)(cs.asarray(x), axis=axis), getattr(np, name)(x, axis=axis), f"{name} {shape} axis={axis}")
+
+
+def test_random_shapes(place):
+    rng = np.random.default_rng(7)
+    for _ in range(40 if place.name == "gpu" else 8):
+        shape = tuple(int(n) for n in rng.integers(1, 12, rng.integers(1, 5)))
+        axes = tuple(int(a) for a in rng.permutation(len(shape))[: rng.integers(1, len(shape) + 1)])
+        check(data(shape, "float32"), axis=axes)
+
+
+def test_rounding_of_a_float_sum_stays_within_the_bound_of_a_tree(place):
+    rng = np.random.default_rng(3)
+    for n in place.sizes([2500, 100003, 2**22 + 5]):
+        x = rng.standard_normal(n).astype(np.float32)
+        error = abs(float(np.asarray(cs.reduce(cs.asarray(x)))) - float(x.astype(np.float64).sum()))
+        assert error <= 64 * np.finfo(np.float32).eps / 2 * float(np.abs(x).astype(np.float64).sum())

@@ -1,0 +1,285 @@
+"""Streams, threads, graphs, repeats, and workspaces in any state: nothing that runs beside a call or before it changes its result."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+
+import numpy as np
+import pytest
+from cases import bicyclic, brackets, data, fold, same
+
+import cutesync as cs
+from cutesync.errors import CaptureError
+from cutesync.runtime import device, workspace
+
+pytestmark = pytest.mark.gpu
+
+
+def split_problems():
+    """Arrays, axes and operators whose kernels share the workspace: long rows, many columns, few columns, argmax."""
+    return [
+        (data(1 << 20, "int32"), None, "add"),
+        (data((3, 200_000), "int64"), 1, "xor"),
+        (data((20_000, 40), "int32"), 0, "add"),
+        (data((100_000, 3), "float32"), 0, "add"),
+        (brackets(300_007), None, bicyclic),
+        (brackets((4000, 65)), 0, bicyclic),
+    ]
+
+
+def expected(x, axis, op):
+    if op is bicyclic:
+        return fold(bicyclic, x if axis is None else np.moveaxis(x, axis, -1))
+    return cs.reference.reduce(x, op, axis=axis)
+
+
+class TestWorkspace:
+    @staticmethod
+    def regions() -> tuple[int, int, int]:
+        """Address of the counters, of the slots, and the bytes of the slots, of the default stream's workspace."""
+        base = workspace._by_stream[(0, 0)]
+        counters, slots = workspace._split(base)
+        return counters, slots, base + workspace.BYTES - slots
+
+    @pytest.fixture(autouse=True)
+    def _made(self):
+        cs.reduce(cs.asarray(data(1 << 20, "int32")))
+        device.synchronize(0)
+
+    def counters(self) -> np.ndarray:
+        address, slots, _ = self.regions()
+        found = np.empty(slots - address, np.uint8)
+        device.copy_out(found.ctypes.data, address, found.nbytes, 0)
+        return found.view(np.uint32)
+
+    def left_ready(self) -> None:
+        words = self.counters()
+        words[1] = 0  # the launch number, which only grows
+        assert not words.any(), f"counters not zero at {np.flatnonzero(words)[:5]}"
+
+    @pytest.mark.parametrize("dirt", [0x00, 0x7F, 0xCD, 0xFF])
+    def test_slots_may_hold_anything(self, dirt):
+        cu = device.driver()
+        for x, axis, op in split_problems():
+            array, wanted = cs.asarray(x), expected(x, axis, op)
+            for _ in range(3):
+                _, slots, size = self.regions()
+                device.check(cu.cuMemsetD8(slots, dirt, size), "dirt")
+                same(cs.reduce(array, op, axis=axis), wanted, f"slots of {dirt:#x}")
+                self.left_ready()
+
+    def test_slots_full_of_earlier_answers(self):
+        """Kernels of different shapes and types take turns on one workspace."""
+        cases = [(cs.asarray(x), axis, op, expected(x, axis, op)) for x, axis, op in split_problems()]
+        for turn in range(30):
+            for array, axis, op, wanted in cases[turn % 3 :]:
+                same(cs.reduce(array, op, axis=axis), wanted)
+        self.left_ready()
+
+    def test_the_launch_number_wraps(self):
+        """2**32 launches later a slot that was never written must not pass for an answer."""
+        cu = device.driver()
+        x = data(1 << 20, "int32")
+        array, wanted = cs.asarray(x), expected(x, None, "add")
+        address, slots, size = self.regions()
+        device.check(cu.cuMemsetD8(slots, 0, size), "clean slots")
+        before = self.counters()[1]
+        device.check(cu.cuMemsetD32(address + 4, 2**32 - 3, 1), "launch number")
+        try:
+            for _ in range(6):
+                same(cs.reduce(array), wanted, "around the wrap")
+                device.check(cu.cuMemsetD8(slots, 0, size), "clean slots")
+        finally:
+            device.synchronize(0)
+            if before == 0 and self.counters()[1] == 2**32 - 3:
+                device.check(cu.cuMemsetD32(address + 4, 0, 1), "launch number")
+
+    def test_streams_do_not_share(self):
+        torch = pytest.importorskip("torch")
+        streams = [torch.cuda.Stream() for _ in range(4)]
+        x = cs.asarray(data(1 << 20, "int32"))
+        for stream in streams:
+            cs.reduce(x, stream=stream)
+        torch.cuda.synchronize()
+        bases = [workspace._by_stream[(0, s.cuda_stream)] for s in streams]
+        assert len(set(bases)) == 4
+
+
+@pytest.mark.parametrize("sizes", [(1 << 20, 300_007)], ids=["grids"])
+def test_eight_streams_at_once(sizes):
+    torch = pytest.importorskip("torch")
+    streams = [torch.cuda.Stream() for _ in range(8)]
+    inputs = [torch.randint(-1000, 1000, (n + 8 * k,), device="cuda", dtype=torch.int32) for k in range(8) for n in sizes]
+    wanted = [int(x.sum()) for x in inputs]
+    tall = torch.randint(-9, 9, (20_000, 40), device="cuda", dtype=torch.int32)
+    tall_sum = tall.sum(0, dtype=torch.int32)
+    torch.cuda.synchronize()
+    results, columns = [], []
+    for turn in range(60):
+        for k, stream in enumerate(streams):
+            with torch.cuda.stream(stream):
+                i = (turn + k) % len(inputs)
+                results.append((i, cs.reduce(inputs[i], dtype="int64")))
+                columns.append(cs.reduce(tall, axis=0))
+    torch.cuda.synchronize()
+    assert all(int(total) == wanted[i] for i, total in results)
+    assert all(bool((column == tall_sum).all()) for column in columns)
+
+
+@pytest.mark.parametrize("shape", [(37,), (2500,), (70_001,), (10**6 + 3,), (1 << 24,), (3000, 700), (100_003, 3), (40, 30_011)], ids=str)
+def test_a_thousand_repeats_are_bitwise_equal(shape):
+    """Random float32, whose sum depends on the order of additions."""
+    torch = pytest.importorskip("torch")
+    x = torch.randn(shape, device="cuda", generator=torch.Generator("cuda").manual_seed(1))
+    for axis in range(len(shape)):
+        wanted = cs.reduce(x, axis=axis).clone()
+        differ = torch.zeros((), dtype=torch.int64, device="cuda")
+        for _ in range(1000 if x.numel() <= 1 << 20 else 300):
+            differ += (cs.reduce(x, axis=axis).view(torch.int32) != wanted.view(torch.int32)).sum()
+        assert int(differ) == 0
+
+
+def test_threads_share_a_plan():
+    """Two threads in one plan would mix up its argument block if they did not take turns."""
+    arrays = [cs.asarray(np.full(70_001, k, np.int32)) for k in range(4)]
+    cs.reduce(arrays[0])
+    wrong, failures = [], []
+    start = threading.Barrier(4)
+
+    def work(k: int) -> None:
+        try:
+            start.wait()
+            for _ in range(300):
+                total = int(np.asarray(cs.reduce(arrays[k])))
+                if total != 70_001 * k:
+                    wrong.append((k, total))
+        except BaseException as error:  # reported by the main thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures and not wrong
+
+
+def test_a_thread_that_never_used_cuda_may_call():
+    x, found = cs.asarray(np.ones(70_001, np.int32)), []
+    thread = threading.Thread(target=lambda: found.append(int(np.asarray(cs.reduce(x)))))
+    thread.start()
+    thread.join()
+    assert found == [70_001]
+
+
+class TestGraphs:
+    @pytest.mark.parametrize("case", range(6))
+    def test_a_hundred_replays_with_changing_input(self, case):
+        torch = pytest.importorskip("torch")
+        x, axis, op = split_problems()[case]
+        source = torch.from_numpy(x).cuda()
+        out = torch.zeros(() if axis is None else tuple(n for a, n in enumerate(x.shape) if a != axis), dtype=source.dtype, device="cuda")
+        cs.reduce(source, op, axis=axis, out=out)  # compiles and loads
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            cs.reduce(source, op, axis=axis, out=out)
+        for turn in range(100):
+            moved = np.roll(x, 7 * turn, axis=0)
+            source.copy_(torch.from_numpy(moved))
+            out.zero_()
+            graph.replay()
+            if turn % 5 == 0:
+                same(out.cpu().numpy(), expected(moved, axis, op), f"replay {turn}")
+
+    def test_replays_beside_eager_calls(self):
+        """A graph has a workspace of its own: its replays may overlap the capturing stream's later work."""
+        torch = pytest.importorskip("torch")
+        x = torch.randint(-9, 9, (1 << 20,), device="cuda", dtype=torch.int32)
+        y = torch.randint(-9, 9, (1 << 20,), device="cuda", dtype=torch.int32)
+        out = torch.zeros((), dtype=torch.int32, device="cuda")
+        side, other = torch.cuda.Stream(), torch.cuda.Stream()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(side):
+            cs.reduce(x, out=out)
+            torch.cuda.synchronize()
+            with torch.cuda.graph(graph, stream=side):
+                cs.reduce(x, out=out)
+        totals = []
+        for _ in range(100):
+            with torch.cuda.stream(other):
+                graph.replay()
+            with torch.cuda.stream(side):
+                totals.append(cs.reduce(y))
+        torch.cuda.synchronize()
+        assert int(out) == int(x.sum()) and {int(t) for t in totals} == {int(y.sum())}
+
+    def test_two_graphs_captured_on_one_stream_replay_at_once(self):
+        torch = pytest.importorskip("torch")
+        inputs = [torch.randint(-9, 9, (1 << 20,), device="cuda", dtype=torch.int32) for _ in range(2)]
+        outs = [torch.zeros((), dtype=torch.int32, device="cuda") for _ in range(2)]
+        streams = [torch.cuda.Stream() for _ in range(2)]
+        capture = torch.cuda.Stream()
+        graphs = []
+        for x, out in zip(inputs, outs):
+            cs.reduce(x, out=out)
+            torch.cuda.synchronize()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=capture):
+                cs.reduce(x, out=out)
+            graphs.append(graph)
+        for _ in range(200):
+            for graph, stream in zip(graphs, streams):
+                with torch.cuda.stream(stream):
+                    graph.replay()
+        torch.cuda.synchronize()
+        assert [int(out) for out in outs] == [int(x.sum()) for x in inputs]
+
+    def test_a_kernel_not_compiled_yet_says_what_to_call_first(self):
+        torch = pytest.importorskip("torch")
+        x = torch.ones(70_001, dtype=torch.int32, device="cuda")
+        out = torch.zeros((), dtype=torch.int32, device="cuda")
+
+        def never_seen(a, b):
+            return a + b + 0
+
+        graph = torch.cuda.CUDAGraph()
+        with pytest.raises(CaptureError, match=r"call .* once before capturing"), torch.cuda.graph(graph):
+            torch.add(x, 0)
+            cs.reduce(x, never_seen, out=out)
+        torch.cuda.synchronize()
+        cs.reduce(x, never_seen, out=out)
+        assert int(out) == 70_001
+
+    def test_numpy_input_cannot_be_captured(self):
+        """Copying from host memory would wait, which a capture forbids; the error must be ours or the driver's, and the next call works."""
+        torch = pytest.importorskip("torch")
+        host = np.ones(2500, np.int32)
+        cs.reduce(host)
+        side = torch.cuda.Stream()
+        graph = torch.cuda.CUDAGraph()
+        with pytest.raises(RuntimeError), torch.cuda.graph(graph, stream=side):
+            torch.zeros(1, device="cuda")
+            cs.reduce(host, stream=side)
+        assert cs.reduce(host) == 2500
+
+
+def test_plans_are_found_again():
+    """The second call with equal arguments compiles nothing and plans nothing."""
+    plans = importlib.import_module("cutesync.reduce")._plans
+    compiler = importlib.import_module("cutesync.runtime.compiler")
+    x = cs.asarray(data(2500, "int32"))
+    cs.reduce(x)
+    before, counts = len(plans), compiler.counts()
+    for _ in range(5):
+        cs.reduce(x)
+    assert len(plans) == before and compiler.counts() == counts
+
+
+def test_more_plans_than_are_kept():
+    limit = importlib.import_module("cutesync.reduce")._MOST_PLANS
+    x = cs.asarray(np.ones(6000, np.int32))
+    for n in range(129, 129 + limit + 20):  # one kernel, many plans
+        cs.reduce(x[:n], out=None)
+    assert int(np.asarray(cs.reduce(x[:200]))) == 200

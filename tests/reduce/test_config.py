@@ -1,0 +1,186 @@
+"""The choice of kernel: a pure function of the problem, within every limit of CUDA and of the workspace, for any shape."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from cutesync.errors import ArgumentValueError
+from cutesync.reduce.config import SMS, Config, Problem, choose
+from cutesync.reduce.plan import collapse, stages
+from cutesync.runtime import device, workspace
+
+EXTENTS = (1, 2, 3, 5, 8, 16, 17, 31, 32, 33, 63, 64, 100, 127, 128, 129, 255, 512, 1000, 4096, 12345, 2**16, 2**20 + 7, 2**24, 2**31 - 1, 2**31, 2**32 + 3, 2**40)
+LARGEST = 2**40
+
+
+def problems():
+    for outer in EXTENTS:
+        for length in EXTENTS:
+            for inner in EXTENTS:
+                if outer * length * inner <= LARGEST:
+                    for size in (1, 2, 4, 8):
+                        for words in (1, 2, 4):
+                            for aligned in (True, False):
+                                yield Problem(outer, length, inner, size, words, aligned)
+
+
+def random_problems(count: int):
+    rng = np.random.default_rng(11)
+    for _ in range(count):
+        outer, length, inner = (int(2 ** rng.uniform(0, 14)) for _ in range(3))
+        yield Problem(outer, length, inner, int(rng.choice([1, 2, 4, 8])), int(rng.choice([1, 2, 3, 4])), bool(rng.integers(2)))
+
+
+def slots_used(problem: Problem, config: Config) -> int:
+    """Words the blocks of a launch leave for each other: a state a block and column, one flag more for few columns."""
+    if config.splits == 1:
+        return 0
+    words = problem.words + (config.kernel[0] == "narrow")
+    return words * config.splits * problem.outer * (problem.inner if config.kernel[0] != "segments" else 1)
+
+
+def groups_used(problem: Problem, config: Config) -> int:
+    return problem.outer * config.tiles if config.splits > 1 else 0
+
+
+def checked(problem: Problem) -> Config | None:
+    try:
+        config = choose(problem)
+    except ArgumentValueError as error:  # more blocks than a grid has: allowed to refuse, in words
+        assert "2**31 blocks" in str(error)
+        return None
+    assert 1 <= config.grid < 2**31
+    assert config.splits >= 1 and config.tiles >= 1
+    assert config.splits < 2**31 and config.tiles < 2**31
+    assert slots_used(problem, config) <= workspace.SLOTS, (problem, config)
+    assert groups_used(problem, config) <= workspace.GROUPS, (problem, config)
+    if config.kernel[0] in ("columns", "narrow"):
+        assert config.kernel[-1] == (config.splits > 1)
+    if config.kernel[0] == "segments":
+        assert (config.kernel[1] == "grid") == (config.splits > 1)
+    if config.splits > 1:
+        assert config.grid == problem.outer * config.tiles * config.splits
+        assert config.splits <= max(1, problem.length)
+    return config
+
+
+def test_every_shape_stays_within_the_limits():
+    refused = accepted = 0
+    for problem in problems():
+        if checked(problem) is None:
+            refused += 1
+            assert problem.outer * problem.inner >= 2**31, f"refused without need: {problem}"  # more blocks than results
+        else:
+            accepted += 1
+    assert accepted > 10 * refused
+
+
+def test_random_shapes_stay_within_the_limits():
+    for problem in random_problems(20_000):
+        assert checked(problem) is not None
+
+
+def test_arrays_that_fit_a_gpu_are_never_refused():
+    """Up to 141 GB in and 8 GiB out. Nothing is reduced over a length of 1 but by launches that see one extent only."""
+    for problem in problems():
+        results = problem.outer * problem.inner
+        if results * problem.length * problem.size < 141e9 and results * problem.size <= 2**33 and (problem.length > 1 or problem.inner == 1):
+            assert checked(problem) is not None, problem
+
+
+def test_blocks_cover_every_result():
+    """No result without a block: the blocks of a kind hold as many results as there are."""
+    for problem in random_problems(20_000):
+        config = choose(problem)
+        kind, *rest = config.kernel
+        if kind == "segments":
+            per_block = rest[1] if rest[0] == "warp" else 1
+            assert config.grid // config.splits * per_block >= problem.outer
+        elif kind == "rows":
+            _, group, unroll, warps = rest
+            assert config.grid * warps * (32 // group) * unroll >= problem.outer
+        elif kind == "whole_rows":
+            assert config.grid * 32 * rest[1] * 16 * 8 >= problem.outer
+        elif kind == "columns":
+            vectors, lanes, groups, *_ = rest
+            width = 16 // problem.size if vectors else 1
+            assert config.tiles * lanes * width >= problem.inner
+            assert lanes * groups <= 1024 and lanes * groups % 32 == 0
+            assert not vectors or (problem.aligned and problem.inner * problem.size % 16 == 0)
+        else:
+            assert kind == "narrow" and rest[0] == problem.inner and problem.aligned
+
+
+def test_blocks_are_whole_warps_within_1024_threads():
+    for problem in random_problems(5000):
+        kind, *rest = choose(problem).kernel
+        warps = {"segments": lambda: rest[1], "rows": lambda: rest[3], "whole_rows": lambda: rest[1], "columns": lambda: rest[1] * rest[2] // 32, "narrow": lambda: rest[3]}[kind]()
+        assert 1 <= warps <= 32
+
+
+def test_the_choice_does_not_ask_the_machine(monkeypatch):
+    """Results are the same on every GPU because nothing about the GPU is asked."""
+    sample = list(random_problems(500))
+    before = [choose(problem) for problem in sample]
+
+    def forbidden(*arguments):
+        raise AssertionError("the configuration asked about the machine")
+
+    for name in ("driver", "count", "current", "attribute", "name", "backend", "capability"):
+        monkeypatch.setattr(device, name, forbidden)
+    assert [choose(problem) for problem in sample] == before
+    assert [choose(dataclasses.replace(problem)) for problem in reversed(sample)] == before[::-1]
+
+
+def test_one_large_row_fills_the_chip():
+    """A sum of 2**28 elements gets at least one block a multiprocessor, and a sum of 4096 gets one block."""
+    for size in (1, 2, 4, 8):
+        assert choose(Problem(1, 2**28, 1, size, 1, True)).grid >= SMS
+        assert choose(Problem(1, 4096 // size, 1, size, 1, True)).grid == 1
+
+
+@pytest.mark.parametrize("grid", [0, -1, 2**31])
+def test_a_grid_that_cuda_cannot_launch_is_refused(grid):
+    with pytest.raises(ArgumentValueError, match="blocks"):
+        Config(("fill",), 1, 1, grid)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "expected"),
+    [
+        ((7,), {0}, [(1, 7, 1)]),
+        ((2, 3), {1}, [(2, 3, 1)]),
+        ((2, 3), {0}, [(1, 2, 3)]),
+        ((2, 3, 4), {1}, [(2, 3, 4)]),
+        ((2, 3, 4), {1, 2}, [(2, 12, 1)]),
+        ((2, 3, 4), {0, 1}, [(1, 6, 4)]),
+        ((2, 3, 4), {0, 2}, [(6, 4, 1), (1, 2, 3)]),
+        ((2, 1, 4), {0, 2}, [(1, 8, 1)]),
+        ((2, 3), set(), [(6, 1, 1)]),
+        ((1, 1), {0}, [(1, 1, 1)]),
+        ((), set(), [(1, 1, 1)]),
+        ((2, 3, 4, 5, 6), {0, 2, 4}, [(120, 6, 1), (6, 4, 5), (1, 2, 15)]),
+    ],
+)
+def test_shapes_become_stages(shape, axes, expected):
+    assert stages(shape, frozenset(axes)) == expected
+
+
+def test_stages_fold_everything_once():
+    """The elements that go into a stage are those that came out of the one before."""
+    rng = np.random.default_rng(2)
+    for _ in range(2000):
+        shape = tuple(int(n) for n in rng.integers(1, 6, rng.integers(0, 7)))
+        axes = frozenset(a for a in range(len(shape)) if rng.integers(2))
+        left = int(np.prod(shape))
+        for outer, length, inner in stages(shape, axes):
+            assert outer * length * inner == left
+            left = outer * inner
+        assert left == np.prod([n for a, n in enumerate(shape) if a not in axes])
+
+
+def test_collapse_merges_neighbours_of_one_kind():
+    assert collapse((2, 1, 3, 4, 1), frozenset({0, 1, 2})) == [(6, True), (4, False)]

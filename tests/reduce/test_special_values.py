@@ -1,0 +1,87 @@
+"""NaN, infinities, signed zeros, extremes and overflow: as NumPy has them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cases import FLOATS, INTEGERS, check, numpy_dtype, same
+
+import cutesync as cs
+
+SIZES = (1, 37, 2500, 70001)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("op", ["min", "max"])
+def test_one_nan_anywhere_is_the_result(place, op, dtype):
+    for n in place.sizes(SIZES):
+        for at in {0, n // 3, n - 1}:
+            x = np.ones(n, numpy_dtype(dtype))
+            x[at] = np.nan
+            assert np.isnan(np.asarray(cs.reduce(cs.asarray(x), op)).astype(np.float64)), f"{op} {dtype} {n} NaN at {at}"
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("name", ["argmin", "argmax"])
+def test_the_first_nan_wins_over_every_number(place, name, dtype):
+    for n in place.sizes([37, 2500, 70001]):
+        x = np.zeros(n, dtype)
+        x[[0, n - 1]] = np.inf if name == "argmax" else -np.inf
+        x[[n // 3, n // 2]] = np.nan
+        assert int(np.asarray(getattr(cs, name)(cs.asarray(x)))) == n // 3 == getattr(np, name)(x)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_infinities(place, dtype):
+    for n in place.sizes(SIZES):
+        x = np.ones(n, numpy_dtype(dtype))
+        x[n // 2] = np.inf
+        for op in ("add", "max", "min", "mul"):
+            check(x, op)
+    x[0] = -np.inf
+    check(x, "add")  # inf - inf is NaN
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_sum_of_negative_zeros_is_negative_zero(place, dtype):
+    """No positive zero sneaks in as padding or start value."""
+    for n in place.sizes(SIZES):
+        result = np.asarray(cs.reduce(cs.asarray(np.full(n, -0.0, dtype))))
+        assert result == 0 and np.signbit(result), f"{n}: {result!r}"
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_all_values_infinite_or_extreme_need_no_start_value(place, dtype):
+    for n in place.sizes(SIZES):
+        check(np.full(n, np.inf, numpy_dtype(dtype)), "min")
+        check(np.full(n, -np.inf, numpy_dtype(dtype)), "max")
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integer_extremes_and_overflow(place, dtype):
+    info = np.iinfo(dtype)
+    for n in place.sizes([37, 2500, 70001]):
+        for value in (info.min, info.max):
+            x = np.full(n, value, dtype)
+            for op in ("add", "min", "max", "mul"):
+                check(x, op)
+
+
+def test_a_half_sum_is_rounded_once(place):
+    """4096 ones and then quarters: a float16 accumulator would lose every quarter."""
+    x = np.full(2500, 0.25, np.float16)
+    x[0] = 2048
+    same(cs.reduce(cs.asarray(x)), np.float16(2048 + 2499 * 0.25))
+
+
+def test_subnormals_are_kept(place):
+    x = np.full(2500, np.float32(1e-45))
+    same(cs.reduce(cs.asarray(x)), np.float32(2500 * np.float64(np.float32(1e-45))))
+    same(cs.reduce(cs.asarray(x), "max"), x[0])
+    assert bool(np.asarray(cs.any(cs.asarray(x))))
+
+
+def test_nan_is_true_and_negative_zero_is_false(place):
+    same(cs.any(cs.asarray(np.full(37, np.nan, np.float32))), np.bool_(True))
+    same(cs.all(cs.asarray(np.full(37, np.nan, np.float32))), np.bool_(True))
+    same(cs.any(cs.asarray(np.full(37, -0.0, np.float32))), np.bool_(False))

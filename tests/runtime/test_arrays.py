@@ -1,0 +1,242 @@
+"""The front door for arrays and the plain array of those who have no library."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+from cases import DTYPES, data, numpy_dtype, same
+
+import cutesync as cs
+from cutesync import dtypes
+from cutesync.errors import ArgumentTypeError, ArgumentValueError
+from cutesync.runtime import arrays
+from cutesync.runtime.arrays import View
+from cutesync.runtime.device_array import HOST, DeviceArray
+from cutesync.runtime.launch import bits
+
+
+class Capsule:
+    def __init__(self, array) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def view(ptr: int, count: int) -> View:
+    return View(ptr, (count,), dtypes.INT32, 0, True)
+
+
+@pytest.mark.parametrize(("first", "second", "meet"), [(0, 40, False), (0, 36, True), (40, 0, False), (36, 0, True), (0, 0, True), (8, 4, True), (0, 400, False)])
+def test_overlap_is_a_matter_of_bytes(first, second, meet):
+    assert arrays.overlap(view(1000 + first, 10), view(1000 + second, 10)) is meet
+    assert arrays.overlap(view(1000, 0), view(1000, 10)) is False
+
+
+@pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bfloat16"])
+def test_dlpack_gives_address_shape_and_type(dtype):
+    x = data((3, 4), dtype)
+    found = arrays.adapter(Capsule(x)).view(Capsule(x))
+    assert (found.ptr, found.shape, found.dtype.name, found.device, found.contiguous) == (x.ctypes.data, (3, 4), dtype, HOST, True)
+    assert found.size == 12 and found.nbytes == x.nbytes
+
+
+@pytest.mark.parametrize(
+    ("make", "contiguous"),
+    [(lambda x: x, True), (lambda x: x.T, False), (lambda x: x[:, :1], False), (lambda x: x[1:2], True), (lambda x: x[:, ::2], False), (lambda x: x[::2], False),
+     (lambda x: x[:1].T, True), (lambda x: x[0:0], True), (lambda x: x.reshape(1, 3, 1, 4), True)],
+)  # fmt: skip
+def test_contiguity(make, contiguous):
+    x = make(np.zeros((3, 4), np.int32))
+    found = arrays.adapter(Capsule(x)).view(Capsule(x))
+    assert found.contiguous is contiguous
+    assert found.shape == x.shape
+
+
+def test_a_numpy_subclass_is_numpy():
+    class Mine(np.ndarray):
+        pass
+
+    assert arrays.adapter(np.zeros(3).view(Mine)) is arrays.NUMPY
+
+
+def test_an_array_that_lies_about_itself_is_not_remembered_for_its_type():
+    """Each object is asked; only the kind of its library is remembered."""
+    one, two = Capsule(np.zeros(3, np.int32)), Capsule(np.zeros(4, np.float64))
+    assert arrays.adapter(one) is arrays.adapter(two)
+    assert arrays.adapter(one).identify(one)[1] != arrays.adapter(two).identify(two)[1]
+
+
+class Handle:
+    def __init__(self, **attributes) -> None:
+        self.__dict__.update(attributes)
+
+
+class Protocol:
+    def __cuda_stream__(self):
+        return 0, 77
+
+
+class CUstream:
+    def __int__(self) -> int:
+        return 55
+
+
+@pytest.mark.parametrize(("stream", "handle"), [(0, 0), (1, 1), (12345, 12345), (Protocol(), 77), (Handle(cuda_stream=99), 99), (Handle(ptr=98), 98), (CUstream(), 55)])
+def test_forms_of_stream(stream, handle):
+    assert arrays.stream_handle(stream) == handle
+
+
+@pytest.mark.parametrize("stream", ["0", 1.0, True, object(), [], Handle(ptr="x")], ids=str)
+def test_what_is_no_stream(stream):
+    with pytest.raises(ArgumentTypeError, match="__cuda_stream__"):
+        arrays.stream_handle(stream)
+
+
+@pytest.mark.parametrize("stream", [-1, 2**64])
+def test_an_int_that_is_no_handle(stream):
+    with pytest.raises((ArgumentTypeError, ArgumentValueError)):
+        arrays.stream_handle(stream)
+
+
+class TestDeviceArray:
+    """On the emulator it lives in host memory, so its bookkeeping is testable anywhere."""
+
+    @pytest.fixture(autouse=True)
+    def _in_host_memory(self, fresh_backend):
+        fresh_backend("emulator")
+
+    @pytest.mark.parametrize("dtype", DTYPES)
+    @pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 4), (2, 0, 3)], ids=str)
+    def test_there_and_back(self, shape, dtype):
+        x = data(shape, dtype)
+        array = cs.asarray(x)
+        assert (array.shape, array.dtype.name, array.size, array.ndim) == (x.shape, dtype, x.size, x.ndim)
+        same(np.asarray(array), np.asarray(x))
+
+    def test_it_is_a_copy(self):
+        x = np.arange(5)
+        array = cs.asarray(x)
+        x[:] = 0
+        assert np.asarray(array).tolist() == [0, 1, 2, 3, 4]
+
+    def test_of_lists_and_scalars(self):
+        assert np.asarray(cs.asarray([1, 2])).tolist() == [1, 2]
+        assert cs.asarray(2.5).dtype.name == "float64" and cs.asarray(2.5).shape == ()
+
+    def test_of_views_that_are_not_contiguous(self):
+        x = data((4, 6), "int16")
+        for v in (x.T, x[::-1], x[:, ::3], np.asfortranarray(x)):
+            same(np.asarray(cs.asarray(v)), v)
+
+    def test_of_itself(self):
+        array = cs.asarray(np.arange(3))
+        assert cs.asarray(array) is array
+
+    @pytest.mark.parametrize("bad", [np.ones(2, complex), np.ones(2, ">f4"), np.array(["a"]), np.array([object()])], ids=str)
+    def test_of_types_it_does_not_have(self, bad):
+        with pytest.raises(ArgumentTypeError, match="^x: got"):
+            cs.asarray(bad)
+
+    def test_memory_is_aligned_for_vectors(self):
+        assert all(cs.empty(n, "int8").ptr % 256 == 0 for n in (1, 3, 1000))
+
+    def test_slices_share_memory(self):
+        array = cs.asarray(np.arange(20, dtype=np.int32).reshape(5, 4))
+        part = array[1:3]
+        assert (part.ptr - array.ptr, part.shape) == (16, (2, 4))
+        same(np.asarray(part), np.arange(4, 12, dtype=np.int32).reshape(2, 4))
+        same(np.asarray(array[-2:]), np.arange(12, 20, dtype=np.int32).reshape(2, 4))
+        assert array[4:2].shape == (0, 4) and array[:].shape == (5, 4)
+
+    @pytest.mark.parametrize("index", [0, slice(None, None, 2), slice(None, None, -1), (0, 1), None, "a", Ellipsis], ids=str)
+    def test_other_indexes_are_refused(self, index):
+        with pytest.raises(ArgumentValueError, match="slice a:b"):
+            cs.asarray(np.arange(5))[index]
+
+    def test_a_scalar_has_no_slices(self):
+        with pytest.raises(ArgumentValueError):
+            cs.asarray(np.array(3))[0:1]
+
+    def test_reshape(self):
+        array = cs.asarray(np.arange(12))
+        same(np.asarray(array.reshape(3, 4)), np.arange(12).reshape(3, 4))
+        assert array.reshape((2, 6)).shape == (2, 6) and array.reshape([12]).shape == (12,)
+        assert cs.empty((), "int8").reshape(1).shape == (1,)
+        with pytest.raises(ArgumentValueError, match="12 elements"):
+            array.reshape(5)
+
+    @pytest.mark.parametrize("shape", [-1, (2, -3), 2.5, ("a",)], ids=str)
+    def test_empty_refuses_shapes_that_are_none(self, shape):
+        with pytest.raises((ArgumentTypeError, ArgumentValueError)):
+            cs.empty(shape, "int8")
+
+    @pytest.mark.parametrize("shape", [(-2, -6), (-12, -1)], ids=str)
+    def test_reshape_refuses_negative_extents(self, shape):
+        with pytest.raises(ArgumentValueError):
+            cs.asarray(np.arange(12)).reshape(*shape)
+
+    def test_empty(self):
+        assert cs.empty(3, "float32").shape == (3,) and cs.empty((2, 3), np.int8).nbytes == 6 and cs.empty((), "int8").size == 1
+
+    def test_views_keep_the_memory_alive(self):
+        import gc
+
+        view = cs.asarray(np.arange(100000, dtype=np.int64))[99990:]
+        gc.collect()
+        junk = [np.full(100000, -1, np.int64) for _ in range(3)]
+        assert np.asarray(view).tolist() == list(range(99990, 100000))
+        del junk
+
+    def test_numpys_arguments(self):
+        array = cs.asarray(np.arange(3, dtype=np.int32))
+        assert np.asarray(array, dtype=np.float64).dtype == np.float64
+        assert np.array(array, copy=True).tolist() == [0, 1, 2]
+
+    def test_dlpack_to_numpy(self):
+        x = data((3, 4), "float32")
+        same(np.from_dlpack(cs.asarray(x)), x)
+
+    def test_the_cuda_array_interface_is_not_offered_for_host_memory(self):
+        assert not hasattr(cs.asarray(np.arange(3)), "__cuda_array_interface__")
+
+    def test_equal_arrays_have_one_signature(self):
+        a, b, c, d = cs.empty(3, "int8"), cs.empty(3, "int8"), cs.empty(4, "int8"), cs.empty(3, "uint8")
+        assert a.signature is b.signature and len({id(v.signature) for v in (a, c, d)}) == 3
+
+    def test_repr_and_len(self):
+        assert repr(cs.empty((2, 3), "int8")) == f"DeviceArray(shape=(2, 3), dtype=int8, device={HOST})"
+        assert len(cs.empty((2, 3), "int8")) == 2
+
+
+def test_the_interface_of_gpu_memory():
+    interface = DeviceArray(4096, (2, 3), dtypes.FLOAT32, 0, None).__cuda_array_interface__
+    assert interface == {"shape": (2, 3), "typestr": "<f4", "data": (4096, False), "strides": None, "version": 3, "stream": 1}
+
+
+@pytest.mark.parametrize(
+    ("value", "size", "floating", "kind"),
+    [(-1, 1, False, "int8"), (-5, 4, False, "int32"), (2**63 - 1, 8, False, "int64"), (-(2**63), 8, False, "int64"), (2**64 - 1, 8, False, "uint64"),
+     (255, 1, False, "uint8"), (1.5, 4, True, "float32"), (-0.0, 8, True, "float64"), (float("inf"), 4, True, "float32")],
+)  # fmt: skip
+def test_scalars_become_their_bits(value, size, floating, kind):
+    block = ctypes.c_uint64(bits(value, size, floating))
+    assert bytes(block)[:size] == np.array(value, kind).tobytes()
+
+
+def test_a_float_too_large_for_its_register_is_infinite_or_refused():
+    """A float32 parameter of 1e39: NumPy says infinity; whatever happens must not be an error from struct."""
+    try:
+        found = bits(1e39, 4, True)
+    except ArgumentValueError:
+        return
+    assert found == bits(float("inf"), 4, True)
+
+
+def test_numpy_dtypes_of_all_names():
+    assert all(numpy_dtype(name).itemsize == dtypes.BY_NAME[name].size for name in DTYPES)

@@ -1,0 +1,226 @@
+"""Compiled kernels on disk: whatever is wrong with an entry or its folder, the call goes on."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+import warnings
+from pathlib import Path
+
+import pytest
+
+import cutesync
+from cutesync.runtime import cache
+
+KEY = ("reduce", "segments", 4, False)
+FACTS = {"name": "cutesync_reduce_0", "block": (128, 1, 1), "smem": 2048, "params": (8, 8), "cluster": (1, 1, 1)}
+CUBIN, PTX = bytes(range(256)) * 50, "// a kernel with a letter beyond ASCII: µ\n" * 20
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUTESYNC_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("CUTESYNC_CACHE", "1")
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def entry():
+    cache.store(KEY, FACTS, CUBIN, PTX)
+    (path,) = cache.entries()
+    return path
+
+
+def test_what_is_stored_is_loaded(entry):
+    facts, cubin, ptx = cache.load(KEY)
+    assert (cubin, ptx) == (CUBIN, PTX)
+    assert {name: tuple(facts[name]) if isinstance(facts[name], list) else facts[name] for name in FACTS} == FACTS
+    assert entry.suffix == ".kernel" and [p for p in entry.parent.iterdir() if p != entry] == []
+
+
+def test_an_entry_says_in_words_what_it_is(entry):
+    facts, *_ = cache.load(KEY)
+    assert facts["key"] == [str(part) for part in KEY]
+    assert any("nvidia-cutlass-dsl==" in part for part in facts["made_with"])
+
+
+def test_another_key_is_a_miss(entry):
+    assert cache.load((*KEY[:-1], True)) is None
+    assert cache.load(("reduce", "segments", "4", False)) is None
+
+
+def test_nothing_stored_is_a_silent_miss():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache.load(KEY) is None
+    assert cache.entries() == []
+
+
+BREAKAGES = {
+    "empty": lambda b: b"",
+    "no zip": lambda b: b"not a zip" * 40,
+    "half": lambda b: b[: len(b) // 2],
+    "no end": lambda b: b[:-10],
+    "flipped bits": lambda b: b[:200] + bytes(c ^ 0x55 for c in b[200:260]) + b[260:],
+    "zeros": lambda b: bytes(len(b)),
+}
+
+
+@pytest.mark.parametrize("breakage", BREAKAGES)
+def test_a_broken_entry_is_a_miss_said_once_and_deleted(entry, breakage):
+    entry.write_bytes(BREAKAGES[breakage](entry.read_bytes()))
+    with pytest.warns(UserWarning, match="broken") as said:
+        assert cache.load(KEY) is None
+    assert len(said) == 1 and not entry.exists()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert cache.load(KEY) is None
+        cache.store(KEY, FACTS, CUBIN, PTX)
+        assert cache.load(KEY)[1] == CUBIN
+
+
+def test_an_entry_that_lacks_a_file_is_a_miss(entry):
+    import zipfile
+
+    with zipfile.ZipFile(entry, "w") as file:
+        file.writestr("facts.json", "{}")
+    with pytest.warns(UserWarning, match="KeyError"):
+        assert cache.load(KEY) is None
+
+
+def test_an_entry_whose_facts_are_not_json_is_a_miss(entry):
+    import zipfile
+
+    with zipfile.ZipFile(entry, "w") as file:
+        for name in ("facts.json", "kernel.cubin", "kernel.ptx"):
+            file.writestr(name, "nonsense")
+    with pytest.warns(UserWarning, match="broken"):
+        assert cache.load(KEY) is None
+
+
+def test_an_entry_whose_facts_lack_a_name_does_not_break_the_call(entry, monkeypatch):
+    """Valid zip, valid JSON, and not what a kernel needs: also a broken entry."""
+    import zipfile
+
+    from cutesync.runtime import compiler
+
+    with zipfile.ZipFile(entry, "w") as file:
+        file.writestr("facts.json", "{}")
+        file.writestr("kernel.cubin", CUBIN)
+        file.writestr("kernel.ptx", PTX)
+    monkeypatch.setattr(compiler, "_kernels", {})
+    monkeypatch.setattr(compiler, "_compile", lambda key, build, on_disk: "compiled")
+    with pytest.warns(UserWarning, match="broken"):
+        assert compiler.get(KEY, lambda: ()) == "compiled"
+
+
+@pytest.mark.parametrize("change", ["source", "dsl", "python", "debug"])
+def test_a_stale_entry_is_a_miss(entry, change, monkeypatch):
+    """The fingerprint is part of the name: another version never reads it."""
+    now = list(cache.fingerprint())
+    place = {"source": 0, "dsl": 1, "python": -2, "debug": -1}[change]
+    now[place] += "x"
+    monkeypatch.setattr(cache, "fingerprint", lambda: tuple(now))
+    assert cache.load(KEY) is None
+
+
+def test_the_fingerprint_names_everything_that_decides_the_code(monkeypatch):
+    found = cache.fingerprint()
+    assert f"python{sys.version_info[0]}.{sys.version_info[1]}" in found
+    assert any(part.startswith("nvidia-cutlass-dsl==") for part in found)
+    assert any(part.startswith("nvidia-cutlass-dsl-libs") for part in found)
+    monkeypatch.setenv("CUTESYNC_DEBUG", "1")
+    cache.fingerprint.cache_clear()
+    changed = cache.fingerprint()
+    cache.fingerprint.cache_clear()
+    assert changed != found
+
+
+def test_a_changed_source_file_changes_the_fingerprint(tmp_path):
+    """Run from a copy of the package, then from one with a comment more."""
+    import shutil
+
+    package = tmp_path / "cutesync"
+    shutil.copytree(Path(cutesync.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    script = "from cutesync.runtime import cache; print(cache.fingerprint()[0])"
+    found = []
+    for _ in range(2):
+        found.append(subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True).stdout)
+        with open(package / "monoid.py", "a") as file:
+            file.write("# changed\n")
+    assert found[0] != found[1]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_folder_that_cannot_be_written_warns_and_goes_on(folder):
+    folder.mkdir()
+    folder.chmod(0o500)
+    with pytest.warns(UserWarning, match="CUTESYNC_CACHE_DIR"):
+        cache.store(KEY, FACTS, CUBIN, PTX)
+    folder.chmod(0o700)
+
+
+def test_a_folder_that_is_a_file_warns_and_goes_on(folder):
+    folder.parent.mkdir(exist_ok=True)
+    folder.write_text("in the way")
+    with pytest.warns(UserWarning, match="CUTESYNC_CACHE_DIR") as said:
+        cache.store(KEY, FACTS, CUBIN, PTX)
+    assert len(said) == 1
+    assert cache.entries() == []
+
+
+def test_loading_from_a_folder_that_is_a_file_does_not_break_the_call(folder):
+    folder.parent.mkdir(exist_ok=True)
+    folder.write_text("in the way")
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        assert cache.load(KEY) is None
+
+
+def test_a_full_disk_leaves_no_half_entry(folder, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.warns(UserWarning, match="No space left"):
+        cache.store(KEY, FACTS, CUBIN, PTX)
+    assert cache.load(KEY) is None
+    assert list(folder.glob("*")) == [], "a temporary file was left behind"
+
+
+def test_the_cache_can_be_switched_off(entry, folder, monkeypatch):
+    monkeypatch.setenv("CUTESYNC_CACHE", "0")
+    assert cache.load(KEY) is None
+    entry.unlink()
+    cache.store(KEY, FACTS, CUBIN, PTX)
+    assert list(folder.iterdir()) == []
+
+
+def test_clear_deletes_entries_and_nothing_else(entry, folder):
+    (folder / "mine.txt").write_text("keep")
+    cache.store(("other",), FACTS, CUBIN, PTX)
+    assert len(cache.entries()) == 2 and cache.clear() == 2 and cache.entries() == []
+    assert (folder / "mine.txt").exists()
+
+
+def test_processes_that_write_and_read_at_once(folder):
+    script = textwrap.dedent(
+        """
+        import sys, warnings
+        warnings.simplefilter("error")
+        from cutesync.runtime import cache
+        facts = {"name": "k", "block": [1, 1, 1], "smem": 0, "params": [8], "cluster": [1, 1, 1]}
+        for turn in range(150):
+            for key in range(3):
+                cache.store((key,), facts, bytes([key]) * 20000, "ptx")
+                found = cache.load((key,))
+                assert found is not None and found[1] == bytes([key]) * 20000
+        """
+    )
+    workers = [subprocess.Popen([sys.executable, "-c", script], cwd=Path(cutesync.__file__).parent.parent, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    for worker in workers:
+        assert worker.wait(120) == 0, worker.stderr.read()
+        worker.stderr.close()
+    assert len(list(folder.iterdir())) == 3

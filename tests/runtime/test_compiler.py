@@ -1,0 +1,153 @@
+"""Compiling: once a key, from many threads, with the launch facts read from the PTX."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+from cutesync import dtypes
+from cutesync.ops import operator
+from cutesync.reduce.config import Problem, choose
+from cutesync.reduce.plan import Folding, kernel_for
+from cutesync.runtime import compiler
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUTESYNC_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("CUTESYNC_CACHE", "1")
+    monkeypatch.setattr(compiler, "_kernels", {})
+    monkeypatch.setattr(compiler, "_counts", {"memory": 0, "disk": 0, "compiled": 0})
+
+
+def folding(op, dtype="int32") -> Folding:
+    element = dtypes.dtype(dtype)
+    return Folding(operator(op), element, element.accumulator, element)
+
+
+def kernel(op="add", length=3000, dtype="int32"):
+    element = dtypes.dtype(dtype)
+    return kernel_for(choose(Problem(1, length, 1, element.size, 1, True)), folding(op, dtype), False)
+
+
+def race(work, count=16) -> list:
+    """Run ``work(i)`` in threads that start together; their results, or the first exception."""
+    start, results, failures = threading.Barrier(count), [None] * count, []
+
+    def run(i):
+        try:
+            start.wait()
+            results[i] = work(i)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    assert not failures, failures[0]
+    return results
+
+
+def test_sixteen_threads_want_one_kernel():
+    found = race(lambda i: kernel())
+    assert len({id(k) for k in found}) == 1
+    assert compiler.counts()["compiled"] == 1
+
+
+def test_sixteen_threads_want_different_kernels():
+    lengths = [3000, 9000, 100, 40]
+    ops = ["add", "max"]
+    found = race(lambda i: kernel(ops[i % 2], lengths[i // 2 % 4]))
+    assert len({id(k) for k in found}) == compiler.counts()["compiled"] == 8
+
+
+def test_threads_with_operators_that_have_no_key():
+    table = [1]
+
+    def op(a, b):
+        return a + b * table[0]
+
+    race(lambda i: kernel(op, length=50))
+    assert compiler.counts()["compiled"] >= 1
+
+
+def test_only_one_thread_is_in_the_compiler_at_a_time(monkeypatch):
+    inside, most = [0], [0]
+
+    def slow(key, build, on_disk):
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.01)
+        inside[0] -= 1
+        return key
+
+    monkeypatch.setattr(compiler, "_compile", slow)
+    race(lambda i: compiler.get(("test", i), lambda: (), on_disk=False))
+    assert most[0] == 1
+
+
+def test_a_failed_compilation_leaves_no_trace():
+    def broken(a, b):
+        raise ValueError("once")
+
+    for _ in range(2):
+        with pytest.raises(TypeError, match="once"):
+            kernel(broken, length=50)
+    assert compiler._kernels == {} and compiler.counts()["compiled"] == 0
+    assert not compiler._lock.locked()
+    assert kernel(length=50).name.startswith("cutesync")
+
+
+def test_memory_then_disk_then_compiler(monkeypatch):
+    first = kernel()
+    assert compiler.counts() == {"memory": 0, "disk": 0, "compiled": 1}
+    assert kernel() is first
+    assert compiler.counts() == {"memory": 1, "disk": 0, "compiled": 1}
+    monkeypatch.setattr(compiler, "_kernels", {})
+    again = kernel()
+    assert compiler.counts() == {"memory": 1, "disk": 1, "compiled": 1}
+    assert (again.cubin, again.ptx, again.name, again.block, again.smem, again.params, again.cluster) == (
+        first.cubin, first.ptx, first.name, first.block, first.smem, first.params, first.cluster)  # fmt: skip
+
+
+def test_equal_lambdas_share_a_kernel_and_different_ones_do_not():
+    one = kernel(lambda a, b: a + b, length=50)
+    assert kernel(lambda a, b: a + b, length=50) is one
+    assert kernel(lambda a, b: a * b, length=50) is not one
+    assert compiler.counts()["compiled"] == 2
+
+
+def test_an_operator_without_key_stays_off_the_disk(tmp_path):
+    table = [2]
+    kernel(lambda a, b: a + b * table[0], length=50)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_operators_without_key_never_share_a_kernel():
+    """Their identity is the object: one that is gone must not lend its kernel to a newcomer at the same address."""
+    found = []
+    for value in range(4):
+        box = [value]
+        found.append(kernel(lambda a, b, box=box: a + b + box[0], length=50))
+    assert len({id(k) for k in found}) == 4
+
+
+def test_one_callable_with_two_identities_is_one_kernel():
+    """The identity serves empty axes on the host side and is no part of the machine code."""
+
+    def op(a, b):
+        return a + b
+
+    element = dtypes.INT32
+    config = choose(Problem(1, 50, 1, 4, 1, True))
+    kernels = [kernel_for(config, Folding(operator(op, identity), element, element, element), False) for identity in (None, 0, 7)]
+    assert len({id(k) for k in kernels}) == 1
+
+
+def test_entry_point_reads_names_and_sizes():
+    ptx = ".visible .entry cutesync_x_0(\n\t.param .u64 .ptr .global .align 4 p_0,\n\t.param .f32 p_1,\n\t.param .u16 p_2,\n\t.param .align 64 .b8 p_3[128]\n)\n.reqntid 32, 1, 1\n{}"
+    assert compiler.entry_point(ptx) == ("cutesync_x_0", [8, 4, 2, 128])
