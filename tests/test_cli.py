@@ -6,14 +6,13 @@ import re
 import subprocess
 import sys
 import time
-import types
 
 import numpy as np
 import pytest
 
 from cutesync import cli, errors
 from cutesync.cli import demo, demo_reduce, info
-from cutesync.reduce.plan import source_key
+from cutesync.ops import source_key
 from cutesync.runtime import cache, compiler
 from cutesync.warm import jobs, warm
 
@@ -124,6 +123,35 @@ def test_an_emulator_that_takes_no_launch(monkeypatch):
     assert place == "nowhere" and "libcuda" in why
 
 
+def test_a_missing_package_is_said_in_one_line(monkeypatch, capsys):
+    def no_dsl(x):
+        raise ModuleNotFoundError("No module named 'cutlass'")
+
+    import cutesync as cs
+
+    monkeypatch.setattr(demo.device, "backend", lambda: "emulator")
+    monkeypatch.setattr(cs, "sum", no_dsl, raising=False)
+    assert cli.main(["demo"]) == 1
+    assert "No module named 'cutlass'; python -m cutesync info says" in capsys.readouterr().err
+
+
+def test_timing_on_a_gpu(monkeypatch):
+    """The timing code against a driver that answers 2 ms for every batch: inputs are rotated, and a call's share is what is shown."""
+
+    class Driver:
+        def __getattr__(self, name):
+            answer = {"cuEventCreate": (0, object()), "cuEventElapsedTime": (0, 2.0)}.get(name, (0,))
+            return lambda *arguments: answer
+
+    case, calls = next(demo_reduce.cases("emulator")), []
+    monkeypatch.setattr(demo.device, "driver", Driver)
+    monkeypatch.setattr(demo, "_ROTATION_BYTES", 4 << 18)
+    counted = demo.Case(**vars(case) | {"call": lambda x, out=None: calls.append(x.ptr) or x[:1].reshape(())})
+    seconds, moved, _ = demo._time_on_gpu(counted, case.make(np.random.default_rng(0)))
+    assert seconds == 2e-3 / 4 and moved == (4 << 16) + 4
+    assert len(set(calls)) == 4 and len(calls) == 2 + 4 * (demo._WARM_UP + demo._BATCHES)
+
+
 def test_demo_functions_can_be_cached():
     for function in (demo_reduce.successors, demo_reduce.compose, demo_reduce.square):
         assert source_key(function)
@@ -192,9 +220,7 @@ def test_warm_fills_the_cache_and_cache_shows_and_clears_it(cache_folder, capsys
 
 
 def test_warm_reports_progress(monkeypatch):
-    from cutesync import warm as module
-
-    module = sys.modules["cutesync.warm"] if not isinstance(module, types.ModuleType) else module
+    module = sys.modules["cutesync.warm"]
     done, compiled = [], []
     monkeypatch.setitem(module.FAMILIES, "pair", lambda *_: iter([("a", lambda: compiled.append(1)), ("b", lambda: compiled.append(2))]))
     assert warm(["pair"], progress=lambda *step: done.append(step)) == 2
@@ -207,7 +233,7 @@ def test_warm_covers_what_calls_use(cache_folder):
 
     listed = {label.partition(": ")[2] for label, _ in jobs(("reduce",), ("float32",), ("add",), ("whole", "rows", "columns"))}
     for shape in ((1, 1000, 1), (1, 1 << 24, 1), (1, 10**7 + 19, 1), (4099, 4097, 1), (1, 4099, 4097), (1 << 22, 3, 1), (1, 1 << 22, 3)):
-        assert " ".join(map(str, choose(Problem(*shape, 4, 1, True)).kernel)) in listed
+        assert " ".join(map(str, choose(Problem(*shape, 4, 1, True, True)).kernel)) in listed
 
 
 def test_warm_leaves_out_what_has_no_meaning():
