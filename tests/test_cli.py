@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import time
+import types
 
 import numpy as np
 import pytest
@@ -144,7 +145,7 @@ def test_timing_on_a_gpu(monkeypatch):
             return lambda *arguments: answer
 
     case, calls = next(demo_reduce.cases("emulator")), []
-    monkeypatch.setattr(demo.device, "driver", Driver)
+    monkeypatch.setattr(demo, "device", types.SimpleNamespace(driver=Driver, check=demo.device.check))
     monkeypatch.setattr(demo, "_ROTATION_BYTES", 4 << 18)
     counted = demo.Case(**vars(case) | {"call": lambda x, out=None: calls.append(x.ptr) or x[:1].reshape(())})
     seconds, moved, _ = demo._time_on_gpu(counted, case.make(np.random.default_rng(0)))
