@@ -120,7 +120,7 @@ def _folding(op, source):
 
 
 def _configs(folding, layouts: tuple[str, ...]):
-    """The configurations of all shapes of these layouts, for aligned arrays (and misaligned ones, where that is another kernel)."""
+    """The configurations of all shapes of these layouts, for inputs and outputs that lie on 16-byte boundaries or not."""
     from .reduce.config import Problem, choose
 
     outers = _OUTER if "rows" in layouts or "columns" in layouts else (1,)
@@ -130,8 +130,8 @@ def _configs(folding, layouts: tuple[str, ...]):
                 continue
             for length in _LENGTHS:
                 if outer * inner * length <= _MOST:
-                    for aligned in (True, False):
-                        yield choose(Problem(outer, length, inner, folding.source.size, folding.slot_words, aligned))
+                    for aligned in ((True, True), (True, False), (False, True), (False, False)):
+                        yield choose(Problem(outer, length, inner, folding.source.size, folding.slot_words, *aligned))
 
 
 FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {"reduce": _reduce_jobs}

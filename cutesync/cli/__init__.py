@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import Sequence
 
@@ -23,6 +24,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     except CutesyncError as error:
         print(f"{parser.prog} {options.command}: {error}", file=sys.stderr)
+        return 1
+    except ImportError as error:
+        print(f"{parser.prog} {options.command}: {error}; python -m cutesync info says what is missing and how to get it", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # the reader of our output has gone, as in "| head"
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         return 130

@@ -107,18 +107,14 @@ def _fold_by_rows(x: np.ndarray, op, width: int = 256) -> np.ndarray:
 def _kernels(op, axis, options, source: str, shape: tuple[int, ...]) -> list:
     """Compile what the call on an aligned array launches."""
     from ..reduce import _parse
-    from ..reduce.config import Problem, choose
-    from ..reduce.plan import kernel_for, stages
+    from ..reduce.plan import make_stages
     from ..runtime.arrays import View
+    from ..runtime.device_array import HOST
 
     key = (op, axis, False, None, options.get("dtype"), options.get("transform"), None, "arg" if op in ("argmin", "argmax") else "auto")
-    reduction = _parse(key, View(0, shape, parse_dtype(source), 0, True))
-    folding, passes = reduction["folding"], stages(shape, reduction["axes"])
-    found = []
-    for number, problem in enumerate(passes, 1):
-        current = folding if len(passes) == 1 else folding.first_of_two() if number == 1 else folding.second_of_two()
-        found.append(kernel_for(choose(Problem(*problem, current.source.size, current.slot_words, True)), current, False))
-    return found
+    reduction = _parse(key, View(0, shape, parse_dtype(source), HOST, True))
+    launches = make_stages(reduction["folding"], shape, reduction["axes"], None, True, True, HOST, 0)
+    return [launch.kernel for launch, _, _ in launches]
 
 
 def _random(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
