@@ -50,34 +50,26 @@ class Place:
 
 
 @pytest.fixture(params=PLACES)
-def place(request, monkeypatch):
+def place(request):
     """Everywhere kernels run. Arrays come from ``cs.asarray``, which puts them where the place needs them."""
-    monkeypatch.setenv("CUTESYNC_BACKEND", request.param)
-    device.backend.cache_clear()
-    yield Place(request.param)
-    monkeypatch.undo()
-    device.backend.cache_clear()
+    with device.forced(request.param):
+        yield Place(request.param)
 
 
 @pytest.fixture(autouse=True)
 def _no_stray_warnings():
-    """A warning of the cache outside its own tests is a failure."""
+    """A warning of the cache outside its own tests is a failure; that there is no GPU is said by the skips."""
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="cutesync cache")
+        warnings.filterwarnings("ignore", message="cutesync: no Hopper GPU")
         yield
 
 
 @pytest.fixture
-def fresh_backend(monkeypatch):
-    """Call it with ``"emulator"``, ``"gpu"`` or ``"auto"`` to set the backend for one test."""
-
-    def choose(name: str) -> None:
-        monkeypatch.setenv("CUTESYNC_BACKEND", name)
-        device.backend.cache_clear()
-
-    yield choose
-    monkeypatch.undo()
-    device.backend.cache_clear()
+def on_emulator():
+    """Arrays live in host memory, whatever the machine has."""
+    with device.forced("emulator"):
+        yield
 
 
 class RecordedLaunch:
@@ -94,9 +86,8 @@ class RecordedLaunch:
 
 
 @pytest.fixture
-def launches(fresh_backend, monkeypatch):
+def launches(on_emulator, monkeypatch):
     """The launches a test's calls would make, on a machine of host memory. Nothing is compiled either."""
-    fresh_backend("emulator")
     log: list[RecordedLaunch] = []
     plan = importlib.import_module("cutesync.reduce.plan")
     monkeypatch.setattr(importlib.import_module("cutesync.reduce"), "_plans", {})

@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from cases import DTYPES
+from .cases import DTYPES
 
 from cutesync import dtypes
 from cutesync.errors import ArgumentTypeError

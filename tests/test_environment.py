@@ -79,7 +79,7 @@ def test_a_process_that_finds_its_kernels_on_disk_never_loads_the_dsl(tmp_path):
         "from cutesync.reduce.config import Problem, choose\n"
         "from cutesync.reduce.plan import Folding, kernel_for\n"
         "folding = Folding(ops.operator('add'), dtypes.FLOAT32, dtypes.FLOAT32, dtypes.FLOAT32)\n"
-        "print(kernel_for(choose(Problem(1, 3000, 1, 4, 1, True)), folding, False).name, 'cutlass' in sys.modules)\n"
+        "print(kernel_for(choose(Problem(1, 3000, 1, 4, 1, True, True)), folding, False).name, 'cutlass' in sys.modules)\n"
     )
     for expected in ("cutesync_reduce_0 True", "cutesync_reduce_0 False"):
         found = python(script, CUTESYNC_CACHE_DIR=str(tmp_path), CUTESYNC_CACHE="1")

@@ -9,7 +9,7 @@ import textwrap
 
 import numpy as np
 import pytest
-from cases import DTYPES, NAMES, data, has_meaning, numpy_dtype
+from .cases import DTYPES, NAMES, data, has_meaning, numpy_dtype
 
 from cutesync import dtypes, ops
 from cutesync.errors import ArgumentTypeError, ArgumentValueError

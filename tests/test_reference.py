@@ -9,7 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from cases import DTYPES, NAMES, data, has_meaning, matrices, matrix, numpy_dtype
+from .cases import DTYPES, NAMES, data, has_meaning, matrices, matrix, numpy_dtype
 
 from cutesync import dtypes, reference
 
@@ -51,7 +51,7 @@ def test_every_operator_on_every_type(dtype, op):
 def test_dtype_converts_before_the_fold(source, result):
     x = data(50, source, seed=4)
     for op in ("add", "min", "max"):
-        if result == "int8" and op != "add":
+        if result in ("int8", "int16") and op != "add":
             continue  # the conversion wraps, which brute force does after the fold
         assert reference.reduce(x, op, dtype=result) == brute(x, op, result)
 
@@ -129,7 +129,7 @@ def test_a_callable_folds_in_c_order_along_any_axes(shape):
 
 
 def test_the_operators_of_the_tests_are_associative_and_do_not_commute():
-    from cases import bicyclic, brackets
+    from .cases import bicyclic, brackets
 
     for op, values in ((matrix, matrices(60).tolist()), (bicyclic, brackets(60).tolist())):
         for a, b, c in zip(values, values[20:], values[40:]):
@@ -138,7 +138,7 @@ def test_the_operators_of_the_tests_are_associative_and_do_not_commute():
 
 
 def test_bicyclic_counts_unmatched_brackets():
-    from cases import bicyclic
+    from .cases import bicyclic
 
     for text in ("", "(", ")", "()", ")(", "(()", "())(", "((()))", ")))((("):
         closing = opening = 0

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from cases import DTYPES, NAMES, check, data, has_meaning, numpy_dtype, same
+from ..cases import DTYPES, NAMES, bicyclic, brackets, check, data, fold, has_meaning, numpy_dtype, same
 
 import cutesync as cs
 from cutesync import reference
@@ -207,3 +207,28 @@ def test_rounding_of_a_float_sum_stays_within_the_bound_of_a_tree(place):
         x = rng.standard_normal(n).astype(np.float32)
         error = abs(float(np.asarray(cs.reduce(cs.asarray(x)))) - float(x.astype(np.float64).sum()))
         assert error <= 64 * np.finfo(np.float32).eps / 2 * float(np.abs(x).astype(np.float64).sum())
+
+
+@pytest.mark.parametrize("algorithm", ["atomic", "multi_launch"])
+@pytest.mark.parametrize("dtype", ["int32", "uint64", "float32", "float64"])
+def test_the_other_rungs_agree(place, algorithm, dtype):
+    for n in place.sizes([1, 31, 4095, 4097, 32767, 32768, 32769, 70001, 2**21 + 5]):
+        for op in ("add", "max", "min", "xor"):
+            if op == "add" or (has_meaning(op, dtype) and not (algorithm == "atomic" and dtype.startswith("float"))):
+                x = data(n, dtype, op)
+                same(cs.reduce(cs.asarray(x), op, algorithm=algorithm), reference.reduce(x, op), f"{algorithm} {op} of {n}")
+                if n < 5000:
+                    same(cs.reduce(cs.asarray(x), op, algorithm=algorithm, init=3), reference.reduce(x, op, init=3), f"{algorithm} {op} of {n} from 3")
+
+
+def test_levels_keep_the_order_of_operands(place):
+    for n in place.sizes([100, 32769, 70001]):
+        x = brackets(n)
+        same(cs.reduce(cs.asarray(x), bicyclic, algorithm="multi_launch"), fold(bicyclic, x))
+
+
+def test_levels_map_once_and_give_any_type(place):
+    for n in place.sizes([100, 70001]):
+        x = data(n, "int8")
+        same(cs.reduce(cs.asarray(x), transform=square, dtype="int64", algorithm="multi_launch"), (x.astype(np.int64) ** 2).sum())
+        same(cs.reduce(cs.asarray(x), "any", algorithm="multi_launch"), x.any())

@@ -8,7 +8,9 @@ import pytest
 import cutesync as cs
 from cutesync import dtypes
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, CutesyncError, DeviceError, OperatorError
-from cutesync.runtime.device_array import HOST, DeviceArray
+from cutesync.runtime import device
+from cutesync.runtime.device import HOST
+from cutesync.runtime.device_array import DeviceArray
 
 X = np.arange(12, dtype=np.int32).reshape(3, 4)
 F = X.astype(np.float32)
@@ -66,7 +68,13 @@ BAD = {
     "and of floats": (lambda: cs.reduce(F, "and"), TypeError, ["float32", "integer"]),
     "or of floats": (lambda: cs.reduce(F, "or"), TypeError, ["float32", "integer"]),
     "xor of floats": (lambda: cs.reduce(X, "xor", dtype="float64"), TypeError, ["float64", "integer"]),
-    "algorithm": (lambda: cs.reduce(X, algorithm="fastest"), ValueError, ["'fastest'", "'auto'"]),
+    "algorithm": (lambda: cs.reduce(X, algorithm="fastest"), ValueError, ["'fastest'", "'auto'", "'atomic'", "'multi_launch'"]),
+    "algorithm and axis": (lambda: cs.reduce(X, axis=0, algorithm="atomic"), ValueError, ["'atomic'", "axis=None", "'auto'"]),
+    "levels and axis": (lambda: cs.reduce(X, axis=1, algorithm="multi_launch"), ValueError, ["'multi_launch'", "axis=None"]),
+    "atomic operator": (lambda: cs.reduce(X, "mul", algorithm="atomic"), ValueError, ["mul of int32", "add", "'auto'"]),
+    "atomic type": (lambda: cs.reduce(X.astype(np.int8), algorithm="atomic"), ValueError, ["add of int8", "'auto'"]),
+    "atomic float min": (lambda: cs.reduce(F, "min", algorithm="atomic"), ValueError, ["min of float32", "'auto'"]),
+    "atomic callable": (lambda: cs.reduce(X, lambda a, b: a + b, algorithm="atomic"), ValueError, ["<lambda> of int32", "'auto'"]),
     "transform": (lambda: cs.reduce(X, transform=2), TypeError, ["transform", "2", "callable"]),
     "dtype": (lambda: cs.reduce(X, dtype="float8"), TypeError, ["dtype", "float8", "float64"]),
     "dtype complex": (lambda: cs.reduce(X, dtype=complex), TypeError, ["dtype", "complex", "float64"]),
@@ -138,16 +146,21 @@ def test_a_large_out_around_a_small_input_overlaps(launches):
     assert launches == []
 
 
-def test_arrays_on_two_devices(fresh_backend, monkeypatch):
-    monkeypatch.setattr("cutesync.runtime.device.backend", lambda: "gpu")
+def test_arrays_on_two_devices():
     x, out = (DeviceArray(4096 * (1 + ordinal), (), dtypes.INT32, ordinal, None) for ordinal in (0, 1))
-    with pytest.raises(DeviceError, match=r"device 1; needs the device of x, 0"):
+    with device.forced("gpu"), pytest.raises(DeviceError, match=r"device 1; needs the device of x, 0"):
         cs.reduce(x, out=out)
 
 
-def test_host_memory_where_there_is_a_gpu(fresh_backend, monkeypatch):
-    monkeypatch.setattr("cutesync.runtime.device.backend", lambda: "gpu")
-    with pytest.raises(DeviceError, match="host memory"):
+@pytest.mark.parametrize("make", [lambda: Capsule(X), lambda: cs.empty(3, "int32")], ids=["DLPack", "DeviceArray"])
+def test_host_memory_where_there_is_a_gpu(make, on_emulator):
+    x = make()
+    with device.forced("gpu"), pytest.raises(DeviceError, match="host memory"):
+        cs.reduce(x)
+
+
+def test_somebody_elses_host_memory_on_the_emulator(launches):
+    with pytest.raises(DeviceError, match=r"a Capsule in host memory.*np\.asarray"):
         cs.reduce(Capsule(X))
 
 
@@ -237,9 +250,7 @@ def test_a_nan_init_does_not_make_a_plan_a_call(launches):
 class TestTracedCallables:
     """Operators are traced by the DSL; what goes wrong inside is told with the original message."""
 
-    @pytest.fixture(autouse=True)
-    def _on_the_emulator(self, fresh_backend):
-        fresh_backend("emulator")
+    pytestmark = pytest.mark.usefixtures("on_emulator")
 
     @staticmethod
     def compiles(op, dtype="int32", transform=None):
@@ -249,7 +260,7 @@ class TestTracedCallables:
 
         element = dtypes.dtype(dtype)
         folding = Folding(operator(op), element, element.accumulator, element, transform)
-        return kernel_for(choose(Problem(1, 1000, 1, element.size, 1, True)), folding, False)
+        return kernel_for(choose(Problem(1, 1000, 1, element.size, 1, True, True)), folding, False)
 
     def test_an_operator_that_raises(self):
         def broken(a, b):

@@ -6,7 +6,7 @@ import re
 import struct
 
 import pytest
-from cases import DTYPES, bicyclic, has_meaning
+from ..cases import DTYPES, bicyclic, has_meaning
 
 from cutesync import dtypes
 from cutesync.ops import operator
@@ -121,14 +121,14 @@ def folding_of(op, dtype: str, result: str | None = None, transform=None) -> Fol
 
 
 def config_of(shape, folding: Folding, aligned: bool = True) -> Config:
-    return choose(Problem(*shape, folding.source.size, folding.slot_words, aligned))
+    return choose(Problem(*shape, folding.source.size, folding.slot_words, aligned, aligned))
 
 
 def test_every_configuration(allocated):
     folding = folding_of("add", "float32")
     configs = {config_of(shape, folding, aligned).kernel: config_of(shape, folding, aligned) for shape in EVERY_CONFIG for aligned in (True, False)}
     assert {kernel[0] for kernel in configs} == {"segments", "rows", "whole_rows", "columns", "narrow"}
-    assert {kernel[1] for kernel in configs if kernel[0] == "segments"} == {"warp", "block", "grid"}
+    assert {kernel[1] for kernel in configs if kernel[0] == "segments"} == {"warp", "block", "grid", "grid_rows"}
     for config in configs.values():
         verify(config, folding, count=allocated)
 
@@ -167,6 +167,13 @@ def test_init_transform_and_dtype(dtype, result, allocated):
     folding = folding_of("add", dtype, result, transform=lambda v: v * v)
     for shape in ((9, 3, 1), (1, 10**6, 1), (1, 10**6, 3), (1, 10**5, 40)):
         verify(config_of(shape, folding), folding, has_init=True, count=allocated)
+
+
+@pytest.mark.parametrize("scope", ["level", "atomic"])
+def test_the_other_rungs(scope, allocated):
+    """The configurations of algorithm="multi_launch" and "atomic"."""
+    for dtype in ("int32", "float64"):
+        verify(Config(("segments", scope, 16, 4, 2), 1, 1, 8), folding_of("add", dtype), count=allocated)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -7,7 +7,7 @@ import threading
 
 import numpy as np
 import pytest
-from cases import bicyclic, brackets, data, fold, same
+from ..cases import bicyclic, brackets, data, fold, same
 
 import cutesync as cs
 from cutesync.errors import CaptureError

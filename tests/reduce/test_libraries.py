@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from cases import data, same
+from ..cases import data, same
 
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError

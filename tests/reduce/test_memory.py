@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from cases import data, same
+from ..cases import data, same
 
 import cutesync as cs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import bicyclic, brackets, check, data, first, fold, last, matrices, matrix, same
+from ..cases import bicyclic, brackets, check, data, first, fold, last, matrices, matrix, same
 
 import cutesync as cs
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import FLOATS, INTEGERS, check, numpy_dtype, same
+from ..cases import FLOATS, INTEGERS, check, numpy_dtype, same
 
 import cutesync as cs
 

@@ -29,7 +29,7 @@ def folding(op, dtype="int32") -> Folding:
 
 def kernel(op="add", length=3000, dtype="int32"):
     element = dtypes.dtype(dtype)
-    return kernel_for(choose(Problem(1, length, 1, element.size, 1, True)), folding(op, dtype), False)
+    return kernel_for(choose(Problem(1, length, 1, element.size, 1, True, True)), folding(op, dtype), False)
 
 
 def race(work, count=16) -> list:
@@ -143,7 +143,7 @@ def test_one_callable_with_two_identities_is_one_kernel():
         return a + b
 
     element = dtypes.INT32
-    config = choose(Problem(1, 50, 1, 4, 1, True))
+    config = choose(Problem(1, 50, 1, 4, 1, True, True))
     kernels = [kernel_for(config, Folding(operator(op, identity), element, element, element), False) for identity in (None, 0, 7)]
     assert len({id(k) for k in kernels}) == 1
 
