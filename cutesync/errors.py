@@ -43,6 +43,5 @@ class WorkspaceError(CutesyncError, MemoryError):
 
 
 def explain(subject: str, came: object, allowed: str, advice: str = "") -> str:
-    """The one wording of every message: ``subject: got came; needs allowed. advice``."""
-    message = f"{subject}: got {came}; needs {allowed}."
-    return f"{message} {advice[0].upper()}{advice[1:]}." if advice else message
+    """The one wording of every message: ``subject: got came; needs allowed; advice``."""
+    return f"{subject}: got {came}; needs {allowed}" + (f"; {advice}" if advice else "")

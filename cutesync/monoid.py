@@ -89,6 +89,7 @@ class Monoid:
 
     def __init__(self, op: Operator, source: DType, accumulate: DType, result: DType, transform=None) -> None:
         self.op, self.source, self.accumulate, self.result, self.transform = op, source, accumulate, result, transform
+        self.commutative = op.fn is None
         register, self._binary = binary(op, accumulate)
         self.types = (register,)
 
@@ -140,10 +141,14 @@ class Monoid:
             )
         return total
 
+    def nothing(self):
+        """Registers of the shape of a state in a chunk, with no meaning yet."""
+        return (self.types[0](0),)
+
     def place(self, state, base):
         """A state whose indexes count from ``base``, as one whose indexes count from the start of the row."""
         del base
-        return state
+        return tuple(state)
 
     def lower(self, state):
         """The element to store: converted (rounded once) to the result type."""
@@ -160,6 +165,7 @@ class ArgMonoid:
     def __init__(self, largest: bool, source: DType, result: DType) -> None:
         self.largest, self.source, self.result = largest, source, result
         self.types = (register_type(source), Int64)
+        self.commutative = False  # ties go to the first operand
 
     def lift(self, value, index):
         value = self.source.cutlass(value)
@@ -178,6 +184,9 @@ class ArgMonoid:
         states = [self.lift(elements[i], Int32(i)) for i in range(cute.size(elements))]
         value, position = tree(states, self.combine)
         return (value, index + position)
+
+    def nothing(self):
+        return (self.types[0](0), Int32(0))
 
     def place(self, state, base):
         return (state[0], base + Int64(state[1]))

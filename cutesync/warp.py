@@ -112,6 +112,17 @@ def reduce_valid(state, count: Int32, combine: cutlass.Constexpr, lane: Int32, w
     return state
 
 
+@cute.jit
+def combine_valid(a, b, combine: cutlass.Constexpr):
+    """``combine`` for states whose last member is 1 if they hold anything: the operator sees only those that do."""
+    state = a
+    if b[-1] != 0:
+        state = b
+        if a[-1] != 0:
+            state = (*combine(a[:-1], b[:-1]), Int32(1))
+    return state
+
+
 def reduce(value, op="add", width: int = LANES):
     """Fold ``value`` (a register of any numeric DSL type, one a lane) over groups of ``width`` lanes.
 
@@ -124,4 +135,4 @@ def reduce(value, op="add", width: int = LANES):
     return reduce_states((value,), lambda a, b: (fn(a[0], b[0]),), cute.arch.lane_idx(), width)[0]
 
 
-__all__ = ["LANES", "broadcast", "exchange", "reduce", "column_of_lane", "reduce_columns", "reduce_rows", "reduce_states", "reduce_valid", "select", "tree"]
+__all__ = ["LANES", "broadcast", "combine_valid", "exchange", "reduce", "column_of_lane", "reduce_columns", "reduce_rows", "reduce_states", "reduce_valid", "select", "tree"]

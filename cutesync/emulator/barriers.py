@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from .clocks import Clock
@@ -133,6 +135,15 @@ class ClusterBarrier:
         self.check()
 
 
+class Arrival(NamedTuple):
+    """What one arrival made known, at which scope, from which block; ``landed``: by bytes of an asynchronous operation."""
+
+    clock: Clock
+    scope: int
+    block: int
+    landed: bool = False
+
+
 class MBarrier:
     """One mbarrier: counts down arrivals and bytes, flips its phase when both are at zero."""
 
@@ -145,8 +156,8 @@ class MBarrier:
         self.version = 0
         self.fenced = False
         self.watchers: list = []
-        self.arrived: list[tuple[Clock, int, int]] = []     # (clock, scope, block) of the running phase
-        self.completed: list[tuple[Clock, int, int]] = []
+        self.arrived: list[Arrival] = []         # in the running phase
+        self.completed: list[Arrival] = []       # in the last phase that completed
         self.history: list[str] = [f"initialised with {count} by {actor(f.warp, [lane])}"]
         self.init_event = (f.warp, lane, f.warp.clock.time)
         self.site = site
@@ -163,7 +174,7 @@ class MBarrier:
         self.pending -= count
         self.note(f"{actor(f.warp, lanes)} {'drops' if drop else 'arrives'} ({count}), {self.pending} to come")
         if release and self.machine.sanitizer is not None:
-            self.arrived.append((f.warp.clock.release(np.asarray(lanes)), scope, f.warp.block.number))
+            self.arrived.append(Arrival(f.warp.clock.release(np.asarray(lanes)), scope, f.warp.block.number))
         return self.phase
 
     def expect(self, f, lanes, size: int, site: int) -> None:
@@ -176,7 +187,7 @@ class MBarrier:
         self.tx -= size
         self.note(f"{size} bytes land, {self.tx} outstanding")
         if clock is not None:
-            self.arrived.append((clock, CLUSTER_SCOPE, warp.block.number))
+            self.arrived.append(Arrival(clock, CLUSTER_SCOPE, warp.block.number, landed=True))
         self.check_tx(warp, [lane], site)
         self.settle()
 
@@ -206,18 +217,11 @@ class MBarrier:
         """A successful wait: what arrived in the completed phase is known, as far as the scopes reach."""
         if self.machine.sanitizer is None:
             return
-        mine = f.warp.block.number
         together = Clock()
-        for clock, reach, block in self.completed:
-            if block == mine or (reach >= CLUSTER_SCOPE and scope >= CLUSTER_SCOPE) or self._own_copy(clock, reach, block):
-                together.join(clock)
-            else:
-                together.join(clock.as_seen())
+        for arrival in self.completed:
+            reaches = arrival.block == f.warp.block.number or (arrival.scope >= CLUSTER_SCOPE and scope >= CLUSTER_SCOPE)
+            together.join(arrival.clock if reaches or arrival.landed else arrival.clock.as_seen())
         f.warp.learn(lanes, together)
-
-    def _own_copy(self, clock: Clock, reach: int, block: int) -> bool:
-        """Bytes that land here by an asynchronous operation are visible to whoever waits here, whatever block started it."""
-        return reach >= CLUSTER_SCOPE and not clock.proxied and len(clock.known) == 1
 
     # --- telling ----------------------------------------------------------------------------------------------------
 

@@ -30,7 +30,7 @@ class Warp:
         self.clock = WarpClock(block.number, index, block.warp_count)
         actors = np.arange(32, dtype=_I64) + index * ACTORS
         self.key_base = (actors << np.int64(ACTOR_AT)) + np.int64((block.number + 1) << BLOCK_AT)
-        self.read_row = (index + block.number * 3) % READ_ROWS if machine.blocks_share else index % READ_ROWS
+        self.read_row = (index + block.number * 3) % READ_ROWS
         self.heard: dict = {}
         self.fenced: dict = {}
         self.groups: dict = {}
@@ -52,7 +52,7 @@ class Warp:
         self.machine.progress()
         for other in self.fragments:
             self.machine.resume(other, CONVERGE)
-        self.block.lanes_left(self, fragment)
+        self.block.lanes_left(self)
 
     def merge(self, fragment: Fragment) -> None:
         """Join the fragment with those of its warp that are at the same place."""
@@ -144,7 +144,7 @@ class Block:
             return self, offset
         return (self.peers[rank - 1] if rank <= len(self.peers) else None), offset
 
-    def lanes_left(self, warp: Warp, fragment: Fragment) -> None:
+    def lanes_left(self, warp: Warp) -> None:
         if not warp.live:
             self.live_warps -= 1
         for barrier in self.named.values():

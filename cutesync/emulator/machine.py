@@ -28,9 +28,7 @@ class Machine:
         self.parameters, self.memory, self.schedule, self.trace = parameters, memory, schedule, trace
         self.name = name or program.function.name
         self.local_bytes = program.local_bytes
-        self.blocks_share = True
         self.resident: dict[int, Block] = {}
-        self.finished_blocks = 0
         self.pending: list = []            # asynchronous operations under way
         self.now = 1_000_000               # virtual nanoseconds
         self.silent = 0
@@ -190,7 +188,6 @@ class Machine:
         for peer in block.peers:
             self.finish_block(peer)
             del self.resident[peer.number]
-            self.finished_blocks += 1
         self.schedule.room()
 
     def finish_block(self, block: Block) -> None:

@@ -43,7 +43,7 @@ class Region:
         self.shadow = None
         self.watchers: list = []
         self.version = 0
-        self.base_array = np.uint64(base)
+        self.base_array, self.first, self.stop = np.uint64(base), np.uint64(low), np.uint64(self.high)
 
     @classmethod
     def of_address(cls, name: str, address: int, size: int, *, initialised: bool = True, writable: bool = True) -> "Region":
@@ -149,14 +149,22 @@ class Port:
         if cnz(active & self.low_bits):
             self.misaligned(f, lanes, active)
         region = f.warp.block.shared if space == "shared::cta" else self.region
-        if region is not None and self.size > 1:
-            rows = ((active - region.base_array) >> self.shift).view(_I64)     # an address below the region becomes a huge row
-            try:
-                region.view(self.width, self.count)[rows]
+        if region is not None:
+            offsets = active - region.base_array
+            rows = (offsets >> self.shift).view(_I64)            # an address below the region becomes a huge row
+            if not (region.ragged and cnz(offsets < region.first)) and self.within(region, offsets, rows):
                 return ((region, rows, lanes, None),)
-            except IndexError:
-                pass
         return self.sort_out(f, lanes, active)
+
+    def within(self, region: Region, offsets: np.ndarray, rows: np.ndarray) -> bool:
+        """Whether all rows exist. Asking NumPy by a read is the fastest way, but for bytes, whose huge rows would be negative ones."""
+        if self.size == 1:
+            return not cnz(offsets >= region.stop)
+        try:
+            region.view(self.width, self.count)[rows]
+        except IndexError:
+            return False
+        return True
 
     def sort_out(self, f, lanes, active: np.ndarray):
         groups: dict[int, tuple[Region, list[int], list[int], list[int]]] = {}
@@ -169,7 +177,7 @@ class Port:
             group[3].append(position)
         if len(groups) == 1:
             region, rows, _, _ = next(iter(groups.values()))
-            if not region.ragged and (self.space == "global" or (self.space == "generic" and region.base > SHARED_START)):
+            if self.space == "global" or (self.space == "generic" and region.base > SHARED_START):
                 self.region = region
             return ((region, np.array(rows, _I64), lanes, None),)
         return tuple((region, np.array(rows, _I64), np.array(who, _I64), np.array(positions)) for region, rows, who, positions in groups.values())

@@ -53,7 +53,6 @@ class Device:
     def __init__(self):
         self.memory = Memory()
         self.by_address: dict[int, Region] = {}
-        self.lock = threading.RLock()
 
     def register(self, address: int, size: int, name: str = "a buffer", *, initialised: bool = True, writable: bool = True) -> Region | None:
         """Make ``size`` bytes at ``address`` visible to kernels. The caller keeps them alive until ``unregister``. Bytes of a buffer
@@ -87,6 +86,7 @@ class Device:
 
 
 DEVICE = Device()
+LOCK = threading.RLock()     # launches run one at a time: generated code is bound to one machine, and the DSL compiles one thing at a time
 _SETTINGS: list[Settings] = [Settings()]
 _EXECUTABLES: "weakref.WeakKeyDictionary[object, Executable]" = weakref.WeakKeyDictionary()
 
@@ -124,7 +124,7 @@ def run(compiled, packed, device: Device = DEVICE, edit=None) -> None:
     """Run one compiled cute function through its packed host entry; ``packed`` is what ``compiled.to(None).capi_func`` would be given
     on a GPU. Global addresses must lie in buffers registered with ``device``. Raises EmulationError on the first finding. ``edit``
     changes the PTX first (to plant faults)."""
-    with device.lock:
+    with LOCK:
         for launch in (Executable(compiled, edit) if edit else executable(compiled)).record(packed):
             run_launch(launch, device, settings())
 
@@ -142,7 +142,7 @@ def launch(text: str, grid, block, parameters, *, cluster=(1, 1, 1), shared_byte
            kernel: str | None = None, device: Device = DEVICE) -> None:
     """Launch a kernel given as PTX text, under the settings in force. ``parameters`` are the packed parameter bytes, or one integer a
     parameter (addresses, scalars as their bits). Addresses must lie in registered buffers. Raises EmulationError on the first finding."""
-    with device.lock:
+    with LOCK:
         code = program(text, kernel)
         if not isinstance(parameters, (bytes, bytearray)):
             packed = bytearray(code.function.param_bytes())
@@ -161,14 +161,14 @@ def run_launch(launch: Launch, device: Device, how: Settings) -> None:
     outcome = None
     for number in range(how.schedules):
         if number:
-            _restore(device, before)
+            _restore(before)
         schedule = how.schedule(number)
         run_once(launch, device, how, schedule, how.trace if number == 0 else None)
         after = _snapshot(device)
         if outcome is None:
             outcome, first = after, schedule
         else:
-            _compare(launch, device, outcome, after, first, schedule)
+            _compare(launch, outcome, after, first, schedule)
 
 
 def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, trace: Trace | None = None) -> Machine:
@@ -205,14 +205,14 @@ def _snapshot(device: Device) -> list:
     return [(r, r.data[r.low:r.high].copy(), None if r.valid is None else r.valid.copy()) for r in device.memory.regions if r.writable]
 
 
-def _restore(device: Device, snapshot: list) -> None:
+def _restore(snapshot: list) -> None:
     for region, data, valid in snapshot:
         region.data[region.low:region.high] = data
         if valid is not None:
             region.valid[:] = valid
 
 
-def _compare(launch: Launch, device: Device, a: list, b: list, first: Schedule, second: Schedule) -> None:
+def _compare(launch: Launch, a: list, b: list, first: Schedule, second: Schedule) -> None:
     for (region, left, _), (_, right, _) in zip(a, b):
         if not np.array_equal(left, right):
             at = int(np.flatnonzero(left != right)[0])

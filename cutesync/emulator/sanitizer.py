@@ -102,7 +102,7 @@ class Sanitizer:
         tail = np.int64(warp.clock.time << _TIME_AT | scope << SITE_BITS | min(site, (1 << SITE_BITS) - 1))
         return warp.key_base + tail if lanes is None else warp.key_base[lanes] + tail
 
-    def unordered(self, keys: np.ndarray, own: np.ndarray | int, clock: Clock, block: int, scope: int, proxied: bool = False) -> np.ndarray:
+    def unordered(self, keys: np.ndarray, own: np.ndarray | int, clock: Clock, block: int, scope: int) -> np.ndarray:
         """Which of the earlier accesses ``keys`` are not ordered before the running one (``own``: the runner's actor keys)."""
         actors, times = (keys >> _SH["actor"]) & _ACTOR_MASK, (keys >> _SH["time"]) & _TIME_MASK
         blocks = (keys >> _SH["block"]) - 1

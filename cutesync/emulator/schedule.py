@@ -13,7 +13,7 @@ POLICIES = {
     "round_robin": "warps in turn, copies land after a while",
     "random": "any warp for a random while, copies land at random in pieces and out of order",
     "priorities": "random fixed priorities that change at a few random moments",
-    "starve_one": "one warp runs only when no other can",
+    "starve_one": "one warp, or one block, runs only when no other can; now and then another one",
     "lagging_lane": "single lanes fall behind their warp and meet it only where they must",
     "copies_late": "asynchronous work lands only when nothing else can run",
     "copies_early": "asynchronous work lands at once",
@@ -37,7 +37,7 @@ class Schedule:
         self.machine = None
         self.turn = 0
         self.steps_to_change = 0
-        self.victim = self.random.random()
+        self.victim = None
         self.copy_chance = {"random": 0.25, "copies_early": 1.0, "copies_late": 0.0, "round_robin": 0.1}.get(policy, 0.1 + 0.3 * self.random.random())
 
     def describe(self) -> str:
@@ -123,10 +123,12 @@ class Schedule:
         return max(queue, key=lambda f: f.warp.priority)
 
     def _starve_one(self, queue):
-        def starved(f) -> bool:
-            return f.warp.index == int(self.victim * f.warp.block.warp_count) and f.warp.block.number % 2 == 0
-
-        others = [f for f in queue if not starved(f)]
+        self.steps_to_change -= 1
+        if self.steps_to_change <= 0:
+            self.steps_to_change = self.random.randrange(20, 600)
+            warp = self._any(queue).warp
+            self.victim = warp if self.random.random() < 0.5 else warp.block
+        others = [f for f in queue if f.warp is not self.victim and f.warp.block is not self.victim]
         return self._any(others or queue)
 
     def _lagging_lane(self, queue):

@@ -11,7 +11,8 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
-from ..warp import LANES, broadcast, reduce_rows, reduce_valid
+from ..monoid import tree
+from ..warp import LANES, broadcast, combine_valid, reduce_rows, reduce_states, reduce_valid
 
 VECTOR_BYTES = 16
 WORDS = VECTOR_BYTES // 4
@@ -81,32 +82,41 @@ class ChunkFold:
     def fold(self, chunk, index, lane):
         """Fold a loaded chunk whose first element is at ``index`` of its row."""
         rows = [self.monoid.fold(chunk[(None, u)], (lane + u * LANES) * self.vector) for u in range(self.unroll)]
-        return self.monoid.place(reduce_rows(rows, self.monoid.combine, lane), index)
+        if self.monoid.commutative:  # a lane may fold its own vectors first, which saves three shuffles
+            folded = reduce_states(tree(rows, self.monoid.combine), self.monoid.combine, lane)
+        else:
+            folded = reduce_rows(rows, self.monoid.combine, lane)
+        return self.monoid.place(folded, index)
 
     @cute.jit
     def ragged(self, start: cute.Pointer, left: Int32, index: Int64, lane: Int32):
-        """Fold ``left`` vectors, 0 < left < LANES * unroll: all loads first, then row by row."""
-        rows = cute.make_rmem_tensor((WORDS, self.unroll), Int32)
+        """Fold ``left`` vectors, 0 < left < LANES * unroll: all loads first. States carry a flag, so lanes without data stay out."""
+        words = cute.make_rmem_tensor((WORDS, self.unroll), Int32)
         for u in cutlass.range_constexpr(self.unroll):
             at = lane + u * LANES
             if at < left:
                 source = cute.make_tensor(aligned_words(start) + at * WORDS, cute.make_layout((WORDS,)))
-                cute.autovec_copy(source, rows[(None, u)])
-        state = self._vectors(rows, 0, left, lane)
-        for u in cutlass.range_constexpr(1, self.unroll):
-            if u * LANES < left:
-                state = self.monoid.combine(state, self._vectors(rows, u, left, lane))
-        return self.monoid.place(state, index)
+                cute.autovec_copy(source, words[(None, u)])
+        rows = []
+        for u in cutlass.range_constexpr(self.unroll):
+            rows.append(self.vector_state(words[(None, u)], lane + u * LANES, left))
+        folded = reduce_rows(rows, self.combine_valid, lane)
+        return self.monoid.place(folded[:-1], index)
 
-    def _vectors(self, rows, u, left, lane):
-        folded = self.monoid.fold(rows[(None, u)], (lane + u * LANES) * self.vector)
-        return broadcast(reduce_valid(folded, left - u * LANES, self.monoid.combine, lane))
+    @cute.jit
+    def vector_state(self, words, at, left):
+        state = self.monoid.nothing()
+        if at < left:
+            state = self.monoid.fold(words, at * self.vector)
+        return (*state, cutlass.select_(at < left, Int32(1), Int32(0)))
+
+    def combine_valid(self, a, b):
+        return combine_valid(a, b, self.monoid.combine)
 
     @cute.jit
     def narrow(self, start: cute.Pointer, count: Int32, index: Int64, lane: Int32):
         """Fold ``count`` < 16 elements, one a lane."""
-        value = self.monoid.source.cutlass(0)
+        state = self.monoid.nothing()
         if lane < count:
-            value = self.monoid.source.cutlass(cute.make_tensor(start, cute.make_layout((VECTOR_BYTES,)))[lane])
-        state = reduce_valid(self.monoid.lift(value, lane), count, self.monoid.combine, lane)
-        return self.monoid.place(broadcast(state), index)
+            state = self.monoid.lift(cute.make_tensor(start, cute.make_layout((VECTOR_BYTES,)))[lane], lane)
+        return self.monoid.place(broadcast(reduce_valid(state, count, self.monoid.combine, lane)), index)

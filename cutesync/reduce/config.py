@@ -15,7 +15,7 @@ SMS = 132  # multiprocessors the block counts are tuned for
 VECTOR_BYTES = 16
 CHUNK_BYTES = 32 * 8 * VECTOR_BYTES  # what a warp folds in one step of SegmentReduce with unroll 8
 SMALL_BYTES = 1 << 16  # up to here one block is faster than several that must agree
-LARGE_BYTES = 1 << 28  # from here on three blocks an SM read faster than two
+LARGE_BYTES = 1 << 27  # from here on more warps with fewer loads each read faster
 SHORT_ROW_BYTES = 512
 LANE_BYTES = 128  # most that a lane reads of consecutive memory; more spreads a warp over too many cache lines
 
@@ -63,13 +63,14 @@ def _segments(problem: Problem) -> Config:
     if row_bytes * problem.outer <= SMALL_BYTES:
         warps = 8 if row_bytes <= SMALL_BYTES // 4 else 16
         return Config(("segments", "block", warps, 4, 2), 1, 1, problem.outer)
-    most, blocks_per_sm = (256, 2) if row_bytes * problem.outer < LARGE_BYTES else (3 * SMS, 3)
+    large = row_bytes * problem.outer >= LARGE_BYTES
+    most, warps, unroll = (2 * SMS, 16, 4) if large else (256, 8, 8)
     splits = min(most // problem.outer, chunks // (4 if chunks <= 64 else 8), SLOTS // (problem.words * problem.outer))
     if splits > 1 and problem.outer <= GROUPS:
         scope = "grid" if problem.outer == 1 else "grid_rows"
-        return Config(("segments", scope, 8, 8, blocks_per_sm), splits, 1, problem.outer * splits)
+        return Config(("segments", scope, warps, unroll, 2), splits, 1, problem.outer * splits)
     if problem.outer < 2 * SMS or chunks > 32:
-        return Config(("segments", "block", 8, 8, 3), 1, 1, problem.outer)
+        return Config(("segments", "block", warps, unroll, 2), 1, 1, problem.outer)
     return Config(("segments", "warp", 8, 4, 4), 1, 1, _ceil(problem.outer, 8))
 
 
@@ -112,7 +113,7 @@ def _narrow_columns(problem: Problem, lane_bytes: int) -> Config:
     warps = 8
     step_rows = 32 * lane_bytes // (problem.inner * problem.size)  # what a warp folds in one step
     blocks = max(1, problem.length // (step_rows * warps * 2))
-    splits = min(max(1, 2 * SMS // problem.outer), blocks, SLOTS // ((problem.words + 1) * problem.outer * problem.inner) or 1)
+    splits = min(max(1, 256 // problem.outer), blocks, SLOTS // (problem.words * problem.outer * problem.inner) or 1)
     if problem.outer > GROUPS:
         splits = 1
     unroll = 2 if lane_bytes >= 64 else 4

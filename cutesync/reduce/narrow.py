@@ -20,18 +20,22 @@ from .base import ReduceKernel
 from .chunk import aligned_words
 from .split import share
 
-PARTS = 16  # threads that share the blocks' states of one column in the last block
+MOST_PARTS = 32  # threads that share the blocks' states of one column in the collector
 
 
 class NarrowColumnReduce(ReduceKernel):
-    """The kernel: ``columns`` columns, ``unroll`` steps in flight, ``splits`` blocks for each of ``outer`` slabs of rows."""
+    """The kernel: ``columns`` columns, ``unroll`` steps in flight, ``splits`` blocks for each of ``outer`` slabs of rows.
+
+    With several splits every block has rows (the configuration sees to it).
+    """
 
     def __init__(self, monoid, has_init: bool, columns: int, lane_bytes: int, unroll: int, warps: int, split: bool) -> None:
         self.columns, self.unroll, self.warps, self.split = columns, unroll, warps, split
         self.lane_words = lane_bytes // 4
         self.per_lane = lane_bytes // (columns * monoid.source.size)
         self.spread = columns & (columns - 1) == 0  # a power of two: the lanes hold a column each, not every lane all of them
-        self.places = max(warps, PARTS)
+        self.parts = min(MOST_PARTS, warps * LANES // columns)
+        self.places = max(warps, self.parts)
         super().__init__(monoid, has_init, warps * LANES, state_bytes((*monoid.types, Int32), self.places * columns) + 32, 3)
 
     @cute.jit
@@ -55,12 +59,12 @@ class NarrowColumnReduce(ReduceKernel):
             if thread == 0:
                 self.settle(counters, entered, splits, collector, tag)
         cute.arch.sync_threads()
-        any_row, total = self.withdraw(storage, Int32(self.warps), thread)
+        _, total = self.withdraw(storage, Int32(self.warps), thread)
         if cutlass.const_expr(self.split):
             stride = outer * splits * self.columns
             at = slab * splits * self.columns
             if thread < self.columns:
-                publish(slots, at + split * self.columns + thread, stride, (*total, Int32(any_row)), tag[0])
+                publish(slots, at + split * self.columns + thread, stride, total, tag[0])
             if collector[0] != 0:
                 cute.arch.sync_threads()
                 self.collect_slab(out, init, slab, slots, at, stride, splits, storage, thread, tag[0])
@@ -178,27 +182,15 @@ class NarrowColumnReduce(ReduceKernel):
 
     @cute.jit
     def collect_slab(self, out, init, slab, slots, at, stride, splits, storage, thread, tag):
-        """The slab's collector: ``PARTS`` threads a column each fold a run of the blocks' states, one thread folds theirs."""
+        """The slab's collector: ``parts`` threads a column each fold a run of the blocks' states, one thread folds theirs."""
         part = thread // self.columns
         column = thread % self.columns
-        if part < PARTS:
-            first, stop = share(splits, part, Int32(PARTS))
+        if part < self.parts:
+            first, stop = share(splits, part, Int32(self.parts))
             at += Int64(first) * self.columns + column
-            have, state = collect(slots, at, stop - first, Int64(self.columns), stride, tag, (*self.monoid.types, Int32), self.combine_flagged)
-            have = have & (state[0][-1] != 0)
-            state = state[0][:-1]
-            put(storage, part * self.columns + column, (*state, Int32(have)))
+            have, state = collect(slots, at, stop - first, Int64(self.columns), stride, tag, self.monoid.types, self.monoid.combine)
+            put(storage, part * self.columns + column, (*state[0], Int32(have)))
         cute.arch.sync_threads()
-        _, total = self.withdraw(storage, Int32(PARTS), thread)
+        _, total = self.withdraw(storage, Int32(self.parts), thread)
         if thread < self.columns:
             self.finish(out, init, slab * self.columns + thread, total)
-
-    @cute.jit
-    def combine_flagged(self, a, b):
-        """Fold two states that carry a flag: whether any row went in."""
-        state = a
-        if b[-1] != 0:
-            state = b
-            if a[-1] != 0:
-                state = (*self.monoid.combine(a[:-1], b[:-1]), Int32(1))
-        return state

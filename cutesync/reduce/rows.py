@@ -55,7 +55,9 @@ class ShortRowReduce(ReduceKernel):
                 at = aligned_words(x + (first + u * step) * length + member * size)
                 cute.autovec_copy(cute.make_tensor(at, cute.make_layout((WORDS,))), words[(None, u)])
         for u in cutlass.range_constexpr(self.unroll):
-            state = self.monoid.fold(words[(None, u)], member * size)
+            state = self.monoid.nothing()
+            if member < count:
+                state = self.monoid.fold(words[(None, u)], member * size)
             self.store(out, init, first + u * step, rows, reduce_valid(state, count, self.monoid.combine, lane, self.group), member)
 
     @cute.jit

@@ -100,7 +100,7 @@ class SegmentReduce(ReduceKernel):
     def collect_few(self, out, init, slots, row, splits, blocks, tag, lane):
         """The collector's first warp: a lane a block, then the lanes."""
         count = cutlass.select_(lane < splits, Int32(1), Int32(0))
-        _, states = collect(slots, row * splits + lane, count, Int64(1), Int64(blocks), tag, self.monoid.types, self.monoid.combine)
+        _, states = collect(slots, row * splits + lane, count, Int64(1), Int64(blocks), tag, self.monoid.types, self.monoid.combine, batch=1)
         total = reduce_valid(states[0], splits, self.monoid.combine, lane)
         if lane == 0:
             self.finish(out, init, row, total)
@@ -111,7 +111,7 @@ class SegmentReduce(ReduceKernel):
         each = (splits + self.threads - 1) // self.threads
         first = thread * each
         count = cutlass.min(first + each, splits) - first
-        have, states = collect(slots, row * splits + first, count, Int64(1), Int64(blocks), tag, self.monoid.types, self.monoid.combine)
+        have, states = collect(slots, row * splits + first, count, Int64(1), Int64(blocks), tag, self.monoid.types, self.monoid.combine, batch=1)
         _, total = fold_threads(states[0], have, self.monoid.combine, storage, thread)
         if thread == 0:
             self.finish(out, init, row, total)
@@ -158,7 +158,7 @@ class SegmentReduce(ReduceKernel):
         place = warp
         start = x + head + Int64(begin + warp) * self.chunk.elements
         index = head + Int64(begin + warp) * self.chunk.elements
-        while place < stop - begin:
+        for _ in cutlass.range((stop - begin - warp + self.warps - 1) // self.warps, unroll=1):
             chunk = self.chunk.load(start, lane)
             self.keep(slots, place, self.chunk.fold(chunk, index, lane), lane)
             start += self.warps * self.chunk.elements
@@ -196,6 +196,6 @@ class SegmentReduce(ReduceKernel):
         state = tuple(t(0) for t in self.monoid.types)
         if first < stop:
             state = get(slots, first, self.monoid.types)
-        for i in range(first + 1, stop):
+        for i in cutlass.range(first + 1, stop, unroll=1):
             state = self.monoid.combine(state, get(slots, i, self.monoid.types))
         return reduce_valid(state, (count + each - 1) // each, self.monoid.combine, lane)

@@ -85,7 +85,7 @@ def _chosen() -> str:
     reason = unavailable()
     if reason is None:
         return "gpu"
-    warnings.warn(f"cutesync: no Hopper GPU here ({reason}); kernels run on the emulator, slowly", stacklevel=2)
+    warnings.warn(f"cutesync: kernels run on the emulator, slowly: {reason}", stacklevel=2)
     return "emulator"
 
 

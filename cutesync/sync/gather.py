@@ -69,14 +69,14 @@ def publish(slots, place, stride, state, tag) -> None:
 
 @cute.jit
 def collect(slots: cute.Pointer, at: Int64, count: Int32, step: Int64, stride: Int64, tag: Int32, types: cutlass.Constexpr,
-            combine: cutlass.Constexpr, width: cutlass.Constexpr = 1):  # fmt: skip
+            combine: cutlass.Constexpr, width: cutlass.Constexpr = 1, batch: cutlass.Constexpr = 8):  # fmt: skip
     """``(any, states)``: fold the states at places ``at, at + step, ...`` (``count`` of them) in order, waiting for each.
 
-    ``width`` neighbouring places are folded side by side; the result is a tuple of ``width`` states. First reads go out in batches,
-    so that a batch costs one trip to memory and not one a word.
+    ``width`` neighbouring places are folded side by side; the result is a tuple of ``width`` states. First reads go out ``batch``
+    words at a time, so that a batch costs one trip to memory and not one a word.
     """
     offsets = [w * stride + c for c in range(width) for w in range(words(types))]
-    batch = max(1, 8 // len(offsets))
+    batch = max(1, batch // len(offsets))
     have = Boolean(False)
     states = tuple(tuple(t(0) for t in types) for _ in range(width))
     done = Int32(0)

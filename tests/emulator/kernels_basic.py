@@ -212,3 +212,16 @@ def divergent_barrier(out: cute.Pointer, stream: driver.CUstream):
     divergent_barrier_kernel(out).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
 
 
+
+
+@cute.kernel
+def add_tensors_kernel(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor):
+    row, column = cute.arch.block_idx()[0], cute.arch.thread_idx()[0]
+    c[row, column] = a[row, column] + b[row, column]
+
+
+@cute.jit
+def add_tensors(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, stream: driver.CUstream):
+    """Two launches: c = a + b, then c = c + b."""
+    add_tensors_kernel(a, b, c).launch(grid=(a.shape[0], 1, 1), block=(64, 1, 1), stream=stream)
+    add_tensors_kernel(c, b, c).launch(grid=(a.shape[0], 1, 1), block=(64, 1, 1), stream=stream)

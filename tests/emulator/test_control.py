@@ -255,3 +255,25 @@ def test_shared_memory_is_poisoned():
 
 def test_nothing_stays_registered():
     assert not DEVICE.memory.regions
+
+
+@pytest.mark.parametrize("dtype", ("uint8", "uint16", "uint32", "uint64"))
+@pytest.mark.parametrize("offset", (0, 1, 3))
+def test_bounds_of_arrays_that_start_anywhere(dtype, offset):
+    whole = np.arange(64, dtype=dtype)
+    part, out = whole[offset : offset + 32], np.zeros(32, dtype)
+    size = part.itemsize
+    body = f"""
+\tmov.u32 %r0, %tid.x;
+\tmul.wide.u32 %rd1, %r0, {size};
+\tadd.u64 %rd2, %rd1, %a1;
+\tadd.u64 %rd3, %rd1, %a0;
+\t{{ .reg .b{max(8 * size, 16)} v;
+\tld.global.b{8 * size} v, [%rd2+MOVE];
+\tst.global.b{8 * size} [%rd3], v; }}"""
+    launch(kernel_text(body.replace("MOVE", "0"), 2), out, part)
+    assert np.array_equal(out, part)
+    for move, lane in ((size, 31), (-size, 0)):
+        with pytest.raises(EmulationError, match="out-of-bounds") as found:
+            launch(kernel_text(body.replace("MOVE", str(move)), 2), out, part)
+        assert f"lane {lane}" in str(found.value)

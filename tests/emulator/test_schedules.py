@@ -1,6 +1,7 @@
 """Correct kernels agree with NumPy under every policy, seeds replay exactly, and the machinery around a launch behaves."""
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -156,3 +157,22 @@ def test_settings_nest():
             assert emulator.settings() is inner
         assert emulator.settings() is outer
     assert emulator.settings().policy is None
+
+
+def test_tensor_parameters_and_kernels_of_several_launches():
+    a, b = random.random((4, 64), np.float32), random.random((4, 64), np.float32)
+    c = np.zeros((4, 64), np.float32)
+    emulator.check(basic.add_tensors, a, b, c, schedules=5)
+    assert np.array_equal(c, (a + b) + b)
+
+
+def test_threads_may_launch_at_the_same_time():
+    arrays = [np.full(200, float(i), np.float32) for i in range(4)]
+    outputs = [np.zeros(200, np.float32) for _ in arrays]
+    compiled = emulator.compile_for_emulator(basic.add, arrays[0], arrays[0], outputs[0], 200)
+    threads = [threading.Thread(target=emulator.call, args=(compiled, basic.add, a, a, out, 200)) for a, out in zip(arrays, outputs)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(np.array_equal(out, 2 * a) for a, out in zip(arrays, outputs))

@@ -123,27 +123,29 @@ def getctarank(e, instr):
 # --- mbarriers ----------------------------------------------------------------------------------------------------------
 
 
-def find_barrier(machine, f, lane: int, address: int, site: int) -> MBarrier:
+def find_barrier(machine, f, lanes, address: int, site: int) -> MBarrier:
+    """The mbarrier at an address that these lanes are about to use."""
     block, offset = f.warp.block.block_at(address & SHARED_BITS)
     barrier = block.mbarriers.get(offset - SHARED_START) if block else None
     if barrier is None:
-        machine.fail("barrier", f"no mbarrier has been initialised at shared address {address & SHARED_BITS:#x}", f.warp, [lane], site)
+        machine.fail("barrier", f"no mbarrier has been initialised at shared address {address & SHARED_BITS:#x}", f.warp, lanes, site)
     if not block.live_warps:
-        machine.fail("barrier", f"{barrier.name} is used from another block after its own block has exited", f.warp, [lane], site)
-    check_initialised(machine, f, lane, barrier, site)
+        machine.fail("barrier", f"{barrier.name} is used from another block after its own block has exited", f.warp, lanes, site)
+    if machine.sanitizer is not None:
+        check_initialised(machine, f, lanes, barrier, site)
     return barrier
 
 
-def check_initialised(machine, f, lane: int, barrier: MBarrier, site: int) -> None:
-    """The initialisation must be ordered before this use."""
+def check_initialised(machine, f, lanes, barrier: MBarrier, site: int) -> None:
+    """The initialisation must be ordered before this use. Where it has been fenced, order is enough (``Clock.seen``)."""
     warp, who, time = barrier.init_event
-    if machine.sanitizer is None or (warp is f.warp and who == lane):
-        return
-    clock, number, actor = f.warp.clock.of(lane), warp.block.number, warp.index * ACTORS + who
-    sources = [clock.known] + ([clock.seen] if clock.seen and barrier.fenced else [])      # a fenced one needs no more than order
-    if not any(number in source and source[number][actor] >= time for source in sources):
-        machine.fail("barrier", f"{barrier.name} is used without being ordered after its initialisation", f.warp, [lane], site,
-                     [f"initialised at {machine.program.sites[barrier.site - 1].where()}"])
+    number, actor = warp.block.number, warp.index * ACTORS + who
+    others = [lane for lane in lanes if warp is not f.warp or lane != who]
+    for clock in {id(c): c for c in map(f.warp.clock.of, others)}.values():
+        sources = [clock.known] + ([clock.seen] if clock.seen and barrier.fenced else [])
+        if not any(number in source and source[number][actor] >= time for source in sources):
+            machine.fail("barrier", f"{barrier.name} is used without being ordered after its initialisation", f.warp, others, site,
+                         [f"initialised at {machine.program.sites[barrier.site - 1].where()}"])
 
 
 def init_maker(machine, site: int):
@@ -171,7 +173,7 @@ def init_maker(machine, site: int):
 def inval_maker(machine, site: int):
     def run(f, lanes, address, _=None):
         for lane in (range(32) if lanes is None else lanes.tolist()):
-            barrier = find_barrier(machine, f, lane, int(address[lane]), site)
+            barrier = find_barrier(machine, f, [lane], int(address[lane]), site)
             if barrier.watchers:
                 machine.fail("barrier", f"{barrier.name} is invalidated while threads wait on it", f.warp, [lane], site)
             del barrier.block.mbarriers[barrier.offset]
@@ -187,7 +189,7 @@ def arrive_maker(machine, site: int, scope: int, release: bool, drop: bool, expe
         numbers = np.arange(32) if lanes is None else lanes
         for target in np.unique(address[numbers]).tolist():
             who = numbers[address[numbers] == target]
-            barrier = find_barrier(machine, f, int(who[0]), int(target), site)
+            barrier = find_barrier(machine, f, who.tolist(), int(target), site)
             if expects:
                 for lane in who.tolist():
                     barrier.expect(f, [lane], int(size[lane]), site)
@@ -207,7 +209,7 @@ def arrive_maker(machine, site: int, scope: int, release: bool, drop: bool, expe
 def tx_maker(machine, site: int, complete: bool):
     def run(f, lanes, address, size):
         for lane in (range(32) if lanes is None else lanes.tolist()):
-            barrier = find_barrier(machine, f, lane, int(address[lane]), site)
+            barrier = find_barrier(machine, f, [lane], int(address[lane]), site)
             if complete:
                 barrier.complete_bytes(int(size[lane]), None, f.warp, lane, site)
             else:
@@ -224,7 +226,7 @@ def wait_maker(machine, site: int, parity: bool, may_fail: bool, scope: int, acq
         numbers = np.arange(32) if lanes is None else lanes
         for target in np.unique(address[numbers]).tolist():
             who = numbers[address[numbers] == target]
-            barrier = find_barrier(machine, f, int(who[0]), int(target), site)
+            barrier = find_barrier(machine, f, who.tolist(), int(target), site)
             wanted = state[who] & 0xFFFFFFFF
             if parity:
                 done = (barrier.phase & 1) != (wanted & 1)

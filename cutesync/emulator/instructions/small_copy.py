@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..async_copy import Operation, Side, groups_of
+from ..barriers import CTA_SCOPE, Arrival
 from ..memory import SHARED_BITS
 from ..syntax import Mem
 from .barrier import barrier_address, find_barrier
@@ -68,7 +69,7 @@ def copy_arrive_maker(machine, site: int, increments: bool):
 
     def run(f, lanes, address):
         for lane in each(lanes):
-            barrier = find_barrier(machine, f, lane, int(address[lane]), site)
+            barrier = find_barrier(machine, f, [lane], int(address[lane]), site)
             groups = groups_of(f.warp, "cp.async", lane)
             copies = [o for group in (*groups.committed, groups.open) for o in group]
             if increments:
@@ -82,9 +83,9 @@ def copy_arrive_maker(machine, site: int, increments: bool):
                 if clock is not None:
                     for copy in copies:
                         copy.adopt(time)
-                barrier.arrive(f, [lane], 1, site, 1, False)
+                barrier.arrive(f, [lane], 1, site, CTA_SCOPE, False)
                 if clock is not None:
-                    barrier.arrived.append((clock, 1, f.warp.block.number))
+                    barrier.arrived.append(Arrival(clock, CTA_SCOPE, f.warp.block.number))
                 barrier.settle()
 
             operation.pieces = [land]

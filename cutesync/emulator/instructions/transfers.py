@@ -18,7 +18,7 @@ def each(lanes):
 
 def target_barrier(machine, f, lane: int, address: int, site: int):
     """The mbarrier an asynchronous operation will signal; its initialisation must have been fenced for the async proxy."""
-    barrier = find_barrier(machine, f, lane, address, site)
+    barrier = find_barrier(machine, f, [lane], address, site)
     if machine.sanitizer is not None and not barrier.fenced:
         machine.fail("barrier", f"{barrier.name} is used by an asynchronous operation without a fence after its initialisation", f.warp, [lane], site,
                      [f"initialised at {machine.program.sites[barrier.site - 1].where()}", "fence.mbarrier_init (or fence.proxy.async) must follow it"])

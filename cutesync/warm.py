@@ -1,0 +1,137 @@
+"""Compile kernels ahead of their first use. It needs no GPU: the kernels go into the cache on disk, where every later process finds them.
+
+A family adds itself to ``FAMILIES`` with a function that lists its kernels: ``f(dtypes, ops, layouts)`` yields ``(label, compile)``.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Iterable, Iterator
+
+from .dtypes import BY_NAME, INT64
+from .dtypes import dtype as parse_dtype
+from .dtypes import sum_dtype
+from .errors import ArgumentTypeError, ArgumentValueError, explain
+from .ops import NAMES, operator
+
+Job = tuple[str, Callable[[], object]]
+
+DTYPES = ("int32", "int64", "float16", "bfloat16", "float32", "float64")
+OPS = ("add", "min", "max")
+LAYOUTS = ("whole", "rows", "columns")
+ALL_OPS = (*NAMES, "sum", "prod", "argmin", "argmax")
+_LENGTHS = sorted({1 << k for k in range(33)} | {3 << k for k in range(31)} | {5, 7, 100, 1000, 10**7 + 19})
+_OUTER = (1, 2, 16, 100, 1 << 10, 1 << 13, 1 << 16, 1 << 20, 1 << 24)
+_INNER = (*range(2, 17), 17, 24, 32, 33, 64, 100, 128, 256, 1000, 1 << 10, 1 << 12, 1 << 16, (1 << 16) + 1)
+_MOST = 1 << 33  # elements
+
+
+def warm(
+    families: Iterable[str] = ("reduce",),
+    dtypes: Iterable[str] = DTYPES,
+    ops: Iterable = OPS,
+    layouts: Iterable[str] = ("whole",),
+    *,
+    progress: Callable[[int, int, str], None] | None = None,
+) -> int:
+    """Compile, or load from the cache, every kernel that calls of these kinds will need. No GPU is needed.
+
+    Parameters
+    ----------
+    families : names of families; today "reduce".
+    dtypes : element types of the input, by name or NumPy type.
+    ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin", "argmax". A pair
+        that has no meaning, such as "xor" of floats, is left out.
+    layouts : "whole" (everything is reduced; arrays of up to 128 bytes aside), "rows" (the last axis is), "columns" (an earlier axis is).
+    progress : called as ``progress(done, total, label)`` after each kernel.
+
+    Returns
+    -------
+    int : the number of kernels that are ready.
+
+    Raises
+    ------
+    ArgumentTypeError, ArgumentValueError for an unknown family, dtype, operator or layout; OperatorError for a callable that cannot be
+    traced. Nothing is compiled before all arguments are checked.
+    """
+    work = list(jobs(families, dtypes, ops, layouts))
+    for done, (label, compile_kernel) in enumerate(work, 1):
+        compile_kernel()
+        if progress is not None:
+            progress(done, len(work), label)
+    return len(work)
+
+
+def jobs(families: Iterable[str], dtypes: Iterable, ops: Iterable, layouts: Iterable[str]) -> list[Job]:
+    """The kernels that ``warm`` compiles, each as ``(label, function)``; the arguments are checked here."""
+    families, layouts, ops = _names(families, "families", FAMILIES), _names(layouts, "layouts", LAYOUTS), _ops(ops)
+    parsed = [parse_dtype(spec, "dtypes") for spec in ((dtypes,) if isinstance(dtypes, str) else dtypes)]
+    return [job for family in families for job in FAMILIES[family](parsed, ops, layouts)]
+
+
+def _names(given, argument: str, allowed) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else tuple(given)
+    for name in names:
+        if name not in allowed:
+            raise ArgumentValueError(explain(argument, repr(name), " or ".join(map(repr, allowed))))
+    return names
+
+
+def _ops(given) -> tuple:
+    found = (given,) if isinstance(given, str) or callable(given) else tuple(given)
+    for op in found:
+        if isinstance(op, str) and op not in ALL_OPS:
+            raise ArgumentValueError(explain("ops", repr(op), ", ".join(ALL_OPS) + ", or a callable of two values"))
+        if not isinstance(op, str):
+            operator(op)
+    return found
+
+
+def _reduce_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
+    from .reduce.plan import kernel_for
+
+    for source in dtypes:
+        for op in ops:
+            folding = _folding(op, source)
+            if folding is None:
+                continue
+            seen = set()
+            for config in _configs(folding, layouts):
+                tiny = config.kernel[0] == "whole_rows" and layouts == ("whole",)
+                if config.kernel not in seen and not tiny:
+                    seen.add(config.kernel)
+                    name = op if isinstance(op, str) else getattr(op, "__name__", "callable")
+                    label = f"reduce {name} {source}: {' '.join(map(str, config.kernel))}"
+                    yield label, lambda config=config, folding=folding: kernel_for(config, folding, False)
+
+
+def _folding(op, source):
+    """What ``op`` on ``source`` computes, as the public calls have it; None where it has no meaning."""
+    from .reduce.plan import Folding
+
+    if op in ("argmin", "argmax"):
+        return Folding(op, source, source, INT64)
+    result = sum_dtype(source) if op in ("sum", "prod") else BY_NAME["bool"] if op in ("any", "all") else source
+    parsed = operator({"sum": "add", "prod": "mul"}.get(op, op) if isinstance(op, str) else op)
+    try:
+        parsed.check(result)
+    except ArgumentTypeError:
+        return None
+    return Folding(parsed, source, source.accumulator if op in ("any", "all") else result.accumulator, result)
+
+
+def _configs(folding, layouts: tuple[str, ...]):
+    """The configurations of all shapes of these layouts, for inputs and outputs that lie on 16-byte boundaries or not."""
+    from .reduce.config import Problem, choose
+
+    outers = _OUTER if "rows" in layouts or "columns" in layouts else (1,)
+    for outer in outers:
+        for inner in (1, *(_INNER if "columns" in layouts else ())):
+            if inner == 1 and not ("rows" in layouts or ("whole" in layouts and outer == 1)):
+                continue
+            for length in _LENGTHS:
+                if outer * inner * length <= _MOST:
+                    for aligned in ((True, True), (True, False), (False, True), (False, False)):
+                        yield choose(Problem(outer, length, inner, folding.source.size, folding.slot_words, *aligned))
+
+
+FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {"reduce": _reduce_jobs}
