@@ -75,13 +75,20 @@ def binary(op: Operator, dtype: DType):
     def call(a, b):
         if dtype.kind == "b":
             a, b = Boolean(a), Boolean(b)
-        try:
-            result = op.fn(a, b)
-        except Exception as error:
-            raise OperatorError(f"op {op.name!r} could not be traced on {dtype}: {type(error).__name__}: {error}") from error
-        return nonzero(Boolean(result)) if dtype.kind == "b" else register(result)
+        return traced(f"op {op.name!r}", op.fn, (a, b), register, dtype)
 
     return register, call
+
+
+def traced(what: str, fn, operands, register, dtype: DType):
+    """What a user's callable returns for DSL values, as a ``register``; OperatorError if it cannot be traced."""
+    try:
+        result = fn(*operands)
+        if not isinstance(result, (bool, int, float, cutlass.Numeric)):
+            raise TypeError(f"it returned {type(result).__name__}, not a number")
+        return nonzero(Boolean(result)) if dtype.kind == "b" else register(result)
+    except Exception as error:
+        raise OperatorError(f"{what} could not be traced on {dtype}: {type(error).__name__}: {error}") from error
 
 
 class Monoid:
@@ -110,12 +117,7 @@ class Monoid:
         narrow = register_type(self.accumulate, wide=False)
         if self.transform is not None:
             value = Boolean(value) if self.accumulate.kind == "b" else narrow(value)
-            try:
-                value = narrow(self.transform(value))
-            except Exception as error:
-                raise OperatorError(f"transform could not be traced on {self.accumulate}: {type(error).__name__}: {error}") from error
-            if self.accumulate.kind == "b":
-                value = nonzero(value)
+            value = traced("transform", self.transform, (value,), narrow, self.accumulate)
         return register_type(self.accumulate, wide=self.op.fn is None)(value)
 
     def combine(self, a, b):

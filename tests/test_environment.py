@@ -22,7 +22,7 @@ def python(script: str, **environment) -> subprocess.CompletedProcess:
 @pytest.mark.parametrize("variable", [v for v in env.ALL if v.allowed], ids=lambda v: v.name)
 def test_nonsense_is_an_error_that_says_what_is_allowed(variable, monkeypatch):
     monkeypatch.setenv(variable.name, "perhaps")
-    with pytest.raises(errors.ArgumentValueError, match=rf"{variable.name}: got 'perhaps'; needs .*{variable.allowed[0]}.*Unset it"):
+    with pytest.raises(errors.ArgumentValueError, match=rf"{variable.name}: got 'perhaps'; needs .*{variable.allowed[0]}.*unset it"):
         variable.get()
 
 
@@ -127,8 +127,8 @@ def test_another_gpu_than_hopper_is_refused(monkeypatch):
 
 
 def test_explain_says_what_came_what_is_allowed_and_what_to_do():
-    assert errors.explain("x", "None", "an array", "use np.asarray") == "x: got None; needs an array. Use np.asarray."
-    assert errors.explain("x", "None", "an array") == "x: got None; needs an array."
+    assert errors.explain("x", "None", "an array", "use np.asarray") == "x: got None; needs an array; use np.asarray"
+    assert errors.explain("x", "None", "an array") == "x: got None; needs an array"
 
 
 def test_every_error_is_a_cutesync_error_and_a_built_in():

@@ -54,17 +54,20 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
     ------
     ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
     """
-    return _call((op, axis, keepdims, init, dtype, transform, identity, algorithm), x, out, stream)
+    arguments = (op, axis, keepdims, init, dtype, transform, identity, algorithm)
+    if axis is not None or init is not None or identity is not None:
+        arguments += (repr(axis), repr(init), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
+    return _call(arguments, x, out, stream)
 
 
 def argmin(x, axis=None, *, keepdims=False, out=None, stream=None):
     """Index of the smallest element (int64), the lowest one on ties; a NaN counts as smallest. ``axis`` is None or an int."""
-    return _call(("argmin", axis, keepdims, None, None, None, None, "arg"), x, out, stream)
+    return _call(("argmin", axis, keepdims, None, None, None, None, "arg", repr(axis)), x, out, stream)
 
 
 def argmax(x, axis=None, *, keepdims=False, out=None, stream=None):
     """Index of the largest element (int64), the lowest one on ties; a NaN counts as largest. ``axis`` is None or an int."""
-    return _call(("argmax", axis, keepdims, None, None, None, None, "arg"), x, out, stream)
+    return _call(("argmax", axis, keepdims, None, None, None, None, "arg", repr(axis)), x, out, stream)
 
 
 def sum(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):
@@ -243,7 +246,7 @@ def _identity(folding: Folding):
 
 def _parse(key: tuple, view: View) -> dict[str, Any]:
     """The call's arguments, checked against what ``x`` is."""
-    op, axis, keepdims, init, wanted, transform, identity, algorithm = key
+    op, axis, keepdims, init, wanted, transform, identity, algorithm = key[:8]
     axes = _axes(axis, len(view.shape))
     if algorithm == "arg":
         if axis is not None and not isinstance(axis, (int, np.integer)):

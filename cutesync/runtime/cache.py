@@ -55,8 +55,11 @@ def load(key: tuple) -> tuple[dict, bytes, str] | None:
     path = _path(key)
     try:
         with zipfile.ZipFile(path) as entry:
-            return json.loads(entry.read("facts.json")), entry.read("kernel.cubin"), entry.read("kernel.ptx").decode()
-    except FileNotFoundError:
+            facts, cubin, ptx = json.loads(entry.read("facts.json")), entry.read("kernel.cubin"), entry.read("kernel.ptx").decode()
+            if missing := {"name", "block", "smem", "params", "cluster"} - facts.keys():
+                raise ValueError(f"no {', '.join(sorted(missing))}")
+            return facts, cubin, ptx
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except Exception as error:  # a broken entry of any kind is a miss
         warnings.warn(f"cutesync cache: {path.name} is broken ({type(error).__name__}); compiling again", stacklevel=2)
@@ -68,7 +71,7 @@ def store(key: tuple, facts: dict, cubin: bytes, ptx: str) -> None:
     """Write the entry. A folder that cannot be written is said once and does not stop the call."""
     if env.CACHE.get() == "0":
         return
-    path = _path(key)
+    path, temporary = _path(key), None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
@@ -78,6 +81,8 @@ def store(key: tuple, facts: dict, cubin: bytes, ptx: str) -> None:
             entry.writestr("kernel.ptx", ptx)
         os.replace(temporary, path)
     except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
         warnings.warn(f"cutesync cache: cannot write {path.parent} ({error}); set CUTESYNC_CACHE_DIR", stacklevel=2)
 
 

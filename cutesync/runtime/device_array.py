@@ -14,7 +14,7 @@ import numpy as np
 
 from ..dtypes import DType
 from ..dtypes import dtype as parse_dtype
-from ..errors import ArgumentValueError, CaptureError, explain
+from ..errors import ArgumentTypeError, ArgumentValueError, CaptureError, explain
 from . import device
 from .device import HOST
 
@@ -73,7 +73,7 @@ class DeviceArray:
         return DeviceArray(self.ptr + offset, shape, self.dtype, self.device, self._owner)
 
     def reshape(self, *shape) -> DeviceArray:
-        shape = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        shape = _shape(shape[0] if len(shape) == 1 else shape)
         if math.prod(shape) != self.size:
             raise ArgumentValueError(explain("reshape", f"{shape} for {self.size} elements", "a shape of as many elements"))
         return DeviceArray(self.ptr, shape, self.dtype, self.device, self._owner)
@@ -156,7 +156,7 @@ def _buffer(nbytes: int, ordinal: int, stream: int):
 
 def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:
     """Copy a NumPy array to the device. The bytes are read before this returns."""
-    array = np.ascontiguousarray(array)
+    array = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray gives a scalar an axis
     result = allocate(array.shape, dtype, ordinal, stream)
     if array.nbytes:
         if result.device == HOST:
@@ -171,7 +171,16 @@ def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stre
 
 def empty(shape, dtype) -> DeviceArray:
     """An uninitialised DeviceArray on the current device. ``shape`` is an int or a tuple; ``dtype`` a name or a NumPy type."""
-    return allocate((shape,) if isinstance(shape, int) else tuple(shape), parse_dtype(dtype))
+    return allocate(_shape(shape), parse_dtype(dtype))
+
+
+def _shape(shape) -> tuple[int, ...]:
+    extents = (shape,) if isinstance(shape, (int, np.integer)) else shape
+    if not isinstance(extents, (tuple, list)) or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in extents):
+        raise ArgumentTypeError(explain("shape", repr(shape), "an int or a tuple of ints"))
+    if any(n < 0 for n in extents):
+        raise ArgumentValueError(explain("shape", repr(shape), "extents of 0 or more"))
+    return tuple(int(n) for n in extents)
 
 
 def asarray(x) -> DeviceArray:

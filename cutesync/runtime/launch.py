@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import struct
 import threading
 from typing import Sequence
+
+import numpy as np
 
 from . import device
 from . import workspace as workspaces
@@ -42,9 +43,11 @@ def _entry():
 
 
 def bits(value: int | float, size: int, floating: bool) -> int:
-    """A scalar parameter as the integer whose low ``size`` bytes are its bits."""
-    code = {4: "f", 8: "d"}[size] if floating else {1: "B", 2: "H", 4: "I", 8: "Q"}[size]
-    return int.from_bytes(struct.pack("<" + code, value if floating else value & ((1 << 8 * size) - 1)).ljust(8, b"\0"), "little")
+    """A scalar parameter as the integer whose low ``size`` bytes are its bits; a float too large for float32 is infinite, as in NumPy."""
+    if not floating:
+        return value & ((1 << 8 * size) - 1)
+    with np.errstate(over="ignore"):
+        return int(np.asarray(value, f"f{size}").view(f"u{size}"))
 
 
 class Launch:
