@@ -102,16 +102,21 @@ class Monoid:
         return (self.types[0](value),)
 
     def _convert(self, value):
+        """The element in the accumulator's type, mapped."""
         if self.source.kind == "b":
             value = nonzero(value)
-        register = register_type(self.accumulate, wide=self.op.fn is None)
-        value = nonzero(value) if self.accumulate.kind == "b" else register(value)
-        if self.transform is None:
-            return value
-        try:
-            return register(self.transform(value))
-        except Exception as error:
-            raise OperatorError(f"transform could not be traced on {self.accumulate}: {type(error).__name__}: {error}") from error
+        if self.accumulate.kind == "b":
+            value = nonzero(value)
+        narrow = register_type(self.accumulate, wide=False)
+        if self.transform is not None:
+            value = Boolean(value) if self.accumulate.kind == "b" else narrow(value)
+            try:
+                value = narrow(self.transform(value))
+            except Exception as error:
+                raise OperatorError(f"transform could not be traced on {self.accumulate}: {type(error).__name__}: {error}") from error
+            if self.accumulate.kind == "b":
+                value = nonzero(value)
+        return register_type(self.accumulate, wide=self.op.fn is None)(value)
 
     def combine(self, a, b):
         return (self._binary(a[0], b[0]),)

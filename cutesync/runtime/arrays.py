@@ -124,9 +124,11 @@ class _Protocol:
         return view.ptr, (view.dtype, view.shape, view.device, view.contiguous, view.writable)
 
     def view(self, x) -> View:
+        if not hasattr(x, "__dlpack__"):
+            return _cuda_array_interface(x.__cuda_array_interface__)
         from cuda.core.utils import StridedMemoryView
 
-        strided = StridedMemoryView.from_any_interface(x, stream_ptr=-1)
+        strided = StridedMemoryView.from_dlpack(x, stream_ptr=-1)
         try:
             element = strided.dtype
         except NotImplementedError:
@@ -134,6 +136,15 @@ class _Protocol:
         contiguous = strided.strides is None or _is_c_contiguous(tuple(strided.shape), tuple(strided.strides))
         ordinal = strided.device_id if strided.is_device_accessible else HOST
         return View(strided.ptr, tuple(strided.shape), parse_dtype(element), ordinal, contiguous, not strided.readonly)
+
+
+def _cuda_array_interface(facts: dict) -> View:
+    """The View of a ``__cuda_array_interface__`` of any version. The caller orders work by the stream, as for every array."""
+    ptr, readonly = facts["data"]
+    element, shape, strides = np.dtype(facts["typestr"]), tuple(facts["shape"]), facts.get("strides")
+    contiguous = strides is None or _is_c_contiguous(shape, tuple(stride // element.itemsize for stride in strides))
+    ordinal = device.of_pointer(ptr) if ptr else device.current()
+    return View(ptr, shape, parse_dtype(element), ordinal, contiguous, not readonly)
 
 
 class _Numpy:

@@ -134,6 +134,13 @@ def current() -> int:
     return int(check(cu.cuCtxGetDevice(), "cuCtxGetDevice"))
 
 
+def of_pointer(address: int) -> int:
+    """The ordinal of the device whose memory an address lies in."""
+    cu = driver()
+    ordinal = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    return int(check(cu.cuPointerGetAttribute(ordinal, address), "cuPointerGetAttribute"))
+
+
 @contextlib.contextmanager
 def using(device: int):
     """Make ``device`` current inside, and what was current before current again after."""

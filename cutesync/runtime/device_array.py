@@ -14,7 +14,7 @@ import numpy as np
 
 from ..dtypes import DType
 from ..dtypes import dtype as parse_dtype
-from ..errors import ArgumentValueError, explain
+from ..errors import ArgumentValueError, CaptureError, explain
 from . import device
 from .device import HOST
 
@@ -120,6 +120,9 @@ def allocate(shape: tuple[int, ...], dtype: DType, ordinal: int | None = None, s
         weakref.finalize(owner, _hide_from_emulator, ptr)
         return DeviceArray(ptr, shape, dtype, HOST, owner)
     ordinal = device.current() if ordinal is None else ordinal
+    if device.capturing(stream):
+        advice = "give DeviceArrays, and a result as out=, made before the capture"
+        raise CaptureError(explain("graph capture", "a call that allocates or copies from NumPy", "arrays that exist", advice))
     with device.using(ordinal):
         owner = _buffer(max(nbytes, 1), ordinal, stream)
     return DeviceArray(int(owner.handle), shape, dtype, ordinal, owner)
@@ -146,7 +149,7 @@ def _buffer(nbytes: int, ordinal: int, stream: int):
     try:
         return gpu.memory_resource.allocate(nbytes, stream=Stream.from_handle(stream) if stream else gpu.default_stream)
     except Exception as error:
-        if "MEMORY" in str(error).upper():
+        if "OUT_OF_MEMORY" in str(error):
             raise device.failure(2, f"allocating {nbytes} bytes") from error
         raise
 
