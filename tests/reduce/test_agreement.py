@@ -32,6 +32,7 @@ def test_sum_of_ten_million_and_nineteen(place, dtype):
 
 @pytest.mark.parametrize(("dtype", "op"), [(d, o) for d in DTYPES for o in NAMES if has_meaning(o, d)])
 def test_every_operator_on_every_type(place, dtype, op):
+    place.covers(dtype)
     for n in place.sizes([37, 2500, 70001]):
         check(data(n, dtype, op), op)
 
@@ -40,6 +41,7 @@ def test_every_operator_on_every_type(place, dtype, op):
 @pytest.mark.parametrize("op", ["any", "all"])
 def test_one_element_decides(place, op, dtype):
     """A single deviating element at any place turns the answer."""
+    place.covers(dtype)
     for n in place.sizes([1, 37, 2500, 70001]):
         for at in {0, n // 2, n - 1}:
             x = np.full(n, op == "all").astype(numpy_dtype(dtype))
@@ -136,6 +138,16 @@ def test_dtype_is_the_type_of_the_operation(place, source, result):
         check(x, axis=axis, dtype=result)
 
 
+@pytest.mark.parametrize(("source", "result"), [("int32", "int8"), ("int16", "uint8"), ("int64", "int32"), ("float32", "float16")])
+@pytest.mark.parametrize("op", ["min", "max", "any"])
+def test_values_are_converted_before_they_are_compared(place, op, source, result):
+    """300 is 44 as an int8, and that is what takes part."""
+    x = np.array([300, 44, -200, 7, 256, 65536 + 3, -129] * 20, numpy_dtype(source).type if source != "int16" else np.int64).astype(source)
+    options = {} if op == "any" else {"dtype": result}
+    check(x, op, **options)
+    check(np.full(64, 16, "int8"), op, transform=square)  # 16 * 16 is 0 as an int8
+
+
 def square(v):
     return v * v
 
@@ -164,6 +176,7 @@ def test_out_is_written_and_returned(place):
 @pytest.mark.parametrize("name", ["sum", "prod", "min", "max", "any", "all", "argmin", "argmax"])
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float32"])
 def test_numpys_names_follow_numpys_promotion(place, name, dtype):
+    place.covers(dtype if dtype != "bool" else "uint8")
     x = data((21, 50), dtype, {"sum": "add", "prod": "mul"}.get(name, name))
     for axis in (None, 0, 1):
         for keepdims in (False, True):
