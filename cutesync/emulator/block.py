@@ -34,6 +34,7 @@ class Warp:
         self.heard: dict = {}
         self.fenced: dict = {}
         self.groups: dict = {}
+        self.stores: dict = {}               # the last copy to global memory of each instruction, which lanes share
         self.budgets: list = []              # setmaxnreg so far: (site, registers)
         self.local: Region | None = None
         self.fragments = [Fragment(self, 0, self.live)]

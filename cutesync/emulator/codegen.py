@@ -37,7 +37,7 @@ class Program:
         self.names |= {f"Z{bits}": zero for bits, zero in ZERO.items()}
         registers = {**function.registers, CARRY.name: CARRY}
         self.slots = {name: i for i, name in enumerate(registers)}
-        self.initial = [ZERO[reg.bits] for reg in registers.values()]
+        self.initial = [ZERO.get(reg.bits) for reg in registers.values()]     # structures have their members' registers
         self.constants: dict[tuple, str] = {}
         self.factories: dict[str, object] = {}
         self.sites: list[syntax.Instr] = []

@@ -78,9 +78,9 @@ class Fragment:
         self.waits_on = members
         return False
 
-    def polled(self, region, values) -> None:
+    def polled(self, region, rows, values) -> None:
         """Note a strong load. The second in a row with nothing changed means a spin: sleep until that region changes."""
-        self.note_poll(region, region.version, values.tobytes())
+        self.note_poll(region, region.version, rows.tobytes() + values.tobytes())
 
     def note_poll(self, source, version: int, value) -> None:
         seen = (source, version, value, self.pc)

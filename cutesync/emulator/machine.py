@@ -13,7 +13,9 @@ from .memory import Memory, Region
 from .report import EmulationError, Report, actor, lane_list
 from .sanitizer import Sanitizer
 
-_SILENT_LIMIT = 2_000_000        # segments without any visible effect: somebody loops for ever
+_SILENT_LIMIT = 50_000_000       # segments without any visible effect: somebody loops for ever
+_QUIET = 5_000_000               # and from here on plain loads that find nothing new count as polls too
+_MOST_LINES = 60                 # of a report
 _POLL_ROUNDS = 64
 
 
@@ -34,7 +36,8 @@ class Machine:
         self.silent = 0
         self.steps = 0
         self.effects = 0                   # stores, arrivals and the like, to tell waiting from a deadlock
-        self.effects_at_stall = 0
+        self.effects_at_stall = self.effects_seen = 0
+        self.quiet = False
         self.poll_rounds = 0
         self.printed = ""
         self.sleepers: list[Fragment] = []
@@ -109,6 +112,9 @@ class Machine:
                 self.sleep(f)
                 return
         self.silent += quantum
+        if self.effects != self.effects_seen:
+            self.effects_seen, self.silent = self.effects, 0
+        self.quiet = self.silent > _QUIET
         if self.silent > _SILENT_LIMIT:
             self.fail("livelock", f"{actor(warp, np.flatnonzero(f.mask))} has run {self.silent} steps in which nothing visible changed", warp,
                       np.flatnonzero(f.mask), None, [f"it is at {f.where().where()}"])
@@ -219,4 +225,7 @@ class Machine:
             head.append(actor(warp, lanes))
         if site:
             head.append(f"  at {self.program.sites[site - 1].where()}")
-        raise EmulationError(Report(kind, title, self.name, head + list(lines), self.schedule.describe()))
+        body = head + list(lines)
+        if len(body) > _MOST_LINES:
+            body = body[:_MOST_LINES] + [f"... and {len(body) - _MOST_LINES} more lines"]
+        raise EmulationError(Report(kind, title, self.name, body, self.schedule.describe()))

@@ -235,8 +235,8 @@ def load(machine, site: int, space: str, width: int, count: int, scope: int, acq
             values = region.view(width, count)[rows]
             if sanitizer is not None:
                 check(f, region, rows, lanes)
-            if scope:
-                f.polled(region, values)
+            if scope or machine.quiet:
+                f.polled(region, rows, values)
             values = values if lanes is None else _spread(lanes, values)
             return values if count == 1 else values.T.copy()
         out = np.zeros((32, count) if count > 1 else 32, _UNSIGNED[width])

@@ -54,7 +54,7 @@ def _statements(text: str):
             buffer.append(ch)
             continue
         head = "".join(buffer).strip() if ch in "{};:" else ""
-        if ch == "{" and (not head or ".entry" in head) and depth == 0:
+        if ch == "{" and (not head or ".entry" in head or ".func" in head) and depth == 0:
             if head:
                 yield start_line, head
             yield line, "{"
@@ -101,13 +101,53 @@ class _Reader:
         text = _COMMENT.sub(" ", text)
         text = "\n".join(_strip_line_comment(line) for line in text.split("\n"))
         text = re.sub(r"\.section\s+\.debug\w*\s*\{.*?\n\s*\}", "", text, flags=re.S)
-        for number, statement in _statements(text):
+        for number, statement in self.without_functions([(n, " ".join(s.split())) for n, s in _statements(text)]):
             try:
-                self.statement(" ".join(statement.split()))
+                self.statement(statement)
             except PtxSyntaxError:
                 raise
             except (ValueError, KeyError, IndexError, AttributeError) as fault:
                 raise PtxSyntaxError(f"PTX line {number}: cannot read {statement!r} ({fault})") from fault
+
+    def without_functions(self, statements: list[tuple[int, str]]) -> list[tuple[int, str]]:
+        """Take the bodies of device functions out: a call of one is replaced by its body (``inline``)."""
+        self.bodies: dict[str, tuple[list[str], list[str], list[str]]] = {}
+        rest, at = [], 0
+        while at < len(statements):
+            header = statements[at][1]
+            at += 1
+            if not (re.match(r"(\.\w+\s+)*\.func\b", header) and at < len(statements) and statements[at][1] == "{"):
+                rest.append((statements[at - 1][0], header))
+                continue
+            depth, body = 1, []
+            while depth:
+                at += 1
+                depth += {"{": 1, "}": -1}.get(statements[at][1], 0)
+                body.append(statements[at][1])
+            at += 1
+            lists = [[_declared(p)[2] for p in _split(inner)] for inner in re.findall(r"\(([^)]*)\)", header)]
+            name = re.search(r"([$\w]+)\s*\([^()]*\)\s*(?:\.\w+\s*)*$", header).group(1)
+            self.bodies[name] = (lists[0] if len(lists) > 1 else [], lists[-1], body[:-1])
+        return rest
+
+    def inline(self, rest: str) -> None:
+        """``call (results), name, (arguments)`` of a device function of this text: its body with the parameters bound, in a scope."""
+        pieces = _split(rest)
+        name = next(p for p in pieces if p in self.bodies)
+        given = [_split(p[1:-1]) for p in pieces if p.startswith("(")]
+        results, parameters, body = self.bodies[name]
+        if len(given) < (2 if results else 1):
+            given.append([])
+        bound = dict(zip(results + parameters, map(self.lookup, given[0] + given[1] if results else given[0])))
+        if any(scope.get("function") == name for scope in self.scopes):
+            raise PtxSyntaxError(f"the recursive call of {name} at {self.loc} is not supported")
+        self.scope_ids += 1
+        self.scopes.append({"#": self.scope_ids, "function": name, **bound})
+        for s in body:
+            guard = re.match(r"(@!?\S+\s+)?ret\b", s)
+            self.statement(f"{guard.group(1) or ''}bra END_OF_CALL" if guard else s)
+        self.statement("END_OF_CALL:")
+        self.scopes.pop()
 
     def statement(self, s: str) -> None:
         if s == "{":
@@ -175,7 +215,8 @@ class _Reader:
         elif word == ".branchtargets":
             self.function.tables[self.last_label] = [self.label(name) for name in _split(s.split(None, 1)[1])]
         elif word == ".param":
-            self.declare_one(s.split()[-1], _declared(s)[0] * 8, len(self.scopes), PARAM)
+            size, _, name = _declared(s)
+            self.declare_one(name, size * 8, len(self.scopes), PARAM)
         elif word not in (".pragma", ".file", ".callprototype"):
             raise PtxSyntaxError(f"unknown directive {s!r} at {self.loc}")
 
@@ -218,12 +259,22 @@ class _Reader:
             if pred is None:
                 raise PtxSyntaxError(f"unknown predicate {guard} at {self.loc}")
         opcode, _, rest = s.partition(" ")
+        if opcode.startswith("call") and pred is None and any(p in self.bodies for p in _split(rest)):
+            return self.inline(rest)
         if opcode == "bra" or opcode.startswith("bra."):
             target = rest.strip()
             args: tuple = (Symbol(self.label(target)),)
         else:
-            args = tuple(self.operand(a) for a in _split(rest))
+            args = tuple(self.field(self.operand(a), opcode) for a in _split(rest))
         self.function.code.append(Instr(opcode, tuple(opcode.split(".")), args, pred, negated, self.loc, text))
+
+    def field(self, operand, opcode: str):
+        """A member of a call's structure parameter is a register of its own, named by its offset."""
+        if isinstance(operand, Mem) and isinstance(operand.base, Reg) and operand.base.name.startswith(PARAM) and operand.base.bits > 64:
+            member = Reg(f"{operand.base.name}+{operand.offset}", 8 * SIZES[opcode.rsplit(".", 1)[1]])
+            self.function.registers[member.name] = member
+            return Mem(member)
+        return operand
 
     def operand(self, a: str):
         if a.startswith("["):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from cutesync.emulator import POLICIES, EmulationError, Settings
+from cutesync.emulator.tensor_map import TensorMap, encode
 
 from .support import kernel_text, launch
 
@@ -219,3 +220,47 @@ def test_bytes_may_land_before_they_are_expected():
 \tbar.sync 0;
 \t@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 64;""" + WAIT + "\n\tmov.u32 %r5, 1;"
     assert set(run(body).tolist()) == {1}
+
+
+def test_a_kernel_edits_its_tensor_map():
+    """The map's address and extent are replaced in shared memory, then in global memory, and the copy uses them."""
+    x = np.zeros(1024 + 64, np.float32)
+    x = x[(-x.ctypes.data % 256) // 4:][:1024]
+    x[:] = np.arange(1024)
+    described = TensorMap("f32", x.ctypes.data, (16,), (), (16,))
+    table = np.zeros(64, np.uint32)
+    table = table[(-table.ctypes.data % 128) // 4:][:32]
+    table[:] = np.frombuffer(encode(described), np.uint32)
+    body = PROLOGUE.replace("\n\tadd.u64 %rd2, %a1, %rd1;", "") + INIT.replace("COUNT", "1") + """
+\tmov.u32 %r7, smem;
+\tadd.u32 %r7, %r7, 256;
+\tmul.wide.u32 %rd4, %r0, 4;
+\tadd.u64 %rd5, %a2, %rd4;
+\tld.global.b32 %r8, [%rd5];
+\tcvt.u32.u64 %r9, %rd4;
+\tadd.u32 %r9, %r9, %r7;
+\tst.shared.b32 [%r9], %r8;
+\tbar.sync 0;
+\tadd.u64 %rd6, %a1, 1024;
+\t@%p1 tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%r7], %rd6;
+\t@%p1 tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [%r7], 0, 12;
+\tbar.sync 0;
+\ttensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%a2], [%r7], 128;
+\tfence.proxy.tensormap::generic.acquire.gpu [%a2], 128;
+\tfence.proxy.async;
+\tbar.sync 0;
+\t@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 64;
+\tadd.u32 %r10, %r1, 128;
+\tmov.u32 %r11, 2;
+\t@%p1 cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r10], [%a2, {%r11}], [%r1];""" + WAIT + """
+\tshl.b32 %r6, %r0, 2;
+\tadd.u32 %r6, %r6, %r10;
+\tmov.u32 %r5, 0;
+\tsetp.lt.u32 %p3, %r0, 16;
+\t@%p3 ld.shared.b32 %r5, [%r6];
+\tmul.wide.u32 %rd3, %r0, 4;
+\tadd.u64 %rd3, %rd3, %a0;
+\tst.global.b32 [%rd3], %r5;"""
+    out = np.zeros(32, np.float32)
+    launch(kernel_text(body, 3, shared=512), out, x, table)
+    assert out.tolist() == [256.0 + 2 + n if n < 10 else 0.0 for n in range(32)]

@@ -10,6 +10,7 @@ from cutesync.emulator import POLICIES
 
 from . import kernels_basic as basic
 from . import kernels_cluster as cluster
+from . import kernels_epilogue as epilogue
 from . import kernels_matmul as matmul
 from . import kernels_pipeline as pipeline
 
@@ -31,6 +32,8 @@ def look_back(ticketed, acquire, release, scope):
 def ring(fault):
     return pipeline.stream_tiles, (f32(7 * 8, 32), f32(7 * 8, 32), 7, fault)
 
+
+OPERANDS = np.ones((256, 128), np.float16), np.ones((64, 128), np.float16), np.zeros((256, 64), np.float16)
 
 # name -> (host function, arguments), kinds of report that are right, a word the report must hold
 FAULTS = {
@@ -60,6 +63,8 @@ FAULTS = {
     "stage released twice": (ring("double_release"), {"deadlock", "race", "barrier"}, ""),
     "stage released before wgmma has read it": (
         (matmul.matmul, (np.ones((64, 256), np.float16), np.ones((64, 256), np.float16), f32(64, 64), 256, "release_before_wait")), {"race"}, "wgmma"),
+    "no proxy fence before a tensor store": ((epilogue.matmul, (*OPERANDS, 128, "no_proxy_fence")), {"proxy"}, "fence.proxy.async"),
+    "no barrier before a tensor store": ((epilogue.matmul, (*OPERANDS, 128, "no_named_barrier")), {"race"}, "stmatrix"),
     "peer read before the cluster barrier": ((cluster.read_peer, (i32(256), 2, "no_first_barrier")), {"race", "uninitialised"}, "shared::cluster"),
     "block exits while a peer reads it": ((cluster.read_peer, (i32(256), 2, "no_last_barrier")), {"out-of-bounds"}, "has exited"),
     "mbarrier not fenced before a peer's store": ((cluster.gather, (i32(8), 2, "no_init_fence")), {"barrier"}, "fence"),

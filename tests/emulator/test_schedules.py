@@ -12,6 +12,7 @@ from cutesync.errors import ArgumentValueError, LaunchError
 
 from . import kernels_basic as basic
 from . import kernels_cluster as cluster
+from . import kernels_epilogue as epilogue
 from . import kernels_matmul as matmul
 from . import kernels_pipeline as pipeline
 
@@ -70,6 +71,14 @@ def test_matmul(k):
     c = np.zeros((64, 64), np.float32)
     emulator.check(matmul.matmul, a, b, c, k, None, schedules=len(POLICIES))
     assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_matmul_of_a_cluster_with_its_epilogue(policy):
+    a, b = random.integers(-3, 4, (256, 200)).astype(np.float16), random.integers(-3, 4, (64, 200)).astype(np.float16)
+    d = np.zeros((256, 64), np.float16)
+    emulator.check(epilogue.matmul, a, b, d, 200, None, policy=policy, schedules=2)
+    assert np.array_equal(d, (a.astype(np.float32) @ b.astype(np.float32).T).astype(np.float16))
 
 
 def test_clusters_read_each_other():

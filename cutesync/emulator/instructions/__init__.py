@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from . import barrier, bits, bulk_copy, calls, control, floating, integer, matrix_ops, memory_ops, moves, remote_store, small_copy, warp  # noqa: F401  (each registers its opcodes)
+from . import (  # noqa: F401  (each registers its opcodes)
+    barrier, bits, bulk_copy, calls, control, floating, integer, matrix_ops,
+    memory_ops, moves, remote_store, small_copy, tensor_map_edit, warp,
+)  # fmt: skip
 from .registry import emitter, gathers_lanes, splits_around
 
 __all__ = ["emitter", "gathers_lanes", "splits_around"]

@@ -10,7 +10,7 @@ from .barrier import barrier_address
 from .moves import address_operand
 from .registry import handles, unknown
 from .tensor_copy import tensor
-from .transfers import REDUCTIONS, aligned, announce, announce_targets, commit_maker, destinations, each, finish_store, reducer, wait_maker
+from .transfers import REDUCTIONS, aligned, announce, announce_targets, commit_maker, destinations, each, finish_store, reducer, sharing, wait_maker
 
 
 def global_side(machine, f, lane: int, address: int, size: int, site: int) -> Side:
@@ -58,7 +58,7 @@ def bulk_store_maker(machine, site: int, operator: str, kind: str):
     """Contiguous bytes of shared memory to global memory; with ``operator``, combined with what is there."""
 
     def run(f, lanes, destination, source, size):
-        for lane in each(lanes):
+        for lane, who in sharing(f, lanes, site, operator, destination, source, size):
             count, at = int(size[lane]), int(destination[lane])
             for what, value in (("size", count), ("destination", at), ("source", int(source[lane]))):
                 aligned(machine, f, lane, f"the {what} of a bulk copy", value, 16, site)
@@ -68,7 +68,7 @@ def bulk_store_maker(machine, site: int, operator: str, kind: str):
             if operator:
                 unit = SIZES[kind]
                 near, far = (Side(s.region, np.arange(s.offsets[0], s.offsets[0] + count, unit, dtype=np.int64), unit) for s in (near, far))
-            finish_store(operation, near, far, None, f, reducer(operator, kind) if operator else None)
+            finish_store(operation, who, (at, int(source[lane]), count), near, far, None, f, reducer(operator, kind) if operator else None)
 
     return run
 

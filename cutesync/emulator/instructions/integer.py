@@ -35,21 +35,25 @@ def unsigned(e, instr, template: str) -> None:
 
 
 def add_or_sub(e, instr, sign: str) -> None:
-    """Modular add and sub, with ``.cc`` / ``addc`` carries kept in a hidden register, and ``.sat``."""
+    """Modular add and sub, plain, saturating, or with carries."""
     kind, bits = int_type(instr)
     a, b = (e.u(x, bits) for x in instr.args[1:3])
     if "sat" in instr.parts:
         wide = f"({e.s(instr.args[1], bits)}.astype(s64) {sign} {e.s(instr.args[2], bits)}.astype(s64))"
         e.set(instr.args[0], f"np.clip({wide}, {-(1 << bits - 1)}, {(1 << bits - 1) - 1}).astype(s{bits})", "s", bits)
         return
-    with_carry = instr.parts[0] in ("addc", "subc")
-    carry = e.program.carry
-    if not with_carry and "cc" not in instr.parts:
+    if instr.parts[0] in ("addc", "subc") or "cc" in instr.parts:
+        carried(e, instr, a, b, bits, sign)
+    else:
         e.set(instr.args[0], f"{a} {sign} {b}", "u", bits)
-        return
+
+
+def carried(e, instr, a: str, b: str, bits: int, sign: str = "+") -> None:
+    """``a + b`` or ``a - b``, with the carry (borrow) that comes in for the ``c`` forms and goes out for ``.cc``."""
+    carry = e.program.carry
     total = e.temp(f"{a} {sign} {b}")
     out = e.temp(f"{total} < {a}" if sign == "+" else f"{a} < {b}")
-    if with_carry:
+    if instr.parts[0].endswith("c"):
         extra = e.temp(f"{e.p(carry)}.astype(u{bits})")
         final = e.temp(f"{total} {sign} {extra}")
         out = e.temp(f"{out} | ({final} < {total})" if sign == "+" else f"{out} | ({total} < {extra})")
@@ -131,10 +135,10 @@ def mad(e, instr):
 
     if not is_int(instr):
         return float_arithmetic(e, instr)
-    if instr.parts[0] == "madc" or "cc" in instr.parts:
-        raise unknown(instr, "carries of mad")
     expression, kind, bits = product(e, instr)
-    e.set(instr.args[0], f"{expression} + {e.value(instr.args[3], kind, bits)}", kind, bits)
+    if instr.parts[0] == "mad" and "cc" not in instr.parts:
+        return e.set(instr.args[0], f"{expression} + {e.value(instr.args[3], kind, bits)}", kind, bits)
+    carried(e, instr, e.temp(f"{expression}.view(u{bits})"), e.u(instr.args[3], bits), bits)
 
 
 @handles("sad")

@@ -212,8 +212,10 @@ def fence(e, instr):
     if "mbarrier_init" in instr.parts:
         e.effect(e.op(init_fence_maker), "None")
     elif "proxy" in instr.parts:
-        if "async" in instr.parts or "async::global" in instr.parts or any(p.startswith("async") for p in instr.parts):
+        if any(p.startswith("async") for p in instr.parts):
             e.effect(e.op(fence_maker, "proxy", GPU), "None")
+        elif any(p.startswith("tensormap") for p in instr.parts):
+            e.effect(e.op(fence_maker, "memory", next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)), "None")
     else:
         scope = next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)
         scope = SCOPES["cta"] if instr.opcode == "membar.cta" else scope

@@ -7,7 +7,7 @@ from ..async_copy import Operation, Side, decoded, to_shared
 from ..memory import SHARED_START
 from ..syntax import Vec
 from .barrier import barrier_address
-from .transfers import REDUCTIONS, announce, announce_targets, destinations, each, finish_store, reducer
+from .transfers import REDUCTIONS, announce, announce_targets, destinations, each, finish_store, reducer, sharing
 
 _TENSOR_KINDS = {"u8": "u8", "u16": "u16", "u32": "u32", "s32": "s32", "u64": "u64", "s64": "s64", "f16": "f16", "f32": "f32", "f32_ftz": "f32",
                  "f64": "f64", "bf16": "bf16", "tf32": "f32", "tf32_ftz": "f32"}
@@ -71,12 +71,13 @@ def tensor_load_maker(machine, site: int):
 
 def tensor_store_maker(machine, site: int, operator: str):
     def run(f, lanes, map_at, coordinates, source):
-        for lane in each(lanes):
+        for lane, who in sharing(f, lanes, site, operator, map_at, source, *coordinates):
             operation = Operation(machine, f.warp, lane, site, "tensor copy to global memory")
             transfer, region, described = tensor_transfer(machine, f, lane, int(map_at[lane]), coordinates, int(source[lane]) & 0xFFFFFF, site)
             far, near = tensor_sides(machine, f, lane, transfer, region, f.warp.block, site)
             keep = None if bool(transfer.in_bounds.all()) else transfer.in_bounds
-            finish_store(operation, near, far, keep, f, reducer(operator, _TENSOR_KINDS[described.element]) if operator else None)
+            wanted = tuple(int(o[lane]) for o in (map_at, source, *coordinates))
+            finish_store(operation, who, wanted, near, far, keep, f, reducer(operator, _TENSOR_KINDS[described.element]) if operator else None)
 
     return run
 

@@ -74,7 +74,29 @@ def destinations(machine, f, lane: int, address: int, barrier_at: int, mask: int
     return found
 
 
-def finish_store(operation: Operation, near: Side, far: Side | None, keep, f, combine) -> None:
+def sharing(f, lanes, site: int, operator: str, *operands):
+    """``(lane, all lanes that ask for the same)``, one for every copy to global memory to start.
+
+    Lanes of a warp that ask for the same copy at the same instruction start one copy together, as the hardware's warp-wide instruction
+    does (the DSL issues tensor stores that way); a lane that comes later joins. Reductions are never shared: they add up.
+    """
+    if operator:
+        return [(lane, [lane]) for lane in each(lanes)]
+    found: dict[tuple, list[int]] = {}
+    for lane in each(lanes):
+        wanted = tuple(int(o[lane]) for o in operands)
+        asked, operation, members = f.warp.stores.get(site, (None, None, ()))
+        if asked == wanted and lane not in members:
+            members.add(lane)
+            groups_of(f.warp, "bulk", lane).open.append(operation)
+        else:
+            found.setdefault(wanted, []).append(lane)
+    return [(who[0], who) for who in found.values()]
+
+
+def finish_store(operation: Operation, who: list[int], wanted: tuple, near: Side, far: Side | None, keep, f, combine) -> None:
+    """Start a copy out of shared memory on behalf of the lanes ``who``, whose open commit groups it joins;
+    ``wanted`` is what they asked for."""
     announce(operation, near, False)
     if far is not None and combine is None:
         announce(operation, far if keep is None else Side(far.region, far.offsets[keep], far.unit), True)
@@ -83,7 +105,9 @@ def finish_store(operation: Operation, near: Side, far: Side | None, keep, f, co
         operation.pieces = [lambda: None]
     else:
         from_shared(operation, near, far, keep, combine)
-    groups_of(f.warp, "bulk", operation.lane).open.append(operation)
+    for lane in who:
+        groups_of(f.warp, "bulk", lane).open.append(operation)
+    f.warp.stores[operation.site] = (wanted, operation, set(who))
     operation.start()
 
 

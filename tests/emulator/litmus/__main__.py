@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections import Counter
 
 import numpy as np
 
-from . import all_cases
+from . import worker
 from .case import Case
-from .store import save
+from .device import Device
+from .emulated import Emulator
+from .store import Answers, save
+from .worker import selected
 
 
 def verdict(case: Case, answer: np.ndarray) -> str:
@@ -42,34 +46,30 @@ def main() -> int:
     parser.add_argument("--emulator", action="store_true", help="run on the emulator, not on a GPU")
     parser.add_argument("--quiet", action="store_true", help="print only differences and failures")
     options = parser.parse_args()
-    if options.emulator:
-        from .emulated import Emulator as Device
-    else:
-        from .device import Device
-    device = Device()
-    print(f"litmus on {device.name}")
-    answers: dict[str, np.ndarray] = {}
-    fingerprints: dict[str, int] = {}
-    tally: Counter[str] = Counter()
-    with np.errstate(all="ignore"):
-        for case in all_cases():
-            if options.only not in case.name:
-                continue
-            try:
-                answer = device.run(case)
+    cases, start = selected(options.only), time.monotonic()
+    if not cases:
+        parser.error("no case has such a name")
+    running = worker.answers(Emulator if options.emulator else Device, len(cases), options.only)
+    machine = next(running)
+    print(f"litmus on {machine}")
+    stored, tally = Answers(machine), Counter()
+    for case, answer in zip(cases, running, strict=True):
+        stored.fingerprints[case.name] = case.fingerprint
+        if isinstance(answer, worker.Fault):
+            stored.faults[case.name] = answer.text
+            result = f"FAULTED {answer.text}"
+        else:
+            stored.arrays[case.name] = answer
+            with np.errstate(all="ignore"):
                 result = verdict(case, answer)
-                answers[case.name], fingerprints[case.name] = answer, case.fingerprint
-            except Exception as error:  # one broken case must not cost the answers of the others
-                result = f"FAILED {type(error).__name__}: {error}"
-                device.reset()
-            tally[result.split()[0]] += 1
-            if not options.quiet or result[0].isupper():
-                print(f"{case.name:60} {result}", flush=True)
-    print(", ".join(f"{count} {what}" for what, count in tally.items()))
+        tally[result.split()[0]] += 1
+        if not options.quiet or result[0].isupper():
+            print(f"{case.name:60} {result}", flush=True)
+    print(", ".join(f"{count} {what}" for what, count in tally.items()) + f" in {time.monotonic() - start:.1f} s")
     if options.out and not options.emulator:
-        save(options.out, device.name, answers, fingerprints)
-        print(f"stored {len(answers)} answers in {options.out}")
-    return 1 if tally["FAILED"] else 0
+        save(options.out, stored)
+        print(f"stored {len(stored.fingerprints)} answers in {options.out}")
+    return 1 if stored.faults else 0
 
 
 if __name__ == "__main__":

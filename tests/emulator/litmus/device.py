@@ -20,14 +20,16 @@ class DriverError(RuntimeError):
 
 
 class Device:
-    """The first GPU. A case that faults poisons the context; ``reset`` starts a fresh one."""
+    """The first GPU. After a kernel that faults no call of this process succeeds any more: ``alive`` tells."""
 
     def __init__(self) -> None:
         self.driver = ctypes.CDLL("libcuda.so.1")
         self.call("cuInit", 0)
         self.number = c_int()
         self.call("cuDeviceGet", byref(self.number), 0)
-        self.enter()
+        context = c_void_p()
+        self.call("cuDevicePrimaryCtxRetain", byref(context), self.number)
+        self.call("cuCtxSetCurrent", context)
 
     def call(self, name: str, *arguments) -> None:
         code = getattr(self.driver, name)(*arguments)
@@ -36,14 +38,8 @@ class Device:
             self.driver.cuGetErrorName(code, byref(text))
             raise DriverError(f"{name}: {(text.value or b'?').decode()} ({code})")
 
-    def enter(self) -> None:
-        context = c_void_p()
-        self.call("cuDevicePrimaryCtxRetain", byref(context), self.number)
-        self.call("cuCtxSetCurrent", context)
-
-    def reset(self) -> None:
-        self.call("cuDevicePrimaryCtxReset_v2", self.number)
-        self.enter()
+    def alive(self) -> bool:
+        return self.driver.cuCtxSynchronize() == 0
 
     @property
     def name(self) -> str:

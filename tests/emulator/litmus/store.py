@@ -1,9 +1,9 @@
-"""The file of stored answers: one compressed archive of all arrays, end to end, and an index."""
+"""The file of stored answers: one compressed archive of all arrays, end to end, and an index; faults are kept as text."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -13,28 +13,30 @@ ANSWERS = Path(__file__).parent / "h200.npz"
 
 @dataclass(frozen=True)
 class Answers:
+    """What ``device`` said to each case: an array in ``arrays``, or how it failed in ``faults``; ``fingerprints`` has both."""
+
     device: str
-    arrays: dict[str, np.ndarray]
-    fingerprints: dict[str, int]
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
+    fingerprints: dict[str, int] = field(default_factory=dict)
 
 
-def save(path: str | Path, device: str, arrays: dict[str, np.ndarray], fingerprints: dict[str, int]) -> None:
+def save(path: str | Path, answers: Answers) -> None:
     index, place = {}, 0
-    for name, array in arrays.items():
-        index[name] = [place, array.dtype.str, list(array.shape), fingerprints[name]]
+    for name, array in answers.arrays.items():
+        index[name] = [place, array.dtype.str, list(array.shape)]
         place += array.nbytes
-    data = np.frombuffer(b"".join(a.tobytes() for a in arrays.values()), np.uint8)
-    head = np.frombuffer(json.dumps({"device": device, "index": index}).encode(), np.uint8)
+    data = np.frombuffer(b"".join(a.tobytes() for a in answers.arrays.values()), np.uint8)
+    text = json.dumps({"device": answers.device, "index": index, "faults": answers.faults, "fingerprints": answers.fingerprints})
     with open(path, "wb") as file:
-        np.savez_compressed(file, head=head, data=data)
+        np.savez_compressed(file, head=np.frombuffer(text.encode(), np.uint8), data=data)
 
 
 def load(path: str | Path = ANSWERS) -> Answers:
     with np.load(path) as archive:
         head, data = json.loads(archive["head"].tobytes()), archive["data"]
-    arrays, fingerprints = {}, {}
-    for name, (place, dtype, shape, fingerprint) in head["index"].items():
+    arrays = {}
+    for name, (place, dtype, shape) in head["index"].items():
         count = int(np.prod(shape)) * np.dtype(dtype).itemsize
         arrays[name] = data[place : place + count].copy().view(dtype).reshape(shape)
-        fingerprints[name] = fingerprint
-    return Answers(head["device"], arrays, fingerprints)
+    return Answers(head["device"], arrays, head["faults"], head["fingerprints"])

@@ -36,9 +36,12 @@ def coordinates(rank: int) -> str:
 
 
 def load_kernel(rank: int, mode: str = "tile", offsets: str = "") -> str:
-    """Poisons shared memory, loads one box at image + offset, and copies the whole image out; a copy that never completes leaves 1."""
+    """Poisons shared memory, loads one box at image + offset, and copies the whole image out; a copy that never completes leaves 1.
+
+    The barrier follows the image: a static variable would come before it and move it off its multiple of 1024, where a tensor copy is illegal.
+    """
     return "\n".join([
-        HEADER, HEAD, ".shared .align 8 .b8 barrier[8];", "mov.u32 bar, barrier;", read_coordinates(),
+        HEADER, HEAD, f"add.u32 bar, t0, {REGION};", read_coordinates(),
         f"shl.b32 t1, i, 4; mov.b32 w0, {POISON * 0x01010101};",
         "FILL:", "add.u32 t2, t0, t1; st.shared.v4.b32 [t2], {w0, w0, w0, w0}; add.u32 t1, t1, 2048;", f"setp.lt.u32 p, t1, {REGION};", "@p bra FILL;",
         "setp.eq.u32 q, i, 0;", "@q mbarrier.init.shared::cta.b64 [bar], 1;", "fence.mbarrier_init.release.cluster;", "fence.proxy.async.shared::cta;", "bar.sync 0;",
@@ -104,7 +107,7 @@ def load_case(name: str, m: TensorMap | Im2colMap, at: tuple[int, ...], offset: 
     expect = (m.pixels * m.channels if column else int(np.prod(m.tile))) * m.element_bytes
     arguments = (MapOf(1, m), data, *coordinate_arguments(at), offset, expect, np.zeros(REGION + 16, np.uint8))
     text = load_kernel(m.rank, "im2col", f", {{{', '.join(map(str, taps))}}}") if column else load_kernel(m.rank)
-    return Case(f"tensor.load.{name}", text, arguments, 9, judge, block=128, shared_bytes=REGION)
+    return Case(f"tensor.load.{name}", text, arguments, 9, judge, block=128, shared_bytes=REGION + 16)
 
 
 def store_case(name: str, m: TensorMap, at: tuple[int, ...], offset: int = 0, reduction: str = "") -> Case:
