@@ -2,7 +2,6 @@
 
 import math
 
-import ml_dtypes
 import numpy as np
 import pytest
 from cutlass import BFloat16, Float8E4M3FN, Float16, Float32, Float64, Int8, Int32, Int64, cute, select_
@@ -10,6 +9,8 @@ from cutlass import BFloat16, Float8E4M3FN, Float16, Float32, Float64, Int8, Int
 from cutesync import emulator
 
 from . import kernels_language as language
+
+ml_dtypes = pytest.importorskip("ml_dtypes")
 
 POSITIVE = np.linspace(0.05, 3, 32)
 INTEGERS = np.arange(-16, 16).astype(np.int32)
