@@ -72,7 +72,7 @@ class _Torch:
 
     @staticmethod
     def identify(x) -> tuple[int, tuple]:
-        return x.data_ptr(), (x.dtype, x.shape, x.device, x.is_contiguous(), x.requires_grad)
+        return x.data_ptr(), (x.dtype, x.shape, x.get_device(), x.is_contiguous(), x.requires_grad)
 
     def view(self, x) -> View:
         if x.device.type not in ("cuda", "cpu"):

@@ -111,7 +111,7 @@ def capability(device: int) -> tuple[int, int]:
 
 
 def name(device: int) -> str:
-    return check(driver().cuDeviceGetName(128, device), "cuDeviceGetName").decode().rstrip("\0")
+    return check(driver().cuDeviceGetName(128, device), "cuDeviceGetName").partition(b"\0")[0].decode().strip()
 
 
 def require_hopper(device: int) -> None:
