@@ -86,11 +86,11 @@ def test_whatever_is_wrong_is_exit_code_1(only, capsys, changes, word):
     ],
 )
 def test_error_of_floats(got, want, tolerance, wrong):
-    assert demo._error(np.array(got, np.float32), np.array(want, np.float32), tolerance)[0] is wrong
+    assert demo.compare(np.array(got, np.float32), np.array(want, np.float32), tolerance)[0] is wrong
 
 
 def test_error_of_integers_counts():
-    assert demo._error(np.array([1, 2, 3]), np.array([1, 0, 0]), 1.0) == (True, "2 of 3 differ")
+    assert demo.compare(np.array([1, 2, 3]), np.array([1, 0, 0]), 1.0) == (True, "2 of 3 differ")
 
 
 def test_compile_only_says_that_nothing_ran(monkeypatch, capsys):

@@ -1,4 +1,4 @@
-"""The command line: ``python -m cutesync demo | info | warm | cache``. Exit codes: 0 it went well, 1 it did not, 2 wrong usage."""
+"""The command line: ``python -m cutesync demo | check | info | warm | cache``. Exit codes: 0 it went well, 1 it did not, 2 wrong usage."""
 
 from __future__ import annotations
 
@@ -44,6 +44,12 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=0, help="seed of the random data (default 0)")
     demo.add_argument("--compile-only", action="store_true", help="compile every kernel of the demo and run nothing")
     demo.set_defaults(run=_demo)
+    check = commands.add_parser("check", help="run every kernel on the emulator under many schedules, watched for races and deadlocks")
+    check.add_argument("families", nargs="*", metavar="FAMILY", help="only these families (default: all)")
+    check.add_argument("--schedules", type=int, metavar="N", help="schedules of each launch (default: one of each policy)")
+    check.add_argument("--policy", metavar="POLICY", help="only this scheduling policy")
+    check.add_argument("--seed", type=int, default=0, help="seed of data and schedules (default 0)")
+    check.set_defaults(run=_check)
     info = commands.add_parser("info", help="versions, driver, GPUs, cache, settings, and what is missing")
     info.set_defaults(run=_info)
     warm = commands.add_parser("warm", help="compile kernels ahead of their first use (needs no GPU)")
@@ -62,6 +68,12 @@ def _demo(options: argparse.Namespace) -> int:
     from .demo import run
 
     return run(options.families, seed=options.seed, compile_only=options.compile_only)
+
+
+def _check(options: argparse.Namespace) -> int:
+    from .check import run
+
+    return run(options.families, schedules=options.schedules, policy=options.policy, seed=options.seed)
 
 
 def _info(options: argparse.Namespace) -> int:

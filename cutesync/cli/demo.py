@@ -134,7 +134,7 @@ def _line(case: Case, place: str, copy_rate: float | None, generator: np.random.
     except Exception as error:  # the table goes on, the exit code tells
         print(f"FAILED  {type(error).__name__}: {error}", flush=True)
         return False
-    wrong, error = _error(results[0], expected, case.tolerance)
+    wrong, error = compare(results[0], expected, case.tolerance)
     if not wrong and results[0].tobytes() != results[1].tobytes():
         wrong, error = True, "two runs differ"
     rate, share = ("-", "-") if copy_rate is None else (f"{moved / seconds / 1e9:.0f} GB/s", f"{moved / seconds / copy_rate:.1%}")
@@ -142,7 +142,7 @@ def _line(case: Case, place: str, copy_rate: float | None, generator: np.random.
     return not wrong
 
 
-def _error(result: np.ndarray, expected: np.ndarray, tolerance: float) -> tuple[bool, str]:
+def compare(result: np.ndarray, expected: np.ndarray, tolerance: float) -> tuple[bool, str]:
     """``(wrong, words)``: the largest relative error, or the number of entries that are not equal."""
     if result.shape != expected.shape or result.dtype != expected.dtype:
         return True, f"{result.dtype}{result.shape}, NumPy has {expected.dtype}{expected.shape}"

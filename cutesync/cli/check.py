@@ -1,0 +1,55 @@
+"""``python -m cutesync check``: every kernel of the demo on the emulator under many schedules, watched for races and deadlocks.
+
+Each launch runs once a schedule from the same memory; a result that differs from another schedule's or from NumPy's fails, and so does
+anything the sanitizer finds. One verdict is about the schedules that ran: more of them mean more.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Sequence
+
+import numpy as np
+
+from ..emulation import emulate
+from ..emulator import POLICIES, EmulationError
+from ..errors import ArgumentValueError, explain
+from .demo import FAMILIES, compare
+
+_HEADER = f"{'operation':<30} {'dtype':<9} {'size':<14} {'launches':>8} {'steps':>9} {'seconds':>8}  verdict"
+
+
+def run(families: Sequence[str] = (), *, schedules: int | None = None, policy: str | None = None, seed: int = 0) -> int:
+    """Print the table; 0 if every case passed, 1 if one did not. ``schedules`` defaults to one of each policy, or 5 of the given one."""
+    for name in families:
+        if name not in FAMILIES:
+            raise ArgumentValueError(explain("family", repr(name), " or ".join(map(repr, FAMILIES))))
+    schedules = schedules or (5 if policy else len(POLICIES))
+    print(f"Each launch under {schedules} schedules ({policy or 'all policies in turn'}), seed {seed}.")
+    print(_HEADER)
+    failures = total = 0
+    for family in dict.fromkeys(families) or FAMILIES:
+        for case in FAMILIES[family]("emulator"):
+            total += 1
+            failures += not _line(case, schedules, policy, seed, np.random.default_rng([seed, total]))
+    print(f"{total} cases: " + (f"{failures} FAILED" if failures else "no race, deadlock or misuse, and all agree with NumPy") + ".")
+    return 1 if failures else 0
+
+
+def _line(case, schedules: int, policy: str | None, seed: int, generator: np.random.Generator) -> bool:
+    """Run one case and print its line, with the emulator's report if it has one; whether it passed."""
+    import cutesync as cs
+
+    inputs = case.make(generator)
+    expected = np.asarray(case.expected(*inputs))
+    print(f"{case.operation:<30} {case.dtype:<9} {case.size:<14}", end=" ", flush=True)
+    before = time.perf_counter()
+    with emulate(policy, seed, schedules) as settings:
+        try:
+            wrong, words = compare(np.asarray(case.call(*[cs.asarray(x) for x in inputs])), expected, case.tolerance)
+        except EmulationError as error:
+            wrong, words = True, f"\n{error}"
+    seconds = time.perf_counter() - before
+    verdict = f"FAILED {words}" if wrong else "clean"
+    print(f"{settings.launches:>8} {settings.steps:>9} {seconds:>8.1f}  {verdict}", flush=True)
+    return not wrong

@@ -1,0 +1,97 @@
+"""Faults planted in the compiled reduction kernels: the emulator must find each of them, and nothing in the kernels as they are."""
+
+import re
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.emulator import EmulationError
+from cutesync.reduce import config, plan
+from cutesync.runtime import compiler
+
+N = 41003  # several chunks a block, a ragged end
+
+
+def use(monkeypatch, kernel: tuple, splits: int, edit=None) -> None:
+    """Make every reduction of this test run as ``kernel`` with ``splits`` blocks, its PTX changed by ``edit``."""
+    import importlib
+
+    reduce = importlib.import_module("cutesync.reduce")
+    monkeypatch.setattr(plan, "choose", lambda problem: config.Config(kernel, splits, 1, splits))
+    monkeypatch.setattr(reduce, "_plans", {})
+    monkeypatch.setattr(compiler, "_kernels", {})
+    if edit is not None:
+        get = compiler.get
+
+        def edited(*arguments, **options):
+            kernel = get(*arguments, **options)
+            changed = edit(kernel.ptx)
+            assert changed != kernel.ptx, "the fault was not planted: the kernel's PTX has changed its form"
+            kernel.ptx = changed
+            return kernel
+
+        monkeypatch.setattr(compiler, "get", edited)
+
+
+def run(x, calls: int = 2):
+    """Fold ``x`` under all policies, twice on one workspace; the last result."""
+    with cs.emulate(schedules=9, seed=3):
+        array = cs.asarray(x)
+        for _ in range(calls):
+            result = np.asarray(cs.reduce(array))
+    return result
+
+
+GRID = ("segments", "grid", 4, 4, 2)
+KERNELS = {
+    "one block": (("segments", "block", 4, 4, 2), 1),
+    "few blocks": (GRID, 5),
+    "more blocks than lanes": (("segments", "grid", 2, 2, 2), 37),
+}
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_kernels_as_they_are(name, monkeypatch):
+    use(monkeypatch, *KERNELS[name])
+    x = np.arange(N, dtype=np.int32)
+    assert run(x) == x.sum(dtype=np.int32)
+
+
+def drop(pattern: str, which: int = 0):
+    """Delete one instruction: the ``which``-th line that matches."""
+
+    def edit(ptx: str) -> str:
+        found = [match for match in re.finditer(rf"^[^\n]*{pattern}[^\n]*\n", ptx, re.M)]
+        return ptx[: found[which].start()] + ptx[found[which].end() :]
+
+    return edit
+
+
+def swap(old: str, new: str):
+    return lambda ptx: ptx.replace(old, new)
+
+
+FAULTS = {
+    "no barrier between the warps' states and their fold": ("one block", drop(r"bar\.sync")),
+    "no barrier before the collector's news is read": ("more blocks than lanes", drop(r"bar\.sync", 2)),
+    "no barrier between the collector's warps and their fold": ("more blocks than lanes", drop(r"bar\.sync", 3)),
+    "a state published by a plain store": ("few blocks", swap("st.relaxed.gpu.global.b64", "st.global.b64")),
+    "a state published for the block alone": ("few blocks", swap("st.relaxed.gpu.global.b64", "st.relaxed.cta.global.b64")),
+    "a state collected by a plain load": ("few blocks", swap("ld.relaxed.gpu.global.b64", "ld.global.b64")),
+    "a state collected within the block alone": ("more blocks than lanes", swap("ld.relaxed.gpu.global.b64", "ld.relaxed.cta.global.b64")),
+    "the epoch never raised": ("few blocks", drop(r"(atom|red)\.[\w.]*add", 1)),
+    "lanes that look the wrong way": ("one block", swap("shfl.sync.bfly.b32", "shfl.sync.up.b32")),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_planted_fault_is_found(fault, monkeypatch):
+    kernel, edit = FAULTS[fault]
+    use(monkeypatch, *KERNELS[kernel], edit)
+    x = np.arange(N, dtype=np.int32)
+    try:
+        result = run(x)
+    except EmulationError:
+        return
+    assert result != x.sum(dtype=np.int32), "the mutant survived"
