@@ -100,7 +100,10 @@ def _compile(key: tuple, build: Callable[[], tuple], on_disk: bool) -> Kernel:
         try:
             compiled = cute.compile(host, *arguments, options=options)
         except Exception as error:
-            raise _operator_error(error) or error
+            found = _operator_error(error)
+            if found is None:
+                raise
+            raise found  # noqa: B904 (it is what caused the DSL's error)
         ptx, cubin = compiled.__ptx__, compiled.__cubin__
     name, params = entry_point(ptx)
     facts = {"name": name, "params": params, "cluster": (1, 1, 1)} | facts
