@@ -37,9 +37,7 @@ def coordinates(rank: int) -> str:
 
 def load_kernel(rank: int, mode: str = "tile", offsets: str = "") -> str:
     """Poisons shared memory, loads one box at image + offset, and copies the whole image out; a copy that never completes leaves 1.
-
-    The barrier follows the image: a static variable would come before it and move it off its multiple of 1024, where a tensor copy is illegal.
-    """
+    The barrier follows the image."""
     return "\n".join([
         HEADER, HEAD, f"add.u32 bar, t0, {REGION};", read_coordinates(),
         f"shl.b32 t1, i, 4; mov.b32 w0, {POISON * 0x01010101};",
