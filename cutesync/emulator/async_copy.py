@@ -61,7 +61,8 @@ class Operation:
         self.machine.wake(self)
 
     def uses_shared_of(self, block) -> bool:
-        return block.number in self.blocks
+        """Whether it still reads or writes that block's shared memory. Bytes on their way to global memory do not."""
+        return block.number in self.blocks and not self.reads_done
 
 
 class Groups:
