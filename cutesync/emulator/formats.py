@@ -110,12 +110,12 @@ QUIET = np.uint64(1 << 51)
 
 
 def canonical(fmt: Format, values: np.ndarray, *sources: np.ndarray) -> np.ndarray:
-    """Numbers in the format's own NumPy type -> bits, with one NaN; f64 gives the first of ``sources`` (bits) that is a NaN, made quiet."""
+    """Numbers in the format's own NumPy type -> bits, with one NaN; f64 gives the last of ``sources`` (bits) that is a NaN, made quiet."""
     lost, bits = np.isnan(values), values.view(fmt.dtype)
     if not np.count_nonzero(lost):
         return bits
     nan = fmt.dtype(fmt.nan)
-    for source in reversed(sources) if fmt is F64 else ():
+    for source in sources if fmt is F64 else ():
         nan = np.where(np.isnan(source.view(np.float64)), source | QUIET, nan)
     return np.where(lost, nan, bits)
 

@@ -9,6 +9,8 @@ import subprocess
 import numpy as np
 import pytest
 
+from cutesync.errors import CutesyncError
+
 from .litmus import all_cases, emulated, worker
 from .litmus.store import ANSWERS, Answers, load, save
 
@@ -103,6 +105,7 @@ def test_runner_outlives_faults():
 def test_every_case_has_a_current_answer():
     stale = [name for name, case in CASES.items() if STORED.fingerprints.get(name) != case.fingerprint]
     assert not stale, f"{len(stale)} cases changed since they were run: {stale[:8]}"
+    assert set(STORED.faults) == {name for name, case in CASES.items() if case.faults}
 
 
 @needs_answers
@@ -124,6 +127,10 @@ def test_whole_kernels_agree(family):
     wrong = []
     for name, case in CASES.items():
         if name.split(".")[0] != family:
+            continue
+        if case.faults:
+            with pytest.raises(CutesyncError):
+                emulated.run(case)
             continue
         got = emulated.run(case)
         want = stored(case)

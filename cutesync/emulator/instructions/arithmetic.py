@@ -4,8 +4,8 @@
     destination = function(a, b, c)
 
 Operands and results are unsigned arrays of raw bits of the type's width (uint32 for pairs), of one shape. A result that is NaN is the
-canonical NaN of its type, from ``neg`` and ``abs`` too; but f64 keeps the sign and the payload of the first source that is a NaN (of the second in
-``min`` and ``max``) and makes it quiet. ``.ftz`` flushes subnormal inputs and results to zero of the same sign, ``.sat`` clamps to [0, 1] with NaN -> +0,
+canonical NaN of its type, from ``neg`` and ``abs`` too; but f64 keeps the sign and the payload of the last source that is a NaN and makes it
+quiet (the dividend goes before the divisor). ``.ftz`` flushes subnormal inputs and results to zero of the same sign, ``.sat`` clamps to [0, 1] with NaN -> +0,
 ``.relu`` clamps negatives to +0. ``min`` and ``max`` take -0 < +0 and, without ``.NaN``, drop a single NaN.
 
 Exactness: f16 sums and products, and bf16 sums, in float32 round twice without harm (Figueroa: 24 >= 2 * 11 + 2); f32 products are exact in

@@ -117,9 +117,9 @@ def _rounded(name: str, fmt: Format, mode: str, *sources: np.ndarray) -> np.ndar
         values = [np.ones_like(values[0]), *values]
     nearest = np.sqrt(values[0]) if name == "sqrt" else values[0] / values[1]
     if mode == "rn":
-        return canonical(fmt, nearest, *sources)
+        return canonical(fmt, nearest, *reversed(sources))
     if fmt is F64:
-        return canonical(F64, _directed_f64(name, mode, values, nearest), *sources)
+        return canonical(F64, _directed_f64(name, mode, values, nearest), *reversed(sources))
     return encode(F32, _odd_root(*values) if name == "sqrt" else _odd_quotient(*values), mode)
 
 
