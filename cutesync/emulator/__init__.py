@@ -3,6 +3,14 @@
 ``launch(ptx, grid, block, parameters)`` launches one kernel; ``run(compiled, packed)`` runs one compiled cute function with its own
 host code; ``DEVICE`` holds the buffers they may touch; ``emulate(...)`` sets policy,
 seed, number of schedules and tracing for a block of code; ``check(jit_function, *args)`` does everything for NumPy arguments.
+
+How a launch runs: ``ptx`` reads the kernel, ``codegen`` turns it into Python functions over NumPy vectors of 32 lanes, ``machine`` runs
+blocks and fragments of warps in the order that ``schedule`` picks, ``barriers`` and ``async_copy`` block, wake and land, ``sanitizer``
+watches every access by vector clocks (``clocks``), and ``report`` words what it finds. ``driver`` lets the DSL's own host code run.
+
+What it does not see: ptxas and the machine code it makes, registers and spills, timing, caches. One verdict is one interleaving; more
+schedules mean more. Plain loads and stores are not switch points, because a result that depends on their order is a race, which is
+found anyway. Many concurrent readers of one word may hide one another from the sanitizer in one schedule.
 """
 
 from __future__ import annotations
@@ -12,5 +20,5 @@ from .report import EmulationError, Report
 from .run import DEVICE, Device, Settings, emulate, executable, launch, run, settings
 from .schedule import POLICIES
 
-__all__ = ["DEVICE", "Device", "EmulationError", "POLICIES", "Report", "Settings", "call", "check", "compile_for_emulator", "emulate",
-           "executable", "launch", "run", "settings"]
+__all__ = ["DEVICE", "Device", "EmulationError", "POLICIES", "Report", "Settings", "call", "check", "compile_for_emulator",
+           "emulate", "executable", "launch", "run", "settings"]

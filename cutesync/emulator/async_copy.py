@@ -61,7 +61,8 @@ class Operation:
         self.machine.wake(self)
 
     def uses_shared_of(self, block) -> bool:
-        return block.number in self.blocks
+        """Whether it still reads or writes that block's shared memory. Bytes on their way to global memory do not."""
+        return block.number in self.blocks and not self.reads_done
 
 
 class Groups:
@@ -126,7 +127,8 @@ class Side:
 def to_shared(operation: Operation, source: Side | None, keep: np.ndarray | None, fill: int, targets: list, size: int, convert=None) -> None:
     """Set up a copy into shared memory: from ``source`` (where ``keep``; ``fill`` elsewhere) to every (side, mbarrier) of ``targets``.
 
-    ``convert`` changes the bytes of whole elements on the way (flushing of subnormals). Each mbarrier gets the bytes of each piece as it lands, and with the last piece the knowledge that all of it has.
+    ``convert`` changes the bytes of whole elements on the way (flushing of subnormals). Each mbarrier gets the bytes of each piece as it
+    lands, and with the last piece the knowledge that all of it has.
     """
     machine, warp = operation.machine, operation.warp
     done = warp.clock.async_done(*operation.write_event)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _U32, _I64 = np.dtype(np.uint32), np.dtype(np.int64)
 _LANES = np.arange(32)
+_OF_BLOCK = ("ctaid", "cluster", "smid")     # special registers that differ between blocks start so
 
 
 class Warp:
@@ -26,8 +27,7 @@ class Warp:
         self.R = list(machine.program.initial)
         self.live = (1 << threads) - 1
         self.all = self.live
-        self.special: dict[str, np.ndarray] = {}
-        self.clock = WarpClock(block.number, index, block.warp_count)
+        self.clock = WarpClock(block.number, index, block.warp_count, machine.start_of_time)
         actors = np.arange(32, dtype=_I64) + index * ACTORS
         self.key_base = (actors << np.int64(ACTOR_AT)) + np.int64((block.number + 1) << BLOCK_AT)
         self.read_row = (index + block.number * 3) % READ_ROWS
@@ -75,9 +75,11 @@ class Warp:
     # --- values -----------------------------------------------------------------------------------------------------
 
     def sreg(self, name: str) -> np.ndarray:
-        value = self.special.get(name)
+        """A special register. What does not depend on the block is made once a launch, the rest once a block."""
+        held, key = (self.block.special, name) if name.startswith(_OF_BLOCK) else (self.machine.special, (name, self.index))
+        value = held.get(key)
         if value is None:
-            value = self.special[name] = self.make_special(name)
+            value = held[key] = self.make_special(name)
         return value
 
     def make_special(self, name: str) -> np.ndarray:
@@ -127,6 +129,7 @@ class Block:
         self.threads = threads
         self.peers: list[Block] = [self]
         self.shared = Region.shared(f"shared memory of block {self.coordinates}", machine.shared_bytes)
+        self.special: dict[str, np.ndarray] = {}
         self.named: dict = {}
         self.mbarriers: dict = {}
         self.gatherings: dict = {}           # warpgroup -> warps that have come to a wgmma

@@ -31,7 +31,7 @@ def compile_for_emulator(jit_function, *args, options: str = ""):
     import cutlass.cute as cute
 
     with LOCK, tempfile.TemporaryDirectory() as folder:
-        return cute.compile(jit_function, *arguments(jit_function, args), options=f"{OPTIONS} --gpu-arch=sm_90a --dump-dir={folder} {options}".strip())
+        return cute.compile(jit_function, *arguments(jit_function, args), options=f"{OPTIONS} --gpu-arch=sm_90a --dump-dir={folder} {options}")
 
 
 def arguments(jit_function, args, run_time: bool = False) -> list:
@@ -64,7 +64,8 @@ def call(compiled, jit_function, *args, device: Device = DEVICE, fresh=(), edit=
     values = arguments(jit_function, args, run_time=True)     # hold the memory that the packed pointers point to
     pointers, keep = compiled.generate_execution_args(*values)
     result = ctypes.c_int32(0)
-    packed = (ctypes.c_void_p * (len(pointers) + 1))(*[ctypes.cast(p, ctypes.c_void_p) for p in pointers], ctypes.cast(ctypes.pointer(result), ctypes.c_void_p))
+    addresses = [ctypes.cast(p, ctypes.c_void_p) for p in (*pointers, ctypes.pointer(result))]
+    packed = (ctypes.c_void_p * len(addresses))(*addresses)
     arrays = [a for a in args if isinstance(a, np.ndarray)]
     with device.arrays(*arrays, fresh=fresh):
         run(compiled, packed, device, edit)
@@ -76,7 +77,8 @@ def check(jit_function, *args, schedules: int = 20, policy: str | None = None, s
     """Compile a ``@cute.jit`` host function for sm_90a and run it under ``schedules`` schedules over all policies (or one ``policy``).
 
     NumPy arrays are passed as pointers (or tensors, where the parameter is annotated so) and are changed in place by the last run; a
-    stream parameter may be left out; arrays in ``fresh`` count as unwritten memory. Raises EmulationError on a race, a deadlock, a misuse, or when two schedules give different results.
+    stream parameter may be left out; arrays in ``fresh`` count as unwritten memory. Raises EmulationError on a race, a deadlock, a
+    misuse, or when two schedules give different results.
     """
     compiled = compile_for_emulator(jit_function, *args, options=options)
     with emulate(policy=policy, seed=seed, schedules=schedules, sanitize=sanitize, resident=resident) as used:

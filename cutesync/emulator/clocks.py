@@ -77,10 +77,10 @@ def _join(into: dict, other: dict) -> None:
 class WarpClock:
     """The knowledge of one warp's lanes: one common clock, and clocks of single lanes that have learnt more since they last met."""
 
-    def __init__(self, block: int, warp: int, warps: int):
+    def __init__(self, block: int, warp: int, warps: int, nothing: np.ndarray):
         self.block, self.warp, self.warps = block, warp, warps
         self.time = 1
-        self.common = Clock({block: np.zeros(warps * ACTORS, np.int64)})
+        self.common = Clock({block: nothing})
         self.single: dict[int, Clock] = {}
         self.async_operations = 0
 

@@ -23,8 +23,8 @@ class Format:
     """A binary format of sign, exponent field and fraction field, from the top bit down.
 
     ``precision`` counts the hidden bit, ``emin`` is the exponent of the smallest normal number. ``max_code`` is the magnitude code of
-    the largest finite number; ``inf_code`` is None where the format has no infinity (e4m3). ``nan`` is the canonical NaN of the PTX
-    ISA. ``pad`` low bits below the code are zero (tf32 sits in the top 19 bits of a 32-bit register).
+    the largest finite number; ``inf_code`` is None where the format has no infinity (e4m3). ``nan`` is the NaN that operations make.
+    ``pad`` low bits below the code are zero (tf32 sits in the top 19 bits of a 32-bit register).
     """
 
     name: str
@@ -45,9 +45,9 @@ class Format:
         return 1 << (self.bits - 1)
 
 
-F64 = Format("f64", 64, 53, -1022, 0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000, 0x7FFFFFFFFFFFFFFF)
+F64 = Format("f64", 64, 53, -1022, 0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000, 0xFFF8000000000000)
 F32 = Format("f32", 32, 24, -126, 0x7F7FFFFF, 0x7F800000, 0x7FFFFFFF)
-TF32 = Format("tf32", 32, 11, -126, 0x3FBFF, 0x3FC00, 0x7FFFFFFF, pad=13)
+TF32 = Format("tf32", 32, 11, -126, 0x3FBFF, 0x3FC00, 0x7FFFE000, pad=13)
 F16 = Format("f16", 16, 11, -14, 0x7BFF, 0x7C00, 0x7FFF)
 BF16 = Format("bf16", 16, 8, -126, 0x7F7F, 0x7F80, 0x7FFF)
 E4M3 = Format("e4m3", 8, 4, -6, 0x7E, None, 0x7F)
@@ -106,10 +106,18 @@ def encode(fmt: Format, values: np.ndarray, mode: str = "rn", *, satfinite: bool
     return _encode_any(fmt, values, mode, satfinite) if quick is None else quick
 
 
-def canonical(fmt: Format, values: np.ndarray) -> np.ndarray:
-    """Numbers in the format's own NumPy type -> bits, with one NaN."""
+QUIET = np.uint64(1 << 51)
+
+
+def canonical(fmt: Format, values: np.ndarray, *sources: np.ndarray) -> np.ndarray:
+    """Numbers in the format's own NumPy type -> bits, with one NaN; f64 gives the last of ``sources`` (bits) that is a NaN, made quiet."""
     lost, bits = np.isnan(values), values.view(fmt.dtype)
-    return np.where(lost, fmt.dtype(fmt.nan), bits) if np.count_nonzero(lost) else bits
+    if not np.count_nonzero(lost):
+        return bits
+    nan = fmt.dtype(fmt.nan)
+    for source in sources if fmt is F64 else ():
+        nan = np.where(np.isnan(source.view(np.float64)), source | QUIET, nan)
+    return np.where(lost, nan, bits)
 
 
 def _encode_normal(fmt: Format, values: np.ndarray) -> np.ndarray | None:

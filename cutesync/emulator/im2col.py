@@ -76,10 +76,14 @@ class Im2colMap:
     def loaded(self, data: np.ndarray) -> np.ndarray:
         return self.tiled.loaded(data)
 
+    def check_corner(self, coordinates: tuple[int, ...], store: bool = False) -> None:
+        self.tiled.check_corner(coordinates, store)
+
     def transfer(self, coordinates: tuple[int, ...], shared_address: int, offsets: tuple[int, ...] = ()) -> Transfer:
         """What a copy that starts at ``coordinates`` (C, W, H, D, N) touches; ``offsets`` (W, H, D) are 0 for a store."""
         if len(coordinates) != self.rank or len(offsets) not in (0, self.rank - 2):
             raise ArgumentValueError(explain("im2col coordinates", (coordinates, offsets), f"{self.rank} coordinates and {self.rank - 2} offsets"))
+        self.check_corner(coordinates[:1])
         positions = self._walk(coordinates[1:])
         positions[:, :-1] += np.array(offsets or (0,) * (self.rank - 2))
         channel = coordinates[0] + np.arange(self.channels)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from .block import Block
+from .clocks import ACTORS
 from .fragment import BLOCKED, CONVERGE, POLL, RUN, Fragment, mask_of
 from .memory import Memory, Region
 from .report import EmulationError, Report, actor, lane_list
@@ -30,6 +31,8 @@ class Machine:
         self.parameters, self.memory, self.schedule, self.trace = parameters, memory, schedule, trace
         self.name = name or program.function.name
         self.local_bytes = program.local_bytes
+        self.special: dict = {}
+        self.start_of_time = np.zeros(-(-block[0] * block[1] * block[2] // 32) * ACTORS, np.int64)
         self.resident: dict[int, Block] = {}
         self.pending: list = []            # asynchronous operations under way
         self.now = 1_000_000               # virtual nanoseconds

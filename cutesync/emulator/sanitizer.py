@@ -229,6 +229,8 @@ class Sanitizer:
                 clock, reach = warp.fenced[lane]
             location = shadow.locations.get(place)
             if location is None:
+                if clock is None:
+                    continue
                 location = shadow.locations[place] = Location()
             elif not update:
                 location.released = {}

@@ -39,7 +39,7 @@ API_ELEMENTS = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "b
 """In the order of ``CUtensorMapDataType``."""
 ELEMENT_BYTES = {name: {"8": 1, "16": 2, "32": 4, "64": 8}[name.split("_")[0].lstrip("usftb")] for name in ELEMENTS}
 SWIZZLES = (0, 32, 64, 128)
-NAN_BITS = {"f16": 0x7FFF, "bf16": 0x7FFF, "f64": 0x7FFFFFFFFFFFFFFF}
+NAN_BITS = {"f16": 0x7FF7, "bf16": 0x7FFF, "f64": 0x7FFFFFFFFFFFFFFF}
 CONTROL_CONSTANT = 2
 IM2COL = 1
 TF32_BIT, NAN_BIT = 16, 15
@@ -126,6 +126,7 @@ class TensorMap:
         if len(coordinates) != self.rank:
             raise ArgumentValueError(explain("tensor coordinates", len(coordinates), f"{self.rank}, the rank of the map"))
         self._limit("shared address", hex(shared_address), shared_address % 128 == 0, "a multiple of 128")
+        self.check_corner(coordinates)
         relative, shared_offsets = _box_offsets(self)
         pitches = (self.element_bytes, *self.strides)
         origin = self.address + sum(c * p for c, p in zip(coordinates, pitches, strict=True))
@@ -137,6 +138,12 @@ class TensorMap:
                 in_bounds &= exists.reshape([-1 if d == dimension else 1 for d in range(self.rank)])
         shared = swizzle_addresses(shared_offsets + shared_address, self.swizzle)
         return Transfer(relative + origin, in_bounds.ravel(order="F"), shared, self.element_bytes, self.fill)
+
+    def check_corner(self, coordinates: tuple[int, ...], store: bool = False) -> None:
+        """Where a box may start. Anything else is an illegal instruction on an H200."""
+        aligned = coordinates[0] * self.element_bytes % 16 == 0
+        self._limit("inner coordinate", coordinates[0], aligned, f"a multiple of {16 // self.element_bytes}: boxes start at multiples of 16 bytes")
+        self._limit("coordinates of a store", coordinates, not store or min(coordinates) >= 0, "0 or more: only loads may start before the tensor")
 
     def loaded(self, data: np.ndarray) -> np.ndarray:
         """Bytes of elements as a load leaves them in shared memory: f32_ftz and tf32_ftz flush subnormals, the rest are copied."""

@@ -68,7 +68,8 @@ class Trace:
     def ran(self, fragment, start_steps: int, instr) -> None:
         warp = fragment.warp
         place = f"{Path(instr.loc.file).name}:{instr.loc.line}"
-        self.span(warp.block, warp.index, f"warp {warp.index}", place, self.offset + start_steps, self.now(), lanes=f"{fragment.bits:#010x}", at=instr.text[:120])
+        self.span(warp.block, warp.index, f"warp {warp.index}", place, self.offset + start_steps, self.now(),
+                  lanes=f"{fragment.bits:#010x}", at=instr.text[:120])
 
     def waits_now(self, fragment) -> None:
         self.waits[id(fragment)] = (self.now(), self.machine.waiting(fragment))

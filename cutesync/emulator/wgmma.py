@@ -205,9 +205,9 @@ def multiply(step: Instruction, a: np.ndarray, b: np.ndarray, d: np.ndarray | No
     if step.d_type == "s32":
         return _multiply_integers(step, a, b, d)
     left, right = _float32(step.a_type, a), _float32(step.b_type, b)
-    product = left @ right.T
     if step.negate_a != step.negate_b:
-        product = -product
+        left = -left
+    product = left @ right.T + np.float32(0)  # a sum that cancels is +0, as is one of products that are all -0
     if step.d_type == "f32":
         if d is not None:
             product += accumulator_matrix(d).view(np.float32)

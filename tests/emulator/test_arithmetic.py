@@ -16,7 +16,7 @@ from . import exact
 
 MODES = ("rn", "rz", "rm", "rp")
 UNSIGNED = {16: np.uint16, 32: np.uint32, 64: np.uint64}
-NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0x7FFFFFFFFFFFFFFF}
+NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
 EXACT = {"add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "fma": lambda x, y, z: x * y + z}
 
 
@@ -130,9 +130,10 @@ def test_specials_give_the_canonical_nan(kind):
     infinity = spec.top + 1
     a = np.array([infinity, infinity, infinity + 1, 0, spec.top], UNSIGNED[width])
     b = np.array([infinity | spec.sign, infinity, 1, infinity, spec.top], UNSIGNED[width])
-    assert operation(f"add.{kind}")(a, b).tolist() == [NAN[kind], infinity, NAN[kind], infinity, infinity]
-    assert operation(f"mul.{kind}")(a, b).tolist() == [infinity | spec.sign, infinity, NAN[kind], NAN[kind], infinity]
-    assert operation(f"fma.rn.{kind}")(a, a, b).tolist() == [NAN[kind], infinity, NAN[kind], infinity, infinity]
+    kept = infinity + 1 | 1 << 51 if kind == "f64" else NAN[kind]  # f64 keeps the NaN that it is given
+    assert operation(f"add.{kind}")(a, b).tolist() == [NAN[kind], infinity, kept, infinity, infinity]
+    assert operation(f"mul.{kind}")(a, b).tolist() == [infinity | spec.sign, infinity, kept, NAN[kind], infinity]
+    assert operation(f"fma.rn.{kind}")(a, a, b).tolist() == [NAN[kind], infinity, kept, infinity, infinity]
 
 
 def test_pairs_work_half_by_half():
@@ -162,7 +163,8 @@ def test_min_and_max(kind):
     codes = finite_codes(kind, 3, 40).tolist() + [0, spec.sign, spec.top + 1, spec.top + 1 | spec.sign, spec.top + 2, spec.top + 2 | spec.sign]
     a = np.repeat(np.array(codes, np.uint64), len(codes)).astype(UNSIGNED[width])
     b = np.tile(np.array(codes, np.uint64), len(codes)).astype(UNSIGNED[width])
-    results = {n: operation(f"{n}.{kind}")(a, b).tolist() for n in ("min", "min.NaN", "max", "max.NaN", "min.xorsign.abs", "max.NaN.xorsign.abs")}
+    forms = ("min", "max") + (("min.NaN", "max.NaN", "min.xorsign.abs", "max.NaN.xorsign.abs") if kind != "f64" else ())
+    results = {n: operation(f"{n}.{kind}")(a, b).tolist() for n in forms}
 
     def key(code):
         value = exact.decode(kind, code)
@@ -171,7 +173,7 @@ def test_min_and_max(kind):
     def want(name, x, y):
         nans = [math.isnan(exact.decode(kind, v)) for v in (x, y)]
         if all(nans) or (any(nans) and "NaN" in name):
-            return NAN[kind]
+            return y | 1 << 51 if kind == "f64" else NAN[kind]
         sign = (x ^ y) & spec.sign
         if "xorsign" in name:
             x, y = x & ~spec.sign, y & ~spec.sign
@@ -182,10 +184,30 @@ def test_min_and_max(kind):
         assert got == [want(name, x, y) for x, y in zip(a.tolist(), b.tolist())], name
 
 
-def test_neg_and_abs_are_bitwise():
-    a = np.array([0x3C008000, 0xFFFF0001], np.uint32)
-    assert operation("neg.f16x2")(a).tolist() == [0xBC000000, 0x7FFF8001]
-    assert operation("abs.bf16x2")(a).tolist() == [0x3C000000, 0x7FFF0001]
+def test_neg_and_abs_change_the_sign_of_all_but_nan():
+    a = np.array([0x3C008000, 0xFFFF0001, 0x7C01FC01, 0x7FC0FF81], np.uint32)
+    assert operation("neg.f16x2")(a).tolist() == [0xBC000000, 0x7FFF8001, 0x7FFF7FFF, 0x7FFF7FFF]
+    assert operation("abs.bf16x2")(a).tolist() == [0x3C000000, 0x7FFF0001, 0x7C017C01, 0x7FFF7FFF]
+    assert operation("neg.ftz.f32")(np.array([0x7FC00000, 0x7F800001, 0x3F800000], np.uint32)).tolist() == [0x7FFFFFFF, 0x7FFFFFFF, 0xBF800000]
+    doubles = np.array([0x7FF8000000000123, 0xFFF0000000000001, 0xBFF0000000000000], np.uint64)
+    assert operation("neg.f64")(doubles).tolist() == [0x7FF8000000000123, 0xFFF8000000000001, 0x3FF0000000000000]
+    assert operation("abs.f64")(doubles).tolist() == [0x7FF8000000000123, 0xFFF8000000000001, 0x3FF0000000000000]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_f64_results_keep_nans_and_make_a_negative_one(mode):
+    made, nan, signalling = 0xFFF8000000000000, 0x7FF8000000000123, 0xFFF0000000000001
+    infinity, zero, minus_one = 0x7FF0000000000000, 0, 0xBFF0000000000000
+
+    def run(opcode, *values):
+        make = special if opcode.split(".")[0] in ("div", "rcp", "sqrt") else operation
+        return int(make(f"{opcode}.{mode}.f64")(*(np.array([v], np.uint64) for v in values))[0])
+
+    assert [run("mul", infinity, zero), run("fma", infinity, zero, zero), run("div", zero, zero), run("sqrt", minus_one)] == [made] * 4
+    assert [run("sub", infinity, infinity), run("sub", zero, nan), run("add", nan, zero), run("rcp", nan)] == [made, nan, nan, nan]
+    quiet = signalling | 1 << 51
+    assert [run(n, signalling, zero) for n in ("add", "sub", "mul", "div")] + [run("fma", zero, infinity, signalling)] == [quiet] * 5
+    assert [run("rcp", signalling), run("sqrt", signalling), run("sqrt", nan)] == [quiet, quiet, nan]
 
 
 RELATIONS = {
@@ -284,6 +306,18 @@ def test_special_cases_of_the_approximate_functions():
     subnormal = np.array([1], np.uint32)
     assert special("rcp.approx.ftz.f32")(subnormal).view(np.float32)[0] == np.inf
     assert special("rcp.approx.ftz.f64")(np.array([3.0]).view(np.uint64))[0] & np.uint64(0xFFFFFFFF) == 0
+
+
+def test_edges_of_the_approximate_functions_on_the_hardware():
+    """Answers of an H200: divisors above 2**126 give zero, bf16 powers and f64 reciprocals flush, only .ftz.f64 cuts."""
+    one, minus_one, largest, infinity = 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0x7F800000
+    a, b = np.array([one, minus_one, largest, infinity, one], np.uint32), np.array([largest] * 4 + [0x7E800000], np.uint32)
+    assert special("div.approx.f32")(a, b).tolist() == [0, 0x80000000, 0, 0x7FFFFFFF, 0x00800000]
+    assert special("div.full.f32")(a, b).tolist() == [0x200000, 0x80200000, one, infinity, 0x00800000]
+    assert special("ex2.approx.ftz.bf16x2")(np.array([0xC3003F80], np.uint32)).tolist() == [0x00004000]
+    assert special("rcp.approx.ftz.f64")(np.array([0xFFF0000000000001], np.uint64)).tolist() == [0x8000000000000000]
+    roots = special("rsqrt.approx.f64")(np.array([1, 0xFFFFFFFFFFFFF], np.uint64)).tolist()
+    assert roots == [0x6180000000000000, 0x5FE0000000000001] or roots == [0x6180000000000000, 0x5FE0000000000000]
 
 
 def test_approximations_round_the_true_value():

@@ -109,6 +109,32 @@ def test_a_bulk_copy_left_in_flight_at_the_end():
         launch(kernel_text(body, 2, shared=64 + 1024), out, x, block=(64, 1, 1), settings=Settings("copies_late"))
 
 
+STORE = """
+\tst.shared.b32 [%r3], %r0;
+\tst.shared.b32 [%r3+4], %r0;
+\tst.shared.b64 [%r3+8], %rd1;
+\tfence.proxy.async.shared::cta;
+\tbar.sync 0;
+\tadd.u32 %r8, %r1, 64;
+\t@%p1 cp.async.bulk.global.shared::cta.bulk_group [%a0], [%r8], 512;
+\t@%p1 cp.async.bulk.commit_group;"""
+
+
+@pytest.mark.parametrize("wait, fine", (("\n\t@%p1 cp.async.bulk.wait_group.read 0;", True), ("\n\t@%p1 cp.async.bulk.wait_group 0;", True), ("", False)))
+def test_a_block_may_exit_once_its_shared_memory_has_been_read(wait, fine):
+    def go():
+        out = np.zeros(128, np.uint32)
+        body = PROLOGUE.replace("\n\tadd.u64 %rd2, %a1, %rd1;", "") + STORE + wait
+        launch(kernel_text(body, 1, shared=64 + 512), out, settings=Settings("copies_late"))
+        assert np.array_equal(out[::4], np.arange(32))
+
+    if fine:
+        go()
+    else:
+        with pytest.raises(EmulationError, match="has exited"):
+            go()
+
+
 def test_a_bulk_reduction_adds_to_global_memory():
     body = PROLOGUE + """
 \tmul.lo.u32 %r5, %r0, 3;

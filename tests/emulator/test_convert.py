@@ -14,7 +14,7 @@ from cutesync.errors import ArgumentValueError
 from . import exact
 
 MODES = ("rn", "rz", "rm", "rp")
-NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "tf32": 0x7FFFFFFF, "f32": 0x7FFFFFFF, "e4m3": 0x7F, "e5m2": 0x7F}
+NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "tf32": 0x7FFFE000, "f32": 0x7FFFFFFF, "e4m3": 0x7F, "e5m2": 0x7F}
 UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
@@ -95,7 +95,7 @@ def test_bf16_over_the_whole_range_and_rounding_against_ml_dtypes():
     codes = np.arange(1 << 16, dtype=np.uint16)
     values = codes.view(ml_dtypes.bfloat16).astype(np.float32)
     got = conversion("cvt.f32.bf16")(codes)
-    assert np.array_equal(got, np.where(np.isnan(values), np.uint32(0x7FFFFFFF), values.view(np.uint32)))
+    assert np.array_equal(got, codes.astype(np.uint32) << 16) and np.array_equal(got, values.view(np.uint32))  # NaNs as they are
     bits = np.random.default_rng(0).integers(0, 1 << 32, 1 << 16, dtype=np.uint64).astype(np.uint32)
     floats = bits.view(np.float32)
     want = np.where(np.isnan(floats), 0x7FFF, floats.astype(ml_dtypes.bfloat16).view(np.uint16))
@@ -105,7 +105,33 @@ def test_bf16_over_the_whole_range_and_rounding_against_ml_dtypes():
 @pytest.mark.parametrize("mode", ["rna", "rn", "rz"])
 def test_tf32_keeps_ten_fraction_bits(mode):
     bits = singles(6)
+    if mode == "rna":
+        bits = bits[~np.isnan(bits.view(np.float32))]
     assert conversion(f"cvt.{mode}.tf32.f32")(bits).tolist() == [expected_float("tf32", "f32", c, mode) for c in bits]
+
+
+def test_nans_to_tf32():
+    """What an H200 gives: .rna cuts (0x7f800001 becomes an infinity), .satfinite takes one more, the other modes give one NaN."""
+    bits = np.array([0x7FC00000, 0x7F800001, 0xFFFFFFFF, 0xFF9ED4BA, 0x7FB1280B, 0x7F800000, 0xFF7FFFFF], np.uint32)
+    away = conversion("cvt.rna.tf32.f32")(bits).tolist()
+    assert away == [0x7FC00000, 0x7F800000, 0xFFFFE000, 0xFF9EC000, 0x7FB12000, 0x7F800000, 0xFF800000]
+    finite = conversion("cvt.rna.satfinite.tf32.f32")(bits).tolist()
+    assert finite == [0x7FBFE000, 0x7F7FE000, 0xFFFFC000, 0xFF9EA000, 0x7FB10000, 0x7F7FE000, 0xFF7FE000]
+    for form in ("rn", "rz", "rn.relu"):
+        assert (conversion(f"cvt.{form}.tf32.f32")(bits[:5]) == 0x7FFFE000).all()
+
+
+@pytest.mark.parametrize("opcode,nan,want", [
+    ("cvt.rn.f16.f64", 0x7FF8000000000123, 0x7E00), ("cvt.rz.f16.f64", 0xFFF0000000000001, 0xFE00), ("cvt.rn.bf16.f64", 0xFFF0000000000001, 0xFFC0),
+    ("cvt.rm.f32.f64", 0xFFF0000000000001, 0xFFC00000), ("cvt.rn.ftz.f32.f64", 0x7FF8000000000123, 0x7FC00000),
+    ("cvt.rn.f32.f64", 0xFFFB8DB280000000, 0xFFDC6D94), ("cvt.f64.f16", 0x7C01, 0x7FF8040000000000), ("cvt.f64.f16", 0xFFFF, 0xFFFFFC0000000000),
+    ("cvt.f64.bf16", 0x7FBB, 0x7FFF600000000000), ("cvt.f64.bf16", 0xFFFF, 0xFFFFE00000000000), ("cvt.f64.f32", 0x7F800001, 0x7FF8000020000000),
+    ("cvt.f64.f32", 0xFF9C6D94, 0xFFFB8DB280000000), ("cvt.rzi.f64.f64", 0xFFF0000000000001, 0xFFF8000000000001), ("cvt.f32.bf16", 0xFFFF, 0xFFFF0000),
+    ("cvt.rn.bf16.f16", 0xFC01, 0x7FFF), ("cvt.f32.f16", 0xFC01, 0x7FFFFFFF),
+])  # fmt: skip
+def test_f64_keeps_the_payload_of_a_nan(opcode, nan, want):
+    source = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}[opcode.split(".")[-1]]
+    assert conversion(opcode)(np.array([nan], source)).tolist() == [want]
 
 
 def test_relu_turns_negatives_to_plus_zero_and_keeps_nan():
@@ -125,8 +151,9 @@ def test_f64_to_narrow_and_back(source, mode):
     step = np.array([1 + 2.0**-24, 1 + 3 * 2.0**-24, 1 + 2.0**-24 + 2.0**-52, 2.0**-149, 2.0**-150, 2.0**-150 * (1 + 2.0**-50), 5e-324])
     bits = np.concatenate([doubles, step, -step]).view(np.uint64)
     got = conversion(f"cvt.{mode}.{source}.f64")(bits)
-    want = [expected_float(source, "f64", c, mode) for c in bits.tolist()]
-    assert got.tolist() == want
+    want = np.array([expected_float(source, "f64", c, mode) for c in bits.tolist()])
+    number = ~np.isnan(bits.view(np.float64))
+    assert np.array_equal(got[number], want[number]) and all(math.isnan(exact.decode(source, c)) for c in got[~number].tolist())
     finite = ~np.isnan(bits.view(np.float64))
     wide = conversion(f"cvt.f64.{source}")(got)
     values = [exact.decode(source, c) for c in got[finite].tolist()]

@@ -9,6 +9,8 @@ import subprocess
 import numpy as np
 import pytest
 
+from cutesync.errors import CutesyncError
+
 from .litmus import all_cases, emulated, worker
 from .litmus.store import ANSWERS, Answers, load, save
 
@@ -50,6 +52,26 @@ def test_store_round_trip(tmp_path):
     assert all(np.array_equal(back.arrays[n], arrays[n]) and back.arrays[n].dtype == arrays[n].dtype for n in arrays)
 
 
+def stored(case):
+    """The GPU's answer; None where there is none: the case faulted, or it has changed since, or no file."""
+    current = STORED is not None and STORED.fingerprints.get(case.name) == case.fingerprint
+    return STORED.arrays.get(case.name) if current else None
+
+
+def test_a_file_may_lack_answers(monkeypatch):
+    cases = {name: case for name, case in CASES.items() if name.startswith("mbarrier.tx")}
+    old, faulted, *rest = cases.values()
+    fingerprints = {case.name: case.fingerprint for case in rest} | {faulted.name: faulted.fingerprint, old.name: 0}
+    arrays = {old.name: np.zeros(99, np.uint8)} | {case.name: emulated.run(case) for case in rest}
+    monkeypatch.setitem(globals(), "CASES", cases)
+    monkeypatch.setitem(globals(), "STORED", Answers("some GPU", arrays, {faulted.name: "illegal instruction"}, fingerprints))
+    assert stored(old) is None and stored(faulted) is None and all(stored(case) is not None for case in rest)
+    test_the_emulator_agrees_with_the_gpu("mbarrier")
+    test_whole_kernels_agree("mbarrier")
+    with pytest.raises(AssertionError, match=f"1 cases changed.*{old.name}"):
+        test_every_case_has_a_current_answer()
+
+
 class Fragile(emulated.Emulator):
     """A machine that one case refuses, one ends and one poisons."""
 
@@ -83,6 +105,7 @@ def test_runner_outlives_faults():
 def test_every_case_has_a_current_answer():
     stale = [name for name, case in CASES.items() if STORED.fingerprints.get(name) != case.fingerprint]
     assert not stale, f"{len(stale)} cases changed since they were run: {stale[:8]}"
+    assert set(STORED.faults) == {name for name, case in CASES.items() if case.faults}
 
 
 @needs_answers
@@ -90,8 +113,9 @@ def test_every_case_has_a_current_answer():
 def test_the_emulator_agrees_with_the_gpu(family):
     wrong = []
     for name, case in CASES.items():
-        if name.split(".")[0] == family and case.expected and name in STORED.arrays:
-            agreed = case.agree(STORED.arrays[name], case.expected())
+        answer = stored(case)
+        if name.split(".")[0] == family and case.expected and answer is not None:
+            agreed = case.agree(answer, case.expected())
             if not agreed.all():
                 wrong.append(f"{name}: {int((~agreed).sum())} of {agreed.size}")
     assert not wrong, "\n".join(wrong)
@@ -104,8 +128,12 @@ def test_whole_kernels_agree(family):
     for name, case in CASES.items():
         if name.split(".")[0] != family:
             continue
+        if case.faults:
+            with pytest.raises(CutesyncError):
+                emulated.run(case)
+            continue
         got = emulated.run(case)
-        want = STORED.arrays.get(name) if STORED else None  # a case that faulted has no array
+        want = stored(case)
         if want is None:
             want = case.expected() if case.expected else got
         agreed = case.agree(got, want)

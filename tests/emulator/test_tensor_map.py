@@ -106,9 +106,9 @@ def load(m: TensorMap, memory: np.ndarray, at: tuple[int, ...], shared_address: 
 
 
 TILES = [
-    ((100,), (32,), (90,), 0), ((100,), (32,), (-5,), 0), ((60, 40), (32, 8), (7, 5), 64), ((60, 40), (32, 8), (50, 36), 64), ((60, 40), (64, 24), (-4, -3), 128),
-    ((60, 40), (16, 8), (0, 0), 32), ((50, 7, 9), (32, 4, 5), (30, -2, 6), 0), ((50, 7, 9), (64, 8, 3), (-10, 4, 3), 128), ((20, 5, 4, 6), (8, 3, 2, 4), (16, 3, -1, 4), 0),
-    ((20, 5, 4, 3, 6), (8, 3, 2, 2, 3), (15, -1, 3, 2, 4), 0), ((3, 2), (16, 8), (0, 0), 0), ((40, 40), (16, 8), (100, 100), 32),
+    ((100,), (32,), (88,), 0), ((100,), (32,), (-8,), 0), ((60, 40), (32, 8), (8, 5), 64), ((60, 40), (32, 8), (48, 36), 64), ((60, 40), (64, 24), (-8, -3), 128),
+    ((60, 40), (16, 8), (0, 0), 32), ((50, 7, 9), (32, 4, 5), (32, -2, 6), 0), ((50, 7, 9), (64, 8, 3), (-8, 4, 3), 128), ((20, 5, 4, 6), (8, 3, 2, 4), (16, 3, -1, 4), 0),
+    ((20, 5, 4, 3, 6), (8, 3, 2, 2, 3), (16, -1, 3, 2, 4), 0), ((3, 2), (16, 8), (0, 0), 0), ((40, 40), (16, 8), (104, 100), 32),
 ]  # fmt: skip
 
 
@@ -133,11 +133,11 @@ def test_tiles_are_slices_of_a_padded_array(extents, box, at, swizzle):
 def test_element_strides_keep_every_nth():
     array = np.arange(60 * 60, dtype=np.uint32).reshape(60, 60)
     m = TensorMap("u32", 0, (60, 60), (240,), (16, 20), (4, 3))
-    copy = m.transfer((5, 10), 0)
+    copy = m.transfer((4, 10), 0)
     assert m.tile == (16, 7) and copy.transaction_bytes == 16 * 7 * 4
     picked = array.reshape(-1)[copy.global_addresses // 4].reshape(7, 16)
-    assert np.array_equal(picked, array[10:30:3, 5:21])
-    late = m.transfer((5, 50), 0)
+    assert np.array_equal(picked, array[10:30:3, 4:20])
+    late = m.transfer((4, 50), 0)
     assert late.in_bounds.reshape(7, 16).all(axis=1).tolist() == [True] * 4 + [False] * 3
     assert np.array_equal(copy.shared_addresses, np.arange(112) * 4)
 
@@ -155,7 +155,7 @@ def test_fill_values():
     def fill(element, nan):
         return TensorMap(element, 0, (8,), (), (16,), nan_fill=nan).transfer((0,), 0).fill
 
-    assert fill("f16", True) == fill("bf16", True) == 0x7FFF and fill("f32", True) == 0x7FFFFFFF
+    assert fill("f16", True) == 0x7FF7 and fill("bf16", True) == 0x7FFF and fill("f32", True) == 0x7FFFFFFF
     assert fill("f16", False) == 0 and fill("u16", True) == 0
 
 
@@ -163,6 +163,23 @@ def test_ftz_elements_lose_subnormals():
     m = TensorMap("f32_ftz", 0, (8,), (), (4,))
     values = np.array([1, 0x80000001, 0x3F800000, 0x00800000], np.uint32)
     assert m.loaded(values.view(np.uint8)).view(np.uint32).tolist() == [0, 0x80000000, 0x3F800000, 0x00800000]
+
+
+@pytest.mark.parametrize("element,fine,wrong", [("u8", 16, 8), ("f16", -8, 4), ("f32", 4, -5), ("u64", 2, 1)])
+def test_boxes_start_at_multiples_of_16_bytes(element, fine, wrong):
+    m = TensorMap(element, 0, (64, 64), (512,), (16, 8))
+    m.transfer((fine, 3), 0)
+    with pytest.raises(ArgumentValueError, match="inner coordinate"):
+        m.transfer((wrong, 3), 0)
+
+
+def test_stores_start_inside():
+    m = TensorMap("f32", 0, (64, 64), (256,), (16, 8))
+    m.check_corner((60, 63), store=True)
+    for at in ((-4, 0), (0, -1)):
+        m.check_corner(at)
+        with pytest.raises(ArgumentValueError, match="store"):
+            m.check_corner(at, store=True)
 
 
 def test_misuse_of_a_transfer_is_refused():

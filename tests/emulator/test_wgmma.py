@@ -194,6 +194,19 @@ def test_integer_sums_wrap_or_saturate():
         assert (wgmma.multiply(wgmma.instruction(SPELL + form, False), ones, ones[:8], top) == 0x7FFFFFFF).all()
 
 
+@pytest.mark.parametrize("d_type", ["f32", "f16"])
+def test_a_sum_that_cancels_is_plus_zero_whatever_is_negated(d_type):
+    halves = np.array([1.0, -1.0], np.float16).view(np.uint16)
+    a, b = np.tile(halves, (64, 8)), np.full((8, 16), halves[0])
+    zeros = np.full((64, 16), 0x8000, np.uint16)
+    for scales in ((1, 1), (-1, 1), (1, -1), (-1, -1)):
+        step = wgmma.instruction(SPELL + f"m64n8k16.{d_type}.f16.f16", False, (*scales, 0, 0))
+        assert not wgmma.multiply(step, a, b, None).any() and not wgmma.multiply(step, zeros, b, None).any()
+        one = wgmma.multiply(step, np.abs(a.view(np.float16)).view(np.uint16), b, None)
+        value = one.view(np.float32) if d_type == "f32" else one.view(np.float16)
+        assert (value == 16 * scales[0] * scales[1]).all()
+
+
 def test_nan_is_canonical_and_tf32_ignores_low_bits():
     a = np.zeros((64, 8), np.uint32)
     a[3, 2], a[4, 0] = 0xFFC01234, np.float32(1).view(np.uint32) | 0x1FFF

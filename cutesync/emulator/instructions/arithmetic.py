@@ -4,7 +4,8 @@
     destination = function(a, b, c)
 
 Operands and results are unsigned arrays of raw bits of the type's width (uint32 for pairs), of one shape. A result that is NaN is the
-canonical NaN of its type. ``.ftz`` flushes subnormal inputs and results to zero of the same sign, ``.sat`` clamps to [0, 1] with NaN -> +0,
+canonical NaN of its type, from ``neg`` and ``abs`` too; but f64 keeps the sign and the payload of the last source that is a NaN and makes it
+quiet (the dividend goes before the divisor). ``.ftz`` flushes subnormal inputs and results to zero of the same sign, ``.sat`` clamps to [0, 1] with NaN -> +0,
 ``.relu`` clamps negatives to +0. ``min`` and ``max`` take -0 < +0 and, without ``.NaN``, drop a single NaN.
 
 Exactness: f16 sums and products, and bf16 sums, in float32 round twice without harm (Figueroa: 24 >= 2 * 11 + 2); f32 products are exact in
@@ -21,7 +22,7 @@ import numpy as np
 
 from ...errors import ArgumentValueError, explain
 from ..formats import (
-    BF16, F16, F32, F64, FORMATS, MODES, Format, bf16_from_f32, canonical, clamp_negative, decode, encode, flush_subnormals, round_to_odd_sum, saturate_unit,
+    BF16, F16, F32, F64, FORMATS, MODES, QUIET, Format, bf16_from_f32, canonical, clamp_negative, decode, encode, flush_subnormals, round_to_odd_sum, saturate_unit,
 )  # fmt: skip
 
 Operation = Callable[..., np.ndarray]
@@ -71,7 +72,7 @@ def _binary(name: str, fmt: Format, mode: str, flags: frozenset[str]) -> Operati
     native = NATIVE[name]
     if mode == "rn" and fmt is not BF16:
         real = FLOATS[fmt.bits]
-        return lambda a, b: canonical(fmt, native(a.view(real), b.view(real)))
+        return lambda a, b: canonical(fmt, native(a.view(real), b.view(real)), a, b)
     if fmt is F64:
         return partial(_f64_exactly, name, mode)
     if mode == "rn" and name != "mul":
@@ -169,7 +170,7 @@ def _f64_exactly(name: str, mode: str, *sources: np.ndarray) -> np.ndarray:
             elif mode == "rm" and name != "mul":
                 plus_zeros = all(a == 0 and not np.signbit(a) for a in ADDENDS[name](*operands))
                 result[lane] = 0.0 if plus_zeros else -0.0
-    return canonical(F64, result)
+    return canonical(F64, result, *sources)
 
 
 def round_fraction(value: Fraction, mode: str) -> float:
@@ -210,7 +211,7 @@ def _extremum(largest: bool, fmt: Format, mode: str, flags: frozenset[str]) -> O
         if "xorsign" in flags:
             result = result | product_sign
         lost = (a_nan | b_nan) if "NaN" in flags else (a_nan & b_nan)
-        return np.where(lost, fmt.dtype(fmt.nan), result)
+        return np.where(lost, b | QUIET if fmt is F64 else fmt.dtype(fmt.nan), result)
 
     if fmt is BF16 or "xorsign" in flags:
         return general
@@ -228,9 +229,13 @@ def _extremum(largest: bool, fmt: Format, mode: str, flags: frozenset[str]) -> O
 
 
 def _sign_change(negate: bool, fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
-    if negate:
-        return lambda a: a ^ fmt.dtype(fmt.sign)
-    return lambda a: a & fmt.dtype(fmt.sign - 1)
+    def run(a: np.ndarray) -> np.ndarray:
+        changed, lost = (a ^ fmt.dtype(fmt.sign) if negate else a & fmt.dtype(fmt.sign - 1)), is_nan(fmt, a)
+        if not np.count_nonzero(lost):
+            return changed
+        return np.where(lost, a | QUIET if fmt is F64 else fmt.dtype(fmt.nan), changed)
+
+    return run
 
 
 MAKERS: dict[str, Callable[[Format, str, frozenset[str]], Operation]] = {

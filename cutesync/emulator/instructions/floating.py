@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..formats import F32, F64
+from ..formats import F32
 from ..syntax import SINK, Pair
 from . import arithmetic, special
 from .convert import conversion
@@ -13,13 +13,13 @@ from .registry import handles, unknown
 
 FLOATS = {"f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32, "f32": 32, "f64": 64}
 _SIGNS = {"add": "+", "sub": "-", "mul": "*"}
-_NAN = {np.dtype(np.float32): np.array(F32.nan, np.uint32).view(np.float32), np.dtype(np.float64): np.array(F64.nan, np.uint64).view(np.float64)}
+_NAN = np.uint32(F32.nan).view(np.float32)
 
 
 def canonical(value: np.ndarray) -> np.ndarray:
-    """Results carry one NaN a type."""
+    """Single-precision results carry one NaN."""
     bad = np.isnan(value)
-    return np.where(bad, _NAN[value.dtype], value) if np.count_nonzero(bad) else value
+    return np.where(bad, _NAN, value) if np.count_nonzero(bad) else value
 
 
 def float_type(instr) -> str:
@@ -36,10 +36,9 @@ def float_arithmetic(e, instr) -> None:
     plain = not {"ftz", "sat", "rz", "rm", "rp"} & set(instr.parts)
     if name == "div":
         return special_function(e, instr)
-    if kind in ("f32", "f64") and name in _SIGNS and plain:
-        a, b = (e.f(x, bits) for x in instr.args[1:])
-        e.set(instr.args[0], f"{e.name(canonical, 'canonical')}({a} {_SIGNS[name]} {b})", "f", bits)
-        return
+    if kind == "f32" and name in _SIGNS and plain:
+        a, b = (e.f(x, 32) for x in instr.args[1:])
+        return e.set(instr.args[0], f"{e.name(canonical, 'canonical')}({a} {_SIGNS[name]} {b})", "f", 32)
     function = arithmetic.operation(opcode)
     e.set(instr.args[0], f"{e.name(function, name)}({', '.join(e.u(x, bits) for x in instr.args[1:])})", "u", bits)
 

@@ -98,8 +98,8 @@ def st(e, instr):
 # --- atomics ------------------------------------------------------------------------------------------------------------
 
 
-def combiner(name: str, kind: str):
-    """``f(old, operand, other)`` on Python integers (integer types) or on one-element bit vectors (float types)."""
+def combiner(name: str, kind: str, space: str = "global"):
+    """``f(old, operand, other)`` on integers, which are the bits of floating types. Sums of f32 flush subnormals in global memory only."""
     if kind[0] in "usb" and kind not in ("bf16", "bf16x2"):
         bits = int(kind[1:])
         mask, half = (1 << bits) - 1, 1 << (bits - 1)
@@ -114,7 +114,8 @@ def combiner(name: str, kind: str):
         return table.get(name)
     if name not in ("add", "min", "max"):
         return None
-    function = arithmetic.operation(f"{name}{'.rn' if name == 'add' else ''}.{kind}")
+    rounding = (".rn.ftz" if kind == "f32" and space == "global" else ".rn") if name == "add" else ""
+    function = arithmetic.operation(f"{name}{rounding}.{kind}")
     dtype = np.dtype(f"u{SIZES[kind]}")
     return lambda a, b, c: int(function(np.array([a], dtype), np.array([b], dtype))[0])
 
@@ -123,7 +124,7 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, sco
     """The function behind ``atom`` and ``red``: lanes one after the other, in an order the schedule picks."""
     width = SIZES[kind]
     port = Port(machine, site, space, width, count)
-    combine, sanitizer = combiner(name, kind), machine.sanitizer
+    combine, sanitizer = combiner(name, kind, space), machine.sanitizer
 
     def run(f, lanes, address, operand, other=None):
         old = np.zeros((32, count), np.dtype(f"u{width}"))

@@ -37,12 +37,12 @@ TOLERANCE = {
     "ex2.approx.f16": "relative 2**-9.9",
     "ex2.approx.bf16": "relative 2**-7",
     "rcp.approx.ftz.f64": "20 bits; the low word of the result is zero",
-    "rsqrt.approx.f64": "20 bits; the low word of the result is zero",
+    "rsqrt.approx.f64": "20 bits; with .ftz the low word of the result is zero",
 }
 """Largest difference from the hardware that the PTX ISA allows, by instruction."""
 
 APPROXIMATE: dict[str, Callable[..., np.ndarray]] = {
-    "div": np.divide,
+    "div": np.divide,  # .full; .approx is _fast_division
     "rcp": lambda a: 1.0 / a,
     "sqrt": np.sqrt,
     "rsqrt": lambda a: 1.0 / np.sqrt(a),
@@ -71,12 +71,12 @@ def operation(opcode: str) -> Operation:
     elif fmt is F64:
         if name not in DOUBLE_FORMS:
             raise ArgumentValueError(explain("approximate instruction", repr(opcode), "rcp.approx.ftz.f64 or rsqrt.approx.f64"))
-        body = partial(_approximate_f64, name)
+        body = partial(_approximate_f64, name, "ftz" in modifiers)
     else:
         if fmt is not F32 and name not in HALF_FORMS:
             raise ArgumentValueError(explain("half instruction", repr(opcode), "ex2.approx or tanh.approx"))
-        body = partial(_approximate, name, fmt)
-    if "ftz" in modifiers and fmt.bits == 32:
+        body = partial(_approximate, _fast_division if name == "div" and "approx" in modifiers else APPROXIMATE[name], fmt)
+    if "ftz" in modifiers and fmt in (F32, BF16):
         body = _flushing(fmt, body)
     if kind.endswith("x2"):
         return lambda pair: body(np.ascontiguousarray(pair).view(np.uint16)).view(np.uint32)
@@ -87,14 +87,23 @@ def _flushing(fmt: Format, body: Operation) -> Operation:
     return lambda *sources: flush_subnormals(fmt, body(*(flush_subnormals(fmt, s) for s in sources)))
 
 
-def _approximate(name: str, fmt: Format, *sources: np.ndarray) -> np.ndarray:
-    return encode(fmt, APPROXIMATE[name](*(decode(fmt, s) for s in sources)))
+def _approximate(function: Callable[..., np.ndarray], fmt: Format, *sources: np.ndarray) -> np.ndarray:
+    return encode(fmt, function(*(decode(fmt, s) for s in sources)))
 
 
-def _approximate_f64(name: str, a: np.ndarray) -> np.ndarray:
-    """The upper 32 bits of the result; subnormal inputs and results count as zero."""
-    result = encode(F64, APPROXIMATE[name](flush_subnormals(F64, a).view(np.float64)))
-    return flush_subnormals(F64, result) & np.uint64(0xFFFFFFFF00000000)
+def _fast_division(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """``div.approx``: the reciprocal of a divisor above 2**126 is flushed, so that the quotient is zero, or NaN for an infinity."""
+    huge = (np.abs(y) > 2.0**126) & np.isfinite(y)
+    return np.where(huge, x * np.copysign(0.0, y), x / y)
+
+
+def _approximate_f64(name: str, ftz: bool, a: np.ndarray) -> np.ndarray:
+    """With ``.ftz`` the upper 32 bits of the source give the upper 32 bits of the result; subnormal numbers count as zero."""
+    if not ftz:
+        return encode(F64, APPROXIMATE[name](a.view(np.float64)))
+    upper = np.uint64(0xFFFFFFFF00000000)
+    result = encode(F64, APPROXIMATE[name](flush_subnormals(F64, a & upper).view(np.float64)))
+    return flush_subnormals(F64, result) & upper
 
 
 # --- IEEE rounding ------------------------------------------------------------------------------------------------------------
@@ -108,9 +117,9 @@ def _rounded(name: str, fmt: Format, mode: str, *sources: np.ndarray) -> np.ndar
         values = [np.ones_like(values[0]), *values]
     nearest = np.sqrt(values[0]) if name == "sqrt" else values[0] / values[1]
     if mode == "rn":
-        return canonical(fmt, nearest)
+        return canonical(fmt, nearest, *reversed(sources))
     if fmt is F64:
-        return _directed_f64(name, mode, values, nearest)
+        return canonical(F64, _directed_f64(name, mode, values, nearest), *reversed(sources))
     return encode(F32, _odd_root(*values) if name == "sqrt" else _odd_quotient(*values), mode)
 
 
@@ -126,7 +135,7 @@ def _directed_f64(name: str, mode: str, values: list[np.ndarray], nearest: np.nd
             else:
                 exact /= Fraction(operands[1])
             result[lane] = round_fraction(exact, mode)
-    return encode(F64, result)
+    return result
 
 
 def _tight_root(value: Fraction) -> Fraction:

@@ -13,7 +13,7 @@ _TENSOR_KINDS = {"u8": "u8", "u16": "u16", "u32": "u32", "s32": "s32", "u64": "u
                  "f64": "f64", "bf16": "bf16", "tf32": "f32", "tf32_ftz": "f32"}
 
 
-def tensor_transfer(machine, f, lane: int, map_at: int, coordinates, shared_address: int, site: int, steps=()):
+def tensor_transfer(machine, f, lane: int, map_at: int, coordinates, shared_address: int, site: int, steps=(), store: bool = False):
     """(transfer, region, tensor map) of a tensor copy; the map lies in the kernel's parameters or in global memory."""
     if map_at >> 56 == 3:
         offset = map_at & ((1 << 56) - 1)
@@ -26,7 +26,10 @@ def tensor_transfer(machine, f, lane: int, map_at: int, coordinates, shared_addr
     try:
         described = decoded(data)
         extra = (tuple(int(o[lane]) for o in steps),) if steps else ()
-        transfer = described.transfer(tuple(int(c[lane]) for c in coordinates), shared_address, *extra)
+        corner = tuple(int(c[lane]) for c in coordinates)
+        if store:
+            described.check_corner(corner, store)
+        transfer = described.transfer(corner, shared_address, *extra)
     except ArgumentValueError as fault:
         machine.fail("misaligned", f"tensor copy: {fault}", f.warp, [lane], site)
     inside = transfer.global_addresses[transfer.in_bounds]
@@ -73,7 +76,8 @@ def tensor_store_maker(machine, site: int, operator: str):
     def run(f, lanes, map_at, coordinates, source):
         for lane, who in sharing(f, lanes, site, operator, map_at, source, *coordinates):
             operation = Operation(machine, f.warp, lane, site, "tensor copy to global memory")
-            transfer, region, described = tensor_transfer(machine, f, lane, int(map_at[lane]), coordinates, int(source[lane]) & 0xFFFFFF, site)
+            transfer, region, described = tensor_transfer(machine, f, lane, int(map_at[lane]), coordinates, int(source[lane]) & 0xFFFFFF, site,
+                                                          store=True)
             far, near = tensor_sides(machine, f, lane, transfer, region, f.warp.block, site)
             keep = None if bool(transfer.in_bounds.all()) else transfer.in_bounds
             wanted = tuple(int(o[lane]) for o in (map_at, source, *coordinates))

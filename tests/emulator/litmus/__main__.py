@@ -22,6 +22,8 @@ from .worker import selected
 
 def verdict(case: Case, answer: np.ndarray) -> str:
     """ "agrees", "stored" where only a whole machine can judge, or how often and where the expected answer differs."""
+    if case.faults:
+        return "DIFFERS: there is no fault"
     if case.expected is None:
         return "stored"
     want = case.expected()
@@ -57,19 +59,19 @@ def main() -> int:
         stored.fingerprints[case.name] = case.fingerprint
         if isinstance(answer, worker.Fault):
             stored.faults[case.name] = answer.text
-            result = f"FAULTED {answer.text}"
+            result = "agrees: a fault" if case.faults else f"FAULTED {answer.text}"
         else:
             stored.arrays[case.name] = answer
             with np.errstate(all="ignore"):
                 result = verdict(case, answer)
-        tally[result.split()[0]] += 1
+        tally[result.split()[0].rstrip(":")] += 1
         if not options.quiet or result[0].isupper():
             print(f"{case.name:60} {result}", flush=True)
     print(", ".join(f"{count} {what}" for what, count in tally.items()) + f" in {time.monotonic() - start:.1f} s")
     if options.out and not options.emulator:
         save(options.out, stored)
         print(f"stored {len(stored.fingerprints)} answers in {options.out}")
-    return 1 if stored.faults else 0
+    return 1 if tally["FAULTED"] else 0
 
 
 if __name__ == "__main__":

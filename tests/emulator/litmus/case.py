@@ -25,7 +25,8 @@ class MapOf:
 @dataclass(frozen=True)
 class Case:
     """One kernel ``litmus``. Its parameters are the arguments in order (arrays: pointers; integers: u64; maps: 128 bytes), of which
-    array number ``output`` is read back. ``expected()`` is the emulator's answer, None where only a whole machine can tell."""
+    array number ``output`` is read back. ``expected()`` is the emulator's answer, None where only a whole machine can tell.
+    ``faults``: there is no answer, every machine must refuse the kernel while it runs."""
 
     name: str
     ptx: str
@@ -35,6 +36,7 @@ class Case:
     agree: Callable[[np.ndarray, np.ndarray], np.ndarray] = np.equal
     block: int = 32
     shared_bytes: int = 0
+    faults: bool = False
 
     @property
     def fingerprint(self) -> int:

@@ -107,6 +107,7 @@ ARITHMETIC = (
     + ["fma.rn.relu.f16x2", "fma.rn.ftz.relu.f16x2", "fma.rn.relu.bf16x2"]
     + [f"{n}.{m}{k}" for n in ("min", "max") for m in ("", "NaN.", "xorsign.abs.", "NaN.xorsign.abs.") for k in ("f16", "f16x2", "bf16x2", "f32")]
     + ["min.ftz.f16x2", "max.ftz.NaN.f32", "min.f64", "max.f64", "neg.f16x2", "neg.bf16x2", "abs.f16x2", "abs.bf16x2", "neg.ftz.f32", "abs.ftz.f32", "abs.f64", "neg.f64"]
+    + [f"{n}.{k}" for n in ("neg", "abs") for k in ("f32", "f16", "bf16")]
 )  # fmt: skip
 ROUNDED = [f"{n}.{m}.{k}" for n in ("div", "rcp", "sqrt") for m in MODES for k in ("f32", "f64")] + [
     "div.rn.ftz.f32",
@@ -114,7 +115,7 @@ ROUNDED = [f"{n}.{m}.{k}" for n in ("div", "rcp", "sqrt") for m in MODES for k i
     "sqrt.rn.ftz.f32",
 ]
 APPROXIMATE = {
-    "div.approx.f32": (2**-22, 0), "div.approx.ftz.f32": (2**-22, 0), "div.full.f32": (2**-22, 0), "rcp.approx.f32": (2**-23, 0), "rcp.approx.ftz.f32": (2**-23, 0),
+    "div.approx.f32": (2**-22, 0), "div.approx.ftz.f32": (2**-22, 0), "div.full.f32": (2**-22, 2**-148), "rcp.approx.f32": (2**-23, 0), "rcp.approx.ftz.f32": (2**-23, 0),
     "sqrt.approx.f32": (2**-22, 0), "sqrt.approx.ftz.f32": (2**-22, 0), "rsqrt.approx.f32": (2**-22.4, 0), "rsqrt.approx.ftz.f32": (2**-22.4, 0),
     "ex2.approx.f32": (2**-22, 2**-148), "ex2.approx.ftz.f32": (2**-22, 0), "lg2.approx.f32": (2**-22, 2**-22), "lg2.approx.ftz.f32": (2**-22, 2**-22),
     "tanh.approx.f32": (2**-10.9, 0), "tanh.approx.f16x2": (0, 2**-10.9), "tanh.approx.bf16x2": (2**-7, 2**-8), "ex2.approx.f16x2": (2**-9.8, 2**-24),
@@ -165,6 +166,32 @@ def arithmetic_cases() -> Iterator[Case]:
         yield instruction_case(opcode, [kind] * SOURCES.get(name, 2), kind, special.operation(opcode), agree)
     for name in ("sin", "cos"):
         yield _trigonometric(name)
+
+
+NANS = {
+    64: [0x7FF8000000000123, 0xFFF0000000000001, 0x7FF5A5A5A5A5A5A5, 0xFFFC000000000777, 0x7FF0000000000000, 0x8000000000000000, 0x4008000000000000],
+    32: [0x7FC00123, 0xFF800001, 0x7FA5A5A5, 0xFFE00777, 0x7F800000, 0x80000000, 0x40400000],
+    16: [0x7E12, 0xFF81, 0x7FA5, 0xFFF7, 0x7F80, 0x8000, 0x4040],
+}  # fmt: skip
+NAN_CASES = (
+    [f"{n}.{m}.f64" for n in ("add", "sub", "mul", "fma", "div", "rcp", "sqrt") for m in ("rn", "rz")]
+    + [f"{n}.{k}" for n in ("min", "max", "neg", "abs") for k in ("f64", "f32", "bf16")]
+    + ["cvt.f64.f32", "cvt.f64.bf16", "cvt.rn.f32.f64", "cvt.rz.bf16.f64", "cvt.rn.f16.f64", "cvt.f32.bf16", "cvt.f32.f16", "cvt.rna.tf32.f32"]
+)
+
+
+def nan_cases() -> Iterator[Case]:
+    """Which of several NaNs a result is, and what is left of it: every triple of a few values."""
+    for opcode in NAN_CASES:
+        name, kind = opcode.split(".")[0], opcode.split(".")[-1]
+        result = opcode.split(".")[-2] if name == "cvt" else kind
+        count = 1 if name == "cvt" else SOURCES.get(name, 2)
+        table = np.array(NANS[bits_of(kind)], DTYPES[bits_of(kind)])
+        sources = [table[np.arange(LANES) // len(table) ** place % len(table)] for place in range(count)]
+        function = conversion(opcode) if name == "cvt" else (special if name in ("div", "rcp", "sqrt") else arithmetic).operation(opcode)
+        text = kernel(f"{opcode} d, {', '.join('abc'[:count])};", [bits_of(kind)] * count, bits_of(result))
+        out = np.zeros(LANES, DTYPES[bits_of(result)])
+        yield Case(f"nan.{opcode}", text, (*sources, out), count, lambda f=function, s=sources: f(*s), block=LANES)
 
 
 def _pairwise(relative: float, absolute: float, kind: str) -> Callable:
@@ -222,6 +249,7 @@ def comparison_cases() -> Iterator[Case]:
 
 def cases() -> Iterator[Case]:
     yield from arithmetic_cases()
+    yield from nan_cases()
     yield from conversion_cases()
     yield from integer_cases()
     yield from comparison_cases()

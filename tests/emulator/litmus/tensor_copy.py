@@ -37,9 +37,7 @@ def coordinates(rank: int) -> str:
 
 def load_kernel(rank: int, mode: str = "tile", offsets: str = "") -> str:
     """Poisons shared memory, loads one box at image + offset, and copies the whole image out; a copy that never completes leaves 1.
-
-    The barrier follows the image: a static variable would come before it and move it off its multiple of 1024, where a tensor copy is illegal.
-    """
+    The barrier follows the image."""
     return "\n".join([
         HEADER, HEAD, f"add.u32 bar, t0, {REGION};", read_coordinates(),
         f"shl.b32 t1, i, 4; mov.b32 w0, {POISON * 0x01010101};",
@@ -90,7 +88,7 @@ def coordinate_arguments(at: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(c & 0xFFFFFFFF for c in (*at, *(0,) * (5 - len(at))))
 
 
-def load_case(name: str, m: TensorMap | Im2colMap, at: tuple[int, ...], offset: int = 0, taps: tuple[int, ...] = ()) -> Case:
+def load_case(name: str, m: TensorMap | Im2colMap, at: tuple[int, ...], offset: int = 0, taps: tuple[int, ...] = (), faults: bool = False) -> Case:
     data = stream(name, total_bytes(m) // 8).view(np.uint8)
     column = isinstance(m, Im2colMap)
 
@@ -107,13 +105,14 @@ def load_case(name: str, m: TensorMap | Im2colMap, at: tuple[int, ...], offset: 
     expect = (m.pixels * m.channels if column else int(np.prod(m.tile))) * m.element_bytes
     arguments = (MapOf(1, m), data, *coordinate_arguments(at), offset, expect, np.zeros(REGION + 16, np.uint8))
     text = load_kernel(m.rank, "im2col", f", {{{', '.join(map(str, taps))}}}") if column else load_kernel(m.rank)
-    return Case(f"tensor.load.{name}", text, arguments, 9, judge, block=128, shared_bytes=REGION + 16)
+    return Case(f"tensor.load.{name}", text, arguments, 9, None if faults else judge, block=128, shared_bytes=REGION + 16, faults=faults)
 
 
-def store_case(name: str, m: TensorMap, at: tuple[int, ...], offset: int = 0, reduction: str = "") -> Case:
+def store_case(name: str, m: TensorMap, at: tuple[int, ...], offset: int = 0, reduction: str = "", faults: bool = False) -> Case:
     data, before = stream(name, REGION // 8).view(np.uint8), np.full(total_bytes(m), POISON, np.uint8)
     if reduction:
         real = {"f32": np.float32, "f16": np.float16, "s32": np.int32, "u32": np.uint32}.get(m.element, np.uint16)
+        real = np.uint32 if name.endswith("subnormal") else real
         small = lambda n, count: integers(f"{name}/{n}", 0, 200, (count,)).astype(real).view(np.uint8)  # noqa: E731
         data, before = small("data", REGION // m.element_bytes), small("before", total_bytes(m) // m.element_bytes)
 
@@ -135,9 +134,10 @@ def store_case(name: str, m: TensorMap, at: tuple[int, ...], offset: int = 0, re
         store_kernel(m.rank, reduction),
         arguments,
         9,
-        judge,
+        None if faults else judge,
         block=128,
         shared_bytes=REGION,
+        faults=faults,
     )
 
 
@@ -147,40 +147,43 @@ def _reduced(element: str, reduction: str, old: np.ndarray, new: np.ndarray) -> 
         return {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "xor": np.bitwise_xor}[reduction](
             signed(old), signed(new)
         )
-    return operation(f"{reduction}.{element}")(old, new)
+    return operation(f"{reduction}{'.ftz' if (reduction, element) == ('add', 'f32') else ''}.{element}")(old, new)
 
 
 def load_cases() -> Iterator[Case]:
-    for start in (0, 40, -5, 100, 200, -40):
+    for start in (0, 40, -8, 100, 200, -40):
         yield load_case(f"1d.f32.{start}", tensor_map("f32", (120,), (32,)), (start,))
     for element in ELEMENTS:
         box = (64 // ELEMENT_BYTES[element], 8)
         m = tensor_map(element, (50, 30), box)
-        yield load_case(f"2d.{element}.inside", m, (3, 5))
-        yield load_case(f"2d.{element}.corner", m, (45, 26))
-        yield load_case(f"2d.{element}.before", m, (-3, -2))
+        step = 16 // ELEMENT_BYTES[element]  # boxes start at multiples of 16 bytes
+        yield load_case(f"2d.{element}.inside", m, (step, 5))
+        yield load_case(f"2d.{element}.corner", m, (48, 26))
+        yield load_case(f"2d.{element}.before", m, (-step, -2))
     for swizzle in (32, 64, 128):
         for element in ("u8", "bf16", "f32", "f64"):
-            inner = swizzle // ELEMENT_BYTES[element]
+            inner, step = swizzle // ELEMENT_BYTES[element], 16 // ELEMENT_BYTES[element]
             m = tensor_map(element, (300, 40), (inner, 20), swizzle=swizzle)
-            yield load_case(f"swizzle{swizzle}.{element}", m, (7, 9))
-            yield load_case(f"swizzle{swizzle}.{element}.edge", m, (300 - inner // 2, 30), 2048)
+            yield load_case(f"swizzle{swizzle}.{element}", m, (48, 9))
+            yield load_case(f"swizzle{swizzle}.{element}.edge", m, ((300 - inner // 2) // step * step, 30), 2048)
         for offset in (128, 384, 896):
             yield load_case(f"swizzle{swizzle}.at{offset}", tensor_map("f16", (100, 40), (swizzle // 2, 24), swizzle=swizzle), (0, 0), offset)
     for swizzle, inner in ((64, 32), (128, 32), (128, 64), (128, 96), (64, 48)):
         yield load_case(f"swizzle{swizzle}.narrow{inner}", tensor_map("u8", (300, 40), (inner, 16), swizzle=swizzle), (0, 0))
-    yield load_case("3d.edges", tensor_map("f16", (40, 7, 9), (16, 4, 5)), (30, -2, 6))
-    yield load_case("3d.swizzled", tensor_map("bf16", (100, 9, 5), (64, 8, 3), swizzle=128), (-10, 4, 3), 1024)
+    yield load_case("3d.edges", tensor_map("f16", (40, 7, 9), (16, 4, 5)), (32, -2, 6))
+    yield load_case("3d.swizzled", tensor_map("bf16", (100, 9, 5), (64, 8, 3), swizzle=128), (-8, 4, 3), 1024)
     yield load_case("4d.edges", tensor_map("u32", (20, 5, 4, 6), (8, 3, 2, 4)), (16, 3, -1, 4))
-    yield load_case("5d.edges", tensor_map("f32", (20, 5, 4, 3, 6), (8, 3, 2, 2, 3)), (15, -1, 3, 2, 4))
+    yield load_case("5d.edges", tensor_map("f32", (20, 5, 4, 3, 6), (8, 3, 2, 2, 3)), (16, -1, 3, 2, 4))
     yield load_case("5d.swizzled", tensor_map("f16", (40, 5, 4, 3, 6), (32, 3, 2, 2, 3), swizzle=64), (8, -1, 3, 2, 4))
     yield load_case("small.tensor", tensor_map("f16", (5, 3), (16, 8)), (0, 0))
-    yield load_case("wide.box", tensor_map("u8", (400, 60), (256, 50)), (33, 20))
-    for steps, at in (((1, 2), (0, 0)), ((1, 3), (5, 4)), ((1, 2), (2, -3)), ((2, 2), (0, 0)), ((1, 8), (0, 7))):
+    yield load_case("wide.box", tensor_map("u8", (400, 60), (256, 50)), (48, 20))
+    for steps, at in (((1, 2), (0, 0)), ((1, 3), (4, 4)), ((1, 2), (4, -3)), ((2, 2), (0, 0)), ((1, 8), (0, 7))):
         yield load_case(f"steps{steps[0]}{steps[1]}.{at[0]}.{at[1]}", tensor_map("f32", (60, 60), (16, 20), element_strides=steps), at)
-    yield load_case("steps.3d", tensor_map("f16", (40, 20, 20), (16, 7, 9), element_strides=(1, 2, 4)), (1, 2, 3))
+    yield load_case("steps.3d", tensor_map("f16", (40, 20, 20), (16, 7, 9), element_strides=(1, 2, 4)), (8, 2, 3))
     for element in ("f16", "bf16", "f32", "f64", "tf32"):
-        yield load_case(f"nan.{element}", tensor_map(element, (50, 30), (64 // ELEMENT_BYTES[element], 8), nan_fill=True), (45, 26))
+        yield load_case(f"nan.{element}", tensor_map(element, (50, 30), (64 // ELEMENT_BYTES[element], 8), nan_fill=True), (48, 26))
+    yield load_case("1d.f32.-5", tensor_map("f32", (120,), (32,)), (-5,), faults=True)
+    yield load_case("2d.u8.3", tensor_map("u8", (50, 30), (64, 8)), (3, 5), faults=True)
 
 
 def im2col_cases() -> Iterator[Case]:
@@ -209,15 +212,19 @@ def im2col_cases() -> Iterator[Case]:
 def store_cases() -> Iterator[Case]:
     yield store_case("1d", tensor_map("f32", (120,), (32,)), (100,))
     for element in ("u8", "f16", "f32", "f64", "tf32", "f32_ftz"):
-        yield store_case(f"2d.{element}.corner", tensor_map(element, (50, 30), (64 // ELEMENT_BYTES[element], 8)), (45, 26))
-        yield store_case(f"2d.{element}.before", tensor_map(element, (50, 30), (64 // ELEMENT_BYTES[element], 8)), (-3, -2), 256)
+        m = tensor_map(element, (50, 30), (64 // ELEMENT_BYTES[element], 8))
+        yield store_case(f"2d.{element}.corner", m, (48, 26))
+        yield store_case(f"2d.{element}.inside", m, (16 // ELEMENT_BYTES[element], 5), 256)
     for swizzle in (32, 64, 128):
-        yield store_case(f"swizzle{swizzle}", tensor_map("bf16", (300, 40), (swizzle // 2, 20), swizzle=swizzle), (7, 9))
-        yield store_case(f"swizzle{swizzle}.at384", tensor_map("bf16", (300, 40), (swizzle // 2, 20), swizzle=swizzle), (290, 30), 384)
-    yield store_case("3d", tensor_map("f16", (40, 7, 9), (16, 4, 5)), (30, -2, 6))
-    yield store_case("4d", tensor_map("u32", (20, 5, 4, 6), (8, 3, 2, 4)), (16, 3, -1, 4))
-    yield store_case("5d", tensor_map("f32", (20, 5, 4, 3, 6), (8, 3, 2, 2, 3)), (15, -1, 3, 2, 4))
-    yield store_case("steps", tensor_map("f32", (60, 60), (16, 20), element_strides=(1, 3)), (5, 4))
+        yield store_case(f"swizzle{swizzle}", tensor_map("bf16", (300, 40), (swizzle // 2, 20), swizzle=swizzle), (48, 9))
+        yield store_case(f"swizzle{swizzle}.at384", tensor_map("bf16", (300, 40), (swizzle // 2, 20), swizzle=swizzle), (288, 30), 384)
+    yield store_case("3d", tensor_map("f16", (40, 7, 9), (16, 4, 5)), (32, 5, 6))
+    yield store_case("4d", tensor_map("u32", (20, 5, 4, 6), (8, 3, 2, 4)), (16, 3, 3, 4))
+    yield store_case("5d", tensor_map("f32", (20, 5, 4, 3, 6), (8, 3, 2, 2, 3)), (16, 3, 3, 2, 4))
+    yield store_case("steps", tensor_map("f32", (60, 60), (16, 20), element_strides=(1, 3)), (4, 4))
+    for at in ((3, 5), (-4, 5), (4, -5)):  # unlike a load, a store may not start before the tensor
+        yield store_case(f"2d.f32.{at[0]}.{at[1]}", tensor_map("f32", (50, 30), (16, 8)), at, faults=True)
+    yield store_case("f32.subnormal", tensor_map("f32", (50, 30), (16, 8)), (48, 26), 0, "add")
     for element, reductions in (
         ("f32", ("add",)),
         ("f16", ("add", "min", "max")),
@@ -226,7 +233,7 @@ def store_cases() -> Iterator[Case]:
         ("u32", ("add", "and")),
     ):
         for reduction in reductions:
-            yield store_case(element, tensor_map(element, (50, 30), (16, 8)), (45, 26), 0, reduction)
+            yield store_case(element, tensor_map(element, (50, 30), (16, 8)), (48, 26), 0, reduction)
 
 
 def cases() -> Iterator[Case]:

@@ -60,12 +60,13 @@ class Setting:
     base_offset: int = 0
     suffix: str = ""
     exact: bool = True
+    zeros: bool = False
 
     @property
     def name(self) -> str:
         sources = "registers" if self.swizzle_a < 0 else f"a{self.swizzle_a}{'t' * self.transpose_a}+{self.start_a}"
         details = f"{sources}.b{self.swizzle_b}{'t' * self.transpose_b}+{self.start_b}.o{self.base_offset}.{'add' if self.accumulate else 'set'}"
-        return f"wgmma.n{self.n}.{self.types}{self.suffix}.{details}.{self.scales[0]}.{self.scales[1]}{'' if self.exact else '.floats'}"
+        return f"wgmma.n{self.n}.{self.types}{self.suffix}.{details}.{self.scales[0]}.{self.scales[1]}{'' if self.exact else '.floats'}{'.zeros' * self.zeros}"
 
 
 def strides(transposed: int, swizzle: int, extent: int) -> tuple[int, int]:
@@ -92,6 +93,8 @@ def build(setting: Setting) -> Case:
     image = fill(setting.name + "/image", a_type, IMAGE_BYTES // 4)
     a = fill(setting.name + "/a", a_type, 512).reshape(4, 128)
     d = fill(setting.name + "/d", {"s32": "u8", "f32": "f32", "f16": "f16"}[d_type], 128 * count).reshape(count, 128)
+    if setting.zeros:
+        image, a, d = (v & np.uint32(0x80008000 if v is not d or d_type == "f16" else 0x80000000) for v in (image, a, d))
     if setting.suffix == ".satfinite":
         d = (d & np.uint32(0x80003FFF)) ^ np.uint32(0x7FFFC000)
     desc_a = descriptor(setting.start_a, *strides(setting.transpose_a, max(setting.swizzle_a, 0), 64), max(setting.swizzle_a, 0), setting.base_offset)
@@ -164,6 +167,8 @@ def settings() -> Iterator[Setting]:
         yield Setting(types=types, scales=(-1, 1), accumulate=False)
         yield Setting(types=types, scales=(-1, -1))
         yield Setting(types=types, scales=(1, -1), swizzle_a=-1)
+        yield Setting(n=8, types=types, zeros=True)
+        yield Setting(n=8, types=types, zeros=True, scales=(1, -1), accumulate=False)
     yield Setting(types="s32.s8.s8", accumulate=False)
     yield Setting(types="s32.s8.s8", suffix=".satfinite")
     for start in (32, 64, 96):
