@@ -112,9 +112,11 @@ class Monoid:
         """The element in the accumulator's type, mapped."""
         if self.source.kind == "b":
             value = nonzero(value)
+        narrow = register_type(self.accumulate, wide=False)
         if self.accumulate.kind == "b":
             value = nonzero(value)
-        narrow = register_type(self.accumulate, wide=False)
+        elif self.source is not self.accumulate:
+            value = narrow(value)  # first to the type of the operation, as NumPy's astype does, then to a wider register
         if self.transform is not None:
             value = Boolean(value) if self.accumulate.kind == "b" else narrow(value)
             value = traced("transform", self.transform, (value,), narrow, self.accumulate)

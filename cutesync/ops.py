@@ -7,7 +7,6 @@ same callable for the reference.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import inspect
 import types
@@ -73,24 +72,26 @@ def operator(op, identity=None) -> Operator:
     return Operator(getattr(op, "__name__", type(op).__name__), source_key(op), op, identity)
 
 
-@functools.lru_cache(maxsize=1024)
 def source_key(fn: Callable) -> str | None:
     """A digest of a callable's meaning: code, defaults and captured numbers. None if it captures anything else.
 
-    Two callables with equal keys compute the same, so the key may name a file on disk. Globals count as captured: a callable
-    that reads a global which is not a module or a number has no key.
+    Two callables with equal keys compute the same, so the key may name a file on disk. Globals count as captured, those of inner
+    functions too: a callable that reads a global which is neither a module nor a number has no key.
     """
     code = getattr(fn, "__code__", None)
     if code is None or inspect.ismethod(fn):
         return None
     parts: list[str] = []
-    if not _digest_code(code, parts):
+    names: set[str] = set()
+    try:
+        captured = [("", cell.cell_contents) for cell in fn.__closure__ or ()]
+    except ValueError:  # a cell that is not filled yet
         return None
-    captured = list(fn.__defaults__ or ()) + list((fn.__kwdefaults__ or {}).items())
-    captured += [cell.cell_contents for cell in fn.__closure__ or ()]
-    captured += [(name, fn.__globals__[name]) for name in code.co_names if name in fn.__globals__]
-    for value in captured:
-        name, value = value if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], str) else ("", value)
+    if not _digest_code(code, parts, names):
+        return None
+    captured += [("", value) for value in fn.__defaults__ or ()] + list((fn.__kwdefaults__ or {}).items())
+    captured += [(name, fn.__globals__[name]) for name in sorted(names) if name in fn.__globals__]
+    for name, value in captured:
         if isinstance(value, types.ModuleType):
             parts.append(f"{name}=module {value.__name__}")
         elif isinstance(value, (bool, int, float, str, np.generic)):
@@ -100,11 +101,13 @@ def source_key(fn: Callable) -> str | None:
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
 
 
-def _digest_code(code: types.CodeType, parts: list[str]) -> bool:
+def _digest_code(code: types.CodeType, parts: list[str], names: set[str]) -> bool:
+    """Add what a code object and those inside it do, and the names they look up; False if a constant cannot be told."""
     parts.append(f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_argcount}")
+    names.update(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
-            if not _digest_code(constant, parts):
+            if not _digest_code(constant, parts, names):
                 return False
         elif isinstance(constant, (bool, int, float, str, tuple, type(None))):
             parts.append(repr(constant))

@@ -106,10 +106,8 @@ class TestSourceKey:
             return a + b * FACTOR
 
         before = ops.source_key(op)
-        ops.source_key.cache_clear()
         monkeypatch.setitem(op.__globals__, "FACTOR", 4)
         assert before is not None and ops.source_key(op) != before
-        ops.source_key.cache_clear()
 
     def test_a_global_number_that_changes_is_noticed_without_help(self, monkeypatch):
         """The key of one function object is remembered; a changed global must not meet the old key."""

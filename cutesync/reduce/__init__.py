@@ -34,7 +34,8 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
     x : array of any shape, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or anything with
         DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
     op : "add", "mul", "min", "max", "and", "or", "xor", "any", "all", or a callable of two scalars that the DSL can trace.
-        ``op(a, b)`` gets ``a`` from lower indexes. NaN propagates through min and max, as in NumPy.
+        ``op(a, b)`` gets ``a`` from lower indexes. NaN propagates through min and max, as in NumPy. A callable is traced once: numbers
+        it captures are read then.
     axis : None (all), an int, or a tuple of ints; negative counts from the end.
     keepdims : keep reduced axes with extent 1.
     init : a scalar folded in before the first element.

@@ -36,7 +36,8 @@ class NarrowColumnReduce(ReduceKernel):
         self.spread = columns & (columns - 1) == 0  # a power of two: the lanes hold a column each, not every lane all of them
         self.parts = min(MOST_PARTS, warps * LANES // columns)
         self.places = max(warps, self.parts)
-        super().__init__(monoid, has_init, warps * LANES, state_bytes((*monoid.types, Int32), self.places * columns) + 32, 3)
+        small = sum(t.width for t in monoid.types) <= 32  # larger states would not fit a third of the registers
+        super().__init__(monoid, has_init, warps * LANES, state_bytes((*monoid.types, Int32), self.places * columns) + 32, 3 if small else 1)
 
     @cute.jit
     def body(self, x, out, init, slots, counters, outer, length, inner, splits, tiles):

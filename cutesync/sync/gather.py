@@ -52,7 +52,7 @@ def settle(counters: cute.Pointer, entered, members: Int32, blocks: Int32):
     if Int32(word & 0xFFFFFFFF) == blocks - 1:
         launch = cute.make_ptr(Int64, counters.toint(), cute.AddressSpace.gmem, assumed_align=8)
         cute.arch.atomic_add(launch, Int64(1 << 32) - Int64(blocks), sem="relaxed", scope="gpu")
-    return arrived == members - 1, Int32(word >> 32) + 1
+    return arrived == members - 1, (Int32(word >> 32) & 0x7FFFFFFF) + 1  # never 0, which cleared slots hold
 
 
 def words(types) -> int:
