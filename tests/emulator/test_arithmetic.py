@@ -315,7 +315,10 @@ def test_edges_of_the_approximate_functions_on_the_hardware():
     assert special("div.approx.f32")(a, b).tolist() == [0, 0x80000000, 0, 0x7FFFFFFF, 0x00800000]
     assert special("div.full.f32")(a, b).tolist() == [0x200000, 0x80200000, one, infinity, 0x00800000]
     assert special("ex2.approx.ftz.bf16x2")(np.array([0xC3003F80], np.uint32)).tolist() == [0x00004000]
-    assert special("rcp.approx.ftz.f64")(np.array([0xFFF0000000000001], np.uint64)).tolist() == [0x8000000000000000]
+    nans = np.array([0xFFF0000000000001, 0x7FF8000000000123, 0xBFF0000000000000], np.uint64)
+    assert special("rcp.approx.ftz.f64")(nans).tolist() == [0x8000000000000000, 0x7FFFFFFF00000000, 0xBFF0000000000000]
+    assert special("rsqrt.approx.ftz.f64")(nans).tolist() == [0x7FFFFFFF00000000] * 3
+    assert special("rsqrt.approx.f64")(nans).tolist() == [0xFFF8000000000001, 0x7FF8000000000123, 0xFFF8000000000000]
     roots = special("rsqrt.approx.f64")(np.array([1, 0xFFFFFFFFFFFFF], np.uint64)).tolist()
     assert roots == [0x6180000000000000, 0x5FE0000000000001] or roots == [0x6180000000000000, 0x5FE0000000000000]
 

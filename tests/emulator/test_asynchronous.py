@@ -277,7 +277,7 @@ def test_a_kernel_edits_its_tensor_map():
 \tbar.sync 0;
 \t@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 64;
 \tadd.u32 %r10, %r1, 128;
-\tmov.u32 %r11, 2;
+\tmov.u32 %r11, 4;
 \t@%p1 cp.async.bulk.tensor.1d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r10], [%a2, {%r11}], [%r1];""" + WAIT + """
 \tshl.b32 %r6, %r0, 2;
 \tadd.u32 %r6, %r6, %r10;
@@ -289,4 +289,4 @@ def test_a_kernel_edits_its_tensor_map():
 \tst.global.b32 [%rd3], %r5;"""
     out = np.zeros(32, np.float32)
     launch(kernel_text(body, 3, shared=512), out, x, table)
-    assert out.tolist() == [256.0 + 2 + n if n < 10 else 0.0 for n in range(32)]
+    assert out.tolist() == [256.0 + 4 + n if n < 8 else 0.0 for n in range(32)]

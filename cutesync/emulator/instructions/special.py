@@ -98,12 +98,12 @@ def _fast_division(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 
 def _approximate_f64(name: str, ftz: bool, a: np.ndarray) -> np.ndarray:
-    """With ``.ftz`` the upper 32 bits of the source give the upper 32 bits of the result; subnormal numbers count as zero."""
+    """With ``.ftz`` the upper 32 bits of the source give the upper 32 bits of the result; subnormal numbers count as zero, and there is one NaN."""
     if not ftz:
-        return encode(F64, APPROXIMATE[name](a.view(np.float64)))
+        return canonical(F64, APPROXIMATE[name](a.view(np.float64)), a)
     upper = np.uint64(0xFFFFFFFF00000000)
-    result = encode(F64, APPROXIMATE[name](flush_subnormals(F64, a & upper).view(np.float64)))
-    return flush_subnormals(F64, result) & upper
+    values = APPROXIMATE[name](flush_subnormals(F64, a & upper).view(np.float64))
+    return np.where(np.isnan(values), np.uint64(0x7FFFFFFF00000000), flush_subnormals(F64, values.view(np.uint64)) & upper)
 
 
 # --- IEEE rounding ------------------------------------------------------------------------------------------------------------
