@@ -35,9 +35,9 @@ def test_pythons_types(spec, name):
 
 
 def test_bfloat16_by_name_and_by_ml_dtypes():
+    ml_dtypes = pytest.importorskip("ml_dtypes")
     element = dtypes.dtype("bfloat16")
     assert (element.kind, element.size, element.storage) == ("f", 2, np.dtype(np.uint16))
-    ml_dtypes = pytest.importorskip("ml_dtypes")
     assert dtypes.dtype(ml_dtypes.bfloat16) is element is dtypes.dtype(np.dtype(ml_dtypes.bfloat16))
     assert element.numpy == ml_dtypes.bfloat16
 

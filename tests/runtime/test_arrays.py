@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from ..cases import DTYPES, data, numpy_dtype, same
+from ..cases import DTYPES, data, same
 
 import cutesync as cs
 from cutesync import dtypes
@@ -229,7 +229,3 @@ def test_a_float_too_large_for_its_register_is_infinite_or_refused():
     except ArgumentValueError:
         return
     assert found == bits(float("inf"), 4, True)
-
-
-def test_numpy_dtypes_of_all_names():
-    assert all(numpy_dtype(name).itemsize == dtypes.BY_NAME[name].size for name in DTYPES)
