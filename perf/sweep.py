@@ -152,7 +152,7 @@ def main(argv=None) -> int:
     copy_rate, read_rate = calibrate(gpu, timer)
     today = datetime.datetime.now(datetime.timezone.utc)
     report = {
-        "family": chosen.family, "gpu": gpu.name, "date": today.isoformat(timespec="seconds"), "arguments": argv or sys.argv[1:],
+        "family": chosen.family, "gpu": gpu.name, "date": today.isoformat(timespec="seconds"), "arguments": [Path(a).name if "/" in a else a for a in argv or sys.argv[1:]],
         "versions": versions() | ({"CUB": libraries.cub.version} if libraries.cub else {}), "missing": libraries.missing,
         "clocks": Probe(gpu).read(), "l2_bytes": gpu.l2_bytes, "copy_bytes_per_us": copy_rate, "read_bytes_per_us": read_rate,
         "failures": {}, "cases": [],

@@ -108,6 +108,10 @@ class Launch:
                 parameters[0], parameters[1] = x, out
                 if workspace is not None:
                     parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(device.HOST, stream)
-                emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, list(parameters), cluster=kernel.cluster, shared_bytes=kernel.smem)
+                try:
+                    emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, list(parameters), cluster=kernel.cluster, shared_bytes=kernel.smem)
+                except emulator.EmulationError:
+                    workspaces.forget(device.HOST, stream)  # a launch that stopped half way leaves its counters in between
+                    raise
 
         return run

@@ -36,6 +36,12 @@ def counters_and_slots(ordinal: int, stream: int) -> tuple[int, int]:
     return _split(base)
 
 
+def forget(ordinal: int, stream: int) -> None:
+    """Make the next launch on ``stream`` start with a workspace of its own."""
+    with _lock:
+        _by_stream.pop((ordinal, stream), None)
+
+
 def _split(base: int) -> tuple[int, int]:
     return base, base + _COUNTERS
 
