@@ -8,9 +8,16 @@ import pytest
 import cutesync as cs
 from cutesync.emulator import EmulationError
 from cutesync.reduce import config, plan
-from cutesync.runtime import compiler
+from cutesync.runtime import compiler, device, workspace
 
 N = 41003  # several chunks a block, a ragged end
+
+
+@pytest.fixture(autouse=True)
+def _clean_workspace():
+    """A mutant may leave the counters anywhere: the tests that follow get a workspace of their own."""
+    yield
+    workspace.forget(device.HOST, 0)
 
 
 def use(monkeypatch, kernel: tuple, splits: int, edit=None) -> None:
