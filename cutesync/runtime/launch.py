@@ -18,7 +18,7 @@ from . import device
 from . import workspace as workspaces
 from .compiler import Kernel
 
-_INVALID_CONTEXT = 201
+_WRONG_CONTEXT = (201, 400)  # CUDA_ERROR_INVALID_CONTEXT and _INVALID_HANDLE: another device is current, or none
 
 
 class _Config(ctypes.Structure):
@@ -90,9 +90,9 @@ class Launch:
                 if stream != bound or stream > 2:  # a stream that may be capturing is bound anew
                     bind(stream)
                 code = entry(config_at, handle, addresses_at, None)
-                if code == _INVALID_CONTEXT:  # a thread that has not used CUDA yet
-                    device.current()
-                    code = entry(config_at, handle, addresses_at, None)
+                if code in _WRONG_CONTEXT:
+                    with device.using(ordinal):
+                        code = entry(config_at, handle, addresses_at, None)
             if code:
                 raise device.failure(code, f"launch of {kernel.name}")
 

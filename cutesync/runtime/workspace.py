@@ -26,7 +26,7 @@ _alive: list[np.ndarray] = []
 
 
 def counters_and_slots(ordinal: int, stream: int) -> tuple[int, int]:
-    """Addresses of the counters and of the slots for work on ``stream`` of device ``ordinal``, which is current."""
+    """Addresses of the counters and of the slots for work on ``stream`` of device ``ordinal``."""
     base = _by_stream.get((ordinal, stream))
     if ordinal != device.HOST and device.capturing(stream):
         capture = device.check(device.driver().cuStreamGetCaptureInfo(stream), "cuStreamGetCaptureInfo")[1]
@@ -49,7 +49,7 @@ def _split(base: int) -> tuple[int, int]:
 def _keep(table: dict, key: tuple[int, int]) -> int:
     with _lock:
         if key not in table:
-            table[key] = _allocate_for_emulator() if key[0] == device.HOST else _allocate()
+            table[key] = _allocate_for_emulator() if key[0] == device.HOST else _allocate(key[0])
         return table[key]
 
 
@@ -65,17 +65,18 @@ def _allocate_for_emulator() -> int:
     return base
 
 
-def _allocate() -> int:
+def _allocate(ordinal: int) -> int:
     """Allocate and clear, also while a graph is captured: this thread leaves capture mode for the moment, as torch's allocator does,
     and the clearing runs on a stream of its own."""
     cu = device.driver()
     mode = device.check(cu.cuThreadExchangeStreamCaptureMode(cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED), "capture mode")
     try:
-        base = int(device.check(cu.cuMemAlloc(BYTES), "workspace"))
-        stream = device.check(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), "cuStreamCreate")
-        device.check(cu.cuMemsetD8Async(base, 0, BYTES, stream), "cuMemsetD8Async")
-        device.synchronize(stream)
-        device.check(cu.cuStreamDestroy(stream), "cuStreamDestroy")
+        with device.using(ordinal):
+            base = int(device.check(cu.cuMemAlloc(BYTES), "workspace"))
+            stream = device.check(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), "cuStreamCreate")
+            device.check(cu.cuMemsetD8Async(base, 0, BYTES, stream), "cuMemsetD8Async")
+            device.synchronize(stream)
+            device.check(cu.cuStreamDestroy(stream), "cuStreamDestroy")
     finally:
         device.check(cu.cuThreadExchangeStreamCaptureMode(mode), "capture mode")
     return base

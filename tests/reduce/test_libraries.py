@@ -265,6 +265,14 @@ def test_arrays_of_two_devices_are_refused_and_each_device_works():
     with pytest.raises(DeviceError, match="device 0"):
         cs.reduce(x, out=torch.zeros((), dtype=torch.int32, device="cuda:0"))
     assert torch.cuda.current_device() == 0
+    for current, other in ((0, 1), (1, 0)):
+        with torch.cuda.device(current):
+            for n in (1000, 70001, 3000000):
+                y = torch.arange(n, device=f"cuda:{other}", dtype=torch.int32) % 1000
+                side = torch.cuda.Stream(device=other)
+                side.wait_stream(torch.cuda.current_stream(other))
+                assert int(cs.reduce(y, dtype="int64")) == int(y.sum()) == int(cs.reduce(y, dtype="int64", stream=side))
+            assert torch.cuda.current_device() == current
 
 
 def test_more_than_the_device_has_is_a_memory_error():
