@@ -127,7 +127,7 @@ class Side:
 def to_shared(operation: Operation, source: Side | None, keep: np.ndarray | None, fill: int, targets: list, size: int, convert=None) -> None:
     """Set up a copy into shared memory: from ``source`` (where ``keep``; ``fill`` elsewhere) to every (side, mbarrier) of ``targets``.
 
-    ``convert`` changes the bytes of whole elements on the way (flushing of subnormals). Each mbarrier gets the bytes of each piece as it
+    ``convert`` changes the bytes of whole elements of the tensor on the way (rounding to tf32). Each mbarrier gets the bytes of each piece as it
     lands, and with the last piece the knowledge that all of it has.
     """
     machine, warp = operation.machine, operation.warp
@@ -140,12 +140,14 @@ def to_shared(operation: Operation, source: Side | None, keep: np.ndarray | None
         def land(part, side=side, barrier=barrier, left=left, scale=scale):
             if keep is None:
                 values = source.read(part)
+                if convert is not None:
+                    values = convert(values.view(np.uint8)).view(values.dtype)
             else:
                 inside = keep[part]
                 values = np.full(len(side.rows[part]), fill, side.view.dtype)
-                values[inside] = source.view[source.rows[part][inside]] if source is not None else values[inside]
-            if convert is not None:
-                values = convert(values.view(np.uint8)).view(values.dtype)
+                if source is not None:
+                    held = source.view[source.rows[part][inside]]
+                    values[inside] = held if convert is None else convert(held.view(np.uint8)).view(held.dtype)
             side.write(part, values, machine)
             left[0] -= 1
             if barrier is not None:

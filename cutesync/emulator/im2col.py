@@ -79,16 +79,20 @@ class Im2colMap:
     def check_corner(self, coordinates: tuple[int, ...], store: bool = False) -> None:
         self.tiled.check_corner(coordinates, store)
 
-    def transfer(self, coordinates: tuple[int, ...], shared_address: int, offsets: tuple[int, ...] = ()) -> Transfer:
+    @property
+    def rounds(self) -> bool:
+        return self.tiled.rounds
+
+    def transfer(self, coordinates: tuple[int, ...], shared_address: int, offsets: tuple[int, ...] = (), *, store: bool = False) -> Transfer:
         """What a copy that starts at ``coordinates`` (C, W, H, D, N) touches; ``offsets`` (W, H, D) are 0 for a store."""
         if len(coordinates) != self.rank or len(offsets) not in (0, self.rank - 2):
             raise ArgumentValueError(explain("im2col coordinates", (coordinates, offsets), f"{self.rank} coordinates and {self.rank - 2} offsets"))
-        self.check_corner(coordinates[:1])
+        self.check_corner(coordinates if store else coordinates[:1], store)
         positions = self._walk(coordinates[1:])
         positions[:, :-1] += np.array(offsets or (0,) * (self.rank - 2))
         channel = coordinates[0] + np.arange(self.channels)
         exists = ((positions >= 0) & (positions < np.array(self.extents[1:]))).all(axis=1)
-        in_bounds = exists[:, None] & ((channel >= 0) & (channel < self.extents[0]))
+        in_bounds = exists[:, None] & ((channel >= 0) & (channel < (self.tiled.stored_extent if store else self.extents[0])))
         addresses = self.address + (positions @ np.array(self.strides, np.int64))[:, None] + channel * self.element_bytes
         row = self.swizzle or self.channels * self.element_bytes
         shared = shared_address + np.arange(self.pixels, dtype=np.int64)[:, None] * row + np.arange(self.channels) * self.element_bytes

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..errors import ArgumentValueError, explain
-from .formats import F32, flush_subnormals
+from .formats import F32, TF32
 from .wgmma import swizzle as swizzle_addresses
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ API_ELEMENTS = ("u8", "u16", "u32", "s32", "u64", "s64", "f16", "f32", "f64", "b
 """In the order of ``CUtensorMapDataType``."""
 ELEMENT_BYTES = {name: {"8": 1, "16": 2, "32": 4, "64": 8}[name.split("_")[0].lstrip("usftb")] for name in ELEMENTS}
 SWIZZLES = (0, 32, 64, 128)
-NAN_BITS = {"f16": 0x7FF7, "bf16": 0x7FFF, "f64": 0x7FFFFFFFFFFFFFFF}
+NAN_BITS = {size: 0x7FF77FF77FF77FF7 & ((1 << 8 * size) - 1) for size in (2, 4, 8)}
 CONTROL_CONSTANT = 2
 IM2COL = 1
 TF32_BIT, NAN_BIT = 16, 15
@@ -49,8 +49,8 @@ TF32_BIT, NAN_BIT = 16, 15
 class Transfer:
     """One tile between global and shared memory, element by element, in the order of the box (dimension 0 fastest).
 
-    ``global_addresses`` and ``shared_addresses`` are int64 byte addresses, ``in_bounds`` says which elements exist in the tensor: a load
-    writes ``fill`` (raw bits) to the others, a store leaves them out. ``transaction_bytes`` counts all of them.
+    ``global_addresses`` and ``shared_addresses`` are int64 byte addresses, ``in_bounds`` says which elements are copied, for a load
+    those that exist in the tensor: it writes ``fill`` (raw bits) to the others, a store leaves them out. ``transaction_bytes`` counts all of them.
     """
 
     global_addresses: np.ndarray
@@ -116,22 +116,29 @@ class TensorMap:
 
     @property
     def fill(self) -> int:
-        return NAN_BITS.get(self.element, 0x7FFFFFFF) if self.nan_fill and self.element[0] in "ftb" else 0
+        return NAN_BITS[self.element_bytes] if self.nan_fill and self.element[0] in "ftb" else 0
 
-    def transfer(self, coordinates: tuple[int, ...], shared_address: int) -> Transfer:
-        """What a copy of the box at ``coordinates`` (dimension 0 first, may be negative) to or from ``shared_address`` touches.
+    @property
+    def stored_extent(self) -> int:
+        """Where a row ends for a store, which writes whole multiples of 16 bytes: seen on an H200. Loads fill from the last element on."""
+        unit = 16 // self.element_bytes
+        return -(-self.extents[0] // unit) * unit
+
+    def transfer(self, coordinates: tuple[int, ...], shared_address: int, *, store: bool = False) -> Transfer:
+        """What a copy of the box at ``coordinates`` (dimension 0 first; negative ones for loads only) to or from ``shared_address`` touches.
 
         In shared memory the box is dense, but with a swizzle its innermost rows are as long as the swizzle.
         """
         if len(coordinates) != self.rank:
             raise ArgumentValueError(explain("tensor coordinates", len(coordinates), f"{self.rank}, the rank of the map"))
         self._limit("shared address", hex(shared_address), shared_address % 128 == 0, "a multiple of 128")
-        self.check_corner(coordinates)
+        self.check_corner(coordinates, store)
         relative, shared_offsets = _box_offsets(self)
         pitches = (self.element_bytes, *self.strides)
         origin = self.address + sum(c * p for c, p in zip(coordinates, pitches, strict=True))
         in_bounds = np.ones(self.tile, bool)
-        for dimension, (start, extent, step) in enumerate(zip(coordinates, self.extents, self._steps, strict=True)):
+        extents = (self.stored_extent, *self.extents[1:]) if store else self.extents
+        for dimension, (start, extent, step) in enumerate(zip(coordinates, extents, self._steps, strict=True)):
             index = start + step * np.arange(self.tile[dimension], dtype=np.int64)
             exists = (index >= 0) & (index < extent)
             if not exists.all():
@@ -146,10 +153,22 @@ class TensorMap:
         self._limit("coordinates of a store", coordinates, not store or min(coordinates) >= 0, "0 or more: only loads may start before the tensor")
 
     def loaded(self, data: np.ndarray) -> np.ndarray:
-        """Bytes of elements as a load leaves them in shared memory: f32_ftz and tf32_ftz flush subnormals, the rest are copied."""
-        if not self.element.endswith("ftz"):
+        """Bytes of elements of the tensor as a load leaves them in shared memory: tf32 is rounded, the rest are copied, f32_ftz too.
+
+        An H200 rounds to the nearest; its answers do not tell which way ties go (here: away from zero), nor whether tf32_ftz flushes (no).
+        """
+        if not self.rounds:
             return data
-        return flush_subnormals(F32, np.ascontiguousarray(data).view(np.uint32)).view(np.uint8)
+        bits = np.ascontiguousarray(data).view(np.uint32)
+        rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+        magnitude = bits & np.uint32(0x7FFFFFFF)
+        if np.count_nonzero(magnitude > np.uint32(F32.inf_code)):
+            rounded = np.where(magnitude > np.uint32(F32.inf_code), np.uint32(TF32.nan), rounded)
+        return rounded.view(np.uint8)
+
+    @property
+    def rounds(self) -> bool:
+        return self.element.startswith("tf32")
 
     @property
     def _steps(self) -> tuple[int, ...]:

@@ -80,7 +80,8 @@ def test_columns_are_the_patches_of_a_convolution(pad, filters, stride, dilation
 def test_channels_beyond_the_tensor_are_filled():
     m = Im2colMap("f32", 0, (20, 5, 2), (80, 400), (0,), (0,), 8, 4, nan_fill=True)
     copy = m.transfer((16, 3, 0), 0)
-    assert copy.in_bounds.reshape(4, 8).tolist() == [[True] * 4 + [False] * 4] * 4 and copy.fill == 0x7FFFFFFF
+    assert copy.in_bounds.reshape(4, 8).tolist() == [[True] * 4 + [False] * 4] * 4 and copy.fill == 0x7FF77FF7
+    assert m.transfer((16, 0, 0), 0, store=True).in_bounds.reshape(4, 8).tolist() == [[True] * 4 + [False] * 4] * 4
     assert m.transfer((-4, 3, 1), 0).in_bounds.reshape(4, 8).tolist() == [[False] * 4 + [True] * 4] * 2 + [[False] * 8] * 2
 
 

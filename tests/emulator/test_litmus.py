@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -70,6 +71,16 @@ def test_a_file_may_lack_answers(monkeypatch):
     test_whole_kernels_agree("mbarrier")
     with pytest.raises(AssertionError, match=f"1 cases changed.*{old.name}"):
         test_every_case_has_a_current_answer()
+
+
+def test_a_store_keeps_to_a_buffer_that_ends_with_its_tensor():
+    """Rows go out in whole multiples of 16 bytes; of the last one, what lies past the buffer is dropped (on a GPU it is padding)."""
+    case = CASES["tensor.store.2d.f32.corner"]
+    pitch, columns, rows = case.arguments[0].tensor_map.strides[0] // 4, 50, 30
+    arguments = list(case.arguments)
+    arguments[case.output] = arguments[case.output][: ((rows - 1) * pitch + columns) * 4]
+    short, whole = emulated.run(replace(case, arguments=tuple(arguments))), emulated.run(case)
+    assert np.array_equal(short, whole[: short.size]) and (whole[short.size : short.size + 8] != arguments[case.output][0]).all()
 
 
 class Fragile(emulated.Emulator):

@@ -155,14 +155,26 @@ def test_fill_values():
     def fill(element, nan):
         return TensorMap(element, 0, (8,), (), (16,), nan_fill=nan).transfer((0,), 0).fill
 
-    assert fill("f16", True) == 0x7FF7 and fill("bf16", True) == 0x7FFF and fill("f32", True) == 0x7FFFFFFF
+    assert fill("f16", True) == fill("bf16", True) == 0x7FF7 and fill("f64", True) == 0x7FF77FF77FF77FF7
+    assert fill("f32", True) == fill("tf32", True) == 0x7FF77FF7
     assert fill("f16", False) == 0 and fill("u16", True) == 0
 
 
-def test_ftz_elements_lose_subnormals():
-    m = TensorMap("f32_ftz", 0, (8,), (), (4,))
-    values = np.array([1, 0x80000001, 0x3F800000, 0x00800000], np.uint32)
-    assert m.loaded(values.view(np.uint8)).view(np.uint32).tolist() == [0, 0x80000000, 0x3F800000, 0x00800000]
+def test_loads_round_to_tf32():
+    def loaded(element, *values):
+        return TensorMap(element, 0, (8,), (), (4,)).loaded(np.array(values, np.uint32).view(np.uint8)).view(np.uint32).tolist()
+
+    assert loaded("tf32", 0x3F801001, 0xBF800FFF, 0x7FFFFFFF, 0xFF800001) == [0x3F802000, 0xBF800000, 0x7FFFE000, 0x7FFFE000]
+    assert loaded("tf32_ftz", 0x7F800000, 0xFF800000, 0, 1 << 31) == [0x7F800000, 0xFF800000, 0, 1 << 31]
+    assert loaded("f32_ftz", 1, 0x80000001, 0x3F800001, 0x7F800001) == [1, 0x80000001, 0x3F800001, 0x7F800001]
+
+
+def test_stores_write_whole_multiples_of_16_bytes():
+    """The elements between the end of a row and the next multiple of 16 bytes go out too; rows beyond the tensor do not."""
+    m = TensorMap("f16", 0, (50, 7), (128,), (16, 4))
+    assert m.transfer((48, 5), 0).in_bounds.reshape(4, 16).sum(1).tolist() == [2, 2, 0, 0]
+    kept = m.transfer((48, 5), 0, store=True).in_bounds.reshape(4, 16)
+    assert kept.sum(1).tolist() == [8, 8, 0, 0] and kept[0, :8].all()
 
 
 @pytest.mark.parametrize("element,fine,wrong", [("u8", 16, 8), ("f16", -8, 4), ("f32", 4, -5), ("u64", 2, 1)])

@@ -5,7 +5,8 @@
 
 Operands and results are unsigned arrays of raw bits of the type's width (uint32 for pairs), of one shape. A result that is NaN is the
 canonical NaN of its type, from ``neg`` and ``abs`` too; but f64 keeps the sign and the payload of the last source that is a NaN and makes it
-quiet (the dividend goes before the divisor). ``.ftz`` flushes subnormal inputs and results to zero of the same sign, ``.sat`` clamps to [0, 1] with NaN -> +0,
+quiet (the dividend goes before the divisor; of fma the second source goes before the third, and that before the first).
+``.ftz`` flushes subnormal inputs and results to zero of the same sign, ``.sat`` clamps to [0, 1] with NaN -> +0,
 ``.relu`` clamps negatives to +0. ``min`` and ``max`` take -0 < +0 and, without ``.NaN``, drop a single NaN.
 
 Exactness: f16 sums and products, and bf16 sums, in float32 round twice without harm (Figueroa: 24 >= 2 * 11 + 2); f32 products are exact in
@@ -170,7 +171,8 @@ def _f64_exactly(name: str, mode: str, *sources: np.ndarray) -> np.ndarray:
             elif mode == "rm" and name != "mul":
                 plus_zeros = all(a == 0 and not np.signbit(a) for a in ADDENDS[name](*operands))
                 result[lane] = 0.0 if plus_zeros else -0.0
-    return canonical(F64, result, *sources)
+    a, *rest = sources
+    return canonical(F64, result, a, *(reversed(rest) if name == "fma" else rest))
 
 
 def round_fraction(value: Fraction, mode: str) -> float:

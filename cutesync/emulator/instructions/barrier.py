@@ -214,6 +214,8 @@ def tx_maker(machine, site: int, complete: bool):
                 barrier.complete_bytes(int(size[lane]), None, f.warp, lane, site)
             else:
                 barrier.expect(f, [lane], int(size[lane]), site)
+                if barrier.pending == 0 and barrier.tx == 0:     # the bytes came first, and then the last arrival
+                    barrier.settle()
 
     return run
 

@@ -34,13 +34,18 @@ def unsigned(e, instr, template: str) -> None:
     e.set(instr.args[0], template.format(*[e.u(a, bits) for a in instr.args[1:]]), "u", bits)
 
 
+def saturated(wide: str, bits: int) -> str:
+    """An expression of 64 bits, clamped to signed integers of ``bits``."""
+    return f"np.clip({wide}, {-(1 << bits - 1)}, {(1 << bits - 1) - 1}).astype(s{bits})"
+
+
 def add_or_sub(e, instr, sign: str) -> None:
     """Modular add and sub, plain, saturating, or with carries."""
     kind, bits = int_type(instr)
     a, b = (e.u(x, bits) for x in instr.args[1:3])
     if "sat" in instr.parts:
         wide = f"({e.s(instr.args[1], bits)}.astype(s64) {sign} {e.s(instr.args[2], bits)}.astype(s64))"
-        e.set(instr.args[0], f"np.clip({wide}, {-(1 << bits - 1)}, {(1 << bits - 1) - 1}).astype(s{bits})", "s", bits)
+        e.set(instr.args[0], saturated(wide, bits), "s", bits)
         return
     if instr.parts[0] in ("addc", "subc") or "cc" in instr.parts:
         carried(e, instr, a, b, bits, sign)
@@ -70,10 +75,18 @@ def high_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.array([v & (2**64 - 1) for v in values], np.uint64).view(bits)
 
 
+def product24(a: str, b: str, kind: str, high: bool) -> str:
+    """Bits 0 to 31 of the product of the low 24 bits of both sources, or its bits 16 to 47."""
+    a, b = (f"({x} << 8 >> 8)" for x in (a, b))
+    return f"(({a}.astype({kind}64) * {b}.astype({kind}64)) >> 16).astype({kind}32)" if high else f"({a} * {b})"
+
+
 def product(e, instr) -> tuple[str, str, int]:
     """(expression, kind, bits of the result) of a multiplication's two first operands."""
     kind, bits = int_type(instr)
     a, b = (e.value(x, kind, bits) for x in instr.args[1:3])
+    if instr.parts[0].endswith("24"):
+        return product24(a, b, kind, "hi" in instr.parts), kind, bits
     if "wide" in instr.parts:
         return f"({a}.astype({kind}{2 * bits}) * {b}.astype({kind}{2 * bits}))", kind, 2 * bits
     if "hi" in instr.parts and bits == 64:
@@ -129,14 +142,17 @@ def mul(e, instr):
         float_arithmetic(e, instr)
 
 
-@handles("mad", "madc")
+@handles("mad", "madc", "mad24")
 def mad(e, instr):
     from .floating import float_arithmetic
 
     if not is_int(instr):
         return float_arithmetic(e, instr)
     expression, kind, bits = product(e, instr)
-    if instr.parts[0] == "mad" and "cc" not in instr.parts:
+    if "sat" in instr.parts:
+        wide = f"({expression}.astype(s64) + {e.s(instr.args[3], bits)}.astype(s64))"
+        return e.set(instr.args[0], saturated(wide, bits), "s", bits)
+    if instr.parts[0] != "madc" and "cc" not in instr.parts:
         return e.set(instr.args[0], f"{expression} + {e.value(instr.args[3], kind, bits)}", kind, bits)
     carried(e, instr, e.temp(f"{expression}.view(u{bits})"), e.u(instr.args[3], bits), bits)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...errors import ArgumentValueError
 from ..async_copy import Operation, Side, decoded, to_shared
 from ..memory import SHARED_START
@@ -27,9 +29,7 @@ def tensor_transfer(machine, f, lane: int, map_at: int, coordinates, shared_addr
         described = decoded(data)
         extra = (tuple(int(o[lane]) for o in steps),) if steps else ()
         corner = tuple(int(c[lane]) for c in coordinates)
-        if store:
-            described.check_corner(corner, store)
-        transfer = described.transfer(corner, shared_address, *extra)
+        transfer = described.transfer(corner, shared_address, *extra, store=store)
     except ArgumentValueError as fault:
         machine.fail("misaligned", f"tensor copy: {fault}", f.warp, [lane], site)
     inside = transfer.global_addresses[transfer.in_bounds]
@@ -37,6 +37,13 @@ def tensor_transfer(machine, f, lane: int, map_at: int, coordinates, shared_addr
     if len(inside):
         low, high = int(inside.min()), int(inside.max()) + transfer.element_bytes
         region = machine.memory.find(low, high - low)
+        if region is None and store:
+            exact = described.transfer(corner, shared_address, *extra)
+            last = int(exact.global_addresses[exact.in_bounds].max(initial=low)) + transfer.element_bytes
+            region = machine.memory.find(low, last - low)
+            if region is not None:      # what spills over the end of its buffer falls into the padding of the allocation
+                fits = transfer.global_addresses + transfer.element_bytes <= region.base + region.high
+                transfer = replace(transfer, in_bounds=transfer.in_bounds & fits)
         if region is None:
             machine.fail("out-of-bounds", f"a tensor copy touches {low:#x} to {high:#x}: {machine.memory.describe(low)}", f.warp, [lane], site)
     return transfer, region, described
@@ -66,7 +73,7 @@ def tensor_load_maker(machine, site: int):
             operation.blocks |= {block.number for block, _, _ in places}
             whole = keep is None or bool(keep.all())
             to_shared(operation, far, None if whole else keep, transfer.fill, [(near, b) for (_, near), (_, _, b) in zip(pairs, places)],
-                      transfer.transaction_bytes, described.loaded)
+                      transfer.transaction_bytes, described.loaded if described.rounds else None)
             operation.start()
 
     return run
@@ -80,8 +87,9 @@ def tensor_store_maker(machine, site: int, operator: str):
                                                           store=True)
             far, near = tensor_sides(machine, f, lane, transfer, region, f.warp.block, site)
             keep = None if bool(transfer.in_bounds.all()) else transfer.in_bounds
+            combine = reducer(operator, _TENSOR_KINDS[described.element], described.element.endswith("ftz")) if operator else None
             wanted = tuple(int(o[lane]) for o in (map_at, source, *coordinates))
-            finish_store(operation, who, wanted, near, far, keep, f, reducer(operator, _TENSOR_KINDS[described.element]) if operator else None)
+            finish_store(operation, who, wanted, near, far, keep, f, combine)
 
     return run
 

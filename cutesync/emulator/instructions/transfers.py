@@ -111,9 +111,9 @@ def finish_store(operation: Operation, who: list[int], wanted: tuple, near: Side
     operation.start()
 
 
-def reducer(name: str, kind: str):
-    """An element-wise ``combine(old, new)`` on bit vectors."""
-    one = combiner(name, kind)
+def reducer(name: str, kind: str, flushes: bool = True):
+    """An element-wise ``combine(old, new)`` on bit vectors. Sums of f32 flush subnormals unless told not to."""
+    one = combiner(name, kind, "global" if flushes else "shared")
     return lambda old, new: np.array([one(int(a), int(b), 0) for a, b in zip(old, new)], old.dtype)
 
 

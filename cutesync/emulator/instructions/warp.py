@@ -28,6 +28,14 @@ def convergent(e, operand) -> None:
         e.converge(members(e, operand))
 
 
+def participants(e, operand) -> str:
+    """The lanes that take part, as a bool vector: those that run the instruction, and of those the ones in a constant member mask."""
+    if not isinstance(operand, Imm) or operand.value & 0xFFFFFFFF == 0xFFFFFFFF:
+        return e.mask()
+    among = e.program.bind_array(operand.value >> _LANES & 1 == 1)
+    return among if e.mask() == "ALL" else e.temp(f"{e.mask()} & {among}")
+
+
 def shuffle_sources(mode: str, distance: np.ndarray, control: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(source lane, in range) of ``shfl`` for every lane."""
     segment, clamp = (control >> 8) & 31, control & 31
@@ -89,9 +97,9 @@ def vote(e, instr):
     mode = instr.parts[2]
     convergent(e, instr.args[2])
     p = e.p(instr.args[1])
-    active = "ALL" if e.full else "f.mask"
+    active = participants(e, instr.args[2])
     if mode == "ballot":
-        e.set(instr.args[0], f"{e.name(ballot, 'ballot')}({p}{'' if e.full else ' & f.mask'})", "u", 32)
+        e.set(instr.args[0], f"{e.name(ballot, 'ballot')}({p}{'' if active == 'ALL' else ' & ' + active})", "u", 32)
     else:
         function = {"all": vote_all, "any": vote_any, "uni": vote_uniform}[mode]
         e.set(instr.args[0], f"{e.name(function, 'vote')}({p}, {active})")
@@ -115,7 +123,7 @@ def match_all(value: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, np.nda
 @handles("match", together=True)
 def match(e, instr):
     convergent(e, instr.args[2])
-    value, active = e.u(instr.args[1], int(instr.parts[-1][1:])), ("ALL" if e.full else "f.mask")
+    value, active = e.u(instr.args[1], int(instr.parts[-1][1:])), participants(e, instr.args[2])
     if instr.parts[1] == "any":
         return e.set(instr.args[0], f"{e.name(match_any, 'match_any')}({value}, {active})", "u", 32)
     both = e.temp(f"{e.name(match_all, 'match_all')}({value}, {active})")
@@ -131,8 +139,8 @@ _REDUCE = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwis
 
 
 def reduce_lanes(name: str, value: np.ndarray, active: np.ndarray) -> np.ndarray:
-    total = _REDUCE[name].reduce(value[active], dtype=value.dtype)
-    return np.full(32, total, value.dtype)
+    chosen = value[active]
+    return np.full(32, _REDUCE[name].reduce(chosen, dtype=value.dtype) if len(chosen) else 0, value.dtype)
 
 
 @handles("redux", together=True)
@@ -140,7 +148,7 @@ def redux(e, instr):
     convergent(e, instr.args[2])
     kind, bits = int_type(instr)
     value = e.value(instr.args[1], kind, bits)
-    e.set(instr.args[0], f"{e.name(reduce_lanes, 'reduce_lanes')}('{instr.parts[2]}', {value}, {'ALL' if e.full else 'f.mask'})", kind, bits)
+    e.set(instr.args[0], f"{e.name(reduce_lanes, 'reduce_lanes')}('{instr.parts[2]}', {value}, {participants(e, instr.args[2])})", kind, bits)
 
 
 def elected(member_bits: int, live: int) -> tuple[np.ndarray, np.ndarray]:

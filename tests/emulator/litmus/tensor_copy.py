@@ -98,8 +98,9 @@ def load_case(name: str, m: TensorMap | Im2colMap, at: tuple[int, ...], offset: 
         image[REGION:] = 0
         byte = np.arange(copy.element_bytes)
         value = np.tile(np.frombuffer(int(copy.fill).to_bytes(8, "little"), np.uint8)[: copy.element_bytes], (copy.in_bounds.size, 1))
-        value[copy.in_bounds] = data[copy.global_addresses[copy.in_bounds][:, None] + byte]
-        image[copy.shared_addresses[:, None] + byte] = m.loaded(value.reshape(-1)).reshape(value.shape)
+        held = data[copy.global_addresses[copy.in_bounds][:, None] + byte]
+        value[copy.in_bounds] = m.loaded(held.reshape(-1)).reshape(held.shape)
+        image[copy.shared_addresses[:, None] + byte] = value
         return image
 
     expect = (m.pixels * m.channels if column else int(np.prod(m.tile))) * m.element_bytes
@@ -117,7 +118,7 @@ def store_case(name: str, m: TensorMap, at: tuple[int, ...], offset: int = 0, re
         data, before = small("data", REGION // m.element_bytes), small("before", total_bytes(m) // m.element_bytes)
 
     def judge() -> np.ndarray:
-        copy = m.transfer(at, offset)
+        copy = m.transfer(at, offset, store=True)
         after, byte = before.copy(), np.arange(copy.element_bytes)
         places = copy.global_addresses[copy.in_bounds][:, None] + byte
         value = data[copy.shared_addresses[copy.in_bounds][:, None] + byte]
@@ -147,7 +148,7 @@ def _reduced(element: str, reduction: str, old: np.ndarray, new: np.ndarray) -> 
         return {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "xor": np.bitwise_xor}[reduction](
             signed(old), signed(new)
         )
-    return operation(f"{reduction}{'.ftz' if (reduction, element) == ('add', 'f32') else ''}.{element}")(old, new)
+    return operation(f"{reduction}.{element}")(old, new)
 
 
 def load_cases() -> Iterator[Case]:
