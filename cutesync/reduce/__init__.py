@@ -202,7 +202,7 @@ def _plan(key: tuple, x, out, stream) -> Plan:
         _check_out(out_view, out_shape, out_dtype)
     raw = arrays.adapter(x).stream(view.device) if stream is None else arrays.stream_handle(stream)
     launches = _launches(reduction, view, raw, out is None or out_view.ptr % 16 == 0)
-    out_bytes = math.prod(out_shape) * out_dtype.size
+    out_bytes = math.prod(out_shape) * out_dtype.size if view.nbytes else 0  # an empty x overlaps nothing
     plan = Plan(_run_of(launches, view.device), view.device, view.nbytes, out_bytes, out_shape, out_dtype)
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()

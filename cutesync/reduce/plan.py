@@ -129,7 +129,7 @@ def kernel_for(config: Config, folding: Folding, has_init: bool, stream: int = 0
             kinds = {"segments": SegmentReduce, "rows": ShortRowReduce, "whole_rows": WholeRowReduce, "columns": ColumnReduce, "narrow": NarrowColumnReduce}
             host = kinds[kind](monoid, has_init, *arguments)
         space = cute.AddressSpace.gmem
-        pointers = [make_ptr(folding.source.cutlass, 0, space), make_ptr(folding.result.cutlass, 0, space, assumed_align=_out_alignment(config, folding))]
+        pointers = [make_ptr(folding.source.cutlass, 0, space), make_ptr(folding.result.cutlass, 0, space)]
         extents = [Int64(0)] * 3 + [Int32(0)] * 3
         arguments_ = [*pointers, monoid.types[0](0), make_ptr(Int64, 0, space), make_ptr(Int32, 0, space), *extents, make_fake_stream()]
         return host.__call__, arguments_, {"block": (host.threads, 1, 1), "smem": host.smem}
@@ -138,10 +138,6 @@ def kernel_for(config: Config, folding: Folding, has_init: bool, stream: int = 0
 
 
 _keep_alive: dict[tuple, Any] = {}  # the callables whose id is part of a key
-
-
-def _out_alignment(config: Config, folding: Folding) -> int:
-    return folding.result.size
 
 
 def _launch(config: Config, folding: Folding, extents: tuple[int, int, int], init, ordinal: int, stream: int,

@@ -217,11 +217,6 @@ def same_device(first: View, second: View, argument: str) -> None:
         raise DeviceError(explain(argument, f"an array on device {second.device}", f"the device of x, {first.device}"))
 
 
-def overlap(first: View, second: View) -> bool:
-    """Whether the bytes of two arrays meet."""
-    return first.ptr < second.ptr + second.nbytes and second.ptr < first.ptr + first.nbytes
-
-
 def stream_handle(stream: object) -> int:
     """The raw handle of what a user gave as stream: an int, anything with ``__cuda_stream__``, a CUstream, or a torch stream."""
     if isinstance(stream, int) and not isinstance(stream, bool):

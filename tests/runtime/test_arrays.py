@@ -12,7 +12,6 @@ import cutesync as cs
 from cutesync import dtypes
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
 from cutesync.runtime import arrays
-from cutesync.runtime.arrays import View
 from cutesync.runtime.device import HOST
 from cutesync.runtime.device_array import DeviceArray
 from cutesync.runtime.launch import bits
@@ -27,16 +26,6 @@ class Capsule:
 
     def __dlpack_device__(self):
         return self.array.__dlpack_device__()
-
-
-def view(ptr: int, count: int) -> View:
-    return View(ptr, (count,), dtypes.INT32, 0, True)
-
-
-@pytest.mark.parametrize(("first", "second", "meet"), [(0, 40, False), (0, 36, True), (40, 0, False), (36, 0, True), (0, 0, True), (8, 4, True), (0, 400, False)])
-def test_overlap_is_a_matter_of_bytes(first, second, meet):
-    assert arrays.overlap(view(1000 + first, 10), view(1000 + second, 10)) is meet
-    assert arrays.overlap(view(1000, 0), view(1000, 10)) is False
 
 
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bfloat16"])
