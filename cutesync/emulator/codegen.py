@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from . import syntax
-from .emitter import ALL, CARRY, FLOAT, SIGNED, STOP, UNSIGNED, VIEWS, ZERO, Emitter
+from .emitter import ALL, CARRY, STOP, UNSIGNED, VIEWS, ZERO, Emitter
 from .instructions import emitter, gathers_lanes, splits_around
 from .instructions.registry import unknown
 from .memory import SHARED_START

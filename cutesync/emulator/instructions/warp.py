@@ -107,7 +107,7 @@ def vote(e, instr):
 
 @handles("activemask")
 def activemask(e, instr):
-    e.set(instr.args[0], f"np.full(32, f.bits, u32)", "u", 32)
+    e.set(instr.args[0], "np.full(32, f.bits, u32)", "u", 32)
 
 
 def match_any(value: np.ndarray, active: np.ndarray) -> np.ndarray:
