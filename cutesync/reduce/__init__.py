@@ -2,7 +2,7 @@
 
 ``reduce`` is the general call; ``argmin argmax sum prod min max any all`` are NumPy's names with NumPy's promotion. Operands keep
 their order, so the operator need not be commutative, and the result is bitwise the same in every run and on every GPU. The method
-is CUB's (vector loads, warp shuffles, one state a block) with the second kernel replaced by the block that finishes last.
+is CUB's (vector loads, warp shuffles, one state a block) with the second kernel replaced by the block that started last.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ SLOTS = 512  # chunk states a block keeps before warp 0 folds them: 2 or 4 KiB o
 
 
 class SegmentReduce(ReduceKernel):
-    """The kernel. ``scope`` says who folds a row: a "warp", a "block", the "grid" (all blocks share
-    one row) or "grid_rows" (``splits`` blocks a row). Two rungs of the ladder are kept for comparison: "level" folds ``length``
-    elements a block of an array of ``inner``, one launch a level; "atomic" folds every block's state into ``out`` by an atomic."""
+    """The kernel. ``scope`` says who folds a row: a "warp", a "block", the "grid" (all blocks share one row) or "grid_rows"
+    (``splits`` blocks a row). Two rungs of the ladder are kept for comparison: "level" folds ``length`` elements a block of an array of
+    ``inner``, one launch a level; "atomic" folds every block's state into ``out`` by an atomic."""
 
     def __init__(self, monoid, has_init: bool, scope: str, warps: int, unroll: int, blocks_per_sm: int) -> None:
         block = 0 if scope == "warp" else state_bytes(monoid.types, SLOTS)

@@ -1,8 +1,8 @@
 """Scratch memory of the kernels that need several blocks to agree: one per device and stream, never shared between streams.
 
 A workspace is an 8-byte launch counter and ``GROUPS`` 4-byte counters, followed by ``SLOTS`` 8-byte slots (see ``sync.gather``). It is
-cleared once, when it is made; kernels leave the counters ready themselves and never trust the slots. A graph keeps the workspace it was captured with, because its replays
-may run beside the capturing stream's later work; so every capture gets one of its own.
+cleared once, when it is made; kernels leave the counters ready themselves and never trust the slots. A graph keeps the workspace it
+was captured with, because its replays may run beside the capturing stream's later work; so every capture gets one of its own.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """Gathering a state from every block of a group in one of them, within a launch: the grid-wide step of single-launch reductions.
 
 Each block first *enters*: it counts itself into the launch and into its group, and later *settles* what that meant. The block that
-entered a group last is the group's *collector*. Every block *publishes* its state when it has one, and the collector *collects* them all, waiting for those still to
-come. Nobody else waits, and whoever the collector waits for has started before it did, so this makes progress on any GPU, with any
+entered a group last is the group's *collector*. Every block *publishes* its state when it has one, and the collector *collects* them
+all, waiting for those still to come. Nobody else waits, and whoever the collector waits for has started before it did, so this makes progress on any GPU, with any
 number of resident blocks, in any order of blocks.
 
 Why it needs no fence: a published word carries 32 bits of state and a 32-bit tag in one 64-bit word, written and read by single
 relaxed operations at GPU scope; the value arrives with its flag. The tag is the launch's epoch, a number kept in the workspace that
 the last block to enter the launch raises, so nothing has to be cleared between launches or graph replays, and what an earlier
-launch left is never mistaken for an answer. Entering early hides its two atomics behind the loads. On an H200 this takes 1 us from a
-block's last state to the collector's result; storing, a fence, a ticket and loading again takes 2 us.
+launch left is never mistaken for an answer. Entering early hides its two atomics behind the loads. On an H200 a sum of
+2**16 float32, replayed in a graph, took 3.24 us with a store, a fence and a ticket at the end, and 2.82 us this way.
 
 Workspace: ``counters`` is one 64-bit word (epoch in the high half, blocks of this launch in the low half) followed by one 32-bit
 counter a group; all zero before the first launch ever, left at zero (but for the epoch) by every launch. ``slots`` may hold anything.
