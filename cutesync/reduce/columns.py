@@ -14,7 +14,7 @@ from cutlass.memory import SmemAllocator
 
 from ..block.reduce import get, put, state_array, state_bytes
 from ..monoid import tree
-from ..sync.gather import collect, enter, publish, settle
+from ..sync.gather import announce, collect, enter, publish
 from .base import ReduceKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
 from .split import share
@@ -46,15 +46,14 @@ class ColumnReduce(ReduceKernel):
         if cutlass.const_expr(not self.vectors):
             column = cutlass.min(column, inner - 1)
         if cutlass.const_expr(self.split):
-            collector = cute.make_tensor(SmemAllocator().allocate_array(Int32, 1), cute.make_layout((1,)))
-            tag = cute.make_tensor(SmemAllocator().allocate_array(Int32, 1), cute.make_layout((1,)))
+            notice = cute.make_tensor(SmemAllocator().allocate_array(Int32, 2), cute.make_layout((2,)))
             entered = (Int64(0), Int32(0))
             if thread == 0:
                 entered = enter(counters, slab * tiles + tile, splits)
         have, state = self.fold_rows(x + (slab * length * inner + column), begin + first, begin + stop, inner, inside)
         if cutlass.const_expr(self.split):
             if thread == 0:
-                self.settle(counters, entered, splits, collector, tag)
+                announce(counters, entered, splits, notice)
         if cutlass.const_expr(self.smem > 0):  # its barriers also show every thread what thread 0 learnt on entering
             storage = state_array((*self.monoid.types, Int32), self.threads * self.width)
             have, state = self.fold_groups(have, state, storage, thread, group)
@@ -62,9 +61,9 @@ class ColumnReduce(ReduceKernel):
         if cutlass.const_expr(self.split):
             stride = outer * splits * inner
             if (group == 0) & inside:
-                self.publish(slots, (slab * splits + split) * inner + column, stride, state, tag[0])
-            if collector[0] != 0:
-                self.collect_tile(out, init, place, slots, slab * splits * inner + column, stride, splits, inner, inside, storage, thread, group, tag[0])
+                self.publish(slots, (slab * splits + split) * inner + column, stride, state, notice[1])
+            if notice[0] != 0:
+                self.collect_tile(out, init, place, slots, slab * splits * inner + column, stride, splits, inner, inside, storage, thread, group, notice[1])
         else:
             if (group == 0) & inside:
                 self.store(out, init, place, state)
@@ -80,11 +79,6 @@ class ColumnReduce(ReduceKernel):
         have, state = self.fold_groups(have, state, storage, thread, group)
         if (group == 0) & inside:
             self.store(out, init, place, state)
-
-    def settle(self, counters, entered, splits, collector, tag):
-        is_collector, number = settle(counters, entered, splits, cute.arch.grid_dim()[0])
-        collector[0] = Int32(is_collector)
-        tag[0] = number
 
     def publish(self, slots, at, stride, state, tag):
         for c in range(self.width):

@@ -14,7 +14,7 @@ from cutlass.memory import SmemAllocator
 
 from ..block.reduce import get, put, state_array, state_bytes
 from ..monoid import tree
-from ..sync.gather import collect, enter, publish, settle
+from ..sync.gather import announce, collect, enter, publish
 from ..warp import LANES, broadcast, column_of_lane, reduce_columns, reduce_states, reduce_valid, select
 from .base import ReduceKernel
 from .chunk import aligned_words
@@ -46,8 +46,7 @@ class NarrowColumnReduce(ReduceKernel):
         split = block % splits
         slab = Int64(block // splits)
         storage = state_array((*self.monoid.types, Int32), self.places * self.columns)
-        collector = cute.make_tensor(SmemAllocator().allocate_array(Int32, 1), cute.make_layout((1,)))
-        tag = cute.make_tensor(SmemAllocator().allocate_array(Int32, 1), cute.make_layout((1,)))
+        notice = cute.make_tensor(SmemAllocator().allocate_array(Int32, 2), cute.make_layout((2,)))
         warp = thread // LANES
         lane = thread % LANES
         if cutlass.const_expr(self.split):
@@ -58,25 +57,20 @@ class NarrowColumnReduce(ReduceKernel):
         self.deposit(storage, warp, have, state, lane)
         if cutlass.const_expr(self.split):
             if thread == 0:
-                self.settle(counters, entered, splits, collector, tag)
+                announce(counters, entered, splits, notice)
         cute.arch.sync_threads()
         _, total = self.withdraw(storage, Int32(self.warps), thread)
         if cutlass.const_expr(self.split):
             stride = outer * splits * self.columns
             at = slab * splits * self.columns
             if thread < self.columns:
-                publish(slots, at + split * self.columns + thread, stride, total, tag[0])
-            if collector[0] != 0:
+                publish(slots, at + split * self.columns + thread, stride, total, notice[1])
+            if notice[0] != 0:
                 cute.arch.sync_threads()
-                self.collect_slab(out, init, slab, slots, at, stride, splits, storage, thread, tag[0])
+                self.collect_slab(out, init, slab, slots, at, stride, splits, storage, thread, notice[1])
         else:
             if thread < self.columns:
                 self.finish(out, init, slab * self.columns + thread, total)
-
-    def settle(self, counters, entered, splits, collector, tag):
-        is_collector, number = settle(counters, entered, splits, cute.arch.grid_dim()[0])
-        collector[0] = Int32(is_collector)
-        tag[0] = number
 
     @cute.jit
     def fold_warp(self, x, length, part, parts, lane):

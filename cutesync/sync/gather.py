@@ -55,6 +55,14 @@ def settle(counters: cute.Pointer, entered, members: Int32, blocks: Int32):
     return arrived == members - 1, (Int32(word >> 32) & 0x7FFFFFFF) + 1  # never 0, which cleared slots hold
 
 
+def announce(counters, entered, members, notice) -> None:
+    """``settle`` in the thread that entered, its answers left for the block in two shared words: ``notice[0]`` is 1 in the collector,
+    ``notice[1]`` the tag."""
+    collector, tag = settle(counters, entered, members, cute.arch.grid_dim()[0])
+    notice[0] = Int32(collector)
+    notice[1] = tag
+
+
 def words(types) -> int:
     """How many 64-bit slots a state takes."""
     return sum(_halves(t) for t in types)
