@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32
+from cutlass import Boolean, Int32
 
 from .monoid import choose, tree
 
@@ -23,6 +23,11 @@ def exchange(state, distance: int):
 def broadcast(state, source: int = 0):
     """Every lane gets the state of lane ``source``."""
     return tuple(type(value)(cute.arch.shuffle_sync(value, source)) for value in state)
+
+
+def shift_up(state, distance: int = 1):
+    """Every lane gets the state of the lane ``distance`` before it; the first lanes keep their own."""
+    return tuple(type(value)(cute.arch.shuffle_sync_up(value, distance)) for value in state)
 
 
 def select(condition, a, b):
@@ -123,6 +128,33 @@ def combine_valid(a, b, combine: cutlass.Constexpr):
     return state
 
 
+@cute.jit
+def prepend(where: Boolean, a, b, combine: cutlass.Constexpr):
+    """``combine(a, b)`` in the lanes where ``a`` counts, else ``b``."""
+    if where:
+        b = combine(a, b)
+    return b
+
+
+@cute.jit
+def append(where: Boolean, a, b, combine: cutlass.Constexpr):
+    """``combine(a, b)`` in the lanes where ``b`` counts, else ``a``."""
+    if where:
+        a = combine(a, b)
+    return a
+
+
+@cute.jit
+def scan_states(state, combine: cutlass.Constexpr, lane: Int32, width: cutlass.Constexpr = LANES):
+    """Inclusive scan of one state a lane over groups of ``width`` neighbouring lanes (a power of two): log2(width) shuffles a member.
+
+    The method is that of Hillis and Steele (1986). The operator sees only states of neighbouring runs of one group."""
+    position = lane & (width - 1)
+    for log in cutlass.range_constexpr(width.bit_length() - 1):
+        state = prepend(position >= (1 << log), shift_up(state, 1 << log), state, combine)
+    return state
+
+
 def reduce(value, op="add", width: int = LANES):
     """Fold ``value`` (a register of any numeric DSL type, one a lane) over groups of ``width`` lanes.
 
@@ -135,4 +167,5 @@ def reduce(value, op="add", width: int = LANES):
     return reduce_states((value,), lambda a, b: (fn(a[0], b[0]),), cute.arch.lane_idx(), width)[0]
 
 
-__all__ = ["LANES", "broadcast", "combine_valid", "exchange", "reduce", "column_of_lane", "reduce_columns", "reduce_rows", "reduce_states", "reduce_valid", "select", "tree"]
+__all__ = ["LANES", "append", "broadcast", "combine_valid", "exchange", "prepend", "reduce", "column_of_lane", "reduce_columns", "reduce_rows",
+           "reduce_states", "reduce_valid", "scan_states", "select", "shift_up", "tree"]  # fmt: skip

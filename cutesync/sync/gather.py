@@ -52,7 +52,12 @@ def settle(counters: cute.Pointer, entered, members: Int32, blocks: Int32):
     if Int32(word & 0xFFFFFFFF) == blocks - 1:
         launch = cute.make_ptr(Int64, counters.toint(), cute.AddressSpace.gmem, assumed_align=8)
         cute.arch.atomic_add(launch, Int64(1 << 32) - Int64(blocks), sem="relaxed", scope="gpu")
-    return arrived == members - 1, (Int32(word >> 32) & 0x7FFFFFFF) + 1  # never 0, which cleared slots hold
+    return arrived == members - 1, tag_of(entered)
+
+
+def tag_of(entered):
+    """The tag of the launch; never 0, which cleared slots hold."""
+    return (Int32(entered[0] >> 32) & 0x7FFFFFFF) + 1
 
 
 def announce(counters, entered, members, notice) -> None:
@@ -73,6 +78,16 @@ def publish(slots, place, stride, state, tag) -> None:
     for w, half in enumerate(_split(state)):
         word = (Int64(tag) << 32) | (Int64(half) & 0xFFFFFFFF)
         cute.arch.store(slots + (Int64(w) * stride + place), word, sem="relaxed", scope="gpu")
+
+
+def first_reads(slots, place, stride, types):
+    """Read the words of the state at ``place`` once, whatever they are: what ``await_state`` begins with."""
+    return [_load(slots + (Int64(w) * stride + place)) for w in range(words(types))]
+
+
+def await_state(slots, place, stride, types, reads, tag):
+    """The state that is or will be published at ``place``."""
+    return _join([_await_word(slots + (Int64(w) * stride + place), word, tag) for w, word in enumerate(reads)], types)
 
 
 @cute.jit

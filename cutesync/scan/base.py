@@ -1,0 +1,66 @@
+"""What all scan kernels share: one argument list, one launch, and what is computed.
+
+The array is seen as (rows, length, inner): ``length`` elements are scanned for each of rows * inner. Arguments: ``x``, ``out``;
+``init`` (a register value) or ``init_at`` (the address of one in device memory), read as ``start`` says; the workspace's ``slots``
+and ``counters`` (see ``sync.gather``); the three extents; how many tiles cover a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+
+from ..monoid import nonzero
+
+
+@dataclass(frozen=True)
+class Scan:
+    """What a scan computes. ``start`` says where a first operand comes from: None, "value" or "memory".
+
+    Scan order is index order, or its reverse with ``reverse``; the operator always gets the lower index first. Positions, lanes and
+    tiles below are counted in scan order.
+    """
+
+    monoid: Any
+    exclusive: bool
+    reverse: bool
+    start: str | None
+
+    def combine(self, a, b):
+        """Combine ``a``, which comes earlier in scan order, with ``b``."""
+        return self.monoid.combine(b, a) if self.reverse else self.monoid.combine(a, b)
+
+    def flip(self, position, count):
+        """The place in memory order of ``position`` (in scan order) among ``count``."""
+        return count - 1 - position if self.reverse else position
+
+    def first(self, init, init_at):
+        """The state before the first element; meaningless without ``start``."""
+        if self.start == "memory":
+            value = self.monoid.result.cutlass(cute.make_tensor(init_at, cute.make_layout((1,)))[0])
+            return (self.monoid.types[0](nonzero(value) if self.monoid.result.kind == "b" else value),)
+        return (init,)
+
+
+class ScanKernel:
+    """A compiled scan. A subclass defines ``body``, which gets the arguments in the order above."""
+
+    def __init__(self, scan: Scan, threads: int, smem: int, blocks_per_sm: int) -> None:
+        self.scan, self.threads, self.smem, self.blocks_per_sm = scan, threads, smem, blocks_per_sm
+
+    @cute.jit
+    def __call__(self, x: cute.Pointer, out: cute.Pointer, init, init_at: cute.Pointer, slots: cute.Pointer, counters: cute.Pointer,
+                 rows: Int64, length: Int64, inner: Int64, tiles: Int32, grid: Int32, stream):  # fmt: skip
+        self.kernel.set_name_prefix("cutesync_scan", remove_cutlass_symbol=True, keep_mangled_name=False)
+        self.kernel(x, out, init, init_at, slots, counters, rows, length, inner, tiles).launch(
+            grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=self.smem, min_blocks_per_mp=self.blocks_per_sm,
+            preferred_smem_carveout=-1, stream=stream,
+        )  # fmt: skip
+
+    @cute.kernel
+    def kernel(self, x: cute.Pointer, out: cute.Pointer, init, init_at: cute.Pointer, slots: cute.Pointer, counters: cute.Pointer,
+               rows: Int64, length: Int64, inner: Int64, tiles: Int32):  # fmt: skip
+        self.body(x, out, init, init_at, slots, counters, rows, length, inner, tiles)
