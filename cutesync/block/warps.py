@@ -25,3 +25,10 @@ def around(storage, first: Int32, warps: cutlass.Constexpr, warp: Int32, lane: I
     before = broadcast(state, cutlass.max(warp - 1, 0))
     total = broadcast(state, warps - 1)
     return (warp > 0) & (before[-1] != 0), before[:-1], total[-1] != 0, total[:-1]
+
+
+@cute.jit
+def after(known: Boolean, start, have: Boolean, state, combine: cutlass.Constexpr):
+    """``(any, state)`` of ``start`` (if ``known``) followed by ``state`` (if ``have``)."""
+    *joined, flag = combine_valid((*start, Int32(known)), (*state, Int32(have)), combine)
+    return flag != 0, tuple(joined)

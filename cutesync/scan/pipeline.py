@@ -25,14 +25,14 @@ from cutlass.experimental import primitives
 from cutlass.memory import SmemAllocator
 
 from ..block.reduce import get, state_array, state_bytes
-from ..block.warps import around, leave
-from ..sync.gather import await_state, enter, first_reads, publish, settle, tag_of
-from ..warp import LANES, combine_valid, reduce_states, reduce_valid
+from ..block.warps import after, around, leave
+from ..sync.gather import enter, publish, settle, tag_of
+from ..sync.lookback import GROUP, fold_group, place_of, read_group, slots_of
+from ..warp import LANES
 from .base import Scan, ScanKernel
 from .tile import WarpScan
 
 DONE = -1  # the tile number that says that there are no more
-AHEAD = 4  # groups of 32 tiles whose states the look-ahead warp reads at a time
 
 
 class PipelineScan(ScanKernel):
@@ -116,7 +116,7 @@ class PipelineScan(ScanKernel):
 
     @cute.jit
     def look_ahead(self, init, init_at, slots, everything, tiles, full, empty, ready, taken, numbers, tags, prefixes, lane):
-        """The look-ahead warp: the state of all whole groups of 32 tiles so far is carried along, that of the rest is made for each tile."""
+        """The look-ahead warp: the state of all whole groups of tiles so far is carried along, that of the rest is made for each tile."""
         types = self.scan.monoid.types
         known = Boolean(self.scan.start is not None)
         start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in types)
@@ -143,10 +143,19 @@ class PipelineScan(ScanKernel):
                     group = Int32(0)
                     have, state = known, start
                 tile = number % tiles
-                base = Int64(number - tile)
-                have, state = self.advance(slots, base, everything, tag, group, tile // LANES, have, state, lane)
-                group = tile // LANES
-                before, prefix = self.partial(slots, base, everything, tag, tile, have, state, lane)
+                stride = Int64(everything // tiles) * slots_of(tiles)
+                base = Int64(row) * slots_of(tiles)
+                reads = read_group(slots, base + group * GROUP, stride, types, lane)
+                while group < tile // GROUP:
+                    following = read_group(slots, base + (group + 1) * GROUP, stride, types, lane)
+                    fold = fold_group(slots, base + group * GROUP, stride, reads, Int32(GROUP), tag, types, self.scan.combine, lane)
+                    have, state = after(have, state, Boolean(True), fold, self.scan.combine)
+                    reads = following
+                    group += 1
+                before, prefix = have, state
+                if tile % GROUP > 0:
+                    fold = fold_group(slots, base + group * GROUP, stride, reads, tile % GROUP, tag, types, self.scan.combine, lane)
+                    before, prefix = after(have, state, Boolean(True), fold, self.scan.combine)
                 if lane == 0:
                     cute.arch.mbarrier_wait(taken + squad, turn)
                     leave(prefixes, squad, before, prefix)
@@ -156,38 +165,6 @@ class PipelineScan(ScanKernel):
             if squad == self.squads:
                 squad = Int32(0)
                 turn ^= 1
-
-    @cute.jit
-    def advance(self, slots, base, stride, tag, group, stop, have, state, lane):
-        """``(any, state)`` with the groups from ``group`` to ``stop`` folded in."""
-        types = self.scan.monoid.types
-        while group < stop:
-            reads = [first_reads(slots, base + cutlass.min(group + b, stop - 1) * LANES + lane, stride, types) for b in range(AHEAD)]
-            for b in cutlass.range_constexpr(AHEAD):
-                if group + b < stop:
-                    mine = await_state(slots, base + (group + b) * LANES + lane, stride, types, reads[b], tag)
-                    following = reduce_states(mine, self.scan.combine, lane)
-                    *state, flag = combine_valid((*state, Int32(have)), (*following, Int32(1)), self.scan.combine)
-                    state = tuple(state)
-                    have = flag != 0
-            group += AHEAD
-        return have, state
-
-    @cute.jit
-    def partial(self, slots, base, stride, tag, tile, have, state, lane):
-        """``(any, state)`` before ``tile``: that of the whole groups and the tiles of its own group before it."""
-        types = self.scan.monoid.types
-        count = tile % LANES
-        if count > 0:
-            mine = tuple(t(0) for t in types)
-            if lane < count:
-                at = base + tile - count + lane
-                mine = await_state(slots, at, stride, types, first_reads(slots, at, stride, types), tag)
-            following = reduce_valid(mine, count, self.scan.combine, lane)
-            *state, flag = combine_valid((*state, Int32(have)), (*following, Int32(1)), self.scan.combine)
-            state = tuple(state)
-            have = flag != 0
-        return have, state
 
     @cute.jit
     def scan_tiles(self, x, out, length, slots, everything, tiles, ring, full, empty, ready, taken, numbers, tags, totals, prefixes, warp, lane):
@@ -222,19 +199,19 @@ class PipelineScan(ScanKernel):
             cute.arch.barrier(barrier_id=squad + 1, number_of_threads=self.warps * LANES)
             have, state, _, total = around(totals, mine * self.warps, self.warps, warp, lane, types, self.scan.combine)
             if (warp == 0) & (lane == 0):
-                publish(slots, number, everything, total, tag)
+                place = Int64(number // tiles) * slots_of(tiles) + place_of(number % tiles)
+                publish(slots, place, Int64(everything // tiles) * slots_of(tiles), total, tag)
             cute.arch.mbarrier_wait(ready + squad, turn)
             *before, known = get(prefixes, squad, (*types, Int32))
             cute.arch.sync_warp()
             if lane == 0:
                 cute.arch.mbarrier_arrive(taken + squad)
-            *state, flag = combine_valid((*before, known), (*state, Int32(have)), self.scan.combine)
-            state = tuple(state)
+            have, state = after(known != 0, tuple(before), have, state, self.scan.combine)
             target = out + Int64(number // tiles) * length + offset
             if whole:
-                self.tile.emit_full(elements, vectors, flag != 0, state, target, lane)
+                self.tile.emit_full(elements, vectors, have, state, target, lane)
             else:
-                self.tile.ragged_emit(start + offset, target, begin, end, flag != 0, state, lane)
+                self.tile.ragged_emit(start + offset, target, begin, end, have, state, lane)
             turn ^= 1
             stage, phase = self.next(stage, phase, self.squads)
             cute.arch.mbarrier_wait(full + stage, phase)

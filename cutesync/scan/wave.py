@@ -16,9 +16,9 @@ from cutlass import Boolean, Int32, Int64
 from cutlass.memory import SmemAllocator
 
 from ..block.reduce import fold_storage, fold_storage_bytes, fold_threads, get, state_array, state_bytes
-from ..block.warps import around, leave
+from ..block.warps import after, around, leave
 from ..sync.gather import collect, enter, publish, settle
-from ..warp import LANES, combine_valid
+from ..warp import LANES
 from .base import Scan, ScanKernel
 from .tile import WarpScan
 
@@ -68,7 +68,7 @@ class WaveScan(ScanKernel):
             if thread == 0:
                 publish(slots, number, rows * tiles, total, tag)
             known, start = self.look_back(slots, number, tile, rows * tiles, tag, known, start, thread)
-        have, state = _after(known, start, have, before, self.scan.combine)
+        have, state = after(known, start, have, before, self.scan.combine)
         self.tile.emit(source, target, begin, end, elements, prefixes, have, state, lane)
 
     @cute.jit
@@ -84,15 +84,8 @@ class WaveScan(ScanKernel):
         have, states = collect(slots, Int64(number - tile) + first, count, Int64(1), stride, tag, types, self.scan.combine, batch=1)
         have, before = fold_threads(states[0], have, self.scan.combine, storage, thread)
         if thread == 0:
-            have, before = _after(known, start, have, before, self.scan.combine)
+            have, before = after(known, start, have, before, self.scan.combine)
             leave(found, 0, have, before)
         cute.arch.sync_threads()
         *state, flag = get(found, 0, (*types, Int32))
         return flag != 0, tuple(state)
-
-
-@cute.jit
-def _after(known: Boolean, start, have: Boolean, state, combine: cutlass.Constexpr):
-    """``(any, state)`` of ``start`` (if ``known``) followed by ``state`` (if ``have``)."""
-    *joined, flag = combine_valid((*start, Int32(known)), (*state, Int32(have)), combine)
-    return flag != 0, tuple(joined)
