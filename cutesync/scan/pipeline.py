@@ -1,22 +1,28 @@
 """Scan of long rows: resident blocks, each a pipeline of warps with one job, so that copies, folding and waiting overlap.
 
-    load warp       takes tile numbers from an atomic, copies tiles into a ring of ``stages`` in shared memory (bulk copies)
-    squads          turn by turn, one tile each: shared memory -> registers, fold, publish the fold; wait for the prefix; scan, store
-    look-ahead warp folds the published tiles of everybody, in order, and hands each of this block's tiles its prefix
+    load        takes tile numbers from an atomic and copies tiles into a ring of ``stages`` in shared memory (bulk copies)
+    fold        folds each chunk of a tile
+    publish     folds the chunks' states and publishes the tile's
+    look ahead  folds the published tiles of all blocks, in order: the state before each of this block's tiles
+    emit        ``squads`` squads, a tile each in turn: scans the chunks, puts the state before them in front, stores
 
-    full[stage]     1 arrival (load warp) and the tile's bytes        empty[stage]   a lane of each squad warp, and the look-ahead warp
-    ready[squad]    1 arrival (look-ahead warp): the prefix is there  taken[squad]   a lane of each squad warp: it has been read
-    named barrier 1 + squad: the squad's warps, once a tile
+    barrier          completed by                                      waited for by
+    full[stage]      load: 1 arrival and the tile's bytes              fold, look ahead, emit
+    folded[stage]    one lane of each fold warp                        publish, emit
+    ready[stage]     one lane of look ahead                            emit
+    empty[stage]     one lane of each warp of a squad, and of publish  load
 
-Only folds are published, never prefixes: no tile waits for another tile's prefix, and there is no chain of round trips. Every block
-folds all tiles itself, 32 at a time by a shuffle tree and then in order, so the result depends on lengths alone, not on the number of
-blocks. Progress: tile numbers come from an atomic; of the tiles not yet published the smallest waits for none but its copy.
+Only folds are published, never prefixes, and who publishes never waits for a prefix: there is no chain of round trips from tile to tile,
+and a block that is late delays nobody for longer than a copy. Every block folds all tiles itself, in groups by tile number, so
+the result depends on lengths alone, not on the number of blocks. Progress: tile numbers come from an atomic; of the tiles not yet
+published the smallest has all its predecessors published, so the ring of its block drains until it is folded.
 
-The method is the decoupled look-ahead of CUB's warp-specialised scan, with the prefix wait moved behind the fold and the tile held in
-registers between the two. Bytes: every element is read once and written once.
+The method is the decoupled look-ahead of CUB's warp-specialised scan. Bytes: every element is read once and written once.
 """
 
 from __future__ import annotations
+
+from enum import IntEnum
 
 import cutlass
 import cutlass.cute as cute
@@ -35,79 +41,70 @@ from .tile import WarpScan
 DONE = -1  # the tile number that says that there are no more
 
 
-class PipelineScan(ScanKernel):
-    """The kernel: ``squads`` squads of ``warps`` warps, tiles of ``warps`` chunks of ``rows`` rows, a ring of ``stages`` tiles."""
+class Shared:
+    """What the warps of a block share: the ring, its barriers, and for each stage its tile's number, chunk states and prefix."""
 
-    def __init__(self, scan: Scan, squads: int, warps: int, rows: int, stages: int, aligned_out: bool) -> None:
-        self.squads, self.warps, self.stages = squads, warps, stages
+    def __init__(self, scan: Scan, stages: int, warps: int, tile: int) -> None:
+        allocator = SmemAllocator()
+        types = (*scan.monoid.types, Int32)
+        self.ring = allocator.allocate_array(scan.monoid.source.cutlass, stages * tile, byte_alignment=128)
+        self.full, self.folded, self.ready, self.empty = (allocator.allocate_array(Int64, stages) for _ in range(4))
+        self.numbers, self.tags = (cute.make_tensor(allocator.allocate_array(Int32, stages), cute.make_layout((stages,))) for _ in range(2))
+        self.totals = state_array(types, stages * warps)
+        self.prefixes = state_array(types, stages)
+
+
+class Warps(IntEnum):
+    """The warps before those that emit."""
+
+    LOAD = 0
+    PUBLISH = 1
+    LOOK_AHEAD = 2
+    FOLD = 3  # the first of them
+
+
+class PipelineScan(ScanKernel):
+    """The kernel: tiles of ``warps`` chunks of ``rows`` rows in a ring of ``stages``; ``folders`` warps fold, ``squads`` * ``warps`` emit."""
+
+    def __init__(self, scan: Scan, folders: int, squads: int, warps: int, rows: int, stages: int, aligned_out: bool) -> None:
+        self.folders, self.squads, self.warps, self.stages = folders, squads, warps, stages
         self.tile = WarpScan(scan, rows, warps, aligned_out)
         self.tile_bytes = self.tile.tile * scan.monoid.source.size
+        self.first_emitter = Warps.FOLD + folders
         types = (*scan.monoid.types, Int32)
-        smem = stages * self.tile_bytes + state_bytes(types, squads * warps * 2) + state_bytes(types, squads) + 16 * (stages + squads) + 8 * stages + 256
-        super().__init__(scan, (squads * warps + 2) * LANES, smem, 1)
+        smem = stages * (self.tile_bytes + 40) + state_bytes(types, stages * warps) + state_bytes(types, stages) + 128
+        super().__init__(scan, (self.first_emitter + squads * warps) * LANES, smem, 1)
 
     @cute.jit
     def body(self, x, out, init, init_at, slots, counters, rows, length, inner, tiles):
         thread, _, _ = cute.arch.thread_idx()
         warp = cute.arch.make_warp_uniform(thread // LANES)
         lane = thread % LANES
-        types = (*self.scan.monoid.types, Int32)
-        allocator = SmemAllocator()
-        ring = allocator.allocate_array(self.scan.monoid.source.cutlass, self.stages * self.tile.tile, byte_alignment=128)
-        full, empty, ready, taken = (allocator.allocate_array(Int64, n) for n in (self.stages, self.stages, self.squads, self.squads))
-        numbers = cute.make_tensor(allocator.allocate_array(Int32, self.stages), cute.make_layout((self.stages,)))
-        tags = cute.make_tensor(allocator.allocate_array(Int32, self.stages), cute.make_layout((self.stages,)))
-        totals = state_array(types, self.squads * self.warps * 2)
-        prefixes = state_array(types, self.squads)
+        shared = Shared(self.scan, self.stages, self.warps, self.tile.tile)
         if thread == 0:
             for s in cutlass.range_constexpr(self.stages):
-                cute.arch.mbarrier_init(full + s, 1)
-                cute.arch.mbarrier_init(empty + s, self.warps + 1)
-            for s in cutlass.range_constexpr(self.squads):
-                cute.arch.mbarrier_init(ready + s, 1)
-                cute.arch.mbarrier_init(taken + s, self.warps)
+                cute.arch.mbarrier_init(shared.full + s, 1)
+                cute.arch.mbarrier_init(shared.folded + s, self.folders)
+                cute.arch.mbarrier_init(shared.ready + s, 1)
+                cute.arch.mbarrier_init(shared.empty + s, self.warps + 1)
             cute.arch.mbarrier_init_fence()
         cute.arch.sync_threads()
         everything = Int32(rows) * tiles
-        if warp == self.squads * self.warps:
-            self.load(x, length, everything, tiles, counters, ring, full, empty, numbers, tags, lane)
-        elif warp == self.squads * self.warps + 1:
-            self.look_ahead(init, init_at, slots, everything, tiles, full, empty, ready, taken, numbers, tags, prefixes, lane)
+        if warp == Warps.LOAD:
+            if lane == 0:
+                self.load(shared, x, length, counters, everything, tiles)
+        elif warp == Warps.PUBLISH:
+            self.publish(shared, slots, everything, tiles, lane)
+        elif warp == Warps.LOOK_AHEAD:
+            self.look_ahead(shared, init, init_at, slots, everything, tiles, lane)
+        elif warp < self.first_emitter:
+            self.fold(shared, x, length, tiles, warp - Warps.FOLD, lane)
         else:
-            self.scan_tiles(x, out, length, slots, everything, tiles, ring, full, empty, ready, taken, numbers, tags, totals, prefixes, warp, lane)
+            self.emit(shared, x, out, length, tiles, (warp - self.first_emitter) // self.warps, (warp - self.first_emitter) % self.warps, lane)
 
     @cute.jit
-    def load(self, x, length, everything, tiles, counters, ring, full, empty, numbers, tags, lane):
-        """The load warp. After the last tile every squad gets its ``DONE``."""
-        if lane == 0:
-            entered = enter(counters)
-            blocks, _, _ = cute.arch.grid_dim()
-            done = Int32(0)
-            stage = Int32(0)
-            phase = Int32(1)  # of an empty ring: the first round of waits passes
-            while done < self.squads:
-                number = entered[1]
-                tag = tag_of(entered)
-                if number < everything:
-                    entered = enter(counters)  # asked for early: the answer takes as long as a copy
-                cute.arch.mbarrier_wait(empty + stage, phase)
-                offset, begin, end = self.tile.span(x + Int64(number // tiles) * length, length, Int64(number % tiles) * self.tile.tile, self.tile.tile)
-                if number >= everything:
-                    number = Int32(DONE)
-                    done += 1
-                numbers[stage] = number
-                tags[stage] = tag
-                if (number != DONE) & (begin == 0) & (end == self.tile.tile):
-                    cute.arch.mbarrier_arrive_and_expect_tx(full + stage, self.tile_bytes)
-                    source = x + Int64(number // tiles) * length + offset
-                    primitives.cp_async_bulk_shared_cluster_global(ring + stage * self.tile.tile, source, full + stage, self.tile_bytes)
-                else:
-                    cute.arch.mbarrier_arrive(full + stage)
-                stage, phase = self.next(stage, phase, 1)
-            settle(counters, entered, Int32(0), everything + blocks)
-
-    @cute.jit
-    def next(self, stage, phase, step: cutlass.Constexpr):
+    def next(self, stage, phase, step: cutlass.Constexpr = 1):
+        """The stage ``step`` <= ``stages`` further on, and the parity of its barriers' phase."""
         stage += step
         if stage >= self.stages:
             stage -= self.stages
@@ -115,109 +112,162 @@ class PipelineScan(ScanKernel):
         return stage, phase
 
     @cute.jit
-    def look_ahead(self, init, init_at, slots, everything, tiles, full, empty, ready, taken, numbers, tags, prefixes, lane):
-        """The look-ahead warp: the state of all whole groups of tiles so far is carried along, that of the rest is made for each tile."""
+    def whole(self, start, length, tile):
+        """``(yes, offset)``: whether all positions of a tile exist, and where it lies."""
+        offset, begin, end = self.tile.span(start, length, Int64(tile) * self.tile.tile, self.tile.tile)
+        return (begin == 0) & (end == self.tile.tile), offset
+
+    @cute.jit
+    def load(self, shared: cutlass.Constexpr, x, length, counters, everything, tiles):
+        """One lane. A tile that is not whole is left to be read from global memory. At the end every squad gets a ``DONE``."""
+        entered = enter(counters)
+        done = Int32(0)
+        stage, phase = Int32(0), Int32(1)  # nobody has to empty the ring the first time round
+        while done < self.squads:
+            number = entered[1]
+            tag = tag_of(entered)
+            if number < everything:
+                entered = enter(counters)  # asked for early: the answer takes as long as a copy
+            start = x + Int64(number // tiles) * length
+            whole, offset = self.whole(start, length, number % tiles)
+            cute.arch.mbarrier_wait(shared.empty + stage, phase)
+            if number >= everything:
+                number = Int32(DONE)
+                done += 1
+            self.announce(shared, stage, number, tag)
+            if whole & (number != DONE):
+                cute.arch.mbarrier_arrive_and_expect_tx(shared.full + stage, self.tile_bytes)
+                into = shared.ring + stage * self.tile.tile
+                primitives.cp_async_bulk_shared_cluster_global(into, start + offset, shared.full + stage, self.tile_bytes)
+            else:
+                cute.arch.mbarrier_arrive(shared.full + stage)
+            stage, phase = self.next(stage, phase)
+        blocks, _, _ = cute.arch.grid_dim()
+        settle(counters, entered, Int32(0), everything + blocks)
+
+    def announce(self, shared, stage, number, tag) -> None:
+        """Say which tile a stage will hold."""
+        shared.numbers[stage] = number
+        shared.tags[stage] = tag
+
+    @cute.jit
+    def fold(self, shared: cutlass.Constexpr, x, length, tiles, folder, lane):
+        """Chunks ``folder``, ``folder + folders``, ... of every tile."""
+        stage, phase = Int32(0), Int32(0)
+        cute.arch.mbarrier_wait(shared.full + stage, phase)
+        number = shared.numbers[stage]
+        while number != DONE:
+            start = x + Int64(number // tiles) * length
+            whole, _ = self.whole(start, length, number % tiles)
+            for chunk in cutlass.range(folder, self.warps, self.folders, unroll=1):
+                have = Boolean(True)
+                state = tuple(t(0) for t in self.scan.monoid.types)
+                if whole:
+                    elements, _ = self.tile.registers()
+                    self.tile.load(self.chunk_in(shared, stage, chunk), lane, elements)
+                    state = self.tile.fold_only(elements, lane)
+                else:
+                    offset, begin, end = self.tile.span(start, length, Int64(number % tiles) * self.tile.tile + chunk * self.tile.chunk, self.tile.chunk)
+                    have, state = self.tile.ragged_fold(start + offset, begin, end, lane)
+                if lane == 0:
+                    leave(shared.totals, stage * self.warps + chunk, have, state)
+            cute.arch.sync_warp()
+            if lane == 0:
+                cute.arch.mbarrier_arrive(shared.folded + stage)
+            stage, phase = self.next(stage, phase)
+            cute.arch.mbarrier_wait(shared.full + stage, phase)
+            number = shared.numbers[stage]
+
+    def chunk_in(self, shared, stage, chunk):
+        """A chunk of the tile in a stage."""
+        return shared.ring + stage * self.tile.tile + self.scan.flip(chunk, self.warps) * self.tile.chunk
+
+    @cute.jit
+    def publish(self, shared: cutlass.Constexpr, slots, everything, tiles, lane):
+        types = self.scan.monoid.types
+        stage, phase = Int32(0), Int32(0)
+        cute.arch.mbarrier_wait(shared.full + stage, phase)
+        number = shared.numbers[stage]
+        while number != DONE:
+            cute.arch.mbarrier_wait(shared.folded + stage, phase)
+            _, _, _, total = around(shared.totals, stage * self.warps, self.warps, Int32(0), lane, types, self.scan.combine)
+            tag = shared.tags[stage]
+            cute.arch.sync_warp()
+            if lane == 0:
+                place = Int64(number // tiles) * slots_of(tiles) + place_of(number % tiles)
+                publish(slots, place, Int64(everything // tiles) * slots_of(tiles), total, tag)
+                cute.arch.mbarrier_arrive(shared.empty + stage)
+            stage, phase = self.next(stage, phase)
+            cute.arch.mbarrier_wait(shared.full + stage, phase)
+            number = shared.numbers[stage]
+
+    @cute.jit
+    def look_ahead(self, shared: cutlass.Constexpr, init, init_at, slots, everything, tiles, lane):
+        """The state of all whole groups of tiles so far is carried along, that of the rest is made for each tile."""
         types = self.scan.monoid.types
         known = Boolean(self.scan.start is not None)
         start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in types)
         have, state = known, start
-        row = Int32(0)
-        group = Int32(0)
-        stage = Int32(0)
-        phase = Int32(0)
-        squad = Int32(0)
-        turn = Int32(1)
-        done = Int32(0)
-        while done < self.squads:
-            cute.arch.mbarrier_wait(full + stage, phase)
-            number = numbers[stage]
-            tag = tags[stage]
+        row, group = Int32(0), Int32(0)
+        stage, phase = Int32(0), Int32(0)
+        stride = Int64(everything // tiles) * slots_of(tiles)
+        cute.arch.mbarrier_wait(shared.full + stage, phase)
+        number = shared.numbers[stage]
+        while number != DONE:
+            tag = shared.tags[stage]
+            if number // tiles != row:
+                row = number // tiles
+                group = Int32(0)
+                have, state = known, start
+            tile = number % tiles
+            base = Int64(row) * slots_of(tiles)
+            reads = read_group(slots, base + group * GROUP, stride, types, lane)
+            while group < tile // GROUP:
+                following = read_group(slots, base + (group + 1) * GROUP, stride, types, lane)
+                fold = fold_group(slots, base + group * GROUP, stride, reads, Int32(GROUP), tag, types, self.scan.combine, lane)
+                have, state = after(have, state, Boolean(True), fold, self.scan.combine)
+                reads = following
+                group += 1
+            before, prefix = have, state
+            if tile % GROUP > 0:
+                fold = fold_group(slots, base + group * GROUP, stride, reads, tile % GROUP, tag, types, self.scan.combine, lane)
+                before, prefix = after(have, state, Boolean(True), fold, self.scan.combine)
             cute.arch.sync_warp()
             if lane == 0:
-                cute.arch.mbarrier_arrive(empty + stage)
-            if number == DONE:
-                done += 1
-            else:
-                if number // tiles != row:
-                    row = number // tiles
-                    group = Int32(0)
-                    have, state = known, start
-                tile = number % tiles
-                stride = Int64(everything // tiles) * slots_of(tiles)
-                base = Int64(row) * slots_of(tiles)
-                reads = read_group(slots, base + group * GROUP, stride, types, lane)
-                while group < tile // GROUP:
-                    following = read_group(slots, base + (group + 1) * GROUP, stride, types, lane)
-                    fold = fold_group(slots, base + group * GROUP, stride, reads, Int32(GROUP), tag, types, self.scan.combine, lane)
-                    have, state = after(have, state, Boolean(True), fold, self.scan.combine)
-                    reads = following
-                    group += 1
-                before, prefix = have, state
-                if tile % GROUP > 0:
-                    fold = fold_group(slots, base + group * GROUP, stride, reads, tile % GROUP, tag, types, self.scan.combine, lane)
-                    before, prefix = after(have, state, Boolean(True), fold, self.scan.combine)
-                if lane == 0:
-                    cute.arch.mbarrier_wait(taken + squad, turn)
-                    leave(prefixes, squad, before, prefix)
-                    cute.arch.mbarrier_arrive(ready + squad)
-            stage, phase = self.next(stage, phase, 1)
-            squad += 1
-            if squad == self.squads:
-                squad = Int32(0)
-                turn ^= 1
+                leave(shared.prefixes, stage, before, prefix)
+                cute.arch.mbarrier_arrive(shared.ready + stage)
+            stage, phase = self.next(stage, phase)
+            cute.arch.mbarrier_wait(shared.full + stage, phase)
+            number = shared.numbers[stage]
 
     @cute.jit
-    def scan_tiles(self, x, out, length, slots, everything, tiles, ring, full, empty, ready, taken, numbers, tags, totals, prefixes, warp, lane):
-        """A squad: tile after tile of its turn."""
+    def emit(self, shared: cutlass.Constexpr, x, out, length, tiles, squad, warp, lane):
+        """A squad's warp: its chunk of each tile of the squad."""
         types = self.scan.monoid.types
-        squad = warp // self.warps
-        warp = warp % self.warps
-        stage = squad % self.stages
-        phase = (squad // self.stages) & 1
-        turn = Int32(0)
-        cute.arch.mbarrier_wait(full + stage, phase)
-        number = numbers[stage]
+        stage, phase = squad, Int32(0)
+        cute.arch.mbarrier_wait(shared.full + stage, phase)
+        number = shared.numbers[stage]
         while number != DONE:
             elements, vectors = self.tile.registers()
             start = x + Int64(number // tiles) * length
-            position = Int64(number % tiles) * self.tile.tile + warp * self.tile.chunk
-            offset, begin, end = self.tile.span(start, length, position, self.tile.chunk)
-            tag = tags[stage]
-            have = Boolean(True)
-            state = tuple(t(0) for t in types)
-            whole = self.is_whole(start, length, number % tiles)
+            whole, _ = self.whole(start, length, number % tiles)
+            offset, begin, end = self.tile.span(start, length, Int64(number % tiles) * self.tile.tile + warp * self.tile.chunk, self.tile.chunk)
             if whole:
-                self.tile.load(ring + stage * self.tile.tile + self.scan.flip(warp, self.warps) * self.tile.chunk, lane, elements)
-                state = self.tile.fold_full(elements, vectors, lane)
-            else:
-                have, state = self.tile.ragged_fold(start + offset, begin, end, lane)
-            cute.arch.sync_warp()
-            mine = squad * 2 + turn
-            if lane == 0:
-                cute.arch.mbarrier_arrive(empty + stage)
-                leave(totals, mine * self.warps + warp, have, state)
-            cute.arch.barrier(barrier_id=squad + 1, number_of_threads=self.warps * LANES)
-            have, state, _, total = around(totals, mine * self.warps, self.warps, warp, lane, types, self.scan.combine)
-            if (warp == 0) & (lane == 0):
-                place = Int64(number // tiles) * slots_of(tiles) + place_of(number % tiles)
-                publish(slots, place, Int64(everything // tiles) * slots_of(tiles), total, tag)
-            cute.arch.mbarrier_wait(ready + squad, turn)
-            *before, known = get(prefixes, squad, (*types, Int32))
+                self.tile.load(self.chunk_in(shared, stage, warp), lane, elements)
+                self.tile.fold_full(elements, vectors, lane)
+            cute.arch.mbarrier_wait(shared.folded + stage, phase)
+            have, state, _, _ = around(shared.totals, stage * self.warps, self.warps, warp, lane, types, self.scan.combine)
+            cute.arch.mbarrier_wait(shared.ready + stage, phase)
+            *before, known = get(shared.prefixes, stage, (*types, Int32))
             cute.arch.sync_warp()
             if lane == 0:
-                cute.arch.mbarrier_arrive(taken + squad)
+                cute.arch.mbarrier_arrive(shared.empty + stage)
             have, state = after(known != 0, tuple(before), have, state, self.scan.combine)
             target = out + Int64(number // tiles) * length + offset
             if whole:
                 self.tile.emit_full(elements, vectors, have, state, target, lane)
             else:
                 self.tile.ragged_emit(start + offset, target, begin, end, have, state, lane)
-            turn ^= 1
             stage, phase = self.next(stage, phase, self.squads)
-            cute.arch.mbarrier_wait(full + stage, phase)
-            number = numbers[stage]
-
-    @cute.jit
-    def is_whole(self, start, length, tile):
-        _, begin, end = self.tile.span(start, length, Int64(tile) * self.tile.tile, self.tile.tile)
-        return (begin == 0) & (end == self.tile.tile)
+            cute.arch.mbarrier_wait(shared.full + stage, phase)
+            number = shared.numbers[stage]

@@ -16,7 +16,7 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
 from ..monoid import tree
-from ..warp import LANES, append, broadcast, combine_valid, prepend, reduce_states, scan_states, shift_up
+from ..warp import LANES, append, broadcast, combine_valid, prepend, reduce_rows, reduce_states, scan_states, shift_up
 from .base import Scan
 
 VECTOR_BYTES = 16
@@ -116,6 +116,13 @@ class WarpScan:
             for member, value in zip(prefixes, before):
                 member[u] = value
         return total
+
+    def fold_only(self, elements, lane):
+        """As ``fold_full`` without the prefixes, at less cost. The operands are grouped differently."""
+        vectors = [self.fold_vector(elements, u) for u in range(self.rows)]
+        if self.monoid.commutative:
+            return reduce_states(tree(vectors, self.scan.combine), self.scan.combine, lane)
+        return reduce_rows(vectors, self.scan.combine, lane)
 
     def fold_vector(self, elements, u: int):
         if self.in_bytes >= 4 and not self.scan.reverse:
