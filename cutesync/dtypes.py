@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .errors import ArgumentTypeError, explain
+from .errors import ArgumentTypeError, ArgumentValueError, explain
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +94,19 @@ def dtype(spec, argument: str = "dtype") -> DType:
     if parsed is None or parsed.name not in BY_NAME or not parsed.isnative:
         raise ArgumentTypeError(explain(argument, repr(spec), "one of " + ", ".join(BY_NAME)))
     return BY_NAME[parsed.name]
+
+
+def scalar(value, target: DType, argument: str):
+    """A Python number of type ``target``: float, int, or 0 or 1 for bool. ArgumentTypeError or ArgumentValueError for what is none."""
+    kind = target.kind
+    if not isinstance(value, (bool, int, float, np.generic)) or (kind != "f" and isinstance(value, (float, np.floating))):
+        raise ArgumentTypeError(explain(argument, repr(value), f"a scalar of {target}"))
+    number = float(value) if kind == "f" else int(bool(value)) if kind == "b" else int(value)
+    if kind in "iu":
+        info = np.iinfo(target.numpy)
+        if not info.min <= number <= info.max:
+            raise ArgumentValueError(explain(argument, repr(value), f"a value of {target}, {info.min} to {info.max}"))
+    return number
 
 
 def sum_dtype(source: DType) -> DType:

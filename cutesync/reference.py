@@ -6,6 +6,7 @@ Sums and products of floats are computed in float64 and rounded once; everything
 from __future__ import annotations
 
 import functools
+import itertools
 
 import numpy as np
 
@@ -63,6 +64,47 @@ def _fold_callable(values, parsed, axes, keepdims, init):
 
 def _each(transform, values):
     return np.asarray(transform(values))
+
+
+def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dtype=None, identity=None):
+    """What ``cs.scan`` returns, as a NumPy array."""
+    x = np.asarray(x)
+    parsed = operator(op, identity)
+    result = _dtype(x) if dtype is None else _parse(dtype)
+    accumulate = result.accumulator
+    values = x.astype(accumulate.numpy)
+    values = values.reshape(-1) if axis is None else np.moveaxis(values, axis, -1)
+    if accumulate.kind == "f" and parsed.fn is None and parsed.name in ("add", "mul"):
+        values = values.astype(np.float64)
+    if exclusive and init is None:
+        init = parsed.identity(accumulate)
+    if reverse:
+        values = values[..., ::-1]
+    first = () if init is None else (np.full(values.shape[:-1], init, values.dtype),)
+    columns = [*first, *np.moveaxis(values, -1, 0)]
+    with np.errstate(all="ignore"):
+        running = list(itertools.accumulate(columns, lambda a, b: _in_order(parsed, accumulate, a, b, reverse).astype(values.dtype)))
+    running = running[: values.shape[-1]] if exclusive else running[len(first) :]
+    scanned = np.stack(running, -1) if running else values
+    scanned = scanned[..., ::-1] if reverse else scanned
+    with np.errstate(all="ignore"):
+        return (scanned if axis is None else np.moveaxis(scanned, -1, axis)).astype(result.numpy)
+
+
+def _in_order(parsed, accumulate, earlier, later, reverse: bool):
+    """``op`` on two values in index order; on bool, add and max are or, mul and min are and."""
+    a, b = (later, earlier) if reverse else (earlier, later)
+    if parsed.fn is None and accumulate.kind == "b":
+        return {"add": np.logical_or, "max": np.logical_or, "or": np.logical_or, "xor": np.logical_xor}.get(parsed.name, np.logical_and)(a, b)
+    return np.asarray(parsed.numpy(a, b))
+
+
+def cumsum(x, axis=None, *, dtype=None):
+    return scan(x, "add", axis=axis, dtype=dtype or sum_dtype(_dtype(np.asarray(x))))
+
+
+def cumprod(x, axis=None, *, dtype=None):
+    return scan(x, "mul", axis=axis, dtype=dtype or sum_dtype(_dtype(np.asarray(x))))
 
 
 def argmin(x, axis=None, *, keepdims=False):

@@ -145,13 +145,14 @@ def append(where: Boolean, a, b, combine: cutlass.Constexpr):
 
 
 @cute.jit
-def scan_states(state, combine: cutlass.Constexpr, lane: Int32, width: cutlass.Constexpr = LANES):
+def scan_states(state, combine: cutlass.Constexpr, lane: Int32, width: cutlass.Constexpr = LANES, valid: Boolean | bool = True):
     """Inclusive scan of one state a lane over groups of ``width`` neighbouring lanes (a power of two): log2(width) shuffles a member.
 
-    The method is that of Hillis and Steele (1986). The operator sees only states of neighbouring runs of one group."""
+    The operator sees only states of neighbouring runs of one group, and none of the lanes that are not ``valid``, which come last.
+    The method is that of Hillis and Steele (1986)."""
     position = lane & (width - 1)
     for log in cutlass.range_constexpr(width.bit_length() - 1):
-        state = prepend(position >= (1 << log), shift_up(state, 1 << log), state, combine)
+        state = prepend((position >= (1 << log)) & valid, shift_up(state, 1 << log), state, combine)
     return state
 
 

@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from cutesync.runtime import device
+from cutesync.runtime import call, device
 
 
 def _emulator_runs_kernels() -> bool:
@@ -95,7 +95,7 @@ def launches(on_emulator, monkeypatch):
     """The launches a test's calls would make, on a machine of host memory. Nothing is compiled either."""
     log: list[RecordedLaunch] = []
     plan = importlib.import_module("cutesync.reduce.plan")
-    monkeypatch.setattr(importlib.import_module("cutesync.reduce"), "_plans", {})
+    monkeypatch.setattr(call, "_plans", {})
     monkeypatch.setattr(plan, "Launch", type("Launch", (RecordedLaunch,), {"log": log}))
     monkeypatch.setattr(plan.compiler, "get", lambda key, build, **facts: key)
     return log

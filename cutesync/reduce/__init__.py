@@ -8,21 +8,17 @@ is CUB's (vector loads, warp shuffles, one state a block) with the second kernel
 from __future__ import annotations
 
 import math
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 import numpy as np
 
-from ..dtypes import BOOL, INT64, DType, dtype, sum_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..dtypes import BOOL, INT64, DType, dtype, scalar, sum_dtype
+from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..ops import operator
 from ..runtime import arrays, device_array
 from ..runtime.arrays import View
-from ..runtime.device_array import DeviceArray
+from ..runtime.call import caller
 from .plan import AtomicLaunches, Folding, atomic_takes, make_fill, make_levels, make_stages
-
-_plans: dict[tuple, Plan] = {}
-_adapters = arrays.ADAPTERS
-_MOST_PLANS = 4096
 
 
 def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, transform=None, identity=None, out=None,
@@ -105,67 +101,6 @@ def _promoted(x) -> DType:
     return sum_dtype(dtype(x.dtype) if hasattr(x, "dtype") else arrays.adapter(x).view(x).dtype)
 
 
-def _call(arguments: tuple, x, out, stream):
-    """Find or make the plan of a call and run it."""
-    kind = type(x)
-    if kind is DeviceArray and type(out) is DeviceArray:  # the cheapest way through: plain attributes, the default stream
-        pointer, out_pointer = x.ptr, out.ptr
-        key = (arguments, x.signature, pointer & 15, out.signature, out_pointer & 15)
-        adapter = arrays.OWN
-    else:
-        adapter = _adapters.get(kind) or arrays.adapter(x)
-        if adapter is arrays.NUMPY:
-            return _call_numpy(arguments, x, out, stream)
-        pointer, signature = adapter.identify(x)
-        if out is None:
-            key = (arguments, signature, pointer & 15)
-        else:
-            out_pointer, out_signature = (adapter if type(out) is kind else arrays.adapter(out, "out")).identify(out)
-            key = (arguments, signature, pointer & 15, out_signature, out_pointer & 15)
-    try:
-        run, ordinal, x_bytes, out_bytes, out_shape, out_dtype = _plans[key]
-    except (KeyError, TypeError):
-        run, ordinal, x_bytes, out_bytes, out_shape, out_dtype = _plan(key, x, out, stream)
-    raw = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream)
-    if out is None:
-        out = adapter.empty(out_shape, out_dtype, ordinal, raw)
-        out_pointer, _ = adapter.identify(out)
-    elif -x_bytes < pointer - out_pointer < out_bytes:
-        raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
-    run(pointer, out_pointer, raw)
-    return out
-
-
-def _call_numpy(key: tuple, x: np.ndarray, out, stream):
-    """NumPy in, NumPy out, by way of the device."""
-    view = arrays.adapter(x).view(x)
-    if out is not None:
-        if not isinstance(out, np.ndarray):
-            raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy x", "a NumPy array"))
-        out_view = arrays.adapter(out).view(out)
-        plan_shape, plan_dtype = _result(_parse(key, view))
-        _check_out(out_view, plan_shape, plan_dtype)
-        if np.may_share_memory(x, out):
-            raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
-    raw = 0 if stream is None else arrays.stream_handle(stream)
-    result = np.asarray(_call(key, device_array.from_numpy(x, view.dtype, stream=raw), None, raw))
-    if out is not None:
-        out[...] = result
-        return out
-    return result[()]
-
-
-class Plan(NamedTuple):
-    """Everything a call with a known signature needs. ``run(x, out, stream)`` takes addresses."""
-
-    run: Callable[[int, int, int], None]
-    ordinal: int
-    x_bytes: int
-    out_bytes: int
-    out_shape: tuple[int, ...]
-    out_dtype: DType
-
-
 def _run_of(launches: list, ordinal: int) -> Callable[[int, int, int], None]:
     """One function for all launches of a plan; intermediate results are freed in stream order."""
     *before, (last, _, _) = launches
@@ -191,26 +126,16 @@ class _Nothing:
         del x, out, stream
 
 
-def _plan(key: tuple, x, out, stream) -> Plan:
-    """Check the arguments, build the plan and keep it."""
-    view = arrays.checked(x, "x")
-    reduction = _parse(key[0], view)
-    out_shape, out_dtype = _result(reduction)
-    if out is not None:
-        out_view = arrays.checked(out, "out", writable=True)
-        arrays.same_device(view, out_view, "out")
-        _check_out(out_view, out_shape, out_dtype)
-    raw = arrays.adapter(x).stream(view.device) if stream is None else arrays.stream_handle(stream)
-    launches = _launches(reduction, view, raw, out is None or out_view.ptr % 16 == 0)
-    out_bytes = math.prod(out_shape) * out_dtype.size if view.nbytes else 0  # an empty x overlaps nothing
-    plan = Plan(_run_of(launches, view.device), view.device, view.nbytes, out_bytes, out_shape, out_dtype)
-    if len(_plans) >= _MOST_PLANS:
-        _plans.clear()
-    try:
-        _plans[key] = plan
-    except TypeError:  # an argument that cannot be hashed, such as a NumPy scalar array: the plan serves once
-        pass
-    return plan
+def _result_of(arguments: tuple, view: View) -> tuple[tuple[int, ...], DType]:
+    return _result(_parse(arguments, view))
+
+
+def _plan_of(arguments: tuple, view: View, out: View | None, stream: int) -> tuple[Callable[[int, int, int], None], bool]:
+    launches = _launches(_parse(arguments, view), view, stream, out is None or out.ptr % 16 == 0)
+    return _run_of(launches, view.device), False
+
+
+_call = caller("reduce", _result_of, _plan_of)
 
 
 def _launches(reduction: dict, view: View, stream: int, aligned_out: bool) -> list:
@@ -256,7 +181,7 @@ def _parse(key: tuple, view: View) -> dict[str, Any]:
     else:
         folding = _folding(op, identity, view.dtype, wanted, transform)
         _check_algorithm(algorithm, folding, axes, view)
-    return {"folding": folding, "axes": axes, "keepdims": keepdims, "shape": view.shape, "init": _init(init, folding), "algorithm": algorithm}
+    return {"folding": folding, "axes": axes, "keepdims": keepdims, "shape": view.shape, "init": None if init is None else scalar(init, folding.accumulate, "init"), "algorithm": algorithm}
 
 
 def _folding(op, identity, source: DType, wanted, transform) -> Folding:
@@ -298,31 +223,8 @@ def _axes(axis, ndim: int) -> frozenset[int]:
     return frozenset(found)
 
 
-def _init(init, folding: Folding):
-    if init is None:
-        return None
-    kind = folding.accumulate.kind
-    if not isinstance(init, (bool, int, float, np.generic)) or (kind != "f" and isinstance(init, (float, np.floating))):
-        raise ArgumentTypeError(explain("init", repr(init), f"a scalar of {folding.accumulate}"))
-    value = float(init) if kind == "f" else int(bool(init)) if kind == "b" else int(init)
-    if kind in "iu":
-        info = np.iinfo(folding.accumulate.numpy)
-        if not info.min <= value <= info.max:
-            raise ArgumentValueError(explain("init", repr(init), f"a value of {folding.accumulate}, {info.min} to {info.max}"))
-    return value
-
-
 def _result(reduction: dict) -> tuple[tuple[int, ...], DType]:
     """Shape and type of the result."""
     axes, keep = reduction["axes"], reduction["keepdims"]
     shape = tuple(1 if axis in axes else extent for axis, extent in enumerate(reduction["shape"]) if keep or axis not in axes)
     return shape, reduction["folding"].result
-
-
-def _check_out(out: View, shape: tuple[int, ...], element: DType) -> None:
-    if out.dtype is not element:
-        raise ArgumentTypeError(explain("out", f"dtype {out.dtype}", f"dtype {element}"))
-    if out.shape != shape:
-        raise ArgumentValueError(explain("out", f"shape {out.shape}", f"shape {shape}"))
-    if not out.writable:
-        raise ArgumentValueError(explain("out", "a read-only array", "a writable one"))

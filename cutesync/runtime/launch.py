@@ -55,19 +55,20 @@ class Launch:
 
     ``values`` are the parameters in order, 8 bytes each: addresses, and scalars as their bits. The first two are the input and the
     output, which every call gives anew. With ``workspace = (counters, slots)``, the positions of those two parameters, a call also
-    binds the workspace of its stream.
+    binds the workspace of its stream, which has at least ``slots`` slots.
 
     ``run(x, out, stream)`` writes what changed and launches. One call at a time holds the block's lock, so threads may share a Launch.
     """
 
     __slots__ = ("kernel", "parameters", "run")
 
-    def __init__(self, kernel: Kernel, ordinal: int, grid: int, values: Sequence[int], workspace: tuple[int, int] | None = None) -> None:
+    def __init__(self, kernel: Kernel, ordinal: int, grid: int, values: Sequence[int], workspace: tuple[int, int] | None = None,
+                 slots: int = 0) -> None:  # fmt: skip
         self.kernel = kernel
         self.parameters = (ctypes.c_uint64 * len(values))(*values)
-        self.run = self._on_emulator(grid, workspace) if ordinal == device.HOST else self._on_gpu(ordinal, grid, workspace)
+        self.run = self._on_emulator(grid, workspace, slots) if ordinal == device.HOST else self._on_gpu(ordinal, grid, workspace, slots)
 
-    def _on_gpu(self, ordinal: int, grid: int, workspace: tuple[int, int] | None):
+    def _on_gpu(self, ordinal: int, grid: int, workspace: tuple[int, int] | None, slots: int):
         kernel, parameters = self.kernel, self.parameters
         first = ctypes.addressof(parameters)
         addresses = (ctypes.c_void_p * len(parameters))(*(first + 8 * i for i in range(len(parameters))))
@@ -80,7 +81,7 @@ class Launch:
             nonlocal bound
             config.stream = stream
             if workspace is not None:
-                parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(ordinal, stream)
+                parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(ordinal, stream, slots)
             bound = stream
 
         def run(x: int, out: int, stream: int, alive=(config, addresses)) -> None:
@@ -98,7 +99,7 @@ class Launch:
 
         return run
 
-    def _on_emulator(self, grid: int, workspace: tuple[int, int] | None):
+    def _on_emulator(self, grid: int, workspace: tuple[int, int] | None, slots: int):
         kernel, parameters, lock = self.kernel, self.parameters, threading.Lock()
 
         def run(x: int, out: int, stream: int) -> None:
@@ -107,7 +108,7 @@ class Launch:
             with lock:
                 parameters[0], parameters[1] = x, out
                 if workspace is not None:
-                    parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(device.HOST, stream)
+                    parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(device.HOST, stream, slots)
                 try:
                     emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, list(parameters), cluster=kernel.cluster, shared_bytes=kernel.smem)
                 except emulator.EmulationError:

@@ -15,25 +15,21 @@ import numpy as np
 from . import device
 
 GROUPS = (1 << 14) - 2
-SLOTS = 1 << 19
+SLOTS = 1 << 19  # what a workspace has unless a launch needs more
 _COUNTERS = 8 + 4 * GROUPS
-BYTES = _COUNTERS + 8 * SLOTS
 
 _lock = threading.Lock()
-_by_stream: dict[tuple[int, int], int] = {}
-_by_capture: dict[tuple[int, int], int] = {}
+_by_stream: dict[tuple[int, int], tuple[int, int]] = {}  # address and slots
+_by_capture: dict[tuple[int, int], tuple[int, int]] = {}
 _alive: list[np.ndarray] = []
 
 
-def counters_and_slots(ordinal: int, stream: int) -> tuple[int, int]:
-    """Addresses of the counters and of the slots for work on ``stream`` of device ``ordinal``."""
-    base = _by_stream.get((ordinal, stream))
+def counters_and_slots(ordinal: int, stream: int, slots: int = 0) -> tuple[int, int]:
+    """Addresses of the counters and of at least ``slots`` slots for work on ``stream`` of device ``ordinal``."""
     if ordinal != device.HOST and device.capturing(stream):
         capture = device.check(device.driver().cuStreamGetCaptureInfo(stream), "cuStreamGetCaptureInfo")[1]
-        return _split(_keep(_by_capture, (ordinal, int(capture))))
-    if base is None:
-        base = _keep(_by_stream, (ordinal, stream))
-    return _split(base)
+        return _keep(_by_capture, (ordinal, int(capture)), slots)
+    return _keep(_by_stream, (ordinal, stream), slots)
 
 
 def forget(ordinal: int, stream: int) -> None:
@@ -42,39 +38,42 @@ def forget(ordinal: int, stream: int) -> None:
         _by_stream.pop((ordinal, stream), None)
 
 
-def _split(base: int) -> tuple[int, int]:
+def _keep(table: dict, key: tuple[int, int], slots: int) -> tuple[int, int]:
+    """The workspace of a stream or capture, made anew (the old one stays, a graph may hold it) if it is too small."""
+    base, held = table.get(key, (0, 0))
+    if held < max(slots, 1):
+        with _lock:
+            base, held = table.get(key, (0, 0))
+            if held < max(slots, 1):
+                held = max(SLOTS, slots)
+                size = _COUNTERS + 8 * held
+                base = _allocate_for_emulator(size) if key[0] == device.HOST else _allocate(key[0], size)
+                table[key] = base, held
     return base, base + _COUNTERS
 
 
-def _keep(table: dict, key: tuple[int, int]) -> int:
-    with _lock:
-        if key not in table:
-            table[key] = _allocate_for_emulator() if key[0] == device.HOST else _allocate(key[0])
-        return table[key]
-
-
-def _allocate_for_emulator() -> int:
+def _allocate_for_emulator(size: int) -> int:
     """The slots hold rubbish: kernels must not mind."""
     from ..emulator import DEVICE
 
-    memory = np.full(BYTES + 256, 0xCD, np.uint8)
+    memory = np.full(size + 256, 0xCD, np.uint8)
     base = memory.ctypes.data + -memory.ctypes.data % 256
     ctypes.memset(base, 0, _COUNTERS)
-    DEVICE.register(base, BYTES, "the workspace")
+    DEVICE.register(base, size, "the workspace")
     _alive.append(memory)
     return base
 
 
-def _allocate(ordinal: int) -> int:
+def _allocate(ordinal: int, size: int) -> int:
     """Allocate and clear, also while a graph is captured: this thread leaves capture mode for the moment, as torch's allocator does,
     and the clearing runs on a stream of its own."""
     cu = device.driver()
     mode = device.check(cu.cuThreadExchangeStreamCaptureMode(cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED), "capture mode")
     try:
         with device.using(ordinal):
-            base = int(device.check(cu.cuMemAlloc(BYTES), "workspace"))
+            base = int(device.check(cu.cuMemAlloc(size), "workspace"))
             stream = device.check(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), "cuStreamCreate")
-            device.check(cu.cuMemsetD8Async(base, 0, BYTES, stream), "cuMemsetD8Async")
+            device.check(cu.cuMemsetD8Async(base, 0, size, stream), "cuMemsetD8Async")
             device.synchronize(stream)
             device.check(cu.cuStreamDestroy(stream), "cuStreamDestroy")
     finally:

@@ -23,13 +23,17 @@ VECTOR_BYTES = 16
 
 
 class WarpScan:
-    """Chunks of ``rows`` rows; ``warps`` warps share a tile. All 32 lanes call every method."""
+    """Chunks of ``rows`` rows; ``warps`` warps share a tile. All 32 lanes call every method.
 
-    def __init__(self, scan: Scan, rows: int, warps: int, aligned_out: bool) -> None:
+    ``items`` elements a vector (default: 16 bytes of the wider type); vectors are aligned in memory, those stored only with ``aligned_out``.
+    """
+
+    def __init__(self, scan: Scan, rows: int, warps: int, aligned_out: bool, items: int | None = None) -> None:
         self.scan, self.rows, self.warps, self.aligned_out = scan, rows, warps, aligned_out
         self.monoid = scan.monoid
-        self.items = VECTOR_BYTES // max(self.monoid.source.size, self.monoid.result.size)
-        self.chunk = rows * LANES * self.items  # elements
+        self.items = items or VECTOR_BYTES // max(self.monoid.source.size, self.monoid.result.size)
+        self.vectors = rows * LANES
+        self.chunk = self.vectors * self.items  # elements
         self.tile = warps * self.chunk
         self.in_bytes = self.items * self.monoid.source.size
         self.words = max(1, self.in_bytes // 4)
@@ -64,11 +68,22 @@ class WarpScan:
             return cute.make_tensor(words, cute.make_layout((self.words,)))
         return cute.make_tensor(cute.make_ptr(self.monoid.source.cutlass, start.toint(), start.memspace, assumed_align=align), cute.make_layout((self.items,)))
 
-    def load(self, start, lane, elements) -> None:
-        """Fill ``elements`` from the chunk that starts in memory at ``start`` (any address space), aligned to whole vectors."""
+    def load(self, start, lane, elements, count=None) -> None:
+        """Fill ``elements`` from the chunk that starts in memory at ``start`` (any address space); its first ``count`` vectors, if given."""
         for u in range(self.rows):
-            at = self.scan.flip(lane + u * LANES, self.rows * LANES) * self.items
-            cute.autovec_copy(self._vector(start + at, self.in_bytes), elements[(None, u)])
+            self.load_vector(start + self._place(u, lane), elements, u, self._exists(u, lane, count))
+
+    def _place(self, u, lane):
+        """Where in the chunk a lane's vector of row ``u`` lies, in elements."""
+        return self.scan.flip(lane + u * LANES, self.vectors) * self.items
+
+    def _exists(self, u, lane, count):
+        return True if count is None else lane + u * LANES < count
+
+    @cute.jit
+    def load_vector(self, start, elements, u: cutlass.Constexpr, exists):
+        if exists:
+            cute.autovec_copy(self._vector(start, self.in_bytes), elements[(None, u)])
 
     def lifted(self, elements, u: int):
         """The states of the elements of a lane's vector of row ``u``, in scan order."""
@@ -101,21 +116,29 @@ class WarpScan:
 
     # Full chunks
 
-    def fold_full(self, elements, prefixes, lane):
+    def fold_full(self, elements, prefixes, lane, count=None):
         """Fold a full chunk: the state of it all, in every lane. ``prefixes`` gets the state before each vector (no meaning for the
-        first of all)."""
-        inclusive = [scan_states(self.fold_vector(elements, u), self.scan.combine, lane) for u in range(self.rows)]
+        first of all). With ``count`` only the first ``count`` vectors exist, and the state means something if that is all of them."""
+        inclusive = [self.scan_row(elements, u, lane, self._exists(u, lane, count)) for u in range(self.rows)]
         total = None
         for u in range(self.rows):
             before = shift_up(inclusive[u])
             last = broadcast(inclusive[u], LANES - 1)
             if u > 0:
-                before = append(lane > 0, total, before, self.scan.combine)
-                last = self.scan.combine(total, last)
+                before = append((lane > 0) & self._exists(u, lane, count), total, before, self.scan.combine)
+                last = prepend(self._exists(u, LANES - 1, count), total, last, self.scan.combine)
             total = last
             for member, value in zip(prefixes, before):
                 member[u] = value
         return total
+
+    @cute.jit
+    def scan_row(self, elements, u: cutlass.Constexpr, lane, exists, width: cutlass.Constexpr = LANES):
+        """The inclusive scan of row ``u``'s vectors over groups of ``width`` lanes."""
+        state = tuple(t(0) for t in self.monoid.types)
+        if exists:
+            state = self.fold_vector(elements, u)
+        return scan_states(state, self.scan.combine, lane, width, exists)
 
     def fold_only(self, elements, lane):
         """As ``fold_full`` without the prefixes, at less cost. The operands are grouped differently."""
@@ -129,28 +152,40 @@ class WarpScan:
             return self.monoid.fold(elements[(None, u)], 0)
         return tree(self.lifted(elements, u), self.scan.combine)
 
-    def emit_full(self, elements, prefixes, have, state, out, lane) -> None:
-        """Store the scanned chunk at ``out``."""
+    def emit_full(self, elements, prefixes, have, state, out, lane, count=None) -> None:
+        """Store the scanned chunk at ``out``, or its first ``count`` vectors."""
         for u in range(self.rows):
             before = tuple(t(member[u]) for t, member in zip(self.monoid.types, prefixes))
-            if u == 0:
-                before, known = _first_prefix(have, state, lane == 0, before, self.scan.combine)
-            else:
+            first = lane == 0 if u == 0 else False
+            self.emit_vector(elements, u, have, state, first, before, out + self._place(u, lane), self._exists(u, lane, count))
+
+    @cute.jit
+    def emit_vector(self, elements, u: cutlass.Constexpr, have, state, first, before, out, exists):
+        """Store a scanned vector at ``out``. ``before``: the state of the vectors before it in its chunk; it means nothing in the ``first``."""
+        if exists:
+            if cutlass.const_expr(first is False):
                 before = prepend(have, state, before, self.scan.combine)
-            results = cute.make_rmem_tensor((self.items,), self.monoid.result.cutlass)
-            running = before
-            for i, value in enumerate(self.lifted(elements, u)):
-                place = self.scan.flip(i, self.items)
-                if self.scan.exclusive:
-                    results[place] = self.monoid.lower(running)
-                    running = self.scan.combine(running, value)
-                else:
-                    running = prepend(known, running, value, self.scan.combine) if i == u == 0 else self.scan.combine(running, value)
-                    results[place] = self.monoid.lower(running)
-            at = self.scan.flip(lane + u * LANES, self.rows * LANES) * self.items
-            align = self.items * self.monoid.result.size if self.aligned_out else self.monoid.result.size
-            target = cute.make_ptr(self.monoid.result.cutlass, (out + at).toint(), cute.AddressSpace.gmem, assumed_align=align)
-            cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.items,))))
+                self._store(self._running(self.lifted(elements, u), before, True), out)
+            else:
+                before, known = _first_prefix(have, state, first, before, self.scan.combine)
+                self._store(self._running(self.lifted(elements, u), before, known), out)
+
+    def _running(self, values, before, known):
+        """The results of one vector, in scan order. ``before`` means nothing unless ``known``."""
+        found = []
+        for i, value in enumerate(values):
+            following = prepend(known, before, value, self.scan.combine) if i == 0 else self.scan.combine(before, value)
+            found.append(self.monoid.lower(before if self.scan.exclusive else following))
+            before = following
+        return found
+
+    def _store(self, values, out) -> None:
+        results = cute.make_rmem_tensor((self.items,), self.monoid.result.cutlass)
+        for i, value in enumerate(values):
+            results[self.scan.flip(i, self.items)] = value
+        align = self.items * self.monoid.result.size if self.aligned_out else self.monoid.result.size
+        target = cute.make_ptr(self.monoid.result.cutlass, out.toint(), cute.AddressSpace.gmem, assumed_align=align)
+        cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.items,))))
 
     # Chunks that are not full: elements [begin, end) of the chunk, in scan order, exist
 

@@ -26,10 +26,10 @@ from .tile import WarpScan
 class WaveScan(ScanKernel):
     """The kernel: tiles of ``warps`` chunks of ``rows`` rows. ``alone``: a row is one tile."""
 
-    def __init__(self, scan: Scan, alone: bool, warps: int, rows: int, aligned_out: bool, blocks_per_sm: int) -> None:
+    def __init__(self, scan: Scan, alone: bool, warps: int, rows: int, aligned_out: bool) -> None:
         types = scan.monoid.types
         smem = state_bytes((*types, Int32), warps) + fold_storage_bytes(types, warps) + state_bytes((*types, Int32, Int32), 1)
-        super().__init__(scan, warps * LANES, smem, blocks_per_sm)
+        super().__init__(scan, warps * LANES, smem, 1)
         self.alone, self.warps = alone, warps
         self.tile = WarpScan(scan, rows, warps, aligned_out)
 

@@ -11,7 +11,7 @@ from ..cases import bicyclic, brackets, data, fold, same
 
 import cutesync as cs
 from cutesync.errors import CaptureError
-from cutesync.runtime import workspace
+from cutesync.runtime import call, workspace
 
 pytestmark = pytest.mark.gpu
 
@@ -205,7 +205,7 @@ class TestGraphs:
 
 def test_plans_are_found_again():
     """The second call with equal arguments compiles nothing and plans nothing."""
-    plans = importlib.import_module("cutesync.reduce")._plans
+    plans = call._plans
     compiler = importlib.import_module("cutesync.runtime.compiler")
     x = cs.asarray(data(2500, "int32"))
     cs.reduce(x)
@@ -216,7 +216,7 @@ def test_plans_are_found_again():
 
 
 def test_more_plans_than_are_kept():
-    limit = importlib.import_module("cutesync.reduce")._MOST_PLANS
+    limit = call._MOST_PLANS
     x = cs.asarray(np.ones(6000, np.int32))
     for n in range(129, 129 + limit + 20):  # one kernel, many plans
         cs.reduce(x[:n], out=None)

@@ -8,7 +8,7 @@ import pytest
 import cutesync as cs
 from cutesync.emulator import EmulationError
 from cutesync.reduce import config, plan
-from cutesync.runtime import compiler, device, workspace
+from cutesync.runtime import call, compiler, device, workspace
 
 N = 41003  # several chunks a block, a ragged end
 
@@ -22,11 +22,8 @@ def _clean_workspace():
 
 def use(monkeypatch, kernel: tuple, splits: int, edit=None) -> None:
     """Make every reduction of this test run as ``kernel`` with ``splits`` blocks, its PTX changed by ``edit``."""
-    import importlib
-
-    reduce = importlib.import_module("cutesync.reduce")
     monkeypatch.setattr(plan, "choose", lambda problem: config.Config(kernel, splits, 1, splits))
-    monkeypatch.setattr(reduce, "_plans", {})
+    monkeypatch.setattr(call, "_plans", {})
     monkeypatch.setattr(compiler, "_kernels", {})
     if edit is not None:
         get = compiler.get

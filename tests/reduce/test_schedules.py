@@ -1,16 +1,13 @@
 """Every reduction kernel agrees with NumPy under 20 hostile schedules over all policies, the sanitizer watching."""
 
-import importlib
-
 import numpy as np
 import pytest
 
 import cutesync as cs
 from cutesync.reduce import config, plan
+from cutesync.runtime import call
 
 from ..cases import bicyclic, brackets, data, fold, same
-
-reduce = importlib.import_module("cutesync.reduce")
 
 SCHEDULES = 20
 # name: (kernel, splits, tiles, grid), shape, axis
@@ -41,7 +38,7 @@ def test_agrees_under_twenty_schedules(name, what, monkeypatch):
         if chosen[0][0] in ("whole_rows", "narrow") or chosen[0][:2] in (("rows", True), ("columns", True)):
             pytest.skip("this kernel's geometry is one of 4-byte elements")
     monkeypatch.setattr(plan, "choose", lambda problem: config.Config(*chosen))
-    monkeypatch.setattr(reduce, "_plans", {})
+    monkeypatch.setattr(call, "_plans", {})
     x = brackets(shape) if what == "order" else data(shape, "int32")
     with cs.emulate(schedules=SCHEDULES, seed=11) as ran:
         array = cs.asarray(x)

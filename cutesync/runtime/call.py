@@ -1,0 +1,118 @@
+"""The way from a public call to launches that every family shares: find the plan of a call like this one, or make it, and run it.
+
+The second call with such arrays costs one dictionary look-up. A key holds the arguments, what the arrays are, and how they are aligned; the
+addresses themselves are given to ``Plan.run`` each time.
+"""
+
+from __future__ import annotations
+
+from typing import Callable, NamedTuple
+
+import numpy as np
+
+from ..dtypes import DType
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from . import arrays, device_array
+from .arrays import View
+from .device_array import DeviceArray
+
+_MOST_PLANS = 4096
+_plans: dict[tuple, Plan] = {}
+
+
+class Plan(NamedTuple):
+    """Everything a call with a known signature needs. ``run(x, out, stream)`` takes addresses."""
+
+    run: Callable[[int, int, int], None]
+    ordinal: int
+    x_bytes: int
+    out_bytes: int
+    out_shape: tuple[int, ...]
+    out_dtype: DType
+    in_place: bool = False  # out may be x itself
+
+
+def caller(family: str, result_of: Callable, plan_of: Callable):
+    """``call(arguments, x, out, stream)`` of a family; its name keeps its plans apart.
+
+    ``result_of(arguments, view)`` checks the arguments against what ``x`` is and returns the result's (shape, dtype);
+    ``plan_of(arguments, view, out_view, stream)`` returns ``(run, in_place)``, ``out_view`` being None where ``out`` is not given.
+    """
+    adapters, own, host = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY
+
+    def call(arguments: tuple, x, out, stream):
+        kind = type(x)
+        if kind is DeviceArray and type(out) is DeviceArray:  # the cheapest way through: plain attributes, the default stream
+            pointer, out_pointer = x.ptr, out.ptr
+            key = (family, arguments, x.signature, pointer & 15, out.signature, out_pointer & 15)
+            adapter = own
+        else:
+            adapter = adapters.get(kind) or arrays.adapter(x)
+            if adapter is host:
+                return call_numpy(arguments, x, out, stream)
+            pointer, signature = adapter.identify(x)
+            if out is None:
+                key = (family, arguments, signature, pointer & 15)
+            else:
+                out_pointer, out_signature = (adapter if type(out) is kind else arrays.adapter(out, "out")).identify(out)
+                key = (family, arguments, signature, pointer & 15, out_signature, out_pointer & 15)
+        try:
+            run, ordinal, x_bytes, out_bytes, out_shape, out_dtype, in_place = _plans[key]
+        except (KeyError, TypeError):
+            run, ordinal, x_bytes, out_bytes, out_shape, out_dtype, in_place = plan(key, x, out, stream)
+        raw = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream)
+        if out is None:
+            out = adapter.empty(out_shape, out_dtype, ordinal, raw)
+            out_pointer, _ = adapter.identify(out)
+        elif -x_bytes < pointer - out_pointer < out_bytes and not (in_place and pointer == out_pointer):
+            raise ArgumentValueError(explain("out", "memory that overlaps x", "x itself or memory of its own" if in_place else "memory of its own"))
+        run(pointer, out_pointer, raw)
+        return out
+
+    def plan(key: tuple, x, out, stream) -> Plan:
+        view = arrays.checked(x, "x")
+        shape, dtype = result_of(key[1], view)
+        out_view = None
+        if out is not None:
+            out_view = arrays.checked(out, "out", writable=True)
+            arrays.same_device(view, out_view, "out")
+            check_out(out_view, shape, dtype)
+        raw = arrays.adapter(x).stream(view.device) if stream is None else arrays.stream_handle(stream)
+        run, in_place = plan_of(key[1], view, out_view, raw)
+        out_bytes = View(0, shape, dtype, view.device, True).nbytes if view.nbytes else 0  # an empty x overlaps nothing
+        made = Plan(run, view.device, view.nbytes, out_bytes, shape, dtype, in_place)
+        if len(_plans) >= _MOST_PLANS:
+            _plans.clear()
+        try:
+            _plans[key] = made
+        except TypeError:  # an argument that cannot be hashed, such as a NumPy scalar array: the plan serves once
+            pass
+        return made
+
+    def call_numpy(arguments: tuple, x: np.ndarray, out, stream):
+        """NumPy in, NumPy out, by way of the device."""
+        view = arrays.adapter(x).view(x)
+        if out is not None:
+            if not isinstance(out, np.ndarray):
+                raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy x", "a NumPy array"))
+            check_out(arrays.adapter(out).view(out), *result_of(arguments, view))
+            if out is not x and np.may_share_memory(x, out):
+                raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
+        raw = 0 if stream is None else arrays.stream_handle(stream)
+        result = np.asarray(call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw))
+        if out is not None:
+            out[...] = result
+            return out
+        return result[()]
+
+    return call
+
+
+def check_out(out: View, shape: tuple[int, ...], element: DType) -> None:
+    """Refuse an ``out`` that is not what the result needs."""
+    if out.dtype is not element:
+        raise ArgumentTypeError(explain("out", f"dtype {out.dtype}", f"dtype {element}"))
+    if out.shape != shape:
+        raise ArgumentValueError(explain("out", f"shape {out.shape}", f"shape {shape}"))
+    if not out.writable:
+        raise ArgumentValueError(explain("out", "a read-only array", "a writable one"))

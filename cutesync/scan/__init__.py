@@ -1,0 +1,152 @@
+"""Scans (prefix sums and their like) along any axis, with any associative operator, in one launch.
+
+``scan`` is the general call; ``cumsum cumprod`` are NumPy's names with NumPy's promotion. Operands keep their order, so the
+operator need not be commutative, and the result is bitwise the same in every run and on every GPU.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..dtypes import DType, dtype, scalar, sum_dtype
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..ops import operator
+from ..runtime import arrays
+from ..runtime.arrays import View
+from ..runtime.call import caller
+from .config import Problem
+from .plan import Meaning, make_launch
+
+_NAMES = ("add", "mul", "min", "max", "and", "or", "xor")
+
+
+def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dtype=None, identity=None, out=None, stream=None):
+    """``out[i]`` is the fold of ``x[0] ... x[i]`` along ``axis`` with an associative operator.
+
+    Parameters
+    ----------
+    x : array of any shape, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or anything with
+        DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
+    op : "add", "mul", "min", "max", "and", "or", "xor", or a callable of two scalars that the DSL can trace. ``op(a, b)`` gets ``a``
+        from lower indexes, in both directions. NaN propagates through min and max, as in NumPy.
+    axis : an int, negative counts from the end; None scans the flattened array.
+    exclusive : leave ``x[i]`` itself out: the first result is ``init``, or else the operator's identity.
+    reverse : fold ``x[i] ... x[n-1]``; the first result, in scan order, is the last element's.
+    init : a scalar, or an array of one element of the result's type on the device of ``x``, folded in before the first element (in
+        reverse: after the last). An array is read when the kernel runs and must not overlap ``out``.
+    dtype : the type of the operation and the result; default that of ``x``. 16-bit floats accumulate in float32 and are rounded once.
+    identity : the first result of an exclusive scan when ``op`` is a callable and there is no ``init``.
+    out : where to write; right shape and dtype; ``x`` itself or memory of its own. Returned. Default: a new array of the library of ``x``.
+    stream : None (the current stream of the library of ``x``), an int, or an object with ``__cuda_stream__``.
+
+    Returns
+    -------
+    array of the shape of ``x`` (1-D where ``axis`` is None), of the library of ``x``.
+
+    Raises
+    ------
+    ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
+
+    The method is a single-pass scan with decoupled look-ahead (Merrill and Garland 2016; CUB's warp-specialised scan).
+    """
+    if init is not None and not isinstance(init, (bool, int, float, np.generic)):
+        init = _device_scalar(init, x)
+    arguments = (op, axis, exclusive, reverse, init, dtype, identity)
+    if axis != -1 or init is not None or identity is not None:
+        arguments += (repr(axis), repr(init), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
+    return _call(arguments, x, out, stream)
+
+
+def cumsum(x, axis=None, *, dtype=None, out=None, stream=None):
+    """Running sum. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
+    return scan(x, "add", axis=axis, dtype=dtype or _promoted(x), out=out, stream=stream)
+
+
+def cumprod(x, axis=None, *, dtype=None, out=None, stream=None):
+    """Running product. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
+    return scan(x, "mul", axis=axis, dtype=dtype or _promoted(x), out=out, stream=stream)
+
+
+def _promoted(x) -> DType:
+    return sum_dtype(dtype(x.dtype) if hasattr(x, "dtype") else arrays.adapter(x).view(x).dtype)
+
+
+class _At(tuple):
+    """``(address, dtype)`` of a first operand in device memory."""
+
+
+def _device_scalar(init, x) -> _At:
+    adapter = arrays.adapter(init, "init")
+    if adapter is arrays.NUMPY:
+        raise ArgumentTypeError(explain("init", "a NumPy array", "a scalar, or an array of one element on the device of x", "give init.item()"))
+    view = arrays.checked(init, "init")
+    if view.size != 1:
+        raise ArgumentValueError(explain("init", f"an array of shape {view.shape}", "one element"))
+    if type(x) is np.ndarray:
+        raise DeviceError(explain("init", "an array on a device, for a NumPy x", "a scalar"))
+    arrays.same_device(arrays.checked(x, "x"), view, "init")
+    return _At((view.ptr, view.dtype))
+
+
+def _result_of(arguments: tuple, view: View) -> tuple[tuple[int, ...], DType]:
+    _, result = _meaning(arguments, view)
+    return ((view.size,) if arguments[1] is None else view.shape), result
+
+
+def _plan_of(arguments: tuple, view: View, out: View | None, stream: int):
+    meaning, result = _meaning(arguments, view)
+    in_place = result is view.dtype
+    if view.size == 0:
+        return _nothing, in_place
+    rows, length, inner = _extents(arguments[1], view.shape)
+    problem = Problem(rows, length, inner, view.dtype.size, result.size, view.ptr % 16, 0 if out is None else out.ptr % 16)
+    return make_launch(meaning, problem, view.device, stream).run, in_place
+
+
+_call = caller("scan", _result_of, _plan_of)
+
+
+def _nothing(x: int, out: int, stream: int) -> None:
+    """The launch of an empty result."""
+
+
+def _meaning(arguments: tuple, view: View) -> tuple[Meaning, DType]:
+    """The call's arguments, checked against what ``x`` is."""
+    op, axis, exclusive, reverse, init, wanted, identity = arguments[:7]
+    _extents(axis, view.shape)
+    parsed = operator(op, identity)
+    if parsed.fn is None and parsed.name not in _NAMES:
+        raise ArgumentValueError(explain("op", repr(op), "one of " + ", ".join(_NAMES) + ", or a callable of two values"))
+    for name, flag in (("exclusive", exclusive), ("reverse", reverse)):
+        if not isinstance(flag, (bool, np.bool_)):
+            raise ArgumentTypeError(explain(name, repr(flag), "True or False"))
+    result = view.dtype if wanted is None else dtype(wanted)
+    parsed.check(result)
+    accumulate = result.accumulator
+    at = None
+    if isinstance(init, _At):
+        at, element = init
+        if element is not result:
+            raise ArgumentTypeError(explain("init", f"an array of {element}", f"one of {result}, the result's type"))
+    elif init is not None:
+        init = scalar(init, accumulate, "init")
+    elif exclusive:
+        init = parsed.identity(accumulate)
+        if init is None:
+            raise ArgumentValueError(explain("exclusive", f"True for {parsed.name!r}, which has no identity", "a first result", "give init= or identity="))
+    return Meaning(parsed, view.dtype, accumulate, result, bool(exclusive), bool(reverse), None if at else init, at), result
+
+
+def _extents(axis, shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """(rows, length, inner) of a scan along ``axis``."""
+    if axis is None:
+        return 1, math.prod(shape), 1
+    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
+        raise ArgumentTypeError(explain("axis", repr(axis), "None or an int"))
+    if not -len(shape) <= axis < len(shape):
+        allowed = f"{-len(shape)} to {len(shape) - 1} for an array of {len(shape)} dimensions" if shape else "None for an array of no dimensions"
+        raise ArgumentValueError(explain("axis", repr(axis), allowed))
+    axis = int(axis) % len(shape)
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])

@@ -1,0 +1,137 @@
+"""Which kernel scans an array, with which sizes: a function of lengths, types and alignment, never of the chip.
+
+The thresholds were measured on an H200 (132 SMs); because they do not depend on the chip, neither does any result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import ArgumentValueError, explain
+
+SMS = 132  # multiprocessors the block counts are tuned for
+VECTOR_BYTES = 16
+LANES = 32
+ROW_WARPS = 8  # of rows.py
+LARGE_BYTES = 24 << 20  # from here on the pipeline is faster than a wave of blocks
+PIPELINE = (4, 2, 4, 16, 6)  # folders, squads, warps, rows, stages: tiles of 32 KiB
+MOST_SEGMENTS = 512  # blocks that share a column
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``length`` elements are scanned for each of rows * inner. ``source`` and ``result`` are element sizes in bytes, ``x`` and ``out`` the
+    addresses (as far as their alignment goes)."""
+
+    rows: int
+    length: int
+    inner: int
+    source: int
+    result: int
+    x: int
+    out: int
+
+    @property
+    def wide(self) -> int:
+        return max(self.source, self.result)
+
+    @property
+    def items(self) -> int:
+        """Elements in a vector of 16 bytes of the wider type."""
+        return VECTOR_BYTES // self.wide
+
+    @property
+    def in_step(self) -> bool:
+        """Whether out's vectors are aligned where x's are."""
+        return (self.out // self.result - self.x // self.source) % self.items == 0
+
+    def vector(self, extent: int) -> tuple[int, bool]:
+        """``(items, aligned_out)``: the most elements of a vector that divides ``extent``, aligned in x; whether it is in out."""
+        items = self.items
+        while extent % items or self.x % (items * self.source):
+            items //= 2
+        return items, self.out % (items * self.result) == 0
+
+
+@dataclass(frozen=True)
+class Config:
+    """``kernel`` names the kernel and its compile-time arguments; ``tiles`` cover a row; ``slots`` states are published."""
+
+    kernel: tuple
+    tiles: int
+    grid: int
+    slots: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.grid < 2**31:
+            raise ArgumentValueError(explain("x", f"a shape that needs {self.grid} blocks", "fewer than 2**31 blocks", "scan it in pieces"))
+
+
+def choose(problem: Problem) -> Config:
+    """The one configuration of a problem with at least one element."""
+    if problem.inner > 1:
+        return _columns(problem)
+    items, aligned_out = problem.vector(problem.length)
+    vectors = problem.length // items
+    if problem.rows > 1 and vectors <= LANES:
+        group = _power_of_two(vectors)
+        return Config(("short_rows", items, group, 4, aligned_out), 1, _ceil(problem.rows, ROW_WARPS * (LANES // group) * 4))
+    if problem.rows > 1 and vectors <= LANES * 16 * ROW_WARPS:
+        team, rows = _team(vectors)
+        return Config(("rows", items, team, rows, aligned_out), 1, _ceil(problem.rows, ROW_WARPS // team))
+    return _long_rows(problem)
+
+
+def _team(vectors: int) -> tuple[int, int]:
+    """Warps a row and rows of vectors a warp."""
+    rows = 2 if vectors <= 64 else 4
+    team = min(_power_of_two(_ceil(vectors, rows * LANES)), ROW_WARPS)
+    while team * rows * LANES < vectors:
+        rows *= 2
+    return team, rows
+
+
+def _long_rows(problem: Problem) -> Config:
+    slack = VECTOR_BYTES // problem.source - 1  # positions that may be missing before the first element
+    total = problem.rows * problem.length * problem.wide
+    chunk = LANES * problem.items
+
+    def tiles_of(warps: int, rows: int) -> int:
+        return _ceil(problem.length + slack, warps * rows * chunk)
+
+    folders, squads, warps, rows, stages = PIPELINE
+    tiles = tiles_of(warps, rows)
+    if total > LARGE_BYTES and tiles >= 64:
+        slots = problem.rows * _ceil(tiles, 128) * 128
+        return Config(("pipeline", *PIPELINE, problem.in_step), tiles, min(SMS, problem.rows * tiles), slots)
+    if tiles_of(8, 4) == 1:
+        return Config(("wave", True, 8, 4, problem.in_step), 1, problem.rows)
+    warps, rows = (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
+    tiles = tiles_of(warps, rows)
+    return Config(("wave", tiles == 1, warps, rows, problem.in_step), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0)
+
+
+def _columns(problem: Problem) -> Config:
+    items, aligned_out = problem.vector(problem.inner)
+    while items > 1 and problem.rows * (problem.inner // items) < SMS * 512:
+        items, aligned_out = items // 2, problem.out % (items // 2 * problem.result) == 0
+    units = problem.inner // items
+    lanes = min(units, 256)
+    tiles = _ceil(units, lanes)
+    blocks = problem.rows * tiles
+    groups = 1
+    if problem.rows * units < SMS * 256:  # too few columns to fill the GPU: groups and blocks share the rows
+        groups = max(1, min(256 // lanes, problem.length // 16))
+    splits = min(_ceil(SMS * 8, blocks), problem.length // (groups * 16), MOST_SEGMENTS) if groups > 1 or blocks < SMS else 1
+    splits = max(1, splits)
+    slots = problem.rows * splits * problem.inner if splits > 1 else 0
+    return Config(("columns", items, lanes, groups, 16, splits > 1, aligned_out), tiles, blocks * splits, slots)
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _power_of_two(n: int) -> int:
+    """The smallest power of two that is not below ``n``."""
+    return 1 << max(0, n - 1).bit_length()

@@ -1,0 +1,90 @@
+"""From a checked scan to a launch: what is computed and the configuration become a kernel with its argument block."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..dtypes import DType
+from ..ops import Operator
+from ..runtime import compiler
+from ..runtime.launch import Launch, bits
+from .config import Config, Problem, choose
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What is computed. ``start``: None, a number, or the address of a result in device memory."""
+
+    op: Operator
+    source: DType
+    accumulate: DType
+    result: DType
+    exclusive: bool
+    reverse: bool
+    start: int | float | None = None
+    start_at: int | None = None
+
+    @property
+    def start_kind(self) -> str | None:
+        return "memory" if self.start_at is not None else None if self.start is None else "value"
+
+    @property
+    def key(self) -> tuple:
+        """What names the machine code in caches, the operator aside."""
+        return (self.source.name, self.accumulate.name, self.result.name, self.exclusive, self.reverse, self.start_kind)
+
+    def register(self) -> tuple[int, bool]:
+        """Size in bytes, and whether floating, of the register that holds a value."""
+        if self.accumulate.kind == "f":
+            return max(self.accumulate.size, 4), True
+        narrow = self.op.fn is not None and self.accumulate.kind != "b"
+        return (self.accumulate.size if narrow else max(self.accumulate.size, 4)), False
+
+
+_keep_alive: dict[tuple, Any] = {}  # the callables whose id is part of a key
+
+
+def kernel_for(config: Config, meaning: Meaning, stream: int = 0) -> compiler.Kernel:
+    """The compiled kernel of a configuration."""
+    kind, *arguments = config.kernel
+    op = meaning.op
+    name = ("scan", *config.kernel, *meaning.key, op.key or id(op.fn))
+    if op.key is None:
+        _keep_alive[name] = op
+
+    def build() -> tuple:
+        import cutlass.cute as cute
+        from cutlass import Int32, Int64
+        from cutlass.cute.runtime import make_ptr
+        from cutlass.runtime import make_fake_stream
+
+        from ..monoid import Monoid
+        from .base import Scan
+        from .columns import ColumnScan
+        from .pipeline import PipelineScan
+        from .rows import RowScan, ShortRowScan
+        from .wave import WaveScan
+
+        kinds = {"short_rows": ShortRowScan, "rows": RowScan, "wave": WaveScan, "pipeline": PipelineScan, "columns": ColumnScan}
+        monoid = Monoid(op, meaning.source, meaning.accumulate, meaning.result)
+        host = kinds[kind](Scan(monoid, meaning.exclusive, meaning.reverse, meaning.start_kind), *arguments)
+
+        def pointer(element):
+            return make_ptr(element, 0, cute.AddressSpace.gmem)
+
+        result = meaning.result.cutlass
+        pointers = [pointer(meaning.source.cutlass), pointer(result), monoid.types[0](0), pointer(result), pointer(Int64), pointer(Int32)]
+        return host.__call__, [*pointers, *[Int64(0)] * 3, *[Int32(0)] * 2, make_fake_stream()], {"block": (host.threads, 1, 1), "smem": host.smem}
+
+    return compiler.get(name, build, on_disk=op.key is not None, stream=stream, warm="the same cutesync function")
+
+
+def make_launch(meaning: Meaning, problem: Problem, ordinal: int, stream: int) -> Launch:
+    """The prepared launch of a scan of at least one element."""
+    config = choose(problem)
+    kernel = kernel_for(config, meaning, stream)
+    start = 0 if meaning.start is None else bits(meaning.start, *meaning.register())
+    values = (0, 0, start, meaning.start_at or 0, 0, 0, problem.rows, problem.length, problem.inner, config.tiles)
+    words = max(1, meaning.register()[0] // 4)
+    return Launch(kernel, ordinal, config.grid, values, workspace=(5, 4) if config.slots else None, slots=config.slots * words)
