@@ -41,16 +41,20 @@ class Problem:
         return VECTOR_BYTES // self.wide
 
     @property
-    def in_step(self) -> bool:
-        """Whether out's vectors are aligned where x's are."""
-        return (self.out // self.result - self.x // self.source) % self.items == 0
+    def shift(self) -> int | None:
+        """How many elements past a boundary out's vectors begin where x's are aligned; None where they are narrower than a word."""
+        shift = (self.out // self.result - self.x // self.source) % self.items
+        return shift if shift == 0 or self.items * self.result >= 4 else None
 
-    def vector(self, extent: int) -> tuple[int, bool]:
-        """``(items, aligned_out)``: the most elements of a vector that divides ``extent``, aligned in x; whether it is in out."""
+    def vector(self, extent: int) -> tuple[int, int | None]:
+        """``(items, shift)``: the most elements of a vector that divides ``extent`` and is aligned in x; 0 if it is in out too, else None."""
         items = self.items
         while extent % items or self.x % (items * self.source):
             items //= 2
-        return items, self.out % (items * self.result) == 0
+        return items, self.aligned(items)
+
+    def aligned(self, items: int) -> int | None:
+        return 0 if self.out % (items * self.result) == 0 else None
 
 
 @dataclass(frozen=True)
@@ -71,14 +75,14 @@ def choose(problem: Problem) -> Config:
     """The one configuration of a problem with at least one element."""
     if problem.inner > 1:
         return _columns(problem)
-    items, aligned_out = problem.vector(problem.length)
+    items, shift = problem.vector(problem.length)
     vectors = problem.length // items
     if problem.rows > 1 and vectors <= LANES:
         group = _power_of_two(vectors)
-        return Config(("short_rows", items, group, 4, aligned_out), 1, _ceil(problem.rows, ROW_WARPS * (LANES // group) * 4))
+        return Config(("short_rows", items, group, 4, shift), 1, _ceil(problem.rows, ROW_WARPS * (LANES // group) * 4))
     if problem.rows > 1 and vectors <= LANES * 16 * ROW_WARPS:
         team, rows = _team(vectors)
-        return Config(("rows", items, team, rows, aligned_out), 1, _ceil(problem.rows, ROW_WARPS // team))
+        return Config(("rows", items, team, rows, shift), 1, _ceil(problem.rows, ROW_WARPS // team))
     return _long_rows(problem)
 
 
@@ -103,29 +107,30 @@ def _long_rows(problem: Problem) -> Config:
     tiles = tiles_of(warps, rows)
     if total > LARGE_BYTES and tiles >= 64:
         slots = problem.rows * _ceil(tiles, 128) * 128
-        return Config(("pipeline", *PIPELINE, problem.in_step), tiles, min(SMS, problem.rows * tiles), slots)
+        return Config(("pipeline", *PIPELINE, problem.shift), tiles, min(SMS, problem.rows * tiles), slots)
     if tiles_of(8, 4) == 1:
-        return Config(("wave", True, 8, 4, problem.in_step), 1, problem.rows)
+        return Config(("wave", True, 8, 4, problem.shift), 1, problem.rows)
     warps, rows = (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
     tiles = tiles_of(warps, rows)
-    return Config(("wave", tiles == 1, warps, rows, problem.in_step), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0)
+    return Config(("wave", tiles == 1, warps, rows, problem.shift), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0)
 
 
 def _columns(problem: Problem) -> Config:
-    items, aligned_out = problem.vector(problem.inner)
-    while items > 1 and problem.rows * (problem.inner // items) < SMS * 512:
-        items, aligned_out = items // 2, problem.out % (items // 2 * problem.result) == 0
+    items, _ = problem.vector(problem.inner)
+    while items > 1 and problem.rows * (problem.inner // items) < SMS * 240:
+        items //= 2
     units = problem.inner // items
-    lanes = min(units, 256)
+    lanes = min(units, 128)
     tiles = _ceil(units, lanes)
     blocks = problem.rows * tiles
     groups = 1
     if problem.rows * units < SMS * 256:  # too few columns to fill the GPU: groups and blocks share the rows
-        groups = max(1, min(256 // lanes, problem.length // 16))
+        groups = max(1, min(128 // lanes, problem.length // 16))
     splits = min(_ceil(SMS * 8, blocks), problem.length // (groups * 16), MOST_SEGMENTS) if groups > 1 or blocks < SMS else 1
     splits = max(1, splits)
     slots = problem.rows * splits * problem.inner if splits > 1 else 0
-    return Config(("columns", items, lanes, groups, 16, splits > 1, aligned_out), tiles, blocks * splits, slots)
+    unroll = 32 if items * problem.source <= 16 // 2 and groups == 1 else 16
+    return Config(("columns", items, lanes, groups, unroll, splits > 1, problem.aligned(items) == 0), tiles, blocks * splits, slots)
 
 
 def _ceil(a: int, b: int) -> int:

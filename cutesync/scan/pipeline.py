@@ -36,6 +36,7 @@ from ..sync.gather import enter, publish, settle, tag_of
 from ..sync.lookback import GROUP, fold_group, place_of, read_group, slots_of
 from ..warp import LANES
 from .base import Scan, ScanKernel
+from .part import PartScan
 from .tile import WarpScan
 
 DONE = -1  # the tile number that says that there are no more
@@ -66,9 +67,10 @@ class Warps(IntEnum):
 class PipelineScan(ScanKernel):
     """The kernel: tiles of ``warps`` chunks of ``rows`` rows in a ring of ``stages``; ``folders`` warps fold, ``squads`` * ``warps`` emit."""
 
-    def __init__(self, scan: Scan, folders: int, squads: int, warps: int, rows: int, stages: int, aligned_out: bool) -> None:
+    def __init__(self, scan: Scan, folders: int, squads: int, warps: int, rows: int, stages: int, shift: int | None) -> None:
         self.folders, self.squads, self.warps, self.stages = folders, squads, warps, stages
-        self.tile = WarpScan(scan, rows, warps, aligned_out)
+        self.tile = WarpScan(scan, rows, warps, shift)
+        self.part = PartScan(self.tile)
         self.tile_bytes = self.tile.tile * scan.monoid.source.size
         self.first_emitter = Warps.FOLD + folders
         types = (*scan.monoid.types, Int32)
@@ -162,13 +164,13 @@ class PipelineScan(ScanKernel):
             for chunk in cutlass.range(folder, self.warps, self.folders, unroll=1):
                 have = Boolean(True)
                 state = tuple(t(0) for t in self.scan.monoid.types)
+                elements, vectors = self.tile.registers()
                 if whole:
-                    elements, _ = self.tile.registers()
                     self.tile.load(self.chunk_in(shared, stage, chunk), lane, elements)
                     state = self.tile.fold_only(elements, lane)
                 else:
                     offset, begin, end = self.tile.span(start, length, Int64(number % tiles) * self.tile.tile + chunk * self.tile.chunk, self.tile.chunk)
-                    have, state = self.tile.ragged_fold(start + offset, begin, end, lane)
+                    have, state = self.part.fold(start + offset, begin, end, elements, vectors, lane)
                 if lane == 0:
                     leave(shared.totals, stage * self.warps + chunk, have, state)
             cute.arch.sync_warp()
@@ -254,7 +256,9 @@ class PipelineScan(ScanKernel):
             offset, begin, end = self.tile.span(start, length, Int64(number % tiles) * self.tile.tile + warp * self.tile.chunk, self.tile.chunk)
             if whole:
                 self.tile.load(self.chunk_in(shared, stage, warp), lane, elements)
-                self.tile.fold_full(elements, vectors, lane)
+                self.tile.fold(elements, vectors, lane)
+            else:
+                self.part.fold(start + offset, begin, end, elements, vectors, lane)
             cute.arch.mbarrier_wait(shared.folded + stage, phase)
             have, state, _, _ = around(shared.totals, stage * self.warps, self.warps, warp, lane, types, self.scan.combine)
             cute.arch.mbarrier_wait(shared.ready + stage, phase)
@@ -265,9 +269,9 @@ class PipelineScan(ScanKernel):
             have, state = after(known != 0, tuple(before), have, state, self.scan.combine)
             target = out + Int64(number // tiles) * length + offset
             if whole:
-                self.tile.emit_full(elements, vectors, have, state, target, lane)
+                self.tile.emit(elements, vectors, have, state, target, lane)
             else:
-                self.tile.ragged_emit(start + offset, target, begin, end, have, state, lane)
+                self.part.emit(start + offset, target, begin, end, elements, vectors, have, state, lane)
             stage, phase = self.next(stage, phase, self.squads)
             cute.arch.mbarrier_wait(shared.full + stage, phase)
             number = shared.numbers[stage]

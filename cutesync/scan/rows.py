@@ -21,11 +21,11 @@ WARPS = 8
 class RowScan(ScanKernel):
     """The kernel for rows longer than 32 vectors: ``team`` warps (a power of two up to 8), each a chunk of ``rows`` rows of vectors."""
 
-    def __init__(self, scan: Scan, items: int, team: int, rows: int, aligned_out: bool) -> None:
+    def __init__(self, scan: Scan, items: int, team: int, rows: int, shift: int | None) -> None:
         types = (*scan.monoid.types, Int32)
         super().__init__(scan, WARPS * LANES, state_bytes(types, WARPS) if team > 1 else 0, 1)
         self.team = team
-        self.tile = WarpScan(scan, rows, team, aligned_out, items)
+        self.tile = WarpScan(scan, rows, team, shift, items)
 
     @cute.jit
     def body(self, x, out, init, init_at, slots, counters, rows, length, inner, tiles):
@@ -42,27 +42,34 @@ class RowScan(ScanKernel):
         position = part * self.tile.chunk
         offset = row * length + (length - position - self.tile.chunk if self.scan.reverse else Int64(position))
         elements, prefixes = self.tile.registers()
-        self.tile.load(x + offset, lane, elements, count)
-        state = self.tile.fold_full(elements, prefixes, lane, count)
+        rows_ = []
+        for u in cutlass.range_constexpr(self.tile.rows):
+            self.tile.load_vector(x + offset + self.tile.place(u, lane), elements, u, lane + u * LANES < count)
+        for u in cutlass.range_constexpr(self.tile.rows):
+            rows_.append(self.tile.scan_row(elements, u, lane, lane + u * LANES < count))
+        state = self.tile.join_rows(rows_, prefixes, lane, count)
         have = Boolean(self.scan.start is not None)
         start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in types)
         if cutlass.const_expr(self.team > 1):
             totals = state_array((*types, Int32), WARPS)
             if lane == 0:
-                leave(totals, warp, count >= self.tile.vectors, state)
+                leave(totals, warp, count > 0, state)
             cute.arch.sync_threads()
             some, before, _, _ = around(totals, warp - part, self.team, part, lane, types, self.scan.combine)
             have, start = after(have, start, some, before, self.scan.combine)
-        self.tile.emit_full(elements, prefixes, have, start, out + offset, lane, count)
+        for u in cutlass.range_constexpr(self.tile.rows):
+            before = tuple(t(member[u]) for t, member in zip(types, prefixes))
+            first = lane == 0 if u == 0 else False
+            self.tile.emit_vector(elements, u, have, start, first, before, out + offset + self.tile.place(u, lane), lane + u * LANES < count)
 
 
 class ShortRowScan(ScanKernel):
     """The kernel for rows of up to 32 vectors: ``group`` lanes (a power of two) a row, ``unroll`` rows a group in flight."""
 
-    def __init__(self, scan: Scan, items: int, group: int, unroll: int, aligned_out: bool) -> None:
+    def __init__(self, scan: Scan, items: int, group: int, unroll: int, shift: int | None) -> None:
         super().__init__(scan, WARPS * LANES, 0, 1)
         self.group, self.unroll = group, unroll
-        self.tile = WarpScan(scan, unroll, 1, aligned_out, items)
+        self.tile = WarpScan(scan, unroll, 1, shift, items)
 
     @cute.jit
     def body(self, x, out, init, init_at, slots, counters, rows, length, inner, tiles):

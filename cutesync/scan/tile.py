@@ -1,12 +1,11 @@
-"""A warp scans a run of consecutive elements held in registers: the inner loop of every scan of long rows.
+"""A warp scans a run of consecutive elements held in registers: the inner loop of every scan along the last axis.
 
 A *vector* is what one lane handles at a time: as many elements as make 16 bytes of the wider of input and output. A *chunk* is what a warp
-holds: ``rows`` rows of 32 vectors. First the warp folds it (``fold``): each lane its vectors, a shuffle scan each row, the row totals in order;
-what it keeps is the elements, still packed in words, and the state before each vector. When the state before the chunk is known,
-``emit`` runs through the elements again and stores. The operator is applied twice to an element and about 5 / items times in shuffles.
+holds: ``rows`` rows of 32 vectors. First the warp folds it: each lane its vectors, a shuffle scan each row, the row totals in order; what it
+keeps is the elements, still packed in words, and the state before each vector. When the state before the chunk is known, the elements
+are gone through again and stored. The operator is applied twice to an element, and about 5 / items times in shuffles.
 
-Positions are in scan order; ``Scan.flip`` turns them into places in memory. A chunk that is not full (the first and the last of a
-row) goes element by element through ``ragged_fold`` and ``ragged_emit``, which never show the operator anything but elements.
+Positions are in scan order; ``Scan.flip`` turns them into places in memory.
 """
 
 from __future__ import annotations
@@ -15,8 +14,8 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
-from ..monoid import tree
-from ..warp import LANES, append, broadcast, combine_valid, prepend, reduce_rows, reduce_states, scan_states, shift_up
+from ..monoid import choose, tree
+from ..warp import LANES, append, broadcast, prepend, reduce_rows, reduce_states, scan_states, shift_up
 from .base import Scan
 
 VECTOR_BYTES = 16
@@ -25,18 +24,19 @@ VECTOR_BYTES = 16
 class WarpScan:
     """Chunks of ``rows`` rows; ``warps`` warps share a tile. All 32 lanes call every method.
 
-    ``items`` elements a vector (default: 16 bytes of the wider type); vectors are aligned in memory, those stored only with ``aligned_out``.
+    ``items`` elements a vector (default: 16 bytes of the wider type), aligned in the input. ``shift``: how many elements past such a
+    boundary the output's vectors begin; None: unknown, they are stored element by element.
     """
 
-    def __init__(self, scan: Scan, rows: int, warps: int, aligned_out: bool, items: int | None = None) -> None:
-        self.scan, self.rows, self.warps, self.aligned_out = scan, rows, warps, aligned_out
+    def __init__(self, scan: Scan, rows: int, warps: int, shift: int | None, items: int | None = None) -> None:
+        self.scan, self.rows, self.warps, self.shift = scan, rows, warps, shift
         self.monoid = scan.monoid
         self.items = items or VECTOR_BYTES // max(self.monoid.source.size, self.monoid.result.size)
         self.vectors = rows * LANES
         self.chunk = self.vectors * self.items  # elements
         self.tile = warps * self.chunk
         self.in_bytes = self.items * self.monoid.source.size
-        self.words = max(1, self.in_bytes // 4)
+        self.out_bytes = self.items * self.monoid.result.size
 
     @cute.jit
     def span(self, start: cute.Pointer, length: Int64, position: Int64, extent: cutlass.Constexpr):
@@ -52,38 +52,30 @@ class WarpScan:
         end = cutlass.min(cutlass.max(slack + length - position, Int64(0)), Int64(extent))
         return offset, Int32(begin), Int32(end)
 
-    # Registers
+    def place(self, u, lane):
+        """Where in the chunk a lane's vector of row ``u`` lies, in elements."""
+        return self.scan.flip(lane + u * LANES, self.vectors) * self.items
+
+    # Loading
 
     def registers(self):
         """``(elements, prefixes)`` of a chunk: packed elements (words, rows), and a tensor of ``rows`` values a state member."""
         held = Int32 if self.in_bytes >= 4 else self.monoid.source.cutlass
-        each = self.words if self.in_bytes >= 4 else self.items
+        each = self.in_bytes // 4 if self.in_bytes >= 4 else self.items
         layout = cute.make_layout((each, self.rows), stride=(1, each))  # stated: a mode of one element would get stride 0, which recasting spreads
         return cute.make_rmem_tensor(layout, held), tuple(cute.make_rmem_tensor((self.rows,), t) for t in self.monoid.types)
 
-    def _vector(self, start, align: int):
-        """A lane's vector in memory, as wide units where it fills words."""
-        if self.in_bytes >= 4:
-            words = cute.make_ptr(Int32, start.toint(), start.memspace, assumed_align=align)
-            return cute.make_tensor(words, cute.make_layout((self.words,)))
-        return cute.make_tensor(cute.make_ptr(self.monoid.source.cutlass, start.toint(), start.memspace, assumed_align=align), cute.make_layout((self.items,)))
-
-    def load(self, start, lane, elements, count=None) -> None:
-        """Fill ``elements`` from the chunk that starts in memory at ``start`` (any address space); its first ``count`` vectors, if given."""
+    def load(self, start, lane, elements) -> None:
+        """Fill ``elements`` from the chunk that starts in memory at ``start`` (any address space)."""
         for u in range(self.rows):
-            self.load_vector(start + self._place(u, lane), elements, u, self._exists(u, lane, count))
-
-    def _place(self, u, lane):
-        """Where in the chunk a lane's vector of row ``u`` lies, in elements."""
-        return self.scan.flip(lane + u * LANES, self.vectors) * self.items
-
-    def _exists(self, u, lane, count):
-        return True if count is None else lane + u * LANES < count
+            self.load_vector(start + self.place(u, lane), elements, u, True)
 
     @cute.jit
     def load_vector(self, start, elements, u: cutlass.Constexpr, exists):
         if exists:
-            cute.autovec_copy(self._vector(start, self.in_bytes), elements[(None, u)])
+            held = Int32 if self.in_bytes >= 4 else self.monoid.source.cutlass
+            source = cute.make_ptr(held, start.toint(), start.memspace, assumed_align=self.in_bytes)
+            cute.autovec_copy(cute.make_tensor(source, cute.make_layout((cute.size(elements, mode=[0]),))), elements[(None, u)])
 
     def lifted(self, elements, u: int):
         """The states of the elements of a lane's vector of row ``u``, in scan order."""
@@ -92,45 +84,12 @@ class WarpScan:
             values = cute.recast_tensor(values, self.monoid.source.cutlass)
         return [self.monoid.lift(values[self.scan.flip(i, self.items)], 0) for i in range(self.items)]
 
-    # Any chunk in global memory
+    # Folding
 
-    @cute.jit
-    def fold(self, start: cute.Pointer, begin: Int32, end: Int32, elements, prefixes, lane: Int32):
-        """``(any, state)`` of the chunk at ``start``."""
-        have = Boolean(True)
-        state = tuple(t(0) for t in self.monoid.types)
-        if (begin == 0) & (end == self.chunk):
-            self.load(start, lane, elements)
-            state = self.fold_full(elements, prefixes, lane)
-        else:
-            have, state = self.ragged_fold(start, begin, end, lane)
-        return have, state
-
-    @cute.jit
-    def emit(self, start: cute.Pointer, out: cute.Pointer, begin: Int32, end: Int32, elements, prefixes, have: Boolean, state, lane: Int32):
-        """Store the scanned chunk at ``out``; ``state`` (if ``have``) is that of everything before the chunk."""
-        if (begin == 0) & (end == self.chunk):
-            self.emit_full(elements, prefixes, have, state, out, lane)
-        else:
-            self.ragged_emit(start, out, begin, end, have, state, lane)
-
-    # Full chunks
-
-    def fold_full(self, elements, prefixes, lane, count=None):
-        """Fold a full chunk: the state of it all, in every lane. ``prefixes`` gets the state before each vector (no meaning for the
-        first of all). With ``count`` only the first ``count`` vectors exist, and the state means something if that is all of them."""
-        inclusive = [self.scan_row(elements, u, lane, self._exists(u, lane, count)) for u in range(self.rows)]
-        total = None
-        for u in range(self.rows):
-            before = shift_up(inclusive[u])
-            last = broadcast(inclusive[u], LANES - 1)
-            if u > 0:
-                before = append((lane > 0) & self._exists(u, lane, count), total, before, self.scan.combine)
-                last = prepend(self._exists(u, LANES - 1, count), total, last, self.scan.combine)
-            total = last
-            for member, value in zip(prefixes, before):
-                member[u] = value
-        return total
+    def fold(self, elements, prefixes, lane):
+        """Fold a loaded chunk: the state of it all, in every lane. ``prefixes`` gets the state before each vector (no meaning for the
+        first of all)."""
+        return self.join_rows([self.scan_row(elements, u, lane, True) for u in range(self.rows)], prefixes, lane)
 
     @cute.jit
     def scan_row(self, elements, u: cutlass.Constexpr, lane, exists, width: cutlass.Constexpr = LANES):
@@ -140,8 +99,23 @@ class WarpScan:
             state = self.fold_vector(elements, u)
         return scan_states(state, self.scan.combine, lane, width, exists)
 
+    def join_rows(self, inclusive, prefixes, lane, count=None):
+        """From the rows' scans to the state before each vector and that of the chunk. Only the first ``count`` vectors exist."""
+        total = None
+        for u in range(self.rows):
+            before = shift_up(inclusive[u])
+            last = broadcast(inclusive[u], LANES - 1 if count is None else cutlass.max(cutlass.min(count - u * LANES, LANES) - 1, 0))
+            if u > 0:
+                here, some = (True, True) if count is None else (lane + u * LANES < count, u * LANES < count)
+                before = append((lane > 0) & here, total, before, self.scan.combine)
+                last = append(some, total, last, self.scan.combine)
+            total = last
+            for member, value in zip(prefixes, before):
+                member[u] = value
+        return total
+
     def fold_only(self, elements, lane):
-        """As ``fold_full`` without the prefixes, at less cost. The operands are grouped differently."""
+        """As ``fold`` without the prefixes, at less cost. The operands are grouped differently."""
         vectors = [self.fold_vector(elements, u) for u in range(self.rows)]
         if self.monoid.commutative:
             return reduce_states(tree(vectors, self.scan.combine), self.scan.combine, lane)
@@ -152,96 +126,90 @@ class WarpScan:
             return self.monoid.fold(elements[(None, u)], 0)
         return tree(self.lifted(elements, u), self.scan.combine)
 
-    def emit_full(self, elements, prefixes, have, state, out, lane, count=None) -> None:
-        """Store the scanned chunk at ``out``, or its first ``count`` vectors."""
-        for u in range(self.rows):
+    # Emitting
+
+    def emit(self, elements, prefixes, have, state, out, lane) -> None:
+        """Store the scanned chunk at ``out``; ``state`` (if ``have``) is that of everything before the chunk."""
+        order = range(self.rows - 1, -1, -1) if self.scan.reverse else range(self.rows)  # memory order
+        held = None
+        for u in order:
             before = tuple(t(member[u]) for t, member in zip(self.monoid.types, prefixes))
-            first = lane == 0 if u == 0 else False
-            self.emit_vector(elements, u, have, state, first, before, out + self._place(u, lane), self._exists(u, lane, count))
+            results = self.results(elements, u, have, state, lane == 0 if u == 0 else False, before)
+            if self.shift:
+                held = self._store_shifted(results, held, out + self.place(u, lane), lane)
+            else:
+                self.store(results, out + self.place(u, lane))
+        if self.shift:
+            self._store_last(results, out + self.place(order[-1], lane), lane)
 
     @cute.jit
     def emit_vector(self, elements, u: cutlass.Constexpr, have, state, first, before, out, exists):
-        """Store a scanned vector at ``out``. ``before``: the state of the vectors before it in its chunk; it means nothing in the ``first``."""
+        """Store one scanned vector at ``out``; see ``results``."""
         if exists:
-            if cutlass.const_expr(first is False):
-                before = prepend(have, state, before, self.scan.combine)
-                self._store(self._running(self.lifted(elements, u), before, True), out)
-            else:
-                before, known = _first_prefix(have, state, first, before, self.scan.combine)
-                self._store(self._running(self.lifted(elements, u), before, known), out)
+            self.store(self.results(elements, u, have, state, first, before), out)
 
-    def _running(self, values, before, known):
-        """The results of one vector, in scan order. ``before`` means nothing unless ``known``."""
-        found = []
-        for i, value in enumerate(values):
-            following = prepend(known, before, value, self.scan.combine) if i == 0 else self.scan.combine(before, value)
-            found.append(self.monoid.lower(before if self.scan.exclusive else following))
-            before = following
-        return found
-
-    def _store(self, values, out) -> None:
+    def results(self, elements, u: int, have, state, first, before):
+        """A scanned vector, in registers in memory order. ``state`` (if ``have``) comes before the chunk and ``before`` after it, which means
+        nothing in the ``first`` vector of the chunk."""
+        if first is False:
+            before, known = prepend(have, state, before, self.scan.combine), True
+        else:
+            before, known = first_prefix(have, state, first, before, self.scan.combine)
         results = cute.make_rmem_tensor((self.items,), self.monoid.result.cutlass)
-        for i, value in enumerate(values):
-            results[self.scan.flip(i, self.items)] = value
-        align = self.items * self.monoid.result.size if self.aligned_out else self.monoid.result.size
+        for i, value in enumerate(self.lifted(elements, u)):
+            following = prepend(known, before, value, self.scan.combine) if i == 0 else self.scan.combine(before, value)
+            results[self.scan.flip(i, self.items)] = self.monoid.lower(before if self.scan.exclusive else following)
+            before = following
+        return results
+
+    def store(self, results, out) -> None:
+        align = self.out_bytes if self.shift == 0 else self.monoid.result.size
         target = cute.make_ptr(self.monoid.result.cutlass, out.toint(), cute.AddressSpace.gmem, assumed_align=align)
         cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.items,))))
 
-    # Chunks that are not full: elements [begin, end) of the chunk, in scan order, exist
+    @cute.jit
+    def _store_shifted(self, results, held, out, lane):
+        """Store the aligned vector that ends inside this lane's: the end of the vector before it in memory and the beginning of its own.
+        Rows come in memory order; ``held`` are a lane's words of the row before, None for the first. Returns this row's."""
+        words = cute.recast_tensor(results, Int32)
+        count = cute.size(words)
+        own = tuple(words[w] for w in range(count))
+        last, step = (0, 1) if self.scan.reverse else (LANES - 1, LANES - 1)  # the last lane in memory, and the way to the one before
+        sent = own if cutlass.const_expr(held is None) else tuple(choose(lane == last, a, b) for a, b in zip(held, own))
+        both = cute.make_rmem_tensor((2 * count,), Int32)
+        for w in cutlass.range_constexpr(count):
+            both[w] = cute.arch.shuffle_sync(sent[w], (lane + step) % LANES)
+            both[count + w] = own[w]
+        elements = cute.recast_tensor(both, self.monoid.result.cutlass)
+        joined = cute.make_rmem_tensor((self.items,), self.monoid.result.cutlass)
+        for i in cutlass.range_constexpr(self.items):
+            joined[i] = elements[self.items - self.shift + i]
+        if cutlass.const_expr(held is None):
+            if lane == LANES - 1 - last:
+                self._store_elements(results, out, 0, self.items - self.shift)
+            else:
+                self._store_aligned(joined, out - self.shift)
+        else:
+            self._store_aligned(joined, out - self.shift)
+        return own
 
     @cute.jit
-    def ragged_fold(self, start: cute.Pointer, begin: Int32, end: Int32, lane: Int32):
-        """``(any, state)`` of the elements that exist."""
-        total = (*(t(0) for t in self.monoid.types), Int32(0))
-        row = begin // (LANES * self.items)
-        while row * (LANES * self.items) < end:
-            mine = self.ragged_vector(start, row, begin, end, lane)
-            total = combine_valid(total, reduce_states(mine, self.combine_valid, lane), self.scan.combine)
-            row += 1
-        return total[-1] != 0, total[:-1]
+    def _store_last(self, results, out, lane):
+        """Store what ``_store_shifted`` left of the chunk's last vector in memory."""
+        if lane == (0 if self.scan.reverse else LANES - 1):
+            self._store_elements(results, out, self.items - self.shift, self.items)
 
-    @cute.jit
-    def ragged_emit(self, start: cute.Pointer, out: cute.Pointer, begin: Int32, end: Int32, have: Boolean, state, lane: Int32):
-        """Store the scanned elements that exist at ``out``; ``state`` (if ``have``) is that of everything before the chunk."""
-        total = (*state, Int32(have))
-        source = cute.make_tensor(start, cute.make_layout((self.chunk,)))
-        target = cute.make_tensor(out, cute.make_layout((self.chunk,)))
-        row = begin // (LANES * self.items)
-        while row * (LANES * self.items) < end:
-            inclusive = scan_states(self.ragged_vector(start, row, begin, end, lane), self.combine_valid, lane)
-            before = shift_up(inclusive)
-            running = total
-            if lane > 0:
-                running = combine_valid(total, before, self.scan.combine)
-            first = (row * LANES + lane) * self.items
-            for i in cutlass.range(self.items, unroll=1):
-                if (first + i >= begin) & (first + i < end):
-                    place = self.scan.flip(first + i, self.chunk)
-                    value = (*self.monoid.lift(source[place], 0), Int32(1))
-                    following = combine_valid(running, value, self.scan.combine)
-                    target[place] = self.monoid.lower((running if self.scan.exclusive else following)[:-1])
-                    running = following
-            total = combine_valid(total, broadcast(inclusive, LANES - 1), self.scan.combine)
-            row += 1
+    def _store_elements(self, results, out, begin: int, end: int) -> None:
+        for i in range(begin, end):
+            cute.make_tensor(out + i, cute.make_layout((1,)))[0] = results[i]
 
-    @cute.jit
-    def ragged_vector(self, start: cute.Pointer, row: Int32, begin: Int32, end: Int32, lane: Int32):
-        """The state and flag of those elements of a lane's vector that exist."""
-        source = cute.make_tensor(start, cute.make_layout((self.chunk,)))
-        state = (*(t(0) for t in self.monoid.types), Int32(0))
-        first = (row * LANES + lane) * self.items
-        for i in cutlass.range(self.items, unroll=1):
-            if (first + i >= begin) & (first + i < end):
-                value = (*self.monoid.lift(source[self.scan.flip(first + i, self.chunk)], 0), Int32(1))
-                state = combine_valid(state, value, self.scan.combine)
-        return state
-
-    def combine_valid(self, a, b):
-        return combine_valid(a, b, self.scan.combine)
+    def _store_aligned(self, results, out) -> None:
+        target = cute.make_ptr(self.monoid.result.cutlass, out.toint(), cute.AddressSpace.gmem, assumed_align=self.out_bytes)
+        cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.items,))))
 
 
 @cute.jit
-def _first_prefix(have: Boolean, state, first: Boolean, before, combine: cutlass.Constexpr):
+def first_prefix(have: Boolean, state, first: Boolean, before, combine: cutlass.Constexpr):
     """The state before each vector of a chunk's first row, and whether there is one."""
     known = cutlass.not_(first)
     if have:

@@ -20,18 +20,20 @@ from ..block.warps import after, around, leave
 from ..sync.gather import collect, enter, publish, settle
 from ..warp import LANES
 from .base import Scan, ScanKernel
+from .part import PartScan
 from .tile import WarpScan
 
 
 class WaveScan(ScanKernel):
     """The kernel: tiles of ``warps`` chunks of ``rows`` rows. ``alone``: a row is one tile."""
 
-    def __init__(self, scan: Scan, alone: bool, warps: int, rows: int, aligned_out: bool) -> None:
+    def __init__(self, scan: Scan, alone: bool, warps: int, rows: int, shift: int | None) -> None:
         types = scan.monoid.types
         smem = state_bytes((*types, Int32), warps) + fold_storage_bytes(types, warps) + state_bytes((*types, Int32, Int32), 1)
         super().__init__(scan, warps * LANES, smem, 1)
         self.alone, self.warps = alone, warps
-        self.tile = WarpScan(scan, rows, warps, aligned_out)
+        self.tile = WarpScan(scan, rows, warps, shift)
+        self.part = PartScan(self.tile)
 
     @cute.jit
     def body(self, x, out, init, init_at, slots, counters, rows, length, inner, tiles):
@@ -57,7 +59,7 @@ class WaveScan(ScanKernel):
         source = x + row * length + offset
         target = out + row * length + offset
         elements, prefixes = self.tile.registers()
-        have, state = self.tile.fold(source, begin, end, elements, prefixes, lane)
+        have, state = self.part.fold(source, begin, end, elements, prefixes, lane)
         if lane == 0:
             leave(totals, warp, have, state)
         cute.arch.sync_threads()
@@ -69,7 +71,7 @@ class WaveScan(ScanKernel):
                 publish(slots, number, rows * tiles, total, tag)
             known, start = self.look_back(slots, number, tile, rows * tiles, tag, known, start, thread)
         have, state = after(known, start, have, before, self.scan.combine)
-        self.tile.emit(source, target, begin, end, elements, prefixes, have, state, lane)
+        self.part.emit(source, target, begin, end, elements, prefixes, have, state, lane)
 
     @cute.jit
     def look_back(self, slots, number, tile, stride, tag, known, start, thread):
