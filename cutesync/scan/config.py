@@ -103,7 +103,7 @@ def _long_rows(problem: Problem) -> Config:
     def tiles_of(warps: int, rows: int) -> int:
         return _ceil(problem.length + slack, warps * rows * chunk)
 
-    folders, squads, warps, rows, stages = PIPELINE
+    _, _, warps, rows, _ = PIPELINE
     tiles = tiles_of(warps, rows)
     if total > LARGE_BYTES and tiles >= 64:
         slots = problem.rows * _ceil(tiles, 128) * 128

@@ -1,8 +1,9 @@
 """Chunks at the ends of a row, of which only positions [begin, end) exist.
 
-The vectors that exist are counted from the one that holds position ``begin``, so that all lanes before a lane with a vector have one. Whole
-vectors take the way of full chunks; the first and the last may be partial: those go element by element. The operator never sees
-anything but elements.
+They are gone through a few rows of vectors at a time, once to fold and once to store, so that they take few registers beside the
+full chunks' code. In such a piece the vectors that exist are counted from the one that holds position ``begin``, so that all lanes
+before a lane with a vector have one. Whole vectors are loaded as such; the first and the last may be partial: those go element by
+element. The operator never sees anything but elements.
 """
 
 from __future__ import annotations
@@ -11,15 +12,55 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32
 
+from ..block.warps import after
 from ..warp import LANES, combine_valid, scan_states
 from .tile import WarpScan
+
+ROWS = 4  # rows of vectors in a piece
 
 
 class PartScan:
     """The chunks of ``tile`` in global memory, full or not."""
 
     def __init__(self, tile: WarpScan) -> None:
-        self.tile, self.scan, self.monoid = tile, tile.scan, tile.monoid
+        self.chunk = tile.chunk
+        self.tile = WarpScan(tile.scan, min(ROWS, tile.rows), 1, None if tile.shift else tile.shift, tile.items)
+        self.scan, self.monoid = tile.scan, tile.monoid
+
+    @cute.jit
+    def fold(self, start: cute.Pointer, begin: Int32, end: Int32, lane: Int32):
+        """``(any, state)`` of the chunk whose lowest address is ``start``."""
+        have, state = Boolean(False), self.nothing()
+        piece = begin // self.tile.chunk
+        while piece * self.tile.chunk < end:
+            elements, prefixes = self.tile.registers()
+            low, high = self.clip(begin, end, piece)
+            found, fold = self.fold_piece(start + self.place(piece), low, high, elements, prefixes, lane)
+            have, state = after(have, state, found, fold, self.scan.combine)
+            piece += 1
+        return have, state
+
+    @cute.jit
+    def emit(self, start: cute.Pointer, out: cute.Pointer, begin: Int32, end: Int32, have: Boolean, state, lane: Int32):
+        """Store the scanned chunk at ``out``; ``state`` (if ``have``) is that of everything before the chunk."""
+        piece = begin // self.tile.chunk
+        while piece * self.tile.chunk < end:
+            elements, prefixes = self.tile.registers()
+            low, high = self.clip(begin, end, piece)
+            source, target = start + self.place(piece), out + self.place(piece)
+            found, fold = self.fold_piece(source, low, high, elements, prefixes, lane)
+            self.emit_piece(source, target, low, high, elements, prefixes, have, state, lane)
+            have, state = after(have, state, found, fold, self.scan.combine)
+            piece += 1
+
+    def place(self, piece):
+        """Where a piece lies in the chunk, in elements."""
+        return self.scan.flip(piece, self.chunk // self.tile.chunk) * self.tile.chunk
+
+    def clip(self, begin, end, piece):
+        """The positions of a piece that exist, counted from its first."""
+        low = cutlass.max(begin - piece * self.tile.chunk, 0)
+        return low, cutlass.min(end - piece * self.tile.chunk, self.tile.chunk)
 
     def geometry(self, begin, end):
         """``(shift, skip, count, tail)``: the first vector begins at position ``shift`` and lacks ``skip`` elements; ``count`` vectors exist,
@@ -37,8 +78,8 @@ class PartScan:
         return inner & ((vector < count - 1) | ((vector == count - 1) & (tail == self.tile.items)))
 
     @cute.jit
-    def fold(self, start: cute.Pointer, begin: Int32, end: Int32, elements, prefixes, lane: Int32):
-        """``(any, state)`` of the chunk whose lowest address is ``start``; fills ``elements`` and ``prefixes``."""
+    def fold_piece(self, start: cute.Pointer, begin: Int32, end: Int32, elements, prefixes, lane: Int32):
+        """``(any, state)`` of a piece; fills ``elements`` and ``prefixes``."""
         shift, skip, count, tail = self.geometry(begin, end)
         start = self.moved(start, shift)
         for u in cutlass.range_constexpr(self.tile.rows):
@@ -78,8 +119,8 @@ class PartScan:
         return state[:-1]
 
     @cute.jit
-    def emit(self, start: cute.Pointer, out: cute.Pointer, begin: Int32, end: Int32, elements, prefixes, have: Boolean, state, lane: Int32):
-        """Store the scanned chunk at ``out``; ``state`` (if ``have``) is that of everything before the chunk."""
+    def emit_piece(self, start: cute.Pointer, out: cute.Pointer, begin: Int32, end: Int32, elements, prefixes, have: Boolean, state, lane: Int32):
+        """Store a scanned piece; ``state`` (if ``have``) is that of everything before it."""
         shift, skip, count, tail = self.geometry(begin, end)
         start, out = self.moved(start, shift), self.moved(out, shift)
         before_last = self.nothing()

@@ -164,13 +164,13 @@ class PipelineScan(ScanKernel):
             for chunk in cutlass.range(folder, self.warps, self.folders, unroll=1):
                 have = Boolean(True)
                 state = tuple(t(0) for t in self.scan.monoid.types)
-                elements, vectors = self.tile.registers()
                 if whole:
+                    elements, _ = self.tile.registers()
                     self.tile.load(self.chunk_in(shared, stage, chunk), lane, elements)
                     state = self.tile.fold_only(elements, lane)
                 else:
                     offset, begin, end = self.tile.span(start, length, Int64(number % tiles) * self.tile.tile + chunk * self.tile.chunk, self.tile.chunk)
-                    have, state = self.part.fold(start + offset, begin, end, elements, vectors, lane)
+                    have, state = self.part.fold(start + offset, begin, end, lane)
                 if lane == 0:
                     leave(shared.totals, stage * self.warps + chunk, have, state)
             cute.arch.sync_warp()
@@ -257,8 +257,6 @@ class PipelineScan(ScanKernel):
             if whole:
                 self.tile.load(self.chunk_in(shared, stage, warp), lane, elements)
                 self.tile.fold(elements, vectors, lane)
-            else:
-                self.part.fold(start + offset, begin, end, elements, vectors, lane)
             cute.arch.mbarrier_wait(shared.folded + stage, phase)
             have, state, _, _ = around(shared.totals, stage * self.warps, self.warps, warp, lane, types, self.scan.combine)
             cute.arch.mbarrier_wait(shared.ready + stage, phase)
@@ -271,7 +269,7 @@ class PipelineScan(ScanKernel):
             if whole:
                 self.tile.emit(elements, vectors, have, state, target, lane)
             else:
-                self.part.emit(start + offset, target, begin, end, elements, vectors, have, state, lane)
+                self.part.emit(start + offset, target, begin, end, have, state, lane)
             stage, phase = self.next(stage, phase, self.squads)
             cute.arch.mbarrier_wait(shared.full + stage, phase)
             number = shared.numbers[stage]

@@ -59,7 +59,13 @@ class WaveScan(ScanKernel):
         source = x + row * length + offset
         target = out + row * length + offset
         elements, prefixes = self.tile.registers()
-        have, state = self.part.fold(source, begin, end, elements, prefixes, lane)
+        full = (begin == 0) & (end == self.tile.chunk)
+        have, state = Boolean(True), tuple(t(0) for t in types)
+        if full:
+            self.tile.load(source, lane, elements)
+            state = self.tile.fold(elements, prefixes, lane)
+        else:
+            have, state = self.part.fold(source, begin, end, lane)
         if lane == 0:
             leave(totals, warp, have, state)
         cute.arch.sync_threads()
@@ -71,7 +77,10 @@ class WaveScan(ScanKernel):
                 publish(slots, number, rows * tiles, total, tag)
             known, start = self.look_back(slots, number, tile, rows * tiles, tag, known, start, thread)
         have, state = after(known, start, have, before, self.scan.combine)
-        self.part.emit(source, target, begin, end, elements, prefixes, have, state, lane)
+        if full:
+            self.tile.emit(elements, prefixes, have, state, target, lane)
+        else:
+            self.part.emit(source, target, begin, end, have, state, lane)
 
     @cute.jit
     def look_back(self, slots, number, tile, stride, tag, known, start, thread):
