@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .clocks import Clock
+from .clocks import ACTORS, Clock
 from .report import actor
 
 CTA_SCOPE, CLUSTER_SCOPE = 1, 2
@@ -158,6 +158,8 @@ class MBarrier:
         self.watchers: list = []
         self.arrived: list[Arrival] = []         # in the running phase
         self.completed: list[Arrival] = []       # in the last phase that completed
+        self.knows: dict = {}                    # warp -> (its lanes, time): events that the completion of the last phase came before
+        self.knew: dict = {}                     # and the same for the phase before that one
         self.history: list[str] = [f"initialised with {count} by {actor(f.warp, [lane])}"]
         self.init_event = (f.warp, lane, f.warp.clock.time)
         self.site = site
@@ -204,6 +206,7 @@ class MBarrier:
             self.phase += 1
             self.pending = self.count
             self.completed, self.arrived = self.arrived, []
+            self.knew, self.knows = self.knows, {}
             if self.machine.trace is not None:
                 self.machine.trace.phase(self)
             self.machine.wake(self)
@@ -212,6 +215,28 @@ class MBarrier:
 
     def passed(self, parity: int) -> bool:
         return self.phase & 1 != parity
+
+    def observe(self, f, lanes) -> None:
+        """These lanes have waited for the last phase, or arrived in the running one: they know how many phases are over."""
+        self.knows.setdefault((f.warp.block.number, f.warp.index), (lanes, f.warp.clock.time))
+
+    def unclear(self, f, lanes, parity: int) -> bool:
+        """Whether a wait for ``parity`` may mean a phase that is neither the running nor the last one.
+
+        With ``phase`` phases over, a parity that is not the running phase's means the last one; a thread that has heard of all phases
+        but that one means it, too, or the one before, which it knows to be over. The running phase's own parity also is that of the
+        last but one: only a thread that knows the last phase to be over cannot mean that. Knowing is happens-before: the thread, or
+        one it has synchronized with since, has waited for that phase or arrived after it. Both are taken for whole warps.
+        """
+        running = self.phase & 1 == parity
+        if self.phase < (1 if running else 2):
+            return False
+        known = [self.knows] if running else [self.knows, self.knew]
+        if any((f.warp.block.number, f.warp.index) in events for events in known):
+            return False
+        clocks = [table for clock, _ in f.warp.clock.groups(lanes) for table in (clock.known, clock.seen) if table]
+        return not any((table[block][who + warp * ACTORS] >= time).any()
+                       for events in known for (block, warp), (who, time) in events.items() for table in clocks if block in table)
 
     def learn(self, f, lanes, scope: int) -> None:
         """A successful wait: what arrived in the completed phase is known, as far as the scopes reach."""

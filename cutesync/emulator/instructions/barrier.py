@@ -197,10 +197,12 @@ def arrive_maker(machine, site: int, scope: int, release: bool, drop: bool, expe
             batches = [who] if total <= barrier.pending else [[lane] for lane in who.tolist()]     # more than one phase takes: in turn
             for batch in batches:
                 before = barrier.pending
+                barrier.observe(f, batch)
                 phase = barrier.arrive(f, batch, int(count[batch].sum()), site, scope, release, drop=drop)
                 tokens[batch] = before << 32 | phase
                 if settles:
                     barrier.settle()
+                    barrier.observe(f, batch)
         return tokens
 
     return run
@@ -220,6 +222,17 @@ def tx_maker(machine, site: int, complete: bool):
     return run
 
 
+def check_phase(machine, f, lanes, barrier: MBarrier, parities, site: int) -> None:
+    """A parity stands for the running or the last phase: a thread that may be further behind takes a later phase for its own."""
+    for parity in set((parities & 1).tolist()):
+        who = lanes[parities & 1 == parity]
+        if barrier.unclear(f, who, parity):
+            behind = barrier.phase - (2 if barrier.phase & 1 == parity else 3)
+            machine.fail("barrier", f"waits with parity {parity} on {barrier.name}, which is in phase {barrier.phase}, and may mean phase {behind}: "
+                         "a parity names the running or the last phase, and nothing ordered before this wait shows that it is one of them", f.warp, who,
+                         site, barrier.history_lines())
+
+
 def wait_maker(machine, site: int, parity: bool, may_fail: bool, scope: int, acquire: bool):
     """``test_wait`` / ``try_wait``: ``run(f, lanes, address, state or parity)`` gives a truth vector."""
 
@@ -232,6 +245,8 @@ def wait_maker(machine, site: int, parity: bool, may_fail: bool, scope: int, acq
             wanted = state[who] & 0xFFFFFFFF
             if parity:
                 done = (barrier.phase & 1) != (wanted & 1)
+                if machine.sanitizer is not None:
+                    check_phase(machine, f, who, barrier, wanted, site)
             else:
                 done = wanted.astype(np.int64) < barrier.phase
                 if cnz(wanted.astype(np.int64) < barrier.phase - 1):
@@ -243,8 +258,9 @@ def wait_maker(machine, site: int, parity: bool, may_fail: bool, scope: int, acq
                 continue
             result[who] = done
             if cnz(done):
+                passed = who[done]
+                barrier.observe(f, passed)
                 if acquire:
-                    passed = who[done]
                     barrier.learn(f, None if len(passed) == 32 else passed, scope)
             if cnz(done) < len(who):
                 f.waits = f"waits for {'parity ' if parity else 'phase '}{int(wanted[~done][0])} of {barrier.name}"
