@@ -124,10 +124,11 @@ class Side:
         return None if not len(bad) else int(self.offsets[bad[0] // self.unit])
 
 
-def to_shared(operation: Operation, source: Side | None, keep: np.ndarray | None, fill: int, targets: list, size: int, convert=None) -> None:
+def to_shared(operation: Operation, source: Side | None, keep: np.ndarray | None, fill: int, targets: list, size: int, convert=None, combine=None) -> None:
     """Set up a copy into shared memory: from ``source`` (where ``keep``; ``fill`` elsewhere) to every (side, mbarrier) of ``targets``.
 
-    ``convert`` changes the bytes of whole elements of the tensor on the way (rounding to tf32). Each mbarrier gets the bytes of each piece as it
+    ``convert`` changes the bytes of whole elements of the tensor on the way (rounding to tf32); ``combine`` merges what comes with what is
+    there. Each mbarrier gets the bytes of each piece as it
     lands, and with the last piece the knowledge that all of it has.
     """
     machine, warp = operation.machine, operation.warp
@@ -148,6 +149,8 @@ def to_shared(operation: Operation, source: Side | None, keep: np.ndarray | None
                 if source is not None:
                     held = source.view[source.rows[part][inside]]
                     values[inside] = held if convert is None else convert(held.view(np.uint8)).view(held.dtype)
+            if combine is not None:
+                values = combine(side.read(part), values)
             side.write(part, values, machine)
             left[0] -= 1
             if barrier is not None:
