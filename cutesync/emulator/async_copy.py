@@ -114,7 +114,7 @@ class Side:
         region = self.region
         if region.valid is not None:
             region.valid.reshape(-1)[(self.offsets[part][:, None] + np.arange(self.unit)).reshape(-1)] = 1
-        region.changed(machine)
+        region.changed(machine, self.rows[part], self.unit)
 
     def unwritten(self) -> int | None:
         """The first byte offset that nobody has written."""
@@ -176,7 +176,7 @@ def from_shared(operation: Operation, source: Side, target: Side, keep: np.ndarr
             return
         at = target.rows[chosen]
         target.view[at] = held[chosen] if combine is None else combine(target.view[at], held[chosen])
-        target.region.changed(machine)
+        target.region.changed(machine, at, target.unit)
 
     parts = cut(machine, len(source.rows))
     operation.pieces = [lambda part=part: fetch(part) for part in parts]

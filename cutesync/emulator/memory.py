@@ -42,7 +42,6 @@ class Region:
         self.valid_views: dict[int, np.ndarray] = {}
         self.shadow = None
         self.watchers: list = []
-        self.version = 0
         self.base_array, self.first, self.stop = np.uint64(base), np.uint64(low), np.uint64(self.high)
 
     @classmethod
@@ -74,12 +73,15 @@ class Region:
             view = self.valid_views[size] = flat if size <= 8 else flat.reshape(-1, size // 8)
         return view
 
-    def changed(self, machine) -> None:
-        """Somebody wrote: whoever polls this memory looks again."""
-        self.version += 1
+    def changed(self, machine, rows: np.ndarray | None = None, size: int = 0) -> None:
+        """Somebody wrote these units of ``size`` bytes (None: anywhere): whoever polls this memory looks again."""
         machine.effects += 1
-        if self.watchers:
+        if not self.watchers:
+            return
+        if rows is None:
             machine.wake(self)
+        else:
+            machine.wake(self, int(rows.min()) * size, int(rows.max()) * size + size)
 
     def mark_valid(self, start: int, stop: int) -> None:
         if self.valid is not None:
@@ -236,7 +238,7 @@ def load(machine, site: int, space: str, width: int, count: int, scope: int, acq
             if sanitizer is not None:
                 check(f, region, rows, lanes)
             if scope or machine.quiet:
-                f.polled(region, rows, values)
+                f.polled(region, rows, size, values)
             values = values if lanes is None else _spread(lanes, values)
             return values if count == 1 else values.T.copy()
         out = np.zeros((32, count) if count > 1 else 32, UNSIGNED[width])
@@ -268,6 +270,7 @@ def store(machine, site: int, space: str, width: int, count: int, scope: int, re
                 sanitizer.lost_store(f, who, region, rows, size, site)
             if region.valid is not None:
                 region.valid_view(size)[rows] = _ONES[size]
-            region.changed(machine)
+            region.changed(machine, rows, size)
+        f.poll = None
 
     return run

@@ -141,7 +141,8 @@ def check_initialised(machine, f, lanes, barrier: MBarrier, site: int) -> None:
     warp, who, time = barrier.init_event
     number, actor = warp.block.number, warp.index * ACTORS + who
     others = [lane for lane in lanes if warp is not f.warp or lane != who]
-    for clock in {id(c): c for c in map(f.warp.clock.of, others)}.values():
+    clocks = {id(c): c for c in map(f.warp.clock.of, others)}.values() if f.warp.clock.single else [f.warp.clock.common] * (len(others) > 0)
+    for clock in clocks:
         sources = [clock.known] + ([clock.seen] if clock.seen and barrier.fenced else [])
         if not any(number in source and source[number][actor] >= time for source in sources):
             machine.fail("barrier", f"{barrier.name} is used without being ordered after its initialisation", f.warp, others, site,
@@ -264,7 +265,7 @@ def wait_maker(machine, site: int, parity: bool, may_fail: bool, scope: int, acq
                     barrier.learn(f, None if len(passed) == 32 else passed, scope)
             if cnz(done) < len(who):
                 f.waits = f"waits for {'parity ' if parity else 'phase '}{int(wanted[~done][0])} of {barrier.name}"
-                f.note_poll(barrier, barrier.version, result.tobytes())
+                f.note_poll(barrier, (barrier.version, result.tobytes()))
         return result
 
     return run

@@ -189,10 +189,10 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, sco
                     old[lane, i] = view[at]
                     view[at] = stored(combine(before, integer(operand[lane, i]), 0 if other is None else integer(other[lane])))
             if view[rows].tobytes() == old[numbers if who is None else who].tobytes():
-                f.note_poll(region, region.version, old.tobytes())
+                f.polled(region, rows, width * count, view[rows])
             else:
                 f.poll = None
-                region.changed(machine)
+                region.changed(machine, rows, width * count)
         return old[:, 0].copy() if count == 1 else old.T.copy()
 
     return run
