@@ -156,7 +156,8 @@ def wait_maker(machine, site: int, kind: str, allowed: int, reads_only: bool):
         groups = groups_of(f.warp, kind, lane)
         for operation in groups.waited(allowed):
             if kind == "cp.async":
-                operation.adopt(f.warp.clock.time)
+                operation.cover(f.warp.clock.time)
+                operation.adopt()
                 continue
             for event in (operation.read_event, None if reads_only else operation.write_event):
                 if event is not None:
