@@ -82,22 +82,20 @@ class ClusterBarrier:
     def __init__(self, machine, blocks):
         self.machine, self.blocks = machine, blocks
         self.phase = 0
-        self.arrived: set = set()            # (block number, warp, lane) of this phase
+        self.arrived: dict = {}              # warp -> lanes that have arrived in this phase, as bits
         self.clock = Clock()
         self.completed = Clock()
         self.watchers: list = []
         self.name = "the cluster barrier"
-        self.passed: dict = {}               # thread -> the phase it has arrived at and not waited for
-
-    def threads(self, f):
-        return [(f.warp.block.number, f.warp.index, int(lane)) for lane in np.flatnonzero(f.mask)]
+        self.passed: dict = {}               # warp -> for each lane the phase it has arrived at and not waited for, or -1
 
     def arrive(self, f, site: int, release: bool) -> None:
-        for thread in self.threads(f):
-            if thread in self.passed:
-                self.machine.fail("barrier", "arrives at the cluster barrier twice without waiting", f.warp, [thread[2]], site)
-            self.arrived.add(thread)
-            self.passed[thread] = self.phase
+        phases = self.passed.setdefault(f.warp, np.full(32, -1))
+        twice = f.mask & (phases >= 0)
+        if twice.any():
+            self.machine.fail("barrier", "arrives at the cluster barrier twice without waiting", f.warp, np.flatnonzero(twice), site)
+        phases[f.mask] = self.phase
+        self.arrived[f.warp] = self.arrived.get(f.warp, 0) | f.bits
         self.machine.effects += 1
         if self.machine.sanitizer is not None:
             clock = f.warp.clock.release(f.lanes)
@@ -105,31 +103,26 @@ class ClusterBarrier:
         self.check()
 
     def check(self) -> None:
-        left = sum(warp.live.bit_count() for block in self.blocks for warp in block.warps)
-        live = {(b.number, w.index) for b in self.blocks for w in b.warps}
-        waiting = sum(1 for number, warp, lane in self.arrived if (number, warp) in live and self.alive(number, warp, lane))
-        if self.arrived and waiting >= left:
+        """Complete the phase once every thread still alive has arrived."""
+        if self.arrived and not any(warp.live & ~self.arrived.get(warp, 0) for block in self.blocks for warp in block.warps):
             self.phase += 1
-            self.arrived, self.completed, self.clock = set(), self.clock, Clock()
+            self.arrived, self.completed, self.clock = {}, self.clock, Clock()
             self.machine.wake(self)
-
-    def alive(self, number: int, warp: int, lane: int) -> bool:
-        block = next(b for b in self.blocks if b.number == number)
-        return bool(block.warps[warp].live >> lane & 1)
 
     def wait(self, f, index: int, pc: int, site: int, acquire: bool) -> int:
         """Go on at ``pc`` once the phase this fragment arrived at is over; until then sleep and look again at ``index``."""
-        threads = self.threads(f)
-        if any(t not in self.passed for t in threads):
-            self.machine.fail("barrier", "waits at the cluster barrier without having arrived", f.warp, [threads[0][2]], site)
-        if self.phase > self.passed[threads[0]]:
-            for thread in threads:
-                del self.passed[thread]
+        phases = self.passed.setdefault(f.warp, np.full(32, -1))
+        absent = f.mask & (phases < 0)
+        if absent.any():
+            self.machine.fail("barrier", "waits at the cluster barrier without having arrived", f.warp, np.flatnonzero(absent), site)
+        if self.phase > phases[f.mask].max():
+            phases[f.mask] = -1
             if acquire and self.machine.sanitizer is not None:
                 f.warp.learn(f.lanes, self.completed)
             return pc
         self.watchers.append(f)
-        return f.block_on(f"waits at the cluster barrier, phase {self.phase}: {len(self.arrived)} threads have arrived", self, index, site)
+        arrived = sum(bits.bit_count() for bits in self.arrived.values())
+        return f.block_on(f"waits at the cluster barrier, phase {self.phase}: {arrived} threads have arrived", self, index, site)
 
     def lanes_left(self) -> None:
         self.check()

@@ -136,6 +136,14 @@ def find_barrier(machine, f, lanes, address: int, site: int) -> MBarrier:
     return barrier
 
 
+def by_address(address: np.ndarray, lanes: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """``(address, its lanes)`` for the addresses of these lanes."""
+    wanted = address[lanes]
+    if not cnz(wanted != wanted[0]):
+        return [(int(wanted[0]), lanes)]
+    return [(target, lanes[wanted == target]) for target in np.unique(wanted).tolist()]
+
+
 def check_initialised(machine, f, lanes, barrier: MBarrier, site: int) -> None:
     """The initialisation must be ordered before this use. Where it has been fenced, order is enough (``Clock.seen``)."""
     warp, who, time = barrier.init_event
@@ -188,9 +196,8 @@ def arrive_maker(machine, site: int, scope: int, release: bool, drop: bool, expe
     def run(f, lanes, address, count, size):
         tokens = np.zeros(32, np.uint64)
         numbers = np.arange(32) if lanes is None else lanes
-        for target in np.unique(address[numbers]).tolist():
-            who = numbers[address[numbers] == target]
-            barrier = find_barrier(machine, f, who.tolist(), int(target), site)
+        for target, who in by_address(address, numbers):
+            barrier = find_barrier(machine, f, who.tolist(), target, site)
             if expects:
                 for lane in who.tolist():
                     barrier.expect(f, [lane], int(size[lane]), site)
@@ -240,9 +247,8 @@ def wait_maker(machine, site: int, parity: bool, may_fail: bool, scope: int, acq
     def run(f, lanes, address, state):
         result = np.zeros(32, bool)
         numbers = np.arange(32) if lanes is None else lanes
-        for target in np.unique(address[numbers]).tolist():
-            who = numbers[address[numbers] == target]
-            barrier = find_barrier(machine, f, who.tolist(), int(target), site)
+        for target, who in by_address(address, numbers):
+            barrier = find_barrier(machine, f, who.tolist(), target, site)
             wanted = state[who] & 0xFFFFFFFF
             if parity:
                 done = (barrier.phase & 1) != (wanted & 1)
