@@ -5,6 +5,8 @@ Each waits until every live lane of its member mask has come. None but ``bar.war
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from ..syntax import SINK, Imm, Pair
@@ -76,8 +78,14 @@ def shuffle_sources(mode: str, distance: np.ndarray, control: np.ndarray) -> tup
 
 
 def shuffle(mode: str, value: np.ndarray, distance: np.ndarray, control: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    source, inside = shuffle_sources(mode, (distance & 31).astype(np.int64), control.astype(np.int64))
+    source, inside = known_sources(mode, distance.tobytes(), control.tobytes())
     return value[source], inside
+
+
+@lru_cache(maxsize=1024)
+def known_sources(mode: str, distance: bytes, control: bytes) -> tuple[np.ndarray, np.ndarray]:
+    distances, controls = (np.frombuffer(x, np.uint32).astype(np.int64) for x in (distance, control))
+    return shuffle_sources(mode, distances & 31, controls)
 
 
 @handles("shfl", together=True)
