@@ -8,9 +8,10 @@ How a launch runs: ``ptx`` reads the kernel, ``codegen`` turns it into Python fu
 blocks and fragments of warps in the order that ``schedule`` picks, ``barriers`` and ``async_copy`` block, wake and land, ``sanitizer``
 watches every access by vector clocks (``clocks``), and ``report`` words what it finds. ``driver`` lets the DSL's own host code run.
 
-What it does not see: ptxas and the machine code it makes, registers and spills, timing, caches. One verdict is one interleaving; more
-schedules mean more. Plain loads and stores are not switch points, because a result that depends on their order is a race, which is
-found anyway. Many concurrent readers of one word may hide one another from the sanitizer in one schedule.
+What it does not see: ptxas and the machine code it makes, register allocation and spills, timing, caches. One verdict is one interleaving;
+more schedules mean more. Plain loads and stores are not switch points, because a result that depends on their order is a race, which is
+found anyway. Many concurrent readers of one word may hide one another from the sanitizer in one schedule. A vector load is one
+access (a strong vector store is not), a plain ``mov`` needs no ``wgmma.fence``, and a bulk reduction counts as a reader of its target.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class Side:
         region = self.region
         if region.valid is not None:
             region.valid.reshape(-1)[(self.offsets[part][:, None] + np.arange(self.unit)).reshape(-1)] = 1
-        region.changed(machine)
+        region.changed(machine, self.rows[part], self.unit)
 
     def unwritten(self) -> int | None:
         """The first byte offset that nobody has written."""
@@ -124,10 +124,11 @@ class Side:
         return None if not len(bad) else int(self.offsets[bad[0] // self.unit])
 
 
-def to_shared(operation: Operation, source: Side | None, keep: np.ndarray | None, fill: int, targets: list, size: int, convert=None) -> None:
+def to_shared(operation: Operation, source: Side | None, keep: np.ndarray | None, fill: int, targets: list, size: int, convert=None, combine=None) -> None:
     """Set up a copy into shared memory: from ``source`` (where ``keep``; ``fill`` elsewhere) to every (side, mbarrier) of ``targets``.
 
-    ``convert`` changes the bytes of whole elements of the tensor on the way (rounding to tf32). Each mbarrier gets the bytes of each piece as it
+    ``convert`` changes the bytes of whole elements of the tensor on the way (rounding to tf32); ``combine`` merges what comes with what is
+    there. Each mbarrier gets the bytes of each piece as it
     lands, and with the last piece the knowledge that all of it has.
     """
     machine, warp = operation.machine, operation.warp
@@ -148,6 +149,8 @@ def to_shared(operation: Operation, source: Side | None, keep: np.ndarray | None
                 if source is not None:
                     held = source.view[source.rows[part][inside]]
                     values[inside] = held if convert is None else convert(held.view(np.uint8)).view(held.dtype)
+            if combine is not None:
+                values = combine(side.read(part), values)
             side.write(part, values, machine)
             left[0] -= 1
             if barrier is not None:
@@ -173,7 +176,7 @@ def from_shared(operation: Operation, source: Side, target: Side, keep: np.ndarr
             return
         at = target.rows[chosen]
         target.view[at] = held[chosen] if combine is None else combine(target.view[at], held[chosen])
-        target.region.changed(machine)
+        target.region.changed(machine, at, target.unit)
 
     parts = cut(machine, len(source.rows))
     operation.pieces = [lambda part=part: fetch(part) for part in parts]

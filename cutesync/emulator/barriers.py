@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .clocks import Clock
+from .clocks import ACTORS, Clock
 from .report import actor
 
 CTA_SCOPE, CLUSTER_SCOPE = 1, 2
@@ -82,22 +82,20 @@ class ClusterBarrier:
     def __init__(self, machine, blocks):
         self.machine, self.blocks = machine, blocks
         self.phase = 0
-        self.arrived: set = set()            # (block number, warp, lane) of this phase
+        self.arrived: dict = {}              # warp -> lanes that have arrived in this phase, as bits
         self.clock = Clock()
         self.completed = Clock()
         self.watchers: list = []
         self.name = "the cluster barrier"
-        self.passed: dict = {}               # thread -> the phase it has arrived at and not waited for
-
-    def threads(self, f):
-        return [(f.warp.block.number, f.warp.index, int(lane)) for lane in np.flatnonzero(f.mask)]
+        self.passed: dict = {}               # warp -> for each lane the phase it has arrived at and not waited for, or -1
 
     def arrive(self, f, site: int, release: bool) -> None:
-        for thread in self.threads(f):
-            if thread in self.passed:
-                self.machine.fail("barrier", "arrives at the cluster barrier twice without waiting", f.warp, [thread[2]], site)
-            self.arrived.add(thread)
-            self.passed[thread] = self.phase
+        phases = self.passed.setdefault(f.warp, np.full(32, -1))
+        twice = f.mask & (phases >= 0)
+        if twice.any():
+            self.machine.fail("barrier", "arrives at the cluster barrier twice without waiting", f.warp, np.flatnonzero(twice), site)
+        phases[f.mask] = self.phase
+        self.arrived[f.warp] = self.arrived.get(f.warp, 0) | f.bits
         self.machine.effects += 1
         if self.machine.sanitizer is not None:
             clock = f.warp.clock.release(f.lanes)
@@ -105,31 +103,26 @@ class ClusterBarrier:
         self.check()
 
     def check(self) -> None:
-        left = sum(warp.live.bit_count() for block in self.blocks for warp in block.warps)
-        live = {(b.number, w.index) for b in self.blocks for w in b.warps}
-        waiting = sum(1 for number, warp, lane in self.arrived if (number, warp) in live and self.alive(number, warp, lane))
-        if self.arrived and waiting >= left:
+        """Complete the phase once every thread still alive has arrived."""
+        if self.arrived and not any(warp.live & ~self.arrived.get(warp, 0) for block in self.blocks for warp in block.warps):
             self.phase += 1
-            self.arrived, self.completed, self.clock = set(), self.clock, Clock()
+            self.arrived, self.completed, self.clock = {}, self.clock, Clock()
             self.machine.wake(self)
-
-    def alive(self, number: int, warp: int, lane: int) -> bool:
-        block = next(b for b in self.blocks if b.number == number)
-        return bool(block.warps[warp].live >> lane & 1)
 
     def wait(self, f, index: int, pc: int, site: int, acquire: bool) -> int:
         """Go on at ``pc`` once the phase this fragment arrived at is over; until then sleep and look again at ``index``."""
-        threads = self.threads(f)
-        if any(t not in self.passed for t in threads):
-            self.machine.fail("barrier", "waits at the cluster barrier without having arrived", f.warp, [threads[0][2]], site)
-        if self.phase > self.passed[threads[0]]:
-            for thread in threads:
-                del self.passed[thread]
+        phases = self.passed.setdefault(f.warp, np.full(32, -1))
+        absent = f.mask & (phases < 0)
+        if absent.any():
+            self.machine.fail("barrier", "waits at the cluster barrier without having arrived", f.warp, np.flatnonzero(absent), site)
+        if self.phase > phases[f.mask].max():
+            phases[f.mask] = -1
             if acquire and self.machine.sanitizer is not None:
                 f.warp.learn(f.lanes, self.completed)
             return pc
         self.watchers.append(f)
-        return f.block_on(f"waits at the cluster barrier, phase {self.phase}: {len(self.arrived)} threads have arrived", self, index, site)
+        arrived = sum(bits.bit_count() for bits in self.arrived.values())
+        return f.block_on(f"waits at the cluster barrier, phase {self.phase}: {arrived} threads have arrived", self, index, site)
 
     def lanes_left(self) -> None:
         self.check()
@@ -158,6 +151,8 @@ class MBarrier:
         self.watchers: list = []
         self.arrived: list[Arrival] = []         # in the running phase
         self.completed: list[Arrival] = []       # in the last phase that completed
+        self.knows: dict = {}                    # warp -> (its lanes, time): events that the completion of the last phase came before
+        self.knew: dict = {}                     # and the same for the phase before that one
         self.history: list[str] = [f"initialised with {count} by {actor(f.warp, [lane])}"]
         self.init_event = (f.warp, lane, f.warp.clock.time)
         self.site = site
@@ -204,6 +199,7 @@ class MBarrier:
             self.phase += 1
             self.pending = self.count
             self.completed, self.arrived = self.arrived, []
+            self.knew, self.knows = self.knows, {}
             if self.machine.trace is not None:
                 self.machine.trace.phase(self)
             self.machine.wake(self)
@@ -212,6 +208,28 @@ class MBarrier:
 
     def passed(self, parity: int) -> bool:
         return self.phase & 1 != parity
+
+    def observe(self, f, lanes) -> None:
+        """These lanes have waited for the last phase, or arrived in the running one: they know how many phases are over."""
+        self.knows.setdefault((f.warp.block.number, f.warp.index), (lanes, f.warp.clock.time))
+
+    def unclear(self, f, lanes, parity: int) -> bool:
+        """Whether a wait for ``parity`` may mean a phase that is neither the running nor the last one.
+
+        With ``phase`` phases over, a parity that is not the running phase's means the last one; a thread that has heard of all phases
+        but that one means it, too, or the one before, which it knows to be over. The running phase's own parity also is that of the
+        last but one: only a thread that knows the last phase to be over cannot mean that. Knowing is happens-before: the thread, or
+        one it has synchronized with since, has waited for that phase or arrived after it. Both are taken for whole warps.
+        """
+        running = self.phase & 1 == parity
+        if self.phase < (1 if running else 2):
+            return False
+        known = [self.knows] if running else [self.knows, self.knew]
+        if any((f.warp.block.number, f.warp.index) in events for events in known):
+            return False
+        clocks = [table for clock, _ in f.warp.clock.groups(lanes) for table in (clock.known, clock.seen) if table]
+        return not any((table[block][who + warp * ACTORS] >= time).any()
+                       for events in known for (block, warp), (who, time) in events.items() for table in clocks if block in table)
 
     def learn(self, f, lanes, scope: int) -> None:
         """A successful wait: what arrived in the completed phase is known, as far as the scopes reach."""

@@ -11,6 +11,7 @@ from .fragment import CONVERGE, RUN, Fragment
 from .memory import RANK_SHIFT, SHARED_START, Region
 from .report import EmulationError, Report
 from .sanitizer import ACTOR_AT, BLOCK_AT, READ_ROWS
+from .tensor_registers import TensorRegisters
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -35,6 +36,7 @@ class Warp:
         self.fenced: dict = {}
         self.groups: dict = {}
         self.stores: dict = {}               # the last copy to global memory of each instruction, which lanes share
+        self.tensor: TensorRegisters | None = None
         self.budgets: list = []              # setmaxnreg so far: (site, registers)
         self.local: Region | None = None
         self.fragments = [Fragment(self, 0, self.live)]
@@ -105,6 +107,11 @@ class Warp:
                 raise EmulationError(Report("unsupported", f"the special register %{name} is not known", machine.program.function.name))
             value = scalars[name]
         return np.ascontiguousarray(np.broadcast_to(np.asarray(value, _I64), 32)).astype(_U32)
+
+    def tensor_registers(self) -> TensorRegisters:
+        if self.tensor is None:
+            self.tensor = TensorRegisters(self)
+        return self.tensor
 
     def local_stride(self) -> int:
         return self.machine.local_bytes

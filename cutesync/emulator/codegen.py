@@ -46,6 +46,7 @@ class Program:
         self.live_out: list[set[str]] | None = None
         self.static_shared = self.local_bytes = 0
         self.variables: dict[str, tuple[syntax.Variable, np.ndarray]] = {}
+        self.tensor_registers = _tensor_registers(function)
         self._place_variables()
         self.segments = self._cut()
         self.starts = {start: i for i, (start, _) in enumerate(self.segments)}
@@ -135,6 +136,9 @@ class Program:
     def slot(self, reg: syntax.Reg) -> int:
         return self.slots[reg.name]
 
+    def register_name(self, slot: int) -> str:
+        return next(name for name, i in self.slots.items() if i == slot)
+
     def local(self, reg: syntax.Reg) -> str:
         return f"r{self.slots[reg.name]}"
 
@@ -203,6 +207,8 @@ class Program:
             for instr in self.function.code[start:end]:
                 e.instr = instr
                 self._guard(e, instr)
+                if self.tensor_registers and instr.parts[0] != "wgmma":
+                    e.touch(self.tensor_registers & instr.registers())
                 emitter(instr)(e, instr)
             e.guard = None
             if e.ended:
@@ -234,6 +240,12 @@ class Program:
             return function(f)
 
         return first_time
+
+
+def _tensor_registers(function: syntax.Function) -> set[syntax.Reg]:
+    """The accumulators and A fragments of all ``wgmma`` instructions."""
+    operands = [a for i in function.code if i.parts[:2] == ("wgmma", "mma_async") for a in i.args[:2] if isinstance(a, syntax.Vec)]
+    return {register for operand in operands for register in operand.items}
 
 
 def _exit(f):

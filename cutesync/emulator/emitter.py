@@ -12,6 +12,7 @@ import numpy as np
 
 from . import syntax
 from .instructions.registry import unknown
+from .tensor_registers import Uses, touch_maker
 
 if TYPE_CHECKING:
     from .codegen import Program
@@ -39,6 +40,7 @@ class Emitter:
         self.reads: set[str] = set()
         self.writes: dict[str, syntax.Reg] = {}
         self.guard: str | None = None                  # the local that holds the running instruction's lane mask
+        self.uses: Uses | None = None                  # of registers that wgmma works on
         self.temporaries = 0
         self.ended = False
         self.instr: syntax.Instr | None = None
@@ -209,6 +211,18 @@ class Emitter:
             self.store_back()
         self.line(f"return {operation}({', '.join(('f', str(self.index + 1), *args))})")
         self.ended = True
+
+    def touch(self, registers: set[syntax.Reg]) -> None:
+        """Note that the running instruction uses registers that ``wgmma`` works on; a predicated one does so where it has lanes."""
+        if not registers:
+            return
+        uses = Uses() if self.guard is not None or self.uses is None else self.uses
+        if self.guard is not None:
+            self.line(f"if cnz({self.guard}): {self.op(touch_maker)}(f, {self.name(uses, 'uses')})")
+        elif self.uses is None:
+            self.uses = uses
+            self.lines.insert(0, f"    {self.op(touch_maker)}(f, {self.name(uses, 'uses')})")
+        uses.add([self.program.slot(r) for r in registers], self.site(), self.instr)
 
     def op(self, maker, *static) -> str:
         """A global name that is bound, at every launch, to ``maker(machine, *static)``."""

@@ -38,6 +38,7 @@ class Fragment:
         self.waits_on = None
         self.poll: tuple | None = None
         self.sleep_on = None
+        self.watched: tuple[int, int] | None = None      # the bytes of ``sleep_on`` that it polls; None for all
         self.lagging = False
         self.priority = 0.0
         self.set_lanes(bits)
@@ -78,14 +79,16 @@ class Fragment:
         self.waits_on = members
         return False
 
-    def polled(self, region, rows, values) -> None:
-        """Note a strong load. The second in a row with nothing changed means a spin: sleep until that region changes."""
-        self.note_poll(region, region.version, rows.tobytes() + values.tobytes())
+    def polled(self, region, rows, size: int, values) -> None:
+        """Note a strong load of units of ``size`` bytes. The second in a row that finds the same means a spin: sleep until that changes."""
+        self.note_poll(region, (rows.tobytes(), values.tobytes()))
+        if self.sleep_on is not None:
+            self.watched = (int(rows.min()) * size, int(rows.max()) * size + size)
 
-    def note_poll(self, source, version: int, value) -> None:
-        seen = (source, version, value, self.pc)
+    def note_poll(self, source, value) -> None:
+        seen = (source, value, self.pc)
         if self.poll == seen:
-            self.sleep_on = source
+            self.sleep_on, self.watched = source, None
         self.poll = seen
 
     def block_on(self, why: str, thing, pc: int, site: int) -> int:
@@ -100,6 +103,6 @@ class Fragment:
         program = self.warp.machine.program
         if self.state == BLOCKED and self.site:
             return program.sites[self.site - 1]
-        pc = self.poll[3] if self.state == POLL and self.poll else self.pc
+        pc = self.poll[2] if self.state == POLL and self.poll else self.pc
         start = program.segments[min(pc, len(program.segments) - 1)][0]
         return program.function.code[start]

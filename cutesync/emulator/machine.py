@@ -43,7 +43,6 @@ class Machine:
         self.quiet = False
         self.poll_rounds = 0
         self.printed = ""
-        self.sleepers: list[Fragment] = []
         self.sanitizer = Sanitizer(self) if sanitize else None
         program.bind_launch(self)
 
@@ -65,10 +64,14 @@ class Machine:
             fragment.state, fragment.waits, fragment.waits_on = RUN, None, None
             self.schedule.ready(fragment)
 
-    def wake(self, source) -> None:
-        """Wake those who sleep on a region, barrier or group."""
+    def wake(self, source, low: int = 0, high: int = 1 << 62) -> None:
+        """Wake those who sleep on a barrier or group, or on these bytes of a region."""
         watchers, source.watchers = source.watchers, []
         for fragment in watchers:
+            if fragment.state is POLL and fragment.watched is not None and not (low < fragment.watched[1] and fragment.watched[0] < high):
+                if fragment.waits_on is source:
+                    source.watchers.append(fragment)
+                continue
             self.resume(fragment, POLL)
             self.resume(fragment, BLOCKED)
         self.silent = 0
@@ -128,7 +131,6 @@ class Machine:
         if self.trace is not None:
             self.trace.waits_now(f)
         source.watchers.append(f)
-        self.sleepers.append(f)
         self.schedule.gone(f)
 
     def stalled(self) -> bool:
@@ -140,8 +142,7 @@ class Machine:
             return False
         if self.effects != self.effects_at_stall:
             self.effects_at_stall, self.poll_rounds = self.effects, 0
-        sleepers = [f for f in self.sleepers if f.state is POLL]
-        self.sleepers = []
+        sleepers = [f for block in self.resident.values() for warp in block.warps for f in warp.fragments if f.state is POLL]
         if sleepers and self.poll_rounds < _POLL_ROUNDS:
             self.poll_rounds += 1
             self.now += 1000 << min(self.poll_rounds, 40)

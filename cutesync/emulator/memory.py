@@ -18,8 +18,8 @@ RANK_SHIFT = 24
 SHARED_BITS = (1 << 32) - 1   # of a generic address that points to shared memory
 POISON = 0xCD
 _I64 = np.dtype(np.int64)
-_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}     # 16 bytes: only moved, never compared
-_ONES = {size: np.full(1, 1, np.uint8).repeat(min(size, 8)).view(_UNSIGNED[min(size, 8)])[0] for size in (1, 2, 4, 8, 16, 32)}
+UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}     # 16 bytes: only moved, never compared
+_ONES = {size: np.full(1, 1, np.uint8).repeat(min(size, 8)).view(UNSIGNED[min(size, 8)])[0] for size in (1, 2, 4, 8, 16, 32)}
 _SHIFTS = {size: np.uint64(size.bit_length() - 1) for size in (1, 2, 4, 8, 16, 32)}
 cnz = np.count_nonzero
 
@@ -42,7 +42,6 @@ class Region:
         self.valid_views: dict[int, np.ndarray] = {}
         self.shadow = None
         self.watchers: list = []
-        self.version = 0
         self.base_array, self.first, self.stop = np.uint64(base), np.uint64(low), np.uint64(self.high)
 
     @classmethod
@@ -63,23 +62,26 @@ class Region:
         view = self.views.get((width, count))
         if view is None:
             step = width * count
-            flat = self.data[: self.high // step * step].view(_UNSIGNED[width])
+            flat = self.data[: self.high // step * step].view(UNSIGNED[width])
             view = self.views[(width, count)] = flat if count == 1 else flat.reshape(-1, count)
         return view
 
     def valid_view(self, size: int) -> np.ndarray:
         view = self.valid_views.get(size)
         if view is None:
-            flat = self.valid[: self.high // size * size].view(_UNSIGNED[min(size, 8)])
+            flat = self.valid[: self.high // size * size].view(UNSIGNED[min(size, 8)])
             view = self.valid_views[size] = flat if size <= 8 else flat.reshape(-1, size // 8)
         return view
 
-    def changed(self, machine) -> None:
-        """Somebody wrote: whoever polls this memory looks again."""
-        self.version += 1
+    def changed(self, machine, rows: np.ndarray | None = None, size: int = 0) -> None:
+        """Somebody wrote these units of ``size`` bytes (None: anywhere): whoever polls this memory looks again."""
         machine.effects += 1
-        if self.watchers:
+        if not self.watchers:
+            return
+        if rows is None:
             machine.wake(self)
+        else:
+            machine.wake(self, int(rows.min()) * size, int(rows.max()) * size + size)
 
     def mark_valid(self, start: int, stop: int) -> None:
         if self.valid is not None:
@@ -236,10 +238,10 @@ def load(machine, site: int, space: str, width: int, count: int, scope: int, acq
             if sanitizer is not None:
                 check(f, region, rows, lanes)
             if scope or machine.quiet:
-                f.polled(region, rows, values)
+                f.polled(region, rows, size, values)
             values = values if lanes is None else _spread(lanes, values)
             return values if count == 1 else values.T.copy()
-        out = np.zeros((32, count) if count > 1 else 32, _UNSIGNED[width])
+        out = np.zeros((32, count) if count > 1 else 32, UNSIGNED[width])
         for region, rows, who, _ in groups:
             out[who] = region.view(width, count)[rows]
             if sanitizer is not None:
@@ -268,6 +270,7 @@ def store(machine, site: int, space: str, width: int, count: int, scope: int, re
                 sanitizer.lost_store(f, who, region, rows, size, site)
             if region.valid is not None:
                 region.valid_view(size)[rows] = _ONES[size]
-            region.changed(machine)
+            region.changed(machine, rows, size)
+        f.poll = None
 
     return run

@@ -178,7 +178,7 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
     parameters = Region("the kernel's parameters", 0, content, high=max(len(launch.parameters), 1), initialised=True, writable=False)
     regions = device.memory.regions
     for region in regions:
-        region.shadow, region.watchers, region.version = None, [], 0
+        region.shadow, region.watchers = None, []
     own = [device.memory.add(Region.of_address(name, array.ctypes.data, max(v.size, 1), writable=v.space == "global"))
            for name, (v, array) in program.variables.items()]
     if launch.cooperative:

@@ -29,6 +29,12 @@ _TIME_MASK, _ACTOR_MASK = np.int64((1 << TIME_BITS) - 1), np.int64((1 << ACTOR_B
 cnz = np.count_nonzero
 
 
+def happened(key: int, known: dict | None) -> bool:
+    """Whether the access that a key stands for is among known events."""
+    times = known.get((key >> BLOCK_AT) - 1) if known else None
+    return times is not None and times[key >> ACTOR_AT & (1 << ACTOR_BITS) - 1] >= key >> _TIME_AT & (1 << TIME_BITS) - 1
+
+
 class Location:
     """What was released at one address, by scope."""
 
@@ -281,8 +287,8 @@ class Sanitizer:
     # --- accesses of the async proxy --------------------------------------------------------------------------------
 
     def async_access(self, warp, lane: int, region: Region, offsets: np.ndarray, unit: int, write: bool, event: tuple[int, int], site: int,
-                     generic: bool = False) -> np.ndarray:
-        """An asynchronous operation started by ``lane`` reads or writes units of ``unit`` bytes at byte ``offsets``. Gives the granules.
+                     generic: bool = False) -> None:
+        """An asynchronous operation started by ``lane`` reads or writes units of ``unit`` bytes at byte ``offsets``.
 
         It must be ordered after what it conflicts with (the starter's clock), and writes of ordinary stores must have crossed
         ``fence.proxy.async`` on the way, unless it works through the generic proxy (``cp.async``). ``event`` is its (actor, time).
@@ -308,13 +314,11 @@ class Sanitizer:
             if shadow.reads is None:
                 shadow.reads = np.zeros((READ_ROWS + _ASYNC_ROWS, len(shadow.writes)), np.int64)
             shadow.reads[READ_ROWS + warp.index % _ASYNC_ROWS][index] = key
-        return index
 
     @staticmethod
     def granules(shadow: Shadow, offsets: np.ndarray, unit: int) -> np.ndarray:
         g = shadow.granule
-        flat = offsets.reshape(-1)
-        return flat // g if unit <= g else (flat[:, None] // g + np.arange(unit // g)).reshape(-1)
+        return offsets // g if unit <= g else (offsets[:, None] // g + np.arange(unit // g)).reshape(-1)
 
     def adopt(self, warp, lane: int, region: Region, offsets: np.ndarray, unit: int, site: int, time: int) -> None:
         """Bytes an asynchronous operation has written now count as written by ``lane`` at ``time``."""
@@ -322,23 +326,29 @@ class Sanitizer:
         region.shadow.writes[self.granules(region.shadow, offsets, unit)] = key
 
     def judge_async(self, warp, lane, region, earlier, index, own, clock: Clock, site, before, write: bool, proxy: bool) -> None:
+        """``proxy``: what ordinary stores wrote must have crossed ``fence.proxy.async``."""
         if not cnz(earlier):
             return
+        if cnz(earlier != earlier[0]):
+            bad = self.unordered(earlier, own, clock, warp.block.number, 0)
+            if before == "read" and clock.seen and cnz(bad):
+                bad &= self.unordered(earlier, own, Clock(clock.seen), warp.block.number, 0)
+            unfenced = False
+            if proxy:
+                slots = ((earlier >> _SH["actor"]) & _ACTOR_MASK) % ACTORS
+                unfenced = self.unordered(np.where(slots < LANES, earlier, 0), np.int64(-1), Clock(clock.proxied), warp.block.number, 0)
+        else:                           # one operation or thread did it all: the usual case of a stage
+            key = int(earlier[0])
+            bad = key >> ACTOR_AT != own and not happened(key, clock.known) and not (before == "read" and happened(key, clock.seen))
+            unfenced = proxy and (key >> ACTOR_AT & int(_ACTOR_MASK)) % ACTORS < LANES and not happened(key, clock.proxied)
         granule = region.shadow.granule
         now = "write" if write else "read"
-        bad = self.unordered(earlier, own, clock, warp.block.number, 0)
-        if before == "read" and clock.seen and cnz(bad):
-            bad &= self.unordered(earlier, own, Clock(clock.seen), warp.block.number, 0)
         if cnz(bad):
             at = int(np.flatnonzero(bad)[0])
             self.race(warp, lane, region, int(index[at]) * granule, granule, int(earlier[at]), site, before, now)
-        if proxy:
-            slots = ((earlier >> _SH["actor"]) & _ACTOR_MASK) % ACTORS
-            ordinary = np.where(slots < LANES, earlier, 0)
-            unfenced = self.unordered(ordinary, np.int64(-1), Clock(clock.proxied), warp.block.number, 0)
-            if cnz(unfenced):
-                at = int(np.flatnonzero(unfenced)[0])
-                self.missing_fence(warp, lane, region, int(index[at]) * granule, int(earlier[at]), site, now)
+        if cnz(unfenced):
+            at = int(np.flatnonzero(unfenced)[0])
+            self.missing_fence(warp, lane, region, int(index[at]) * granule, int(earlier[at]), site, now)
 
     def missing_fence(self, warp, lane, region, offset, key: int, site, now) -> None:
         other = key & ((1 << SITE_BITS) - 1)

@@ -147,6 +147,10 @@ class Schedule:
         """Whether a ``try_wait`` that could succeed fails this time."""
         return self.policy != "round_robin" and self.random.random() < 0.1
 
+    def tears(self) -> bool:
+        """Whether others may see a strong vector store half done."""
+        return self.policy != "round_robin" and self.random.random() < 0.3
+
     # --- asynchronous work ------------------------------------------------------------------------------------------
 
     def started(self, operation) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 from ..errors import CutesyncError
@@ -92,6 +93,11 @@ class Loc:
 
 
 NOWHERE = Loc("?", 0)
+_LONG_LIST = re.compile(r"\{([^{},]+),((?:[^{},]+,){5,})([^{},]+)\}")     # the registers of a wgmma
+
+
+def _shorter(m: re.Match) -> str:
+    return f"{{{m[1]}, ...,{m[3]}}}"
 
 
 @dataclass
@@ -107,7 +113,24 @@ class Instr:
     text: str
 
     def where(self) -> str:
-        return f"{self.loc} ({self.text})"
+        return f"{self.loc} ({_LONG_LIST.sub(_shorter, self.text)})"
+
+    def registers(self) -> set[Reg]:
+        """Every register it reads or writes, but for its predicate."""
+        found, waiting = set(), list(self.args)
+        while waiting:
+            item = waiting.pop()
+            if isinstance(item, Reg):
+                found.add(item)
+            elif isinstance(item, Vec):
+                waiting += item.items
+            elif isinstance(item, Mem):
+                waiting += (item.base, *item.extra)
+            elif isinstance(item, Pair):
+                waiting += (item.first, item.second)
+            elif isinstance(item, Not):
+                waiting.append(item.item)
+        return found
 
 
 @dataclass

@@ -94,3 +94,37 @@ def fill_kernel(out: cute.Pointer, tiles: Int32):
 @cute.jit
 def fill(out: cute.Pointer, tiles: Int32, stream: driver.CUstream):
     fill_kernel(out, tiles).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
+
+
+@cute.kernel
+def take_turns_kernel(out: cute.Pointer, rounds: Int32, fault: cutlass.Constexpr):
+    """Warp 0 tells ``rounds`` times, by a barrier that counts one arrival; warp 1 listens, and answers so that it is not overrun.
+    Warp 2 waits for the last phase only, once the block barrier says that it is the last one."""
+    thread = cute.arch.thread_idx()[0]
+    barriers = SmemAllocator().allocate_array(cutlass.Int64, 2)
+    told, heard = barriers, barriers + 1
+    if thread == 0:
+        cute.arch.mbarrier_init(told, 1)
+        cute.arch.mbarrier_init(heard, 1)
+        cute.arch.mbarrier_init_fence()
+    cute.arch.barrier()
+    if thread == 0:
+        for i in cutlass.range(rounds, unroll=1):
+            if cutlass.const_expr(fault != "not answered"):
+                cute.arch.mbarrier_wait(heard, (i + 1) % 2)
+            cute.arch.mbarrier_arrive(told)
+    if thread == 32:
+        for i in cutlass.range(rounds, unroll=1):
+            cute.arch.mbarrier_wait(told, i % 2)
+            if cutlass.const_expr(fault != "not answered"):
+                cute.arch.mbarrier_arrive(heard)
+        cute.make_tensor(out, cute.make_layout(1))[0] = rounds
+    if cutlass.const_expr(fault != "no barrier"):
+        cute.arch.barrier()
+    if thread == 64:
+        cute.arch.mbarrier_wait(told, (rounds - 1) % 2)
+
+
+@cute.jit
+def take_turns(out: cute.Pointer, rounds: Int32, fault: cutlass.Constexpr, stream: driver.CUstream):
+    take_turns_kernel(out, rounds, fault).launch(grid=(1, 1, 1), block=(96, 1, 1), stream=stream)

@@ -68,6 +68,7 @@ TABLE = (
     drop("no block barrier", r"bar\.sync \t0"),
     drop("no arrive", r"mbarrier\.arrive\.(?!expect)"),
     drop("no wgmma wait", r"wgmma\.wait_group"),
+    drop("no wgmma fence", r"wgmma\.fence"),
     drop("no bulk wait", r"cp\.async\.bulk\.wait_group\.read"),
     drop("no cluster barrier", r"barrier\.cluster\.(arrive|wait)"),
     drop("no store", r"st\.global", most=2),

@@ -69,6 +69,40 @@ def test_small_copies_that_arrive_on_an_mbarrier():
     assert fault(whole.replace(WAIT, "")).kind in ("race", "uninitialised")
 
 
+def test_small_copies_count_from_the_first_arrival_that_covers_them():
+    """Warp 0 copies for two barriers; warp 1, which waits for the first, may read the first copy whenever the second lands."""
+    body = """
+\tmov.u32 %r0, %tid.x;
+\tmov.u32 %r1, smem;
+\tand.b32 %r2, %r0, 31;
+\tshl.b32 %r2, %r2, 4;
+\tadd.u32 %r3, %r1, %r2;
+\tcvt.u64.u32 %rd1, %r2;
+\tadd.u64 %rd2, %a1, %rd1;
+\tsetp.eq.u32 %p1, %r0, 0;
+\t@%p1 mbarrier.init.shared.b64 [%r1], 32;
+\t@%p1 mbarrier.init.shared.b64 [%r1+8], 32;
+\tbar.sync 0;
+\tsetp.gt.u32 %p3, %r0, 31;
+\t@%p3 bra READ;
+\tcp.async.cg.shared.global [%r3+64], [%rd2], 16;
+\tcp.async.mbarrier.arrive.noinc.shared.b64 [%r1];
+\tcp.async.cg.shared.global [%r3+576], [%rd2+512], 16;
+\tcp.async.mbarrier.arrive.noinc.shared.b64 [%r1+8];
+\tbra.uni OVER;
+READ:""" + WAIT + """
+\tld.shared.b32 %r5, [%r3+64];
+\tmul.wide.u32 %rd3, %r0, 4;
+\tadd.u64 %rd3, %rd3, %a0;
+\tst.global.b32 [%rd3+-128], %r5;
+OVER:
+\tbar.sync 0;
+""" + WAIT.replace("[%r1]", "[%r1+8]").replace("WAIT", "LAST") + "\n\tld.shared.b32 %r6, [%r3+576];"
+    x, out = np.arange(256, dtype=np.uint32), np.zeros(32, np.uint32)
+    launch(kernel_text(body, 2, shared=64 + 1024), out, x, block=(64, 1, 1), settings=Settings(schedules=4 * len(POLICIES)))
+    assert np.array_equal(out, 4 * np.arange(32))
+
+
 def test_small_copies_fill_what_they_do_not_read_with_zero():
     x, out = np.full(128, 7, np.uint32), np.zeros(32, np.uint32)
     body = PROLOGUE + "\n\tcp.async.cg.shared.global [%r3], [%rd2], 16, 4;\n\tcp.async.wait_all;\n\tld.shared.v2.b32 {%r5, %r6}, [%r3];" \

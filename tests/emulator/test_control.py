@@ -277,3 +277,29 @@ def test_bounds_of_arrays_that_start_anywhere(dtype, offset):
         with pytest.raises(EmulationError, match="out-of-bounds") as found:
             launch(kernel_text(body.replace("MOVE", str(move)), 2), out, part)
         assert f"lane {lane}" in str(found.value)
+
+
+@pytest.mark.parametrize("first, second", (("ld", "ld"), ("st", "ld"), ("ld", "st"), ("st", "st")))
+@pytest.mark.parametrize("ordered", (True, False))
+def test_accesses_of_different_widths_are_judged_by_the_byte(first, second, ordered):
+    """Warp 0 works on words, then warp 1 on their third bytes: a race of each with a store unless the block barrier is between them."""
+    body = f"""
+\tmov.u32 %r0, %tid.x;
+\tmov.u32 %r1, smem;
+\tand.b32 %r2, %r0, 31;
+\tshl.b32 %r2, %r2, 2;
+\tadd.u32 %r1, %r1, %r2;
+\tsetp.gt.u32 %p1, %r0, 31;
+\t@!%p1 st.shared.b32 [%r1], %r0;
+\tbar.sync 0;
+\t@!%p1 {"ld.shared.b32 %r3, [%r1]" if first == "ld" else "st.shared.b32 [%r1], 4"};
+\t{"bar.sync 0;" if ordered else ""}
+\t@%p1 {"ld.shared.b8 %rs1, [%r1+2]" if second == "ld" else "st.shared.b8 [%r1+2], 1"};"""
+    text = kernel_text(body, 1, shared=128)
+    run = lambda: launch(text, np.zeros(1, np.uint64), block=(64, 1, 1))  # noqa: E731
+    if ordered or (first, second) == ("ld", "ld"):
+        run()
+    else:
+        with pytest.raises(EmulationError) as found:
+            run()
+        assert found.value.kind == "race"

@@ -61,6 +61,8 @@ FAULTS = {
     "stage never released": (ring("no_release"), {"deadlock"}, "parity"),
     "stage released for a warp by one lane": (ring("no_sync_warp"), {"race"}, "cp.async.bulk.tensor"),
     "stage released twice": (ring("double_release"), {"deadlock", "race", "barrier"}, ""),
+    "listener overrun by two phases": ((pipeline.take_turns, (i32(1), 6, "not answered")), {"barrier"}, "may mean phase"),
+    "phases left out on no ground": ((pipeline.take_turns, (i32(1), 6, "no barrier")), {"barrier"}, "may mean phase"),
     "stage released before wgmma has read it": (
         (matmul.matmul, (np.ones((64, 256), np.float16), np.ones((64, 256), np.float16), f32(64, 64), 256, "release_before_wait")), {"race"}, "wgmma"),
     "no proxy fence before a tensor store": ((epilogue.matmul, (*OPERANDS, 128, "no_proxy_fence")), {"proxy"}, "fence.proxy.async"),

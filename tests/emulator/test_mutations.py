@@ -14,6 +14,8 @@ from . import kernels_basic as basic
 from . import kernels_cluster as cluster
 from . import kernels_matmul as matmul
 from . import kernels_pipeline as pipeline
+from . import kernels_registers as registers
+from . import kernels_wide as wide
 from .mutations import mutants
 
 SCHEDULES = 2 * len(POLICIES)
@@ -39,6 +41,10 @@ KERNELS = {
     "stream_tiles": (pipeline.stream_tiles, (TILES, np.zeros_like(TILES), 7, None), {1: TILES + 1}),
     "fill": (pipeline.fill, (i32(5 * 64), 5), {0: np.arange(5 * 64)}),
     "matmul": (matmul.matmul, (A, B, np.zeros((64, 64), np.float32), 256, None), {2: A.astype(np.float32) @ B.astype(np.float32).T}),
+    "product": (registers.product, (A, B, np.zeros((64, 64), np.float32), 4, False, None), {2: A.astype(np.float32) @ B.astype(np.float32).T}),
+    "product of registers": (registers.product, (A, B, np.zeros((64, 64), np.float32), 4, True, None), {2: A.astype(np.float32) @ B.astype(np.float32).T}),
+    "take_turns": (pipeline.take_turns, (i32(1), 5, None), {0: [5]}),
+    "descriptors": (wide.descriptors, (X.astype(np.int64), np.zeros(640, np.int64), np.zeros((40, 2), np.uint64), i32(1), 640, None), {1: np.cumsum(X)}),
     "read_peer": (cluster.read_peer, (i32(128), 1, None), {0: [(b + 1) % 4 * 100 + 31 - t for b in range(4) for t in range(32)]}),
     "gather": (cluster.gather, (i32(4), 1, None), {0: [10] * 4}),
     "hand_over": (cluster.hand_over, (i32(32), None), {0: 3 * np.arange(31, -1, -1)}),
@@ -58,6 +64,9 @@ HARMLESS = {
     ("multicast", "constant parity #2"): "the parity is 0 there",
     ("matmul", "no sync_warp #0"): "only the tensor cores read the stage, and every lane has waited for them",
     ("matmul", "no wgmma wait #1"): "every step of the loop has waited already",
+    ("product", "no wgmma wait #0"): "it bounds how many groups are in flight; nothing of theirs is used again before the last wait",
+    ("take_turns", "no init fence #0"): "no copy and no other block uses the barriers; the block barrier orders the rest",
+    ("take_turns", "constant parity #2"): "the parity is 0 there",
     ("gather", "no cluster barrier #3"): "a block that has received all four numbers is written by nobody any more",
     ("hand_over", "no cluster barrier #3"): "block 1 has received everything, and nobody touches block 0",
     ("hand_over", "no init fence #0"): "the cluster barrier releases the initialisation to the other block's threads; no copy is involved",

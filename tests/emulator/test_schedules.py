@@ -65,6 +65,13 @@ def test_tensor_copy_ring(tiles):
     assert np.array_equal(y, x + 1 if tiles else 0 * x)
 
 
+@pytest.mark.parametrize("rounds", (1, 2, 7))
+def test_parity_waits_that_leave_phases_out(rounds):
+    out = np.zeros(1, np.int32)
+    emulator.check(pipeline.take_turns, out, rounds, None, schedules=SCHEDULES)
+    assert out[0] == rounds
+
+
 @pytest.mark.parametrize("k", (64, 200))
 def test_matmul(k):
     a, b = (random.integers(-3, 4, (64, k)).astype(np.float16) for _ in range(2))

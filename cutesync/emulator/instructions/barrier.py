@@ -136,12 +136,21 @@ def find_barrier(machine, f, lanes, address: int, site: int) -> MBarrier:
     return barrier
 
 
+def by_address(address: np.ndarray, lanes: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """``(address, its lanes)`` for the addresses of these lanes."""
+    wanted = address[lanes]
+    if not cnz(wanted != wanted[0]):
+        return [(int(wanted[0]), lanes)]
+    return [(target, lanes[wanted == target]) for target in np.unique(wanted).tolist()]
+
+
 def check_initialised(machine, f, lanes, barrier: MBarrier, site: int) -> None:
     """The initialisation must be ordered before this use. Where it has been fenced, order is enough (``Clock.seen``)."""
     warp, who, time = barrier.init_event
     number, actor = warp.block.number, warp.index * ACTORS + who
     others = [lane for lane in lanes if warp is not f.warp or lane != who]
-    for clock in {id(c): c for c in map(f.warp.clock.of, others)}.values():
+    clocks = {id(c): c for c in map(f.warp.clock.of, others)}.values() if f.warp.clock.single else [f.warp.clock.common] * (len(others) > 0)
+    for clock in clocks:
         sources = [clock.known] + ([clock.seen] if clock.seen and barrier.fenced else [])
         if not any(number in source and source[number][actor] >= time for source in sources):
             machine.fail("barrier", f"{barrier.name} is used without being ordered after its initialisation", f.warp, others, site,
@@ -187,9 +196,8 @@ def arrive_maker(machine, site: int, scope: int, release: bool, drop: bool, expe
     def run(f, lanes, address, count, size):
         tokens = np.zeros(32, np.uint64)
         numbers = np.arange(32) if lanes is None else lanes
-        for target in np.unique(address[numbers]).tolist():
-            who = numbers[address[numbers] == target]
-            barrier = find_barrier(machine, f, who.tolist(), int(target), site)
+        for target, who in by_address(address, numbers):
+            barrier = find_barrier(machine, f, who.tolist(), target, site)
             if expects:
                 for lane in who.tolist():
                     barrier.expect(f, [lane], int(size[lane]), site)
@@ -197,10 +205,12 @@ def arrive_maker(machine, site: int, scope: int, release: bool, drop: bool, expe
             batches = [who] if total <= barrier.pending else [[lane] for lane in who.tolist()]     # more than one phase takes: in turn
             for batch in batches:
                 before = barrier.pending
+                barrier.observe(f, batch)
                 phase = barrier.arrive(f, batch, int(count[batch].sum()), site, scope, release, drop=drop)
                 tokens[batch] = before << 32 | phase
                 if settles:
                     barrier.settle()
+                    barrier.observe(f, batch)
         return tokens
 
     return run
@@ -220,18 +230,30 @@ def tx_maker(machine, site: int, complete: bool):
     return run
 
 
+def check_phase(machine, f, lanes, barrier: MBarrier, parities, site: int) -> None:
+    """A parity stands for the running or the last phase: a thread that may be further behind takes a later phase for its own."""
+    for parity in set((parities & 1).tolist()):
+        who = lanes[parities & 1 == parity]
+        if barrier.unclear(f, who, parity):
+            behind = barrier.phase - (2 if barrier.phase & 1 == parity else 3)
+            machine.fail("barrier", f"waits with parity {parity} on {barrier.name}, which is in phase {barrier.phase}, and may mean phase {behind}: "
+                         "a parity names the running or the last phase, and nothing ordered before this wait shows that it is one of them", f.warp, who,
+                         site, barrier.history_lines())
+
+
 def wait_maker(machine, site: int, parity: bool, may_fail: bool, scope: int, acquire: bool):
     """``test_wait`` / ``try_wait``: ``run(f, lanes, address, state or parity)`` gives a truth vector."""
 
     def run(f, lanes, address, state):
         result = np.zeros(32, bool)
         numbers = np.arange(32) if lanes is None else lanes
-        for target in np.unique(address[numbers]).tolist():
-            who = numbers[address[numbers] == target]
-            barrier = find_barrier(machine, f, who.tolist(), int(target), site)
+        for target, who in by_address(address, numbers):
+            barrier = find_barrier(machine, f, who.tolist(), target, site)
             wanted = state[who] & 0xFFFFFFFF
             if parity:
                 done = (barrier.phase & 1) != (wanted & 1)
+                if machine.sanitizer is not None:
+                    check_phase(machine, f, who, barrier, wanted, site)
             else:
                 done = wanted.astype(np.int64) < barrier.phase
                 if cnz(wanted.astype(np.int64) < barrier.phase - 1):
@@ -243,12 +265,13 @@ def wait_maker(machine, site: int, parity: bool, may_fail: bool, scope: int, acq
                 continue
             result[who] = done
             if cnz(done):
+                passed = who[done]
+                barrier.observe(f, passed)
                 if acquire:
-                    passed = who[done]
                     barrier.learn(f, None if len(passed) == 32 else passed, scope)
             if cnz(done) < len(who):
                 f.waits = f"waits for {'parity ' if parity else 'phase '}{int(wanted[~done][0])} of {barrier.name}"
-                f.note_poll(barrier, barrier.version, result.tobytes())
+                f.note_poll(barrier, (barrier.version, result.tobytes()))
         return result
 
     return run

@@ -10,7 +10,7 @@ from .barrier import barrier_address
 from .moves import address_operand
 from .registry import handles, unknown
 from .tensor_copy import tensor
-from .transfers import REDUCTIONS, aligned, announce, announce_targets, commit_maker, destinations, each, finish_store, reducer, sharing, wait_maker
+from .transfers import REDUCTIONS, aligned, announce, announce_targets, announce_updates, commit_maker, destinations, each, finish_store, reducer, sharing, wait_maker
 
 
 def global_side(machine, f, lane: int, address: int, size: int, site: int) -> Side:
@@ -28,8 +28,15 @@ def fits(machine, f, lane: int, block, address: int, size: int, site: int) -> Si
     return side
 
 
-def bulk_load_maker(machine, site: int, from_cluster: bool):
-    """Contiguous bytes of global (or, ``from_cluster``, own shared) memory into shared memory, signalling an mbarrier."""
+def elements(side: Side, count: int, kind: str) -> Side:
+    """The same ``count`` bytes in units of one element."""
+    unit, start = SIZES[kind], int(side.offsets[0])
+    return Side(side.region, np.arange(start, start + count, unit, dtype=np.int64), unit)
+
+
+def bulk_load_maker(machine, site: int, from_cluster: bool, operator: str, kind: str):
+    """Contiguous bytes of global (or, ``from_cluster``, own shared) memory into shared memory, signalling an mbarrier; with ``operator``,
+    combined with what is there."""
 
     def run(f, lanes, destination, source, size, barrier, mask):
         for lane in each(lanes):
@@ -46,9 +53,14 @@ def bulk_load_maker(machine, site: int, from_cluster: bool):
             announce(operation, origin, False)
             places = destinations(machine, f, lane, int(destination[lane]), int(barrier[lane]), None if mask is None else int(mask[lane]), site)
             sides = [fits(machine, f, lane, block, address, count, site) for block, address, _ in places]
-            announce_targets(operation, sides)
+            if operator:
+                origin, *sides = (elements(side, count, kind) for side in (origin, *sides))
+                announce_updates(operation, sides)
+            else:
+                announce_targets(operation, sides)
             operation.blocks |= {block.number for block, _, _ in places}
-            to_shared(operation, origin, None, 0, [(side, b) for side, (_, _, b) in zip(sides, places)], count)
+            combine = reducer(operator, kind, flushes=False) if operator else None
+            to_shared(operation, origin, None, 0, [(side, b) for side, (_, _, b) in zip(sides, places)], count, combine=combine)
             operation.start()
 
     return run
@@ -66,8 +78,7 @@ def bulk_store_maker(machine, site: int, operator: str, kind: str):
             near = fits(machine, f, lane, f.warp.block, int(source[lane]) & 0xFFFFFF, count, site)
             far = global_side(machine, f, lane, at, count, site)
             if operator:
-                unit = SIZES[kind]
-                near, far = (Side(s.region, np.arange(s.offsets[0], s.offsets[0] + count, unit, dtype=np.int64), unit) for s in (near, far))
+                near, far = (elements(side, count, kind) for side in (near, far))
             finish_store(operation, who, (at, int(source[lane]), count), near, far, None, f, reducer(operator, kind) if operator else None)
 
     return run
@@ -92,9 +103,7 @@ def bulk(e, instr):
     if spaces[0] == "global":
         operation = e.op(bulk_store_maker, e.site(), operator, parts[-1])
         return e.effect(operation, address_operand(e, args[0], 64), barrier_address(e, args[1]), e.u(args[2], 32))
-    if operator:
-        raise unknown(instr, "a bulk reduction into shared memory")
     mask = e.u(args[4], 16) if "multicast::cluster" in parts else "None"
     from_cluster = spaces[1] != "global"
     source = barrier_address(e, args[1]) if from_cluster else address_operand(e, args[1], 64)
-    e.effect(e.op(bulk_load_maker, e.site(), from_cluster), barrier_address(e, args[0]), source, e.u(args[2], 32), barrier_address(e, args[3]), mask)
+    e.effect(e.op(bulk_load_maker, e.site(), from_cluster, operator, parts[-1]), barrier_address(e, args[0]), source, e.u(args[2], 32), barrier_address(e, args[3]), mask)

@@ -12,6 +12,7 @@ from .. import wgmma as wgmma_rules
 from ..async_copy import groups_of
 from ..memory import SHARED_START, load, store
 from ..syntax import Vec
+from ..tensor_registers import KIND, Product
 from . import matrix
 from .moves import address_operand
 from .registry import handles, unknown
@@ -113,9 +114,10 @@ class Gathering:
         self.arrived: list = []          # (fragment, operands)
 
 
-def wgmma_maker(machine, site: int, step, slots: tuple[int, ...]):
-    """``run(f, next, a, b, scale)``: a is a descriptor vector or four registers."""
+def wgmma_maker(machine, site: int, step, slots: tuple[int, ...], a_slots: tuple[int, ...]):
+    """``run(f, next, a, b, scale)``: a is a descriptor vector or four registers. ``slots`` and ``a_slots`` hold D, and A if in registers."""
     sanitizer = machine.sanitizer
+    shape, d_set, a_set = (step.n, step.k), frozenset(slots), frozenset(a_slots)
 
     def run(f, following, a, b, scale):
         block, group = f.warp.block, f.warp.index // 4
@@ -147,6 +149,8 @@ def wgmma_maker(machine, site: int, step, slots: tuple[int, ...]):
         d = np.concatenate([np.array([entry[0].warp.R[s] for s in slots]) for entry in arrived], axis=1) if first[3][0] else None
         result = wgmma_rules.multiply(step, a, b, d)
         for i, (f, *_) in enumerate(arrived):
+            if sanitizer is not None:
+                f.warp.tensor_registers().start(site, shape, d_set, a_set)
             R, mine = f.warp.R, np.ascontiguousarray(result[:, 32 * i:32 * i + 32])
             for slot, register in zip(slots, mine):
                 R[slot] = register
@@ -167,8 +171,8 @@ def wgmma_maker(machine, site: int, step, slots: tuple[int, ...]):
     def note_reads(block, warp, where_a, where_b):
         event = warp.clock.start_async()
         if machine.trace is not None and warp.index % 4 == 0:
-            machine.trace.launched(("wgmma", id(warp), event[1]), block, f"wgmma m64n{step.n} of warps {warp.index} to {warp.index + 3}")
-        groups_of(warp, "wgmma", 0).open.append(event)
+            machine.trace.launched((KIND, id(warp), event[1]), block, f"wgmma m64n{step.n} of warps {warp.index} to {warp.index + 3}")
+        groups_of(warp, KIND, 0).open.append(Product(event, site, shape, d_set, a_set))
         if sanitizer is None:
             return
         for where in (where_a, where_b):
@@ -180,12 +184,12 @@ def wgmma_maker(machine, site: int, step, slots: tuple[int, ...]):
 
 def wgmma_wait_maker(machine, allowed: int):
     def run(f):
-        groups = groups_of(f.warp, "wgmma", 0)
-        for event in groups.waited(allowed):
+        groups = groups_of(f.warp, KIND, 0)
+        for product in groups.waited(allowed):
             if machine.sanitizer is not None:
-                f.warp.learn(f.lanes, f.warp.clock.async_done(*event))
+                f.warp.learn(f.lanes, f.warp.clock.async_done(*product.event))
             if machine.trace is not None:
-                machine.trace.landed(("wgmma", id(f.warp), event[1]))
+                machine.trace.landed((KIND, id(f.warp), product.event[1]))
         groups.committed = groups.committed[max(len(groups.committed) - allowed, 0):] if allowed else []
 
     return run
@@ -193,9 +197,13 @@ def wgmma_wait_maker(machine, allowed: int):
 
 def wgmma_commit_maker(machine):
     def run(f):
-        groups_of(f.warp, "wgmma", 0).commit()
+        groups_of(f.warp, KIND, 0).commit()
 
     return run
+
+
+def wgmma_fence_maker(machine):
+    return lambda f: f.warp.tensor_registers().fence()
 
 
 @handles("wgmma", switch=True)
@@ -203,7 +211,7 @@ def wgmma(e, instr):
     whole_warp(e)
     verb = instr.parts[1]
     if verb == "fence":
-        return None
+        return e.line(f"{e.op(wgmma_fence_maker)}(f)")
     if verb == "commit_group":
         return e.line(f"{e.op(wgmma_commit_maker)}(f)")
     if verb == "wait_group":
@@ -217,6 +225,6 @@ def wgmma(e, instr):
         raise unknown(instr, f"{len(d.items)} destination registers")
     for register in d.items:
         e.u(register, 32)
-    slots = tuple(e.program.slot(register) for register in d.items)
+    slots, a_slots = (tuple(e.program.slot(register) for register in items) for items in (d.items, a.items if in_registers else ()))
     left = f"({', '.join(e.u(x, 32) for x in a.items)},)" if in_registers else e.u(a, 64)
-    return e.blocking(e.op(wgmma_maker, e.site(), step, slots), left, e.u(b, 64), e.p(scale))
+    return e.blocking(e.op(wgmma_maker, e.site(), step, slots, a_slots), left, e.u(b, 64), e.p(scale))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..memory import Port, load, store
+from ..async_copy import Operation
+from ..memory import UNSIGNED, Port, load, store
 from ..syntax import PARAM, SINK, SIZES, Instr, Mem, Reg, Special, Symbol, Vec
 from ..sanitizer import GPU, SCOPES
 from . import arithmetic
@@ -80,6 +81,36 @@ def ld(e, instr):
             e.set_result(item, result, expression if sign == "u" else f"{expression}.view(s{8 * width})", sign, 8 * width)
 
 
+def torn_store(machine, site: int, space: str, width: int, count: int, scope: int, release: bool):
+    """A strong store of a vector: one access for each element, in no order ("Vector Data-types" of the memory consistency model).
+
+    ``run(f, next, address, values)``. Now and then the schedule lets others run between two of them.
+    """
+    whole, one = (store(machine, site, space, width, n, scope, release) for n in (count, 1))
+    port = Port(machine, site, space, width, count)
+
+    def run(f, following, address, values):
+        if not machine.schedule.tears():
+            whole(f, f.lanes, address, values)
+            return following
+        port.locate(f, f.lanes, address)         # the vector is aligned as a whole
+        order = machine.schedule.random.sample(range(count), count)
+
+        def put(elements):
+            for i in elements:
+                one(f, f.lanes, address + address.dtype.type(i * width), np.ascontiguousarray(values[:, i]))
+
+        put(order[:1])
+        rest = Operation(machine, f.warp, int(np.flatnonzero(f.mask)[0]), site, "the other elements of a vector store")
+        rest.pieces = [lambda: put(order[1:])]
+        rest.watchers.append(f)
+        stop = f.block_on("is in the middle of a vector store", rest, following, site)
+        rest.start()
+        return stop
+
+    return run
+
+
 @handles("st")
 def st(e, instr):
     mem, source = instr.args[:2]
@@ -90,9 +121,11 @@ def st(e, instr):
         return e.set(mem.base, values[0], "u", 8 * width)
     space = space_of(instr)
     scope, _, release = order_of(instr)
-    operation = e.op(store, e.site(), space, width, len(items), scope, release)
     data = values[0] if len(values) == 1 else e.temp(f"np.stack(({', '.join(values)}), 1)")
-    e.effect(operation, address_of(e, instr, mem, space), data)
+    address = address_of(e, instr, mem, space)
+    if scope and len(items) > 1:
+        return e.blocking(e.op(torn_store, e.site(), space, width, len(items), scope, release), address, data)
+    e.effect(e.op(store, e.site(), space, width, len(items), scope, release), address, data)
 
 
 # --- atomics ------------------------------------------------------------------------------------------------------------
@@ -120,14 +153,24 @@ def combiner(name: str, kind: str, space: str = "global"):
     return lambda a, b, c: int(function(np.array([a], dtype), np.array([b], dtype))[0])
 
 
+def wide_integer(value: np.complex128) -> int:
+    return int.from_bytes(value.tobytes(), "little")
+
+
+def wide_value(number: int) -> np.complex128:
+    """128 bits as memory and registers hold them: moved, never computed with."""
+    return np.frombuffer(number.to_bytes(16, "little"), np.complex128)[0]
+
+
 def atomic(machine, site: int, space: str, name: str, kind: str, count: int, scope: int, acquire: bool, release: bool):
     """The function behind ``atom`` and ``red``: lanes one after the other, in an order the schedule picks."""
     width = SIZES[kind]
     port = Port(machine, site, space, width, count)
     combine, sanitizer = combiner(name, kind, space), machine.sanitizer
+    integer, stored = (wide_integer, wide_value) if width == 16 else (int, int)
 
     def run(f, lanes, address, operand, other=None):
-        old = np.zeros((32, count), np.dtype(f"u{width}"))
+        old = np.zeros((32, count), UNSIGNED[width])
         operand = operand.reshape(32, count)
         numbers = np.arange(32) if lanes is None else lanes
         for region, rows, who, _ in port.locate(f, lanes, address):
@@ -136,19 +179,20 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, sco
             if sanitizer is not None:
                 sanitizer.atomic(f, who, region, rows, width * count, site, scope, acquire, release)
             view = region.view(width, count)
-            cells = view if count == 1 else view
             pairs = list(zip((numbers if who is None else who).tolist(), rows.tolist()))
             if len(pairs) > 1:
                 machine.schedule.random.shuffle(pairs)
             for lane, row in pairs:
                 for i in range(count):
                     at = row if count == 1 else (row, i)
-                    before = int(cells[at])
-                    old[lane, i] = before
-                    cells[at] = combine(before, int(operand[lane, i]), 0 if other is None else int(other[lane]))
-            region.changed(machine)
-            f.note_poll(region, region.version - 1 if np.array_equal(view[rows].reshape(-1, count), old[numbers if who is None else who]) else -1,
-                        old.tobytes())
+                    before = integer(view[at])
+                    old[lane, i] = view[at]
+                    view[at] = stored(combine(before, integer(operand[lane, i]), 0 if other is None else integer(other[lane])))
+            if view[rows].tobytes() == old[numbers if who is None else who].tobytes():
+                f.polled(region, rows, width * count, view[rows])
+            else:
+                f.poll = None
+                region.changed(machine, rows, width * count)
         return old[:, 0].copy() if count == 1 else old.T.copy()
 
     return run
@@ -163,7 +207,7 @@ def atom(e, instr):
     destination, mem, operands = args[0], args[1], args[2:]
     kind = instr.parts[-1]
     name = next((p for p in instr.parts[1:] if p in ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")), None)
-    if name is None or SIZES.get(kind, 16) == 16 or combiner(name, kind) is None:
+    if name is None or kind not in SIZES or (kind == "b128" and name not in ("exch", "cas")) or combiner(name, kind) is None:
         raise unknown(instr)
     bits = 8 * SIZES[kind]
     vector = isinstance(operands[0], Vec)

@@ -15,7 +15,14 @@ from .transfers import aligned, commit_maker, each, wait_maker
 
 
 class SmallCopy(Operation):
-    """One lane's ``cp.async``: 4, 8 or 16 bytes. Once waited for, it counts as a store of that lane."""
+    """One lane's ``cp.async``: 4, 8 or 16 bytes. It counts as a store of that lane at the first wait or arrival that covers it."""
+
+    covered: int | None = None           # the lane's time then
+    adopted = False
+
+    def cover(self, time: int) -> None:
+        if self.covered is None:
+            self.covered = time
 
     def set(self, near: Side, far: Side | None, kept: int) -> None:
         self.near = near
@@ -32,8 +39,10 @@ class SmallCopy(Operation):
 
         self.pieces = [land]
 
-    def adopt(self, time: int) -> None:
-        self.machine.sanitizer.adopt(self.warp, self.lane, self.near.region, self.near.offsets, self.near.unit, self.site, time)
+    def adopt(self) -> None:
+        if not self.adopted:
+            self.adopted = True
+            self.machine.sanitizer.adopt(self.warp, self.lane, self.near.region, self.near.offsets, self.near.unit, self.site, self.covered)
 
 
 def small_copy_maker(machine, site: int, size: int):
@@ -71,18 +80,19 @@ def copy_arrive_maker(machine, site: int, increments: bool):
         for lane in each(lanes):
             barrier = find_barrier(machine, f, [lane], int(address[lane]), site)
             groups = groups_of(f.warp, "cp.async", lane)
-            copies = [o for group in (*groups.committed, groups.open) for o in group]
+            copies = [o for group in (*groups.committed, groups.open) for o in group if not o.adopted]
+            for copy in copies:
+                copy.cover(f.warp.clock.time)
             if increments:
                 barrier.pending += 1
-            time = f.warp.clock.time
             clock = f.warp.clock.release(np.array([lane])) if machine.sanitizer is not None else None
             operation = Operation(machine, f.warp, lane, site, "arrival after cp.async")
             operation.after = copies
 
-            def land(barrier=barrier, copies=copies, lane=lane, clock=clock, time=time):
+            def land(barrier=barrier, copies=copies, lane=lane, clock=clock):
                 if clock is not None:
                     for copy in copies:
-                        copy.adopt(time)
+                        copy.adopt()
                 barrier.arrive(f, [lane], 1, site, CTA_SCOPE, False)
                 if clock is not None:
                     barrier.arrived.append(Arrival(clock, CTA_SCOPE, f.warp.block.number))

@@ -60,6 +60,13 @@ def announce_targets(operation: Operation, sides: list[Side]) -> None:
             operation.machine.sanitizer.async_access(operation.warp, operation.lane, side.region, side.offsets, side.unit, True, event, operation.site)
 
 
+def announce_updates(operation: Operation, sides: list[Side]) -> None:
+    """Targets of a reduction: any number of them may meet at one place, so each counts as a reader of what it finds there."""
+    for side in sides:
+        announce(operation, side, False)
+    operation.write_event = operation.read_event
+
+
 def destinations(machine, f, lane: int, address: int, barrier_at: int, mask: int | None, site: int):
     """(block, shared address, mbarrier) of every block a copy goes to."""
     block = f.warp.block
@@ -149,7 +156,8 @@ def wait_maker(machine, site: int, kind: str, allowed: int, reads_only: bool):
         groups = groups_of(f.warp, kind, lane)
         for operation in groups.waited(allowed):
             if kind == "cp.async":
-                operation.adopt(f.warp.clock.time)
+                operation.cover(f.warp.clock.time)
+                operation.adopt()
                 continue
             for event in (operation.read_event, None if reads_only else operation.write_event):
                 if event is not None:

@@ -5,6 +5,8 @@ Each waits until every live lane of its member mask has come. None but ``bar.war
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 
 from ..syntax import SINK, Imm, Pair
@@ -13,27 +15,56 @@ from .registry import handles, unknown
 
 _LANES = np.arange(32)
 _POISON = 0xCDCDCDCD
+_EVERYBODY = 0xFFFFFFFF
 cnz = np.count_nonzero
 
 
 def members(e, operand) -> str:
-    """The member mask as text: a number, or an expression over the first active lane."""
+    """The member mask as text: a number, or an expression: what the masks of the active lanes name together."""
     if isinstance(operand, Imm):
         return str(operand.value & 0xFFFFFFFF)
-    return f"int({e.u(operand, 32)}[f.mask][0])"
+    return f"int(np.bitwise_or.reduce({e.u(operand, 32)}[f.mask]))"
 
 
 def convergent(e, operand) -> None:
+    """Wait for the lanes of the member mask, and check that those that run the instruction agree on it and are in it."""
     if not e.full:
         e.converge(members(e, operand))
+    if not (isinstance(operand, Imm) and operand.value & _EVERYBODY == _EVERYBODY):
+        e.line(f"{e.op(member_maker, e.site())}(f, {e.mask()}, {e.u(operand, 32)})")
 
 
-def participants(e, operand) -> str:
-    """The lanes that take part, as a bool vector: those that run the instruction, and of those the ones in a constant member mask."""
-    if not isinstance(operand, Imm) or operand.value & 0xFFFFFFFF == 0xFFFFFFFF:
-        return e.mask()
-    among = e.program.bind_array(operand.value >> _LANES & 1 == 1)
-    return among if e.mask() == "ALL" else e.temp(f"{e.mask()} & {among}")
+def member_maker(machine, site: int):
+    """``run(f, active, mask)``: what the lanes outside their own mask, or lanes with different masks, would do is undefined."""
+
+    def run(f, active, mask):
+        outside = active & (mask >> _LANES.astype(np.uint32) & 1 == 0)
+        if cnz(outside):
+            machine.fail("convergence", "lanes run an instruction whose member mask leaves them out", f.warp, np.flatnonzero(outside), site,
+                         [f"the mask of lane {np.flatnonzero(outside)[0]} is {mask[outside][0]:#010x}"])
+        for value in np.unique(mask[active]).tolist():
+            other = active & (value >> _LANES & 1 == 1) & (mask != value)
+            if cnz(other):
+                machine.fail("convergence", f"lanes of the member mask {value:#010x} run the instruction with another mask", f.warp, np.flatnonzero(other), site)
+
+    return run
+
+
+def grouped(e, operand, function, *values: str) -> str:
+    """``function(*values, lanes)`` for the lanes that run the instruction together: all that do, or those of each member mask."""
+    call = f"{e.name(function, function.__name__)}({', '.join(values)}, "
+    if isinstance(operand, Imm):
+        return f"{call}{e.mask()})"
+    return f"{e.name(by_mask, 'by_mask')}(lambda who: {call}who), {e.u(operand, 32)}, {e.mask()})"
+
+
+def by_mask(function, mask: np.ndarray, active: np.ndarray):
+    result = None
+    for value in np.unique(mask[active]).tolist():
+        who = active & (mask == value)
+        found = function(who)
+        result = found if result is None else np.where(who, found, result)
+    return function(active) if result is None else result
 
 
 def shuffle_sources(mode: str, distance: np.ndarray, control: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -47,8 +78,14 @@ def shuffle_sources(mode: str, distance: np.ndarray, control: np.ndarray) -> tup
 
 
 def shuffle(mode: str, value: np.ndarray, distance: np.ndarray, control: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    source, inside = shuffle_sources(mode, (distance & 31).astype(np.int64), control.astype(np.int64))
+    source, inside = known_sources(mode, distance.tobytes(), control.tobytes())
     return value[source], inside
+
+
+@lru_cache(maxsize=1024)
+def known_sources(mode: str, distance: bytes, control: bytes) -> tuple[np.ndarray, np.ndarray]:
+    distances, controls = (np.frombuffer(x, np.uint32).astype(np.int64) for x in (distance, control))
+    return shuffle_sources(mode, distances & 31, controls)
 
 
 @handles("shfl", together=True)
@@ -74,8 +111,8 @@ def shfl(e, instr):
         e.set(first, moved, "u", 32)
 
 
-def ballot(predicate: np.ndarray) -> np.ndarray:
-    bits = int.from_bytes(np.packbits(predicate, bitorder="little").tobytes(), "little")
+def ballot(predicate: np.ndarray, active: np.ndarray) -> np.ndarray:
+    bits = int.from_bytes(np.packbits(predicate & active, bitorder="little").tobytes(), "little")
     return np.full(32, bits, np.uint32)
 
 
@@ -87,22 +124,20 @@ def vote_any(predicate: np.ndarray, active: np.ndarray) -> np.ndarray:
     return np.full(32, cnz(active & predicate) > 0)
 
 
-def vote_uniform(predicate: np.ndarray, active: np.ndarray) -> np.ndarray:
+def vote_uni(predicate: np.ndarray, active: np.ndarray) -> np.ndarray:
     n = cnz(active & predicate)
     return np.full(32, n == 0 or n == cnz(active))
+
+
+_VOTES = {"ballot": ballot, "all": vote_all, "any": vote_any, "uni": vote_uni}
 
 
 @handles("vote", together=True)
 def vote(e, instr):
     mode = instr.parts[2]
     convergent(e, instr.args[2])
-    p = e.p(instr.args[1])
-    active = participants(e, instr.args[2])
-    if mode == "ballot":
-        e.set(instr.args[0], f"{e.name(ballot, 'ballot')}({p}{'' if active == 'ALL' else ' & ' + active})", "u", 32)
-    else:
-        function = {"all": vote_all, "any": vote_any, "uni": vote_uniform}[mode]
-        e.set(instr.args[0], f"{e.name(function, 'vote')}({p}, {active})")
+    result = grouped(e, instr.args[2], _VOTES[mode], e.p(instr.args[1]))
+    e.set(instr.args[0], result, "u", 32 if mode == "ballot" else None)
 
 
 @handles("activemask")
@@ -115,24 +150,23 @@ def match_any(value: np.ndarray, active: np.ndarray) -> np.ndarray:
     return np.packbits(equal, axis=1, bitorder="little").view(np.uint32).reshape(32)
 
 
-def match_all(value: np.ndarray, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def match_all(value: np.ndarray, active: np.ndarray) -> np.ndarray:
+    """The mask of ``active`` if all its values are the same, else 0: that is the predicate, too."""
     same = len(np.unique(value[active])) == 1
-    return (ballot(active) if same else np.zeros(32, np.uint32)), np.full(32, same)
+    return ballot(active, active) if same else np.zeros(32, np.uint32)
 
 
 @handles("match", together=True)
 def match(e, instr):
-    convergent(e, instr.args[2])
-    value, active = e.u(instr.args[1], int(instr.parts[-1][1:])), participants(e, instr.args[2])
-    if instr.parts[1] == "any":
-        return e.set(instr.args[0], f"{e.name(match_any, 'match_any')}({value}, {active})", "u", 32)
-    both = e.temp(f"{e.name(match_all, 'match_all')}({value}, {active})")
-    destination = instr.args[0]
+    destination, operand, mask = instr.args
+    convergent(e, mask)
+    value = e.u(operand, int(instr.parts[-1][1:]))
+    result = e.temp(grouped(e, mask, match_any if instr.parts[1] == "any" else match_all, value))
     first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, SINK)
     if second != SINK:
-        e.set(second, f"{both}[1]")
+        e.set(second, f"{result} != 0")
     if first != SINK:
-        e.set(first, f"{both}[0]", "u", 32)
+        e.set(first, result, "u", 32)
 
 
 _REDUCE = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
@@ -148,7 +182,7 @@ def redux(e, instr):
     convergent(e, instr.args[2])
     kind, bits = int_type(instr)
     value = e.value(instr.args[1], kind, bits)
-    e.set(instr.args[0], f"{e.name(reduce_lanes, 'reduce_lanes')}('{instr.parts[2]}', {value}, {participants(e, instr.args[2])})", kind, bits)
+    e.set(instr.args[0], grouped(e, instr.args[2], reduce_lanes, f"'{instr.parts[2]}'", value), kind, bits)
 
 
 def elected(member_bits: int, live: int) -> tuple[np.ndarray, np.ndarray]:

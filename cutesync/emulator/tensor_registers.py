@@ -1,0 +1,99 @@
+"""The registers that ``wgmma`` works on: when threads may touch them (PTX ISA 9.7.15, "Register Fragments", ``wgmma.fence``).
+
+From ``wgmma.mma_async`` to the ``wgmma.wait_group`` that covers it, its accumulators and its A fragment belong to the tensor cores. What
+threads have done to such registers before must be behind a ``wgmma.fence``, as must be the first ``wgmma`` of a warp; only accumulators
+handed from one ``wgmma`` to the next of the same shape need no fence. A plain ``mov`` needs none here: compilers put copies and zeros behind
+the fence that the source has them before, and the assembler knows them for what they are.
+
+Accesses are looked at a segment at a time: none has a ``wgmma`` instruction inside.
+"""
+
+from __future__ import annotations
+
+from .async_copy import groups_of
+from .syntax import Vec
+
+KIND = "wgmma"
+
+
+class Uses:
+    """The registers that a segment reads or writes: slot -> instruction, the first one; ``computed`` without plain moves."""
+
+    def __init__(self):
+        self.all: dict[int, int] = {}
+        self.computed: dict[int, int] = {}
+
+    def add(self, slots: list[int], site: int, instr) -> None:
+        plain = instr.parts[0] == "mov" and not any(isinstance(a, Vec) for a in instr.args)
+        for slot in slots:
+            self.all.setdefault(slot, site)
+            if not plain:
+                self.computed.setdefault(slot, site)
+
+
+class Product:
+    """One ``wgmma.mma_async`` of one warp, until it has been waited for. ``d`` and ``a`` are the slots of its registers."""
+
+    def __init__(self, event: tuple[int, int], site: int, shape: tuple[int, int], d: frozenset, a: frozenset):
+        self.event, self.site, self.shape, self.d, self.a = event, site, shape, d, a
+        self.fenced = False              # since it was started
+
+    def disturbs(self, shape: tuple[int, int], d: frozenset, a: frozenset) -> frozenset:
+        """Registers that a later ``wgmma`` must not use while this one is in flight."""
+        shared = (d & self.a) | (a & self.d)
+        return shared if shape == self.shape or self.fenced else shared | (d & self.d)
+
+
+class TensorRegisters:
+    """What one warp has done to the registers of its ``wgmma`` instructions."""
+
+    def __init__(self, warp):
+        self.warp = warp
+        self.groups = groups_of(warp, KIND, 0)
+        self.touched: dict[int, int] = {}        # register slot -> instruction that touched it since the last fence
+        self.fenced = False
+
+    def in_flight(self):
+        return (product for group in (*self.groups.committed, self.groups.open) for product in group)
+
+    def touch(self, uses: Uses) -> None:
+        """A segment is about to read or write registers."""
+        self.touched.update(uses.computed)
+        places = uses.all
+        for product in self.in_flight():
+            for slots, role in ((product.d, "an accumulator"), (product.a, "part of the A fragment")):
+                hit = slots & places.keys()
+                if hit:
+                    slot = min(hit, key=places.get)
+                    self.fail("touches a register of a wgmma that it has not waited for", places[slot], slot, f"{role} of the wgmma", product.site,
+                              "wgmma.wait_group must come between them")
+
+    def fence(self) -> None:
+        self.fenced = True
+        self.touched.clear()
+        for product in self.in_flight():
+            product.fenced = True
+
+    def start(self, site: int, shape: tuple[int, int], d: frozenset, a: frozenset) -> None:
+        """A ``wgmma`` is about to work on these registers."""
+        if not self.fenced:
+            self.warp.machine.fail("registers", "the first wgmma of a warp has no wgmma.fence before it", self.warp, range(32), site)
+        for slot in sorted((d | a) & self.touched.keys()):
+            self.fail("no wgmma.fence between an access to a register and the wgmma that works on it", site, slot, "used", self.touched[slot],
+                      "wgmma.fence must come between them")
+        for product in self.in_flight():
+            for slot in sorted(product.disturbs(shape, d, a)):
+                self.fail("uses a register of another wgmma that it has not waited for", site, slot, "used by the wgmma", product.site,
+                          "only accumulators may be handed on, from one wgmma to the next of the same shape")
+
+    def fail(self, title: str, site: int, slot: int, role: str, other: int, advice: str) -> None:
+        machine = self.warp.machine
+        name = machine.program.register_name(slot)
+        machine.fail("registers", title, self.warp, range(32), site, [f"{name} is {role}", f"  at {machine.program.sites[other - 1].where()}", advice])
+
+
+def touch_maker(machine):
+    """``touch(f, uses)`` of the generated code."""
+    if machine.sanitizer is None:
+        return lambda f, uses: None
+    return lambda f, uses: f.warp.tensor_registers().touch(uses)

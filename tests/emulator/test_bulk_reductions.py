@@ -1,0 +1,71 @@
+"""``cp.reduce.async.bulk`` into the shared memory of a block of the cluster: both blocks add to block 0's array."""
+
+import numpy as np
+import pytest
+
+from cutesync.emulator import POLICIES, EmulationError, Settings
+
+from .support import kernel_text, launch
+
+BODY = """
+\tmov.u32 %r0, %tid.x;
+\tmov.u32 %r1, %cluster_ctarank;
+\tmov.u32 %r2, smem;
+\tshl.b32 %r3, %r0, 2;
+\tadd.u32 %r4, %r2, %r3;
+\tsetp.eq.u32 %p1, %r0, 0;
+\tsetp.eq.u32 %p2, %r1, 0;
+\tmad.lo.u32 %r5, %r1, 100, %r0;
+\tst.shared.b32 [%r4+128], %r5;
+\tst.shared.b32 [%r4+256], 7;
+\t@%p1 mbarrier.init.shared.b64 [%r2], 1;
+\t@%p1 fence.mbarrier_init.release.cluster;
+\tfence.proxy.async;
+\tbarrier.cluster.arrive.aligned;
+\tbarrier.cluster.wait.aligned;
+\tand.pred %p3, %p1, %p2;
+\t@%p3 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 256;
+\tadd.u32 %r6, %r2, 128;
+\tadd.u32 %r7, %r2, 256;
+\tmapa.shared::cluster.u32 %r8, %r7, 0;
+\tmapa.shared::cluster.u32 %r9, %r2, 0;
+\t@%p1 cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.OPERATION [%r8], [%r6], 128, [%r9];
+\t@!%p2 bra OVER;
+WAIT:
+\tmbarrier.try_wait.parity.shared.b64 %p4, [%r2], 0;
+\t@!%p4 bra WAIT;
+\tld.shared.b32 %r10, [%r4+256];
+\tcvt.u64.u32 %rd1, %r3;
+\tadd.u64 %rd1, %rd1, %a0;
+\tst.global.b32 [%rd1], %r10;
+OVER:
+\tbarrier.cluster.arrive.aligned;
+\tbarrier.cluster.wait.aligned;"""
+LANES = np.arange(32)
+
+
+def reduce(operation: str, change=lambda text: text) -> np.ndarray:
+    out, body = np.zeros(32, np.uint32), change(BODY)
+    launch(kernel_text(body.replace("OPERATION", operation), 1, shared=384), out, grid=(2, 1, 1), cluster=(2, 1, 1),
+           settings=Settings(schedules=2 * len(POLICIES)))
+    return out
+
+
+@pytest.mark.parametrize("operation, want", (
+    ("add.u32", 107 + 2 * LANES), ("max.s32", 100 + LANES), ("min.u32", np.minimum(LANES, 7)), ("or.b32", 7 | LANES | (100 + LANES)),
+))
+def test_two_blocks_reduce_into_one(operation, want):
+    assert np.array_equal(reduce(operation), want)
+
+
+@pytest.mark.parametrize("old, new, kinds", (
+    ("\tfence.proxy.async;", "", {"proxy"}),
+    ("\tst.shared.b32 [%r4+256], 7;", "", {"uninitialised"}),
+    ("_, [%r2], 256", "_, [%r2], 272", {"deadlock"}),
+    ("128, [%r9]", "120, [%r9]", {"misaligned"}),
+))
+def test_a_reduction_gone_wrong(old, new, kinds):
+    assert old in BODY
+    with pytest.raises(EmulationError) as found:
+        reduce("add.u32", lambda text: text.replace(old, new))
+    assert found.value.kind in kinds, str(found.value)
