@@ -14,6 +14,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "reduce": "reduce", "argmin": "reduce", "argmax": "reduce", "sum": "reduce", "prod": "reduce", "min": "reduce", "max": "reduce",
     "any": "reduce", "all": "reduce", "asarray": "runtime.device_array", "empty": "runtime.device_array", "DeviceArray": "runtime.device_array",
+    "flag_heads": "flags", "flag_tails": "flags", "flag_heads_and_tails": "flags", "adjacent_difference": "flags",
     "emulate": "emulation", "warm": "warm", "emulator": "emulator", "block": "block", "warp": "warp", "reference": "reference", "errors": "errors",
 }  # fmt: skip
 _MODULES = ("emulator", "block", "warp", "reference", "errors")

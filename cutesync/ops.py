@@ -49,10 +49,10 @@ class Operator:
             return 1 if dtype.kind == "b" else (-1 if dtype.kind == "i" else 2 ** (8 * dtype.size) - 1)
         return None
 
-    def numpy(self, a, b):
+    def numpy(self, a, b, *index):
         """The operator on NumPy values, element by element."""
         if self.fn is not None:
-            return self.fn(a, b)
+            return self.fn(a, b, *index)
         return _NUMPY[self.name](a, b)
 
 
