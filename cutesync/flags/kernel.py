@@ -74,14 +74,7 @@ class FlagKernel:
     def whole(self, x, out, other, ends, begin, length, period, start, lane):
         """A chunk that lies in the row. All loads come first."""
         before, behind = self.around(x, begin, length)
-        chunk = cute.make_rmem_tensor((self.words, self.unroll), self.word)
-        at = cute.make_ptr(self.word, (x + begin).toint(), cute.AddressSpace.gmem, assumed_align=self.vector * self.marking.source.size)
-        layout = cute.make_layout((self.words, self.unroll), stride=(1, LANES * self.words))
-        cute.autovec_copy(cute.make_tensor(at + lane * self.words, layout), chunk)
-        rows = []
-        for u in range(self.unroll):
-            elements = cute.recast_tensor(chunk[(None, u)], self.marking.source.cutlass)
-            rows.append([self.rule.lift(elements[i]) for i in range(self.vector)])
+        rows = self.load(x + begin, lane)
         previous = self.previous(rows, before, lane) if self.marking.looks_back else [None] * self.unroll
         following = self.following(rows, behind, lane) if self.marking.looks_ahead else [None] * self.unroll
         bits = []
@@ -98,6 +91,17 @@ class FlagKernel:
         if self.marking.bits:
             for number, target in enumerate((out, other)[: len(bits[0])]):
                 self.store_bits(target + begin // 32, [words[number] for words in bits], lane)
+
+    def load(self, start, lane):
+        """The elements of the lane's vectors in a chunk, a list a vector."""
+        count = max(2, self.words * self.unroll)  # CuTe gives an extent of one the stride 0, which recasting repeats
+        chunk = cute.make_rmem_tensor((count,), self.word)
+        at = cute.make_ptr(self.word, start.toint(), cute.AddressSpace.gmem, assumed_align=self.vector * self.marking.source.size)
+        shape = (self.words, self.unroll)
+        source = cute.make_tensor(at + lane * self.words, cute.make_layout(shape, stride=(1, LANES * self.words)))
+        cute.autovec_copy(source, cute.make_tensor(chunk.iterator, cute.make_layout(shape)))
+        elements = cute.recast_tensor(chunk, self.marking.source.cutlass)
+        return [[self.rule.lift(elements[u * self.vector + i]) for i in range(self.vector)] for u in range(self.unroll)]
 
     @cute.jit
     def around(self, x, begin, length):
