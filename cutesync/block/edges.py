@@ -44,9 +44,9 @@ def given_or_allocated(storage, dtype, count: int):
     """``storage``, once checked, or new shared memory of ``count`` elements."""
     if storage is None:
         return allocate(dtype, count)
-    if storage.element_type is not stored(dtype) or cute.size(storage) < count:
+    if storage.element_type.width != stored(dtype).width or cute.size(storage) < count:  # a tensor forgets whether its integers are signed
         came = f"{cute.size(storage)} elements of {storage.element_type.__name__}"
-        raise ArgumentTypeError(explain("storage", came, f"a shared-memory tensor of at least {count} elements of {stored(dtype).__name__}"))
+        raise ArgumentTypeError(explain("storage", came, f"at least {count} elements of {stored(dtype).__name__} in shared memory"))
     return storage
 
 
