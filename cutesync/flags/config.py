@@ -14,6 +14,8 @@ from ..errors import ArgumentValueError, explain
 SMS = 132  # multiprocessors the block counts are tuned for
 LANES = 32
 VECTOR_BYTES = 16
+LARGE = 4 * SMS * 2048  # vectors from which every lane that fits on the chip has four
+RUN = 2048  # elements, the most of a warp's run: rows of a multiple of it end where a run does
 MOST_PERIOD = 1 << 30  # places in a tile are counted in 32 bits
 MOST_BLOCKS = (1 << 31) - 1
 
@@ -54,28 +56,22 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     """The one configuration of a problem. The optional arguments override what the size decides: vectors a lane has in flight, warps a
     block, the most blocks."""
     rows, length, tile = problem.rows, problem.length, min(problem.tile, problem.length)
-    vector = _vector(problem)
-    vectors = rows * length // vector
-    piece = vector * max(problem.size, problem.flag, 1)
-    unroll = unroll or (4 if vectors >= 4 * SMS * 2048 else 2 if vectors >= 2 * SMS * 2048 else 1) * min(4, VECTOR_BYTES // piece or 1)
-    warps = warps or (8 if vectors >= 2 * SMS * 256 else 4)
-    together = length % tile == 0 and tile <= MOST_PERIOD and (problem.flag > 0 or length % LANES == 0)
-    if rows > 1 and together and (tile < length or length % (LANES * unroll * vector)):
+    mergeable = length % tile == 0 and tile <= MOST_PERIOD and (problem.flag > 0 or length % LANES == 0)
+    if rows > 1 and mergeable and (tile < length or length % RUN):
         rows, length = 1, rows * length  # rows are tiles of one long row: no row ends within a warp's run
-        vector = _vector(problem, flat=True)
-    elif rows > 1:
-        vector = _vector(problem)
-    else:
-        vector = _vector(problem, flat=True)
+    vector = _vector(problem, length if rows > 1 else 0)
+    vectors = rows * length // vector
+    narrow = VECTOR_BYTES // (vector * max(problem.size, problem.flag))  # how many times less than 16 bytes a vector has
+    unroll = unroll or (4 if vectors >= LARGE else 2 if vectors >= LARGE // 2 else 1) * min(narrow, 4)
+    warps = warps or (8 if vectors >= SMS * 512 else 4)
     chunks = rows * _ceil(length, LANES * unroll * vector)
     grid = min(_ceil(chunks, warps), blocks or MOST_BLOCKS)
     return Config((rows > 1, tile < length, vector, unroll, warps), rows, length, tile, grid)
 
 
-def _vector(problem: Problem, flat: bool = False) -> int:
-    """Elements a vector; ``flat``: only the first row's address counts, else that of every row."""
+def _vector(problem: Problem, stride: int) -> int:
+    """Elements a vector, if rows begin ``stride`` elements apart."""
     vector = VECTOR_BYTES // max(problem.size, problem.flag)
-    stride = 0 if flat or problem.rows == 1 else problem.length
 
     def fits(size: int, aligned: int) -> bool:
         return aligned % (vector * size) == 0 and stride * size % (vector * size) == 0

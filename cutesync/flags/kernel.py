@@ -31,8 +31,7 @@ class FlagKernel:
         self.vector, self.unroll, self.threads = vector, unroll, warps * LANES
         self.rule = Flag(marking.op, marking.source) if marking.is_flag else Difference(marking.op, marking.source)
         self.elements = LANES * unroll * vector
-        width = vector * marking.source.size
-        self.word, self.words = (Uint8, 1) if width == 1 else (Int16, 1) if width == 2 else (Int32, width // 4)
+        self.word, self.words = self.words_of(vector, marking.source)
         self.group = LANES // vector  # lanes whose bits make a word
 
     @cute.jit
@@ -92,6 +91,14 @@ class FlagKernel:
             for number, target in enumerate((out, other)[: len(bits[0])]):
                 self.store_bits(target + begin // 32, [words[number] for words in bits], lane)
 
+    @staticmethod
+    def words_of(vector: int, source):
+        """The type and the number of the words that a vector is loaded as: a register tensor of bytes would take a register each."""
+        width = vector * source.size
+        if source.size >= 4:
+            return source.cutlass, vector
+        return (Uint8, 1) if width == 1 else (Int16, 1) if width == 2 else (Int32, width // 4)
+
     def load(self, start, lane):
         """The elements of the lane's vectors in a chunk, a list a vector."""
         count = max(2, self.words * self.unroll)  # CuTe gives an extent of one the stride 0, which recasting repeats
@@ -100,7 +107,7 @@ class FlagKernel:
         shape = (self.words, self.unroll)
         source = cute.make_tensor(at + lane * self.words, cute.make_layout(shape, stride=(1, LANES * self.words)))
         cute.autovec_copy(source, cute.make_tensor(chunk.iterator, cute.make_layout(shape)))
-        elements = cute.recast_tensor(chunk, self.marking.source.cutlass)
+        elements = chunk if self.marking.source.size >= 4 else cute.recast_tensor(chunk, self.marking.source.cutlass)
         return [[self.rule.lift(elements[u * self.vector + i]) for i in range(self.vector)] for u in range(self.unroll)]
 
     @cute.jit
