@@ -17,6 +17,7 @@ from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from ..ops import COMPARISONS, DIFFERENCES, neighbour_operator
 from ..runtime import arrays, device_array
 from ..runtime.arrays import View
+from ..runtime.launch import Launch
 from .config import Problem, alignment, check_tile, choose
 from .plan import Marking, make_launch
 
@@ -186,11 +187,7 @@ def _plan(key: tuple, x, out, other, stream) -> Plan:
             _check_out(out_view, shape, element)
             flag_aligned = min(flag_aligned, alignment(out_view.ptr))
     raw = arrays.adapter(x).stream(view.device) if stream is None else arrays.stream_handle(stream)
-    run = _nothing
-    if view.size:
-        length = view.shape[-1]
-        problem = Problem(view.size // length, length, tile or length, view.dtype.size, 0 if marking.bits else element.size, alignment(view.ptr), flag_aligned)
-        run = make_launch(choose(problem), marking, ends, view.device, raw).run
+    run = _launch(marking, ends, tile, view, flag_aligned, raw).run if view.size else _nothing
     plan = Plan(run, view.device, view.nbytes, math.prod(shape) * element.size, shape, element)
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
@@ -199,6 +196,23 @@ def _plan(key: tuple, x, out, other, stream) -> Plan:
     except TypeError:  # an argument that cannot be hashed, such as a NumPy scalar array: the plan serves once
         pass
     return plan
+
+
+def _launch(marking: Marking, ends: tuple, tile: int | None, view: View, flag_aligned: int, stream: int) -> Launch:
+    length, flag = view.shape[-1], 0 if marking.bits else marking.result.size
+    problem = Problem(view.size // length, length, tile or length, view.dtype.size, flag, alignment(view.ptr), flag_aligned)
+    return make_launch(choose(problem), marking, ends, view.device, stream)
+
+
+def prepared(name: str, view: View, options: dict) -> Launch:
+    """The launch of a public call on an array like ``view`` with aligned outputs: what ahead-of-time compilation needs."""
+    form = {"flag_heads": "heads", "flag_tails": "tails", "flag_heads_and_tails": "both"}.get(name)
+    if form is None:
+        arguments = ("right" if options.get("reverse") else "left", options.get("op", "sub"), None, None)
+    else:
+        ends = (options.get("predecessor"), options.get("successor"))
+        arguments = _arguments(form, options.get("op", "ne"), *ends, options.get("dtype", "uint8"), options.get("tile"))
+    return _launch(*_parse(arguments, view), view, 16, 0)
 
 
 def _parse(arguments: tuple, view: View) -> tuple[Marking, tuple, int | None]:

@@ -129,13 +129,11 @@ def test_an_empty_result_launches_nothing(launches):
     assert launches == []
 
 
-@pytest.mark.parametrize("options", [{}, {"predecessor": 3}, {"tile": 7}, {"predecessor": float("nan")}], ids=str)
+@pytest.mark.parametrize("options", [{}, {"predecessor": 3}, {"tile": 7}], ids=str)
 def test_the_second_call_makes_no_new_plan(options, launches, monkeypatch):
     x = cs.empty(1000, "float32")
     cs.flag_heads(x, **options)
     monkeypatch.setattr(sys.modules["cutesync.flags"], "_plan", None)  # would fail if called
-    if options.get("predecessor") != options.get("predecessor"):
-        return  # a NaN is a new key wherever it is a new object
     cs.flag_heads(x, **options)
     assert len(launches) == 2
 
