@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import operator as python
 
-import cutlass.cute as cute
 from cutlass import Boolean
 
 from .dtypes import BOOL, DType
 from .errors import ArgumentTypeError, explain
 from .monoid import binary, nonzero, register_type, traced
-from .ops import COMPARISONS, DIFFERENCES, neighbour_operator, operator, takes_index
-from .warp import LANES
+from .ops import takes_index
 
 
 class Flag:

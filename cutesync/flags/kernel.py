@@ -81,7 +81,8 @@ class FlagKernel:
             offset = (lane + u * LANES) * self.vector
             first = (begin == 0) & (lane == 0) if u == 0 else None
             last = (begin + self.elements == length) & (lane == LANES - 1) if u == self.unroll - 1 else None
-            found = self.results([previous[u], *rows[u], following[u]], ends, begin + offset, (start + offset) % period if self.periodic else None, period, first, last)
+            rest = (start + offset) % period if self.periodic else None
+            found = self.results([previous[u], *rows[u], following[u]], ends, begin + offset, rest, period, first, last)
             if self.marking.bits:
                 bits.append([self.gathered(values, lane) for values in found])
             else:

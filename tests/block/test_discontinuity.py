@@ -51,7 +51,8 @@ def rows():
 class TestTheSourceDocument:
     """128 threads of 4 items. The document shows the first threads and the last one."""
 
-    THREADS = [[0, 0, 1, 1], [1, 1, 1, 1], [2, 3, 3, 3], [3, 4, 4, 4], *([t, t + 1, t + 1, t + 1] for t in range(4, 125)), [125] * 4, [125] * 4, [124, 125, 125, 125]]
+    SHOWN = [[0, 0, 1, 1], [1, 1, 1, 1], [2, 3, 3, 3], [3, 4, 4, 4]]
+    THREADS = [*SHOWN, *([t, t + 1, t + 1, t + 1] for t in range(4, 125)), [125] * 4, [125] * 4, [124, 125, 125, 125]]
 
     HEADS, HEADS_AFTER_0 = [[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 0], [0, 1, 0, 0]], [[0, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 0], [0, 1, 0, 0]]
     TAILS = [[0, 1, 0, 0], [0, 0, 0, 1], [1, 0, 0]]
