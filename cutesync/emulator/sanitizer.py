@@ -51,10 +51,10 @@ class Shadow:
         self.locations: dict[int, Location] = {}
 
     def refine(self, granule: int) -> None:
-        self.flush()  # which may refine, too
-        factor = self.granule // granule
-        if factor <= 1:
+        self.flush()
+        if granule >= self.granule:  # what was noted was finer still
             return
+        factor = self.granule // granule
         self.writes = self.writes.repeat(factor)
         if self.reads is not None:
             self.reads = self.reads.repeat(factor, axis=1)
@@ -169,7 +169,7 @@ class Sanitizer:
         self.store(f, lanes, region, rows, size, site, scope, release, update=True)
 
     def compare(self, f, lanes, region, shadow, rows, size, site, scope, keys, before, now) -> None:
-        index = shadow.index(rows, size)  # first: it may refine the granules
+        index = shadow.index(rows, size)  # may make the tables finer
         earlier = shadow.writes[index]
         if cnz(earlier):
             self.judge(f, lanes, region, earlier, size, rows, site, scope, keys, before, now)

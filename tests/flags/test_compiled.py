@@ -44,8 +44,11 @@ def verify(kernel, registers: int = 128) -> str:
 FORMS = [("heads", "uint8"), ("tails", "uint8"), ("both", "uint8"), ("heads", "int32"), ("heads", "bits"), ("both", "bits"), ("left", None), ("right", None)]
 
 
-@pytest.mark.parametrize(("form", "flag"), FORMS)
-@pytest.mark.parametrize("source", ["int8", "float16", "int32", "float64"])
+KINDS = [(form, flag, source) for form, flag in FORMS for source in ("int8", "int32")]
+KINDS += [(form, flag, source) for form, flag in FORMS[2:6:3] + FORMS[-2:-1] for source in ("float16", "float64")]
+
+
+@pytest.mark.parametrize(("form", "flag", "source"), KINDS)
 def test_every_form(form, flag, source):
     ptx = verify(compiled(form, "sub" if flag is None else "ne", source, flag or source))
     into, out = BY_NAME[source].size, 0 if flag == "bits" else BY_NAME[flag or source].size
