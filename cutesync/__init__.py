@@ -13,7 +13,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "reduce": "reduce", "argmin": "reduce", "argmax": "reduce", "sum": "reduce", "prod": "reduce", "min": "reduce", "max": "reduce",
-    "any": "reduce", "all": "reduce", "scan": "scan", "cumsum": "scan", "cumprod": "scan", "asarray": "runtime.device_array", "empty": "runtime.device_array", "DeviceArray": "runtime.device_array",
+    "any": "reduce", "all": "reduce", "scan": "scan", "cumsum": "scan", "cumprod": "scan", "flag_heads": "flags", "flag_tails": "flags",
+    "flag_heads_and_tails": "flags", "adjacent_difference": "flags", "asarray": "runtime.device_array", "empty": "runtime.device_array",
+    "DeviceArray": "runtime.device_array",
     "emulate": "emulation", "warm": "warm", "emulator": "emulator", "block": "block", "warp": "warp", "reference": "reference", "errors": "errors",
 }  # fmt: skip
 _MODULES = ("emulator", "block", "warp", "reference", "errors")

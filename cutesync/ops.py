@@ -19,6 +19,8 @@ from .dtypes import DType
 from .errors import ArgumentTypeError, ArgumentValueError, explain
 
 NAMES = ("add", "mul", "min", "max", "and", "or", "xor", "any", "all")
+COMPARISONS = ("ne", "eq", "lt", "le", "gt", "ge")  # of the flags
+DIFFERENCES = ("sub", "add", "mul", "min", "max", "and", "or", "xor")  # of adjacent_difference
 
 
 @dataclass(frozen=True)
@@ -47,16 +49,17 @@ class Operator:
             return 1 if dtype.kind == "b" else (-1 if dtype.kind == "i" else 2 ** (8 * dtype.size) - 1)
         return None
 
-    def numpy(self, a, b):
+    def numpy(self, a, b, *index):
         """The operator on NumPy values, element by element."""
         if self.fn is not None:
-            return self.fn(a, b)
+            return self.fn(a, b, *index)
         return _NUMPY[self.name](a, b)
 
 
 _NUMPY = {
     "add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "any": np.logical_or, "all": np.logical_and,
+    "xor": np.bitwise_xor, "any": np.logical_or, "all": np.logical_and, "ne": np.not_equal, "eq": np.equal, "lt": np.less,
+    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "sub": np.subtract,
 }  # fmt: skip
 _BUILT_IN = {name: Operator(name, name) for name in NAMES}
 
@@ -70,6 +73,25 @@ def operator(op, identity=None) -> Operator:
     if not callable(op):
         raise ArgumentTypeError(explain("op", repr(op), "a name or a callable of two values"))
     return Operator(getattr(op, "__name__", type(op).__name__), source_key(op), op, identity)
+
+
+def neighbour_operator(op, names: tuple[str, ...]) -> Operator:
+    """The Operator on two neighbours that ``op`` (one of ``names``, or a callable) means."""
+    if isinstance(op, str) and op in names:
+        return Operator(op, op)
+    if isinstance(op, str) or not callable(op):
+        allowed = "one of " + ", ".join(names) + ", or a callable of two values"
+        raise (ArgumentValueError if isinstance(op, str) else ArgumentTypeError)(explain("op", repr(op), allowed))
+    return Operator(getattr(op, "__name__", type(op).__name__), source_key(op), op)
+
+
+def takes_index(fn: Callable | None) -> bool:
+    """Whether a flag operator wants the index of its second operand: it has three arguments without a default."""
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):  # None, or a built-in that does not say
+        return False
+    return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 3
 
 
 def source_key(fn: Callable) -> str | None:

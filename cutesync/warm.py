@@ -11,14 +11,14 @@ from .dtypes import BY_NAME, INT64
 from .dtypes import dtype as parse_dtype
 from .dtypes import sum_dtype
 from .errors import ArgumentTypeError, ArgumentValueError, explain
-from .ops import NAMES, operator
+from .ops import COMPARISONS, NAMES, neighbour_operator, operator
 
 Job = tuple[str, Callable[[], object]]
 
 DTYPES = ("int32", "int64", "float16", "bfloat16", "float32", "float64")
 OPS = ("add", "min", "max")
 LAYOUTS = ("whole", "rows", "columns")
-ALL_OPS = (*NAMES, "sum", "prod", "argmin", "argmax")
+ALL_OPS = (*NAMES, "sum", "prod", "argmin", "argmax", *COMPARISONS)
 _LENGTHS = sorted({1 << k for k in range(33)} | {3 << k for k in range(31)} | {5, 7, 100, 1000, 10**7 + 19})
 _OUTER = (1, 2, 16, 100, 1 << 10, 1 << 13, 1 << 16, 1 << 20, 1 << 24)
 _INNER = (*range(2, 17), 17, 24, 32, 33, 64, 100, 128, 256, 1000, 1 << 10, 1 << 12, 1 << 16, (1 << 16) + 1)
@@ -37,11 +37,12 @@ def warm(
 
     Parameters
     ----------
-    families : names of families; today "reduce".
+    families : names of families: "reduce", "flags".
     dtypes : element types of the input, by name or NumPy type.
-    ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin", "argmax". A pair
-        that has no meaning, such as "xor" of floats, is left out.
+    ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin", "argmax"; of the flags
+        ("ne" if none of theirs is there). A pair that has no meaning, such as "xor" of floats, is left out.
     layouts : "whole" (everything is reduced; arrays of up to 128 bytes aside), "rows" (the last axis is), "columns" (an earlier axis is).
+        The flags have "whole" (1-D arrays) and "rows", and are uint8.
     progress : called as ``progress(done, total, label)`` after each kernel.
 
     Returns
@@ -91,7 +92,7 @@ def _reduce_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator
 
     for source in dtypes:
         for op in ops:
-            folding = _folding(op, source)
+            folding = None if op in COMPARISONS else _folding(op, source)
             if folding is None:
                 continue
             seen = set()
@@ -134,4 +135,22 @@ def _configs(folding, layouts: tuple[str, ...]):
                         yield choose(Problem(outer, length, inner, folding.source.size, folding.slot_words, *aligned))
 
 
-FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {"reduce": _reduce_jobs}
+def _flag_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
+    from .flags.config import Problem, choose
+    from .flags.plan import Marking, kernel_for
+
+    flag = BY_NAME["uint8"]
+    rows = [1] * ("whole" in layouts) + [outer for outer in _OUTER if outer > 1 and "rows" in layouts]
+    for source in dtypes:
+        aligned = {16, source.size}
+        problems = [Problem(r, n, n, source.size, flag.size, a, 16) for r in rows for n in _LENGTHS if r * n <= _MOST for a in aligned]
+        configs = {config.kernel: config for config in map(choose, problems)}
+        for op in [op for op in ops if callable(op) or op in COMPARISONS] or ["ne"]:
+            for form in ("heads", "tails", "both"):
+                marking = Marking(form, neighbour_operator(op, COMPARISONS), source, flag)
+                for kernel, config in configs.items():
+                    label = f"{marking.name} {marking.op.name} {source}: {' '.join(map(str, kernel))}"
+                    yield label, lambda config=config, marking=marking: kernel_for(config, marking)
+
+
+FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {"reduce": _reduce_jobs, "flags": _flag_jobs}

@@ -15,7 +15,7 @@ TITLES = {"floor": "the copy-rate floor", "copy": "a copy of the same bytes", "r
 
 @dataclass(frozen=True)
 class Bar:
-    """``time <= limit x against`` or ``rate >= limit x against``, judged by the medians of one ``measure``.
+    """``time <= limit x against + plus`` or ``rate >= limit x against``, judged by the medians of one ``measure``; ``plus`` in microseconds.
 
     ``against`` is a contestant of the case, or "floor" (bytes over the copy rate of the run), or "read" (the fastest contestant
     that read the same bytes, ours and the read-only kernel included).
@@ -25,16 +25,17 @@ class Bar:
     limit: float
     of: str = "time"
     measure: str = "event"
+    plus: float = 0.0
 
     @property
     def text(self) -> str:
         sign = "<=" if self.of == "time" else ">="
-        return f"{self.of} {sign} {self.limit:.2f} x {TITLES.get(self.against, self.against)}"
+        return f"{self.of} {sign} {self.limit:.2f} x {TITLES.get(self.against, self.against)}" + (f" + {self.plus} us" if self.plus else "")
 
     def judge(self, ours: float, theirs: float) -> tuple[float, bool]:
-        """The ratio reached and whether it meets the bar; both times in the same unit."""
+        """The ratio reached and whether it meets the bar; both times in microseconds."""
         if self.of == "time":
-            return ours / theirs, ours / theirs <= self.limit
+            return ours / theirs, ours <= self.limit * theirs + self.plus
         return theirs / ours, theirs / ours >= self.limit
 
 

@@ -21,9 +21,9 @@ _plans: dict[tuple, Plan] = {}
 
 
 class Plan(NamedTuple):
-    """Everything a call with a known signature needs. ``run(x, out, stream)`` takes addresses."""
+    """Everything a call with a known signature needs. ``run(x, out, stream)`` takes addresses, and that of a second output behind."""
 
-    run: Callable[[int, int, int], None]
+    run: Callable[..., None]
     ordinal: int
     x_bytes: int
     out_bytes: int
@@ -70,34 +70,13 @@ def caller(family: str, result_of: Callable, plan_of: Callable):
         return out
 
     def plan(key: tuple, x, out, stream) -> Plan:
-        view = arrays.checked(x, "x")
-        shape, dtype = result_of(key[1], view)
-        out_view = None
-        if out is not None:
-            out_view = arrays.checked(out, "out", writable=True)
-            arrays.same_device(view, out_view, "out")
-            check_out(out_view, shape, dtype)
-        raw = arrays.adapter(x).stream(view.device) if stream is None else arrays.stream_handle(stream)
-        run, in_place = plan_of(key[1], view, out_view, raw)
-        out_bytes = View(0, shape, dtype, view.device, True).nbytes if view.nbytes else 0  # an empty x overlaps nothing
-        made = Plan(run, view.device, view.nbytes, out_bytes, shape, dtype, in_place)
-        if len(_plans) >= _MOST_PLANS:
-            _plans.clear()
-        try:
-            _plans[key] = made
-        except TypeError:  # an argument that cannot be hashed, such as a NumPy scalar array: the plan serves once
-            pass
-        return made
+        return _make(key, x, () if out is None else (out,), stream, result_of, lambda arguments, view, outs, raw: plan_of(arguments, view, *(outs or (None,)), raw))
 
     def call_numpy(arguments: tuple, x: np.ndarray, out, stream):
         """NumPy in, NumPy out, by way of the device."""
         view = arrays.adapter(x).view(x)
         if out is not None:
-            if not isinstance(out, np.ndarray):
-                raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy x", "a NumPy array"))
-            check_out(arrays.adapter(out).view(out), *result_of(arguments, view))
-            if out is not x and np.may_share_memory(x, out):
-                raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
+            _check_numpy_out(out, x, result_of(arguments, view))
         raw = 0 if stream is None else arrays.stream_handle(stream)
         result = np.asarray(call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw))
         if out is not None:
@@ -106,6 +85,84 @@ def caller(family: str, result_of: Callable, plan_of: Callable):
         return result[()]
 
     return call
+
+
+def pair_caller(family: str, result_of: Callable, plan_of: Callable):
+    """``call(arguments, x, outs, stream)`` of calls with two outputs of one shape and type; ``outs`` is None or a pair.
+
+    As ``caller``, but ``plan_of`` gets the pair of views, or an empty tuple, and ``run`` the address of the second output behind the
+    stream. Neither output may be ``x``.
+    """
+
+    def call(arguments: tuple, x, outs, stream):
+        if outs is not None and not (isinstance(outs, (tuple, list)) and len(outs) == 2 and outs[0] is not None and outs[1] is not None):
+            raise ArgumentTypeError(explain("out", f"a {type(outs).__name__}", "a pair of arrays"))
+        adapter = arrays.ADAPTERS.get(type(x)) or arrays.adapter(x)
+        if adapter is arrays.NUMPY:
+            return call_numpy(arguments, x, outs, stream)
+        pointer, signature = adapter.identify(x)
+        key = (family, arguments, signature, pointer & 15)
+        if outs is not None:
+            (first, first_signature), (second, second_signature) = (arrays.adapter(out, "out").identify(out) for out in outs)
+            key += (first_signature, first & 15, second_signature, second & 15)
+        try:
+            plan = _plans[key]
+        except (KeyError, TypeError):
+            plan = _make(key, x, outs or (), stream, result_of, plan_of)
+        raw = adapter.stream(plan.ordinal) if stream is None else arrays.stream_handle(stream)
+        if outs is None:
+            outs = tuple(adapter.empty(plan.out_shape, plan.out_dtype, plan.ordinal, raw) for _ in range(2))
+            first, second = (adapter.identify(out)[0] for out in outs)
+        elif any(-plan.x_bytes < pointer - out < plan.out_bytes for out in (first, second)):
+            raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
+        elif -plan.out_bytes < first - second < plan.out_bytes:
+            raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
+        plan.run(pointer, first, raw, second)
+        return tuple(outs)
+
+    def call_numpy(arguments: tuple, x: np.ndarray, outs, stream):
+        view = arrays.adapter(x).view(x)
+        for out in outs or ():
+            _check_numpy_out(out, x, result_of(arguments, view))
+        if outs is not None and np.may_share_memory(*outs):
+            raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
+        raw = 0 if stream is None else arrays.stream_handle(stream)
+        results = [np.asarray(result) for result in call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw)]
+        for out, result in zip(outs or (), results):
+            out[...] = result
+        return tuple(outs or results)
+
+    return call
+
+
+def _make(key: tuple, x, outs: tuple, stream, result_of: Callable, plan_of: Callable) -> Plan:
+    """Check the arguments, build the plan and keep it."""
+    view = arrays.checked(x, "x")
+    shape, dtype = result_of(key[1], view)
+    out_views = []
+    for out in outs:
+        out_views.append(arrays.checked(out, "out", writable=True))
+        arrays.same_device(view, out_views[-1], "out")
+        check_out(out_views[-1], shape, dtype)
+    raw = arrays.adapter(x).stream(view.device) if stream is None else arrays.stream_handle(stream)
+    run, in_place = plan_of(key[1], view, tuple(out_views), raw)
+    out_bytes = View(0, shape, dtype, view.device, True).nbytes if view.nbytes else 0  # an empty x overlaps nothing
+    made = Plan(run, view.device, view.nbytes, out_bytes, shape, dtype, in_place)
+    if len(_plans) >= _MOST_PLANS:
+        _plans.clear()
+    try:
+        _plans[key] = made
+    except TypeError:  # an argument that cannot be hashed, such as a NumPy scalar array: the plan serves once
+        pass
+    return made
+
+
+def _check_numpy_out(out, x: np.ndarray, result: tuple[tuple[int, ...], DType]) -> None:
+    if not isinstance(out, np.ndarray):
+        raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy x", "a NumPy array"))
+    check_out(arrays.adapter(out).view(out), *result)
+    if out is not x and np.may_share_memory(x, out):
+        raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
 
 
 def check_out(out: View, shape: tuple[int, ...], element: DType) -> None:

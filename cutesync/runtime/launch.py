@@ -57,7 +57,8 @@ class Launch:
     output, which every call gives anew. With ``workspace = (counters, slots)``, the positions of those two parameters, a call also
     binds the workspace of its stream, which has at least ``slots`` slots.
 
-    ``run(x, out, stream)`` writes what changed and launches. One call at a time holds the block's lock, so threads may share a Launch.
+    ``run(x, out, stream)`` writes what changed and launches; ``run(x, out, stream, other)`` also gives a second output, the third
+    parameter. One call at a time holds the block's lock, so threads may share a Launch.
     """
 
     __slots__ = ("kernel", "parameters", "run")
@@ -84,10 +85,12 @@ class Launch:
                 parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(ordinal, stream, slots)
             bound = stream
 
-        def run(x: int, out: int, stream: int, alive=(config, addresses)) -> None:
+        def run(x: int, out: int, stream: int, other: int = 0, alive=(config, addresses)) -> None:
             with lock:
                 parameters[0] = x
                 parameters[1] = out
+                if other:
+                    parameters[2] = other
                 if stream != bound or stream > 2:  # a stream that may be capturing is bound anew
                     bind(stream)
                 code = entry(config_at, handle, addresses_at, None)
@@ -102,11 +105,13 @@ class Launch:
     def _on_emulator(self, grid: int, workspace: tuple[int, int] | None, slots: int):
         kernel, parameters, lock = self.kernel, self.parameters, threading.Lock()
 
-        def run(x: int, out: int, stream: int) -> None:
+        def run(x: int, out: int, stream: int, other: int = 0) -> None:
             from .. import emulator
 
             with lock:
                 parameters[0], parameters[1] = x, out
+                if other:
+                    parameters[2] = other
                 if workspace is not None:
                     parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(device.HOST, stream, slots)
                 try:

@@ -1,0 +1,89 @@
+"""Differences between neighbouring items of a block, in the manner of ``cub::BlockAdjacentDifference``."""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Int32
+
+from ..monoid import choose
+from ..neighbours import Difference
+from ..ops import DIFFERENCES, neighbour_operator
+from .edges import Edges, allocate, block_threads, rank, stored
+from .operators import element_dtype
+
+
+@cute.jit
+def combine_where(condition: Boolean, combine: cutlass.Constexpr, item, neighbour):
+    """What the operator says where the condition holds; elsewhere the item, and the operator is not called."""
+    result = item
+    if condition:
+        result = combine(item, neighbour)
+    return result
+
+
+class AdjacentDifference:
+    """``op(item, neighbour)`` for every item of a block that has the neighbour; the others stay as they are.
+
+    ``dtype``, ``block_dim``, the arrangement of the items and ``storage`` are those of ``block.Discontinuity``; so is the barrier that is
+    owed before the storage is used again. ``op`` is "sub", "add", "mul", "min", "max", "and", "or", "xor", or a callable of two values,
+    whose second operand is the neighbour. Fresh register tensors are returned.
+
+    >>> steps = block.AdjacentDifference(cutlass.Int32, (128,)).subtract_left(items)   # item - the item before it
+    """
+
+    def __init__(self, dtype, block_dim=(256, 1, 1), storage=None) -> None:
+        self._element = element_dtype(dtype)
+        self.dtype, self.block_dim = dtype, tuple(block_dim)
+        self._edges = Edges(dtype, block_dim, storage)
+
+    @staticmethod
+    def storage(dtype, block_dim=(256, 1, 1)):
+        """Shared memory for one AdjacentDifference, to be shared by several collectives that use it in turn."""
+        return allocate(dtype, 2 * block_threads(block_dim) // 32)
+
+    def subtract_left(self, items, op="sub", *, tile_predecessor_item=None, valid_items=None):
+        """``op(item, item before it)``. The tile's first item stays as it is, or meets ``tile_predecessor_item`` (read in thread 0).
+        With ``valid_items`` the operator is called for no item from that place on."""
+        items, combine = self._items(items), self._combine(op)
+        previous, _ = self._edges.exchange(None, items[-1])
+        first = rank(self.block_dim) == 0
+        if tile_predecessor_item is not None:
+            previous = choose(first, self.dtype(tile_predecessor_item), previous)
+        lone = first if tile_predecessor_item is None else None
+        pairs = zip(items, [previous, *items[:-1]])
+        return self._results([self._one(combine, a, b, lone if i == 0 else None, i, valid_items) for i, (a, b) in enumerate(pairs)])
+
+    def subtract_right(self, items, op="sub", *, tile_successor_item=None, valid_items=None):
+        """``op(item, item behind it)``. The tile's last item stays as it is, or meets ``tile_successor_item`` (read in the last
+        thread). With ``valid_items`` the operator is called for no item that is not followed by a valid one."""
+        items, combine = self._items(items), self._combine(op)
+        _, following = self._edges.exchange(items[0], None)
+        last = rank(self.block_dim) == self._edges.threads - 1
+        if tile_successor_item is not None:
+            following = choose(last, self.dtype(tile_successor_item), following)
+        lone = last if tile_successor_item is None else None
+        pairs, end = zip(items, [*items[1:], following]), len(items) - 1
+        return self._results([self._one(combine, a, b, lone if i == end else None, i + 1, valid_items) for i, (a, b) in enumerate(pairs)])
+
+    def _one(self, combine, item, neighbour, lone, place: int, valid_items):
+        """One result. ``lone``: where there is no neighbour; ``place``: of the later of the two items, in this thread."""
+        condition = None if lone is None else cutlass.not_(lone)
+        if valid_items is not None:
+            valid = rank(self.block_dim) * self._count + place < Int32(valid_items)
+            condition = valid if condition is None else condition & valid
+        return combine(item, neighbour) if condition is None else combine_where(condition, combine, item, neighbour)
+
+    def _items(self, items) -> list:
+        self._count = cute.size(items)
+        return [self.dtype(items[i]) for i in range(self._count)]
+
+    def _combine(self, op):
+        difference = Difference(neighbour_operator(op, DIFFERENCES), self._element)
+        return lambda a, b: self.dtype(difference.lower(difference.combine(difference.lift(a), difference.lift(b))))
+
+    def _results(self, values):
+        results = cute.make_rmem_tensor((len(values),), stored(self.dtype))
+        for i, value in enumerate(values):
+            results[i] = stored(self.dtype)(value)
+        return results

@@ -1,0 +1,57 @@
+"""Items between global memory and the registers of a block, with the end of the array minded."""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+
+from ..errors import ArgumentValueError, explain
+from .edges import block_threads, rank
+
+ARRANGEMENTS = ("blocked", "striped")
+
+
+class _Tile:
+    """What Load and Store share: which item of a tile is whose."""
+
+    def __init__(self, block_dim, items_per_thread: int, arrangement: str = "blocked") -> None:
+        if arrangement not in ARRANGEMENTS:
+            raise ArgumentValueError(explain("arrangement", repr(arrangement), "'blocked' or 'striped'"))
+        self.block_dim, self.items_per_thread, self.arrangement = tuple(block_dim), items_per_thread, arrangement
+        self.threads = block_threads(block_dim)
+
+    def place(self, i: int):
+        """The place in the tile of this thread's item ``i``."""
+        thread = rank(self.block_dim)
+        return thread * self.items_per_thread + i if self.arrangement == "blocked" else thread + i * self.threads
+
+
+class Load(_Tile):
+    """``Load(block_dim, items_per_thread, arrangement)(source, first, fill)``: a fresh register tensor of this thread's items of the
+    tile that begins at item ``first`` of the 1-D tensor ``source``, ``fill`` (default 0) where the tensor has ended.
+
+    "blocked" (thread t holds items t * n and on) is what the collectives take; "striped" reads whole lines of memory, and
+    ``block.Exchange`` makes it blocked.
+    """
+
+    @cute.jit
+    def __call__(self, source: cute.Tensor, first, fill: cutlass.Constexpr = 0):
+        items = cute.make_rmem_tensor((self.items_per_thread,), source.element_type)
+        for i in cutlass.range_constexpr(self.items_per_thread):
+            place = first + self.place(i)
+            items[i] = source.element_type(fill)
+            if place < source.shape[0]:
+                items[i] = source[place]
+        return items
+
+
+class Store(_Tile):
+    """``Store(block_dim, items_per_thread, arrangement)(target, first, items)``: the inverse of Load; what lies beyond the end of the 1-D
+    tensor ``target`` is left out."""
+
+    @cute.jit
+    def __call__(self, target: cute.Tensor, first, items: cute.Tensor):
+        for i in cutlass.range_constexpr(self.items_per_thread):
+            place = first + self.place(i)
+            if place < target.shape[0]:
+                target[place] = target.element_type(items[i])

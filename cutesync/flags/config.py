@@ -1,0 +1,95 @@
+"""Which kernel marks an array, with which sizes: a function of lengths, types and alignment, never of the chip.
+
+A lane holds vectors of ``vector`` elements: as many as fit 16 bytes of the wider side, input or output, and as the alignment of all
+addresses allows. So loads and stores of a warp cover whole lines whatever the types, and a misaligned view is read and written in
+narrower pieces rather than peeled.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..errors import ArgumentValueError, explain
+
+SMS = 132  # multiprocessors the block counts are tuned for
+LANES = 32
+VECTOR_BYTES = 16
+LARGE = 4 * SMS * 2048  # vectors from which every lane that fits on the chip has four
+RUN = 2048  # elements, the most of a warp's run: rows of a multiple of it end where a run does
+MOST_PERIOD = 1 << 30  # places in a tile are counted in 32 bits
+MOST_BLOCKS = (1 << 31) - 1
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``rows`` rows of ``length`` elements of ``size`` bytes, marked with ``flag`` bytes each (0: one bit), each row cut into tiles of
+    ``tile`` elements; ``aligned`` and ``flag_aligned``: the powers of two, up to 16, that divide the addresses."""
+
+    rows: int
+    length: int
+    tile: int
+    size: int
+    flag: int
+    aligned: int
+    flag_aligned: int
+
+
+@dataclass(frozen=True)
+class Config:
+    """``kernel`` = (whether there are several rows, whether rows are cut into periods, elements a vector, vectors a lane, warps a block);
+    the rest are launch arguments."""
+
+    kernel: tuple[bool, bool, int, int, int]
+    rows: int
+    length: int
+    period: int
+    grid: int
+
+    @property
+    def chunks(self) -> int:
+        """Runs of ``LANES * unroll`` vectors, one a warp, that cover a row."""
+        _, _, vector, unroll, _ = self.kernel
+        return _ceil(self.length, LANES * unroll * vector)
+
+
+def choose(problem: Problem, unroll: int | None = None, warps: int | None = None, blocks: int | None = None) -> Config:
+    """The one configuration of a problem. The optional arguments override what the size decides: vectors a lane has in flight, warps a
+    block, the most blocks."""
+    rows, length, tile = problem.rows, problem.length, min(problem.tile, problem.length)
+    mergeable = length % tile == 0 and tile <= MOST_PERIOD and (problem.flag > 0 or length % LANES == 0)
+    if rows > 1 and mergeable and (tile < length or length % RUN):
+        rows, length = 1, rows * length  # rows are tiles of one long row: no row ends within a warp's run
+    vector = _vector(problem, length if rows > 1 else 0)
+    vectors = rows * length // vector
+    narrow = VECTOR_BYTES // (vector * max(problem.size, problem.flag))  # how many times less than 16 bytes a vector has
+    unroll = unroll or (4 if vectors >= LARGE else 2 if vectors >= LARGE // 2 else 1) * min(narrow, 4)
+    warps = warps or (8 if vectors >= SMS * 512 else 4)
+    chunks = rows * _ceil(length, LANES * unroll * vector)
+    grid = min(_ceil(chunks, warps), blocks or MOST_BLOCKS)
+    return Config((rows > 1, tile < length, vector, unroll, warps), rows, length, tile, grid)
+
+
+def _vector(problem: Problem, stride: int) -> int:
+    """Elements a vector, if rows begin ``stride`` elements apart."""
+    vector = VECTOR_BYTES // max(problem.size, problem.flag)
+
+    def fits(size: int, aligned: int) -> bool:
+        return aligned % (vector * size) == 0 and stride * size % (vector * size) == 0
+
+    while vector > 1 and not (fits(problem.size, problem.aligned) and (problem.flag == 0 or fits(problem.flag, problem.flag_aligned))):
+        vector //= 2
+    return vector
+
+
+def alignment(address: int) -> int:
+    """The largest power of two, up to 16, that divides an address."""
+    return min(address & -address or VECTOR_BYTES, VECTOR_BYTES)
+
+
+def check_tile(tile) -> None:
+    if not 0 < tile <= MOST_PERIOD:
+        raise ArgumentValueError(explain("tile", repr(tile), f"1 to {MOST_PERIOD} items"))
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)

@@ -1,0 +1,169 @@
+"""Bad input gets a typed error that says what came, what is allowed and what to do, before anything is launched or written."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync import dtypes
+from cutesync.errors import ArgumentTypeError, ArgumentValueError, CutesyncError, DeviceError, OperatorError
+from cutesync.runtime import call, device
+from cutesync.runtime.device import HOST
+from cutesync.runtime.device_array import DeviceArray
+
+from ..conftest import RecordedLaunch
+from ..reduce.test_arguments import Capsule, NotAStream, read_only
+
+X = np.arange(12, dtype=np.int32).reshape(3, 4)
+F = X.astype(np.float32)
+OUT = np.zeros((3, 4), np.uint8)
+
+
+@pytest.fixture
+def launches(on_emulator, monkeypatch):
+    """The launches a test's calls would make. Nothing is compiled."""
+    log: list[RecordedLaunch] = []
+    plan = importlib.import_module("cutesync.flags.plan")
+    monkeypatch.setattr(call, "_plans", {})
+
+    class Recorded(RecordedLaunch):
+        def run(self, x: int, out: int, stream: int, other: int = 0) -> None:
+            super().run(x, out, stream)
+            self.other = other
+
+    Recorded.log = log
+    monkeypatch.setattr(plan, "Launch", Recorded)
+    monkeypatch.setattr(plan.compiler, "get", lambda key, build, **facts: key)
+    return log
+
+
+BAD = {
+    "None": (lambda: cs.flag_heads(None), TypeError, ["None", "np.asarray"]),
+    "a list": (lambda: cs.flag_tails([1, 2]), TypeError, ["a list", "np.asarray"]),
+    "complex": (lambda: cs.flag_heads(X.astype(np.complex64)), TypeError, ["complex64", "float64"]),
+    "big-endian": (lambda: cs.flag_heads(X.astype(">i4")), TypeError, [">i4"]),
+    "no axes": (lambda: cs.flag_heads(np.array(3)), ValueError, ["no axes", "reshape"]),
+    "not contiguous": (lambda: cs.flag_heads(Capsule(X.T)), ValueError, ["non-contiguous", "(4, 3)"]),
+    "operator name": (lambda: cs.flag_heads(X, "add"), ValueError, ["'add'", "ne, eq, lt", "callable"]),
+    "operator type": (lambda: cs.flag_heads(X, 3), TypeError, ["3", "callable"]),
+    "difference name": (lambda: cs.adjacent_difference(X, "ne"), ValueError, ["'ne'", "sub, add", "callable"]),
+    "difference of bool": (lambda: cs.adjacent_difference(X > 3), TypeError, ["bool", "'xor'"]),
+    "xor of floats": (lambda: cs.adjacent_difference(F, "xor"), TypeError, ["float32", "integer"]),
+    "dtype": (lambda: cs.flag_heads(X, dtype="uint4"), TypeError, ["dtype", "uint4"]),
+    "float flags": (lambda: cs.flag_heads(X, dtype="float32"), TypeError, ["dtype", "float32", "'bits'"]),
+    "predecessor type": (lambda: cs.flag_heads(X, predecessor="1"), TypeError, ["predecessor", "'1'", "int32"]),
+    "predecessor float": (lambda: cs.flag_heads(X, predecessor=1.5), TypeError, ["predecessor", "1.5", "int32"]),
+    "predecessor array": (lambda: cs.flag_heads(X, predecessor=np.ones(3)), TypeError, ["predecessor"]),
+    "successor range": (lambda: cs.flag_tails(X.astype(np.int8), successor=128), ValueError, ["successor", "128", "-128 to 127"]),
+    "successor negative": (lambda: cs.flag_heads_and_tails(X.astype(np.uint32), successor=-1), ValueError, ["successor", "-1"]),
+    "tile type": (lambda: cs.flag_heads(X, tile=1.0), TypeError, ["tile", "1.0", "an int"]),
+    "tile bool": (lambda: cs.flag_heads(X, tile=True), TypeError, ["tile", "True"]),
+    "tile of nothing": (lambda: cs.flag_heads(X, tile=0), ValueError, ["tile", "0", "1 to"]),
+    "tile too large": (lambda: cs.flag_heads(X, tile=2**40), ValueError, ["tile", "1 to 1073741824"]),
+    "stream": (lambda: cs.flag_heads(X, stream="0"), TypeError, ["stream", "a str"]),
+    "stream object": (lambda: cs.flag_heads(X, stream=NotAStream()), TypeError, ["stream", "NotAStream"]),
+    "out a list": (lambda: cs.flag_heads(X, out=[0]), (TypeError, ValueError), ["out", "a list"]),
+    "out shape": (lambda: cs.flag_heads(X, out=np.zeros(12, np.uint8)), ValueError, ["out", "(12,)", "(3, 4)"]),
+    "out of bits": (lambda: cs.flag_heads(X, dtype="bits", out=np.zeros((3, 4), np.uint32)), ValueError, ["out", "(3, 4)", "(3, 1)"]),
+    "out dtype": (lambda: cs.flag_heads(X, out=np.zeros((3, 4), np.int8)), TypeError, ["out", "int8", "uint8"]),
+    "out read-only": (lambda: cs.flag_heads(X, out=read_only(OUT)), ValueError, ["out", "read-only"]),
+    "out overlaps": (lambda: cs.adjacent_difference(X[:2], out=X[1:]), ValueError, ["out", "overlap"]),
+    "out elsewhere": (lambda: cs.flag_heads(X, out=cs.empty((3, 4), "uint8")), ValueError, ["out", "DeviceArray", "NumPy"]),
+    "one out for both": (lambda: cs.flag_heads_and_tails(X, out=OUT), TypeError, ["out", "a pair of arrays"]),
+    "half a pair": (lambda: cs.flag_heads_and_tails(X, out=(OUT, None)), TypeError, ["out", "a pair of arrays"]),
+    "one out twice": (lambda: cs.flag_heads_and_tails(X, out=(OUT, OUT)), ValueError, ["out", "overlap"]),
+    "second out dtype": (lambda: cs.flag_heads_and_tails(X, out=(OUT, np.zeros((3, 4), np.int8))), TypeError, ["out", "int8", "uint8"]),
+    "other GPU": (lambda: cs.flag_heads(DeviceArray(4096, (4,), dtypes.INT32, 0, None)), ValueError, ["GPU 0", "CUTESYNC_BACKEND=gpu"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input(case, launches):
+    wrong, error, words = BAD[case]
+    before = X.copy()
+    with pytest.raises(error) as caught:
+        wrong()
+    message = str(caught.value)
+    assert isinstance(caught.value, CutesyncError), f"{type(caught.value).__name__}: {message}"
+    assert ": got " in message and "; needs " in message, message
+    assert [word for word in words if word not in message] == [], message
+    assert launches == [] and np.array_equal(X, before)
+
+
+def test_own_outs_that_overlap(launches):
+    memory = cs.empty(200, "uint8")
+    x = memory[40:80]
+    for first, refused in ((0, False), (1, True), (40, True), (79, True), (80, False)):
+        if refused:
+            with pytest.raises(ArgumentValueError, match="overlaps x"):
+                cs.flag_heads(x, out=memory[first : first + 40])
+            with pytest.raises(ArgumentValueError, match="overlaps x"):
+                cs.flag_heads_and_tails(x, out=(memory[120:160], memory[first : first + 40]))
+        else:
+            assert cs.flag_heads(x, out=memory[first : first + 40]).shape == (40,)
+    with pytest.raises(ArgumentValueError, match="two arrays that overlap"):
+        cs.flag_heads_and_tails(x, out=(memory[81:121], memory[120:160]))
+    assert len(launches) == 2
+
+
+def test_arrays_on_two_devices():
+    x, out = DeviceArray(4096, (4,), dtypes.INT32, 0, None), DeviceArray(8192, (4,), dtypes.BY_NAME["uint8"], 1, None)
+    with device.forced("gpu"), pytest.raises(DeviceError, match=r"device 1; needs the device of x, 0"):
+        cs.flag_heads(x, out=out)
+
+
+def test_one_launch_whatever_the_shape(launches):
+    for shape in ((1,), (100,), (7, 33), (2, 3, 64)):
+        cs.flag_heads_and_tails(cs.empty(shape, "int32"))
+        cs.flag_heads(cs.empty(shape, "int32"), dtype="bits", tile=5)
+    assert len(launches) == 8 and all(launch.grid >= 1 for launch in launches)
+
+
+def test_an_empty_result_launches_nothing(launches):
+    assert cs.flag_heads(cs.empty((0, 5), "int32")).shape == (0, 5)
+    assert cs.flag_heads(cs.empty((3, 0), "int32"), dtype="bits").shape == (3, 0)
+    assert launches == []
+
+
+@pytest.mark.parametrize("options", [{}, {"predecessor": 3}, {"tile": 7}], ids=str)
+def test_the_second_call_makes_no_new_plan(options, launches, monkeypatch):
+    x = cs.empty(1000, "float32")
+    cs.flag_heads(x, **options)
+    monkeypatch.setattr(call, "_make", None)  # would fail if called
+    cs.flag_heads(x, **options)
+    assert len(launches) == 2
+
+
+@pytest.mark.parametrize("options", [{"op": "lt"}, {"predecessor": 1}, {"dtype": "int8"}, {"tile": 5}], ids=str)
+def test_other_options_are_another_plan(options, launches):
+    x = cs.empty(1000, "float32")
+    cs.flag_heads(x)
+    cs.flag_heads(x, **options)
+    assert len({id(launch) for launch in launches}) == 2
+
+
+def test_ends_that_are_equal_but_mean_different_bits(launches):
+    """0.0 == -0.0 and 1 == 1.0 == True: one key of a dictionary, but not one parameter, or not one that is allowed."""
+    x = cs.empty(1000, "float32")
+    cs.flag_heads(x, predecessor=0.0)
+    cs.flag_heads(x, predecessor=-0.0)
+    assert launches[0].parameters[3] != launches[1].parameters[3]
+    whole = cs.empty(1000, "int32")
+    cs.flag_heads(whole, predecessor=1, tile=1)
+    for bad in ({"predecessor": 1.0}, {"predecessor": 1, "tile": True}):
+        with pytest.raises(ArgumentTypeError):
+            cs.flag_heads(whole, **bad)
+
+
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [(lambda a, b: {}["the original message"], "the original message"), (lambda a: a, "argument"), (lambda a, b: 1 if a < b else 0, "could not be traced"),
+     (lambda a, b: None, "not a number"), (lambda a, b, c, d: a, "argument")],
+    ids=["raises", "one argument", "branches", "nothing", "four arguments"],
+)  # fmt: skip
+def test_operators_that_cannot_be_traced(op, words, on_emulator):
+    with pytest.raises(OperatorError, match=words):
+        cs.flag_heads(X, op)

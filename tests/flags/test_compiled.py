@@ -1,0 +1,75 @@
+"""Every flag kernel compiles for sm_90a, without a GPU: no spills, no local memory, no shared memory, vectors in and out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cutesync.dtypes import BY_NAME
+from cutesync.flags.config import Problem, choose
+from cutesync.flags.plan import Marking, kernel_for
+from cutesync.ops import COMPARISONS, DIFFERENCES, neighbour_operator
+from cutesync.runtime import compiler
+
+from ..reduce.test_compiled import cubin_figures
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler(monkeypatch):
+    """Compile here, whatever is cached."""
+    monkeypatch.setenv("CUTESYNC_CACHE", "0")
+    monkeypatch.setattr(compiler, "_kernels", {})
+
+
+def compiled(form: str, op, source: str, flag: str, *, rows=1, length=1 << 28, tile=None, aligned=16, ends=False):
+    """The kernel that a call of this kind launches."""
+    bits = flag == "bits"
+    result = BY_NAME["uint32" if bits else flag]
+    marking = Marking(form, neighbour_operator(op, DIFFERENCES if form in ("left", "right") else COMPARISONS), BY_NAME[source], result, bits, ends, ends)
+    size = BY_NAME[source].size
+    return kernel_for(choose(Problem(rows, length, tile or length, size, 0 if bits else result.size, max(aligned, size), max(aligned, result.size))), marking)
+
+
+def verify(kernel, registers: int = 128) -> str:
+    ptx = kernel.ptx
+    assert re.findall(r"^\.target (.*)$", ptx, re.M) in (["sm_90a"], ["sm_90a, debug"])
+    assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith(("cutesync_flag_", "cutesync_adjacent_difference"))
+    assert not re.search(r"\.local\b|\.shared\b|\bbar\b|\bcall\b|\btrap\b", ptx)
+    used, frame = cubin_figures(kernel.cubin)
+    assert frame == 0 and used <= registers, f"{used} registers, {frame} bytes of stack"
+    return ptx
+
+
+FORMS = [("heads", "uint8"), ("tails", "uint8"), ("both", "uint8"), ("heads", "int32"), ("heads", "bits"), ("both", "bits"), ("left", None), ("right", None)]
+
+
+KINDS = [(form, flag, source) for form, flag in FORMS for source in ("int8", "int32")]
+KINDS += [(form, flag, source) for form, flag in FORMS[2:6:3] + FORMS[-2:-1] for source in ("float16", "float64")]
+
+
+@pytest.mark.parametrize(("form", "flag", "source"), KINDS)
+def test_every_form(form, flag, source):
+    ptx = verify(compiled(form, "sub" if flag is None else "ne", source, flag or source))
+    into, out = BY_NAME[source].size, 0 if flag == "bits" else BY_NAME[flag or source].size
+    assert bool(re.search(r"ld\.global\.(v4\.b32|v2\.b64)", ptx)) == (into >= out), "the wider side goes in 16-byte vectors"
+    assert bool(re.search(r"st\.global\.(v4\.b32|v2\.b64)", ptx)) == (into <= out)
+
+
+@pytest.mark.parametrize("options", [{"tile": 7}, {"rows": 1 << 20, "length": 37}, {"rows": 64, "length": 1 << 22}, {"rows": 9, "length": 1000, "tile": 7}, {"ends": True},
+                                     {"aligned": 4}, {"aligned": 8}], ids=str)  # fmt: skip
+@pytest.mark.parametrize("flag", ["uint8", "bits"])
+def test_every_layout(options, flag):
+    verify(compiled("both", "ne", "int32", flag, **options))
+
+
+@pytest.mark.parametrize("op", [lambda a, b: a + 1 < b, lambda a, b, i: (a != b) & (i > 3)], ids=["values", "index"])
+def test_callables(op):
+    verify(compiled("both", op, "int32", "uint8"))
+
+
+@pytest.mark.parametrize("length", [1 << 12, 1 << 20])
+def test_small_arrays_spread_over_the_gpu(length):
+    """One vector a lane, so that as many warps as there can be take part."""
+    config = choose(Problem(1, length, length, 4, 1, 16, 16))
+    assert config.kernel[3] == 1 and config.chunks == length // 128

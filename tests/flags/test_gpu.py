@@ -1,0 +1,84 @@
+"""What only a GPU can show: arrays of other libraries, graphs, and more than 2**32 elements."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync import reference
+from cutesync.runtime import device
+
+from ..cases import same
+from ..reduce.test_libraries import MAKERS, RESULTS, host, torch_tensor
+from .test_agreement import keys
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.mark.parametrize("library", MAKERS)
+@pytest.mark.parametrize("dtype", ["int8", "int64", "float32", "bool"])
+def test_every_library_goes_in_and_its_own_comes_out(library, dtype):
+    x = keys((45, 203), dtype)
+    array = MAKERS[library](x)
+    for found, wanted in zip(cs.flag_heads_and_tails(array), reference.flag_heads_and_tails(x)):
+        assert type(found).__module__.partition(".")[0] == RESULTS.get(library, "cutesync")
+        same(host(found), wanted)
+    same(host(cs.flag_heads(array, dtype="bits")), reference.flag_heads(x, dtype="bits"))
+
+
+def test_bfloat16_of_torch():
+    torch = pytest.importorskip("torch")
+    x = torch.randint(0, 3, (70001,), device="cuda").to(torch.bfloat16)
+    flags = cs.flag_heads(x, dtype="bool")
+    assert flags[0].item() and torch.equal(flags[1:], x[1:] != x[:-1])
+
+
+def test_a_graph_of_flags():
+    torch = pytest.importorskip("torch")
+    x, heads, tails = (torch.zeros(5000, dtype=kind, device="cuda") for kind in (torch.int32, torch.uint8, torch.uint8))
+    cs.flag_heads_and_tails(x, out=(heads, tails))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        cs.flag_heads_and_tails(x, out=(heads, tails))
+    for seed in range(3):
+        values = keys(5000, "int32", seed)
+        x.copy_(torch_tensor(values))
+        graph.replay()
+        for found, wanted in zip((heads, tails), reference.flag_heads_and_tails(values)):
+            same(host(found), wanted)
+
+
+def test_threads_share_a_plan():
+    from concurrent.futures import ThreadPoolExecutor
+
+    def work(seed: int):
+        values = keys(3000, "int32", seed)
+        x, out = cs.asarray(values), cs.empty(3000, "uint8")
+        for _ in range(20):
+            cs.flag_heads(x, out=out)
+        return np.array_equal(np.asarray(out), reference.flag_heads(values))
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(32)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flag", ["uint8", "bits"])
+def test_more_than_2_to_the_32_items(flag):
+    """Zeros, but for a few ones: the heads are at each one and behind it."""
+    count = (1 << 32) + 37
+    x = cs.empty(count, "int8")
+    cu = device.driver()
+    device.check(cu.cuMemsetD8(x.ptr, 0, count), "filling")
+    ones = [5, (1 << 31) - 1, (1 << 31) + 7, (1 << 32) - 2, (1 << 32) + 35]
+    for place in ones:
+        device.check(cu.cuMemsetD8(x.ptr + place, 1, 1), "marking")
+    wanted = sorted({0, *ones, *(place + 1 for place in ones)})
+    flags = np.asarray(cs.flag_heads(x, dtype=flag)).view(np.uint8)
+    found = [int(at) for at in np.flatnonzero(flags)]
+    if flag == "bits":
+        found = [8 * at + bit for at in found for bit in range(8) if flags[at] >> bit & 1]
+    assert found == wanted
+    seen = np.flatnonzero(np.asarray(cs.flag_heads(x, lambda a, b, index: index == (1 << 32) + 3)))
+    assert seen.tolist() == [0, (1 << 32) + 3]

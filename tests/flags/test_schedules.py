@@ -1,0 +1,100 @@
+"""Every flag kernel agrees with NumPy under 20 hostile schedules over all policies, the sanitizer watching; planted faults are found."""
+
+from __future__ import annotations
+
+import importlib
+import re
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.emulator import EmulationError
+from cutesync.flags import config
+from cutesync.runtime import call as calls
+from cutesync.runtime import compiler
+
+from ..cases import same
+from .test_agreement import keys
+
+flags = importlib.import_module("cutesync.flags")
+
+SCHEDULES = 20
+INDEXED = lambda a, b, index: (a != b) & (index % 5 != 2)  # noqa: E731
+
+# name: call, dtype, shape, options, (unroll, warps, most blocks)
+KERNELS = {
+    "heads": ("flag_heads", "int32", 1200, {}, (2, 2, None)),
+    "tails": ("flag_tails", "int32", 1024, {}, (4, 1, None)),
+    "both, blocks that come back": ("flag_heads_and_tails", "int32", 3001, {}, (2, 2, 2)),
+    "ends": ("flag_heads_and_tails", "int16", 2100, {"predecessor": 1, "successor": 2}, (1, 2, None)),
+    "vectors of sixteen": ("flag_heads_and_tails", "int8", 2500, {}, (2, 2, None)),
+    "vectors of two": ("flag_heads", "int64", 400, {}, (4, 2, None)),
+    "wide flags": ("flag_heads_and_tails", "int8", 1000, {"dtype": "int64"}, (4, 2, None)),
+    "bits of four": ("flag_heads_and_tails", "int32", 2100, {"dtype": "bits"}, (4, 2, None)),
+    "bits of sixteen": ("flag_heads", "uint8", 2600, {"dtype": "bits"}, (4, 1, None)),
+    "bits of two": ("flag_tails", "float64", 700, {"dtype": "bits"}, (8, 1, None)),
+    "tiles": ("flag_heads_and_tails", "int32", 1500, {"tile": 7}, (2, 2, None)),
+    "rows as one": ("flag_heads", "int32", (40, 37), {}, (2, 2, None)),
+    "rows": ("flag_heads_and_tails", "int32", (3, 1024), {}, (2, 2, None)),
+    "rows of tiles, bits": ("flag_heads_and_tails", "int32", (3, 300), {"tile": 13, "dtype": "bits"}, (2, 2, None)),
+    "differences": ("adjacent_difference", "int32", 1300, {}, (2, 2, None)),
+    "differences to the right": ("adjacent_difference", "int8", 1300, {"reverse": True}, (2, 1, None)),
+    "the index": ("flag_heads_and_tails", "int32", 1300, {"op": INDEXED}, (2, 2, None)),
+    "the index in tiles": ("flag_heads_and_tails", "int32", 1300, {"op": INDEXED, "tile": 100}, (2, 2, None)),
+}
+
+
+def run(name: str, monkeypatch, schedules: int = SCHEDULES):
+    """``(results, what they should be)`` of a case in the given configuration, run afresh."""
+    call, dtype, shape, options, (unroll, warps, blocks) = KERNELS[name]
+    choose = config.choose
+    monkeypatch.setattr(flags, "choose", lambda problem: choose(problem, unroll, warps, blocks))
+    monkeypatch.setattr(calls, "_plans", {})
+    x = keys(shape, dtype)
+    with cs.emulate(schedules=schedules, seed=11) as ran:
+        found = getattr(cs, call)(cs.asarray(x), **options)
+    assert ran.launches == schedules
+    wanted = getattr(cs.reference, call)(x, **options)
+    return [[np.asarray(array) for array in (group if isinstance(group, tuple) else (group,))] for group in (found, wanted)]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_agrees_under_twenty_schedules(name, monkeypatch):
+    for found, wanted in zip(*run(name, monkeypatch)):
+        same(found, wanted, name)
+
+
+def swap(pattern: str, new: str, count: int = 0):
+    return lambda ptx: re.sub(pattern, new, ptx, count=count)
+
+
+FAULTS = {
+    "heads take the lane above": ("heads", swap(r"(add\.s32 \t%r\d+, %r\d+, )-1;", r"\g<1>1;", 1)),
+    "tails take the lane below": ("tails", swap(r"(add\.s32 \t%r\d+, %r\d+, )1;", r"\g<1>-1;", 1)),
+    "no shuffle": ("heads", swap(r"shfl\.sync\.idx\.b32 \t(%r\d+), (%r\d+),[^;]*;", r"mov.b32 \1, \2;")),
+    "the element before the chunk, one too far": ("heads", swap(r"(ld\.global\.b32 [^;]*)\+-4\]", r"\g<1>+-8]", 1)),
+    "bits joined with the wrong lane": ("bits of four", swap(r"shfl\.sync\.bfly\.b32 \t([^;]*), 1, 31", r"shfl.sync.bfly.b32 \t\1, 8, 31")),
+    "tiles one item late": ("tiles", swap(r"rem\.u32|rem\.s32", "div.s32")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_planted_fault_is_found(fault, monkeypatch):
+    name, edit = FAULTS[fault]
+    get = compiler.get
+
+    def edited(*arguments, **options):
+        kernel = get(*arguments, **options)
+        changed = edit(kernel.ptx)
+        assert changed != kernel.ptx, "the fault was not planted: the kernel's PTX has changed its form"
+        kernel.ptx = changed
+        return kernel
+
+    monkeypatch.setattr(compiler, "_kernels", {})
+    monkeypatch.setattr(compiler, "get", edited)
+    try:
+        found, wanted = run(name, monkeypatch, 9)
+    except EmulationError:
+        return
+    assert any(not np.array_equal(a, b) for a, b in zip(found, wanted)), "the mutant survived"
