@@ -3,17 +3,21 @@
 A pattern is a module. Its ``run(...)`` launches it on any array, its ``reference(...)`` is the same in NumPy:
 
     cs.patterns.producer_consumer.run(x, lambda v: 2 * v)
+
+``Channel`` is the host side of ``cutesync.sync.Queue``.
 """
 
 from __future__ import annotations
 
 import importlib
 
-NAMES = ("producer_consumer",)
-__all__ = list(NAMES)
+NAMES = ("producer_consumer", "relay")
+__all__ = [*NAMES, "Channel"]
 
 
 def __getattr__(name: str):
+    if name == "Channel":
+        return importlib.import_module(".channel", __name__).Channel
     if name not in NAMES:
         raise AttributeError(f"module 'cutesync.patterns' has no attribute {name!r}")
     return importlib.import_module(f".{name}", __name__)

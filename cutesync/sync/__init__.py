@@ -17,7 +17,7 @@ import importlib
 
 _HOMES = {
     "Barrier": "barrier", "Barriers": "barrier", "CompletionBarrier": "completion", "NamedBarrier": "named_barrier", "Ring": "ring",
-    "Role": "roles", "Roles": "roles", "Queue": "queue", "ConcurrentQueue": "queue", "GridBarrier": "grid_barrier",
+    "Role": "roles", "Roles": "roles", "Queue": "queue", "ConcurrentQueue": "concurrent_queue", "GridBarrier": "grid_barrier",
 }  # fmt: skip
 __all__ = list(_HOMES)
 

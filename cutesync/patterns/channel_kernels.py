@@ -1,0 +1,86 @@
+"""The kernels of channel.py and relay.py."""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Int32, Int64
+
+from ..sync.concurrent_queue import ConcurrentQueue
+from ..sync.queue import STATE_WORDS, Queue
+from .kernel import WARP, PatternKernel, part
+
+
+class Give(PatternKernel):
+    """Each block reads ``items * threads`` of the ``n`` elements of ``x`` and gives those to keep to the queue of ``m`` places in ``out``."""
+
+    def __init__(self, keep, dtype, method: str, items: int, threads: int) -> None:
+        self.keep, self.dtype, self.method, self.items, self.threads = keep, dtype, method, items, threads
+        self.name = f"channel_give_{method}"
+        self.smem = 8 * threads // WARP + 16
+
+    @cute.jit
+    def body(self, x, out, state, n, m):
+        thread, _, _ = cute.arch.thread_idx()
+        block, _, _ = cute.arch.block_idx()
+        queue = Queue(out, state, m)
+        first = Int64(block) * (self.items * self.threads) + thread
+        source = part(x, first, self.items * self.threads)
+        values, valid = [], []
+        for j in cutlass.range_constexpr(self.items):
+            at = cutlass.min(n - 1 - first, Int64(j * self.threads))  # beyond the end, an element that is there is read again
+            values.append(self.dtype.cutlass(source[Int32(at)]))
+        for j in cutlass.range_constexpr(self.items):
+            valid.append((first + j * self.threads < n) & Boolean(self.keep(values[j])))
+        if cutlass.const_expr(self.method == "block"):
+            queue.give_block(values, valid, Queue.scratch(self.threads // WARP))
+        else:
+            for j in cutlass.range_constexpr(self.items):
+                if cutlass.const_expr(self.method == "warp"):
+                    queue.give(values[j], valid[j])
+                else:
+                    queue.give_each(values[j], valid[j])
+
+
+class Take(PatternKernel):
+    """``n`` threads take one item each from the queue in ``x``, and give what they got to a queue in ``out``, whose state follows."""
+
+    name = "channel_take"
+
+    def __init__(self, dtype, threads: int) -> None:
+        self.dtype, self.threads = dtype, threads
+
+    @cute.jit
+    def body(self, x, out, state, n, m):
+        wanted = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0] < n
+        got, value = Queue(x, state, Int64(0)).take(wanted, self.dtype.cutlass)
+        Queue(out, state + STATE_WORDS, n).give(value, got)
+
+
+class Relay(PatternKernel):
+    """Passes ``x`` on to ``out`` through a concurrent queue of ``2**m`` slots. In each block half the warps give the block's part of x, and
+    half take as many items as that, whosever they are. ``state``: tail, head, then the slots' turns, then the items."""
+
+    name = "relay"
+
+    def __init__(self, dtype, items: int, warps: int) -> None:
+        self.dtype, self.items, self.warps = dtype, items, warps
+        self.threads = 2 * warps * WARP
+
+    @cute.jit
+    def body(self, x, out, state, n, m):
+        thread, _, _ = cute.arch.thread_idx()
+        start = Int64(cute.arch.block_idx()[0]) * self.items
+        count = Int32(cutlass.min(n - start, Int64(self.items)))
+        slots = Int64(1) << m
+        turns = cute.make_ptr(Int32, (state + 2).toint(), cute.AddressSpace.gmem, assumed_align=4)
+        items = cute.make_ptr(self.dtype.cutlass, (turns + slots + slots % 2).toint(), cute.AddressSpace.gmem, assumed_align=8)
+        queue = ConcurrentQueue(items, turns, state, m)
+        source, target = part(x, start, self.items), part(out, start, self.items)
+        half = self.warps * WARP
+        if thread < half:
+            for i in cutlass.range(thread, count, half, unroll=1):
+                queue.give(self.dtype.cutlass(source[i]))
+        else:
+            for i in cutlass.range(thread - half, count, half, unroll=1):
+                target[i] = queue.take(self.dtype.cutlass)
