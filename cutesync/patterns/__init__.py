@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import importlib
 
-NAMES = ("producer_consumer", "relay")
+NAMES = (
+    "producer_consumer", "divergence", "early_exit", "completion", "transactions", "phases", "warp_entanglement", "ping_pong", "relay",
+)  # fmt: skip
 __all__ = [*NAMES, "Channel"]
 
 
