@@ -13,6 +13,7 @@ import importlib
 
 NAMES = (
     "producer_consumer", "divergence", "early_exit", "completion", "transactions", "phases", "warp_entanglement", "ping_pong", "relay",
+    "output_list", "primes",
 )  # fmt: skip
 __all__ = [*NAMES, "Channel"]
 

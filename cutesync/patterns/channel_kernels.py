@@ -21,17 +21,8 @@ class Give(PatternKernel):
 
     @cute.jit
     def body(self, x, out, state, n, m):
-        thread, _, _ = cute.arch.thread_idx()
-        block, _, _ = cute.arch.block_idx()
         queue = Queue(out, state, m)
-        first = Int64(block) * (self.items * self.threads) + thread
-        source = part(x, first, self.items * self.threads)
-        values, valid = [], []
-        for j in cutlass.range_constexpr(self.items):
-            at = cutlass.min(n - 1 - first, Int64(j * self.threads))  # beyond the end, an element that is there is read again
-            values.append(self.dtype.cutlass(source[Int32(at)]))
-        for j in cutlass.range_constexpr(self.items):
-            valid.append((first + j * self.threads < n) & Boolean(self.keep(values[j])))
+        values, valid = self.candidates(x, n)
         if cutlass.const_expr(self.method == "block"):
             queue.give_block(values, valid, Queue.scratch(self.threads // WARP))
         else:
@@ -40,6 +31,30 @@ class Give(PatternKernel):
                     queue.give(values[j], valid[j])
                 else:
                     queue.give_each(values[j], valid[j])
+
+    def candidates(self, x, n):
+        """This thread's candidates, and which of them are to be kept. All loads come first."""
+        places = self.places()
+        values = self.values(x, n, places)
+        return values, [(place < n) & self.keeps(x, value) for place, value in zip(places, values)]
+
+    def places(self):
+        """Their numbers: a warp has consecutive ones, item j of its lanes before item j + 1."""
+        warps = Int64(cute.arch.block_idx()[0]) * (self.threads // WARP) + cute.arch.thread_idx()[0] // WARP
+        first = warps * (self.items * WARP) + cute.arch.lane_idx()
+        return [first + j * WARP for j in range(self.items)]
+
+    def values(self, x, n, places):
+        """The candidates; beyond the end, one that is there is read again."""
+        return [self.value(x, cutlass.min(place, n - 1)) for place in places]
+
+    def value(self, x, at):
+        """Candidate number ``at``."""
+        return self.dtype.cutlass(part(x, at, 1)[0])
+
+    def keeps(self, x, value):
+        """Whether it is to be kept (Boolean)."""
+        return Boolean(self.keep(value))
 
 
 class Take(PatternKernel):

@@ -56,6 +56,17 @@ class Call:
             raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
         return out
 
+    def zeros(self, count: int):
+        """A DeviceArray of int64 zeros, for state."""
+        self._keep.append(device_array.asarray(np.zeros(count, np.int64)))
+        return self._keep[-1]
+
+    def read(self, array) -> np.ndarray:
+        """A state array on the host, once this call's launches are over."""
+        if self.stream and self.device != device.HOST:
+            device.synchronize(self.stream)
+        return np.asarray(array)
+
     def pointer(self, array) -> int:
         return self.library.identify(array)[0]
 

@@ -39,18 +39,18 @@ class Queue:
 
     def give(self, value, valid) -> None:
         """Lanes with ``valid`` give ``value``: one atomic a warp. All 32 lanes call."""
-        ballots, total = _ballots([valid])
+        ballots, total = ballots_of([valid])
         place = _reserve_by_lane_0(self, total)
-        _store_marked(self, place, [value], [valid], ballots)
+        store_marked(self.items, self.capacity, place, [value], [valid], ballots)
 
     def give_block(self, values, valid, scratch) -> None:
         """Every thread gives those of its ``values`` (a list of registers) whose ``valid`` is set: one atomic a block. All its threads call.
 
         ``scratch`` is from ``Queue.scratch(warps)``; another call with it needs ``cute.arch.sync_threads()`` before.
         """
-        ballots, total = _ballots(valid)
+        ballots, total = ballots_of(valid)
         place = _share_out(self, total, scratch)
-        _store_marked(self, place, values, valid, ballots)
+        store_marked(self.items, self.capacity, place, values, valid, ballots)
 
     @staticmethod
     def scratch(warps: int):
@@ -76,7 +76,7 @@ def cell(pointer, place):
     return cute.make_tensor(pointer + place, cute.make_layout(1))
 
 
-def _ballots(valid):
+def ballots_of(valid):
     """One ballot a value, and how many are set in all."""
     ballots = [Int32(cute.arch.vote_ballot_sync(flag)) for flag in valid]
     total = Int32(0)
@@ -113,13 +113,13 @@ def _return(queue: cutlass.Constexpr, place: Int64, count: Int32):
 
 
 @cute.jit
-def _store_marked(queue: cutlass.Constexpr, place: Int64, values: cutlass.Constexpr, valid: cutlass.Constexpr, ballots: cutlass.Constexpr):
-    """Value after value, the lanes that have one store to consecutive places."""
+def store_marked(items: cute.Pointer, capacity: Int64, place: Int64, values: cutlass.Constexpr, valid: cutlass.Constexpr, ballots: cutlass.Constexpr):
+    """Value after value, the lanes that have one store it to consecutive places from ``place`` on, below ``capacity``."""
     before = Int32(cute.arch.lanemask_lt())
     for value, flag, ballot in zip(values, valid, ballots):
         mine = place + Int32(cute.arch.popc(ballot & before))
-        if flag & (mine < queue.capacity):
-            cell(queue.items, mine)[0] = value
+        if flag & (mine < capacity):
+            cell(items, mine)[0] = value
         place = place + Int32(cute.arch.popc(ballot))
 
 
