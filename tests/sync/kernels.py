@@ -156,7 +156,6 @@ def running_kernel(x: cute.Pointer, out: cute.Pointer, rounds: Int32):
         cells[t] = vector(x)[i * THREADS + t]
         bar.arrive_and_wait()
         vector(out)[i * THREADS + t] = total[0]
-        cute.arch.sync_threads()
 
 
 @cute.jit
@@ -208,8 +207,7 @@ def named_kernel(out: cute.Pointer, rounds: Int32):
     cell = shared(1)
     first, second = NamedBarrier(Turn.FIRST, 64), NamedBarrier(Turn.SECOND, 64)
     if t == 0:
-        cell[0] = 0
-    cute.arch.sync_threads()
+        cell[0] = 0  # seen by the other warp after the first hand-over
     if t < 32:
         for i in cutlass.range(rounds, unroll=1):
             if t == 0:
