@@ -6,8 +6,8 @@
                                           sync(SECOND)  arrive(FIRST)
 
 Preparing (here: the sum of a tile) overlaps with the other's turn; turns are exclusive and in order (here: h = 31 * h + sum, which tells any
-other order). Every phase of a barrier has 256 arrivals: 128 threads arrive, 128 sync. Warpgroup 0 needs no permission for its first turn, and
-nobody arrives for a turn that will not come.
+other order). Every phase of a barrier has 256 arrivals: 128 threads arrive, 128 sync. The permission for the first turn comes from warpgroup 1 at
+the start; nobody arrives for a turn that will not come.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ TILE = 128  # elements, and threads of a warpgroup
 class Turn(IntEnum):
     FIRST = 1  # warpgroup 0 may take its turn
     SECOND = 2
-    SUMS_FIRST = 3  # the four warps of warpgroup 0 have left their sums
-    SUMS_SECOND = 4
+    READ_FIRST = 3  # the sums of warpgroup 0 have been read: its warps may leave the next
+    READ_SECOND = 4
 
 
 class PingPong(PatternKernel):
@@ -47,18 +47,19 @@ class PingPong(PatternKernel):
         shared = cute.make_tensor(SmemAllocator().allocate_array(Int32, 9), cute.make_layout(9))  # 4 sums a warpgroup, and h
         thread, _, _ = cute.arch.thread_idx()
         if thread == 0:
-            shared[8] = Int32(0)
-        cute.arch.sync_threads()
+            shared[8] = Int32(0)  # seen by the others from the first turn on
         Roles(Role("first", 4), Role("second", 4)).run(
-            first=lambda warp: self.play(x, out, n, shared, 0, warp, NamedBarrier(Turn.SUMS_FIRST, TILE), Turn.FIRST, Turn.SECOND),
-            second=lambda warp: self.play(x, out, n, shared, 1, warp, NamedBarrier(Turn.SUMS_SECOND, TILE), Turn.SECOND, Turn.FIRST),
+            first=lambda warp: self.play(x, out, n, shared, 0, warp, NamedBarrier(Turn.READ_FIRST, TILE), Turn.FIRST, Turn.SECOND),
+            second=lambda warp: self.play(x, out, n, shared, 1, warp, NamedBarrier(Turn.READ_SECOND, TILE), Turn.SECOND, Turn.FIRST),
         )
 
     @cute.jit
-    def play(self, x, out, n: Int64, shared, number: cutlass.Constexpr, warp: Int32, sums: cutlass.Constexpr, mine: cutlass.Constexpr,
+    def play(self, x, out, n: Int64, shared, number: cutlass.Constexpr, warp: Int32, read: cutlass.Constexpr, mine: cutlass.Constexpr,
              other: cutlass.Constexpr):  # fmt: skip
         my_turn, other_turn = NamedBarrier(mine, 2 * TILE), NamedBarrier(other, 2 * TILE)
         lane = cute.arch.lane_idx()
+        if cutlass.const_expr(number == 1):
+            other_turn.arrive()
         tile = Int64(number)
         while tile * TILE < n:
             at = tile * TILE + warp * WARP + lane
@@ -68,9 +69,7 @@ class PingPong(PatternKernel):
             value = reduce(value, "add")
             if lane == 0:
                 shared[4 * number + warp] = value
-            sums.sync()
-            if tile > 0:
-                my_turn.sync()
+            my_turn.sync()  # also orders the sums of the warpgroup's own warps
             if warp == 0:
                 if lane == 0:
                     h = Int32(shared[8]) * 31
@@ -80,7 +79,7 @@ class PingPong(PatternKernel):
                     part(out, tile, 1)[0] = h
             if (tile + 1) * TILE < n:
                 other_turn.arrive()
-            sums.sync()  # the sums have been read: the next tile's may be written
+            read.sync()
             tile += 2
 
 

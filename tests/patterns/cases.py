@@ -38,6 +38,18 @@ def stream(form: str, dtype: str = "float32", sizes=(1, 63, 1500), **options) ->
     return Pattern(lambda x: module.run(x, triple, form=form, **options), lambda x: module.reference(x, triple), lambda n: numbers(n, dtype, 30), sizes=sizes)
 
 
+def scanned(counts: np.ndarray) -> np.ndarray:
+    """The second launch of a compaction alone: exclusive sums of counts, and the sum of all."""
+    from cutesync.dtypes import INT64
+    from cutesync.patterns.compaction import ScanCounts
+    from cutesync.patterns.host import Call
+
+    call = Call(counts)
+    places = call.zeros(len(counts) + 1)
+    call.launch(ScanCounts, ("compaction_scan",), call.x.ptr, places.ptr, types=(INT64,) * 3, n=len(counts))
+    return np.asarray(places)
+
+
 PATTERNS = {
     "bulk": stream("bulk", stages=2, buffer=1024, consumers=2, blocks=2),
     "bulk, halves": stream("bulk", "float16", (8, 1504), stages=3, buffer=512, consumers=1, blocks=1),
@@ -72,6 +84,7 @@ PATTERNS = {
         ordered=method == "scan", sizes=(1, 3, 1300))
     for method in ("block", "warp", "each", "scan")
 } | {
+    "scan of counts": Pattern(scanned, lambda x: np.append(0, np.cumsum(x)), lambda n: numbers(n, "int64", 1 << 40), sizes=(1, 2500)),
     "relay": Pattern(lambda x: patterns.relay.run(x, 16, items=60), lambda x: patterns.relay.reference(x), ordered=False, sizes=(1, 120)),
     "relay of one slot": Pattern(lambda x: patterns.relay.run(x, 1, items=12), lambda x: patterns.relay.reference(x), ordered=False, sizes=(24,)),
 }  # fmt: skip
