@@ -14,9 +14,9 @@ __version__ = "0.1.0"
 _HOMES = {
     "reduce": "reduce", "argmin": "reduce", "argmax": "reduce", "sum": "reduce", "prod": "reduce", "min": "reduce", "max": "reduce",
     "any": "reduce", "all": "reduce", "asarray": "runtime.device_array", "empty": "runtime.device_array", "DeviceArray": "runtime.device_array",
-    "emulate": "emulation", "warm": "warm", "emulator": "emulator", "block": "block", "warp": "warp", "reference": "reference", "errors": "errors",
+    "emulate": "emulation", "warm": "warm", "emulator": "emulator", "block": "block", "warp": "warp", "reference": "reference", "errors": "errors", "sync": "sync", "patterns": "patterns",
 }  # fmt: skip
-_MODULES = ("emulator", "block", "warp", "reference", "errors")
+_MODULES = ("emulator", "block", "warp", "reference", "errors", "sync", "patterns")
 __all__ = [*_HOMES, "__version__"]
 
 
