@@ -37,7 +37,7 @@ def warm(
 
     Parameters
     ----------
-    families : names of families; today "reduce".
+    families : names of families: "reduce", "patterns".
     dtypes : element types of the input, by name or NumPy type.
     ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin", "argmax". A pair
         that has no meaning, such as "xor" of floats, is left out.
@@ -134,4 +134,13 @@ def _configs(folding, layouts: tuple[str, ...]):
                         yield choose(Problem(outer, length, inner, folding.source.size, folding.slot_words, *aligned))
 
 
-FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {"reduce": _reduce_jobs}
+def _pattern_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
+    """The patterns as the demo runs them; types, operators and layouts do not apply."""
+    del dtypes, ops, layouts
+    from .cli.demo_patterns import cases
+
+    for case in cases("nowhere"):
+        yield f"pattern {case.operation} {case.dtype}", case.kernels
+
+
+FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {"reduce": _reduce_jobs, "patterns": _pattern_jobs}

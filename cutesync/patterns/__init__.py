@@ -1,6 +1,6 @@
 """The ladder of the source documents: one small kernel a file, each with the picture of who waits for whom.
 
-A pattern is a module. Its ``run(...)`` launches it on any array, its ``reference(...)`` is the same in NumPy:
+A pattern is a module. Its ``run(...)`` launches it on any array, its ``reference(...)`` is the same in NumPy (``round_trip`` only measures):
 
     cs.patterns.producer_consumer.run(x, lambda v: 2 * v)
 
@@ -13,7 +13,7 @@ import importlib
 
 NAMES = (
     "producer_consumer", "divergence", "reductions", "early_exit", "completion", "transactions", "phases", "warp_entanglement", "ping_pong", "relay",
-    "output_list", "primes",
+    "output_list", "primes", "round_trip",
 )  # fmt: skip
 __all__ = [*NAMES, "Channel"]
 

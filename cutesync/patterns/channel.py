@@ -47,7 +47,7 @@ class Channel:
         call = Call(x, stream, dtypes=(self.dtype.name,))
         keep = _all if keep is None else keep
         self._stream = call.stream
-        key = ("channel_give", method, *callable_key(keep, "keep"))
+        key = ("channel_give", method, ITEMS, THREADS, *callable_key(keep, "keep"))
 
         def host():
             from .channel_kernels import Give

@@ -14,9 +14,11 @@ from .kernel import WARP, PatternKernel, part
 class Give(PatternKernel):
     """Each block reads ``items * threads`` of the ``n`` elements of ``x`` and gives those to keep to the queue of ``m`` places in ``out``."""
 
+    family = "list"
+
     def __init__(self, keep, dtype, method: str, items: int, threads: int) -> None:
         self.keep, self.dtype, self.method, self.items, self.threads = keep, dtype, method, items, threads
-        self.name = f"channel_give_{method}"
+        self.name = f"{self.family}_{method}"
         self.smem = 8 * threads // WARP + 16
 
     @cute.jit

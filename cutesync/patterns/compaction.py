@@ -23,6 +23,8 @@ from .kernel import WARP, PatternKernel, part
 class Flag(Give):
     """Launch 1: ``out`` gets the flag of every candidate, ``state`` the count of every block. Candidates as in ``Give``."""
 
+    family = "compaction"
+
     @cute.jit
     def body(self, x, out, state, n, m):
         sums = warp_words(self.threads)
@@ -63,7 +65,7 @@ def meet(sums, total: Int32, warps: cutlass.Constexpr):
 class ScanCounts(PatternKernel):
     """Launch 2: ``x`` holds ``n`` counts; ``out`` gets the sum of those before each, and in ``out[n]`` the sum of all. One block."""
 
-    name, threads, smem = "compaction_scan", 1024, 512
+    name, threads, smem = "compaction_places", 1024, 512
 
     @cute.jit
     def body(self, x, out, state, n, m):
@@ -106,6 +108,8 @@ def scan_warp(value: Int64):
 
 class Scatter(Give):
     """Launch 3: the candidates whose flags (bytes from address ``m`` on) are set go to ``out``; ``state`` holds each block's first place."""
+
+    family = "compaction"
 
     @cute.jit
     def body(self, x, out, state, n, m):

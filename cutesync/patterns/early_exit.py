@@ -9,7 +9,6 @@ waiting for ever. In one warp the arrivals come first and the waits after, so th
 
 from __future__ import annotations
 
-import cutlass
 import cutlass.cute as cute
 import numpy as np
 from cutlass import Boolean, Int32, Int64

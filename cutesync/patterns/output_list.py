@@ -34,7 +34,7 @@ def run(x, keep, *, method: str | None = None, ordered: bool = False, capacity: 
 
         return {"scan": Flag, "scatter": Scatter}.get(method, Give)(keep, dtype, method, ITEMS, THREADS)
 
-    return listed(call, call.size, dtype, kernels, ("output_list", *callable_key(keep, "keep")), method, ordered, capacity, ITEMS * THREADS)
+    return listed(call, call.size, dtype, kernels, ("output_list", ITEMS, THREADS, *callable_key(keep, "keep")), method, ordered, capacity, ITEMS * THREADS)
 
 
 def listed(call: Call, n: int, dtype, kernels, key: tuple, method: str | None, ordered: bool, capacity: int | None, tile: int):
@@ -69,7 +69,7 @@ def _by_scan(call: Call, n: int, dtype, kernels, key, method: str, capacity: int
     flags, counts, places = call.array((n,), BY_NAME["uint8"]), call.zeros(grid), call.zeros(grid + 1)
     source, types = call.x.ptr, (call.x.dtype, BY_NAME["uint8"], INT64)
     call.launch(lambda: kernels("scan"), (*key, "flag"), source, call.pointer(flags), state=counts.ptr, types=types, n=n, grid=grid)
-    call.launch(ScanCounts, ("compaction_scan",), counts.ptr, places.ptr, types=(INT64,) * 3, n=grid)
+    call.launch(ScanCounts, ("compaction_places",), counts.ptr, places.ptr, types=(INT64,) * 3, n=grid)
     total = int(call.read(places)[-1])
     out = call.array((max(total, 1),), dtype)
     if total <= capacity:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import cutlass
 import cutlass.cute as cute
 import numpy as np
-from cutlass import Int32, Int64
+from cutlass import Int64
 from cutlass.memory import SmemAllocator
 
 from ..errors import ArgumentValueError, explain

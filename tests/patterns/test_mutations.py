@@ -29,7 +29,7 @@ HARMLESS = {(name, "no init fence #0"): OWN_THREADS for name in ("tokens", "pari
     ("pipeline", "no block barrier #0"): "the DSL's pipeline brings a block barrier of its own",
     ("pipeline", "no block barrier #1"): "the DSL's pipeline brings a block barrier of its own",
     ("ping pong", "named barrier number #1"): "it becomes number 0, which nobody else uses",
-    ("list by scan", "cutesync_compaction_scan_0: no block barrier #1"): "one tile only; killed in 'scan of counts'",
+    ("list by scan", "cutesync_compaction_places_0: no block barrier #1"): "one tile only; killed in 'scan of counts'",
     ("shared_tree", "no block barrier #8"): "thread 0 has written the last cell itself",
 }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Every pattern agrees with NumPy under 27 hostile schedules over all policies, the sanitizer watching; on a GPU at many sizes."""
+"""Every pattern agrees with NumPy under 20 hostile schedules over all policies, the sanitizer watching; on a GPU at many sizes."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from cutesync.emulator import POLICIES
 
 from .cases import PATTERNS, numbers, same, thirds
 
-SCHEDULES = 27
+SCHEDULES = 20
 LARGE = (1, 2, 31, 32, 255, 256, 257, 4095, 4097, 100_003, 1 << 20, (1 << 22) + 5)
 
 
@@ -23,10 +23,10 @@ def test_agrees_under_hostile_schedules(name):
             assert same(got, pattern.wanted(x), True), n
             assert ran.launches
         else:  # the order is the schedule's: one launch at a time
-            for seed in range(SCHEDULES // 9 if n == pattern.sizes[-1] else 1):
-                for policy in POLICIES:
-                    with cs.emulate(policy, seed=seed):
-                        assert same(pattern.run(x), pattern.wanted(x), False), (n, policy)
+            for number in range(SCHEDULES if n == pattern.sizes[-1] else 9):
+                policy = list(POLICIES)[number % 9]
+                with cs.emulate(policy, seed=number // 9):
+                    assert same(pattern.run(x), pattern.wanted(x), False), (n, policy)
 
 
 @pytest.mark.gpu
@@ -43,6 +43,12 @@ def test_arrivals_of_a_warp_are_counted_right_however_it_arrives(how):
     for policy in POLICIES:
         with cs.emulate(policy):
             assert cs.patterns.warp_entanglement.run(7, how)[0] == 7
+
+
+def test_round_trips_meet_under_every_policy():
+    for policy in POLICIES:
+        with cs.emulate(policy):
+            assert set(cs.patterns.round_trip.run(3, threads=64)) == set(cs.patterns.round_trip.WAYS)
 
 
 def test_nothing_in_nothing_out(on_emulator):
