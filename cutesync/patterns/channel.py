@@ -15,7 +15,7 @@ import numpy as np
 
 from ..dtypes import INT64
 from ..dtypes import dtype as parse_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, explain
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from ..runtime import arrays, device, device_array
 from .host import Call, callable_key, launch
 
@@ -46,6 +46,8 @@ class Channel:
             raise ArgumentValueError(explain("method", repr(method), " or ".join(map(repr, METHODS))))
         call = Call(x, stream, dtypes=(self.dtype.name,))
         keep = _all if keep is None else keep
+        if call.device != self._items.device:
+            raise DeviceError(explain("x", f"an array on device {call.device}", f"the device of the channel, {self._items.device}"))
         self._stream = call.stream
         key = ("channel_give", method, ITEMS, THREADS, *callable_key(keep, "keep"))
 

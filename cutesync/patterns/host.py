@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from ..dtypes import DType
+from ..dtypes import INT64, DType
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from ..ops import source_key
 from ..runtime import arrays, compiler, device, device_array
@@ -58,7 +58,8 @@ class Call:
 
     def zeros(self, count: int):
         """A DeviceArray of int64 zeros, for state."""
-        self._keep.append(device_array.asarray(np.zeros(count, np.int64)))
+        ordinal = None if self.device == device.HOST else self.device
+        self._keep.append(device_array.from_numpy(np.zeros(count, np.int64), INT64, ordinal, self.stream))
         return self._keep[-1]
 
     def read(self, array) -> np.ndarray:

@@ -19,7 +19,6 @@ from cutlass import Int64
 from cutlass.memory import SmemAllocator
 
 from ..errors import ArgumentValueError, explain
-from ..runtime import device_array
 from .host import Call
 from .kernel import PatternKernel, part
 
@@ -87,6 +86,20 @@ class Level(PatternKernel):
             part(out, at, 1)[0] = value
 
 
+class Clear(PatternKernel):
+    """Stores the zero that ``block_atomic`` adds to; the source's listing forgets it."""
+
+    name, threads = "reductions_clear", 32
+
+    def __init__(self, dtype) -> None:
+        self.dtype = dtype
+
+    @cute.jit
+    def body(self, x, out, state, n, m):
+        if cute.arch.thread_idx()[0] == 0:
+            part(out, 0, 1)[0] = 0
+
+
 def run(x, form: str = "chained", *, stream=None):
     """Sums of the vector ``x`` (int32, int64, float32, float64): one a block of 256 ("shared_tree", "register_tree"), or of all."""
     call = Call(x, stream, dtypes=("int32", "int64", "float32", "float64"))
@@ -104,7 +117,8 @@ def run(x, form: str = "chained", *, stream=None):
             tree(call.x.ptr, call.pointer(totals), n, form)
         return call.result(totals)
     if form == "block_atomic" or not n:
-        total = device_array.from_numpy(np.zeros((), dtype.numpy), dtype, stream=call.stream) if call.from_numpy else _cleared(call, dtype)
+        total = call.array((), dtype)
+        call.launch(lambda: Clear(dtype), ("reductions", "clear"), call.x.ptr, call.pointer(total), types=types)
         if n:
             tree(call.x.ptr, call.pointer(total), n, "block_atomic")
         return call.result(total)
@@ -122,17 +136,6 @@ def run(x, form: str = "chained", *, stream=None):
         call.launch(lambda: Level(dtype), ("reductions", "level"), source, call.pointer(work), types=types, n=n, m=stride, grid=grid)
         source, stride = call.pointer(work), 2 * stride
     return call.result(work[:1].reshape(()))
-
-
-def _cleared(call: Call, dtype):
-    """A zero in the caller's library: an atomic needs a cleared word, which the source's listing forgets."""
-    total = call.array((), dtype)
-    if hasattr(total, "fill_"):
-        return total.fill_(0)
-    if hasattr(total, "fill"):
-        total.fill(0)
-        return total
-    return device_array.asarray(np.zeros((), dtype.numpy))
 
 
 def _blocks(n: int) -> int:

@@ -14,7 +14,6 @@ import numpy as np
 
 from ..dtypes import INT64
 from ..errors import ArgumentValueError, explain
-from ..runtime import device_array
 from .host import Call
 
 ITEMS, WARPS = 512, 4  # items a block passes on; warps that give, and that take
@@ -27,7 +26,7 @@ def run(x, capacity: int = 1024, *, items: int = ITEMS, stream=None):
     call = Call(x, stream)
     dtype, log = call.x.dtype, capacity.bit_length() - 1
     turn_words = capacity + capacity % 2
-    state = device_array.asarray(np.zeros(2 + turn_words // 2 + -(-capacity * dtype.size // 8), np.int64))
+    state = call.zeros(2 + turn_words // 2 + -(-capacity * dtype.size // 8))
     out = call.array(call.x.shape, dtype)
 
     def host():

@@ -113,7 +113,7 @@ class Barrier:
 
     def arrive_remote(self, block) -> None:
         """Arrive at the same barrier of block ``block`` (its rank in the cluster), at cluster scope; no token comes back."""
-        cute.arch.mbarrier_arrive(self.pointer, block, scope=cute.arch.mbar._nvvm.MemScopeKind.CLUSTER)
+        primitives.mbarrier_arrive(cute.arch.map_dsmem_ptr(self.pointer, block), scope=MemScope.CLUSTER)
 
     # Bytes
 

@@ -84,8 +84,8 @@ PATTERNS = {
         ordered=method == "scan", sizes=(1, 3, 1300))
     for method in ("block", "warp", "each", "scan")
 } | {
-    "scan of counts": Pattern(scanned, lambda x: np.append(0, np.cumsum(x)), lambda n: numbers(n, "int64", 1 << 40), sizes=(1, 2500)),
-    "relay": Pattern(lambda x: patterns.relay.run(x, 16, items=60), lambda x: patterns.relay.reference(x), ordered=False, sizes=(1, 120)),
+    "scan of counts": Pattern(scanned, lambda x: np.append(0, np.cumsum(x)), lambda n: numbers(n, "int64", 1 << 40), sizes=(1, 1500)),
+    "relay": Pattern(lambda x: patterns.relay.run(x, 16, items=60), lambda x: patterns.relay.reference(x), ordered=False, sizes=(1, 90)),
     "relay of one slot": Pattern(lambda x: patterns.relay.run(x, 1, items=12), lambda x: patterns.relay.reference(x), ordered=False, sizes=(24,)),
 }  # fmt: skip
 
