@@ -52,7 +52,7 @@ def scanned(counts: np.ndarray) -> np.ndarray:
 
 PATTERNS = {
     "bulk": stream("bulk", stages=2, buffer=1024, consumers=2, blocks=2),
-    "bulk, halves": stream("bulk", "float16", (8, 1504), stages=3, buffer=512, consumers=1, blocks=1),
+    "bulk, halves": stream("bulk", "float16", stages=3, buffer=512, consumers=1, blocks=1),
     "bulk, three consumers": stream("bulk", "int64", stages=4, buffer=1536, consumers=3, blocks=3),
     "tokens": stream("tokens", buffer=100, consumers=2, blocks=2),
     "parity": stream("parity", "int8", buffer=77, consumers=3, blocks=1),

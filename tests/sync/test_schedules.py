@@ -68,10 +68,8 @@ def test_named_barriers_take_turns():
     assert out[0] == value
 
 
-LATE = pytest.mark.xfail(strict=True, reason="the emulator dates a cp.async by the last arrival that covers it, not the first: a false race")
 RINGS = [("threads", 1, 3, 2, 8), ("threads", 2, 4, 3, 5), ("threads", 1, 1, 1, 3), ("bulk", 1, 3, 2, 8), ("bulk", 1, 4, 3, 5), ("bulk", 1, 1, 1, 3),
-         ("tensor", 1, 3, 2, 8), ("tensor", 1, 4, 1, 5), ("cp_async", 1, 1, 1, 3), ("cp_async", 2, 1, 2, 2),
-         pytest.param("cp_async", 1, 3, 2, 8, marks=LATE)]  # fmt: skip
+         ("tensor", 1, 3, 2, 8), ("tensor", 1, 4, 1, 5), ("cp_async", 1, 1, 1, 3), ("cp_async", 2, 1, 2, 2), ("cp_async", 1, 3, 2, 8)]  # fmt: skip
 
 
 @pytest.mark.parametrize("how, producers, stages, consumers, fills", RINGS)
