@@ -14,7 +14,7 @@ from .kernel import WARP, PatternKernel, part
 class Give(PatternKernel):
     """Each block reads ``items * threads`` of the ``n`` elements of ``x`` and gives those to keep to the queue of ``m`` places in ``out``."""
 
-    family = "list"
+    family, blocks_per_sm = "list", 4  # at most 64 registers a thread: 64 KiB of loads in flight a multiprocessor
 
     def __init__(self, keep, dtype, method: str, items: int, threads: int) -> None:
         self.keep, self.dtype, self.method, self.items, self.threads = keep, dtype, method, items, threads
@@ -36,23 +36,26 @@ class Give(PatternKernel):
 
     def candidates(self, x, n):
         """This thread's candidates, and which of them are to be kept. All loads come first."""
-        places = self.places()
-        values = self.values(x, n, places)
-        return values, [(place < n) & self.keeps(x, value) for place, value in zip(places, values)]
+        first, last = self.reach(n)
+        values = self.values(x, first, last)
+        return values, [(j * WARP <= last) & self.keeps(x, value) for j, value in enumerate(values)]
 
-    def places(self):
-        """Their numbers: a warp has consecutive ones, item j of its lanes before item j + 1."""
+    def reach(self, n):
+        """``(first, last)``: candidate j of this thread is number ``first + 32 j`` (Int64), and is one if 32 j <= ``last`` (Int32).
+
+        A warp has consecutive numbers, item j of its lanes before item j + 1.
+        """
         warps = Int64(cute.arch.block_idx()[0]) * (self.threads // WARP) + cute.arch.thread_idx()[0] // WARP
         first = warps * (self.items * WARP) + cute.arch.lane_idx()
-        return [first + j * WARP for j in range(self.items)]
+        return first, Int32(cutlass.min(n - 1 - first, Int64(self.items * WARP)))
 
-    def values(self, x, n, places):
-        """The candidates; beyond the end, one that is there is read again."""
-        return [self.value(x, cutlass.min(place, n - 1)) for place in places]
+    def values(self, x, first, last):
+        """The candidates; beyond the end, the last of all is read again."""
+        return [self.value(x, first, cutlass.min(Int32(j * WARP), last)) for j in range(self.items)]
 
-    def value(self, x, at):
-        """Candidate number ``at``."""
-        return self.dtype.cutlass(part(x, at, 1)[0])
+    def value(self, x, first, offset):
+        """Candidate number ``first + offset``."""
+        return self.dtype.cutlass(part(x, first, self.items * WARP)[offset])
 
     def keeps(self, x, value):
         """Whether it is to be kept (Boolean)."""

@@ -29,8 +29,10 @@ class Flag(Give):
     def body(self, x, out, state, n, m):
         sums = warp_words(self.threads)
         _, valid = self.candidates(x, n)
-        for place, flag in zip(self.places(), valid):
-            store_flag(out, place, n, flag)
+        first, last = self.reach(n)
+        flags = part(out, first, self.items * WARP)
+        for j, flag in enumerate(valid):
+            store_flag(flags, j * WARP, last, flag)
         _, total = ballots_of(valid)
         before, total = meet(sums, total, self.threads // WARP)
         if cute.arch.thread_idx()[0] == 0:
@@ -42,9 +44,9 @@ def warp_words(threads: int):
 
 
 @cute.jit
-def store_flag(out, at: Int64, n: Int64, flag: Boolean):
-    if at < n:
-        part(out, at, 1)[0] = Uint8(flag)
+def store_flag(flags, at: cutlass.Constexpr, last: Int32, flag: Boolean):
+    if at <= last:
+        flags[at] = Uint8(flag)
 
 
 @cute.jit
@@ -114,18 +116,18 @@ class Scatter(Give):
     @cute.jit
     def body(self, x, out, state, n, m):
         sums = warp_words(self.threads)
-        flags = cute.make_ptr(Uint8, m, cute.AddressSpace.gmem, assumed_align=1)
-        places = self.places()
-        kept = [flag_at(flags, place, n) for place in places]
+        first, last = self.reach(n)
+        flags = part(cute.make_ptr(Uint8, m, cute.AddressSpace.gmem, assumed_align=1), first, self.items * WARP)
+        kept = [flag_at(flags, j * WARP, last) for j in range(self.items)]
         ballots, total = ballots_of(kept)
         before, _ = meet(sums, total, self.threads // WARP)
-        first = Int64(part(state, Int64(cute.arch.block_idx()[0]), 1)[0]) + before
-        store_marked(out, n, first, self.values(x, n, places), kept, ballots)
+        place = Int64(part(state, Int64(cute.arch.block_idx()[0]), 1)[0]) + before
+        store_marked(out, n, place, self.values(x, first, last), ballots)
 
 
 @cute.jit
-def flag_at(flags, at: Int64, n: Int64):
+def flag_at(flags, at: cutlass.Constexpr, last: Int32):
     found = Boolean(False)
-    if at < n:
-        found = Uint8(part(flags, at, 1)[0]) != 0
+    if at <= last:
+        found = Uint8(flags[at]) != 0
     return found

@@ -13,9 +13,9 @@ from .kernel import part
 class _Primes:
     """``x`` holds the small primes in order and one whose square is above every candidate."""
 
-    def value(self, x, at):
+    def value(self, x, first, offset):
         del x
-        return Int32(at)
+        return Int32(first) + offset
 
     def keeps(self, x, value):
         return is_prime(x, value)

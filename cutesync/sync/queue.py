@@ -41,7 +41,7 @@ class Queue:
         """Lanes with ``valid`` give ``value``: one atomic a warp. All 32 lanes call."""
         ballots, total = ballots_of([valid])
         place = _reserve_by_lane_0(self, total)
-        store_marked(self.items, self.capacity, place, [value], [valid], ballots)
+        store_marked(self.items, self.capacity, place, [value], ballots)
 
     def give_block(self, values, valid, scratch) -> None:
         """Every thread gives those of its ``values`` (a list of registers) whose ``valid`` is set: one atomic a block. All its threads call.
@@ -50,7 +50,7 @@ class Queue:
         """
         ballots, total = ballots_of(valid)
         place = _share_out(self, total, scratch)
-        store_marked(self.items, self.capacity, place, values, valid, ballots)
+        store_marked(self.items, self.capacity, place, values, ballots)
 
     @staticmethod
     def scratch(warps: int):
@@ -113,14 +113,17 @@ def _return(queue: cutlass.Constexpr, place: Int64, count: Int32):
 
 
 @cute.jit
-def store_marked(items: cute.Pointer, capacity: Int64, place: Int64, values: cutlass.Constexpr, valid: cutlass.Constexpr, ballots: cutlass.Constexpr):
-    """Value after value, the lanes that have one store it to consecutive places from ``place`` on, below ``capacity``."""
-    before = Int32(cute.arch.lanemask_lt())
-    for value, flag, ballot in zip(values, valid, ballots):
-        mine = place + Int32(cute.arch.popc(ballot & before))
-        if flag & (mine < capacity):
-            cell(items, mine)[0] = value
-        place = place + Int32(cute.arch.popc(ballot))
+def store_marked(items: cute.Pointer, capacity: Int64, place: Int64, values: cutlass.Constexpr, ballots: cutlass.Constexpr):
+    """Value after value, the lanes in its ballot store theirs to consecutive places from ``place`` on, below ``capacity``."""
+    target = cute.make_tensor(items + place, cute.make_layout(len(values) * LANES))
+    room = Int32(cutlass.max(cutlass.min(capacity - place, Int64(len(values) * LANES)), Int64(0)))
+    lane, before = cute.arch.lane_idx(), Int32(cute.arch.lanemask_lt())
+    done = Int32(0)
+    for value, ballot in zip(values, ballots):
+        mine = done + Int32(cute.arch.popc(ballot & before))
+        if (((ballot >> lane) & 1) != 0) & (mine < room):
+            target[mine] = value
+        done += Int32(cute.arch.popc(ballot))
 
 
 @cute.jit
