@@ -37,7 +37,7 @@ def warm(
 
     Parameters
     ----------
-    families : names of families: "reduce", "flags".
+    families : names of families: "reduce", "flags", "patterns".
     dtypes : element types of the input, by name or NumPy type.
     ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin", "argmax"; of the flags
         ("ne" if none of theirs is there). A pair that has no meaning, such as "xor" of floats, is left out.
@@ -153,4 +153,17 @@ def _flag_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[J
                     yield label, lambda config=config, marking=marking: kernel_for(config, marking)
 
 
-FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {"reduce": _reduce_jobs, "flags": _flag_jobs}
+def _pattern_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
+    """The patterns as the demo runs them; types, operators and layouts do not apply."""
+    del dtypes, ops, layouts
+    from .cli.demo_patterns import cases
+
+    for case in cases("nowhere"):
+        yield f"pattern {case.operation} {case.dtype}", case.kernels
+
+
+FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {
+    "reduce": _reduce_jobs,
+    "flags": _flag_jobs,
+    "patterns": _pattern_jobs,
+}

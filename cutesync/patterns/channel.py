@@ -1,0 +1,117 @@
+"""ProCon made right: a channel that one launch gives items to and a later one takes them from.
+
+    launch 1   every thread: keep(x[i])? --> sync.Queue.give          how many are held comes from one atomic an item,
+                                    |                                  a warp, or a block (the fastest)
+               (end of the launch: all items are there)
+                                    v
+    launch 2   every thread: sync.Queue.take --> out
+
+More items than fit are counted, never written, and the channel can be used on afterwards; so it can after a take from an empty one.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..dtypes import INT64
+from ..dtypes import dtype as parse_dtype
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..runtime import arrays, device, device_array
+from .host import Call, callable_key, launch
+
+METHODS = ("block", "warp", "each")
+ITEMS, THREADS = 16, 256  # items a thread gives at a time, threads a block
+MOST = 1 << 40
+
+
+class Channel:
+    """Room for ``capacity`` items of ``dtype`` on the current device."""
+
+    def __init__(self, capacity: int, dtype="int32") -> None:
+        if isinstance(capacity, bool) or not isinstance(capacity, (int, np.integer)):
+            raise ArgumentTypeError(explain("capacity", repr(capacity), "an int"))
+        if not 1 <= capacity <= MOST:
+            raise ArgumentValueError(explain("capacity", capacity, f"1 to 2**40 = {MOST} items"))
+        self.capacity, self.dtype = int(capacity), parse_dtype(dtype)
+        self._items = device_array.empty(self.capacity, self.dtype)
+        self._stream = 0  # of the last launch
+        self._state = device_array.asarray(np.zeros(4, np.int64))  # held, lost; and the same of what a take brings out
+
+    def give(self, x, keep=None, *, method: str = "block", stream=None) -> Channel:
+        """Add the elements of the vector ``x`` for which ``keep`` (a traced callable of one value; default all) is true, in any order.
+
+        ``method``: one atomic a "block", a "warp", or for "each" item.
+        """
+        if method not in METHODS:
+            raise ArgumentValueError(explain("method", repr(method), " or ".join(map(repr, METHODS))))
+        call = Call(x, stream, dtypes=(self.dtype.name,))
+        keep = _all if keep is None else keep
+        if call.device != self._items.device:
+            raise DeviceError(explain("x", f"an array on device {call.device}", f"the device of the channel, {self._items.device}"))
+        self._stream = call.stream
+        key = ("channel_give", method, ITEMS, THREADS, *callable_key(keep, "keep"))
+
+        def host():
+            from .channel_kernels import Give
+
+            return Give(keep, self.dtype, method, ITEMS, THREADS)
+
+        if call.size:
+            grid = -(-call.size // (ITEMS * THREADS))
+            call.launch(host, key, call.x.ptr, self._items.ptr, state=self._state.ptr, types=(self.dtype, self.dtype, INT64), n=call.size, m=self.capacity, grid=grid)
+        return self
+
+    def take(self, count: int, *, stream=0) -> np.ndarray:
+        """Remove up to ``count`` items, the last given first; as a NumPy array of those there were."""
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 0 <= count <= MOST:
+            raise ArgumentValueError(explain("count", repr(count), f"an int from 0 to {MOST}"))
+        out = device_array.empty(int(count), self.dtype)
+        self._write(2, 0, 0)
+        self._stream = arrays.stream_handle(stream)
+
+        def host():
+            from .channel_kernels import Take
+
+            return Take(self.dtype, THREADS)
+
+        if count:
+            values = (self._items.ptr, out.ptr, self._state.ptr, int(count), 0)
+            launch(host, ("channel_take",), values, (self.dtype, self.dtype, INT64), -(-int(count) // THREADS), self._items.device, self._stream)
+        return np.asarray(out[: int(self._words()[2])])
+
+    @property
+    def size(self) -> int:
+        """How many items it holds. Waits for the last launch."""
+        return int(self._words()[0])
+
+    @property
+    def overflowed(self) -> int:
+        """How many items it had no room for since it was made or reset."""
+        return int(self._words()[1])
+
+    def reset(self) -> None:
+        """Empty, nothing lost."""
+        self._write(0, 0, 0)
+
+    def to_numpy(self) -> np.ndarray:
+        """The items held, in the order of their places."""
+        return np.asarray(self._items[: self.size])
+
+    def _words(self) -> np.ndarray:
+        if self._stream and self._items.device != device.HOST:
+            device.synchronize(self._stream)
+        return np.asarray(self._state)
+
+    def _write(self, first: int, *words: int) -> None:
+        host = self._words()
+        host[first : first + len(words)] = words
+        self._state = device_array.asarray(host)
+
+
+def _all(value):
+    return value == value
+
+
+def reference(x: np.ndarray, keep) -> np.ndarray:
+    """What ``give`` adds, in index order."""
+    return x[np.asarray(keep(x), bool)]

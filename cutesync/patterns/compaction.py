@@ -1,0 +1,133 @@
+"""Keeping some elements in order: flags, a scan of the counts, and a scatter, in three launches.
+
+    launch 1   every block    flags of its tile --> how many
+    launch 2   one block      counts --> places: each block's first place is the sum of the counts before it
+    launch 3   every block    flags --> ranks within the tile --> out[first place + rank]
+
+The flags cost a byte a candidate, written once and read once, which the atomic lists of channel.py do without; in return the order of the
+elements is kept, and the result is the same in every run.
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Int32, Int64, Uint8
+from cutlass.memory import SmemAllocator
+
+from ..sync.queue import ballots_of, store_marked
+from .channel_kernels import Give
+from .kernel import WARP, PatternKernel, part
+
+
+class Flag(Give):
+    """Launch 1: ``out`` gets the flag of every candidate, ``state`` the count of every block. Candidates as in ``Give``."""
+
+    family = "compaction"
+
+    @cute.jit
+    def body(self, x, out, state, n, m):
+        sums = warp_words(self.threads)
+        _, valid = self.candidates(x, n)
+        first, last = self.reach(n)
+        flags = part(out, first, self.items * WARP)
+        for j, flag in enumerate(valid):
+            store_flag(flags, j * WARP, last, flag)
+        _, total = ballots_of(valid)
+        before, total = meet(sums, total, self.threads // WARP)
+        if cute.arch.thread_idx()[0] == 0:
+            part(state, Int64(cute.arch.block_idx()[0]), 1)[0] = Int64(total)
+
+
+def warp_words(threads: int):
+    return cute.make_tensor(SmemAllocator().allocate_array(Int32, threads // WARP), cute.make_layout(threads // WARP))
+
+
+@cute.jit
+def store_flag(flags, at: cutlass.Constexpr, last: Int32, flag: Boolean):
+    if at <= last:
+        flags[at] = Uint8(flag)
+
+
+@cute.jit
+def meet(sums, total: Int32, warps: cutlass.Constexpr):
+    """Of one number a warp: the sum over the warps before this one, and over all."""
+    warp = cute.arch.thread_idx()[0] // WARP
+    if cute.arch.lane_idx() == 0:
+        sums[warp] = total
+    cute.arch.sync_threads()
+    before, together = Int32(0), Int32(0)
+    for w in cutlass.range_constexpr(warps):
+        if w < warp:
+            before += Int32(sums[w])
+        together += Int32(sums[w])
+    return before, together
+
+
+class ScanCounts(PatternKernel):
+    """Launch 2: ``x`` holds ``n`` counts; ``out`` gets the sum of those before each, and in ``out[n]`` the sum of all. One block."""
+
+    name, threads, smem = "compaction_places", 1024, 512
+
+    @cute.jit
+    def body(self, x, out, state, n, m):
+        thread, _, _ = cute.arch.thread_idx()
+        sums = cute.make_tensor(SmemAllocator().allocate_array(Int64, WARP), cute.make_layout(WARP))
+        start, before = Int64(0), Int64(0)
+        while start < n:
+            count = Int64(0)
+            if start + thread < n:
+                count = Int64(part(x, start + thread, 1)[0])
+            upto = scan_warp(count)
+            if thread % WARP == WARP - 1:
+                sums[thread // WARP] = upto
+            cute.arch.sync_threads()
+            place, total = before + upto - count, Int64(0)
+            for w in cutlass.range_constexpr(WARP):
+                if w < thread // WARP:
+                    place += Int64(sums[w])
+                total += Int64(sums[w])
+            if start + thread < n:
+                part(out, start + thread, 1)[0] = place
+            before += total
+            start += self.threads
+            cute.arch.sync_threads()  # the sums have been read
+        if thread == 0:
+            part(out, n, 1)[0] = before
+
+
+@cute.jit
+def scan_warp(value: Int64):
+    """The sum of this lane's value and those of all lanes before it; 64 bits travel in two halves."""
+    lane = cute.arch.lane_idx()
+    for step in cutlass.range_constexpr(5):
+        low = Int32(cute.arch.shuffle_sync_up(Int32(value & 0xFFFFFFFF), 1 << step, mask_and_clamp=0))
+        high = Int32(cute.arch.shuffle_sync_up(Int32(value >> 32), 1 << step, mask_and_clamp=0))
+        if lane >= (1 << step):
+            value += (Int64(high) << 32) | (Int64(low) & 0xFFFFFFFF)
+    return value
+
+
+class Scatter(Give):
+    """Launch 3: the candidates whose flags (bytes from address ``m`` on) are set go to ``out``; ``state`` holds each block's first place."""
+
+    family = "compaction"
+
+    @cute.jit
+    def body(self, x, out, state, n, m):
+        sums = warp_words(self.threads)
+        first, last = self.reach(n)
+        flags = part(cute.make_ptr(Uint8, m, cute.AddressSpace.gmem, assumed_align=1), first, self.items * WARP)
+        kept = [flag_at(flags, j * WARP, last) for j in range(self.items)]
+        ballots, total = ballots_of(kept)
+        before, _ = meet(sums, total, self.threads // WARP)
+        place = Int64(part(state, Int64(cute.arch.block_idx()[0]), 1)[0]) + before
+        store_marked(out, n, place, self.values(x, first, last), ballots)
+
+
+@cute.jit
+def flag_at(flags, at: cutlass.Constexpr, last: Int32):
+    found = Boolean(False)
+    if at <= last:
+        found = Uint8(flags[at]) != 0
+    return found

@@ -1,0 +1,77 @@
+"""A running prefix by a completion function: the last thread to arrive adds up what all have written, before anybody leaves.
+
+    every thread   cell[t] = x[i] --arrive--+                               +--> wait --> next 128 elements
+                                            +--> the last: acc += sum(cell) +
+                                                 out[tile] = acc
+
+The completion function is the only reader of the cells and runs before the phase ends, so one set of cells is enough. (The listing in the
+CUDA guide asserts that n is a multiple of the block and reads data[i], the same element in every thread.)
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+import numpy as np
+from cutlass import Int32, Int64
+from cutlass.memory import SmemAllocator
+
+from ..sync.completion import CompletionBarrier
+from .host import Call
+from .kernel import PatternKernel, part
+
+THREADS = 128
+
+
+class Completion(PatternKernel):
+    """One block; ``out[j]`` is the sum of the first ``128 * (j + 1)`` elements, or of all."""
+
+    name, threads, smem = "completion", THREADS, 8 * THREADS + 64
+
+    def __init__(self, dtype) -> None:
+        self.dtype = dtype
+
+    @cute.jit
+    def body(self, x, out, state, n, m):
+        thread, _, _ = cute.arch.thread_idx()
+        kind = self.dtype.cutlass
+        cells = cute.make_tensor(SmemAllocator().allocate_array(kind, THREADS), cute.make_layout(THREADS))
+        total = cute.make_tensor(SmemAllocator().allocate_array(kind, 1), cute.make_layout(1))
+        bar = CompletionBarrier.make(THREADS, lambda: self.add_up(cells, total), name="tile")
+        if thread == 0:
+            total[0] = kind(0)
+        cute.arch.sync_threads()
+        start = Int64(0)
+        while start < n:
+            value = kind(0)
+            if start + thread < n:
+                value = kind(part(x, start, THREADS)[thread])
+            cells[thread] = value
+            token = bar.arrive()
+            # work that needs neither cells nor total could stand here
+            bar.wait(token)
+            if thread == 0:
+                part(out, start // THREADS, 1)[0] = kind(total[0])
+            start += THREADS
+
+    @cute.jit
+    def add_up(self, cells, total):
+        together = self.dtype.cutlass(total[0])
+        for j in cutlass.range(THREADS, unroll=8):
+            together += self.dtype.cutlass(cells[Int32(j)])
+        total[0] = together
+
+
+def run(x, *, out=None, stream=None):
+    """The running sums of the vector ``x`` after every 128 elements (int32, int64, float32, float64), in index order."""
+    call = Call(x, stream, dtypes=("int32", "int64", "float32", "float64"))
+    dtype = call.x.dtype
+    result = call.out(out, (-(-call.size // THREADS),), dtype)
+    if call.size:
+        call.launch(lambda: Completion(dtype), ("completion",), call.x.ptr, call.pointer(result), types=(dtype,) * 3, n=call.size)
+    return call.result(result)
+
+
+def reference(x: np.ndarray) -> np.ndarray:
+    """The same in NumPy."""
+    return np.add.accumulate(np.add.reduceat(x, np.arange(0, len(x), THREADS), dtype=x.dtype), dtype=x.dtype) if len(x) else x[:0]

@@ -1,0 +1,78 @@
+"""Threads that leave a sequence of barrier phases early: ``arrive_and_drop``.
+
+    round r    threads with x > r     arrive ----+--> phase r --> wait, go on
+               threads with x == r    drop   ----+               (from phase r + 1 on, they are not counted)
+
+Thread i takes part in ``x[i]`` rounds and adds up how many took part in each. A thread that returned without dropping would leave the others
+waiting for ever. In one warp the arrivals come first and the waits after, so that no lane waits for one that is held back by it.
+"""
+
+from __future__ import annotations
+
+import cutlass.cute as cute
+import numpy as np
+from cutlass import Boolean, Int32, Int64
+from cutlass.memory import SmemAllocator
+
+from ..dtypes import INT32
+from ..errors import ArgumentValueError, explain
+from ..sync.barrier import Barrier
+from .host import Call
+from .kernel import PatternKernel, part
+
+THREADS, MOST_ROUNDS = 256, 256
+
+
+class EarlyExit(PatternKernel):
+    """One thread an element; ``m`` rounds at most."""
+
+    name, threads, smem = "early_exit", THREADS, 4 * MOST_ROUNDS + 64
+
+    @cute.jit
+    def body(self, x, out, state, n, m):
+        thread, _, _ = cute.arch.thread_idx()
+        start = Int64(cute.arch.block_idx()[0]) * THREADS
+        present = cute.make_tensor(SmemAllocator().allocate_array(Int32, MOST_ROUNDS), cute.make_layout(MOST_ROUNDS))
+        bar = Barrier.make(THREADS, name="round")
+        present[thread] = Int32(0)
+        mine = Int32(0)
+        if start + thread < n:
+            mine = Int32(part(x, start, THREADS)[thread])
+        cute.arch.sync_threads()
+        stays, seen, r = Boolean(True), Int32(0), Int32(0)
+        while cute.arch.vote_any_sync(stays):
+            token = Int64(0)
+            goes_on = stays & (r < mine)
+            if goes_on:
+                cute.arch.atomic_add(present.iterator + r, Int32(1), sem="relaxed", scope="cta")
+                token = bar.arrive()
+            elif stays:
+                token = bar.arrive_and_drop()
+            if goes_on:
+                bar.wait(token)
+                seen += Int32(present[r])
+            stays = goes_on
+            r += 1
+        if start + thread < n:
+            part(out, start, THREADS)[thread] = seen
+
+
+def run(x, *, out=None, stream=None):
+    """How many threads of its block of 256 each thread met, over its ``x[i]`` rounds (int32, 0 to 256)."""
+    call = Call(x, stream, dtypes=("int32",))
+    if call.from_numpy and call.size and not 0 <= int(np.min(x)) <= int(np.max(x)) <= MOST_ROUNDS:
+        raise ArgumentValueError(explain("x", f"values from {np.min(x)} to {np.max(x)}", f"0 to {MOST_ROUNDS} rounds"))
+    result = call.out(out, call.x.shape, INT32)
+    if call.size:
+        call.launch(EarlyExit, ("early_exit",), call.x.ptr, call.pointer(result), types=(INT32,) * 3, n=call.size, grid=-(-call.size // THREADS))
+    return call.result(result)
+
+
+def reference(x: np.ndarray) -> np.ndarray:
+    """The same in NumPy."""
+    found = np.zeros_like(x)
+    for start in range(0, len(x), THREADS):
+        rounds = x[start : start + THREADS]
+        present = np.cumsum([0, *((rounds > r).sum() for r in range(MOST_ROUNDS))])
+        found[start : start + THREADS] = present[rounds]
+    return found

@@ -1,0 +1,121 @@
+"""The host side of the patterns: arrays in, one launch after another, arrays of the same library out."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+
+from ..dtypes import INT64, DType
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..ops import source_key
+from ..runtime import arrays, compiler, device, device_array
+from ..runtime.launch import Launch
+
+
+class Call:
+    """One call of a pattern: ``x`` as a checked device array, its device, the stream, and results in the caller's library."""
+
+    def __init__(self, x, stream=None, *, dtypes: tuple[str, ...] = (), ndim: int = 1) -> None:
+        self.from_numpy = isinstance(x, np.ndarray)
+        found = arrays.adapter(x).view(x)
+        if dtypes and found.dtype.name not in dtypes:
+            raise ArgumentTypeError(explain("dtype of x", str(found.dtype), " or ".join(dtypes)))
+        if len(found.shape) != ndim:
+            raise ArgumentValueError(explain("x", f"an array of {len(found.shape)} dimensions", f"{ndim}"))
+        self.stream = None if stream is None else arrays.stream_handle(stream)
+        if self.from_numpy:
+            x = device_array.from_numpy(x, found.dtype, stream=self.stream or 0)
+        self.library = arrays.adapter(x)
+        self.x = arrays.checked(x, "x")
+        self._keep: list[Any] = [x]
+        self.device = self.x.device
+        if self.stream is None:
+            self.stream = self.library.stream(self.device)
+
+    @property
+    def size(self) -> int:
+        return self.x.size
+
+    def array(self, shape, dtype: DType):
+        """An uninitialised array of the caller's library."""
+        self._keep.append(self.library.empty(tuple(shape), dtype, self.device, self.stream))
+        return self._keep[-1]
+
+    def out(self, out, shape, dtype: DType):
+        """``out`` checked, or a new array."""
+        if out is None:
+            return self.array(shape, dtype)
+        if self.from_numpy:
+            raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy x", "no out: the result of a NumPy x is a new array"))
+        view = arrays.checked(out, "out", writable=True)
+        arrays.same_device(self.x, view, "out")
+        if view.shape != tuple(shape) or view.dtype is not dtype:
+            raise ArgumentValueError(explain("out", f"{view.dtype}{list(view.shape)}", f"{dtype}{list(shape)}"))
+        if -self.x.nbytes < self.x.ptr - view.ptr < view.nbytes:
+            raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
+        return out
+
+    def zeros(self, count: int):
+        """A DeviceArray of int64 zeros, for state."""
+        ordinal = None if self.device == device.HOST else self.device
+        self._keep.append(device_array.from_numpy(np.zeros(count, np.int64), INT64, ordinal, self.stream))
+        return self._keep[-1]
+
+    def read(self, array) -> np.ndarray:
+        """A state array on the host, once this call's launches are over."""
+        if self.stream and self.device != device.HOST:
+            device.synchronize(self.stream)
+        return np.asarray(array)
+
+    def pointer(self, array) -> int:
+        return self.library.identify(array)[0]
+
+    def result(self, array):
+        """What the caller gets: NumPy if it gave NumPy."""
+        return np.asarray(array) if self.from_numpy else array
+
+    def launch(self, host: Callable, key: tuple, x: int, out: int, *, types, state: int = 0, n: int = 0, m: int = 0, grid: int = 1) -> None:
+        """Compile (once) and launch. ``host()`` makes the PatternKernel; ``key`` names it, with None in it for what has no key; ``types``
+        are the DTypes that ``x``, ``out`` and ``state`` point to."""
+        launch(host, key, (x, out, state, n, m), types, grid, self.device, self.stream)
+
+
+def launch(host: Callable, key: tuple, values: tuple, types, grid: int, ordinal: int, stream: int) -> None:
+    """One launch of a pattern kernel with its five arguments."""
+    if not 0 < grid < 2**31:
+        raise ArgumentValueError(explain("x", f"a size that needs {grid} blocks", "fewer than 2**31 blocks", "work on it in pieces"))
+
+    def build() -> tuple:
+        import cutlass.cute as cute
+        from cutlass import Int32, Int64
+        from cutlass.cute.runtime import make_ptr
+        from cutlass.runtime import make_fake_stream
+
+        kernel = host()
+        pointers = [make_ptr(t.cutlass, 0, cute.AddressSpace.gmem, assumed_align=t.size) for t in types]
+        facts = {"block": (kernel.threads, 1, 1), "smem": kernel.smem}
+        return kernel.__call__, [*pointers, Int64(0), Int64(0), Int32(1), make_fake_stream()], facts
+
+    name = ("patterns", *key, *(t.name for t in types))
+    kernel = compiler.get(name, build, on_disk=None not in key, stream=stream, warm="the same pattern")
+    Launch(kernel, ordinal, grid, values).run(values[0], values[1], stream)
+
+
+_alive: dict[int, Callable] = {}  # callables whose id is part of a key
+
+
+def callable_key(fn, argument: str) -> tuple:
+    """What names a traced callable in a kernel's key: its source, or (with None) its identity, which serves this process only."""
+    if not callable(fn):
+        raise ArgumentTypeError(explain(argument, repr(fn), "a callable of one value that the DSL can trace"))
+    found = source_key(fn)
+    if found is not None:
+        return (found,)
+    _alive[id(fn)] = fn
+    return (None, id(fn))
+
+
+def multiprocessors(ordinal: int) -> int:
+    """How many multiprocessors the grid of a persistent kernel is made for; on the emulator a few, so that blocks do several tiles."""
+    return 3 if ordinal == device.HOST else device.attribute(ordinal, "MULTIPROCESSOR_COUNT")

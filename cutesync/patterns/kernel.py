@@ -1,0 +1,41 @@
+"""What the pattern kernels share: one argument list, and how their parts of an array are addressed."""
+
+from __future__ import annotations
+
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+
+WARP = 32
+MOST_SHARED = 227 * 1024  # bytes a block may have
+
+
+class PatternKernel:
+    """A compiled pattern. A subclass sets ``name``, ``threads``, ``smem`` (bytes) and defines ``body(x, out, state, n, m)``: two arrays, a
+    word or more of state, an extent and a small number, which mean what the pattern says."""
+
+    name = ""
+    threads = 256
+    smem = 0
+    blocks_per_sm = 1
+
+    @cute.jit
+    def __call__(self, x: cute.Pointer, out: cute.Pointer, state: cute.Pointer, n: Int64, m: Int64, grid: Int32, stream):
+        self.kernel.set_name_prefix(f"cutesync_{self.name}", remove_cutlass_symbol=True, keep_mangled_name=False)
+        self.kernel(x, out, state, n, m).launch(
+            grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=self.smem, min_blocks_per_mp=self.blocks_per_sm,
+            preferred_smem_carveout=-1, stream=stream,
+        )  # fmt: skip
+
+    @cute.kernel
+    def kernel(self, x: cute.Pointer, out: cute.Pointer, state: cute.Pointer, n: Int64, m: Int64):
+        self.body(x, out, state, n, m)
+
+
+def part(pointer, start, count):
+    """``count`` (below 2**31) elements from element ``start`` (Int64) on, as a tensor: CuTe layouts index in 32 bits."""
+    return cute.make_tensor(pointer + start, cute.make_layout(count))
+
+
+def scalar(pointer, at):
+    """One element, as a tensor of one."""
+    return part(pointer, at, 1)

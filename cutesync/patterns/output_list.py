@@ -1,0 +1,83 @@
+"""The elements that pass a test, as a list: through an atomic index, or through flags and a scan.
+
+    "each" "warp" "block"   keep(x[i])? --> a place from one atomic an item, a warp, a block --> out[place]     any order (channel.py)
+    "scan"                  flags --> places by a scan --> out[place]                                           index order (compaction.py)
+
+The atomics need room for nothing but the result, and one pass; the scan keeps the order and gives the same list in every run. A list that
+is longer than ``capacity`` is an error that says by how much; nothing is dropped in silence.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..dtypes import BY_NAME, INT64
+from ..errors import ArgumentValueError, explain
+from .channel import ITEMS, THREADS
+from .host import Call, callable_key
+
+METHODS = ("block", "warp", "each", "scan")
+
+
+def run(x, keep, *, method: str | None = None, ordered: bool = False, capacity: int | None = None, stream=None):
+    """The elements of the vector ``x`` for which ``keep``, a traced callable of one value, is true: an array of the library of ``x``.
+
+    ``method`` defaults to "scan" if the list is to be ``ordered`` by index, else to "block". ``capacity`` (default: the length of x) is
+    the room the list gets. The call waits for the GPU, as the length is known only then.
+    """
+    call = Call(x, stream)
+    dtype = call.x.dtype
+
+    def kernels(method: str):
+        from .channel_kernels import Give
+        from .compaction import Flag, Scatter
+
+        return {"scan": Flag, "scatter": Scatter}.get(method, Give)(keep, dtype, method, ITEMS, THREADS)
+
+    return listed(call, call.size, dtype, kernels, ("output_list", ITEMS, THREADS, *callable_key(keep, "keep")), method, ordered, capacity, ITEMS * THREADS)
+
+
+def listed(call: Call, n: int, dtype, kernels, key: tuple, method: str | None, ordered: bool, capacity: int | None, tile: int):
+    """The list of the kept among ``n`` candidates; ``kernels(method)`` makes the kernel that lists, flags or scatters them."""
+    method = ("scan" if ordered else "block") if method is None else method
+    if method not in METHODS:
+        raise ArgumentValueError(explain("method", repr(method), " or ".join(map(repr, METHODS))))
+    if ordered and method != "scan":
+        raise ArgumentValueError(explain("method", f"{method!r} for an ordered list", "'scan': atomics give places in no order"))
+    capacity = n if capacity is None else capacity
+    if not 0 <= capacity < 1 << 40:
+        raise ArgumentValueError(explain("capacity", capacity, "0 to 2**40 - 1 places"))
+    if not n:
+        return call.result(call.array((0,), dtype))
+    list_of = _by_scan if method == "scan" else _by_atomics
+    out, total = list_of(call, n, dtype, kernels, key, method, capacity, -(-n // tile))
+    if total > capacity:
+        raise ArgumentValueError(explain("capacity", f"{capacity} places for {total} items: {total - capacity} too few", "room for all of them", f"capacity={total}"))
+    return call.result(out[:total])
+
+
+def _by_atomics(call: Call, n: int, dtype, kernels, key, method: str, capacity: int, grid: int):
+    out, state = call.array((max(capacity, 1),), dtype), call.zeros(2)
+    call.launch(lambda: kernels(method), (*key, method), call.x.ptr, call.pointer(out), state=state.ptr, types=(call.x.dtype, dtype, INT64), n=n, m=capacity, grid=grid)
+    held, lost = call.read(state).tolist()
+    return out, held + lost
+
+
+def _by_scan(call: Call, n: int, dtype, kernels, key, method: str, capacity: int, grid: int):
+    from .compaction import ScanCounts
+
+    flags, counts, places = call.array((n,), BY_NAME["uint8"]), call.zeros(grid), call.zeros(grid + 1)
+    source, types = call.x.ptr, (call.x.dtype, BY_NAME["uint8"], INT64)
+    call.launch(lambda: kernels("scan"), (*key, "flag"), source, call.pointer(flags), state=counts.ptr, types=types, n=n, grid=grid)
+    call.launch(ScanCounts, ("compaction_places",), counts.ptr, places.ptr, types=(INT64,) * 3, n=grid)
+    total = int(call.read(places)[-1])
+    out = call.array((max(total, 1),), dtype)
+    if total <= capacity:
+        values = dict(state=places.ptr, types=(call.x.dtype, dtype, INT64), n=n, m=call.pointer(flags), grid=grid)
+        call.launch(lambda: kernels("scatter"), (*key, "scatter"), source, call.pointer(out), **values)
+    return out, total
+
+
+def reference(x: np.ndarray, keep) -> np.ndarray:
+    """The same in NumPy, in index order."""
+    return x[np.asarray(keep(x), bool)]

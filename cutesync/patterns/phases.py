@@ -1,0 +1,87 @@
+"""Many phases of one barrier, waited for by token and by parity.
+
+    phase p    cell[p % 2][t] = value --arrive--> phase over --wait--> value += cell[p % 2][t + 1]
+
+Two sets of cells in turn: a thread that is one phase ahead writes the other set, and nobody can be two ahead, for that takes everybody's
+next arrival. A token names its phase; a parity names every second one, so each thread must keep count.
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+import numpy as np
+from cutlass import Int32, Int64
+from cutlass.memory import SmemAllocator
+
+from ..dtypes import INT32
+from ..errors import ArgumentValueError, explain
+from ..sync.barrier import Barrier
+from ..sync.named_barrier import MOST_THREADS
+from .host import Call
+from .kernel import PatternKernel, part
+
+HOW = ("token", "parity", "sync_threads")
+MOST_PHASES = 1 << 40
+
+
+class Phases(PatternKernel):
+    """``m`` phases over tiles of ``threads`` elements, one tile a block. "sync_threads" is what the barrier is timed against."""
+
+    def __init__(self, how: str, threads: int) -> None:
+        self.how, self.threads = how, threads
+        self.name, self.smem = f"phases_{how}", 8 * threads + 64
+
+    @cute.jit
+    def body(self, x, out, state, n, m):
+        thread, _, _ = cute.arch.thread_idx()
+        start = Int64(cute.arch.block_idx()[0]) * self.threads
+        count = Int32(cutlass.min(n - start, Int64(self.threads)))
+        cells = cute.make_tensor(SmemAllocator().allocate_array(Int32, 2 * self.threads), cute.make_layout((self.threads, 2)))
+        source, target = part(x, start, self.threads), part(out, start, self.threads)
+        bar = Barrier.make(self.threads, name="phase")
+        value, neighbour = Int32(0), Int32(0)
+        if thread < count:
+            value = Int32(source[thread])
+            neighbour = (thread + 1) % count
+        half = Int32(0)
+        cute.arch.sync_threads()
+        phase = Int64(0)
+        while phase < m:
+            cells[thread, half] = value
+            if cutlass.const_expr(self.how == "token"):
+                bar.arrive_and_wait()
+            elif cutlass.const_expr(self.how == "parity"):
+                bar.arrive()
+                bar.wait_parity(half)
+            else:
+                cute.arch.sync_threads()
+            value += Int32(cells[neighbour, half])
+            half = half ^ 1
+            phase += 1
+        if thread < count:
+            target[thread] = value
+
+
+def run(x, phases: int, *, how: str = "token", threads: int = 256, out=None, stream=None):
+    """``phases`` times: every element of ``x`` (int32) plus its neighbour to the right, round the end within tiles of ``threads``."""
+    call = Call(x, stream, dtypes=("int32",))
+    if how not in HOW:
+        raise ArgumentValueError(explain("how", repr(how), " or ".join(map(repr, HOW))))
+    if not 0 <= phases <= MOST_PHASES:
+        raise ArgumentValueError(explain("phases", phases, f"0 to 2**40 = {MOST_PHASES}"))
+    if threads % 32 or not 32 <= threads <= MOST_THREADS:
+        raise ArgumentValueError(explain("threads", f"{threads} = {threads // 32} * 32 + {threads % 32}", f"a multiple of 32 from 32 to {MOST_THREADS}"))
+    result = call.out(out, call.x.shape, INT32)
+    if call.size:
+        call.launch(lambda: Phases(how, threads), ("phases", how, threads), call.x.ptr, call.pointer(result), types=(INT32,) * 3, n=call.size, m=phases, grid=-(-call.size // threads))
+    return call.result(result)
+
+
+def reference(x: np.ndarray, phases: int, threads: int = 256) -> np.ndarray:
+    """The same in NumPy."""
+    tiles = [x[start : start + threads].copy() for start in range(0, len(x), threads)]
+    for tile in tiles:
+        for _ in range(phases):
+            tile += np.roll(tile, -1)
+    return np.concatenate(tiles or [x])

@@ -1,0 +1,101 @@
+"""Two warpgroups that take turns by named barriers, as the consumers of a ping-pong matmul do.
+
+    warpgroup 0   prepare tile 0 | TURN 0 | prepare tile 2          | TURN 2 | ...
+    warpgroup 1   prepare tile 1          | TURN 1 | prepare tile 3          | TURN 3
+                                 sync(FIRST)  arrive(SECOND)
+                                          sync(SECOND)  arrive(FIRST)
+
+Preparing (here: the sum of a tile) overlaps with the other's turn; turns are exclusive and in order (here: h = 31 * h + sum, which tells any
+other order). Every phase of a barrier has 256 arrivals: 128 threads arrive, 128 sync. The permission for the first turn comes from warpgroup 1 at
+the start; nobody arrives for a turn that will not come.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import cutlass
+import cutlass.cute as cute
+import numpy as np
+from cutlass import Int32, Int64
+from cutlass.memory import SmemAllocator
+
+from ..dtypes import INT32
+from ..sync.named_barrier import NamedBarrier
+from ..sync.roles import Role, Roles
+from ..warp import reduce
+from .host import Call
+from .kernel import WARP, PatternKernel, part
+
+TILE = 128  # elements, and threads of a warpgroup
+
+
+class Turn(IntEnum):
+    FIRST = 1  # warpgroup 0 may take its turn
+    SECOND = 2
+    READ_FIRST = 3  # the sums of warpgroup 0 have been read: its warps may leave the next
+    READ_SECOND = 4
+
+
+class PingPong(PatternKernel):
+    """One block; ``out[j]`` is ``h`` after tile ``j``."""
+
+    name, threads, smem = "ping_pong", 2 * TILE, 256
+
+    @cute.jit
+    def body(self, x, out, state, n, m):
+        shared = cute.make_tensor(SmemAllocator().allocate_array(Int32, 9), cute.make_layout(9))  # 4 sums a warpgroup, and h
+        thread, _, _ = cute.arch.thread_idx()
+        if thread == 0:
+            shared[8] = Int32(0)  # seen by the others from the first turn on
+        Roles(Role("first", 4), Role("second", 4)).run(
+            first=lambda warp: self.play(x, out, n, shared, 0, warp, NamedBarrier(Turn.READ_FIRST, TILE), Turn.FIRST, Turn.SECOND),
+            second=lambda warp: self.play(x, out, n, shared, 1, warp, NamedBarrier(Turn.READ_SECOND, TILE), Turn.SECOND, Turn.FIRST),
+        )
+
+    @cute.jit
+    def play(self, x, out, n: Int64, shared, number: cutlass.Constexpr, warp: Int32, read: cutlass.Constexpr, mine: cutlass.Constexpr,
+             other: cutlass.Constexpr):  # fmt: skip
+        my_turn, other_turn = NamedBarrier(mine, 2 * TILE), NamedBarrier(other, 2 * TILE)
+        lane = cute.arch.lane_idx()
+        if cutlass.const_expr(number == 1):
+            other_turn.arrive()
+        tile = Int64(number)
+        while tile * TILE < n:
+            at = tile * TILE + warp * WARP + lane
+            value = Int32(0)
+            if at < n:
+                value = Int32(part(x, at, 1)[0])
+            value = reduce(value, "add")
+            if lane == 0:
+                shared[4 * number + warp] = value
+            my_turn.sync()  # also orders the sums of the warpgroup's own warps
+            if warp == 0:
+                if lane == 0:
+                    h = Int32(shared[8]) * 31
+                    for w in cutlass.range_constexpr(4):
+                        h += Int32(shared[4 * number + w])
+                    shared[8] = h
+                    part(out, tile, 1)[0] = h
+            if (tile + 1) * TILE < n:
+                other_turn.arrive()
+            read.sync()
+            tile += 2
+
+
+def run(x, *, out=None, stream=None):
+    """``h`` after each tile of 128 elements of the vector ``x`` (int32): ``h = 31 * h + sum of the tile`` modulo 2**32."""
+    call = Call(x, stream, dtypes=("int32",))
+    result = call.out(out, (-(-call.size // TILE),), INT32)
+    if call.size:
+        call.launch(PingPong, ("ping_pong",), call.x.ptr, call.pointer(result), types=(INT32,) * 3, n=call.size)
+    return call.result(result)
+
+
+def reference(x: np.ndarray) -> np.ndarray:
+    """The same in NumPy."""
+    h, found = 0, []
+    for start in range(0, len(x), TILE):
+        h = (31 * h + int(x[start : start + TILE].sum(dtype=np.int64))) % (1 << 32)
+        found.append(h)
+    return np.array(found, np.uint32).view(np.int32)

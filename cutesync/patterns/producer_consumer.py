@@ -1,0 +1,91 @@
+"""``out[i] = fn(x[i])`` by a producer warp and consumer warps: the host call of streaming.py ("bulk") and two_buffers.py (the rest)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..errors import ArgumentValueError, explain
+from .host import Call, callable_key, multiprocessors
+from .kernel import MOST_SHARED, WARP
+
+FORMS = ("bulk", "tokens", "parity", "pipeline")
+STAGES, STAGE_BYTES, CONSUMERS, BLOCKS_PER_SM = 4, 16384, 4, 3  # 3 * 64 KiB of stages a multiprocessor
+UNIT = WARP * 16  # bytes that a consumer warp handles at a time
+BUFFER = 1024  # elements of each of the two buffers
+
+
+def run(x, fn, *, form: str = "auto", stages: int = STAGES, buffer: int | None = None, consumers: int = CONSUMERS, blocks: int | None = None, out=None, stream=None):  # fmt: skip
+    """``fn`` of every element of the vector ``x``.
+
+    Parameters
+    ----------
+    x : contiguous vector of any type and length; NumPy, torch, CuPy, DeviceArray, ...
+    fn : a callable of one value that the DSL can trace; its result is converted to the type of ``x``.
+    form : "bulk", "tokens", "parity", "pipeline", or "auto": bulk where ``x`` and ``out`` lie on 16-byte boundaries, else parity.
+    stages : stages of the ring ("bulk"; the other forms have two buffers).
+    buffer : bytes of a stage, a multiple of 512 a consumer ("bulk"), or elements of a buffer, any number (the other forms).
+    consumers : consumer warps, 1 to 31. blocks : blocks of the grid; default as many as run at once.
+    out, stream : as in ``cs.reduce``; ``out`` of the shape and type of ``x``.
+
+    Returns
+    -------
+    array of the library of ``x``.
+    """
+    call = Call(x, stream)
+    if form not in (*FORMS, "auto"):
+        raise ArgumentValueError(explain("form", repr(form), " or ".join(map(repr, (*FORMS, "auto")))))
+    if not 1 <= consumers <= 31:
+        raise ArgumentValueError(explain("consumers", f"{consumers} consumer warps + 1 producer warp", "2 to 32 warps a block"))
+    if blocks is not None and not 1 <= blocks < 2**31:
+        raise ArgumentValueError(explain("blocks", blocks, "1 to 2**31 - 1"))
+    result = call.out(out, call.x.shape, call.x.dtype)
+    target = call.pointer(result)
+    aligned = (call.x.ptr | target) % 16 == 0
+    if form == "auto":
+        form = "bulk" if aligned else "parity"
+    if form == "bulk" and not aligned:
+        raise ArgumentValueError(explain("form 'bulk'", f"x at {call.x.ptr:#x} and out at {target:#x}", "multiples of 16: bulk copies need that", "form='auto'"))
+    make = _bulk if form == "bulk" else _two_buffers
+    host, key, tile_bytes, per_sm = make(fn, call.x.dtype, form, stages, buffer, consumers)
+    if call.size:
+        grid = blocks or min(-(-call.x.nbytes // tile_bytes), per_sm * multiprocessors(call.device))
+        types = (call.x.dtype,) * 3
+        call.launch(host, ("producer_consumer", form, *key, consumers, *callable_key(fn, "fn")), call.x.ptr, target, types=types, n=call.size, grid=grid)
+    return call.result(result)
+
+
+def _bulk(fn, dtype, form: str, stages: int, stage_bytes: int | None, consumers: int):
+    stage_bytes = consumers * UNIT * max(1, STAGE_BYTES // (consumers * UNIT)) if stage_bytes is None else stage_bytes
+    if stages < 2:
+        raise ArgumentValueError(explain("stages", stages, "at least 2: a stage is released once the copy after it has started"))
+    if stage_bytes < 1 or stage_bytes % (consumers * UNIT):
+        raise ArgumentValueError(explain("buffer", f"{stage_bytes} bytes", f"a multiple of {consumers} consumers * {UNIT} = {consumers * UNIT} bytes"))
+    shared = stages * stage_bytes
+    if shared + 1024 > MOST_SHARED:
+        raise ArgumentValueError(explain("stages * buffer", f"{stages} * {stage_bytes} = {shared} bytes", f"at most {MOST_SHARED - 1024} bytes of shared memory"))
+
+    def host():
+        from .streaming import Streaming
+
+        return Streaming(fn, dtype, stages, stage_bytes, consumers)
+
+    return host, (stages, stage_bytes), stage_bytes, max(1, min(BLOCKS_PER_SM, (MOST_SHARED + 1024) // (shared + 2048)))
+
+
+def _two_buffers(fn, dtype, form: str, stages: int, buffer: int | None, consumers: int):
+    buffer = BUFFER if buffer is None else buffer
+    shared = 2 * buffer * dtype.size
+    if buffer < 1 or shared + 1024 > MOST_SHARED:
+        raise ArgumentValueError(explain("buffer", f"2 * {buffer} * {dtype.size} = {shared} bytes", f"1 element to {MOST_SHARED - 1024} bytes of shared memory"))
+
+    def host():
+        from .two_buffers import THREAD_FORMS
+
+        return THREAD_FORMS[form](fn, dtype, buffer, consumers)
+
+    return host, (buffer,), buffer * dtype.size, 8
+
+
+def reference(x: np.ndarray, fn) -> np.ndarray:
+    """The same in NumPy."""
+    return np.asarray(fn(np.asarray(x))).astype(x.dtype)

@@ -1,0 +1,82 @@
+"""What a barrier costs: cycles of one round trip, each way of meeting timed in the same kernel.
+
+    every thread of the block    arrive --> (phase over) --> wait returns      m times, between two readings of the clock
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+
+from ..dtypes import INT64
+from ..errors import ArgumentValueError, explain
+from ..runtime import device, device_array
+from ..sync.barrier import Barriers
+from ..sync.named_barrier import MOST_THREADS, NamedBarrier
+from .host import launch
+from .kernel import PatternKernel, part
+
+WAYS = ("sync_threads", "named barrier", "arrive_and_wait", "arrive_warp, wait", "arrive, wait_parity", "arrive, spin on test_wait")
+
+
+class Ids(IntEnum):
+    MEET = 1
+
+
+class RoundTrip(PatternKernel):
+    """One block; ``out[w]`` is the cycles that way ``w`` took for ``m`` rounds, as thread 0 saw them."""
+
+    name, smem = "round_trip", 128
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+
+    @cute.jit
+    def body(self, x, out, state, n, m):
+        bars = Barriers.make(len(WAYS), self.threads)  # one a way, so that round i is its phase i
+        cute.arch.sync_threads()
+        for way in cutlass.range_constexpr(len(WAYS)):
+            self.meet(bars[way], WAYS[way], Int64(0))  # a round to warm up
+            cute.arch.sync_threads()
+            started, i = Int64(cute.arch.clock64()), Int64(0)
+            while i < m:
+                self.meet(bars[way], WAYS[way], i + 1)
+                i += 1
+            cycles = Int64(cute.arch.clock64()) - started
+            if cute.arch.thread_idx()[0] == 0:
+                part(out, way, 1)[0] = cycles
+
+    @cute.jit
+    def meet(self, bar: cutlass.Constexpr, way: cutlass.Constexpr, i: Int64):
+        if cutlass.const_expr(way == "sync_threads"):
+            cute.arch.sync_threads()
+        elif cutlass.const_expr(way == "named barrier"):
+            NamedBarrier(Ids.MEET, self.threads).sync()
+        elif cutlass.const_expr(way == "arrive_and_wait"):
+            bar.arrive_and_wait()
+        elif cutlass.const_expr(way == "arrive_warp, wait"):
+            bar.wait(bar.arrive_warp())
+        elif cutlass.const_expr(way == "arrive, wait_parity"):
+            bar.arrive()
+            bar.wait_parity(Int32(i) & 1)
+        else:
+            token = bar.arrive()
+            over = bar.test_wait(token)
+            while cutlass.not_(over):
+                over = bar.test_wait(token)
+
+
+def run(rounds: int = 1000, *, threads: int = 256, stream: int = 0) -> dict[str, float]:
+    """Cycles a round trip of ``threads`` threads takes, each way, on the current device."""
+    if not 1 <= rounds < 1 << 31:
+        raise ArgumentValueError(explain("rounds", rounds, "1 to 2**31 - 1"))
+    if threads % 32 or not 32 <= threads <= MOST_THREADS:
+        raise ArgumentValueError(explain("threads", f"{threads} = {threads // 32} * 32 + {threads % 32}", f"a multiple of 32 from 32 to {MOST_THREADS}"))
+    out = device_array.empty(len(WAYS), "int64")
+    launch(lambda: RoundTrip(threads), ("round_trip", threads), (out.ptr, out.ptr, 0, 0, rounds), (INT64,) * 3, 1, out.device, stream)
+    if stream and out.device != device.HOST:
+        device.synchronize(stream)
+    return {way: cycles / rounds for way, cycles in zip(WAYS, out.__array__().tolist())}

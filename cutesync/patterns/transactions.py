@@ -1,0 +1,80 @@
+"""A phase that ends when bytes have arrived: transaction counts, with a copy and without one.
+
+    thread 0       expect the tile's bytes, arrive ---------------------+
+    the copy       bytes land ... ... ... ... ---(pending bytes = 0)----+--> phase over --> all threads read the tile
+
+Without a copy a warp writes the tile, brings the bytes by ``complete_tx``, which publishes nothing, and arrives for itself: its arrival is
+what makes its stores seen.
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+import numpy as np
+from cutlass import Int32, Int64
+from cutlass.experimental import primitives
+from cutlass.memory import SmemAllocator
+
+from ..errors import ArgumentValueError, explain
+from ..sync.barrier import Barrier
+from .host import Call
+from .kernel import WARP, PatternKernel, part
+
+THREADS, TILE = 128, 512  # elements of 4 bytes: a tile is 2 KiB
+
+
+class Transactions(PatternKernel):
+    """``out`` is ``x`` with every tile of 512 elements turned round; one tile a block."""
+
+    threads, smem = THREADS, 4 * TILE + 256
+
+    def __init__(self, dtype, copy: bool) -> None:
+        self.dtype, self.copy = dtype, copy
+        self.name = "transactions_copy" if copy else "transactions"
+
+    @cute.jit
+    def body(self, x, out, state, n, m):
+        thread, _, _ = cute.arch.thread_idx()
+        start = Int64(cute.arch.block_idx()[0]) * TILE
+        count = Int32(cutlass.min(n - start, Int64(TILE)))
+        whole = count // 4 * 4  # copies move multiples of 16 bytes
+        tile = cute.make_tensor(SmemAllocator().allocate_array(self.dtype.cutlass, TILE, byte_alignment=128), cute.make_layout(TILE))
+        source, target = part(x, start, TILE), part(out, start, TILE)
+        bar = Barrier.make(1 if self.copy else 1 + WARP, name="tile")
+        for j in cutlass.range(whole + thread, count, THREADS, unroll=1):  # the last elements, by hand
+            tile[j] = source[j]
+        cute.arch.sync_threads()
+        if cutlass.const_expr(self.copy):
+            if thread == 0:
+                bar.arrive_tx(1, 4 * whole)
+                if whole > 0:
+                    primitives.cp_async_bulk_shared_cluster_global(tile.iterator, source.iterator, bar.pointer, 4 * whole)
+        else:
+            if thread == 0:
+                bar.arrive_tx(1, 4 * whole)
+            if thread < WARP:
+                for j in cutlass.range(thread, whole, WARP, unroll=1):
+                    tile[j] = source[j]
+                    bar.complete_tx(4)
+                bar.arrive()
+        bar.wait_parity(0)
+        for j in cutlass.range(thread, count, THREADS, unroll=1):
+            target[j] = tile[count - 1 - j]
+
+
+def run(x, *, copy: bool = True, out=None, stream=None):
+    """Every 512 elements of the vector ``x`` (int32 or float32) in reverse order; ``x`` on a 16-byte boundary if by a ``copy``."""
+    call = Call(x, stream, dtypes=("int32", "float32"))
+    if copy and call.x.ptr % 16:
+        raise ArgumentValueError(explain("x", f"address {call.x.ptr:#x}", "a multiple of 16: bulk copies need that", "copy=False"))
+    dtype = call.x.dtype
+    result = call.out(out, call.x.shape, dtype)
+    if call.size:
+        call.launch(lambda: Transactions(dtype, copy), ("transactions", copy), call.x.ptr, call.pointer(result), types=(dtype,) * 3, n=call.size, grid=-(-call.size // TILE))
+    return call.result(result)
+
+
+def reference(x: np.ndarray) -> np.ndarray:
+    """The same in NumPy."""
+    return np.concatenate([x[start : start + TILE][::-1] for start in range(0, len(x), TILE)] or [x])

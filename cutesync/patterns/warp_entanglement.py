@@ -1,0 +1,77 @@
+"""What a diverged warp costs at a barrier: arrivals counted and timed.
+
+    converged   32 lanes, one instruction      1 update of the barrier (the hardware merges them)
+    warp        lane 0 for all, count 32       1 update, by construction
+    diverged    32 lanes, one after the other  32 updates
+
+All three are 32 arrivals: the count is the same, the time is not.
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+
+from ..dtypes import INT64
+from ..errors import ArgumentValueError, explain
+from ..runtime import device, device_array
+from ..sync.barrier import Barrier
+from .host import launch
+from .kernel import WARP, PatternKernel, part
+
+HOW = ("converged", "warp", "diverged")
+
+
+class Entanglement(PatternKernel):
+    """One warp; ``m`` phases. ``out``: phases that lane 0 saw end, and the cycles of all of them."""
+
+    threads, smem = WARP, 64
+
+    def __init__(self, how: str) -> None:
+        self.how, self.name = how, f"warp_entanglement_{how}"
+
+    @cute.jit
+    def body(self, x, out, state, n, m):
+        lane = cute.arch.lane_idx()
+        bar = Barrier.make(WARP)
+        cute.arch.sync_threads()
+        seen, phase = Int64(0), Int64(0)
+        started = Int64(cute.arch.clock64())
+        while phase < m:
+            token = Int64(0)
+            if cutlass.const_expr(self.how == "converged"):
+                token = bar.arrive()
+            elif cutlass.const_expr(self.how == "warp"):
+                token = bar.arrive_warp()
+            else:
+                for turn in cutlass.range(WARP, unroll=1):
+                    if lane == Int32(turn):
+                        token = bar.arrive()
+                    cute.arch.sync_warp()
+            bar.wait(token)
+            seen += 1
+            phase += 1
+        if lane == 0:
+            part(out, 0, 2)[0] = seen
+            part(out, 0, 2)[1] = Int64(cute.arch.clock64()) - started
+
+
+def run(phases: int, how: str = "converged", *, stream: int = 0) -> tuple[int, float]:
+    """``(phases seen, cycles a phase)`` of one warp on the current device."""
+    if how not in HOW:
+        raise ArgumentValueError(explain("how", repr(how), " or ".join(map(repr, HOW))))
+    if not 1 <= phases < 1 << 31:
+        raise ArgumentValueError(explain("phases", phases, "1 to 2**31 - 1"))
+    out = device_array.empty(2, "int64")
+    ordinal = out.device
+    launch(lambda: Entanglement(how), ("warp_entanglement", how), (out.ptr, out.ptr, 0, 0, phases), (INT64,) * 3, 1, ordinal, stream)
+    if stream and ordinal != device.HOST:
+        device.synchronize(stream)
+    seen, cycles = out.__array__().tolist()
+    return seen, cycles / phases
+
+
+def reference(phases: int) -> int:
+    """The phases that must be seen."""
+    return phases

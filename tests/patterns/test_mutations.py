@@ -1,0 +1,70 @@
+"""Faults planted in the compiled pattern kernels: the emulator finds each, or the result is wrong."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.emulator import POLICIES, EmulationError
+from cutesync.runtime import compiler
+
+from ..sync.mutations import mutants
+from .cases import PATTERNS, same
+
+# name: the number of elements; together they have every kind of synchronization of the patterns
+SIZES = {
+    "bulk": 3001, "tokens": 700, "parity": 700, "pipeline": 700, "early exit": 300, "completion": 300, "transactions, copy": 700,
+    "transactions, by hand": 600, "ping pong": 600, "phases by token": 100, "shared_tree": 300, "register_tree": 300,
+    "list by block": 4200, "list by warp": 600, "list by scan": 1500, "scan of counts": 1500, "relay": 90,
+}  # fmt: skip
+OWN_THREADS = "only threads of the block use the barrier, and the block barrier orders them"
+TOKEN = "arrives only to get a token: it has written nothing"
+HARMLESS = {(name, "no init fence #0"): OWN_THREADS for name in ("tokens", "parity", "pipeline", "early exit", "completion", "transactions, by hand",
+                                                               "phases by token")} | {
+    (name, mutant): OWN_THREADS for name in ("tokens", "parity") for mutant in ("no init fence #1", "no init fence at all")} | {
+    ("tokens", f"a relaxed arrival #{i}"): TOKEN for i in (0, 2, 3, 4)} | {
+    ("bulk", f"no init fence #{i}"): "the other fence of thread 0 serves the barriers that copies signal" for i in range(2)} | {
+    ("bulk", "a relaxed wait #0"): "killed on the ring itself (tests/sync)",
+    ("bulk", "no sync_warp #0"): "killed on the ring itself (tests/sync); here no lane happens to be two phases behind at the end",
+    ("bulk", "no sync_warp #2"): "the warp has met before its copy out; no lane touches the slice after that",
+    ("pipeline", "no block barrier #0"): "the DSL's pipeline brings a block barrier of its own",
+    ("pipeline", "no block barrier #1"): "the DSL's pipeline brings a block barrier of its own",
+    ("ping pong", "named barrier number #1"): "it becomes number 0, which nobody else uses",
+    ("shared_tree", "no block barrier #8"): "thread 0 has written the last cell itself",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_no_mutant_survives(name, monkeypatch):
+    monkeypatch.setattr(compiler, "_kernels", {})
+    pattern = PATTERNS[name]
+    x = pattern.make(SIZES[name])
+    wanted = pattern.wanted(x)
+
+    def right() -> bool:
+        if pattern.ordered:
+            with cs.emulate(schedules=9, seed=3):
+                return same(pattern.run(x), wanted, True)
+        for policy in POLICIES:
+            with cs.emulate(policy, 3):
+                if not same(pattern.run(x), wanted, False):
+                    return False
+        return True
+
+    assert right()
+    alive, count = [], 0
+    for kernel in list(compiler._kernels.values()):
+        if name == "list by scan" and "places" in kernel.name:  # its mutants are those of "scan of counts"
+            continue
+        original = kernel.ptx
+        for mutant, changed in mutants(original):
+            count += 1
+            kernel.ptx = changed
+            try:
+                if right():
+                    alive.append(mutant if len(compiler._kernels) == 1 else f"{kernel.name}: {mutant}")
+            except (EmulationError, ValueError):  # a list longer than its room is refused by the call
+                continue
+            finally:
+                kernel.ptx = original
+    assert count and np.size(wanted)
+    assert sorted(alive) == sorted(mutant for pattern, mutant in HARMLESS if pattern == name)

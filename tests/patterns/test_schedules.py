@@ -1,0 +1,100 @@
+"""Every pattern agrees with NumPy under 20 hostile schedules over all policies, the sanitizer watching; on a GPU at many sizes."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.emulator import POLICIES
+
+from .cases import PATTERNS, numbers, same, thirds
+
+SCHEDULES = 20
+LARGE = (1, 2, 31, 32, 255, 256, 257, 4095, 4097, 100_003, 1 << 20, (1 << 22) + 5)
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_agrees_under_hostile_schedules(name):
+    pattern = PATTERNS[name]
+    for n in pattern.sizes:
+        x = pattern.make(n)
+        if pattern.ordered:
+            with cs.emulate(schedules=SCHEDULES if n == pattern.sizes[-1] else 9, seed=5) as ran:
+                got = pattern.run(x)
+            assert same(got, pattern.wanted(x), True), n
+            assert ran.launches
+        else:  # the order is the schedule's: one launch at a time
+            for number in range(SCHEDULES if n == pattern.sizes[-1] else 9):
+                policy = list(POLICIES)[number % 9]
+                with cs.emulate(policy, seed=number // 9):
+                    assert same(pattern.run(x), pattern.wanted(x), False), (n, policy)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", PATTERNS)
+def test_agrees_on_the_gpu(name):
+    pattern = PATTERNS[name]
+    for n in LARGE if name != "relay of one slot" else LARGE[:7]:
+        x = pattern.make(n)
+        assert same(pattern.run(x), pattern.wanted(x), pattern.ordered), n
+
+
+@pytest.mark.parametrize("how", ["converged", "warp", "diverged"])
+def test_arrivals_of_a_warp_are_counted_right_however_it_arrives(how):
+    for policy in POLICIES:
+        with cs.emulate(policy):
+            assert cs.patterns.warp_entanglement.run(7, how)[0] == 7
+
+
+def test_round_trips_meet_under_every_policy():
+    for policy in POLICIES:
+        with cs.emulate(policy):
+            assert set(cs.patterns.round_trip.run(3, threads=64)) == set(cs.patterns.round_trip.WAYS)
+
+
+def test_nothing_in_nothing_out(on_emulator):
+    empty = np.zeros(0, np.int32)
+    for name, pattern in PATTERNS.items():
+        if name not in ("chained", "launch_per_level", "block_atomic", "scan of counts") and not name.startswith("primes"):
+            assert np.asarray(pattern.run(empty)).shape == (0,), name
+
+
+@pytest.mark.parametrize("method", ["block", "warp", "each"])
+def test_a_channel_is_used_on_after_overflow_and_failed_takes(method):
+    x = numbers(3000)
+    kept = x[thirds(x)]
+    for seed, policy in enumerate(POLICIES):
+        with cs.emulate(policy, seed):
+            channel = cs.patterns.Channel(100)
+            assert len(channel.take(5)) == 0 and channel.size == 0  # a take from an empty one changes nothing
+            channel.give(x, thirds, method=method)
+            assert (channel.size, channel.overflowed) == (100, len(kept) - 100)
+            held = channel.to_numpy()
+            assert not len(set(held) - set(kept))
+            took = channel.take(130)
+            assert sorted(took) == sorted(held) and channel.size == 0
+            channel.give(x[:40], method=method)
+            assert sorted(channel.to_numpy()) == sorted(x[:40]) and channel.size == 40
+            channel.reset()
+            assert (channel.size, channel.overflowed) == (0, 0)
+
+
+def test_a_channel_of_one_item():
+    for policy in POLICIES:
+        with cs.emulate(policy):
+            channel = cs.patterns.Channel(1, "float32").give(np.arange(70, dtype=np.float32))
+            assert (channel.size, channel.overflowed) == (1, 69)
+            assert 0 <= channel.take(2)[0] < 70 and channel.size == 0
+
+
+@pytest.mark.gpu
+def test_every_item_exactly_once_under_contention():
+    x = np.random.default_rng(0).permutation(1 << 22).astype(np.int32)
+    for method in ("block", "warp", "each"):
+        channel = cs.patterns.Channel(1 << 22).give(x, method=method)
+        assert channel.size == len(x) and np.array_equal(np.sort(channel.to_numpy()), np.arange(len(x)))
+        parts = [channel.take(1 << 20) for _ in range(5)]
+        assert [len(part) for part in parts] == [1 << 20] * 4 + [0]
+        assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(x)))
+    for capacity in (1, 2, 64, 1 << 14):
+        y = cs.patterns.relay.run(x[: 1 << 18 if capacity > 2 else 1 << 12], capacity)
+        assert np.array_equal(np.sort(y), np.sort(x[: len(y)])), capacity
