@@ -1,0 +1,143 @@
+"""What happens to a tile after its last multiplication: ``activation(alpha * A B + beta * C + bias)``, converted and stored.
+
+A consumer warpgroup takes 64 rows and some columns of its accumulators at a time, leaves the finished elements in a slab of swizzled
+shared memory, and has TMA store the slab. Each warpgroup has two slabs and a named barrier of its own and waits for nobody else: while
+TMA reads one slab the other is filled, and the last one of a tile is stored while the next tile is multiplied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, NamedTuple
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Float32, Int32, Int64
+from cutlass.cute.nvgpu import CopyUniversalOp, OperandMajorMode, cpasync, warp
+from cutlass.tensor_utils import LayoutEnum
+from cutlass.utils import hopper_helpers
+
+from .config import CONSUMERS, SLABS, WARPGROUP, Config
+
+
+class Operands(NamedTuple):
+    """The kernel arguments of the epilogue. Rows and batches are Int64 strides in elements; what a variant lacks is not read.
+
+    ``d`` is where the result goes when TMA cannot store it; ``bias`` has an element a row or a column of the result."""
+
+    alpha: Any
+    beta: Any
+    c: Any
+    c_row: Any
+    c_batch: Any
+    bias: Any
+    d: Any
+    d_row: Any
+    d_batch: Any
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Which terms the epilogue has: ``bias`` is "", "row" (an element for each row) or "column"; ``activation`` maps a traced float32
+    to a float32; ``by_tma`` says whether the result's base and rows lie on 16-byte boundaries."""
+
+    scaled: bool = False
+    with_c: bool = False
+    bias: str = ""
+    activation: Callable | None = None
+    by_tma: bool = True
+
+
+class Epilogue:
+    """The device side for one configuration, output type and accumulator layout."""
+
+    def __init__(self, config: Config, out, terms: Terms) -> None:
+        self.config, self.out, self.terms = config, out, terms
+        self.columns = config.slab_columns(out.width // 8)
+
+    def slab_layout(self):
+        """(64, columns, all slabs of the block), row-major and swizzled."""
+        return hopper_helpers.make_smem_layout_epi(self.out, LayoutEnum.ROW_MAJOR, (64, self.columns), CONSUMERS * SLABS)
+
+    @cute.jit
+    def store_tile(self, accumulators, atom, result, slabs, operands, m, n, item, group, thread, stored: Int32):
+        """Store what warpgroup ``group`` computed of tile (m, n, item). ``result`` is the (M, N, L) tensor of TMA coordinates. ``stored``
+        counts the warpgroup's slabs so far; its new value is returned.
+
+        The named barrier 1 + group has its 128 threads. It is passed once a slab, after everybody has filled it and after the slab before
+        has been read: so it says both that this slab is whole and that the other may be filled again.
+        """
+        shape = (64, self.columns)
+        placed = hopper_helpers.make_trivial_tiled_mma(
+            cutlass.Float16, cutlass.Float16, OperandMajorMode.K, OperandMajorMode.K, Float32, (1, 1, 1), shape
+        ).get_slice(thread)  # an MMA as wide as a slab: it has the accumulators of a slab in the registers' order
+        where = placed.partition_C(cute.make_identity_tensor(shape))
+        count = cute.size(where)
+        copy, copier = self._copier(thread, shape)
+        source, target = cpasync.tma_partition(
+            atom, 0, cute.make_layout(1), cute.group_modes(slabs, 0, 2), cute.group_modes(cute.local_tile(result, shape, (None, None, item)), 0, 2)
+        )
+        first_row = m * (self.config.tile[0] // 64) + group * (self.config.rows // 64) if self.config.schedule == "cooperative" else m * (self.config.rows // 64)
+        for block in cutlass.range_constexpr(self.config.rows // 64):
+            for part in cutlass.range_constexpr(self.config.tile[1] // self.columns):
+                slab = group * SLABS + stored % SLABS
+                row, column = first_row + block, n * (self.config.tile[1] // self.columns) + part
+                finished = cute.make_rmem_tensor(where.shape, self.out)
+                for i in cutlass.range_constexpr(count):
+                    value = accumulators[(block * (self.config.tile[1] // self.columns) + part) * count + i]
+                    at = (row * 64 + where[i][0], column * self.columns + where[i][1], item)
+                    finished[i] = self.finish(value, operands, at, result).to(self.out)
+                cute.copy(copy, copier.retile(finished), copier.partition_D(slabs[None, None, slab]))
+                cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes left
+                if thread < 32:
+                    cute.arch.cp_async_bulk_wait_group(0, read=True)
+                cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
+                if thread < 32:
+                    cute.copy(atom, source[None, slab], target[None, row, column])
+                    cute.arch.cp_async_bulk_commit_group()
+                stored += 1
+        return stored
+
+    @cute.jit
+    def drain(self, thread):
+        """Before a block ends, TMA must have read its slabs."""
+        if thread < 32:
+            cute.arch.cp_async_bulk_wait_group(0, read=True)
+
+    def _copier(self, thread, shape):
+        """The copy from accumulator registers to a slab: stmatrix for 16 bits, else pairs of elements."""
+        if self.out.width == 16:
+            atom = cute.make_copy_atom(warp.StMatrix8x8x16bOp(num_matrices=4, transpose=False), self.out)
+        else:
+            atom = cute.make_copy_atom(CopyUniversalOp(), self.out, num_bits_per_copy=2 * self.out.width)
+        mma = hopper_helpers.make_trivial_tiled_mma(
+            cutlass.Float16, cutlass.Float16, OperandMajorMode.K, OperandMajorMode.K, Float32, (1, 1, 1), shape
+        )
+        return atom, cute.make_tiled_copy_C(atom, mma).get_slice(thread)
+
+    @cute.jit
+    def finish(self, value, operands, at, result):
+        """The element for an accumulator at (row, column, item) ``at``, in float32. Terms outside the result are not read."""
+        row, column, item = at
+        if cutlass.const_expr(self.terms.scaled):
+            value = value * operands.alpha
+        if cutlass.const_expr(self.terms.with_c):
+            term = Float32(0.0)
+            if row < result.shape[0] and column < result.shape[1]:
+                term = element(operands.c, Int64(item) * operands.c_batch + Int64(row) * operands.c_row + column)
+            value = value + operands.beta * term
+        if cutlass.const_expr(self.terms.bias):
+            by_row = cutlass.const_expr(self.terms.bias == "row")
+            place = row if by_row else column
+            term = Float32(0.0)
+            if place < (result.shape[0] if by_row else result.shape[1]):
+                term = element(operands.bias, place)
+            value = value + term
+        if cutlass.const_expr(self.terms.activation is not None):
+            value = self.terms.activation(value)
+        return value
+
+
+def element(pointer, place):
+    """One element as float32."""
+    return cute.make_tensor(pointer + place, cute.make_layout((1,)))[0].to(Float32)

@@ -1,0 +1,129 @@
+"""From a checked problem to a launch: operands become tensor maps, terms become a kernel, extents become its parameters."""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass, replace
+
+from ..dtypes import DType
+from ..runtime import compiler, device
+from ..runtime.launch import MapLaunch, bits
+from ..runtime.tensor_map import TiledMap
+from . import config as configs
+from .config import K_TILE_BYTES, Config
+from .terms import TermsSpec
+
+TMA_BYTES = 16  # bases and strides of what TMA reads or writes are multiples of this
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A batch of matrices seen as (rows, K): ``k_major`` says which of the two is contiguous, ``step`` is the stride of the other and
+    ``batch`` that of the items, in elements; ``items`` is 1 for an operand that all results share."""
+
+    k_major: bool
+    step: int
+    items: int
+    batch: int
+
+
+@dataclass(frozen=True)
+class Problem:
+    """D (M, N) = A (M, K) B (N, K)^T for each of ``items``; D is row-major with rows ``d_step`` and items ``d_batch`` elements apart."""
+
+    m: int
+    n: int
+    k: int
+    items: int
+    a: Operand
+    b: Operand
+    d_step: int
+    d_batch: int
+    element: DType
+    out: DType
+    terms: TermsSpec
+
+    @property
+    def k_elements(self) -> int:
+        """Elements of K in a k-tile."""
+        return K_TILE_BYTES // self.element.size
+
+    def config(self) -> Config:
+        """What the model chooses."""
+        return configs.choose(self.m, self.n, -(-self.k // self.k_elements), self.items, self.out.size)
+
+
+def kernel_for(config: Config, element: DType, out: DType, majors: tuple[bool, bool], terms: TermsSpec, stream: int = 0) -> compiler.Kernel:
+    """The compiled kernel; one serves all shapes of its layout class. ``config`` has its stages decided."""
+    key = ("matmul", *config.kernel, element.name, out.name, *majors, *terms.key)
+
+    def build() -> tuple:
+        import cutlass.cute as cute
+        from cutlass import Float32, Int32, Int64
+        from cutlass.cute.runtime import make_ptr
+        from cutlass.runtime import make_fake_stream
+
+        from .epilogue import Operands
+        from .kernel import Matmul
+
+        host = Matmul(config, element.cutlass, out.cutlass, majors, terms.terms())
+
+        def pointer(dtype: DType | None, align: int | None = TMA_BYTES):
+            kind = (dtype or out).cutlass
+            return make_ptr(kind, 0, cute.AddressSpace.gmem, assumed_align=align or kind.width // 8)
+
+        word, long = Int32(0), Int64(0)
+        operands = Operands(Float32(0), Float32(0), pointer(terms.c, None), long, long, pointer(terms.bias_type, None), pointer(out, None), long, long)
+        arguments = [pointer(element), pointer(element), pointer(out), (word,) * 4, ((long, long),) * 3, (word,) * 4, operands, word, make_fake_stream()]
+        return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": (config.peers, 1, 1)}
+
+    return compiler.get(key, build, on_disk=terms.on_disk, stream=stream, warm="cutesync.matmul")
+
+
+def make_launch(problem: Problem, config: Config | None, alpha: float, beta: float, c_strides: tuple[int, int], ordinal: int, stream: int) -> MapLaunch:
+    """The prepared launch. Its ``run`` takes the addresses of A, B, D, C, the bias, and D again, and the stream."""
+    config = (config or problem.config()).with_stages(problem.out.size)
+    kernel = kernel_for(config, problem.element, problem.out, (problem.a.k_major, problem.b.k_major), problem.terms, stream)
+    m, n, k, items = problem.m, problem.n, problem.k, problem.items
+    (tile_m, tile_n), (peers_m, peers_n) = config.tile, config.cluster
+    along_n, group = configs.raster(config, m, n)
+    units = math.prod(config.tiles(m, n)) * items
+    clusters = min(units, multiprocessors(ordinal) // config.peers)
+    d_map = result_map(problem, config) if problem.terms.by_tma else bytes(128)
+    parameters = [
+        operand_map(problem, problem.a, m, tile_m, peers_n), struct.pack("<3i", m, k, problem.a.items),
+        operand_map(problem, problem.b, n, tile_n, peers_m), struct.pack("<3i", n, k, problem.b.items),
+        d_map, struct.pack("<3i", m, n, items),
+        int(along_n), group, int(problem.a.items > 1), int(problem.b.items > 1),
+        bits(alpha, 4, True), bits(beta, 4, True), 0, *c_strides, 0, 0, problem.d_step, problem.d_batch,
+    ]  # fmt: skip
+    return MapLaunch(kernel, ordinal, clusters * config.peers, parameters, arrays=(0, 2, 4, 12, 15, 16) if problem.terms.by_tma else (0, 2, 12, 15, 16))
+
+
+def operand_map(problem: Problem, operand: Operand, rows: int, tile_rows: int, peers: int) -> TiledMap:
+    """The map that loads a block's share of a stage: (tile_rows, k-tile) cut among ``peers`` along the way that is not contiguous.
+
+    A box is as wide as its swizzle, the widest that divides the tile. The layout of a stage (CuTe's K_SW* or MN_SW*) is made of such boxes.
+    """
+    element, k = problem.element, problem.k_elements
+    inner, outer = (k, tile_rows) if operand.k_major else (tile_rows, k)
+    swizzle = math.gcd(inner * element.size, 128)
+    extents = (problem.k, rows, operand.items) if operand.k_major else (rows, problem.k, operand.items)
+    box = (swizzle // element.size, outer // peers, 1)
+    return TiledMap(element.name, extents, (operand.step * element.size, operand.batch * element.size), box, swizzle)
+
+
+def result_map(problem: Problem, config: Config) -> TiledMap:
+    """The map that stores a slab of the epilogue."""
+    out, columns = problem.out, config.slab_columns(problem.out.size)
+    strides = (problem.d_step * out.size, problem.d_batch * out.size)
+    return TiledMap(out.name, (problem.n, problem.m, problem.items), strides, (columns, 64, 1), math.gcd(columns * out.size, 128))
+
+
+def multiprocessors(ordinal: int) -> int:
+    return configs.SMS if ordinal == device.HOST else device.attribute(ordinal, "MULTIPROCESSOR_COUNT")
+
+
+def with_terms(problem: Problem, **changes) -> Problem:
+    return replace(problem, terms=replace(problem.terms, **changes))
