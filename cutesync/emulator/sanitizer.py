@@ -135,7 +135,7 @@ class Sanitizer:
         shadow = region.shadow or self.shadow(region)
         keys = self.keys(f, lanes, site, scope)
         if shadow.written:
-            self.compare(f, lanes, region, shadow, shadow.writes, rows, size, site, scope, keys, "write", "read")
+            self.compare(f, lanes, region, shadow, rows, size, site, scope, keys, "write", "read")
         shadow.note_read(f.warp.read_row, rows, size, keys)
         if scope:
             self.take(f, lanes, shadow, rows, size, scope, acquire)
@@ -147,7 +147,7 @@ class Sanitizer:
         if shadow.log:
             shadow.flush()
         if shadow.written:
-            self.compare(f, lanes, region, shadow, shadow.writes, rows, size, site, scope, keys, "write", "write")
+            self.compare(f, lanes, region, shadow, rows, size, site, scope, keys, "write", "write")
         if shadow.reads is not None:
             index = shadow.index(rows, size)
             earlier = shadow.reads[:, index]
@@ -166,8 +166,9 @@ class Sanitizer:
         self.take(f, lanes, region.shadow or self.shadow(region), rows, size, scope, acquire)
         self.store(f, lanes, region, rows, size, site, scope, release, update=True)
 
-    def compare(self, f, lanes, region, shadow, table, rows, size, site, scope, keys, before, now) -> None:
-        earlier = table[shadow.index(rows, size)]
+    def compare(self, f, lanes, region, shadow, rows, size, site, scope, keys, before, now) -> None:
+        index = shadow.index(rows, size)  # may refine the granules: before the table is taken
+        earlier = shadow.writes[index]
         if cnz(earlier):
             self.judge(f, lanes, region, earlier, size, rows, site, scope, keys, before, now)
 

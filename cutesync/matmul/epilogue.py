@@ -21,7 +21,7 @@ from .config import CONSUMERS, SLABS, WARPGROUP, Config
 
 
 class Operands(NamedTuple):
-    """The kernel arguments of the epilogue. Rows and batches are Int64 strides in elements; what a variant lacks is not read.
+    """The kernel arguments of the epilogue. Strides are Int64, in elements; what a variant lacks is not read.
 
     ``d`` is where the result goes when TMA cannot store it; ``bias`` has an element a row or a column of the result."""
 
@@ -29,10 +29,12 @@ class Operands(NamedTuple):
     beta: Any
     c: Any
     c_row: Any
+    c_column: Any
     c_batch: Any
     bias: Any
     d: Any
     d_row: Any
+    d_column: Any
     d_batch: Any
 
 
@@ -67,36 +69,48 @@ class Epilogue:
         The named barrier 1 + group has its 128 threads. It is passed once a slab, after everybody has filled it and after the slab before
         has been read: so it says both that this slab is whole and that the other may be filled again.
         """
-        shape = (64, self.columns)
-        placed = hopper_helpers.make_trivial_tiled_mma(
-            cutlass.Float16, cutlass.Float16, OperandMajorMode.K, OperandMajorMode.K, Float32, (1, 1, 1), shape
-        ).get_slice(thread)  # an MMA as wide as a slab: it has the accumulators of a slab in the registers' order
-        where = placed.partition_C(cute.make_identity_tensor(shape))
+        shape, parts = (64, self.columns), self.config.tile[1] // self.columns
+        copy, copier, where = self.partition(thread, shape)
         count = cute.size(where)
-        copy, copier = self._copier(thread, shape)
         source, target = cpasync.tma_partition(
             atom, 0, cute.make_layout(1), cute.group_modes(slabs, 0, 2), cute.group_modes(cute.local_tile(result, shape, (None, None, item)), 0, 2)
         )
-        first_row = m * (self.config.tile[0] // 64) + group * (self.config.rows // 64) if self.config.schedule == "cooperative" else m * (self.config.rows // 64)
+        half = group if self.config.schedule == "cooperative" else 0
+        first_row = (m * self.config.tile[0] + half * self.config.rows) // 64
         for block in cutlass.range_constexpr(self.config.rows // 64):
-            for part in cutlass.range_constexpr(self.config.tile[1] // self.columns):
+            for part in cutlass.range_constexpr(parts):
                 slab = group * SLABS + stored % SLABS
-                row, column = first_row + block, n * (self.config.tile[1] // self.columns) + part
+                row, column = first_row + block, n * parts + part
                 finished = cute.make_rmem_tensor(where.shape, self.out)
                 for i in cutlass.range_constexpr(count):
-                    value = accumulators[(block * (self.config.tile[1] // self.columns) + part) * count + i]
+                    value = accumulators[(block * parts + part) * count + i]
                     at = (row * 64 + where[i][0], column * self.columns + where[i][1], item)
                     finished[i] = self.finish(value, operands, at, result).to(self.out)
                 cute.copy(copy, copier.retile(finished), copier.partition_D(slabs[None, None, slab]))
-                cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes left
-                if thread < 32:
-                    cute.arch.cp_async_bulk_wait_group(0, read=True)
-                cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
-                if thread < 32:
-                    cute.copy(atom, source[None, slab], target[None, row, column])
-                    cute.arch.cp_async_bulk_commit_group()
+                if cutlass.const_expr(self.terms.by_tma):
+                    cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes left
+                    if thread < 32:
+                        cute.arch.cp_async_bulk_wait_group(0, read=True)
+                    cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
+                    if thread < 32:
+                        cute.copy(atom, source[None, slab], target[None, row, column])
+                        cute.arch.cp_async_bulk_commit_group()
+                else:
+                    cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
+                    self.store_slab(slabs[None, None, slab], operands, result, row, column, item, thread)
                 stored += 1
         return stored
+
+    @cute.jit
+    def store_slab(self, slab, operands, result, row_block, column_block, item, thread):
+        """Store a slab element by element, neighbours by neighbouring threads, to a result of any strides."""
+        for i in cutlass.range_constexpr(64 * self.columns // WARPGROUP):
+            place = i * WARPGROUP + thread
+            inner_row, inner_column = place // self.columns, place % self.columns
+            row, column = row_block * 64 + inner_row, column_block * self.columns + inner_column
+            if row < result.shape[0] and column < result.shape[1]:
+                offset = Int64(item) * operands.d_batch + Int64(row) * operands.d_row + Int64(column) * operands.d_column
+                cute.make_tensor(operands.d + offset, cute.make_layout((1,)))[0] = slab[inner_row, inner_column]
 
     @cute.jit
     def drain(self, thread):
@@ -104,16 +118,18 @@ class Epilogue:
         if thread < 32:
             cute.arch.cp_async_bulk_wait_group(0, read=True)
 
-    def _copier(self, thread, shape):
-        """The copy from accumulator registers to a slab: stmatrix for 16 bits, else pairs of elements."""
-        if self.out.width == 16:
-            atom = cute.make_copy_atom(warp.StMatrix8x8x16bOp(num_matrices=4, transpose=False), self.out)
-        else:
-            atom = cute.make_copy_atom(CopyUniversalOp(), self.out, num_bits_per_copy=2 * self.out.width)
+    def partition(self, thread, shape):
+        """``(copy, copier, where)``: the copy of a slab's accumulators into it (stmatrix for 16 bits, else pairs of elements), this thread's
+        part of that, and the (row, column) of each of its registers. An MMA as wide as a slab has the registers in the same order."""
         mma = hopper_helpers.make_trivial_tiled_mma(
             cutlass.Float16, cutlass.Float16, OperandMajorMode.K, OperandMajorMode.K, Float32, (1, 1, 1), shape
         )
-        return atom, cute.make_tiled_copy_C(atom, mma).get_slice(thread)
+        if self.out.width == 16:
+            copy = cute.make_copy_atom(warp.StMatrix8x8x16bOp(num_matrices=4, transpose=False), self.out)
+        else:
+            copy = cute.make_copy_atom(CopyUniversalOp(), self.out, num_bits_per_copy=2 * self.out.width)
+        where = mma.get_slice(thread).partition_C(cute.make_identity_tensor(shape))
+        return copy, cute.make_tiled_copy_C(copy, mma).get_slice(thread), where
 
     @cute.jit
     def finish(self, value, operands, at, result):
@@ -124,7 +140,7 @@ class Epilogue:
         if cutlass.const_expr(self.terms.with_c):
             term = Float32(0.0)
             if row < result.shape[0] and column < result.shape[1]:
-                term = element(operands.c, Int64(item) * operands.c_batch + Int64(row) * operands.c_row + column)
+                term = element(operands.c, Int64(item) * operands.c_batch + Int64(row) * operands.c_row + Int64(column) * operands.c_column)
             value = value + operands.beta * term
         if cutlass.const_expr(self.terms.bias):
             by_row = cutlass.const_expr(self.terms.bias == "row")

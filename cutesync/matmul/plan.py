@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..dtypes import DType
 from ..runtime import compiler, device
@@ -30,7 +30,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Problem:
-    """D (M, N) = A (M, K) B (N, K)^T for each of ``items``; D is row-major with rows ``d_step`` and items ``d_batch`` elements apart."""
+    """D (M, N) = A (M, K) B (N, K)^T for each of ``items``. ``c`` and ``d`` are the strides (row, column, item) of C and D in elements."""
 
     m: int
     n: int
@@ -38,8 +38,8 @@ class Problem:
     items: int
     a: Operand
     b: Operand
-    d_step: int
-    d_batch: int
+    c: tuple[int, int, int]
+    d: tuple[int, int, int]
     element: DType
     out: DType
     terms: TermsSpec
@@ -74,15 +74,16 @@ def kernel_for(config: Config, element: DType, out: DType, majors: tuple[bool, b
             return make_ptr(kind, 0, cute.AddressSpace.gmem, assumed_align=align or kind.width // 8)
 
         word, long = Int32(0), Int64(0)
-        operands = Operands(Float32(0), Float32(0), pointer(terms.c, None), long, long, pointer(terms.bias_type, None), pointer(out, None), long, long)
+        strides = (long,) * 3
+        operands = Operands(Float32(0), Float32(0), pointer(terms.c, None), *strides, pointer(terms.bias_type, None), pointer(out, None), *strides)
         arguments = [pointer(element), pointer(element), pointer(out), (word,) * 4, ((long, long),) * 3, (word,) * 4, operands, word, make_fake_stream()]
         return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": (config.peers, 1, 1)}
 
     return compiler.get(key, build, on_disk=terms.on_disk, stream=stream, warm="cutesync.matmul")
 
 
-def make_launch(problem: Problem, config: Config | None, alpha: float, beta: float, c_strides: tuple[int, int], ordinal: int, stream: int) -> MapLaunch:
-    """The prepared launch. Its ``run`` takes the addresses of A, B, D, C, the bias, and D again, and the stream."""
+def make_launch(problem: Problem, config: Config | None, alpha: float, beta: float, ordinal: int, stream: int) -> MapLaunch:
+    """The prepared launch. Its ``run`` takes the addresses of A, B, D, C and the bias (0 where there is none) and the stream."""
     config = (config or problem.config()).with_stages(problem.out.size)
     kernel = kernel_for(config, problem.element, problem.out, (problem.a.k_major, problem.b.k_major), problem.terms, stream)
     m, n, k, items = problem.m, problem.n, problem.k, problem.items
@@ -96,9 +97,9 @@ def make_launch(problem: Problem, config: Config | None, alpha: float, beta: flo
         operand_map(problem, problem.b, n, tile_n, peers_m), struct.pack("<3i", n, k, problem.b.items),
         d_map, struct.pack("<3i", m, n, items),
         int(along_n), group, int(problem.a.items > 1), int(problem.b.items > 1),
-        bits(alpha, 4, True), bits(beta, 4, True), 0, *c_strides, 0, 0, problem.d_step, problem.d_batch,
+        bits(alpha, 4, True), bits(beta, 4, True), 0, *problem.c, 0, 0, *problem.d,
     ]  # fmt: skip
-    return MapLaunch(kernel, ordinal, clusters * config.peers, parameters, arrays=(0, 2, 4, 12, 15, 16) if problem.terms.by_tma else (0, 2, 12, 15, 16))
+    return MapLaunch(kernel, ordinal, clusters * config.peers, parameters, (0, 2, 4 if problem.terms.by_tma else 17, 12, 16))
 
 
 def operand_map(problem: Problem, operand: Operand, rows: int, tile_rows: int, peers: int) -> TiledMap:
@@ -117,13 +118,10 @@ def operand_map(problem: Problem, operand: Operand, rows: int, tile_rows: int, p
 def result_map(problem: Problem, config: Config) -> TiledMap:
     """The map that stores a slab of the epilogue."""
     out, columns = problem.out, config.slab_columns(problem.out.size)
-    strides = (problem.d_step * out.size, problem.d_batch * out.size)
+    strides = (problem.d[0] * out.size, problem.d[2] * out.size)
     return TiledMap(out.name, (problem.n, problem.m, problem.items), strides, (columns, 64, 1), math.gcd(columns * out.size, 128))
 
 
 def multiprocessors(ordinal: int) -> int:
     return configs.SMS if ordinal == device.HOST else device.attribute(ordinal, "MULTIPROCESSOR_COUNT")
 
-
-def with_terms(problem: Problem, **changes) -> Problem:
-    return replace(problem, terms=replace(problem.terms, **changes))
