@@ -12,7 +12,7 @@ import types
 __version__ = "0.1.0"
 
 _HOMES = {
-    "reduce": "reduce", "argmin": "reduce", "argmax": "reduce", "sum": "reduce", "prod": "reduce", "min": "reduce", "max": "reduce",
+    "matmul": "matmul", "reduce": "reduce", "argmin": "reduce", "argmax": "reduce", "sum": "reduce", "prod": "reduce", "min": "reduce", "max": "reduce",
     "any": "reduce", "all": "reduce", "asarray": "runtime.device_array", "empty": "runtime.device_array", "DeviceArray": "runtime.device_array",
     "emulate": "emulation", "warm": "warm", "emulator": "emulator", "block": "block", "warp": "warp", "reference": "reference", "errors": "errors",
 }  # fmt: skip

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 
-from ..dtypes import DType
-from ..runtime import compiler, device
-from ..runtime.launch import MapLaunch, bits
+import numpy as np
+
+from ..dtypes import BY_NAME, DType
+from ..runtime import compiler, device, device_array
+from ..runtime.device_array import DeviceArray
+from ..runtime.launch import Launch, MapLaunch, bits
 from ..runtime.tensor_map import TiledMap
 from . import config as configs
 from .config import K_TILE_BYTES, Config
@@ -20,12 +24,14 @@ TMA_BYTES = 16  # bases and strides of what TMA reads or writes are multiples of
 @dataclass(frozen=True)
 class Operand:
     """A batch of matrices seen as (rows, K): ``k_major`` says which of the two is contiguous, ``step`` is the stride of the other and
-    ``batch`` that of the items, in elements; ``items`` is 1 for an operand that all results share."""
+    ``batch`` that of the items, in elements; ``items`` is 1 for an operand that all results share. ``rows`` that exist, if not all: the
+    rest are zero."""
 
     k_major: bool
     step: int
     items: int
     batch: int
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,7 @@ def operand_map(problem: Problem, operand: Operand, rows: int, tile_rows: int, p
     element, k = problem.element, problem.k_elements
     inner, outer = (k, tile_rows) if operand.k_major else (tile_rows, k)
     swizzle = math.gcd(inner * element.size, 128)
+    rows = operand.rows or rows
     extents = (problem.k, rows, operand.items) if operand.k_major else (rows, problem.k, operand.items)
     box = (swizzle // element.size, outer // peers, 1)
     return TiledMap(element.name, extents, (operand.step * element.size, operand.batch * element.size), box, swizzle)
@@ -125,3 +132,36 @@ def result_map(problem: Problem, config: Config) -> TiledMap:
 def multiprocessors(ordinal: int) -> int:
     return configs.SMS if ordinal == device.HOST else device.attribute(ordinal, "MULTIPROCESSOR_COUNT")
 
+
+
+def make_pack(job, element: DType, ordinal: int, stream: int) -> Launch:
+    """The launch that packs an operand (see ``problem.PackJob``). Elements are moved as bits."""
+    bits_type = BY_NAME[f"uint{8 * element.size}"]
+
+    def build() -> tuple:
+        import cutlass.cute as cute
+        from cutlass import Int32, Int64
+        from cutlass.cute.runtime import make_ptr
+        from cutlass.runtime import make_fake_stream
+
+        from .pack import Pack
+
+        host, space, long = Pack(bits_type.cutlass), cute.AddressSpace.gmem, Int64(0)
+        pointers = [make_ptr(bits_type.cutlass, 0, space, assumed_align=align) for align in (element.size, TMA_BYTES)]
+        arguments = [*pointers, long, long, (long,) * 3, long, Int32(0), make_fake_stream()]
+        return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem}
+
+    kernel = compiler.get(("matmul pack", element.size), build, stream=stream, warm="cutesync.matmul")
+    return Launch(kernel, ordinal, job.items * job.rows, (0, 0, job.rows, job.inner, *job.strides, job.pitch))
+
+
+def without_k(problem: Problem, ordinal: int) -> tuple[Problem, DeviceArray]:
+    """A product over no elements is that over one zero: both operands become one zero, which TMA pads with zeros."""
+    unit = TMA_BYTES // problem.element.size
+    one = Operand(True, unit, 1, unit, rows=1)
+    return replace(problem, k=1, a=one, b=one), _zeros(ordinal)
+
+
+@lru_cache(maxsize=None)
+def _zeros(ordinal: int) -> DeviceArray:
+    return device_array.from_numpy(np.zeros(TMA_BYTES, np.uint8), BY_NAME["uint8"], ordinal)
