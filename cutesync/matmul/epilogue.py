@@ -81,11 +81,11 @@ class Epilogue:
             for part in cutlass.range_constexpr(parts):
                 slab = group * SLABS + stored % SLABS
                 row, column = first_row + block, n * parts + part
+                values = [accumulators[(block * parts + part) * count + i] for i in range(count)]
+                values = self.finish(values, where, row * 64, column * self.columns, item, operands, result)
                 finished = cute.make_rmem_tensor(where.shape, self.out)
                 for i in cutlass.range_constexpr(count):
-                    value = accumulators[(block * parts + part) * count + i]
-                    at = (row * 64 + where[i][0], column * self.columns + where[i][1], item)
-                    finished[i] = self.finish(value, operands, at, result).to(self.out)
+                    finished[i] = values[i].to(self.out)
                 cute.copy(copy, copier.retile(finished), copier.partition_D(slabs[None, None, slab]))
                 if cutlass.const_expr(self.terms.by_tma):
                     cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes left
@@ -104,7 +104,7 @@ class Epilogue:
     @cute.jit
     def store_slab(self, slab, operands, result, row_block, column_block, item, thread):
         """Store a slab element by element, neighbours by neighbouring threads, to a result of any strides."""
-        for i in cutlass.range_constexpr(64 * self.columns // WARPGROUP):
+        for i in cutlass.range(64 * self.columns // WARPGROUP, unroll=4):
             place = i * WARPGROUP + thread
             inner_row, inner_column = place // self.columns, place % self.columns
             row, column = row_block * 64 + inner_row, column_block * self.columns + inner_column
@@ -131,27 +131,28 @@ class Epilogue:
         where = mma.get_slice(thread).partition_C(cute.make_identity_tensor(shape))
         return copy, cute.make_tiled_copy_C(copy, mma).get_slice(thread), where
 
-    @cute.jit
-    def finish(self, value, operands, at, result):
-        """The element for an accumulator at (row, column, item) ``at``, in float32. Terms outside the result are not read."""
-        row, column, item = at
-        if cutlass.const_expr(self.terms.scaled):
-            value = value * operands.alpha
-        if cutlass.const_expr(self.terms.with_c):
-            term = Float32(0.0)
-            if row < result.shape[0] and column < result.shape[1]:
-                term = element(operands.c, Int64(item) * operands.c_batch + Int64(row) * operands.c_row + Int64(column) * operands.c_column)
-            value = value + operands.beta * term
-        if cutlass.const_expr(self.terms.bias):
-            by_row = cutlass.const_expr(self.terms.bias == "row")
-            place = row if by_row else column
-            term = Float32(0.0)
-            if place < (result.shape[0] if by_row else result.shape[1]):
-                term = element(operands.bias, place)
-            value = value + term
-        if cutlass.const_expr(self.terms.activation is not None):
-            value = self.terms.activation(value)
-        return value
+    def finish(self, values, where, first_row, first_column, item, operands, result):
+        """The elements for the accumulators of a slab, in float32. ``where`` are their places in the slab, which begins at (first_row,
+        first_column). Terms outside the result are read at its edge: what they give is not stored."""
+        rows, columns = result.shape[0], result.shape[1]
+        biases = {}  # neighbours share them: by row or column of the accumulators' pattern of 2 rows by 2 columns by groups of 8 columns
+        for i in range(len(values)):
+            row = cutlass.min(first_row + where[i][0], rows - 1)
+            column = cutlass.min(first_column + where[i][1], columns - 1)
+            value = values[i]
+            if self.terms.scaled:
+                value = value * operands.alpha
+            if self.terms.with_c:
+                place = Int64(item) * operands.c_batch + Int64(row) * operands.c_row + Int64(column) * operands.c_column
+                value = value + operands.beta * element(operands.c, place)
+            if self.terms.bias:
+                by_row = self.terms.bias == "row"
+                which = i // 2 % 2 if by_row else (i // 4, i % 2)
+                if which not in biases:
+                    biases[which] = element(operands.bias, row if by_row else column)
+                value = value + biases[which]
+            values[i] = value if self.terms.activation is None else self.terms.activation(value)
+        return values
 
 
 def element(pointer, place):
