@@ -79,26 +79,27 @@ class Epilogue:
         first_row = (m * self.config.tile[0] + half * self.config.rows) // 64
         for block in cutlass.range_constexpr(self.config.rows // 64):
             for part in cutlass.range_constexpr(parts):
-                slab = group * SLABS + stored % SLABS
                 row, column = first_row + block, n * parts + part
-                values = [accumulators[(block * parts + part) * count + i] for i in range(count)]
-                values = self.finish(values, where, row * 64, column * self.columns, item, operands, result)
-                finished = cute.make_rmem_tensor(where.shape, self.out)
-                for i in cutlass.range_constexpr(count):
-                    finished[i] = values[i].to(self.out)
-                cute.copy(copy, copier.retile(finished), copier.partition_D(slabs[None, None, slab]))
-                if cutlass.const_expr(self.terms.by_tma):
-                    cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes left
-                    if thread < 32:
-                        cute.arch.cp_async_bulk_wait_group(0, read=True)
-                    cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
-                    if thread < 32:
-                        cute.copy(atom, source[None, slab], target[None, row, column])
-                        cute.arch.cp_async_bulk_commit_group()
-                else:
-                    cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
-                    self.store_slab(slabs[None, None, slab], operands, result, row, column, item, thread)
-                stored += 1
+                if row * 64 < result.shape[0] and column * self.columns < result.shape[1]:  # else the slab lies outside the result
+                    slab = group * SLABS + stored % SLABS
+                    values = [accumulators[(block * parts + part) * count + i] for i in range(count)]
+                    values = self.finish(values, where, row * 64, column * self.columns, item, operands, result)
+                    finished = cute.make_rmem_tensor(where.shape, self.out)
+                    for i in cutlass.range_constexpr(count):
+                        finished[i] = values[i].to(self.out)
+                    cute.copy(copy, copier.retile(finished), copier.partition_D(slabs[None, None, slab]))
+                    if cutlass.const_expr(self.terms.by_tma):
+                        cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes left
+                        if thread < 32:
+                            cute.arch.cp_async_bulk_wait_group(0, read=True)
+                        cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
+                        if thread < 32:
+                            cute.copy(atom, source[None, slab], target[None, row, column])
+                            cute.arch.cp_async_bulk_commit_group()
+                    else:
+                        cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
+                        self.store_slab(slabs[None, None, slab], operands, result, row, column, item, thread)
+                    stored += 1
         return stored
 
     @cute.jit
@@ -133,7 +134,8 @@ class Epilogue:
 
     def finish(self, values, where, first_row, first_column, item, operands, result):
         """The elements for the accumulators of a slab, in float32. ``where`` are their places in the slab, which begins at (first_row,
-        first_column). Terms outside the result are read at its edge: what they give is not stored."""
+        first_column). Terms outside the result are read at its edge, which
+        lies in the same slab, so C may be the result itself: what they give is not stored."""
         rows, columns = result.shape[0], result.shape[1]
         biases = {}  # neighbours share them: by row or column of the accumulators' pattern of 2 rows by 2 columns by groups of 8 columns
         for i in range(len(values)):
