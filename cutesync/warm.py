@@ -37,7 +37,7 @@ def warm(
 
     Parameters
     ----------
-    families : names of families; today "reduce".
+    families : names of families: "reduce", "matmul".
     dtypes : element types of the input, by name or NumPy type.
     ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin", "argmax". A pair
         that has no meaning, such as "xor" of floats, is left out.
@@ -134,4 +134,20 @@ def _configs(folding, layouts: tuple[str, ...]):
                         yield choose(Problem(outer, length, inner, folding.source.size, folding.slot_words, *aligned))
 
 
-FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {"reduce": _reduce_jobs}
+def _matmul_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
+    """Every configuration of the model for contiguous operands of these types, without terms. ``ops`` and ``layouts`` say nothing here."""
+    from .matmul.config import COOPERATIVE, PINGPONG
+    from .matmul.plan import kernel_for
+    from .matmul.problem import OPERANDS
+    from .matmul.terms import TermsSpec
+
+    del ops, layouts
+    for element in (dtype for dtype in dtypes if dtype.name in OPERANDS):
+        for config in COOPERATIVE + PINGPONG:
+            full = config.with_stages(element.size)
+            for majors in ((True, False), (True, True)):
+                label = f"matmul {element}: {' '.join(map(str, full.kernel))} {'B transposed' if majors[1] else ''}"
+                yield label, lambda full=full, element=element, majors=majors: kernel_for(full, element, element, majors, TermsSpec())
+
+
+FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {"reduce": _reduce_jobs, "matmul": _matmul_jobs}

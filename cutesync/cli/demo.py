@@ -18,9 +18,9 @@ from .. import env
 from ..dtypes import dtype as parse_dtype
 from ..errors import ArgumentValueError, NoGpuError, explain
 from ..runtime import device
-from . import demo_reduce
+from . import demo_matmul, demo_reduce
 
-FAMILIES: dict[str, Callable[[str], Iterable[Case]]] = {"reduce": demo_reduce.cases}
+FAMILIES: dict[str, Callable[[str], Iterable[Case]]] = {"reduce": demo_reduce.cases, "matmul": demo_matmul.cases}
 """Family name to ``cases(place)``, where ``place`` is "gpu" (large), "emulator" (small) or "nowhere" (the large shapes, compiled only)."""
 
 _ROTATION_BYTES = 256 << 20  # inputs are rotated over this much memory: five times the L2 of an H200

@@ -135,8 +135,13 @@ def multiprocessors(ordinal: int) -> int:
 
 
 def make_pack(job, element: DType, ordinal: int, stream: int) -> Launch:
-    """The launch that packs an operand (see ``problem.PackJob``). Elements are moved as bits."""
-    bits_type = BY_NAME[f"uint{8 * element.size}"]
+    """The launch that packs an operand (see ``problem.PackJob``)."""
+    return Launch(pack_kernel(element, stream), ordinal, job.items * job.rows, (0, 0, job.rows, job.inner, *job.strides, job.pitch))
+
+
+def pack_kernel(element: DType, stream: int) -> compiler.Kernel:
+    """The kernel for elements of this size, which are moved as bits."""
+    moved = BY_NAME[f"uint{8 * element.size}"]
 
     def build() -> tuple:
         import cutlass.cute as cute
@@ -146,13 +151,12 @@ def make_pack(job, element: DType, ordinal: int, stream: int) -> Launch:
 
         from .pack import Pack
 
-        host, space, long = Pack(bits_type.cutlass), cute.AddressSpace.gmem, Int64(0)
-        pointers = [make_ptr(bits_type.cutlass, 0, space, assumed_align=align) for align in (element.size, TMA_BYTES)]
+        host, space, long = Pack(moved.cutlass), cute.AddressSpace.gmem, Int64(0)
+        pointers = [make_ptr(moved.cutlass, 0, space, assumed_align=align) for align in (element.size, TMA_BYTES)]
         arguments = [*pointers, long, long, (long,) * 3, long, Int32(0), make_fake_stream()]
         return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem}
 
-    kernel = compiler.get(("matmul pack", element.size), build, stream=stream, warm="cutesync.matmul")
-    return Launch(kernel, ordinal, job.items * job.rows, (0, 0, job.rows, job.inner, *job.strides, job.pitch))
+    return compiler.get(("matmul pack", element.size), build, stream=stream, warm="cutesync.matmul")
 
 
 def without_k(problem: Problem, ordinal: int) -> tuple[Problem, DeviceArray]:

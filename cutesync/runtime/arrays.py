@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType
-from ..dtypes import dtype as parse_dtype
+from ..dtypes import BY_NAME, FLOAT8, DType
+from ..dtypes import element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from . import device, device_array
 from .device import HOST
@@ -234,9 +234,11 @@ def _describe(x: object) -> str:
 
 
 def checked(x: object, argument: str, *, writable: bool = False, strided: bool = False) -> View:
-    """The View of an array that a kernel may use: contiguous unless ``strided`` ones are taken, aligned to its element, on a device this
-    backend can reach."""
+    """The View of an array that a kernel may use: aligned to its element, on a device this backend can reach, and contiguous. With
+    ``strided`` any strides will do, and float8 (which is what matmul takes)."""
     view = adapter(x, argument).view(x)
+    if view.dtype.name in FLOAT8 and not strided:
+        raise ArgumentTypeError(explain(argument, f"elements of {view.dtype}", "one of " + ", ".join(BY_NAME), "float8 is for matmul"))
     if not view.contiguous and not strided:
         raise ArgumentValueError(explain(argument, f"a non-contiguous array of shape {view.shape}", "a C-contiguous one", "copy it first (.contiguous(), ascontiguousarray)"))
     if view.size and view.ptr % view.dtype.size:
