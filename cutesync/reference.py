@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from .dtypes import BOOL, dtype, sum_dtype
+from .dtypes import BOOL, dtype, element_type, sum_dtype
 from .ops import operator
 
 
@@ -77,7 +77,7 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
     if activation is not None:
         value = (ACTIVATIONS[activation] if isinstance(activation, str) else activation)(value)
     with np.errstate(over="ignore"):
-        return np.asarray(value).astype((_dtype(a) if out_dtype is None else _parse(out_dtype)).numpy)[()]
+        return np.asarray(value).astype((element_type(a.dtype) if out_dtype is None else _parse(out_dtype)).numpy)[()]
 
 
 ACTIVATIONS = {

@@ -138,16 +138,15 @@ def _matmul_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator
     """Every configuration of the model for contiguous operands of these types, without terms. ``ops`` and ``layouts`` say nothing here."""
     from .matmul.config import COOPERATIVE, PINGPONG
     from .matmul.plan import kernel_for
-    from .matmul.problem import OPERANDS
     from .matmul.terms import TermsSpec
 
     del ops, layouts
-    for element in (dtype for dtype in dtypes if dtype.name in OPERANDS):
+    for element in (dtype for dtype in dtypes if dtype.name in ("float16", "bfloat16")):
         for config in COOPERATIVE + PINGPONG:
             full = config.with_stages(element.size)
             for majors in ((True, False), (True, True)):
                 label = f"matmul {element}: {' '.join(map(str, full.kernel))} {'B transposed' if majors[1] else ''}"
-                yield label, lambda full=full, element=element, majors=majors: kernel_for(full, element, element, majors, TermsSpec())
+                yield label, lambda full=full, element=element, majors=majors: kernel_for(full, (element, element), element, majors, TermsSpec())
 
 
 FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {"reduce": _reduce_jobs, "matmul": _matmul_jobs}

@@ -68,11 +68,11 @@ def _kernels(source: str, outer: tuple[int, ...], shape: tuple[int, int, int], b
     kind = parse_dtype(source)
     a, b = View(0, (*outer, m, k), kind, HOST, True), View(0, (*outer, k, n), kind, HOST, True)
     out = View(0, (*outer, m, n), result_type(a, b, options.get("out_dtype")), HOST, True)
-    terms = terms_of(1.0, 0.0, None, View(0, (n,), kind, HOST, True) if bias else None, options.get("activation"), m, n)
+    terms = terms_of(1.0, 0.0, None, View(0, (n,), kind, HOST, True) if bias else None, options.get("activation"), (None, None), out.dtype, m, n)
     found = []
     for step in steps_of(a, b, None, out, terms)[1]:
         problem = step.problem
         found += [pack_kernel(kind, 0) for job in step.packs if job is not None]
         config = problem.config().with_stages(out.dtype.size)
-        found.append(kernel_for(config, kind, out.dtype, (problem.a.k_major, problem.b.k_major), problem.terms))
+        found.append(kernel_for(config, problem.elements, out.dtype, (problem.a.k_major, problem.b.k_major), problem.terms))
     return found

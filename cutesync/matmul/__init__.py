@@ -6,11 +6,12 @@ consumers), ``epilogue``; then the host side: ``terms``, ``plan`` (one launch), 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Callable, NamedTuple
 
 import numpy as np
 
-from ..dtypes import DType
+from ..dtypes import FLOAT8, DType
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from ..runtime import arrays, device_array
 from ..runtime.arrays import View
@@ -25,20 +26,25 @@ _adapters = arrays.ADAPTERS
 _MOST_PLANS = 4096
 
 
-def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out=None, out_dtype=None, config=None, stream=None):
-    """``activation(alpha * (a @ b) + beta * c + bias)``, accumulated in float32.
+def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out=None, out_dtype=None, scale_a=None, scale_b=None,
+           fast_accumulation=False, config=None, stream=None):  # fmt: skip
+    """``activation(alpha * (a @ b) + beta * c + bias)``, accumulated in float32 (in int32 for integers).
 
     Parameters
     ----------
-    a, b : arrays (..., M, K) and (..., K, N) of one type, float16 or bfloat16; vectors and batches as in NumPy's ``@``. Any strides;
-        fastest where one of the last two is 1 and the other strides and the base are multiples of 16 bytes. NumPy (copied to the
+    a, b : arrays (..., M, K) and (..., K, N), both float16, both bfloat16, both float8 (e4m3fn, e5m2 or one of each) or both of 8-bit
+        integers (int8, uint8 or one of each); vectors and batches as in NumPy's ``@``. Any strides; fastest where one of the last two is 1 and the other strides and the base are multiples of 16 bytes. NumPy (copied to the
         device and the result back), torch, CuPy, DeviceArray, or anything with DLPack or ``__cuda_array_interface__``.
     c : array that broadcasts to the result. Read only if beta is not 0.
     alpha, beta : numbers.
     bias : (N,), an element for each column, or (M, 1), one for each row.
     activation : "relu", "gelu" (by erf), "gelu_tanh", "silu", "sigmoid", "tanh", or a callable of one float32 that the DSL can trace.
     out : where to write; right shape, any strides. May be ``c`` itself, else must not overlap the other arrays. Returned.
-    out_dtype : "float16", "bfloat16" or "float32"; default that of ``out`` or ``a``.
+    out_dtype : "float16", "bfloat16" or "float32", for integers also "int32"; default that of ``out`` or ``a``, bfloat16 for float8 and
+        int32 for integers. An int32 result takes no terms; sums beyond its range saturate.
+    scale_a, scale_b : float32 factors of the product: one element, or (M, 1) and (1, N), one a row of ``a`` and a column of ``b``.
+    fast_accumulation : for float8, whose tensor cores keep some 14 bits of a sum: True leaves it at that, False adds every 128 products
+        to float32 sums.
     config : None (chosen by a model of the GPU) or a ``Config``.
     stream : None (the current stream of the library of ``a``), an int, or an object with ``__cuda_stream__``.
 
@@ -53,35 +59,42 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
     kind = type(a)
     adapter = _adapters.get(kind) or arrays.adapter(a, "a")
     if adapter is arrays.NUMPY:
-        return _call_numpy(a, b, c, alpha, beta, bias, activation, out, out_dtype, config, stream)
+        return _call_numpy((a, b, c, bias, scale_a, scale_b), (alpha, beta, activation, fast_accumulation), out, out_dtype, config, stream)
     pointer_a, signature_a = adapter.identify_strided(a)
     pointer_b, signature_b = (adapter if type(b) is kind else arrays.adapter(b, "b")).identify_strided(b)
-    pointer_c = pointer_bias = pointer_out = 0
-    signature_c = signature_bias = signature_out = None
+    pointer_c = pointer_bias = pointer_out = pointer_scale_a = pointer_scale_b = 0
+    signature_c = signature_bias = signature_out = scales = None
     if c is not None:
-        pointer_c, signature_c = arrays.adapter(c, "c").identify_strided(c)
+        pointer_c, signature_c = _identify(c, "c")
     if bias is not None:
-        pointer_bias, signature_bias = arrays.adapter(bias, "bias").identify_strided(bias)
+        pointer_bias, signature_bias = _identify(bias, "bias")
+    if scale_a is not None or scale_b is not None:
+        (pointer_scale_a, of_a), (pointer_scale_b, of_b) = _identify(scale_a, "scale_a"), _identify(scale_b, "scale_b")
+        scales = (of_a, of_b)
     if out is not None:
         pointer_out, signature_out = (adapter if type(out) is kind else arrays.adapter(out, "out")).identify_strided(out)
-    key = (signature_a, signature_b, signature_c, signature_bias, signature_out, alpha, beta, activation, out_dtype, config,
+    key = (signature_a, signature_b, signature_c, signature_bias, signature_out, scales, alpha, beta, activation, fast_accumulation, out_dtype, config,
            (pointer_a | pointer_b | pointer_out) & 15 and (pointer_a & 15, pointer_b & 15, pointer_out & 15))  # fmt: skip
     try:
         plan = _plans[key]
     except (KeyError, TypeError):
-        plan = _plan(key, a, b, c, bias, out, stream)
+        plan = _plan(key, (a, b, c, bias, scale_a, scale_b), out, stream)
     raw = adapter.stream(plan.ordinal) if stream is None else arrays.stream_handle(stream)
     if out is None:
         out = adapter.empty(plan.shape, plan.dtype, plan.ordinal, raw)
         pointer_out = adapter.identify_strided(out)[0]
     elif plan.overlaps(pointer_a, pointer_b, pointer_c, pointer_bias, pointer_out):
         raise ArgumentValueError(explain("out", "memory that overlaps an operand", "memory of its own, or c itself"))
-    plan.run((pointer_a, pointer_b, pointer_out, pointer_c, pointer_bias), raw)
+    plan.run((pointer_a, pointer_b, pointer_out, pointer_c, pointer_bias, pointer_scale_a, pointer_scale_b), raw)
     return out
 
 
+def _identify(x, argument: str) -> tuple[int, object]:
+    return (0, None) if x is None else arrays.adapter(x, argument).identify_strided(x)
+
+
 class Plan(NamedTuple):
-    """Everything a call with a known signature needs. ``run`` takes the addresses of A, B, D, C and the bias, and the stream."""
+    """Everything a call with a known signature needs. ``run`` takes the addresses of A, B, D, C, the bias and the scales, and the stream."""
 
     run: Callable[[tuple[int, ...], int], None]
     ordinal: int
@@ -100,13 +113,16 @@ class Plan(NamedTuple):
         return False
 
 
-def _plan(key: tuple, a, b, c, bias, out, stream) -> Plan:
+_NAMES = ("a", "b", "c", "bias", "scale_a", "scale_b")
+
+
+def _plan(key: tuple, given: tuple, out, stream) -> Plan:
     """Check the arguments, build the plan and keep it."""
-    *_, alpha, beta, activation, out_dtype, config, _ = key
-    views = {name: None if x is None else arrays.checked(x, name, strided=True) for name, x in (("a", a), ("b", b), ("c", c), ("bias", bias))}
+    *_, alpha, beta, activation, fast, out_dtype, config, _ = key
+    views = tuple(None if x is None else arrays.checked(x, name, strided=True) for x, name in zip(given, _NAMES))
     target = None if out is None else arrays.checked(out, "out", writable=True, strided=True)
-    raw = arrays.adapter(a).stream(views["a"].device) if stream is None else arrays.stream_handle(stream)
-    plan = make_plan(views["a"], views["b"], views["c"], views["bias"], target, alpha, beta, activation, out_dtype, config, raw)
+    raw = arrays.adapter(given[0]).stream(views[0].device) if stream is None else arrays.stream_handle(stream)
+    plan = make_plan(views, target, (alpha, beta, activation, fast), out_dtype, config, raw)
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
     try:
@@ -116,9 +132,11 @@ def _plan(key: tuple, a, b, c, bias, out, stream) -> Plan:
     return plan
 
 
-def make_plan(a: View, b: View, c: View | None, bias: View | None, out: View | None, alpha, beta, activation, out_dtype, config, stream: int) -> Plan:
-    """The plan of a call, from views that may be used by a kernel."""
-    for name, x in (("b", b), ("c", c), ("bias", bias), ("out", out)):
+def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, out_dtype, config, stream: int) -> Plan:
+    """The plan of a call: ``views`` of A, B, C, the bias and the scales, which a kernel may use, and ``numbers``: alpha, beta, the
+    activation and whether float8 is added up fast."""
+    (a, b, c, bias, *scales), (alpha, beta, activation, fast) = views, numbers
+    for x, name in zip((*views[1:], out), (*_NAMES[1:], "out")):
         if x is not None:
             arrays.same_device(a, x, name)
     if config is not None and not isinstance(config, Config):
@@ -133,10 +151,13 @@ def make_plan(a: View, b: View, c: View | None, bias: View | None, out: View | N
     if any(step == 0 for step, extent in zip(out.steps, out.shape) if extent > 1):
         raise ArgumentValueError(explain("out", "an array whose elements share memory (stride 0)", "one element for each of the result"))
     m, n = (a.shape[-2] if len(a.shape) > 1 else 1), (b.shape[-1] if len(b.shape) > 1 else 1)
-    terms = terms_of(alpha, beta, c, bias, activation, m, n)
+    terms = terms_of(alpha, beta, c, bias, activation, tuple(scales), element, m, n)
     run: Callable[[tuple[int, ...], int], None] = _nothing
     if out.size:
-        turned, steps = steps_of(a, b, c, out, terms)
+        promoted = a.dtype.name in FLOAT8 and not fast
+        if config is not None:
+            config = replace(config, promoted=promoted)
+        turned, steps = steps_of(a, b, c, out, terms, promoted)
         run = _in_turn([(step.offsets, _run_of(step, config, alpha, beta, a.device, stream)) for step in steps], turned)
     spans = tuple((0, 0) if x is None else (x.span[0] - x.ptr, x.span[1] - x.ptr) for x in (a, b, c if beta else None, bias, out))
     like = c is not None and (c.shape, c.steps, c.dtype) == (out.shape, out.steps, out.dtype)
@@ -163,7 +184,7 @@ def _run_of(step: Step, config: Config | None, alpha: float, beta: float, ordina
     launch = make_launch(step.problem, config, alpha, beta, ordinal, stream)
     if step.packs == (None, None):
         return launch.run
-    element = step.problem.element
+    element = step.problem.elements[0]
     packs = [(i, job.elements, make_pack(job, element, ordinal, stream)) for i, job in enumerate(step.packs) if job is not None]
 
     def run(addresses: tuple[int, ...], stream: int) -> None:
@@ -184,18 +205,19 @@ def _in_turn(runs: list[tuple[tuple[int, ...], Callable]], turned: bool) -> Call
 
     def run(addresses: tuple[int, ...], stream: int) -> None:
         if turned:
-            addresses = (addresses[1], addresses[0], *addresses[2:])
+            a, b, d, c, bias, scale_a, scale_b = addresses
+            addresses = (b, a, d, c, bias, scale_b, scale_a)
         for offsets, step in runs:
             step(tuple(address + offset for address, offset in zip(addresses, offsets)), stream)
 
     return run
 
 
-def _call_numpy(a, b, c, alpha, beta, bias, activation, out, out_dtype, config, stream):
+def _call_numpy(given: tuple, numbers: tuple, out, out_dtype, config, stream):
     """NumPy in, NumPy out, by way of the device. A transposed array is copied as it lies."""
     raw = 0 if stream is None else arrays.stream_handle(stream)
     views, held = [], []
-    for name, x in (("a", a), ("b", b), ("c", c), ("bias", bias)):
+    for name, x in zip(_NAMES, given):
         if x is None:
             views.append(None)
             continue
@@ -204,7 +226,7 @@ def _call_numpy(a, b, c, alpha, beta, bias, activation, out, out_dtype, config, 
         lies_turned = x.ndim > 1 and not x.flags.c_contiguous and np.swapaxes(x, -1, -2).flags.c_contiguous
         array = device_array.from_numpy(np.swapaxes(x, -1, -2) if lies_turned else x, arrays.NUMPY.view(x).dtype, stream=raw)
         held.append(array)
-        view = arrays.checked(array, name)
+        view = arrays.checked(array, name, strided=True)
         if lies_turned:
             steps = view.steps
             view = View(view.ptr, x.shape, view.dtype, view.device, False, True, (*steps[:-2], steps[-1], steps[-2]))
@@ -219,10 +241,10 @@ def _call_numpy(a, b, c, alpha, beta, bias, activation, out, out_dtype, config, 
         if target.shape != shape or target.dtype is not element:
             raise ArgumentValueError(explain("out", f"shape {target.shape} of {target.dtype}", f"shape {shape} of {element}"))
         out_dtype = element
-    plan = make_plan(*views, None, alpha, beta, activation, out_dtype, config, raw)
+    plan = make_plan(tuple(views), None, numbers, out_dtype, config, raw)
     result = device_array.allocate(plan.shape, plan.dtype, plan.ordinal, raw)
     pointers = [0 if view is None else view.ptr for view in views]
-    plan.run((pointers[0], pointers[1], result.ptr, pointers[2], pointers[3]), raw)
+    plan.run((*pointers[:2], result.ptr, *pointers[2:]), raw)
     host = np.asarray(result)
     if out is None:
         return host[()]

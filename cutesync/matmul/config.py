@@ -26,20 +26,22 @@ CONSUMERS = 2
 THREADS = WARPGROUP * (CONSUMERS + 1)
 SLABS = 2  # buffers of the epilogue, for each consumer warpgroup
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # (24 + 2 * 240) * 128 = 64512 of the 65536 of an SM
-MOST_ACCUMULATORS = 208  # 32-bit registers a thread; above, the compiler spills
+MOST_ACCUMULATORS, MOST_PROMOTED = 208, 96  # 32-bit registers a thread; above, the compiler spills
 _BARRIER_BYTES = 1024
 
 
 @dataclass(frozen=True)
 class Config:
     """How a problem is tiled. ``stages`` 0 takes as many as fit; ``group`` is how many cluster tiles lie side by side in the order of
-    tiles, 0 takes what the L2 model says."""
+    tiles, 0 takes what the L2 model says. ``promoted`` (for float8, whose tensor cores keep some
+    14 bits of a sum) adds every k-tile's products to a second set of accumulators, in full float32."""
 
     tile: tuple[int, int] = (128, 256)
     schedule: str = "cooperative"
     cluster: tuple[int, int] = (1, 1)
     stages: int = 0
     group: int = 0
+    promoted: bool = False
 
     def __post_init__(self) -> None:
         m, n = self.tile
@@ -48,8 +50,9 @@ class Config:
         step = 64 * CONSUMERS if self.schedule == "cooperative" else 64
         if m % step or not 0 < m <= 256 or n % 16 or not 0 < n <= 256:
             raise ArgumentValueError(explain("config.tile", self.tile, f"M a multiple of {step} and N of 16, both up to 256"))
-        if self.accumulators > MOST_ACCUMULATORS:
-            raise ArgumentValueError(explain("config.tile", f"{self.tile}: {self.accumulators} accumulators a thread", f"at most {MOST_ACCUMULATORS}"))
+        most = MOST_PROMOTED if self.promoted else MOST_ACCUMULATORS
+        if self.accumulators > most:
+            raise ArgumentValueError(explain("config.tile", f"{self.tile}: {self.accumulators} accumulators a thread", f"at most {most}"))
         if self.cluster not in ((1, 1), (2, 1), (1, 2)):
             raise ArgumentValueError(explain("config.cluster", self.cluster, "(1, 1), (2, 1) or (1, 2)"))
         if self.stages < 0 or self.stages == 1 or self.group < 0:
@@ -58,7 +61,7 @@ class Config:
     @property
     def kernel(self) -> tuple:
         """What of this decides the machine code."""
-        return (self.tile, self.schedule, self.cluster, self.stages)
+        return (self.tile, self.schedule, self.cluster, self.stages, self.promoted)
 
     @property
     def rows(self) -> int:
@@ -105,6 +108,8 @@ COOPERATIVE = tuple(Config(tile, "cooperative", cluster) for tile in ((128, 256)
                     for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
 PINGPONG = tuple(Config(tile, "pingpong", cluster) for tile in ((128, 128), (128, 160), (128, 192), (128, 208), (64, 256), (64, 128), (64, 64))
                  for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
+PROMOTED = tuple(Config(tile, schedule, cluster, promoted=True) for tile, schedule in (((128, 192), "cooperative"), ((128, 160), "cooperative"), ((128, 128), "cooperative"), ((64, 192), "pingpong"), ((64, 128), "pingpong"), ((64, 64), "pingpong"))
+                 for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
 
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
 L2_RATE = 46.0  # bytes that an SM gets from the L2 a clock when all ask
@@ -130,9 +135,10 @@ def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: in
 
 
 @lru_cache(maxsize=4096)
-def choose(m: int, n: int, k_tiles: int, batch: int, out_bytes: int) -> Config:
+def choose(m: int, n: int, k_tiles: int, batch: int, out_bytes: int, promoted: bool = False) -> Config:
     """The configuration with the least modelled cost; on ties the one listed first."""
-    return min(COOPERATIVE + PINGPONG, key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes))
+    candidates = PROMOTED if promoted else COOPERATIVE + PINGPONG
+    return min(candidates, key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes))
 
 
 def raster(config: Config, m: int, n: int) -> tuple[bool, int]:

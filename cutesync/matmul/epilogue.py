@@ -36,6 +36,8 @@ class Operands(NamedTuple):
     d_row: Any
     d_column: Any
     d_batch: Any
+    scale_a: Any
+    scale_b: Any
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Terms:
     bias: str = ""
     activation: Callable | None = None
     by_tma: bool = True
+    scale_a: str = ""
+    scale_b: str = ""
 
 
 class Epilogue:
@@ -137,24 +141,36 @@ class Epilogue:
         first_column). Terms outside the result are read at its edge, which
         lies in the same slab, so C may be the result itself: what they give is not stored."""
         rows, columns = result.shape[0], result.shape[1]
-        biases = {}  # neighbours share them: by row or column of the accumulators' pattern of 2 rows by 2 columns by groups of 8 columns
+        if self.terms == Terms(by_tma=self.terms.by_tma) and self.out is values[0].dtype:
+            return values
+        loaded = {}  # what neighbours share: a thread's registers are 2 columns by 2 rows by groups of 8 columns
         for i in range(len(values)):
             row = cutlass.min(first_row + where[i][0], rows - 1)
             column = cutlass.min(first_column + where[i][1], columns - 1)
-            value = values[i]
+            value = values[i].to(Float32)
+            by_row, by_column = i // 2 % 2, (i // 4, i % 2)
+            if self.terms.scale_a:
+                value = value * kept(loaded, ("scale_a", by_row), operands.scale_a, row if self.terms.scale_a == "each" else 0)
+            if self.terms.scale_b:
+                value = value * kept(loaded, ("scale_b", by_column), operands.scale_b, column if self.terms.scale_b == "each" else 0)
             if self.terms.scaled:
                 value = value * operands.alpha
             if self.terms.with_c:
                 place = Int64(item) * operands.c_batch + Int64(row) * operands.c_row + Int64(column) * operands.c_column
                 value = value + operands.beta * element(operands.c, place)
-            if self.terms.bias:
-                by_row = self.terms.bias == "row"
-                which = i // 2 % 2 if by_row else (i // 4, i % 2)
-                if which not in biases:
-                    biases[which] = element(operands.bias, row if by_row else column)
-                value = value + biases[which]
+            if self.terms.bias == "row":
+                value = value + kept(loaded, ("bias", by_row), operands.bias, row)
+            elif self.terms.bias:
+                value = value + kept(loaded, ("bias", by_column), operands.bias, column)
             values[i] = value if self.terms.activation is None else self.terms.activation(value)
         return values
+
+
+def kept(loaded: dict, key, pointer, place):
+    """The element, loaded the first time its key is asked for."""
+    if key not in loaded:
+        loaded[key] = element(pointer, place)
+    return loaded[key]
 
 
 def element(pointer, place):

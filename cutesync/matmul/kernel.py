@@ -39,12 +39,15 @@ class Barriers(enum.IntEnum):
 
 
 class Matmul:
-    """The kernel for a configuration, operand type, majors and epilogue. ``majors`` says of A and B whether K is contiguous."""
+    """The kernel for a configuration, types of A and B (equally wide), majors and epilogue. ``majors`` says of A and B whether K is
+    contiguous. Integers are added up in int32, the rest in float32."""
 
-    def __init__(self, config: Config, element, out, majors: tuple[bool, bool], terms: Terms) -> None:
-        self.config, self.element, self.terms = config, element, terms
+    def __init__(self, config: Config, elements: tuple, out, majors: tuple[bool, bool], terms: Terms) -> None:
+        self.config, self.terms = config, terms
+        self.element_a, self.element_b = elements
+        self.accumulator = Float32 if self.element_a.is_float else Int32
         self.a_major, self.b_major = (LayoutEnum.ROW_MAJOR if k_major else LayoutEnum.COL_MAJOR for k_major in majors)
-        self.k = K_TILE_BYTES * 8 // element.width
+        self.k = K_TILE_BYTES * 8 // self.element_a.width
         self.epilogue = Epilogue(config, out, terms)
         self.order = TileOrder(config.cluster)
         self.out = out
@@ -61,8 +64,8 @@ class Matmul:
         in_b = cute.make_tensor(b, cute.make_layout((n, k, items), stride=(b_step, 1, b_batch) if b_k else (1, b_step, b_batch)))
         in_d = cute.make_tensor(d, cute.make_layout((m, n, items), stride=(d_step, 1, d_batch)))
         (tile_m, tile_n), (peers_m, peers_n) = self.config.tile, self.config.cluster
-        layout_a = hopper_helpers.make_smem_layout_a(self.a_major, (tile_m, tile_n, self.k), self.element, self.config.stages)
-        layout_b = hopper_helpers.make_smem_layout_b(self.b_major, (tile_m, tile_n, self.k), self.element, self.config.stages)
+        layout_a = hopper_helpers.make_smem_layout_a(self.a_major, (tile_m, tile_n, self.k), self.element_a, self.config.stages)
+        layout_b = hopper_helpers.make_smem_layout_b(self.b_major, (tile_m, tile_n, self.k), self.element_b, self.config.stages)
         layout_d = self.epilogue.slab_layout()
         atom_a, a_at = self.load_atom(in_a, layout_a, (tile_m, self.k), peers_n)
         atom_b, b_at = self.load_atom(in_b, layout_b, (tile_n, self.k), peers_m)
@@ -85,8 +88,8 @@ class Matmul:
         thread = cute.arch.thread_idx()[0]
         group = cute.arch.make_warp_uniform(thread // WARPGROUP)
         allocator = SmemAllocator()
-        stages_a = allocator.allocate_tensor(self.element, layout_a.outer, byte_alignment=1024, swizzle=layout_a.inner)
-        stages_b = allocator.allocate_tensor(self.element, layout_b.outer, byte_alignment=1024, swizzle=layout_b.inner)
+        stages_a = allocator.allocate_tensor(self.element_a, layout_a.outer, byte_alignment=1024, swizzle=layout_a.inner)
+        stages_b = allocator.allocate_tensor(self.element_b, layout_b.outer, byte_alignment=1024, swizzle=layout_b.inner)
         slabs = allocator.allocate_tensor(self.out, layout_d.outer, byte_alignment=1024, swizzle=layout_d.inner)
         ring = self.make_ring(allocator.allocate_array(Int64, 2 * self.config.stages))
         if group == CONSUMERS:
@@ -185,8 +188,9 @@ class Matmul:
                 if unit + step < units:
                     cute.arch.barrier_arrive(barrier_id=Barriers.TURN + 1 - group, number_of_threads=2 * WARPGROUP)
             m, n, item = self.order.tile(unit, *self.tiles(d), along_n, width, rank)
-            warpgroup.wait_group(0)
-            self.release(ring, last)
+            if cutlass.const_expr(not self.config.promoted):
+                warpgroup.wait_group(0)
+                self.release(ring, last)
             stored = self.epilogue.store_tile(accumulators, atom_d, d, slabs, operands, m, n, item, group, thread, stored)
             if alternating:
                 stage.advance(k_tiles)  # those are the other warpgroup's
@@ -201,32 +205,43 @@ class Matmul:
         stage, which is to be released when ``wait_group(0)`` has passed."""
         rows, columns = self.config.rows, self.config.tile[1]
         mma = hopper_helpers.make_trivial_tiled_mma(
-            self.element, self.element, self.a_major.sm90_mma_major_mode(), self.b_major.sm90_mma_major_mode(), Float32, (1, 1, 1), (64, columns)
+            self.element_a, self.element_b, self.a_major.sm90_mma_major_mode(), self.b_major.sm90_mma_major_mode(), self.accumulator, (1, 1, 1), (64, columns)
         )
         part = mma.get_slice(thread)
         mine = group if self.config.schedule == "cooperative" else 0
         of_a = mma.make_fragment_A(part.partition_A(cute.local_tile(stages_a, (rows, self.k), (mine, 0, None))))
         of_b = mma.make_fragment_B(part.partition_B(stages_b))
-        accumulators = cute.make_rmem_tensor(part.partition_C(cute.make_identity_tensor((rows, columns))).shape, Float32)
-        mma.set(warpgroup.Field.ACCUMULATE, False)
+        accumulators = cute.make_rmem_tensor(part.partition_C(cute.make_identity_tensor((rows, columns))).shape, self.accumulator)
         last = stage.clone()
-        self.multiply_stage(mma, accumulators, of_a, of_b, ring, stage)
-        stage.advance()
-        for _ in cutlass.range(1, k_tiles, unroll=1):
-            self.multiply_stage(mma, accumulators, of_a, of_b, ring, stage)
-            warpgroup.wait_group(1)  # all but the newest: the stage before has been read
-            self.release(ring, last)
+        if cutlass.const_expr(self.config.promoted):
+            products = cute.make_rmem_tensor(accumulators.shape, self.accumulator)
+            accumulators.fill(0.0)
+            for _ in cutlass.range(k_tiles, unroll=1):
+                self.multiply_stage(mma, products, of_a, of_b, ring, stage, False)
+                warpgroup.wait_group(0)
+                self.release(ring, stage)
+                stage.advance()
+                for i in cutlass.range_constexpr(cute.size(products)):
+                    accumulators[i] = accumulators[i] + products[i]
+        else:
+            self.multiply_stage(mma, accumulators, of_a, of_b, ring, stage, False)
             stage.advance()
-            last.advance()
+            for _ in cutlass.range(1, k_tiles, unroll=1):
+                self.multiply_stage(mma, accumulators, of_a, of_b, ring, stage, True)
+                warpgroup.wait_group(1)  # all but the newest: the stage before has been read
+                self.release(ring, last)
+                stage.advance()
+                last.advance()
         return accumulators, stage, last
 
-    def multiply_stage(self, mma, accumulators, of_a, of_b, ring, stage) -> None:
-        """Wait for a stage and start its multiplications: 64 x N x 16 elements (32 bytes of K) an instruction."""
+    def multiply_stage(self, mma, accumulators, of_a, of_b, ring, stage, add: bool) -> None:
+        """Wait for a stage and start its multiplications, 64 x N x 32 bytes of K an instruction. Without ``add`` the first of them
+        overwrites the accumulators."""
         ring.consumer_wait(stage)
         warpgroup.fence()
         for block in range(K_TILE_BYTES // 32):
+            mma.set(warpgroup.Field.ACCUMULATE, add or block > 0)
             cute.gemm(mma, accumulators, of_a[None, None, block, stage.index], of_b[None, None, block, stage.index], accumulators)
-            mma.set(warpgroup.Field.ACCUMULATE, True)
         warpgroup.commit_group()
 
     @cute.jit

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..dtypes import BY_NAME, DType
+from ..dtypes import BY_NAME, FLOAT32, DType
 from ..runtime import compiler, device, device_array
 from ..runtime.device_array import DeviceArray
 from ..runtime.launch import Launch, MapLaunch, bits
@@ -46,23 +46,24 @@ class Problem:
     b: Operand
     c: tuple[int, int, int]
     d: tuple[int, int, int]
-    element: DType
+    elements: tuple[DType, DType]
     out: DType
     terms: TermsSpec
+    promoted: bool = False
 
     @property
     def k_elements(self) -> int:
         """Elements of K in a k-tile."""
-        return K_TILE_BYTES // self.element.size
+        return K_TILE_BYTES // self.elements[0].size
 
     def config(self) -> Config:
         """What the model chooses."""
-        return configs.choose(self.m, self.n, -(-self.k // self.k_elements), self.items, self.out.size)
+        return configs.choose(self.m, self.n, -(-self.k // self.k_elements), self.items, self.out.size, self.promoted)
 
 
-def kernel_for(config: Config, element: DType, out: DType, majors: tuple[bool, bool], terms: TermsSpec, stream: int = 0) -> compiler.Kernel:
+def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors: tuple[bool, bool], terms: TermsSpec, stream: int = 0) -> compiler.Kernel:
     """The compiled kernel; one serves all shapes of its layout class. ``config`` has its stages decided."""
-    key = ("matmul", *config.kernel, element.name, out.name, *majors, *terms.key)
+    key = ("matmul", *config.kernel, *(element.name for element in elements), out.name, *majors, *terms.key)
 
     def build() -> tuple:
         import cutlass.cute as cute
@@ -73,7 +74,7 @@ def kernel_for(config: Config, element: DType, out: DType, majors: tuple[bool, b
         from .epilogue import Operands
         from .kernel import Matmul
 
-        host = Matmul(config, element.cutlass, out.cutlass, majors, terms.terms())
+        host = Matmul(config, tuple(element.cutlass for element in elements), out.cutlass, majors, terms.terms())
 
         def pointer(dtype: DType | None, align: int | None = TMA_BYTES):
             kind = (dtype or out).cutlass
@@ -81,17 +82,17 @@ def kernel_for(config: Config, element: DType, out: DType, majors: tuple[bool, b
 
         word, long = Int32(0), Int64(0)
         strides = (long,) * 3
-        operands = Operands(Float32(0), Float32(0), pointer(terms.c, None), *strides, pointer(terms.bias_type, None), pointer(out, None), *strides)
-        arguments = [pointer(element), pointer(element), pointer(out), (word,) * 4, ((long, long),) * 3, (word,) * 4, operands, word, make_fake_stream()]
+        operands = Operands(Float32(0), Float32(0), pointer(terms.c, None), *strides, pointer(terms.bias_type, None), pointer(out, None), *strides, pointer(FLOAT32, None), pointer(FLOAT32, None))
+        arguments = [pointer(elements[0]), pointer(elements[1]), pointer(out), (word,) * 4, ((long, long),) * 3, (word,) * 4, operands, word, make_fake_stream()]
         return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": (config.peers, 1, 1)}
 
     return compiler.get(key, build, on_disk=terms.on_disk, stream=stream, warm="cutesync.matmul")
 
 
 def make_launch(problem: Problem, config: Config | None, alpha: float, beta: float, ordinal: int, stream: int) -> MapLaunch:
-    """The prepared launch. Its ``run`` takes the addresses of A, B, D, C and the bias (0 where there is none) and the stream."""
+    """The prepared launch. Its ``run`` takes the addresses of A, B, D, C, the bias and the two scales (0 where there is none) and the stream."""
     config = (config or problem.config()).with_stages(problem.out.size)
-    kernel = kernel_for(config, problem.element, problem.out, (problem.a.k_major, problem.b.k_major), problem.terms, stream)
+    kernel = kernel_for(config, problem.elements, problem.out, (problem.a.k_major, problem.b.k_major), problem.terms, stream)
     m, n, k, items = problem.m, problem.n, problem.k, problem.items
     (tile_m, tile_n), (peers_m, peers_n) = config.tile, config.cluster
     along_n, group = configs.raster(config, m, n)
@@ -99,21 +100,21 @@ def make_launch(problem: Problem, config: Config | None, alpha: float, beta: flo
     clusters = min(units, multiprocessors(ordinal) // config.peers)
     d_map = result_map(problem, config) if problem.terms.by_tma else bytes(128)
     parameters = [
-        operand_map(problem, problem.a, m, tile_m, peers_n), struct.pack("<3i", m, k, problem.a.items),
-        operand_map(problem, problem.b, n, tile_n, peers_m), struct.pack("<3i", n, k, problem.b.items),
+        operand_map(problem, problem.elements[0], problem.a, m, tile_m, peers_n), struct.pack("<3i", m, k, problem.a.items),
+        operand_map(problem, problem.elements[1], problem.b, n, tile_n, peers_m), struct.pack("<3i", n, k, problem.b.items),
         d_map, struct.pack("<3i", m, n, items),
         int(along_n), group, int(problem.a.items > 1), int(problem.b.items > 1),
-        bits(alpha, 4, True), bits(beta, 4, True), 0, *problem.c, 0, 0, *problem.d,
+        bits(alpha, 4, True), bits(beta, 4, True), 0, *problem.c, 0, 0, *problem.d, 0, 0,
     ]  # fmt: skip
-    return MapLaunch(kernel, ordinal, clusters * config.peers, parameters, (0, 2, 4 if problem.terms.by_tma else 17, 12, 16))
+    return MapLaunch(kernel, ordinal, clusters * config.peers, parameters, (0, 2, 4 if problem.terms.by_tma else 17, 12, 16, 21, 22))
 
 
-def operand_map(problem: Problem, operand: Operand, rows: int, tile_rows: int, peers: int) -> TiledMap:
+def operand_map(problem: Problem, element: DType, operand: Operand, rows: int, tile_rows: int, peers: int) -> TiledMap:
     """The map that loads a block's share of a stage: (tile_rows, k-tile) cut among ``peers`` along the way that is not contiguous.
 
     A box is as wide as its swizzle, the widest that divides the tile. The layout of a stage (CuTe's K_SW* or MN_SW*) is made of such boxes.
     """
-    element, k = problem.element, problem.k_elements
+    k = problem.k_elements
     inner, outer = (k, tile_rows) if operand.k_major else (tile_rows, k)
     swizzle = math.gcd(inner * element.size, 128)
     rows = operand.rows or rows
@@ -161,7 +162,7 @@ def pack_kernel(element: DType, stream: int) -> compiler.Kernel:
 
 def without_k(problem: Problem, ordinal: int) -> tuple[Problem, DeviceArray]:
     """A product over no elements is that over one zero: both operands become one zero, which TMA pads with zeros."""
-    unit = TMA_BYTES // problem.element.size
+    unit = TMA_BYTES // problem.elements[0].size
     one = Operand(True, unit, 1, unit, rows=1)
     return replace(problem, k=1, a=one, b=one), _zeros(ordinal)
 

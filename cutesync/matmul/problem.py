@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ..dtypes import DType
+from ..dtypes import BY_NAME, FLOAT8, FLOAT32, DType
 from ..dtypes import dtype as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..runtime.arrays import View
 from .plan import TMA_BYTES, Operand, Problem
 from .terms import ACTIVATIONS, TermsSpec
 
-OPERANDS = ("float16", "bfloat16")
 RESULTS = ("float16", "bfloat16", "float32")
+_FAMILIES = (("float16",), ("bfloat16",), tuple(FLOAT8), ("int8", "uint8"))  # A and B are of one of these
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Matrices:
 
 @dataclass(frozen=True)
 class Step:
-    """One launch: its problem, what to add to each address (in bytes: A, B, D, C, bias), and the operands to pack before."""
+    """One launch: its problem, what to add to each address (in bytes: A, B, D, C, bias, scales), and the operands to pack before."""
 
     problem: Problem
-    offsets: tuple[int, int, int, int, int]
+    offsets: tuple[int, ...]
     packs: tuple[PackJob | None, PackJob | None]
 
 
@@ -59,12 +59,16 @@ class PackJob:
 
 
 def result_type(a: View, b: View, wanted) -> DType:
-    """The type of the result; checks the pair of operand types."""
-    if a.dtype is not b.dtype or a.dtype.name not in OPERANDS:
-        raise ArgumentTypeError(explain("a, b", f"{a.dtype} and {b.dtype}", f"two arrays of one type: {' or '.join(OPERANDS)}", "convert one (astype)"))
-    result = a.dtype if wanted is None else parse_dtype(wanted, "out_dtype")
-    if result.name not in RESULTS:
-        raise ArgumentTypeError(explain("out_dtype", str(result), " or ".join(RESULTS)))
+    """The type of the result; checks the pair of operand types. int8 gives int32, float8 bfloat16 unless told otherwise."""
+    if not any(a.dtype.name in family and b.dtype.name in family for family in _FAMILIES):
+        allowed = "two of float16, of bfloat16, of float8_e4m3fn and float8_e5m2, or of int8 and uint8"
+        raise ArgumentTypeError(explain("a, b", f"{a.dtype} and {b.dtype}", allowed, "convert one (astype)"))
+    integers = a.dtype.kind in "iu"
+    usual = BY_NAME["int32" if integers else "bfloat16" if a.dtype.size == 1 else a.dtype.name]
+    result = usual if wanted is None else parse_dtype(wanted, "out_dtype")
+    allowed = (*RESULTS, "int32") if integers else RESULTS
+    if result.name not in allowed:
+        raise ArgumentTypeError(explain("out_dtype", str(result), " or ".join(allowed)))
     return result
 
 
@@ -88,8 +92,9 @@ def _broadcast(a: tuple[int, ...], b: tuple[int, ...], what: str) -> tuple[int, 
     return tuple(found)
 
 
-def terms_of(alpha: float, beta: float, c: View | None, bias: View | None, activation, m: int, n: int) -> TermsSpec:
-    """The epilogue of a call; checks the bias and the activation."""
+def terms_of(alpha: float, beta: float, c: View | None, bias: View | None, activation, scales: tuple[View | None, View | None], result: DType,
+             m: int, n: int) -> TermsSpec:  # fmt: skip
+    """The epilogue of a call; checks what goes into it."""
     if beta and c is None:
         raise ArgumentValueError(explain("c", "None with beta not 0", "an array that broadcasts to the result"))
     if isinstance(activation, str) and activation not in ACTIVATIONS:
@@ -107,10 +112,27 @@ def terms_of(alpha: float, beta: float, c: View | None, bias: View | None, activ
     for term, name in ((c if beta else None, "c"), (bias, "bias")):
         if term is not None and term.dtype.name not in RESULTS:
             raise ArgumentTypeError(explain(name, str(term.dtype), " or ".join(RESULTS)))
-    return TermsSpec(alpha != 1.0, c.dtype if beta else None, where, bias.dtype if bias else None, activation)
+    given = [_scale(scale, name, extents) for scale, name, extents in zip(scales, ("scale_a", "scale_b"), ((m, 1), (1, n)))]
+    terms = TermsSpec(alpha != 1.0, c.dtype if beta else None, where, bias.dtype if bias else None, activation, True, *given)
+    if result.name == "int32" and not terms.plain:
+        raise ArgumentValueError(explain("out_dtype", "int32 with alpha, beta, bias, scales or an activation", "a float type", "out_dtype='float32'"))
+    return terms
 
 
-def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec) -> tuple[bool, list[Step]]:
+def _scale(scale: View | None, name: str, each: tuple[int, int]) -> str:
+    """What kind of scale this is: "one" for the whole operand, "each" for one a row of A or a column of B, "" for none."""
+    if scale is None:
+        return ""
+    if scale.dtype is not FLOAT32:
+        raise ArgumentTypeError(explain(name, str(scale.dtype), "float32"))
+    if scale.size == 1:
+        return "one"
+    if scale.shape != each or not scale.contiguous:
+        raise ArgumentValueError(explain(name, f"shape {scale.shape}, strides {scale.steps}", f"one element, or a contiguous array of shape {each}"))
+    return "each"
+
+
+def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec, promoted: bool = False) -> tuple[bool, list[Step]]:
     """``(turned, steps)``: the launches of a call whose arguments have been checked and whose result is not empty. A column-major result
     is computed ``turned``, as the row-major product of the transposes in the other order."""
     batch = out.shape[: len(out.shape) - (len(a.shape) > 1) - (len(b.shape) > 1)]
@@ -127,8 +149,10 @@ def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec) -> t
     if turned:
         left, right, term, d = right.turned, left.turned, term.turned, d.turned
         flipped = {"row": "column", "column": "row", "": ""}[terms.bias]
-        terms = replace(terms, bias=flipped)
-    bases = (b.ptr, a.ptr) if turned else (a.ptr, b.ptr)
+        terms = replace(terms, bias=flipped, scale_a=terms.scale_b, scale_b=terms.scale_a)
+    bases, elements = (a.ptr, b.ptr), (a.dtype, b.dtype)
+    if turned:
+        bases, elements = bases[::-1], elements[::-1]
     sizes = (a.dtype.size, a.dtype.size, out.dtype.size, terms.c.size if terms.c else 0)
     found = []
     extents, steps = _collapse(batch, [matrices.batch for matrices in (left, right, d, term)])
@@ -139,8 +163,8 @@ def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec) -> t
         (m, k), (_, n) = left.shape, right.shape
         of_d = (*d.steps, steps[2][-1])
         by_tma = _tma_stores(out.ptr + offsets[2], of_d, (m, n, extents[-1]), out.dtype.size)
-        problem = Problem(m, n, k, extents[-1], in_a, in_b, (*term.steps, steps[3][-1]), of_d, a.dtype, out.dtype, replace(terms, by_tma=by_tma))
-        found.append(Step(problem, (*offsets, 0), (pack_a, pack_b)))
+        problem = Problem(m, n, k, extents[-1], in_a, in_b, (*term.steps, steps[3][-1]), of_d, elements, out.dtype, replace(terms, by_tma=by_tma), promoted)
+        found.append(Step(problem, (*offsets, 0, 0, 0), (pack_a, pack_b)))
     return turned, found
 
 
@@ -188,6 +212,8 @@ def _operand(x: Matrices, batch_step: int, address: int, is_right: bool, items: 
     items = 1 if batch_step == 0 else items
     unit = TMA_BYTES // size
     ways = ((True, k_extent, k_step, rows, row_step), (False, rows, row_step, k_extent, k_step))
+    if size == 1:
+        ways = (ways[0], ways[0])  # wgmma takes elements of 8 bits K-major alone
     for k_major, inner, inner_step, outer, outer_step in ways:
         pitch = outer_step if outer > 1 else _up(inner, unit)
         of_items = batch_step if items > 1 else _up(pitch * outer, unit)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 import cutesync as cs
-from cutesync.dtypes import BY_NAME
+from cutesync.dtypes import element_type
 
 SMALL = ((64, 64), "pingpong")  # the tile that the emulator multiplies fastest
 
 
 def integers(*shape: int, dtype: str = "float16", seed: int = 0) -> np.ndarray:
-    return np.random.default_rng([seed, *shape]).integers(-3, 4, shape).astype(BY_NAME[dtype].numpy)
+    return np.random.default_rng([seed, *shape]).integers(-3, 4, shape).astype(element_type(dtype).numpy)
 
 
 def operand(rows: int, columns: int, transposed: bool, dtype: str = "float16", seed: int = 0) -> np.ndarray:

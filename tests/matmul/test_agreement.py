@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.dtypes import element_type
 from cutesync.matmul import Config, make_plan
 from cutesync.runtime.arrays import View
 from cutesync.runtime.device_array import from_numpy
 
 from .support import SMALL, agrees, integers, operand
 
-CONFIG = Config(*SMALL)
+CONFIG, PLAIN = Config(*SMALL), (1.0, 0.0, None, False)
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +60,7 @@ def test_padded_views_read_and_write_nothing_else(extra):
     a, b = integers(70, 40), integers(40, 66)
     (keep_a, in_a), (keep_b, in_b) = device_view(a, np.nan), device_view(b, np.nan)
     whole, out = device_view(np.zeros((70, 66), np.float16), 7)
-    make_plan(in_a, in_b, None, None, out, 1.0, 0.0, None, None, CONFIG, 0).run((in_a.ptr, in_b.ptr, out.ptr, 0, 0), 0)
+    make_plan((in_a, in_b, None, None, None, None), out, PLAIN, None, CONFIG, 0).run((in_a.ptr, in_b.ptr, out.ptr, 0, 0, 0, 0), 0)
     got = np.asarray(whole)
     agrees(got[1:-1, extra:-extra], a, b)
     got[1:-1, extra:-extra] = 7
@@ -76,7 +77,7 @@ def test_column_major_results(rows_first):
     out = View(holder.ptr, (72, 136), holder.dtype, holder.device, False, True, steps)
     in_a, in_b, in_bias = (cs.asarray(x) for x in (a, b, bias))
     views = [View(x.ptr, x.shape, x.dtype, x.device, True) for x in (in_a, in_b, in_bias)]
-    make_plan(*views[:2], None, views[2], out, 1.0, 0.0, None, None, CONFIG, 0).run((in_a.ptr, in_b.ptr, out.ptr, 0, in_bias.ptr), 0)
+    make_plan((*views[:2], None, views[2], None, None), out, PLAIN, None, CONFIG, 0).run((in_a.ptr, in_b.ptr, out.ptr, 0, in_bias.ptr, 0, 0), 0)
     stored = np.asarray(holder).ravel()
     got = stored[: 72 * 136].reshape(136, 72).T if rows_first else stored[::2].reshape(136, 72).T
     agrees(got, a, b, bias=bias)
@@ -87,6 +88,43 @@ def test_column_major_results(rows_first):
 def test_types(element, out):
     a, b = integers(70, 72, dtype=element), integers(72, 72, dtype=element)
     agrees(cs.matmul(a, b, out_dtype=out, config=CONFIG), a, b, out_dtype=out)
+
+
+@pytest.mark.parametrize(("first", "second"), [("float8_e4m3fn", "float8_e4m3fn"), ("float8_e4m3fn", "float8_e5m2"), ("float8_e5m2", "float8_e5m2")])
+@pytest.mark.parametrize("fast", [True, False])
+def test_float8(first, second, fast):
+    """Three k-tiles, the last ragged; small integers are exact in either way of adding up."""
+    a, b = integers(66, 272, dtype=first), integers(72, 272, dtype=second).T
+    agrees(cs.matmul(a, b, fast_accumulation=fast, config=CONFIG), a, b, out_dtype="bfloat16")
+
+
+def test_float8_sums_are_as_exact_as_promised():
+    """2048 products that a sum of 14 bits cannot hold: float32 sums of k-tiles can. (The emulator adds exactly within an instruction.)"""
+    a, b = np.ones((8, 2048)), np.ones((2048, 8))
+    a[:, 0] = 448
+    b[0] = 448
+    narrow = element_type("float8_e4m3fn").numpy
+    got = cs.matmul(a.astype(narrow), b.astype(narrow), out_dtype="float32", config=CONFIG)
+    assert (got == 448 * 448 + 2047).all()
+
+
+def test_float8_scales_and_odd_strides():
+    a, b = integers(66, 37, dtype="float8_e4m3fn"), integers(37, 71, dtype="float8_e5m2")
+    each_a, each_b = np.exp2(integers(66, 1, dtype="float32")), np.exp2(integers(1, 71, dtype="float32"))
+    wanted = each_a * cs.reference.matmul(a, b, out_dtype="float32") * each_b
+    assert np.array_equal(cs.matmul(a, b, scale_a=each_a, scale_b=each_b, out_dtype="float32", config=CONFIG), wanted)
+    got = cs.matmul(a, b, scale_a=each_a[0], scale_b=each_b[:, 0], out_dtype="float32", config=CONFIG)
+    assert np.array_equal(got, each_a[0, 0] * cs.reference.matmul(a, b, out_dtype="float32") * each_b[0, 0])
+
+
+@pytest.mark.parametrize(("first", "second"), [("int8", "int8"), ("uint8", "int8"), ("uint8", "uint8")])
+def test_integers(first, second):
+    """The whole range of the types, in int32."""
+    random = np.random.default_rng(5)
+    a, b = (random.integers(np.iinfo(t).min, np.iinfo(t).max, s, t, endpoint=True) for t, s in ((first, (66, 272)), (second, (72, 272))))
+    got = cs.matmul(a, b.T, config=CONFIG)
+    assert got.dtype == np.int32 and np.array_equal(got, a.astype(np.int32) @ b.T.astype(np.int32))
+    assert np.array_equal(cs.matmul(a, b.T, alpha=0.5, out_dtype="float32", config=CONFIG), (a.astype(np.float64) @ b.T.astype(np.float64) / 2).astype(np.float32))
 
 
 @pytest.mark.parametrize("bias_shape", [(71,), (1, 71), (66, 1)])

@@ -27,7 +27,7 @@ def host_parameters(problem: Problem, config: Config, monkeypatch) -> list[bytes
         return compiler.Kernel("cutesync_matmul_0", b"", "", (384, 1, 1), 0, (), (config.peers, 1, 1))
 
     monkeypatch.setattr(plan.compiler, "get", compile_only)
-    plan.kernel_for(config, FLOAT16, problem.out, (problem.a.k_major, problem.b.k_major), problem.terms)
+    plan.kernel_for(config, problem.elements, problem.out, (problem.a.k_major, problem.b.k_major), problem.terms)
     import cutlass.cute as cute
     from cutlass import Int32, Int64
     from cutlass.cute.runtime import make_ptr
@@ -52,7 +52,7 @@ def test_parameters_are_those_of_the_dsl(config, majors, monkeypatch, tmp_path, 
     monkeypatch.tmp = tmp_path
     m, n, k, items = 1000, 520, 328, 3
     a, b = (Operand(k_major, 1336, items, 1336 * 1336) for k_major in majors)
-    problem = Problem(m, n, k, items, a, b, (0, 0, 0), (n + 8, 1, (n + 8) * m), FLOAT16, BY_NAME["float32" if config.tile == (64, 112) else "float16"], TermsSpec())
+    problem = Problem(m, n, k, items, a, b, (0, 0, 0), (n + 8, 1, (n + 8) * m), (FLOAT16, FLOAT16), BY_NAME["float32" if config.tile == (64, 112) else "float16"], TermsSpec())
     config = config.with_stages(problem.out.size)
     theirs = host_parameters(problem, config, monkeypatch)
     launch = plan.make_launch(problem, config, 1.0, 0.0, device.HOST, 0)
