@@ -27,7 +27,7 @@ _MOST_PLANS = 4096
 
 
 def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out=None, out_dtype=None, scale_a=None, scale_b=None,
-           fast_accumulation=False, config=None, stream=None):  # fmt: skip
+           fast_accumulation=False, batch_invariant=False, config=None, stream=None):  # fmt: skip
     """``activation(alpha * (a @ b) + beta * c + bias)``, accumulated in float32 (in int32 for integers).
 
     Parameters
@@ -45,6 +45,7 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
     scale_a, scale_b : float32 factors of the product: one element, or (M, 1) and (1, N), one a row of ``a`` and a column of ``b``.
     fast_accumulation : for float8, whose tensor cores keep some 14 bits of a sum: True leaves it at that, False adds every 128 products
         to float32 sums.
+    batch_invariant : True never cuts K into shares, so that an element of the result does not depend on how many others there are.
     config : None (chosen by a model of the GPU) or a ``Config``.
     stream : None (the current stream of the library of ``a``), an int, or an object with ``__cuda_stream__``.
 
@@ -59,7 +60,7 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
     kind = type(a)
     adapter = _adapters.get(kind) or arrays.adapter(a, "a")
     if adapter is arrays.NUMPY:
-        return _call_numpy((a, b, c, bias, scale_a, scale_b), (alpha, beta, activation, fast_accumulation), out, out_dtype, config, stream)
+        return _call_numpy((a, b, c, bias, scale_a, scale_b), (alpha, beta, activation, fast_accumulation, batch_invariant), out, out_dtype, config, stream)
     pointer_a, signature_a = adapter.identify_strided(a)
     pointer_b, signature_b = (adapter if type(b) is kind else arrays.adapter(b, "b")).identify_strided(b)
     pointer_c = pointer_bias = pointer_out = pointer_scale_a = pointer_scale_b = 0
@@ -73,7 +74,7 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
         scales = (of_a, of_b)
     if out is not None:
         pointer_out, signature_out = (adapter if type(out) is kind else arrays.adapter(out, "out")).identify_strided(out)
-    key = (signature_a, signature_b, signature_c, signature_bias, signature_out, scales, alpha, beta, activation, fast_accumulation, out_dtype, config,
+    key = (signature_a, signature_b, signature_c, signature_bias, signature_out, scales, alpha, beta, activation, fast_accumulation, batch_invariant, out_dtype, config,
            (pointer_a | pointer_b | pointer_out) & 15 and (pointer_a & 15, pointer_b & 15, pointer_out & 15))  # fmt: skip
     try:
         plan = _plans[key]
@@ -118,11 +119,11 @@ _NAMES = ("a", "b", "c", "bias", "scale_a", "scale_b")
 
 def _plan(key: tuple, given: tuple, out, stream) -> Plan:
     """Check the arguments, build the plan and keep it."""
-    *_, alpha, beta, activation, fast, out_dtype, config, _ = key
+    *_, alpha, beta, activation, fast, whole, out_dtype, config, _ = key
     views = tuple(None if x is None else arrays.checked(x, name, strided=True) for x, name in zip(given, _NAMES))
     target = None if out is None else arrays.checked(out, "out", writable=True, strided=True)
     raw = arrays.adapter(given[0]).stream(views[0].device) if stream is None else arrays.stream_handle(stream)
-    plan = make_plan(views, target, (alpha, beta, activation, fast), out_dtype, config, raw)
+    plan = make_plan(views, target, (alpha, beta, activation, fast, whole), out_dtype, config, raw)
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
     try:
@@ -134,8 +135,8 @@ def _plan(key: tuple, given: tuple, out, stream) -> Plan:
 
 def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, out_dtype, config, stream: int) -> Plan:
     """The plan of a call: ``views`` of A, B, C, the bias and the scales, which a kernel may use, and ``numbers``: alpha, beta, the
-    activation and whether float8 is added up fast."""
-    (a, b, c, bias, *scales), (alpha, beta, activation, fast) = views, numbers
+    activation, whether float8 is added up fast, and whether K stays whole."""
+    (a, b, c, bias, *scales), (alpha, beta, activation, fast, whole) = views, numbers
     for x, name in zip((*views[1:], out), (*_NAMES[1:], "out")):
         if x is not None:
             arrays.same_device(a, x, name)
@@ -156,8 +157,8 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
     if out.size:
         promoted = a.dtype.name in FLOAT8 and not fast
         if config is not None:
-            config = replace(config, promoted=promoted)
-        turned, steps = steps_of(a, b, c, out, terms, promoted)
+            config = replace(config, promoted=promoted, splits=1 if whole else config.splits)
+        turned, steps = steps_of(a, b, c, out, terms, promoted, not whole)
         run = _in_turn([(step.offsets, _run_of(step, config, alpha, beta, a.device, stream)) for step in steps], turned)
     spans = tuple((0, 0) if x is None else (x.span[0] - x.ptr, x.span[1] - x.ptr) for x in (a, b, c if beta else None, bias, out))
     like = c is not None and (c.shape, c.steps, c.dtype) == (out.shape, out.steps, out.dtype)

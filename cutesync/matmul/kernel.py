@@ -30,6 +30,7 @@ from cutlass.utils import hopper_helpers
 from .config import CONSUMER_REGISTERS, CONSUMERS, K_TILE_BYTES, PRODUCER_REGISTERS, THREADS, WARPGROUP, Config
 from .epilogue import Epilogue, Operands, Terms
 from .scheduler import TileOrder
+from .split import gather_shares
 
 
 class Barriers(enum.IntEnum):
@@ -54,7 +55,7 @@ class Matmul:
         self.threads, self.smem = THREADS, config.smem(out.width // 8)
 
     @cute.jit
-    def __call__(self, a: cute.Pointer, b: cute.Pointer, d: cute.Pointer, extents, strides, order, operands: Operands, grid: Int32, stream):
+    def __call__(self, a: cute.Pointer, b: cute.Pointer, d: cute.Pointer, extents, strides, order, split, operands: Operands, grid: Int32, stream):
         """``extents`` are (M, N, K, L), ``strides`` those of A, B and D that are not 1, in elements: (row or column, batch) of each. Only
         its launch facts are used at run time; ``plan`` encodes the tensor maps that this function describes."""
         m, n, k, items = extents
@@ -73,7 +74,7 @@ class Matmul:
             cpasync.CopyBulkTensorTileS2GOp(), in_d, cute.slice_(layout_d, (None, None, 0)), (64, self.epilogue.columns)
         )
         self.kernel.set_name_prefix("cutesync_matmul", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(atom_a, a_at, atom_b, b_at, atom_d, d_at, layout_a, layout_b, layout_d, order, operands).launch(
+        self.kernel(atom_a, a_at, atom_b, b_at, atom_d, d_at, layout_a, layout_b, layout_d, order, split, operands).launch(
             grid=(grid, 1, 1), block=(THREADS, 1, 1), cluster=(self.config.peers, 1, 1), smem=self.smem, min_blocks_per_mp=1, stream=stream
         )  # without min_blocks_per_mp the compiler drops setmaxnreg
 
@@ -84,7 +85,7 @@ class Matmul:
 
     @cute.kernel
     def kernel(self, atom_a: cute.CopyAtom, a: cute.Tensor, atom_b: cute.CopyAtom, b: cute.Tensor, atom_d: cute.CopyAtom, d: cute.Tensor,
-               layout_a: cute.ComposedLayout, layout_b: cute.ComposedLayout, layout_d: cute.ComposedLayout, order, operands: Operands):  # fmt: skip
+               layout_a: cute.ComposedLayout, layout_b: cute.ComposedLayout, layout_d: cute.ComposedLayout, order, split, operands: Operands):  # fmt: skip
         thread = cute.arch.thread_idx()[0]
         group = cute.arch.make_warp_uniform(thread // WARPGROUP)
         allocator = SmemAllocator()
@@ -92,13 +93,14 @@ class Matmul:
         stages_b = allocator.allocate_tensor(self.element_b, layout_b.outer, byte_alignment=1024, swizzle=layout_b.inner)
         slabs = allocator.allocate_tensor(self.out, layout_d.outer, byte_alignment=1024, swizzle=layout_d.inner)
         ring = self.make_ring(allocator.allocate_array(Int64, 2 * self.config.stages))
+        notice = allocator.allocate_tensor(Int32, cute.make_layout(CONSUMERS), byte_alignment=4) if self.config.splits > 1 else None
         if group == CONSUMERS:
             cute.arch.setmaxregister_decrease(PRODUCER_REGISTERS)
             if thread // 32 == CONSUMERS * 4:
-                self.produce(atom_a, a, atom_b, b, d, stages_a, stages_b, ring, order)
+                self.produce(atom_a, a, atom_b, b, d, stages_a, stages_b, ring, order, split)
         else:
             cute.arch.setmaxregister_increase(CONSUMER_REGISTERS)
-            self.consume(atom_d, a, d, stages_a, stages_b, slabs, ring, order, operands, group, thread % WARPGROUP)
+            self.consume(atom_d, a, d, stages_a, stages_b, slabs, ring, order, split, notice, operands, group, thread % WARPGROUP)
 
     def make_ring(self, barriers):
         """The full and empty barriers of all stages, initialised and visible to the whole cluster."""
@@ -114,9 +116,9 @@ class Matmul:
     # --- the tiles of this block ---------------------------------------------------------------------------------------------------
 
     @cute.jit
-    def walk(self, d):
+    def walk(self, d, split):
         """The first unit of this block's cluster, the step to its next, and the number of all units."""
-        units = self.order.units(*self.tiles(d), d.shape[2])
+        units = self.order.units(*self.tiles(d), d.shape[2]) * (split[0] if self.config.splits > 1 else 1)
         return cute.arch.block_idx()[0] // self.config.peers, cute.arch.grid_dim()[0] // self.config.peers, units
 
     def tiles(self, d):
@@ -124,24 +126,31 @@ class Matmul:
         tile_m, tile_n = self.config.tile
         return (d.shape[0] + tile_m - 1) // tile_m, (d.shape[1] + tile_n - 1) // tile_n
 
-    def k_tiles(self, a):
-        return (a.shape[1] + self.k - 1) // self.k
+    def k_tiles(self, a, split):
+        """K-tiles of a unit. Those of the last share of split-K may lie outside K: TMA reads zeros there."""
+        return split[1] if self.config.splits > 1 else (a.shape[1] + self.k - 1) // self.k
+
+    def tile_and_share(self, unit, split):
+        """Which cluster tile a unit belongs to, and which share of its K it is."""
+        return (unit // split[0], unit % split[0]) if self.config.splits > 1 else (unit, 0)
 
     # --- producer ------------------------------------------------------------------------------------------------------------------
 
     @cute.jit
-    def produce(self, atom_a, a, atom_b, b, d, stages_a, stages_b, ring, order):
+    def produce(self, atom_a, a, atom_b, b, d, stages_a, stages_b, ring, order, split):
         """One warp: for each k-tile of each tile wait until a stage is empty, and have TMA fill it."""
         along_n, group, batch_a, batch_b = order
         (tile_m, tile_n), (peers_m, peers_n) = self.config.tile, self.config.cluster
         rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
         to_a, from_a = self.partition(atom_a, a, stages_a, tile_m, rank // peers_m, peers_n)
         to_b, from_b = self.partition(atom_b, b, stages_b, tile_n, rank % peers_m, peers_m)
-        unit, step, units = self.walk(d)
+        unit, step, units = self.walk(d, split)
+        k_tiles = self.k_tiles(a, split)
         stage = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, self.config.stages)
         while unit < units:
-            m, n, item = self.order.tile(unit, *self.tiles(d), along_n, group, rank)
-            for k in cutlass.range(self.k_tiles(a), unroll=1):
+            tile, share = self.tile_and_share(unit, split)
+            m, n, item = self.order.tile(tile, *self.tiles(d), along_n, group, rank)
+            for k in cutlass.range(share * k_tiles, (share + 1) * k_tiles, unroll=1):
                 ring.producer_acquire(stage)
                 full = ring.producer_get_barrier(stage)
                 self.load(atom_a, from_a[None, m, k, item * batch_a], to_a[None, stage.index], full, peers_n)
@@ -166,12 +175,12 @@ class Matmul:
     # --- consumers -----------------------------------------------------------------------------------------------------------------
 
     @cute.jit
-    def consume(self, atom_d, a, d, stages_a, stages_b, slabs, ring, order, operands, group, thread):
+    def consume(self, atom_d, a, d, stages_a, stages_b, slabs, ring, order, split, notice, operands, group, thread):
         """One warpgroup: multiply and store the tiles of this block, all of them ("cooperative") or every second one ("pingpong")."""
         along_n, width, _, _ = order
         rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
-        k_tiles = self.k_tiles(a)
-        unit, step, units = self.walk(d)
+        k_tiles = self.k_tiles(a, split)
+        unit, step, units = self.walk(d, split)
         stage = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, self.config.stages)
         alternating = cutlass.const_expr(self.config.schedule == "pingpong")
         stored, turn = Int32(0), Int32(group)  # slabs stored by this warpgroup; tiles of this block before the one at hand
@@ -187,11 +196,19 @@ class Matmul:
             if alternating:
                 if unit + step < units:
                     cute.arch.barrier_arrive(barrier_id=Barriers.TURN + 1 - group, number_of_threads=2 * WARPGROUP)
-            m, n, item = self.order.tile(unit, *self.tiles(d), along_n, width, rank)
+            tile, share = self.tile_and_share(unit, split)
+            m, n, item = self.order.tile(tile, *self.tiles(d), along_n, width, rank)
             if cutlass.const_expr(not self.config.promoted):
                 warpgroup.wait_group(0)
                 self.release(ring, last)
-            stored = self.epilogue.store_tile(accumulators, atom_d, d, slabs, operands, m, n, item, group, thread, stored)
+            if cutlass.const_expr(self.config.splits > 1):
+                parts = 1 if alternating else CONSUMERS
+                place = (tile * self.config.peers + rank) * parts + (0 if alternating else group)
+                last = gather_shares(accumulators, split[2], split[3], notice, place, share, split[0], group, thread)
+                if last:
+                    stored = self.epilogue.store_tile(accumulators, atom_d, d, slabs, operands, m, n, item, group, thread, stored)
+            else:
+                stored = self.epilogue.store_tile(accumulators, atom_d, d, slabs, operands, m, n, item, group, thread, stored)
             if alternating:
                 stage.advance(k_tiles)  # those are the other warpgroup's
                 unit += step

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..dtypes import BY_NAME, FLOAT32, DType
+from ..dtypes import BY_NAME, FLOAT32, INT32, DType
 from ..runtime import compiler, device, device_array
 from ..runtime.device_array import DeviceArray
 from ..runtime.launch import Launch, MapLaunch, bits
@@ -50,6 +50,7 @@ class Problem:
     out: DType
     terms: TermsSpec
     promoted: bool = False
+    split: bool = True
 
     @property
     def k_elements(self) -> int:
@@ -58,7 +59,7 @@ class Problem:
 
     def config(self) -> Config:
         """What the model chooses."""
-        return configs.choose(self.m, self.n, -(-self.k // self.k_elements), self.items, self.out.size, self.promoted)
+        return configs.choose(self.m, self.n, -(-self.k // self.k_elements), self.items, self.out.size, self.promoted, self.split)
 
 
 def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors: tuple[bool, bool], terms: TermsSpec, stream: int = 0) -> compiler.Kernel:
@@ -83,7 +84,9 @@ def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors
         word, long = Int32(0), Int64(0)
         strides = (long,) * 3
         operands = Operands(Float32(0), Float32(0), pointer(terms.c, None), *strides, pointer(terms.bias_type, None), pointer(out, None), *strides, pointer(FLOAT32, None), pointer(FLOAT32, None))
-        arguments = [pointer(elements[0]), pointer(elements[1]), pointer(out), (word,) * 4, ((long, long),) * 3, (word,) * 4, operands, word, make_fake_stream()]
+        accumulator = INT32 if elements[0].kind in "iu" else FLOAT32
+        split = (word, word, pointer(accumulator), pointer(INT32, 4))
+        arguments = [pointer(elements[0]), pointer(elements[1]), pointer(out), (word,) * 4, ((long, long),) * 3, (word,) * 4, split, operands, word, make_fake_stream()]
         return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": (config.peers, 1, 1)}
 
     return compiler.get(key, build, on_disk=terms.on_disk, stream=stream, warm="cutesync.matmul")
@@ -96,17 +99,29 @@ def make_launch(problem: Problem, config: Config | None, alpha: float, beta: flo
     m, n, k, items = problem.m, problem.n, problem.k, problem.items
     (tile_m, tile_n), (peers_m, peers_n) = config.tile, config.cluster
     along_n, group = configs.raster(config, m, n)
-    units = math.prod(config.tiles(m, n)) * items
+    k_tiles = -(-k // problem.k_elements)
+    share = -(-k_tiles // config.splits)
+    splits = -(-k_tiles // share)
+    units = math.prod(config.tiles(m, n)) * items * splits
     clusters = min(units, multiprocessors(ordinal) // config.peers)
     d_map = result_map(problem, config) if problem.terms.by_tma else bytes(128)
     parameters = [
         operand_map(problem, problem.elements[0], problem.a, m, tile_m, peers_n), struct.pack("<3i", m, k, problem.a.items),
         operand_map(problem, problem.elements[1], problem.b, n, tile_n, peers_m), struct.pack("<3i", n, k, problem.b.items),
         d_map, struct.pack("<3i", m, n, items),
-        int(along_n), group, int(problem.a.items > 1), int(problem.b.items > 1),
+        int(along_n), group, int(problem.a.items > 1), int(problem.b.items > 1), splits, share, 0, 0,
         bits(alpha, 4, True), bits(beta, 4, True), 0, *problem.c, 0, 0, *problem.d, 0, 0,
     ]  # fmt: skip
-    return MapLaunch(kernel, ordinal, clusters * config.peers, parameters, (0, 2, 4 if problem.terms.by_tma else 17, 12, 16, 21, 22))
+    arrays = (0, 2, 4 if problem.terms.by_tma else 21, 16, 20, 25, 26)
+    return MapLaunch(kernel, ordinal, clusters * config.peers, parameters, arrays, _workspace(problem, config, splits))
+
+
+def _workspace(problem: Problem, config: Config, splits: int) -> tuple[int, int, int, int] | None:
+    """The positions of split-K's counters and shares among the parameters, and the bytes of each."""
+    if config.splits == 1:
+        return None
+    parts = config.parts(problem.m, problem.n, problem.items)
+    return 13, 12, 4 * parts, 4 * config.accumulators * configs.WARPGROUP * parts * splits
 
 
 def operand_map(problem: Problem, element: DType, operand: Operand, rows: int, tile_rows: int, peers: int) -> TiledMap:

@@ -132,7 +132,7 @@ def _scale(scale: View | None, name: str, each: tuple[int, int]) -> str:
     return "each"
 
 
-def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec, promoted: bool = False) -> tuple[bool, list[Step]]:
+def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec, promoted: bool = False, split: bool = True) -> tuple[bool, list[Step]]:
     """``(turned, steps)``: the launches of a call whose arguments have been checked and whose result is not empty. A column-major result
     is computed ``turned``, as the row-major product of the transposes in the other order."""
     batch = out.shape[: len(out.shape) - (len(a.shape) > 1) - (len(b.shape) > 1)]
@@ -163,7 +163,7 @@ def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec, prom
         (m, k), (_, n) = left.shape, right.shape
         of_d = (*d.steps, steps[2][-1])
         by_tma = _tma_stores(out.ptr + offsets[2], of_d, (m, n, extents[-1]), out.dtype.size)
-        problem = Problem(m, n, k, extents[-1], in_a, in_b, (*term.steps, steps[3][-1]), of_d, elements, out.dtype, replace(terms, by_tma=by_tma), promoted)
+        problem = Problem(m, n, k, extents[-1], in_a, in_b, (*term.steps, steps[3][-1]), of_d, elements, out.dtype, replace(terms, by_tma=by_tma), promoted, split)
         found.append(Step(problem, (*offsets, 0, 0, 0), (pack_a, pack_b)))
     return turned, found
 

@@ -130,18 +130,21 @@ class MapLaunch:
 
     ``parameters`` in the kernel's order: a ``TiledMap`` (128 bytes), ``bytes`` as they are, or an int of up to 8 bytes. ``arrays`` are the
     positions of those that hold an address: of a map, or an int that is one. ``run(addresses, stream)`` writes the addresses, in the
-    order of ``arrays``, that differ from the last call's, and launches. One call at a time holds the block's lock.
+    order of ``arrays``, that differ from the last call's, and launches. One call at a time holds the block's lock. With ``workspace =
+    (counters, scratch, bytes, bytes)``, the positions of two addresses and how much lies there, a call also binds memory of its stream: the
+    counters are zero at first, the scratch holds anything.
     """
 
     __slots__ = ("kernel", "parameters", "run")
 
-    def __init__(self, kernel: Kernel, ordinal: int, grid: int, parameters: Sequence[TiledMap | bytes | int], arrays: Sequence[int]) -> None:
+    def __init__(self, kernel: Kernel, ordinal: int, grid: int, parameters: Sequence[TiledMap | bytes | int], arrays: Sequence[int],
+                 workspace: tuple[int, int, int, int] | None = None) -> None:  # fmt: skip
         self.kernel = kernel
         block = _Block(parameters, ordinal)
         self.parameters = block
-        self.run = self._on_emulator(grid, block, arrays) if ordinal == device.HOST else self._on_gpu(ordinal, grid, block, arrays)
+        self.run = self._on_emulator(grid, block, arrays, workspace) if ordinal == device.HOST else self._on_gpu(ordinal, grid, block, arrays, workspace)
 
-    def _on_gpu(self, ordinal: int, grid: int, block: _Block, arrays: Sequence[int]):
+    def _on_gpu(self, ordinal: int, grid: int, block: _Block, arrays: Sequence[int], workspace):
         kernel = self.kernel
         attribute = _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster)
         config = _Config((grid, 1, 1), kernel.block, kernel.smem, None, ctypes.addressof(attribute), 1 if kernel.cluster != (1, 1, 1) else 0)
@@ -157,6 +160,8 @@ class MapLaunch:
                         if known is None or known[i] != address:
                             block.put(position, address)
                     known = addresses
+                if workspace is not None:
+                    block.bind(workspace, stream)
                 config.stream = stream
                 code = entry(config_at, handle, addresses_at, None)
                 if code in _WRONG_CONTEXT:
@@ -167,17 +172,22 @@ class MapLaunch:
 
         return run
 
-    def _on_emulator(self, grid: int, block: _Block, arrays: Sequence[int]):
+    def _on_emulator(self, grid: int, block: _Block, arrays: Sequence[int], workspace):
         kernel, lock = self.kernel, threading.Lock()
 
         def run(addresses: tuple[int, ...], stream: int) -> None:
             from .. import emulator
 
-            del stream
             with lock:
                 for position, address in zip(arrays, addresses):
                     block.put(position, address)
-                emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, block.packed(), cluster=kernel.cluster, shared_bytes=kernel.smem)
+                if workspace is not None:
+                    block.bind(workspace, stream)
+                try:
+                    emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, block.packed(), cluster=kernel.cluster, shared_bytes=kernel.smem)
+                except emulator.EmulationError:
+                    workspaces.forget(device.HOST, stream)  # a launch that stopped half way leaves its counters in between
+                    raise
 
         return run
 
@@ -213,6 +223,12 @@ class _Block:
         else:
             self.maps[position].write(place, address, self.ordinal)
             self.encoded.add(position)
+
+    def bind(self, workspace: tuple[int, int, int, int], stream: int) -> None:
+        """Write the addresses of the workspace of a stream."""
+        counters, scratch, counter_bytes, scratch_bytes = workspace
+        for position, address in zip((counters, scratch), workspaces.counters_and_scratch(self.ordinal, stream, counter_bytes, scratch_bytes)):
+            self.put(position, address)
 
     def packed(self) -> list[int]:
         """One integer a parameter, as the emulator takes them."""

@@ -20,8 +20,8 @@ _COUNTERS = 8 + 4 * GROUPS
 BYTES = _COUNTERS + 8 * SLOTS
 
 _lock = threading.Lock()
-_by_stream: dict[tuple[int, int], int] = {}
-_by_capture: dict[tuple[int, int], int] = {}
+_by_stream: dict[tuple[int, ...], int] = {}
+_by_capture: dict[tuple[int, ...], int] = {}
 _alive: list[np.ndarray] = []
 
 
@@ -36,45 +36,60 @@ def counters_and_slots(ordinal: int, stream: int) -> tuple[int, int]:
     return _split(base)
 
 
+def counters_and_scratch(ordinal: int, stream: int, counter_bytes: int, scratch_bytes: int) -> tuple[int, int]:
+    """Addresses of zeroed counters, which kernels leave zero, and of scratch memory, for work on ``stream`` of device ``ordinal``: a second
+    workspace, of a power of two bytes, so that a few serve all sizes."""
+    counters = -(-counter_bytes // 256) * 256
+    size = max(1 << 20, 1 << (counters + scratch_bytes - 1).bit_length())
+    if ordinal != device.HOST and device.capturing(stream):
+        capture = device.check(device.driver().cuStreamGetCaptureInfo(stream), "cuStreamGetCaptureInfo")[1]
+        base = _keep(_by_capture, (ordinal, int(capture), size, counters), size, counters)
+    else:
+        key = (ordinal, stream, size, counters)
+        base = _by_stream.get(key) or _keep(_by_stream, key, size, counters)
+    return base, base + counters
+
+
 def forget(ordinal: int, stream: int) -> None:
     """Make the next launch on ``stream`` start with a workspace of its own."""
     with _lock:
-        _by_stream.pop((ordinal, stream), None)
+        for key in [key for key in _by_stream if key[:2] == (ordinal, stream)]:
+            del _by_stream[key]
 
 
 def _split(base: int) -> tuple[int, int]:
     return base, base + _COUNTERS
 
 
-def _keep(table: dict, key: tuple[int, int]) -> int:
+def _keep(table: dict, key: tuple[int, ...], size: int = BYTES, cleared: int = _COUNTERS) -> int:
     with _lock:
         if key not in table:
-            table[key] = _allocate_for_emulator() if key[0] == device.HOST else _allocate(key[0])
+            table[key] = _allocate_for_emulator(size, cleared) if key[0] == device.HOST else _allocate(key[0], size)
         return table[key]
 
 
-def _allocate_for_emulator() -> int:
-    """The slots hold rubbish: kernels must not mind."""
+def _allocate_for_emulator(size: int, cleared: int) -> int:
+    """What is not ``cleared`` holds rubbish: kernels must not mind."""
     from ..emulator import DEVICE
 
-    memory = np.full(BYTES + 256, 0xCD, np.uint8)
+    memory = np.full(size + 256, 0xCD, np.uint8)
     base = memory.ctypes.data + -memory.ctypes.data % 256
-    ctypes.memset(base, 0, _COUNTERS)
-    DEVICE.register(base, BYTES, "the workspace")
+    ctypes.memset(base, 0, cleared)
+    DEVICE.register(base, size, "the workspace")
     _alive.append(memory)
     return base
 
 
-def _allocate(ordinal: int) -> int:
+def _allocate(ordinal: int, size: int) -> int:
     """Allocate and clear, also while a graph is captured: this thread leaves capture mode for the moment, as torch's allocator does,
     and the clearing runs on a stream of its own."""
     cu = device.driver()
     mode = device.check(cu.cuThreadExchangeStreamCaptureMode(cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED), "capture mode")
     try:
         with device.using(ordinal):
-            base = int(device.check(cu.cuMemAlloc(BYTES), "workspace"))
+            base = int(device.check(cu.cuMemAlloc(size), "workspace"))
             stream = device.check(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), "cuStreamCreate")
-            device.check(cu.cuMemsetD8Async(base, 0, BYTES, stream), "cuMemsetD8Async")
+            device.check(cu.cuMemsetD8Async(base, 0, size, stream), "cuMemsetD8Async")
             device.synchronize(stream)
             device.check(cu.cuStreamDestroy(stream), "cuStreamDestroy")
     finally:

@@ -11,7 +11,7 @@ from cutesync.runtime.device_array import from_numpy
 
 from .support import SMALL, agrees, integers, operand
 
-CONFIG, PLAIN = Config(*SMALL), (1.0, 0.0, None, False)
+CONFIG, PLAIN = Config(*SMALL), (1.0, 0.0, None, False, False)
 
 
 @pytest.fixture(autouse=True)
@@ -174,6 +174,16 @@ def test_out_and_the_plan_that_is_kept():
         agrees(np.asarray(target), a, b)
     other = cs.asarray(a + a)
     agrees(np.asarray(cs.matmul(other, in_b, out=target, config=CONFIG)), a + a, b, what="the plan of another address")
+
+
+def test_batch_invariant_results_do_not_depend_on_the_other_rows():
+    """One row by a configuration that cuts K, and many by another tile: the same bits, which a cut K has not."""
+    random = np.random.default_rng(9)
+    a, b = random.standard_normal((130, 512)).astype(np.float16), random.standard_normal((512, 72)).astype(np.float16)
+    many = cs.matmul(a, b, out_dtype="float32", batch_invariant=True, config=Config((128, 64), "cooperative"))
+    cut = Config((64, 64), "pingpong", splits=4)
+    assert np.array_equal(cs.matmul(a[:1], b, out_dtype="float32", batch_invariant=True, config=cut), many[:1])
+    assert not np.array_equal(cs.matmul(a[:1], b, out_dtype="float32", config=cut), many[:1])
 
 
 def test_the_model_chooses_where_no_config_is_given():

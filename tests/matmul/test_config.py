@@ -1,6 +1,7 @@
 """Configurations refuse nonsense, fit into shared memory, and the model and the order of tiles do what they say."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from cutesync.matmul.config import COOPERATIVE, PINGPONG, SMEM_BYTES, Config, ch
 
 @pytest.mark.parametrize(("change", "words"), [
     ({"tile": (64, 256)}, "multiple of 128"), ({"tile": (128, 100)}, "N of 16"), ({"tile": (512, 64)}, "up to 256"), ({"schedule": "round"}, "'pingpong'"),
-    ({"tile": (256, 224)}, "accumulators"), ({"cluster": (4, 1)}, "(2, 1)"), ({"stages": 1}, "2 stages"), ({"group": -1}, "group"),
+    ({"tile": (256, 224)}, "accumulators"), ({"cluster": (4, 1)}, "(2, 1)"), ({"splits": 0}, "1 to 64"), ({"tile": (256, 192), "splits": 2}, "at most 128"), ({"stages": 1}, "2 stages"), ({"group": -1}, "group"),
 ])  # fmt: skip
 def test_configs_that_cannot_be(change, words):
     with pytest.raises(ArgumentValueError) as refused:
@@ -34,8 +35,9 @@ def test_all_configs_fit(out_bytes):
 def test_the_model_prefers_full_waves():
     assert choose(8192, 8192, 128, 1, 2).accumulators >= 128
     assert math.prod(choose(256, 256, 64, 1, 2).tile) <= 64 * 128
+    assert choose(256, 256, 1024, 1, 2).splits > 4 and choose(256, 256, 1024, 1, 2, split=False).splits == 1
     for m, n, k_tiles in ((1, 1, 1), (1, 8192, 128), (8192, 1, 128), (4096, 4096, 1), (10**6, 64, 4), (64, 10**6, 4), (100000, 100000, 1000)):
-        assert choose(m, n, k_tiles, 1, 2) in COOPERATIVE + PINGPONG
+        assert replace(choose(m, n, k_tiles, 1, 2), splits=1) in COOPERATIVE + PINGPONG
 
 
 def order(tiles_m: int, tiles_n: int, batch: int, cluster, along_n: bool, group: int):

@@ -14,10 +14,13 @@ KERNELS = {
     "pingpong, blocks of 128 rows": (Config((128, 64), "pingpong", stages=2), (200, 72, 200), 1),
     "pingpong, A multicast": (Config((64, 64), "pingpong", (1, 2)), (72, 200, 136), 2),
     "pingpong, B multicast": (Config((64, 64), "pingpong", (2, 1)), (200, 72, 136), 2),
-    "cooperative, one block": (Config((128, 64), "cooperative"), (200, 136, 136), 1),
+    "cooperative, one block": (Config((128, 64), "cooperative"), (200, 72, 136), 1),
     "cooperative, blocks of 256 rows": (Config((256, 64), "cooperative", stages=3), (300, 72, 72), 1),
-    "cooperative, A multicast": (Config((128, 64), "cooperative", (1, 2), stages=2), (136, 200, 200), 4),
-    "cooperative, B multicast": (Config((128, 64), "cooperative", (2, 1), stages=2), (300, 72, 200), 2),
+    "cooperative, A multicast": (Config((128, 64), "cooperative", (1, 2), stages=2), (136, 200, 136), 2),
+    "split in 3, pingpong": (Config((64, 64), "pingpong", splits=3), (70, 72, 264), 5),
+    "split in 2, multicast": (Config((128, 64), "cooperative", (2, 1), stages=2, splits=2), (200, 72, 264), 2),
+    "split in 5, more units than blocks": (Config((128, 64), "cooperative", stages=2, splits=5), (130, 72, 328), 3),
+    "cooperative, B multicast": (Config((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 200), 2),
 }
 
 
@@ -27,7 +30,7 @@ def _emulator(on_emulator):
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_agrees_under_nine_schedules(name, monkeypatch):
+def test_agrees_under_hostile_schedules(name, monkeypatch):
     """Tails in M, N and K; several tiles a block, so that the ring and the slabs go round."""
     chosen, (m, n, k), blocks = KERNELS[name]
     monkeypatch.setattr(config, "SMS", blocks)
@@ -46,7 +49,7 @@ def test_all_transposes(transposed, cluster, monkeypatch):
     agrees(cs.matmul(a, b, config=Config((128, 64), "cooperative", cluster)), a, b)
 
 
-@pytest.mark.parametrize("columns", [80, 96, 112, 128, 160])
+@pytest.mark.parametrize("columns", [80, 96, 128])
 @pytest.mark.parametrize("out", ["float16", "float32"])
 def test_tiles_whose_slabs_are_narrow(columns, out):
     """The columns of a slab follow from the tile's: 16, 32 or 64 of 16 bits, 16 or 32 of 32 bits; the B tile's swizzle from its rows."""
@@ -54,12 +57,20 @@ def test_tiles_whose_slabs_are_narrow(columns, out):
     agrees(cs.matmul(a, b, config=Config((64, columns), "pingpong"), out_dtype=out), a, b, out_dtype=out)
 
 
+def test_the_workspace_of_split_k_serves_many_calls():
+    """Counters are left at zero, shares are not trusted; different sizes take turns."""
+    chosen = Config((64, 64), "pingpong", splits=4)
+    for rows in (70, 30, 70):
+        a, b = operand(rows, 264, False, seed=rows), operand(264, 136, True)
+        agrees(cs.matmul(a, b, config=chosen), a, b)
+
+
 def test_the_same_bits_under_every_policy():
     """Random floats: the order of additions does not depend on the schedule. ``emulate`` refuses runs that differ."""
     random = np.random.default_rng(3)
-    a, b = random.standard_normal((70, 200)).astype(np.float16), random.standard_normal((200, 72)).astype(np.float16)
-    with cs.emulate(schedules=6, seed=1):
-        got = cs.matmul(a, b, out_dtype="float32", config=Config((64, 64), "pingpong", (2, 1)))
+    a, b = random.standard_normal((40, 200)).astype(np.float16), random.standard_normal((200, 72)).astype(np.float16)
+    with cs.emulate(schedules=9, seed=1):
+        got = cs.matmul(a, b, out_dtype="float32", config=Config((64, 64), "pingpong", (2, 1), splits=2))
     np.testing.assert_allclose(got, cs.reference.matmul(a, b, out_dtype="float32"), rtol=0, atol=200 * 2**-20)
 
 

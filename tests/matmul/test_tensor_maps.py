@@ -36,7 +36,7 @@ def host_parameters(problem: Problem, config: Config, monkeypatch) -> list[bytes
     compiled = cute.compile(host, *example, options="--gpu-arch sm_90a --keep-ptx --dump-dir=" + str(kept.setdefault("folder", monkeypatch.tmp)))
     pointers = [make_ptr(kind.cutlass, at, cute.AddressSpace.gmem, assumed_align=16) for kind, at in ((FLOAT16, A), (FLOAT16, B), (problem.out, D))]
     strides = ((problem.a.step, problem.a.batch), (problem.b.step, problem.b.batch), (problem.d[0], problem.d[2]))
-    arguments = [*pointers, tuple(map(Int32, (problem.m, problem.n, problem.k, problem.items))), tuple((Int64(x), Int64(y)) for x, y in strides), *example[5:7], Int32(2)]
+    arguments = [*pointers, tuple(map(Int32, (problem.m, problem.n, problem.k, problem.items))), tuple((Int64(x), Int64(y)) for x, y in strides), *example[5:8], Int32(2)]
     import cuda.bindings.driver as driver
 
     values, keep = compiled.generate_execution_args(*arguments, driver.CUstream(0))
