@@ -22,7 +22,7 @@ import enum
 import cutlass
 import cutlass.cute as cute
 from cutlass import Float32, Int16, Int32, Int64, pipeline
-from cutlass.cute.nvgpu import OperandMajorMode, cpasync, warpgroup
+from cutlass.cute.nvgpu import cpasync, warpgroup
 from cutlass.memory import SmemAllocator
 from cutlass.tensor_utils import LayoutEnum
 from cutlass.utils import hopper_helpers

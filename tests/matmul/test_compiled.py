@@ -71,8 +71,9 @@ def test_split_k():
 
 @pytest.mark.parametrize("majors", MAJORS[1:], ids=str)
 def test_every_major(majors):
-    verify(Config((128, 208), "pingpong", (2, 1)), majors=majors)
+    verify(Config((128, 256), "cooperative", (2, 1)), majors=majors)
 
 
 def test_the_heaviest_epilogues():
-    verify(Config((128, 192), "pingpong"), terms=replace(EVERYTHING, by_tma=False))
+    verify(Config((128, 256), "cooperative"), terms=replace(EVERYTHING, by_tma=False))
+    verify(Config((128, 208), "pingpong"), terms=TermsSpec(bias="column", bias_type=BFLOAT16, activation="gelu"))
