@@ -1,4 +1,4 @@
-"""What happens to a tile after its last multiplication: ``activation(alpha * A B + beta * C + bias)``, converted and stored.
+"""What happens to a tile after its last multiplication: ``activation(alpha * scale_a * scale_b * A B + beta * C + bias)``, converted, stored.
 
 A consumer warpgroup takes 64 rows and some columns of its accumulators at a time, leaves the finished elements in a slab of swizzled
 shared memory, and has TMA store the slab. Each warpgroup has two slabs and a named barrier of its own and waits for nobody else: while
@@ -23,7 +23,8 @@ from .config import CONSUMERS, SLABS, WARPGROUP, Config
 class Operands(NamedTuple):
     """The kernel arguments of the epilogue. Strides are Int64, in elements; what a variant lacks is not read.
 
-    ``d`` is where the result goes when TMA cannot store it; ``bias`` has an element a row or a column of the result."""
+    ``d`` is where the result goes when TMA cannot store it; ``bias`` has an element a row or a column of the result,
+    the scales one in all, or one a row (A) and a column (B)."""
 
     alpha: Any
     beta: Any
@@ -43,7 +44,8 @@ class Operands(NamedTuple):
 @dataclass(frozen=True)
 class Terms:
     """Which terms the epilogue has: ``bias`` is "", "row" (an element for each row) or "column"; ``activation`` maps a traced float32
-    to a float32; ``by_tma`` says whether the result's base and rows lie on 16-byte boundaries."""
+    to a float32; ``by_tma`` says whether TMA can store the result: base, strides and the ends of rows lie on 16-byte boundaries, as TMA writes
+    16 bytes at a time; the scales are "", "one" or "each"."""
 
     scaled: bool = False
     with_c: bool = False

@@ -83,8 +83,7 @@ def test_column_major_results(rows_first):
     agrees(got, a, b, bias=bias)
 
 
-@pytest.mark.parametrize("element", ["float16", "bfloat16"])
-@pytest.mark.parametrize("out", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize(("element", "out"), [("float16", "bfloat16"), ("bfloat16", "float16"), ("bfloat16", "bfloat16"), ("bfloat16", "float32")])
 def test_types(element, out):
     a, b = integers(70, 72, dtype=element), integers(72, 72, dtype=element)
     agrees(cs.matmul(a, b, out_dtype=out, config=CONFIG), a, b, out_dtype=out)
@@ -127,8 +126,7 @@ def test_integers(first, second):
     assert np.array_equal(cs.matmul(a, b.T, alpha=0.5, out_dtype="float32", config=CONFIG), (a.astype(np.float64) @ b.T.astype(np.float64) / 2).astype(np.float32))
 
 
-@pytest.mark.parametrize("bias_shape", [(71,), (1, 71), (66, 1)])
-@pytest.mark.parametrize("out", ["float16", "float32"])
+@pytest.mark.parametrize(("bias_shape", "out"), [((71,), "float16"), ((1, 71), "float32"), ((66, 1), "float32")])
 def test_all_terms(bias_shape, out):
     a, b, c = integers(66, 40), integers(40, 71), integers(66, 71, dtype="float32", seed=2)
     terms = {"alpha": 0.5, "beta": -2.0, "bias": integers(*bias_shape, seed=3), "activation": "relu", "out_dtype": out}

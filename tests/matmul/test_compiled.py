@@ -14,7 +14,7 @@ from cutesync.runtime import compiler
 from ..reduce.test_compiled import cubin_figures
 
 MAJORS = [(True, True), (True, False), (False, True), (False, False)]
-TILES = {(c.tile, c.schedule): c for c in COOPERATIVE + PINGPONG if c.cluster == (2, 1)}
+TILES = {(c.tile, c.schedule): c for c in COOPERATIVE + PINGPONG if c.cluster == (2, 1) and (c.accumulators >= 112 or c.tile == (64, 64))}
 BFLOAT16 = BY_NAME["bfloat16"]
 FORMS = {"bfloat16": "k16\\.f32\\.bf16\\.bf16", "float8_e4m3fn": "k32\\.f32\\.e4m3\\.e4m3", "int8": "k32\\.satfinite\\.s32\\.s8\\.s8"}
 EVERYTHING = TermsSpec(True, BFLOAT16, "column", BFLOAT16, "gelu", True, "each", "each")
