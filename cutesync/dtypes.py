@@ -32,25 +32,25 @@ class DType:
     @property
     def numpy(self) -> np.dtype:
         """The NumPy type of the same bits and meaning."""
-        if self.name != "bfloat16":
+        if self.name not in _NOT_IN_NUMPY:
             return np.dtype(self.name)
         try:
             import ml_dtypes
         except ImportError:
             raise ArgumentTypeError(
-                explain("dtype", "bfloat16", "a type that NumPy knows", "install ml_dtypes (pip install 'cutesync[ml-dtypes]')")
+                explain("dtype", self.name, "a type that NumPy knows", "install ml_dtypes (pip install 'cutesync[ml-dtypes]')")
             ) from None
-        return np.dtype(ml_dtypes.bfloat16)
+        return np.dtype(getattr(ml_dtypes, self.name))
 
     @property
     def storage(self) -> np.dtype:
-        """A NumPy type of the same width that always exists: bfloat16 is stored as its uint16 bits."""
-        return np.dtype(np.uint16) if self.name == "bfloat16" else np.dtype(self.name)
+        """A NumPy type of the same width that always exists: bfloat16 is stored as its uint16 bits, float8 as uint8."""
+        return np.dtype(f"u{self.size}") if self.name in _NOT_IN_NUMPY else np.dtype(self.name)
 
     @property
     def accumulator(self) -> DType:
         """The type that ``reduce`` and ``scan`` accumulate in: float32 for 16-bit floats, else the type itself."""
-        return FLOAT32 if self.kind == "f" and self.size == 2 else self
+        return FLOAT32 if self.kind == "f" and self.size <= 2 else self
 
     @property
     def cutlass(self):
@@ -76,6 +76,9 @@ _TABLE = (
     DType("float64", "f", 8, "Float64"),
 )
 BY_NAME = {dtype.name: dtype for dtype in _TABLE}
+FLOAT8 = {dtype.name: dtype for dtype in (DType("float8_e4m3fn", "f", 1, "Float8E4M3FN"), DType("float8_e5m2", "f", 1, "Float8E5M2"))}
+"""The types of ``matmul`` alone."""
+_NOT_IN_NUMPY = ("bfloat16", *FLOAT8)
 BOOL, INT32, INT64, UINT64, FLOAT32 = (BY_NAME[name] for name in ("bool", "int32", "int64", "uint64", "float32"))
 
 
@@ -94,6 +97,12 @@ def dtype(spec, argument: str = "dtype") -> DType:
     if parsed is None or parsed.name not in BY_NAME or not parsed.isnative:
         raise ArgumentTypeError(explain(argument, repr(spec), "one of " + ", ".join(BY_NAME)))
     return BY_NAME[parsed.name]
+
+
+def element_type(spec, argument: str = "dtype") -> DType:
+    """The same for the elements of arrays, which may be float8 as well."""
+    name = str(getattr(spec, "name", None) or getattr(spec, "__name__", None) or spec).removeprefix("torch.")
+    return FLOAT8.get(name) or dtype(spec, argument)
 
 
 def scalar(value, target: DType, argument: str):

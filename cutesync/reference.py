@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 
 import numpy as np
 
-from .dtypes import BOOL, dtype, sum_dtype
+from .dtypes import BOOL, dtype, element_type, sum_dtype
 from .ops import COMPARISONS, DIFFERENCES, neighbour_operator, operator, takes_index
 
 
@@ -105,6 +106,27 @@ def cumsum(x, axis=None, *, dtype=None):
 
 def cumprod(x, axis=None, *, dtype=None):
     return scan(x, "mul", axis=axis, dtype=dtype or sum_dtype(_dtype(np.asarray(x))))
+
+
+def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out_dtype=None):
+    """What ``cs.matmul`` returns, computed in float64 and rounded once."""
+    a, b = np.asarray(a), np.asarray(b)
+    value = np.asarray(alpha * np.matmul(a.astype(np.float64), b.astype(np.float64)))
+    if beta:
+        value = value + beta * np.asarray(c).astype(np.float64)
+    if bias is not None:
+        value = value + np.asarray(bias).astype(np.float64)
+    if activation is not None:
+        value = (ACTIVATIONS[activation] if isinstance(activation, str) else activation)(value)
+    with np.errstate(over="ignore"):
+        return np.asarray(value).astype((element_type(a.dtype) if out_dtype is None else _parse(out_dtype)).numpy)[()]
+
+
+ACTIVATIONS = {
+    "relu": lambda v: np.maximum(v, 0), "sigmoid": lambda v: 1 / (1 + np.exp(-v)), "silu": lambda v: v / (1 + np.exp(-v)), "tanh": np.tanh,
+    "gelu": lambda v: v / 2 * (1 + np.vectorize(math.erf, otypes=[np.float64])(v / math.sqrt(2))),
+    "gelu_tanh": lambda v: v / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))),
+}  # fmt: skip
 
 
 def argmin(x, axis=None, *, keepdims=False):

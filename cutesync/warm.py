@@ -37,7 +37,7 @@ def warm(
 
     Parameters
     ----------
-    families : names of families: "reduce", "flags", "patterns".
+    families : names of families: "reduce", "flags", "matmul", "patterns".
     dtypes : element types of the input, by name or NumPy type.
     ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin", "argmax"; of the flags
         ("ne" if none of theirs is there). A pair that has no meaning, such as "xor" of floats, is left out.
@@ -162,8 +162,24 @@ def _pattern_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterato
         yield f"pattern {case.operation} {case.dtype}", case.kernels
 
 
+def _matmul_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
+    """Every configuration of the model for contiguous operands of these types, without terms. ``ops`` and ``layouts`` say nothing here."""
+    from .matmul.config import COOPERATIVE, PINGPONG
+    from .matmul.plan import kernel_for
+    from .matmul.terms import TermsSpec
+
+    del ops, layouts
+    for element in (dtype for dtype in dtypes if dtype.name in ("float16", "bfloat16")):
+        for config in COOPERATIVE + PINGPONG:
+            full = config.with_stages(element.size)
+            for majors in ((True, False), (True, True)):
+                label = f"matmul {element}: {' '.join(map(str, full.kernel))} {'B transposed' if majors[1] else ''}"
+                yield label, lambda full=full, element=element, majors=majors: kernel_for(full, (element, element), element, majors, TermsSpec())
+
+
 FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {
     "reduce": _reduce_jobs,
     "flags": _flag_jobs,
+    "matmul": _matmul_jobs,
     "patterns": _pattern_jobs,
 }

@@ -18,11 +18,12 @@ from .. import env
 from ..dtypes import dtype as parse_dtype
 from ..errors import ArgumentValueError, NoGpuError, explain
 from ..runtime import device
-from . import demo_flags, demo_patterns, demo_reduce
+from . import demo_flags, demo_matmul, demo_patterns, demo_reduce
 
 FAMILIES: dict[str, Callable[[str], Iterable[Case]]] = {
     "reduce": demo_reduce.cases,
     "flags": demo_flags.cases,
+    "matmul": demo_matmul.cases,
     "patterns": demo_patterns.cases,
 }
 """Family name to ``cases(place)``, where ``place`` is "gpu" (large), "emulator" (small) or "nowhere" (the large shapes, compiled only)."""

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType
-from ..dtypes import dtype as parse_dtype
+from ..dtypes import BY_NAME, FLOAT8, DType
+from ..dtypes import element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from . import device, device_array
 from .device import HOST
@@ -24,7 +24,8 @@ from .device_array import DeviceArray
 
 @dataclass(frozen=True)
 class View:
-    """What an array is, once checked: address, shape, element type, device, and whether it may be written."""
+    """What an array is, once checked: address, shape, element type, device, whether it may be written, and its strides in elements
+    (None: C-contiguous)."""
 
     ptr: int
     shape: tuple[int, ...]
@@ -32,6 +33,21 @@ class View:
     device: int
     contiguous: bool
     writable: bool = True
+    strides: tuple[int, ...] | None = None
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The strides in elements, whatever the layout."""
+        return contiguous_strides(self.shape) if self.strides is None else self.strides
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The bytes from the lowest to past the highest element: ``(start, stop)`` addresses, equal for an empty array."""
+        if not self.size:
+            return self.ptr, self.ptr
+        reach = [(extent - 1) * step for extent, step in zip(self.shape, self.steps)]
+        low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+        return self.ptr + low * self.dtype.size, self.ptr + (high + 1) * self.dtype.size
 
     @property
     def size(self) -> int:
@@ -45,10 +61,19 @@ class View:
         return self.size * self.dtype.size
 
 
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a C-contiguous array, in elements."""
+    steps, step = [], 1
+    for extent in reversed(shape):
+        steps.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(steps))
+
+
 class _OwnArrays:
     """DeviceArray."""
 
-    identify = staticmethod(operator.attrgetter("ptr", "signature"))
+    identify = identify_strided = staticmethod(operator.attrgetter("ptr", "signature"))
     stream = staticmethod(lambda ordinal: 0)
 
     @staticmethod
@@ -74,6 +99,10 @@ class _Torch:
     def identify(x) -> tuple[int, tuple]:
         return x.data_ptr(), (x.dtype, x.shape, x.get_device(), x.is_contiguous(), x.requires_grad)
 
+    @staticmethod
+    def identify_strided(x) -> tuple[int, tuple]:
+        return x.data_ptr(), (x.dtype, x.shape, x.stride(), x.get_device(), x.requires_grad)
+
     def view(self, x) -> View:
         if x.device.type not in ("cuda", "cpu"):
             raise DeviceError(explain("array", f"a torch tensor on {x.device}", "one on a CUDA device", "x.cuda()"))
@@ -82,7 +111,7 @@ class _Torch:
         if x.is_conj() or x.is_neg():
             raise ArgumentValueError(explain("array", "a lazily conjugated or negated tensor", "plain values", "x.resolve_conj().resolve_neg()"))
         ordinal = HOST if x.device.type == "cpu" else x.device.index
-        return View(x.data_ptr(), tuple(x.shape), parse_dtype(x.dtype), ordinal, x.is_contiguous())
+        return View(x.data_ptr(), tuple(x.shape), parse_dtype(x.dtype), ordinal, x.is_contiguous(), True, tuple(x.stride()))
 
     def empty(self, shape, dtype: DType, ordinal: int, stream: int):
         del stream
@@ -100,12 +129,17 @@ class _Cupy:
     def identify(x) -> tuple[int, tuple]:
         return x.data.ptr, (x.dtype, x.shape, x.data.device_id, x.flags.c_contiguous)
 
+    @staticmethod
+    def identify_strided(x) -> tuple[int, tuple]:
+        return x.data.ptr, (x.dtype, x.shape, x.strides, x.data.device_id)
+
     def stream(self, ordinal: int) -> int:
         del ordinal
         return self.cupy.cuda.get_current_stream().ptr
 
     def view(self, x) -> View:
-        return View(x.data.ptr, x.shape, parse_dtype(x.dtype), x.data.device_id, x.flags.c_contiguous)
+        strides = tuple(stride // x.dtype.itemsize for stride in x.strides)
+        return View(x.data.ptr, x.shape, parse_dtype(x.dtype), x.data.device_id, x.flags.c_contiguous, True, strides)
 
     def empty(self, shape, dtype: DType, ordinal: int, stream: int):
         del stream
@@ -123,6 +157,10 @@ class _Protocol:
         view = self.view(x)
         return view.ptr, (view.dtype, view.shape, view.device, view.contiguous, view.writable)
 
+    def identify_strided(self, x) -> tuple[int, tuple]:
+        view = self.view(x)
+        return view.ptr, (view.dtype, view.shape, view.device, view.strides, view.writable)
+
     def view(self, x) -> View:
         if not hasattr(x, "__dlpack__"):
             return _cuda_array_interface(x.__cuda_array_interface__)
@@ -135,16 +173,18 @@ class _Protocol:
             element = "bfloat16"
         contiguous = strided.strides is None or _is_c_contiguous(tuple(strided.shape), tuple(strided.strides))
         ordinal = strided.device_id if strided.is_device_accessible else HOST
-        return View(strided.ptr, tuple(strided.shape), parse_dtype(element), ordinal, contiguous, not strided.readonly)
+        steps = None if strided.strides is None else tuple(strided.strides)
+        return View(strided.ptr, tuple(strided.shape), parse_dtype(element), ordinal, contiguous, not strided.readonly, steps)
 
 
 def _cuda_array_interface(facts: dict) -> View:
     """The View of a ``__cuda_array_interface__`` of any version. The caller orders work by the stream, as for every array."""
     ptr, readonly = facts["data"]
     element, shape, strides = np.dtype(facts["typestr"]), tuple(facts["shape"]), facts.get("strides")
-    contiguous = strides is None or _is_c_contiguous(shape, tuple(stride // element.itemsize for stride in strides))
+    steps = None if strides is None else tuple(stride // element.itemsize for stride in strides)
+    contiguous = steps is None or _is_c_contiguous(shape, steps)
     ordinal = device.of_pointer(ptr) if ptr else device.current()
-    return View(ptr, shape, parse_dtype(element), ordinal, contiguous, not readonly)
+    return View(ptr, shape, parse_dtype(element), ordinal, contiguous, not readonly, steps)
 
 
 class _Numpy:
@@ -193,10 +233,13 @@ def _describe(x: object) -> str:
     return "None" if x is None else f"a {type(x).__name__}"
 
 
-def checked(x: object, argument: str, *, writable: bool = False) -> View:
-    """The View of an array that a kernel may use: contiguous, aligned to its element, on a device this backend can reach."""
+def checked(x: object, argument: str, *, writable: bool = False, strided: bool = False) -> View:
+    """The View of an array that a kernel may use: aligned to its element, on a device this backend can reach, and contiguous. With
+    ``strided`` any strides will do, and float8 (which is what matmul takes)."""
     view = adapter(x, argument).view(x)
-    if not view.contiguous:
+    if view.dtype.name in FLOAT8 and not strided:
+        raise ArgumentTypeError(explain(argument, f"elements of {view.dtype}", "one of " + ", ".join(BY_NAME), "float8 is for matmul"))
+    if not view.contiguous and not strided:
         raise ArgumentValueError(explain(argument, f"a non-contiguous array of shape {view.shape}", "a C-contiguous one", "copy it first (.contiguous(), ascontiguousarray)"))
     if view.size and view.ptr % view.dtype.size:
         raise ArgumentValueError(explain(argument, f"address {view.ptr:#x} for {view.dtype}", f"a multiple of {view.dtype.size} bytes", "copy it first"))

@@ -13,7 +13,7 @@ import weakref
 import numpy as np
 
 from ..dtypes import DType
-from ..dtypes import dtype as parse_dtype
+from ..dtypes import element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, CaptureError, explain
 from . import device
 from .device import HOST

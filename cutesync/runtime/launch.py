@@ -14,10 +14,12 @@ from typing import Sequence
 
 import numpy as np
 
-from . import device
+from . import device, tensor_map
 from . import workspace as workspaces
 from .compiler import Kernel
+from .tensor_map import TiledMap
 
+_CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
 _WRONG_CONTEXT = (201, 400)  # CUDA_ERROR_INVALID_CONTEXT and _INVALID_HANDLE: another device is current, or none
 
 
@@ -32,6 +34,12 @@ class _Config(ctypes.Structure):
         ("attributes", ctypes.c_void_p),
         ("count", ctypes.c_uint),
     ]
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute: an identifier, padding, and a value of 64 bytes, here three words."""
+
+    _fields_ = [("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_uint * 16)]
 
 
 @functools.lru_cache(maxsize=1)
@@ -121,3 +129,113 @@ class Launch:
                     raise
 
         return run
+
+
+class MapLaunch:
+    """A kernel that takes tensor maps, with its grid (one-dimensional, in blocks) and parameter block on one device.
+
+    ``parameters`` in the kernel's order: a ``TiledMap`` (128 bytes), ``bytes`` as they are, or an int of up to 8 bytes. ``arrays`` are the
+    positions of those that hold an address: of a map, or an int that is one. ``run(addresses, stream)`` writes the addresses, in the
+    order of ``arrays``, that differ from the last call's, and launches. One call at a time holds the block's lock. With ``workspace =
+    (counters, scratch, bytes, bytes)``, the positions of two addresses and how much lies there, a call also binds memory of its stream: the
+    counters are zero at first, the scratch holds anything.
+    """
+
+    __slots__ = ("kernel", "parameters", "run")
+
+    def __init__(self, kernel: Kernel, ordinal: int, grid: int, parameters: Sequence[TiledMap | bytes | int], arrays: Sequence[int],
+                 workspace: tuple[int, int, int, int] | None = None) -> None:  # fmt: skip
+        self.kernel = kernel
+        block = _Block(parameters, ordinal)
+        self.parameters = block
+        self.run = self._on_emulator(grid, block, arrays, workspace) if ordinal == device.HOST else self._on_gpu(ordinal, grid, block, arrays, workspace)
+
+    def _on_gpu(self, ordinal: int, grid: int, block: _Block, arrays: Sequence[int], workspace):
+        kernel = self.kernel
+        attribute = _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster)
+        config = _Config((grid, 1, 1), kernel.block, kernel.smem, None, ctypes.addressof(attribute), 1 if kernel.cluster != (1, 1, 1) else 0)
+        entry, lock, handle = _entry(), threading.Lock(), kernel.handle(ordinal)
+        config_at, addresses_at = ctypes.addressof(config), ctypes.addressof(block.addresses)
+        known: tuple[int, ...] | None = None
+
+        def run(addresses: tuple[int, ...], stream: int, alive=(config, attribute, block)) -> None:
+            nonlocal known
+            with lock:
+                if addresses != known:
+                    for i, (position, address) in enumerate(zip(arrays, addresses)):
+                        if known is None or known[i] != address:
+                            block.put(position, address)
+                    known = addresses
+                if workspace is not None:
+                    block.bind(workspace, stream)
+                config.stream = stream
+                code = entry(config_at, handle, addresses_at, None)
+                if code in _WRONG_CONTEXT:
+                    with device.using(ordinal):
+                        code = entry(config_at, handle, addresses_at, None)
+            if code:
+                raise device.failure(code, f"launch of {kernel.name}")
+
+        return run
+
+    def _on_emulator(self, grid: int, block: _Block, arrays: Sequence[int], workspace):
+        kernel, lock = self.kernel, threading.Lock()
+
+        def run(addresses: tuple[int, ...], stream: int) -> None:
+            from .. import emulator
+
+            with lock:
+                for position, address in zip(arrays, addresses):
+                    block.put(position, address)
+                if workspace is not None:
+                    block.bind(workspace, stream)
+                try:
+                    emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, block.packed(), cluster=kernel.cluster, shared_bytes=kernel.smem)
+                except emulator.EmulationError:
+                    workspaces.forget(device.HOST, stream)  # a launch that stopped half way leaves its counters in between
+                    raise
+
+        return run
+
+
+class _Block:
+    """The bytes of mixed parameters: each at a multiple of 64 in one buffer, so that maps are encoded in place."""
+
+    def __init__(self, parameters: Sequence[TiledMap | bytes | int], ordinal: int) -> None:
+        self.maps = {i: p for i, p in enumerate(parameters) if isinstance(p, TiledMap)}
+        self.ordinal, self.sizes, offsets, end = ordinal, [], [], 0
+        for p in parameters:
+            self.sizes.append(tensor_map.BYTES if isinstance(p, TiledMap) else len(p) if isinstance(p, bytes) else 8)
+            offsets.append(end)
+            end += -(-self.sizes[-1] // tensor_map.ALIGNMENT) * tensor_map.ALIGNMENT
+        self.buffer = ctypes.create_string_buffer(end + tensor_map.ALIGNMENT)
+        first = ctypes.addressof(self.buffer)
+        first += -first % tensor_map.ALIGNMENT
+        self.addresses = (ctypes.c_void_p * len(offsets))(*(first + offset for offset in offsets))
+        for place, p in zip(self.addresses, parameters):
+            if isinstance(p, bytes):
+                ctypes.memmove(place, p, len(p))
+            elif isinstance(p, int):
+                ctypes.c_uint64.from_address(place).value = p
+        self.encoded: set[int] = set()
+
+    def put(self, position: int, address: int) -> None:
+        """Write an address into a parameter: a map is encoded the first time and moved from then on."""
+        place = self.addresses[position]
+        if position not in self.maps:
+            ctypes.c_uint64.from_address(place).value = address
+        elif position in self.encoded and self.ordinal != device.HOST:
+            tensor_map.move(place, address)
+        else:
+            self.maps[position].write(place, address, self.ordinal)
+            self.encoded.add(position)
+
+    def bind(self, workspace: tuple[int, int, int, int], stream: int) -> None:
+        """Write the addresses of the workspace of a stream."""
+        counters, scratch, counter_bytes, scratch_bytes = workspace
+        for position, address in zip((counters, scratch), workspaces.counters_and_scratch(self.ordinal, stream, counter_bytes, scratch_bytes)):
+            self.put(position, address)
+
+    def packed(self) -> list[int]:
+        """One integer a parameter, as the emulator takes them."""
+        return [int.from_bytes(ctypes.string_at(place, size), "little") for place, size in zip(self.addresses, self.sizes)]

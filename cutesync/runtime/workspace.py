@@ -19,46 +19,59 @@ SLOTS = 1 << 19  # what a workspace has unless a launch needs more
 _COUNTERS = 8 + 4 * GROUPS
 
 _lock = threading.Lock()
-_by_stream: dict[tuple[int, int], tuple[int, int]] = {}  # address and slots
-_by_capture: dict[tuple[int, int], tuple[int, int]] = {}
+_by_stream: dict[tuple[int, ...], tuple[int, int]] = {}  # address and bytes
+_by_capture: dict[tuple[int, ...], tuple[int, int]] = {}
 _alive: list[np.ndarray] = []
 
 
 def counters_and_slots(ordinal: int, stream: int, slots: int = 0) -> tuple[int, int]:
     """Addresses of the counters and of at least ``slots`` slots for work on ``stream`` of device ``ordinal``."""
+    base = _place(ordinal, stream, (), _COUNTERS + 8 * max(SLOTS, slots), _COUNTERS)
+    return base, base + _COUNTERS
+
+
+def counters_and_scratch(ordinal: int, stream: int, counter_bytes: int, scratch_bytes: int) -> tuple[int, int]:
+    """Addresses of zeroed counters, which kernels leave zero, and of scratch memory, for work on ``stream`` of device ``ordinal``: a second
+    workspace, of a power of two bytes, so that it seldom grows."""
+    counters = -(-counter_bytes // 256) * 256
+    size = max(1 << 20, 1 << (counters + scratch_bytes - 1).bit_length())
+    base = _place(ordinal, stream, (counters,), size, counters)
+    return base, base + counters
+
+
+def _place(ordinal: int, stream: int, kind: tuple[int, ...], size: int, cleared: int) -> int:
     if ordinal != device.HOST and device.capturing(stream):
         capture = device.check(device.driver().cuStreamGetCaptureInfo(stream), "cuStreamGetCaptureInfo")[1]
-        return _keep(_by_capture, (ordinal, int(capture)), slots)
-    return _keep(_by_stream, (ordinal, stream), slots)
+        return _keep(_by_capture, (ordinal, int(capture), *kind), size, cleared)
+    return _keep(_by_stream, (ordinal, stream, *kind), size, cleared)
 
 
 def forget(ordinal: int, stream: int) -> None:
     """Make the next launch on ``stream`` start with a workspace of its own."""
     with _lock:
-        _by_stream.pop((ordinal, stream), None)
+        for key in [key for key in _by_stream if key[:2] == (ordinal, stream)]:
+            del _by_stream[key]
 
 
-def _keep(table: dict, key: tuple[int, int], slots: int) -> tuple[int, int]:
+def _keep(table: dict, key: tuple[int, ...], size: int, cleared: int) -> int:
     """The workspace of a stream or capture, made anew (the old one stays, a graph may hold it) if it is too small."""
     base, held = table.get(key, (0, 0))
-    if held < max(slots, 1):
+    if held < size:
         with _lock:
             base, held = table.get(key, (0, 0))
-            if held < max(slots, 1):
-                held = max(SLOTS, slots)
-                size = _COUNTERS + 8 * held
-                base = _allocate_for_emulator(size) if key[0] == device.HOST else _allocate(key[0], size)
-                table[key] = base, held
-    return base, base + _COUNTERS
+            if held < size:
+                base = _allocate_for_emulator(size, cleared) if key[0] == device.HOST else _allocate(key[0], size)
+                table[key] = base, size
+    return base
 
 
-def _allocate_for_emulator(size: int) -> int:
-    """The slots hold rubbish: kernels must not mind."""
+def _allocate_for_emulator(size: int, cleared: int) -> int:
+    """What is not ``cleared`` holds rubbish: kernels must not mind."""
     from ..emulator import DEVICE
 
     memory = np.full(size + 256, 0xCD, np.uint8)
     base = memory.ctypes.data + -memory.ctypes.data % 256
-    ctypes.memset(base, 0, _COUNTERS)
+    ctypes.memset(base, 0, cleared)
     DEVICE.register(base, size, "the workspace")
     _alive.append(memory)
     return base

@@ -21,7 +21,7 @@ class Memory:
         cs.reduce(cs.asarray(data(70_001, "int32")))  # makes it
         self.base, held = workspace._by_stream[(self.ordinal, 0)]
         self.counters, self.slots = workspace.counters_and_slots(self.ordinal, 0)
-        self.slot_bytes = 8 * held
+        self.slot_bytes = self.base + held - self.slots
 
     def read(self, address: int, size: int) -> np.ndarray:
         found = np.empty(size, np.uint8)

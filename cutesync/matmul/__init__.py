@@ -1,0 +1,253 @@
+"""Matrix multiplication: ``activation(alpha * A B + beta * C + bias)`` in one launch, for any shapes and strides that NumPy's ``@`` takes.
+
+Reading order: ``config`` (tiles and the model that chooses them), ``scheduler`` (the order of tiles), ``kernel`` (producer and
+consumers), ``epilogue``; then the host side: ``terms``, ``plan`` (one launch), ``problem`` (from arrays to launches), ``pack``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Callable, NamedTuple
+
+import numpy as np
+
+from ..dtypes import FLOAT8, DType
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..runtime import arrays, device_array
+from ..runtime.arrays import View
+from .config import Config
+from .plan import make_launch, make_pack, without_k
+from .problem import Step, result_shape, result_type, steps_of, terms_of
+
+__all__ = ["Config", "matmul"]
+
+_plans: dict[tuple, Plan] = {}
+_adapters = arrays.ADAPTERS
+_MOST_PLANS = 4096
+
+
+def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out=None, out_dtype=None, scale_a=None, scale_b=None,
+           fast_accumulation=False, batch_invariant=False, config=None, stream=None):  # fmt: skip
+    """``activation(alpha * (a @ b) + beta * c + bias)``, accumulated in float32 (in int32 for integers).
+
+    Parameters
+    ----------
+    a, b : arrays (..., M, K) and (..., K, N), both float16, both bfloat16, both float8 (e4m3fn, e5m2 or one of each) or both of 8-bit
+        integers (int8, uint8 or one of each); vectors and batches as in NumPy's ``@``. Any strides; fastest where one of the last two is 1 and the other strides and the base are multiples of 16 bytes. NumPy (copied to the
+        device and the result back), torch, CuPy, DeviceArray, or anything with DLPack or ``__cuda_array_interface__``.
+    c : array that broadcasts to the result. Read only if beta is not 0.
+    alpha, beta : numbers.
+    bias : (N,), an element for each column, or (M, 1), one for each row.
+    activation : "relu", "gelu" (by erf), "gelu_tanh", "silu", "sigmoid", "tanh", or a callable of one float32 that the DSL can trace.
+    out : where to write; right shape, any strides. May be ``c`` itself, else must not overlap the other arrays. Returned.
+    out_dtype : "float16", "bfloat16" or "float32", for integers also "int32"; default that of ``out`` or ``a``, bfloat16 for float8 and
+        int32 for integers. An int32 result takes no terms; sums beyond its range saturate.
+    scale_a, scale_b : float32 factors of the product: one element, or (M, 1) and (1, N), one a row of ``a`` and a column of ``b``.
+    fast_accumulation : for float8, whose tensor cores keep some 14 bits of a sum: True leaves it at that, False adds every 128 products
+        to float32 sums.
+    batch_invariant : True never cuts K into shares, so that an element of the result does not depend on how many others there are.
+    config : None (chosen by a model of the GPU) or a ``Config``.
+    stream : None (the current stream of the library of ``a``), an int, or an object with ``__cuda_stream__``.
+
+    Returns
+    -------
+    array of the library of ``a`` with the shape of ``a @ b``. Bitwise the same in every run.
+
+    Raises
+    ------
+    ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
+    """
+    kind = type(a)
+    adapter = _adapters.get(kind) or arrays.adapter(a, "a")
+    if adapter is arrays.NUMPY:
+        return _call_numpy((a, b, c, bias, scale_a, scale_b), (alpha, beta, activation, fast_accumulation, batch_invariant), out, out_dtype, config, stream)
+    pointer_a, signature_a = adapter.identify_strided(a)
+    pointer_b, signature_b = (adapter if type(b) is kind else arrays.adapter(b, "b")).identify_strided(b)
+    pointer_c = pointer_bias = pointer_out = pointer_scale_a = pointer_scale_b = 0
+    signature_c = signature_bias = signature_out = scales = None
+    if c is not None:
+        pointer_c, signature_c = _identify(c, "c")
+    if bias is not None:
+        pointer_bias, signature_bias = _identify(bias, "bias")
+    if scale_a is not None or scale_b is not None:
+        (pointer_scale_a, of_a), (pointer_scale_b, of_b) = _identify(scale_a, "scale_a"), _identify(scale_b, "scale_b")
+        scales = (of_a, of_b)
+    if out is not None:
+        pointer_out, signature_out = (adapter if type(out) is kind else arrays.adapter(out, "out")).identify_strided(out)
+    key = (signature_a, signature_b, signature_c, signature_bias, signature_out, scales, alpha, beta, activation, fast_accumulation, batch_invariant, out_dtype, config,
+           (pointer_a | pointer_b | pointer_out) & 15 and (pointer_a & 15, pointer_b & 15, pointer_out & 15))  # fmt: skip
+    try:
+        plan = _plans[key]
+    except (KeyError, TypeError):
+        plan = _plan(key, (a, b, c, bias, scale_a, scale_b), out, stream)
+    raw = adapter.stream(plan.ordinal) if stream is None else arrays.stream_handle(stream)
+    if out is None:
+        out = adapter.empty(plan.shape, plan.dtype, plan.ordinal, raw)
+        pointer_out = adapter.identify_strided(out)[0]
+    elif plan.overlaps(pointer_a, pointer_b, pointer_c, pointer_bias, pointer_out):
+        raise ArgumentValueError(explain("out", "memory that overlaps an operand", "memory of its own, or c itself"))
+    plan.run((pointer_a, pointer_b, pointer_out, pointer_c, pointer_bias, pointer_scale_a, pointer_scale_b), raw)
+    return out
+
+
+def _identify(x, argument: str) -> tuple[int, object]:
+    return (0, None) if x is None else arrays.adapter(x, argument).identify_strided(x)
+
+
+class Plan(NamedTuple):
+    """Everything a call with a known signature needs. ``run`` takes the addresses of A, B, D, C, the bias and the scales, and the stream."""
+
+    run: Callable[[tuple[int, ...], int], None]
+    ordinal: int
+    shape: tuple[int, ...]
+    dtype: DType
+    spans: tuple[tuple[int, int], ...]  # bytes before and after the address that A, B, C, the bias and D reach
+    c_is_like_out: bool
+
+    def overlaps(self, a: int, b: int, c: int, bias: int, out: int) -> bool:
+        """Whether the result would overwrite what is read."""
+        low, high = self.spans[4]
+        for i, pointer in enumerate((a, b, c, bias)):
+            start, stop = self.spans[i]
+            if start != stop and pointer + start < out + high and out + low < pointer + stop and not (i == 2 and pointer == out and self.c_is_like_out):
+                return True
+        return False
+
+
+_NAMES = ("a", "b", "c", "bias", "scale_a", "scale_b")
+
+
+def _plan(key: tuple, given: tuple, out, stream) -> Plan:
+    """Check the arguments, build the plan and keep it."""
+    *_, alpha, beta, activation, fast, whole, out_dtype, config, _ = key
+    views = tuple(None if x is None else arrays.checked(x, name, strided=True) for x, name in zip(given, _NAMES))
+    target = None if out is None else arrays.checked(out, "out", writable=True, strided=True)
+    raw = arrays.adapter(given[0]).stream(views[0].device) if stream is None else arrays.stream_handle(stream)
+    plan = make_plan(views, target, (alpha, beta, activation, fast, whole), out_dtype, config, raw)
+    if len(_plans) >= _MOST_PLANS:
+        _plans.clear()
+    try:
+        _plans[key] = plan
+    except TypeError:  # an argument that cannot be hashed: the plan serves once
+        pass
+    return plan
+
+
+def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, out_dtype, config, stream: int) -> Plan:
+    """The plan of a call: ``views`` of A, B, C, the bias and the scales, which a kernel may use, and ``numbers``: alpha, beta, the
+    activation, whether float8 is added up fast, and whether K stays whole."""
+    (a, b, c, bias, *scales), (alpha, beta, activation, fast, whole) = views, numbers
+    for x, name in zip((*views[1:], out), (*_NAMES[1:], "out")):
+        if x is not None:
+            arrays.same_device(a, x, name)
+    if config is not None and not isinstance(config, Config):
+        raise ArgumentTypeError(explain("config", repr(config), "None or a cutesync.matmul.Config"))
+    alpha, beta = _number(alpha, "alpha"), _number(beta, "beta")
+    shape = result_shape(a.shape, b.shape)
+    element = result_type(a, b, out_dtype if out is None or out_dtype is not None else out.dtype)
+    if out is None:
+        out = View(0, shape, element, a.device, True)
+    elif out.shape != shape or out.dtype is not element:
+        raise ArgumentValueError(explain("out", f"shape {out.shape} of {out.dtype}", f"shape {shape} of {element}"))
+    if any(step == 0 for step, extent in zip(out.steps, out.shape) if extent > 1):
+        raise ArgumentValueError(explain("out", "an array whose elements share memory (stride 0)", "one element for each of the result"))
+    m, n = (a.shape[-2] if len(a.shape) > 1 else 1), (b.shape[-1] if len(b.shape) > 1 else 1)
+    terms = terms_of(alpha, beta, c, bias, activation, tuple(scales), element, m, n)
+    run: Callable[[tuple[int, ...], int], None] = _nothing
+    if out.size:
+        promoted = a.dtype.name in FLOAT8 and not fast
+        if config is not None:
+            config = replace(config, promoted=promoted, splits=1 if whole else config.splits)
+        turned, steps = steps_of(a, b, c, out, terms, promoted, not whole)
+        run = _in_turn([(step.offsets, _run_of(step, config, alpha, beta, a.device, stream)) for step in steps], turned)
+    spans = tuple((0, 0) if x is None else (x.span[0] - x.ptr, x.span[1] - x.ptr) for x in (a, b, c if beta else None, bias, out))
+    like = c is not None and (c.shape, c.steps, c.dtype) == (out.shape, out.steps, out.dtype)
+    return Plan(run, a.device, shape, element, spans, like)
+
+
+def _number(value, name: str) -> float:
+    if not isinstance(value, (int, float, np.integer, np.floating)):
+        raise ArgumentTypeError(explain(name, repr(value), "a number"))
+    return float(value)
+
+
+def _nothing(addresses: tuple[int, ...], stream: int) -> None:
+    """The run of an empty result."""
+    del addresses, stream
+
+
+def _run_of(step: Step, config: Config | None, alpha: float, beta: float, ordinal: int, stream: int) -> Callable[[tuple[int, ...], int], None]:
+    """One function for a step: pack what must be, then launch."""
+    if step.problem.k == 0:
+        problem, zeros = without_k(step.problem, ordinal)
+        launch = make_launch(problem, config, alpha, beta, ordinal, stream)
+        return lambda addresses, stream: launch.run((zeros.ptr, zeros.ptr, *addresses[2:]), stream)
+    launch = make_launch(step.problem, config, alpha, beta, ordinal, stream)
+    if step.packs == (None, None):
+        return launch.run
+    element = step.problem.elements[0]
+    packs = [(i, job.elements, make_pack(job, element, ordinal, stream)) for i, job in enumerate(step.packs) if job is not None]
+
+    def run(addresses: tuple[int, ...], stream: int) -> None:
+        given, held = list(addresses), []  # the copies are freed in stream order when this returns
+        for i, elements, pack in packs:
+            held.append(device_array.allocate((elements,), element, ordinal, stream))
+            pack.run(given[i], held[-1].ptr, stream)
+            given[i] = held[-1].ptr
+        launch.run(tuple(given), stream)
+
+    return run
+
+
+def _in_turn(runs: list[tuple[tuple[int, ...], Callable]], turned: bool) -> Callable[[tuple[int, ...], int], None]:
+    """One function for all steps, each with what it adds to the addresses."""
+    if len(runs) == 1 and not turned:
+        return runs[0][1]
+
+    def run(addresses: tuple[int, ...], stream: int) -> None:
+        if turned:
+            a, b, d, c, bias, scale_a, scale_b = addresses
+            addresses = (b, a, d, c, bias, scale_b, scale_a)
+        for offsets, step in runs:
+            step(tuple(address + offset for address, offset in zip(addresses, offsets)), stream)
+
+    return run
+
+
+def _call_numpy(given: tuple, numbers: tuple, out, out_dtype, config, stream):
+    """NumPy in, NumPy out, by way of the device. A transposed array is copied as it lies."""
+    raw = 0 if stream is None else arrays.stream_handle(stream)
+    views, held = [], []
+    for name, x in zip(_NAMES, given):
+        if x is None:
+            views.append(None)
+            continue
+        if not isinstance(x, np.ndarray):
+            raise DeviceError(explain(name, f"a {type(x).__name__} beside a NumPy a", "a NumPy array"))
+        lies_turned = x.ndim > 1 and not x.flags.c_contiguous and np.swapaxes(x, -1, -2).flags.c_contiguous
+        array = device_array.from_numpy(np.swapaxes(x, -1, -2) if lies_turned else x, arrays.NUMPY.view(x).dtype, stream=raw)
+        held.append(array)
+        view = arrays.checked(array, name, strided=True)
+        if lies_turned:
+            steps = view.steps
+            view = View(view.ptr, x.shape, view.dtype, view.device, False, True, (*steps[:-2], steps[-1], steps[-2]))
+        views.append(view)
+    if out is not None:
+        if not isinstance(out, np.ndarray):
+            raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy a", "a NumPy array"))
+        target = arrays.NUMPY.view(out)
+        if not target.writable:
+            raise ArgumentValueError(explain("out", "a read-only array", "a writable one"))
+        shape, element = result_shape(views[0].shape, views[1].shape), result_type(views[0], views[1], target.dtype if out_dtype is None else out_dtype)
+        if target.shape != shape or target.dtype is not element:
+            raise ArgumentValueError(explain("out", f"shape {target.shape} of {target.dtype}", f"shape {shape} of {element}"))
+        out_dtype = element
+    plan = make_plan(tuple(views), None, numbers, out_dtype, config, raw)
+    result = device_array.allocate(plan.shape, plan.dtype, plan.ordinal, raw)
+    pointers = [0 if view is None else view.ptr for view in views]
+    plan.run((*pointers[:2], result.ptr, *pointers[2:]), raw)
+    host = np.asarray(result)
+    if out is None:
+        return host[()]
+    out[...] = host
+    return out

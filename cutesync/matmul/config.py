@@ -1,0 +1,178 @@
+"""Tile configurations of the matmul, and the model that chooses one.
+
+A block computes tiles of ``tile`` = (M, N) elements of the result from k-tiles of 128 bytes a row. Two consumer warpgroups of 128
+threads multiply; how they share the work is the ``schedule``:
+
+- "cooperative": both work on one tile, each on half of its rows.
+- "pingpong": each works on a tile of its own; while one stores its tile, the other has the tensor cores.
+
+``cluster`` = (m, n) blocks work on neighbouring tiles. Those along M need the same rows of B, those along N the same of A: each loads
+its share and multicasts it, so a cluster of 2 reads that operand from the L2 once instead of twice.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from ..errors import ArgumentValueError, explain
+
+SMS = 132
+SMEM_BYTES = 232448  # what a block may have
+K_TILE_BYTES = 128  # one row of a stage: the widest swizzle
+WARPGROUP = 128
+CONSUMERS = 2
+THREADS = WARPGROUP * (CONSUMERS + 1)
+SLABS = 2  # buffers of the epilogue, for each consumer warpgroup
+PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # (24 + 2 * 240) * 128 = 64512 of the 65536 of an SM
+MOST_ACCUMULATORS, MOST_PROMOTED, MOST_SPLIT = 208, 96, 128  # 32-bit registers a thread; above, the compiler spills
+MOST_SPLITS = 64
+LEAST_SHARE = 4  # k-tiles that are worth a block of their own
+_BARRIER_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class Config:
+    """How a problem is tiled. ``stages`` 0 takes as many as fit; ``group`` is how many cluster tiles lie side by side in the order of
+    tiles, 0 takes what the L2 model says. ``promoted`` (for float8, whose tensor cores keep some
+    14 bits of a sum) adds every k-tile's products to a second set of accumulators, in full float32. ``splits``
+    blocks share a tile, each with a part of K (see ``split``)."""
+
+    tile: tuple[int, int] = (128, 256)
+    schedule: str = "cooperative"
+    cluster: tuple[int, int] = (1, 1)
+    stages: int = 0
+    group: int = 0
+    promoted: bool = False
+    splits: int = 1
+
+    def __post_init__(self) -> None:
+        m, n = self.tile
+        if self.schedule not in ("cooperative", "pingpong"):
+            raise ArgumentValueError(explain("config.schedule", repr(self.schedule), "'cooperative' or 'pingpong'"))
+        step = 64 * CONSUMERS if self.schedule == "cooperative" else 64
+        if m % step or not 0 < m <= 256 or n % 16 or not 0 < n <= 256:
+            raise ArgumentValueError(explain("config.tile", self.tile, f"M a multiple of {step} and N of 16, both up to 256"))
+        most = MOST_PROMOTED if self.promoted else MOST_SPLIT if self.splits > 1 else MOST_ACCUMULATORS
+        if self.accumulators > most:
+            raise ArgumentValueError(explain("config.tile", f"{self.tile}: {self.accumulators} accumulators a thread", f"at most {most}"))
+        if self.cluster not in ((1, 1), (2, 1), (1, 2)):
+            raise ArgumentValueError(explain("config.cluster", self.cluster, "(1, 1), (2, 1) or (1, 2)"))
+        if not 1 <= self.splits <= MOST_SPLITS:
+            raise ArgumentValueError(explain("config.splits", self.splits, f"1 to {MOST_SPLITS}"))
+        if self.stages < 0 or self.stages == 1 or self.group < 0:
+            raise ArgumentValueError(explain("config", f"stages={self.stages}, group={self.group}", "0, or 2 stages and more; a group of 0 or more"))
+
+    @property
+    def kernel(self) -> tuple:
+        """What of this decides the machine code."""
+        return (self.tile, self.schedule, self.cluster, self.stages, self.promoted, self.splits > 1)
+
+    @property
+    def rows(self) -> int:
+        """Rows of the result that a consumer warpgroup computes of a tile."""
+        return self.tile[0] // CONSUMERS if self.schedule == "cooperative" else self.tile[0]
+
+    @property
+    def accumulators(self) -> int:
+        """32-bit registers of a thread that hold its part of the tile."""
+        return self.rows * self.tile[1] // WARPGROUP
+
+    @property
+    def peers(self) -> int:
+        return self.cluster[0] * self.cluster[1]
+
+    def slab_columns(self, out_bytes: int) -> int:
+        """Columns that the epilogue stores at a time: at most 128 bytes, and a divisor of the tile's."""
+        return math.gcd(self.tile[1], 128 // out_bytes)
+
+    def stage_bytes(self) -> int:
+        return (self.tile[0] + self.tile[1]) * K_TILE_BYTES
+
+    def slab_bytes(self, out_bytes: int) -> int:
+        """All buffers of the epilogue."""
+        return CONSUMERS * SLABS * 64 * self.slab_columns(out_bytes) * out_bytes
+
+    def with_stages(self, out_bytes: int) -> Config:
+        """The same with the number of stages decided."""
+        fits = (SMEM_BYTES - _BARRIER_BYTES - self.slab_bytes(out_bytes)) // self.stage_bytes()
+        if max(self.stages, 2) > fits:
+            raise ArgumentValueError(explain("config", f"{max(self.stages, 2)} stages of {self.stage_bytes()} bytes", f"at most {fits} for this output type"))
+        return replace(self, stages=self.stages or min(fits, 8))
+
+    def smem(self, out_bytes: int) -> int:
+        """Shared memory of a block: the stages, the epilogue's slabs, the barriers, and split-K's notice to each consumer warpgroup."""
+        return self.stages * self.stage_bytes() + self.slab_bytes(out_bytes) + 16 * self.stages + (4 * CONSUMERS if self.splits > 1 else 0)
+
+    def parts(self, m: int, n: int, batch: int) -> int:
+        """Parts of tiles, one a consumer warpgroup, that split-K gathers."""
+        return math.prod(self.tiles(m, n)) * batch * self.peers * (CONSUMERS if self.schedule == "cooperative" else 1)
+
+    def tiles(self, m: int, n: int) -> tuple[int, int]:
+        """Cluster tiles along M and N."""
+        return -(-m // (self.tile[0] * self.cluster[0])), -(-n // (self.tile[1] * self.cluster[1]))
+
+
+COOPERATIVE = tuple(Config(tile, "cooperative", cluster) for tile in ((128, 256), (256, 128), (256, 160), (256, 192), (128, 224), (128, 128))
+                    for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
+PINGPONG = tuple(Config(tile, "pingpong", cluster) for tile in ((128, 128), (128, 160), (128, 192), (128, 208), (64, 256), (64, 128), (64, 64))
+                 for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
+PROMOTED = tuple(Config(tile, schedule, cluster, promoted=True) for tile, schedule in (((128, 192), "cooperative"), ((128, 160), "cooperative"), ((128, 128), "cooperative"), ((64, 192), "pingpong"), ((64, 128), "pingpong"), ((64, 64), "pingpong"))
+                 for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
+
+TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
+L2_RATE = 46.0  # bytes that an SM gets from the L2 a clock when all ask
+EPILOGUE_RATE = 20.0  # bytes of the result that an SM stores a clock
+SPLIT_CLOCKS = 2500.0  # a write, an atomic and a read of the L2, one after the other
+START_CLOCKS = 1500.0  # launch, the first loads, the first barrier
+
+
+def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: int) -> float:
+    """Clocks that the model expects a problem to take on an H200: waves of tiles, each as slow as its slowest resource."""
+    tile_m, tile_n = config.tile
+    tiles_m, tiles_n = config.tiles(m, n)
+    units = tiles_m * tiles_n * batch * config.splits
+    slots = SMS // config.peers
+    waves = -(-units // slots)
+    k_tiles = -(-k_tiles // config.splits)
+    narrow = max(1.0, 128 / tile_n) if config.rows == 64 else 1.0  # below 128 columns an instruction waits for shared memory
+    tensor = k_tiles * tile_m * tile_n * 64 / TENSOR_RATE * narrow
+    loads = k_tiles * K_TILE_BYTES * (tile_m / config.cluster[1] + tile_n / config.cluster[0]) / L2_RATE
+    store = tile_m * tile_n * out_bytes / EPILOGUE_RATE
+    mainloop = max(tensor, loads)
+    if config.splits > 1:
+        store += SPLIT_CLOCKS + 4 * tile_m * tile_n * (1 + config.splits) / L2_RATE
+    if config.schedule == "pingpong":
+        return START_CLOCKS + waves * max(mainloop, store) + store
+    return START_CLOCKS + waves * (mainloop + store / 2) + store / 2
+
+
+@lru_cache(maxsize=4096)
+def choose(m: int, n: int, k_tiles: int, batch: int, out_bytes: int, promoted: bool = False, split: bool = True) -> Config:
+    """The configuration with the least modelled cost, with K cut or (without ``split``) whole; on ties the one listed first."""
+    candidates = PROMOTED if promoted else COOPERATIVE + PINGPONG
+    best = min(candidates, key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes))
+    cut = [replace(config, splits=splits) for config in candidates for splits in _splits(config, m, n, k_tiles, batch)] if split else []
+    return min([best, *cut], key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes))
+
+
+def _splits(config: Config, m: int, n: int, k_tiles: int, batch: int) -> list[int]:
+    """Into how many parts K may be cut: all parts of all tiles run at once, and each has some k-tiles. Few accumulators, as adding up the
+    shares takes registers too."""
+    if config.accumulators > MOST_SPLIT:
+        return []
+    room = SMS // config.peers // (math.prod(config.tiles(m, n)) * batch)
+    return [splits for splits in (2, 3, 4, 6, 8, 12, 16, 24, 32) if splits <= min(room, k_tiles // LEAST_SHARE)]
+
+
+def raster(config: Config, m: int, n: int) -> tuple[bool, int]:
+    """``(along_n, group)``: the order of tiles walks ``group`` cluster tiles side by side along the longer way. Those that run at the
+    same time then form the squarest patch of the result, and read the fewest bytes of A and B."""
+    tiles_m, tiles_n = config.tiles(m, n)
+    slots = SMS // config.peers
+    high, wide = config.tile[0] * config.cluster[0], config.tile[1] * config.cluster[1]
+    along_n = tiles_n * wide >= tiles_m * high
+    side, other, most = (high, wide, tiles_m) if along_n else (wide, high, tiles_n)
+    group = config.group or round(math.sqrt(slots * other / side))
+    return along_n, max(1, min(group, most))

@@ -1,0 +1,180 @@
+"""What happens to a tile after its last multiplication: ``activation(alpha * scale_a * scale_b * A B + beta * C + bias)``, converted, stored.
+
+A consumer warpgroup takes 64 rows and some columns of its accumulators at a time, leaves the finished elements in a slab of swizzled
+shared memory, and has TMA store the slab. Each warpgroup has two slabs and a named barrier of its own and waits for nobody else: while
+TMA reads one slab the other is filled, and the last one of a tile is stored while the next tile is multiplied.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, NamedTuple
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Float32, Int32, Int64
+from cutlass.cute.nvgpu import CopyUniversalOp, OperandMajorMode, cpasync, warp
+from cutlass.tensor_utils import LayoutEnum
+from cutlass.utils import hopper_helpers
+
+from .config import CONSUMERS, SLABS, WARPGROUP, Config
+
+
+class Operands(NamedTuple):
+    """The kernel arguments of the epilogue. Strides are Int64, in elements; what a variant lacks is not read.
+
+    ``d`` is where the result goes when TMA cannot store it; ``bias`` has an element a row or a column of the result,
+    the scales one in all, or one a row (A) and a column (B)."""
+
+    alpha: Any
+    beta: Any
+    c: Any
+    c_row: Any
+    c_column: Any
+    c_batch: Any
+    bias: Any
+    d: Any
+    d_row: Any
+    d_column: Any
+    d_batch: Any
+    scale_a: Any
+    scale_b: Any
+
+
+@dataclass(frozen=True)
+class Terms:
+    """Which terms the epilogue has: ``bias`` is "", "row" (an element for each row) or "column"; ``activation`` maps a traced float32
+    to a float32; ``by_tma`` says whether TMA can store the result: base, strides and the ends of rows lie on 16-byte boundaries, as TMA writes
+    16 bytes at a time; the scales are "", "one" or "each"."""
+
+    scaled: bool = False
+    with_c: bool = False
+    bias: str = ""
+    activation: Callable | None = None
+    by_tma: bool = True
+    scale_a: str = ""
+    scale_b: str = ""
+
+
+class Epilogue:
+    """The device side for one configuration, output type and accumulator layout."""
+
+    def __init__(self, config: Config, out, terms: Terms) -> None:
+        self.config, self.out, self.terms = config, out, terms
+        self.columns = config.slab_columns(out.width // 8)
+
+    def slab_layout(self):
+        """(64, columns, all slabs of the block), row-major and swizzled."""
+        return hopper_helpers.make_smem_layout_epi(self.out, LayoutEnum.ROW_MAJOR, (64, self.columns), CONSUMERS * SLABS)
+
+    @cute.jit
+    def store_tile(self, accumulators, atom, result, slabs, operands, m, n, item, group, thread, stored: Int32):
+        """Store what warpgroup ``group`` computed of tile (m, n, item). ``result`` is the (M, N, L) tensor of TMA coordinates. ``stored``
+        counts the warpgroup's slabs so far; its new value is returned.
+
+        The named barrier 1 + group has its 128 threads. It is passed once a slab, after everybody has filled it and after the slab before
+        has been read: so it says both that this slab is whole and that the other may be filled again.
+        """
+        shape, parts = (64, self.columns), self.config.tile[1] // self.columns
+        copy, copier, where = self.partition(thread, shape)
+        count = cute.size(where)
+        source, target = cpasync.tma_partition(
+            atom, 0, cute.make_layout(1), cute.group_modes(slabs, 0, 2), cute.group_modes(cute.local_tile(result, shape, (None, None, item)), 0, 2)
+        )
+        half = group if self.config.schedule == "cooperative" else 0
+        first_row = (m * self.config.tile[0] + half * self.config.rows) // 64
+        for block in cutlass.range_constexpr(self.config.rows // 64):
+            for part in cutlass.range_constexpr(parts):
+                row, column = first_row + block, n * parts + part
+                if row * 64 < result.shape[0] and column * self.columns < result.shape[1]:  # else the slab lies outside the result
+                    slab = group * SLABS + stored % SLABS
+                    values = [accumulators[(block * parts + part) * count + i] for i in range(count)]
+                    values = self.finish(values, where, row * 64, column * self.columns, item, operands, result)
+                    finished = cute.make_rmem_tensor(where.shape, self.out)
+                    for i in cutlass.range_constexpr(count):
+                        finished[i] = values[i].to(self.out)
+                    cute.copy(copy, copier.retile(finished), copier.partition_D(slabs[None, None, slab]))
+                    if cutlass.const_expr(self.terms.by_tma):
+                        cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes left
+                        if thread < 32:
+                            cute.arch.cp_async_bulk_wait_group(0, read=True)
+                        cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
+                        if thread < 32:
+                            cute.copy(atom, source[None, slab], target[None, row, column])
+                            cute.arch.cp_async_bulk_commit_group()
+                    else:
+                        cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
+                        self.store_slab(slabs[None, None, slab], operands, result, row, column, item, thread)
+                    stored += 1
+        return stored
+
+    @cute.jit
+    def store_slab(self, slab, operands, result, row_block, column_block, item, thread):
+        """Store a slab element by element, neighbours by neighbouring threads, to a result of any strides."""
+        for i in cutlass.range(64 * self.columns // WARPGROUP, unroll=4):
+            place = i * WARPGROUP + thread
+            inner_row, inner_column = place // self.columns, place % self.columns
+            row, column = row_block * 64 + inner_row, column_block * self.columns + inner_column
+            if row < result.shape[0] and column < result.shape[1]:
+                offset = Int64(item) * operands.d_batch + Int64(row) * operands.d_row + Int64(column) * operands.d_column
+                cute.make_tensor(operands.d + offset, cute.make_layout((1,)))[0] = slab[inner_row, inner_column]
+
+    @cute.jit
+    def drain(self, thread):
+        """Before a block ends, TMA must have read its slabs."""
+        if thread < 32:
+            cute.arch.cp_async_bulk_wait_group(0, read=True)
+
+    def partition(self, thread, shape):
+        """``(copy, copier, where)``: the copy of a slab's accumulators into it (stmatrix for 16 bits, else pairs of elements), this thread's
+        part of that, and the (row, column) of each of its registers. An MMA as wide as a slab has the registers in the same order."""
+        mma = hopper_helpers.make_trivial_tiled_mma(
+            cutlass.Float16, cutlass.Float16, OperandMajorMode.K, OperandMajorMode.K, Float32, (1, 1, 1), shape
+        )
+        if self.out.width == 16:
+            copy = cute.make_copy_atom(warp.StMatrix8x8x16bOp(num_matrices=4, transpose=False), self.out)
+        else:
+            copy = cute.make_copy_atom(CopyUniversalOp(), self.out, num_bits_per_copy=2 * self.out.width)
+        where = mma.get_slice(thread).partition_C(cute.make_identity_tensor(shape))
+        return copy, cute.make_tiled_copy_C(copy, mma).get_slice(thread), where
+
+    def finish(self, values, where, first_row, first_column, item, operands, result):
+        """The elements for the accumulators of a slab, in float32. ``where`` are their places in the slab, which begins at (first_row,
+        first_column). Terms outside the result are read at its edge, which
+        lies in the same slab, so C may be the result itself: what they give is not stored."""
+        rows, columns = result.shape[0], result.shape[1]
+        if self.terms == Terms(by_tma=self.terms.by_tma) and self.out is values[0].dtype:
+            return values
+        loaded = {}  # what neighbours share: a thread's registers are 2 columns by 2 rows by groups of 8 columns
+        for i in range(len(values)):
+            row = cutlass.min(first_row + where[i][0], rows - 1)
+            column = cutlass.min(first_column + where[i][1], columns - 1)
+            value = values[i].to(Float32)
+            by_row, by_column = i // 2 % 2, (i // 4, i % 2)
+            if self.terms.scale_a:
+                value = value * kept(loaded, ("scale_a", by_row), operands.scale_a, row if self.terms.scale_a == "each" else 0)
+            if self.terms.scale_b:
+                value = value * kept(loaded, ("scale_b", by_column), operands.scale_b, column if self.terms.scale_b == "each" else 0)
+            if self.terms.scaled:
+                value = value * operands.alpha
+            if self.terms.with_c:
+                place = Int64(item) * operands.c_batch + Int64(row) * operands.c_row + Int64(column) * operands.c_column
+                value = value + operands.beta * element(operands.c, place)
+            if self.terms.bias == "row":
+                value = value + kept(loaded, ("bias", by_row), operands.bias, row)
+            elif self.terms.bias:
+                value = value + kept(loaded, ("bias", by_column), operands.bias, column)
+            values[i] = value if self.terms.activation is None else self.terms.activation(value)
+        return values
+
+
+def kept(loaded: dict, key, pointer, place):
+    """The element, loaded the first time its key is asked for."""
+    if key not in loaded:
+        loaded[key] = element(pointer, place)
+    return loaded[key]
+
+
+def element(pointer, place):
+    """One element as float32."""
+    return cute.make_tensor(pointer + place, cute.make_layout((1,)))[0].to(Float32)

@@ -1,0 +1,187 @@
+"""From a checked problem to a launch: operands become tensor maps, terms become a kernel, extents become its parameters."""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from ..dtypes import BY_NAME, FLOAT32, INT32, DType
+from ..runtime import compiler, device, device_array
+from ..runtime.device_array import DeviceArray
+from ..runtime.launch import Launch, MapLaunch, bits
+from ..runtime.tensor_map import TiledMap
+from . import config as configs
+from .config import K_TILE_BYTES, Config
+from .terms import TermsSpec
+
+TMA_BYTES = 16  # bases and strides of what TMA reads or writes are multiples of this
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A batch of matrices seen as (rows, K): ``k_major`` says which of the two is contiguous, ``step`` is the stride of the other and
+    ``batch`` that of the items, in elements; ``items`` is 1 for an operand that all results share. ``rows`` that exist, if not all: the
+    rest are zero."""
+
+    k_major: bool
+    step: int
+    items: int
+    batch: int
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class Problem:
+    """D (M, N) = A (M, K) B (N, K)^T for each of ``items``. ``c`` and ``d`` are the strides (row, column, item) of C and D in elements."""
+
+    m: int
+    n: int
+    k: int
+    items: int
+    a: Operand
+    b: Operand
+    c: tuple[int, int, int]
+    d: tuple[int, int, int]
+    elements: tuple[DType, DType]
+    out: DType
+    terms: TermsSpec
+    promoted: bool = False
+    split: bool = True
+
+    @property
+    def k_elements(self) -> int:
+        """Elements of K in a k-tile."""
+        return K_TILE_BYTES // self.elements[0].size
+
+    def config(self) -> Config:
+        """What the model chooses."""
+        return configs.choose(self.m, self.n, -(-self.k // self.k_elements), self.items, self.out.size, self.promoted, self.split)
+
+
+def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors: tuple[bool, bool], terms: TermsSpec, stream: int = 0) -> compiler.Kernel:
+    """The compiled kernel; one serves all shapes of its layout class. ``config`` has its stages decided."""
+    key = ("matmul", *config.kernel, *(element.name for element in elements), out.name, *majors, *terms.key)
+
+    def build() -> tuple:
+        import cutlass.cute as cute
+        from cutlass import Float32, Int32, Int64
+        from cutlass.cute.runtime import make_ptr
+        from cutlass.runtime import make_fake_stream
+
+        from .epilogue import Operands
+        from .kernel import Matmul
+
+        host = Matmul(config, tuple(element.cutlass for element in elements), out.cutlass, majors, terms.terms())
+
+        def pointer(dtype: DType | None, align: int | None = TMA_BYTES):
+            kind = (dtype or out).cutlass
+            return make_ptr(kind, 0, cute.AddressSpace.gmem, assumed_align=align or kind.width // 8)
+
+        word, long = Int32(0), Int64(0)
+        strides = (long,) * 3
+        operands = Operands(Float32(0), Float32(0), pointer(terms.c, None), *strides, pointer(terms.bias_type, None), pointer(out, None), *strides, pointer(FLOAT32, None), pointer(FLOAT32, None))
+        accumulator = INT32 if elements[0].kind in "iu" else FLOAT32
+        split = (word, word, pointer(accumulator), pointer(INT32, 4))
+        arguments = [pointer(elements[0]), pointer(elements[1]), pointer(out), (word,) * 4, ((long, long),) * 3, (word,) * 4, split, operands, word, make_fake_stream()]
+        return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": (config.peers, 1, 1)}
+
+    return compiler.get(key, build, on_disk=terms.on_disk, stream=stream, warm="cutesync.matmul")
+
+
+def make_launch(problem: Problem, config: Config | None, alpha: float, beta: float, ordinal: int, stream: int) -> MapLaunch:
+    """The prepared launch. Its ``run`` takes the addresses of A, B, D, C, the bias and the two scales (0 where there is none) and the stream."""
+    config = (config or problem.config()).with_stages(problem.out.size)
+    kernel = kernel_for(config, problem.elements, problem.out, (problem.a.k_major, problem.b.k_major), problem.terms, stream)
+    m, n, k, items = problem.m, problem.n, problem.k, problem.items
+    (tile_m, tile_n), (peers_m, peers_n) = config.tile, config.cluster
+    along_n, group = configs.raster(config, m, n)
+    k_tiles = -(-k // problem.k_elements)
+    share = -(-k_tiles // config.splits)
+    splits = -(-k_tiles // share)
+    units = math.prod(config.tiles(m, n)) * items * splits
+    clusters = min(units, multiprocessors(ordinal) // config.peers)
+    d_map = result_map(problem, config) if problem.terms.by_tma else bytes(128)
+    parameters = [
+        operand_map(problem, problem.elements[0], problem.a, m, tile_m, peers_n), struct.pack("<3i", m, k, problem.a.items),
+        operand_map(problem, problem.elements[1], problem.b, n, tile_n, peers_m), struct.pack("<3i", n, k, problem.b.items),
+        d_map, struct.pack("<3i", m, n, items),
+        int(along_n), group, int(problem.a.items > 1), int(problem.b.items > 1), splits, share, 0, 0,
+        bits(alpha, 4, True), bits(beta, 4, True), 0, *problem.c, 0, 0, *problem.d, 0, 0,
+    ]  # fmt: skip
+    arrays = (0, 2, 4 if problem.terms.by_tma else 21, 16, 20, 25, 26)
+    return MapLaunch(kernel, ordinal, clusters * config.peers, parameters, arrays, _workspace(problem, config, splits))
+
+
+def _workspace(problem: Problem, config: Config, splits: int) -> tuple[int, int, int, int] | None:
+    """The positions of split-K's counters and shares among the parameters, and the bytes of each."""
+    if config.splits == 1:
+        return None
+    parts = config.parts(problem.m, problem.n, problem.items)
+    return 13, 12, 4 * parts, 4 * config.accumulators * configs.WARPGROUP * parts * splits
+
+
+def operand_map(problem: Problem, element: DType, operand: Operand, rows: int, tile_rows: int, peers: int) -> TiledMap:
+    """The map that loads a block's share of a stage: (tile_rows, k-tile) cut among ``peers`` along the way that is not contiguous.
+
+    A box is as wide as its swizzle, the widest that divides the tile. The layout of a stage (CuTe's K_SW* or MN_SW*) is made of such boxes.
+    """
+    k = problem.k_elements
+    inner, outer = (k, tile_rows) if operand.k_major else (tile_rows, k)
+    swizzle = math.gcd(inner * element.size, 128)
+    rows = operand.rows or rows
+    extents = (problem.k, rows, operand.items) if operand.k_major else (rows, problem.k, operand.items)
+    box = (swizzle // element.size, outer // peers, 1)
+    return TiledMap(element.name, extents, (operand.step * element.size, operand.batch * element.size), box, swizzle)
+
+
+def result_map(problem: Problem, config: Config) -> TiledMap:
+    """The map that stores a slab of the epilogue."""
+    out, columns = problem.out, config.slab_columns(problem.out.size)
+    strides = (problem.d[0] * out.size, problem.d[2] * out.size)
+    return TiledMap(out.name, (problem.n, problem.m, problem.items), strides, (columns, 64, 1), math.gcd(columns * out.size, 128))
+
+
+def multiprocessors(ordinal: int) -> int:
+    return configs.SMS if ordinal == device.HOST else device.attribute(ordinal, "MULTIPROCESSOR_COUNT")
+
+
+
+def make_pack(job, element: DType, ordinal: int, stream: int) -> Launch:
+    """The launch that packs an operand (see ``problem.PackJob``)."""
+    return Launch(pack_kernel(element, stream), ordinal, job.items * job.rows, (0, 0, job.rows, job.inner, *job.strides, job.pitch))
+
+
+def pack_kernel(element: DType, stream: int) -> compiler.Kernel:
+    """The kernel for elements of this size, which are moved as bits."""
+    moved = BY_NAME[f"uint{8 * element.size}"]
+
+    def build() -> tuple:
+        import cutlass.cute as cute
+        from cutlass import Int32, Int64
+        from cutlass.cute.runtime import make_ptr
+        from cutlass.runtime import make_fake_stream
+
+        from .pack import Pack
+
+        host, space, long = Pack(moved.cutlass), cute.AddressSpace.gmem, Int64(0)
+        pointers = [make_ptr(moved.cutlass, 0, space, assumed_align=align) for align in (element.size, TMA_BYTES)]
+        arguments = [*pointers, long, long, (long,) * 3, long, Int32(0), make_fake_stream()]
+        return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem}
+
+    return compiler.get(("matmul pack", element.size), build, stream=stream, warm="cutesync.matmul")
+
+
+def without_k(problem: Problem, ordinal: int) -> tuple[Problem, DeviceArray]:
+    """A product over no elements is that over one zero: both operands become one zero, which TMA pads with zeros."""
+    unit = TMA_BYTES // problem.elements[0].size
+    one = Operand(True, unit, 1, unit, rows=1)
+    return replace(problem, k=1, a=one, b=one), _zeros(ordinal)
+
+
+@lru_cache(maxsize=None)
+def _zeros(ordinal: int) -> DeviceArray:
+    return device_array.from_numpy(np.zeros(TMA_BYTES, np.uint8), BY_NAME["uint8"], ordinal)

@@ -1,0 +1,56 @@
+"""Split-K: several blocks each multiply a share of K for one tile, and the one that finishes last adds the shares up, in their order.
+
+Every consumer warpgroup writes its accumulators to the workspace and counts itself in. Nobody waits: whoever finds all the others
+counted reads all shares, share 0 first, so the sum is bitwise the same whoever that is, and stores the tile. The counter wraps to
+zero by itself (atom.inc), which is what the next launch needs; what the shares hold between launches does not matter.
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+
+from .config import WARPGROUP
+
+VECTOR = 4  # accumulators that a thread moves at a time: 16 bytes
+
+
+@cute.jit
+def gather_shares(accumulators, partials: cute.Pointer, counters: cute.Pointer, notice, place: Int32, share: Int32, splits: Int32, group: Int32, thread: Int32):
+    """Whether this warpgroup came last to its part ``place`` of a tile; if so the accumulators hold the sum of all shares.
+
+    ``partials`` has ``splits`` shares a place, each as (vector, thread, element); ``counters`` one word a place, zero before and after.
+    ``notice`` is a word of shared memory a warpgroup, between its thread 0 and the rest. The named barrier 1 + group, 128 threads, is passed
+    twice: when all have written their accumulators (the atomic's release then covers them all), and when the notice is there.
+    """
+    vectors = cute.size(accumulators) // VECTOR
+    kind = accumulators.element_type
+    flat = cute.make_tensor(accumulators.iterator, cute.make_layout((VECTOR, vectors)))
+    shape = cute.make_layout((VECTOR, vectors), stride=(1, VECTOR * WARPGROUP))
+    first = partials + (Int64(place) * splits * (vectors * VECTOR * WARPGROUP) + thread * VECTOR)
+    cute.autovec_copy(flat, share_of(first, share, kind, shape))
+    cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
+    if thread == 0:
+        notice[group] = cute.arch.inline_ptx(
+            "atom.global.acq_rel.gpu.inc.u32 {$w0}, [{$r0}], {$r1};", write_only_types=[Int32], read_only_args=[counters + place, splits - 1]
+        )
+    cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
+    last = notice[group] == splits - 1
+    if last:
+        cute.autovec_copy(share_of(first, Int32(0), kind, shape), flat)
+        for other in cutlass.range(1, splits, unroll=1):
+            theirs = share_of(first, other, kind, shape)
+            for vector in cutlass.range_constexpr(vectors):
+                moved = cute.make_rmem_tensor((VECTOR,), kind)
+                cute.autovec_copy(theirs[None, vector], moved)
+                for i in cutlass.range_constexpr(VECTOR):
+                    flat[i, vector] = flat[i, vector] + moved[i]
+    return last
+
+
+def share_of(first, share, kind, shape):
+    """This thread's vectors of a share."""
+    words = cute.size(shape) * WARPGROUP
+    start = cute.make_ptr(kind, (first + Int64(share) * words).toint(), cute.AddressSpace.gmem, assumed_align=16)
+    return cute.make_tensor(start, shape)

@@ -1,0 +1,52 @@
+"""Which terms a matmul's epilogue has, as the host knows them before any kernel exists; and the activations by name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Callable
+
+from ..dtypes import DType
+from ..ops import source_key
+
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
+
+
+@dataclass(frozen=True)
+class TermsSpec:
+    """``activation(alpha * A B + beta * C + bias)``: ``scaled`` if alpha is not 1, ``c`` the type of C if beta is not 0, ``bias`` "",
+    "row" or "column" with its type, ``activation`` a name of ``ACTIVATIONS``, a callable, or None; ``scale_a``, ``scale_b`` "", "one" or
+    "each" (row of A, column of B); ``by_tma`` as in ``epilogue``."""
+
+    scaled: bool = False
+    c: DType | None = None
+    bias: str = ""
+    bias_type: DType | None = None
+    activation: str | Callable | None = None
+    by_tma: bool = True
+    scale_a: str = ""
+    scale_b: str = ""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the result is the product itself."""
+        return not (self.scaled or self.c or self.bias or self.activation or self.scale_a or self.scale_b)
+
+    @property
+    def on_disk(self) -> bool:
+        return not callable(self.activation) or source_key(self.activation) is not None
+
+    @property
+    def key(self) -> tuple:
+        """What names the machine code in caches."""
+        activation = self.activation
+        if callable(activation):
+            activation = source_key(activation) or activation
+        return (self.scaled, self.c and self.c.name, self.bias, self.bias_type and self.bias_type.name, activation, self.by_tma, self.scale_a, self.scale_b)
+
+    def terms(self):
+        """The device side (imports the DSL)."""
+        from .activation import BY_NAME
+        from .epilogue import Terms
+
+        activation = BY_NAME.get(self.activation, self.activation) if isinstance(self.activation, str) else self.activation
+        return Terms(self.scaled, self.c is not None, self.bias, activation, self.by_tma, self.scale_a, self.scale_b)

@@ -1,0 +1,122 @@
+"""Matmuls: the cases, the bars, and one call per rival. Run by ``python perf/sweep.py matmul``.
+
+Data are random normal, as power limits what a GPU reaches on them (cuBLAS is a sixth faster on zeros). Bytes are both operands read and
+the result written once; a case also has its ``flops``. Groups: ``cubes``, ``others`` (long, wide and deep ones), ``skinny`` (few rows), ``odd``
+(rows that TMA cannot read), ``transposes``, ``fused`` (bias and gelu) and ``batched``. Bars are the times against torch (cuBLAS).
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from case import Bar, Case
+from rivals import numpy_dtype
+
+DTYPES = ("bfloat16", "float16")
+CUBES = (1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384)
+QUICK_CUBES = (1024, 4096, 8192)
+OTHERS = ((8192, 8192, 512), (8192, 512, 8192), (4096, 14336, 4096), (512, 8192, 8192), (1000, 1000, 1000))
+SKINNY = tuple((m, 8192, 8192) for m in (1, 4, 16, 64, 128))
+ODD = ((4097, 4095, 4099), (8191, 8193, 8195), (1023, 2047, 4093))
+BATCHES = ((64, 512), (1024, 128))
+LAYOUTS = ("NT", "NN", "TN", "TT")  # of A and B as row-major matrices or their transposes; cuBLAS's best is NT here: both K-major
+SAMPLED_ROWS = 48
+
+GROUPS = ("cubes", "others", "skinny", "odd", "transposes", "fused", "batched")
+OURS = "cutesync"
+BASELINES: tuple[str, ...] = ()
+RIVALS = ("torch",)
+
+
+def case(group: str, shape: tuple[int, int, int], dtype: str, limit: float, layout: str = "NT", batch: int = 0, op: str = "") -> Case:
+    m, n, k = shape
+    outer = (batch,) if batch else ()
+    stored_a, stored_b = ((k, m) if layout[0] == "T" else (m, k)), ((n, k) if layout[1] == "T" else (k, n))
+    inputs = (((*outer, *stored_a), dtype), ((*outer, *stored_b), dtype)) + ((((n,), dtype),) if op == "gelu" else ())
+    size, count = numpy_dtype(dtype).itemsize, max(batch, 1)
+    words = f"{m}^3" if m == n == k else f"{m}x{n}x{k}"
+    name = f"{words} {dtype} {layout}" + (f" batch {batch}" if batch else "") + (" bias gelu" if op else "")
+    moved = count * size * (m * k + k * n + m * n)
+    return Case(group, name, f"{layout} {op}".strip(), inputs, (((*outer, m, n), dtype),), moved, (OURS, "torch"), (Bar("torch", limit),), flops=2 * m * n * k * count)
+
+
+def cases(sizes, dtypes, quick: bool) -> list[Case]:
+    """Every case, in the order of the report. ``sizes`` replaces the cubes."""
+    chosen = dtypes or DTYPES[:1]
+    found = []
+    for dtype in chosen:
+        found += [case("cubes", (n, n, n), dtype, 1 / 0.97) for n in sizes or (QUICK_CUBES if quick else CUBES)]
+        found += [case("others", shape, dtype, 1 / 0.97) for shape in OTHERS]
+        found += [case("skinny", shape, dtype, 1 / 0.95) for shape in SKINNY]
+        found += [case("odd", shape, dtype, 1 / 3) for shape in ODD]
+        found.append(case("fused", (8192, 8192, 4096), dtype, 1 / 1.1, op="gelu"))
+        found += [case("batched", (n, n, n), dtype, 1.0, batch=batch) for batch, n in BATCHES]
+    for dtype in dtypes or DTYPES:
+        found += [case("transposes", (n, n, n), dtype, 1 / 0.97, layout) for n in (4096, 8192) for layout in LAYOUTS]
+    return found
+
+
+# Data and the NumPy reference
+
+
+@lru_cache(maxsize=2)
+def block(dtype: str) -> np.ndarray:
+    """Random normal elements; an odd count, so that rows never repeat in step with tiles."""
+    return np.random.default_rng(2026).standard_normal((1 << 22) + 3, np.float32).astype(numpy_dtype(dtype))
+
+
+def data(case: Case) -> list[np.ndarray]:
+    shift = block(case.dtype)
+    return [np.resize(np.roll(shift, 7919 * i), shape) for i, (shape, _) in enumerate(case.inputs)]
+
+
+def operands(case: Case, arrays) -> tuple:
+    """A and B as they are multiplied, from the arrays as they are stored."""
+    a, b = arrays[0], arrays[1]
+    return (a.swapaxes(-1, -2) if case.op[0] == "T" else a), (b.swapaxes(-1, -2) if case.op[1] == "T" else b)
+
+
+def reference(case: Case, hosts: list[np.ndarray]):
+    """``(rows, wanted, allowed)``: some rows of the result in float64, and the error allowed: rounding of the result and of the sums."""
+    a, b = operands(case, hosts)
+    rows = np.unique(np.random.default_rng(7).integers(0, a.shape[-2], SAMPLED_ROWS))
+    items = slice(None) if a.ndim == 2 else slice(0, 4)
+    part, other = (a[rows] if a.ndim == 2 else a[items, rows]).astype(np.float64), b[items] if b.ndim == 3 else b
+    wanted = part @ other.astype(np.float64)
+    if "gelu" in case.op:
+        wanted = wanted + hosts[2].astype(np.float64)
+        wanted = wanted / 2 * (1 + np.vectorize(math.erf)(wanted / math.sqrt(2)))
+    rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[case.dtype]
+    return rows, wanted, rounding * np.abs(wanted) + 1e-6 * a.shape[-1]
+
+
+def accuracy(expected, got: np.ndarray) -> tuple[float, bool]:
+    rows, wanted, allowed = expected
+    error = np.abs((got[rows] if got.ndim == 2 else got[: len(wanted), rows]).astype(np.float64) - wanted)
+    return float(error.max()), bool(np.all(error <= allowed))
+
+
+# The contestants: each factory returns a call that only enqueues
+
+
+def ours(case, slot, libraries):
+    cs, stream = libraries.cutesync, libraries.stream
+    arrays = [libraries.torch_view(x) for x in slot.inputs]
+    (a, b), out = operands(case, arrays), libraries.torch_view(slot.outputs[0])
+    terms = {"bias": arrays[2], "activation": "gelu"} if "gelu" in case.op else {}
+    return lambda: cs.matmul(a, b, out=out, stream=stream, **terms)
+
+
+def torch(case, slot, libraries):
+    library = libraries.torch
+    arrays = [libraries.torch_view(x) for x in slot.inputs]
+    (a, b), out = operands(case, arrays), libraries.torch_view(slot.outputs[0])
+    if "gelu" in case.op:
+        return lambda: out.copy_(library.nn.functional.gelu(library.addmm(arrays[2], a, b)))
+    return lambda: library.matmul(a, b, out=out)
+
+
+CONTESTANTS = {OURS: ours, "torch": torch}

@@ -1,0 +1,189 @@
+"""cs.matmul agrees with NumPy: shapes, strides, batches, types, and the terms of the epilogue."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.dtypes import element_type
+from cutesync.matmul import Config, make_plan
+from cutesync.runtime.arrays import View
+from cutesync.runtime.device_array import from_numpy
+
+from .support import SMALL, agrees, integers, operand
+
+CONFIG, PLAIN = Config(*SMALL), (1.0, 0.0, None, False, False)
+
+
+@pytest.fixture(autouse=True)
+def _emulator(on_emulator):
+    """No GPU here, whatever the machine has."""
+
+
+SHAPES = [
+    ((5,), (5,)), ((67, 35), (35,)), ((35,), (35, 66)), ((1, 1), (1, 1)), ((3, 20, 33), (3, 33, 70)), ((3, 20, 33), (33, 70)), ((20, 33), (3, 33, 7)),
+    ((2, 1, 20, 32), (3, 32, 72)), ((2, 3, 4, 8), (2, 3, 8, 8)), ((4, 5), (2, 1, 5, 3)), ((65, 129), (129, 63)), ((2, 7), (3, 2, 7, 5)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("first", "second"), SHAPES)
+def test_shapes_and_batches(first, second):
+    a, b = integers(*first), integers(*second, seed=1)
+    agrees(np.asarray(cs.matmul(a, b, config=CONFIG)), a, b)
+
+
+@pytest.mark.parametrize(("first", "second"), [((3, 0), (0, 8)), ((0, 3), (3, 8)), ((3, 5), (5, 0)), ((0, 3, 4), (0, 4, 5)), ((2, 3, 0), (0, 9))])
+def test_extents_of_zero(first, second):
+    a, b = integers(*first), integers(*second)
+    bias = integers(second[-1])
+    agrees(cs.matmul(a, b, bias=bias, config=CONFIG), a, b, bias=bias)
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)], ids=["NN", "TN", "NT", "TT"])
+def test_odd_leading_dimensions(transposed):
+    """TMA reads neither operand and stores no result."""
+    a, b = operand(71, 37, transposed[0]), operand(37, 67, transposed[1])
+    agrees(cs.matmul(a, b, config=CONFIG), a, b)
+
+
+@pytest.mark.parametrize("extra", [1, 8])
+def test_padded_views_read_and_write_nothing_else(extra):
+    """Padding is NaN, the result's surroundings are 7; bases off by ``extra`` elements."""
+
+    def device_view(values, fill):
+        rows, columns = values.shape
+        whole = np.full((rows + 2, columns + 2 * extra), fill, values.dtype)
+        whole[1:-1, extra:-extra] = values
+        array = from_numpy(whole, cs.asarray(whole).dtype)
+        pitch = columns + 2 * extra
+        return array, View(array.ptr + (pitch + extra) * values.itemsize, values.shape, array.dtype, array.device, False, True, (pitch, 1))
+
+    a, b = integers(70, 40), integers(40, 66)
+    (keep_a, in_a), (keep_b, in_b) = device_view(a, np.nan), device_view(b, np.nan)
+    whole, out = device_view(np.zeros((70, 66), np.float16), 7)
+    make_plan((in_a, in_b, None, None, None, None), out, PLAIN, None, CONFIG, 0).run((in_a.ptr, in_b.ptr, out.ptr, 0, 0, 0, 0), 0)
+    got = np.asarray(whole)
+    agrees(got[1:-1, extra:-extra], a, b)
+    got[1:-1, extra:-extra] = 7
+    assert (got == 7).all(), "something beside the result was written"
+    del keep_a, keep_b
+
+
+@pytest.mark.parametrize("rows_first", [True, False])
+def test_column_major_results(rows_first):
+    """Stored as the transposed product; a result with no stride of 1 is stored element by element."""
+    a, b, bias = integers(72, 40), integers(40, 136), integers(136, seed=4)
+    holder = cs.asarray(np.zeros((136, 72, 2), np.float16))
+    steps = (1, 72) if rows_first else (2, 144)
+    out = View(holder.ptr, (72, 136), holder.dtype, holder.device, False, True, steps)
+    in_a, in_b, in_bias = (cs.asarray(x) for x in (a, b, bias))
+    views = [View(x.ptr, x.shape, x.dtype, x.device, True) for x in (in_a, in_b, in_bias)]
+    make_plan((*views[:2], None, views[2], None, None), out, PLAIN, None, CONFIG, 0).run((in_a.ptr, in_b.ptr, out.ptr, 0, in_bias.ptr, 0, 0), 0)
+    stored = np.asarray(holder).ravel()
+    got = stored[: 72 * 136].reshape(136, 72).T if rows_first else stored[::2].reshape(136, 72).T
+    agrees(got, a, b, bias=bias)
+
+
+@pytest.mark.parametrize(("element", "out"), [("float16", "bfloat16"), ("bfloat16", "float16"), ("bfloat16", "bfloat16"), ("bfloat16", "float32")])
+def test_types(element, out):
+    a, b = integers(70, 72, dtype=element), integers(72, 72, dtype=element)
+    agrees(cs.matmul(a, b, out_dtype=out, config=CONFIG), a, b, out_dtype=out)
+
+
+@pytest.mark.parametrize(("first", "second"), [("float8_e4m3fn", "float8_e4m3fn"), ("float8_e4m3fn", "float8_e5m2"), ("float8_e5m2", "float8_e5m2")])
+@pytest.mark.parametrize("fast", [True, False])
+def test_float8(first, second, fast):
+    """Three k-tiles, the last ragged; small integers are exact in either way of adding up."""
+    a, b = integers(66, 272, dtype=first), integers(72, 272, dtype=second).T
+    agrees(cs.matmul(a, b, fast_accumulation=fast, config=CONFIG), a, b, out_dtype="bfloat16")
+
+
+def test_float8_sums_are_as_exact_as_promised():
+    """2048 products that a sum of 14 bits cannot hold: float32 sums of k-tiles can. (The emulator adds exactly within an instruction.)"""
+    a, b = np.ones((8, 2048)), np.ones((2048, 8))
+    a[:, 0] = 448
+    b[0] = 448
+    narrow = element_type("float8_e4m3fn").numpy
+    got = cs.matmul(a.astype(narrow), b.astype(narrow), out_dtype="float32", config=CONFIG)
+    assert (got == 448 * 448 + 2047).all()
+
+
+def test_float8_scales_and_odd_strides():
+    a, b = integers(66, 37, dtype="float8_e4m3fn"), integers(37, 71, dtype="float8_e5m2")
+    each_a, each_b = np.exp2(integers(66, 1, dtype="float32")), np.exp2(integers(1, 71, dtype="float32"))
+    wanted = each_a * cs.reference.matmul(a, b, out_dtype="float32") * each_b
+    assert np.array_equal(cs.matmul(a, b, scale_a=each_a, scale_b=each_b, out_dtype="float32", config=CONFIG), wanted)
+    got = cs.matmul(a, b, scale_a=each_a[0], scale_b=each_b[:, 0], out_dtype="float32", config=CONFIG)
+    assert np.array_equal(got, each_a[0, 0] * cs.reference.matmul(a, b, out_dtype="float32") * each_b[0, 0])
+
+
+@pytest.mark.parametrize(("first", "second"), [("int8", "int8"), ("uint8", "int8"), ("uint8", "uint8")])
+def test_integers(first, second):
+    """The whole range of the types, in int32."""
+    random = np.random.default_rng(5)
+    a, b = (random.integers(np.iinfo(t).min, np.iinfo(t).max, s, t, endpoint=True) for t, s in ((first, (66, 272)), (second, (72, 272))))
+    got = cs.matmul(a, b.T, config=CONFIG)
+    assert got.dtype == np.int32 and np.array_equal(got, a.astype(np.int32) @ b.T.astype(np.int32))
+    assert np.array_equal(cs.matmul(a, b.T, alpha=0.5, out_dtype="float32", config=CONFIG), (a.astype(np.float64) @ b.T.astype(np.float64) / 2).astype(np.float32))
+
+
+@pytest.mark.parametrize(("bias_shape", "out"), [((71,), "float16"), ((1, 71), "float32"), ((66, 1), "float32")])
+def test_all_terms(bias_shape, out):
+    a, b, c = integers(66, 40), integers(40, 71), integers(66, 71, dtype="float32", seed=2)
+    terms = {"alpha": 0.5, "beta": -2.0, "bias": integers(*bias_shape, seed=3), "activation": "relu", "out_dtype": out}
+    agrees(cs.matmul(a, b, c, config=CONFIG, **terms), a, b, c, **terms)
+
+
+def test_c_is_not_read_when_beta_is_zero():
+    a, b = integers(9, 16), integers(16, 8)
+    agrees(cs.matmul(a, b, np.full((9, 8), np.nan, np.float16), config=CONFIG), a, b)
+
+
+def test_c_broadcasts_and_may_be_the_result():
+    a, b = integers(2, 66, 40), integers(2, 40, 72)
+    c = integers(72, dtype="float32")
+    agrees(cs.matmul(a, b, c, beta=2.0, out_dtype="float32", config=CONFIG), a, b, c, beta=2.0, out_dtype="float32")
+    whole = integers(2, 66, 72, dtype="float32", seed=7)
+    in_place = cs.asarray(whole)
+    cs.matmul(cs.asarray(a), cs.asarray(b), in_place, beta=1.0, out=in_place, config=CONFIG)
+    agrees(np.asarray(in_place), a, b, whole, beta=1.0, out_dtype="float32")
+
+
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", lambda v: v * v - 1.0])
+def test_activations(activation):
+    a, b = integers(40, 24), integers(24, 40)
+    got = cs.matmul(a, b, alpha=0.05, activation=activation, out_dtype="float32", config=CONFIG)
+    wanted = cs.reference.matmul(a, b, alpha=0.05, activation=activation, out_dtype="float32")
+    np.testing.assert_allclose(got, wanted, rtol=3e-6, atol=1e-6)
+
+
+def test_relu_keeps_nan():
+    a, b = np.full((8, 8), np.nan, np.float16), integers(8, 8)
+    assert np.isnan(cs.matmul(a, b, activation="relu", config=CONFIG)).all()
+
+
+def test_out_and_the_plan_that_is_kept():
+    a, b = integers(20, 16), integers(16, 24)
+    out = np.empty((20, 24), np.float32)
+    assert cs.matmul(a, b, out=out, config=CONFIG) is out
+    agrees(out, a, b, out_dtype="float32")
+    in_a, in_b, target = cs.asarray(a), cs.asarray(b), cs.empty((20, 24), "float16")
+    for _ in range(2):
+        assert cs.matmul(in_a, in_b, out=target, config=CONFIG) is target
+        agrees(np.asarray(target), a, b)
+    other = cs.asarray(a + a)
+    agrees(np.asarray(cs.matmul(other, in_b, out=target, config=CONFIG)), a + a, b, what="the plan of another address")
+
+
+def test_batch_invariant_results_do_not_depend_on_the_other_rows():
+    """One row by a configuration that cuts K, and many by another tile: the same bits, which a cut K has not."""
+    random = np.random.default_rng(9)
+    a, b = random.standard_normal((130, 512)).astype(np.float16), random.standard_normal((512, 72)).astype(np.float16)
+    many = cs.matmul(a, b, out_dtype="float32", batch_invariant=True, config=Config((128, 64), "cooperative"))
+    cut = Config((64, 64), "pingpong", splits=4)
+    assert np.array_equal(cs.matmul(a[:1], b, out_dtype="float32", batch_invariant=True, config=cut), many[:1])
+    assert not np.array_equal(cs.matmul(a[:1], b, out_dtype="float32", config=cut), many[:1])
+
+
+def test_the_model_chooses_where_no_config_is_given():
+    a, b = integers(100, 64), integers(64, 80)
+    agrees(cs.matmul(a, b), a, b)

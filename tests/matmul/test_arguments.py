@@ -1,0 +1,63 @@
+"""What cs.matmul refuses, and that it says what is allowed."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError
+from cutesync.matmul import Config
+
+from .support import integers
+
+A, B = integers(4, 6), integers(6, 8)
+
+
+@pytest.fixture(autouse=True)
+def _emulator(on_emulator):
+    """No GPU here, whatever the machine has."""
+
+
+@pytest.mark.parametrize(("arguments", "options", "error", "words"), [
+    ((A, A), {}, ArgumentValueError, "second operand with 6 rows"),
+    ((np.float16(2), B), {}, ArgumentTypeError, "array"),
+    ((integers(2, 4, 6), integers(3, 6, 8)), {}, ArgumentValueError, "broadcast"),
+    ((A, B.astype(np.float32)), {}, ArgumentTypeError, "two of float16"),
+    ((A.astype(np.int32), B.astype(np.int32)), {}, ArgumentTypeError, "int8 and uint8"),
+    ((A, B), {"out_dtype": "int8"}, ArgumentTypeError, "float32"),
+    ((A, B), {"beta": 1.0}, ArgumentValueError, "broadcasts to the result"),
+    ((A, B, integers(5, 8)), {"beta": 1.0}, ArgumentValueError, "c"),
+    ((A, B, integers(2, 4, 8)), {"beta": 1.0}, ArgumentValueError, "broadcasts to (4, 8)"),
+    ((A, B, integers(4, 8).astype(np.int32)), {"beta": 1.0}, ArgumentTypeError, "float32"),
+    ((A, B), {"bias": integers(4)}, ArgumentValueError, "(8,), one element a column"),
+    ((A, B), {"activation": "softmax"}, ArgumentValueError, "gelu_tanh"),
+    ((A, B), {"activation": 3}, ArgumentTypeError, "callable"),
+    ((A, B), {"scale_a": np.ones(3, np.float32)}, ArgumentValueError, "shape (4, 1)"),
+    ((A, B), {"scale_b": np.ones(1, np.float16)}, ArgumentTypeError, "float32"),
+    ((A.astype(np.int8), B.astype(np.int8)), {"alpha": 2.0}, ArgumentValueError, "out_dtype='float32'"),
+    ((A.astype(np.int8), B.astype(np.int8)), {"out_dtype": "int64"}, ArgumentTypeError, "int32"),
+    ((A, B), {"alpha": "2"}, ArgumentTypeError, "a number"),
+    ((A, B), {"config": (128, 256)}, ArgumentTypeError, "Config"),
+    ((A, B), {"config": Config((64, 64), "pingpong", stages=60)}, ArgumentValueError, "at most"),
+    ((A, B), {"out": np.empty((4, 9), np.float16)}, ArgumentValueError, "shape (4, 8)"),
+    ((A, B), {"out": np.empty((4, 8), np.float64)}, ArgumentTypeError, "float32"),
+    ((A, [1, 2]), {}, DeviceError, "NumPy"),
+    ((A, B), {"out": [0]}, DeviceError, "NumPy"),
+])  # fmt: skip
+def test_refusals(arguments, options, error, words):
+    with pytest.raises(error) as refused:
+        cs.matmul(*arguments, **options)
+    assert words in str(refused.value)
+
+
+def test_results_that_overlap_an_operand_are_refused():
+    whole = cs.asarray(integers(16, 8))
+    a, b, out = whole[:8], whole[8:], whole[4:12]
+    with pytest.raises(ArgumentValueError, match="overlaps an operand"):
+        cs.matmul(a, b, out=out)
+
+
+def test_a_read_only_result_is_refused():
+    out = np.empty((4, 8), np.float16)
+    out.flags.writeable = False
+    with pytest.raises(ArgumentValueError, match="read-only"):
+        cs.matmul(A, B, out=out)

@@ -1,0 +1,79 @@
+"""Every configuration compiles for sm_90a, without a GPU: setmaxnreg kept, multiplications as planned, no spills, no local memory."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from cutesync.dtypes import BY_NAME, element_type
+from cutesync.matmul.config import COOPERATIVE, PINGPONG, PROMOTED, THREADS, Config
+from cutesync.matmul.plan import kernel_for
+from cutesync.matmul.terms import TermsSpec
+from cutesync.runtime import compiler
+
+from ..reduce.test_compiled import cubin_figures
+
+MAJORS = [(True, True), (True, False), (False, True), (False, False)]
+TILES = {(c.tile, c.schedule): c for c in COOPERATIVE + PINGPONG if c.cluster == (2, 1) and (c.accumulators >= 112 or c.tile == (64, 64))}
+BFLOAT16 = BY_NAME["bfloat16"]
+FORMS = {"bfloat16": "k16\\.f32\\.bf16\\.bf16", "float8_e4m3fn": "k32\\.f32\\.e4m3\\.e4m3", "int8": "k32\\.satfinite\\.s32\\.s8\\.s8"}
+EVERYTHING = TermsSpec(True, BFLOAT16, "column", BFLOAT16, "gelu", True, "each", "each")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler(monkeypatch):
+    """Compile here, whatever is cached."""
+    monkeypatch.setenv("CUTESYNC_CACHE", "0")
+    monkeypatch.setattr(compiler, "_kernels", {})
+
+
+def verify(config: Config, out: str = "bfloat16", majors=(True, True), terms: TermsSpec = TermsSpec(), element: str = "bfloat16") -> None:
+    result = BY_NAME[out]
+    config = config.with_stages(result.size)
+    kernel = kernel_for(config, (element_type(element),) * 2, result, majors, terms)
+    ptx = kernel.ptx
+    assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith("cutesync_matmul")
+    assert kernel.block == (THREADS, 1, 1) and kernel.cluster == (config.peers, 1, 1)
+    assert kernel.params == (128, 12, 128, 12, 128, 12, *(4,) * 6, 8, 8, 4, 4, *(8,) * 11)
+    assert re.findall(r"setmaxnreg\.(\w+)\.sync\.aligned\.u32 \t(\d+)", ptx) == [("dec", "24"), ("inc", "240")]
+    a_k, b_k = majors
+    transposed = f"{int(not a_k)}, {int(not b_k)};"
+    instruction = rf"wgmma\.mma_async\.sync\.aligned\.m64n{config.tile[1]}{FORMS[element]} [^;]*{transposed if element == 'bfloat16' else ';'}"
+    planned = (1 if config.promoted else 2) * 4 * config.rows // 64  # first k-tile and loop, 4 steps of 32 bytes each, every 64 rows
+    assert len(re.findall(instruction, ptx)) == planned == ptx.count("wgmma.mma_async")
+    assert not re.search(r"\.local\b|ld\.local|st\.local|\bcall\b|\btrap\b", ptx)
+    assert kernel.smem == config.smem(result.size) <= 227 * 1024
+    allocated = [int(n) for n in re.findall(r"mbarrier\.init\.shared\.b64 \t\[%r\d+\+(\d+)\]", ptx)]
+    assert len(allocated) == 2 * config.stages and max(allocated) + 8 + 8 * (config.splits > 1) == kernel.smem
+    registers, frame = cubin_figures(kernel.cubin)
+    assert frame == 0, f"{config}: {frame} bytes of stack a thread"
+    assert registers == 168, "the compiler's budget before setmaxnreg: 65536 / 384"
+
+
+@pytest.mark.parametrize("tile", TILES, ids=str)
+def test_every_tile(tile):
+    verify(TILES[tile])
+
+
+@pytest.mark.parametrize("tile", sorted({c.tile for c in PROMOTED if c.accumulators >= 80}), ids=str)
+def test_two_sets_of_accumulators(tile):
+    verify(next(c for c in PROMOTED if c.tile == tile), element="float8_e4m3fn")
+
+
+def test_eight_bits():
+    verify(Config((256, 192), "cooperative", (1, 2)), element="float8_e4m3fn")
+    verify(Config((128, 128), "pingpong", (2, 1)), element="int8", out="int32")
+
+
+def test_split_k():
+    verify(Config((128, 256), "cooperative", (2, 1), splits=2))
+
+
+@pytest.mark.parametrize("majors", MAJORS[1:], ids=str)
+def test_every_major(majors):
+    verify(Config((128, 256), "cooperative", (2, 1)), majors=majors)
+
+
+def test_the_heaviest_epilogues():
+    verify(Config((128, 256), "cooperative"), terms=replace(EVERYTHING, by_tma=False))
+    verify(Config((128, 208), "pingpong"), terms=TermsSpec(bias="column", bias_type=BFLOAT16, activation="gelu"))

@@ -1,0 +1,81 @@
+"""Configurations refuse nonsense, fit into shared memory, and the model and the order of tiles do what they say."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from cutesync.errors import ArgumentValueError
+from cutesync.matmul import config as configs
+from cutesync.matmul.config import COOPERATIVE, PINGPONG, SMEM_BYTES, Config, choose, raster
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    ({"tile": (64, 256)}, "multiple of 128"), ({"tile": (128, 100)}, "N of 16"), ({"tile": (512, 64)}, "up to 256"), ({"schedule": "round"}, "'pingpong'"),
+    ({"tile": (256, 224)}, "accumulators"), ({"cluster": (4, 1)}, "(2, 1)"), ({"splits": 0}, "1 to 64"), ({"tile": (256, 192), "splits": 2}, "at most 128"), ({"stages": 1}, "2 stages"), ({"group": -1}, "group"),
+])  # fmt: skip
+def test_configs_that_cannot_be(change, words):
+    with pytest.raises(ArgumentValueError) as refused:
+        Config(**change)
+    assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("out_bytes", [2, 4])
+def test_all_configs_fit(out_bytes):
+    for config in COOPERATIVE + PINGPONG:
+        full = config.with_stages(out_bytes)
+        assert 3 <= full.stages and full.smem(out_bytes) <= SMEM_BYTES
+        columns = config.slab_columns(out_bytes)
+        assert config.tile[1] % columns == 0 and columns * out_bytes in (32, 64, 128)
+        with pytest.raises(ArgumentValueError, match="at most"):
+            Config(config.tile, config.schedule, config.cluster, stages=12).with_stages(out_bytes) if full.stages < 8 else Config((64, 64), "pingpong", stages=40).with_stages(out_bytes)
+
+
+def test_the_model_prefers_full_waves():
+    assert choose(8192, 8192, 128, 1, 2).accumulators >= 128
+    assert math.prod(choose(256, 256, 64, 1, 2).tile) <= 64 * 128
+    assert choose(256, 256, 1024, 1, 2).splits > 4 and choose(256, 256, 1024, 1, 2, split=False).splits == 1
+    for m, n, k_tiles in ((1, 1, 1), (1, 8192, 128), (8192, 1, 128), (4096, 4096, 1), (10**6, 64, 4), (64, 10**6, 4), (100000, 100000, 1000)):
+        assert replace(choose(m, n, k_tiles, 1, 2), splits=1) in COOPERATIVE + PINGPONG
+
+
+def order(tiles_m: int, tiles_n: int, batch: int, cluster, along_n: bool, group: int):
+    """What ``TileOrder`` says, in Python: the same arithmetic on plain integers."""
+    clusters_m, clusters_n = -(-tiles_m // cluster[0]), -(-tiles_n // cluster[1])
+    side, length = (clusters_m, clusters_n) if along_n else (clusters_n, clusters_m)
+    for unit in range(clusters_m * clusters_n * batch):
+        item, within = divmod(unit, side * length)
+        band, place = divmod(within, group * length)
+        width = min(group, side - band * group)
+        step, across = divmod(place, width)
+        step = length - 1 - step if band % 2 else step
+        yield item, *((band * group + across, step) if along_n else (step, band * group + across))
+
+
+@pytest.mark.parametrize(("tiles", "cluster", "group"), [((5, 7), (1, 1), 2), ((5, 7), (2, 1), 3), ((1, 9), (1, 2), 1), ((8, 3), (2, 1), 4), ((6, 6), (1, 1), 6)])
+@pytest.mark.parametrize("along_n", [False, True])
+def test_the_device_counts_through_all_tiles_once(tiles, cluster, group, along_n, on_emulator):
+    """The order of tiles as the device computes it: every cluster tile once, neighbours one after the other."""
+    from .kernels_order import tiles_in_order
+
+    found = tiles_in_order(*tiles, 2, cluster, along_n, group)
+    wanted = np.array([(m * cluster[0], n * cluster[1], item) for item, m, n in order(*tiles, 2, cluster, along_n, group)])
+    assert np.array_equal(found, wanted)
+    places = {tuple(row) for row in found}
+    assert len(places) == len(found) == math.prod(Config((64, 64), "pingpong", cluster).tiles(tiles[0] * 64, tiles[1] * 64)) * 2
+    half = found[: len(found) // 2, :2] // np.array(cluster)
+    steps = np.abs(np.diff(half, axis=0)).max(axis=1)
+    assert (steps <= max(group, 1)).all(), "a jump longer than a band is wide"
+
+
+def test_the_patch_in_flight_is_square():
+    along_n, group = raster(Config((128, 256), "cooperative", (2, 1)), 8192, 8192)
+    high, wide = group * 256, 66 / group * 256
+    assert 0.5 <= high / wide <= 2 and isinstance(along_n, bool)
+    assert raster(Config(), 128, 10**6) == (True, 1)
+    assert raster(Config(group=3), 8192, 8192)[1] == 3
+
+
+def test_the_multiprocessors_are_those_of_an_h200():
+    assert configs.SMS == 132

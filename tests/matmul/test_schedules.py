@@ -1,0 +1,82 @@
+"""Every schedule, cluster and layout of the matmul agrees with NumPy under hostile warp schedules, the sanitizer watching."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.matmul import Config, config
+
+from .support import agrees, integers, operand
+
+# name: configuration, (M, N, K), blocks that run at a time
+KERNELS = {
+    "pingpong, one block": (Config((64, 64), "pingpong"), (150, 136, 136), 1),
+    "pingpong, blocks of 128 rows": (Config((128, 64), "pingpong", stages=2), (200, 72, 200), 1),
+    "pingpong, A multicast": (Config((64, 64), "pingpong", (1, 2)), (72, 200, 136), 2),
+    "pingpong, B multicast": (Config((64, 64), "pingpong", (2, 1)), (200, 72, 136), 2),
+    "cooperative, one block": (Config((128, 64), "cooperative"), (200, 72, 136), 1),
+    "cooperative, blocks of 256 rows": (Config((256, 64), "cooperative", stages=3), (300, 72, 72), 1),
+    "cooperative, A multicast": (Config((128, 64), "cooperative", (1, 2), stages=2), (136, 200, 136), 2),
+    "split in 3, pingpong": (Config((64, 64), "pingpong", splits=3), (70, 72, 264), 5),
+    "split in 2, multicast": (Config((128, 64), "cooperative", (2, 1), stages=2, splits=2), (200, 72, 264), 2),
+    "split in 5, more units than blocks": (Config((128, 64), "cooperative", stages=2, splits=5), (130, 72, 328), 3),
+    "cooperative, B multicast": (Config((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 200), 2),
+}
+
+
+@pytest.fixture(autouse=True)
+def _emulator(on_emulator):
+    """No GPU here, whatever the machine has."""
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_agrees_under_hostile_schedules(name, monkeypatch):
+    """Tails in M, N and K; several tiles a block, so that the ring and the slabs go round."""
+    chosen, (m, n, k), blocks = KERNELS[name]
+    monkeypatch.setattr(config, "SMS", blocks)
+    a, b = operand(m, k, False), operand(k, n, True)
+    with cs.emulate(schedules=9, seed=5) as ran:
+        got = cs.matmul(a, b, config=chosen)
+    assert ran.launches == 9
+    agrees(got, a, b, what=name)
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)], ids=["NN", "TN", "NT", "TT"])
+@pytest.mark.parametrize("cluster", [(1, 1), (2, 1), (1, 2)])
+def test_all_transposes(transposed, cluster, monkeypatch):
+    monkeypatch.setattr(config, "SMS", 2)
+    a, b = operand(136, 72, transposed[0]), operand(72, 200, transposed[1])
+    agrees(cs.matmul(a, b, config=Config((128, 64), "cooperative", cluster)), a, b)
+
+
+@pytest.mark.parametrize("columns", [80, 96, 128])
+@pytest.mark.parametrize("out", ["float16", "float32"])
+def test_tiles_whose_slabs_are_narrow(columns, out):
+    """The columns of a slab follow from the tile's: 16, 32 or 64 of 16 bits, 16 or 32 of 32 bits; the B tile's swizzle from its rows."""
+    a, b = operand(70, 72, False), operand(72, columns + 8, False)
+    agrees(cs.matmul(a, b, config=Config((64, columns), "pingpong"), out_dtype=out), a, b, out_dtype=out)
+
+
+def test_the_workspace_of_split_k_serves_many_calls():
+    """Counters are left at zero, shares are not trusted; different sizes take turns."""
+    chosen = Config((64, 64), "pingpong", splits=4)
+    for rows in (70, 30, 70):
+        a, b = operand(rows, 264, False, seed=rows), operand(264, 136, True)
+        agrees(cs.matmul(a, b, config=chosen), a, b)
+
+
+def test_the_same_bits_under_every_policy():
+    """Random floats: the order of additions does not depend on the schedule. ``emulate`` refuses runs that differ."""
+    random = np.random.default_rng(3)
+    a, b = random.standard_normal((40, 200)).astype(np.float16), random.standard_normal((200, 72)).astype(np.float16)
+    with cs.emulate(schedules=9, seed=1):
+        got = cs.matmul(a, b, out_dtype="float32", config=Config((64, 64), "pingpong", (2, 1), splits=2))
+    np.testing.assert_allclose(got, cs.reference.matmul(a, b, out_dtype="float32"), rtol=0, atol=200 * 2**-20)
+
+
+def test_a_batch_goes_round_the_ring(monkeypatch):
+    monkeypatch.setattr(config, "SMS", 2)
+    a, b = integers(3, 70, 72), integers(3, 72, 72)
+    with cs.emulate(schedules=3, seed=2):
+        got = cs.matmul(a, b, config=Config((64, 64), "pingpong", (2, 1)))
+    agrees(got, a, b)

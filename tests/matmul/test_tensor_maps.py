@@ -1,0 +1,67 @@
+"""The maps and parameters that a launch packs by itself are those that the DSL's own host code would pass to the same kernel."""
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from cutesync.dtypes import BY_NAME
+from cutesync.emulator.driver import Executable
+from cutesync.emulator.tensor_map import decode
+from cutesync.matmul import Config, plan
+from cutesync.matmul.plan import Operand, Problem
+from cutesync.matmul.terms import TermsSpec
+from cutesync.runtime import compiler, device
+
+FLOAT16 = BY_NAME["float16"]
+A, B, D = 0x7F0000100000, 0x7F0000200000, 0x7F0000300000
+CONFIGS = [Config((128, 256), "cooperative", (2, 1)), Config((256, 160), "cooperative", (1, 2)), Config((128, 208), "pingpong", (2, 1)), Config((64, 112), "pingpong")]
+
+
+def host_parameters(problem: Problem, config: Config, monkeypatch) -> list[bytes]:
+    """The kernel's parameters as the DSL's host function makes them."""
+    kept = {}
+
+    def compile_only(key, build, **_):
+        kept["built"] = build()
+        return compiler.Kernel("cutesync_matmul_0", b"", "", (384, 1, 1), 0, (), (config.peers, 1, 1))
+
+    monkeypatch.setattr(plan.compiler, "get", compile_only)
+    plan.kernel_for(config, problem.elements, problem.out, (problem.a.k_major, problem.b.k_major), problem.terms)
+    import cutlass.cute as cute
+    from cutlass import Int32, Int64
+    from cutlass.cute.runtime import make_ptr
+
+    host, example, _ = kept["built"]
+    compiled = cute.compile(host, *example, options="--gpu-arch sm_90a --keep-ptx --dump-dir=" + str(kept.setdefault("folder", monkeypatch.tmp)))
+    pointers = [make_ptr(kind.cutlass, at, cute.AddressSpace.gmem, assumed_align=16) for kind, at in ((FLOAT16, A), (FLOAT16, B), (problem.out, D))]
+    strides = ((problem.a.step, problem.a.batch), (problem.b.step, problem.b.batch), (problem.d[0], problem.d[2]))
+    arguments = [*pointers, tuple(map(Int32, (problem.m, problem.n, problem.k, problem.items))), tuple((Int64(x), Int64(y)) for x, y in strides), *example[5:8], Int32(2)]
+    import cuda.bindings.driver as driver
+
+    values, keep = compiled.generate_execution_args(*arguments, driver.CUstream(0))
+    addresses = [ctypes.cast(value, ctypes.c_void_p) for value in (*values, ctypes.pointer(ctypes.c_int32(0)))]
+    (launch,) = Executable(compiled).record((ctypes.c_void_p * len(addresses))(*addresses))
+    del keep
+    return [launch.parameters[p.offset : p.offset + p.size] for p in launch.program.function.params]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.tile[0]}x{c.tile[1]}")
+@pytest.mark.parametrize("majors", [(True, True), (False, False)], ids=["K-major", "MN-major"])
+def test_parameters_are_those_of_the_dsl(config, majors, monkeypatch, tmp_path, on_emulator):
+    monkeypatch.tmp = tmp_path
+    m, n, k, items = 1000, 520, 328, 3
+    a, b = (Operand(k_major, 1336, items, 1336 * 1336) for k_major in majors)
+    problem = Problem(m, n, k, items, a, b, (0, 0, 0), (n + 8, 1, (n + 8) * m), (FLOAT16, FLOAT16), BY_NAME["float32" if config.tile == (64, 112) else "float16"], TermsSpec())
+    config = config.with_stages(problem.out.size)
+    theirs = host_parameters(problem, config, monkeypatch)
+    launch = plan.make_launch(problem, config, 1.0, 0.0, device.HOST, 0)
+    for position, address in ((0, A), (2, B), (4, D)):
+        launch.parameters.put(position, address)
+    ours = [value.to_bytes(size, "little") for value, size in zip(launch.parameters.packed(), launch.parameters.sizes)]
+    for position in (0, 2, 4):
+        assert decode(ours[position]) == decode(theirs[position]), f"the map of parameter {position}"
+    for position in (1, 3, 5):
+        got, wanted = (np.frombuffer(side[position], np.int32).tolist() for side in (ours, theirs))
+        assert got == wanted, f"the extents of parameter {position}"
+    assert len(ours) == len(theirs)

@@ -1,0 +1,92 @@
+"""What a launch with tensor maps tells the driver: a driver of our own stands in for libcuda and reads it back."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+
+import pytest
+
+from cutesync.emulator.tensor_map import decode, encode, from_encode_arguments
+from cutesync.runtime import device, launch, tensor_map
+from cutesync.runtime.compiler import Kernel
+from cutesync.runtime.tensor_map import TiledMap
+
+MAP = TiledMap("bfloat16", (520, 1000, 3), (1040, 1040000), (64, 128, 1), 128)
+
+
+class Driver:
+    """Answers cuLaunchKernelEx, cuTensorMapEncodeTiled and cuTensorMapReplaceAddress."""
+
+    def __init__(self) -> None:
+        self.launches, self.encoded, self.moved = [], 0, 0
+
+    def encode(self, place, kind, rank, address, extents, strides, box, steps, interleave, swizzle, promotion, fill) -> int:
+        assert place % 64 == 0 and promotion in range(4)
+        made = from_encode_arguments(kind, address, tuple(extents), tuple(strides)[: rank - 1], tuple(box), tuple(steps), interleave, swizzle, fill)
+        ctypes.memmove(place, encode(made), 128)
+        self.encoded += 1
+        return 0
+
+    def move(self, place, address) -> int:
+        ctypes.c_uint64.from_address(place).value = address
+        self.moved += 1
+        return 0
+
+    def launch(self, config_at, function, addresses_at, extra) -> int:
+        config = launch._Config.from_address(config_at)
+        attributes = [struct.unpack_from("<i4x3I", ctypes.string_at(config.attributes + 72 * i, 72)) for i in range(config.count)]
+        places = (ctypes.c_void_p * 4).from_address(addresses_at)
+        parameters = [ctypes.string_at(place, size) for place, size in zip(places, (128, 12, 8, 8))]
+        self.launches.append((tuple(config.grid), tuple(config.block), config.smem, config.stream, attributes, function, parameters))
+        return 0
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    made = Driver()
+    monkeypatch.setattr(launch, "_entry", lambda: made.launch)
+    monkeypatch.setattr(tensor_map, "_driver", lambda: (made.encode, made.move))
+    monkeypatch.setattr(Kernel, "handle", lambda self, ordinal: 77)
+    return made
+
+
+@pytest.mark.parametrize("cluster", [(1, 1, 1), (2, 1, 1)])
+def test_what_the_driver_is_told(driver, cluster):
+    kernel = Kernel("k", b"", "", (384, 1, 1), 229440, (128, 12, 8, 8), cluster)
+    made = launch.MapLaunch(kernel, 0, 132, [MAP, struct.pack("<3i", 1, 2, 3), 5, 0], arrays=(0, 3))
+    for addresses, stream in (((0x1000, 0x2000), 9), ((0x1000, 0x2000), 0), ((0x5000, 0x2000), 9)):
+        made.run(addresses, stream)
+        grid, block, smem, told_stream, attributes, function, parameters = driver.launches[-1]
+        assert (grid, block, smem, told_stream or 0, function) == ((132, 1, 1), (384, 1, 1), 229440, stream, 77)
+        assert attributes == ([] if cluster == (1, 1, 1) else [(4, 2, 1, 1)])
+        found = decode(parameters[0])
+        assert (found.address, found.extents, found.strides, found.box, found.swizzle, found.element) == (
+            addresses[0], MAP.extents, MAP.strides, MAP.box, MAP.swizzle, "bf16")  # fmt: skip
+        assert struct.unpack("<3i", parameters[1]) == (1, 2, 3)
+        assert [int.from_bytes(p, "little") for p in parameters[2:]] == [5, addresses[1]]
+    assert (driver.encoded, driver.moved) == (1, 1), "a map is encoded once, and moved when its array does"
+
+
+def test_the_workspace_is_that_of_the_stream(driver, monkeypatch):
+    asked = []
+
+    def scratch(*arguments):
+        asked.append(arguments)
+        return 0x100 * arguments[1], 0x10000 * arguments[1]
+
+    monkeypatch.setattr(launch.workspaces, "counters_and_scratch", scratch)
+    kernel = Kernel("k", b"", "", (384, 1, 1), 0, (128, 12, 8, 8))
+    made = launch.MapLaunch(kernel, 0, 4, [MAP, bytes(12), 0, 0], arrays=(0,), workspace=(2, 3, 64, 4096))
+    for stream in (7, 8):
+        made.run((0x1000,), stream)
+        assert [int.from_bytes(p, "little") for p in driver.launches[-1][-1][2:]] == [0x100 * stream, 0x10000 * stream]
+    assert asked == [(0, 7, 64, 4096), (0, 8, 64, 4096)]
+
+
+def test_what_the_driver_refuses_is_said(monkeypatch):
+    monkeypatch.setattr(tensor_map, "_driver", lambda: (lambda *_: 1, lambda *_: 1))
+    with pytest.raises(device.LaunchError, match="cuTensorMapEncodeTiled"):
+        MAP.write(0, 0x1000, 0)
+    with pytest.raises(device.LaunchError, match="multiple of 16"):
+        tensor_map.move(0, 0x1008)
