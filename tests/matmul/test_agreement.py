@@ -148,7 +148,7 @@ def test_c_broadcasts_and_may_be_the_result():
     agrees(np.asarray(in_place), a, b, whole, beta=1.0, out_dtype="float32")
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", lambda v: v * v - 1.0])
+@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", lambda v: v * v - 1.0], ids=lambda f: f if isinstance(f, str) else "lambda")
 def test_activations(activation):
     a, b = integers(40, 24), integers(24, 40)
     got = cs.matmul(a, b, alpha=0.05, activation=activation, out_dtype="float32", config=CONFIG)
