@@ -40,6 +40,8 @@ from .part import PartScan
 from .tile import WarpScan
 
 DONE = -1  # the tile number that says that there are no more
+REGISTERS = 1 << 16  # of a multiprocessor
+FOR_CONTROL, FOR_FOLDERS = 64, 96  # registers of a thread
 
 
 class Shared:
@@ -56,16 +58,19 @@ class Shared:
 
 
 class Warps(IntEnum):
-    """The warps before those that emit."""
+    """The warps before those that emit. Registers move between groups of four warps, so each kind begins at a multiple of four."""
 
     LOAD = 0
     PUBLISH = 1
     LOOK_AHEAD = 2
-    FOLD = 3  # the first of them
+    FOLD = 4  # the first of them
 
 
 class PipelineScan(ScanKernel):
-    """The kernel: tiles of ``warps`` chunks of ``rows`` rows in a ring of ``stages``; ``folders`` warps fold, ``squads`` * ``warps`` emit."""
+    """The kernel: tiles of ``warps`` chunks of ``rows`` rows in a ring of ``stages``; ``folders`` warps fold, ``squads`` * ``warps`` emit.
+
+    ``folders`` and ``warps`` are multiples of four. The emitting warps hold a tile in registers: they get what the others can spare.
+    """
 
     def __init__(self, scan: Scan, folders: int, squads: int, warps: int, rows: int, stages: int, shift: int | None) -> None:
         self.folders, self.squads, self.warps, self.stages = folders, squads, warps, stages
@@ -73,6 +78,9 @@ class PipelineScan(ScanKernel):
         self.part = PartScan(self.tile)
         self.tile_bytes = self.tile.tile * scan.monoid.source.size
         self.first_emitter = Warps.FOLD + folders
+        groups = (1 + folders // 4, squads * warps // 4)
+        self.at_launch = REGISTERS // (128 * sum(groups)) // 8 * 8
+        self.for_emitters = min((self.at_launch * sum(groups) - FOR_CONTROL - FOR_FOLDERS * (groups[0] - 1)) // groups[1] // 8 * 8, 232)
         types = (*scan.monoid.types, Int32)
         smem = stages * (self.tile_bytes + 40) + state_bytes(types, stages * warps) + state_bytes(types, stages) + 128
         super().__init__(scan, (self.first_emitter + squads * warps) * LANES, smem, 1)
@@ -92,17 +100,28 @@ class PipelineScan(ScanKernel):
             cute.arch.mbarrier_init_fence()
         cute.arch.sync_threads()
         everything = Int32(rows) * tiles
-        if warp == Warps.LOAD:
-            if lane == 0:
-                self.load(shared, x, length, counters, everything, tiles)
-        elif warp == Warps.PUBLISH:
-            self.publish(shared, slots, everything, tiles, lane)
-        elif warp == Warps.LOOK_AHEAD:
-            self.look_ahead(shared, init, init_at, slots, everything, tiles, lane)
+        if warp < Warps.FOLD:
+            self.take_registers(FOR_CONTROL)
+            if warp == Warps.LOAD:
+                if lane == 0:
+                    self.load(shared, x, length, counters, everything, tiles)
+            elif warp == Warps.PUBLISH:
+                self.publish(shared, slots, everything, tiles, lane)
+            elif warp == Warps.LOOK_AHEAD:
+                self.look_ahead(shared, init, init_at, slots, everything, tiles, lane)
         elif warp < self.first_emitter:
+            self.take_registers(FOR_FOLDERS)
             self.fold(shared, x, length, tiles, warp - Warps.FOLD, lane)
         else:
+            self.take_registers(self.for_emitters)
             self.emit(shared, x, out, length, tiles, (warp - self.first_emitter) // self.warps, (warp - self.first_emitter) % self.warps, lane)
+
+    def take_registers(self, count: int) -> None:
+        """All four warps of a group call."""
+        if count > self.at_launch:
+            cute.arch.setmaxregister_increase(count)
+        elif count < self.at_launch:
+            cute.arch.setmaxregister_decrease(count)
 
     @cute.jit
     def next(self, stage, phase, step: cutlass.Constexpr = 1):
