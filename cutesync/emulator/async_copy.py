@@ -133,6 +133,8 @@ def to_shared(operation: Operation, source: Side | None, keep: np.ndarray | None
     """
     machine, warp = operation.machine, operation.warp
     done = warp.clock.async_done(*operation.write_event)
+    if operation.read_event is not None:  # a copy that is over has also read its source
+        done.join(warp.clock.async_done(*operation.read_event))
     for side, barrier in targets:
         parts = cut(machine, len(side.offsets))
         left = [len(parts)]

@@ -51,8 +51,10 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
 
     The method is a single-pass scan with decoupled look-ahead (Merrill and Garland 2016; CUB's warp-specialised scan).
     """
+    if type(exclusive) is not bool or type(reverse) is not bool:  # as keys 1 and True are one
+        exclusive, reverse = _flag(exclusive, "exclusive"), _flag(reverse, "reverse")
     if init is not None and not isinstance(init, (bool, int, float, np.generic)):
-        init = _device_scalar(init, x)
+        init = _device_scalar(init, x, out)
     arguments = (op, axis, exclusive, reverse, init, dtype, identity)
     if axis != -1 or init is not None or identity is not None:
         arguments += (repr(axis), repr(init), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
@@ -77,7 +79,13 @@ class _At(tuple):
     """``(address, dtype)`` of a first operand in device memory."""
 
 
-def _device_scalar(init, x) -> _At:
+def _flag(value, argument: str) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise ArgumentTypeError(explain(argument, repr(value), "True or False"))
+    return bool(value)
+
+
+def _device_scalar(init, x, out) -> _At:
     adapter = arrays.adapter(init, "init")
     if adapter is arrays.NUMPY:
         raise ArgumentTypeError(explain("init", "a NumPy array", "a scalar, or an array of one element on the device of x", "give init.item()"))
@@ -87,6 +95,10 @@ def _device_scalar(init, x) -> _At:
     if type(x) is np.ndarray:
         raise DeviceError(explain("init", "an array on a device, for a NumPy x", "a scalar"))
     arrays.same_device(arrays.checked(x, "x"), view, "init")
+    if out is not None:
+        target = arrays.checked(out, "out", writable=True)
+        if target.ptr <= view.ptr < target.ptr + target.nbytes:
+            raise ArgumentValueError(explain("init", "an element of out", "memory of its own"))
     return _At((view.ptr, view.dtype))
 
 
@@ -119,9 +131,6 @@ def _meaning(arguments: tuple, view: View) -> tuple[Meaning, DType]:
     parsed = operator(op, identity)
     if parsed.fn is None and parsed.name not in _NAMES:
         raise ArgumentValueError(explain("op", repr(op), "one of " + ", ".join(_NAMES) + ", or a callable of two values"))
-    for name, flag in (("exclusive", exclusive), ("reverse", reverse)):
-        if not isinstance(flag, (bool, np.bool_)):
-            raise ArgumentTypeError(explain(name, repr(flag), "True or False"))
     result = view.dtype if wanted is None else dtype(wanted)
     parsed.check(result)
     accumulate = result.accumulator
@@ -136,7 +145,8 @@ def _meaning(arguments: tuple, view: View) -> tuple[Meaning, DType]:
         init = parsed.identity(accumulate)
         if init is None:
             raise ArgumentValueError(explain("exclusive", f"True for {parsed.name!r}, which has no identity", "a first result", "give init= or identity="))
-    return Meaning(parsed, view.dtype, accumulate, result, bool(exclusive), bool(reverse), None if at else init, at), result
+        init = scalar(init, accumulate, "identity")
+    return Meaning(parsed, view.dtype, accumulate, result, exclusive, reverse, None if at else init, at), result
 
 
 def _extents(axis, shape: tuple[int, ...]) -> tuple[int, int, int]:

@@ -120,12 +120,12 @@ def _columns(problem: Problem) -> Config:
     while items > 1 and problem.rows * (problem.inner // items) < SMS * 240:
         items //= 2
     units = problem.inner // items
-    lanes = min(units, 128)
+    lanes = min(_power_of_two(units), 128)
     tiles = _ceil(units, lanes)
     blocks = problem.rows * tiles
     groups = 1
     if problem.rows * units < SMS * 256:  # too few columns to fill the GPU: groups and blocks share the rows
-        groups = max(1, min(128 // lanes, problem.length // 16))
+        groups = min(128 // lanes, _power_of_two(problem.length // 16 + 1))
     splits = min(_ceil(SMS * 8, blocks), problem.length // (groups * 16), MOST_SEGMENTS) if groups > 1 or blocks < SMS else 1
     splits = max(1, splits)
     slots = problem.rows * splits * problem.inner if splits > 1 else 0
