@@ -168,5 +168,27 @@ def reduce(value, op="add", width: int = LANES):
     return reduce_states((value,), lambda a, b: (fn(a[0], b[0]),), cute.arch.lane_idx(), width)[0]
 
 
+def scan(value, op="add", *, initial=None, width: int = LANES):
+    """``(inclusive, exclusive)`` scans of ``value`` (a register of any numeric DSL type, one a lane) over groups of ``width`` lanes.
+
+    ``op`` is a name (``add mul min max and or xor``) or a callable of two such registers, associative, not necessarily commutative.
+    ``initial`` comes in front of the first lane; without it the first lane's exclusive result is its own value and means nothing. Both
+    results have the type of ``value``. All 32 lanes must call.
+    """
+    from .block.operators import scalar_operator
+
+    kind = type(value)
+    fn = scalar_operator(op, kind)
+    lane = cute.arch.lane_idx()
+    combine = lambda a, b: (fn(a[0], b[0]),)  # noqa: E731
+    inclusive = scan_states((value,), combine, lane, width)
+    exclusive = shift_up(inclusive)
+    if initial is None:
+        return inclusive[0], exclusive[0]
+    front = (kind(initial),)
+    first = (lane & (width - 1)) == 0
+    return combine(front, inclusive)[0], select(first, front, append(cutlass.not_(first), front, exclusive, combine))[0]
+
+
 __all__ = ["LANES", "append", "broadcast", "combine_valid", "exchange", "prepend", "reduce", "column_of_lane", "reduce_columns", "reduce_rows",
-           "reduce_states", "reduce_valid", "scan_states", "select", "shift_up", "tree"]  # fmt: skip
+           "reduce_states", "reduce_valid", "scan", "scan_states", "select", "shift_up", "tree"]  # fmt: skip

@@ -5,5 +5,6 @@ from .discontinuity import Discontinuity
 from .exchange import Exchange
 from .load_store import Load, Store
 from .reduce import Reduce
+from .scan import Scan
 
-__all__ = ["AdjacentDifference", "Discontinuity", "Exchange", "Load", "Reduce", "Store"]
+__all__ = ["AdjacentDifference", "Discontinuity", "Exchange", "Load", "Reduce", "Scan", "Store"]
