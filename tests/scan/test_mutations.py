@@ -112,7 +112,7 @@ def ticket_by_block_index(ptx: str) -> Iterator[str]:
     yield ptx[: atom.start()] + text + rest
 
 
-WAIT = r"^[ \t]*(mbarrier\.try_wait\.parity[^\n]*\], )(%r\d+|\d)(, \d+;) *\n\s*@P1 bra\.uni DONE; *\n\s*bra\.uni +LAB_WAIT; *\n"
+WAIT = r"^([ \t]*mbarrier\.try_wait\.parity\.shared\.b64 (\w+), [^\n]*\], )(%r\d+|0)(, \d+;)"
 
 FLAGS = {
     "a state published by a plain store": swap(r"st\.relaxed\.gpu\.global\.b64", "st.relaxed.gpu", "st"),
@@ -132,8 +132,8 @@ RING = {
     "an arrival doubled": each(r"^[ \t]*mbarrier\.arrive\.shared[^;\n]*;", lambda m: 2 * m[0]),
     "more bytes expected": shifted(r"mbarrier\.arrive\.expect_tx", 16),
     "fewer bytes expected": shifted(r"mbarrier\.arrive\.expect_tx", -16),
-    "a wait dropped": each(WAIT, lambda m: ""),
-    "a wait for the other phase": each(WAIT, lambda m: f"{{ .reg .b32 flip; xor.b32 flip, {m[2]}, 1; {m[1]}flip{m[3]} }}\n @P1 bra.uni DONE;\n bra.uni LAB_WAIT;\n"),
+    "a wait dropped": each(WAIT, lambda m: f"setp.eq.b32 {m[2]}, 0, 0;"),
+    "a wait for the other phase": each(WAIT, lambda m: f"{{ .reg .b32 flip; xor.b32 flip, {m[3]}, 1; {m[1]}flip{m[4]} }}"),
     "no sync_warp before a release": drop(r"bar\.warp\.sync"),
 }
 FAULTS = [
