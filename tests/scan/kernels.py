@@ -23,19 +23,19 @@ def _tiles(problem: Problem, warps: int, rows: int) -> int:
 
 def short_rows(unroll: int) -> Choice:
     def choose(problem: Problem) -> Config:
-        items, aligned = problem.vector(problem.length)
+        items, shift = problem.vector(problem.length)
         group = 1 << (problem.length // items - 1).bit_length()
         assert group <= LANES
-        return Config(("short_rows", items, group, unroll, aligned), 1, _ceil(problem.rows, ROW_WARPS * (LANES // group) * unroll))
+        return Config(("short_rows", items, group, unroll, shift), 1, _ceil(problem.rows, ROW_WARPS * (LANES // group) * unroll))
 
     return choose
 
 
 def rows(team: int, rows: int) -> Choice:
     def choose(problem: Problem) -> Config:
-        items, aligned = problem.vector(problem.length)
+        items, shift = problem.vector(problem.length)
         assert problem.length // items <= team * rows * LANES
-        return Config(("rows", items, team, rows, aligned), 1, _ceil(problem.rows, ROW_WARPS // team))
+        return Config(("rows", items, team, rows, shift), 1, _ceil(problem.rows, ROW_WARPS // team))
 
     return choose
 
@@ -43,7 +43,7 @@ def rows(team: int, rows: int) -> Choice:
 def wave(warps: int, rows: int) -> Choice:
     def choose(problem: Problem) -> Config:
         tiles = _tiles(problem, warps, rows)
-        return Config(("wave", tiles == 1, warps, rows, problem.in_step), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0)
+        return Config(("wave", tiles == 1, warps, rows, problem.shift), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0)
 
     return choose
 
@@ -51,7 +51,7 @@ def wave(warps: int, rows: int) -> Choice:
 def pipeline(folders: int, squads: int, warps: int, rows: int, stages: int, blocks: int) -> Choice:
     def choose(problem: Problem) -> Config:
         tiles = _tiles(problem, warps, rows)
-        kernel = ("pipeline", folders, squads, warps, rows, stages, problem.in_step)
+        kernel = ("pipeline", folders, squads, warps, rows, stages, problem.shift)
         return Config(kernel, tiles, min(blocks, problem.rows * tiles), problem.rows * slots_of(tiles))
 
     return choose
@@ -59,12 +59,11 @@ def pipeline(folders: int, squads: int, warps: int, rows: int, stages: int, bloc
 
 def columns(width: int, lanes: int, groups: int, unroll: int, splits: int) -> Choice:
     def choose(problem: Problem) -> Config:
-        items, aligned = problem.vector(problem.inner)
+        items, _ = problem.vector(problem.inner)
         each = min(width, items)
-        aligned = aligned if each == items else problem.out % (each * problem.result) == 0
         tiles = _ceil(problem.inner // each, lanes)
         slots = problem.rows * splits * problem.inner if splits > 1 else 0
-        return Config(("columns", each, lanes, groups, unroll, splits > 1, aligned), tiles, problem.rows * tiles * splits, slots)
+        return Config(("columns", each, lanes, groups, unroll, splits > 1, problem.aligned(each) == 0), tiles, problem.rows * tiles * splits, slots)
 
     return choose
 
@@ -78,16 +77,16 @@ KERNELS: dict[str, tuple[Choice, tuple[int, ...], int]] = {
     "rows by eight warps": (rows(8, 1), (3, 900), 1),
     "one tile": (wave(4, 2), (1, 1001), 1),
     "rows of one tile": (wave(2, 2), (3, 501), 1),
-    "a wave": (wave(2, 1), (1, 2803), 1),
+    "a wave": (wave(2, 1), (1, 1803), 1),
     "a wave of rows": (wave(2, 1), (3, 701), 1),
     "columns": (columns(4, 8, 1, 4, 1), (2, 37, 36), 1),
     "columns in groups": (columns(2, 8, 5, 4, 1), (101, 23), 0),
     "columns in groups of blocks": (columns(4, 4, 4, 2, 3), (2, 101, 12), 1),
     "columns of blocks": (columns(1, 16, 1, 2, 5), (61, 19), 0),
-    "pipeline, small ring": (pipeline(2, 2, 2, 1, 2, 3), (1, 4203), 1),
-    "pipeline, one folder, three squads": (pipeline(1, 3, 2, 2, 3, 2), (1, 5203), 1),
-    "pipeline, one squad, one block": (pipeline(3, 1, 4, 1, 2, 1), (1, 5203), 1),
-    "pipeline of rows": (pipeline(2, 2, 2, 1, 3, 3), (3, 1501), 1),
+    "pipeline, small ring": (pipeline(2, 2, 2, 1, 2, 3), (1, 2203), 1),
+    "pipeline, one folder, three squads": (pipeline(1, 3, 2, 2, 3, 2), (1, 3203), 1),
+    "pipeline, one squad, one block": (pipeline(3, 1, 4, 1, 2, 1), (1, 2603), 1),
+    "pipeline of rows": (pipeline(2, 2, 2, 1, 3, 3), (3, 901), 1),
 }
 
 
