@@ -15,6 +15,13 @@ from .kernels import force, pipeline, wave
 OPS = ("add", "mul", "min", "max", "and", "or", "xor")
 WAYS = [{}, {"exclusive": True}, {"reverse": True}, {"reverse": True, "exclusive": True}]
 INIT = {"init": 3}
+
+
+def some(place, all_of_them, few):
+    """Everything on a GPU. On the emulator a kernel that is not cached must be compiled first, so a few stand for the rest."""
+    return few if place.name == "emulator" else all_of_them
+
+
 SMALL = (1, 2, 3, 31, 32, 33, 127, 128, 129, 511, 512, 513, 1009)
 LARGE = (4099, 20011, 65537, 300007, 1299709, 10**7 + 19)
 
@@ -66,6 +73,8 @@ def test_nothing_to_scan(place, dtype):
 @pytest.mark.parametrize(("dtype", "op"), [(d, o) for d in DTYPES for o in OPS if has_meaning(o, d)])
 def test_every_operator_on_every_type(place, dtype, op):
     place.covers(dtype)
+    if place.name == "emulator" and dtype in ("bool", "float16") and op != "add":
+        pytest.skip("left to the GPU")
     for n in place.sizes([37, 1000, 70001]):
         check_scan(data(n, dtype, op), op)
 
@@ -73,6 +82,8 @@ def test_every_operator_on_every_type(place, dtype, op):
 @pytest.mark.parametrize("options", WAYS, ids=str)
 @pytest.mark.parametrize("op", ["add", "mul", "and", "xor"])
 def test_every_way_with_and_without_an_identity(place, op, options):
+    if place.name == "emulator" and op != "mul":
+        pytest.skip("left to the GPU")
     for shape, axis in (((1000,), -1), ((40, 25), 0), ((40, 25), 1), ((70001,), 0), ((300, 4097), 1), ((4097, 300), 0), ((3, 100_003), 1), ((20_000, 64), 1)):
         if np.prod(shape) <= place.largest:
             check_scan(data(shape, "int32", op), op, axis=axis, **options)
@@ -82,21 +93,23 @@ def test_every_way_with_and_without_an_identity(place, op, options):
 @pytest.mark.parametrize("op", ["min", "max", "add"])
 def test_init_comes_first_in_every_way(place, op, options):
     """``min`` and ``max`` have no identity: an exclusive scan needs ``init``."""
-    for shape, axis in (((1000,), -1), ((40, 25), 0), ((40, 25), 1), ((5, 200), 1), ((70001,), 0), ((4097, 300), 0)):
+    if place.name == "emulator" and op != "max":
+        pytest.skip("left to the GPU")
+    for shape, axis in (((1000,), -1), ((40, 25), 0), ((5, 200), 1), ((70001,), 0), ((4097, 300), 0)):
         if np.prod(shape) <= place.largest:
             check_scan(data(shape, "int16", op), op, axis=axis, init=-7, **options)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64", "bool"])
 def test_init_may_lie_on_the_device(place, dtype):
-    """It is read when the kernel runs: changing it changes the next result of the same plan."""
-    start = cs.asarray(np.array([1], numpy_dtype(dtype)))
+    if place.name == "emulator" and dtype not in ("float16", "int8"):
+        pytest.skip("left to the GPU")
+    one, zero = cs.asarray(np.ones(1, numpy_dtype(dtype))), cs.asarray(np.zeros((), numpy_dtype(dtype)))
     for shape, axis, options in (((1000,), -1, {}), ((40, 25), 1, {"reverse": True}), ((40, 25), 0, {"exclusive": True}), ((3, 70001), 1, {"exclusive": True})):
         if np.prod(shape) <= place.largest:
-            x = cs.asarray(data(shape, dtype))
-            for value in (1, 0):
-                chosen = start if value else cs.asarray(np.zeros((), numpy_dtype(dtype)))
-                same(cs.scan(x, axis=axis, init=chosen, **options), scanned(np.asarray(x), axis=axis, init=value, **options), f"{shape} {options}")
+            x = data(shape, dtype)
+            for chosen, value in ((one, 1), (zero, 0)):
+                same(cs.scan(cs.asarray(x), axis=axis, init=chosen, **options), scanned(x, axis=axis, init=value, **options), f"{shape} {options} from {value}")
 
 
 @pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float32", "float64"])
@@ -104,10 +117,12 @@ def test_init_may_lie_on_the_device(place, dtype):
 def test_views_that_begin_anywhere(place, dtype, count):
     """Offsets of 0 to 16 elements break every alignment of the vectors; guard bands around the result stay."""
     place.fits(count)
+    if place.name == "emulator" and dtype in ("bfloat16", "float64"):
+        pytest.skip("left to the GPU")
     x = data(count + 16, dtype)
     whole, band = cs.asarray(x), 32
     for offset in range(17) if count < 10**6 else (0, 1, 5):
-        for shift in {0, 1, offset}:
+        for shift in some(place, {0, 1, offset}, {0, 1} if offset in (0, 4) else {offset % 4}):
             memory = cs.asarray(np.full(count + 16 + 2 * band, 77, numpy_dtype(dtype)))
             out = memory[band + shift : band + shift + count]
             check_scan(x[offset : offset + count], on=whole[offset : offset + count], out=out, reverse=bool(offset & 1))
@@ -134,8 +149,10 @@ def test_guard_bands_around_rows_and_columns(place, shape, axis):
 @pytest.mark.parametrize("dtype", ["int8", "float32", "int64"])
 @pytest.mark.parametrize("options", [{}, {"reverse": True}, {"exclusive": True}], ids=str)
 def test_in_place(place, dtype, options):
-    for shape, axis in (((40,), 0), ((1003,), 0), ((30, 36), 1), ((30, 35), 0), ((200_003,), 0), ((300, 5001), 1), ((5001, 300), 0), ((40_000_003,), 0)):
-        if np.prod(shape) <= (place.largest if place.name == "emulator" else 1 << 26):
+    if place.name == "emulator" and (dtype != "float32" or options == {"exclusive": True}):
+        pytest.skip("left to the GPU")
+    for shape, axis in (((1003,), 0), ((30, 36), 1), ((30, 35), 0), ((200_003,), 0), ((300, 5001), 1), ((5001, 300), 0), ((14_000_003,), 0)):
+        if np.prod(shape) <= place.largest:
             x = data(shape, dtype)
             array = cs.asarray(x)
             assert cs.scan(array, axis=axis, out=array, **options) is array
@@ -161,17 +178,19 @@ def test_in_place_in_small_tiles(place, monkeypatch):
 )  # fmt: skip
 def test_dtype_is_the_type_of_the_operation(place, source, result):
     """The base of a wider result may lie anywhere."""
-    for shape, axis in (((1001,), 0), ((45, 20), 0), ((45, 20), 1), ((300_007,), 0)):
+    for shape, axis in some(place, [((1001,), 0), ((45, 20), 0), ((45, 20), 1), ((300_007,), 0)], [((1001,), 0)] if source != "int8" else [((45, 20), 0)]):
         if np.prod(shape) <= place.largest:
             x = np.abs(data(shape, source)) if source.startswith(("float", "bf")) else data(shape, source)
             check_scan(x, axis=axis, dtype=result)
             memory = cs.empty(x.size + 8, result)
-            for shift in (1, 3):
+            for shift in some(place, (1, 2, 3), (1,) if source in ("int8", "float16") else ()):
                 check_scan(x, axis=axis, dtype=result, out=memory[shift : shift + x.size].reshape(*shape), reverse=shift == 3)
 
 
 @pytest.mark.parametrize("shape", [(3, 5), (1, 7), (7, 1), (130, 8), (2, 3, 4), (4, 1, 9), (1, 1, 1), (5, 6, 7, 3), (2, 1, 33, 1)], ids=str)
 def test_every_axis(place, shape):
+    if place.name == "emulator" and shape not in ((3, 5), (2, 3, 4), (1, 1, 1), (4, 1, 9)):
+        pytest.skip("left to the GPU")
     x = data(shape, "int32")
     for axis in (*range(-len(shape), len(shape)), None):
         check_scan(x, axis=axis)
@@ -198,7 +217,9 @@ def test_rows_and_columns(place, shape, dtype):
 
 @pytest.mark.parametrize("length", [*range(2, 18), 33, 64, 129])
 def test_short_rows_and_few_columns(place, length):
-    for rows in place.sizes([1, 8, 1000 // length]):
+    if place.name == "emulator" and length not in (2, 3, 8, 17):
+        pytest.skip("left to the GPU")
+    for rows in place.sizes(some(place, [1, 8, 1000 // length], [8])):
         check_scan(data((rows, length), "int32"), axis=1)
         check_scan(data((length, rows), "int32"), axis=0)
 
@@ -206,6 +227,11 @@ def test_short_rows_and_few_columns(place, length):
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("op", "make"), [(bicyclic, brackets), (matrix, matrices), (adjacent, segments)], ids=["bicyclic", "matrix", "adjacent"])
 class TestOperatorsThatDoNotCommute:
+    @pytest.fixture(autouse=True)
+    def _one_on_the_emulator(self, place, op):
+        if place.name == "emulator" and op is not adjacent:  # test_schedules.py has the others
+            pytest.skip("left to the GPU")
+
     def test_one_dimension(self, place, op, make, reverse):
         for n in place.sizes([1, 2, 33, 600, 1050, 20_011, 300_007, 5_000_011]):
             check_scan(make(n), op, reverse=reverse)
@@ -235,7 +261,7 @@ def test_the_operator_sees_every_operand_once_in_order(place):
 
 
 def test_a_lambda_equals_the_named_operator(place):
-    for dtype in ("int32", "float32", "uint8"):
+    for dtype in some(place, ("int32", "float32", "uint8"), ("uint8",)):
         for n in place.sizes([37, 1000, 70_001]):
             x = cs.asarray(data(n, dtype))
             same(cs.scan(x, lambda a, b: a + b), cs.scan(x, "add"))
@@ -251,7 +277,8 @@ def test_an_identity_is_only_the_first_result(place):
 @pytest.mark.parametrize("name", ["cumsum", "cumprod"])
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float32"])
 def test_numpys_names_follow_numpys_promotion(place, name, dtype):
-    place.covers(dtype if dtype != "bool" else "uint8")
+    if place.name == "emulator" and dtype not in ("bool", "uint16"):
+        pytest.skip("left to the GPU")
     x = data((21, 50), dtype, "add" if name == "cumsum" else "mul")
     for axis in (None, 0, 1):
         actual = getattr(cs, name)(cs.asarray(x), axis=axis)
@@ -271,7 +298,7 @@ def test_numpy_in_numpy_out():
 
 def test_random_shapes(place):
     rng = np.random.default_rng(7)
-    for _ in range(40 if place.name == "gpu" else 8):
+    for _ in range(some(place, 40, 4)):
         shape = tuple(int(n) for n in rng.integers(1, 12, rng.integers(1, 5)))
         check_scan(data(shape, "float32"), axis=int(rng.integers(len(shape))), reverse=bool(rng.integers(2)))
 
