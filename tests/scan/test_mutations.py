@@ -54,7 +54,7 @@ class Bench:
         self.run(1)
         self.ptx = self.kernel.ptx
 
-    def run(self, schedules: int = 18) -> None:
+    def run(self, schedules: int = 9) -> None:
         """Two scans on one workspace, each under all policies; few blocks fit."""
         with cs.emulate(), emulator.emulate(schedules=schedules, seed=3, resident=2):
             array = cs.asarray(self.x)
