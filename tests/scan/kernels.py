@@ -83,10 +83,10 @@ KERNELS: dict[str, tuple[Choice, tuple[int, ...], int]] = {
     "columns in groups": (columns(2, 8, 5, 4, 1), (101, 23), 0),
     "columns in groups of blocks": (columns(4, 4, 4, 2, 3), (2, 101, 12), 1),
     "columns of blocks": (columns(1, 16, 1, 2, 5), (61, 19), 0),
-    "pipeline, small ring": (pipeline(2, 2, 2, 1, 2, 3), (1, 2203), 1),
-    "pipeline, one folder, three squads": (pipeline(1, 3, 2, 2, 3, 2), (1, 3203), 1),
-    "pipeline, one squad, one block": (pipeline(3, 1, 4, 1, 2, 1), (1, 2603), 1),
-    "pipeline of rows": (pipeline(2, 2, 2, 1, 3, 3), (3, 901), 1),
+    "pipeline, small ring": (pipeline(4, 2, 4, 1, 2, 3), (1, 4203), 1),
+    "pipeline, three squads": (pipeline(4, 3, 4, 1, 3, 2), (1, 3603), 1),
+    "pipeline, one squad, one block": (pipeline(8, 1, 4, 1, 2, 1), (1, 2603), 1),
+    "pipeline of rows": (pipeline(4, 2, 4, 1, 3, 3), (3, 1301), 1),
 }
 
 

@@ -59,7 +59,7 @@ def test_sum_at_every_edge_size(place, dtype, reverse):
 def test_small_tiles_at_every_edge_size(place, dtype, monkeypatch):
     """On every machine: tiles of 64 and 32 vectors, several of them, one element less or more."""
     items = 16 // numpy_dtype(dtype).itemsize
-    for choice, tile in ((wave(2, 1), 64 * items), (pipeline(2, 2, 1, 1, 2, 3), 32 * items)):
+    for choice, tile in ((wave(2, 1), 64 * items), (pipeline(4, 2, 4, 1, 2, 3), 128 * items)):
         force(monkeypatch, choice)
         for n in sorted({k * tile + d for k in (1, 2, 5) for d in (-1, 0, 1)}):
             check_scan(data(n, dtype))
@@ -163,11 +163,11 @@ def test_in_place(place, dtype, options):
 
 def test_in_place_in_small_tiles(place, monkeypatch):
     """Every kernel for long rows, on every machine, ragged ends included."""
-    for choice in (wave(2, 1), pipeline(2, 2, 2, 1, 3, 2)):
+    for choice in (wave(2, 1), pipeline(4, 2, 4, 1, 3, 2)):
         force(monkeypatch, choice)
         for offset in (0, 1):
-            x = data(1804, "int32")[offset:]
-            whole = cs.asarray(data(1804, "int32"))
+            x = data(3604, "int32")[offset:]
+            whole = cs.asarray(data(3604, "int32"))
             array = whole[offset:]
             cs.scan(array, out=array)
             same(array, scanned(x))

@@ -18,7 +18,7 @@ PROBLEMS = {
     "wave": (wave(2, 1), (1003,), 0),
     "rows": (wave(2, 1), (2, 701), 1),
     "columns": (columns(1, 16, 4, 2, 3), (61, 19), 0),
-    "pipeline": (pipeline(2, 2, 2, 1, 2, 3), (1503,), 0),
+    "pipeline": (pipeline(4, 2, 4, 1, 2, 3), (2503,), 0),
 }
 
 
@@ -75,7 +75,7 @@ def test_a_launch_that_needs_more_slots_gets_them(memory, monkeypatch):
     for x in (small, large, small):
         same(np.asarray(cs.scan(cs.asarray(x))), scanned(x))
     held = workspace._by_stream[memory.ordinal, 0][1]
-    force(monkeypatch, pipeline(1, 1, 1, 1, 2, 2))
+    force(monkeypatch, pipeline(4, 1, 4, 1, 2, 2))
     same(np.asarray(cs.scan(cs.asarray(large))), scanned(large))
     assert held < workspace._by_stream[memory.ordinal, 0][1]
 
