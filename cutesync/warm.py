@@ -37,12 +37,12 @@ def warm(
 
     Parameters
     ----------
-    families : names of families: "reduce", "flags", "matmul", "patterns".
+    families : names of families: "reduce", "scan", "flags", "matmul", "patterns".
     dtypes : element types of the input, by name or NumPy type.
     ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin", "argmax"; of the flags
-        ("ne" if none of theirs is there). A pair that has no meaning, such as "xor" of floats, is left out.
+        ("ne" if none of theirs is there); of scans those that they have, "sum" and "prod" being ``cumsum`` and ``cumprod``. A pair that has no meaning, such as "xor" of floats, is left out.
     layouts : "whole" (everything is reduced; arrays of up to 128 bytes aside), "rows" (the last axis is), "columns" (an earlier axis is).
-        The flags have "whole" (1-D arrays) and "rows", and are uint8.
+        The flags have "whole" (1-D arrays) and "rows", and are uint8. Scans are inclusive and in index order.
     progress : called as ``progress(done, total, label)`` after each kernel.
 
     Returns
@@ -135,6 +135,42 @@ def _configs(folding, layouts: tuple[str, ...]):
                         yield choose(Problem(outer, length, inner, folding.source.size, folding.slot_words, *aligned))
 
 
+def _scan_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
+    """Inclusive scans in index order; "sum" and "prod" are ``cumsum`` and ``cumprod``. Operators that only reductions have are left out."""
+    from .scan import _NAMES
+    from .scan.plan import Meaning, kernel_for
+
+    for source in dtypes:
+        for op in ops:
+            name = {"sum": "add", "prod": "mul"}.get(op, op) if isinstance(op, str) else op
+            if isinstance(name, str) and name not in _NAMES:
+                continue
+            result = sum_dtype(source) if op in ("sum", "prod") else source
+            parsed = operator(name)
+            try:
+                parsed.check(result)
+            except ArgumentTypeError:
+                continue
+            meaning = Meaning(parsed, source, result.accumulator, result, False, False)
+            for kernel, config in {config.kernel: config for config in _scan_configs(meaning, layouts)}.items():
+                label = f"scan {op if isinstance(op, str) else parsed.name} {source}: {' '.join(map(str, kernel))}"
+                yield label, lambda config=config, meaning=meaning: kernel_for(config, meaning)
+
+
+def _scan_configs(meaning, layouts: tuple[str, ...]):
+    """The configurations of all shapes of these layouts, for arrays on 16-byte boundaries and for an input one element behind one."""
+    from .scan.config import Problem, choose
+
+    for rows in _OUTER if layouts != ("whole",) else (1,):
+        for inner in (1, *(_INNER if "columns" in layouts else ())):
+            if inner == 1 and not ("rows" in layouts or ("whole" in layouts and rows == 1)):
+                continue
+            for length in _LENGTHS:
+                if rows * inner * length <= _MOST:
+                    for x in (0, meaning.source.size):
+                        yield choose(Problem(rows, length, inner, meaning.source.size, meaning.result.size, x, 0))
+
+
 def _flag_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
     from .flags.config import Problem, choose
     from .flags.plan import Marking, kernel_for
@@ -179,6 +215,7 @@ def _matmul_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator
 
 FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {
     "reduce": _reduce_jobs,
+    "scan": _scan_jobs,
     "flags": _flag_jobs,
     "matmul": _matmul_jobs,
     "patterns": _pattern_jobs,

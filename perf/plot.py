@@ -36,7 +36,8 @@ def curves(cases: list[dict], measure: str) -> dict[str, list[tuple[int, float, 
 def draw_sizes(report: dict, plt, path: Path, group: str, measure: str) -> bool:
     """Time and rate against size, one column a dtype. False if the sweep holds no such cases."""
     cases = [case for case in report["cases"] if case["group"] == group]
-    dtypes = list(dict.fromkeys(case["dtype"] for case in cases))
+    sizes_of = {dtype: {case["size"] for case in cases if case["dtype"] == dtype} for dtype in dict.fromkeys(case["dtype"] for case in cases)}
+    dtypes = [dtype for dtype, sizes in sizes_of.items() if len(sizes) > 1] or list(sizes_of)  # a curve needs two points
     if not dtypes:
         return False
     figure, axes = plt.subplots(2, len(dtypes), figsize=(4.2 * len(dtypes), 7.5), squeeze=False, sharex="col", sharey="row")

@@ -84,7 +84,9 @@ class Libraries:
         return self.torch_view(array) if self.torch else array
 
     def to_host(self, result) -> np.ndarray:
-        """A result that a library allocated itself, as a NumPy array."""
+        """A result that a library allocated itself (or an input that a call works on in place), as a NumPy array."""
+        if isinstance(result, Array):
+            return self.gpu.download(result)
         if hasattr(result, "cpu"):
             return result.cpu().numpy()
         if hasattr(result, "get"):

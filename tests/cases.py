@@ -11,6 +11,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import dtypes, reference
+from cutesync.ops import operator
 
 DTYPES = tuple(dtypes.BY_NAME)
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -74,6 +75,41 @@ def check(x: np.ndarray, op="add", *, on=None, **options) -> None:
     same(np.asarray(actual), expected, f"{op} of {x.dtype}{list(x.shape)} {options}")
 
 
+def check_scan(x: np.ndarray, op="add", *, on=None, out=None, **options) -> None:
+    """``cs.scan`` of ``x`` (or of ``on``, a device array of the same values) agrees with the reference."""
+    actual = cs.scan(cs.asarray(x) if on is None else on, op, out=out, **options)
+    same(np.asarray(actual), scanned(x, op, **options), f"scan, {op} of {x.dtype}{list(x.shape)} {options}")
+
+
+def scanned(x: np.ndarray, op="add", **options) -> np.ndarray:
+    """``cs.reference.scan``, or for long axes what is equal to it and quicker."""
+    axis = options.get("axis", -1)
+    long = (x.size if axis is None else x.shape[axis]) > 3000
+    return running(x, op, **options) if long else reference.scan(x, op, **options)
+
+
+def running(x: np.ndarray, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dtype=None) -> np.ndarray:
+    """A scan by an exact operator, in log2(n) passes over the array: distances 1, 2, 4, ..."""
+    result = dtypes.dtype(x.dtype if dtype is None else dtype)
+    parsed, accumulate = operator(op), result.accumulator
+    values = np.moveaxis(x.reshape(-1) if axis is None else x, -1 if axis is None else axis, -1).astype(accumulate.numpy)
+    values = values[..., ::-1] if reverse else values
+    if exclusive and init is None:
+        init = parsed.identity(accumulate)
+    if init is not None:
+        values = np.concatenate([np.full((*values.shape[:-1], 1), init, values.dtype), values], -1)
+    with np.errstate(all="ignore"):
+        distance = 1
+        while distance < values.shape[-1]:
+            earlier, later = values[..., :-distance], values[..., distance:]
+            joined = parsed.numpy(*((later, earlier) if reverse else (earlier, later))).astype(values.dtype)
+            values = np.concatenate([values[..., :distance], joined], -1)
+            distance *= 2
+        values = values[..., :-1] if exclusive else values[..., init is not None :]
+        values = values[..., ::-1] if reverse else values
+        return (values if axis is None else np.moveaxis(values, -1, axis)).astype(result.numpy)
+
+
 def fold(fn, values: np.ndarray) -> np.ndarray:
     """Fold the last axis with an associative operator of two arrays, neighbours first: order kept, logarithmic depth."""
     while values.shape[-1] > 1:
@@ -123,3 +159,20 @@ def matrices(shape, dtype="int32", seed: int = 0) -> np.ndarray:
     a, b, c = (rng.integers(1, 13, shape) for _ in range(3))
     d = (b * c + 1) * np.array([0, 1, 7, 9, 10, 8, 11, 2, 5, 3, 4, 6, 12])[a] % 13  # a * d - b * c = 1 modulo 13
     return ((a << 12) | (b << 8) | (c << 4) | d).astype(dtype)
+
+
+def adjacent(p, q):
+    """Segments (begin, end) in the halves of an int64, joined where one ends where the other begins; anything else gives -1 for good.
+    It finds operands in the wrong order, operands that are not neighbours, and everything that is no element."""
+    gap = (p ^ (q >> 32)) & 0xFFFFFFFF
+    return (p & ~0xFFFFFFFF) | (q & 0xFFFFFFFF) | ((gap | -gap) >> 63)
+
+
+def segments(shape, axis: int = -1) -> np.ndarray:
+    """Elements of length 1 along ``axis``; the first begins at 1, and rows do not join."""
+    shape = tuple(np.atleast_1d(shape))
+    length = shape[axis]
+    row = np.arange(np.prod(shape, dtype=int) // length).reshape(*(1 if a == axis % len(shape) else n for a, n in enumerate(shape)))
+    step = np.arange(length).reshape([-1 if a == axis % len(shape) else 1 for a in range(len(shape))])
+    begin = 1 + row * (length + 1) + step
+    return (begin << 32) | (begin + 1)

@@ -86,8 +86,8 @@ class RecordedLaunch:
 
     log: list[RecordedLaunch]
 
-    def __init__(self, kernel, ordinal: int, grid: int, values, workspace=None) -> None:
-        self.kernel, self.ordinal, self.grid, self.parameters, self.workspace = kernel, ordinal, grid, list(values), workspace
+    def __init__(self, kernel, ordinal: int, grid: int, values, workspace=None, slots: int = 0) -> None:
+        self.kernel, self.ordinal, self.grid, self.parameters, self.workspace, self.slots = kernel, ordinal, grid, list(values), workspace, slots
 
     def run(self, x: int, out: int, stream: int) -> None:
         self.parameters[:2], self.stream = (x, out), stream
@@ -98,8 +98,9 @@ class RecordedLaunch:
 def launches(on_emulator, monkeypatch):
     """The launches a test's calls would make, on a machine of host memory. Nothing is compiled either."""
     log: list[RecordedLaunch] = []
-    plan = importlib.import_module("cutesync.reduce.plan")
     monkeypatch.setattr(call, "_plans", {})
-    monkeypatch.setattr(plan, "Launch", type("Launch", (RecordedLaunch,), {"log": log}))
-    monkeypatch.setattr(plan.compiler, "get", lambda key, build, **facts: key)
+    for family in ("reduce", "scan"):
+        plan = importlib.import_module(f"cutesync.{family}.plan")
+        monkeypatch.setattr(plan, "Launch", type("Launch", (RecordedLaunch,), {"log": log}))
+        monkeypatch.setattr(plan.compiler, "get", lambda key, build, **facts: key)
     return log

@@ -11,8 +11,9 @@ import types
 import numpy as np
 import pytest
 
+import cutesync as cs
 from cutesync import cli, errors
-from cutesync.cli import demo, demo_reduce, info
+from cutesync.cli import demo, demo_reduce, demo_scan, info
 from cutesync.ops import source_key
 from cutesync.runtime import cache, compiler
 from cutesync.warm import jobs, warm
@@ -166,6 +167,28 @@ def test_fold_by_rows_keeps_the_order():
     assert demo_reduce._fold_by_rows(x, demo_reduce.compose, 7) == expected
 
 
+def test_scan_by_rows_is_the_reference():
+    for dtype, op in (("uint64", demo_scan.compose), ("int32", "add"), ("float32", "max"), ("int8", "mul")):
+        for n in (1, 255, 256, 70_001 if op == "add" else 1000):
+            x = np.random.default_rng(n).integers(0, 100, n).astype(dtype)
+            expected = np.cumsum(x, dtype=dtype) if op == "add" else cs.reference.scan(x, op)
+            assert np.array_equal(demo_scan._by_rows(x, op), expected)
+
+
+@pytest.mark.parametrize("place", ["gpu", "emulator", "nowhere"])
+def test_demo_scans_what_it_should(place):
+    cases = list(demo_scan.cases(place))
+    assert {"running sum", "running max", "running sum, axis 0", "running sum, axis 1", "Python: affine maps in order"} <= {case.operation for case in cases}
+    assert {"float16", "float32", "float64", "int8", "int32"} <= {case.dtype for case in cases}
+    assert place == "emulator" or {"2^24", "10^7+19"} <= {case.size for case in cases}
+
+
+def test_a_demo_scan_compiles(cache_folder):
+    case = next(case for case in demo_scan.cases("nowhere") if case.operation == "running product")
+    (kernel,) = case.kernels()
+    assert ".target sm_90a" in kernel.ptx and kernel.name.startswith("cutesync_scan")
+
+
 @pytest.mark.parametrize("place", ["gpu", "emulator", "nowhere"])
 def test_demo_covers_what_it_should(place):
     cases = list(demo_reduce.cases(place))
@@ -197,6 +220,7 @@ def test_wrong_usage_is_exit_code_2(arguments, capsys):
     ("arguments", "words"),
     [
         (["demo", "sort"], "'reduce'"),
+        (["check", "sort"], "'scan'"),
         (["warm", "sort"], "'reduce'"),
         (["warm", "--dtypes", "float33"], "float32"),
         (["warm", "--ops", "plus"], "argmax"),
@@ -237,8 +261,21 @@ def test_warm_covers_what_calls_use(cache_folder):
         assert " ".join(map(str, choose(Problem(*shape, 4, 1, True, True)).kernel)) in listed
 
 
+def test_warm_covers_what_scans_use(cache_folder):
+    from cutesync.scan.config import Problem, choose
+
+    listed = {label.partition(": ")[2] for label, _ in jobs(("scan",), ("float32",), ("add",), ("whole", "rows", "columns"))}
+    for shape in ((1, 1000, 1), (1, 1 << 18, 1), (1, 1 << 24, 1), (1, 10**7 + 19, 1), (65536, 256, 1), (1, 4096, 65536), (1 << 22, 3, 1), (1, 1 << 22, 3)):
+        for x in (0, 4):
+            assert " ".join(map(str, choose(Problem(*shape, 4, 4, x, 0)).kernel)) in listed
+
+
+def test_a_running_sum_is_warmed_in_the_type_that_numpy_gives_it():
+    assert {label.split(":")[0] for label, _ in jobs(("scan",), ("int8",), ("add", "sum", "argmax"), ("whole",))} == {"scan add int8", "scan sum int8"}
+
+
 def test_warm_leaves_out_what_has_no_meaning():
-    assert jobs(("reduce",), ("float32",), ("xor",), ("whole",)) == []
+    assert jobs(("reduce", "scan"), ("float32",), ("xor",), ("whole",)) == []
     with pytest.raises(errors.ArgumentTypeError):
         jobs(("reduce",), ("float32",), (3,), ("whole",))
 

@@ -18,10 +18,11 @@ from .. import env
 from ..dtypes import dtype as parse_dtype
 from ..errors import ArgumentValueError, NoGpuError, explain
 from ..runtime import device
-from . import demo_flags, demo_matmul, demo_patterns, demo_reduce
+from . import demo_flags, demo_matmul, demo_patterns, demo_reduce, demo_scan
 
 FAMILIES: dict[str, Callable[[str], Iterable[Case]]] = {
     "reduce": demo_reduce.cases,
+    "scan": demo_scan.cases,
     "flags": demo_flags.cases,
     "matmul": demo_matmul.cases,
     "patterns": demo_patterns.cases,

@@ -1,0 +1,96 @@
+"""Every scan kernel, made small: the configurations that tests put in the place of the chosen ones, so that a few hundred elements
+make many tiles, rings that wrap and waits that matter."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+from cutesync.runtime import call
+from cutesync.scan import plan
+from cutesync.scan.config import LANES, ROW_WARPS, VECTOR_BYTES, Config, Problem
+from cutesync.sync.lookback import slots_of
+
+Choice = Callable[[Problem], Config]
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _tiles(problem: Problem, warps: int, rows: int) -> int:
+    return _ceil(problem.length + VECTOR_BYTES // problem.source - 1, warps * rows * LANES * problem.items)
+
+
+def short_rows(unroll: int) -> Choice:
+    def choose(problem: Problem) -> Config:
+        items, shift = problem.vector(problem.length)
+        group = 1 << (problem.length // items - 1).bit_length()
+        assert group <= LANES
+        return Config(("short_rows", items, group, unroll, shift), 1, _ceil(problem.rows, ROW_WARPS * (LANES // group) * unroll))
+
+    return choose
+
+
+def rows(team: int, rows: int) -> Choice:
+    def choose(problem: Problem) -> Config:
+        items, shift = problem.vector(problem.length)
+        assert problem.length // items <= team * rows * LANES
+        return Config(("rows", items, team, rows, shift), 1, _ceil(problem.rows, ROW_WARPS // team))
+
+    return choose
+
+
+def wave(warps: int, rows: int) -> Choice:
+    def choose(problem: Problem) -> Config:
+        tiles = _tiles(problem, warps, rows)
+        return Config(("wave", tiles == 1, warps, rows, problem.shift), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0)
+
+    return choose
+
+
+def pipeline(folders: int, squads: int, warps: int, rows: int, stages: int, blocks: int) -> Choice:
+    def choose(problem: Problem) -> Config:
+        tiles = _tiles(problem, warps, rows)
+        kernel = ("pipeline", folders, squads, warps, rows, stages, problem.shift)
+        return Config(kernel, tiles, min(blocks, problem.rows * tiles), problem.rows * slots_of(tiles))
+
+    return choose
+
+
+def columns(width: int, lanes: int, groups: int, unroll: int, splits: int) -> Choice:
+    def choose(problem: Problem) -> Config:
+        items, _ = problem.vector(problem.inner)
+        each = min(width, items)
+        tiles = _ceil(problem.inner // each, lanes)
+        slots = problem.rows * splits * problem.inner if splits > 1 else 0
+        return Config(("columns", each, lanes, groups, unroll, splits > 1, problem.aligned(each) == 0), tiles, problem.rows * tiles * splits, slots)
+
+    return choose
+
+
+# name: (choice, shape of 4-byte elements, axis)
+KERNELS: dict[str, tuple[Choice, tuple[int, ...], int]] = {
+    "short rows of vectors": (short_rows(2), (130, 24), 1),
+    "short rows of elements": (short_rows(4), (130, 19), 1),
+    "rows by one warp": (rows(1, 2), (11, 126), 1),
+    "rows by two warps": (rows(2, 2), (5, 101), 1),
+    "rows by eight warps": (rows(8, 1), (3, 900), 1),
+    "one tile": (wave(4, 2), (1, 1001), 1),
+    "rows of one tile": (wave(2, 2), (3, 501), 1),
+    "a wave": (wave(2, 1), (1, 1803), 1),
+    "a wave of rows": (wave(2, 1), (3, 701), 1),
+    "columns": (columns(4, 8, 1, 4, 1), (2, 37, 36), 1),
+    "columns in groups": (columns(2, 8, 5, 4, 1), (101, 23), 0),
+    "columns in groups of blocks": (columns(4, 4, 4, 2, 3), (2, 101, 12), 1),
+    "columns of blocks": (columns(1, 16, 1, 2, 5), (61, 19), 0),
+    "pipeline, small ring": (pipeline(4, 2, 4, 1, 2, 3), (1, 4203), 1),
+    "pipeline, three squads": (pipeline(4, 3, 4, 1, 3, 2), (1, 3603), 1),
+    "pipeline, one squad, one block": (pipeline(8, 1, 4, 1, 2, 1), (1, 2603), 1),
+    "pipeline of rows": (pipeline(4, 2, 4, 1, 3, 3), (3, 1301), 1),
+}
+
+
+def force(monkeypatch, choice: Choice) -> None:
+    """Make every scan of this test run with this configuration."""
+    monkeypatch.setattr(plan, "choose", choice)
+    monkeypatch.setattr(call, "_plans", {})

@@ -1,0 +1,109 @@
+"""Every scan kernel compiles for sm_90a, without a GPU: no spills, no local memory, the shared memory that launches declare."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cutesync import dtypes
+from cutesync.ops import operator
+from cutesync.runtime import compiler
+from cutesync.scan.config import Config, Problem, choose
+from cutesync.scan.plan import Meaning, kernel_for
+
+from ..cases import bicyclic
+from ..reduce.test_compiled import allocated, cubin_figures  # noqa: F401  a fixture
+
+# shapes (rows, length, inner) that between them reach every kernel, team, group, vector width and tile size
+EVERY_CONFIG = [
+    (9, 3, 1), (9, 8, 1), (9, 20, 1), (9, 37, 1), (9, 200, 1), (9, 400, 1), (9, 3000, 1), (9, 16000, 1), (1, 1000, 1), (1, 10**5, 1), (1, 3 * 10**5, 1), (1, 10**6, 1),
+    (1, 2 * 10**6, 1), (1, 10**8, 1), (1, 50, 3), (1, 10**5, 40), (1, 50, 10**4), (1, 50, 10**6),
+]  # fmt: skip
+WAVE, PIPELINE, COLUMNS = (1, 10**6, 1), (1, 10**8, 1), (1, 10**4, 10**4)
+
+figures: list[tuple] = []
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler(monkeypatch):
+    """Compile here, whatever is cached."""
+    monkeypatch.setenv("CUTESYNC_CACHE", "0")
+    monkeypatch.setattr(compiler, "_kernels", {})
+
+
+def verify(config: Config, meaning: Meaning, count) -> None:
+    kernel = kernel_for(config, meaning)
+    ptx = kernel.ptx
+    assert re.findall(r"^\.target (.*)$", ptx, re.M) in (["sm_90a"], ["sm_90a, debug"])
+    assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith("cutesync_scan")
+    assert tuple(map(int, re.search(r"\.reqntid (\d+), (\d+), (\d+)", ptx).groups())) == kernel.block
+    assert kernel.params == (8, 8, meaning.register()[0], 8, 8, 8, 8, 8, 8, 4)
+    assert not re.search(r"\.local\b|ld\.local|st\.local", ptx), "local memory in the PTX"
+    assert not re.search(r"\bcall\b|vprintf|\btrap\b", ptx), "a function call or a trap in the PTX"
+    assert not re.search(r"^\s*\.shared .*\[\d+\];", ptx, re.M), "static shared memory, which launches do not count"
+    assert count.total <= kernel.smem <= count.total + 512, f"{kernel.smem} bytes declared, {count.total} allocated"
+    count.total = 0
+    assert kernel.smem <= 227 * 1024 and kernel.cluster == (1, 1, 1)
+    registers, frame = cubin_figures(kernel.cubin)
+    assert frame == 0, f"{config.kernel} of {meaning.source}: {frame} bytes of stack a thread, spills or local arrays"
+    assert 0 < registers * kernel.block[0] <= 65536
+    figures.append((" ".join(map(str, config.kernel)) + f" {meaning.op.name}", meaning.source.name, kernel.block[0], kernel.smem, registers))
+
+
+def meaning_of(op, dtype: str, result: str | None = None, exclusive: bool = False, reverse: bool = False, **start) -> Meaning:
+    source, target = dtypes.dtype(dtype), dtypes.dtype(result or dtype)
+    return Meaning(operator(op), source, target.accumulator, target, exclusive, reverse, **start)
+
+
+def config_of(shape, meaning: Meaning, x: int = 0) -> Config:
+    return choose(Problem(*shape, meaning.source.size, meaning.result.size, x, 0))
+
+
+def test_every_configuration(allocated):  # noqa: F811
+    meaning = meaning_of("add", "float32")
+    configs = {config.kernel: config for config in (config_of(shape, meaning) for shape in EVERY_CONFIG)}
+    assert {kernel[0] for kernel in configs} == {"short_rows", "rows", "wave", "pipeline", "columns"}
+    assert {kernel[1] for kernel in configs if kernel[0] == "wave"} == {True, False}
+    for config in configs.values():
+        verify(config, meaning, allocated)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("shape", [WAVE, PIPELINE], ids=["wave", "pipeline"])
+def test_every_type(dtype, shape, allocated):  # noqa: F811
+    meaning = meaning_of("add", dtype)
+    verify(config_of(shape, meaning), meaning, allocated)
+
+
+@pytest.mark.parametrize(("op", "dtype"), [("mul", "int64"), ("min", "float64"), ("max", "float32"), ("and", "int8"), ("or", "bool"), ("xor", "int64")])
+def test_every_operator(op, dtype, allocated):  # noqa: F811
+    meaning = meaning_of(op, dtype)
+    verify(config_of(PIPELINE, meaning), meaning, allocated)
+
+
+@pytest.mark.parametrize(
+    ("op", "dtype", "options"),
+    [(bicyclic, "int64", {"reverse": True}), (lambda a, b: a + b, "int8", {"exclusive": True, "start": 0}), ("add", "int8", {"result": "int64", "start_at": 4096}),
+     ("add", "float16", {"exclusive": True, "reverse": True, "start": 0.0}), ("max", "float32", {"result": "float16", "reverse": True})],
+    ids=["bicyclic", "a lambda", "wider", "half", "narrower"],
+)  # fmt: skip
+@pytest.mark.parametrize("shape", [COLUMNS, PIPELINE], ids=["columns", "pipeline"])
+def test_callables_ways_and_dtype(op, dtype, options, shape, allocated):  # noqa: F811
+    meaning = meaning_of(op, dtype, **options)
+    verify(config_of(shape, meaning), meaning, allocated)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32"])
+def test_inputs_off_by_one_element(dtype, allocated):  # noqa: F811
+    meaning = meaning_of("add", dtype)
+    verify(config_of(PIPELINE, meaning, meaning.source.size), meaning, allocated)
+
+
+def test_figures_are_told(capsys):
+    """The registers and shared memory of what was compiled above, as this test's output."""
+    assert figures
+    with capsys.disabled():
+        print("\n\n| kernel | type | threads | shared bytes | registers |\n|---|---|---|---|---|")
+        for row in sorted(set(figures)):
+            print("| " + " | ".join(map(str, row)) + " |")

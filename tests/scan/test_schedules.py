@@ -1,0 +1,66 @@
+"""Every scan kernel agrees with the reference under 20 hostile schedules, the sanitizer watching."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync import emulator
+
+from ..cases import adjacent, bicyclic, brackets, data, same, scanned, segments
+from .kernels import KERNELS, force, pipeline
+
+SCHEDULES = 20
+# what: (data, operator, options)
+WHAT = {
+    "sum": (lambda shape, axis: data(shape, "int32"), "add", {}),
+    "order": (lambda shape, axis: brackets(shape), bicyclic, {"exclusive": True, "init": (2 << 32) | 1}),
+    "neighbours in reverse": (segments, adjacent, {"reverse": True}),
+}
+
+
+def halved(shape, axis) -> tuple[int, ...]:
+    """The operators below have elements of 8 bytes: half as many along the last axis make as many vectors."""
+    return (*shape[:-1], -(-shape[-1] // 2))
+
+
+@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("what", WHAT)
+def test_agrees_under_twenty_schedules(name, what, monkeypatch):
+    choice, shape, axis = KERNELS[name]
+    make, op, options = WHAT[what]
+    x = make(shape if what == "sum" else halved(shape, axis), axis)
+    force(monkeypatch, choice)
+    with cs.emulate(schedules=SCHEDULES, seed=11) as ran:
+        got = cs.scan(cs.asarray(x), op, axis=axis, **options)
+    assert ran.launches == SCHEDULES
+    same(np.asarray(got), scanned(x, op, axis=axis, **options), name)
+
+
+@pytest.mark.parametrize("name", ["a wave of rows", "columns in groups of blocks", "pipeline, small ring"])
+def test_two_resident_blocks_make_progress(name, monkeypatch):
+    """Blocks that wait for others wait only for those that have started. (One of the policies above has one block resident.)"""
+    choice, shape, axis = KERNELS[name]
+    x = data(shape, "int32")
+    force(monkeypatch, choice)
+    with cs.emulate(), emulator.emulate(schedules=9, seed=5, resident=2):
+        got = cs.scan(cs.asarray(x), axis=axis)
+    same(np.asarray(got), scanned(x, axis=axis), name)
+
+
+def test_more_tiles_than_the_look_ahead_reads_at_once(monkeypatch):
+    """Whole groups of tiles are carried along; a new row begins anew."""
+    x = data((2, 33_500), "int64")
+    force(monkeypatch, pipeline(4, 1, 4, 1, 2, 3))
+    with cs.emulate(seed=2):
+        same(np.asarray(cs.scan(cs.asarray(x))), scanned(x))
+
+
+def test_the_number_of_blocks_changes_no_bit(monkeypatch):
+    """Which block takes a tile, and how many there are, is no part of the order of operations."""
+    x = np.random.default_rng(1).standard_normal(6007, np.float32)
+    results = set()
+    for blocks in (1, 2, 5):
+        force(monkeypatch, pipeline(4, 2, 4, 1, 2, blocks))
+        with cs.emulate(seed=blocks):
+            results.add(np.asarray(cs.scan(cs.asarray(x))).tobytes())
+    assert len(results) == 1
