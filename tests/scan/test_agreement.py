@@ -75,7 +75,7 @@ def test_nothing_to_scan(place, dtype):
 @pytest.mark.parametrize(("dtype", "op"), [(d, o) for d in DTYPES for o in OPS if has_meaning(o, d)])
 def test_every_operator_on_every_type(place, dtype, op):
     place.covers(dtype)
-    if place.name == "emulator" and dtype in ("bool", "float16") and op != "add":
+    if place.name == "emulator" and (dtype in ("bool", "float16") and op != "add" or dtype == "float64" and op not in ("min", "max")):
         pytest.skip("left to the GPU")
     for n in place.sizes([37, 1000, 70001]):
         check_scan(data(n, dtype, op), op)
@@ -95,7 +95,7 @@ def test_every_way_with_and_without_an_identity(place, op, options):
 @pytest.mark.parametrize("op", ["min", "max", "add"])
 def test_init_comes_first_in_every_way(place, op, options):
     """``min`` and ``max`` have no identity: an exclusive scan needs ``init``."""
-    if place.name == "emulator" and op != "max":
+    if place.name == "emulator" and (op != "max" or options not in WAYS[::3]):
         pytest.skip("left to the GPU")
     for shape, axis in (((1000,), -1), ((40, 25), 0), ((5, 200), 1), ((70001,), 0), ((4097, 300), 0)):
         if np.prod(shape) <= place.largest:
@@ -104,7 +104,7 @@ def test_init_comes_first_in_every_way(place, op, options):
 
 @pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64", "bool"])
 def test_init_may_lie_on_the_device(place, dtype):
-    if place.name == "emulator" and dtype not in ("float16", "int8"):
+    if place.name == "emulator" and dtype != "int8":
         pytest.skip("left to the GPU")
     one, zero = cs.asarray(np.ones(1, numpy_dtype(dtype))), cs.asarray(np.zeros((), numpy_dtype(dtype)))
     for shape, axis, options in (((1000,), -1, {}), ((40, 25), 1, {"reverse": True}), ((40, 25), 0, {"exclusive": True}), ((3, 70001), 1, {"exclusive": True})):
@@ -119,7 +119,7 @@ def test_init_may_lie_on_the_device(place, dtype):
 def test_views_that_begin_anywhere(place, dtype, count):
     """Offsets of 0 to 16 elements break every alignment of the vectors; guard bands around the result stay."""
     place.fits(count)
-    if place.name == "emulator" and dtype in ("bfloat16", "float64"):
+    if place.name == "emulator" and dtype != "float32":
         pytest.skip("left to the GPU")
     x = data(count + 16, dtype)
     whole, band = cs.asarray(x), 32
@@ -180,6 +180,8 @@ def test_in_place_in_small_tiles(place, monkeypatch):
 )  # fmt: skip
 def test_dtype_is_the_type_of_the_operation(place, source, result):
     """The base of a wider result may lie anywhere."""
+    if place.name == "emulator" and source in ("uint8", "int32", "uint16", "bfloat16"):
+        pytest.skip("left to the GPU")
     for shape, axis in some(place, [((1001,), 0), ((45, 20), 0), ((45, 20), 1), ((300_007,), 0)], [((1001,), 0)] if source != "int8" else [((45, 20), 0)]):
         if np.prod(shape) <= place.largest:
             x = np.abs(data(shape, source)) if source.startswith(("float", "bf")) else data(shape, source)
@@ -191,7 +193,7 @@ def test_dtype_is_the_type_of_the_operation(place, source, result):
 
 @pytest.mark.parametrize("shape", [(3, 5), (1, 7), (7, 1), (130, 8), (2, 3, 4), (4, 1, 9), (1, 1, 1), (5, 6, 7, 3), (2, 1, 33, 1)], ids=str)
 def test_every_axis(place, shape):
-    if place.name == "emulator" and shape not in ((3, 5), (2, 3, 4), (1, 1, 1), (4, 1, 9)):
+    if place.name == "emulator" and shape not in ((2, 3, 4), (1, 1, 1)):
         pytest.skip("left to the GPU")
     x = data(shape, "int32")
     for axis in (*range(-len(shape), len(shape)), None):
@@ -219,7 +221,7 @@ def test_rows_and_columns(place, shape, dtype):
 
 @pytest.mark.parametrize("length", [*range(2, 18), 33, 64, 129])
 def test_short_rows_and_few_columns(place, length):
-    if place.name == "emulator" and length not in (2, 3, 8, 17):
+    if place.name == "emulator" and length not in (3, 8):
         pytest.skip("left to the GPU")
     for rows in place.sizes(some(place, [1, 8, 1000 // length], [8])):
         check_scan(data((rows, length), "int32"), axis=1)
@@ -279,7 +281,7 @@ def test_an_identity_is_only_the_first_result(place):
 @pytest.mark.parametrize("name", ["cumsum", "cumprod"])
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float32"])
 def test_numpys_names_follow_numpys_promotion(place, name, dtype):
-    if place.name == "emulator" and dtype not in ("bool", "uint16"):
+    if place.name == "emulator" and dtype != "bool":
         pytest.skip("left to the GPU")
     x = data((21, 50), dtype, "add" if name == "cumsum" else "mul")
     for axis in (None, 0, 1):
@@ -300,7 +302,7 @@ def test_numpy_in_numpy_out():
 
 def test_random_shapes(place):
     rng = np.random.default_rng(7)
-    for _ in range(some(place, 40, 4)):
+    for _ in range(some(place, 40, 2)):
         shape = tuple(int(n) for n in rng.integers(1, 12, rng.integers(1, 5)))
         check_scan(data(shape, "float32"), axis=int(rng.integers(len(shape))), reverse=bool(rng.integers(2)))
 
