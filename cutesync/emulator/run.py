@@ -161,7 +161,7 @@ def run_launch(launch: Launch, device: Device, how: Settings) -> None:
     outcome = None
     for number in range(how.schedules):
         if number:
-            _restore(before)
+            _restore(device, before)
         schedule = how.schedule(number)
         run_once(launch, device, how, schedule, how.trace if number == 0 else None)
         after = _snapshot(device)
@@ -205,15 +205,20 @@ def _snapshot(device: Device) -> list:
     return [(r, r.data[r.low:r.high].copy(), None if r.valid is None else r.valid.copy()) for r in device.memory.regions if r.writable]
 
 
-def _restore(snapshot: list) -> None:
+def _restore(device: Device, snapshot: list) -> None:
+    """Put back what was there, but for arrays that have been freed since: their memory is somebody else's."""
+    held = {id(region) for region in device.memory.regions}
     for region, data, valid in snapshot:
-        region.data[region.low:region.high] = data
-        if valid is not None:
-            region.valid[:] = valid
+        if id(region) in held:
+            region.data[region.low:region.high] = data
+            if valid is not None:
+                region.valid[:] = valid
 
 
 def _compare(launch: Launch, a: list, b: list, first: Schedule, second: Schedule) -> None:
-    for (region, left, _), (_, right, _) in zip(a, b):
+    later = {id(region): data for region, data, _ in b}
+    for region, left, _ in a:
+        right = later.get(id(region), left)  # an array that has been freed since is nobody's result
         if not np.array_equal(left, right):
             at = int(np.flatnonzero(left != right)[0])
             raise EmulationError(Report("mismatch", f"two schedules leave different results in {region.name}, first at byte {at}",

@@ -32,6 +32,7 @@ from cutlass.memory import SmemAllocator
 
 from ..block.reduce import get, state_array, state_bytes
 from ..block.warps import after, around, leave
+from ..errors import ArgumentValueError, explain
 from ..sync.gather import enter, publish, settle, tag_of
 from ..sync.lookback import GROUP, fold_group, place_of, read_group, slots_of
 from ..warp import LANES
@@ -41,7 +42,7 @@ from .tile import WarpScan
 
 DONE = -1  # the tile number that says that there are no more
 REGISTERS = 1 << 16  # of a multiprocessor
-FOR_CONTROL, FOR_FOLDERS = 64, 96  # registers of a thread
+FOR_CONTROL, FOR_FOLDERS = 72, 72  # registers of a thread: with these nothing spills in any of the warps
 
 
 class Shared:
@@ -73,6 +74,8 @@ class PipelineScan(ScanKernel):
     """
 
     def __init__(self, scan: Scan, folders: int, squads: int, warps: int, rows: int, stages: int, shift: int | None) -> None:
+        if folders % 4 or warps % 4 or not squads <= stages:
+            raise ArgumentValueError(explain("config", f"{folders} folders, {squads} squads of {warps} warps, {stages} stages", "multiples of four warps, a stage a squad"))
         self.folders, self.squads, self.warps, self.stages = folders, squads, warps, stages
         self.tile = WarpScan(scan, rows, warps, shift)
         self.part = PartScan(self.tile)
