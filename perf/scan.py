@@ -141,7 +141,8 @@ def reference(case: Case, hosts: list[np.ndarray]) -> tuple[np.ndarray, float, f
     if np.issubdtype(x.dtype, np.integer):
         with np.errstate(over="ignore"):
             return (np.multiply if case.op == "mul" else np.add).accumulate(x, axis=axis, dtype=x.dtype), 0.0, 0.0
-    wanted = np.cumsum(x[::-1] if case.op == "reverse" else x, axis=axis, dtype=np.float64)
+    wider = np.longdouble if case.dtype == "float64" else np.float64  # one after the other NumPy's own float64 sums stray further than any rival's
+    wanted = np.cumsum(x[::-1] if case.op == "reverse" else x, axis=axis, dtype=wider)
     if case.op == "exclusive":
         wanted = np.concatenate([[0.0], wanted[:-1]])
     unit = float(np.finfo(np.float64 if case.dtype == "float64" else np.float32).eps)
