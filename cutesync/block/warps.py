@@ -6,7 +6,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32
 
-from ..warp import LANES, broadcast, combine_valid, scan_states
+from ..warp import broadcast, combine_valid, scan_states
 from .reduce import get, put
 
 

@@ -11,7 +11,7 @@ from cutlass import Boolean, Int32, Int64
 
 from ..block.reduce import state_array, state_bytes
 from ..block.warps import after, around, leave
-from ..warp import LANES, scan_states, shift_up
+from ..warp import LANES, shift_up
 from .base import Scan, ScanKernel
 from .tile import WarpScan
 

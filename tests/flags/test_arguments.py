@@ -11,7 +11,6 @@ import cutesync as cs
 from cutesync import dtypes
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, CutesyncError, DeviceError, OperatorError
 from cutesync.runtime import call, device
-from cutesync.runtime.device import HOST
 from cutesync.runtime.device_array import DeviceArray
 
 from ..conftest import RecordedLaunch
