@@ -13,11 +13,11 @@ from cutlass import Boolean, Int32, Int64
 from cutlass.memory import SmemAllocator
 
 from ..block.reduce import get, put, state_array, state_bytes
+from ..block.split import share
 from ..monoid import tree
 from ..sync.gather import announce, collect, enter, publish
 from .base import ReduceKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
-from .split import share
 
 
 class ColumnReduce(ReduceKernel):

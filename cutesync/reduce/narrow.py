@@ -13,12 +13,12 @@ from cutlass import Boolean, Int32, Int64
 from cutlass.memory import SmemAllocator
 
 from ..block.reduce import get, put, state_array, state_bytes
+from ..block.split import share
 from ..monoid import tree
 from ..sync.gather import announce, collect, enter, publish
 from ..warp import LANES, broadcast, column_of_lane, reduce_columns, reduce_states, reduce_valid, select
 from .base import ReduceKernel
 from .chunk import aligned_words
-from .split import share
 
 MOST_PARTS = 32  # threads that share the blocks' states of one column in the collector
 

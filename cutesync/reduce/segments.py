@@ -19,12 +19,12 @@ from cutlass import Boolean, Int32, Int64
 from cutlass.memory import SmemAllocator
 
 from ..block.reduce import fold_storage, fold_storage_bytes, fold_threads, get, put, state_array, state_bytes
+from ..block.split import share
 from ..sync.atomic import atomic_fold
 from ..sync.gather import collect, enter, publish, settle
 from ..warp import LANES, reduce_valid
 from .base import ReduceKernel
 from .chunk import ChunkFold
-from .split import share
 
 SLOTS = 512  # chunk states a block keeps before warp 0 folds them: 2 or 4 KiB of shared memory a member
 

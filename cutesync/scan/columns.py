@@ -15,7 +15,7 @@ from cutlass.memory import SmemAllocator
 
 from ..block.reduce import get, put, state_array, state_bytes
 from ..block.warps import after
-from ..reduce.split import share
+from ..block.split import share
 from ..sync.gather import collect, enter, publish, settle
 from .base import Scan, ScanKernel
 

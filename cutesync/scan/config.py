@@ -13,6 +13,7 @@ SMS = 132  # multiprocessors the block counts are tuned for
 VECTOR_BYTES = 16
 LANES = 32
 ROW_WARPS = 8  # of rows.py
+GROUP = 128  # tiles, of sync.lookback: a row of a pipeline has a multiple of so many slots
 LARGE_BYTES = 24 << 20  # from here on the pipeline is faster than a wave of blocks
 PIPELINE = (4, 2, 4, 16, 6)  # folders, squads, warps, rows, stages: tiles of 32 KiB
 MOST_SEGMENTS = 512  # blocks that share a column
@@ -106,7 +107,7 @@ def _long_rows(problem: Problem) -> Config:
     _, _, warps, rows, _ = PIPELINE
     tiles = tiles_of(warps, rows)
     if total > LARGE_BYTES and tiles >= 64:
-        slots = problem.rows * _ceil(tiles, 128) * 128
+        slots = problem.rows * _ceil(tiles, GROUP) * GROUP
         return Config(("pipeline", *PIPELINE, problem.shift), tiles, min(SMS, problem.rows * tiles), slots)
     if tiles_of(8, 4) == 1:
         return Config(("wave", True, 8, 4, problem.shift), 1, problem.rows)
@@ -129,7 +130,7 @@ def _columns(problem: Problem) -> Config:
     splits = min(_ceil(SMS * 8, blocks), problem.length // (groups * 16), MOST_SEGMENTS) if groups > 1 or blocks < SMS else 1
     splits = max(1, splits)
     slots = problem.rows * splits * problem.inner if splits > 1 else 0
-    unroll = 32 if items * problem.source <= 16 // 2 and groups == 1 else 16
+    unroll = 32 if items * problem.source <= 8 and groups == 1 else 16
     return Config(("columns", items, lanes, groups, unroll, splits > 1, problem.aligned(items) == 0), tiles, blocks * splits, slots)
 
 

@@ -7,7 +7,7 @@
     emit        ``squads`` squads, a tile each in turn: scans the chunks, puts the state before them in front, stores
 
     barrier          completed by                                      waited for by
-    full[stage]      load: 1 arrival and the tile's bytes              fold, look ahead, emit
+    full[stage]      load: 1 arrival and the tile's bytes              fold, publish, look ahead, emit
     folded[stage]    one lane of each fold warp                        publish, emit
     ready[stage]     one lane of look ahead                            emit
     empty[stage]     one lane of each warp of a squad, and of publish  load

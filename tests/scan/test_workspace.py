@@ -98,3 +98,15 @@ def test_every_state_has_a_slot(launches):
                 assert config.slots >= (config.grid if config.kernel[0] == "wave" else config.grid // config.tiles * inner)
             assert launches[-1].slots == words * config.slots
     assert plan.choose is choose and call._plans
+
+
+def test_the_host_counts_as_the_device_does():
+    """What config.py repeats because it may not import the DSL."""
+    import importlib
+
+    from cutesync.scan.rows import WARPS
+    from cutesync.sync.lookback import GROUP
+    from cutesync.warp import LANES
+
+    config = importlib.import_module("cutesync.scan.config")
+    assert (config.ROW_WARPS, config.GROUP, config.LANES) == (WARPS, GROUP, LANES)
