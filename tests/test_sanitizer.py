@@ -1,8 +1,9 @@
-"""Kernels under compute-sanitizer: every one of them, at sizes whose ends are ragged."""
+"""Every family's kernels under compute-sanitizer, at sizes whose ends are ragged. What runs stands in <family>/sanitized.py."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,19 +12,23 @@ import pytest
 
 import cutesync as cs
 
-from ..reduce.test_memory import sanitizer
-
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
+
+HERE = Path(__file__).parent
+
+
+def sanitizer() -> str | None:
+    return shutil.which("compute-sanitizer") or next((str(p) for p in Path("/usr/local").glob("cuda*/bin/compute-sanitizer")), None)
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck", "initcheck"])
-def test_compute_sanitizer_is_clean(tool):
+@pytest.mark.parametrize("family", sorted(path.parent.name for path in HERE.glob("*/sanitized.py")))
+def test_compute_sanitizer_is_clean(family, tool):
     command = sanitizer()
     if command is None:
         pytest.skip("compute-sanitizer is not installed")
-    script = Path(__file__).with_name("sanitized.py")
     run = subprocess.run(
-        [command, "--tool", tool, "--error-exitcode", "9", "--kernel-name", "kernel_substring=cutesync", sys.executable, str(script)],
+        [command, "--tool", tool, "--error-exitcode", "9", "--kernel-name", "kernel_substring=cutesync", sys.executable, str(HERE / family / "sanitized.py")],
         capture_output=True, text=True, timeout=280, env=os.environ | {"CUTESYNC_BACKEND": "gpu"}, cwd=Path(cs.__file__).parent.parent,
     )  # fmt: skip
     assert run.returncode == 0 and "sanitized: done" in run.stdout, run.stdout[-3000:] + run.stderr[-2000:]

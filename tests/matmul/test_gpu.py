@@ -1,0 +1,154 @@
+"""What only a GPU can show of cs.matmul: every configuration at size, guard bands, repeats, graphs, streams, and more than 2**31 elements."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.matmul import Config, config
+
+pytestmark = pytest.mark.gpu
+
+torch = pytest.importorskip("torch")
+
+EVERY = config.COOPERATIVE + config.PINGPONG
+FEW = [Config((128, 256), "cooperative", (2, 1)), Config((128, 192), "pingpong", (2, 1)), Config((64, 64), "pingpong", (1, 2)), Config((128, 128), "cooperative", splits=3)]
+RAGGED = [(1, 1, 1), (129, 257, 65), (1000, 1000, 1000), (777, 3336, 1224), (5000, 136, 8), (136, 2000, 4096)]
+
+
+def label(one: Config) -> str:
+    return f"{one.tile[0]}x{one.tile[1]}-{one.schedule[:4]}-{one.cluster[0]}{one.cluster[1]}-s{one.splits}"
+
+
+def integers(*shape: int, dtype="float16", transposed: bool = False):
+    """Small integers, whose products are exact in every type and order: any difference is a fault."""
+    shape = (*shape[:-2], shape[-1], shape[-2]) if transposed else shape
+    made = torch.randint(-3, 4, shape, device="cuda").to(getattr(torch, dtype))
+    return made.mT if transposed else made
+
+
+def agrees(got, a, b, what="") -> None:
+    wanted = torch.matmul(a.double(), b.double()).to(got.dtype)
+    assert got.shape == wanted.shape and torch.equal(got, wanted), what
+
+
+@pytest.mark.parametrize("chosen", EVERY, ids=label)
+def test_every_configuration_is_exact(chosen):
+    for m, n, k in RAGGED:
+        a, b = integers(m, k), integers(n, k).T
+        agrees(cs.matmul(a, b, config=chosen), a, b, (m, n, k))
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)], ids=["NN", "TN", "NT", "TT"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_majors_odd_shapes_and_batches(dtype, transposed):
+    for chosen in FEW:
+        for shape in [(1000, 1032, 328), (257, 136, 1000), (1023, 517, 259), (33, 1, 77)]:
+            for batch in [(), (3,)]:
+                m, n, k = shape
+                a, b = integers(*batch, m, k, dtype=dtype, transposed=transposed[0]), integers(*batch, k, n, dtype=dtype, transposed=transposed[1])
+                agrees(cs.matmul(a, b, config=chosen, out_dtype="float32"), a, b, (chosen, shape, batch))
+
+
+def test_the_model_chooses_well_enough_to_be_right():
+    for m, n, k in [(1, 4096, 4096), (16, 8192, 1024), (64, 64, 16384), (4096, 4096, 64), (2048, 2056, 520), (3000, 1, 3000), (4097, 1023, 511)]:
+        a, b = integers(m, k, dtype="bfloat16"), integers(n, k, dtype="bfloat16").T
+        agrees(cs.matmul(a, b, out_dtype="float32"), a, b, (m, n, k))
+
+
+@pytest.mark.parametrize("extra", [1, 8])
+def test_padding_is_not_read_and_nothing_beside_the_result_is_written(extra):
+    m, n, k = 1001, 777, 130
+
+    def padded(rows, columns, fill, dtype="float16"):
+        whole = torch.full((rows + 2, columns + 2 * extra), fill, device="cuda", dtype=getattr(torch, dtype))
+        return whole, whole[1:-1, extra:-extra]
+
+    (_, a), (_, b), (whole, out) = padded(m, k, float("nan")), padded(k, n, float("nan")), padded(m, n, 7.0, "float32")
+    a.copy_(integers(m, k))
+    b.copy_(integers(k, n))
+    for chosen in (None, *FEW):
+        cs.matmul(a, b, out=out, config=chosen)
+        agrees(out, a, b, chosen)
+        out.fill_(7.0)
+        assert bool((whole == 7.0).all()), chosen
+
+
+@pytest.mark.parametrize("chosen", FEW, ids=label)
+def test_a_thousand_repeats_are_bitwise_equal(chosen):
+    a, b = torch.randn(1024, 2048, device="cuda", dtype=torch.bfloat16), torch.randn(1024, 2048, device="cuda", dtype=torch.bfloat16).T
+    first, out = cs.matmul(a, b, out_dtype="float32", config=chosen), torch.empty(1024, 1024, device="cuda")
+    different = torch.zeros((), device="cuda", dtype=torch.int64)
+    for _ in range(1000):
+        cs.matmul(a, b, out=out, config=chosen)
+        different += (out != first).sum()
+    assert different.item() == 0
+
+
+@pytest.mark.parametrize("size", [8192, 16384])
+def test_large_products_by_samples(size):
+    """Random normal data; 256 elements summed in float64."""
+    a, b = torch.randn(size, size, device="cuda", dtype=torch.bfloat16), torch.randn(size, size, device="cuda", dtype=torch.bfloat16).T
+    got = cs.matmul(a, b, out_dtype="float32")
+    rows, columns = torch.randint(0, size, (2, 256), device="cuda")
+    wanted = (a[rows].double() * b[:, columns].T.double()).sum(1)
+    assert (got[rows, columns].double() - wanted).abs().max().item() < 1e-3 * size**0.5
+
+
+@pytest.mark.slow
+def test_more_than_2_to_the_31_elements():
+    m, n, k = 65_600, 40_000, 24
+    a, b = integers(m, k), integers(n, k).T
+    got = cs.matmul(a, b)
+    assert got.numel() > 1 << 31
+    for rows in (slice(0, 300), slice(m // 2, m // 2 + 300), slice(m - 300, m)):
+        agrees(got[rows], a[rows], b)
+
+
+def test_a_graph_of_matmuls():
+    a, b = integers(500, 264), integers(72, 264).T
+    bias, out = integers(1, 72)[0], torch.empty(500, 72, device="cuda", dtype=torch.float16)
+    for chosen in (None, Config((64, 64), "pingpong", splits=2)):
+        cs.matmul(a, b, bias=bias, activation="relu", out=out, config=chosen)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            cs.matmul(a, b, bias=bias, activation="relu", out=out, config=chosen)
+        for _ in range(3):
+            a.copy_(integers(500, 264))
+            graph.replay()
+            wanted = torch.relu(a.double() @ b.double() + bias.double()).to(out.dtype)
+            assert torch.equal(out, wanted), chosen
+
+
+def test_eight_streams():
+    """Split products, whose shares meet in a workspace: one a stream."""
+    chosen = Config((64, 64), "pingpong", splits=4)
+
+    def work(seed: int) -> bool:
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            a, b = integers(300, 512), integers(200, 512).T
+            right = [torch.equal(cs.matmul(a, b, out_dtype="float32", config=chosen), (a.double() @ b.double()).float()) for _ in range(50)]
+            stream.synchronize()
+        return all(right)
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(work, range(8)))
+
+
+@pytest.mark.parametrize("library", ["cupy", "numpy", "DeviceArray"])
+def test_other_libraries(library):
+    a, b = np.random.default_rng(3).integers(-3, 4, (70, 90)).astype(np.float16), np.random.default_rng(4).integers(-3, 4, (90, 50)).astype(np.float16)
+    wanted = (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
+    if library == "cupy":
+        cupy = pytest.importorskip("cupy")
+        got = cs.matmul(cupy.asarray(a), cupy.asarray(b))
+        assert isinstance(got, cupy.ndarray) and np.array_equal(got.get(), wanted)
+    elif library == "numpy":
+        assert np.array_equal(cs.matmul(a, b), wanted)
+    else:
+        got = cs.matmul(cs.asarray(a), cs.asarray(b))
+        assert isinstance(got, cs.DeviceArray) and np.array_equal(np.asarray(got), wanted)
