@@ -68,6 +68,8 @@ class Case:
 
     @property
     def measures(self) -> tuple[str, ...]:
+        if self.flops:  # one call, and calls back to back, which feel the power limit
+            return ("event", "graph hot")
         cold = ("event", "graph") if self.bytes <= GRAPH_BYTES else ("event",)
         return cold + (("event hot", "graph hot") if self.bytes <= HOT_BYTES else ())
 

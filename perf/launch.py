@@ -33,7 +33,8 @@ from rivals import versions
 COUNT = 4096  # elements: the kernel is over before the next call is enqueued
 CALLS = 200  # a batch: well below the depth of the launch queue
 TORCH, ARRAY, THEIRS = "cutesync on torch tensors", "cutesync on DeviceArray", "torch.sum(x, 0, out=o)"
-HOST_BARS = ((TORCH, THEIRS, 0.75), (ARRAY, THEIRS, 0.60))
+PRODUCT, THEIR_PRODUCT = "cs.matmul(a, b, out=o) on torch tensors", "torch.matmul(a, b, out=o)"
+HOST_BARS = ((TORCH, THEIRS, 0.75), (ARRAY, THEIRS, 0.60), (PRODUCT, THEIR_PRODUCT, 0.75))
 FIRST_BARS = (("cold", 1.0), ("warm", 0.15))  # seconds
 
 
@@ -41,7 +42,7 @@ def contestants() -> tuple[dict, dict[str, str]]:
     """Zero-argument calls by name, and why the missing ones are missing."""
     found, missing = {}, {}
     data = np.random.default_rng(3).random(COUNT, np.float32)
-    for maker in (ours_on_array, ours_on_torch, torch, cupy, compute):
+    for maker in (ours_on_array, ours_on_torch, torch, products, cupy, compute):
         try:
             calls = maker(data)
             for call in calls.values():
@@ -74,6 +75,14 @@ def torch(data) -> dict:
     library = importlib.import_module("torch")
     x, out = torch_arrays(library, data)
     return {THEIRS: lambda: library.sum(x, 0, out=out)}
+
+
+def products(data) -> dict:
+    """Both multiply 64 x 64 matrices of bfloat16."""
+    library, matmul = importlib.import_module("torch"), importlib.import_module("cutesync").matmul
+    a, b = (library.from_numpy(data[: 64 * 64]).cuda().reshape(64, 64).bfloat16() for _ in range(2))
+    out = library.empty_like(a)
+    return {PRODUCT: lambda: matmul(a, b, out=out), THEIR_PRODUCT: lambda: library.matmul(a, b, out=out)}
 
 
 def cupy(data) -> dict:

@@ -2,7 +2,8 @@
 
 Data are random normal, as power limits what a GPU reaches on them (cuBLAS is a sixth faster on zeros). Bytes are both operands read and
 the result written once; a case also has its ``flops``. Groups: ``cubes``, ``others`` (long, wide and deep ones), ``skinny`` (few rows), ``odd``
-(rows that TMA cannot read), ``transposes``, ``fused`` (bias and gelu) and ``batched``. Bars are the times against torch (cuBLAS).
+(rows that TMA cannot read), ``transposes``, ``fused`` (bias and gelu), ``batched``, ``float8`` (fast and promoted sums, against
+``torch._scaled_mm``) and ``int8``. Bars are the times against torch (cuBLAS) of calls back to back, at the clock that the power limit leaves.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import numpy as np
 from case import Bar, Case
 from rivals import numpy_dtype
 
-DTYPES = ("bfloat16", "float16")
+DTYPES = ("bfloat16", "float16", "float8_e4m3fn", "int8")
+USUAL_DTYPES = DTYPES[:2]
 CUBES = (1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384)
 QUICK_CUBES = (1024, 4096, 8192)
 OTHERS = ((8192, 8192, 512), (8192, 512, 8192), (4096, 14336, 4096), (512, 8192, 8192), (1000, 1000, 1000))
@@ -25,37 +27,47 @@ BATCHES = ((64, 512), (1024, 128))
 LAYOUTS = ("NT", "NN", "TN", "TT")  # of A and B as row-major matrices or their transposes; cuBLAS's best is NT here: both K-major
 SAMPLED_ROWS = 48
 
-GROUPS = ("cubes", "others", "skinny", "odd", "transposes", "fused", "batched")
+FLOAT8_CUBES = (4096, 8192, 16384)
+SUSTAINED = "graph hot"
+
+GROUPS = ("cubes", "others", "skinny", "odd", "transposes", "fused", "batched", "float8", "int8")
+GROUP_BARS = (("cubes", "torch", 1.02, SUSTAINED), ("others", "torch", 1.03, SUSTAINED), ("float8", "torch", 1.0, SUSTAINED))
 OURS = "cutesync"
 BASELINES: tuple[str, ...] = ()
 RIVALS = ("torch",)
 
 
-def case(group: str, shape: tuple[int, int, int], dtype: str, limit: float, layout: str = "NT", batch: int = 0, op: str = "") -> Case:
+def case(group: str, shape: tuple[int, int, int], dtype: str, limit: float, layout: str = "NT", batch: int = 0, op: str = "", more=()) -> Case:
     m, n, k = shape
     outer = (batch,) if batch else ()
     stored_a, stored_b = ((k, m) if layout[0] == "T" else (m, k)), ((n, k) if layout[1] == "T" else (k, n))
-    inputs = (((*outer, *stored_a), dtype), ((*outer, *stored_b), dtype)) + ((((n,), dtype),) if op == "gelu" else ())
-    size, count = numpy_dtype(dtype).itemsize, max(batch, 1)
+    inputs = (((*outer, *stored_a), dtype), ((*outer, *stored_b), dtype)) + ((((n,), dtype),) if "gelu" in op else ())
+    out = {"float8_e4m3fn": "bfloat16", "int8": "int32"}.get(dtype, dtype)
+    size, out_size, count = numpy_dtype(dtype).itemsize, numpy_dtype(out).itemsize, max(batch, 1)
     words = f"{m}^3" if m == n == k else f"{m}x{n}x{k}"
-    name = f"{words} {dtype} {layout}" + (f" batch {batch}" if batch else "") + (" bias gelu" if op else "")
-    moved = count * size * (m * k + k * n + m * n)
-    return Case(group, name, f"{layout} {op}".strip(), inputs, (((*outer, m, n), dtype),), moved, (OURS, "torch"), (Bar("torch", limit),), flops=2 * m * n * k * count)
+    name = f"{words} {dtype} {layout}" + (f" batch {batch}" if batch else "") + (f" {op}" if op else "")
+    moved = count * (size * (m * k + k * n) + out_size * m * n)
+    bars = (Bar("torch", limit, measure=SUSTAINED), *more)
+    return Case(group, name, f"{layout} {op}".strip(), inputs, (((*outer, m, n), out),), moved, (OURS, "torch"), bars, flops=2 * m * n * k * count)
 
 
 def cases(sizes, dtypes, quick: bool) -> list[Case]:
     """Every case, in the order of the report. ``sizes`` replaces the cubes."""
-    chosen = dtypes or DTYPES[:1]
+    chosen = dtypes or DTYPES
     found = []
-    for dtype in chosen:
+    for dtype in [dtype for dtype in chosen if dtype in USUAL_DTYPES][: 1 if not dtypes else None]:
         found += [case("cubes", (n, n, n), dtype, 1 / 0.97) for n in sizes or (QUICK_CUBES if quick else CUBES)]
         found += [case("others", shape, dtype, 1 / 0.97) for shape in OTHERS]
-        found += [case("skinny", shape, dtype, 1 / 0.95) for shape in SKINNY]
+        found += [case("skinny", shape, dtype, 1 / 0.95, more=(Bar("floor", 0.85, "rate", SUSTAINED),) if shape[0] <= 16 else ()) for shape in SKINNY]
         found += [case("odd", shape, dtype, 1 / 3) for shape in ODD]
-        found.append(case("fused", (8192, 8192, 4096), dtype, 1 / 1.1, op="gelu"))
+        found.append(case("fused", (8192, 8192, 4096), dtype, 1 / 1.1, op="bias gelu"))
         found += [case("batched", (n, n, n), dtype, 1.0, batch=batch) for batch, n in BATCHES]
-    for dtype in dtypes or DTYPES:
+    for dtype in [dtype for dtype in chosen if dtype in USUAL_DTYPES]:
         found += [case("transposes", (n, n, n), dtype, 1 / 0.97, layout) for n in (4096, 8192) for layout in LAYOUTS]
+    if "float8_e4m3fn" in chosen:
+        found += [case("float8", (n, n, n), "float8_e4m3fn", 1 / 0.97, op=sums) for n in (FLOAT8_CUBES[:2] if quick else FLOAT8_CUBES) for sums in ("fast", "promoted")]
+    if "int8" in chosen:
+        found.append(case("int8", (8192, 8192, 8192), "int8", 1.0))
     return found
 
 
@@ -65,7 +77,10 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
 @lru_cache(maxsize=2)
 def block(dtype: str) -> np.ndarray:
     """Random normal elements; an odd count, so that rows never repeat in step with tiles."""
-    return np.random.default_rng(2026).standard_normal((1 << 22) + 3, np.float32).astype(numpy_dtype(dtype))
+    random = np.random.default_rng(2026)
+    if dtype == "int8":
+        return random.integers(-128, 128, (1 << 22) + 3, np.int8)
+    return random.standard_normal((1 << 22) + 3, np.float32).astype(numpy_dtype(dtype))
 
 
 def data(case: Case) -> list[np.ndarray]:
@@ -89,8 +104,9 @@ def reference(case: Case, hosts: list[np.ndarray]):
     if "gelu" in case.op:
         wanted = wanted + hosts[2].astype(np.float64)
         wanted = wanted / 2 * (1 + np.vectorize(math.erf)(wanted / math.sqrt(2)))
-    rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8}[case.dtype]
-    return rows, wanted, rounding * np.abs(wanted) + 1e-6 * a.shape[-1]
+    rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0}[case.outputs[0][1]]
+    sums = 0.0 if case.dtype == "int8" else 1e-6 * a.shape[-1] * (2000 if case.op.endswith("fast") else 1)  # fast sums of float8 keep 14 bits
+    return rows, wanted, rounding * np.abs(wanted) + sums
 
 
 def accuracy(expected, got: np.ndarray) -> tuple[float, bool]:
@@ -106,7 +122,7 @@ def ours(case, slot, libraries):
     cs, stream = libraries.cutesync, libraries.stream
     arrays = [libraries.torch_view(x) for x in slot.inputs]
     (a, b), out = operands(case, arrays), libraries.torch_view(slot.outputs[0])
-    terms = {"bias": arrays[2], "activation": "gelu"} if "gelu" in case.op else {}
+    terms = {"bias": arrays[2], "activation": "gelu"} if "gelu" in case.op else {"fast_accumulation": True} if case.op.endswith("fast") else {}
     return lambda: cs.matmul(a, b, out=out, stream=stream, **terms)
 
 
@@ -115,7 +131,16 @@ def torch(case, slot, libraries):
     arrays = [libraries.torch_view(x) for x in slot.inputs]
     (a, b), out = operands(case, arrays), libraries.torch_view(slot.outputs[0])
     if "gelu" in case.op:
-        return lambda: out.copy_(library.nn.functional.gelu(library.addmm(arrays[2], a, b)))
+
+        def call():
+            slot.result = library.nn.functional.gelu(library.addmm(arrays[2], a, b))
+
+        return call
+    if case.dtype == "float8_e4m3fn":
+        one, fast = library.ones((), device="cuda"), case.op.endswith("fast")
+        return lambda: library._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=library.bfloat16, use_fast_accum=fast, out=out)
+    if case.dtype == "int8":
+        return lambda: library._int_mm(a, b, out=out)
     return lambda: library.matmul(a, b, out=out)
 
 

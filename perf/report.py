@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 from pathlib import Path
 
@@ -48,6 +49,19 @@ def bar_result(bar, case, measured: dict, checks: dict, floor: float) -> dict:
         met = met and checks.get(OURS, {}).get("ok", False)
     return {"text": bar.text, "measure": bar.measure, "against": bar.against, "of": bar.of, "limit": bar.limit,
             "value": value, "met": met}
+
+
+def group_results(report: dict, bars) -> list[dict]:
+    """Bars on the geometric mean of a group's (rival's time / ours); ``bars`` are (group, rival, least mean, measure)."""
+    found = []
+    for group, rival, limit, measure in bars:
+        cases = [case for case in report["cases"] if case["group"] == group]
+        times = [case["measures"].get(measure, {}) for case in cases]
+        whole = cases and all(OURS in one and rival in one for one in times)
+        value = statistics.geometric_mean(one[rival]["median_us"] / one[OURS]["median_us"] for one in times) if whole else None
+        found.append({"text": f"geometric mean of {rival} / {OURS} over {group} >= {limit:.2f}", "measure": measure, "value": value,
+                      "met": None if value is None else value >= limit})  # fmt: skip
+    return found
 
 
 def microseconds(value: float) -> str:
@@ -101,6 +115,7 @@ def ending(report: dict) -> list[str]:
     for found in report["cases"]:
         short = [verdict(bar) for bar in found["bars"] if bar["met"] is not True]
         rows += [f"  {found['name']}: {'; '.join(short)}"] if short else []
+    rows += [f"  {verdict(bar)}" for bar in report.get("group_bars", ())]
     wrong = [found["name"] for found in report["cases"] if not found["checks"].get(OURS, {}).get("ok", False)]
     rows.append(f"wrong or failed results of {OURS}: {', '.join(wrong) if wrong else 'none'}")
     rows += [f"failed case {name}: {reason}" for name, reason in report["failures"].items()]

@@ -15,15 +15,15 @@ import numpy as np
 import cub
 from gpu import Array, Gpu
 
-BFLOAT16 = "bfloat16"
+NOT_OF_NUMPY = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 PACKAGES = ("cutesync", "nvidia-cutlass-dsl", "cuda-python", "cuda-bindings", "cuda-core", "numpy", "torch", "cupy-cuda13x",
             "cupy-cuda12x", "cuda-cccl")
 
 
 def numpy_dtype(name: str) -> np.dtype:
-    """A dtype by name; bfloat16 needs the ml_dtypes package."""
-    if name == BFLOAT16:
-        return np.dtype(importlib.import_module("ml_dtypes").bfloat16)
+    """A dtype by name; those that NumPy lacks need the ml_dtypes package."""
+    if name in NOT_OF_NUMPY:
+        return np.dtype(getattr(importlib.import_module("ml_dtypes"), name))
     return np.dtype(name)
 
 
@@ -71,9 +71,10 @@ class Libraries:
             return None
 
     def torch_view(self, array: Array):
-        if array.dtype.name == BFLOAT16:
-            bits = Array(array.pointer, array.shape, np.int16)
-            return self.torch.as_tensor(bits, device="cuda").view(self.torch.bfloat16)
+        name = array.dtype.name
+        if name in NOT_OF_NUMPY:
+            bits = Array(array.pointer, array.shape, f"int{8 * array.dtype.itemsize}")
+            return self.torch.as_tensor(bits, device="cuda").view(getattr(self.torch, name))
         return self.torch.as_tensor(array, device="cuda")
 
     def cupy_view(self, array: Array):
@@ -88,7 +89,7 @@ class Libraries:
         if isinstance(result, Array):
             return self.gpu.download(result)
         if hasattr(result, "cpu"):
-            return result.cpu().numpy()
+            return (result.float() if result.dtype is self.torch.bfloat16 else result).cpu().numpy()
         if hasattr(result, "get"):
             return result.get()
         return np.asarray(result)

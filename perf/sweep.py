@@ -176,6 +176,7 @@ def main(argv=None) -> int:
         report["cases"].append(found)
         reporting.write(report, path)
         print(*reporting.lines(found), sep="\n", flush=True)
+    report["group_bars"] = reporting.group_results(report, getattr(family, "GROUP_BARS", ()))
     reporting.write(report, path)
     print(*reporting.ending(report), f"written: {path}", sep="\n")
     right = all(found["checks"].get(family.OURS, {}).get("ok", False) for found in report["cases"])
