@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import importlib.util
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -96,3 +98,9 @@ def test_commands_are_accepted(capsys):
 
 def test_no_placeholders():
     assert not re.search(r"\bTODO\b|\bTBD\b|\bXXX\b|\?\?", TEXT)
+
+
+def test_the_tables_are_those_of_the_results():
+    """No figure that a committed run did not produce."""
+    run = subprocess.run([sys.executable, README.parent / "perf" / "readme.py", "--check"], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run.stdout + run.stderr

@@ -1,0 +1,92 @@
+"""Write the tables of README.md from the newest results of each family, between ``<!-- table: family -->`` and ``<!-- end -->``.
+
+    python perf/readme.py [--check]
+
+With ``--check`` nothing is written, and it exits with 1 if README.md is not what the results say.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from report import OURS, RESULTS
+
+README = Path(__file__).parent.parent / "README.md"
+BLOCK = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+POWER = re.compile(r"2\^(\d+)")
+
+# Which cases a table shows, by name; those of a family that is not named here are shown whole.
+ROWS = {
+    "reduce": ("sum * 2^28", "sum float64 2^27", *(f"sum float32 2^{k}" for k in (12, 16, 18, 20, 22, 24)), "sum by a lambda float32 *", "argmax *", "sum of squares *",
+               "sum float32 (*", "sum float32 2^28 off by 1", "sum int8 2^32+7"),
+    "flags": ("heads int* to uint8 2^28", "heads float32 to uint8 2^28", *(f"heads int32 to uint8 2^{k}" for k in (12, 16, 20, 24)), "tails *", "both *", "heads int32 to int32 *", "heads * to bits *",
+              "lambda * 2^28", "difference *", "tile *", "heads int32 to uint8 2^16 x 2^12", "heads int8 to uint8 *+*"),
+    "scan": ("sum * 2^28", "sum * 2^27", *(f"sum float32 2^{k}" for k in (12, 16, 20, 22, 24)), "exclusive *", "reverse *", "max float32 *", "sum by a lambda float32 *", "forward fill *",
+             "sum float32 (*", "sum float32 2^28 off by 1", "sum int8 2^31+5"),
+}  # fmt: skip
+NOT_SHOWN = {"reduce": ("sum int64 2^28", "sum float64 2^28")}
+NAMES = {"cub": "CUB", "cupy": "CuPy", "compute": "cuda.compute", "copy": "copy of as much"}
+NOT_RIVALS = (OURS, "read", "plain", "aligned")
+SUSTAINED = "graph hot"
+VERSIONS = (("torch", "torch"), ("cupy-cuda13x", "CuPy"), ("cupy-cuda12x", "CuPy"), ("cuda-cccl", "cuda-cccl"), ("nvidia-cutlass-dsl", "DSL"))
+
+
+def newest(family: str) -> Path:
+    found = sorted(path for path in RESULTS.glob(f"{family}-*-????-??-??.json"))
+    if not found:
+        raise FileNotFoundError(f"no results of {family} under {RESULTS}")
+    return max(found, key=lambda path: json.loads(path.read_text())["date"])
+
+
+def digits(value: float) -> str:
+    """Four significant digits, never as a power of ten."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def shown(family: str, name: str) -> bool:
+    """Whether a case is a row of the table."""
+    return any(fnmatchcase(name, pattern) for pattern in ROWS.get(family, ("*",))) and not any(fnmatchcase(name, p) for p in NOT_SHOWN.get(family, ()))
+
+
+def table(family: str) -> str:
+    """The newest results of a family as Markdown: microseconds of one call, ours and everyone's."""
+    path = newest(family)
+    report = json.loads(path.read_text())
+    cases = [case for case in report["cases"] if shown(family, case["name"])]
+    measure = SUSTAINED if all(SUSTAINED in case["measures"] and case["flops"] for case in cases) else "event"
+    others = list(dict.fromkeys(name for case in cases for name in case["measures"].get(measure, {}) if name not in NOT_RIVALS))
+    rate = "TFLOP/s" if measure == SUSTAINED else "TB/s"
+    versions = ", ".join(f"{name} {report['versions'][package]}" for package, name in VERSIONS if package in report["versions"])
+    copy = f"; a copy of 1 GiB moves {report['copy_bytes_per_us'] / 1e6:.2f} TB/s" if "copy_bytes_per_us" in report else ""
+    rows = [f"`perf/results/{path.name}`: {report['gpu']}, {versions}{copy}.", "", f"| microseconds a call | cutesync | {rate} | of the floor | {' | '.join(NAMES.get(name, name) for name in others)} |", "|---" * (4 + len(others)) + "|"]
+    for case in cases:
+        times = case["measures"].get(measure, {})
+        ours = times[OURS]["median_us"]
+        speed = case["flops"] / ours / 1e6 if measure == SUSTAINED else case["bytes"] / ours / 1e6
+        cells = [POWER.sub(r"2\\*\\*\1", case["name"]), f"**{digits(ours)}**", f"{speed:.0f}" if measure == SUSTAINED else f"{speed:.2f}", f"{case['floor_us'] / ours:.2f}"]
+        cells += [digits(times[name]["median_us"]) if name in times else "-" for name in others]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows) + "\n"
+
+
+def written(text: str) -> str:
+    """README's text with every table made anew."""
+    return BLOCK.sub(lambda match: match[1] + table(match[2]) + match[3], text)
+
+
+def main(argv: list[str]) -> int:
+    before = README.read_text(encoding="utf-8")
+    after = written(before)
+    if "--check" in argv:
+        print("README.md says what the results say" if after == before else "README.md is not what the results say: run python perf/readme.py")
+        return int(after != before)
+    README.write_text(after, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
