@@ -3,7 +3,7 @@
 Data are random normal, as power limits what a GPU reaches on them (cuBLAS is a sixth faster on zeros). Bytes are both operands read and
 the result written once; a case also has its ``flops``. Groups: ``cubes``, ``others`` (long, wide and deep ones), ``skinny`` (few rows), ``odd``
 (rows that TMA cannot read), ``transposes``, ``fused`` (bias and gelu), ``batched``, ``float8`` (fast and promoted sums, against
-``torch._scaled_mm``) and ``int8``. Bars are the times against torch (cuBLAS) of calls back to back, at the clock that the power limit leaves.
+``torch._scaled_mm``), ``int8`` and ``float32`` (in full precision, and by tfloat32 against torch with TF32 allowed). Bars are the times against torch (cuBLAS) of calls back to back, at the clock that the power limit leaves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from case import Bar, Case
 from rivals import numpy_dtype
 
-DTYPES = ("bfloat16", "float16", "float8_e4m3fn", "int8")
+DTYPES = ("bfloat16", "float16", "float8_e4m3fn", "int8", "float32")
 USUAL_DTYPES = DTYPES[:2]
 CUBES = (1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384)
 QUICK_CUBES = (1024, 4096, 8192)
@@ -30,14 +30,14 @@ SAMPLED_ROWS = 48
 FLOAT8_CUBES = (4096, 8192, 16384)
 SUSTAINED = "graph hot"
 
-GROUPS = ("cubes", "others", "skinny", "odd", "transposes", "fused", "batched", "float8", "int8")
+GROUPS = ("cubes", "others", "skinny", "odd", "transposes", "fused", "batched", "float8", "int8", "float32")
 GROUP_BARS = (("cubes", "torch", 1.02, SUSTAINED), ("others", "torch", 1.03, SUSTAINED), ("float8", "torch", 1.0, SUSTAINED))
 OURS = "cutesync"
 BASELINES: tuple[str, ...] = ()
 RIVALS = ("torch",)
 
 
-def case(group: str, shape: tuple[int, int, int], dtype: str, limit: float, layout: str = "NT", batch: int = 0, op: str = "", more=()) -> Case:
+def case(group: str, shape: tuple[int, int, int], dtype: str, limit: float | None, layout: str = "NT", batch: int = 0, op: str = "", more=()) -> Case:
     m, n, k = shape
     outer = (batch,) if batch else ()
     stored_a, stored_b = ((k, m) if layout[0] == "T" else (m, k)), ((n, k) if layout[1] == "T" else (k, n))
@@ -47,7 +47,7 @@ def case(group: str, shape: tuple[int, int, int], dtype: str, limit: float, layo
     words = f"{m}^3" if m == n == k else f"{m}x{n}x{k}"
     name = f"{words} {dtype} {layout}" + (f" batch {batch}" if batch else "") + (f" {op}" if op else "")
     moved = count * (size * (m * k + k * n) + out_size * m * n)
-    bars = (Bar("torch", limit, measure=SUSTAINED), *more)
+    bars = (*((Bar("torch", limit, measure=SUSTAINED),) if limit else ()), *more)
     return Case(group, name, f"{layout} {op}".strip(), inputs, (((*outer, m, n), out),), moved, (OURS, "torch"), bars, flops=2 * m * n * k * count)
 
 
@@ -68,6 +68,8 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
         found += [case("float8", (n, n, n), "float8_e4m3fn", 1 / 0.97, op=sums) for n in (FLOAT8_CUBES[:2] if quick else FLOAT8_CUBES) for sums in ("fast", "promoted")]
     if "int8" in chosen:
         found.append(case("int8", (8192, 8192, 8192), "int8", 1.0))
+    if "float32" in chosen:
+        found += [case("float32", (4096, 4096, 4096), "float32", None, op=precision) for precision in ("full", "tf32")]
     return found
 
 
@@ -104,8 +106,10 @@ def reference(case: Case, hosts: list[np.ndarray]):
     if "gelu" in case.op:
         wanted = wanted + hosts[2].astype(np.float64)
         wanted = wanted / 2 * (1 + np.vectorize(math.erf)(wanted / math.sqrt(2)))
-    rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0}[case.outputs[0][1]]
+    rounding = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8, "int32": 0.0}[case.outputs[0][1]]
     sums = 0.0 if case.dtype == "int8" else 1e-6 * a.shape[-1] * (2000 if case.op.endswith("fast") else 1)  # fast sums of float8 keep 14 bits
+    if case.op.endswith("tf32"):
+        sums = 2.0**-10 * a.shape[-1] ** 0.5 * 4  # both factors rounded to 11 bits
     return rows, wanted, rounding * np.abs(wanted) + sums
 
 
@@ -122,7 +126,7 @@ def ours(case, slot, libraries):
     cs, stream = libraries.cutesync, libraries.stream
     arrays = [libraries.torch_view(x) for x in slot.inputs]
     (a, b), out = operands(case, arrays), libraries.torch_view(slot.outputs[0])
-    terms = {"bias": arrays[2], "activation": "gelu"} if "gelu" in case.op else {"fast_accumulation": True} if case.op.endswith("fast") else {}
+    terms = {"bias": arrays[2], "activation": "gelu"} if "gelu" in case.op else {"fast_accumulation": True} if case.op.endswith("fast") else {"precision": "tf32"} if case.op.endswith("tf32") else {}
     return lambda: cs.matmul(a, b, out=out, stream=stream, **terms)
 
 
@@ -141,6 +145,13 @@ def torch(case, slot, libraries):
         return lambda: library._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=library.bfloat16, use_fast_accum=fast, out=out)
     if case.dtype == "int8":
         return lambda: library._int_mm(a, b, out=out)
+    if case.dtype == "float32":
+
+        def call():
+            library.backends.cuda.matmul.allow_tf32 = case.op.endswith("tf32")
+            library.matmul(a, b, out=out)
+
+        return call
     return lambda: library.matmul(a, b, out=out)
 
 
