@@ -118,6 +118,8 @@ COOPERATIVE = tuple(Config(tile, "cooperative", cluster) for tile in ((128, 256)
                     for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
 PINGPONG = tuple(Config(tile, "pingpong", cluster) for tile in ((128, 128), (128, 160), (128, 192), (128, 208), (64, 256), (64, 128), (64, 64))
                  for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
+SKINNY = tuple(Config(tile, schedule, cluster) for tile, schedule in (((64, 16), "pingpong"), ((64, 32), "pingpong"), ((128, 16), "cooperative"), ((128, 32), "cooperative"), ((128, 64), "cooperative"))
+               for cluster in ((2, 1), (1, 1)))  # fmt: skip
 PROMOTED = tuple(Config(tile, schedule, cluster, promoted=True) for tile, schedule in (((128, 192), "cooperative"), ((128, 160), "cooperative"), ((128, 128), "cooperative"), ((64, 192), "pingpong"), ((64, 128), "pingpong"), ((64, 64), "pingpong"))
                  for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
 

@@ -111,9 +111,12 @@ class Epilogue:
     @cute.jit
     def store_slab(self, slab, operands, result, row_block, column_block, item, thread):
         """Store a slab element by element, neighbours by neighbouring threads, to a result of any strides."""
+        by_rows = operands.d_row == 1
         for i in cutlass.range(64 * self.columns // WARPGROUP, unroll=4):
             place = i * WARPGROUP + thread
             inner_row, inner_column = place // self.columns, place % self.columns
+            if by_rows:
+                inner_row, inner_column = place % 64, place // 64
             row, column = row_block * 64 + inner_row, column_block * self.columns + inner_column
             if row < result.shape[0] and column < result.shape[1]:
                 offset = Int64(item) * operands.d_batch + Int64(row) * operands.d_row + Int64(column) * operands.d_column

@@ -13,6 +13,9 @@ The ring is the DSL's PipelineTmaAsync: two mbarriers a stage.
 
 A stage is released one step late, when ``wgmma.wait_group 1`` has said that the tensor cores have read it; so one k-tile of
 multiplications is always queued while the next stage is waited for.
+
+Launches overlap (see ``MapLaunch``): a block may start, and prepare its barriers, as soon as the launch before it leaves an SM; it waits for
+the whole of that launch before it touches global memory (griddepcontrol.wait).
 """
 
 from __future__ import annotations
@@ -88,12 +91,17 @@ class Matmul:
                layout_a: cute.ComposedLayout, layout_b: cute.ComposedLayout, layout_d: cute.ComposedLayout, order, split, operands: Operands):  # fmt: skip
         thread = cute.arch.thread_idx()[0]
         group = cute.arch.make_warp_uniform(thread // WARPGROUP)
+        cute.arch.griddepcontrol_launch_dependents()
+        if thread == THREADS - WARPGROUP:
+            cpasync.prefetch_descriptor(atom_a)
+            cpasync.prefetch_descriptor(atom_b)
         allocator = SmemAllocator()
         stages_a = allocator.allocate_tensor(self.element_a, layout_a.outer, byte_alignment=1024, swizzle=layout_a.inner)
         stages_b = allocator.allocate_tensor(self.element_b, layout_b.outer, byte_alignment=1024, swizzle=layout_b.inner)
         slabs = allocator.allocate_tensor(self.out, layout_d.outer, byte_alignment=1024, swizzle=layout_d.inner)
         ring = self.make_ring(allocator.allocate_array(Int64, 2 * self.config.stages))
         notice = allocator.allocate_tensor(Int32, cute.make_layout(CONSUMERS), byte_alignment=4) if self.config.splits > 1 else None
+        cute.arch.griddepcontrol_wait()
         if group == CONSUMERS:
             cute.arch.setmaxregister_decrease(PRODUCER_REGISTERS)
             if thread // 32 == CONSUMERS * 4:

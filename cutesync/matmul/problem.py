@@ -17,6 +17,7 @@ from .plan import TMA_BYTES, Operand, Problem
 from .terms import ACTIVATIONS, TermsSpec
 
 RESULTS = ("float16", "bfloat16", "float32")
+FEW = 64  # rows or columns of a result that are few: less than what wgmma multiplies at a time
 _FAMILIES = (("float16",), ("bfloat16",), tuple(FLOAT8), ("int8", "uint8"))  # A and B are of one of these
 
 
@@ -133,8 +134,8 @@ def _scale(scale: View | None, name: str, each: tuple[int, int]) -> str:
 
 
 def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec, promoted: bool = False, split: bool = True) -> tuple[bool, list[Step]]:
-    """``(turned, steps)``: the launches of a call whose arguments have been checked and whose result is not empty. A column-major result
-    is computed ``turned``, as the row-major product of the transposes in the other order."""
+    """``(turned, steps)``: the launches of a call whose arguments have been checked and whose result is not empty. A result is computed
+    ``turned``, as the product of the transposes in the other order, if that makes it row-major, or if it has few rows (see ``_turned``)."""
     batch = out.shape[: len(out.shape) - (len(a.shape) > 1) - (len(b.shape) > 1)]
     d = _matrices(out, batch, len(a.shape) > 1, len(b.shape) > 1)
     left, right = _matrices(a, batch, len(a.shape) > 1, True), _matrices(b, batch, True, len(b.shape) > 1)
@@ -145,7 +146,7 @@ def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec, prom
             raise ArgumentValueError(explain("c", f"shape {c.shape}", f"one that broadcasts to {out.shape}"))
         aligned = View(c.ptr, out.shape, c.dtype, c.device, False, True, _broadcast_steps(c, out.shape))
         term = _matrices(aligned, batch, len(a.shape) > 1, len(b.shape) > 1)
-    turned = d.steps[1] != 1 and d.steps[0] == 1 and d.shape[1] > 1
+    turned = _turned(d)
     if turned:
         left, right, term, d = right.turned, left.turned, term.turned, d.turned
         flipped = {"row": "column", "column": "row", "": ""}[terms.bias]
@@ -166,6 +167,15 @@ def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec, prom
         problem = Problem(m, n, k, extents[-1], in_a, in_b, (*term.steps, steps[3][-1]), of_d, elements, out.dtype, replace(terms, by_tma=by_tma), promoted, split)
         found.append(Step(problem, (*offsets, 0, 0, 0), (pack_a, pack_b)))
     return turned, found
+
+
+def _turned(d: Matrices) -> bool:
+    """Whether to compute the transpose of a result. wgmma takes at least 64 rows of the first operand but as few as 16 of the second, so
+    few rows become few columns; otherwise columns become rows where they are what is contiguous, as TMA stores rows."""
+    (rows, columns), (row_step, column_step) = d.shape, d.steps
+    if min(rows, columns) <= FEW and rows != columns:
+        return rows < columns
+    return column_step != 1 and row_step == 1 and columns > 1
 
 
 def _matrices(x: View, batch: tuple[int, ...], has_rows: bool, has_columns: bool) -> Matrices:
