@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from ..errors import ArgumentValueError, explain
 
@@ -118,45 +119,73 @@ COOPERATIVE = tuple(Config(tile, "cooperative", cluster) for tile in ((128, 256)
                     for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
 PINGPONG = tuple(Config(tile, "pingpong", cluster) for tile in ((128, 128), (128, 160), (128, 192), (128, 208), (64, 256), (64, 128), (64, 64))
                  for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
+# for results of few rows or columns (the former are computed as the latter)
 SKINNY = tuple(Config(tile, schedule, cluster) for tile, schedule in (((64, 16), "pingpong"), ((64, 32), "pingpong"), ((128, 16), "cooperative"), ((128, 32), "cooperative"), ((128, 64), "cooperative"))
                for cluster in ((2, 1), (1, 1)))  # fmt: skip
 PROMOTED = tuple(Config(tile, schedule, cluster, promoted=True) for tile, schedule in (((128, 192), "cooperative"), ((128, 160), "cooperative"), ((128, 128), "cooperative"), ((64, 192), "pingpong"), ((64, 128), "pingpong"), ((64, 64), "pingpong"))
                  for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
 
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
-L2_RATE = 46.0  # bytes that an SM gets from the L2 a clock when all ask
+SHARED_RATE = 100  # bytes of shared memory that wgmma reads a clock
+L2_RATE = 64.0  # bytes that an SM gets from the L2 a clock; fewer than 128 at a time take as long as 128
+DRAM_RATE = 2200.0  # bytes that the GPU reads from memory or writes there a clock
+UNHIDDEN, UNHIDDEN_MEMORY = 0.05, 0.3  # the part of what is not the bottleneck that still shows: of loads under multiplications (they share
+# the power) and the reverse, and of a block's work under the streaming of memory
+PROMOTION_CLOCKS = 300.0  # the additions of float32 a k-tile, which nothing hides in a pingpong block
+K_TILE_CLOCKS, LEAST_K_TILE = 12.0, 150.0  # what a k-tile adds to its multiplications; the least it takes: a barrier, multiplications, a release
 EPILOGUE_RATE = 20.0  # bytes of the result that an SM stores a clock
-SPLIT_CLOCKS = 2500.0  # a write, an atomic and a read of the L2, one after the other
-START_CLOCKS = 1500.0  # launch, the first loads, the first barrier
+SPLIT_CLOCKS = 4000.0  # a write, an atomic and a read of the L2, one after the other
+CLUSTER_CLOCKS = 2200.0  # to launch clusters, and their barrier
+START_CLOCKS = 5000.0  # launch, the first loads, the first barrier, the end
 
 
-def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: int) -> float:
-    """Clocks that the model expects a problem to take on an H200: waves of tiles, each as slow as its slowest resource."""
+class Access(NamedTuple):
+    """How TMA finds the operands: whether K is contiguous in B, and whether rows of 128 bytes of A and of B straddle two cache lines
+    because their strides are no multiples of 128 bytes."""
+
+    b_k_major: bool = True
+    a_straddles: bool = False
+    b_straddles: bool = False
+
+    def bytes(self, config: Config) -> float:
+        """What a block asks of the L2 for a k-tile. Columns of B come in boxes as wide as the swizzle that divides the tile."""
+        boxes = 1 if self.b_k_major else 128 // math.gcd(2 * config.tile[1], 128)
+        rows_a = config.tile[0] / config.cluster[1] * (1 + self.a_straddles)
+        return K_TILE_BYTES * (rows_a + config.tile[1] / config.cluster[0] * (1 + self.b_straddles) * boxes)
+
+
+def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: int, access: Access = Access()) -> float:
+    """Clocks that the model expects a problem to take on an H200: waves of tiles, each as slow as its slowest resource, but no faster than
+    memory gives the operands."""
     tile_m, tile_n = config.tile
     tiles_m, tiles_n = config.tiles(m, n)
     units = tiles_m * tiles_n * batch * config.splits
-    slots = SMS // config.peers
-    waves = -(-units // slots)
+    waves = -(-units // (SMS // config.peers))
+    memory = batch * (K_TILE_BYTES * k_tiles * (m + n) + m * n * out_bytes) / DRAM_RATE
     k_tiles = -(-k_tiles // config.splits)
-    narrow = max(1.0, 128 / tile_n) if config.rows == 64 else 1.0  # below 128 columns an instruction waits for shared memory
-    tensor = k_tiles * tile_m * tile_n * 64 / TENSOR_RATE * narrow
-    loads = k_tiles * K_TILE_BYTES * (tile_m / config.cluster[1] + tile_n / config.cluster[0]) / L2_RATE
+    tensor = k_tiles * tile_m * tile_n * 64 / TENSOR_RATE
+    shared = k_tiles * tile_m / 64 * (64 + tile_n) * K_TILE_BYTES / SHARED_RATE
+    multiply = max(max(tensor, shared) + k_tiles * K_TILE_CLOCKS, k_tiles * LEAST_K_TILE)
+    if config.promoted and config.schedule == "pingpong":
+        multiply += k_tiles * PROMOTION_CLOCKS
+    loads = k_tiles * access.bytes(config) / L2_RATE
+    mainloop = max(multiply, loads) + UNHIDDEN * min(multiply, loads)
     store = tile_m * tile_n * out_bytes / EPILOGUE_RATE
-    mainloop = max(tensor, loads)
     if config.splits > 1:
         store += SPLIT_CLOCKS + 4 * tile_m * tile_n * (1 + config.splits) / L2_RATE
     if config.schedule == "pingpong":
-        return START_CLOCKS + waves * max(mainloop, store) + store
-    return START_CLOCKS + waves * (mainloop + store / 2) + store / 2
+        work = waves * max(mainloop, store)
+    else:
+        work = waves * mainloop + (waves - 1) * store  # while both warpgroups store, the tensor cores idle
+    return START_CLOCKS + max(work, memory) + UNHIDDEN_MEMORY * min(work, memory) + store + (CLUSTER_CLOCKS if config.peers > 1 else 0.0)
 
 
 @lru_cache(maxsize=4096)
-def choose(m: int, n: int, k_tiles: int, batch: int, out_bytes: int, promoted: bool = False, split: bool = True) -> Config:
+def choose(m: int, n: int, k_tiles: int, batch: int, out_bytes: int, promoted: bool = False, split: bool = True, access: Access = Access()) -> Config:
     """The configuration with the least modelled cost, with K cut or (without ``split``) whole; on ties the one listed first."""
-    candidates = PROMOTED if promoted else COOPERATIVE + PINGPONG
-    best = min(candidates, key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes))
-    cut = [replace(config, splits=splits) for config in candidates for splits in _splits(config, m, n, k_tiles, batch)] if split else []
-    return min([best, *cut], key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes))
+    tiles = PROMOTED if promoted else COOPERATIVE + PINGPONG + SKINNY
+    cut = [replace(config, splits=splits) for config in tiles for splits in _splits(config, m, n, k_tiles, batch)] if split else []
+    return min([*tiles, *cut], key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes, access))
 
 
 def _splits(config: Config, m: int, n: int, k_tiles: int, batch: int) -> list[int]:

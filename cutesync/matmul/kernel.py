@@ -101,7 +101,6 @@ class Matmul:
         slabs = allocator.allocate_tensor(self.out, layout_d.outer, byte_alignment=1024, swizzle=layout_d.inner)
         ring = self.make_ring(allocator.allocate_array(Int64, 2 * self.config.stages))
         notice = allocator.allocate_tensor(Int32, cute.make_layout(CONSUMERS), byte_alignment=4) if self.config.splits > 1 else None
-        cute.arch.griddepcontrol_wait()
         if group == CONSUMERS:
             cute.arch.setmaxregister_decrease(PRODUCER_REGISTERS)
             if thread // 32 == CONSUMERS * 4:
@@ -140,13 +139,14 @@ class Matmul:
 
     def tile_and_share(self, unit, split):
         """Which cluster tile a unit belongs to, and which share of its K it is."""
-        return (unit // split[0], unit % split[0]) if self.config.splits > 1 else (unit, 0)
+        return (unit // split[0], unit % split[0]) if self.config.splits > 1 else (unit, Int32(0))
 
     # --- producer ------------------------------------------------------------------------------------------------------------------
 
     @cute.jit
     def produce(self, atom_a, a, atom_b, b, d, stages_a, stages_b, ring, order, split):
-        """One warp: for each k-tile of each tile wait until a stage is empty, and have TMA fill it."""
+        """One warp: for each k-tile of each tile wait until a stage is empty, and have TMA fill it. What the first load needs is known before
+        the launches before this one are waited for."""
         along_n, group, batch_a, batch_b = order
         (tile_m, tile_n), (peers_m, peers_n) = self.config.tile, self.config.cluster
         rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
@@ -155,9 +155,10 @@ class Matmul:
         unit, step, units = self.walk(d, split)
         k_tiles = self.k_tiles(a, split)
         stage = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, self.config.stages)
+        tile, share = self.tile_and_share(unit, split)
+        m, n, item = self.order.tile(tile, *self.tiles(d), along_n, group, rank)
+        cute.arch.griddepcontrol_wait()
         while unit < units:
-            tile, share = self.tile_and_share(unit, split)
-            m, n, item = self.order.tile(tile, *self.tiles(d), along_n, group, rank)
             for k in cutlass.range(share * k_tiles, (share + 1) * k_tiles, unroll=1):
                 ring.producer_acquire(stage)
                 full = ring.producer_get_barrier(stage)
@@ -165,6 +166,8 @@ class Matmul:
                 self.load(atom_b, from_b[None, n, k, item * batch_b], to_b[None, stage.index], full, peers_m)
                 stage.advance()
             unit += step
+            tile, share = self.tile_and_share(unit, split)
+            m, n, item = self.order.tile(tile, *self.tiles(d), along_n, group, rank)
         ring.producer_tail(stage)  # nobody leaves while a peer may still multicast to it or arrive on its barriers
 
     def partition(self, atom, tensor, stages, rows: int, share, peers: int):
@@ -196,6 +199,7 @@ class Matmul:
             if group == 1:
                 stage.advance(k_tiles)
             unit += group * step
+        cute.arch.griddepcontrol_wait()
         while unit < units:
             if alternating:
                 if turn > 0:

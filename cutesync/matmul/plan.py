@@ -59,7 +59,9 @@ class Problem:
 
     def config(self) -> Config:
         """What the model chooses."""
-        return configs.choose(self.m, self.n, -(-self.k // self.k_elements), self.items, self.out.size, self.promoted, self.split)
+        straddles = (operand.k_major and operand.step * self.elements[0].size % K_TILE_BYTES != 0 for operand in (self.a, self.b))
+        access = configs.Access(self.b.k_major, *straddles)
+        return configs.choose(self.m, self.n, -(-self.k // self.k_elements), self.items, self.out.size, self.promoted, self.split, access)
 
 
 def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors: tuple[bool, bool], terms: TermsSpec, stream: int = 0) -> compiler.Kernel:
