@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from cutesync.dtypes import BY_NAME, element_type
-from cutesync.matmul.config import COOPERATIVE, PINGPONG, PROMOTED, THREADS, Config
+from cutesync.matmul.config import COOPERATIVE, PINGPONG, PROMOTED, SKINNY, THREADS, Config
 from cutesync.matmul.plan import kernel_for
 from cutesync.matmul.terms import TermsSpec
 from cutesync.runtime import compiler
@@ -36,6 +36,11 @@ def verify(config: Config, out: str = "bfloat16", majors=(True, True), terms: Te
     assert kernel.block == (THREADS, 1, 1) and kernel.cluster == (config.peers, 1, 1)
     assert kernel.params == (128, 12, 128, 12, 128, 12, *(4,) * 6, 8, 8, 4, 4, *(8,) * 11)
     assert re.findall(r"setmaxnreg\.(\w+)\.sync\.aligned\.u32 \t(\d+)", ptx) == [("dec", "24"), ("inc", "240")]
+    touches = r"cp\.async\.bulk\.tensor|\b(ld|st|atom|red)\.\S*global"
+    prologue, *roles = re.split(r"setmaxnreg[^\n]*", ptx)
+    assert not re.search(touches, prologue)
+    for role in roles:  # the launch before may still run: nothing in global memory is touched before it has ended
+        assert role.count("griddepcontrol.wait") == 1 and role.index("griddepcontrol.wait") < re.search(touches, role).start()
     a_k, b_k = majors
     transposed = f"{int(not a_k)}, {int(not b_k)};"
     instruction = rf"wgmma\.mma_async\.sync\.aligned\.m64n{config.tile[1]}{FORMS[element]} [^;]*{transposed if element == 'bfloat16' else ';'}"
@@ -53,6 +58,11 @@ def verify(config: Config, out: str = "bfloat16", majors=(True, True), terms: Te
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_every_tile(tile):
     verify(TILES[tile])
+
+
+@pytest.mark.parametrize("config", [c for c in SKINNY if c.tile[1] < 64 and c.cluster == (2, 1)], ids=lambda c: str(c.tile))
+def test_narrow_tiles(config):
+    verify(replace(config, splits=2), terms=TermsSpec(by_tma=False))
 
 
 @pytest.mark.parametrize("tile", sorted({c.tile for c in PROMOTED if c.accumulators >= 80}), ids=str)
