@@ -84,9 +84,10 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
     if out is None:
         out = adapter.empty(plan.shape, plan.dtype, plan.ordinal, raw)
         pointer_out = adapter.identify_strided(out)[0]
-    elif plan.overlaps(pointer_a, pointer_b, pointer_c, pointer_bias, pointer_out):
+    addresses = (pointer_a, pointer_b, pointer_out, pointer_c, pointer_bias, pointer_scale_a, pointer_scale_b)
+    if signature_out is not None and plan.overlaps(addresses):
         raise ArgumentValueError(explain("out", "memory that overlaps an operand", "memory of its own, or c itself"))
-    plan.run((pointer_a, pointer_b, pointer_out, pointer_c, pointer_bias, pointer_scale_a, pointer_scale_b), raw)
+    plan.run(addresses, raw)
     return out
 
 
@@ -101,15 +102,17 @@ class Plan(NamedTuple):
     ordinal: int
     shape: tuple[int, ...]
     dtype: DType
-    spans: tuple[tuple[int, int], ...]  # bytes before and after the address that A, B, C, the bias and D reach
+    reads: tuple[tuple[int, int, int], ...]  # of each array that is read: its place among the addresses, and the bytes before and after it
+    writes: tuple[int, int]  # the same bytes of D
     c_is_like_out: bool
 
-    def overlaps(self, a: int, b: int, c: int, bias: int, out: int) -> bool:
+    def overlaps(self, addresses: tuple[int, ...]) -> bool:
         """Whether the result would overwrite what is read."""
-        low, high = self.spans[4]
-        for i, pointer in enumerate((a, b, c, bias)):
-            start, stop = self.spans[i]
-            if start != stop and pointer + start < out + high and out + low < pointer + stop and not (i == 2 and pointer == out and self.c_is_like_out):
+        out = addresses[2]
+        low, high = out + self.writes[0], out + self.writes[1]
+        for place, start, stop in self.reads:
+            address = addresses[place]
+            if address + start < high and low < address + stop and not (place == 3 and address == out and self.c_is_like_out):
                 return True
         return False
 
@@ -160,9 +163,10 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
             config = replace(config, promoted=promoted, splits=1 if whole else config.splits)
         turned, steps = steps_of(a, b, c, out, terms, promoted, not whole)
         run = _in_turn([(step.offsets, _run_of(step, config, alpha, beta, a.device, stream)) for step in steps], turned)
-    spans = tuple((0, 0) if x is None else (x.span[0] - x.ptr, x.span[1] - x.ptr) for x in (a, b, c if beta else None, bias, out))
+    read = ((0, a), (1, b), (3, c if beta else None), (4, bias))
+    reads = tuple((place, x.span[0] - x.ptr, x.span[1] - x.ptr) for place, x in read if x is not None and x.span[0] != x.span[1])
     like = c is not None and (c.shape, c.steps, c.dtype) == (out.shape, out.steps, out.dtype)
-    return Plan(run, a.device, shape, element, spans, like)
+    return Plan(run, a.device, shape, element, reads, (out.span[0] - out.ptr, out.span[1] - out.ptr), like)
 
 
 def _number(value, name: str) -> float:

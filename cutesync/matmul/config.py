@@ -154,7 +154,10 @@ class Access(NamedTuple):
         return K_TILE_BYTES * (rows_a + config.tile[1] / config.cluster[0] * (1 + self.b_straddles) * boxes)
 
 
-def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: int, access: Access = Access()) -> float:
+ALIGNED = Access()
+
+
+def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: int, access: Access = ALIGNED) -> float:
     """Clocks that the model expects a problem to take on an H200: waves of tiles, each as slow as its slowest resource, but no faster than
     memory gives the operands."""
     tile_m, tile_n = config.tile
@@ -181,7 +184,7 @@ def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: in
 
 
 @lru_cache(maxsize=4096)
-def choose(m: int, n: int, k_tiles: int, batch: int, out_bytes: int, promoted: bool = False, split: bool = True, access: Access = Access()) -> Config:
+def choose(m: int, n: int, k_tiles: int, batch: int, out_bytes: int, promoted: bool = False, split: bool = True, access: Access = ALIGNED) -> Config:
     """The configuration with the least modelled cost, with K cut or (without ``split``) whole; on ties the one listed first."""
     tiles = PROMOTED if promoted else COOPERATIVE + PINGPONG + SKINNY
     cut = [replace(config, splits=splits) for config in tiles for splits in _splits(config, m, n, k_tiles, batch)] if split else []
