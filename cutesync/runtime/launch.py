@@ -160,9 +160,10 @@ class MapLaunch:
         entry, lock, handle = _entry(), threading.Lock(), kernel.handle(ordinal)
         config_at, addresses_at = ctypes.addressof(config), ctypes.addressof(block.addresses)
         known: tuple[int, ...] | None = None
+        bound = 0
 
         def run(addresses: tuple[int, ...], stream: int, alive=(config, attributes, block)) -> None:
-            nonlocal known
+            nonlocal known, bound
             with lock:
                 if addresses != known:
                     for i, (position, address) in enumerate(zip(arrays, addresses)):
@@ -171,7 +172,8 @@ class MapLaunch:
                     known = addresses
                 if workspace is not None:
                     block.bind(workspace, stream)
-                config.stream = stream
+                if stream != bound:
+                    config.stream = bound = stream
                 code = entry(config_at, handle, addresses_at, None)
                 if code in _WRONG_CONTEXT:
                     with device.using(ordinal):
