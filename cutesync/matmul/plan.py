@@ -59,8 +59,7 @@ class Problem:
 
     def config(self) -> Config:
         """What the model chooses."""
-        straddles = (operand.k_major and operand.step * self.elements[0].size % K_TILE_BYTES != 0 for operand in (self.a, self.b))
-        access = configs.Access(self.b.k_major, *straddles)
+        access = configs.Access(self.b.k_major, *(configs.row_cost(operand.step * self.elements[0].size) for operand in (self.a, self.b)))
         return configs.choose(self.m, self.n, -(-self.k // self.k_elements), self.items, self.out.size, self.promoted, self.split, access)
 
 
@@ -105,7 +104,7 @@ def make_launch(problem: Problem, config: Config | None, alpha: float, beta: flo
     share = -(-k_tiles // config.splits)
     splits = -(-k_tiles // share)
     units = math.prod(config.tiles(m, n)) * items * splits
-    clusters = min(units, multiprocessors(ordinal) // config.peers)
+    clusters = min(units, config.slots(multiprocessors(ordinal)))
     d_map = result_map(problem, config) if problem.terms.by_tma else bytes(128)
     parameters = [
         operand_map(problem, problem.elements[0], problem.a, m, tile_m, peers_n), struct.pack("<3i", m, k, problem.a.items),

@@ -13,7 +13,7 @@ from cutesync.matmul.config import COOPERATIVE, PINGPONG, SKINNY, SMEM_BYTES, Co
 
 @pytest.mark.parametrize(("change", "words"), [
     ({"tile": (64, 256)}, "multiple of 128"), ({"tile": (128, 100)}, "N of 16"), ({"tile": (512, 64)}, "up to 256"), ({"schedule": "round"}, "'pingpong'"),
-    ({"tile": (256, 224)}, "accumulators"), ({"cluster": (4, 1)}, "(2, 1)"), ({"splits": 0}, "1 to 64"), ({"tile": (256, 192), "splits": 2}, "at most 128"), ({"stages": 1}, "2 stages"), ({"group": -1}, "group"),
+    ({"tile": (256, 224)}, "accumulators"), ({"cluster": (1, 4)}, "(4, 1)"), ({"splits": 0}, "1 to 64"), ({"tile": (256, 192), "splits": 2}, "at most 128"), ({"stages": 1}, "2 stages"), ({"group": -1}, "group"),
 ])  # fmt: skip
 def test_configs_that_cannot_be(change, words):
     with pytest.raises(ArgumentValueError) as refused:

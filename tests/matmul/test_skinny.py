@@ -1,13 +1,12 @@
 """Results of few rows or columns: computed on the narrow side of wgmma, whichever way they lie."""
 
-import math
-
 import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.errors import ArgumentValueError
 from cutesync.matmul import Config, config
-from cutesync.matmul.config import SKINNY, Access, choose, cost
+from cutesync.matmul.config import SKINNY, Access, choose, cost, row_cost
 from cutesync.matmul.problem import Matrices, _turned
 
 from .support import agrees, integers, operand
@@ -98,12 +97,22 @@ def test_the_model_streams_the_large_operand_once():
 
 
 def test_the_model_knows_how_operands_lie():
-    """Columns that are contiguous come in boxes as wide as the swizzle: 32 bytes of 208 columns. Rows that straddle cache lines cost two."""
+    """Columns that are contiguous come in boxes as wide as the swizzle: 32 bytes of 208 columns. Rows that straddle cache lines cost more,
+    so they are shared among more blocks."""
     wide, even = Config((128, 208), "pingpong", (2, 1)), Config((128, 256), "cooperative", (2, 1))
     rows, columns = Access(), Access(b_k_major=False)
     assert columns.bytes(wide) == rows.bytes(wide) + 128 * 104 * 3 and columns.bytes(even) == rows.bytes(even)
     assert cost(wide, 4096, 4096, 64, 1, 2, columns) > 1.2 * cost(wide, 4096, 4096, 64, 1, 2)
     assert choose(4096, 4096, 64, 1, 2, access=columns).tile[1] % 64 == 0
-    assert Access(True, True, True).bytes(even) == 2 * rows.bytes(even)
-    straddling = choose(1000, 1000, 16, 1, 2, access=Access(True, True, True))
-    assert math.prod(straddling.cluster) == 2, "what is read from the L2 twice is shared"
+    assert [row_cost(stride) for stride in (16384, 4000, 2000)] == sorted(row_cost(stride) for stride in (16384, 4000, 2000)) and row_cost(16384) == 1
+    straddling = Access(True, row_cost(2000), row_cost(2000))
+    assert straddling.bytes(even) == row_cost(2000) * rows.bytes(even)
+    assert choose(1000, 1000, 16, 1, 2, access=straddling).peers > choose(1024, 1024, 16, 1, 2).peers
+
+
+def test_clusters_of_four_leave_room():
+    """Not all multiprocessors can be filled by clusters of 4; all those of a launch must run at once, or the last would wait for the first."""
+    four = Config((64, 160), "pingpong", (4, 1))
+    assert [Config().slots(132), four.slots(132), four.slots(4)] == [132, 28, 1]
+    with pytest.raises(ArgumentValueError, match="divisor"):
+        Config((64, 144), "pingpong", (4, 1))
