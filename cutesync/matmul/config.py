@@ -28,6 +28,7 @@ SLABS = 2  # buffers of the epilogue, for each consumer warpgroup
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # (24 + 2 * 240) * 128 = 64512 of the 65536 of an SM
 MOST_ACCUMULATORS, MOST_PROMOTED, MOST_SPLIT = 208, 96, 128  # 32-bit registers a thread; above, the compiler spills
 MOST_SPLITS = 64
+PACK_ROWS, PACK_WORDS = 32, 32  # of 4 bytes: what a block of the packing kernel copies
 LEAST_SHARE = 4  # k-tiles that are worth a block of their own
 _BARRIER_BYTES = 1024
 

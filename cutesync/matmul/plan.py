@@ -81,12 +81,13 @@ def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors
             kind = (dtype or out).cutlass
             return make_ptr(kind, 0, cute.AddressSpace.gmem, assumed_align=align or kind.width // 8)
 
+        stored = BY_NAME["uint8"] if out.size == 1 else out  # as the epilogue moves them
         word, long = Int32(0), Int64(0)
         strides = (long,) * 3
-        operands = Operands(Float32(0), Float32(0), pointer(terms.c, None), *strides, pointer(terms.bias_type, None), pointer(out, None), *strides, pointer(FLOAT32, None), pointer(FLOAT32, None))
+        operands = Operands(Float32(0), Float32(0), pointer(terms.c, None), *strides, pointer(terms.bias_type, None), pointer(stored, None), *strides, pointer(FLOAT32, None), pointer(FLOAT32, None))
         accumulator = INT32 if elements[0].kind in "iu" else FLOAT32
         split = (word, word, pointer(accumulator), pointer(INT32, 4))
-        arguments = [pointer(elements[0]), pointer(elements[1]), pointer(out), (word,) * 4, ((long, long),) * 3, (word,) * 4, split, operands, word, make_fake_stream()]
+        arguments = [pointer(elements[0]), pointer(elements[1]), pointer(stored), (word,) * 4, ((long, long),) * 3, (word,) * 4, split, operands, word, make_fake_stream()]
         return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": (config.peers, 1, 1)}
 
     return compiler.get(key, build, on_disk=terms.on_disk, stream=stream, warm="cutesync.matmul")
@@ -142,20 +143,21 @@ def result_map(problem: Problem, config: Config) -> TiledMap:
     """The map that stores a slab of the epilogue."""
     out, columns = problem.out, config.slab_columns(problem.out.size)
     strides = (problem.d[0] * out.size, problem.d[2] * out.size)
-    return TiledMap(out.name, (problem.n, problem.m, problem.items), strides, (columns, 64, 1), math.gcd(columns * out.size, 128))
+    swizzle = columns * out.size if columns * out.size > 16 else 0
+    return TiledMap(out.name, (problem.n, problem.m, problem.items), strides, (columns, 64, 1), swizzle)
 
 
 def multiprocessors(ordinal: int) -> int:
     return configs.SMS if ordinal == device.HOST else device.attribute(ordinal, "MULTIPROCESSOR_COUNT")
 
 
-
 def make_pack(job, element: DType, ordinal: int, stream: int) -> Launch:
     """The launch that packs an operand (see ``problem.PackJob``)."""
-    return Launch(pack_kernel(element, stream), ordinal, job.items * job.rows, (0, 0, job.rows, job.inner, *job.strides, job.pitch))
+    blocks = job.items * -(-job.rows // configs.PACK_ROWS) * -(-job.span * element.size // (4 * configs.PACK_WORDS))
+    return Launch(pack_kernel(element, job.turned, job.parts, stream), ordinal, blocks, (0, 0, job.rows, job.inner, *job.strides, job.span))
 
 
-def pack_kernel(element: DType, stream: int) -> compiler.Kernel:
+def pack_kernel(element: DType, turned: bool, parts: str, stream: int) -> compiler.Kernel:
     """The kernel for elements of this size, which are moved as bits."""
     moved = BY_NAME[f"uint{8 * element.size}"]
 
@@ -167,12 +169,12 @@ def pack_kernel(element: DType, stream: int) -> compiler.Kernel:
 
         from .pack import Pack
 
-        host, space, long = Pack(moved.cutlass), cute.AddressSpace.gmem, Int64(0)
+        host, space, long = Pack(moved.cutlass, turned, parts), cute.AddressSpace.gmem, Int64(0)
         pointers = [make_ptr(moved.cutlass, 0, space, assumed_align=align) for align in (element.size, TMA_BYTES)]
         arguments = [*pointers, long, long, (long,) * 3, long, Int32(0), make_fake_stream()]
         return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem}
 
-    return compiler.get(("matmul pack", element.size), build, stream=stream, warm="cutesync.matmul")
+    return compiler.get(("matmul pack", element.size, turned, parts), build, stream=stream, warm="cutesync.matmul")
 
 
 def without_k(problem: Problem, ordinal: int) -> tuple[Problem, DeviceArray]:

@@ -21,7 +21,7 @@ def _emulator(on_emulator):
     ((A, A), {}, ArgumentValueError, "second operand with 6 rows"),
     ((np.float16(2), B), {}, ArgumentTypeError, "array"),
     ((integers(2, 4, 6), integers(3, 6, 8)), {}, ArgumentValueError, "broadcast"),
-    ((A, B.astype(np.float32)), {}, ArgumentTypeError, "two of float16"),
+    ((A, B.astype(np.float32)), {}, ArgumentTypeError, "two of float32, of float16"),
     ((A.astype(np.int32), B.astype(np.int32)), {}, ArgumentTypeError, "int8 and uint8"),
     ((A, B), {"out_dtype": "int8"}, ArgumentTypeError, "float32"),
     ((A, B), {"beta": 1.0}, ArgumentValueError, "broadcasts to the result"),
