@@ -244,11 +244,10 @@ def _operand(x: Matrices, batch_step: int, address: int, is_right: bool, parts: 
         fits = inner_step == 1 or inner == 1
         if fits and address % TMA_BYTES == 0 and pitch % unit == 0 and of_items % unit == 0 and pitch > 0 and of_items > 0:
             return Operand(k_major, pitch, items, of_items), None
-    k_major, inner, inner_step, outer, outer_step = ways[1] if row_step == 1 and k_step != 1 else ways[0]
-    span = _up(inner, unit)
-    job = PackJob(items, outer, inner, (batch_step, outer_step, inner_step), span, parts)
+    span = _up(k_extent, unit)
+    job = PackJob(items, rows, k_extent, (batch_step, row_step, k_step), span, parts)
     pitch = 3 * span if parts else span
-    return Operand(k_major, pitch, items, pitch * outer), job
+    return Operand(True, pitch, items, pitch * rows), job
 
 
 def _tma_stores(address: int, steps: tuple[int, int, int], shape: tuple[int, int, int], size: int) -> bool:
