@@ -12,10 +12,12 @@ from typing import Callable, NamedTuple
 
 import numpy as np
 
-from ..dtypes import FLOAT8, FLOAT32, DType
+from ..dtypes import BY_NAME, FLOAT8, FLOAT32, DType
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from ..runtime import arrays, device_array, workspace
 from ..runtime.arrays import View
+from ..runtime.device_array import DeviceArray
+from . import tune
 from .config import Config
 from .plan import make_launch, make_pack, without_k
 from .problem import Step, element_types, result_shape, result_type, steps_of, terms_of
@@ -137,6 +139,8 @@ def _plan(key: tuple, given: tuple, out, stream) -> Plan:
     plan = make_plan(views, target, (alpha, beta, activation, precision, fast, whole), out_dtype, config, raw)
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
+    if config == "tune" and not tune.can_measure(plan.ordinal, raw):
+        return plan  # perhaps not measured: the next call may
     try:
         _plans[key] = plan
     except TypeError:  # an argument that cannot be hashed: the plan serves once
@@ -151,8 +155,8 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
     for x, name in zip((*views[1:], out), (*_NAMES[1:], "out")):
         if x is not None:
             arrays.same_device(a, x, name)
-    if config is not None and not isinstance(config, Config):
-        raise ArgumentTypeError(explain("config", repr(config), "None or a cutesync.matmul.Config"))
+    if not (config is None or isinstance(config, Config) or (isinstance(config, str) and config == "tune")):
+        raise ArgumentTypeError(explain("config", repr(config), "None, \"tune\" or a cutesync.matmul.Config"))
     alpha, beta = _number(alpha, "alpha"), _number(beta, "beta")
     elements, shape = element_types(a, b, precision), result_shape(a.shape, b.shape)
     element = result_type(a, out_dtype if out is None or out_dtype is not None else out.dtype)
@@ -168,10 +172,17 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
     if out.size:
         parted = a.dtype is FLOAT32 and precision != "tf32"
         promoted = (a.dtype.name in FLOAT8 or parted) and not fast
-        if config is not None:
+        if isinstance(config, Config):
             config = replace(config, promoted=promoted, splits=1 if whole else config.splits)
         turned, steps = steps_of(a, b, c, out, terms, elements, parted, promoted, not whole)
-        run = _in_turn([(step.offsets, _run_of(step, config, alpha, beta, a.device, stream)) for step in steps], turned)
+        given = tuple(x.ptr if x else 0 for x in (a, b, None, c, bias, *scales))
+        runs = []
+        for step in steps:
+            use = config
+            if isinstance(config, str):
+                use = tune.choose(step.problem, _trials(step, turned, given, out, alpha, beta, a.device, stream), a.device, stream) if step.problem.k else None
+            runs.append((step.offsets, _run_of(step, use, alpha, beta, a.device, stream)))
+        run = _in_turn(runs, turned)
     spans = tuple((0, 0) if x is None else (x.span[0] - x.ptr, x.span[1] - x.ptr) for x in (a, b, c if beta else None, bias, out))
     like = c is not None and (c.shape, c.steps, c.dtype) == (out.shape, out.steps, out.dtype)
     return Plan(run, a.device, shape, element, spans, like)
@@ -215,9 +226,24 @@ def _run_of(step: Step, config: Config | None, alpha: float, beta: float, ordina
     return run
 
 
+def _trials(step: Step, turned: bool, given: tuple[int, ...], out: View, alpha: float, beta: float, ordinal: int, stream: int):
+    """From a configuration to a function that does this step with it, into a result of its own, which all of them share."""
+    result: list[DeviceArray] = []
+
+    def trial(config: Config) -> Callable[[], None]:
+        before = out.ptr - out.span[0]  # a negative stride reaches before the address
+        if not result:
+            result.append(device_array.allocate((out.span[1] - out.span[0] + 2 * 16,), BY_NAME["uint8"], ordinal, stream))
+        into = result[0].ptr + before + -before % 16 + out.ptr % 16  # as aligned as the result itself
+        run = _in_turn([(step.offsets, _run_of(step, config, alpha, beta, ordinal, stream))], turned)
+        return lambda: run((*given[:2], into, *given[3:]), stream)
+
+    return trial
+
+
 def _in_turn(runs: list[tuple[tuple[int, ...], Callable]], turned: bool) -> Callable[[tuple[int, ...], int], None]:
     """One function for all steps, each with what it adds to the addresses."""
-    if len(runs) == 1 and not turned:
+    if len(runs) == 1 and not turned and not any(runs[0][0]):
         return runs[0][1]
 
     def run(addresses: tuple[int, ...], stream: int) -> None:

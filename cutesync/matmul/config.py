@@ -150,12 +150,16 @@ def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: in
 
 
 @lru_cache(maxsize=4096)
-def choose(m: int, n: int, k_tiles: int, batch: int, out_bytes: int, promoted: bool = False, split: bool = True) -> Config:
-    """The configuration with the least modelled cost, with K cut or (without ``split``) whole; on ties the one listed first."""
-    candidates = PROMOTED if promoted else COOPERATIVE + PINGPONG
-    best = min(candidates, key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes))
-    cut = [replace(config, splits=splits) for config in candidates for splits in _splits(config, m, n, k_tiles, batch)] if split else []
-    return min([best, *cut], key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes))
+def shortlist(m: int, n: int, k_tiles: int, batch: int, out_bytes: int, promoted: bool = False, split: bool = True, *, count: int = 1) -> tuple[Config, ...]:
+    """The ``count`` configurations with the least modelled cost, best first, with K cut or (without ``split``) whole; ties as they are listed."""
+    tiles = PROMOTED if promoted else COOPERATIVE + PINGPONG
+    cut = [replace(config, splits=splits) for config in tiles for splits in _splits(config, m, n, k_tiles, batch)] if split else []
+    return tuple(sorted([*tiles, *cut], key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes))[:count])
+
+
+def choose(*problem) -> Config:
+    """The first of the shortlist."""
+    return shortlist(*problem)[0]
 
 
 def _splits(config: Config, m: int, n: int, k_tiles: int, batch: int) -> list[int]:

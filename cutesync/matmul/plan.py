@@ -57,9 +57,15 @@ class Problem:
         """Elements of K in a k-tile."""
         return K_TILE_BYTES // self.elements[0].size
 
-    def config(self) -> Config:
-        """What the model chooses."""
-        return configs.choose(self.m, self.n, -(-self.k // self.k_elements), self.items, self.out.size, self.promoted, self.split)
+    def shortlist(self, count: int = 1) -> tuple[Config, ...]:
+        """What the model chooses, best first."""
+        return configs.shortlist(self.m, self.n, -(-self.k // self.k_elements), self.items, self.out.size, self.promoted, self.split, count=count)
+
+    @property
+    def key(self) -> tuple:
+        """What its speed depends on."""
+        types = (*(element.name for element in self.elements), self.out.name)
+        return (self.m, self.n, self.k, self.items, repr(self.a), repr(self.b), self.c, self.d, *types, *self.terms.key, self.promoted, self.split)
 
 
 def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors: tuple[bool, bool], terms: TermsSpec, stream: int = 0) -> compiler.Kernel:
@@ -95,7 +101,7 @@ def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors
 
 def make_launch(problem: Problem, config: Config | None, alpha: float, beta: float, ordinal: int, stream: int) -> MapLaunch:
     """The prepared launch. Its ``run`` takes the addresses of A, B, D, C, the bias and the two scales (0 where there is none) and the stream."""
-    config = (config or problem.config()).with_stages(problem.out.size)
+    config = (config or problem.shortlist()[0]).with_stages(problem.out.size)
     kernel = kernel_for(config, problem.elements, problem.out, (problem.a.k_major, problem.b.k_major), problem.terms, stream)
     m, n, k, items = problem.m, problem.n, problem.k, problem.items
     (tile_m, tile_n), (peers_m, peers_n) = config.tile, config.cluster

@@ -13,6 +13,7 @@ from ..dtypes import BY_NAME, FLOAT8, FLOAT32, TFLOAT32, DType
 from ..dtypes import element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..runtime.arrays import View
+from .config import K_TILE_BYTES
 from .plan import TMA_BYTES, Operand, Problem
 from .terms import ACTIVATIONS, TermsSpec
 
@@ -49,7 +50,7 @@ class Step:
 @dataclass(frozen=True)
 class PackJob:
     """An operand as it lies, (items, rows, inner) with its strides in elements, and the elements that a row of the copy has, ``span``, a
-    multiple of 16 bytes. With ``parts`` "left" or "right" the copy has three such rows side by side (see ``pack.parts_of``)."""
+    multiple of 128 bytes. With ``parts`` "left" or "right" the copy has three such rows side by side (see ``pack.parts_of``)."""
 
     items: int
     rows: int
@@ -244,7 +245,7 @@ def _operand(x: Matrices, batch_step: int, address: int, is_right: bool, parts: 
         fits = inner_step == 1 or inner == 1
         if fits and address % TMA_BYTES == 0 and pitch % unit == 0 and of_items % unit == 0 and pitch > 0 and of_items > 0:
             return Operand(k_major, pitch, items, of_items), None
-    span = _up(k_extent, unit)
+    span = _up(k_extent, K_TILE_BYTES // size)  # whole cache lines: a row that straddles them is read in twice as many
     job = PackJob(items, rows, k_extent, (batch_step, row_step, k_step), span, parts)
     pitch = 3 * span if parts else span
     return Operand(True, pitch, items, pitch * rows), job
