@@ -157,9 +157,9 @@ def shortlist(m: int, n: int, k_tiles: int, batch: int, out_bytes: int, promoted
     return tuple(sorted([*tiles, *cut], key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes))[:count])
 
 
-def choose(*problem) -> Config:
+def choose(*problem, **options) -> Config:
     """The first of the shortlist."""
-    return shortlist(*problem)[0]
+    return shortlist(*problem, **options)[0]
 
 
 def _splits(config: Config, m: int, n: int, k_tiles: int, batch: int) -> list[int]:

@@ -89,8 +89,9 @@ def parts_of(word, side: str) -> tuple:
     nearest = (word + 0x1000) & ~low  # a carry out of the significand is the next exponent
     finite = (word & exponent) != exponent
     overflows = (nearest & exponent) == exponent
-    big = Int32(cutlass.select_(overflows, word & ~low, nearest))  # above the largest tfloat32: cut off
-    bounded = Int32(cutlass.select_(finite, big, Int32(0)))
-    small = Int32(cutlass.select_(finite, (word.bitcast(Float32) - big.bitcast(Float32)).bitcast(Int32), Int32(0)))
+    big = Int32(cutlass.select_(overflows, word & ~low, nearest))
+    rest = (word.bitcast(Float32) - big.bitcast(Float32)).bitcast(Int32)
+    rest = Int32(cutlass.select_(overflows, rest & ~low, rest))  # near the largest float32 both parts are cut off: no sum of them overflows
+    bounded, small = (Int32(cutlass.select_(finite, part, Int32(0))) for part in (big, rest))
     big = Int32(cutlass.select_(finite, big, word))
     return (small, bounded, big) if side == "left" else (bounded, small, big)
