@@ -1,14 +1,18 @@
 """Packing: operands of any strides become rows of whole cache lines, float32 its parts; memory comes from the stream's workspace."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import cutesync as cs
 from cutesync.dtypes import BY_NAME
+from cutesync.emulator import EmulationError
 from cutesync.matmul import Config
 from cutesync.matmul.plan import make_pack
 from cutesync.matmul.problem import PackJob
-from cutesync.runtime import device, device_array, workspace
+from cutesync.runtime import compiler, device, device_array, workspace
 
 from .support import SMALL, agrees, operand
 
@@ -87,3 +91,18 @@ def test_scratch_grows_and_is_given_back():
     assert device_scratch[0] == device_scratch[1] != device_scratch[2], "2 MiB at least"
     assert device_scratch[0] not in workspace._alive and device_scratch[2] in workspace._alive
     assert workspace.scratch(device.HOST, 92, 100) != device_scratch[2], "another stream's"
+
+
+def test_a_tile_read_before_it_is_whole_is_found(monkeypatch):
+    """The one barrier of the kernel, taken away."""
+    get = compiler.get
+
+    def mutant(*arguments, **options):
+        kernel = get(*arguments, **options)
+        changed = re.sub(r"\n[^\n]*bar\.sync[^\n]*\n", "\n", kernel.ptx)
+        assert changed != kernel.ptx, "the fault was not planted"
+        return replace(kernel, ptx=changed)
+
+    monkeypatch.setattr(compiler, "get", mutant)
+    with pytest.raises(EmulationError):
+        packed(np.ones(33 * 33, np.uint16), 0, (1, 33, 33), (0, 1, 33))
