@@ -87,10 +87,12 @@ def test_packing_takes_no_memory_of_its_own(monkeypatch):
 
 
 def test_scratch_grows_and_is_given_back():
-    device_scratch = [workspace.scratch(device.HOST, 91, size) for size in (100, 1 << 21, (1 << 21) + 1)]
-    assert device_scratch[0] == device_scratch[1] != device_scratch[2], "2 MiB at least"
-    assert device_scratch[0] not in workspace._alive and device_scratch[2] in workspace._alive
-    assert workspace.scratch(device.HOST, 92, 100) != device_scratch[2], "another stream's"
+    base = workspace.scratch(device.HOST, 91, 100)
+    held = len(workspace._alive)
+    assert workspace.scratch(device.HOST, 91, 1 << 21) == base, "2 MiB at least"
+    larger = workspace.scratch(device.HOST, 91, (1 << 21) + 1)
+    assert len(workspace._alive) == held and larger in workspace._alive, "one for the other"
+    assert workspace.scratch(device.HOST, 92, 100) != larger and len(workspace._alive) == held + 1, "another stream's"
 
 
 def test_a_tile_read_before_it_is_whole_is_found(monkeypatch):
