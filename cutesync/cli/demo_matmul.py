@@ -61,8 +61,8 @@ def _case(operation: str, source: str, shape: tuple[int, int, int], *, batch: in
 
 def _kernels(source: str, outer: tuple[int, ...], shape: tuple[int, int, int], bias: bool, options: dict) -> list:
     """Compile what the call on contiguous arrays launches."""
-    from ..matmul.plan import kernel_for, pack_kernel
     from ..dtypes import FLOAT32
+    from ..matmul.plan import kernel_for, pack_kernel
     from ..matmul.problem import element_types, result_type, steps_of, terms_of
     from ..runtime.arrays import View
     from ..runtime.device_array import HOST
