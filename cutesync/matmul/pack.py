@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32, Int64
+from cutlass import Float32, Int32, Int64, Uint32
 from cutlass.memory import SmemAllocator
 
 from .config import PACK_ROWS, PACK_WORDS
@@ -32,50 +32,59 @@ class Pack:
         self.width = PACK_WORDS * 32 // element.width  # elements of a tile's row
 
     @cute.jit
-    def __call__(self, x: cute.Pointer, out: cute.Pointer, rows: Int64, inner: Int64, steps, span: Int64, grid: Int32, stream):
+    def __call__(self, x: cute.Pointer, out: cute.Pointer, rows: Int64, inner: Int64, steps, span: Int64, across: Uint32, down: Uint32, grid: Int32, stream):
         self.kernel.set_name_prefix("cutesync_matmul_pack", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, out, rows, inner, steps, span).launch(
-            grid=(grid, 1, 1), block=(THREADS, 1, 1), smem=self.smem, min_blocks_per_mp=6, preferred_smem_carveout=-1, stream=stream
+        self.kernel(x, out, rows, inner, steps, span, across, down).launch(
+            grid=(grid, 1, 1), block=(THREADS, 1, 1), smem=self.smem, min_blocks_per_mp=8, preferred_smem_carveout=-1, stream=stream
         )
 
     @cute.kernel
-    def kernel(self, x: cute.Pointer, out: cute.Pointer, rows: Int64, inner: Int64, steps, span: Int64):
-        """``steps`` are the strides of ``x``: (item, row, element)."""
-        thread, block = cute.arch.thread_idx()[0], Int64(cute.arch.block_idx()[0])
+    def kernel(self, x: cute.Pointer, out: cute.Pointer, rows: Int64, inner: Int64, steps, span: Int64, across: Uint32, down: Uint32):
+        """``steps`` are the strides of ``x``: (item, row, element). ``span`` is in words here; ``across`` and ``down`` count the tiles of an
+        item. A thread moves 16 bytes in all: what it computes besides would be what limits the copy."""
+        thread, block = cute.arch.thread_idx()[0], Uint32(cute.arch.block_idx()[0])
         warp, lane = thread // 32, thread % 32
-        across, down = (span + self.width - 1) // self.width, (rows + PACK_ROWS - 1) // PACK_ROWS
-        item = block // (across * down)
-        within = block - item * (across * down)
-        row, column = within // across * PACK_ROWS, within % across * self.width
+        line = block // across
+        item = Int64(line // down)
+        column, row = Int64(block % across) * self.width, Int64(line % down) * PACK_ROWS
         store = SmemAllocator().allocate_array(Int32, PACK_ROWS * _PITCH)
-        self.read(x + (item * steps[0] + row * steps[1] + column * steps[2]), steps, rows - row, inner - column, store, warp, lane)
+        rows_left = Int32(cutlass.min(rows - row, PACK_ROWS))
+        self.read(x + (item * steps[0] + row * steps[1] + column * steps[2]), steps, rows_left, Int32(cutlass.min(inner - column, self.width)), store, warp, lane)
         cute.arch.barrier()
-        span_words = span * self.element.width // 32
-        word = column * self.element.width // 32 + lane
-        target = cute.make_ptr(Int32, out.toint(), cute.AddressSpace.gmem, assumed_align=4)
+        word = Int64(block % across) * PACK_WORDS + lane
         words = cute.make_tensor(store, cute.make_layout((PACK_ROWS, PACK_WORDS), stride=(_PITCH, 1)))
-        for i in cutlass.range_constexpr(PACK_ROWS // _WARPS):
-            at = warp + i * _WARPS
-            if row + at < rows and word < span_words:
-                parts = parts_of(words[at, lane], self.parts) if self.parts else (words[at, lane],)
-                for part in cutlass.range_constexpr(len(parts)):
-                    place = ((item * rows + row + at) * len(parts) + part) * span_words + word
-                    cute.make_tensor(target + place, cute.make_layout((1,)))[0] = parts[part]
+        count = 3 if self.parts else 1
+        at = cute.make_ptr(Int32, out.toint(), cute.AddressSpace.gmem, assumed_align=4) + ((item * rows + row + warp) * (count * span) + word)
+        if word < span:
+            for i in cutlass.range_constexpr(PACK_ROWS // _WARPS):
+                if warp + i * _WARPS < rows_left:
+                    parts = parts_of(words[warp + i * _WARPS, lane], self.parts) if self.parts else (words[warp + i * _WARPS, lane],)
+                    for part in cutlass.range_constexpr(count):
+                        cute.make_tensor(at + part * span, cute.make_layout((1,)))[0] = parts[part]
+                at = at + _WARPS * count * span
 
     @cute.jit
     def read(self, source, steps, rows, inner, store, warp, lane):
         """Fill the tile from ``source``, of which ``rows`` and ``inner`` exist. All loads are in flight before the first is stored."""
         tile = cute.make_tensor(cute.recast_ptr(store, dtype=self.element), cute.make_layout((PACK_ROWS, self.width), stride=(_PITCH * 32 // self.element.width, 1)))
-        count, chunks = PACK_ROWS * self.width // THREADS, self.width // 32
-        held = cute.make_rmem_tensor((count,), self.element)
-        for i in cutlass.range_constexpr(count):
-            row, place = (lane, warp + i * _WARPS) if self.turned else (warp + i // chunks * _WARPS, i % chunks * 32 + lane)
+        lines = 1 if self.turned else PACK_ROWS // _WARPS  # rows that a thread has elements of, or the one
+        hops = PACK_ROWS * self.width // THREADS // lines
+        held = cute.make_rmem_tensor((lines * hops,), self.element)
+        for i in cutlass.range_constexpr(lines * hops):
+            row, place = self.spot(i // hops, i % hops, warp, lane)
+            if cutlass.const_expr(i % hops == 0):
+                at = source + (row * steps[1] + place * steps[2])
             held[i] = self.element(0)
             if row < rows and place < inner:
-                held[i] = cute.make_tensor(source + (row * steps[1] + place * steps[2]), cute.make_layout((1,)))[0]
-        for i in cutlass.range_constexpr(count):
-            row, place = (lane, warp + i * _WARPS) if self.turned else (warp + i // chunks * _WARPS, i % chunks * 32 + lane)
+                held[i] = cute.make_tensor(at, cute.make_layout((1,)))[0]
+            at = at + (_WARPS if self.turned else 32) * steps[2]
+        for i in cutlass.range_constexpr(lines * hops):
+            row, place = self.spot(i // hops, i % hops, warp, lane)
             tile[row, place] = held[i]
+
+    def spot(self, line: int, hop: int, warp, lane) -> tuple:
+        """(row, element) in the tile of what a thread reads."""
+        return (lane, warp + hop * _WARPS) if self.turned else (warp + line * _WARPS, hop * 32 + lane)
 
 
 def parts_of(word, side: str) -> tuple:

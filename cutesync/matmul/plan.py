@@ -159,8 +159,10 @@ def multiprocessors(ordinal: int) -> int:
 
 def make_pack(job, element: DType, ordinal: int, stream: int) -> Launch:
     """The launch that packs an operand (see ``problem.PackJob``)."""
-    blocks = job.items * -(-job.rows // configs.PACK_ROWS) * -(-job.span * element.size // (4 * configs.PACK_WORDS))
-    return Launch(pack_kernel(element, job.turned, job.parts, stream), ordinal, blocks, (0, 0, job.rows, job.inner, *job.strides, job.span))
+    words = job.span * element.size // 4
+    across, down = -(-words // configs.PACK_WORDS), -(-job.rows // configs.PACK_ROWS)
+    kernel = pack_kernel(element, job.turned, job.parts, stream)
+    return Launch(kernel, ordinal, job.items * across * down, (0, 0, job.rows, job.inner, *job.strides, words, across, down))
 
 
 def pack_kernel(element: DType, turned: bool, parts: str, stream: int) -> compiler.Kernel:
@@ -169,7 +171,7 @@ def pack_kernel(element: DType, turned: bool, parts: str, stream: int) -> compil
 
     def build() -> tuple:
         import cutlass.cute as cute
-        from cutlass import Int32, Int64
+        from cutlass import Int32, Int64, Uint32
         from cutlass.cute.runtime import make_ptr
         from cutlass.runtime import make_fake_stream
 
@@ -177,7 +179,7 @@ def pack_kernel(element: DType, turned: bool, parts: str, stream: int) -> compil
 
         host, space, long = Pack(moved.cutlass, turned, parts), cute.AddressSpace.gmem, Int64(0)
         pointers = [make_ptr(moved.cutlass, 0, space, assumed_align=align) for align in (element.size, TMA_BYTES)]
-        arguments = [*pointers, long, long, (long,) * 3, long, Int32(0), make_fake_stream()]
+        arguments = [*pointers, long, long, (long,) * 3, long, Uint32(0), Uint32(0), Int32(0), make_fake_stream()]
         return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem}
 
     return compiler.get(("matmul pack", element.size, turned, parts), build, stream=stream, warm="cutesync.matmul")
