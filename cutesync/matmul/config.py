@@ -29,6 +29,7 @@ SLABS = 2  # buffers of the epilogue, for each consumer warpgroup
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # (24 + 2 * 240) * 128 = 64512 of the 65536 of an SM
 MOST_ACCUMULATORS, MOST_PROMOTED, MOST_SPLIT = 208, 96, 128  # 32-bit registers a thread; above, the compiler spills
 MOST_SPLITS = 64
+PACK_ROWS, PACK_WORDS = 32, 32  # of 4 bytes: what a block of the packing kernel copies
 LEAST_SHARE = 4  # k-tiles that are worth a block of their own
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1))
 _BARRIER_BYTES = 1024
@@ -196,11 +197,17 @@ def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: in
 
 
 @lru_cache(maxsize=4096)
-def choose(m: int, n: int, k_tiles: int, batch: int, out_bytes: int, promoted: bool = False, split: bool = True, access: Access = ALIGNED) -> Config:
-    """The configuration with the least modelled cost, with K cut or (without ``split``) whole; on ties the one listed first."""
+def shortlist(m: int, n: int, k_tiles: int, batch: int, out_bytes: int, promoted: bool = False, split: bool = True, access: Access = ALIGNED, *,
+              count: int = 1) -> tuple[Config, ...]:  # fmt: skip
+    """The ``count`` configurations with the least modelled cost, best first, with K cut or (without ``split``) whole; ties as they are listed."""
     tiles = PROMOTED if promoted else COOPERATIVE + PINGPONG + SKINNY + STRADDLING
     cut = [replace(config, splits=splits) for config in tiles for splits in _splits(config, m, n, k_tiles, batch)] if split else []
-    return min([*tiles, *cut], key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes, access))
+    return tuple(sorted([*tiles, *cut], key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes, access))[:count])
+
+
+def choose(*problem, **options) -> Config:
+    """The first of the shortlist."""
+    return shortlist(*problem, **options)[0]
 
 
 def _splits(config: Config, m: int, n: int, k_tiles: int, batch: int) -> list[int]:

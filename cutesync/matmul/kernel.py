@@ -32,6 +32,7 @@ from cutlass.utils import hopper_helpers
 
 from .config import CONSUMER_REGISTERS, CONSUMERS, K_TILE_BYTES, PRODUCER_REGISTERS, THREADS, WARPGROUP, Config
 from .epilogue import Epilogue, Operands, Terms
+from .mma import tiled_mma
 from .scheduler import TileOrder
 from .split import gather_shares
 
@@ -54,7 +55,7 @@ class Matmul:
         self.k = K_TILE_BYTES * 8 // self.element_a.width
         self.epilogue = Epilogue(config, out, terms)
         self.order = TileOrder(config.cluster)
-        self.out = out
+        self.out = self.epilogue.out
         self.threads, self.smem = THREADS, config.smem(out.width // 8)
 
     @cute.jit
@@ -233,9 +234,7 @@ class Matmul:
         """Start all multiplications of a tile. Returns the accumulators, still being added to, the stage after the last, and the last
         stage, which is to be released when ``wait_group(0)`` has passed."""
         rows, columns = self.config.rows, self.config.tile[1]
-        mma = hopper_helpers.make_trivial_tiled_mma(
-            self.element_a, self.element_b, self.a_major.sm90_mma_major_mode(), self.b_major.sm90_mma_major_mode(), self.accumulator, (1, 1, 1), (64, columns)
-        )
+        mma = tiled_mma(self.element_a, self.element_b, self.a_major.sm90_mma_major_mode(), self.b_major.sm90_mma_major_mode(), self.accumulator, columns)
         part = mma.get_slice(thread)
         mine = group if self.config.schedule == "cooperative" else 0
         of_a = mma.make_fragment_A(part.partition_A(cute.local_tile(stages_a, (rows, self.k), (mine, 0, None))))

@@ -57,9 +57,9 @@ def test_terms_of_turned_results(m, n):
 
 
 def test_types_of_turned_results():
-    for dtype, out in (("bfloat16", "bfloat16"), ("float8_e4m3fn", "bfloat16"), ("int8", "int32")):
+    for dtype, out in (("bfloat16", "bfloat16"), ("float8_e4m3fn", "bfloat16"), ("int8", "int32"), ("float32", "float32"), ("int8", "int8"), ("float8_e4m3fn", "float8_e5m2")):
         a, b = integers(5, 144, dtype=dtype), integers(72, 144, dtype=dtype).T
-        agrees(np.asarray(cs.matmul(a, b)), a, b, out_dtype=out)
+        agrees(np.asarray(cs.matmul(a, b, out_dtype=out)), a, b, out_dtype=out)
     first, second = integers(5, 64, dtype="float8_e4m3fn"), integers(64, 72, dtype="float8_e5m2")
     each_a, each_b = np.exp2(integers(5, 1, dtype="float32")), np.exp2(integers(1, 72, dtype="float32"))
     wanted = each_a * cs.reference.matmul(first, second, out_dtype="float32") * each_b
