@@ -7,7 +7,11 @@ threads multiply; how they share the work is the ``schedule``:
 - "pingpong": each works on a tile of its own; while one stores its tile, the other has the tensor cores.
 
 ``cluster`` = (m, n) blocks work on neighbouring tiles. Those along M need the same rows of B, those along N the same of A: each loads
-its share and multicasts it, so a cluster of 2 reads that operand from the L2 once instead of twice.
+its share and multicasts it, so a cluster of 2 reads that operand from the L2 once instead of twice. (What arrives at a multiprocessor is the
+same: a cluster saves where the L2, memory or the power are the limit.)
+
+wgmma takes 64 rows of A at a time, but few of B if there are few. So a result of few rows is computed as its transpose, of few columns (see
+``problem``), and ``tile`` is then that of the transpose.
 """
 
 from __future__ import annotations

@@ -195,7 +195,7 @@ def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec, elem
 
 
 def _turned(d: Matrices) -> bool:
-    """Whether to compute the transpose of a result. wgmma takes at least 64 rows of the first operand but as few as 16 of the second, so
+    """Whether to compute the transpose of a result. wgmma takes 64 rows of the first operand at a time, but few of the second if there are few, so
     few rows become few columns; otherwise columns become rows where they are what is contiguous, as TMA stores rows."""
     (rows, columns), (row_step, column_step) = d.shape, d.steps
     if min(rows, columns) <= FEW and rows != columns:
