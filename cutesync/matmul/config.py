@@ -138,18 +138,18 @@ PROMOTED = tuple(Config(tile, schedule, cluster, promoted=True) for tile, schedu
 
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
 SHARED_RATE = 100  # bytes of shared memory that wgmma reads a clock
-ARRIVAL_RATE, L2_RATE = 60.0, 64.0  # bytes that reach an SM a clock, multicast or not; bytes that its own loads bring, in aligned rows of 128
+ARRIVAL_RATE, L2_RATE = 58.7, 64.0  # bytes that reach an SM a clock, multicast or not; bytes that its own loads bring, in aligned rows of 128
 DRAM_RATE = 2200.0  # bytes that the GPU reads from memory or writes there a clock
-K_TILE_CLOCKS, LEAST_K_TILE = 12.0, 150.0  # what a k-tile adds to its multiplications; the least it takes: a barrier, multiplications, a release
+K_TILE_CLOCKS, LEAST_K_TILE = 13.0, 150.0  # what a k-tile adds to its multiplications; the least it takes: a barrier, multiplications, a release
 PROMOTION_CLOCKS = 300.0  # the additions of float32 a k-tile, which nothing hides in a pingpong block
 TILE_CLOCKS = 600.0  # between two tiles
-EPILOGUE_RATE = 10.7  # bytes of the result that an SM stores a clock
-SPLIT_CLOCKS = 6000.0  # a write, an atomic and a read of the L2, one after the other
+EPILOGUE_RATE = 9.5  # bytes of the result that an SM stores a clock
+SPLIT_CLOCKS = 7000.0  # a write, an atomic and a read of the L2, one after the other
 CLUSTER_CLOCKS = 1200.0  # the barrier of a cluster at its start and end
 START_CLOCKS = 4500.0  # the first loads, the first barrier, the last store
-UNHIDDEN = 0.05  # the part of the loads that shows beside whatever is slower: they share the power
+UNHIDDEN = 0.03  # the part of the loads that shows beside whatever is slower: they share the power
 UNHIDDEN_MEMORY = 0.3  # the part of a block's work that shows beside the streaming of memory, or the reverse
-L2_SHARE = 0.05  # of what is loaded from the L2, this part costs as much as memory
+L2_SHARE = 0.05  # of what is loaded from the L2, this part costs as much as memory where memory is the limit
 
 
 class Access(NamedTuple):
@@ -181,8 +181,8 @@ def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: in
     tiles_m, tiles_n = config.tiles(m, n)
     units = tiles_m * tiles_n * batch * config.splits
     waves = -(-units // config.slots(SMS))
-    loaded = units * -(-k_tiles // config.splits) * access.bytes(config)
-    memory = (batch * (K_TILE_BYTES * k_tiles * (m + n) + m * n * out_bytes) + L2_SHARE * loaded) / DRAM_RATE
+    loaded = units * config.peers * -(-k_tiles // config.splits) * access.bytes(config)
+    memory = batch * (K_TILE_BYTES * k_tiles * (m + n) + m * n * out_bytes) / DRAM_RATE
     k_tiles = -(-k_tiles // config.splits)
     tensor = k_tiles * tile_m * tile_n * 64 / TENSOR_RATE
     shared = k_tiles * tile_m / 64 * (64 + tile_n) * K_TILE_BYTES / SHARED_RATE
@@ -197,7 +197,7 @@ def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: in
     # while both warpgroups of a cooperative block store, its tensor cores idle
     between = max(mainloop, store) - mainloop if config.schedule == "pingpong" else store
     work = waves * mainloop + (waves - 1) * (between + TILE_CLOCKS)
-    return START_CLOCKS + max(work, memory) + UNHIDDEN_MEMORY * min(work, memory) + store + (CLUSTER_CLOCKS if config.peers > 1 else 0.0)
+    return START_CLOCKS + max(work, memory + L2_SHARE * loaded / DRAM_RATE) + UNHIDDEN_MEMORY * min(work, memory) + store + (CLUSTER_CLOCKS if config.peers > 1 else 0.0)
 
 
 @lru_cache(maxsize=4096)
