@@ -66,7 +66,7 @@ def test_the_parts_of_float32(side):
     assert (np.abs(small[usual]) <= np.abs(x[usual]) * 2.0**-11 + 2.0**-149).all() or (np.abs(x[usual]) < 2.0**-126).any()
 
 
-@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)], ids=["NN", "TN", "NT", "TT"])
+@pytest.mark.parametrize("transposed", [(False, False), (True, True)], ids=["NN", "TT"])
 @pytest.mark.parametrize("dtype", ["int8", "float8_e5m2"])
 def test_eight_bits_of_all_majors(dtype, transposed):
     a, b = operand(80, 48, transposed[0], dtype), operand(48, 96, transposed[1], dtype)

@@ -33,11 +33,10 @@ def test_eight_bits_saturate(out, columns):
     agrees(cs.matmul(a, b, out_dtype=out, config=CONFIG), a, b, out_dtype=out)
 
 
-@pytest.mark.parametrize("tile", [(64, 112), (64, 160)], ids=str)
-def test_slabs_of_eight_bits(tile):
-    """16 and 32 columns a slab."""
+def test_slabs_of_16_bytes():
+    """As wide as the least that TMA stores: not swizzled."""
     a, b = operands("int8", 70, 176, 40)
-    agrees(cs.matmul(a, b, out_dtype="int8", config=Config(tile, "pingpong")), a, b, out_dtype="int8")
+    agrees(cs.matmul(a, b, out_dtype="int8", config=Config((64, 112), "pingpong")), a, b, out_dtype="int8")
 
 
 @pytest.mark.parametrize("out", ["float8_e4m3fn", "float8_e5m2"])
@@ -68,13 +67,12 @@ def test_the_type_of_out_decides():
     agrees(out, a, b, out_dtype="int8")
 
 
-@pytest.mark.parametrize("out", ["int8", "float8_e4m3fn"])
-def test_hostile_schedules(out, monkeypatch):
+def test_hostile_schedules(monkeypatch):
     monkeypatch.setattr(config, "SMS", 2)
-    a, b = operands(out, 136, 144, 40)
-    with cs.emulate(schedules=3, seed=3):
-        got = cs.matmul(a, b, out_dtype=out, config=Config((128, 64), "cooperative", (2, 1)))
-    agrees(got, a, b, out_dtype=out)
+    a, b = operands("float8_e4m3fn", 136, 144, 40)
+    with cs.emulate(schedules=6, seed=3):
+        got = cs.matmul(a, b, out_dtype="float8_e4m3fn", config=Config((128, 64), "cooperative", (2, 1)))
+    agrees(got, a, b, out_dtype="float8_e4m3fn")
 
 
 def test_integers_in_floats():

@@ -70,10 +70,10 @@ def test_measured_once_and_kept(clock, _emulator):
 
 def test_measuring_writes_no_result(monkeypatch, clock):
     """C may be the result itself: it is what it was when the call begins."""
-    c = integers(100, 80, dtype="float32")
+    c = integers(100, 80)
     in_place = cs.asarray(c)
     cs.matmul(cs.asarray(A), cs.asarray(B), in_place, beta=2.0, out=in_place, config="tune")
-    agrees(np.asarray(in_place), A, B, c, beta=2.0, out_dtype="float32")
+    agrees(np.asarray(in_place), A, B, c, beta=2.0)
     assert len(clock) == 1
 
 
@@ -97,5 +97,5 @@ def test_an_operator_without_a_key_is_not_written_down(clock, _emulator):
     lock = threading.Lock()  # what an operator captures besides numbers names nothing
     cs.matmul(A, B, activation=lambda v: v if lock else -v, config="tune")
     assert clock and not _emulator
-    cs.matmul(A, B[:, ::-1], config="tune")
+    cs.matmul(A, B, config="tune")
     assert len(_emulator) == 1
