@@ -130,12 +130,14 @@ COOPERATIVE = tuple(Config(tile, "cooperative", cluster) for tile in ((128, 256)
 PINGPONG = tuple(Config(tile, "pingpong", cluster) for tile in ((128, 128), (128, 160), (128, 192), (128, 208), (64, 256), (64, 128), (64, 64))
                  for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
 STRADDLING = (Config((64, 160), "pingpong", (4, 1)),)  # for small results of operands whose rows are no cache lines: the fewest loads
-# for results of few rows or columns (the former are computed as the latter)
-SKINNY = tuple(Config(tile, schedule, cluster) for tile, schedule in (((64, 16), "pingpong"), ((64, 32), "pingpong"), ((128, 16), "cooperative"), ((128, 32), "cooperative"), ((128, 64), "cooperative"))
+# for results of few columns, and of few rows, which are computed as columns
+_NARROW = (((64, 16), "pingpong"), ((64, 32), "pingpong"), ((128, 16), "cooperative"), ((128, 32), "cooperative"), ((128, 64), "cooperative"))
+SKINNY = tuple(Config(tile, schedule, cluster) for tile, schedule in _NARROW
                for cluster in ((2, 1), (1, 1)))  # fmt: skip
 PROMOTED = tuple(Config(tile, schedule, cluster, promoted=True) for tile, schedule in (((128, 192), "cooperative"), ((128, 160), "cooperative"), ((128, 128), "cooperative"), ((64, 192), "pingpong"), ((64, 128), "pingpong"), ((64, 64), "pingpong"))
                  for cluster in ((2, 1), (1, 2), (1, 1))) + tuple(replace(config, promoted=True) for config in SKINNY)  # fmt: skip
 
+# What the model knows of an H200. The rates that no manual states are fitted to the times of some 200 configurations and shapes on one.
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
 SHARED_RATE = 100  # bytes of shared memory that wgmma reads a clock
 ARRIVAL_RATE, L2_RATE = 58.7, 64.0  # bytes that reach an SM a clock, multicast or not; bytes that its own loads bring, in aligned rows of 128

@@ -6,7 +6,14 @@ from dataclasses import replace
 import pytest
 
 from cutesync.dtypes import BY_NAME, TFLOAT32, element_type
-from cutesync.matmul.config import COOPERATIVE, PINGPONG, PROMOTED, SKINNY, THREADS, Config
+from cutesync.matmul.config import (
+    COOPERATIVE,
+    PINGPONG,
+    PROMOTED,
+    SKINNY,
+    THREADS,
+    Config,
+)
 from cutesync.matmul.plan import kernel_for, pack_kernel
 from cutesync.matmul.terms import TermsSpec
 from cutesync.runtime import compiler
