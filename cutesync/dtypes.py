@@ -78,6 +78,8 @@ _TABLE = (
 BY_NAME = {dtype.name: dtype for dtype in _TABLE}
 FLOAT8 = {dtype.name: dtype for dtype in (DType("float8_e4m3fn", "f", 1, "Float8E4M3FN"), DType("float8_e5m2", "f", 1, "Float8E5M2"))}
 """The types of ``matmul`` alone."""
+TFLOAT32 = DType("tfloat32", "f", 4, "TFloat32")
+"""float32 as ``matmul``'s tensor cores read it, with 11 bits of significand: no array has this type."""
 _NOT_IN_NUMPY = ("bfloat16", *FLOAT8)
 BOOL, INT32, INT64, UINT64, FLOAT32 = (BY_NAME[name] for name in ("bool", "int32", "int64", "uint64", "float32"))
 

@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from .dtypes import BOOL, dtype, element_type, sum_dtype
+from .dtypes import BOOL, FLOAT8, dtype, element_type, sum_dtype
 from .ops import COMPARISONS, DIFFERENCES, neighbour_operator, operator, takes_index
 
 
@@ -109,7 +109,7 @@ def cumprod(x, axis=None, *, dtype=None):
 
 
 def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out_dtype=None):
-    """What ``cs.matmul`` returns, computed in float64 and rounded once."""
+    """What ``cs.matmul`` returns, computed in float64 and rounded once. Types of 8 bits saturate; NaN stays in float8 and is 0 in integers."""
     a, b = np.asarray(a), np.asarray(b)
     value = np.asarray(alpha * np.matmul(a.astype(np.float64), b.astype(np.float64)))
     if beta:
@@ -118,10 +118,17 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
         value = value + np.asarray(bias).astype(np.float64)
     if activation is not None:
         value = (ACTIVATIONS[activation] if isinstance(activation, str) else activation)(value)
+    result = element_type(a.dtype if out_dtype is None else out_dtype, "out_dtype")
+    if result.kind in "iu":
+        limits = np.iinfo(result.numpy)
+        value = np.clip(np.rint(np.nan_to_num(value, nan=0.0)), limits.min, limits.max)
+    elif result.name in FLOAT8:
+        value = np.clip(value, -_LARGEST[result.name], _LARGEST[result.name])
     with np.errstate(over="ignore"):
-        return np.asarray(value).astype((element_type(a.dtype) if out_dtype is None else _parse(out_dtype)).numpy)[()]
+        return np.asarray(value).astype(result.numpy)[()]
 
 
+_LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
 ACTIVATIONS = {
     "relu": lambda v: np.maximum(v, 0), "sigmoid": lambda v: 1 / (1 + np.exp(-v)), "silu": lambda v: v / (1 + np.exp(-v)), "tanh": np.tanh,
     "gelu": lambda v: v / 2 * (1 + np.vectorize(math.erf, otypes=[np.float64])(v / math.sqrt(2))),

@@ -24,6 +24,8 @@ def cases(place: str) -> Iterator[Case]:
     if importlib.util.find_spec("ml_dtypes") is not None:
         yield _case("matmul", "bfloat16", square)
     yield _case("matmul to float32", "float16", square, out_dtype="float32")
+    yield _case("matmul", "float32", square)
+    yield _case("matmul, tf32", "float32", square, tolerance=2.0**-10, precision="tf32")
     yield _case("matmul, odd rows", "float16", odd)
     yield _case("matmul, K = 8", "float16", (square[0], square[1], 8))
     yield _case("matmul, one row", "float16", (1, square[1], square[2]))
@@ -32,7 +34,7 @@ def cases(place: str) -> Iterator[Case]:
     yield _case("matmul, silu", "float16", odd, activation="silu", out_dtype="float32")
 
 
-def _case(operation: str, source: str, shape: tuple[int, int, int], *, batch: int = 0, bias: bool = False, **options) -> Case:
+def _case(operation: str, source: str, shape: tuple[int, int, int], *, batch: int = 0, bias: bool = False, tolerance: float = 0.0, **options) -> Case:
     from .demo import Case
 
     m, n, k = shape
@@ -51,28 +53,30 @@ def _case(operation: str, source: str, shape: tuple[int, int, int], *, batch: in
     words = " x ".join(map(str, shape)) if not batch else f"{batch} x {m}^3"
     return Case(
         operation, source, words, make, call,
-        lambda a, b, *terms: reference.matmul(a, b, bias=terms[0] if terms else None, **options),
+        lambda a, b, *terms: reference.matmul(a, b, bias=terms[0] if terms else None, **{name: value for name, value in options.items() if name != "precision"}),
         lambda: _kernels(source, outer, shape, bias, options),
-        _ROUNDING[options.get("out_dtype", source)],
+        tolerance or _ROUNDING[options.get("out_dtype", source)],
     )  # fmt: skip
 
 
 def _kernels(source: str, outer: tuple[int, ...], shape: tuple[int, int, int], bias: bool, options: dict) -> list:
     """Compile what the call on contiguous arrays launches."""
+    from ..dtypes import FLOAT32
     from ..matmul.plan import kernel_for, pack_kernel
-    from ..matmul.problem import result_type, steps_of, terms_of
+    from ..matmul.problem import element_types, result_type, steps_of, terms_of
     from ..runtime.arrays import View
     from ..runtime.device_array import HOST
 
     m, n, k = shape
     kind = parse_dtype(source)
     a, b = View(0, (*outer, m, k), kind, HOST, True), View(0, (*outer, k, n), kind, HOST, True)
-    out = View(0, (*outer, m, n), result_type(a, b, options.get("out_dtype")), HOST, True)
+    out = View(0, (*outer, m, n), result_type(a, options.get("out_dtype")), HOST, True)
     terms = terms_of(1.0, 0.0, None, View(0, (n,), kind, HOST, True) if bias else None, options.get("activation"), (None, None), out.dtype, m, n)
     found = []
-    for step in steps_of(a, b, None, out, terms)[1]:
+    parted = kind is FLOAT32 and options.get("precision") != "tf32"
+    for step in steps_of(a, b, None, out, terms, element_types(a, b, options.get("precision")), parted, promoted=parted)[1]:
         problem = step.problem
-        found += [pack_kernel(kind, 0) for job in step.packs if job is not None]
-        config = problem.config().with_stages(out.dtype.size)
+        found += [pack_kernel(kind, job.turned, job.parts, 0) for job in step.packs if job is not None]
+        config = problem.shortlist()[0].with_stages(out.dtype.size)
         found.append(kernel_for(config, problem.elements, out.dtype, (problem.a.k_major, problem.b.k_major), problem.terms))
     return found

@@ -6,47 +6,60 @@ consumers), ``epilogue``; then the host side: ``terms``, ``plan`` (one launch), 
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Callable, NamedTuple
 
 import numpy as np
 
-from ..dtypes import FLOAT8, DType
+from ..dtypes import BY_NAME, FLOAT8, FLOAT32, DType
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
-from ..runtime import arrays, device_array
+from ..runtime import arrays, device_array, workspace
 from ..runtime.arrays import View
+from ..runtime.device_array import DeviceArray
+from . import tune
 from .config import Config
 from .plan import make_launch, make_pack, without_k
-from .problem import Step, result_shape, result_type, steps_of, terms_of
+from .problem import Step, element_types, result_shape, result_type, steps_of, terms_of
 
 __all__ = ["Config", "matmul"]
 
 _plans: dict[tuple, Plan] = {}
 _adapters = arrays.ADAPTERS
 _MOST_PLANS = 4096
+_packing = threading.Lock()
 
 
 def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out=None, out_dtype=None, scale_a=None, scale_b=None,
-           fast_accumulation=False, batch_invariant=False, config=None, stream=None):  # fmt: skip
+           precision=None, fast_accumulation=False, batch_invariant=False, config=None, stream=None):  # fmt: skip
     """``activation(alpha * (a @ b) + beta * c + bias)``, accumulated in float32 (in int32 for integers).
 
     Parameters
     ----------
-    a, b : arrays (..., M, K) and (..., K, N), both float16, both bfloat16, both float8 (e4m3fn, e5m2 or one of each) or both of 8-bit
-        integers (int8, uint8 or one of each); vectors and batches as in NumPy's ``@``. Any strides; fastest where one of the last two is 1 and the other strides and the base are multiples of 16 bytes. NumPy (copied to the
-        device and the result back), torch, CuPy, DeviceArray, or anything with DLPack or ``__cuda_array_interface__``.
+    a, b : arrays (..., M, K) and (..., K, N), both float32, both float16, both bfloat16, both float8 (e4m3fn, e5m2 or one of each) or both
+        of 8-bit integers (int8, uint8 or one of each); vectors and batches as in NumPy's ``@``. Any strides; read as they lie where one of
+        the last two is 1 (for float32 and 8 bits: that of K) and the other strides and the base are multiples of 16 bytes, else copied into
+        a workspace of the stream first. NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or anything with DLPack
+        or ``__cuda_array_interface__``.
     c : array that broadcasts to the result. Read only if beta is not 0.
     alpha, beta : numbers.
     bias : (N,), an element for each column, or (M, 1), one for each row.
     activation : "relu", "gelu" (by erf), "gelu_tanh", "silu", "sigmoid", "tanh", or a callable of one float32 that the DSL can trace.
     out : where to write; right shape, any strides. May be ``c`` itself, else must not overlap the other arrays. Returned.
-    out_dtype : "float16", "bfloat16" or "float32", for integers also "int32"; default that of ``out`` or ``a``, bfloat16 for float8 and
-        int32 for integers. An int32 result takes no terms; sums beyond its range saturate.
+    out_dtype : "float32", "float16", "bfloat16", "float8_e4m3fn" or "float8_e5m2", for integers also "int32", "int8" or "uint8"; default that
+        of ``out`` or ``a``, bfloat16 for float8 and int32 for integers. Rounded once, to the nearest; types of 8 bits saturate (an infinity
+        is then the largest finite float8, NaN stays, and is 0 as an integer). An int32 result takes no terms; sums beyond its range saturate.
     scale_a, scale_b : float32 factors of the product: one element, or (M, 1) and (1, N), one a row of ``a`` and a column of ``b``.
-    fast_accumulation : for float8, whose tensor cores keep some 14 bits of a sum: True leaves it at that, False adds every 128 products
-        to float32 sums.
+    precision : of float32 operands. "float32" (also None) multiplies each in two parts of 11 bits, in three products. Errors are those of
+        float32 arithmetic: on an H200 below 2**-20 of |a| |b|, as cuBLAS's; numbers below 5e-35 keep fewer bits; infinities and NaN come
+        out as NumPy's. The parts take a workspace three times the operands. "tf32" rounds the operands to tfloat32 (11 bits of significand,
+        to the nearest, as cuBLAS does) and multiplies once, without a workspace if K is contiguous; above 3.402e38 that is infinity.
+    fast_accumulation : for float8, whose tensor cores keep some 14 bits of a sum, and float32, where they cut off what is below 24 (on an H200
+        2e-5 of a sum of 8192 positive products): True leaves it at that, False adds every 128 bytes of K to sums rounded to the nearest.
     batch_invariant : True never cuts K into shares, so that an element of the result does not depend on how many others there are.
-    config : None (chosen by a model of the GPU) or a ``Config``.
+    config : None (chosen by a model of the GPU), a ``Config``, or "tune": the first call for a shape times the model's best few on the GPU, on
+        results of their own, and keeps the answer beside the compiled kernels, for later calls and processes. Without a GPU, and while a
+        graph is captured that asks for a shape not yet timed, that is the model's choice.
     stream : None (the current stream of the library of ``a``), an int, or an object with ``__cuda_stream__``.
 
     Returns
@@ -60,7 +73,7 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
     kind = type(a)
     adapter = _adapters.get(kind) or arrays.adapter(a, "a")
     if adapter is arrays.NUMPY:
-        return _call_numpy((a, b, c, bias, scale_a, scale_b), (alpha, beta, activation, fast_accumulation, batch_invariant), out, out_dtype, config, stream)
+        return _call_numpy((a, b, c, bias, scale_a, scale_b), (alpha, beta, activation, precision, fast_accumulation, batch_invariant), out, out_dtype, config, stream)
     pointer_a, signature_a = adapter.identify_strided(a)
     pointer_b, signature_b = (adapter if type(b) is kind else arrays.adapter(b, "b")).identify_strided(b)
     pointer_c = pointer_bias = pointer_out = pointer_scale_a = pointer_scale_b = 0
@@ -74,7 +87,7 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
         scales = (of_a, of_b)
     if out is not None:
         pointer_out, signature_out = (adapter if type(out) is kind else arrays.adapter(out, "out")).identify_strided(out)
-    key = (signature_a, signature_b, signature_c, signature_bias, signature_out, scales, alpha, beta, activation, fast_accumulation, batch_invariant, out_dtype, config,
+    key = (signature_a, signature_b, signature_c, signature_bias, signature_out, scales, alpha, beta, activation, precision, fast_accumulation, batch_invariant, out_dtype, config,
            (pointer_a | pointer_b | pointer_out) & 15 and (pointer_a & 15, pointer_b & 15, pointer_out & 15))  # fmt: skip
     try:
         plan = _plans[key]
@@ -84,9 +97,10 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
     if out is None:
         out = adapter.empty(plan.shape, plan.dtype, plan.ordinal, raw)
         pointer_out = adapter.identify_strided(out)[0]
-    elif plan.overlaps(pointer_a, pointer_b, pointer_c, pointer_bias, pointer_out):
+    addresses = (pointer_a, pointer_b, pointer_out, pointer_c, pointer_bias, pointer_scale_a, pointer_scale_b)
+    if signature_out is not None and plan.overlaps(addresses):
         raise ArgumentValueError(explain("out", "memory that overlaps an operand", "memory of its own, or c itself"))
-    plan.run((pointer_a, pointer_b, pointer_out, pointer_c, pointer_bias, pointer_scale_a, pointer_scale_b), raw)
+    plan.run(addresses, raw)
     return out
 
 
@@ -101,15 +115,17 @@ class Plan(NamedTuple):
     ordinal: int
     shape: tuple[int, ...]
     dtype: DType
-    spans: tuple[tuple[int, int], ...]  # bytes before and after the address that A, B, C, the bias and D reach
+    reads: tuple[tuple[int, int, int], ...]  # of each array that is read: its place among the addresses, and the bytes before and after it
+    writes: tuple[int, int]  # the same bytes of D
     c_is_like_out: bool
 
-    def overlaps(self, a: int, b: int, c: int, bias: int, out: int) -> bool:
+    def overlaps(self, addresses: tuple[int, ...]) -> bool:
         """Whether the result would overwrite what is read."""
-        low, high = self.spans[4]
-        for i, pointer in enumerate((a, b, c, bias)):
-            start, stop = self.spans[i]
-            if start != stop and pointer + start < out + high and out + low < pointer + stop and not (i == 2 and pointer == out and self.c_is_like_out):
+        out = addresses[2]
+        low, high = out + self.writes[0], out + self.writes[1]
+        for place, start, stop in self.reads:
+            address = addresses[place]
+            if address + start < high and low < address + stop and not (place == 3 and address == out and self.c_is_like_out):
                 return True
         return False
 
@@ -119,13 +135,15 @@ _NAMES = ("a", "b", "c", "bias", "scale_a", "scale_b")
 
 def _plan(key: tuple, given: tuple, out, stream) -> Plan:
     """Check the arguments, build the plan and keep it."""
-    *_, alpha, beta, activation, fast, whole, out_dtype, config, _ = key
+    *_, alpha, beta, activation, precision, fast, whole, out_dtype, config, _ = key
     views = tuple(None if x is None else arrays.checked(x, name, strided=True) for x, name in zip(given, _NAMES))
     target = None if out is None else arrays.checked(out, "out", writable=True, strided=True)
     raw = arrays.adapter(given[0]).stream(views[0].device) if stream is None else arrays.stream_handle(stream)
-    plan = make_plan(views, target, (alpha, beta, activation, fast, whole), out_dtype, config, raw)
+    plan = make_plan(views, target, (alpha, beta, activation, precision, fast, whole), out_dtype, config, raw)
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
+    if config == "tune" and not tune.can_measure(plan.ordinal, raw):
+        return plan  # perhaps not measured: the next call may
     try:
         _plans[key] = plan
     except TypeError:  # an argument that cannot be hashed: the plan serves once
@@ -135,16 +153,16 @@ def _plan(key: tuple, given: tuple, out, stream) -> Plan:
 
 def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, out_dtype, config, stream: int) -> Plan:
     """The plan of a call: ``views`` of A, B, C, the bias and the scales, which a kernel may use, and ``numbers``: alpha, beta, the
-    activation, whether float8 is added up fast, and whether K stays whole."""
-    (a, b, c, bias, *scales), (alpha, beta, activation, fast, whole) = views, numbers
+    activation, the precision of float32, whether sums are left to the tensor cores, and whether K stays whole."""
+    (a, b, c, bias, *scales), (alpha, beta, activation, precision, fast, whole) = views, numbers
     for x, name in zip((*views[1:], out), (*_NAMES[1:], "out")):
         if x is not None:
             arrays.same_device(a, x, name)
-    if config is not None and not isinstance(config, Config):
-        raise ArgumentTypeError(explain("config", repr(config), "None or a cutesync.matmul.Config"))
+    if not (config is None or isinstance(config, Config) or (isinstance(config, str) and config == "tune")):
+        raise ArgumentTypeError(explain("config", repr(config), "None, \"tune\" or a cutesync.matmul.Config"))
     alpha, beta = _number(alpha, "alpha"), _number(beta, "beta")
-    shape = result_shape(a.shape, b.shape)
-    element = result_type(a, b, out_dtype if out is None or out_dtype is not None else out.dtype)
+    elements, shape = element_types(a, b, precision), result_shape(a.shape, b.shape)
+    element = result_type(a, out_dtype if out is None or out_dtype is not None else out.dtype)
     if out is None:
         out = View(0, shape, element, a.device, True)
     elif out.shape != shape or out.dtype is not element:
@@ -155,14 +173,23 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
     terms = terms_of(alpha, beta, c, bias, activation, tuple(scales), element, m, n)
     run: Callable[[tuple[int, ...], int], None] = _nothing
     if out.size:
-        promoted = a.dtype.name in FLOAT8 and not fast
-        if config is not None:
+        parted = a.dtype is FLOAT32 and precision != "tf32"
+        promoted = (a.dtype.name in FLOAT8 or parted) and not fast
+        if isinstance(config, Config):
             config = replace(config, promoted=promoted, splits=1 if whole else config.splits)
-        turned, steps = steps_of(a, b, c, out, terms, promoted, not whole)
-        run = _in_turn([(step.offsets, _run_of(step, config, alpha, beta, a.device, stream)) for step in steps], turned)
-    spans = tuple((0, 0) if x is None else (x.span[0] - x.ptr, x.span[1] - x.ptr) for x in (a, b, c if beta else None, bias, out))
+        turned, steps = steps_of(a, b, c, out, terms, elements, parted, promoted, not whole)
+        given = tuple(x.ptr if x else 0 for x in (a, b, None, c, bias, *scales))
+        runs = []
+        for step in steps:
+            use = config
+            if isinstance(config, str):
+                use = tune.choose(step.problem, _trials(step, turned, given, out, alpha, beta, a.device, stream), a.device, stream) if step.problem.k else None
+            runs.append((step.offsets, _run_of(step, use, alpha, beta, a.device, stream)))
+        run = _in_turn(runs, turned)
+    read = ((0, a), (1, b), (3, c if beta else None), (4, bias))
+    reads = tuple((place, x.span[0] - x.ptr, x.span[1] - x.ptr) for place, x in read if x is not None and x.span[0] != x.span[1])
     like = c is not None and (c.shape, c.steps, c.dtype) == (out.shape, out.steps, out.dtype)
-    return Plan(run, a.device, shape, element, spans, like)
+    return Plan(run, a.device, shape, element, reads, (out.span[0] - out.ptr, out.span[1] - out.ptr), like)
 
 
 def _number(value, name: str) -> float:
@@ -185,23 +212,42 @@ def _run_of(step: Step, config: Config | None, alpha: float, beta: float, ordina
     launch = make_launch(step.problem, config, alpha, beta, ordinal, stream)
     if step.packs == (None, None):
         return launch.run
-    element = step.problem.elements[0]
-    packs = [(i, job.elements, make_pack(job, element, ordinal, stream)) for i, job in enumerate(step.packs) if job is not None]
+    element, packs, size = step.problem.elements[0], [], 0
+    for i, job in enumerate(step.packs):
+        if job is not None:
+            packs.append((i, size, make_pack(job, element, ordinal, stream)))
+            size += -(-job.elements * element.size // 256) * 256
 
     def run(addresses: tuple[int, ...], stream: int) -> None:
-        given, held = list(addresses), []  # the copies are freed in stream order when this returns
-        for i, elements, pack in packs:
-            held.append(device_array.allocate((elements,), element, ordinal, stream))
-            pack.run(given[i], held[-1].ptr, stream)
-            given[i] = held[-1].ptr
-        launch.run(tuple(given), stream)
+        given = list(addresses)
+        with _packing:  # another thread's launches on this stream come before these or after
+            copies = workspace.scratch(ordinal, stream, size)
+            for i, offset, pack in packs:
+                pack.run(given[i], copies + offset, stream)
+                given[i] = copies + offset
+            launch.run(tuple(given), stream)
 
     return run
 
 
+def _trials(step: Step, turned: bool, given: tuple[int, ...], out: View, alpha: float, beta: float, ordinal: int, stream: int):
+    """From a configuration to a function that does this step with it, into a result of its own, which all of them share."""
+    result: list[DeviceArray] = []
+
+    def trial(config: Config) -> Callable[[], None]:
+        before = out.ptr - out.span[0]  # a negative stride reaches before the address
+        if not result:
+            result.append(device_array.allocate((out.span[1] - out.span[0] + 2 * 16,), BY_NAME["uint8"], ordinal, stream))
+        into = result[0].ptr + before + -before % 16 + out.ptr % 16  # as aligned as the result itself
+        run = _in_turn([(step.offsets, _run_of(step, config, alpha, beta, ordinal, stream))], turned)
+        return lambda: run((*given[:2], into, *given[3:]), stream)
+
+    return trial
+
+
 def _in_turn(runs: list[tuple[tuple[int, ...], Callable]], turned: bool) -> Callable[[tuple[int, ...], int], None]:
     """One function for all steps, each with what it adds to the addresses."""
-    if len(runs) == 1 and not turned:
+    if len(runs) == 1 and not turned and not any(runs[0][0]):
         return runs[0][1]
 
     def run(addresses: tuple[int, ...], stream: int) -> None:
@@ -238,7 +284,7 @@ def _call_numpy(given: tuple, numbers: tuple, out, out_dtype, config, stream):
         target = arrays.NUMPY.view(out)
         if not target.writable:
             raise ArgumentValueError(explain("out", "a read-only array", "a writable one"))
-        shape, element = result_shape(views[0].shape, views[1].shape), result_type(views[0], views[1], target.dtype if out_dtype is None else out_dtype)
+        shape, element = result_shape(views[0].shape, views[1].shape), result_type(views[0], target.dtype if out_dtype is None else out_dtype)
         if target.shape != shape or target.dtype is not element:
             raise ArgumentValueError(explain("out", f"shape {target.shape} of {target.dtype}", f"shape {shape} of {element}"))
         out_dtype = element

@@ -7,7 +7,11 @@ threads multiply; how they share the work is the ``schedule``:
 - "pingpong": each works on a tile of its own; while one stores its tile, the other has the tensor cores.
 
 ``cluster`` = (m, n) blocks work on neighbouring tiles. Those along M need the same rows of B, those along N the same of A: each loads
-its share and multicasts it, so a cluster of 2 reads that operand from the L2 once instead of twice.
+its share and multicasts it, so a cluster of 2 reads that operand from the L2 once instead of twice. (What arrives at a multiprocessor is the
+same: a cluster saves where the L2, memory or the power are the limit.)
+
+wgmma takes 64 rows of A at a time, but few of B if there are few. So a result of few rows is computed as its transpose, of few columns (see
+``problem``), and ``tile`` is then that of the transpose.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import NamedTuple
 
 from ..errors import ArgumentValueError, explain
 
@@ -28,7 +33,9 @@ SLABS = 2  # buffers of the epilogue, for each consumer warpgroup
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # (24 + 2 * 240) * 128 = 64512 of the 65536 of an SM
 MOST_ACCUMULATORS, MOST_PROMOTED, MOST_SPLIT = 208, 96, 128  # 32-bit registers a thread; above, the compiler spills
 MOST_SPLITS = 64
+PACK_ROWS, PACK_WORDS = 32, 32  # of 4 bytes: what a block of the packing kernel copies
 LEAST_SHARE = 4  # k-tiles that are worth a block of their own
+CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1))
 _BARRIER_BYTES = 1024
 
 
@@ -57,8 +64,8 @@ class Config:
         most = MOST_PROMOTED if self.promoted else MOST_SPLIT if self.splits > 1 else MOST_ACCUMULATORS
         if self.accumulators > most:
             raise ArgumentValueError(explain("config.tile", f"{self.tile}: {self.accumulators} accumulators a thread", f"at most {most}"))
-        if self.cluster not in ((1, 1), (2, 1), (1, 2)):
-            raise ArgumentValueError(explain("config.cluster", self.cluster, "(1, 1), (2, 1) or (1, 2)"))
+        if self.cluster not in CLUSTERS or self.tile[1] // 8 % self.cluster[0]:
+            raise ArgumentValueError(explain("config.cluster", self.cluster, f"one of {CLUSTERS}, its first number a divisor of N / 8 of the tile"))
         if not 1 <= self.splits <= MOST_SPLITS:
             raise ArgumentValueError(explain("config.splits", self.splits, f"1 to {MOST_SPLITS}"))
         if self.stages < 0 or self.stages == 1 or self.group < 0:
@@ -82,6 +89,10 @@ class Config:
     @property
     def peers(self) -> int:
         return self.cluster[0] * self.cluster[1]
+
+    def slots(self, multiprocessors: int) -> int:
+        """Clusters that run at a time. Those of 4 leave some multiprocessors idle, as the parts of the GPU that hold a cluster are uneven."""
+        return multiprocessors // self.peers if self.peers < 4 else max(1, multiprocessors * 7 // 33)
 
     def slab_columns(self, out_bytes: int) -> int:
         """Columns that the epilogue stores at a time: at most 128 bytes, and a divisor of the tile's."""
@@ -118,43 +129,91 @@ COOPERATIVE = tuple(Config(tile, "cooperative", cluster) for tile in ((128, 256)
                     for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
 PINGPONG = tuple(Config(tile, "pingpong", cluster) for tile in ((128, 128), (128, 160), (128, 192), (128, 208), (64, 256), (64, 128), (64, 64))
                  for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
+STRADDLING = (Config((64, 160), "pingpong", (4, 1)),)  # for small results of operands whose rows are no cache lines: the fewest loads
+# for results of few columns, and of few rows, which are computed as columns
+_NARROW = (((64, 16), "pingpong"), ((64, 32), "pingpong"), ((128, 16), "cooperative"), ((128, 32), "cooperative"), ((128, 64), "cooperative"))
+SKINNY = tuple(Config(tile, schedule, cluster) for tile, schedule in _NARROW
+               for cluster in ((2, 1), (1, 1)))  # fmt: skip
 PROMOTED = tuple(Config(tile, schedule, cluster, promoted=True) for tile, schedule in (((128, 192), "cooperative"), ((128, 160), "cooperative"), ((128, 128), "cooperative"), ((64, 192), "pingpong"), ((64, 128), "pingpong"), ((64, 64), "pingpong"))
-                 for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
+                 for cluster in ((2, 1), (1, 2), (1, 1))) + tuple(replace(config, promoted=True) for config in SKINNY)  # fmt: skip
 
+# What the model knows of an H200. The rates that no manual states are fitted to the times of some 200 configurations and shapes on one.
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
-L2_RATE = 46.0  # bytes that an SM gets from the L2 a clock when all ask
-EPILOGUE_RATE = 20.0  # bytes of the result that an SM stores a clock
-SPLIT_CLOCKS = 2500.0  # a write, an atomic and a read of the L2, one after the other
-START_CLOCKS = 1500.0  # launch, the first loads, the first barrier
+SHARED_RATE = 100  # bytes of shared memory that wgmma reads a clock
+ARRIVAL_RATE, L2_RATE = 58.7, 64.0  # bytes that reach an SM a clock, multicast or not; bytes that its own loads bring, in aligned rows of 128
+DRAM_RATE = 2200.0  # bytes that the GPU reads from memory or writes there a clock
+K_TILE_CLOCKS, LEAST_K_TILE = 13.0, 150.0  # what a k-tile adds to its multiplications; the least it takes: a barrier, multiplications, a release
+PROMOTION_CLOCKS = 300.0  # the additions of float32 a k-tile, which nothing hides in a pingpong block
+TILE_CLOCKS = 600.0  # between two tiles
+EPILOGUE_RATE = 9.5  # bytes of the result that an SM stores a clock
+SPLIT_CLOCKS = 7000.0  # a write, an atomic and a read of the L2, one after the other
+CLUSTER_CLOCKS = 1200.0  # the barrier of a cluster at its start and end
+START_CLOCKS = 4500.0  # the first loads, the first barrier, the last store
+UNHIDDEN = 0.03  # the part of the loads that shows beside whatever is slower: they share the power
+UNHIDDEN_MEMORY = 0.3  # the part of a block's work that shows beside the streaming of memory, or the reverse
+L2_SHARE = 0.05  # of what is loaded from the L2, this part costs as much as memory where memory is the limit
 
 
-def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: int) -> float:
-    """Clocks that the model expects a problem to take on an H200: waves of tiles, each as slow as its slowest resource."""
+class Access(NamedTuple):
+    """How TMA finds the operands: whether K is contiguous in B, and how much longer rows of 128 bytes of A and B take than those that are
+    cache lines (``row_cost``)."""
+
+    b_k_major: bool = True
+    row_a: float = 1.0
+    row_b: float = 1.0
+
+    def bytes(self, config: Config) -> float:
+        """What a block's loads of a k-tile are worth, in bytes. Columns of B come in boxes as wide as the swizzle that divides the tile."""
+        boxes = 1 if self.b_k_major else 128 // math.gcd(2 * config.tile[1], 128)
+        return K_TILE_BYTES * (self.row_a * config.tile[0] / config.cluster[1] + self.row_b * boxes * config.tile[1] / config.cluster[0])
+
+
+ALIGNED = Access()
+
+
+def row_cost(stride: int) -> float:
+    """Of rows ``stride`` bytes apart: 1 if all are cache lines, more if they straddle two, yet more if also the sectors of lines."""
+    return 1.0 if stride % 128 == 0 else 1.5 if stride % 32 == 0 else 2.6
+
+
+def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: int, access: Access = ALIGNED) -> float:
+    """Clocks that the model expects a problem to take on an H200: waves of tiles, each as slow as its slowest resource, but no faster than
+    memory gives the operands."""
     tile_m, tile_n = config.tile
     tiles_m, tiles_n = config.tiles(m, n)
     units = tiles_m * tiles_n * batch * config.splits
-    slots = SMS // config.peers
-    waves = -(-units // slots)
+    waves = -(-units // config.slots(SMS))
+    loaded = units * config.peers * -(-k_tiles // config.splits) * access.bytes(config)
+    memory = batch * (K_TILE_BYTES * k_tiles * (m + n) + m * n * out_bytes) / DRAM_RATE
     k_tiles = -(-k_tiles // config.splits)
-    narrow = max(1.0, 128 / tile_n) if config.rows == 64 else 1.0  # below 128 columns an instruction waits for shared memory
-    tensor = k_tiles * tile_m * tile_n * 64 / TENSOR_RATE * narrow
-    loads = k_tiles * K_TILE_BYTES * (tile_m / config.cluster[1] + tile_n / config.cluster[0]) / L2_RATE
+    tensor = k_tiles * tile_m * tile_n * 64 / TENSOR_RATE
+    shared = k_tiles * tile_m / 64 * (64 + tile_n) * K_TILE_BYTES / SHARED_RATE
+    multiply = max(max(tensor, shared) + k_tiles * K_TILE_CLOCKS, k_tiles * LEAST_K_TILE)
+    if config.promoted and config.schedule == "pingpong":
+        multiply += k_tiles * PROMOTION_CLOCKS
+    loads, arrivals = k_tiles * access.bytes(config) / L2_RATE, k_tiles * config.stage_bytes() / ARRIVAL_RATE
+    mainloop = max(multiply, loads, arrivals) + UNHIDDEN * loads
     store = tile_m * tile_n * out_bytes / EPILOGUE_RATE
-    mainloop = max(tensor, loads)
     if config.splits > 1:
         store += SPLIT_CLOCKS + 4 * tile_m * tile_n * (1 + config.splits) / L2_RATE
-    if config.schedule == "pingpong":
-        return START_CLOCKS + waves * max(mainloop, store) + store
-    return START_CLOCKS + waves * (mainloop + store / 2) + store / 2
+    # while both warpgroups of a cooperative block store, its tensor cores idle
+    between = max(mainloop, store) - mainloop if config.schedule == "pingpong" else store
+    work = waves * mainloop + (waves - 1) * (between + TILE_CLOCKS)
+    return START_CLOCKS + max(work, memory + L2_SHARE * loaded / DRAM_RATE) + UNHIDDEN_MEMORY * min(work, memory) + store + (CLUSTER_CLOCKS if config.peers > 1 else 0.0)
 
 
 @lru_cache(maxsize=4096)
-def choose(m: int, n: int, k_tiles: int, batch: int, out_bytes: int, promoted: bool = False, split: bool = True) -> Config:
-    """The configuration with the least modelled cost, with K cut or (without ``split``) whole; on ties the one listed first."""
-    candidates = PROMOTED if promoted else COOPERATIVE + PINGPONG
-    best = min(candidates, key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes))
-    cut = [replace(config, splits=splits) for config in candidates for splits in _splits(config, m, n, k_tiles, batch)] if split else []
-    return min([best, *cut], key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes))
+def shortlist(m: int, n: int, k_tiles: int, batch: int, out_bytes: int, promoted: bool = False, split: bool = True, access: Access = ALIGNED, *,
+              count: int = 1) -> tuple[Config, ...]:  # fmt: skip
+    """The ``count`` configurations with the least modelled cost, best first, with K cut or (without ``split``) whole; ties as they are listed."""
+    tiles = PROMOTED if promoted else COOPERATIVE + PINGPONG + SKINNY + STRADDLING
+    cut = [replace(config, splits=splits) for config in tiles for splits in _splits(config, m, n, k_tiles, batch)] if split else []
+    return tuple(sorted([*tiles, *cut], key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes, access))[:count])
+
+
+def choose(*problem, **options) -> Config:
+    """The first of the shortlist."""
+    return shortlist(*problem, **options)[0]
 
 
 def _splits(config: Config, m: int, n: int, k_tiles: int, batch: int) -> list[int]:
@@ -162,7 +221,7 @@ def _splits(config: Config, m: int, n: int, k_tiles: int, batch: int) -> list[in
     shares takes registers too."""
     if config.accumulators > MOST_SPLIT:
         return []
-    room = SMS // config.peers // (math.prod(config.tiles(m, n)) * batch)
+    room = config.slots(SMS) // (math.prod(config.tiles(m, n)) * batch)
     return [splits for splits in (2, 3, 4, 6, 8, 12, 16, 24, 32) if splits <= min(room, k_tiles // LEAST_SHARE)]
 
 
@@ -170,7 +229,7 @@ def raster(config: Config, m: int, n: int) -> tuple[bool, int]:
     """``(along_n, group)``: the order of tiles walks ``group`` cluster tiles side by side along the longer way. Those that run at the
     same time then form the squarest patch of the result, and read the fewest bytes of A and B."""
     tiles_m, tiles_n = config.tiles(m, n)
-    slots = SMS // config.peers
+    slots = config.slots(SMS)
     high, wide = config.tile[0] * config.cluster[0], config.tile[1] * config.cluster[1]
     along_n = tiles_n * wide >= tiles_m * high
     side, other, most = (high, wide, tiles_m) if along_n else (wide, high, tiles_n)

@@ -12,12 +12,13 @@ from typing import Any, Callable, NamedTuple
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32, Int64
+from cutlass import Float32, Int32, Int64, Uint8
 from cutlass.cute.nvgpu import CopyUniversalOp, OperandMajorMode, cpasync, warp
 from cutlass.tensor_utils import LayoutEnum
 from cutlass.utils import hopper_helpers
 
 from .config import CONSUMERS, SLABS, WARPGROUP, Config
+from .convert import converted
 
 
 class Operands(NamedTuple):
@@ -60,7 +61,8 @@ class Epilogue:
     """The device side for one configuration, output type and accumulator layout."""
 
     def __init__(self, config: Config, out, terms: Terms) -> None:
-        self.config, self.out, self.terms = config, out, terms
+        self.config, self.terms = config, terms
+        self.result, self.out = out, Uint8 if out.width == 8 else out  # 8 bits are moved as bits: the DSL has no single float8
         self.columns = config.slab_columns(out.width // 8)
 
     def slab_layout(self):
@@ -90,9 +92,7 @@ class Epilogue:
                     slab = group * SLABS + stored % SLABS
                     values = [accumulators[(block * parts + part) * count + i] for i in range(count)]
                     values = self.finish(values, where, row * 64, column * self.columns, item, operands, result)
-                    finished = cute.make_rmem_tensor(where.shape, self.out)
-                    for i in cutlass.range_constexpr(count):
-                        finished[i] = values[i].to(self.out)
+                    finished = converted(values, where.shape, self.result)
                     cute.copy(copy, copier.retile(finished), copier.partition_D(slabs[None, None, slab]))
                     if cutlass.const_expr(self.terms.by_tma):
                         cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes left
@@ -111,9 +111,12 @@ class Epilogue:
     @cute.jit
     def store_slab(self, slab, operands, result, row_block, column_block, item, thread):
         """Store a slab element by element, neighbours by neighbouring threads, to a result of any strides."""
+        by_rows = operands.d_row == 1
         for i in cutlass.range(64 * self.columns // WARPGROUP, unroll=4):
             place = i * WARPGROUP + thread
             inner_row, inner_column = place // self.columns, place % self.columns
+            if by_rows:
+                inner_row, inner_column = place % 64, place // 64
             row, column = row_block * 64 + inner_row, column_block * self.columns + inner_column
             if row < result.shape[0] and column < result.shape[1]:
                 offset = Int64(item) * operands.d_batch + Int64(row) * operands.d_row + Int64(column) * operands.d_column
@@ -139,11 +142,11 @@ class Epilogue:
         return copy, cute.make_tiled_copy_C(copy, mma).get_slice(thread), where
 
     def finish(self, values, where, first_row, first_column, item, operands, result):
-        """The elements for the accumulators of a slab, in float32. ``where`` are their places in the slab, which begins at (first_row,
+        """The elements for the accumulators of a slab, in float32, or as they are where there is nothing to do. ``where`` are their places in the slab, which begins at (first_row,
         first_column). Terms outside the result are read at its edge, which
         lies in the same slab, so C may be the result itself: what they give is not stored."""
         rows, columns = result.shape[0], result.shape[1]
-        if self.terms == Terms(by_tma=self.terms.by_tma) and self.out is values[0].dtype:
+        if self.terms == Terms(by_tma=self.terms.by_tma) and self.result.is_float == values[0].dtype.is_float:
             return values
         loaded = {}  # what neighbours share: a thread's registers are 2 columns by 2 rows by groups of 8 columns
         for i in range(len(values)):

@@ -13,6 +13,9 @@ The ring is the DSL's PipelineTmaAsync: two mbarriers a stage.
 
 A stage is released one step late, when ``wgmma.wait_group 1`` has said that the tensor cores have read it; so one k-tile of
 multiplications is always queued while the next stage is waited for.
+
+Launches overlap (see ``MapLaunch``): a block may start, and prepare its barriers, as soon as the launch before it leaves an SM; it waits for
+the whole of that launch before it touches global memory (griddepcontrol.wait).
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from cutlass.utils import hopper_helpers
 
 from .config import CONSUMER_REGISTERS, CONSUMERS, K_TILE_BYTES, PRODUCER_REGISTERS, THREADS, WARPGROUP, Config
 from .epilogue import Epilogue, Operands, Terms
+from .mma import tiled_mma
 from .scheduler import TileOrder
 from .split import gather_shares
 
@@ -51,7 +55,7 @@ class Matmul:
         self.k = K_TILE_BYTES * 8 // self.element_a.width
         self.epilogue = Epilogue(config, out, terms)
         self.order = TileOrder(config.cluster)
-        self.out = out
+        self.out = self.epilogue.out
         self.threads, self.smem = THREADS, config.smem(out.width // 8)
 
     @cute.jit
@@ -88,6 +92,10 @@ class Matmul:
                layout_a: cute.ComposedLayout, layout_b: cute.ComposedLayout, layout_d: cute.ComposedLayout, order, split, operands: Operands):  # fmt: skip
         thread = cute.arch.thread_idx()[0]
         group = cute.arch.make_warp_uniform(thread // WARPGROUP)
+        cute.arch.griddepcontrol_launch_dependents()
+        if thread == THREADS - WARPGROUP:
+            cpasync.prefetch_descriptor(atom_a)
+            cpasync.prefetch_descriptor(atom_b)
         allocator = SmemAllocator()
         stages_a = allocator.allocate_tensor(self.element_a, layout_a.outer, byte_alignment=1024, swizzle=layout_a.inner)
         stages_b = allocator.allocate_tensor(self.element_b, layout_b.outer, byte_alignment=1024, swizzle=layout_b.inner)
@@ -132,13 +140,14 @@ class Matmul:
 
     def tile_and_share(self, unit, split):
         """Which cluster tile a unit belongs to, and which share of its K it is."""
-        return (unit // split[0], unit % split[0]) if self.config.splits > 1 else (unit, 0)
+        return (unit // split[0], unit % split[0]) if self.config.splits > 1 else (unit, Int32(0))
 
     # --- producer ------------------------------------------------------------------------------------------------------------------
 
     @cute.jit
     def produce(self, atom_a, a, atom_b, b, d, stages_a, stages_b, ring, order, split):
-        """One warp: for each k-tile of each tile wait until a stage is empty, and have TMA fill it."""
+        """One warp: for each k-tile of each tile wait until a stage is empty, and have TMA fill it. What the first load needs is known before
+        the launches before this one are waited for."""
         along_n, group, batch_a, batch_b = order
         (tile_m, tile_n), (peers_m, peers_n) = self.config.tile, self.config.cluster
         rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
@@ -147,9 +156,10 @@ class Matmul:
         unit, step, units = self.walk(d, split)
         k_tiles = self.k_tiles(a, split)
         stage = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, self.config.stages)
+        tile, share = self.tile_and_share(unit, split)
+        m, n, item = self.order.tile(tile, *self.tiles(d), along_n, group, rank)
+        cute.arch.griddepcontrol_wait()
         while unit < units:
-            tile, share = self.tile_and_share(unit, split)
-            m, n, item = self.order.tile(tile, *self.tiles(d), along_n, group, rank)
             for k in cutlass.range(share * k_tiles, (share + 1) * k_tiles, unroll=1):
                 ring.producer_acquire(stage)
                 full = ring.producer_get_barrier(stage)
@@ -157,6 +167,8 @@ class Matmul:
                 self.load(atom_b, from_b[None, n, k, item * batch_b], to_b[None, stage.index], full, peers_m)
                 stage.advance()
             unit += step
+            tile, share = self.tile_and_share(unit, split)
+            m, n, item = self.order.tile(tile, *self.tiles(d), along_n, group, rank)
         ring.producer_tail(stage)  # nobody leaves while a peer may still multicast to it or arrive on its barriers
 
     def partition(self, atom, tensor, stages, rows: int, share, peers: int):
@@ -188,6 +200,7 @@ class Matmul:
             if group == 1:
                 stage.advance(k_tiles)
             unit += group * step
+        cute.arch.griddepcontrol_wait()
         while unit < units:
             if alternating:
                 if turn > 0:
@@ -221,9 +234,7 @@ class Matmul:
         """Start all multiplications of a tile. Returns the accumulators, still being added to, the stage after the last, and the last
         stage, which is to be released when ``wait_group(0)`` has passed."""
         rows, columns = self.config.rows, self.config.tile[1]
-        mma = hopper_helpers.make_trivial_tiled_mma(
-            self.element_a, self.element_b, self.a_major.sm90_mma_major_mode(), self.b_major.sm90_mma_major_mode(), self.accumulator, (1, 1, 1), (64, columns)
-        )
+        mma = tiled_mma(self.element_a, self.element_b, self.a_major.sm90_mma_major_mode(), self.b_major.sm90_mma_major_mode(), self.accumulator, columns)
         part = mma.get_slice(thread)
         mine = group if self.config.schedule == "cooperative" else 0
         of_a = mma.make_fragment_A(part.partition_A(cute.local_tile(stages_a, (rows, self.k), (mine, 0, None))))

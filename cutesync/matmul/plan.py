@@ -57,9 +57,16 @@ class Problem:
         """Elements of K in a k-tile."""
         return K_TILE_BYTES // self.elements[0].size
 
-    def config(self) -> Config:
-        """What the model chooses."""
-        return configs.choose(self.m, self.n, -(-self.k // self.k_elements), self.items, self.out.size, self.promoted, self.split)
+    def shortlist(self, count: int = 1) -> tuple[Config, ...]:
+        """What the model chooses, best first."""
+        access = configs.Access(self.b.k_major, *(configs.row_cost(operand.step * self.elements[0].size) for operand in (self.a, self.b)))
+        return configs.shortlist(self.m, self.n, -(-self.k // self.k_elements), self.items, self.out.size, self.promoted, self.split, access, count=count)
+
+    @property
+    def key(self) -> tuple:
+        """What its speed depends on."""
+        types = (*(element.name for element in self.elements), self.out.name)
+        return (self.m, self.n, self.k, self.items, repr(self.a), repr(self.b), self.c, self.d, *types, *self.terms.key, self.promoted, self.split)
 
 
 def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors: tuple[bool, bool], terms: TermsSpec, stream: int = 0) -> compiler.Kernel:
@@ -81,12 +88,13 @@ def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors
             kind = (dtype or out).cutlass
             return make_ptr(kind, 0, cute.AddressSpace.gmem, assumed_align=align or kind.width // 8)
 
+        stored = BY_NAME["uint8"] if out.size == 1 else out  # as the epilogue moves them
         word, long = Int32(0), Int64(0)
         strides = (long,) * 3
-        operands = Operands(Float32(0), Float32(0), pointer(terms.c, None), *strides, pointer(terms.bias_type, None), pointer(out, None), *strides, pointer(FLOAT32, None), pointer(FLOAT32, None))
+        operands = Operands(Float32(0), Float32(0), pointer(terms.c, None), *strides, pointer(terms.bias_type, None), pointer(stored, None), *strides, pointer(FLOAT32, None), pointer(FLOAT32, None))
         accumulator = INT32 if elements[0].kind in "iu" else FLOAT32
         split = (word, word, pointer(accumulator), pointer(INT32, 4))
-        arguments = [pointer(elements[0]), pointer(elements[1]), pointer(out), (word,) * 4, ((long, long),) * 3, (word,) * 4, split, operands, word, make_fake_stream()]
+        arguments = [pointer(elements[0]), pointer(elements[1]), pointer(stored), (word,) * 4, ((long, long),) * 3, (word,) * 4, split, operands, word, make_fake_stream()]
         return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": (config.peers, 1, 1)}
 
     return compiler.get(key, build, on_disk=terms.on_disk, stream=stream, warm="cutesync.matmul")
@@ -94,7 +102,7 @@ def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors
 
 def make_launch(problem: Problem, config: Config | None, alpha: float, beta: float, ordinal: int, stream: int) -> MapLaunch:
     """The prepared launch. Its ``run`` takes the addresses of A, B, D, C, the bias and the two scales (0 where there is none) and the stream."""
-    config = (config or problem.config()).with_stages(problem.out.size)
+    config = (config or problem.shortlist()[0]).with_stages(problem.out.size)
     kernel = kernel_for(config, problem.elements, problem.out, (problem.a.k_major, problem.b.k_major), problem.terms, stream)
     m, n, k, items = problem.m, problem.n, problem.k, problem.items
     (tile_m, tile_n), (peers_m, peers_n) = config.tile, config.cluster
@@ -103,7 +111,7 @@ def make_launch(problem: Problem, config: Config | None, alpha: float, beta: flo
     share = -(-k_tiles // config.splits)
     splits = -(-k_tiles // share)
     units = math.prod(config.tiles(m, n)) * items * splits
-    clusters = min(units, multiprocessors(ordinal) // config.peers)
+    clusters = min(units, config.slots(multiprocessors(ordinal)))
     d_map = result_map(problem, config) if problem.terms.by_tma else bytes(128)
     parameters = [
         operand_map(problem, problem.elements[0], problem.a, m, tile_m, peers_n), struct.pack("<3i", m, k, problem.a.items),
@@ -142,37 +150,40 @@ def result_map(problem: Problem, config: Config) -> TiledMap:
     """The map that stores a slab of the epilogue."""
     out, columns = problem.out, config.slab_columns(problem.out.size)
     strides = (problem.d[0] * out.size, problem.d[2] * out.size)
-    return TiledMap(out.name, (problem.n, problem.m, problem.items), strides, (columns, 64, 1), math.gcd(columns * out.size, 128))
+    swizzle = columns * out.size if columns * out.size > 16 else 0
+    return TiledMap(out.name, (problem.n, problem.m, problem.items), strides, (columns, 64, 1), swizzle)
 
 
 def multiprocessors(ordinal: int) -> int:
     return configs.SMS if ordinal == device.HOST else device.attribute(ordinal, "MULTIPROCESSOR_COUNT")
 
 
-
 def make_pack(job, element: DType, ordinal: int, stream: int) -> Launch:
     """The launch that packs an operand (see ``problem.PackJob``)."""
-    return Launch(pack_kernel(element, stream), ordinal, job.items * job.rows, (0, 0, job.rows, job.inner, *job.strides, job.pitch))
+    words = job.span * element.size // 4
+    across, down = -(-words // configs.PACK_WORDS), -(-job.rows // configs.PACK_ROWS)
+    kernel = pack_kernel(element, job.turned, job.parts, stream)
+    return Launch(kernel, ordinal, job.items * across * down, (0, 0, job.rows, job.inner, *job.strides, words, across, down))
 
 
-def pack_kernel(element: DType, stream: int) -> compiler.Kernel:
+def pack_kernel(element: DType, turned: bool, parts: str, stream: int) -> compiler.Kernel:
     """The kernel for elements of this size, which are moved as bits."""
     moved = BY_NAME[f"uint{8 * element.size}"]
 
     def build() -> tuple:
         import cutlass.cute as cute
-        from cutlass import Int32, Int64
+        from cutlass import Int32, Int64, Uint32
         from cutlass.cute.runtime import make_ptr
         from cutlass.runtime import make_fake_stream
 
         from .pack import Pack
 
-        host, space, long = Pack(moved.cutlass), cute.AddressSpace.gmem, Int64(0)
+        host, space, long = Pack(moved.cutlass, turned, parts), cute.AddressSpace.gmem, Int64(0)
         pointers = [make_ptr(moved.cutlass, 0, space, assumed_align=align) for align in (element.size, TMA_BYTES)]
-        arguments = [*pointers, long, long, (long,) * 3, long, Int32(0), make_fake_stream()]
+        arguments = [*pointers, long, long, (long,) * 3, long, Uint32(0), Uint32(0), Int32(0), make_fake_stream()]
         return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem}
 
-    return compiler.get(("matmul pack", element.size), build, stream=stream, warm="cutesync.matmul")
+    return compiler.get(("matmul pack", element.size, turned, parts), build, stream=stream, warm="cutesync.matmul")
 
 
 def without_k(problem: Problem, ordinal: int) -> tuple[Problem, DeviceArray]:

@@ -9,15 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ..dtypes import BY_NAME, FLOAT8, FLOAT32, DType
-from ..dtypes import dtype as parse_dtype
+from ..dtypes import BY_NAME, FLOAT8, FLOAT32, TFLOAT32, DType
+from ..dtypes import element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..runtime.arrays import View
+from .config import K_TILE_BYTES
 from .plan import TMA_BYTES, Operand, Problem
 from .terms import ACTIVATIONS, TermsSpec
 
-RESULTS = ("float16", "bfloat16", "float32")
-_FAMILIES = (("float16",), ("bfloat16",), tuple(FLOAT8), ("int8", "uint8"))  # A and B are of one of these
+FLOATS = ("float32", "float16", "bfloat16")  # of C and the bias
+RESULTS = (*FLOATS, *FLOAT8)
+INTEGER_RESULTS = ("int32", "int8", "uint8")
+PRECISIONS = ("float32", "tf32")
+FEW = 64  # rows or columns of a result that are few: less than what wgmma multiplies at a time
+_FAMILIES = (("float32",), ("float16",), ("bfloat16",), tuple(FLOAT8), ("int8", "uint8"))  # A and B are of one of these
 
 
 @dataclass(frozen=True)
@@ -45,28 +50,45 @@ class Step:
 
 @dataclass(frozen=True)
 class PackJob:
-    """An operand as it lies, (items, rows, inner) with its strides in elements, and the pitch of the copy."""
+    """An operand as it lies, (items, rows, inner) with its strides in elements, and the elements that a row of the copy has, ``span``, a
+    multiple of 128 bytes. With ``parts`` "left" or "right" the copy has three such rows side by side (see ``pack.parts_of``)."""
 
     items: int
     rows: int
     inner: int
     strides: tuple[int, int, int]
-    pitch: int
+    span: int
+    parts: str = ""
+
+    @property
+    def turned(self) -> bool:
+        """Whether the rows are the contiguous way."""
+        return abs(self.strides[1]) < abs(self.strides[2]) and self.rows > 1
 
     @property
     def elements(self) -> int:
-        return self.items * self.rows * self.pitch
+        """Of the copy."""
+        return self.items * self.rows * self.span * (3 if self.parts else 1)
 
 
-def result_type(a: View, b: View, wanted) -> DType:
-    """The type of the result; checks the pair of operand types. int8 gives int32, float8 bfloat16 unless told otherwise."""
+def element_types(a: View, b: View, precision: str | None) -> tuple[DType, DType]:
+    """What the tensor cores take A and B for; checks the pair of types, and ``precision``, which float32 operands alone may have."""
     if not any(a.dtype.name in family and b.dtype.name in family for family in _FAMILIES):
-        allowed = "two of float16, of bfloat16, of float8_e4m3fn and float8_e5m2, or of int8 and uint8"
+        allowed = "two of float32, of float16, of bfloat16, of float8_e4m3fn and float8_e5m2, or of int8 and uint8"
         raise ArgumentTypeError(explain("a, b", f"{a.dtype} and {b.dtype}", allowed, "convert one (astype)"))
+    if a.dtype is not FLOAT32 and precision is not None:
+        raise ArgumentTypeError(explain("precision", f"{precision!r} for {a.dtype}", "None: it is for float32 operands"))
+    if precision not in (None, *PRECISIONS):
+        raise ArgumentValueError(explain("precision", repr(precision), " or ".join(map(repr, PRECISIONS))))
+    return (TFLOAT32, TFLOAT32) if a.dtype is FLOAT32 else (a.dtype, b.dtype)
+
+
+def result_type(a: View, wanted) -> DType:
+    """The type of the result. int8 gives int32, float8 bfloat16, others their own, unless told otherwise."""
     integers = a.dtype.kind in "iu"
     usual = BY_NAME["int32" if integers else "bfloat16" if a.dtype.size == 1 else a.dtype.name]
     result = usual if wanted is None else parse_dtype(wanted, "out_dtype")
-    allowed = (*RESULTS, "int32") if integers else RESULTS
+    allowed = (*RESULTS, *INTEGER_RESULTS) if integers else RESULTS
     if result.name not in allowed:
         raise ArgumentTypeError(explain("out_dtype", str(result), " or ".join(allowed)))
     return result
@@ -110,8 +132,8 @@ def terms_of(alpha: float, beta: float, c: View | None, bias: View | None, activ
         else:
             raise ArgumentValueError(explain("bias", f"shape {bias.shape}", f"({n},), one element a column, or ({m}, 1), one a row"))
     for term, name in ((c if beta else None, "c"), (bias, "bias")):
-        if term is not None and term.dtype.name not in RESULTS:
-            raise ArgumentTypeError(explain(name, str(term.dtype), " or ".join(RESULTS)))
+        if term is not None and term.dtype.name not in FLOATS:
+            raise ArgumentTypeError(explain(name, str(term.dtype), " or ".join(FLOATS)))
     given = [_scale(scale, name, extents) for scale, name, extents in zip(scales, ("scale_a", "scale_b"), ((m, 1), (1, n)))]
     terms = TermsSpec(alpha != 1.0, c.dtype if beta else None, where, bias.dtype if bias else None, activation, True, *given)
     if result.name == "int32" and not terms.plain:
@@ -132,9 +154,11 @@ def _scale(scale: View | None, name: str, each: tuple[int, int]) -> str:
     return "each"
 
 
-def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec, promoted: bool = False, split: bool = True) -> tuple[bool, list[Step]]:
-    """``(turned, steps)``: the launches of a call whose arguments have been checked and whose result is not empty. A column-major result
-    is computed ``turned``, as the row-major product of the transposes in the other order."""
+def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec, elements: tuple[DType, DType], parted: bool = False,
+             promoted: bool = False, split: bool = True) -> tuple[bool, list[Step]]:  # fmt: skip
+    """``(turned, steps)``: the launches of a call whose arguments have been checked and whose result is not empty. A result is computed
+    ``turned``, as the product of the transposes in the other order, if that makes it row-major, or if it has few rows (see ``_turned``). ``elements`` are those of ``element_types``;
+    ``parted`` multiplies float32 numbers in parts: three products, which lie behind one another in a K three times as long."""
     batch = out.shape[: len(out.shape) - (len(a.shape) > 1) - (len(b.shape) > 1)]
     d = _matrices(out, batch, len(a.shape) > 1, len(b.shape) > 1)
     left, right = _matrices(a, batch, len(a.shape) > 1, True), _matrices(b, batch, True, len(b.shape) > 1)
@@ -145,12 +169,12 @@ def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec, prom
             raise ArgumentValueError(explain("c", f"shape {c.shape}", f"one that broadcasts to {out.shape}"))
         aligned = View(c.ptr, out.shape, c.dtype, c.device, False, True, _broadcast_steps(c, out.shape))
         term = _matrices(aligned, batch, len(a.shape) > 1, len(b.shape) > 1)
-    turned = d.steps[1] != 1 and d.steps[0] == 1 and d.shape[1] > 1
+    turned = _turned(d)
     if turned:
         left, right, term, d = right.turned, left.turned, term.turned, d.turned
         flipped = {"row": "column", "column": "row", "": ""}[terms.bias]
         terms = replace(terms, bias=flipped, scale_a=terms.scale_b, scale_b=terms.scale_a)
-    bases, elements = (a.ptr, b.ptr), (a.dtype, b.dtype)
+    bases = (a.ptr, b.ptr)
     if turned:
         bases, elements = bases[::-1], elements[::-1]
     sizes = (a.dtype.size, a.dtype.size, out.dtype.size, terms.c.size if terms.c else 0)
@@ -158,14 +182,25 @@ def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec, prom
     extents, steps = _collapse(batch, [matrices.batch for matrices in (left, right, d, term)])
     for index in product(*map(range, extents[:-1])):
         offsets = [size * sum(i * step for i, step in zip(index, of)) for size, of in zip(sizes, steps)]
-        operands = (left, steps[0][-1], bases[0] + offsets[0], False), (right, steps[1][-1], bases[1] + offsets[1], True)
+        sides = ("left", "right") if parted else ("", "")
+        operands = (left, steps[0][-1], bases[0] + offsets[0], False, sides[0]), (right, steps[1][-1], bases[1] + offsets[1], True, sides[1])
         (in_a, pack_a), (in_b, pack_b) = (_operand(*operand, extents[-1], a.dtype.size) for operand in operands)
         (m, k), (_, n) = left.shape, right.shape
+        k = in_a.step if parted else k
         of_d = (*d.steps, steps[2][-1])
         by_tma = _tma_stores(out.ptr + offsets[2], of_d, (m, n, extents[-1]), out.dtype.size)
         problem = Problem(m, n, k, extents[-1], in_a, in_b, (*term.steps, steps[3][-1]), of_d, elements, out.dtype, replace(terms, by_tma=by_tma), promoted, split)
         found.append(Step(problem, (*offsets, 0, 0, 0), (pack_a, pack_b)))
     return turned, found
+
+
+def _turned(d: Matrices) -> bool:
+    """Whether to compute the transpose of a result. wgmma takes 64 rows of the first operand at a time, but few of the second if there are few, so
+    few rows become few columns; otherwise columns become rows where they are what is contiguous, as TMA stores rows."""
+    (rows, columns), (row_step, column_step) = d.shape, d.steps
+    if min(rows, columns) <= FEW and rows != columns:
+        return rows < columns
+    return column_step != 1 and row_step == 1 and columns > 1
 
 
 def _matrices(x: View, batch: tuple[int, ...], has_rows: bool, has_columns: bool) -> Matrices:
@@ -206,24 +241,24 @@ def _collapse(batch: tuple[int, ...], steps: list[tuple[int, ...]]) -> tuple[lis
     return (extents, merged) if extents else ([1], [[0] for _ in steps])
 
 
-def _operand(x: Matrices, batch_step: int, address: int, is_right: bool, items: int, size: int) -> tuple[Operand, PackJob | None]:
+def _operand(x: Matrices, batch_step: int, address: int, is_right: bool, parts: str, items: int, size: int) -> tuple[Operand, PackJob | None]:
     """How TMA reads an operand in place, or else how it is packed first."""
     (k_extent, rows), (k_step, row_step) = (x.shape, x.steps) if is_right else (x.shape[::-1], x.steps[::-1])
     items = 1 if batch_step == 0 else items
     unit = TMA_BYTES // size
     ways = ((True, k_extent, k_step, rows, row_step), (False, rows, row_step, k_extent, k_step))
-    if size == 1:
-        ways = (ways[0], ways[0])  # wgmma takes elements of 8 bits K-major alone
-    for k_major, inner, inner_step, outer, outer_step in ways:
+    if size != 2:
+        ways = (ways[0], ways[0])  # wgmma takes elements of 16 bits alone in the other way
+    for k_major, inner, inner_step, outer, outer_step in () if parts else ways:
         pitch = outer_step if outer > 1 else _up(inner, unit)
         of_items = batch_step if items > 1 else _up(pitch * outer, unit)
         fits = inner_step == 1 or inner == 1
         if fits and address % TMA_BYTES == 0 and pitch % unit == 0 and of_items % unit == 0 and pitch > 0 and of_items > 0:
             return Operand(k_major, pitch, items, of_items), None
-    k_major, inner, inner_step, outer, outer_step = ways[1] if row_step == 1 and k_step != 1 else ways[0]
-    pitch = _up(inner, unit)
-    job = PackJob(items, outer, inner, (batch_step, outer_step, inner_step), pitch)
-    return Operand(k_major, pitch, items, pitch * outer), job
+    span = _up(k_extent, K_TILE_BYTES // size)  # whole cache lines: a row that straddles them is read in twice as many
+    job = PackJob(items, rows, k_extent, (batch_step, row_step, k_step), span, parts)
+    pitch = 3 * span if parts else span
+    return Operand(True, pitch, items, pitch * rows), job
 
 
 def _tma_stores(address: int, steps: tuple[int, int, int], shape: tuple[int, int, int], size: int) -> bool:

@@ -3,6 +3,10 @@
 Every consumer warpgroup writes its accumulators to the workspace and counts itself in. Nobody waits: whoever finds all the others
 counted reads all shares, share 0 first, so the sum is bitwise the same whoever that is, and stores the tile. The counter wraps to
 zero by itself (atom.inc), which is what the next launch needs; what the shares hold between launches does not matter.
+
+Every tile is cut into the same number of equal shares, which suits few tiles and a long K. Stream-K, which cuts only the tiles of the last
+wave, is left out: on an H200 an exchange takes some 2.5 us, and the choice of tile sizes fills the last wave well enough that cutting
+it gains less (512 x 8192 x 8192 is 128 tiles of 128 x 256 for 132 multiprocessors).
 """
 
 from __future__ import annotations

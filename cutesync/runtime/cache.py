@@ -1,4 +1,4 @@
-"""Compiled kernels on disk: one zip file an entry (cubin, PTX, and a JSON that says in words what it is).
+"""Compiled kernels on disk: one zip file an entry (cubin, PTX, and a JSON that says in words what it is); and small answers, a JSON each.
 
 Entries are written under a temporary name and moved into place, so two processes never see half a file. An entry that cannot be
 read is a miss: it is deleted and said once. The key names everything that decides the machine code; see ``fingerprint``.
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from .. import env
 
+_NOTE = ".note"
 _DSL = ("", "-libs-base", "-libs-core", "-libs-cu12", "-libs-cu13")
 
 
@@ -68,22 +69,48 @@ def load(key: tuple) -> tuple[dict, bytes, str] | None:
 
 
 def store(key: tuple, facts: dict, cubin: bytes, ptx: str) -> None:
-    """Write the entry. A folder that cannot be written is said once and does not stop the call."""
-    if env.CACHE.get() == "0":
-        return
-    path, temporary = _path(key), None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        with os.fdopen(handle, "wb") as file, zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as entry:
+    """Write the entry."""
+
+    def fill(file) -> None:
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as entry:
             entry.writestr("facts.json", json.dumps({"key": [str(part) for part in key], "made_with": fingerprint()} | facts, indent=1))
             entry.writestr("kernel.cubin", cubin)
             entry.writestr("kernel.ptx", ptx)
+
+    _write(_path(key), fill)
+
+
+def _write(path: Path, fill) -> None:
+    """``fill(file)`` writes it, whole or not at all. A folder that cannot be written is said once and does not stop the call."""
+    if env.CACHE.get() == "0":
+        return
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+        with os.fdopen(handle, "wb") as file:
+            fill(file)
         os.replace(temporary, path)
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
         warnings.warn(f"cutesync cache: cannot write {path.parent} ({error}); set CUTESYNC_CACHE_DIR", stacklevel=2)
+
+
+def recall(key: tuple) -> dict | None:
+    """What ``note`` was told, by any process with this version of the package; None if nothing, or nothing that can be read."""
+    if env.CACHE.get() == "0":
+        return None
+    try:
+        return json.loads(_path(key).with_suffix(_NOTE).read_bytes())["value"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def note(key: tuple, value: dict) -> None:
+    """Keep a small answer beside the kernels."""
+    text = json.dumps({"key": [str(part) for part in key], "made_with": fingerprint(), "value": value}, indent=1)
+    _write(_path(key).with_suffix(_NOTE), lambda file: file.write(text.encode()))
 
 
 def entries() -> list[Path]:
@@ -93,8 +120,8 @@ def entries() -> list[Path]:
 
 
 def clear() -> int:
-    """Delete every entry; the number deleted."""
+    """Delete every entry and note; the number of entries deleted."""
     found = entries()
-    for path in found:
+    for path in (*found, *env.cache_dir().glob("*" + _NOTE)):
         path.unlink(missing_ok=True)
     return len(found)

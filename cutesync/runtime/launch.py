@@ -19,7 +19,7 @@ from . import workspace as workspaces
 from .compiler import Kernel
 from .tensor_map import TiledMap
 
-_CLUSTER_DIMENSION = 4  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+_CLUSTER_DIMENSION, _PROGRAMMATIC_SERIALIZATION = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
 _WRONG_CONTEXT = (201, 400)  # CUDA_ERROR_INVALID_CONTEXT and _INVALID_HANDLE: another device is current, or none
 
 
@@ -139,6 +139,9 @@ class MapLaunch:
     order of ``arrays``, that differ from the last call's, and launches. One call at a time holds the block's lock. With ``workspace =
     (counters, scratch, bytes, bytes)``, the positions of two addresses and how much lies there, a call also binds memory of its stream: the
     counters are zero at first, the scratch holds anything.
+
+    The kernel may start while what precedes it in the stream still runs (programmatic dependent launch), which hides its launch and its
+    preparations. So it must pass ``griddepcontrol.wait``, in every thread, before it touches global memory.
     """
 
     __slots__ = ("kernel", "parameters", "run")
@@ -152,14 +155,15 @@ class MapLaunch:
 
     def _on_gpu(self, ordinal: int, grid: int, block: _Block, arrays: Sequence[int], workspace):
         kernel = self.kernel
-        attribute = _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster)
-        config = _Config((grid, 1, 1), kernel.block, kernel.smem, None, ctypes.addressof(attribute), 1 if kernel.cluster != (1, 1, 1) else 0)
+        attributes = (_Attribute * 2)(_Attribute(_PROGRAMMATIC_SERIALIZATION, 0, (1,)), _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster))
+        config = _Config((grid, 1, 1), kernel.block, kernel.smem, None, ctypes.addressof(attributes), 2 if kernel.cluster != (1, 1, 1) else 1)
         entry, lock, handle = _entry(), threading.Lock(), kernel.handle(ordinal)
         config_at, addresses_at = ctypes.addressof(config), ctypes.addressof(block.addresses)
         known: tuple[int, ...] | None = None
+        bound = 0
 
-        def run(addresses: tuple[int, ...], stream: int, alive=(config, attribute, block)) -> None:
-            nonlocal known
+        def run(addresses: tuple[int, ...], stream: int, alive=(config, attributes, block)) -> None:
+            nonlocal known, bound
             with lock:
                 if addresses != known:
                     for i, (position, address) in enumerate(zip(arrays, addresses)):
@@ -168,7 +172,8 @@ class MapLaunch:
                     known = addresses
                 if workspace is not None:
                     block.bind(workspace, stream)
-                config.stream = stream
+                if stream != bound:
+                    config.stream = bound = stream
                 code = entry(config_at, handle, addresses_at, None)
                 if code in _WRONG_CONTEXT:
                     with device.using(ordinal):

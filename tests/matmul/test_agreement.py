@@ -11,7 +11,7 @@ from cutesync.runtime.device_array import from_numpy
 
 from .support import SMALL, agrees, integers, operand
 
-CONFIG, PLAIN = Config(*SMALL), (1.0, 0.0, None, False, False)
+CONFIG, PLAIN = Config(*SMALL), (1.0, 0.0, None, None, False, False)
 
 
 @pytest.fixture(autouse=True)

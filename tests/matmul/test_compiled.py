@@ -5,9 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from cutesync.dtypes import BY_NAME, element_type
-from cutesync.matmul.config import COOPERATIVE, PINGPONG, PROMOTED, THREADS, Config
-from cutesync.matmul.plan import kernel_for
+from cutesync.dtypes import BY_NAME, TFLOAT32, element_type
+from cutesync.matmul.config import (
+    COOPERATIVE,
+    PINGPONG,
+    PROMOTED,
+    SKINNY,
+    THREADS,
+    Config,
+)
+from cutesync.matmul.plan import kernel_for, pack_kernel
 from cutesync.matmul.terms import TermsSpec
 from cutesync.runtime import compiler
 
@@ -16,7 +23,8 @@ from ..reduce.test_compiled import cubin_figures
 MAJORS = [(True, True), (True, False), (False, True), (False, False)]
 TILES = {(c.tile, c.schedule): c for c in COOPERATIVE + PINGPONG if c.cluster == (2, 1) and (c.accumulators >= 112 or c.tile == (64, 64))}
 BFLOAT16 = BY_NAME["bfloat16"]
-FORMS = {"bfloat16": "k16\\.f32\\.bf16\\.bf16", "float8_e4m3fn": "k32\\.f32\\.e4m3\\.e4m3", "int8": "k32\\.satfinite\\.s32\\.s8\\.s8"}
+FORMS = {"bfloat16": "k16\\.f32\\.bf16\\.bf16", "float8_e4m3fn": "k32\\.f32\\.e4m3\\.e4m3", "int8": "k32\\.satfinite\\.s32\\.s8\\.s8",
+         "tfloat32": "k8\\.f32\\.tf32\\.tf32"}  # fmt: skip
 EVERYTHING = TermsSpec(True, BFLOAT16, "column", BFLOAT16, "gelu", True, "each", "each")
 
 
@@ -27,15 +35,20 @@ def _fresh_compiler(monkeypatch):
     monkeypatch.setattr(compiler, "_kernels", {})
 
 
-def verify(config: Config, out: str = "bfloat16", majors=(True, True), terms: TermsSpec = TermsSpec(), element: str = "bfloat16") -> None:
-    result = BY_NAME[out]
+def verify(config: Config, out: str = "bfloat16", majors=(True, True), terms: TermsSpec = TermsSpec(), element: str = "bfloat16") -> str:
+    result = element_type(out)
     config = config.with_stages(result.size)
-    kernel = kernel_for(config, (element_type(element),) * 2, result, majors, terms)
+    kernel = kernel_for(config, (TFLOAT32 if element == "tfloat32" else element_type(element),) * 2, result, majors, terms)
     ptx = kernel.ptx
     assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith("cutesync_matmul")
     assert kernel.block == (THREADS, 1, 1) and kernel.cluster == (config.peers, 1, 1)
     assert kernel.params == (128, 12, 128, 12, 128, 12, *(4,) * 6, 8, 8, 4, 4, *(8,) * 11)
     assert re.findall(r"setmaxnreg\.(\w+)\.sync\.aligned\.u32 \t(\d+)", ptx) == [("dec", "24"), ("inc", "240")]
+    touches = r"cp\.async\.bulk\.tensor|\b(ld|st|atom|red)\.\S*global"
+    prologue, *roles = re.split(r"setmaxnreg[^\n]*", ptx)
+    assert not re.search(touches, prologue)
+    for role in roles:  # the launch before may still run: nothing in global memory is touched before it has ended
+        assert role.count("griddepcontrol.wait") == 1 and role.index("griddepcontrol.wait") < re.search(touches, role).start()
     a_k, b_k = majors
     transposed = f"{int(not a_k)}, {int(not b_k)};"
     instruction = rf"wgmma\.mma_async\.sync\.aligned\.m64n{config.tile[1]}{FORMS[element]} [^;]*{transposed if element == 'bfloat16' else ';'}"
@@ -48,11 +61,17 @@ def verify(config: Config, out: str = "bfloat16", majors=(True, True), terms: Te
     registers, frame = cubin_figures(kernel.cubin)
     assert frame == 0, f"{config}: {frame} bytes of stack a thread"
     assert registers == 168, "the compiler's budget before setmaxnreg: 65536 / 384"
+    return ptx
 
 
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_every_tile(tile):
     verify(TILES[tile])
+
+
+@pytest.mark.parametrize("config", [c for c in SKINNY if c.tile[1] < 64 and c.cluster == (2, 1)], ids=lambda c: str(c.tile))
+def test_narrow_tiles(config):
+    verify(replace(config, splits=2), terms=TermsSpec(by_tma=False))
 
 
 @pytest.mark.parametrize("tile", sorted({c.tile for c in PROMOTED if c.accumulators >= 80}), ids=str)
@@ -63,6 +82,31 @@ def test_two_sets_of_accumulators(tile):
 def test_eight_bits():
     verify(Config((256, 192), "cooperative", (1, 2)), element="float8_e4m3fn")
     verify(Config((128, 128), "pingpong", (2, 1)), element="int8", out="int32")
+
+
+def test_tf32_and_its_parts():
+    verify(Config((256, 128), "cooperative", (1, 2)), out="float32", element="tfloat32")
+    verify(Config((128, 192), "cooperative", (2, 1), promoted=True), out="float32", element="tfloat32")
+
+
+@pytest.mark.parametrize(("element", "out", "converted"), [
+    ("int8", "uint8", r"cvt\.pack\.sat\.u8\.s32\.b32"), ("int8", "int8", r"cvt\.pack\.sat\.s8\.s32\.b32"),
+    ("bfloat16", "float8_e4m3fn", r"cvt\.rn\.satfinite\.e4m3x2\.f32"), ("float8_e4m3fn", "float8_e5m2", r"cvt\.rn\.satfinite\.e5m2x2\.f32"),
+])  # fmt: skip
+def test_results_of_eight_bits(element, out, converted):
+    """Two elements an instruction."""
+    config = Config((128, 256), "cooperative", (2, 1))
+    terms = TermsSpec(True, None, "column", BFLOAT16, None, True, "each", "each") if out == "int8" else TermsSpec()
+    ptx = verify(config, out, terms=terms, element=element)
+    assert len(re.findall(converted, ptx)) == config.accumulators // 2 and len(re.findall(r"cvt\.rni\.s32\.f32", ptx)) == (config.accumulators if out == "int8" else 0)
+
+
+@pytest.mark.parametrize(("size", "turned", "parts"), [(1, False, ""), (1, True, ""), (2, True, ""), (4, False, "left"), (4, True, "right")])
+def test_packing_kernels(size, turned, parts):
+    kernel = pack_kernel(BY_NAME[f"uint{8 * size}"], turned, parts, 0)
+    registers, frame = cubin_figures(kernel.cubin)
+    assert kernel.name.startswith("cutesync_matmul_pack") and frame == 0 and registers <= 40, "six blocks of 256 threads an SM"
+    assert len(re.findall(r"ld\.global", kernel.ptx)) == 128 * 32 // (size * 256), "each element is read once"
 
 
 def test_split_k():

@@ -8,12 +8,12 @@ import pytest
 
 from cutesync.errors import ArgumentValueError
 from cutesync.matmul import config as configs
-from cutesync.matmul.config import COOPERATIVE, PINGPONG, SMEM_BYTES, Config, choose, raster
+from cutesync.matmul.config import COOPERATIVE, PINGPONG, SKINNY, SMEM_BYTES, Config, choose, raster
 
 
 @pytest.mark.parametrize(("change", "words"), [
     ({"tile": (64, 256)}, "multiple of 128"), ({"tile": (128, 100)}, "N of 16"), ({"tile": (512, 64)}, "up to 256"), ({"schedule": "round"}, "'pingpong'"),
-    ({"tile": (256, 224)}, "accumulators"), ({"cluster": (4, 1)}, "(2, 1)"), ({"splits": 0}, "1 to 64"), ({"tile": (256, 192), "splits": 2}, "at most 128"), ({"stages": 1}, "2 stages"), ({"group": -1}, "group"),
+    ({"tile": (256, 224)}, "accumulators"), ({"cluster": (1, 4)}, "(4, 1)"), ({"splits": 0}, "1 to 64"), ({"tile": (256, 192), "splits": 2}, "at most 128"), ({"stages": 1}, "2 stages"), ({"group": -1}, "group"),
 ])  # fmt: skip
 def test_configs_that_cannot_be(change, words):
     with pytest.raises(ArgumentValueError) as refused:
@@ -23,13 +23,13 @@ def test_configs_that_cannot_be(change, words):
 
 @pytest.mark.parametrize("out_bytes", [2, 4])
 def test_all_configs_fit(out_bytes):
-    for config in COOPERATIVE + PINGPONG:
+    for config in COOPERATIVE + PINGPONG + SKINNY:
         full = config.with_stages(out_bytes)
         assert 3 <= full.stages and full.smem(out_bytes) <= SMEM_BYTES
         columns = config.slab_columns(out_bytes)
         assert config.tile[1] % columns == 0 and columns * out_bytes in (32, 64, 128)
         with pytest.raises(ArgumentValueError, match="at most"):
-            Config(config.tile, config.schedule, config.cluster, stages=12).with_stages(out_bytes) if full.stages < 8 else Config((64, 64), "pingpong", stages=40).with_stages(out_bytes)
+            Config(config.tile, config.schedule, config.cluster, stages=40).with_stages(out_bytes)
 
 
 def test_the_model_prefers_full_waves():
@@ -37,7 +37,7 @@ def test_the_model_prefers_full_waves():
     assert math.prod(choose(256, 256, 64, 1, 2).tile) <= 64 * 128
     assert choose(256, 256, 1024, 1, 2).splits > 4 and choose(256, 256, 1024, 1, 2, split=False).splits == 1
     for m, n, k_tiles in ((1, 1, 1), (1, 8192, 128), (8192, 1, 128), (4096, 4096, 1), (10**6, 64, 4), (64, 10**6, 4), (100000, 100000, 1000)):
-        assert replace(choose(m, n, k_tiles, 1, 2), splits=1) in COOPERATIVE + PINGPONG
+        assert replace(choose(m, n, k_tiles, 1, 2), splits=1) in COOPERATIVE + PINGPONG + SKINNY
 
 
 def order(tiles_m: int, tiles_n: int, batch: int, cluster, along_n: bool, group: int):

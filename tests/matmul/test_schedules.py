@@ -17,6 +17,7 @@ KERNELS = {
     "cooperative, one block": (Config((128, 64), "cooperative"), (200, 72, 136), 1),
     "cooperative, blocks of 256 rows": (Config((256, 64), "cooperative", stages=3), (300, 72, 72), 1),
     "cooperative, A multicast": (Config((128, 64), "cooperative", (1, 2), stages=2), (136, 200, 136), 2),
+    "pingpong, B multicast to 4": (Config((64, 96), "pingpong", (4, 1), stages=2), (300, 104, 136), 4),
     "split in 3, pingpong": (Config((64, 64), "pingpong", splits=3), (70, 72, 264), 5),
     "split in 2, multicast": (Config((128, 64), "cooperative", (2, 1), stages=2, splits=2), (200, 72, 264), 2),
     "split in 5, more units than blocks": (Config((128, 64), "cooperative", stages=2, splits=5), (130, 72, 328), 3),

@@ -59,7 +59,8 @@ def test_what_the_driver_is_told(driver, cluster):
         made.run(addresses, stream)
         grid, block, smem, told_stream, attributes, function, parameters = driver.launches[-1]
         assert (grid, block, smem, told_stream or 0, function) == ((132, 1, 1), (384, 1, 1), 229440, stream, 77)
-        assert attributes == ([] if cluster == (1, 1, 1) else [(4, 2, 1, 1)])
+        overlaps = (6, 1, 0, 0)  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        assert attributes == ([overlaps] if cluster == (1, 1, 1) else [overlaps, (4, 2, 1, 1)])
         found = decode(parameters[0])
         assert (found.address, found.extents, found.strides, found.box, found.swizzle, found.element) == (
             addresses[0], MAP.extents, MAP.strides, MAP.box, MAP.swizzle, "bf16")  # fmt: skip

@@ -1,0 +1,107 @@
+"""float32 operands: in full precision, by three products of tfloat32 parts, and rounded to tfloat32."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.matmul import Config, config
+
+from .support import SMALL, agrees, operand
+
+CONFIG = Config(*SMALL)
+TRANSPOSED = [(False, False), (True, True)]  # each operand lies both ways
+
+
+@pytest.fixture(autouse=True)
+def _emulator(on_emulator):
+    """No GPU here, whatever the machine has."""
+
+
+def to_tf32(x):
+    """The nearest number of 11 bits of significand, ties away from zero, as TMA rounds."""
+    bits = x.view(np.uint32)
+    return ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def error(got, a, b) -> float:
+    """The largest error relative to |a| |b|, which bounds what rounding can do."""
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    return float((np.abs(got - exact) / (np.abs(a).astype(np.float64) @ np.abs(b).astype(np.float64))).max())
+
+
+@pytest.mark.parametrize("transposed", TRANSPOSED, ids=["NN", "TT"])
+@pytest.mark.parametrize(("m", "n", "k"), [(70, 72, 40), (35, 67, 37)])
+def test_integers_of_15_bits_are_exact(m, n, k, transposed):
+    """Numbers that tfloat32 cannot hold, on either side: any difference is a fault."""
+    wide, narrow = (operand(*shape, turned, "float32") * np.float32(factor) for shape, turned, factor in (((m, k), transposed[0], 6827), ((k, n), transposed[1], 1)))
+    assert not np.array_equal(to_tf32(np.ascontiguousarray(wide)), np.ascontiguousarray(wide))
+    a, b = (wide, narrow) if k == 40 else (narrow.T, wide.T)
+    agrees(cs.matmul(a, b, config=CONFIG), a, b)
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_full_precision_is_that_of_float32(positive):
+    """Three products leave out 2**-22 of each at most, mostly far less; NumPy's float32 is not better than twice as good."""
+    random = np.random.default_rng(11)
+    draw = random.random if positive else random.standard_normal
+    a, b = draw((33, 200)).astype(np.float32), draw((200, 20)).astype(np.float32)
+    ours = error(cs.matmul(a, b, config=CONFIG), a, b)
+    assert ours < 2**-22
+    assert error(to_tf32(a) @ to_tf32(b), a, b) > 2**-16, "the bound would hold without the parts"
+
+
+def test_tiny_and_huge():
+    """Parts neither overflow, where the nearest tfloat32 would be infinite, nor matter where the product is small."""
+    a = np.float32([[3.4e38, 1e-30, 2.0**-100, -3.4028235e38]])
+    b = np.eye(4, dtype=np.float32)
+    np.testing.assert_allclose(cs.matmul(a, b, config=CONFIG), a, rtol=2**-21)
+
+
+def test_infinities_and_nan_come_out_as_numpys():
+    """Among them infinity times numbers whose small part has the other sign, and infinity times 0."""
+    random = np.random.default_rng(5)
+    a, b = random.standard_normal((20, 40)).astype(np.float32), random.standard_normal((40, 24)).astype(np.float32)
+    a[2, 3], a[4, 5], a[7, 8], a[11, 0] = np.inf, -np.inf, np.nan, np.inf
+    b[3, 6], b[9, 10], b[0, 13], b[30, 20] = 0.0, np.inf, -np.inf, np.nan
+    got = cs.matmul(a, b, config=CONFIG)
+    with np.errstate(invalid="ignore"):
+        wanted = a @ b
+    special = ~np.isfinite(wanted)
+    assert special.sum() > 100 and np.array_equal(got[special], wanted[special], equal_nan=True)
+    np.testing.assert_allclose(got[~special], wanted[~special], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("transposed", TRANSPOSED, ids=["NN", "TT"])
+def test_tf32_rounds_the_operands(transposed):
+    random = np.random.default_rng(3)
+    a, b = (random.standard_normal(shape).astype(np.float32) for shape in ((70, 40), (40, 72)))
+    given = [np.ascontiguousarray(x.T).T if turned else x for x, turned in zip((a, b), transposed)]
+    got = cs.matmul(*given, precision="tf32", config=CONFIG)
+    assert error(got, to_tf32(a), to_tf32(b)) < 2**-21 and error(got, a, b) > 2**-16
+
+
+def test_odd_strides():
+    """Also the sums of parts that are left to the tensor cores."""
+    a, b = operand(66, 37, False, "float32"), operand(37, 71, False, "float32")
+    agrees(cs.matmul(a, b, precision="tf32", config=CONFIG), a, b)
+    agrees(cs.matmul(a * np.float32(4097), b, fast_accumulation=True, config=CONFIG), a * np.float32(4097), b)
+
+
+def test_batches_terms_and_no_k():
+    a, b = operand(3 * 20, 33, False, "float32").reshape(3, 20, 33) * np.float32(4097), operand(33, 70, True, "float32")
+    c, bias = operand(20, 70, False, "float32", seed=1), operand(1, 70, False, "float32", seed=2)
+    terms = {"alpha": 0.5, "beta": 2.0, "bias": bias, "activation": "relu"}
+    agrees(cs.matmul(a, b, c, config=CONFIG, **terms), a, b, c, **terms)
+    agrees(cs.matmul(a[:, :, :0], b[:0], config=CONFIG), a[:, :, :0], b[:0])
+
+
+@pytest.mark.parametrize(("chosen", "precision"), [
+    (Config((128, 64), "cooperative", (2, 1), stages=2, splits=2), None), (Config((64, 64), "pingpong", (1, 2), stages=3), "tf32"),
+])  # fmt: skip
+def test_hostile_schedules(chosen, precision, monkeypatch):
+    """The packing kernels, the ring and the slabs, under every policy with the sanitizer."""
+    monkeypatch.setattr(config, "SMS", 2)
+    a, b = operand(136, 40, precision is None, "float32"), operand(40, 72, True, "float32")
+    with cs.emulate(schedules=3, seed=8):
+        got = cs.matmul(a, b, precision=precision, config=chosen)
+    agrees(got, a, b)

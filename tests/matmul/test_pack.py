@@ -1,0 +1,110 @@
+"""Packing: operands of any strides become rows of whole cache lines, float32 its parts; memory comes from the stream's workspace."""
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.dtypes import BY_NAME
+from cutesync.emulator import EmulationError
+from cutesync.matmul import Config
+from cutesync.matmul.plan import make_pack
+from cutesync.matmul.problem import PackJob
+from cutesync.runtime import compiler, device, device_array, workspace
+
+from .support import SMALL, agrees, operand
+
+CONFIG = Config(*SMALL)
+
+
+@pytest.fixture(autouse=True)
+def _emulator(on_emulator):
+    """No GPU here, whatever the machine has."""
+
+
+def packed(x: np.ndarray, first: int, shape: tuple[int, int, int], strides: tuple[int, int, int], parts: str = "") -> np.ndarray:
+    """What the kernel makes of ``shape`` = (items, rows, inner) of the elements of ``x`` from ``first`` on, and 64 bytes after it."""
+    element, (items, rows, inner) = BY_NAME[x.dtype.name], shape
+    unit = 128 // x.itemsize
+    job = PackJob(items, rows, inner, strides, -(-inner // unit) * unit, parts)
+    held, out = cs.asarray(x), cs.asarray(np.full(job.elements + 64 // x.itemsize, 77, x.dtype))
+    make_pack(job, element, device.HOST, 0).run(held.ptr + first * x.itemsize, out.ptr, 0)
+    whole = np.asarray(out)
+    assert (whole[job.elements :] == 77).all(), "something behind the copy was written"
+    return whole[: job.elements].reshape(items, rows, 3 if parts else 1, job.span)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("items", "rows", "inner", "first"), [(1, 70, 300, 3), (2, 33, 31, 1), (1, 1, 129, 0), (3, 40, 1, 5)])
+def test_any_strides(items, rows, inner, first, turned, size):
+    """Several tiles each way with ragged ends, from a base of any alignment; zeros behind each row."""
+    strides = (rows * inner + 7, 1, rows + 2) if turned else (rows * (inner + 3), inner + 3, 1)
+    x = np.random.default_rng(size).integers(1, 100, 2 + first + sum(s * e for s, e in zip(strides, (items, rows, inner)))).astype(f"uint{8 * size}")
+    wanted = np.lib.stride_tricks.as_strided(x[first:], (items, rows, inner), [s * size for s in strides])
+    with cs.emulate(schedules=3 if items == 2 else 1):
+        got = packed(x, first, (items, rows, inner), strides)[:, :, 0]
+    assert np.array_equal(got[:, :, :inner], wanted) and not got[:, :, inner:].any()
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_parts_of_float32(side):
+    """Of random bits and all borders: the parts hold the number to 2**-22, big ones fit in 11 bits, infinities and NaN are in the last alone."""
+    borders = np.uint32([0, 1, 0x7FFFFF, 0x800000, 0x3F800FFF, 0x3F801000, 0x3F801001, 0x3F803000, 0x7F7FEFFF, 0x7F7FF000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001])
+    bits = np.concatenate([borders, borders | np.uint32(1 << 31), np.random.default_rng(2).integers(0, 2**32, 1000, np.uint32)])
+    x = bits.view(np.float32)
+    parts = packed(bits, 0, (1, 1, len(bits)), (0, len(bits), 1), side)[0, 0, :, : len(bits)].view(np.float32)
+    small, bounded, big = parts if side == "left" else parts[[1, 0, 2]]
+    finite = np.isfinite(x)
+    assert np.array_equal(big[~finite], x[~finite], equal_nan=True) and not bounded[~finite].any() and not small[~finite].any()
+    assert np.array_equal(bounded[finite], big[finite]) and not (big[finite].view(np.uint32) & 0x1FFF).any()
+    exact = big[finite].astype(np.float64) + small[finite]
+    assert (np.abs(exact - x[finite]) <= np.abs(x[finite].astype(np.float64)) * 2.0**-22).all()
+    usual = finite & (np.abs(x) < 3.4e38)
+    assert (np.abs(small[usual]) <= np.abs(x[usual]) * 2.0**-11 + 2.0**-149).all() or (np.abs(x[usual]) < 2.0**-126).any()
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (True, True)], ids=["NN", "TT"])
+@pytest.mark.parametrize("dtype", ["int8", "float8_e5m2"])
+def test_eight_bits_of_all_majors(dtype, transposed):
+    a, b = operand(80, 48, transposed[0], dtype), operand(48, 96, transposed[1], dtype)
+    out = "int32" if dtype == "int8" else "float32"
+    agrees(cs.matmul(a, b, out_dtype=out, config=CONFIG), a, b, out_dtype=out)
+
+
+def test_packing_takes_no_memory_of_its_own(monkeypatch):
+    """So that it may be captured in a graph: with arrays that exist, nothing is allocated, and the workspace is the stream's."""
+    a, b = operand(65, 37, False), operand(37, 67, False)
+    in_a, in_b, out = cs.asarray(a), cs.asarray(b), cs.empty((65, 67), "float16")
+    cs.matmul(in_a, in_b, out=out, config=CONFIG)
+    held = dict(workspace._by_stream)
+    monkeypatch.setattr(device_array, "allocate", None)
+    assert cs.matmul(in_a, in_b, out=out, config=CONFIG) is out
+    agrees(np.asarray(out), a, b)
+    assert workspace._by_stream == held
+
+
+def test_scratch_grows_and_is_given_back():
+    base = workspace.scratch(device.HOST, 91, 100)
+    held = len(workspace._alive)
+    assert workspace.scratch(device.HOST, 91, 1 << 21) == base, "2 MiB at least"
+    larger = workspace.scratch(device.HOST, 91, (1 << 21) + 1)
+    assert len(workspace._alive) == held and larger in workspace._alive, "one for the other"
+    assert workspace.scratch(device.HOST, 92, 100) != larger and len(workspace._alive) == held + 1, "another stream's"
+
+
+def test_a_tile_read_before_it_is_whole_is_found(monkeypatch):
+    """The one barrier of the kernel, taken away."""
+    get = compiler.get
+
+    def mutant(*arguments, **options):
+        kernel = get(*arguments, **options)
+        changed = re.sub(r"\n[^\n]*bar\.sync[^\n]*\n", "\n", kernel.ptx)
+        assert changed != kernel.ptx, "the fault was not planted"
+        return replace(kernel, ptx=changed)
+
+    monkeypatch.setattr(compiler, "get", mutant)
+    with pytest.raises(EmulationError):
+        packed(np.ones(33 * 33, np.uint16), 0, (1, 33, 33), (0, 1, 33))

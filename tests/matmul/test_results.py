@@ -1,0 +1,80 @@
+"""The types of a result: rounded once, to the nearest, and saturated where they have 8 bits."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.matmul import Config, config
+
+from .support import SMALL, agrees, integers, operand
+
+CONFIG = Config(*SMALL)
+EIGHT_BITS = ["float8_e4m3fn", "float8_e5m2", "int8", "uint8"]
+
+
+@pytest.fixture(autouse=True)
+def _emulator(on_emulator):
+    """No GPU here, whatever the machine has."""
+
+
+def operands(out: str, m: int, n: int, k: int):
+    """Products beyond the range of ``out`` and within, and for float8 between its numbers."""
+    if "int" in out:
+        return integers(m, k, dtype="int8") * np.int8(2), integers(k, n, dtype="int8", seed=1) * np.int8(2)
+    return integers(m, k) * np.float16(7 if out == "float8_e4m3fn" else 1500), integers(k, n, seed=1)
+
+
+@pytest.mark.parametrize(("out", "columns"), [*((out, 80) for out in EIGHT_BITS), ("int8", 67), ("float8_e4m3fn", 67)])
+def test_eight_bits_saturate(out, columns):
+    """Stored by TMA, and by threads where rows are no multiples of 16 bytes."""
+    a, b = operands(out, 70, columns, 72)
+    wanted = cs.reference.matmul(a, b, out_dtype=out).astype(np.float64)
+    assert (np.abs(wanted) == np.abs(wanted).max()).sum() > 5 and len(np.unique(wanted)) > 20, "nothing saturates, or all does"
+    agrees(cs.matmul(a, b, out_dtype=out, config=CONFIG), a, b, out_dtype=out)
+
+
+def test_slabs_of_16_bytes():
+    """As wide as the least that TMA stores: not swizzled."""
+    a, b = operands("int8", 70, 176, 40)
+    agrees(cs.matmul(a, b, out_dtype="int8", config=Config((64, 112), "pingpong")), a, b, out_dtype="int8")
+
+
+@pytest.mark.parametrize("out", ["float8_e4m3fn", "float8_e5m2"])
+def test_special_values_in_float8(out):
+    """An infinity is the largest finite number, NaN stays, a small product keeps its sign."""
+    a = np.float16([[np.inf], [-np.inf], [np.nan], [1e-7], [-1e-7], [448.0], [464.0], [480.0]])
+    got = cs.matmul(a, np.ones((1, 16), np.float16), out_dtype=out, config=CONFIG)[:, 0]
+    wanted = cs.reference.matmul(a, np.ones((1, 1), np.float16), out_dtype=out)[:, 0]
+    assert got.tobytes()[3:] == wanted.tobytes()[3:] and np.array_equal(got.astype(float), wanted.astype(float), equal_nan=True)
+    assert np.isnan(got[2].astype(float)) and not np.isinf(got.astype(float)).any()
+
+
+def test_requantised_integers():
+    """Scales, bias and activation in float32, then rounded to the nearest even and saturated; NaN is 0."""
+    a, b = integers(66, 40, dtype="int8"), integers(40, 80, dtype="int8", seed=1)
+    scale, bias = np.full((1, 80), 0.5, np.float32), integers(80, dtype="float32")
+    got = cs.matmul(a, b, scale_b=scale, bias=bias, out_dtype="int8", config=CONFIG)
+    assert np.array_equal(got, cs.reference.matmul(a, b, alpha=0.5, bias=bias, out_dtype="int8"))
+    assert (np.abs((a.astype(int) @ b.astype(int)) % 2) == 1).sum() > 100, "no ties"
+    bias[3], bias[4], bias[5] = np.nan, np.inf, -np.inf
+    assert np.array_equal(cs.matmul(a, b, scale_b=scale, bias=bias, out_dtype="int8", config=CONFIG)[0, 3:6], [0, 127, -128])
+
+
+def test_the_type_of_out_decides():
+    a, b = operands("int8", 40, 80, 24)
+    out = np.empty((40, 80), np.int8)
+    assert cs.matmul(a, b, out=out, config=CONFIG) is out
+    agrees(out, a, b, out_dtype="int8")
+
+
+def test_hostile_schedules(monkeypatch):
+    monkeypatch.setattr(config, "SMS", 2)
+    a, b = operands("float8_e4m3fn", 136, 144, 40)
+    with cs.emulate(schedules=6, seed=3):
+        got = cs.matmul(a, b, out_dtype="float8_e4m3fn", config=Config((128, 64), "cooperative", (2, 1)))
+    agrees(got, a, b, out_dtype="float8_e4m3fn")
+
+
+def test_integers_in_floats():
+    a, b = operand(70, 40, True, "int8"), operand(40, 72, False, "uint8") & np.uint8(3)
+    agrees(cs.matmul(a, b, out_dtype="float8_e5m2", config=CONFIG), a, b, out_dtype="float8_e5m2")

@@ -1,0 +1,114 @@
+"""Results of few rows or columns: computed on the narrow side of wgmma, whichever way they lie."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.errors import ArgumentValueError
+from cutesync.matmul import Config, config
+from cutesync.matmul.config import SKINNY, Access, choose, cost, row_cost
+from cutesync.matmul.problem import Matrices, _turned
+
+from .support import agrees, integers, operand
+
+# name: configuration, (M, N, K), blocks that run at a time
+KERNELS = {
+    "one row, several tiles a block": (Config((64, 16), "pingpong", stages=2), (1, 328, 136), 2),
+    "activations multicast": (Config((64, 16), "pingpong", (2, 1), stages=3), (16, 200, 200), 2),
+    "cooperative, multicast, split": (Config((128, 32), "cooperative", (2, 1), stages=2, splits=2), (30, 200, 264), 4),
+    "split in 3": (Config((64, 32), "pingpong", stages=2, splits=3), (33, 136, 264), 5),
+    "one column": (Config((64, 16), "pingpong", stages=2), (200, 1, 136), 2),
+    "few columns, split": (Config((128, 16), "cooperative", splits=2), (136, 13, 264), 3),
+}
+
+
+@pytest.fixture(autouse=True)
+def _emulator(on_emulator):
+    """No GPU here, whatever the machine has."""
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_agrees_under_hostile_schedules(name, monkeypatch):
+    chosen, (m, n, k), blocks = KERNELS[name]
+    monkeypatch.setattr(config, "SMS", blocks)
+    a, b = operand(m, k, False), operand(k, n, True)
+    with cs.emulate(schedules=9, seed=6):
+        got = cs.matmul(a, b, config=chosen)
+    agrees(got, a, b, what=name)
+
+
+@pytest.mark.parametrize(("m", "n", "transposed", "columns"), [(24, 136, (False, False), 16), (24, 136, (True, True), 32), (136, 24, (True, False), 16)])
+def test_contiguous_rows_and_columns(m, n, transposed, columns):
+    """The narrow operand's swizzle is as wide as its tile, 32 or 64 bytes, where what the tile counts is contiguous."""
+    a, b = operand(m, 72, transposed[0]), operand(72, n, transposed[1])
+    agrees(cs.matmul(a, b, config=Config((64, columns), "pingpong")), a, b)
+
+
+@pytest.mark.parametrize(("m", "n"), [(3, 72), (64, 72), (1, 1)])
+def test_terms_of_turned_results(m, n):
+    a, b, c = integers(m, 40), integers(40, n), integers(m, n, dtype="float32", seed=2)
+    for bias in (integers(n, seed=3), integers(m, 1, seed=3)):
+        terms = {"alpha": 0.5, "beta": -2.0, "bias": bias, "activation": "relu", "out_dtype": "float32"}
+        agrees(cs.matmul(a, b, c, **terms), a, b, c, **terms)
+
+
+def test_types_of_turned_results():
+    for dtype, out in (("float32", "float32"), ("int8", "int8")):
+        a, b = integers(5, 144, dtype=dtype), integers(72, 144, dtype=dtype).T
+        agrees(np.asarray(cs.matmul(a, b, out_dtype=out)), a, b, out_dtype=out)
+    first, second = integers(5, 64, dtype="float8_e4m3fn"), integers(64, 72, dtype="float8_e5m2")
+    each_a, each_b = np.exp2(integers(5, 1, dtype="float32")), np.exp2(integers(1, 72, dtype="float32"))
+    wanted = each_a * cs.reference.matmul(first, second, out_dtype="float32") * each_b
+    assert np.array_equal(cs.matmul(first, second, scale_a=each_a, scale_b=each_b, out_dtype="float32"), wanted)
+
+
+def test_batches_of_few_rows():
+    a, b = integers(3, 5, 72), integers(3, 72, 80)
+    agrees(np.asarray(cs.matmul(a, b)), a, b)
+    agrees(np.asarray(cs.matmul(a, b[0])), a, b[0])
+
+
+def test_the_same_bits_for_any_number_of_rows():
+    random = np.random.default_rng(3)
+    a, b = random.standard_normal((130, 328)).astype(np.float16), random.standard_normal((328, 72)).astype(np.float16)
+    many = cs.matmul(a, b, out_dtype="float32", batch_invariant=True)
+    for rows in (1, 20, 64, 65):
+        assert np.array_equal(cs.matmul(a[:rows], b, out_dtype="float32", batch_invariant=True), many[:rows])
+
+
+@pytest.mark.parametrize(("shape", "steps", "turned"), [
+    ((1, 72), (72, 1), True), ((72, 1), (1, 1), False), ((64, 65), (65, 1), True), ((65, 64), (1, 65), False), ((65, 66), (66, 1), False), ((65, 66), (1, 65), True), ((8, 8), (8, 1), False),
+])  # fmt: skip
+def test_which_results_are_turned(shape, steps, turned):
+    assert _turned(Matrices(shape, steps, ())) is turned
+
+
+def test_the_model_streams_the_large_operand_once():
+    """Few columns take a narrow tile, all multiprocessors and no second reading of the large operand."""
+    for columns in (1, 4, 16, 64):
+        chosen = choose(8192, columns, 128, 1, 2)
+        tiles_m, tiles_n = chosen.tiles(8192, columns)
+        assert tiles_n == 1 and chosen.tile[1] <= max(16, columns) and tiles_m * chosen.peers * chosen.splits >= 120
+    assert all(c.stage_bytes() * c.with_stages(4).stages >= 64 * 1024 for c in SKINNY), "too little in flight for the latency of memory"
+
+
+def test_the_model_knows_how_operands_lie():
+    """Columns that are contiguous come in boxes as wide as the swizzle: 32 bytes of 208 columns. Rows that straddle cache lines cost more,
+    so they are shared among more blocks."""
+    wide, even = Config((128, 208), "pingpong", (2, 1)), Config((128, 256), "cooperative", (2, 1))
+    rows, columns = Access(), Access(b_k_major=False)
+    assert columns.bytes(wide) == rows.bytes(wide) + 128 * 104 * 3 and columns.bytes(even) == rows.bytes(even)
+    assert cost(wide, 4096, 4096, 64, 1, 2, columns) > 1.2 * cost(wide, 4096, 4096, 64, 1, 2)
+    assert choose(4096, 4096, 64, 1, 2, access=columns).tile[1] % 64 == 0
+    assert [row_cost(stride) for stride in (16384, 4000, 2000)] == sorted(row_cost(stride) for stride in (16384, 4000, 2000)) and row_cost(16384) == 1
+    straddling = Access(True, row_cost(2000), row_cost(2000))
+    assert straddling.bytes(even) == row_cost(2000) * rows.bytes(even)
+    assert choose(1000, 1000, 16, 1, 2, access=straddling).peers > choose(1024, 1024, 16, 1, 2).peers
+
+
+def test_clusters_of_four_leave_room():
+    """Not all multiprocessors can be filled by clusters of 4; all those of a launch must run at once, or the last would wait for the first."""
+    four = Config((64, 160), "pingpong", (4, 1))
+    assert [Config().slots(132), four.slots(132), four.slots(4)] == [132, 28, 1]
+    with pytest.raises(ArgumentValueError, match="divisor"):
+        Config((64, 144), "pingpong", (4, 1))
