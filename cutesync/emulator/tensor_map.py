@@ -155,12 +155,12 @@ class TensorMap:
     def loaded(self, data: np.ndarray) -> np.ndarray:
         """Bytes of elements of the tensor as a load leaves them in shared memory: tf32 is rounded, the rest are copied, f32_ftz too.
 
-        An H200 rounds to the nearest; its answers do not tell which way ties go (here: away from zero), nor whether tf32_ftz flushes (no).
+        An H200 rounds to the nearest, ties to even, and keeps subnormals (whether tf32_ftz flushes was not asked: here it does not).
         """
         if not self.rounds:
             return data
         bits = np.ascontiguousarray(data).view(np.uint32)
-        rounded = (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+        rounded = (bits + np.uint32(0xFFF) + (bits >> np.uint32(13) & np.uint32(1))) & np.uint32(0xFFFFE000)
         magnitude = bits & np.uint32(0x7FFFFFFF)
         if np.count_nonzero(magnitude > np.uint32(F32.inf_code)):
             rounded = np.where(magnitude > np.uint32(F32.inf_code), np.uint32(TF32.nan), rounded)

@@ -166,6 +166,7 @@ def test_loads_round_to_tf32():
 
     assert loaded("tf32", 0x3F801001, 0xBF800FFF, 0x7FFFFFFF, 0xFF800001) == [0x3F802000, 0xBF800000, 0x7FFFE000, 0x7FFFE000]
     assert loaded("tf32_ftz", 0x7F800000, 0xFF800000, 0, 1 << 31) == [0x7F800000, 0xFF800000, 0, 1 << 31]
+    assert loaded("tf32", 0x3F801000, 0x3F803000, 0xBF801000, 0x3FBF) == [0x3F800000, 0x3F804000, 0xBF800000, 0x4000]  # ties to even, as on an H200
     assert loaded("f32_ftz", 1, 0x80000001, 0x3F800001, 0x7F800001) == [1, 0x80000001, 0x3F800001, 0x7F800001]
 
 
