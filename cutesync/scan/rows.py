@@ -11,6 +11,7 @@ from cutlass import Boolean, Int32, Int64
 
 from ..block.reduce import state_array, state_bytes
 from ..block.warps import after, around, leave
+from ..sync.peers import leave_in_all, start_together
 from ..warp import LANES, shift_up
 from .base import Scan, ScanKernel
 from .tile import WarpScan
@@ -19,13 +20,15 @@ WARPS = 8
 
 
 class RowScan(ScanKernel):
-    """The kernel for rows longer than 32 vectors: ``team`` warps (a power of two up to 8), each a chunk of ``rows`` rows of vectors."""
+    """The kernel for rows longer than 32 vectors: ``team`` warps (a power of two) a row, each a chunk of ``rows`` rows of vectors. With ``peers``
+    > 1 a row belongs to a cluster of so many blocks of ``team`` warps."""
 
-    def __init__(self, scan: Scan, items: int, team: int, rows: int, shift: int | None) -> None:
+    def __init__(self, scan: Scan, items: int, team: int, rows: int, shift: int | None, peers: int = 1) -> None:
+        self.team, self.peers = team, peers
+        self.warps = team if peers > 1 else max(team, WARPS)
         types = (*scan.monoid.types, Int32)
-        super().__init__(scan, WARPS * LANES, state_bytes(types, WARPS) if team > 1 else 0, 1)
-        self.team = team
-        self.tile = WarpScan(scan, rows, team, shift, items)
+        super().__init__(scan, self.warps * LANES, state_bytes(types, self.warps * peers) if team * peers > 1 else 0, 1, peers)
+        self.tile = WarpScan(scan, rows, team * peers, shift, items)
 
     @cute.jit
     def body(self, x, out, init, init_at, slots, counters, rows, length, inner, tiles):
@@ -34,8 +37,11 @@ class RowScan(ScanKernel):
         warp = cute.arch.make_warp_uniform(thread // LANES)
         lane = thread % LANES
         types = self.scan.monoid.types
-        row = Int64(block) * (WARPS // self.team) + warp // self.team
+        row = Int64(block // self.peers) * (self.warps // self.team) + warp // self.team
         part = warp % self.team
+        if cutlass.const_expr(self.peers > 1):
+            start_together()
+            part += cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster()) * self.team
         count = Int32(length) // self.tile.items - part * self.tile.vectors
         if row >= rows:
             count = Int32(0)
@@ -50,17 +56,29 @@ class RowScan(ScanKernel):
         state = self.tile.join_rows(rows_, prefixes, lane, count)
         have = Boolean(self.scan.start is not None)
         start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in types)
-        if cutlass.const_expr(self.team > 1):
-            totals = state_array((*types, Int32), WARPS)
-            if lane == 0:
-                leave(totals, warp, count > 0, state)
-            cute.arch.sync_threads()
-            some, before, _, _ = around(totals, warp - part, self.team, part, lane, types, self.scan.combine)
+        if cutlass.const_expr(self.team * self.peers > 1):
+            some, before = self.before(warp, part, count > 0, state, lane)
             have, start = after(have, start, some, before, self.scan.combine)
         for u in cutlass.range_constexpr(self.tile.rows):
             before = tuple(t(member[u]) for t, member in zip(types, prefixes))
             first = lane == 0 if u == 0 else False
             self.tile.emit_vector(elements, u, have, start, first, before, out + offset + self.tile.place(u, lane), lane + u * LANES < count)
+
+    @cute.jit
+    def before(self, warp, part, have, state, lane):
+        """``(any, state)`` of the chunks of the row before this warp's."""
+        types = (*self.scan.monoid.types, Int32)
+        totals = state_array(types, self.warps * self.peers)
+        if cutlass.const_expr(self.peers > 1):
+            leave_in_all(totals, part, have, state, lane, self.peers)
+            first = Int32(0)
+        else:
+            if lane == 0:
+                leave(totals, warp, have, state)
+            cute.arch.sync_threads()
+            first = warp - part
+        some, before, _, _ = around(totals, first, self.team * self.peers, part, lane, types[:-1], self.scan.combine)
+        return some, before
 
 
 class ShortRowScan(ScanKernel):
