@@ -1,7 +1,7 @@
 """What all scan kernels share: one argument list, one launch, and what is computed.
 
 The array is seen as (rows, length, inner): ``length`` elements are scanned for each of rows * inner. Arguments: ``x``, ``out``;
-``init`` (a register value) or ``init_at`` (the address of one in device memory), read as ``start`` says; the workspace's ``slots``
+``init_at`` (the address of one in device memory) or ``init`` (a register value), read as ``start`` says; the workspace's ``slots``
 and ``counters`` (see ``sync.gather``); the three extents; how many tiles cover a row.
 """
 
@@ -53,15 +53,15 @@ class ScanKernel:
         self.cluster = (peers, 1, 1)
 
     @cute.jit
-    def __call__(self, x: cute.Pointer, out: cute.Pointer, init, init_at: cute.Pointer, slots: cute.Pointer, counters: cute.Pointer,
+    def __call__(self, x: cute.Pointer, out: cute.Pointer, init_at: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer,
                  rows: Int64, length: Int64, inner: Int64, tiles: Int32, grid: Int32, stream):  # fmt: skip
         self.kernel.set_name_prefix("cutesync_scan", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, out, init, init_at, slots, counters, rows, length, inner, tiles).launch(
+        self.kernel(x, out, init_at, init, slots, counters, rows, length, inner, tiles).launch(
             grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=self.smem, min_blocks_per_mp=self.blocks_per_sm,
             preferred_smem_carveout=-1, stream=stream, cluster=self.cluster,
         )  # fmt: skip
 
     @cute.kernel
-    def kernel(self, x: cute.Pointer, out: cute.Pointer, init, init_at: cute.Pointer, slots: cute.Pointer, counters: cute.Pointer,
+    def kernel(self, x: cute.Pointer, out: cute.Pointer, init_at: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer,
                rows: Int64, length: Int64, inner: Int64, tiles: Int32):  # fmt: skip
-        self.body(x, out, init, init_at, slots, counters, rows, length, inner, tiles)
+        self.body(x, out, init_at, init, slots, counters, rows, length, inner, tiles)

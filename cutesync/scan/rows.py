@@ -31,7 +31,7 @@ class RowScan(ScanKernel):
         self.tile = WarpScan(scan, rows, team * peers, shift, items)
 
     @cute.jit
-    def body(self, x, out, init, init_at, slots, counters, rows, length, inner, tiles):
+    def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         warp = cute.arch.make_warp_uniform(thread // LANES)
@@ -90,7 +90,7 @@ class ShortRowScan(ScanKernel):
         self.tile = WarpScan(scan, unroll, 1, shift, items)
 
     @cute.jit
-    def body(self, x, out, init, init_at, slots, counters, rows, length, inner, tiles):
+    def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         lane = thread % LANES

@@ -36,7 +36,7 @@ class WaveScan(ScanKernel):
         self.part = PartScan(self.tile)
 
     @cute.jit
-    def body(self, x, out, init, init_at, slots, counters, rows, length, inner, tiles):
+    def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
         thread, _, _ = cute.arch.thread_idx()
         warp = cute.arch.make_warp_uniform(thread // LANES)
         lane = thread % LANES

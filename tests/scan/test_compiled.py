@@ -38,7 +38,7 @@ def verify(config: Config, meaning: Meaning, count) -> None:
     assert re.findall(r"^\.target (.*)$", ptx, re.M) in (["sm_90a"], ["sm_90a, debug"])
     assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith("cutesync_scan")
     assert tuple(map(int, re.search(r"\.reqntid (\d+), (\d+), (\d+)", ptx).groups())) == kernel.block
-    assert kernel.params == (8, 8, meaning.register()[0], 8, 8, 8, 8, 8, 8, 4)
+    assert kernel.params == (8, 8, 8, meaning.register()[0], 8, 8, 8, 8, 8, 4)
     assert not re.search(r"\.local\b|ld\.local|st\.local", ptx), "local memory in the PTX"
     assert not re.search(r"\bcall\b|vprintf|\btrap\b", ptx), "a function call or a trap in the PTX"
     assert not re.search(r"^\s*\.shared .*\[\d+\];", ptx, re.M), "static shared memory, which launches do not count"
@@ -85,7 +85,7 @@ def test_every_operator(op, dtype, allocated):  # noqa: F811
 
 @pytest.mark.parametrize(
     ("op", "dtype", "options"),
-    [(bicyclic, "int64", {"reverse": True}), (lambda a, b: a + b, "int8", {"exclusive": True, "start": 0}), ("add", "int8", {"result": "int64", "start_at": 4096}),
+    [(bicyclic, "int64", {"reverse": True}), (lambda a, b: a + b, "int8", {"exclusive": True, "start": 0}), ("add", "int8", {"result": "int64", "start_in_memory": True}),
      ("add", "float16", {"exclusive": True, "reverse": True, "start": 0.0}), ("max", "float32", {"result": "float16", "reverse": True})],
     ids=["bicyclic", "a lambda", "wider", "half", "narrower"],
 )  # fmt: skip
