@@ -20,11 +20,11 @@ ROWS = 4  # rows of vectors in a piece
 
 
 class PartScan:
-    """The chunks of ``tile`` in global memory, full or not."""
+    """The chunks of ``tile`` in global memory, full or not, in pieces of ``rows`` rows of vectors."""
 
-    def __init__(self, tile: WarpScan) -> None:
+    def __init__(self, tile: WarpScan, rows: int = ROWS) -> None:
         self.chunk = tile.chunk
-        self.tile = WarpScan(tile.scan, min(ROWS, tile.rows), 1, None if tile.shift else tile.shift, tile.items)
+        self.tile = WarpScan(tile.scan, min(rows, tile.rows), 1, None if tile.shift else tile.shift, tile.items)
         self.scan, self.monoid = tile.scan, tile.monoid
 
     @cute.jit

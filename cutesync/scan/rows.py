@@ -14,6 +14,7 @@ from ..block.warps import after, around, leave
 from ..sync.peers import leave_in_all, start_together
 from ..warp import LANES, shift_up
 from .base import Scan, ScanKernel
+from .part import PartScan
 from .tile import WarpScan
 
 WARPS = 8
@@ -23,12 +24,13 @@ class RowScan(ScanKernel):
     """The kernel for rows longer than 32 vectors: ``team`` warps (a power of two) a row, each a chunk of ``rows`` rows of vectors. With ``peers``
     > 1 a row belongs to a cluster of so many blocks of ``team`` warps."""
 
-    def __init__(self, scan: Scan, items: int, team: int, rows: int, shift: int | None, peers: int = 1) -> None:
+    def __init__(self, scan: Scan, items: int, team: int, rows: int, shift: int | None, peers: int = 1, ragged: bool = False) -> None:
         self.team, self.peers = team, peers
         self.warps = team if peers > 1 else max(team, WARPS)
         types = (*scan.monoid.types, Int32)
         super().__init__(scan, self.warps * LANES, state_bytes(types, self.warps * peers) if team * peers > 1 else 0, 1, peers)
         self.tile = WarpScan(scan, rows, team * peers, shift, items)
+        self.ragged = PartScan(self.tile, rows) if ragged else None
 
     @cute.jit
     def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
@@ -36,33 +38,58 @@ class RowScan(ScanKernel):
         block, _, _ = cute.arch.block_idx()
         warp = cute.arch.make_warp_uniform(thread // LANES)
         lane = thread % LANES
-        types = self.scan.monoid.types
         row = Int64(block // self.peers) * (self.warps // self.team) + warp // self.team
         part = warp % self.team
         if cutlass.const_expr(self.peers > 1):
             start_together()
             part += cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster()) * self.team
-        count = Int32(length) // self.tile.items - part * self.tile.vectors
+        if cutlass.const_expr(self.ragged is None):
+            offset, begin, end = self.span(length, part)
+        else:
+            offset, begin, end = self.tile.span(x + row * length, length, Int64(part * self.tile.chunk), self.tile.chunk)
         if row >= rows:
-            count = Int32(0)
-        position = part * self.tile.chunk
-        offset = row * length + (length - position - self.tile.chunk if self.scan.reverse else Int64(position))
+            begin, end = Int32(0), Int32(0)
+        source, target = x + row * length + offset, out + row * length + offset
         elements, prefixes = self.tile.registers()
-        rows_ = []
-        for u in cutlass.range_constexpr(self.tile.rows):
-            self.tile.load_vector(x + offset + self.tile.place(u, lane), elements, u, lane + u * LANES < count)
-        for u in cutlass.range_constexpr(self.tile.rows):
-            rows_.append(self.tile.scan_row(elements, u, lane, lane + u * LANES < count))
-        state = self.tile.join_rows(rows_, prefixes, lane, count)
+        if cutlass.const_expr(self.ragged is None):
+            some, state = self.fold(source, end, elements, prefixes, lane)
+        else:
+            some, state = self.ragged.fold_piece(source, begin, end, elements, prefixes, lane)
         have = Boolean(self.scan.start is not None)
-        start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in types)
+        start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in self.scan.monoid.types)
         if cutlass.const_expr(self.team * self.peers > 1):
-            some, before = self.before(warp, part, count > 0, state, lane)
-            have, start = after(have, start, some, before, self.scan.combine)
+            some, state = self.before(warp, part, some, state, lane)
+            have, start = after(have, start, some, state, self.scan.combine)
+        if cutlass.const_expr(self.ragged is None):
+            self.emit(target, end, elements, prefixes, have, start, lane)
+        else:
+            self.ragged.emit_piece(source, target, begin, end, elements, prefixes, have, start, lane)
+
+    @cute.jit
+    def span(self, length, part):
+        """As ``WarpScan.span`` where all vectors are whole, counted from the row's end."""
+        position = part * self.tile.chunk
+        offset = length - position - self.tile.chunk if self.scan.reverse else Int64(position)
+        return offset, Int32(0), Int32(length) - position
+
+    @cute.jit
+    def fold(self, source, end, elements, prefixes, lane):
+        """``(any, state)`` of the vectors up to position ``end``."""
+        count = end // self.tile.items
+        rows = []
         for u in cutlass.range_constexpr(self.tile.rows):
-            before = tuple(t(member[u]) for t, member in zip(types, prefixes))
+            self.tile.load_vector(source + self.tile.place(u, lane), elements, u, lane + u * LANES < count)
+        for u in cutlass.range_constexpr(self.tile.rows):
+            rows.append(self.tile.scan_row(elements, u, lane, lane + u * LANES < count))
+        return count > 0, self.tile.join_rows(rows, prefixes, lane, count)
+
+    @cute.jit
+    def emit(self, target, end, elements, prefixes, have, state, lane):
+        count = end // self.tile.items
+        for u in cutlass.range_constexpr(self.tile.rows):
+            before = tuple(t(member[u]) for t, member in zip(self.scan.monoid.types, prefixes))
             first = lane == 0 if u == 0 else False
-            self.tile.emit_vector(elements, u, have, start, first, before, out + offset + self.tile.place(u, lane), lane + u * LANES < count)
+            self.tile.emit_vector(elements, u, have, state, first, before, target + self.tile.place(u, lane), lane + u * LANES < count)
 
     @cute.jit
     def before(self, warp, part, have, state, lane):
