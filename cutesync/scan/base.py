@@ -21,17 +21,35 @@ class Scan:
     """What a scan computes. ``start`` says where a first operand comes from: None, "value" or "memory".
 
     Scan order is index order, or its reverse with ``reverse``; the operator always gets the lower index first. Positions, lanes and
-    tiles below are counted in scan order.
+    tiles below are counted in scan order. A position holds ``width`` neighbouring elements, of columns that are scanned side by side.
     """
 
     monoid: Any
     exclusive: bool
     reverse: bool
     start: str | None
+    width: int = 1
+
+    @property
+    def types(self) -> tuple:
+        """The registers of a state: those of each column in turn."""
+        return self.monoid.types * self.width
 
     def combine(self, a, b):
         """Combine ``a``, which comes earlier in scan order, with ``b``."""
-        return self.monoid.combine(b, a) if self.reverse else self.monoid.combine(a, b)
+        first, second = (b, a) if self.reverse else (a, b)
+        each = len(self.monoid.types)
+        return tuple(value for c in range(0, len(a), each) for value in self.monoid.combine(first[c : c + each], second[c : c + each]))
+
+    def lift(self, elements, place):
+        """The state of the position whose first element is ``elements[place]``."""
+        return tuple(value for c in range(self.width) for value in self.monoid.lift(elements[place + c], 0))
+
+    def lower(self, state, elements, place) -> None:
+        """Store a state's results from ``elements[place]`` on."""
+        each = len(self.monoid.types)
+        for c in range(self.width):
+            elements[place + c] = self.monoid.lower(state[c * each : (c + 1) * each])
 
     def flip(self, position, count):
         """The place in memory order of ``position`` (in scan order) among ``count``."""
@@ -41,8 +59,8 @@ class Scan:
         """The state before the first element; meaningless without ``start``."""
         if self.start == "memory":
             value = self.monoid.result.cutlass(cute.make_tensor(init_at, cute.make_layout((1,)))[0])
-            return (self.monoid.types[0](nonzero(value) if self.monoid.result.kind == "b" else value),)
-        return (init,)
+            init = self.monoid.types[0](nonzero(value) if self.monoid.result.kind == "b" else value)
+        return (init,) * self.width
 
 
 class ScanKernel:

@@ -49,7 +49,7 @@ def kernel_for(config: Config, meaning: Meaning, stream: int = 0) -> compiler.Ke
     """The compiled kernel of a configuration."""
     kind, *arguments = config.kernel
     op = meaning.op
-    name = ("scan", *config.kernel, *meaning.key, op.key or id(op.fn))
+    name = ("scan", *config.kernel, config.width, *meaning.key, op.key or id(op.fn))
     if op.key is None:
         _keep_alive[name] = op
 
@@ -68,7 +68,7 @@ def kernel_for(config: Config, meaning: Meaning, stream: int = 0) -> compiler.Ke
 
         kinds = {"short_rows": ShortRowScan, "rows": RowScan, "wave": WaveScan, "pipeline": PipelineScan, "columns": ColumnScan}
         monoid = Monoid(op, meaning.source, meaning.accumulate, meaning.result)
-        host = kinds[kind](Scan(monoid, meaning.exclusive, meaning.reverse, meaning.start_kind), *arguments)
+        host = kinds[kind](Scan(monoid, meaning.exclusive, meaning.reverse, meaning.start_kind, config.width), *arguments)
 
         def pointer(element):
             return make_ptr(element, 0, cute.AddressSpace.gmem)
@@ -86,5 +86,5 @@ def make_launch(meaning: Meaning, problem: Problem, ordinal: int, stream: int) -
     kernel = kernel_for(config, meaning, stream)
     start = 0 if meaning.start is None else bits(meaning.start, *meaning.register())
     values = (0, 0, 0, start, 0, 0, problem.rows, problem.length, problem.inner, config.tiles)
-    words = max(1, meaning.register()[0] // 4)
+    words = max(1, meaning.register()[0] // 4) * config.width
     return Launch(kernel, ordinal, config.grid, values, workspace=(5, 4) if config.slots else None, slots=config.slots * words)

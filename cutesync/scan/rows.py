@@ -27,7 +27,7 @@ class RowScan(ScanKernel):
     def __init__(self, scan: Scan, items: int, team: int, rows: int, shift: int | None, peers: int = 1, ragged: bool = False) -> None:
         self.team, self.peers = team, peers
         self.warps = team if peers > 1 else max(team, WARPS)
-        types = (*scan.monoid.types, Int32)
+        types = (*scan.types, Int32)
         super().__init__(scan, self.warps * LANES, state_bytes(types, self.warps * peers) if team * peers > 1 else 0, 1, peers)
         self.tile = WarpScan(scan, rows, team * peers, shift, items)
         self.ragged = PartScan(self.tile, rows) if ragged else None
@@ -56,7 +56,7 @@ class RowScan(ScanKernel):
         else:
             some, state = self.ragged.fold_piece(source, begin, end, elements, prefixes, lane)
         have = Boolean(self.scan.start is not None)
-        start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in self.scan.monoid.types)
+        start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in self.scan.types)
         if cutlass.const_expr(self.team * self.peers > 1):
             some, state = self.before(warp, part, some, state, lane)
             have, start = after(have, start, some, state, self.scan.combine)
@@ -87,14 +87,14 @@ class RowScan(ScanKernel):
     def emit(self, target, end, elements, prefixes, have, state, lane):
         count = end // self.tile.items
         for u in cutlass.range_constexpr(self.tile.rows):
-            before = tuple(t(member[u]) for t, member in zip(self.scan.monoid.types, prefixes))
+            before = tuple(t(member[u]) for t, member in zip(self.scan.types, prefixes))
             first = lane == 0 if u == 0 else False
             self.tile.emit_vector(elements, u, have, state, first, before, target + self.tile.place(u, lane), lane + u * LANES < count)
 
     @cute.jit
     def before(self, warp, part, have, state, lane):
         """``(any, state)`` of the chunks of the row before this warp's."""
-        types = (*self.scan.monoid.types, Int32)
+        types = (*self.scan.types, Int32)
         totals = state_array(types, self.warps * self.peers)
         if cutlass.const_expr(self.peers > 1):
             leave_in_all(totals, part, have, state, lane, self.peers)
@@ -131,7 +131,7 @@ class ShortRowScan(ScanKernel):
             exists = (place < count) & (row + u * step < rows)
             self.tile.load_vector(x + offset + u * step * length, elements, u, exists)
         known = Boolean(self.scan.start is not None)
-        start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in self.scan.monoid.types)
+        start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in self.scan.types)
         for u in cutlass.range_constexpr(self.unroll):
             exists = (place < count) & (row + u * step < rows)
             before = shift_up(self.tile.scan_row(elements, u, lane, exists, self.group))
