@@ -81,8 +81,7 @@ class Launch:
         kernel, parameters = self.kernel, self.parameters
         first = ctypes.addressof(parameters)
         addresses = (ctypes.c_void_p * len(parameters))(*(first + 8 * i for i in range(len(parameters))))
-        attribute = _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster)
-        config = _Config((grid, 1, 1), kernel.block, kernel.smem, None, ctypes.addressof(attribute), 1 if kernel.cluster != (1, 1, 1) else 0)
+        config = _Config((grid, 1, 1), kernel.block, kernel.smem)
         entry, lock, handle = _entry(), threading.Lock(), kernel.handle(ordinal)
         config_at, addresses_at = ctypes.addressof(config), ctypes.addressof(addresses)
         bound = None
@@ -94,7 +93,7 @@ class Launch:
                 parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(ordinal, stream, slots)
             bound = stream
 
-        def run(x: int, out: int, stream: int, other: int = 0, alive=(config, attribute, addresses)) -> None:
+        def run(x: int, out: int, stream: int, other: int = 0, alive=(config, addresses)) -> None:
             with lock:
                 parameters[0] = x
                 parameters[1] = out

@@ -66,9 +66,8 @@ class Scan:
 class ScanKernel:
     """A compiled scan. A subclass defines ``body``, which gets the arguments in the order above."""
 
-    def __init__(self, scan: Scan, threads: int, smem: int, blocks_per_sm: int, peers: int = 1) -> None:
+    def __init__(self, scan: Scan, threads: int, smem: int, blocks_per_sm: int) -> None:
         self.scan, self.threads, self.smem, self.blocks_per_sm = scan, threads, smem, blocks_per_sm
-        self.cluster = (peers, 1, 1)
 
     @cute.jit
     def __call__(self, x: cute.Pointer, out: cute.Pointer, init_at: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer,
@@ -76,7 +75,7 @@ class ScanKernel:
         self.kernel.set_name_prefix("cutesync_scan", remove_cutlass_symbol=True, keep_mangled_name=False)
         self.kernel(x, out, init_at, init, slots, counters, rows, length, inner, tiles).launch(
             grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=self.smem, min_blocks_per_mp=self.blocks_per_sm,
-            preferred_smem_carveout=-1, stream=stream, cluster=self.cluster,
+            preferred_smem_carveout=-1, stream=stream,
         )  # fmt: skip
 
     @cute.kernel

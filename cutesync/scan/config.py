@@ -14,6 +14,8 @@ SMS = 132  # multiprocessors the block counts are tuned for
 VECTOR_BYTES = 16
 LANES = 32
 ROW_WARPS = 8  # of rows.py
+MOST_WARPS = 16  # that scan one short row: up to 16 KiB one block is faster than several that must agree
+LEAST_BYTES = 8  # of a vector: where only narrower ones divide a row, its vectors are taken as they lie in memory
 GROUP = 128  # tiles, of sync.lookback: a row of a pipeline has a multiple of so many slots
 LARGE_BYTES = 24 << 20  # from here on the pipeline is faster than a wave of blocks
 PIPELINE = (4, 2, 4, 16, 6)  # folders, squads, warps, rows, stages: tiles of 32 KiB
@@ -84,10 +86,23 @@ def choose(problem: Problem) -> Config:
     if problem.rows > 1 and vectors <= LANES:
         group = _power_of_two(vectors)
         return Config(("short_rows", items, group, 4, shift), 1, _ceil(problem.rows, ROW_WARPS * (LANES // group) * 4))
-    if problem.rows > 1 and vectors <= LANES * 16 * ROW_WARPS:
-        team, rows = _team(vectors)
-        return Config(("rows", items, team, rows, shift), 1, _ceil(problem.rows, ROW_WARPS // team))
-    return _long_rows(problem)
+    most = LANES * (2 * MOST_WARPS if problem.rows == 1 else 16 * ROW_WARPS)
+    ragged = problem.length > LANES * problem.items and (items * problem.wide < LEAST_BYTES or vectors > most)
+    if ragged:
+        items, shift = problem.items, problem.shift
+        vectors = _ceil(problem.length + VECTOR_BYTES // problem.source - 1, items)
+    if vectors > most:
+        return _long_rows(problem)
+    if problem.rows == 1:
+        return Config(("rows", items, MOST_WARPS, 2, shift, ragged), 1, 1)
+    team, rows = _ragged_team(vectors) if ragged else _team(vectors)
+    return Config(("rows", items, team, rows, shift, ragged), 1, _ceil(problem.rows, ROW_WARPS // team))
+
+
+def _ragged_team(vectors: int) -> tuple[int, int]:
+    """As ``_team``: few warps with many rows each, as both ends of a row take a warp as long as many vectors."""
+    team = min(_power_of_two(_ceil(vectors, 10 * LANES)), ROW_WARPS)
+    return team, _ceil(vectors, team * LANES)
 
 
 def _team(vectors: int) -> tuple[int, int]:
@@ -103,7 +118,7 @@ def _few_columns(problem: Problem) -> bool:
     """Whether a position of all columns makes one state of registers, and every slab is long and begins on a boundary."""
     slab = problem.length * problem.inner
     starts = [problem.x, problem.out] + ([slab * problem.source, slab * problem.result] if problem.rows > 1 else [])
-    return problem.inner <= 8 and problem.inner * problem.wide <= 32 and slab * problem.wide >= SLAB_BYTES and not any(at % VECTOR_BYTES for at in starts)
+    return problem.inner <= 4 and problem.inner * problem.wide <= VECTOR_BYTES and slab * problem.wide >= SLAB_BYTES and not any(at % VECTOR_BYTES for at in starts)
 
 
 def _long_rows(problem: Problem, width: int = 1) -> Config:
@@ -114,9 +129,12 @@ def _long_rows(problem: Problem, width: int = 1) -> Config:
     shift = problem.shift if width == 1 else 0
 
     def fitted(rows: int) -> int:
-        """As many registers as ``rows`` rows of 16-byte vectors and their prefixes take."""
-        most = min(rows * VECTOR_BYTES // vector, rows * 8 // (vector // 4 + width))
-        return rows if width == 1 else 1 << max(most, 1).bit_length() - 1
+        """The most rows, a power of two, whose vectors take no more registers than ``rows`` of 16 bytes, and with their prefixes twice as many.
+        Half of them where elements do not fill a register each, or fill two: with more the pipeline spills."""
+        if width == 1:
+            return rows
+        most = min(rows * VECTOR_BYTES // vector, rows * 8 // (vector // 4 + width * max(1, problem.wide // 4)))
+        return 1 << max(most if problem.wide == 4 else most // 2, 1).bit_length() - 1
 
     def tiles_of(warps: int, rows: int) -> int:
         return _ceil(problem.length + slack, warps * fitted(rows) * LANES * items)
@@ -126,8 +144,6 @@ def _long_rows(problem: Problem, width: int = 1) -> Config:
     if total > LARGE_BYTES and tiles >= 64:
         slots = problem.rows * _ceil(tiles, GROUP) * GROUP
         return Config(("pipeline", folders, squads, warps, fitted(rows), stages, shift), tiles, min(SMS, problem.rows * tiles), slots, width)
-    if tiles_of(8, 4) == 1:
-        return Config(("wave", True, 8, fitted(4), shift), 1, problem.rows, 0, width)
     warps, rows = (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
     tiles = tiles_of(warps, rows)
     return Config(("wave", tiles == 1, warps, fitted(rows), shift), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0, width)

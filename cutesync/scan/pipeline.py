@@ -33,7 +33,7 @@ from cutlass.memory import SmemAllocator
 from ..block.reduce import get, state_array, state_bytes
 from ..block.warps import after, around, leave
 from ..errors import ArgumentValueError, explain
-from ..sync.gather import enter, publish, settle, tag_of
+from ..sync.gather import enter, publish, settle, tag_of, words
 from ..sync.lookback import GROUP, fold_group, place_of, read_group, slots_of
 from ..warp import LANES
 from .base import Scan, ScanKernel
@@ -42,7 +42,7 @@ from .tile import WarpScan
 
 DONE = -1  # the tile number that says that there are no more
 REGISTERS = 1 << 16  # of a multiprocessor
-FOR_CONTROL, FOR_FOLDERS = 72, 72  # registers of a thread: with these nothing spills in any of the warps
+FOR_CONTROL, FOR_LOOK_AHEAD, FOR_FOLDERS = 72, 88, 72  # registers of a thread: with these nothing spills in any of the warps
 
 
 class Shared:
@@ -83,7 +83,8 @@ class PipelineScan(ScanKernel):
         self.first_emitter = Warps.FOLD + folders
         groups = (1 + folders // 4, squads * warps // 4)
         self.at_launch = REGISTERS // (128 * sum(groups)) // 8 * 8
-        self.for_emitters = min((self.at_launch * sum(groups) - FOR_CONTROL - FOR_FOLDERS * (groups[0] - 1)) // groups[1] // 8 * 8, 232)
+        self.for_control = FOR_CONTROL if words(scan.types) <= 3 else FOR_LOOK_AHEAD  # it holds two groups of states that are on their way
+        self.for_emitters = min((self.at_launch * sum(groups) - self.for_control - FOR_FOLDERS * (groups[0] - 1)) // groups[1] // 8 * 8, 232)
         types = (*scan.types, Int32)
         smem = stages * (self.tile_bytes + 40) + state_bytes(types, stages * warps) + state_bytes(types, stages) + 128
         super().__init__(scan, (self.first_emitter + squads * warps) * LANES, smem, 1)
@@ -104,7 +105,7 @@ class PipelineScan(ScanKernel):
         cute.arch.sync_threads()
         everything = Int32(rows) * tiles
         if warp < Warps.FOLD:
-            self.take_registers(FOR_CONTROL)
+            self.take_registers(self.for_control)
             if warp == Warps.LOAD:
                 if lane == 0:
                     self.load(shared, x, length, inner, counters, everything, tiles)

@@ -75,7 +75,7 @@ def kernel_for(config: Config, meaning: Meaning, stream: int = 0) -> compiler.Ke
 
         result = meaning.result.cutlass
         pointers = [pointer(meaning.source.cutlass), pointer(result), pointer(result), monoid.types[0](0), pointer(Int64), pointer(Int32)]
-        return host.__call__, [*pointers, *[Int64(0)] * 3, *[Int32(0)] * 2, make_fake_stream()], {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": host.cluster}
+        return host.__call__, [*pointers, *[Int64(0)] * 3, *[Int32(0)] * 2, make_fake_stream()], {"block": (host.threads, 1, 1), "smem": host.smem}
 
     return compiler.get(name, build, on_disk=op.key is not None, stream=stream, warm="the same cutesync function")
 

@@ -1,6 +1,8 @@
 """Scan of many rows that fit into registers: several warps a row, one warp a row, or several rows a warp. Nothing is exchanged between blocks.
 
-Every vector lies inside one row, so its size divides the row's and no row has a ragged end; what a warp holds beyond its row is left alone.
+Where a vector of some size divides the rows, every vector lies inside one row and no row has a ragged end. *Ragged* rows begin and end
+anywhere: their vectors are found from where they lie in memory, and of the first and the last only some elements are the row's.
+What a warp holds beyond its row is left alone.
 """
 
 from __future__ import annotations
@@ -11,7 +13,6 @@ from cutlass import Boolean, Int32, Int64
 
 from ..block.reduce import state_array, state_bytes
 from ..block.warps import after, around, leave
-from ..sync.peers import leave_in_all, start_together
 from ..warp import LANES, shift_up
 from .base import Scan, ScanKernel
 from .part import PartScan
@@ -21,15 +22,14 @@ WARPS = 8
 
 
 class RowScan(ScanKernel):
-    """The kernel for rows longer than 32 vectors: ``team`` warps (a power of two) a row, each a chunk of ``rows`` rows of vectors. With ``peers``
-    > 1 a row belongs to a cluster of so many blocks of ``team`` warps."""
+    """The kernel for rows longer than 32 vectors, or for one short one: ``team`` warps (a power of two) a row, each a chunk of ``rows`` rows of
+    vectors."""
 
-    def __init__(self, scan: Scan, items: int, team: int, rows: int, shift: int | None, peers: int = 1, ragged: bool = False) -> None:
-        self.team, self.peers = team, peers
-        self.warps = team if peers > 1 else max(team, WARPS)
+    def __init__(self, scan: Scan, items: int, team: int, rows: int, shift: int | None, ragged: bool) -> None:
+        self.team, self.warps = team, max(team, WARPS)
         types = (*scan.types, Int32)
-        super().__init__(scan, self.warps * LANES, state_bytes(types, self.warps * peers) if team * peers > 1 else 0, 1, peers)
-        self.tile = WarpScan(scan, rows, team * peers, shift, items)
+        super().__init__(scan, self.warps * LANES, state_bytes(types, self.warps) if team > 1 else 0, 1)
+        self.tile = WarpScan(scan, rows, team, shift, items)
         self.ragged = PartScan(self.tile, rows) if ragged else None
 
     @cute.jit
@@ -38,11 +38,8 @@ class RowScan(ScanKernel):
         block, _, _ = cute.arch.block_idx()
         warp = cute.arch.make_warp_uniform(thread // LANES)
         lane = thread % LANES
-        row = Int64(block // self.peers) * (self.warps // self.team) + warp // self.team
+        row = Int64(block) * (self.warps // self.team) + warp // self.team
         part = warp % self.team
-        if cutlass.const_expr(self.peers > 1):
-            start_together()
-            part += cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster()) * self.team
         if cutlass.const_expr(self.ragged is None):
             offset, begin, end = self.span(length, part)
         else:
@@ -57,9 +54,14 @@ class RowScan(ScanKernel):
             some, state = self.ragged.fold_piece(source, begin, end, elements, prefixes, lane)
         have = Boolean(self.scan.start is not None)
         start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in self.scan.types)
-        if cutlass.const_expr(self.team * self.peers > 1):
-            some, state = self.before(warp, part, some, state, lane)
-            have, start = after(have, start, some, state, self.scan.combine)
+        if cutlass.const_expr(self.team > 1):
+            types = (*self.scan.types, Int32)
+            totals = state_array(types, self.warps)
+            if lane == 0:
+                leave(totals, warp, some, state)
+            cute.arch.sync_threads()
+            some, before, _, _ = around(totals, warp - part, self.team, part, lane, types[:-1], self.scan.combine)
+            have, start = after(have, start, some, before, self.scan.combine)
         if cutlass.const_expr(self.ragged is None):
             self.emit(target, end, elements, prefixes, have, start, lane)
         else:
@@ -90,22 +92,6 @@ class RowScan(ScanKernel):
             before = tuple(t(member[u]) for t, member in zip(self.scan.types, prefixes))
             first = lane == 0 if u == 0 else False
             self.tile.emit_vector(elements, u, have, state, first, before, target + self.tile.place(u, lane), lane + u * LANES < count)
-
-    @cute.jit
-    def before(self, warp, part, have, state, lane):
-        """``(any, state)`` of the chunks of the row before this warp's."""
-        types = (*self.scan.types, Int32)
-        totals = state_array(types, self.warps * self.peers)
-        if cutlass.const_expr(self.peers > 1):
-            leave_in_all(totals, part, have, state, lane, self.peers)
-            first = Int32(0)
-        else:
-            if lane == 0:
-                leave(totals, warp, have, state)
-            cute.arch.sync_threads()
-            first = warp - part
-        some, before, _, _ = around(totals, first, self.team * self.peers, part, lane, types[:-1], self.scan.combine)
-        return some, before
 
 
 class ShortRowScan(ScanKernel):
