@@ -21,7 +21,7 @@ _plans: dict[tuple, Plan] = {}
 
 
 class Plan(NamedTuple):
-    """Everything a call with a known signature needs. ``run(x, out, stream)`` takes addresses, and that of a second output behind."""
+    """Everything a call with a known signature needs. ``run(x, out, stream)`` takes addresses, and one of a third array behind."""
 
     run: Callable[..., None]
     ordinal: int
@@ -33,14 +33,14 @@ class Plan(NamedTuple):
 
 
 def caller(family: str, result_of: Callable, plan_of: Callable):
-    """``call(arguments, x, out, stream)`` of a family; its name keeps its plans apart.
+    """``call(arguments, x, out, stream, other=0)`` of a family; its name keeps its plans apart. ``other`` is a third address for ``run``.
 
     ``result_of(arguments, view)`` checks the arguments against what ``x`` is and returns the result's (shape, dtype);
     ``plan_of(arguments, view, out_view, stream)`` returns ``(run, in_place)``, ``out_view`` being None where ``out`` is not given.
     """
     adapters, own, host = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY
 
-    def call(arguments: tuple, x, out, stream):
+    def call(arguments: tuple, x, out, stream, other: int = 0):
         kind = type(x)
         if kind is DeviceArray and type(out) is DeviceArray:  # the cheapest way through: plain attributes, the default stream
             pointer, out_pointer = x.ptr, out.ptr
@@ -66,7 +66,10 @@ def caller(family: str, result_of: Callable, plan_of: Callable):
             out_pointer, _ = adapter.identify(out)
         elif -x_bytes < pointer - out_pointer < out_bytes and not (in_place and pointer == out_pointer):
             raise ArgumentValueError(explain("out", "memory that overlaps x", "x itself or memory of its own" if in_place else "memory of its own"))
-        run(pointer, out_pointer, raw)
+        if other:
+            run(pointer, out_pointer, raw, other)
+        else:
+            run(pointer, out_pointer, raw)
         return out
 
     def plan(key: tuple, x, out, stream) -> Plan:
@@ -161,8 +164,13 @@ def _check_numpy_out(out, x: np.ndarray, result: tuple[tuple[int, ...], DType]) 
     if not isinstance(out, np.ndarray):
         raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy x", "a NumPy array"))
     check_out(arrays.adapter(out).view(out), *result)
-    if out is not x and np.may_share_memory(x, out):
-        raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
+    if np.may_share_memory(x, out) and not _same_memory(x, out):
+        raise ArgumentValueError(explain("out", "memory that overlaps x", "x itself or memory of its own"))
+
+
+def _same_memory(x: np.ndarray, out: np.ndarray) -> bool:
+    """Whether every element of one is that of the other: ``x`` and ``x[:]`` are."""
+    return x.ctypes.data == out.ctypes.data and (x.dtype, x.shape, x.strides) == (out.dtype, out.shape, out.strides)
 
 
 def check_out(out: View, shape: tuple[int, ...], element: DType) -> None:

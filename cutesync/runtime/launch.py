@@ -65,8 +65,8 @@ class Launch:
     output, which every call gives anew. With ``workspace = (counters, slots)``, the positions of those two parameters, a call also
     binds the workspace of its stream, which has at least ``slots`` slots.
 
-    ``run(x, out, stream)`` writes what changed and launches; ``run(x, out, stream, other)`` also gives a second output, the third
-    parameter. One call at a time holds the block's lock, so threads may share a Launch.
+    ``run(x, out, stream)`` writes what changed and launches; ``run(x, out, stream, other)`` also gives the third parameter, which
+    is a second output or another input. One call at a time holds the block's lock, so threads may share a Launch.
     """
 
     __slots__ = ("kernel", "parameters", "run")

@@ -53,12 +53,13 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
     """
     if type(exclusive) is not bool or type(reverse) is not bool:  # as keys 1 and True are one
         exclusive, reverse = _flag(exclusive, "exclusive"), _flag(reverse, "reverse")
+    at = 0
     if init is not None and not isinstance(init, (bool, int, float, np.generic)):
-        init = _device_scalar(init, x, out)
+        init, at = _device_scalar(init, x, out)
     arguments = (op, axis, exclusive, reverse, init, dtype, identity)
     if axis != -1 or init is not None or identity is not None:
         arguments += (repr(axis), repr(init), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
-    return _call(arguments, x, out, stream)
+    return _call(arguments, x, out, stream, at)
 
 
 def cumsum(x, axis=None, *, dtype=None, out=None, stream=None):
@@ -75,8 +76,8 @@ def _promoted(x) -> DType:
     return sum_dtype(dtype(x.dtype) if hasattr(x, "dtype") else arrays.adapter(x).view(x).dtype)
 
 
-class _At(tuple):
-    """``(address, dtype)`` of a first operand in device memory."""
+class _InMemory(tuple):
+    """``(dtype,)`` of a first operand in device memory; its address is an argument of the launch."""
 
 
 def _flag(value, argument: str) -> bool:
@@ -85,7 +86,7 @@ def _flag(value, argument: str) -> bool:
     return bool(value)
 
 
-def _device_scalar(init, x, out) -> _At:
+def _device_scalar(init, x, out) -> tuple[_InMemory, int]:
     adapter = arrays.adapter(init, "init")
     if adapter is arrays.NUMPY:
         raise ArgumentTypeError(explain("init", "a NumPy array", "a scalar, or an array of one element on the device of x", "give init.item()"))
@@ -99,7 +100,7 @@ def _device_scalar(init, x, out) -> _At:
         target = arrays.checked(out, "out", writable=True)
         if target.ptr <= view.ptr < target.ptr + target.nbytes:
             raise ArgumentValueError(explain("init", "an element of out", "memory of its own"))
-    return _At((view.ptr, view.dtype))
+    return _InMemory((view.dtype,)), view.ptr
 
 
 def _result_of(arguments: tuple, view: View) -> tuple[tuple[int, ...], DType]:
@@ -120,7 +121,7 @@ def _plan_of(arguments: tuple, view: View, out: View | None, stream: int):
 _call = caller("scan", _result_of, _plan_of)
 
 
-def _nothing(x: int, out: int, stream: int) -> None:
+def _nothing(x: int, out: int, stream: int, at: int = 0) -> None:
     """The launch of an empty result."""
 
 
@@ -134,9 +135,9 @@ def _meaning(arguments: tuple, view: View) -> tuple[Meaning, DType]:
     result = view.dtype if wanted is None else dtype(wanted)
     parsed.check(result)
     accumulate = result.accumulator
-    at = None
-    if isinstance(init, _At):
-        at, element = init
+    in_memory = isinstance(init, _InMemory)
+    if in_memory:
+        (element,) = init
         if element is not result:
             raise ArgumentTypeError(explain("init", f"an array of {element}", f"one of {result}, the result's type"))
     elif init is not None:
@@ -146,7 +147,7 @@ def _meaning(arguments: tuple, view: View) -> tuple[Meaning, DType]:
         if init is None:
             raise ArgumentValueError(explain("exclusive", f"True for {parsed.name!r}, which has no identity", "a first result", "give init= or identity="))
         init = scalar(init, accumulate, "identity")
-    return Meaning(parsed, view.dtype, accumulate, result, exclusive, reverse, None if at else init, at), result
+    return Meaning(parsed, view.dtype, accumulate, result, exclusive, reverse, None if in_memory else init, in_memory), result
 
 
 def _extents(axis, shape: tuple[int, ...]) -> tuple[int, int, int]:

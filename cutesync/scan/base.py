@@ -1,7 +1,7 @@
 """What all scan kernels share: one argument list, one launch, and what is computed.
 
 The array is seen as (rows, length, inner): ``length`` elements are scanned for each of rows * inner. Arguments: ``x``, ``out``;
-``init`` (a register value) or ``init_at`` (the address of one in device memory), read as ``start`` says; the workspace's ``slots``
+``init_at`` (the address of one in device memory) or ``init`` (a register value), read as ``start`` says; the workspace's ``slots``
 and ``counters`` (see ``sync.gather``); the three extents; how many tiles cover a row.
 """
 
@@ -21,17 +21,35 @@ class Scan:
     """What a scan computes. ``start`` says where a first operand comes from: None, "value" or "memory".
 
     Scan order is index order, or its reverse with ``reverse``; the operator always gets the lower index first. Positions, lanes and
-    tiles below are counted in scan order.
+    tiles below are counted in scan order. A position holds ``width`` neighbouring elements, of columns that are scanned side by side.
     """
 
     monoid: Any
     exclusive: bool
     reverse: bool
     start: str | None
+    width: int = 1
+
+    @property
+    def types(self) -> tuple:
+        """The registers of a state: those of each column in turn."""
+        return self.monoid.types * self.width
 
     def combine(self, a, b):
         """Combine ``a``, which comes earlier in scan order, with ``b``."""
-        return self.monoid.combine(b, a) if self.reverse else self.monoid.combine(a, b)
+        first, second = (b, a) if self.reverse else (a, b)
+        each = len(self.monoid.types)
+        return tuple(value for c in range(0, len(a), each) for value in self.monoid.combine(first[c : c + each], second[c : c + each]))
+
+    def lift(self, elements, place):
+        """The state of the position whose first element is ``elements[place]``."""
+        return tuple(value for c in range(self.width) for value in self.monoid.lift(elements[place + c], 0))
+
+    def lower(self, state, elements, place) -> None:
+        """Store a state's results from ``elements[place]`` on."""
+        each = len(self.monoid.types)
+        for c in range(self.width):
+            elements[place + c] = self.monoid.lower(state[c * each : (c + 1) * each])
 
     def flip(self, position, count):
         """The place in memory order of ``position`` (in scan order) among ``count``."""
@@ -41,8 +59,8 @@ class Scan:
         """The state before the first element; meaningless without ``start``."""
         if self.start == "memory":
             value = self.monoid.result.cutlass(cute.make_tensor(init_at, cute.make_layout((1,)))[0])
-            return (self.monoid.types[0](nonzero(value) if self.monoid.result.kind == "b" else value),)
-        return (init,)
+            init = self.monoid.types[0](nonzero(value) if self.monoid.result.kind == "b" else value)
+        return (init,) * self.width
 
 
 class ScanKernel:
@@ -52,15 +70,15 @@ class ScanKernel:
         self.scan, self.threads, self.smem, self.blocks_per_sm = scan, threads, smem, blocks_per_sm
 
     @cute.jit
-    def __call__(self, x: cute.Pointer, out: cute.Pointer, init, init_at: cute.Pointer, slots: cute.Pointer, counters: cute.Pointer,
+    def __call__(self, x: cute.Pointer, out: cute.Pointer, init_at: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer,
                  rows: Int64, length: Int64, inner: Int64, tiles: Int32, grid: Int32, stream):  # fmt: skip
         self.kernel.set_name_prefix("cutesync_scan", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, out, init, init_at, slots, counters, rows, length, inner, tiles).launch(
+        self.kernel(x, out, init_at, init, slots, counters, rows, length, inner, tiles).launch(
             grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=self.smem, min_blocks_per_mp=self.blocks_per_sm,
             preferred_smem_carveout=-1, stream=stream,
         )  # fmt: skip
 
     @cute.kernel
-    def kernel(self, x: cute.Pointer, out: cute.Pointer, init, init_at: cute.Pointer, slots: cute.Pointer, counters: cute.Pointer,
+    def kernel(self, x: cute.Pointer, out: cute.Pointer, init_at: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer,
                rows: Int64, length: Int64, inner: Int64, tiles: Int32):  # fmt: skip
-        self.body(x, out, init, init_at, slots, counters, rows, length, inner, tiles)
+        self.body(x, out, init_at, init, slots, counters, rows, length, inner, tiles)

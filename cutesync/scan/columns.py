@@ -32,7 +32,7 @@ class ColumnScan(ScanKernel):
         super().__init__(scan, threads, smem, 1)
 
     @cute.jit
-    def body(self, x, out, init, init_at, slots, counters, rows, length, inner, tiles):
+    def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
         thread, _, _ = cute.arch.thread_idx()
         number, _, _ = cute.arch.block_idx()
         splits = Int32(cute.arch.grid_dim()[0] // (Int32(rows) * tiles))

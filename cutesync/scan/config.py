@@ -5,6 +5,7 @@ The thresholds were measured on an H200 (132 SMs); because they do not depend on
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ..errors import ArgumentValueError, explain
@@ -13,9 +14,12 @@ SMS = 132  # multiprocessors the block counts are tuned for
 VECTOR_BYTES = 16
 LANES = 32
 ROW_WARPS = 8  # of rows.py
+MOST_WARPS = 16  # that scan one short row: up to 16 KiB one block is faster than several that must agree
+LEAST_BYTES = 8  # of a vector: where only narrower ones divide a row, its vectors are taken as they lie in memory
 GROUP = 128  # tiles, of sync.lookback: a row of a pipeline has a multiple of so many slots
 LARGE_BYTES = 24 << 20  # from here on the pipeline is faster than a wave of blocks
 PIPELINE = (4, 2, 4, 16, 6)  # folders, squads, warps, rows, stages: tiles of 32 KiB
+SLAB_BYTES = 1 << 15  # of a few columns: shorter ones go to columns.py
 MOST_SEGMENTS = 512  # blocks that share a column
 
 
@@ -60,12 +64,13 @@ class Problem:
 
 @dataclass(frozen=True)
 class Config:
-    """``kernel`` names the kernel and its compile-time arguments; ``tiles`` cover a row; ``slots`` states are published."""
+    """``kernel`` names the kernel and its compile-time arguments; ``tiles`` cover a row; ``slots`` states are published, of ``width`` columns."""
 
     kernel: tuple
     tiles: int
     grid: int
     slots: int = 0
+    width: int = 1
 
     def __post_init__(self) -> None:
         if not 0 < self.grid < 2**31:
@@ -75,16 +80,29 @@ class Config:
 def choose(problem: Problem) -> Config:
     """The one configuration of a problem with at least one element."""
     if problem.inner > 1:
-        return _columns(problem)
+        return _long_rows(problem, problem.inner) if _few_columns(problem) else _columns(problem)
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
     if problem.rows > 1 and vectors <= LANES:
         group = _power_of_two(vectors)
         return Config(("short_rows", items, group, 4, shift), 1, _ceil(problem.rows, ROW_WARPS * (LANES // group) * 4))
-    if problem.rows > 1 and vectors <= LANES * 16 * ROW_WARPS:
-        team, rows = _team(vectors)
-        return Config(("rows", items, team, rows, shift), 1, _ceil(problem.rows, ROW_WARPS // team))
-    return _long_rows(problem)
+    most = LANES * (2 * MOST_WARPS if problem.rows == 1 else 16 * ROW_WARPS)
+    ragged = problem.length > LANES * problem.items and (items * problem.wide < LEAST_BYTES or vectors > most)
+    if ragged:
+        items, shift = problem.items, problem.shift
+        vectors = _ceil(problem.length + VECTOR_BYTES // problem.source - 1, items)
+    if vectors > most:
+        return _long_rows(problem)
+    if problem.rows == 1:
+        return Config(("rows", items, MOST_WARPS, 2, shift, ragged), 1, 1)
+    team, rows = _ragged_team(vectors) if ragged else _team(vectors)
+    return Config(("rows", items, team, rows, shift, ragged), 1, _ceil(problem.rows, ROW_WARPS // team))
+
+
+def _ragged_team(vectors: int) -> tuple[int, int]:
+    """As ``_team``: few warps with many rows each, as both ends of a row take a warp as long as many vectors."""
+    team = min(_power_of_two(_ceil(vectors, 10 * LANES)), ROW_WARPS)
+    return team, _ceil(vectors, team * LANES)
 
 
 def _team(vectors: int) -> tuple[int, int]:
@@ -96,24 +114,39 @@ def _team(vectors: int) -> tuple[int, int]:
     return team, rows
 
 
-def _long_rows(problem: Problem) -> Config:
-    slack = VECTOR_BYTES // problem.source - 1  # positions that may be missing before the first element
-    total = problem.rows * problem.length * problem.wide
-    chunk = LANES * problem.items
+def _few_columns(problem: Problem) -> bool:
+    """Whether a position of all columns makes one state of registers, and every slab is long and begins on a boundary."""
+    slab = problem.length * problem.inner
+    starts = [problem.x, problem.out] + ([slab * problem.source, slab * problem.result] if problem.rows > 1 else [])
+    return problem.inner <= 4 and problem.inner * problem.wide <= VECTOR_BYTES and slab * problem.wide >= SLAB_BYTES and not any(at % VECTOR_BYTES for at in starts)
+
+
+def _long_rows(problem: Problem, width: int = 1) -> Config:
+    items = VECTOR_BYTES // math.gcd(VECTOR_BYTES, width * problem.wide)
+    vector = items * width * problem.wide  # bytes
+    slack = VECTOR_BYTES // problem.source - 1 if width == 1 else items - 1  # positions that may be missing before the first element
+    total = problem.rows * problem.length * width * problem.wide
+    shift = problem.shift if width == 1 else 0
+
+    def fitted(rows: int) -> int:
+        """The most rows, a power of two, whose vectors take no more registers than ``rows`` of 16 bytes, and with their prefixes twice as many.
+        Half of them where elements do not fill a register each, or fill two: with more the pipeline spills."""
+        if width == 1:
+            return rows
+        most = min(rows * VECTOR_BYTES // vector, rows * 8 // (vector // 4 + width * max(1, problem.wide // 4)))
+        return 1 << max(most if problem.wide == 4 else most // 2, 1).bit_length() - 1
 
     def tiles_of(warps: int, rows: int) -> int:
-        return _ceil(problem.length + slack, warps * rows * chunk)
+        return _ceil(problem.length + slack, warps * fitted(rows) * LANES * items)
 
-    _, _, warps, rows, _ = PIPELINE
+    folders, squads, warps, rows, stages = PIPELINE
     tiles = tiles_of(warps, rows)
     if total > LARGE_BYTES and tiles >= 64:
         slots = problem.rows * _ceil(tiles, GROUP) * GROUP
-        return Config(("pipeline", *PIPELINE, problem.shift), tiles, min(SMS, problem.rows * tiles), slots)
-    if tiles_of(8, 4) == 1:
-        return Config(("wave", True, 8, 4, problem.shift), 1, problem.rows)
+        return Config(("pipeline", folders, squads, warps, fitted(rows), stages, shift), tiles, min(SMS, problem.rows * tiles), slots, width)
     warps, rows = (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
     tiles = tiles_of(warps, rows)
-    return Config(("wave", tiles == 1, warps, rows, problem.shift), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0)
+    return Config(("wave", tiles == 1, warps, fitted(rows), shift), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0, width)
 
 
 def _columns(problem: Problem) -> Config:

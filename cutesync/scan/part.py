@@ -20,11 +20,11 @@ ROWS = 4  # rows of vectors in a piece
 
 
 class PartScan:
-    """The chunks of ``tile`` in global memory, full or not."""
+    """The chunks of ``tile`` in global memory, full or not, in pieces of ``rows`` rows of vectors."""
 
-    def __init__(self, tile: WarpScan) -> None:
+    def __init__(self, tile: WarpScan, rows: int = ROWS) -> None:
         self.chunk = tile.chunk
-        self.tile = WarpScan(tile.scan, min(ROWS, tile.rows), 1, None if tile.shift else tile.shift, tile.items)
+        self.tile = WarpScan(tile.scan, min(rows, tile.rows), 1, None if tile.shift else tile.shift, tile.items)
         self.scan, self.monoid = tile.scan, tile.monoid
 
     @cute.jit
@@ -55,7 +55,7 @@ class PartScan:
 
     def place(self, piece):
         """Where a piece lies in the chunk, in elements."""
-        return self.scan.flip(piece, self.chunk // self.tile.chunk) * self.tile.chunk
+        return self.scan.flip(piece, self.chunk // self.tile.chunk) * self.tile.chunk * self.scan.width
 
     def clip(self, begin, end, piece):
         """The positions of a piece that exist, counted from its first."""
@@ -71,7 +71,7 @@ class PartScan:
         return shift, begin - shift, count, end - shift - (count - 1) * items
 
     def moved(self, start, shift):
-        return start - shift if self.scan.reverse else start + shift
+        return start - shift * self.scan.width if self.scan.reverse else start + shift * self.scan.width
 
     def whole(self, vector, skip, count, tail):
         inner = (vector > 0) | (skip == 0)
@@ -96,7 +96,7 @@ class PartScan:
         return count > 0, self.tile.join_rows(rows, prefixes, lane, count)
 
     def nothing(self):
-        return tuple(t(0) for t in self.monoid.types)
+        return tuple(t(0) for t in self.scan.types)
 
     @cute.jit
     def scan_row(self, elements, u: cutlass.Constexpr, first, last, skip, count, tail, lane):
@@ -111,10 +111,10 @@ class PartScan:
     @cute.jit
     def fold_edge(self, start: cute.Pointer, vector: Int32, low: Int32, high: Int32):
         """The state of elements ``low`` to ``high`` of a vector."""
-        source = cute.make_tensor(start, cute.make_layout((self.tile.chunk,)))
+        source = cute.make_tensor(start, cute.make_layout((self.tile.chunk * self.scan.width,)))
         state = (*self.nothing(), Int32(0))
         for i in cutlass.range(low, high, unroll=1):
-            value = self.monoid.lift(source[self.scan.flip(vector * self.tile.items + i, self.tile.chunk)], 0)
+            value = self.scan.lift(source, self.scan.flip(vector * self.tile.items + i, self.tile.chunk) * self.scan.width)
             state = combine_valid(state, (*value, Int32(1)), self.scan.combine)
         return state[:-1]
 
@@ -126,7 +126,7 @@ class PartScan:
         before_last = self.nothing()
         for u in cutlass.range_constexpr(self.tile.rows):
             vector = lane + u * LANES
-            before = tuple(t(member[u]) for t, member in zip(self.monoid.types, prefixes))
+            before = tuple(t(member[u]) for t, member in zip(self.scan.types, prefixes))
             first = lane == 0 if u == 0 else False
             self.tile.emit_vector(elements, u, have, state, first, before, out + self.tile.place(u, lane), self.whole(vector, skip, count, tail))
             if vector == count - 1:
@@ -143,11 +143,11 @@ class PartScan:
     @cute.jit
     def emit_edge(self, start, out, vector: Int32, low: Int32, high: Int32, have: Boolean, state):
         """Store elements ``low`` to ``high`` of a vector; ``state`` (if ``have``) is that of everything before them."""
-        source = cute.make_tensor(start, cute.make_layout((self.tile.chunk,)))
-        target = cute.make_tensor(out, cute.make_layout((self.tile.chunk,)))
+        source = cute.make_tensor(start, cute.make_layout((self.tile.chunk * self.scan.width,)))
+        target = cute.make_tensor(out, cute.make_layout((self.tile.chunk * self.scan.width,)))
         running = (*state, Int32(have))
         for i in cutlass.range(low, high, unroll=1):
-            place = self.scan.flip(vector * self.tile.items + i, self.tile.chunk)
-            following = combine_valid(running, (*self.monoid.lift(source[place], 0), Int32(1)), self.scan.combine)
-            target[place] = self.monoid.lower((running if self.scan.exclusive else following)[:-1])
+            place = self.scan.flip(vector * self.tile.items + i, self.tile.chunk) * self.scan.width
+            following = combine_valid(running, (*self.scan.lift(source, place), Int32(1)), self.scan.combine)
+            self.scan.lower((running if self.scan.exclusive else following)[:-1], target, place)
             running = following

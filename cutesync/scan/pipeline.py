@@ -33,7 +33,7 @@ from cutlass.memory import SmemAllocator
 from ..block.reduce import get, state_array, state_bytes
 from ..block.warps import after, around, leave
 from ..errors import ArgumentValueError, explain
-from ..sync.gather import enter, publish, settle, tag_of
+from ..sync.gather import enter, publish, settle, tag_of, words
 from ..sync.lookback import GROUP, fold_group, place_of, read_group, slots_of
 from ..warp import LANES
 from .base import Scan, ScanKernel
@@ -42,7 +42,7 @@ from .tile import WarpScan
 
 DONE = -1  # the tile number that says that there are no more
 REGISTERS = 1 << 16  # of a multiprocessor
-FOR_CONTROL, FOR_FOLDERS = 72, 72  # registers of a thread: with these nothing spills in any of the warps
+FOR_CONTROL, FOR_LOOK_AHEAD, FOR_FOLDERS = 72, 88, 72  # registers of a thread: with these nothing spills in any of the warps
 
 
 class Shared:
@@ -50,8 +50,8 @@ class Shared:
 
     def __init__(self, scan: Scan, stages: int, warps: int, tile: int) -> None:
         allocator = SmemAllocator()
-        types = (*scan.monoid.types, Int32)
-        self.ring = allocator.allocate_array(scan.monoid.source.cutlass, stages * tile, byte_alignment=128)
+        types = (*scan.types, Int32)
+        self.ring = allocator.allocate_array(scan.monoid.source.cutlass, stages * tile * scan.width, byte_alignment=128)
         self.full, self.folded, self.ready, self.empty = (allocator.allocate_array(Int64, stages) for _ in range(4))
         self.numbers, self.tags = (cute.make_tensor(allocator.allocate_array(Int32, stages), cute.make_layout((stages,))) for _ in range(2))
         self.totals = state_array(types, stages * warps)
@@ -79,17 +79,18 @@ class PipelineScan(ScanKernel):
         self.folders, self.squads, self.warps, self.stages = folders, squads, warps, stages
         self.tile = WarpScan(scan, rows, warps, shift)
         self.part = PartScan(self.tile)
-        self.tile_bytes = self.tile.tile * scan.monoid.source.size
+        self.tile_bytes = self.tile.tile * scan.width * scan.monoid.source.size
         self.first_emitter = Warps.FOLD + folders
         groups = (1 + folders // 4, squads * warps // 4)
         self.at_launch = REGISTERS // (128 * sum(groups)) // 8 * 8
-        self.for_emitters = min((self.at_launch * sum(groups) - FOR_CONTROL - FOR_FOLDERS * (groups[0] - 1)) // groups[1] // 8 * 8, 232)
-        types = (*scan.monoid.types, Int32)
+        self.for_control = FOR_CONTROL if words(scan.types) <= 3 else FOR_LOOK_AHEAD  # it holds two groups of states that are on their way
+        self.for_emitters = min((self.at_launch * sum(groups) - self.for_control - FOR_FOLDERS * (groups[0] - 1)) // groups[1] // 8 * 8, 232)
+        types = (*scan.types, Int32)
         smem = stages * (self.tile_bytes + 40) + state_bytes(types, stages * warps) + state_bytes(types, stages) + 128
         super().__init__(scan, (self.first_emitter + squads * warps) * LANES, smem, 1)
 
     @cute.jit
-    def body(self, x, out, init, init_at, slots, counters, rows, length, inner, tiles):
+    def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
         thread, _, _ = cute.arch.thread_idx()
         warp = cute.arch.make_warp_uniform(thread // LANES)
         lane = thread % LANES
@@ -104,20 +105,20 @@ class PipelineScan(ScanKernel):
         cute.arch.sync_threads()
         everything = Int32(rows) * tiles
         if warp < Warps.FOLD:
-            self.take_registers(FOR_CONTROL)
+            self.take_registers(self.for_control)
             if warp == Warps.LOAD:
                 if lane == 0:
-                    self.load(shared, x, length, counters, everything, tiles)
+                    self.load(shared, x, length, inner, counters, everything, tiles)
             elif warp == Warps.PUBLISH:
                 self.publish(shared, slots, everything, tiles, lane)
             elif warp == Warps.LOOK_AHEAD:
                 self.look_ahead(shared, init, init_at, slots, everything, tiles, lane)
         elif warp < self.first_emitter:
             self.take_registers(FOR_FOLDERS)
-            self.fold(shared, x, length, tiles, warp - Warps.FOLD, lane)
+            self.fold(shared, x, length, inner, tiles, warp - Warps.FOLD, lane)
         else:
             self.take_registers(self.for_emitters)
-            self.emit(shared, x, out, length, tiles, (warp - self.first_emitter) // self.warps, (warp - self.first_emitter) % self.warps, lane)
+            self.emit(shared, x, out, length, inner, tiles, (warp - self.first_emitter) // self.warps, (warp - self.first_emitter) % self.warps, lane)
 
     def take_registers(self, count: int) -> None:
         """All four warps of a group call."""
@@ -142,7 +143,7 @@ class PipelineScan(ScanKernel):
         return (begin == 0) & (end == self.tile.tile), offset
 
     @cute.jit
-    def load(self, shared: cutlass.Constexpr, x, length, counters, everything, tiles):
+    def load(self, shared: cutlass.Constexpr, x, length, inner, counters, everything, tiles):
         """One lane. A tile that is not whole is left to be read from global memory. At the end every squad gets a ``DONE``."""
         entered = enter(counters)
         done = Int32(0)
@@ -152,7 +153,7 @@ class PipelineScan(ScanKernel):
             tag = tag_of(entered)
             if number < everything:
                 entered = enter(counters)  # asked for early: the answer takes as long as a copy
-            start = x + Int64(number // tiles) * length
+            start = x + Int64(number // tiles) * length * inner
             whole, offset = self.whole(start, length, number % tiles)
             cute.arch.mbarrier_wait(shared.empty + stage, phase)
             if number >= everything:
@@ -161,7 +162,7 @@ class PipelineScan(ScanKernel):
             self.announce(shared, stage, number, tag)
             if whole & (number != DONE):
                 cute.arch.mbarrier_arrive_and_expect_tx(shared.full + stage, self.tile_bytes)
-                into = shared.ring + stage * self.tile.tile
+                into = shared.ring + stage * self.tile.tile * self.scan.width
                 primitives.cp_async_bulk_shared_cluster_global(into, start + offset, shared.full + stage, self.tile_bytes)
             else:
                 cute.arch.mbarrier_arrive(shared.full + stage)
@@ -175,17 +176,17 @@ class PipelineScan(ScanKernel):
         shared.tags[stage] = tag
 
     @cute.jit
-    def fold(self, shared: cutlass.Constexpr, x, length, tiles, folder, lane):
+    def fold(self, shared: cutlass.Constexpr, x, length, inner, tiles, folder, lane):
         """Chunks ``folder``, ``folder + folders``, ... of every tile."""
         stage, phase = Int32(0), Int32(0)
         cute.arch.mbarrier_wait(shared.full + stage, phase)
         number = shared.numbers[stage]
         while number != DONE:
-            start = x + Int64(number // tiles) * length
+            start = x + Int64(number // tiles) * length * inner
             whole, _ = self.whole(start, length, number % tiles)
             for chunk in cutlass.range(folder, self.warps, self.folders, unroll=1):
                 have = Boolean(True)
-                state = tuple(t(0) for t in self.scan.monoid.types)
+                state = tuple(t(0) for t in self.scan.types)
                 if whole:
                     elements, _ = self.tile.registers()
                     self.tile.load(self.chunk_in(shared, stage, chunk), lane, elements)
@@ -204,11 +205,11 @@ class PipelineScan(ScanKernel):
 
     def chunk_in(self, shared, stage, chunk):
         """A chunk of the tile in a stage."""
-        return shared.ring + stage * self.tile.tile + self.scan.flip(chunk, self.warps) * self.tile.chunk
+        return shared.ring + (stage * self.warps + self.scan.flip(chunk, self.warps)) * self.tile.chunk * self.scan.width
 
     @cute.jit
     def publish(self, shared: cutlass.Constexpr, slots, everything, tiles, lane):
-        types = self.scan.monoid.types
+        types = self.scan.types
         stage, phase = Int32(0), Int32(0)
         cute.arch.mbarrier_wait(shared.full + stage, phase)
         number = shared.numbers[stage]
@@ -228,7 +229,7 @@ class PipelineScan(ScanKernel):
     @cute.jit
     def look_ahead(self, shared: cutlass.Constexpr, init, init_at, slots, everything, tiles, lane):
         """The state of all whole groups of tiles so far is carried along, that of the rest is made for each tile."""
-        types = self.scan.monoid.types
+        types = self.scan.types
         known = Boolean(self.scan.start is not None)
         start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in types)
         have, state = known, start
@@ -265,15 +266,15 @@ class PipelineScan(ScanKernel):
             number = shared.numbers[stage]
 
     @cute.jit
-    def emit(self, shared: cutlass.Constexpr, x, out, length, tiles, squad, warp, lane):
+    def emit(self, shared: cutlass.Constexpr, x, out, length, inner, tiles, squad, warp, lane):
         """A squad's warp: its chunk of each tile of the squad."""
-        types = self.scan.monoid.types
+        types = self.scan.types
         stage, phase = squad, Int32(0)
         cute.arch.mbarrier_wait(shared.full + stage, phase)
         number = shared.numbers[stage]
         while number != DONE:
             elements, vectors = self.tile.registers()
-            start = x + Int64(number // tiles) * length
+            start = x + Int64(number // tiles) * length * inner
             whole, _ = self.whole(start, length, number % tiles)
             offset, begin, end = self.tile.span(start, length, Int64(number % tiles) * self.tile.tile + warp * self.tile.chunk, self.tile.chunk)
             if whole:
@@ -287,7 +288,7 @@ class PipelineScan(ScanKernel):
             if lane == 0:
                 cute.arch.mbarrier_arrive(shared.empty + stage)
             have, state = after(known != 0, tuple(before), have, state, self.scan.combine)
-            target = out + Int64(number // tiles) * length + offset
+            target = out + Int64(number // tiles) * length * inner + offset
             if whole:
                 self.tile.emit(elements, vectors, have, state, target, lane)
             else:

@@ -14,7 +14,7 @@ from .config import Config, Problem, choose
 
 @dataclass(frozen=True)
 class Meaning:
-    """What is computed. ``start``: None, a number, or the address of a result in device memory."""
+    """What is computed. ``start`` comes before the first element, or with ``start_in_memory`` what every launch gives the address of."""
 
     op: Operator
     source: DType
@@ -23,11 +23,11 @@ class Meaning:
     exclusive: bool
     reverse: bool
     start: int | float | None = None
-    start_at: int | None = None
+    start_in_memory: bool = False
 
     @property
     def start_kind(self) -> str | None:
-        return "memory" if self.start_at is not None else None if self.start is None else "value"
+        return "memory" if self.start_in_memory else None if self.start is None else "value"
 
     @property
     def key(self) -> tuple:
@@ -49,7 +49,7 @@ def kernel_for(config: Config, meaning: Meaning, stream: int = 0) -> compiler.Ke
     """The compiled kernel of a configuration."""
     kind, *arguments = config.kernel
     op = meaning.op
-    name = ("scan", *config.kernel, *meaning.key, op.key or id(op.fn))
+    name = ("scan", *config.kernel, config.width, *meaning.key, op.key or id(op.fn))
     if op.key is None:
         _keep_alive[name] = op
 
@@ -68,13 +68,13 @@ def kernel_for(config: Config, meaning: Meaning, stream: int = 0) -> compiler.Ke
 
         kinds = {"short_rows": ShortRowScan, "rows": RowScan, "wave": WaveScan, "pipeline": PipelineScan, "columns": ColumnScan}
         monoid = Monoid(op, meaning.source, meaning.accumulate, meaning.result)
-        host = kinds[kind](Scan(monoid, meaning.exclusive, meaning.reverse, meaning.start_kind), *arguments)
+        host = kinds[kind](Scan(monoid, meaning.exclusive, meaning.reverse, meaning.start_kind, config.width), *arguments)
 
         def pointer(element):
             return make_ptr(element, 0, cute.AddressSpace.gmem)
 
         result = meaning.result.cutlass
-        pointers = [pointer(meaning.source.cutlass), pointer(result), monoid.types[0](0), pointer(result), pointer(Int64), pointer(Int32)]
+        pointers = [pointer(meaning.source.cutlass), pointer(result), pointer(result), monoid.types[0](0), pointer(Int64), pointer(Int32)]
         return host.__call__, [*pointers, *[Int64(0)] * 3, *[Int32(0)] * 2, make_fake_stream()], {"block": (host.threads, 1, 1), "smem": host.smem}
 
     return compiler.get(name, build, on_disk=op.key is not None, stream=stream, warm="the same cutesync function")
@@ -85,6 +85,6 @@ def make_launch(meaning: Meaning, problem: Problem, ordinal: int, stream: int) -
     config = choose(problem)
     kernel = kernel_for(config, meaning, stream)
     start = 0 if meaning.start is None else bits(meaning.start, *meaning.register())
-    values = (0, 0, start, meaning.start_at or 0, 0, 0, problem.rows, problem.length, problem.inner, config.tiles)
-    words = max(1, meaning.register()[0] // 4)
+    values = (0, 0, 0, start, 0, 0, problem.rows, problem.length, problem.inner, config.tiles)
+    words = max(1, meaning.register()[0] // 4) * config.width
     return Launch(kernel, ordinal, config.grid, values, workspace=(5, 4) if config.slots else None, slots=config.slots * words)

@@ -1,6 +1,8 @@
 """Scan of many rows that fit into registers: several warps a row, one warp a row, or several rows a warp. Nothing is exchanged between blocks.
 
-Every vector lies inside one row, so its size divides the row's and no row has a ragged end; what a warp holds beyond its row is left alone.
+Where a vector of some size divides the rows, every vector lies inside one row and no row has a ragged end. *Ragged* rows begin and end
+anywhere: their vectors are found from where they lie in memory, and of the first and the last only some elements are the row's.
+What a warp holds beyond its row is left alone.
 """
 
 from __future__ import annotations
@@ -13,54 +15,83 @@ from ..block.reduce import state_array, state_bytes
 from ..block.warps import after, around, leave
 from ..warp import LANES, shift_up
 from .base import Scan, ScanKernel
+from .part import PartScan
 from .tile import WarpScan
 
 WARPS = 8
 
 
 class RowScan(ScanKernel):
-    """The kernel for rows longer than 32 vectors: ``team`` warps (a power of two up to 8), each a chunk of ``rows`` rows of vectors."""
+    """The kernel for rows longer than 32 vectors, or for one short one: ``team`` warps (a power of two) a row, each a chunk of ``rows`` rows of
+    vectors."""
 
-    def __init__(self, scan: Scan, items: int, team: int, rows: int, shift: int | None) -> None:
-        types = (*scan.monoid.types, Int32)
-        super().__init__(scan, WARPS * LANES, state_bytes(types, WARPS) if team > 1 else 0, 1)
-        self.team = team
+    def __init__(self, scan: Scan, items: int, team: int, rows: int, shift: int | None, ragged: bool) -> None:
+        self.team, self.warps = team, max(team, WARPS)
+        types = (*scan.types, Int32)
+        super().__init__(scan, self.warps * LANES, state_bytes(types, self.warps) if team > 1 else 0, 1)
         self.tile = WarpScan(scan, rows, team, shift, items)
+        self.ragged = PartScan(self.tile, rows) if ragged else None
 
     @cute.jit
-    def body(self, x, out, init, init_at, slots, counters, rows, length, inner, tiles):
+    def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         warp = cute.arch.make_warp_uniform(thread // LANES)
         lane = thread % LANES
-        types = self.scan.monoid.types
-        row = Int64(block) * (WARPS // self.team) + warp // self.team
+        row = Int64(block) * (self.warps // self.team) + warp // self.team
         part = warp % self.team
-        count = Int32(length) // self.tile.items - part * self.tile.vectors
+        if cutlass.const_expr(self.ragged is None):
+            offset, begin, end = self.span(length, part)
+        else:
+            offset, begin, end = self.tile.span(x + row * length, length, Int64(part * self.tile.chunk), self.tile.chunk)
         if row >= rows:
-            count = Int32(0)
-        position = part * self.tile.chunk
-        offset = row * length + (length - position - self.tile.chunk if self.scan.reverse else Int64(position))
+            begin, end = Int32(0), Int32(0)
+        source, target = x + row * length + offset, out + row * length + offset
         elements, prefixes = self.tile.registers()
-        rows_ = []
-        for u in cutlass.range_constexpr(self.tile.rows):
-            self.tile.load_vector(x + offset + self.tile.place(u, lane), elements, u, lane + u * LANES < count)
-        for u in cutlass.range_constexpr(self.tile.rows):
-            rows_.append(self.tile.scan_row(elements, u, lane, lane + u * LANES < count))
-        state = self.tile.join_rows(rows_, prefixes, lane, count)
+        if cutlass.const_expr(self.ragged is None):
+            some, state = self.fold(source, end, elements, prefixes, lane)
+        else:
+            some, state = self.ragged.fold_piece(source, begin, end, elements, prefixes, lane)
         have = Boolean(self.scan.start is not None)
-        start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in types)
+        start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in self.scan.types)
         if cutlass.const_expr(self.team > 1):
-            totals = state_array((*types, Int32), WARPS)
+            types = (*self.scan.types, Int32)
+            totals = state_array(types, self.warps)
             if lane == 0:
-                leave(totals, warp, count > 0, state)
+                leave(totals, warp, some, state)
             cute.arch.sync_threads()
-            some, before, _, _ = around(totals, warp - part, self.team, part, lane, types, self.scan.combine)
+            some, before, _, _ = around(totals, warp - part, self.team, part, lane, types[:-1], self.scan.combine)
             have, start = after(have, start, some, before, self.scan.combine)
+        if cutlass.const_expr(self.ragged is None):
+            self.emit(target, end, elements, prefixes, have, start, lane)
+        else:
+            self.ragged.emit_piece(source, target, begin, end, elements, prefixes, have, start, lane)
+
+    @cute.jit
+    def span(self, length, part):
+        """As ``WarpScan.span`` where all vectors are whole, counted from the row's end."""
+        position = part * self.tile.chunk
+        offset = length - position - self.tile.chunk if self.scan.reverse else Int64(position)
+        return offset, Int32(0), Int32(length) - position
+
+    @cute.jit
+    def fold(self, source, end, elements, prefixes, lane):
+        """``(any, state)`` of the vectors up to position ``end``."""
+        count = end // self.tile.items
+        rows = []
         for u in cutlass.range_constexpr(self.tile.rows):
-            before = tuple(t(member[u]) for t, member in zip(types, prefixes))
+            self.tile.load_vector(source + self.tile.place(u, lane), elements, u, lane + u * LANES < count)
+        for u in cutlass.range_constexpr(self.tile.rows):
+            rows.append(self.tile.scan_row(elements, u, lane, lane + u * LANES < count))
+        return count > 0, self.tile.join_rows(rows, prefixes, lane, count)
+
+    @cute.jit
+    def emit(self, target, end, elements, prefixes, have, state, lane):
+        count = end // self.tile.items
+        for u in cutlass.range_constexpr(self.tile.rows):
+            before = tuple(t(member[u]) for t, member in zip(self.scan.types, prefixes))
             first = lane == 0 if u == 0 else False
-            self.tile.emit_vector(elements, u, have, start, first, before, out + offset + self.tile.place(u, lane), lane + u * LANES < count)
+            self.tile.emit_vector(elements, u, have, state, first, before, target + self.tile.place(u, lane), lane + u * LANES < count)
 
 
 class ShortRowScan(ScanKernel):
@@ -72,7 +103,7 @@ class ShortRowScan(ScanKernel):
         self.tile = WarpScan(scan, unroll, 1, shift, items)
 
     @cute.jit
-    def body(self, x, out, init, init_at, slots, counters, rows, length, inner, tiles):
+    def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         lane = thread % LANES
@@ -86,7 +117,7 @@ class ShortRowScan(ScanKernel):
             exists = (place < count) & (row + u * step < rows)
             self.tile.load_vector(x + offset + u * step * length, elements, u, exists)
         known = Boolean(self.scan.start is not None)
-        start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in self.scan.monoid.types)
+        start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in self.scan.types)
         for u in cutlass.range_constexpr(self.unroll):
             exists = (place < count) & (row + u * step < rows)
             before = shift_up(self.tile.scan_row(elements, u, lane, exists, self.group))

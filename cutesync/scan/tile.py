@@ -10,6 +10,8 @@ Positions are in scan order; ``Scan.flip`` turns them into places in memory.
 
 from __future__ import annotations
 
+import math
+
 import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
@@ -24,46 +26,53 @@ VECTOR_BYTES = 16
 class WarpScan:
     """Chunks of ``rows`` rows; ``warps`` warps share a tile. All 32 lanes call every method.
 
-    ``items`` elements a vector (default: 16 bytes of the wider type), aligned in the input. ``shift``: how many elements past such a
+    ``items`` positions a vector (default: what makes a multiple of 16 bytes of the wider type), aligned in the input. ``shift``: how many elements past such a
     boundary the output's vectors begin; None: unknown, they are stored element by element.
     """
 
     def __init__(self, scan: Scan, rows: int, warps: int, shift: int | None, items: int | None = None) -> None:
         self.scan, self.rows, self.warps, self.shift = scan, rows, warps, shift
         self.monoid = scan.monoid
-        self.items = items or VECTOR_BYTES // max(self.monoid.source.size, self.monoid.result.size)
+        self.items = items or VECTOR_BYTES // math.gcd(VECTOR_BYTES, scan.width * max(self.monoid.source.size, self.monoid.result.size))
         self.vectors = rows * LANES
-        self.chunk = self.vectors * self.items  # elements
+        self.chunk = self.vectors * self.items  # positions
         self.tile = warps * self.chunk
-        self.in_bytes = self.items * self.monoid.source.size
-        self.out_bytes = self.items * self.monoid.result.size
+        self.elements = self.items * scan.width  # of a vector
+        self.in_bytes = self.elements * self.monoid.source.size
+        self.out_bytes = self.elements * self.monoid.result.size
 
     @cute.jit
     def span(self, start: cute.Pointer, length: Int64, position: Int64, extent: cutlass.Constexpr):
         """``(offset, begin, end)`` of the ``extent`` positions from ``position`` of the row of ``length`` elements at ``start``: where they
         lie in memory from there, and which of them exist. Position 0 lies on a 16-byte boundary (of the row's end, in reverse), up to 15
         bytes before the first element; ``position`` is a multiple of ``extent``."""
-        size = self.monoid.source.size
-        edge = (start + length).toint() if self.scan.reverse else start.toint()
-        skew = Int64(edge & (VECTOR_BYTES - 1)) // size
-        slack = (VECTOR_BYTES // size - skew) % (VECTOR_BYTES // size) if self.scan.reverse else skew
+        slack = self.slack(start, length)
         offset = length + slack - position - extent if self.scan.reverse else position - slack
         begin = cutlass.min(cutlass.max(slack - position, Int64(0)), Int64(extent))
         end = cutlass.min(cutlass.max(slack + length - position, Int64(0)), Int64(extent))
-        return offset, Int32(begin), Int32(end)
+        return offset * self.scan.width, Int32(begin), Int32(end)
+
+    def slack(self, start, length):
+        """How many positions before a row's first one the vector begins that holds it. Rows of several columns begin on a boundary."""
+        if self.scan.width > 1:
+            return (self.items - length % self.items) % self.items if self.scan.reverse else Int64(0)
+        most = VECTOR_BYTES // self.monoid.source.size
+        edge = (start + length).toint() if self.scan.reverse else start.toint()
+        skew = Int64(edge & (VECTOR_BYTES - 1)) // self.monoid.source.size
+        return (most - skew) % most if self.scan.reverse else skew
 
     def place(self, u, lane):
         """Where in the chunk a lane's vector of row ``u`` lies, in elements."""
-        return self.scan.flip(lane + u * LANES, self.vectors) * self.items
+        return self.scan.flip(lane + u * LANES, self.vectors) * self.elements
 
     # Loading
 
     def registers(self):
         """``(elements, prefixes)`` of a chunk: packed elements (words, rows), and a tensor of ``rows`` values a state member."""
-        held = Int32 if self.in_bytes >= 4 else self.monoid.source.cutlass
-        each = self.in_bytes // 4 if self.in_bytes >= 4 else self.items
+        held = Int32 if self.in_bytes % 4 == 0 else self.monoid.source.cutlass
+        each = self.in_bytes // 4 if self.in_bytes % 4 == 0 else self.elements
         layout = cute.make_layout((each, self.rows), stride=(1, each))  # stated: a mode of one element would get stride 0, which recasting spreads
-        return cute.make_rmem_tensor(layout, held), tuple(cute.make_rmem_tensor((self.rows,), t) for t in self.monoid.types)
+        return cute.make_rmem_tensor(layout, held), tuple(cute.make_rmem_tensor((self.rows,), t) for t in self.scan.types)
 
     def load(self, start, lane, elements) -> None:
         """Fill ``elements`` from the chunk that starts in memory at ``start`` (any address space)."""
@@ -73,16 +82,16 @@ class WarpScan:
     @cute.jit
     def load_vector(self, start, elements, u: cutlass.Constexpr, exists):
         if exists:
-            held = Int32 if self.in_bytes >= 4 else self.monoid.source.cutlass
-            source = cute.make_ptr(held, start.toint(), start.memspace, assumed_align=self.in_bytes)
+            held = Int32 if self.in_bytes % 4 == 0 else self.monoid.source.cutlass
+            source = cute.make_ptr(held, start.toint(), start.memspace, assumed_align=math.gcd(self.in_bytes, VECTOR_BYTES))
             cute.autovec_copy(cute.make_tensor(source, cute.make_layout((cute.size(elements, mode=[0]),))), elements[(None, u)])
 
     def lifted(self, elements, u: int):
         """The states of the elements of a lane's vector of row ``u``, in scan order."""
         values = elements[(None, u)]
-        if self.in_bytes >= 4:
+        if self.in_bytes % 4 == 0:
             values = cute.recast_tensor(values, self.monoid.source.cutlass)
-        return [self.monoid.lift(values[self.scan.flip(i, self.items)], 0) for i in range(self.items)]
+        return [self.scan.lift(values, self.scan.flip(i, self.items) * self.scan.width) for i in range(self.items)]
 
     # Folding
 
@@ -94,7 +103,7 @@ class WarpScan:
     @cute.jit
     def scan_row(self, elements, u: cutlass.Constexpr, lane, exists, width: cutlass.Constexpr = LANES):
         """The inclusive scan of row ``u``'s vectors over groups of ``width`` lanes."""
-        state = tuple(t(0) for t in self.monoid.types)
+        state = tuple(t(0) for t in self.scan.types)
         if exists:
             state = self.fold_vector(elements, u)
         return scan_states(state, self.scan.combine, lane, width, exists)
@@ -122,7 +131,7 @@ class WarpScan:
         return reduce_rows(vectors, self.scan.combine, lane)
 
     def fold_vector(self, elements, u: int):
-        if self.in_bytes >= 4 and not self.scan.reverse:
+        if self.in_bytes % 4 == 0 and self.scan.width == 1 and not self.scan.reverse:
             return self.monoid.fold(elements[(None, u)], 0)
         return tree(self.lifted(elements, u), self.scan.combine)
 
@@ -133,7 +142,7 @@ class WarpScan:
         order = range(self.rows - 1, -1, -1) if self.scan.reverse else range(self.rows)  # memory order
         held = None
         for u in order:
-            before = tuple(t(member[u]) for t, member in zip(self.monoid.types, prefixes))
+            before = tuple(t(member[u]) for t, member in zip(self.scan.types, prefixes))
             results = self.results(elements, u, have, state, lane == 0 if u == 0 else False, before)
             if self.shift:
                 held = self._store_shifted(results, held, out + self.place(u, lane), lane)
@@ -155,17 +164,17 @@ class WarpScan:
             before, known = prepend(have, state, before, self.scan.combine), True
         else:
             before, known = first_prefix(have, state, first, before, self.scan.combine)
-        results = cute.make_rmem_tensor((self.items,), self.monoid.result.cutlass)
+        results = cute.make_rmem_tensor((self.elements,), self.monoid.result.cutlass)
         for i, value in enumerate(self.lifted(elements, u)):
             following = prepend(known, before, value, self.scan.combine) if i == 0 else self.scan.combine(before, value)
-            results[self.scan.flip(i, self.items)] = self.monoid.lower(before if self.scan.exclusive else following)
+            self.scan.lower(before if self.scan.exclusive else following, results, self.scan.flip(i, self.items) * self.scan.width)
             before = following
         return results
 
     def store(self, results, out) -> None:
-        align = self.out_bytes if self.shift == 0 else self.monoid.result.size
+        align = math.gcd(self.out_bytes, VECTOR_BYTES) if self.shift == 0 else self.monoid.result.size
         target = cute.make_ptr(self.monoid.result.cutlass, out.toint(), cute.AddressSpace.gmem, assumed_align=align)
-        cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.items,))))
+        cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.elements,))))
 
     @cute.jit
     def _store_shifted(self, results, held, out, lane):

@@ -23,24 +23,25 @@ from .base import Scan, ScanKernel
 from .part import PartScan
 from .tile import WarpScan
 
+APART = 4  # places of a state array of which one is used: members side by side would be read as a vector, and with it what lies behind the last
 
 class WaveScan(ScanKernel):
     """The kernel: tiles of ``warps`` chunks of ``rows`` rows. ``alone``: a row is one tile."""
 
     def __init__(self, scan: Scan, alone: bool, warps: int, rows: int, shift: int | None) -> None:
-        types = scan.monoid.types
-        smem = state_bytes((*types, Int32), warps) + fold_storage_bytes(types, warps) + state_bytes((*types, Int32, Int32), 1)
+        types = scan.types
+        smem = state_bytes((*types, Int32), warps) + fold_storage_bytes(types, warps) + state_bytes((*types, Int32), APART) + 8
         super().__init__(scan, warps * LANES, smem, 1)
         self.alone, self.warps = alone, warps
         self.tile = WarpScan(scan, rows, warps, shift)
         self.part = PartScan(self.tile)
 
     @cute.jit
-    def body(self, x, out, init, init_at, slots, counters, rows, length, inner, tiles):
+    def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
         thread, _, _ = cute.arch.thread_idx()
         warp = cute.arch.make_warp_uniform(thread // LANES)
         lane = thread % LANES
-        types = self.scan.monoid.types
+        types = self.scan.types
         totals = state_array((*types, Int32), self.warps)
         number, _, _ = cute.arch.block_idx()
         tag = Int32(0)
@@ -55,9 +56,9 @@ class WaveScan(ScanKernel):
             tag = notice[1]
         row = Int64(number // tiles)
         tile = number % tiles
-        offset, begin, end = self.tile.span(x + row * length, length, Int64(tile) * self.tile.tile + warp * self.tile.chunk, self.tile.chunk)
-        source = x + row * length + offset
-        target = out + row * length + offset
+        begins = row * length * inner
+        offset, begin, end = self.tile.span(x + begins, length, Int64(tile) * self.tile.tile + warp * self.tile.chunk, self.tile.chunk)
+        source, target = x + begins + offset, out + begins + offset
         elements, prefixes = self.tile.registers()
         full = (begin == 0) & (end == self.tile.chunk)
         have, state = Boolean(True), tuple(t(0) for t in types)
@@ -86,9 +87,9 @@ class WaveScan(ScanKernel):
     def look_back(self, slots, number, tile, stride, tag, known, start, thread):
         """``(any, state)`` before the tile, in every thread: thread t folds the tiles [t * each, (t + 1) * each) of the row, then the block
         its threads; ``start`` (if ``known``) comes first."""
-        types = self.scan.monoid.types
+        types = self.scan.types
         storage = fold_storage(types, self.warps)
-        found = state_array((*types, Int32), 1)
+        found = state_array((*types, Int32), APART)
         each = (tile + self.threads - 1) // self.threads
         first = thread * each
         count = cutlass.min(first + each, tile) - first

@@ -3,6 +3,7 @@ make many tiles, rings that wrap and waits that matter."""
 
 from __future__ import annotations
 
+import math
 from typing import Callable
 
 from cutesync.runtime import call
@@ -18,7 +19,12 @@ def _ceil(a: int, b: int) -> int:
 
 
 def _tiles(problem: Problem, warps: int, rows: int) -> int:
-    return _ceil(problem.length + VECTOR_BYTES // problem.source - 1, warps * rows * LANES * problem.items)
+    items = VECTOR_BYTES // math.gcd(VECTOR_BYTES, problem.inner * problem.wide)
+    return _ceil(problem.length + VECTOR_BYTES // problem.source - 1, warps * rows * LANES * items)
+
+
+def _shift(problem: Problem) -> int | None:
+    return problem.shift if problem.inner == 1 else 0
 
 
 def short_rows(unroll: int) -> Choice:
@@ -31,11 +37,11 @@ def short_rows(unroll: int) -> Choice:
     return choose
 
 
-def rows(team: int, rows: int) -> Choice:
+def rows(team: int, rows: int, ragged: bool = False) -> Choice:
     def choose(problem: Problem) -> Config:
-        items, shift = problem.vector(problem.length)
-        assert problem.length // items <= team * rows * LANES
-        return Config(("rows", items, team, rows, shift), 1, _ceil(problem.rows, ROW_WARPS // team))
+        items, shift = (problem.items, problem.shift) if ragged else problem.vector(problem.length)
+        assert _ceil(problem.length, items) + ragged <= team * rows * LANES
+        return Config(("rows", items, team, rows, shift, ragged), 1, _ceil(problem.rows, max(1, ROW_WARPS // team)))
 
     return choose
 
@@ -43,7 +49,8 @@ def rows(team: int, rows: int) -> Choice:
 def wave(warps: int, rows: int) -> Choice:
     def choose(problem: Problem) -> Config:
         tiles = _tiles(problem, warps, rows)
-        return Config(("wave", tiles == 1, warps, rows, problem.shift), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0)
+        slots = problem.rows * tiles if tiles > 1 else 0
+        return Config(("wave", tiles == 1, warps, rows, _shift(problem)), tiles, problem.rows * tiles, slots, problem.inner)
 
     return choose
 
@@ -51,8 +58,8 @@ def wave(warps: int, rows: int) -> Choice:
 def pipeline(folders: int, squads: int, warps: int, rows: int, stages: int, blocks: int) -> Choice:
     def choose(problem: Problem) -> Config:
         tiles = _tiles(problem, warps, rows)
-        kernel = ("pipeline", folders, squads, warps, rows, stages, problem.shift)
-        return Config(kernel, tiles, min(blocks, problem.rows * tiles), problem.rows * slots_of(tiles))
+        kernel = ("pipeline", folders, squads, warps, rows, stages, _shift(problem))
+        return Config(kernel, tiles, min(blocks, problem.rows * tiles), problem.rows * slots_of(tiles), problem.inner)
 
     return choose
 
@@ -75,10 +82,13 @@ KERNELS: dict[str, tuple[Choice, tuple[int, ...], int]] = {
     "rows by one warp": (rows(1, 2), (11, 126), 1),
     "rows by two warps": (rows(2, 2), (5, 101), 1),
     "rows by eight warps": (rows(8, 1), (3, 900), 1),
+    "a row by sixteen warps": (rows(16, 1), (1, 1800), 1),
+    "ragged rows": (rows(2, 2, ragged=True), (5, 403), 1),
     "one tile": (wave(4, 2), (1, 1001), 1),
     "rows of one tile": (wave(2, 2), (3, 501), 1),
     "a wave": (wave(2, 1), (1, 1803), 1),
     "a wave of rows": (wave(2, 1), (3, 701), 1),
+    "few columns in a wave": (wave(2, 1), (2, 150, 4), 1),
     "columns": (columns(4, 8, 1, 4, 1), (2, 37, 36), 1),
     "columns in groups": (columns(2, 8, 5, 4, 1), (101, 23), 0),
     "columns in groups of blocks": (columns(4, 4, 4, 2, 3), (2, 101, 12), 1),
@@ -86,6 +96,7 @@ KERNELS: dict[str, tuple[Choice, tuple[int, ...], int]] = {
     "pipeline, small ring": (pipeline(4, 2, 4, 1, 2, 3), (1, 4203), 1),
     "pipeline, three squads": (pipeline(4, 3, 4, 1, 3, 2), (1, 3603), 1),
     "pipeline, one squad, one block": (pipeline(8, 1, 4, 1, 2, 1), (1, 2603), 1),
+    "few columns in a pipeline": (pipeline(4, 1, 4, 1, 2, 2), (300, 4), 0),
     "pipeline of rows": (pipeline(4, 2, 4, 1, 3, 3), (3, 1301), 1),
 }
 

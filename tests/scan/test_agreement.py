@@ -206,7 +206,8 @@ def test_an_array_of_no_dimensions(place):
         check_scan(np.array(5, numpy_dtype(dtype)), axis=None)
 
 
-LONG = [(65536, 40), (40, 65536), (4096, 513), (1000, 1000), (3, 100_000), (100_000, 3), (20_000, 16), (16, 20_000), (300, 2, 300), (33, 129, 65), (2, 1 << 22), (1 << 22, 2)]
+LONG = [(65536, 40), (40, 65536), (4096, 513), (1000, 1000), (3, 100_000), (100_000, 3), (20_000, 16), (16, 20_000), (300, 2, 300), (33, 129, 65), (2, 1 << 22), (1 << 22, 2),
+        (2_200_001, 3), (9, 10_001)]  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", LONG, ids=str)
@@ -226,6 +227,24 @@ def test_short_rows_and_few_columns(place, length):
     for rows in place.sizes(some(place, [1, 8, 1000 // length], [8])):
         check_scan(data((rows, length), "int32"), axis=1)
         check_scan(data((length, rows), "int32"), axis=0)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "result"),
+    [((2801, 3), "float32", "float32"), ((3000, 3), "int8", "int32"), ((9001, 4), "uint8", "uint8"), ((3, 4000, 2), "int16", "int32"), ((2101, 2), "float64", "float64"),
+     ((2_100_001, 4), "int32", "int32"), ((3, 1_000_000, 3), "float32", "float32"), ((7_000_001, 3), "float16", "float16")],
+    ids=str,
+)  # fmt: skip
+def test_few_columns_side_by_side(place, shape, dtype, result):
+    """Positions of a few elements, whose vectors hold one or several; from an address that is no boundary another kernel does it."""
+    if place.name == "emulator" and shape != (2801, 3):
+        pytest.skip("left to the GPU")
+    x, axis = data(shape, dtype), len(shape) - 2
+    check_scan(x, axis=axis, dtype=result)
+    check_scan(x, axis=axis, dtype=result, exclusive=True, reverse=True, init=3)
+    if place.name == "gpu":
+        whole = cs.asarray(np.concatenate([x.ravel()[:1], x.ravel()]))
+        check_scan(x, on=whole[1:].reshape(*shape), axis=axis, dtype=result)
 
 
 @pytest.mark.parametrize("reverse", [False, True])

@@ -12,6 +12,7 @@ from cutesync.runtime import arrays, call
 from cutesync.runtime.device import HOST
 from cutesync.runtime.device_array import DeviceArray
 
+from ..cases import data, same, scanned
 from ..reduce.test_arguments import Capsule, NotAStream, read_only
 
 X = np.arange(12, dtype=np.int32).reshape(3, 4)
@@ -112,6 +113,19 @@ def test_out_may_be_x_itself_or_lie_beside_it(launches):
     assert len(launches) == 2
 
 
+def test_a_numpy_out_may_be_x_by_another_name(on_emulator):
+    for name, view in {"x": lambda x: x, "x[:]": lambda x: x[:], "a reshape": lambda x: x.reshape(-1).reshape(x.shape)}.items():
+        x = X.copy()
+        out = view(x)
+        assert cs.scan(x, out=out) is out
+        same(x, scanned(X), name)
+    square = X[:, :3].copy()
+    for out in (square[::-1], square.T):
+        with pytest.raises(ArgumentValueError, match="overlap"):
+            cs.scan(square, out=out)
+    assert np.array_equal(square, X[:, :3])
+
+
 def test_a_wider_out_may_not_begin_where_x_does(launches):
     memory = cs.empty(64, "int64")
     x = DeviceArray(memory.ptr, (10,), dtypes.INT32, HOST, memory)
@@ -189,7 +203,7 @@ def test_init_values_that_are_equal_mean_the_same_bits(one, other, launches):
     slots = []
     for init in (one, other):
         cs.scan(x, init=init)
-        slots.append(launches[-1].parameters[2])
+        slots.append(launches[-1].parameters[3])
     assert slots[0] == slots[1] != 0 or one == 0
 
 
@@ -197,7 +211,7 @@ def test_init_of_minus_zero_is_not_init_of_zero(launches):
     x = cs.empty(1000, "float32")
     cs.scan(x, init=0.0)
     cs.scan(x, init=-0.0)
-    assert launches[0].parameters[2] != launches[1].parameters[2]
+    assert launches[0].parameters[3] != launches[1].parameters[3]
 
 
 @pytest.mark.parametrize(("good", "bad"), [({"axis": 1}, {"axis": True}), ({"axis": 1}, {"axis": 1.0}), ({"init": 1}, {"init": 1.0}),
@@ -210,11 +224,16 @@ def test_what_is_refused_is_refused_after_its_lookalike_too(good, bad, launches)
         cs.scan(x, **bad)
 
 
-def test_two_device_scalars_do_not_share_a_plan(launches):
-    x, starts = cs.empty(1000, "int32"), cs.empty(2, "int32")
-    for i in (0, 1):
-        cs.scan(x, init=starts[i : i + 1])
-    assert launches[0].parameters[3] == starts.ptr and launches[1].parameters[3] == starts.ptr + 4
+def test_device_scalars_share_a_plan(on_emulator):
+    """Its address is an argument of each launch. One of another type is refused whatever came before."""
+    x, starts = data(1000, "int32"), np.array([7, -9, 1 << 20], np.int32)
+    array, held = cs.asarray(x), cs.asarray(starts)
+    call._plans.clear()
+    for i in (0, 1, 2, 0):
+        same(np.asarray(cs.scan(array, init=held[i : i + 1])), scanned(x, init=int(starts[i])))
+    assert len(call._plans) == 1
+    with pytest.raises(ArgumentTypeError, match="init"):
+        cs.scan(array, init=cs.empty(1, "int64"))
 
 
 def test_a_nan_init_does_not_make_a_plan_a_call(launches):

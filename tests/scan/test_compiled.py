@@ -17,8 +17,8 @@ from ..reduce.test_compiled import allocated, cubin_figures  # noqa: F401  a fix
 
 # shapes (rows, length, inner) that between them reach every kernel, team, group, vector width and tile size
 EVERY_CONFIG = [
-    (9, 3, 1), (9, 20, 1), (9, 37, 1), (9, 200, 1), (9, 3000, 1), (9, 16000, 1), (1, 1000, 1), (1, 10**5, 1), (1, 2 * 10**6, 1), (1, 10**8, 1), (1, 10**5, 3), (1, 10**5, 40),
-    (1, 50, 10**6),
+    (9, 3, 1), (9, 20, 1), (9, 37, 1), (9, 200, 1), (9, 3000, 1), (9, 16000, 1), (9, 1001, 1), (1, 1000, 1), (1, 4001, 1), (1, 10**5, 1), (1, 2 * 10**6, 1),
+    (1, 10**8, 1), (300, 2800, 3), (1, 10**7, 4), (1, 10**5, 40), (1, 50, 10**6),
 ]  # fmt: skip
 ROWS, WAVE, PIPELINE, COLUMNS = (9, 3000, 1), (1, 10**6, 1), (1, 10**8, 1), (1, 10**4, 10**4)
 
@@ -38,7 +38,7 @@ def verify(config: Config, meaning: Meaning, count) -> None:
     assert re.findall(r"^\.target (.*)$", ptx, re.M) in (["sm_90a"], ["sm_90a, debug"])
     assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith("cutesync_scan")
     assert tuple(map(int, re.search(r"\.reqntid (\d+), (\d+), (\d+)", ptx).groups())) == kernel.block
-    assert kernel.params == (8, 8, meaning.register()[0], 8, 8, 8, 8, 8, 8, 4)
+    assert kernel.params == (8, 8, 8, meaning.register()[0], 8, 8, 8, 8, 8, 4)
     assert not re.search(r"\.local\b|ld\.local|st\.local", ptx), "local memory in the PTX"
     assert not re.search(r"\bcall\b|vprintf|\btrap\b", ptx), "a function call or a trap in the PTX"
     assert not re.search(r"^\s*\.shared .*\[\d+\];", ptx, re.M), "static shared memory, which launches do not count"
@@ -62,10 +62,12 @@ def config_of(shape, meaning: Meaning, x: int = 0) -> Config:
 
 def test_every_configuration(allocated):  # noqa: F811
     meaning = meaning_of("add", "float32")
-    configs = {config.kernel: config for config in (config_of(shape, meaning) for shape in EVERY_CONFIG)}
-    assert {kernel[0] for kernel in configs} == {"short_rows", "rows", "wave", "pipeline", "columns"}
-    assert {kernel[1] for kernel in configs if kernel[0] == "wave"} == {True, False}
-    for config in configs.values():
+    configs = {config_of(shape, meaning) for shape in EVERY_CONFIG}
+    kinds = {(config.kernel[0], config.width) for config in configs}
+    assert kinds == {("short_rows", 1), ("rows", 1), ("columns", 1), ("wave", 1), ("wave", 3), ("pipeline", 1), ("pipeline", 4)}
+    assert {config.kernel[1] for config in configs if config.kernel[0] == "wave"} == {True, False}
+    assert {config.kernel[-1] for config in configs if config.kernel[0] == "rows"} == {True, False}
+    for config in configs:
         verify(config, meaning, allocated)
 
 
@@ -77,6 +79,13 @@ def test_every_type(dtype, allocated):  # noqa: F811
         verify(config_of(shape, meaning), meaning, allocated)
 
 
+def test_few_columns_of_many_elements_a_vector(allocated):  # noqa: F811
+    meaning = meaning_of("add", "int8")
+    config = config_of((1, 10**8, 3), meaning)
+    assert config.kernel[0] == "pipeline" and config.width == 3
+    verify(config, meaning, allocated)
+
+
 @pytest.mark.parametrize(("op", "dtype"), [("mul", "int64"), ("min", "float64"), ("max", "float32"), ("and", "int8"), ("or", "bool"), ("xor", "int64")])
 def test_every_operator(op, dtype, allocated):  # noqa: F811
     meaning = meaning_of(op, dtype)
@@ -85,7 +94,7 @@ def test_every_operator(op, dtype, allocated):  # noqa: F811
 
 @pytest.mark.parametrize(
     ("op", "dtype", "options"),
-    [(bicyclic, "int64", {"reverse": True}), (lambda a, b: a + b, "int8", {"exclusive": True, "start": 0}), ("add", "int8", {"result": "int64", "start_at": 4096}),
+    [(bicyclic, "int64", {"reverse": True}), (lambda a, b: a + b, "int8", {"exclusive": True, "start": 0}), ("add", "int8", {"result": "int64", "start_in_memory": True}),
      ("add", "float16", {"exclusive": True, "reverse": True, "start": 0.0}), ("max", "float32", {"result": "float16", "reverse": True})],
     ids=["bicyclic", "a lambda", "wider", "half", "narrower"],
 )  # fmt: skip

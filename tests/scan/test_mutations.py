@@ -21,6 +21,7 @@ Edit = Callable[[str], Iterator[str]]
 # name: (configuration, shape, axis)
 KERNELS = {
     "rows": (rows(2, 2), (6, 101), 1),
+    "ragged rows": (rows(2, 2, ragged=True), (6, 203), 1),
     "one tile": (wave(4, 1), (501,), 0),
     "wave": (wave(2, 1), (1203,), 0),
     "columns": (columns(2, 4, 8, 2, 3), (101, 12), 0),
@@ -138,6 +139,7 @@ RING = {
 }
 FAULTS = [
     *(("rows", name, edit) for name, edit in BARRIERS.items()),
+    *(("ragged rows", name, edit) for name, edit in BARRIERS.items()),
     *(("one tile", name, edit) for name, edit in BARRIERS.items()),
     *((kernel, name, edit) for kernel in ("wave", "columns") for name, edit in {**FLAGS, **BARRIERS}.items()),
     *(("pipeline", name, edit) for name, edit in {**FLAGS, **RING}.items()),
