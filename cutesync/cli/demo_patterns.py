@@ -27,6 +27,7 @@ def cases(place: str) -> Iterator[Case]:
         yield _case(f"divergence: {form}", "int32", few, lambda x, form=form, **options: patterns.divergence.run(x, form, work=8, **options), lambda x, form=form: patterns.divergence.reference(x, form, 8))
     for form in patterns.reductions.FORMS:
         yield _case(f"sums: {form}", "int32", few, lambda x, form=form, out=None: patterns.reductions.run(x, form), lambda x, form=form: patterns.reductions.reference(x, form))
+    yield _case("scan in tiers", "int32", few, lambda x, **options: patterns.tiered_scan.run(x, **options), lambda x: np.cumsum(x, dtype=x.dtype))
     yield _case("early exit", "int32", few, lambda x, **options: patterns.early_exit.run(x, **options), patterns.early_exit.reference, 20)
     yield _case("completion function", "int64", few, lambda x, **options: patterns.completion.run(x, **options), patterns.completion.reference)
     yield _case("transactions", "int32", few, lambda x, **options: patterns.transactions.run(x, **options), patterns.transactions.reference)
