@@ -1,4 +1,12 @@
-"""``out[i] = fn(x[i])`` by a producer warp and consumer warps: the host call of streaming.py ("bulk") and two_buffers.py (the rest)."""
+"""``out[i] = fn(x[i])`` by a producer warp and consumer warps, through buffers in shared memory.
+
+    producer warp     wait until a buffer is empty    fill it    say that it is full
+                                 ^                                       |
+    consumer warps    say that it is empty    use it    wait until it is full
+
+The kernels are in two_buffers.py (two buffers, two barriers a buffer, in the three forms of the documents) and streaming.py (N stages filled by bulk
+copies); here is the host's call.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +17,7 @@ from .host import Call, callable_key, multiprocessors
 from .kernel import MOST_SHARED, WARP
 
 FORMS = ("bulk", "tokens", "parity", "pipeline")
-STAGES, STAGE_BYTES, CONSUMERS, BLOCKS_PER_SM = 4, 16384, 4, 3  # 3 * 64 KiB of stages a multiprocessor
+STAGES, STAGE_BYTES, CONSUMERS, BLOCKS_PER_SM = 8, 8192, 4, 3  # 3 * 64 KiB of stages a multiprocessor
 UNIT = WARP * 16  # bytes that a consumer warp handles at a time
 BUFFER = 1024  # elements of each of the two buffers
 
@@ -50,14 +58,14 @@ def run(x, fn, *, form: str = "auto", stages: int = STAGES, buffer: int | None =
     if call.size:
         grid = blocks or min(-(-call.x.nbytes // tile_bytes), per_sm * multiprocessors(call.device))
         types = (call.x.dtype,) * 3
-        call.launch(host, ("producer_consumer", form, *key, consumers, *callable_key(fn, "fn")), call.x.ptr, target, types=types, n=call.size, grid=grid)
+        call.launch(host, ("producer_consumer", form, *key, consumers, *callable_key(fn, "fn")), call.x.ptr, target, types=types, n=call.size, grid=grid, counted=form == "bulk")
     return call.result(result)
 
 
 def _bulk(fn, dtype, form: str, stages: int, stage_bytes: int | None, consumers: int):
     stage_bytes = consumers * UNIT * max(1, STAGE_BYTES // (consumers * UNIT)) if stage_bytes is None else stage_bytes
-    if stages < 2:
-        raise ArgumentValueError(explain("stages", stages, "at least 2: a stage is released once the copy after it has started"))
+    if stages < 1:
+        raise ArgumentValueError(explain("stages", stages, "at least 1"))
     if stage_bytes < 1 or stage_bytes % (consumers * UNIT):
         raise ArgumentValueError(explain("buffer", f"{stage_bytes} bytes", f"a multiple of {consumers} consumers * {UNIT} = {consumers * UNIT} bytes"))
     shared = stages * stage_bytes

@@ -6,6 +6,7 @@
 ``Ring``                   N stages between a producer and consumers: threads, cp.async, bulk and tensor copies
 ``Role`` ``Roles``         warp specialisation with register budgets
 ``Queue`` ``ConcurrentQueue``   lists that many threads add to and take from, in phases or at once
+``Tickets``                tiles dealt to blocks as they ask
 ``GridBarrier``            all blocks of a resident grid
 
 With ``CUTESYNC_DEBUG=1`` every wait is bounded: it reports block, warp, barrier, stage and phase, and traps.
@@ -18,6 +19,7 @@ import importlib
 _HOMES = {
     "Barrier": "barrier", "Barriers": "barrier", "CompletionBarrier": "completion", "NamedBarrier": "named_barrier", "Ring": "ring",
     "Role": "roles", "Roles": "roles", "Queue": "queue", "ConcurrentQueue": "concurrent_queue", "GridBarrier": "grid_barrier",
+    "Tickets": "tickets",
 }  # fmt: skip
 __all__ = list(_HOMES)
 
