@@ -40,7 +40,7 @@ SMALL: dict[str, tuple[str, tuple[str, ...], Callable]] = {
     "transactions": ("a copy", ("no copy",), lambda module, form, x, **more: module.run(x, copy=form == "a copy", **more)),
     "phases": ("parity", ("token", "sync_threads"), lambda module, form, x, **more: module.run(x, PHASES, how=form, **more)),
     "ping_pong": ("", (), lambda module, form, x, **more: module.run(x, stream=more["stream"])),
-    "output_list": ("block", ("warp", "each", "by scan"), lambda module, form, x, **more: module.run(x, KEPT["even ones"], method=form[-4:], stream=more["stream"])),
+    "output_list": ("block", ("warp", "each", "by scan"), lambda module, form, x, **more: module.run(x, KEPT["even ones"], method=form.split()[-1], stream=more["stream"])),
     "relay": ("", (), lambda module, form, x, **more: module.run(x, 1 << 14, stream=more["stream"])),
 }  # fmt: skip
 PHASES = 300
@@ -161,13 +161,14 @@ def _list(method: str):
             def host():
                 return primes.kernels(method)
         else:
-            keep, n, tile = KEPT[case.op[5:]], case.size, channel.ITEMS * channel.THREADS
-            key = ("channel_give", method, channel.ITEMS, channel.THREADS, *callable_key(keep, "keep"))
+            keep, n = KEPT[case.op[5:]], case.size
+            items, vector = channel.shares(INT32, slot.inputs[0].pointer)
+            tile, key = items * channel.THREADS, ("channel_give", method, items, channel.THREADS, vector, *callable_key(keep, "keep"))
 
             def host():
                 from cutesync.patterns.channel_kernels import Give
 
-                return Give(keep, INT32, method, channel.ITEMS, channel.THREADS)
+                return Give(keep, INT32, method, items, channel.THREADS, vector)
 
         room = slot.outputs[0].shape[0]
         values = (slot.inputs[0].pointer, slot.outputs[0].pointer, state, n, room)
@@ -188,7 +189,11 @@ def _primes_by_scan(case, slot, libraries):
     from cutesync.patterns.host import Call
 
     small, stream = libraries.ours(slot.inputs[0]), libraries.stream
-    return lambda: output_list.listed(Call(small, stream), PRIME_LIMIT, INT32, primes.kernels, ("primes",), "scan", True, primes.room(PRIME_LIMIT), primes.ITEMS * primes.THREADS)
+
+    def call():
+        slot.result = output_list.listed(Call(small, stream), PRIME_LIMIT, INT32, primes.kernels, ("primes",), "scan", True, primes.room(PRIME_LIMIT), primes.ITEMS * primes.THREADS)
+
+    return call
 
 
 def _scan(algorithm: str):
