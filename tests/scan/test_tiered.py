@@ -27,10 +27,8 @@ def small_tiles(monkeypatch):
 CASES = {
     "one tier": (data(61, "int64"), "add", {}, 1),
     "two tiers, from the end": (data(500, "int32"), "max", {"reverse": True, "exclusive": True, "init": -5}, 3),
-    "three tiers": (data(4501, "int64"), "xor", {}, 5),
-    "neighbours in reverse": (segments(4501), adjacent, {"reverse": True}, 5),
     "order, from a first operand": (brackets(4501), bicyclic, {"exclusive": True, "init": (2 << 32) | 1}, 5),
-    "rows": (segments((3, 201)), adjacent, {}, 3),
+    "neighbours in rows, from the end": (segments((2, 4501)), adjacent, {"reverse": True}, 5),
     "halves, rounded once": (np.full(4001, 3, np.float16), "add", {}, 3),
     "bytes into int64": (data((2, 4001), "int8"), "add", {"dtype": "int64", "reverse": True, "axis": None}, 5),
 }
