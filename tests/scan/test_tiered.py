@@ -54,6 +54,13 @@ def test_in_place_and_views_that_begin_anywhere(place, small_tiles):
         same(cs.scan(view, out=view, algorithm="tiered"), scanned(x[offset : offset + 301]), f"{offset} in place")
 
 
+def test_the_first_operand_may_lie_on_the_device(place, small_tiles):
+    x, options = data(500, "int32"), {"init": 9, "exclusive": True}
+    for init in (9, 10):  # read when the kernel runs
+        got = cs.scan(cs.asarray(x), algorithm="tiered", **options | {"init": cs.asarray(np.full(1, init, np.int32))})
+        same(got, scanned(x, **options | {"init": init}), str(init))
+
+
 @pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float32", "float64"])
 def test_sizes_around_the_tiles(place, dtype):
     if place.name == "emulator" and dtype != "float32":
