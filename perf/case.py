@@ -54,6 +54,7 @@ class Case:
     axis: int | None = None
     offset: int = 0  # elements between an aligned address and the inputs
     flops: int = 0
+    once: bool = False  # only single calls are timed: they wait for the GPU, or take long
 
     @property
     def dtype(self) -> str:
@@ -68,6 +69,8 @@ class Case:
 
     @property
     def measures(self) -> tuple[str, ...]:
+        if self.once:
+            return ("event",)
         if self.flops:  # one call, and calls back to back, which feel the power limit
             return ("event", "graph hot")
         cold = ("event", "graph") if self.bytes <= GRAPH_BYTES else ("event",)

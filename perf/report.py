@@ -101,6 +101,12 @@ def verdict(bar: dict) -> str:
     return f"{word} {measure}{bar['text']}{value}"
 
 
+def figure(found: dict) -> str:
+    """The row of a figure that is no case: cycles, what they are in terms of another, and its bar."""
+    over = [f"{value:.2f} {what}" for what, value in found.items() if what.startswith("over ")]
+    return "; ".join([f"{found['name']:<60} {found['cycles']:>8.1f} cycles", *over, *([verdict(found["bar"])] if "bar" in found else [])])
+
+
 HEADER = (
     f"{'case':<38} {'measure':<9} {'us':>8} {'[5 % 95 %]':<19} {'TB/s':>5} {'floor':>5} | others in us (their time over ours); "
     "! wrong result, ~ host too slow"
@@ -125,4 +131,4 @@ def ending(report: dict) -> list[str]:
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         earlier = json.loads(Path(name).read_text())
-        print(HEADER, *(row for found in earlier["cases"] for row in lines(found)), *ending(earlier), sep="\n")
+        print(HEADER, *(row for found in earlier["cases"] for row in lines(found)), *map(figure, earlier.get("figures", [])), *ending(earlier), sep="\n")

@@ -176,6 +176,9 @@ def main(argv=None) -> int:
         report["cases"].append(found)
         reporting.write(report, path)
         print(*reporting.lines(found), sep="\n", flush=True)
+    if hasattr(family, "figures") and not chosen.cases:
+        report["figures"] = family.figures()
+        print(*map(reporting.figure, report["figures"]), sep="\n")
     report["group_bars"] = reporting.group_results(report, getattr(family, "GROUP_BARS", ()))
     reporting.write(report, path)
     print(*reporting.ending(report), f"written: {path}", sep="\n")

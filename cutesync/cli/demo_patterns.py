@@ -27,16 +27,26 @@ def cases(place: str) -> Iterator[Case]:
         yield _case(f"divergence: {form}", "int32", few, lambda x, form=form, **options: patterns.divergence.run(x, form, work=8, **options), lambda x, form=form: patterns.divergence.reference(x, form, 8))
     for form in patterns.reductions.FORMS:
         yield _case(f"sums: {form}", "int32", few, lambda x, form=form, out=None: patterns.reductions.run(x, form), lambda x, form=form: patterns.reductions.reference(x, form))
+    yield _case("scan in tiers", "int32", few, lambda x, **options: patterns.tiered_scan.run(x, **options), lambda x: np.cumsum(x, dtype=x.dtype))
     yield _case("early exit", "int32", few, lambda x, **options: patterns.early_exit.run(x, **options), patterns.early_exit.reference, 20)
     yield _case("completion function", "int64", few, lambda x, **options: patterns.completion.run(x, **options), patterns.completion.reference)
     yield _case("transactions", "int32", few, lambda x, **options: patterns.transactions.run(x, **options), patterns.transactions.reference)
     for how in ("token", "parity"):
         yield _case(f"300 phases by {how}", "int32", few // 4, lambda x, how=how, **options: patterns.phases.run(x, 300 if large else 9, how=how, **options), lambda x: patterns.phases.reference(x, 300 if large else 9))
+    for how in patterns.warp_entanglement.HOW:
+        yield _case(f"a warp's arrivals, {how}", "int32", 32, lambda x, how=how, out=None: np.array(patterns.warp_entanglement.run(len(x), how)[0]), lambda x: np.array(len(x)))
     yield _case("ping-pong", "int32", few, lambda x, **options: patterns.ping_pong.run(x, **options), patterns.ping_pong.reference)
     for method in ("block", "warp", "each", "scan"):
         yield _case(f"list by {method}, sorted", "int32", few, _sorted(lambda x, method=method: patterns.output_list.run(x, _KEPT, method=method)), lambda x: np.sort(patterns.output_list.reference(x, _KEPT)))
     yield _case("primes, as many as x", "int32", few, _sorted(lambda x: patterns.primes.run(len(x))), lambda x: patterns.primes.reference(len(x)))
+    yield _case("give to a channel, take half, sorted", "int32", few, _sorted(_through_a_channel), lambda x: np.sort(x))
     yield _case("relay, sorted", "int32", few if large else 200, _sorted(lambda x: patterns.relay.run(x, 1024 if large else 16)), patterns.relay.reference)
+
+
+def _through_a_channel(x) -> np.ndarray:
+    """All items of ``x``: half of them taken from a channel, the others as it holds them."""
+    channel = patterns.Channel(len(x)).give(x)
+    return np.concatenate([channel.take(len(x) // 2), channel.to_numpy()])
 
 
 def _sorted(run: Callable) -> Callable:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 
 NAMES = (
-    "producer_consumer", "divergence", "reductions", "early_exit", "completion", "transactions", "phases", "warp_entanglement", "ping_pong", "relay",
+    "producer_consumer", "divergence", "reductions", "tiered_scan", "early_exit", "completion", "transactions", "phases", "warp_entanglement", "ping_pong", "relay",
     "output_list", "primes", "round_trip",
 )  # fmt: skip
 __all__ = [*NAMES, "Channel"]

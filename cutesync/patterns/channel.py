@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..dtypes import INT64
+from ..dtypes import INT64, DType
 from ..dtypes import dtype as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from ..runtime import arrays, device, device_array
 from .host import Call, callable_key, launch
 
 METHODS = ("block", "warp", "each")
-ITEMS, THREADS = 16, 256  # items a thread gives at a time, threads a block
+THREADS = 256  # a block
 MOST = 1 << 40
 
 
@@ -49,15 +49,16 @@ class Channel:
         if call.device != self._items.device:
             raise DeviceError(explain("x", f"an array on device {call.device}", f"the device of the channel, {self._items.device}"))
         self._stream = call.stream
-        key = ("channel_give", method, ITEMS, THREADS, *callable_key(keep, "keep"))
+        items, vector = shares(self.dtype, call.x.ptr)
+        key = ("channel_give", method, items, THREADS, vector, *callable_key(keep, "keep"))
 
         def host():
             from .channel_kernels import Give
 
-            return Give(keep, self.dtype, method, ITEMS, THREADS)
+            return Give(keep, self.dtype, method, items, THREADS, vector)
 
         if call.size:
-            grid = -(-call.size // (ITEMS * THREADS))
+            grid = -(-call.size // (items * THREADS))
             call.launch(host, key, call.x.ptr, self._items.ptr, state=self._state.ptr, types=(self.dtype, self.dtype, INT64), n=call.size, m=self.capacity, grid=grid)
         return self
 
@@ -106,6 +107,14 @@ class Channel:
         host = self._words()
         host[first : first + len(words)] = words
         self._state = device_array.asarray(host)
+
+
+def shares(dtype: DType, address: int) -> tuple[int, int]:
+    """``(items, vector)``: how many items a thread gives at a time, 16 or 64 bytes of them, and how many of those it reads at once."""
+    vector = 16 // dtype.size
+    while address % (vector * dtype.size):
+        vector //= 2
+    return min(16, 64 // dtype.size), vector
 
 
 def _all(value):

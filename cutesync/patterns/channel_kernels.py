@@ -12,12 +12,16 @@ from .kernel import WARP, PatternKernel, part
 
 
 class Give(PatternKernel):
-    """Each block reads ``items * threads`` of the ``n`` elements of ``x`` and gives those to keep to the queue of ``m`` places in ``out``."""
+    """Each block reads ``items * threads`` of the ``n`` elements of ``x`` and gives those to keep to the queue of ``m`` places in ``out``.
+
+    A warp has ``items * 32`` consecutive candidates, each lane ``vector`` (which divides ``items``) consecutive ones at a time; ``x`` lies on
+    a boundary of ``vector`` elements of at most 16 bytes.
+    """
 
     family, blocks_per_sm = "list", 4  # at most 64 registers a thread: 64 KiB of loads in flight a multiprocessor
 
-    def __init__(self, keep, dtype, method: str, items: int, threads: int) -> None:
-        self.keep, self.dtype, self.method, self.items, self.threads = keep, dtype, method, items, threads
+    def __init__(self, keep, dtype, method: str, items: int, threads: int, vector: int = 1) -> None:
+        self.keep, self.dtype, self.method, self.items, self.threads, self.vector = keep, dtype, method, items, threads, vector
         self.name = f"{self.family}_{method}"
         self.smem = 8 * threads // WARP + 16
 
@@ -36,30 +40,49 @@ class Give(PatternKernel):
 
     def candidates(self, x, n):
         """This thread's candidates, and which of them are to be kept. All loads come first."""
-        first, last = self.reach(n)
-        values = self.values(x, first, last)
-        return values, [(j * WARP <= last) & self.keeps(x, value) for j, value in enumerate(values)]
+        first, count = self.reach(n)
+        values = self.values(x, first, count)
+        return values, [(self.place(j) < count) & self.keeps(x, value) for j, value in enumerate(values)]
 
     def reach(self, n):
-        """``(first, last)``: candidate j of this thread is number ``first + 32 j`` (Int64), and is one if 32 j <= ``last`` (Int32).
+        """``(first, count)``: the number of the warp's first candidate (Int64), and how many it has (Int32, below 1 if none)."""
+        first = (Int64(cute.arch.block_idx()[0]) * (self.threads // WARP) + cute.arch.thread_idx()[0] // WARP) * (self.items * WARP)
+        return first, Int32(cutlass.min(n - first, Int64(self.items * WARP)))
 
-        A warp has consecutive numbers, item j of its lanes before item j + 1.
-        """
-        warps = Int64(cute.arch.block_idx()[0]) * (self.threads // WARP) + cute.arch.thread_idx()[0] // WARP
-        first = warps * (self.items * WARP) + cute.arch.lane_idx()
-        return first, Int32(cutlass.min(n - 1 - first, Int64(self.items * WARP)))
+    def place(self, j: int):
+        """Where among the warp's candidates this lane's candidate ``j`` is."""
+        return (j // self.vector * WARP + cute.arch.lane_idx()) * self.vector + j % self.vector
 
-    def values(self, x, first, last):
-        """The candidates; beyond the end, the last of all is read again."""
-        return [self.value(x, first, cutlass.min(Int32(j * WARP), last)) for j in range(self.items)]
-
-    def value(self, x, first, offset):
-        """Candidate number ``first + offset``."""
-        return self.dtype.cutlass(part(x, first, self.items * WARP)[offset])
+    def values(self, x, first, count):
+        """The candidates; those that do not exist are whatever the registers hold."""
+        held = load(x + first, count, self.items, self.vector, self.dtype)
+        return [self.dtype.cutlass(held[j]) for j in range(self.items)]
 
     def keeps(self, x, value):
         """Whether it is to be kept (Boolean)."""
         return Boolean(self.keep(value))
+
+
+@cute.jit
+def load(source: cute.Pointer, count: Int32, items: cutlass.Constexpr, vector: cutlass.Constexpr, dtype: cutlass.Constexpr):
+    """A lane's candidates of the ``count`` at ``source``: whole vectors where the warp has all of its own, else one by one."""
+    wide = vector * dtype.size % 4 == 0  # registers hold words, whose parts are taken later
+    each = vector * dtype.size // 4 if wide else vector
+    held = cute.make_rmem_tensor(cute.make_layout((each, items // vector), stride=(1, each)), Int32 if wide else dtype.cutlass)
+    lane = cute.arch.lane_idx()
+    elements = cute.recast_tensor(held, dtype.cutlass) if wide else held
+    elements = cute.make_tensor(elements.iterator, cute.make_layout(items))
+    if count == items * WARP:
+        for u in cutlass.range_constexpr(items // vector):
+            start = source + (u * WARP + lane) * vector
+            start = cute.make_ptr(held.element_type, start.toint(), cute.AddressSpace.gmem, assumed_align=vector * dtype.size)
+            cute.autovec_copy(cute.make_tensor(start, cute.make_layout(each)), held[(None, u)])
+    else:
+        for j in cutlass.range_constexpr(items):
+            place = (j // vector * WARP + lane) * vector + j % vector
+            if place < count:
+                elements[j] = part(source, 0, items * WARP)[place]
+    return elements
 
 
 class Take(PatternKernel):

@@ -21,7 +21,8 @@ from .kernel import WARP, PatternKernel, part
 
 
 class Flag(Give):
-    """Launch 1: ``out`` gets the flag of every candidate, ``state`` the count of every block. Candidates as in ``Give``."""
+    """Launch 1: ``out`` gets the flag of every candidate, ``state`` the count of every block. Candidates as in ``Give``, one at a time, so that
+    item after item of a warp is index order."""
 
     family = "compaction"
 
@@ -29,10 +30,10 @@ class Flag(Give):
     def body(self, x, out, state, n, m):
         sums = warp_words(self.threads)
         _, valid = self.candidates(x, n)
-        first, last = self.reach(n)
+        first, count = self.reach(n)
         flags = part(out, first, self.items * WARP)
         for j, flag in enumerate(valid):
-            store_flag(flags, j * WARP, last, flag)
+            store_flag(flags, self.place(j), count, flag)
         _, total = ballots_of(valid)
         before, total = meet(sums, total, self.threads // WARP)
         if cute.arch.thread_idx()[0] == 0:
@@ -44,8 +45,8 @@ def warp_words(threads: int):
 
 
 @cute.jit
-def store_flag(flags, at: cutlass.Constexpr, last: Int32, flag: Boolean):
-    if at <= last:
+def store_flag(flags, at: Int32, count: Int32, flag: Boolean):
+    if at < count:
         flags[at] = Uint8(flag)
 
 
@@ -116,18 +117,18 @@ class Scatter(Give):
     @cute.jit
     def body(self, x, out, state, n, m):
         sums = warp_words(self.threads)
-        first, last = self.reach(n)
+        first, count = self.reach(n)
         flags = part(cute.make_ptr(Uint8, m, cute.AddressSpace.gmem, assumed_align=1), first, self.items * WARP)
-        kept = [flag_at(flags, j * WARP, last) for j in range(self.items)]
+        kept = [flag_at(flags, self.place(j), count) for j in range(self.items)]
         ballots, total = ballots_of(kept)
         before, _ = meet(sums, total, self.threads // WARP)
         place = Int64(part(state, Int64(cute.arch.block_idx()[0]), 1)[0]) + before
-        store_marked(out, n, place, self.values(x, first, last), ballots)
+        store_marked(out, n, place, self.values(x, first, count), ballots)
 
 
 @cute.jit
-def flag_at(flags, at: cutlass.Constexpr, last: Int32):
+def flag_at(flags, at: Int32, count: Int32):
     found = Boolean(False)
-    if at <= last:
+    if at < count:
         found = Uint8(flags[at]) != 0
     return found

@@ -75,14 +75,14 @@ class Call:
         """What the caller gets: NumPy if it gave NumPy."""
         return np.asarray(array) if self.from_numpy else array
 
-    def launch(self, host: Callable, key: tuple, x: int, out: int, *, types, state: int = 0, n: int = 0, m: int = 0, grid: int = 1) -> None:
+    def launch(self, host: Callable, key: tuple, x: int, out: int, *, types, state: int = 0, n: int = 0, m: int = 0, grid: int = 1, counted=False) -> None:
         """Compile (once) and launch. ``host()`` makes the PatternKernel; ``key`` names it, with None in it for what has no key; ``types``
-        are the DTypes that ``x``, ``out`` and ``state`` point to."""
-        launch(host, key, (x, out, state, n, m), types, grid, self.device, self.stream)
+        are the DTypes that ``x``, ``out`` and ``state`` point to. ``counted``: ``state`` is the stream's workspace, its counters first."""
+        launch(host, key, (x, out, state, n, m), types, grid, self.device, self.stream, counted)
 
 
-def launch(host: Callable, key: tuple, values: tuple, types, grid: int, ordinal: int, stream: int) -> None:
-    """One launch of a pattern kernel with its five arguments."""
+def launch(host: Callable, key: tuple, values: tuple, types, grid: int, ordinal: int, stream: int, counted: bool = False) -> None:
+    """One launch of a pattern kernel with its five arguments; ``counted``: the workspace of the stream takes the place of ``state`` and ``m``."""
     if not 0 < grid < 2**31:
         raise ArgumentValueError(explain("x", f"a size that needs {grid} blocks", "fewer than 2**31 blocks", "work on it in pieces"))
 
@@ -99,7 +99,7 @@ def launch(host: Callable, key: tuple, values: tuple, types, grid: int, ordinal:
 
     name = ("patterns", *key, *(t.name for t in types))
     kernel = compiler.get(name, build, on_disk=None not in key, stream=stream, warm="the same pattern")
-    Launch(kernel, ordinal, grid, values).run(values[0], values[1], stream)
+    Launch(kernel, ordinal, grid, values, workspace=(2, 4) if counted else None).run(values[0], values[1], stream)
 
 
 _alive: dict[int, Callable] = {}  # callables whose id is part of a key

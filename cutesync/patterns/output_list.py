@@ -13,7 +13,7 @@ import numpy as np
 
 from ..dtypes import BY_NAME, INT64
 from ..errors import ArgumentValueError, explain
-from .channel import ITEMS, THREADS
+from .channel import THREADS, shares
 from .host import Call, callable_key
 
 METHODS = ("block", "warp", "each", "scan")
@@ -27,14 +27,17 @@ def run(x, keep, *, method: str | None = None, ordered: bool = False, capacity: 
     """
     call = Call(x, stream)
     dtype = call.x.dtype
+    items, vector = shares(dtype, call.x.ptr)
 
     def kernels(method: str):
         from .channel_kernels import Give
         from .compaction import Flag, Scatter
 
-        return {"scan": Flag, "scatter": Scatter}.get(method, Give)(keep, dtype, method, ITEMS, THREADS)
+        if method in ("scan", "scatter"):
+            return {"scan": Flag, "scatter": Scatter}[method](keep, dtype, method, items, THREADS)
+        return Give(keep, dtype, method, items, THREADS, vector)
 
-    return listed(call, call.size, dtype, kernels, ("output_list", ITEMS, THREADS, *callable_key(keep, "keep")), method, ordered, capacity, ITEMS * THREADS)
+    return listed(call, call.size, dtype, kernels, ("output_list", items, THREADS, vector, *callable_key(keep, "keep")), method, ordered, capacity, items * THREADS)
 
 
 def listed(call: Call, n: int, dtype, kernels, key: tuple, method: str | None, ordered: bool, capacity: int | None, tile: int):

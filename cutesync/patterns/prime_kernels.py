@@ -13,9 +13,8 @@ from .kernel import part
 class _Primes:
     """``x`` holds the small primes in order and one whose square is above every candidate."""
 
-    def value(self, x, first, offset):
-        del x
-        return Int32(first) + offset
+    def values(self, x, first, count):
+        return [Int32(first) + self.place(j) for j in range(self.items)]
 
     def keeps(self, x, value):
         return is_prime(x, value)

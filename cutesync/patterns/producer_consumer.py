@@ -1,4 +1,12 @@
-"""``out[i] = fn(x[i])`` by a producer warp and consumer warps: the host call of streaming.py ("bulk") and two_buffers.py (the rest)."""
+"""``out[i] = fn(x[i])`` by a producer warp and consumer warps, through buffers in shared memory.
+
+    producer warp     wait until a buffer is empty    fill it    say that it is full
+                                 ^                                       |
+    consumer warps    say that it is empty    use it    wait until it is full
+
+The kernels are in two_buffers.py (two buffers, two barriers a buffer, in the three forms of the documents) and streaming.py (N stages filled by bulk
+copies); here is the host's call.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +17,13 @@ from .host import Call, callable_key, multiprocessors
 from .kernel import MOST_SHARED, WARP
 
 FORMS = ("bulk", "tokens", "parity", "pipeline")
-STAGES, STAGE_BYTES, CONSUMERS, BLOCKS_PER_SM = 4, 16384, 4, 3  # 3 * 64 KiB of stages a multiprocessor
+STAGES, STAGE_BYTES, BLOCKS_PER_SM = 8, 8192, 3  # 3 * 64 KiB of stages a multiprocessor
+CONSUMERS = {"bulk": 8, "tokens": 4, "parity": 4, "pipeline": 4}
 UNIT = WARP * 16  # bytes that a consumer warp handles at a time
 BUFFER = 1024  # elements of each of the two buffers
 
 
-def run(x, fn, *, form: str = "auto", stages: int = STAGES, buffer: int | None = None, consumers: int = CONSUMERS, blocks: int | None = None, out=None, stream=None):  # fmt: skip
+def run(x, fn, *, form: str = "auto", stages: int = STAGES, buffer: int | None = None, consumers: int | None = None, blocks: int | None = None, out=None, stream=None):  # fmt: skip
     """``fn`` of every element of the vector ``x``.
 
     Parameters
@@ -24,7 +33,7 @@ def run(x, fn, *, form: str = "auto", stages: int = STAGES, buffer: int | None =
     form : "bulk", "tokens", "parity", "pipeline", or "auto": bulk where ``x`` and ``out`` lie on 16-byte boundaries, else parity.
     stages : stages of the ring ("bulk"; the other forms have two buffers).
     buffer : bytes of a stage, a multiple of 512 a consumer ("bulk"), or elements of a buffer, any number (the other forms).
-    consumers : consumer warps, 1 to 31. blocks : blocks of the grid; default as many as run at once.
+    consumers : consumer warps, 1 to 31; default 8 ("bulk") or 4. blocks : blocks of the grid; default as many as run at once.
     out, stream : as in ``cs.reduce``; ``out`` of the shape and type of ``x``.
 
     Returns
@@ -34,7 +43,7 @@ def run(x, fn, *, form: str = "auto", stages: int = STAGES, buffer: int | None =
     call = Call(x, stream)
     if form not in (*FORMS, "auto"):
         raise ArgumentValueError(explain("form", repr(form), " or ".join(map(repr, (*FORMS, "auto")))))
-    if not 1 <= consumers <= 31:
+    if consumers is not None and not 1 <= consumers <= 31:
         raise ArgumentValueError(explain("consumers", f"{consumers} consumer warps + 1 producer warp", "2 to 32 warps a block"))
     if blocks is not None and not 1 <= blocks < 2**31:
         raise ArgumentValueError(explain("blocks", blocks, "1 to 2**31 - 1"))
@@ -45,19 +54,20 @@ def run(x, fn, *, form: str = "auto", stages: int = STAGES, buffer: int | None =
         form = "bulk" if aligned else "parity"
     if form == "bulk" and not aligned:
         raise ArgumentValueError(explain("form 'bulk'", f"x at {call.x.ptr:#x} and out at {target:#x}", "multiples of 16: bulk copies need that", "form='auto'"))
+    consumers = CONSUMERS[form] if consumers is None else consumers
     make = _bulk if form == "bulk" else _two_buffers
     host, key, tile_bytes, per_sm = make(fn, call.x.dtype, form, stages, buffer, consumers)
     if call.size:
         grid = blocks or min(-(-call.x.nbytes // tile_bytes), per_sm * multiprocessors(call.device))
         types = (call.x.dtype,) * 3
-        call.launch(host, ("producer_consumer", form, *key, consumers, *callable_key(fn, "fn")), call.x.ptr, target, types=types, n=call.size, grid=grid)
+        call.launch(host, ("producer_consumer", form, *key, consumers, *callable_key(fn, "fn")), call.x.ptr, target, types=types, n=call.size, grid=grid, counted=form == "bulk")
     return call.result(result)
 
 
 def _bulk(fn, dtype, form: str, stages: int, stage_bytes: int | None, consumers: int):
     stage_bytes = consumers * UNIT * max(1, STAGE_BYTES // (consumers * UNIT)) if stage_bytes is None else stage_bytes
-    if stages < 2:
-        raise ArgumentValueError(explain("stages", stages, "at least 2: a stage is released once the copy after it has started"))
+    if stages < 1:
+        raise ArgumentValueError(explain("stages", stages, "at least 1"))
     if stage_bytes < 1 or stage_bytes % (consumers * UNIT):
         raise ArgumentValueError(explain("buffer", f"{stage_bytes} bytes", f"a multiple of {consumers} consumers * {UNIT} = {consumers * UNIT} bytes"))
     shared = stages * stage_bytes

@@ -1,16 +1,16 @@
-"""Producer and consumers, N stages, bulk copies both ways: how to move an array through a block at the speed of memory.
+"""Producer and consumers, N stages, bulk copies in: how to move an array through a block at the speed of memory.
 
-    producer warp   acquire(k) --> one bulk copy fills stage k % N ----full----+
-                        ^                                                      v
-                        +------empty------ release(k - 1) <-- consumer warp w: wait(k), f on its slice, in place,
-                                           (copy k - 1 out      then one bulk copy out of shared memory
-                                            has been read)
+    producer warp   draw a tile --> acquire(k) --> one bulk copy fills stage k % N ----full----+
+                                        ^                                                      v
+                                        +------empty------ release(k) <-- consumer warp w: wait(k), its slice into registers,
+                                                                          then f, and 16-byte stores, a line a warp
 
-Each consumer warp owns a slice of every stage, so consumers never meet. A slice may be overwritten only when the copy out of it has read
-it; a warp therefore releases fill k - 1 once it has started the copy of fill k, which leaves both copies in flight. That needs two stages.
+Each consumer warp owns a slice of every stage, so consumers never meet. A stage is free once its slices are in registers: the stores do not
+hold it. (Bulk copies out of shared memory are as fast, but a stage must wait until they have read it.)
 
-Blocks are persistent: block b takes tiles b, b + blocks, ... The last tile's copies are shorter. Bulk copies move multiples of 16 bytes between
-16-byte boundaries; what is left after the last one is done by block 0, element by element.
+Tiles come from tickets, not from a fixed deal: see sync/tickets.py for what that is worth. The producer leaves the number of the tile beside its
+stage; its arrival at full publishes it, and a number below 0 ends the work. The last tile's copy is shorter. Bulk copies move multiples of
+16 bytes between 16-byte boundaries; what is left after the last one is done by block 0, element by element.
 """
 
 from __future__ import annotations
@@ -18,18 +18,22 @@ from __future__ import annotations
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint8
-from cutlass.experimental import primitives
 from cutlass.memory import SmemAllocator
 
+from ..sync.gather import GROUPS_OFFSET
 from ..sync.ring import Ring
 from ..sync.roles import Role, Roles
+from ..sync.tickets import Tickets
 from .kernel import WARP, PatternKernel, part
 
 VECTOR = 16  # bytes a lane handles at a time
+HELD = 8  # of them in registers at once
+DONE = -1  # the number that says that there are no more tiles
 
 
 class Streaming(PatternKernel):
-    """``out[i] = fn(x[i])`` for ``n`` elements; 16-byte aligned arrays. ``stage_bytes`` is a multiple of 512 * ``consumers``."""
+    """``out[i] = fn(x[i])`` for ``n`` elements; 16-byte aligned arrays. ``stage_bytes`` is a multiple of 512 * ``consumers``. ``state``: the
+    counters of the stream's workspace."""
 
     name = "streaming"
 
@@ -38,72 +42,72 @@ class Streaming(PatternKernel):
         self.slice_bytes = stage_bytes // consumers
         self.roles = Roles(Role("producer", 1), Role("consumer", consumers))
         self.threads = self.roles.threads
-        self.smem = stages * (stage_bytes + 16) + 128
+        self.smem = stages * (stage_bytes + 20) + 128
 
     @cute.jit
     def body(self, x, out, state, n, m):
         ring = Ring.make(self.stages, consumers=self.consumers)
+        numbers = cute.make_tensor(SmemAllocator().allocate_array(Int32, self.stages), cute.make_layout(self.stages))
         buffer = SmemAllocator().allocate_array(Uint8, self.stages * self.stage_bytes, byte_alignment=128)
         cute.arch.sync_threads()
-        block, _, _ = cute.arch.block_idx()
-        blocks, _, _ = cute.arch.grid_dim()
-        source, target = as_bytes(x), as_bytes(out)
         whole = n * self.dtype.size // VECTOR * VECTOR
+        counters = cute.make_ptr(Int32, state.toint(), cute.AddressSpace.gmem, assumed_align=4)
+        tickets = Tickets(counters + GROUPS_OFFSET, Int32((whole + self.stage_bytes - 1) // self.stage_bytes), cute.arch.grid_dim()[0])
         self.roles.run(
-            producer=lambda _: self.produce(ring, buffer, source, whole, Int64(block), blocks),
-            consumer=lambda warp: self.consume(ring, buffer, target, whole, Int64(block), blocks, warp),
+            producer=lambda _: self.produce(ring, numbers, buffer, memory(x), whole, tickets),
+            consumer=lambda warp: self.consume(ring, numbers, buffer, memory(out), whole, warp),
         )
-        if block == 0:
+        if cute.arch.block_idx()[0] == 0:
             self.finish(x, out, whole // self.dtype.size, n)
 
     @cute.jit
-    def produce(self, ring: cutlass.Constexpr, buffer, source, whole: Int64, tile: Int64, blocks: Int32):
-        k = Int32(0)
-        while tile * self.stage_bytes < whole:
-            start = tile * self.stage_bytes
-            size = Int32(cutlass.min(whole - start, Int64(self.stage_bytes)))
+    def produce(self, ring: cutlass.Constexpr, numbers, buffer, source, whole: Int64, tickets: cutlass.Constexpr):
+        lane = cute.arch.lane_idx()
+        k, tile, drawn = Int32(0), Int32(0), Int32(0)
+        if lane == 0:
+            tile = tickets.draw()
+        tile = cute.arch.shuffle_sync(tile, 0)
+        while tile != DONE:
+            if (lane == 0) & (tile < tickets.count):
+                drawn = tickets.draw()  # the next: the answer comes while this stage is waited for
+            start = Int64(tile) * self.stage_bytes
+            size = Int32(cutlass.max(cutlass.min(whole - start, Int64(self.stage_bytes)), Int64(0)))
             ring.acquire(k)
+            if lane == 0:
+                numbers[ring.stage(k)] = tile if tile < tickets.count else Int32(DONE)
             ring.load(k, buffer + ring.stage(k) * self.stage_bytes, source + start, size)
             k += 1
-            tile += blocks
+            tile = cute.arch.shuffle_sync(drawn, 0) if tile < tickets.count else Int32(DONE)
 
     @cute.jit
-    def consume(self, ring: cutlass.Constexpr, buffer, target, whole: Int64, tile: Int64, blocks: Int32, warp: Int32):
-        lane = cute.arch.lane_idx()
+    def consume(self, ring: cutlass.Constexpr, numbers, buffer, target, whole: Int64, warp: Int32):
         k = Int32(0)
-        while tile * self.stage_bytes < whole:
-            start = tile * self.stage_bytes + warp * self.slice_bytes
+        ring.wait(k)
+        tile = Int32(numbers[ring.stage(k)])
+        while tile != DONE:
+            start = Int64(tile) * self.stage_bytes + warp * self.slice_bytes
             size = Int32(cutlass.max(cutlass.min(whole - start, Int64(self.slice_bytes)), Int64(0)))
             mine = buffer + (ring.stage(k) * self.stage_bytes + warp * self.slice_bytes)
-            ring.wait(k)
-            for u in cutlass.range_constexpr(self.slice_bytes // (WARP * VECTOR)):
-                at = (u * WARP + lane) * VECTOR
-                if at < size:
-                    self.apply(mine + at)
-            cute.arch.fence_proxy("async.shared", space="cta")  # PTX: these stores before the copy that reads them
-            cute.arch.sync_warp()
-            if lane == 0:
-                if size > 0:
-                    primitives.cp_async_bulk_global_shared_cta(target + start, mine, size)
-                cute.arch.cp_async_bulk_commit_group()
-                cute.arch.cp_async_bulk_wait_group(1, read=True)  # all but this copy have read their slices
-            if k > 0:
-                ring.release(k - 1)
+            vectors = self.slice_bytes // (WARP * VECTOR)
+            for first in cutlass.range_constexpr(0, vectors, HELD):
+                count = min(HELD, vectors - first)
+                held = cute.make_rmem_tensor(cute.make_layout((VECTOR // 4, count), stride=(1, VECTOR // 4)), Int32)
+                for u in cutlass.range_constexpr(count):
+                    take(held, u, mine, (first + u) * WARP * VECTOR, size)
+                if cutlass.const_expr(first + count == vectors):
+                    ring.release(k)
+                for u in cutlass.range_constexpr(count):
+                    self.apply(held, u)
+                    give(held, u, target + start, (first + u) * WARP * VECTOR, size)
             k += 1
-            tile += blocks
-        if lane == 0:
-            cute.arch.cp_async_bulk_wait_group(0)  # the shared memory must live as long as copies read it
+            ring.wait(k)
+            tile = Int32(numbers[ring.stage(k)])
 
-    def apply(self, at) -> None:
-        """``fn`` on the 16 bytes of shared memory at ``at``, in place."""
-        start = cute.make_ptr(Int32, at.toint(), cute.AddressSpace.smem, assumed_align=VECTOR)
-        words = cute.make_tensor(start, cute.make_layout(VECTOR // 4))
-        held = cute.make_rmem_tensor(VECTOR // 4, Int32)
-        cute.autovec_copy(words, held)
-        values = cute.recast_tensor(held, self.dtype.cutlass)
+    def apply(self, held, u: int) -> None:
+        """``fn`` on a vector of registers."""
+        values = cute.recast_tensor(held[(None, u)], self.dtype.cutlass)
         for i in range(VECTOR // self.dtype.size):
             values[i] = self.dtype.cutlass(self.fn(self.dtype.cutlass(values[i])))
-        cute.autovec_copy(held, words)
 
     @cute.jit
     def finish(self, x, out, first: Int64, n: Int64):
@@ -113,6 +117,27 @@ class Streaming(PatternKernel):
             part(out, at, 1)[0] = self.dtype.cutlass(self.fn(self.dtype.cutlass(part(x, at, 1)[0])))
 
 
-def as_bytes(pointer):
+@cute.jit
+def take(held, u: cutlass.Constexpr, source, begin: cutlass.Constexpr, size: Int32):
+    """This lane's vector of the 512 bytes from ``begin`` on into ``held``, if it lies below ``size``."""
+    at = begin + cute.arch.lane_idx() * VECTOR
+    if at < size:
+        cute.autovec_copy(words(source + at), held[(None, u)])
+
+
+@cute.jit
+def give(held, u: cutlass.Constexpr, target, begin: cutlass.Constexpr, size: Int32):
+    """The inverse of ``take``."""
+    at = begin + cute.arch.lane_idx() * VECTOR
+    if at < size:
+        cute.autovec_copy(held[(None, u)], words(target + at))
+
+
+def words(pointer):
+    """The 16 bytes at ``pointer``, as a tensor of four words."""
+    return cute.make_tensor(cute.make_ptr(Int32, pointer.toint(), pointer.memspace, assumed_align=VECTOR), cute.make_layout(VECTOR // 4))
+
+
+def memory(pointer):
     """A pointer to global memory, in bytes, known to lie on a 16-byte boundary."""
     return cute.make_ptr(Uint8, pointer.toint(), cute.AddressSpace.gmem, assumed_align=VECTOR)

@@ -8,7 +8,7 @@
 ``parity``    only the side that signals arrives (32 threads for filled, the consumers for ready); a wait takes the phase's parity.
 ``pipeline``  the DSL's ``PipelineAsync`` keeps the barriers and the parity. Its consumers arrive by one lane a warp, which is safe only
               after ``sync_warp``.
-``bulk``      N stages and bulk copies both ways: streaming.py.
+``bulk``      N stages filled by bulk copies: streaming.py.
 
 In the first three each thread moves one element at a time, so a warp has 128 bytes in flight where ``bulk`` has whole stages: they
 show the protocol. Any length and any buffer: the last tile is shorter (the documents' N / buffer_len drops it).

@@ -149,6 +149,12 @@ def _long_rows(problem: Problem, width: int = 1) -> Config:
     return Config(("wave", tiles == 1, warps, fitted(rows), shift), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0, width)
 
 
+def tier(problem: Problem, fold: bool, warps: int, rows: int) -> Config:
+    """One launch of a scan in tiers, up (``fold``) or down: tiles of ``warps`` chunks of ``rows`` rows of vectors."""
+    tiles = _ceil(problem.length + VECTOR_BYTES // problem.source - 1, warps * rows * LANES * problem.items)
+    return Config(("tier", fold, warps, rows, problem.items, 0 if fold else problem.shift), tiles, problem.rows * tiles)
+
+
 def _columns(problem: Problem) -> Config:
     items, _ = problem.vector(problem.inner)
     while items > 1 and problem.rows * (problem.inner // items) < SMS * 240:

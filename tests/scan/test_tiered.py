@@ -1,0 +1,121 @@
+"""``algorithm="tiered"`` and the pattern of that name: scans by launches alone, in one, two and three tiers."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.emulator import EmulationError
+from cutesync.errors import ArgumentValueError
+from cutesync.runtime import call, compiler
+from cutesync.scan import plan
+
+from ..cases import adjacent, bicyclic, brackets, data, same, scanned, segments
+
+
+@pytest.fixture
+def small_tiles(monkeypatch):
+    """Tiles of 32 vectors: some thousand elements make three tiers."""
+    monkeypatch.setattr(plan, "TIER", (1, 1))
+    monkeypatch.setattr(call, "_plans", {})
+
+
+# what: (data, operator, options, launches)
+CASES = {
+    "one tier": (data(61, "int64"), "add", {}, 1),
+    "two tiers, from the end": (data(500, "int32"), "max", {"reverse": True, "exclusive": True, "init": -5}, 3),
+    "order, from a first operand": (brackets(4501), bicyclic, {"exclusive": True, "init": (2 << 32) | 1}, 5),
+    "neighbours in rows, from the end": (segments((2, 4501)), adjacent, {"reverse": True}, 5),
+    "halves, rounded once": (np.full(4001, 3, np.float16), "add", {}, 3),
+    "bytes into int64": (data((2, 4001), "int8"), "add", {"dtype": "int64", "reverse": True, "axis": None}, 5),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_agrees_under_hostile_schedules(name, small_tiles):
+    x, op, options, launches = CASES[name]
+    with cs.emulate(schedules=9, seed=4) as ran:
+        got = cs.scan(cs.asarray(x), op, algorithm="tiered", **options)
+    assert ran.launches == 9 * launches
+    same(got, scanned(x, op, **options), name)
+
+
+def test_in_place_and_views_that_begin_anywhere(place, small_tiles):
+    x = data(316, "float32")
+    for offset, shift in ((0, 0), (1, 0), (3, 2)):
+        whole, out = cs.asarray(x), cs.empty(316, "float32")
+        for reverse in (False, True):
+            view = whole[offset : offset + 301]
+            got = cs.scan(view, reverse=reverse, out=out[shift : shift + 301], algorithm="tiered")
+            same(got, scanned(x[offset : offset + 301], reverse=reverse), f"{offset} {shift}")
+        same(cs.scan(view, out=view, algorithm="tiered"), scanned(x[offset : offset + 301]), f"{offset} in place")
+
+
+def test_the_first_operand_may_lie_on_the_device(place, small_tiles):
+    x, options = data(500, "int32"), {"init": 9, "exclusive": True}
+    for init in (9, 10):  # read when the kernel runs
+        got = cs.scan(cs.asarray(x), algorithm="tiered", **options | {"init": cs.asarray(np.full(1, init, np.int32))})
+        same(got, scanned(x, **options | {"init": init}), str(init))
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float32", "float64"])
+def test_sizes_around_the_tiles(place, dtype):
+    if place.name == "emulator" and dtype != "float32":
+        pytest.skip("left to the GPU")
+    for n in place.sizes([1, 4093, 4094, 16_385, 70_001, 10**7 + 19, 3 * 10**7]):
+        x = data(n, dtype)
+        same(cs.scan(cs.asarray(x), algorithm="tiered"), scanned(x), str(n))
+
+
+def test_the_pattern_is_that_scan(place):
+    x = data((3, 4500), "int32", "min")
+    options = {"exclusive": True, "init": 3}
+    same(cs.patterns.tiered_scan.run(x, "min", **options), cs.patterns.tiered_scan.reference(x, "min", **options))
+    assert cs.patterns.tiered_scan.run(x[:0]).shape == (0, 4500)
+
+
+def test_what_it_does_not_take_is_refused(on_emulator):
+    x = np.zeros((3, 4), np.int32)
+    with pytest.raises(ArgumentValueError, match="lie 4 apart; needs the last axis, or axis=None"):
+        cs.scan(x, axis=0, algorithm="tiered")
+    for algorithm in ("hope", ["tiered"], None):
+        with pytest.raises(ArgumentValueError, match="'auto' or 'tiered'"):
+            cs.scan(x, algorithm=algorithm)
+
+
+def test_every_planted_fault_is_found(small_tiles, monkeypatch):
+    """The kernels have one block barrier each; what they wait for otherwise is the end of a launch."""
+    monkeypatch.setattr(plan, "TIER", (4, 1))
+    monkeypatch.setattr(compiler, "_kernels", {})
+    x = data(1200, "int32")
+
+    def run():
+        with cs.emulate(schedules=9, seed=2):
+            same(cs.scan(cs.asarray(x), algorithm="tiered"), scanned(x))
+
+    run()
+    assert len(compiler._kernels) == 2  # the fold and the scan, which also scans the totals
+    for kernel in compiler._kernels.values():
+        original = kernel.ptx
+        barriers = list(re.finditer(r"^\s*bar\.sync[^;\n]*;", original, re.M))
+        assert len(barriers) == 1
+        kernel.ptx = original[: barriers[0].start()] + original[barriers[0].end() :]
+        with pytest.raises(EmulationError, match="race|nobody has written"):
+            run()
+        kernel.ptx = original
+
+
+def test_a_launch_out_of_order_is_found(small_tiles, monkeypatch):
+    """The scan of the tiles before that of their totals reads what is not there yet."""
+    original = plan.TieredScan.run
+
+    def hasty(self, x, out, stream):
+        self.up, self.down[-1:] = [], []
+        original(self, x, out, stream)
+
+    monkeypatch.setattr(plan.TieredScan, "run", hasty)
+    with cs.emulate(), pytest.raises(EmulationError, match="nobody has written"):
+        cs.scan(cs.asarray(data(500, "int32")), algorithm="tiered")
