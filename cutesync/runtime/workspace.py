@@ -21,7 +21,7 @@ _COUNTERS = 8 + 4 * GROUPS
 _lock = threading.Lock()
 _by_stream: dict[tuple[int, ...], tuple[int, int]] = {}  # address and bytes
 _by_capture: dict[tuple[int, ...], tuple[int, int]] = {}
-_alive: list[np.ndarray] = []
+_on_host: dict[int, np.ndarray] = {}  # the emulator's workspaces by address
 
 
 def counters_and_slots(ordinal: int, stream: int, slots: int = 0) -> tuple[int, int]:
@@ -50,7 +50,9 @@ def forget(ordinal: int, stream: int) -> None:
     """Make the next launch on ``stream`` start with a workspace of its own."""
     with _lock:
         for key in [key for key in _by_stream if key[:2] == (ordinal, stream)]:
-            del _by_stream[key]
+            base, _ = _by_stream.pop(key)
+            if ordinal == device.HOST:
+                _free_for_emulator(base)
 
 
 def _keep(table: dict, key: tuple[int, ...], size: int, cleared: int) -> int:
@@ -60,7 +62,11 @@ def _keep(table: dict, key: tuple[int, ...], size: int, cleared: int) -> int:
         with _lock:
             base, held = table.get(key, (0, 0))
             if held < size:
-                base = _allocate_for_emulator(size, cleared) if key[0] == device.HOST else _allocate(key[0], size)
+                if key[0] == device.HOST:
+                    _free_for_emulator(base)
+                    base = _allocate_for_emulator(size, cleared)
+                else:
+                    base = _allocate(key[0], size)
                 table[key] = base, size
     return base
 
@@ -73,8 +79,16 @@ def _allocate_for_emulator(size: int, cleared: int) -> int:
     base = memory.ctypes.data + -memory.ctypes.data % 256
     ctypes.memset(base, 0, cleared)
     DEVICE.register(base, size, "the workspace")
-    _alive.append(memory)
+    _on_host[base] = memory
     return base
+
+
+def _free_for_emulator(base: int) -> None:
+    """Nothing on the emulator runs on: a workspace that was given up is freed, else every later launch there would save and compare it."""
+    from ..emulator import DEVICE
+
+    DEVICE.unregister(base)
+    _on_host.pop(base, None)
 
 
 def _allocate(ordinal: int, size: int) -> int:
