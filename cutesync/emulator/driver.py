@@ -45,13 +45,12 @@ class Launch:
 class Executable:
     """One compiled cute function. ``record(packed)`` runs its host code and returns the launches it made."""
 
-    def __init__(self, compiled, edit=None):
-        """``edit`` changes the PTX before it is read: tests plant faults with it."""
-        text = getattr(compiled, "__ptx__", None)
-        if not text or compiled.ir_module is None:
+    def __init__(self, compiled):
+        self.text = getattr(compiled, "__ptx__", None)
+        if not self.text or compiled.ir_module is None:
             raise LaunchError("the emulator needs the PTX and the host module of a kernel: compile it with the option --keep-ptx")
         self.compiled = compiled
-        self.module = ptx.parse(edit(text) if edit else text)
+        self.module = ptx.parse(self.text)
         self.programs: dict[str, Program] = {}
         self.kernels: list[str] = []
         self.launches: list[Launch] = []
@@ -91,10 +90,17 @@ class Executable:
             packed = (_P * len(cells))(*[ctypes.cast(c, _P) for c in cells])
             ctypes.CFUNCTYPE(_I, _P)(address)(packed)
 
-    def record(self, packed) -> list[Launch]:
-        """Run the host code with its packed arguments (pointers to values, last the result) and return its launches."""
+    def record(self, packed, edit=None) -> list[Launch]:
+        """Run the host code with its packed arguments (pointers to values, last the result) and return its launches. ``edit`` changes
+        the PTX of these launches first: tests plant faults with it."""
         self.launches, self.failure = [], None
-        self.entry(packed)
+        original = self.module, self.programs
+        if edit is not None:
+            self.module, self.programs = ptx.parse(edit(self.text)), {}
+        try:
+            self.entry(packed)
+        finally:
+            self.module, self.programs = original
         if self.failure is not None:
             raise self.failure
         return self.launches

@@ -125,7 +125,7 @@ def run(compiled, packed, device: Device = DEVICE, edit=None) -> None:
     on a GPU. Global addresses must lie in buffers registered with ``device``. Raises EmulationError on the first finding. ``edit``
     changes the PTX first (to plant faults)."""
     with LOCK:
-        for launch in (Executable(compiled, edit) if edit else executable(compiled)).record(packed):
+        for launch in executable(compiled).record(packed, edit):
             run_launch(launch, device, settings())
 
 
