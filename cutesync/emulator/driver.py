@@ -31,7 +31,7 @@ class _Config(ctypes.Structure):
 @dataclass(frozen=True)
 class Launch:
     """One kernel launch: which kernel, its extents, dynamic shared memory, and the bytes of its parameters. All blocks of a
-    ``cooperative`` one are resident at once."""
+    ``cooperative`` one are resident at once. ``clustered``: it says that it is one of clusters, if only of one block each."""
 
     program: Program
     grid: tuple[int, int, int]
@@ -40,6 +40,7 @@ class Launch:
     shared_bytes: int
     parameters: bytes
     cooperative: bool = False
+    clustered: bool = False
 
 
 class Executable:
@@ -153,7 +154,7 @@ class Executable:
         if required and tuple(required) + (1,) * (3 - len(required)) != block:
             raise LaunchError(f"{program.function.name}: launched with blocks of {block}, compiled for {required}")
         self.launches.append(Launch(program, grid, block, cluster, int(c.shared), self._parameters(program, arguments),
-                                    bool(self._attribute(c, _COOPERATIVE_ATTRIBUTE))))
+                                    bool(self._attribute(c, _COOPERATIVE_ATTRIBUTE)), bool(self._attribute(c, _CLUSTER_ATTRIBUTE))))
         return _SUCCESS
 
     @staticmethod

@@ -181,7 +181,8 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
     if launch.cooperative:
         schedule.limit = launch.grid[0] * launch.grid[1] * launch.grid[2]
     machine = Machine(program, launch.grid, launch.block, launch.cluster, launch.shared_bytes + program.static_shared, launch.shared_bytes,
-                      parameters, device.memory, schedule, sanitize=how.sanitize, trace=trace)
+                      parameters, device.memory, schedule, sanitize=how.sanitize, trace=trace,
+                      clustered=launch.clustered or launch.cluster != (1, 1, 1) or bool(program.function.cluster))
     if trace is not None:
         trace.begin(machine)
     try:
