@@ -7,6 +7,7 @@ was captured with, because its replays may run beside the capturing stream's lat
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 
@@ -19,9 +20,9 @@ SLOTS = 1 << 19  # what a workspace has unless a launch needs more
 _COUNTERS = 8 + 4 * GROUPS
 
 _lock = threading.Lock()
-_by_stream: dict[tuple[int, ...], tuple[int, int]] = {}  # address and bytes
-_by_capture: dict[tuple[int, ...], tuple[int, int]] = {}
-_on_host: dict[int, np.ndarray] = {}  # the emulator's workspaces by address
+_by_stream: dict[tuple, tuple[int, int]] = {}  # address and bytes
+_by_capture: dict[tuple, tuple[int, int]] = {}
+_alive: dict[int, np.ndarray] = {}
 
 
 def counters_and_slots(ordinal: int, stream: int, slots: int = 0) -> tuple[int, int]:
@@ -39,7 +40,14 @@ def counters_and_scratch(ordinal: int, stream: int, counter_bytes: int, scratch_
     return base, base + counters
 
 
-def _place(ordinal: int, stream: int, kind: tuple[int, ...], size: int, cleared: int) -> int:
+def scratch(ordinal: int, stream: int, size: int) -> int:
+    """Address of at least ``size`` bytes that hold anything, for work on ``stream`` of device ``ordinal`` that is in its queue before the next
+    call of this. Whoever may share the stream with another thread holds a lock until then."""
+    unit = max(1 << 21, (1 << (size - 1).bit_length()) >> 3)  # so that it seldom grows, and never to much more than is needed
+    return _place(ordinal, stream, ("scratch",), -(-size // unit) * unit, 0)
+
+
+def _place(ordinal: int, stream: int, kind: tuple, size: int, cleared: int) -> int:
     if ordinal != device.HOST and device.capturing(stream):
         capture = device.check(device.driver().cuStreamGetCaptureInfo(stream), "cuStreamGetCaptureInfo")[1]
         return _keep(_by_capture, (ordinal, int(capture), *kind), size, cleared)
@@ -51,22 +59,21 @@ def forget(ordinal: int, stream: int) -> None:
     with _lock:
         for key in [key for key in _by_stream if key[:2] == (ordinal, stream)]:
             base, _ = _by_stream.pop(key)
-            if ordinal == device.HOST:
-                _free_for_emulator(base)
+            if ordinal == device.HOST:  # nothing runs on there, and every later launch would save and compare what is left registered
+                _free(ordinal, stream, base)
 
 
-def _keep(table: dict, key: tuple[int, ...], size: int, cleared: int) -> int:
-    """The workspace of a stream or capture, made anew (the old one stays, a graph may hold it) if it is too small."""
+def _keep(table: dict, key: tuple, size: int, cleared: int) -> int:
+    """The workspace of a stream or capture, made anew if it is too small. The old one stays, a graph may hold it; but the scratch of a
+    stream, which can be large, is given back."""
     base, held = table.get(key, (0, 0))
     if held < size:
         with _lock:
             base, held = table.get(key, (0, 0))
             if held < size:
-                if key[0] == device.HOST:
-                    _free_for_emulator(base)
-                    base = _allocate_for_emulator(size, cleared)
-                else:
-                    base = _allocate(key[0], size)
+                if held and table is _by_stream and "scratch" in key:
+                    _free(key[0], key[1], base)
+                base = _allocate_for_emulator(size, cleared) if key[0] == device.HOST else _allocate(key[0], size)
                 table[key] = base, size
     return base
 
@@ -79,30 +86,41 @@ def _allocate_for_emulator(size: int, cleared: int) -> int:
     base = memory.ctypes.data + -memory.ctypes.data % 256
     ctypes.memset(base, 0, cleared)
     DEVICE.register(base, size, "the workspace")
-    _on_host[base] = memory
+    _alive[base] = memory
     return base
 
 
-def _free_for_emulator(base: int) -> None:
-    """Nothing on the emulator runs on: a workspace that was given up is freed, else every later launch there would save and compare it."""
-    from ..emulator import DEVICE
+def _free(ordinal: int, stream: int, base: int) -> None:
+    """Give memory back when the work on ``stream`` is done."""
+    if ordinal == device.HOST:
+        from ..emulator import DEVICE
 
-    DEVICE.unregister(base)
-    _on_host.pop(base, None)
+        DEVICE.unregister(base)
+        del _alive[base]
+        return
+    with _uncaptured(), device.using(ordinal):
+        device.synchronize(stream)
+        device.check(device.driver().cuMemFree(base), "cuMemFree")
 
 
 def _allocate(ordinal: int, size: int) -> int:
-    """Allocate and clear, also while a graph is captured: this thread leaves capture mode for the moment, as torch's allocator does,
-    and the clearing runs on a stream of its own."""
+    """Allocate and clear, also while a graph is captured; the clearing runs on a stream of its own."""
+    cu = device.driver()
+    with _uncaptured(), device.using(ordinal):
+        base = int(device.check(cu.cuMemAlloc(size), "workspace"))
+        stream = device.check(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), "cuStreamCreate")
+        device.check(cu.cuMemsetD8Async(base, 0, size, stream), "cuMemsetD8Async")
+        device.synchronize(stream)
+        device.check(cu.cuStreamDestroy(stream), "cuStreamDestroy")
+    return base
+
+
+@contextlib.contextmanager
+def _uncaptured():
+    """Inside, this thread leaves the mode in which others' captures forbid calls, as torch's allocator does."""
     cu = device.driver()
     mode = device.check(cu.cuThreadExchangeStreamCaptureMode(cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED), "capture mode")
     try:
-        with device.using(ordinal):
-            base = int(device.check(cu.cuMemAlloc(size), "workspace"))
-            stream = device.check(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), "cuStreamCreate")
-            device.check(cu.cuMemsetD8Async(base, 0, size, stream), "cuMemsetD8Async")
-            device.synchronize(stream)
-            device.check(cu.cuStreamDestroy(stream), "cuStreamDestroy")
+        yield
     finally:
         device.check(cu.cuThreadExchangeStreamCaptureMode(mode), "capture mode")
-    return base
