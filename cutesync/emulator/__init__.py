@@ -18,8 +18,8 @@ from __future__ import annotations
 
 from .check import call, check, compile_for_emulator
 from .report import EmulationError, Report
-from .run import DEVICE, Device, Settings, emulate, executable, launch, run, settings
+from .run import DEVICE, LOCK, Device, Settings, emulate, executable, launch, run, settings
 from .schedule import POLICIES
 
-__all__ = ["DEVICE", "Device", "EmulationError", "POLICIES", "Report", "Settings", "call", "check", "compile_for_emulator",
+__all__ = ["DEVICE", "Device", "EmulationError", "LOCK", "POLICIES", "Report", "Settings", "call", "check", "compile_for_emulator",
            "emulate", "executable", "launch", "run", "settings"]

@@ -31,7 +31,7 @@ class _Config(ctypes.Structure):
 @dataclass(frozen=True)
 class Launch:
     """One kernel launch: which kernel, its extents, dynamic shared memory, and the bytes of its parameters. All blocks of a
-    ``cooperative`` one are resident at once."""
+    ``cooperative`` one are resident at once. ``clustered``: it says that it is one of clusters, if only of one block each."""
 
     program: Program
     grid: tuple[int, int, int]
@@ -40,18 +40,18 @@ class Launch:
     shared_bytes: int
     parameters: bytes
     cooperative: bool = False
+    clustered: bool = False
 
 
 class Executable:
     """One compiled cute function. ``record(packed)`` runs its host code and returns the launches it made."""
 
-    def __init__(self, compiled, edit=None):
-        """``edit`` changes the PTX before it is read: tests plant faults with it."""
-        text = getattr(compiled, "__ptx__", None)
-        if not text or compiled.ir_module is None:
+    def __init__(self, compiled):
+        self.text = getattr(compiled, "__ptx__", None)
+        if not self.text or compiled.ir_module is None:
             raise LaunchError("the emulator needs the PTX and the host module of a kernel: compile it with the option --keep-ptx")
         self.compiled = compiled
-        self.module = ptx.parse(edit(text) if edit else text)
+        self.module = ptx.parse(self.text)
         self.programs: dict[str, Program] = {}
         self.kernels: list[str] = []
         self.launches: list[Launch] = []
@@ -91,10 +91,17 @@ class Executable:
             packed = (_P * len(cells))(*[ctypes.cast(c, _P) for c in cells])
             ctypes.CFUNCTYPE(_I, _P)(address)(packed)
 
-    def record(self, packed) -> list[Launch]:
-        """Run the host code with its packed arguments (pointers to values, last the result) and return its launches."""
+    def record(self, packed, edit=None) -> list[Launch]:
+        """Run the host code with its packed arguments (pointers to values, last the result) and return its launches. ``edit`` changes
+        the PTX of these launches first: tests plant faults with it."""
         self.launches, self.failure = [], None
-        self.entry(packed)
+        original = self.module, self.programs
+        if edit is not None:
+            self.module, self.programs = ptx.parse(edit(self.text)), {}
+        try:
+            self.entry(packed)
+        finally:
+            self.module, self.programs = original
         if self.failure is not None:
             raise self.failure
         return self.launches
@@ -147,7 +154,7 @@ class Executable:
         if required and tuple(required) + (1,) * (3 - len(required)) != block:
             raise LaunchError(f"{program.function.name}: launched with blocks of {block}, compiled for {required}")
         self.launches.append(Launch(program, grid, block, cluster, int(c.shared), self._parameters(program, arguments),
-                                    bool(self._attribute(c, _COOPERATIVE_ATTRIBUTE))))
+                                    bool(self._attribute(c, _COOPERATIVE_ATTRIBUTE)), bool(self._attribute(c, _CLUSTER_ATTRIBUTE))))
         return _SUCCESS
 
     @staticmethod

@@ -125,7 +125,7 @@ def run(compiled, packed, device: Device = DEVICE, edit=None) -> None:
     on a GPU. Global addresses must lie in buffers registered with ``device``. Raises EmulationError on the first finding. ``edit``
     changes the PTX first (to plant faults)."""
     with LOCK:
-        for launch in (Executable(compiled, edit) if edit else executable(compiled)).record(packed):
+        for launch in executable(compiled).record(packed, edit):
             run_launch(launch, device, settings())
 
 
@@ -158,17 +158,14 @@ def run_launch(launch: Launch, device: Device, how: Settings) -> None:
         run_once(launch, device, how, how.schedule(0), how.trace)
         return
     before = _snapshot(device)
-    outcome = None
-    for number in range(how.schedules):
-        if number:
-            _restore(device, before)
+    first = how.schedule(0)
+    run_once(launch, device, how, first, how.trace)
+    outcome = _snapshot(device)
+    for number in range(1, how.schedules):
+        _restore(device, before)
         schedule = how.schedule(number)
-        run_once(launch, device, how, schedule, how.trace if number == 0 else None)
-        after = _snapshot(device)
-        if outcome is None:
-            outcome, first = after, schedule
-        else:
-            _compare(launch, outcome, after, first, schedule)
+        run_once(launch, device, how, schedule)
+        _compare(launch, device, outcome, first, schedule)
 
 
 def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, trace: Trace | None = None) -> Machine:
@@ -184,7 +181,8 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
     if launch.cooperative:
         schedule.limit = launch.grid[0] * launch.grid[1] * launch.grid[2]
     machine = Machine(program, launch.grid, launch.block, launch.cluster, launch.shared_bytes + program.static_shared, launch.shared_bytes,
-                      parameters, device.memory, schedule, sanitize=how.sanitize, trace=trace)
+                      parameters, device.memory, schedule, sanitize=how.sanitize, trace=trace,
+                      clustered=launch.clustered or launch.cluster != (1, 1, 1) or bool(program.function.cluster))
     if trace is not None:
         trace.begin(machine)
     try:
@@ -215,11 +213,12 @@ def _restore(device: Device, snapshot: list) -> None:
                 region.valid[:] = valid
 
 
-def _compare(launch: Launch, a: list, b: list, first: Schedule, second: Schedule) -> None:
-    later = {id(region): data for region, data, _ in b}
-    for region, left, _ in a:
-        right = later.get(id(region), left)  # an array that has been freed since is nobody's result
-        if not np.array_equal(left, right):
+def _compare(launch: Launch, device: Device, outcome: list, first: Schedule, second: Schedule) -> None:
+    """Refuse memory that differs from what the first schedule left, but for arrays that have been freed since."""
+    held = {id(region) for region in device.memory.regions}
+    for region, left, _ in outcome:
+        right = region.data[region.low:region.high]
+        if id(region) in held and not np.array_equal(left, right):
             at = int(np.flatnonzero(left != right)[0])
             raise EmulationError(Report("mismatch", f"two schedules leave different results in {region.name}, first at byte {at}",
                                         launch.program.function.name, [f"one with {first.describe()}"], second.describe()))

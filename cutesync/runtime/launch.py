@@ -111,12 +111,12 @@ class Launch:
         return run
 
     def _on_emulator(self, grid: int, workspace: tuple[int, int] | None, slots: int):
-        kernel, parameters, lock = self.kernel, self.parameters, threading.Lock()
+        kernel, parameters = self.kernel, self.parameters
 
         def run(x: int, out: int, stream: int, other: int = 0) -> None:
             from .. import emulator
 
-            with lock:
+            with emulator.LOCK:  # until the launch is over nobody else gets, or gives up, this workspace
                 parameters[0], parameters[1] = x, out
                 if other:
                     parameters[2] = other
@@ -184,12 +184,12 @@ class MapLaunch:
         return run
 
     def _on_emulator(self, grid: int, block: _Block, arrays: Sequence[int], workspace):
-        kernel, lock = self.kernel, threading.Lock()
+        kernel = self.kernel
 
         def run(addresses: tuple[int, ...], stream: int) -> None:
             from .. import emulator
 
-            with lock:
+            with emulator.LOCK:  # until the launch is over nobody else gets, or gives up, this workspace
                 for position, address in zip(arrays, addresses):
                     block.put(position, address)
                 if workspace is not None:

@@ -58,7 +58,9 @@ def forget(ordinal: int, stream: int) -> None:
     """Make the next launch on ``stream`` start with a workspace of its own."""
     with _lock:
         for key in [key for key in _by_stream if key[:2] == (ordinal, stream)]:
-            del _by_stream[key]
+            base, _ = _by_stream.pop(key)
+            if ordinal == device.HOST:  # nothing runs on there, and every later launch would save and compare what is left registered
+                _free(ordinal, stream, base)
 
 
 def _keep(table: dict, key: tuple, size: int, cleared: int) -> int:

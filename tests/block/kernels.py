@@ -12,6 +12,8 @@ from cutlass import Int32, Int64
 import cutesync as cs
 from cutesync import block
 
+from ..compiled import check
+
 SCHEDULES = 20
 FORMS = ("heads", "heads predecessor", "tails", "tails successor", "both", "both predecessor", "both successor", "both predecessor successor")
 ROWS = 12  # flags of all forms: four forms give one row, four give two
@@ -22,7 +24,7 @@ def run(place, host, *arrays: np.ndarray, schedules: int = SCHEDULES) -> list[np
     ``schedules`` schedules over all policies."""
     if place.name == "emulator":
         arrays = [array.copy() for array in arrays]
-        cs.emulator.check(host.__call__, *arrays, schedules=schedules)
+        check(host.__call__, *arrays, schedules=schedules)
         return list(arrays)
     import cuda.bindings.driver as driver
     from cutlass.cute.runtime import make_ptr

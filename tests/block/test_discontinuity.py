@@ -10,6 +10,7 @@ import cutesync as cs
 from cutesync import block
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
 
+from .. import compiled
 from ..cases import same
 from .kernels import FORMS, ROWS, SCHEDULES, AllForms, Counted, run
 
@@ -44,7 +45,7 @@ def rows():
     """All forms of the document's items with predecessor 0 and successor 125, a list of threads each."""
     x = np.array(TestTheSourceDocument.THREADS, np.int32).reshape(-1)
     flags = np.zeros((ROWS + 1, 512), np.int32)
-    cs.emulator.check(AllForms(cutlass.Int32, (128,), 4).__call__, x, np.array([0, 125], np.int32), flags)
+    compiled.check(AllForms(cutlass.Int32, (128,), 4).__call__, x, np.array([0, 125], np.int32), flags)
     return flags.reshape(ROWS + 1, 128, 4).tolist()
 
 

@@ -11,8 +11,9 @@ import pytest
 
 from cutesync import emulator
 from cutesync.emulator import POLICIES, EmulationError
-from cutesync.emulator.check import call, compile_for_emulator
+from cutesync.emulator.check import call
 
+from ..compiled import compiled
 from .kernels import FORMS, ROWS, AllForms, Rearranged
 
 SCHEDULES = len(POLICIES)
@@ -21,7 +22,7 @@ X = np.sort(np.random.default_rng(3).integers(0, 60, 384)).astype(np.int32)
 
 def run(make, edit=None) -> np.ndarray:
     """The last array after the kernel of ``make`` ran with its PTX changed by ``edit``."""
-    (host, compiled), arrays = compile_once(make), make()[1]
+    host, arrays = make()
 
     def edited(ptx: str) -> str:
         changed = edit(ptx)
@@ -29,14 +30,8 @@ def run(make, edit=None) -> np.ndarray:
         return changed
 
     with emulator.emulate(schedules=SCHEDULES, seed=5):
-        call(compiled, host.__call__, *arrays, edit=edited if edit else None)
+        call(compiled(host.__call__, *arrays), host.__call__, *arrays, edit=edited if edit else None)
     return arrays[-1]
-
-
-@functools.lru_cache
-def compile_once(make):
-    host, arrays = make()
-    return host, compile_for_emulator(host.__call__, *arrays)
 
 
 def flags(**options):

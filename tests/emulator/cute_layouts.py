@@ -19,15 +19,15 @@ from cutlass.cute.nvgpu import OperandMajorMode, warp, warpgroup  # noqa: E402
 MAJORS = {"K": OperandMajorMode.K, "MN": OperandMajorMode.MN}
 
 
-def evaluate(shape, stride, index: int) -> int:
-    """A CuTe layout (nested shape and stride) at a linear index, first mode fastest."""
+def evaluate(shape, stride, index: np.ndarray) -> np.ndarray:
+    """A CuTe layout (nested shape and stride) at linear indexes, first mode fastest."""
     if isinstance(shape, int):
         return index * stride
     total = 0
     for part, step in zip(shape, stride, strict=True):
         size = int(np.prod(np.array(flatten(part))))
-        total += evaluate(part, step, index % size)
-        index //= size
+        total = total + evaluate(part, step, index % size)
+        index = index // size
     return total
 
 
@@ -39,7 +39,7 @@ def thread_values(layout, rows: int) -> tuple[np.ndarray, np.ndarray]:
     """A thread-value layout over a column-major tile -> (row, column) of every (value, thread)."""
     (threads, values), (thread_stride, value_stride) = layout
     count = [int(np.prod(np.array(flatten(s)))) for s in (threads, values)]
-    index = np.array([[evaluate(threads, thread_stride, t) + evaluate(values, value_stride, v) for t in range(count[0])] for v in range(count[1])])
+    index = evaluate(threads, thread_stride, np.arange(count[0])) + evaluate(values, value_stride, np.arange(count[1]))[:, None]
     return index % rows, index // rows
 
 

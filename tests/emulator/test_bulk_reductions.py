@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
-from cutesync.emulator import POLICIES, EmulationError, Settings
+from cutesync.emulator import POLICIES, Device, EmulationError, Settings, ptx
+from cutesync.emulator.codegen import Program
+from cutesync.emulator.driver import Launch
+from cutesync.emulator.run import run_launch
 
 from .support import kernel_text, launch
 
@@ -42,6 +45,54 @@ OVER:
 \tbarrier.cluster.arrive.aligned;
 \tbarrier.cluster.wait.aligned;"""
 LANES = np.arange(32)
+ALONE = """
+	mov.u32 %r0, %tid.x;
+	mov.u32 %r2, smem;
+	shl.b32 %r3, %r0, 2;
+	add.u32 %r4, %r2, %r3;
+	add.u32 %r5, %r0, 100;
+	st.shared.b32 [%r4+128], %r5;
+	st.shared.b32 [%r4+256], 7;
+	setp.eq.u32 %p1, %r0, 0;
+	@%p1 mbarrier.init.shared.b64 [%r2], 1;
+	fence.proxy.async;
+	bar.sync 0;
+	@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 128;
+	add.u32 %r6, %r2, 128;
+	add.u32 %r7, %r2, 256;
+	@%p1 fence.mbarrier_init.release.cluster;
+	@%p1 INSTRUCTION [%r7], [%r6], 128, [%r2];
+WAIT:
+	mbarrier.try_wait.parity.shared.b64 %p4, [%r2], 0;
+	@!%p4 bra WAIT;
+	ld.shared.b32 %r10, [%r4+256];
+	cvt.u64.u32 %rd1, %r3;
+	add.u64 %rd1, %rd1, %a0;
+	st.global.b32 [%rd1], %r10;"""
+COPY, REDUCE = (f"cp.{way}.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes" for way in ("async", "reduce.async"))
+
+
+def alone(instruction: str, clustered: bool) -> np.ndarray:
+    """What one block makes of 7s and 100, 101, ... in its own shared memory; ``clustered``: launched as a cluster of one."""
+    out = np.zeros(32, np.uint32)
+    module = ptx.parse(kernel_text(ALONE.replace("INSTRUCTION", instruction), 1, shared=384))
+    (function,), device = module.functions.values(), Device()
+    with device.arrays(out):
+        one = (1, 1, 1)
+        run_launch(Launch(Program(function, module), one, (32, 1, 1), one, 0, out.ctypes.data.to_bytes(8, "little"), clustered=clustered), device, Settings())
+    return out
+
+
+@pytest.mark.parametrize("instruction, want", (
+    (COPY, 100 + LANES), (REDUCE + ".add.u32", 107 + LANES), (REDUCE + ".add.u64", 107 + LANES), (REDUCE + ".inc.u32", np.full(32, 8)),
+    (REDUCE + ".and.b32", 7 & 100 + LANES),
+))
+def test_a_launch_has_bulk_copies_between_shared_memories_only_as_clusters(instruction, want):
+    """As on an H200: an illegal instruction, unless the launch has the cluster attribute, if only of one block. The values are its own."""
+    assert np.array_equal(alone(instruction, True), want)
+    with pytest.raises(EmulationError, match="without clusters") as found:
+        alone(instruction, False)
+    assert found.value.kind == "launch"
 
 
 def reduce(operation: str, change=lambda text: text) -> np.ndarray:

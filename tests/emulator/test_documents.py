@@ -5,6 +5,7 @@ import pytest
 
 from cutesync import emulator
 
+from ..compiled import check
 from . import kernels_documents as documents
 
 random = np.random.default_rng(5)
@@ -12,14 +13,14 @@ random = np.random.default_rng(5)
 
 def finding(function, *arguments, **options) -> emulator.EmulationError:
     with pytest.raises(emulator.EmulationError) as found:
-        emulator.check(function, *arguments, **options)
+        check(function, *arguments, **options)
     return found.value
 
 
 def test_the_naive_global_reduction_is_right_for_one_block():
     x = random.integers(0, 9, 64).astype(np.int32)
     total = x.sum()
-    emulator.check(documents.global_reduction, x, 64)
+    check(documents.global_reduction, x, 64)
     assert x[0] == total
 
 
@@ -30,7 +31,7 @@ def test_the_naive_global_reduction_races_beyond_one_block():
 def test_the_block_reductions_read_past_the_end():
     x, out = np.ones(100, np.int32), np.zeros(2, np.int32)
     assert finding(documents.block_reduction, x, out, 2).kind == "out-of-bounds"
-    emulator.check(documents.block_reduction, np.ones(128, np.int32), out, 2)
+    check(documents.block_reduction, np.ones(128, np.int32), out, 2)
     assert out.tolist() == [64, 64]
 
 
@@ -38,7 +39,7 @@ def test_the_atomic_reduction_adds_to_memory_nobody_zeroed():
     x, out = np.ones(100, np.int32), np.zeros(1, np.int32)
     assert finding(documents.atomic_reduction, x, out, 100, fresh=[out]).kind == "uninitialised"
     out[0] = 0
-    emulator.check(documents.atomic_reduction, x, out, 100)
+    check(documents.atomic_reduction, x, out, 100)
     assert out[0] == 100
 
 
@@ -46,15 +47,15 @@ def test_the_atomic_reduction_adds_to_memory_nobody_zeroed():
 def test_the_two_partition_listing_drops_a_ragged_tail(n):
     x = random.integers(0, 99, n).astype(np.int32)
     listing, ours = np.full(n, -1, np.int32), np.full(n, -1, np.int32)
-    emulator.check(documents.two_partitions, x, listing, n, 48, False)
-    emulator.check(documents.two_partitions, x, ours, n, 48, True)
+    check(documents.two_partitions, x, listing, n, 48, False)
+    check(documents.two_partitions, x, ours, n, 48, True)
     assert np.array_equal(ours, x + 1)
     assert np.array_equal(listing[:96], x[:96] + 1) and np.all(listing[96:] == -1)
 
 
 def test_a_failed_take_drives_the_counter_below_zero():
     items, got, count = np.arange(64, dtype=np.int32) + 1, np.zeros(64, np.int32), np.array([10], np.int32)
-    emulator.check(documents.take, items, count, got, schedules=1)
+    check(documents.take, items, count, got, schedules=1)
     assert sorted(got[got > 0].tolist()) == list(range(1, 11))
     assert count[0] == 10 - 64
 
@@ -69,7 +70,7 @@ def operands(k):
 
 def test_the_repaired_skeleton_multiplies():
     a, b, c = operands(320)
-    emulator.check(documents.skeleton, a, b, c, 320, ())
+    check(documents.skeleton, a, b, c, 320, ())
     assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 
 
@@ -96,7 +97,7 @@ def test_the_skeleton_drops_a_ragged_k():
     padded = [np.zeros((64, 104), np.float16) for _ in range(2)]
     for whole, part in zip(padded, (a, b)):
         whole[:, :100] = part
-    emulator.check(documents.skeleton, *padded, c, 104, ("drops_tail",))
+    check(documents.skeleton, *padded, c, 104, ("drops_tail",))
     assert np.array_equal(c, padded[0][:, :64].astype(np.float32) @ padded[1][:, :64].astype(np.float32).T)
-    emulator.check(documents.skeleton, *padded, c, 104, ())
+    check(documents.skeleton, *padded, c, 104, ())
     assert np.array_equal(c, padded[0].astype(np.float32) @ padded[1].astype(np.float32).T)

@@ -8,6 +8,7 @@ import pytest
 from cutesync import emulator
 from cutesync.emulator import POLICIES
 
+from ..compiled import check
 from . import kernels_basic as basic
 from . import kernels_cluster as cluster
 from . import kernels_epilogue as epilogue
@@ -83,7 +84,7 @@ def test_fault_is_found(name):
     (function, arguments), kinds, word = FAULTS[name]
     arguments = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
     with pytest.raises(emulator.EmulationError) as found:
-        emulator.check(function, *arguments, schedules=SCHEDULES)
+        check(function, *arguments, schedules=SCHEDULES)
     text = str(found.value)
     assert found.value.kind in kinds, text
     assert word in source_lines(text), text

@@ -10,6 +10,7 @@ import pytest
 from cutesync import emulator
 from cutesync.emulator import POLICIES
 
+from ..compiled import check, compiled
 from . import kernels_basic as basic
 from . import kernels_cluster as cluster
 from . import kernels_matmul as matmul
@@ -79,14 +80,14 @@ def right(arguments, expected: dict) -> bool:
 
 def survivors(name: str) -> list[str]:
     function, arguments, expected = KERNELS[name]
-    compiled = emulator.compile_for_emulator(function, *arguments)
+    kernel = compiled(function, *arguments)
     alive, count = [], 0
-    for mutant, text in mutants(compiled.__ptx__):
+    for mutant, text in mutants(kernel.__ptx__):
         count += 1
         fresh = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
         try:
             with emulator.emulate(schedules=SCHEDULES):
-                emulator.call(compiled, function, *fresh, edit=lambda _: text)
+                emulator.call(kernel, function, *fresh, edit=lambda _: text)
         except emulator.EmulationError:
             continue
         if right(fresh, expected):
@@ -107,5 +108,5 @@ def test_no_mutant_survives(name):
 def test_the_unmutated_kernel_raises_nothing(name):
     function, arguments, expected = KERNELS[name]
     fresh = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
-    emulator.check(function, *fresh, schedules=SCHEDULES)
+    check(function, *fresh, schedules=SCHEDULES)
     assert right(fresh, expected)

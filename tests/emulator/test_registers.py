@@ -8,6 +8,7 @@ import pytest
 from cutesync import emulator
 from cutesync.emulator import POLICIES, EmulationError
 
+from ..compiled import check
 from . import kernels_registers as kernels
 from .support import kernel_text, launch
 
@@ -17,7 +18,7 @@ random = np.random.default_rng(8)
 def product(from_registers: bool, fault: str | None, schedules: int = len(POLICIES)):
     a, b = (random.integers(-3, 4, (64, 256)).astype(np.float16) for _ in range(2))
     c = np.zeros((64, 64), np.float32)
-    emulator.check(kernels.product, a, b, c, 4, from_registers, fault, schedules=schedules)
+    check(kernels.product, a, b, c, 4, from_registers, fault, schedules=schedules)
     assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 
 

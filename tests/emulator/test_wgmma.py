@@ -74,7 +74,7 @@ KINDS = [
 def cute_matrix(cute_layouts, layout, extent, block_k, base, width_bytes, swizzle_bytes):
     """Byte address of every (row, k) by CuTe: the affine layout, then Swizzle<log2(bytes / 16), 4, 3> on the byte address."""
     shape, stride = layout
-    linear = np.array([[cute_layouts.evaluate(shape, stride, r + extent * k) for k in range(block_k)] for r in range(extent)])
+    linear = cute_layouts.evaluate(shape, stride, np.arange(extent)[:, None] + extent * np.arange(block_k))
     address = base + linear * width_bytes
     bits = {0: 0, 32: 1, 64: 2, 128: 3}[swizzle_bytes]
     return address ^ ((address & (((1 << bits) - 1) << 7)) >> 3)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from cutesync import emulator
 from cutesync.emulator import POLICIES, EmulationError, Settings
 
+from ..compiled import check
 from . import kernels_wide as kernels
 from .support import kernel_text, launch
 
@@ -16,7 +16,7 @@ def scan(n: int, fault: str | None):
     x = np.random.default_rng(n).integers(-(1 << 40), 1 << 40, n)
     out, words, ticket = np.zeros(n, np.int64), np.zeros(2 * (n // 32 + 2), np.uint64), np.zeros(1, np.int32)
     words = words[words.ctypes.data // 8 % 2:]        # 16-byte descriptors start at multiples of 16
-    emulator.check(kernels.descriptors, x, out, words, ticket, n, fault, schedules=SCHEDULES)
+    check(kernels.descriptors, x, out, words, ticket, n, fault, schedules=SCHEDULES)
     assert np.array_equal(out, np.cumsum(x))
 
 

@@ -144,7 +144,8 @@ def test_every_type(dtype, allocated):
 @pytest.mark.parametrize("op", ["mul", "min", "max", "and", "or", "xor", "any", "all"])
 def test_every_operator(op, allocated):
     for dtype in ("bool", "int8", "float64"):
-        if has_meaning(op, dtype):
+        same_as_another = dtype == "bool" and op in ("mul", "min", "max")  # of bool: they are "and", "and" and "or"
+        if has_meaning(op, dtype) and not same_as_another:
             folding = folding_of(op, dtype)
             verify(config_of((1, 10**6, 1), folding), folding, count=allocated)
 

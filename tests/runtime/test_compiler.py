@@ -52,6 +52,19 @@ def race(work, count=16) -> list:
     return results
 
 
+def test_the_tests_quicker_tracing_changes_no_byte(_quicker_tracing, monkeypatch):
+    """``conftest.py`` leaves out a search of the DSL: machine code and PTX, Python lines included, are those that users get."""
+    from cutlass._mlir_helpers.arith import ArithValue
+
+    quick = kernel("max", 3000)
+    monkeypatch.setenv("CUTESYNC_CACHE", "0")
+    monkeypatch.setattr(compiler, "_kernels", {})
+    monkeypatch.setattr(ArithValue, "__init__", _quicker_tracing)
+    whole = kernel("max", 3000)
+    assert compiler.counts()["compiled"] == 2
+    assert (whole.ptx, whole.cubin) == (quick.ptx, quick.cubin) and ".loc" in whole.ptx
+
+
 def test_sixteen_threads_want_one_kernel():
     found = race(lambda i: kernel())
     assert len({id(k) for k in found}) == 1

@@ -5,6 +5,7 @@ import pytest
 
 from cutesync import emulator
 
+from ..compiled import check, compiled
 from . import kernels
 from .mutations import survivors
 
@@ -48,7 +49,7 @@ def expected(name: str) -> dict:
     if all(want is not None for want in wanted.values()):
         return wanted
     fresh = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
-    emulator.check(function, *fresh, schedules=1)
+    check(function, *fresh, schedules=1)
     return {i: fresh[i] for i in wanted}
 
 
@@ -56,14 +57,14 @@ def expected(name: str) -> dict:
 def test_no_mutant_survives(name):
     function, arguments, _ = KERNELS[name]
     wanted = expected(name)
-    compiled = emulator.compile_for_emulator(function, *arguments)
+    kernel = compiled(function, *arguments)
 
     def right(text: str) -> bool:
         fresh = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
         with emulator.emulate(schedules=SCHEDULES):
-            emulator.call(compiled, function, *fresh, edit=lambda _: text)
+            emulator.call(kernel, function, *fresh, edit=lambda _: text)
         return all(np.array_equal(fresh[i], want) for i, want in wanted.items())
 
-    assert right(compiled.__ptx__)
-    alive = survivors(compiled.__ptx__, right)
+    assert right(kernel.__ptx__)
+    alive = survivors(kernel.__ptx__, right)
     assert sorted(alive) == sorted(mutant for kernel, mutant in HARMLESS if kernel == name)

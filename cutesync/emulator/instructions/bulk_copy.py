@@ -45,6 +45,9 @@ def bulk_load_maker(machine, site: int, from_cluster: bool, operator: str, kind:
             aligned(machine, f, lane, "the source of a bulk copy", at, 16, site)
             aligned(machine, f, lane, "the destination of a bulk copy", int(destination[lane]), 16, site)
             operation = Operation(machine, f.warp, lane, site, f"bulk copy of {count} bytes to shared memory")
+            if from_cluster and not machine.clustered:
+                machine.fail("launch", "a bulk copy between shared memories is an illegal instruction in a launch without clusters (of one block is "
+                             "enough): set the launch's cluster", f.warp, [lane], site)
             if from_cluster:
                 origin = fits(machine, f, lane, f.warp.block, at & 0xFFFFFF, count, site)
                 operation.blocks.add(f.warp.block.number)

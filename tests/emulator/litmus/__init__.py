@@ -14,7 +14,7 @@ __all__ = ["Case", "MapOf", "all_cases"]
 
 
 def all_cases() -> Iterator[Case]:
-    from . import barrier, memory, scalar, tensor_copy, tensor_core, warp
+    from . import barrier, bulk, memory, scalar, tensor_copy, tensor_core, warp
 
-    for module in (scalar, memory, warp, tensor_core, tensor_copy, barrier):
+    for module in (scalar, memory, warp, tensor_core, tensor_copy, barrier, bulk):
         yield from module.cases()

@@ -1,0 +1,34 @@
+"""One compilation for all tests of a process that run the same kernel: most of what such a test costs is tracing and compiling."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+
+from cutesync import emulator
+
+_kept: dict[tuple, object] = {}
+
+
+def compiled(function, *arguments):
+    """``emulator.compile_for_emulator``, once for equal kernels: the same function (of equal objects, if it is a method), equal
+    compile-time arguments, and arrays of the same types, extents, strides and alignment. Numbers known at run time only may differ."""
+    owner, plain = getattr(function, "__self__", None), getattr(function, "__func__", function)
+    annotations = [str(p.annotation) for p in inspect.signature(getattr(function, "__wrapped__", function)).parameters.values()]
+    key = (plain, type(owner), tuple(vars(owner).items()) if owner is not None else (), *map(_kind, annotations, arguments))
+    if key not in _kept:
+        _kept[key] = emulator.compile_for_emulator(function, *arguments)
+    return _kept[key]
+
+
+def _kind(annotation: str, argument) -> tuple:
+    if isinstance(argument, np.ndarray):
+        return argument.dtype, min(argument.ctypes.data & -argument.ctypes.data, 16), *((argument.shape, argument.strides) if "Tensor" in annotation else ())
+    return type(argument), argument if "Constexpr" in annotation or not isinstance(argument, int) else None
+
+
+def check(function, *arguments, schedules: int = 20, policy: str | None = None, fresh=()) -> None:
+    """``emulator.check`` of a kernel that may have been compiled before."""
+    with emulator.emulate(policy=policy, schedules=schedules):
+        emulator.call(compiled(function, *arguments), function, *arguments, fresh=fresh)
