@@ -5,7 +5,6 @@ import re
 import numpy as np
 import pytest
 
-from cutesync import emulator
 from cutesync.emulator import POLICIES, EmulationError
 
 from ..compiled import check
