@@ -14,7 +14,7 @@ pytestmark = pytest.mark.gpu
 
 torch = pytest.importorskip("torch")
 
-EVERY = config.COOPERATIVE + config.PINGPONG
+EVERY = config.COOPERATIVE + config.PINGPONG + config.SKINNY + config.STRADDLING
 FEW = [Config((128, 256), "cooperative", (2, 1)), Config((128, 192), "pingpong", (2, 1)), Config((64, 64), "pingpong", (1, 2)), Config((128, 128), "cooperative", splits=3)]
 RAGGED = [(1, 1, 1), (129, 257, 65), (1000, 1000, 1000), (777, 3336, 1224), (5000, 136, 8), (136, 2000, 4096)]
 
@@ -51,6 +51,39 @@ def test_majors_odd_shapes_and_batches(dtype, transposed):
                 m, n, k = shape
                 a, b = integers(*batch, m, k, dtype=dtype, transposed=transposed[0]), integers(*batch, k, n, dtype=dtype, transposed=transposed[1])
                 agrees(cs.matmul(a, b, config=chosen, out_dtype="float32"), a, b, (chosen, shape, batch))
+
+
+EXACT = [
+    ("float32", "float32", "float32", {}), ("float32", "float32", "float16", {"fast_accumulation": True}), ("float32", "float32", "float32", {"precision": "tf32"}),
+    ("float8_e4m3fn", "float8_e4m3fn", "float32", {}), ("float8_e4m3fn", "float8_e5m2", "bfloat16", {"fast_accumulation": True}), ("float16", "float16", "float8_e4m3fn", {}),
+    ("int8", "int8", "int32", {}), ("uint8", "int8", "int8", {}), ("int8", "int8", "float32", {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)], ids=["NN", "TN", "NT", "TT"])
+@pytest.mark.parametrize(("first", "second", "out", "options"), EXACT, ids=lambda v: "-".join(v) if isinstance(v, dict) else v)
+def test_types(first, second, out, options, transposed):
+    """Those of 8 bits saturate as results."""
+    for m, n, k in [(256, 384, 512), (130, 200, 264), (257, 65, 101), (1, 640, 300), (700, 3, 128)]:
+        a, b = (integers(*shape, dtype="float32", transposed=t) for shape, t in zip(((m, k), (k, n)), transposed))
+        a, b = (value.abs() if name == "uint8" else value for value, name in ((a, first), (b, second)))
+        got = cs.matmul(a.to(getattr(torch, first)), b.to(getattr(torch, second)), out_dtype=out, **options)
+        limits = {"float8_e4m3fn": (-448, 448), "int8": (-128, 127)}.get(out, (-1e9, 1e9))
+        wanted = torch.matmul(a.double(), b.double()).clamp(*limits).to(got.dtype)
+        assert got.dtype == getattr(torch, out) and torch.equal(got.double(), wanted.double()), (m, n, k)
+
+
+def test_float32_is_as_exact_as_float32():
+    for k in (64, 1024, 8192):
+        a, b = torch.randn(300, k, device="cuda"), torch.randn(k, 200, device="cuda")
+        error = (cs.matmul(a, b).double() - a.double() @ b.double()).abs() / (a.double().abs() @ b.double().abs())
+        assert error.max().item() < 2.0**-20, k
+
+
+def test_tuning_measures_and_keeps_its_answer():
+    a, b = integers(520, 264), integers(264, 392)
+    for _ in range(2):
+        agrees(cs.matmul(a, b, config="tune"), a, b)
 
 
 def test_the_model_chooses_well_enough_to_be_right():
