@@ -34,6 +34,7 @@ GROUPS = ("cubes", "others", "skinny", "odd", "transposes", "fused", "batched", 
 GROUP_BARS = (("cubes", "torch", 1.02, SUSTAINED), ("others", "torch", 1.03, SUSTAINED), ("float8", "torch", 1.0, SUSTAINED))
 OURS = "cutesync"
 BASELINES: tuple[str, ...] = ()
+ROOFS: tuple[str, ...] = ()
 RIVALS = ("torch",)
 
 

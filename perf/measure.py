@@ -8,7 +8,8 @@ A measure is named by how it calls and by what the cache holds:
 
 Contestants take turns in a fixed order, round after round, so that clocks and temperature treat them alike. Before each sample a
 spin kernel holds the stream until the host has enqueued everything, so no host time is inside; a sample that the host was too slow
-for is taken again with a longer hold, and counted as ``starved`` if that did not help.
+for is taken again with a longer hold. A call for which that does not help waits for the GPU itself: it is timed without a hold, host
+time included, and its samples are counted as ``starved``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from gpu import Event, Gpu, Graph
 
 REPEATS = 20
 FLUSH_L2S = 4  # bytes read between samples, in sizes of the L2
-HOLDS = 6  # attempts at a sample, each with twice the hold of the one before
+MOST_HOLD_US = 20_000  # no host is slower than that at enqueueing a call
 ENOUGH, BUDGET_US = 5, 400_000  # a slow contestant stops after so many samples and so much time
 
 
@@ -31,7 +32,7 @@ class Contestant:
 
     name: str
     calls: list
-    hold: float = 30.0  # microseconds for which the stream is held before a sample
+    hold: float = 30.0  # microseconds for which the stream is held before a sample; 0 for a call that waits for the GPU
     trouble: str = ""
 
 
@@ -50,22 +51,23 @@ class Timer:
             call()
             seconds.append(time.perf_counter() - begin)
         self.gpu.stream.synchronize()
-        contestant.hold = max(contestant.hold, 3e6 * min(seconds))
+        contestant.hold = min(max(contestant.hold, 3e6 * min(seconds)), MOST_HOLD_US)
 
     def sample(self, contestant: Contestant, call, hot: bool) -> tuple[float, bool]:
         """Microseconds of one call, and whether the stream ran dry before the call was enqueued."""
-        for _ in range(HOLDS):
+        while True:
             if not hot:
                 self.gpu.read_all(self.flush_buffer, self.flush_bytes)
-            self.gpu.spin(contestant.hold)
+            if contestant.hold:
+                self.gpu.spin(contestant.hold)
             self.start.record(self.gpu.stream)
             call()
             starved = self.start.done()
             self.end.record(self.gpu.stream)
             self.gpu.stream.synchronize()
-            if not starved:
+            if not starved or not contestant.hold:
                 break
-            contestant.hold *= 2
+            contestant.hold = 2 * contestant.hold if contestant.hold < MOST_HOLD_US else 0.0
         return self.end.microseconds_since(self.start), starved
 
     def run(self, contestants: list[Contestant], measure: str, rounds: int) -> dict[str, dict]:
