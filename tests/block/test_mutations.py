@@ -16,6 +16,8 @@ from cutesync.emulator.check import call
 from ..compiled import compiled
 from .kernels import FORMS, ROWS, AllForms, Rearranged
 
+pytestmark = pytest.mark.slow
+
 SCHEDULES = len(POLICIES)
 X = np.sort(np.random.default_rng(3).integers(0, 60, 384)).astype(np.int32)
 

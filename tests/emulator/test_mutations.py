@@ -19,6 +19,8 @@ from . import kernels_registers as registers
 from . import kernels_wide as wide
 from .mutations import mutants
 
+pytestmark = pytest.mark.slow
+
 SCHEDULES = 2 * len(POLICIES)
 random = np.random.default_rng(11)
 

@@ -14,6 +14,8 @@ from cutesync.runtime import compiler
 
 from ..reduce.test_compiled import cubin_figures
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def _fresh_compiler(monkeypatch):

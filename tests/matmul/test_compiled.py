@@ -20,6 +20,8 @@ from cutesync.runtime import compiler
 
 from ..reduce.test_compiled import cubin_figures
 
+pytestmark = pytest.mark.slow
+
 MAJORS = [(True, True), (True, False), (False, True), (False, False)]
 TILES = {(c.tile, c.schedule): c for c in COOPERATIVE + PINGPONG if c.cluster == (2, 1) and (c.accumulators >= 112 or c.tile == (64, 64))}
 BFLOAT16 = BY_NAME["bfloat16"]

@@ -12,6 +12,8 @@ from cutesync.runtime import compiler, device, workspace
 
 from .support import operand
 
+pytestmark = pytest.mark.slow
+
 COOPERATIVE = Config((128, 64), "cooperative", (2, 1), stages=2)
 PINGPONG = Config((64, 64), "pingpong", stages=2)
 SPLIT = Config((64, 64), "pingpong", stages=2, splits=3)

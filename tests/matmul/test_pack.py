@@ -44,7 +44,7 @@ def test_any_strides(items, rows, inner, first, turned, size):
     strides = (rows * inner + 7, 1, rows + 2) if turned else (rows * (inner + 3), inner + 3, 1)
     x = np.random.default_rng(size).integers(1, 100, 2 + first + sum(s * e for s, e in zip(strides, (items, rows, inner)))).astype(f"uint{8 * size}")
     wanted = np.lib.stride_tricks.as_strided(x[first:], (items, rows, inner), [s * size for s in strides])
-    with cs.emulate(schedules=3 if items == 2 else 1):
+    with cs.emulate(schedules=20 if items == 2 else 1):
         got = packed(x, first, (items, rows, inner), strides)[:, :, 0]
     assert np.array_equal(got[:, :, :inner], wanted) and not got[:, :, inner:].any()
 

@@ -8,6 +8,7 @@ from cutesync.matmul import Config, config
 
 from .support import agrees, integers, operand
 
+SCHEDULES = 20
 # name: configuration, (M, N, K), blocks that run at a time
 KERNELS = {
     "pingpong, one block": (Config((64, 64), "pingpong"), (150, 136, 136), 1),
@@ -36,9 +37,9 @@ def test_agrees_under_hostile_schedules(name, monkeypatch):
     chosen, (m, n, k), blocks = KERNELS[name]
     monkeypatch.setattr(config, "SMS", blocks)
     a, b = operand(m, k, False), operand(k, n, True)
-    with cs.emulate(schedules=9, seed=5) as ran:
+    with cs.emulate(schedules=SCHEDULES, seed=5) as ran:
         got = cs.matmul(a, b, config=chosen)
-    assert ran.launches == 9
+    assert ran.launches == SCHEDULES
     agrees(got, a, b, what=name)
 
 

@@ -2,10 +2,14 @@
 
 import re
 
+import pytest
+
 from cutesync.cli import demo_patterns
 from cutesync.runtime import compiler
 
 from ..reduce.test_compiled import cubin_figures
+
+pytestmark = pytest.mark.slow
 
 
 def test_no_kernel_spills(monkeypatch):

@@ -10,6 +10,8 @@ from cutesync.runtime import compiler, device, workspace
 from ..sync.mutations import mutants
 from .cases import PATTERNS, same
 
+pytestmark = pytest.mark.slow
+
 # name: the number of elements; together they have every kind of synchronization of the patterns
 SIZES = {
     "bulk": 3001, "tokens": 700, "parity": 700, "pipeline": 700, "early exit": 300, "completion": 300, "transactions, copy": 700,

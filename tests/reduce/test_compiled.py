@@ -14,6 +14,8 @@ from cutesync.reduce.config import Config, Problem, choose
 from cutesync.reduce.plan import Folding, kernel_for
 from cutesync.runtime import compiler
 
+pytestmark = pytest.mark.slow
+
 # shapes (outer, length, inner) that between them reach every kernel, scope, block size and vector width
 EVERY_CONFIG = [
     (1, 1, 1), (1, 2, 1), (9, 3, 1), (9, 4, 1), (9, 7, 1), (9, 8, 1), (9, 16, 1), (9, 20, 1), (9, 37, 1), (9, 64, 1), (9, 100, 1), (9, 128, 1),

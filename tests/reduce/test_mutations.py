@@ -10,6 +10,8 @@ from cutesync.emulator import EmulationError
 from cutesync.reduce import config, plan
 from cutesync.runtime import call, compiler, device, workspace
 
+pytestmark = pytest.mark.slow
+
 N = 41003  # several chunks a block, a ragged end
 
 

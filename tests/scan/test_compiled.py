@@ -15,6 +15,8 @@ from cutesync.scan.plan import Meaning, kernel_for
 from ..cases import bicyclic
 from ..reduce.test_compiled import allocated, cubin_figures  # noqa: F401  a fixture
 
+pytestmark = pytest.mark.slow
+
 # shapes (rows, length, inner) that between them reach every kernel, team, group, vector width and tile size
 EVERY_CONFIG = [
     (9, 3, 1), (9, 20, 1), (9, 37, 1), (9, 200, 1), (9, 3000, 1), (9, 16000, 1), (9, 1001, 1), (1, 1000, 1), (1, 4001, 1), (1, 10**5, 1), (1, 2 * 10**6, 1),

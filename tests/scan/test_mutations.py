@@ -16,6 +16,8 @@ from cutesync.runtime import compiler, device, workspace
 from ..cases import data, same, scanned
 from .kernels import columns, force, pipeline, rows, wave
 
+pytestmark = pytest.mark.slow
+
 Edit = Callable[[str], Iterator[str]]
 
 # name: (configuration, shape, axis)

@@ -9,6 +9,8 @@ from ..compiled import check, compiled
 from . import kernels
 from .mutations import survivors
 
+pytestmark = pytest.mark.slow
+
 SCHEDULES = 18
 T = kernels.THREADS
 X = np.random.default_rng(3).integers(1, 99, 8 * kernels.LENGTH).astype(np.int32)

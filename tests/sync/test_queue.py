@@ -7,7 +7,7 @@ from cutesync import emulator
 
 from . import kernels_queue as kernels
 
-SCHEDULES = 18
+SCHEDULES = 20
 
 
 def zeros(n, dtype=np.int32):
