@@ -54,6 +54,11 @@ class Place:
         if self.name == "emulator" and dtype not in ("bool", "int8", "float16", "float64"):
             pytest.skip(f"{dtype} is left to the GPU and to the compilation tests")
 
+    def only(self, value, *chosen) -> None:
+        """Skip on the emulator unless the parameter is one of those chosen to stand for all of them there."""
+        if self.name == "emulator" and value not in chosen:
+            pytest.skip("left to the GPU")
+
     def fits(self, count: int) -> None:
         if count > self.largest:
             pytest.skip(f"{count} elements are too many for the {self.name}")
