@@ -11,6 +11,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import dtypes, reference
+from cutesync.errors import CutesyncError
 from cutesync.ops import operator
 
 DTYPES = tuple(dtypes.BY_NAME)
@@ -176,3 +177,14 @@ def segments(shape, axis: int = -1) -> np.ndarray:
     step = np.arange(length).reshape([-1 if a == axis % len(shape) else 1 for a in range(len(shape))])
     begin = 1 + row * (length + 1) + step
     return (begin << 32) | (begin + 1)
+
+
+def is_refused(call, error: type, words: list[str], launches: list) -> None:
+    """The call raises an error of the project of that built-in kind, whose message holds the words, before anything is launched."""
+    with pytest.raises(error) as caught:
+        call()
+    message = str(caught.value)
+    assert isinstance(caught.value, CutesyncError), f"{type(caught.value).__name__}: {message}"
+    assert ": got " in message and "; needs " in message, message
+    assert [word for word in words if word not in message] == [], message
+    assert launches == []

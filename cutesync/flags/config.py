@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import ArgumentValueError, explain
+from ..sizes import ceil_div
 
 SMS = 132  # multiprocessors the block counts are tuned for
 LANES = 32
@@ -49,7 +50,7 @@ class Config:
     def chunks(self) -> int:
         """Runs of ``LANES * unroll`` vectors, one a warp, that cover a row."""
         _, _, vector, unroll, _ = self.kernel
-        return _ceil(self.length, LANES * unroll * vector)
+        return ceil_div(self.length, LANES * unroll * vector)
 
 
 def choose(problem: Problem, unroll: int | None = None, warps: int | None = None, blocks: int | None = None) -> Config:
@@ -64,8 +65,8 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     narrow = VECTOR_BYTES // (vector * max(problem.size, problem.flag))  # how many times less than 16 bytes a vector has
     unroll = unroll or (4 if vectors >= LARGE else 2 if vectors >= LARGE // 2 else 1) * min(narrow, 4)
     warps = warps or (8 if vectors >= SMS * 512 else 4)
-    chunks = rows * _ceil(length, LANES * unroll * vector)
-    grid = min(_ceil(chunks, warps), blocks or MOST_BLOCKS)
+    chunks = rows * ceil_div(length, LANES * unroll * vector)
+    grid = min(ceil_div(chunks, warps), blocks or MOST_BLOCKS)
     return Config((rows > 1, tile < length, vector, unroll, warps), rows, length, tile, grid)
 
 
@@ -89,7 +90,3 @@ def alignment(address: int) -> int:
 def check_tile(tile) -> None:
     if not 0 < tile <= MOST_PERIOD:
         raise ArgumentValueError(explain("tile", repr(tile), f"1 to {MOST_PERIOD} items"))
-
-
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)

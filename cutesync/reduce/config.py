@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from ..errors import ArgumentValueError, explain
 from ..runtime.workspace import GROUPS, SLOTS
+from ..sizes import ceil_div, power_of_two
 
 SMS = 132  # multiprocessors the block counts are tuned for
 VECTOR_BYTES = 16
@@ -71,19 +72,19 @@ def _segments(problem: Problem) -> Config:
         return Config(("segments", scope, warps, unroll, 2), splits, 1, problem.outer * splits)
     if problem.outer < 2 * SMS or chunks > 32:
         return Config(("segments", "block", warps, unroll, 2), 1, 1, problem.outer)
-    return Config(("segments", "warp", 8, 4, 4), 1, 1, _ceil(problem.outer, 8))
+    return Config(("segments", "warp", 8, 4, 4), 1, 1, ceil_div(problem.outer, 8))
 
 
 def _short_rows(problem: Problem) -> Config:
     row_bytes = problem.length * problem.size
     vectors = problem.aligned and row_bytes % VECTOR_BYTES == 0
-    group = _power_of_two(row_bytes // VECTOR_BYTES if vectors else _ceil(problem.length, 8), 32)
+    group = min(power_of_two(row_bytes // VECTOR_BYTES if vectors else ceil_div(problem.length, 8)), 32)
     unroll, warps = 4, 8
     whole = math.lcm(row_bytes, VECTOR_BYTES)
     if problem.aligned and problem.length > 1 and whole <= LANE_BYTES:
-        return Config(("whole_rows", problem.length, warps, problem.aligned_out), 1, 1, _ceil(problem.outer, warps * 32 * (whole // row_bytes) * 2))
+        return Config(("whole_rows", problem.length, warps, problem.aligned_out), 1, 1, ceil_div(problem.outer, warps * 32 * (whole // row_bytes) * 2))
     rows = warps * (32 // group) * unroll
-    return Config(("rows", vectors, group, unroll, warps), 1, 1, _ceil(problem.outer, rows))
+    return Config(("rows", vectors, group, unroll, warps), 1, 1, ceil_div(problem.outer, rows))
 
 
 def _columns(problem: Problem) -> Config:
@@ -95,14 +96,14 @@ def _columns(problem: Problem) -> Config:
     width = VECTOR_BYTES // problem.size if vectors else 1
     units = problem.inner // width
     threads = 256
-    lanes = _power_of_two(units, 64)
+    lanes = min(power_of_two(units), 64)
     if units * problem.outer >= 8 * SMS * threads or (problem.length < 4 * (threads // lanes) and units >= threads):
         lanes = threads
     groups = threads // lanes
-    tiles = _ceil(units, lanes)
+    tiles = ceil_div(units, lanes)
     blocks = problem.outer * tiles
     rows = max(1, problem.length // (groups * 8))
-    splits = min(_ceil(4 * SMS, blocks), rows, SLOTS // (problem.words * problem.outer * problem.inner) or 1)
+    splits = min(ceil_div(4 * SMS, blocks), rows, SLOTS // (problem.words * problem.outer * problem.inner) or 1)
     if blocks > GROUPS:
         splits = 1
     return Config(("columns", vectors, lanes, groups, 8, splits > 1, vectors and problem.aligned_out), max(splits, 1), tiles, blocks * max(splits, 1))
@@ -118,12 +119,3 @@ def _narrow_columns(problem: Problem, lane_bytes: int) -> Config:
         splits = 1
     unroll = 2 if lane_bytes >= 64 else 4
     return Config(("narrow", problem.inner, lane_bytes, unroll, warps, splits > 1), splits, 1, problem.outer * splits)
-
-
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def _power_of_two(n: int, most: int) -> int:
-    """The smallest power of two that is at least ``n``, at most ``most``."""
-    return min(1 << max(n - 1, 0).bit_length(), most)

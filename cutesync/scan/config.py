@@ -9,6 +9,7 @@ import math
 from dataclasses import dataclass
 
 from ..errors import ArgumentValueError, explain
+from ..sizes import ceil_div, power_of_two
 
 SMS = 132  # multiprocessors the block counts are tuned for
 VECTOR_BYTES = 16
@@ -84,31 +85,31 @@ def choose(problem: Problem) -> Config:
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
     if problem.rows > 1 and vectors <= LANES:
-        group = _power_of_two(vectors)
-        return Config(("short_rows", items, group, 4, shift), 1, _ceil(problem.rows, ROW_WARPS * (LANES // group) * 4))
+        group = power_of_two(vectors)
+        return Config(("short_rows", items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4))
     most = LANES * (2 * MOST_WARPS if problem.rows == 1 else 16 * ROW_WARPS)
     ragged = problem.length > LANES * problem.items and (items * problem.wide < LEAST_BYTES or vectors > most)
     if ragged:
         items, shift = problem.items, problem.shift
-        vectors = _ceil(problem.length + VECTOR_BYTES // problem.source - 1, items)
+        vectors = ceil_div(problem.length + VECTOR_BYTES // problem.source - 1, items)
     if vectors > most:
         return _long_rows(problem)
     if problem.rows == 1:
         return Config(("rows", items, MOST_WARPS, 2, shift, ragged), 1, 1)
     team, rows = _ragged_team(vectors) if ragged else _team(vectors)
-    return Config(("rows", items, team, rows, shift, ragged), 1, _ceil(problem.rows, ROW_WARPS // team))
+    return Config(("rows", items, team, rows, shift, ragged), 1, ceil_div(problem.rows, ROW_WARPS // team))
 
 
 def _ragged_team(vectors: int) -> tuple[int, int]:
     """As ``_team``: few warps with many rows each, as both ends of a row take a warp as long as many vectors."""
-    team = min(_power_of_two(_ceil(vectors, 10 * LANES)), ROW_WARPS)
-    return team, _ceil(vectors, team * LANES)
+    team = min(power_of_two(ceil_div(vectors, 10 * LANES)), ROW_WARPS)
+    return team, ceil_div(vectors, team * LANES)
 
 
 def _team(vectors: int) -> tuple[int, int]:
     """Warps a row and rows of vectors a warp."""
     rows = 2 if vectors <= 64 else 4
-    team = min(_power_of_two(_ceil(vectors, rows * LANES)), ROW_WARPS)
+    team = min(power_of_two(ceil_div(vectors, rows * LANES)), ROW_WARPS)
     while team * rows * LANES < vectors:
         rows *= 2
     return team, rows
@@ -137,12 +138,12 @@ def _long_rows(problem: Problem, width: int = 1) -> Config:
         return 1 << max(most if problem.wide == 4 else most // 2, 1).bit_length() - 1
 
     def tiles_of(warps: int, rows: int) -> int:
-        return _ceil(problem.length + slack, warps * fitted(rows) * LANES * items)
+        return ceil_div(problem.length + slack, warps * fitted(rows) * LANES * items)
 
     folders, squads, warps, rows, stages = PIPELINE
     tiles = tiles_of(warps, rows)
     if total > LARGE_BYTES and tiles >= 64:
-        slots = problem.rows * _ceil(tiles, GROUP) * GROUP
+        slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
         return Config(("pipeline", folders, squads, warps, fitted(rows), stages, shift), tiles, min(SMS, problem.rows * tiles), slots, width)
     warps, rows = (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
     tiles = tiles_of(warps, rows)
@@ -151,7 +152,7 @@ def _long_rows(problem: Problem, width: int = 1) -> Config:
 
 def tier(problem: Problem, fold: bool, warps: int, rows: int) -> Config:
     """One launch of a scan in tiers, up (``fold``) or down: tiles of ``warps`` chunks of ``rows`` rows of vectors."""
-    tiles = _ceil(problem.length + VECTOR_BYTES // problem.source - 1, warps * rows * LANES * problem.items)
+    tiles = ceil_div(problem.length + VECTOR_BYTES // problem.source - 1, warps * rows * LANES * problem.items)
     return Config(("tier", fold, warps, rows, problem.items, 0 if fold else problem.shift), tiles, problem.rows * tiles)
 
 
@@ -160,23 +161,14 @@ def _columns(problem: Problem) -> Config:
     while items > 1 and problem.rows * (problem.inner // items) < SMS * 240:
         items //= 2
     units = problem.inner // items
-    lanes = min(_power_of_two(units), 128)
-    tiles = _ceil(units, lanes)
+    lanes = min(power_of_two(units), 128)
+    tiles = ceil_div(units, lanes)
     blocks = problem.rows * tiles
     groups = 1
     if problem.rows * units < SMS * 256:  # too few columns to fill the GPU: groups and blocks share the rows
-        groups = min(128 // lanes, _power_of_two(problem.length // 16 + 1))
-    splits = min(_ceil(SMS * 8, blocks), problem.length // (groups * 16), MOST_SEGMENTS) if groups > 1 or blocks < SMS else 1
+        groups = min(128 // lanes, power_of_two(problem.length // 16 + 1))
+    splits = min(ceil_div(SMS * 8, blocks), problem.length // (groups * 16), MOST_SEGMENTS) if groups > 1 or blocks < SMS else 1
     splits = max(1, splits)
     slots = problem.rows * splits * problem.inner if splits > 1 else 0
     unroll = 32 if items * problem.source <= 8 and groups == 1 else 16
     return Config(("columns", items, lanes, groups, unroll, splits > 1, problem.aligned(items) == 0), tiles, blocks * splits, slots)
-
-
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def _power_of_two(n: int) -> int:
-    """The smallest power of two that is not below ``n``."""
-    return 1 << max(0, n - 1).bit_length()
