@@ -72,19 +72,10 @@ def place(request):
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _quicker_tracing():
-    """Most of a run's time is the DSL's tracing, and a quarter of that went to finding the Python line of each wrapper it puts around
-    a value. Only lines of operations reach the PTX, as ``runtime/test_compiler.py`` checks. What lives for the whole run is not searched
-    for garbage again and again."""
-    arith = importlib.import_module("cutlass._mlir_helpers.arith")
-    traced = arith.ArithValue.__init__
-    plain = traced.__wrapped__
-    arith.ArithValue.__init__ = lambda self, *args, loc=None, **options: plain(self, *args, loc=loc, **options)
+def _what_lives_for_the_whole_run_is_not_searched_for_garbage():
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
-    yield traced
-    arith.ArithValue.__init__ = traced
 
 
 @pytest.fixture(autouse=True)

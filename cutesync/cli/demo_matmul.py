@@ -21,7 +21,7 @@ def cases(place: str) -> Iterator[Case]:
     large = place != "emulator"
     square, odd = ((2048, 2048, 2048), (1023, 1025, 1027)) if large else ((128, 128, 64), (65, 67, 33))
     yield _case("matmul", "float16", square)
-    if importlib.util.find_spec("ml_dtypes") is not None:
+    if large and importlib.util.find_spec("ml_dtypes") is not None:
         yield _case("matmul", "bfloat16", square)
     yield _case("matmul to float32", "float16", square, out_dtype="float32")
     yield _case("matmul", "float32", square)

@@ -35,25 +35,26 @@ def cases(place: str) -> Iterator[Case]:
     large = place != "emulator"
     full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 16,), (10007,))
     yield _case("sum", "float32", full, tolerance=_SINGLE)
-    yield _case("sum", "float64", full, tolerance=_DOUBLE)
     yield _case("sum in float32", "float16", full, dtype="float32", tolerance=_SINGLE)
-    if importlib.util.find_spec("ml_dtypes") is not None:
-        yield _case("sum in float32", "bfloat16", full, dtype="float32", tolerance=_SINGLE)
-    yield _case("sum", "int32", full)
     yield _case("sum in int64", "int8", full, dtype="int64")
     yield _case("sum", "float32", odd, tolerance=_SINGLE)
     yield _case("sum", "uint16", odd)
     yield _case("product", "int64", odd, "mul")
     yield _case("min", "float16", odd, "min")
     yield _case("max", "float32", full, "max")
-    yield _case("max", "uint8", odd, "max")
-    yield _case("bitwise xor", "uint32", odd, "xor")
     yield _case("any", "bool", full, "any")
     yield _case("argmax", "float32", full, "argmax")
-    yield _case("argmin", "int16", odd, "argmin")
     yield _case("sum of squares", "float32", full, transform=square, tolerance=_SINGLE)
-    yield _case("Python: a + b + a*b", "int32", full, successors)
     yield _case("Python: affine maps in order", "uint64", odd, compose)
+    if large:  # the emulator spends its time on compiling: there the types above stand for these
+        yield _case("sum", "float64", full, tolerance=_DOUBLE)
+        if importlib.util.find_spec("ml_dtypes") is not None:
+            yield _case("sum in float32", "bfloat16", full, dtype="float32", tolerance=_SINGLE)
+        yield _case("sum", "int32", full)
+        yield _case("max", "uint8", odd, "max")
+        yield _case("bitwise xor", "uint32", odd, "xor")
+        yield _case("argmin", "int16", odd, "argmin")
+        yield _case("Python: a + b + a*b", "int32", full, successors)
     rows = ((4099, 4097), (65536, 256), (1 << 22, 3), (61, 67, 4099)) if large else ((67, 131), (64, 16), (1000, 3), (5, 7, 131))
     for shape in rows[:3]:
         for axis in (1, 0):

@@ -9,6 +9,7 @@ import tempfile
 import numpy as np
 
 from ..errors import ArgumentTypeError, explain
+from ..runtime.tracing import quick_tracing
 from .run import DEVICE, LOCK, Device, Settings, emulate, run
 
 _TYPES = {"float32": "Float32", "float64": "Float64", "float16": "Float16", "bfloat16": "BFloat16", "int8": "Int8", "int16": "Int16",
@@ -30,7 +31,7 @@ def compile_for_emulator(jit_function, *args, options: str = ""):
     """``cute.compile`` for sm_90a with the PTX kept and line information; NumPy arrays stand for pointers (or tensors, by annotation)."""
     import cutlass.cute as cute
 
-    with LOCK, tempfile.TemporaryDirectory() as folder:
+    with LOCK, quick_tracing(), tempfile.TemporaryDirectory() as folder:
         return cute.compile(jit_function, *arguments(jit_function, args), options=f"{OPTIONS} --gpu-arch=sm_90a --dump-dir={folder} {options}")
 
 

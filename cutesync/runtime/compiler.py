@@ -15,6 +15,7 @@ from typing import Callable
 
 from ..errors import CaptureError, OperatorError, explain
 from . import cache, device
+from .tracing import quick_tracing
 
 _lock = threading.Lock()  # cute.compile aborts the process when two threads are in it
 _kernels: dict[tuple, Kernel] = {}
@@ -98,7 +99,8 @@ def _compile(key: tuple, build: Callable[[], tuple], on_disk: bool) -> Kernel:
     with tempfile.TemporaryDirectory() as folder:
         options = f"--gpu-arch {device.ARCH} --keep-ptx --keep-cubin --dump-dir={folder} --generate-line-info"
         try:
-            compiled = cute.compile(host, *arguments, options=options)
+            with quick_tracing():
+                compiled = cute.compile(host, *arguments, options=options)
         except Exception as error:
             found = _operator_error(error)
             if found is None:
