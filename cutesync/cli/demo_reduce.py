@@ -35,6 +35,8 @@ def cases(place: str) -> Iterator[Case]:
     large = place != "emulator"
     full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 16,), (10007,))
     yield _case("sum", "float32", full, tolerance=_SINGLE)
+    yield _case("sum", "float64", full, tolerance=_DOUBLE)
+    yield _case("sum", "int32", full)
     yield _case("sum in float32", "float16", full, dtype="float32", tolerance=_SINGLE)
     yield _case("sum in int64", "int8", full, dtype="int64")
     yield _case("sum", "float32", odd, tolerance=_SINGLE)
@@ -47,10 +49,8 @@ def cases(place: str) -> Iterator[Case]:
     yield _case("sum of squares", "float32", full, transform=square, tolerance=_SINGLE)
     yield _case("Python: affine maps in order", "uint64", odd, compose)
     if large:  # the emulator spends its time on compiling: there the types above stand for these
-        yield _case("sum", "float64", full, tolerance=_DOUBLE)
         if importlib.util.find_spec("ml_dtypes") is not None:
             yield _case("sum in float32", "bfloat16", full, dtype="float32", tolerance=_SINGLE)
-        yield _case("sum", "int32", full)
         yield _case("max", "uint8", odd, "max")
         yield _case("bitwise xor", "uint32", odd, "xor")
         yield _case("argmin", "int16", odd, "argmin")

@@ -22,14 +22,14 @@ def cases(place: str) -> Iterator[Case]:
     large = place != "emulator"
     full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 14,), (10007,))
     yield _case("running sum", "float32", full, tolerance=_SINGLE)
+    yield _case("running sum", "float64", full, tolerance=_DOUBLE)
+    yield _case("running sum", "int32", full)
     yield _case("running sum in float32", "float16", full, dtype="float32", tolerance=_SINGLE)
     yield _case("running sum in int64", "int8", odd, dtype="int64")
     yield _case("running product", "int64", odd, "mul")
     yield _case("running max", "float32", odd, "max")
     yield _case("Python: affine maps in order", "uint64", odd, compose)
     if large:  # the emulator spends its time on compiling: there the types above stand for these
-        yield _case("running sum", "float64", full, tolerance=_DOUBLE)
-        yield _case("running sum", "int32", full)
         yield _case("running min", "float16", full, "min")
         yield _case("running xor", "uint32", odd, "xor")
         yield _case("Python: a + b + a*b", "int32", full, successors)
