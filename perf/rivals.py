@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import os
 import platform
 
 import numpy as np
 
 import cub
-from gpu import Array, Gpu
+from gpu import Array, Event, Gpu
 
 NOT_OF_NUMPY = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 PACKAGES = ("cutesync", "nvidia-cutlass-dsl", "cuda-python", "cuda-bindings", "cuda-core", "numpy", "torch", "cupy-cuda13x",
-            "cupy-cuda12x", "cuda-cccl")
+            "cupy-cuda12x", "cuda-cccl", "quack-kernels")
+TRIAL_CALLS, TRIAL_US = 20, 2000  # by how many calls QuACK's tuner times a configuration, or for how long
+ENQUEUE_US = 50  # no call of QuACK takes the host longer
 
 
 def numpy_dtype(name: str) -> np.dtype:
@@ -38,7 +41,7 @@ def versions() -> dict[str, str]:
 
 
 class Libraries:
-    """torch, cupy, cuda.compute and CUB as far as they are installed and asked for; ``missing`` says why the others are not."""
+    """torch, CuPy, cuda.compute, QuACK and CUB as far as they are installed and asked for; ``missing`` says why the others are not."""
 
     def __init__(self, gpu: Gpu, family: str, wanted: list[str]):
         self.gpu, self.stream = gpu, gpu.stream.address
@@ -47,6 +50,7 @@ class Libraries:
         self.torch = self._find("torch", "torch", wanted + ["torch"])
         self.cupy = self._find("cupy", "cupy", wanted)
         self.compute = self._find("compute", "cuda.compute", wanted)
+        self.quack = self._find("quack", "quack.gemm_interface", wanted)
         self.cub = None
         self.current = []  # the libraries' own objects of the one stream, kept alive
         if self.torch:
@@ -55,6 +59,9 @@ class Libraries:
         if self.cupy:
             self.current.append(self.cupy.cuda.ExternalStream(self.stream))
             self.current[-1].use()
+        if self.quack:
+            os.environ.setdefault("QUACK_COMPILE_WORKERS", str(os.cpu_count()))
+            self.quack.gemm_tuned._do_bench = self._trial
         if "cub" in wanted:
             try:
                 self.cub = cub.Cub(family, gpu)
@@ -69,6 +76,24 @@ class Libraries:
         except Exception as error:  # an installed but broken rival must not stop the sweep
             self.missing[name] = f"{type(error).__name__}: {error}".splitlines()[0]
             return None
+
+    def _trial(self, call, quantiles) -> list[float]:
+        """Milliseconds of a call, for QuACK's tuner: its own way of timing takes a second a configuration and more, and it has some fifty."""
+        call()
+        once = self._microseconds(call, 1)
+        count = max(1, min(TRIAL_CALLS, int(TRIAL_US / once)))
+        return [self._microseconds(call, count) / count / 1000] * len(quantiles)
+
+    def _microseconds(self, call, count: int) -> float:
+        """``count`` calls back to back, enqueued while the stream is held."""
+        start, end = Event(), Event()
+        self.gpu.spin(count * ENQUEUE_US)
+        start.record(self.gpu.stream)
+        for _ in range(count):
+            call()
+        end.record(self.gpu.stream)
+        self.gpu.stream.synchronize()
+        return end.microseconds_since(start)
 
     def torch_view(self, array: Array):
         name = array.dtype.name
