@@ -170,8 +170,8 @@ class Gpu:
         self.device = check(driver.cuDeviceGet(0))
         check(driver.cuCtxSetCurrent(check(driver.cuDevicePrimaryCtxRetain(self.device))))
         attribute = driver.CUdevice_attribute
-        self.processors = self._attribute(attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
-        self.l2_bytes = self._attribute(attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)
+        self.processors = self.attribute(attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+        self.l2_bytes = self.attribute(attribute.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)
         self.bus_id = check(driver.cuDeviceGetPCIBusId(32, self.device)).split(b"\0")[0].decode()
         self.name = check(driver.cuDeviceGetName(96, self.device)).split(b"\0")[0].decode()
         self.stream = Stream()
@@ -182,7 +182,7 @@ class Gpu:
         self._sink = self.scratch(16)
         self.read_blocks = 4 * self.processors
 
-    def _attribute(self, which) -> int:
+    def attribute(self, which) -> int:
         return check(driver.cuDeviceGetAttribute(which, self.device))
 
     def allocate(self, nbytes: int) -> int:
@@ -219,12 +219,12 @@ class Gpu:
         items = nbytes // 16
         blocks = max(1, min(self.read_blocks, -(-items // (READ_THREADS * UNROLL))))
         values, types = (pointer, items, self._sink), (ctypes.c_uint64,) * 3
-        self._launch(self._read_all, blocks, READ_THREADS, values, types)
+        self.launch(self._read_all, blocks, READ_THREADS, values, types)
 
     def spin(self, microseconds: float) -> None:
-        self._launch(self._spin, 1, 1, (int(1000 * microseconds),), (ctypes.c_uint64,))
+        self.launch(self._spin, 1, 1, (int(1000 * microseconds),), (ctypes.c_uint64,))
 
-    def _launch(self, function, blocks: int, threads: int, values: tuple, types: tuple) -> None:
+    def launch(self, function, blocks: int, threads: int, values: tuple, types: tuple) -> None:
         check(driver.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, self.stream.handle, (values, types), 0))
 
 

@@ -29,10 +29,11 @@ ROWS = {
              "sum float32 (*", "sum float32 2^28 off by 1", "sum int8 2^31+5"),
 }  # fmt: skip
 NOT_SHOWN = {"reduce": ("sum int64 2^28", "sum float64 2^28")}
-NAMES = {"cub": "CUB", "cupy": "CuPy", "compute": "cuda.compute", "copy": "copy of as much"}
+NAMES = {"cub": "CUB", "cupy": "CuPy", "compute": "cuda.compute", "quack": "QuACK", "copy": "copy of as much"}
 NOT_RIVALS = (OURS, "read", "plain", "aligned")
 SUSTAINED = "graph hot"
-VERSIONS = (("torch", "torch"), ("cupy-cuda13x", "CuPy"), ("cupy-cuda12x", "CuPy"), ("cuda-cccl", "cuda-cccl"), ("nvidia-cutlass-dsl", "DSL"))
+MEMORY_BOUND = 0.5  # a product that moves its bytes at more than this share of the copy rate also says so
+VERSIONS = (("torch", "torch"), ("cupy-cuda13x", "CuPy"), ("cupy-cuda12x", "CuPy"), ("cuda-cccl", "cuda-cccl"), ("quack-kernels", "QuACK"), ("nvidia-cutlass-dsl", "DSL"))
 
 
 def newest(family: str) -> Path:
@@ -53,24 +54,60 @@ def shown(family: str, name: str) -> bool:
 
 
 def table(family: str) -> str:
-    """The newest results of a family as Markdown: microseconds of one call, ours and everyone's."""
+    """The newest results of a family as Markdown."""
     path = newest(family)
     report = json.loads(path.read_text())
-    cases = [case for case in report["cases"] if shown(family, case["name"])]
-    measure = SUSTAINED if all(SUSTAINED in case["measures"] and case["flops"] for case in cases) else "event"
-    others = list(dict.fromkeys(name for case in cases for name in case["measures"].get(measure, {}) if name not in NOT_RIVALS))
-    rate = "TFLOP/s" if measure == SUSTAINED else "TB/s"
     versions = ", ".join(f"{name} {report['versions'][package]}" for package, name in VERSIONS if package in report["versions"])
     copy = f"; a copy of 1 GiB moves {report['copy_bytes_per_us'] / 1e6:.2f} TB/s" if "copy_bytes_per_us" in report else ""
-    rows = [f"`perf/results/{path.name}`: {report['gpu']}, {versions}{copy}.", "", f"| microseconds a call | cutesync | {rate} | of the floor | {' | '.join(NAMES.get(name, name) for name in others)} |", "|---" * (4 + len(others)) + "|"]
+    cases = [case for case in report["cases"] if shown(family, case["name"])]
+    if family == "limits":
+        heads, rows = shares(cases)
+    elif all(case["flops"] and SUSTAINED in case["measures"] for case in cases):
+        heads, rows = products(cases)
+    else:
+        heads, rows = calls(cases)
+    lines = [f"`perf/results/{path.name}`: {report['gpu']}, {versions}{copy}.", "", *(f"| {' | '.join(row)} |" for row in (heads, *rows))]
+    return "\n".join([*lines[:3], "|---" * len(heads) + "|", *lines[3:]]) + "\n"
+
+
+def rivals(cases: list[dict], measure: str) -> list[str]:
+    return list(dict.fromkeys(name for case in cases for name in case["measures"].get(measure, {}) if name not in NOT_RIVALS))
+
+
+def calls(cases: list[dict]) -> tuple[list[str], list[list[str]]]:
+    """Microseconds of one call, ours and everyone's."""
+    others, rows = rivals(cases, "event"), []
     for case in cases:
-        times = case["measures"].get(measure, {})
+        times = case["measures"].get("event", {})
         ours = times[OURS]["median_us"]
-        speed = case["flops"] / ours / 1e6 if measure == SUSTAINED else case["bytes"] / ours / 1e6
-        cells = [POWER.sub(r"2\\*\\*\1", case["name"]), f"**{digits(ours)}**", f"{speed:.0f}" if measure == SUSTAINED else f"{speed:.2f}", f"{case['floor_us'] / ours:.2f}"]
-        cells += [digits(times[name]["median_us"]) if name in times else "-" for name in others]
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
+        row = [POWER.sub(r"2\\*\\*\1", case["name"]), f"**{digits(ours)}**", f"{case['bytes'] / ours / 1e6:.2f}", f"{case['floor_us'] / ours:.2f}"]
+        rows.append(row + [digits(times[name]["median_us"]) if name in times else "-" for name in others])
+    return ["microseconds a call", "cutesync", "TB/s", "of the floor", *(NAMES.get(name, name) for name in others)], rows
+
+
+def products(cases: list[dict]) -> tuple[list[str], list[list[str]]]:
+    """Of calls back to back: microseconds and TFLOP/s of ours, and the times of the others over ours."""
+    others, rows = rivals(cases, SUSTAINED), []
+    for case in cases:
+        times = case["measures"][SUSTAINED]
+        ours = times[OURS]["median_us"]
+        of_copy = case["floor_us"] / ours
+        row = [case["name"], digits(ours), f"**{case['flops'] / ours / 1e6:.0f}**" + (f", {of_copy:.2f} of the copy rate" if of_copy > MEMORY_BOUND else "")]
+        rows.append(row + [f"{times[name]['median_us'] / ours:.2f}" if name in times else "-" for name in others])
+    return ["product", "microseconds", "TFLOP/s", *(f"{NAMES.get(name, name)} / ours" for name in others)], rows
+
+
+def shares(cases: list[dict]) -> tuple[list[str], list[list[str]]]:
+    """Where the time of a product goes, in per cent, and what limits it."""
+    rows = []
+    for case in cases:
+        part, busy, config = case["shares"], case["busy"], case["config"]
+        tile = "x".join(map(str, config["tile"])) + {"cooperative": " both", "pingpong": " each"}[config["schedule"]]
+        tile += "".join(f", {word} {value}" for word, value, usual in (("cluster", "x".join(map(str, config["cluster"])), "1x1"), ("K in", config["splits"], 1)) if value != usual)
+        columns = (("tensor",), ("clock",), ("waves", "edges"), ("start", "epilogue"), ("loop", "packing"))
+        percent = [f"{100 * sum(part[name] for name in names):.0f}" for names in columns]
+        rows.append([case["name"], f"**{case['tflops']:.0f}**", f"{case['ghz']:.2f}", tile, *percent, *(f"{busy[name]:.0f}" if name in busy else "-" for name in ("dram", "l2")), case["limit"]])
+    return ["product", "TFLOP/s", "GHz", "tile", "tensor", "clock", "waves, edges", "start, epilogue", "loop, packing", "DRAM busy", "L2 busy", "limited by"], rows
 
 
 def written(text: str) -> str:
