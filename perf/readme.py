@@ -107,7 +107,7 @@ def shares(cases: list[dict]) -> tuple[list[str], list[list[str]]]:
         columns = (("tensor",), ("clock",), ("waves", "edges"), ("start", "epilogue"), ("loop", "packing"))
         percent = [f"{100 * sum(part[name] for name in names):.0f}" for names in columns]
         rows.append([case["name"], f"**{case['tflops']:.0f}**", f"{case['ghz']:.2f}", tile, *percent, *(f"{busy[name]:.0f}" if name in busy else "-" for name in ("dram", "l2")), case["limit"]])
-    return ["product", "TFLOP/s", "GHz", "tile", "tensor", "clock", "waves, edges", "start, epilogue", "loop, packing", "DRAM busy", "L2 busy", "limited by"], rows
+    return ["product", "TFLOP/s", "GHz", "tile", "tensor %", "clock %", "waves, edges %", "start, epilogue %", "loop, packing %", "DRAM busy %", "L2 busy %", "limited by"], rows
 
 
 def written(text: str) -> str:

@@ -109,7 +109,7 @@ def figure(found: dict) -> str:
 
 HEADER = (
     f"{'case':<38} {'measure':<9} {'us':>8} {'[5 % 95 %]':<19} {'TB/s':>5} {'floor':>5} | others in us (their time over ours); "
-    "! wrong result, ~ host too slow"
+    "! error beyond what is allowed, ~ host too slow"
 )
 
 
