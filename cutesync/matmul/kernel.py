@@ -85,7 +85,7 @@ class Matmul:
     def load_atom(self, tensor, layout, tile, peers: int):
         """The TMA load of a stage's tile, of which each of ``peers`` blocks brings its share to all of them."""
         operation = cpasync.CopyBulkTensorTileG2SMulticastOp() if peers > 1 else cpasync.CopyBulkTensorTileG2SOp()
-        return cpasync.make_tiled_tma_atom(operation, tensor, cute.slice_(layout, (None, None, 0)), tile, num_multicast=peers)
+        return cpasync.make_tiled_tma_atom(operation, tensor, layout, tile, num_multicast=peers)
 
     @cute.kernel
     def kernel(self, atom_a: cute.CopyAtom, a: cute.Tensor, atom_b: cute.CopyAtom, b: cute.Tensor, atom_d: cute.CopyAtom, d: cute.Tensor,
