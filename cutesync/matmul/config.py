@@ -128,7 +128,7 @@ class Config:
 COOPERATIVE = tuple(Config(tile, "cooperative", cluster) for tile in ((128, 256), (256, 128), (256, 160), (256, 192), (128, 224), (128, 128))
                     for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
 PINGPONG = tuple(Config(tile, "pingpong", cluster) for tile in ((128, 128), (128, 160), (128, 192), (128, 208), (64, 256), (64, 128), (64, 64))
-                 for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
+                 for cluster in ((1, 2), (2, 1), (1, 1)))  # fmt: skip
 STRADDLING = (Config((64, 160), "pingpong", (4, 1)),)  # for small results of operands whose rows are no cache lines: the fewest loads
 # for results of few columns, and of few rows, which are computed as columns
 _NARROW = (((64, 16), "pingpong"), ((64, 32), "pingpong"), ((128, 16), "cooperative"), ((128, 32), "cooperative"), ((128, 64), "cooperative"))
