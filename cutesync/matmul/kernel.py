@@ -14,7 +14,7 @@ The ring is the DSL's PipelineTmaAsync: two mbarriers a stage.
 A stage is released one step late, when ``wgmma.wait_group 1`` has said that the tensor cores have read it; so one k-tile of
 multiplications is always queued while the next stage is waited for.
 
-Launches overlap (see ``MapLaunch``): a block may start, and prepare its barriers, as soon as the launch before it leaves an SM; it waits for
+Launches overlap (see ``sync.overlap``): a block may start, and prepare its barriers, as soon as the launch before it leaves an SM; it waits for
 the whole of that launch before it touches global memory (griddepcontrol.wait).
 """
 
@@ -85,7 +85,7 @@ class Matmul:
     def load_atom(self, tensor, layout, tile, peers: int):
         """The TMA load of a stage's tile, of which each of ``peers`` blocks brings its share to all of them."""
         operation = cpasync.CopyBulkTensorTileG2SMulticastOp() if peers > 1 else cpasync.CopyBulkTensorTileG2SOp()
-        return cpasync.make_tiled_tma_atom(operation, tensor, cute.slice_(layout, (None, None, 0)), tile, num_multicast=peers)
+        return cpasync.make_tiled_tma_atom(operation, tensor, layout, tile, num_multicast=peers)
 
     @cute.kernel
     def kernel(self, atom_a: cute.CopyAtom, a: cute.Tensor, atom_b: cute.CopyAtom, b: cute.Tensor, atom_d: cute.CopyAtom, d: cute.Tensor,
