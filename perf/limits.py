@@ -11,10 +11,11 @@ The time is the sum of these shares (``tile`` = tile_m * tile_n * 64 / 2048 cloc
   clock      what a clock below the highest adds to every cycle: 1 - clock / highest. This is the power limit
   edges      multiplications beyond the result's edges or K's, in whole tiles and k-tiles
   waves      multiprocessors without a tile: waves * k-tiles * tile clocks, less the two above; waves = ceil(units / clusters at a time)
-  start      the start of a kernel, the first loads, the last store, and split-K's exchange: the constants of ``cutesync.matmul.config``
+  start      the start of a kernel, the first loads, the last store, and split-K's exchange: the constants of ``cutesync.matmul.config``, at most
+             what is left (launches overlap)
   epilogue   from one tile to the next, by those constants; a pingpong block hides the store
   packing    kernels that copy an operand first (the rows of ``odd`` are none that TMA reads), by their share of the profile's time
-  loop       what remains: the k-loop waits for operands, in DRAM, the L2 or shared memory, or for its own barriers
+  loop       what remains: the k-loop waits for operands, in DRAM, the L2 or shared memory, for its barriers, or for the additions of promoted sums
 
 A case is limited by the largest share but ``tensor``; ``loop`` is called memory if DRAM is at least BUSY % busy, else L2 if that is.
 """
