@@ -1,12 +1,13 @@
 """Time and clock of calls that follow one another for so long that power limits the clock.
 
-The clock is counted, not sampled: a small kernel reads ``%clock64`` and ``%globaltimer`` of every multiprocessor at two points of the stream.
+The clock is counted: a small kernel reads ``%clock64`` and ``%globaltimer`` of every multiprocessor at two points of the stream.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
+import time
 
 from cuda.bindings import driver
 from gpu import Array, Event, Gpu, Graph, Probe, check
@@ -64,11 +65,12 @@ def sustained(gpu: Gpu, clock: Clock, call) -> dict:
     once = end.microseconds_since(start)
     count = max(1, min(MOST_CALLS, int(GRAPH_US / once)))
     graph, launches = Graph(gpu.stream, [call] * count), math.ceil(HALF_US / (count * once))
-    probe = Probe(gpu)
     for half in range(2):
         for _ in range(launches):
             graph.launch()
         clock.mark(half)
+    time.sleep(HALF_US / 1e6)
+    probe = Probe(gpu)
     microseconds, ghz = clock.read()
     graph.free()
     return {"us": microseconds / (launches * count), "ghz": ghz, "sampled": probe.read()}

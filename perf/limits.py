@@ -2,8 +2,9 @@
 
     python perf/limits.py [--cases cubes skinny ...] [--json FILE]
 
-Time and clock are those of calls back to back on random normal data (see clock.py). How busy memory, the L2 and the tensor cores are
-comes from Nsight Compute (``ncu``; one call, its clocks and caches left alone); without ncu that is empty.
+Time and clock are those of calls back to back on random normal data (see clock.py), for longer than in a sweep, so that the clock is as low
+as it stays. How busy memory, the L2 and the tensor cores are comes from Nsight Compute (``ncu``; one call, its clocks and caches left alone);
+without ncu that is empty.
 
 The time is the sum of these shares (``tile`` = tile_m * tile_n * 64 / 2048 clocks of the tensor cores a k-tile; units are cluster tiles times parts of K):
 
@@ -17,7 +18,8 @@ The time is the sum of these shares (``tile`` = tile_m * tile_n * 64 / 2048 cloc
   packing    kernels that copy an operand first (the rows of ``odd`` are none that TMA reads), by their share of the profile's time
   loop       what remains: the k-loop waits for operands, in DRAM, the L2 or shared memory, for its barriers, or for the additions of promoted sums
 
-A case is limited by the largest share but ``tensor``; ``loop`` is called memory if DRAM is at least BUSY % busy, else L2 if that is.
+A case is limited by the largest share but ``tensor``, then by the second if that is WORTH of the time or more; ``loop`` is called memory if DRAM
+is at least BUSY % busy, else L2 if that is.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ from gpu import Gpu, check
 from rivals import Libraries, versions
 
 GROUPS = ("cubes", "others", "skinny", "odd", "batched", "float8", "int8")
-BUSY = 60
+BUSY, WORTH = 60, 0.04
 METRICS = {
     "gpu__time_duration.sum": "ns", "sm__cycles_active.avg.pct_of_peak_sustained_elapsed": "sm", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor",
     "lts__throughput.avg.pct_of_peak_sustained_elapsed": "l2", "dram__throughput.avg.pct_of_peak_sustained_elapsed": "dram", "l1tex__throughput.avg.pct_of_peak_sustained_active": "l1",
@@ -90,11 +92,11 @@ def shares(problem, config, processors: int, us: float, ghz: float, highest: flo
 
 
 def verdict(parts: dict[str, float], busy: dict, ghz: float, highest: float) -> str:
-    """The two largest shares but the tensor cores' own, in words."""
+    """The largest shares but the tensor cores' own, in words."""
     loop = next((name for name in ("dram", "l2") if busy.get(name, 0) >= BUSY), "")
     words = {"clock": f"clock of {ghz:.2f} of {highest:.2f} GHz", "loop": {"dram": "memory", "l2": "L2", "": "k-loop"}[loop], "start": "start and end"}
-    first, second = sorted((name for name in parts if name != "tensor"), key=parts.get, reverse=True)[:2]
-    return f"{words.get(first, first)} ({100 * parts[first]:.0f} %), then {words.get(second, second)} ({100 * parts[second]:.0f} %)"
+    largest = sorted((name for name in parts if name != "tensor"), key=parts.get, reverse=True)[:2]
+    return ", then ".join(f"{words.get(name, name)} ({100 * parts[name]:.0f} %)" for name in largest if name == largest[0] or parts[name] >= WORTH)
 
 
 def profile(groups: list[str], count: int) -> list[list[dict]]:

@@ -42,7 +42,7 @@ BASELINES: tuple[str, ...] = ()
 ROOFS: tuple[str, ...] = ()
 RIVALS = ("torch", "quack")
 QUACK_GROUPS = ("cubes", "others", "skinny", "transposes", "batched")
-QUACK_TRANSPOSED = 4096  # the one size of its transposes: each layout and dtype is another 44 compilations
+QUACK_TRANSPOSES = tuple(f"4096^3 {layout}" for layout in ("bfloat16 NN", "bfloat16 TN", "bfloat16 TT", "float16 NT"))  # each is another 44 compilations
 
 
 def case(group: str, shape: tuple[int, int, int], dtype: str, limit: float | None, layout: str = "NT", batch: int = 0, op: str = "", more=()) -> Case:
@@ -55,7 +55,7 @@ def case(group: str, shape: tuple[int, int, int], dtype: str, limit: float | Non
     words = f"{m}^3" if m == n == k else f"{m}x{n}x{k}"
     name = f"{words} {dtype} {layout}" + (f" batch {batch}" if batch else "") + (f" {op}" if op else "")
     moved = count * (size * (m * k + k * n) + out_size * m * n)
-    rivals = RIVALS if group in QUACK_GROUPS and (group != "transposes" or n == QUACK_TRANSPOSED) else RIVALS[:1]
+    rivals = RIVALS if group in QUACK_GROUPS and (group != "transposes" or name in QUACK_TRANSPOSES) else RIVALS[:1]
     bars = (*(Bar(rival, limit, measure=SUSTAINED) for rival in rivals if limit), *more)
     return Case(group, name, f"{layout} {op}".strip(), inputs, (((*outer, m, n), out),), moved, (OURS, *rivals), bars, flops=2 * m * n * k * count)
 

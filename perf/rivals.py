@@ -60,7 +60,7 @@ class Libraries:
             self.current.append(self.cupy.cuda.ExternalStream(self.stream))
             self.current[-1].use()
         if self.quack:
-            os.environ.setdefault("QUACK_COMPILE_WORKERS", str(min(16, os.cpu_count() or 8)))
+            os.environ.setdefault("QUACK_COMPILE_WORKERS", str(min(48, os.cpu_count() or 8)))
             self.quack.gemm_tuned._do_bench = self._trial
         if "cub" in wanted:
             try:
