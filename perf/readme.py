@@ -57,7 +57,7 @@ def table(family: str) -> str:
     """The newest results of a family as Markdown."""
     path = newest(family)
     report = json.loads(path.read_text())
-    versions = ", ".join(f"{name} {report['versions'][package]}" for package, name in VERSIONS if package in report["versions"])
+    versions = ", ".join(f"{name} {report['versions'][package]}" for package, name in VERSIONS[-1 if family == "limits" else 0 :] if package in report["versions"])
     copy = f"; a copy of 1 GiB moves {report['copy_bytes_per_us'] / 1e6:.2f} TB/s" if "copy_bytes_per_us" in report else ""
     cases = [case for case in report["cases"] if shown(family, case["name"])]
     if family == "limits":
@@ -102,7 +102,7 @@ def shares(cases: list[dict]) -> tuple[list[str], list[list[str]]]:
     rows = []
     for case in cases:
         part, busy, config = case["shares"], case["busy"], case["config"]
-        tile = "x".join(map(str, config["tile"])) + {"cooperative": " both", "pingpong": " each"}[config["schedule"]]
+        tile = "x".join(map(str, config["tile"])) + f" {config['schedule']}"
         tile += "".join(f", {word} {value}" for word, value, usual in (("cluster", "x".join(map(str, config["cluster"])), "1x1"), ("K in", config["splits"], 1)) if value != usual)
         columns = (("tensor",), ("clock",), ("waves", "edges"), ("start", "epilogue"), ("loop", "packing"))
         percent = [f"{100 * sum(part[name] for name in names):.0f}" for names in columns]
