@@ -195,7 +195,7 @@ class MapLaunch:
                 if workspace is not None:
                     block.bind(workspace, stream)
                 try:
-                    emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, block.packed(), cluster=kernel.cluster, shared_bytes=kernel.smem)
+                    emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, block.packed(), cluster=kernel.cluster, shared_bytes=kernel.smem, programmatic=True)
                 except emulator.EmulationError:
                     workspaces.forget(device.HOST, stream)  # a launch that stopped half way leaves its counters in between
                     raise
