@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import inspect
+import re
 
 import numpy as np
 
 from cutesync import emulator
+
+TOUCHES_MEMORY = r"cp\.async|prefetch\.\S*global|\b(ld|st|atom|red)\.\S*global"
 
 _kept: dict[tuple, object] = {}
 
@@ -32,3 +35,10 @@ def check(function, *arguments, schedules: int = 20, policy: str | None = None, 
     """``emulator.check`` of a kernel that may have been compiled before."""
     with emulator.emulate(policy=policy, schedules=schedules):
         emulator.call(compiled(function, *arguments), function, *arguments, fresh=fresh)
+
+
+def assert_overlaps(ptx: str) -> None:
+    """The kernel lets the next launch start, and waits for those before it touches global memory (see ``sync.overlap``)."""
+    assert ptx.count("griddepcontrol.launch_dependents") == 1
+    touched = re.search(TOUCHES_MEMORY, ptx)
+    assert touched and 0 < ptx.find("griddepcontrol.wait") < touched.start()

@@ -20,6 +20,7 @@ from ..block.discontinuity import flag_unless
 from ..block.edges import shuffled
 from ..monoid import choose, tree
 from ..neighbours import Difference, Flag
+from ..sync.overlap import overlap
 from ..warp import LANES
 
 
@@ -45,6 +46,7 @@ class FlagKernel:
     @cute.kernel
     def kernel(self, x: cute.Pointer, out: cute.Pointer, other: cute.Pointer, predecessor, successor, rows: Int64, length: Int64,
                period: Int64, chunks: Int64):  # fmt: skip
+        overlap()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         blocks, _, _ = cute.arch.grid_dim()

@@ -14,7 +14,7 @@ The ring is the DSL's PipelineTmaAsync: two mbarriers a stage.
 A stage is released one step late, when ``wgmma.wait_group 1`` has said that the tensor cores have read it; so one k-tile of
 multiplications is always queued while the next stage is waited for.
 
-Launches overlap (see ``MapLaunch``): a block may start, and prepare its barriers, as soon as the launch before it leaves an SM; it waits for
+Launches overlap (see ``sync.overlap``): a block may start, and prepare its barriers, as soon as the launch before it leaves an SM; it waits for
 the whole of that launch before it touches global memory (griddepcontrol.wait).
 """
 

@@ -12,6 +12,8 @@ import math
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
+from ..sync.overlap import overlap
+
 
 class ReduceKernel:
     """A compiled reduction. A subclass defines ``body``, which gets the arguments in the order above."""
@@ -31,6 +33,7 @@ class ReduceKernel:
     @cute.kernel
     def kernel(self, x: cute.Pointer, out: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer, outer: Int64,
                length: Int64, inner: Int64, splits: Int32, tiles: Int32):  # fmt: skip
+        overlap()
         self.body(x, out, init, slots, counters, outer, length, inner, splits, tiles)
 
     def result(self, init, state):

@@ -3,6 +3,9 @@
 The driver takes a kernel's parameters as an array of addresses. Both live in ctypes blocks made once a plan; a call writes the
 pointers that changed and calls ``cuLaunchKernelEx`` through ctypes, which takes 4 machine words where ``cuLaunchKernel`` takes 11. On
 an H200's host about 2.8 of the 3.1 us of that call are the driver's; ``cuda.core.launch`` takes 6 us there.
+
+A kernel may start while what precedes it in the stream still runs (programmatic dependent launch), which hides its launch and its
+preparations. So each must pass ``griddepcontrol.wait`` before it touches global memory (see ``sync.overlap``).
 """
 
 from __future__ import annotations
@@ -81,7 +84,8 @@ class Launch:
         kernel, parameters = self.kernel, self.parameters
         first = ctypes.addressof(parameters)
         addresses = (ctypes.c_void_p * len(parameters))(*(first + 8 * i for i in range(len(parameters))))
-        config = _Config((grid, 1, 1), kernel.block, kernel.smem)
+        attribute = _Attribute(_PROGRAMMATIC_SERIALIZATION, 0, (1,))
+        config = _Config((grid, 1, 1), kernel.block, kernel.smem, None, ctypes.addressof(attribute), 1)
         entry, lock, handle = _entry(), threading.Lock(), kernel.handle(ordinal)
         config_at, addresses_at = ctypes.addressof(config), ctypes.addressof(addresses)
         bound = None
@@ -93,7 +97,7 @@ class Launch:
                 parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(ordinal, stream, slots)
             bound = stream
 
-        def run(x: int, out: int, stream: int, other: int = 0, alive=(config, addresses)) -> None:
+        def run(x: int, out: int, stream: int, other: int = 0, alive=(config, attribute, addresses)) -> None:
             with lock:
                 parameters[0] = x
                 parameters[1] = out
@@ -139,9 +143,6 @@ class MapLaunch:
     order of ``arrays``, that differ from the last call's, and launches. One call at a time holds the block's lock. With ``workspace =
     (counters, scratch, bytes, bytes)``, the positions of two addresses and how much lies there, a call also binds memory of its stream: the
     counters are zero at first, the scratch holds anything.
-
-    The kernel may start while what precedes it in the stream still runs (programmatic dependent launch), which hides its launch and its
-    preparations. So it must pass ``griddepcontrol.wait``, in every thread, before it touches global memory.
     """
 
     __slots__ = ("kernel", "parameters", "run")

@@ -14,6 +14,7 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ..monoid import nonzero
+from ..sync.overlap import overlap
 
 
 @dataclass(frozen=True)
@@ -81,4 +82,5 @@ class ScanKernel:
     @cute.kernel
     def kernel(self, x: cute.Pointer, out: cute.Pointer, init_at: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer,
                rows: Int64, length: Int64, inner: Int64, tiles: Int32):  # fmt: skip
+        overlap()
         self.body(x, out, init_at, init, slots, counters, rows, length, inner, tiles)

@@ -12,6 +12,7 @@ from cutesync.flags.plan import Marking, kernel_for
 from cutesync.ops import COMPARISONS, DIFFERENCES, neighbour_operator
 from cutesync.runtime import compiler
 
+from ..compiled import assert_overlaps
 from ..reduce.test_compiled import cubin_figures
 
 pytestmark = pytest.mark.slow
@@ -37,6 +38,7 @@ def verify(kernel, registers: int = 128) -> str:
     ptx = kernel.ptx
     assert re.findall(r"^\.target (.*)$", ptx, re.M) in (["sm_90a"], ["sm_90a, debug"])
     assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith(("cutesync_flag_", "cutesync_adjacent_difference"))
+    assert_overlaps(ptx)
     assert not re.search(r"\.local\b|\.shared\b|\bbar\b|\bcall\b|\btrap\b", ptx)
     used, frame = cubin_figures(kernel.cubin)
     assert frame == 0 and used <= registers, f"{used} registers, {frame} bytes of stack"

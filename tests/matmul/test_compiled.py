@@ -18,6 +18,7 @@ from cutesync.matmul.plan import kernel_for, pack_kernel
 from cutesync.matmul.terms import TermsSpec
 from cutesync.runtime import compiler
 
+from ..compiled import assert_overlaps
 from ..reduce.test_compiled import cubin_figures
 
 pytestmark = pytest.mark.slow
@@ -107,6 +108,7 @@ def test_results_of_eight_bits(element, out, converted):
 def test_packing_kernels(size, turned, parts):
     kernel = pack_kernel(BY_NAME[f"uint{8 * size}"], turned, parts, 0)
     registers, frame = cubin_figures(kernel.cubin)
+    assert_overlaps(kernel.ptx)
     assert kernel.name.startswith("cutesync_matmul_pack") and frame == 0 and registers <= 40, "six blocks of 256 threads an SM"
     assert len(re.findall(r"ld\.global", kernel.ptx)) == 128 * 32 // (size * 256), "each element is read once"
 

@@ -7,6 +7,7 @@ import pytest
 from cutesync.cli import demo_patterns
 from cutesync.runtime import compiler
 
+from ..compiled import assert_overlaps
 from ..reduce.test_compiled import cubin_figures
 
 pytestmark = pytest.mark.slow
@@ -22,6 +23,7 @@ def test_no_kernel_spills(monkeypatch):
         assert frame == 0, f"{kernel.name} keeps {frame} bytes of local memory"
         assert registers * kernel.block[0] <= 65536, kernel.name
         assert kernel.name.startswith("cutesync_") and ".target sm_90a" in kernel.ptx
+        assert_overlaps(kernel.ptx)
         assert re.search(r"\.reqntid (\d+)", kernel.ptx)[1] == str(kernel.block[0])
 
 

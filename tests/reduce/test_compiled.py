@@ -7,6 +7,7 @@ import struct
 
 import pytest
 from ..cases import DTYPES, bicyclic, has_meaning
+from ..compiled import assert_overlaps
 
 from cutesync import dtypes
 from cutesync.ops import operator
@@ -97,6 +98,7 @@ def verify(config: Config, folding: Folding, has_init: bool = False, count=None)
     assert entries == [kernel.name] and kernel.name.startswith("cutesync_reduce")
     assert tuple(map(int, re.search(r"\.reqntid (\d+), (\d+), (\d+)", ptx).groups())) == kernel.block
     assert kernel.params == element_sizes(folding)
+    assert_overlaps(ptx)
     assert not re.search(r"\.local\b|ld\.local|st\.local", ptx), "local memory in the PTX"
     assert not re.search(r"\bcall\b|vprintf|\btrap\b", ptx), "a function call or a trap in the PTX"
     static = sum(int(size) for size in re.findall(r"^\s*\.shared .*\[(\d+)\];", ptx, re.M))

@@ -13,6 +13,7 @@ from cutesync.scan.config import Config, Problem, choose
 from cutesync.scan.plan import Meaning, kernel_for
 
 from ..cases import bicyclic
+from ..compiled import assert_overlaps
 from ..reduce.test_compiled import allocated, cubin_figures  # noqa: F401  a fixture
 
 pytestmark = pytest.mark.slow
@@ -41,6 +42,7 @@ def verify(config: Config, meaning: Meaning, count) -> None:
     assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith("cutesync_scan")
     assert tuple(map(int, re.search(r"\.reqntid (\d+), (\d+), (\d+)", ptx).groups())) == kernel.block
     assert kernel.params == (8, 8, 8, meaning.register()[0], 8, 8, 8, 8, 8, 4)
+    assert_overlaps(ptx)
     assert not re.search(r"\.local\b|ld\.local|st\.local", ptx), "local memory in the PTX"
     assert not re.search(r"\bcall\b|vprintf|\btrap\b", ptx), "a function call or a trap in the PTX"
     assert not re.search(r"^\s*\.shared .*\[\d+\];", ptx, re.M), "static shared memory, which launches do not count"
