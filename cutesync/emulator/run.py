@@ -141,8 +141,9 @@ def program(text: str, kernel: str | None = None) -> Program:
 def launch(text: str, grid, block, parameters, *, cluster=(1, 1, 1), shared_bytes: int = 0, cooperative: bool = False,
            programmatic: bool = False, kernel: str | None = None, device: Device = DEVICE) -> None:
     """Launch a kernel given as PTX text, under the settings in force. ``parameters`` are the packed parameter bytes, or one integer a
-    parameter (addresses, scalars as their bits). Addresses must lie in registered buffers. A ``programmatic`` launch (CUDA's programmatic dependent launch) may start while the one before
-    it in its stream runs: what touches global memory before ``griddepcontrol.wait`` is a race. Raises EmulationError on the first finding."""
+    parameter (addresses, scalars as their bits). Addresses must lie in registered buffers. A ``programmatic`` launch may start before those
+    before it in its stream have ended: what touches global memory before ``griddepcontrol.wait`` is a race. Raises EmulationError on the
+    first finding."""
     with LOCK:
         code = program(text, kernel)
         if not isinstance(parameters, (bytes, bytearray)):

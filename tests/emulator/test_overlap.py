@@ -7,8 +7,10 @@ import re
 import numpy as np
 import pytest
 
-from cutesync import emulator
+import cutesync as cs
+from cutesync import emulator, patterns
 from cutesync.emulator import POLICIES, EmulationError, Settings
+from cutesync.runtime import call, compiler, device, workspace
 
 from ..compiled import check
 from . import kernels_overlap as kernels
@@ -119,3 +121,27 @@ def test_the_launch_of_a_text_says_whether_it_may_start_early():
         emulator.launch(text, (1, 1, 1), (32, 1, 1), [x.ctypes.data])
         with pytest.raises(EmulationError, match=TITLE):
             emulator.launch(text, (1, 1, 1), (32, 1, 1), [x.ctypes.data], programmatic=True)
+
+
+X = np.arange(600, dtype=np.float32)
+A = np.ones((5, 7), np.float16)  # rows that TMA cannot read: packed by a launch of their own
+CALLS = {
+    "reduce": lambda: cs.sum(X), "scan": lambda: cs.cumsum(X), "flags": lambda: cs.flag_heads(X), "matmul": lambda: cs.matmul(A, A.T),
+    "a pattern": lambda: patterns.primes.run(50),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_every_launch_of_the_package_may_start_early(name, monkeypatch, on_emulator):
+    """So each kernel must wait: without, the emulator finds the launch it belongs to."""
+    monkeypatch.setattr(call, "_plans", {})
+    monkeypatch.setattr(compiler, "_kernels", {})
+    CALLS[name]()
+    kernels = list(compiler._kernels.values())
+    assert kernels
+    for kernel in kernels:
+        original, kernel.ptx = kernel.ptx, re.sub(r"griddepcontrol\.wait;", "", kernel.ptx)
+        with pytest.raises(EmulationError, match=f"{TITLE}\n  kernel {kernel.name}"):
+            CALLS[name]()
+        kernel.ptx = original
+        workspace.forget(device.HOST, 0)
