@@ -22,6 +22,7 @@ class Case(NamedTuple):
     config: Config
     shape: tuple[int, int, int]
     blocks: int = 2
+    dtype: str = "float16"
 
 
 COOPERATIVE = Case(Config((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 264))
@@ -29,8 +30,9 @@ PINGPONG = Case(Config((64, 64), "pingpong", stages=2), (264, 72, 264))
 SPLIT = Case(Config((64, 64), "pingpong", stages=2, splits=3), (100, 72, 264))
 FOUR = Case(Config((64, 32), "pingpong", (4, 1), stages=2), (300, 24, 264), 4)  # B multicast by four blocks, a quarter each
 NARROW = Case(Config((128, 16), "cooperative", (2, 1), stages=2, splits=2), (13, 136, 264), 4)  # few rows: turned, stored without TMA
+PROMOTED = Case(Config((64, 64), "pingpong", stages=2), (200, 80, 528), dtype="float8_e4m3fn")  # every k-tile's products added to a second set
 LINE = r"\s+(?:\.loc[^\n]*\s+)*"  # between two instructions
-CASES = {"cooperative": COOPERATIVE, "pingpong": PINGPONG, "split": SPLIT, "cluster of four": FOUR, "narrow": NARROW}
+CASES = {"cooperative": COOPERATIVE, "pingpong": PINGPONG, "split": SPLIT, "cluster of four": FOUR, "narrow": NARROW, "promoted": PROMOTED}
 
 
 def drop(pattern: str, which: int = 0):
@@ -100,6 +102,11 @@ FAULTS = {
     "the notice read before it is written": (SPLIT, drop(r"bar\.sync \t%r\d+, 128", 1)),
     "a counter that does not wrap": (SPLIT, swap(r"(atom\.global\.acq_rel\.gpu)\.inc(\.u32 [^,]*, [^,]*), %r\d+;", r"\1.add\2, 1;")),
     "the producer leaves with loads of its peer in flight": (COOPERATIVE, lambda ptx: skip_tail(ptx)),
+    "a warpgroup multiplies out of turn": (PINGPONG, every(r"bar\.sync \t%r\d+, 256")),
+    "a turn that nobody is given": (PINGPONG, every(r"bar\.arrive")),
+    "a turn given to oneself": (PINGPONG, swap(r"sub\.s32 \t(%r\d+), 4, (%r\d+);", r"add.s32 \t\1, 3, \2;")),
+    "products added up before they are there": (PROMOTED, drop(r"wgmma\.wait_group\.sync\.aligned \t0")),
+    "the products of the last k-tile but one added up": (PROMOTED, swap(r"wgmma\.wait_group\.sync\.aligned \t0;", "wgmma.wait_group.sync.aligned \t1;")),
     # launches overlap
     "nobody waits for the launch before": (COOPERATIVE, every(r"griddepcontrol\.wait")),
     "the producer does not wait for the launch before": (COOPERATIVE, drop(r"griddepcontrol\.wait", 0)),
@@ -209,10 +216,11 @@ def plant(monkeypatch, edit) -> None:
 def run(case: Case, monkeypatch) -> bool:
     monkeypatch.setattr(config, "SMS", case.blocks)
     m, n, k = case.shape
-    a, b = operand(m, k, False), operand(k, n, True)
+    a, b = operand(m, k, False, case.dtype), operand(k, n, True, case.dtype)
     with cs.emulate(schedules=6, seed=4):
         results = [cs.matmul(a, b, config=case.config) for _ in range(2 if case.config.splits > 1 else 1)]
-    return all(np.array_equal(got, cs.reference.matmul(a, b)) for got in results)
+    wanted = cs.reference.matmul(a, b, out_dtype=results[0].dtype)
+    return all(np.array_equal(got, wanted) for got in results)
 
 
 @pytest.mark.parametrize("name", CASES)
