@@ -111,6 +111,8 @@ class Sanitizer:
         """These lanes (None: all 32) access a region, themselves or by an operation that they start."""
         if not self.programmatic or region.base <= SHARED_START or not region.writable:
             return
+        if PRECEDING in warp.clock.common.known:  # so each lane knows it, too
+            return
         for known, positions in warp.clock.groups(lanes):
             if PRECEDING not in known.known:
                 numbers = np.arange(LANES) if lanes is None else lanes

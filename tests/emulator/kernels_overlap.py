@@ -43,3 +43,29 @@ def add_kernel(x: cute.Pointer, y: cute.Pointer, weights: cute.Pointer, how: cut
 @cute.jit
 def add(x: cute.Pointer, y: cute.Pointer, weights: cute.Pointer, blocks: Int32, how: cutlass.Constexpr, overlaps: cutlass.Constexpr, stream: driver.CUstream):
     add_kernel(x, y, weights, how).launch(grid=(blocks, 1, 1), block=(THREADS, 1, 1), stream=stream, use_pdl=overlaps)
+
+
+@cute.kernel
+def tile_kernel(atom: cute.CopyAtom, out: cute.Tensor, late: cutlass.Constexpr):
+    """One warp fills a tile of shared memory, which TMA stores, before (``late``) or after the wait."""
+    lane = cute.arch.thread_idx()[0]
+    tile = SmemAllocator().allocate_tensor(Int32, cute.make_layout((8, 32), stride=(32, 1)), byte_alignment=128)
+    for row in cutlass.range_constexpr(8):
+        tile[row, lane] = row * 32 + lane
+    cute.arch.fence_proxy("async.shared", space="cta")
+    cute.arch.sync_warp()
+    if cutlass.const_expr(not late):
+        cute.arch.griddepcontrol_wait()
+    source, target = cpasync.tma_partition(atom, 0, cute.make_layout(1), cute.group_modes(tile, 0, 2), cute.group_modes(out, 0, 2))
+    cute.copy(atom, source, target)
+    cute.arch.cp_async_bulk_commit_group()
+    cute.arch.cp_async_bulk_wait_group(0)
+    if cutlass.const_expr(late):
+        cute.arch.griddepcontrol_wait()
+
+
+@cute.jit
+def store_tile(y: cute.Pointer, late: cutlass.Constexpr, stream: driver.CUstream):
+    layout = cute.make_layout((8, 32), stride=(32, 1))
+    atom, mapped = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileS2GOp(), cute.make_tensor(y, layout), layout, (8, 32))
+    tile_kernel(atom, mapped, late).launch(grid=(1, 1, 1), block=(32, 1, 1), stream=stream, use_pdl=True)

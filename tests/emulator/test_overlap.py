@@ -10,6 +10,7 @@ import pytest
 import cutesync as cs
 from cutesync import emulator, patterns
 from cutesync.emulator import POLICIES, EmulationError, Settings
+from cutesync.emulator.tensor_map import TensorMap, encode
 from cutesync.runtime import call, compiler, device, workspace
 
 from ..compiled import check
@@ -43,6 +44,14 @@ def test_what_does_not_wait_is_found_where_it_is(how):
     assert "CopyBulkG2SOp" in open(path).read().split("\n")[int(line) - 1]
 
 
+def test_tensor_copies_wait():
+    y = np.zeros(256, np.int32)
+    check(kernels.store_tile, y, False, schedules=SCHEDULES)
+    assert np.array_equal(y, np.arange(256))
+    with pytest.raises(EmulationError, match=TITLE + r"[^$]*cp\.async\.bulk\.tensor"):
+        check(kernels.store_tile, y, True, schedules=1)
+
+
 def test_only_a_launch_that_says_so_may_start_early():
     add("nobody", overlaps=False)
 
@@ -58,6 +67,7 @@ ACCESSES = {
     "release store": "\tst.release.gpu.global.b32 [%rd2], %r5;\n",
     "atomic": "\tatom.global.add.u32 %r6, [%rd2], %r5;\n",
     "reduction": "\tred.global.add.u32 [%rd2], %r5;\n",
+    "tensor map": "\ttensormap.replace.tile.global_address.global.b1024.b64 [%a0], %a0;\n",
     "small copy": "\tshl.b32 %r2, %r0, 2;\n\tadd.u32 %r2, %r2, %r1;\n\tcp.async.ca.shared.global [%r2], [%rd2], 4;\n\tcp.async.wait_all;\n",
     "bulk store": ONE_LANE + "\tst.shared.b32 [%r1], %r5;\n\tfence.proxy.async;\n\tbar.warp.sync -1;\n\t@%p1 cp.async.bulk.global.shared::cta.bulk_group [%a0], [%r1], 16;\n"
     "\tcp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group 0;\n",
@@ -66,12 +76,13 @@ ACCESSES = {
 }  # fmt: skip
 
 
-def run(body: str, programmatic: bool = True, **settings) -> np.ndarray:
-    """One warp over 32 words. Every lane's 16 bytes of shared memory are written first."""
+def run(body: str, programmatic: bool = True, **settings) -> None:
+    """One warp over 32 words, which are a tensor map. Each lane writes a word of shared memory first."""
     filled = "\tshl.b32 %r3, %r0, 2;\n\tadd.u32 %r3, %r3, %r1;\n\tst.shared.b32 [%r3], %r5;\n\tbar.sync 0;\n"
-    x = np.zeros(32, np.uint32)
+    room = np.zeros(48, np.uint32)
+    x = room[-room.ctypes.data % 64 // 4 :][:32]
+    x[:] = np.frombuffer(encode(TensorMap("f32", x.ctypes.data, (16,), (), (16,))), np.uint32)
     launch(kernel_text(ADDRESS + filled + body, 1, shared=128), x, settings=Settings(**settings), programmatic=programmatic)
-    return x
 
 
 @pytest.mark.parametrize("kind", ACCESSES)
@@ -79,7 +90,7 @@ def test_every_kind_of_access(kind):
     access = ACCESSES[kind].replace("\tst.shared.b32 [%r1], %r5;\n", "")
     with pytest.raises(EmulationError, match=TITLE) as found:
         run(access + WAIT)
-    line = next(line for line in access.split("\n") if re.search(r"\b(ld|st|atom|red|cp)\b\S*global|ld\.b32", line))
+    line = next(line for line in access.split("\n") if re.search(r"\b(ld|st|atom|red|cp|tensormap)\b\S*global|ld\.b32", line))
     assert line.split("\t")[-1].split()[0 if "@" not in line else 1] in str(found.value)
     run(WAIT + access)
     run(access + WAIT, programmatic=False)
