@@ -7,6 +7,8 @@ very many concurrent readers of one granule may hide one another; a hidden pair 
 
 A launch that may start before the one before it has ended (``machine.programmatic``) may touch what any launch writes, that is global
 memory, only where its clock knows of ``griddepcontrol.wait``: the thread's own, or that of a thread which it has synchronized with since.
+(The wait makes memory visible to the grid. On an H200 a thread that does not wait reads old values; one behind a barrier that another
+thread of its block or cluster has reached after waiting reads the new ones.)
 
 Release and acquire work per location: a release leaves the releaser's clock there, an acquire that is in scope takes it.
 """
