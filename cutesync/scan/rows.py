@@ -51,7 +51,7 @@ class RowScan(ScanKernel):
         if cutlass.const_expr(self.ragged is None):
             some, state = self.fold(source, end, elements, prefixes, lane)
         else:
-            some, state = self.ragged.fold_piece(source, begin, end, elements, prefixes, lane)
+            some, state = self.ragged.fold_piece(source, source, begin, end, elements, prefixes, lane)
         have = Boolean(self.scan.start is not None)
         start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in self.scan.types)
         if cutlass.const_expr(self.team > 1):
