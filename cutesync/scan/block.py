@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
@@ -15,13 +14,11 @@ from .tile import WarpScan
 class BlockScan:
     """Tiles of ``warps`` chunks of ``rows`` rows of vectors; ``shift`` and ``items`` are those of ``WarpScan``.
 
-    Between ``fold`` and ``emit`` a full chunk stays in registers; one that is not full is read from memory again. ``whole`` promises that rows
-    are whole tiles that begin on 16-byte boundaries: then the code for other chunks is left out, two thirds of it all, which a short scan
-    would wait for.
+    Between ``fold`` and ``emit`` a full chunk stays in registers; one that is not full is read from memory again.
     """
 
-    def __init__(self, scan: Scan, warps: int, rows: int, shift: int | None, items: int | None = None, whole: bool = False) -> None:
-        self.scan, self.warps, self.whole = scan, warps, whole
+    def __init__(self, scan: Scan, warps: int, rows: int, shift: int | None, items: int | None = None) -> None:
+        self.scan, self.warps = scan, warps
         self.chunk = WarpScan(scan, rows, warps, shift, items)
         self.part = PartScan(self.chunk)
 
@@ -30,15 +27,10 @@ class BlockScan:
         """Fold a tile of the row of ``length`` elements at ``x``: ``(held, have, before, total)``. ``before`` (if ``have``) is the state of the
         tile's chunks before this warp's, ``total`` that of all, ``held`` what ``emit`` needs. ``totals`` is a state array with a flag, a
         place a warp. One block barrier."""
-        position = Int64(tile) * self.chunk.tile + warp * self.chunk.chunk
-        offset, begin, end = self.chunk.span(x, length, position, self.chunk.chunk)
+        offset, begin, end = self.chunk.span(x, length, Int64(tile) * self.chunk.tile + warp * self.chunk.chunk, self.chunk.chunk)
         elements, prefixes = self.chunk.registers()
         have, state = Boolean(True), tuple(t(0) for t in self.scan.types)
-        if cutlass.const_expr(self.whole):
-            offset = length - position - self.chunk.chunk if self.scan.reverse else position
-            self.chunk.load(x + offset, lane, elements)
-            state = self.chunk.fold(elements, prefixes, lane)
-        elif self.full(begin, end):
+        if self.full(begin, end):
             self.chunk.load(x + offset, lane, elements)
             state = self.chunk.fold(elements, prefixes, lane)
         else:
@@ -53,9 +45,7 @@ class BlockScan:
     def emit(self, held, x: cute.Pointer, out: cute.Pointer, have: Boolean, state, lane: Int32):
         """Store the warp's scanned chunk in the row at ``out``; ``state`` (if ``have``) is that of everything before the chunk."""
         offset, begin, end, elements, prefixes = held
-        if cutlass.const_expr(self.whole):
-            self.chunk.emit(elements, prefixes, have, state, out + offset, lane)
-        elif self.full(begin, end):
+        if self.full(begin, end):
             self.chunk.emit(elements, prefixes, have, state, out + offset, lane)
         else:
             self.part.emit(x + offset, out + offset, begin, end, have, state, lane)

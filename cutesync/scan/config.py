@@ -146,11 +146,8 @@ def _long_rows(problem: Problem, width: int = 1) -> Config:
         slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
         return Config(("pipeline", folders, squads, warps, fitted(rows), stages, shift), tiles, min(SMS, problem.rows * tiles), slots, width)
     warps, rows = (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
-    tiles, tile = tiles_of(warps, rows), warps * fitted(rows) * LANES * items
-    whole = width == 1 and problem.x % VECTOR_BYTES == 0 and problem.length % tile == 0
-    if whole:
-        tiles = problem.length // tile
-    return Config(("wave", tiles == 1, warps, fitted(rows), shift, whole), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0, width)
+    tiles = tiles_of(warps, rows)
+    return Config(("wave", tiles == 1, warps, fitted(rows), shift), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0, width)
 
 
 def tier(problem: Problem, fold: bool, warps: int, rows: int) -> Config:

@@ -26,13 +26,13 @@ APART = 4  # places of a state array of which one is used: members side by side 
 
 
 class WaveScan(ScanKernel):
-    """The kernel: tiles of ``warps`` chunks of ``rows`` rows. ``alone``: a row is one tile. ``whole``: see ``BlockScan``."""
+    """The kernel: tiles of ``warps`` chunks of ``rows`` rows. ``alone``: a row is one tile."""
 
-    def __init__(self, scan: Scan, alone: bool, warps: int, rows: int, shift: int | None, whole: bool = False) -> None:
+    def __init__(self, scan: Scan, alone: bool, warps: int, rows: int, shift: int | None) -> None:
         types = scan.types
         smem = state_bytes((*types, Int32), warps) + fold_storage_bytes(types, warps) + state_bytes((*types, Int32), APART) + 8
         super().__init__(scan, warps * LANES, smem, 1)
-        self.alone, self.warps, self.tile = alone, warps, BlockScan(scan, warps, rows, shift, whole=whole)
+        self.alone, self.warps, self.tile = alone, warps, BlockScan(scan, warps, rows, shift)
 
     @cute.jit
     def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):

@@ -49,11 +49,8 @@ def rows(team: int, rows: int, ragged: bool = False) -> Choice:
 def wave(warps: int, rows: int) -> Choice:
     def choose(problem: Problem) -> Config:
         tiles = _tiles(problem, warps, rows)
-        tile = warps * rows * LANES * problem.items
-        whole = problem.inner == 1 and problem.x % 16 == 0 and problem.length % tile == 0
-        tiles = problem.length // tile if whole else tiles
         slots = problem.rows * tiles if tiles > 1 else 0
-        return Config(("wave", tiles == 1, warps, rows, _shift(problem), whole), tiles, problem.rows * tiles, slots, problem.inner)
+        return Config(("wave", tiles == 1, warps, rows, _shift(problem)), tiles, problem.rows * tiles, slots, problem.inner)
 
     return choose
 
@@ -90,7 +87,6 @@ KERNELS: dict[str, tuple[Choice, tuple[int, ...], int]] = {
     "one tile": (wave(4, 2), (1, 1001), 1),
     "rows of one tile": (wave(2, 2), (3, 501), 1),
     "a wave": (wave(2, 1), (1, 1803), 1),
-    "a wave of whole tiles": (wave(2, 1), (3, 1280), 1),
     "a wave of rows": (wave(2, 1), (3, 701), 1),
     "few columns in a wave": (wave(2, 1), (2, 150, 4), 1),
     "columns": (columns(4, 8, 1, 4, 1), (2, 37, 36), 1),

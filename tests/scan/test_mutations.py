@@ -26,7 +26,6 @@ KERNELS = {
     "ragged rows": (rows(2, 2, ragged=True), (6, 203), 1),
     "one tile": (wave(4, 1), (501,), 0),
     "wave": (wave(2, 1), (1203,), 0),
-    "whole tiles": (wave(2, 1), (1280,), 0),
     "columns": (columns(2, 4, 8, 2, 3), (101, 12), 0),
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (3603,), 0),
 }
@@ -144,7 +143,7 @@ FAULTS = [
     *(("rows", name, edit) for name, edit in BARRIERS.items()),
     *(("ragged rows", name, edit) for name, edit in BARRIERS.items()),
     *(("one tile", name, edit) for name, edit in BARRIERS.items()),
-    *((kernel, name, edit) for kernel in ("wave", "whole tiles", "columns") for name, edit in {**FLAGS, **BARRIERS}.items()),
+    *((kernel, name, edit) for kernel in ("wave", "columns") for name, edit in {**FLAGS, **BARRIERS}.items()),
     *(("pipeline", name, edit) for name, edit in {**FLAGS, **RING}.items()),
 ]
 
@@ -164,7 +163,7 @@ def test_every_planted_fault_is_found(kernel, fault, edit, monkeypatch):
     assert all(found), f"mutants {[i for i, kind in enumerate(found) if not kind]} of {len(found)} survived"
 
 
-@pytest.mark.parametrize("kernel", ["wave", "whole tiles", "columns", "pipeline"])
+@pytest.mark.parametrize("kernel", ["wave", "columns", "pipeline"])
 def test_tiles_numbered_by_block_index_deadlock(kernel, monkeypatch):
     bench = Bench(kernel, monkeypatch)
     (ptx,) = ticket_by_block_index(bench.ptx)
