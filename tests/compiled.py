@@ -41,3 +41,11 @@ def assert_overlaps(ptx: str) -> None:
     """The kernel waits for the launches before it touches global memory (see ``sync.overlap``)."""
     touched = re.search(TOUCHES_MEMORY, ptx)
     assert touched and 0 < ptx.find("griddepcontrol.wait") < touched.start()
+
+
+def tell_figures(capsys, rows) -> None:
+    """Registers and shared memory of compiled kernels, as a test's output: ``rows`` of (kernel, type, threads, shared bytes, registers)."""
+    with capsys.disabled():
+        print("\n\n| kernel | type | threads | shared bytes | registers |\n|---|---|---|---|---|")
+        for row in sorted(set(rows)):
+            print("| " + " | ".join(map(str, row)) + " |")
