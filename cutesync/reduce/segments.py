@@ -22,6 +22,7 @@ from ..block.reduce import fold_storage, fold_storage_bytes, fold_threads, get, 
 from ..block.split import share
 from ..sync.atomic import atomic_fold
 from ..sync.gather import collect, enter, publish, settle
+from ..sync.overlap import let_next_start
 from ..warp import LANES, reduce_valid
 from .base import ReduceKernel
 from .chunk import ChunkFold
@@ -69,6 +70,7 @@ class SegmentReduce(ReduceKernel):
         row = Int64(block) * self.warps + thread // LANES
         if row < rows:
             state = self.chunk.row(x + row * length, length, thread % LANES)
+            let_next_start()
             if thread % LANES == 0:
                 self.finish(out, init, row, state)
 
@@ -156,6 +158,7 @@ class SegmentReduce(ReduceKernel):
             begin = stop
             if more:
                 cute.arch.sync_threads()
+        let_next_start()
         return state
 
     @cute.jit
