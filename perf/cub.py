@@ -1,9 +1,10 @@
 """CUB as a rival: one CUDA C++ file a family, compiled with nvcc when it is first needed and called through ctypes.
 
-``cub_<family>.cu`` offers C functions ``f(temp, temp_bytes, pointers..., count, stream)`` and ``cccl_version()``. Temporary storage
-is allocated once, before anything is timed. The headers of the ``cuda-cccl`` wheel are used where it is installed (they are newer
-than the toolkit's), otherwise those that come with nvcc. The built library stays in ``perf/build`` under a name that holds the hash
-of its source, so it can be built once and taken along to a machine without nvcc: ``python perf/cub.py reduce`` builds it.
+``cub_<family>.cu`` offers C functions ``f(temp, temp_bytes, pointers..., count, stream)`` and ``cccl_version()``; what they share is in
+``cub_interface.cuh``. Temporary storage is allocated once, before anything is timed. The headers of the ``cuda-cccl`` wheel are used
+where it is installed (they are newer than the toolkit's), otherwise those that come with nvcc. The built library stays in ``perf/build``
+under a name that holds the hash of its sources, so it can be built once and taken along to a machine without nvcc: ``python perf/cub.py
+reduce`` builds it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 BUILD = HERE / "build"
+INTERFACE = HERE / "cub_interface.cuh"
 FLAGS = ["-O3", "-std=c++17", "-arch=sm_90", "-shared", "-Xcompiler", "-fPIC"]
 
 
@@ -52,7 +54,8 @@ def header_version(include: Path) -> int:
 def build(family: str) -> Path:
     """The shared library of a family: the one in ``perf/build`` if its source is unchanged, else a new one."""
     source = HERE / f"cub_{family}.cu"
-    stem = f"cub_{family}-{hashlib.sha256(source.read_bytes() + ' '.join(FLAGS).encode()).hexdigest()[:12]}"
+    everything = source.read_bytes() + INTERFACE.read_bytes() + " ".join(FLAGS).encode()
+    stem = f"cub_{family}-{hashlib.sha256(everything).hexdigest()[:12]}"
     include = wheel_headers()
     version = header_version(include) if include else None
     built = sorted(BUILD.glob(f"{stem}-{version or '*'}.so"))

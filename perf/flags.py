@@ -13,6 +13,7 @@ from functools import lru_cache
 import numpy as np
 
 from case import Bar, Case
+from gpu import Array
 from reduce import numpy_dtype, power
 
 DTYPES = ("int8", "int16", "int32", "int64", "float16", "float32", "float64", "bfloat16")
@@ -35,14 +36,14 @@ INDEXED = lambda a, b, index: (a != b) & (index >= 0)  # noqa: E731  the bar is 
 
 
 def case(group: str, op: str, n, dtype: str, flag: str = "uint8", bars=(), outputs: int = 1, rivals=RIVALS, contestants=(), **more) -> Case:
-    """``op`` is the call: heads, tails, both, lambda, difference or a tile's "tile T"."""
+    """``op`` is the call: heads, tails, both, lambda, difference or a tile's "tile T". Several ``outputs`` are rows of one array, checked together."""
     shape = n if isinstance(n, tuple) else (n,)
     count = int(np.prod(shape))
     words = (*shape[:-1], -(-shape[-1] // 32)) if flag == "bits" else shape
-    result = (words, "uint32" if flag == "bits" else flag)
-    moved = count * numpy_dtype(dtype).itemsize + outputs * int(np.prod(words)) * numpy_dtype(result[1]).itemsize
+    result = (words if outputs == 1 else (outputs, *words), "uint32" if flag == "bits" else flag)
+    moved = count * numpy_dtype(dtype).itemsize + int(np.prod(result[0])) * numpy_dtype(result[1]).itemsize
     name = f"{op} {dtype} to {flag} " + (power(count) if len(shape) == 1 else " x ".join(map(power, shape)))
-    results = (result,) * (2 if "plain" in contestants else outputs)
+    results = (result,) * (2 if "plain" in contestants else 1)
     return Case(group, name + (f" off by {more['offset']}" if "offset" in more else ""), op, ((shape, dtype),), results, moved,
                 (OURS, *contestants, *ROOFS, *rivals), tuple(bars), **more)  # fmt: skip
 
@@ -92,19 +93,16 @@ def data(case: Case) -> list[np.ndarray]:
 
 
 def reference(case: Case, hosts: list[np.ndarray]) -> np.ndarray:
-    """NumPy's flags or differences: the first output."""
+    """NumPy's flags or differences, of the output's shape."""
     x = hosts[0]
     if case.op == "difference":
         return np.diff(x, prepend=x.dtype.type(0))
-    flags = np.ones(x.shape, bool)
-    differs = x[..., 1:] != x[..., :-1]
-    if case.op == "tails":
-        flags[..., :-1] = differs
-    else:
-        flags[..., 1:] = differs
+    kind, differs = case.outputs[0][1], x[..., 1:] != x[..., :-1]
+    heads, tails = np.ones(x.shape, bool), np.ones(x.shape, bool)
+    heads[..., 1:], tails[..., :-1] = differs, differs
     if case.op.startswith("tile"):
-        flags[:: int(case.op.split()[1])] = True
-    kind = case.outputs[0][1]
+        heads[:: int(case.op.split()[1])] = True
+    flags = np.stack([heads, tails]) if case.op == "both" else tails if case.op == "tails" else heads
     return np.packbits(flags, bitorder="little").view(np.uint32) if kind == "uint32" else flags.astype(kind)
 
 
@@ -119,19 +117,20 @@ def accuracy(expected: np.ndarray, got: np.ndarray) -> tuple[float, bool]:
 
 def ours(case, slot, libraries):
     cs, stream = libraries.cutesync, libraries.stream
-    x, outs = libraries.ours(slot.inputs[0]), [libraries.ours(output) for output in slot.outputs]
-    kind = slot.outputs[0].dtype.name
-    bits = slot.outputs[0].shape != slot.inputs[0].shape
-    flag = "bits" if bits else kind
-    if case.op == "difference":
-        return lambda: cs.adjacent_difference(x, out=outs[0], stream=stream)
+    x, target = libraries.ours(slot.inputs[0]), slot.outputs[0]
+    flag = "bits" if target.dtype == np.uint32 else target.dtype.name
     if case.op == "both":
-        return lambda: cs.flag_heads_and_tails(x, dtype=flag, out=tuple(outs), stream=stream)
+        each = target.nbytes // 2
+        both = tuple(libraries.ours(Array(target.pointer + row * each, target.shape[1:], target.dtype)) for row in range(2))
+        return lambda: cs.flag_heads_and_tails(x, dtype=flag, out=both, stream=stream)
+    out = libraries.ours(target)
+    if case.op == "difference":
+        return lambda: cs.adjacent_difference(x, out=out, stream=stream)
     if case.op == "tails":
-        return lambda: cs.flag_tails(x, dtype=flag, out=outs[0], stream=stream)
+        return lambda: cs.flag_tails(x, dtype=flag, out=out, stream=stream)
     op = INDEXED if case.op == "lambda" else "ne"
     tile = int(case.op.split()[1]) if case.op.startswith("tile") else None
-    return lambda: cs.flag_heads(x, op, dtype=flag, tile=tile, out=outs[0], stream=stream)
+    return lambda: cs.flag_heads(x, op, dtype=flag, tile=tile, out=out, stream=stream)
 
 
 def plain(case, slot, libraries):

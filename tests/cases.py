@@ -179,12 +179,39 @@ def segments(shape, axis: int = -1) -> np.ndarray:
     return (begin << 32) | (begin + 1)
 
 
-def is_refused(call, error: type, words: list[str], launches: list) -> None:
-    """The call raises an error of the project of that built-in kind, whose message holds the words, before anything is launched."""
+# Bad arguments
+
+
+class Capsule:
+    """An array of which nothing is known but DLPack."""
+
+    def __init__(self, array) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+class NotAStream:
+    pass
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def is_refused(call, error: type, words: list[str], launches: list, x: np.ndarray) -> None:
+    """The call raises an error of the project of that built-in kind, whose message holds the words, before anything is launched or ``x`` written."""
+    before = x.copy()
     with pytest.raises(error) as caught:
         call()
     message = str(caught.value)
     assert isinstance(caught.value, CutesyncError), f"{type(caught.value).__name__}: {message}"
     assert ": got " in message and "; needs " in message, message
     assert [word for word in words if word not in message] == [], message
-    assert launches == []
+    assert launches == [] and np.array_equal(x, before)

@@ -9,8 +9,7 @@ from cutlass import Boolean, Int32
 from ..monoid import choose
 from ..neighbours import Difference
 from ..ops import DIFFERENCES, neighbour_operator
-from .edges import Edges, allocate, block_threads, rank, stored
-from .operators import element_dtype
+from .edges import Neighbours, rank, registers
 
 
 @cute.jit
@@ -22,7 +21,7 @@ def combine_where(condition: Boolean, combine: cutlass.Constexpr, item, neighbou
     return result
 
 
-class AdjacentDifference:
+class AdjacentDifference(Neighbours):
     """``op(item, neighbour)`` for every item of a block that has the neighbour; the others stay as they are.
 
     ``dtype``, ``block_dim``, the arrangement of the items and ``storage`` are those of ``block.Discontinuity``; so is the barrier that is
@@ -31,16 +30,6 @@ class AdjacentDifference:
 
     >>> steps = block.AdjacentDifference(cutlass.Int32, (128,)).subtract_left(items)   # item - the item before it
     """
-
-    def __init__(self, dtype, block_dim=(256, 1, 1), storage=None) -> None:
-        self._element = element_dtype(dtype)
-        self.dtype, self.block_dim = dtype, tuple(block_dim)
-        self._edges = Edges(dtype, block_dim, storage)
-
-    @staticmethod
-    def storage(dtype, block_dim=(256, 1, 1)):
-        """Shared memory for one AdjacentDifference, to be shared by several collectives that use it in turn."""
-        return allocate(dtype, 2 * block_threads(block_dim) // 32)
 
     def subtract_left(self, items, op="sub", *, tile_predecessor_item=None, valid_items=None):
         """``op(item, item before it)``. The tile's first item stays as it is, or meets ``tile_predecessor_item`` (read in thread 0).
@@ -51,8 +40,9 @@ class AdjacentDifference:
         if tile_predecessor_item is not None:
             previous = choose(first, self.dtype(tile_predecessor_item), previous)
         lone = first if tile_predecessor_item is None else None
-        pairs = zip(items, [previous, *items[:-1]])
-        return self._results([self._one(combine, a, b, lone if i == 0 else None, i, valid_items) for i, (a, b) in enumerate(pairs)])
+        pairs, count = zip(items, [previous, *items[:-1]]), len(items)
+        results = [self._one(combine, a, b, lone if i == 0 else None, i, count, valid_items) for i, (a, b) in enumerate(pairs)]
+        return registers(results, self.dtype)
 
     def subtract_right(self, items, op="sub", *, tile_successor_item=None, valid_items=None):
         """``op(item, item behind it)``. The tile's last item stays as it is, or meets ``tile_successor_item`` (read in the last
@@ -63,27 +53,18 @@ class AdjacentDifference:
         if tile_successor_item is not None:
             following = choose(last, self.dtype(tile_successor_item), following)
         lone = last if tile_successor_item is None else None
-        pairs, end = zip(items, [*items[1:], following]), len(items) - 1
-        return self._results([self._one(combine, a, b, lone if i == end else None, i + 1, valid_items) for i, (a, b) in enumerate(pairs)])
+        pairs, count = zip(items, [*items[1:], following]), len(items)
+        results = [self._one(combine, a, b, lone if i == count - 1 else None, i + 1, count, valid_items) for i, (a, b) in enumerate(pairs)]
+        return registers(results, self.dtype)
 
-    def _one(self, combine, item, neighbour, lone, place: int, valid_items):
-        """One result. ``lone``: where there is no neighbour; ``place``: of the later of the two items, in this thread."""
+    def _one(self, combine, item, neighbour, lone, place: int, count: int, valid_items):
+        """One result. ``lone``: where there is no neighbour; ``place``: of the later of the two items, among the thread's ``count``."""
         condition = None if lone is None else cutlass.not_(lone)
         if valid_items is not None:
-            valid = rank(self.block_dim) * self._count + place < Int32(valid_items)
+            valid = rank(self.block_dim) * count + place < Int32(valid_items)
             condition = valid if condition is None else condition & valid
         return combine(item, neighbour) if condition is None else combine_where(condition, combine, item, neighbour)
-
-    def _items(self, items) -> list:
-        self._count = cute.size(items)
-        return [self.dtype(items[i]) for i in range(self._count)]
 
     def _combine(self, op):
         difference = Difference(neighbour_operator(op, DIFFERENCES), self._element)
         return lambda a, b: self.dtype(difference.lower(difference.combine(difference.lift(a), difference.lift(b))))
-
-    def _results(self, values):
-        results = cute.make_rmem_tensor((len(values),), stored(self.dtype))
-        for i, value in enumerate(values):
-            results[i] = stored(self.dtype)(value)
-        return results

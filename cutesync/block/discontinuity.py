@@ -14,8 +14,7 @@ from ..errors import ArgumentTypeError, explain
 from ..monoid import choose
 from ..neighbours import Flag
 from ..ops import COMPARISONS, neighbour_operator
-from .edges import Edges, allocate, block_threads, rank, stored
-from .operators import element_dtype
+from .edges import Neighbours, rank, registers
 
 
 @cute.jit
@@ -27,7 +26,7 @@ def flag_unless(forced: Boolean, compare: cutlass.Constexpr, a, b, index):
     return flag
 
 
-class Discontinuity:
+class Discontinuity(Neighbours):
     """Flags between a block's items, in the manner of ``cub::BlockDiscontinuity``.
 
     ``dtype`` is the DSL class of the items (``cutlass.Int32``), ``block_dim`` the block's shape: up to three extents, a multiple of 32
@@ -50,16 +49,6 @@ class Discontinuity:
     >>> heads = block.Discontinuity(cutlass.Int32, block_dim=(128, 1, 1)).flag_heads(items, "ne")
     """
 
-    def __init__(self, dtype, block_dim=(256, 1, 1), storage=None) -> None:
-        self._element = element_dtype(dtype)
-        self.dtype, self.block_dim = dtype, tuple(block_dim)
-        self._edges = Edges(dtype, block_dim, storage)
-
-    @staticmethod
-    def storage(dtype, block_dim=(256, 1, 1)):
-        """Shared memory for one Discontinuity, to be shared by several collectives that use it in turn."""
-        return allocate(dtype, 2 * block_threads(block_dim) // 32)
-
     def flag_heads(self, items, op="ne", *, tile_predecessor_item=None, flag_dtype=Int32):
         items = self._items(items)
         previous, _ = self._edges.exchange(None, items[-1])
@@ -76,10 +65,6 @@ class Discontinuity:
         previous, following = self._edges.exchange(items[0], items[-1])
         heads = self._heads(items, previous, compare, tile_predecessor_item, flag_dtype)
         return heads, self._tails(items, following, compare, tile_successor_item, flag_dtype)
-
-    def _items(self, items) -> list:
-        """The thread's items as values; a tensor forgets whether its integers are signed."""
-        return [self.dtype(items[i]) for i in range(cute.size(items))]
 
     def _compare(self, op):
         flag = Flag(neighbour_operator(op, COMPARISONS), self._element)
@@ -109,7 +94,4 @@ class Discontinuity:
     def _flags(values, flag_dtype):
         if not (isinstance(flag_dtype, type) and (issubclass(flag_dtype, cutlass.Integer) or flag_dtype is Boolean)):
             raise ArgumentTypeError(explain("flag_dtype", repr(flag_dtype), "an integer class of cutlass, or cutlass.Boolean"))
-        flags = cute.make_rmem_tensor((len(values),), stored(flag_dtype))
-        for i, value in enumerate(values):
-            flags[i] = stored(flag_dtype)(value)
-        return flags
+        return registers(values, flag_dtype)

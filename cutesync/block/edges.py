@@ -12,6 +12,7 @@ from cutlass.memory import SmemAllocator
 
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..warp import LANES
+from .operators import element_dtype
 
 
 def block_threads(block_dim) -> int:
@@ -48,6 +49,14 @@ def given_or_allocated(storage, dtype, count: int):
         came = f"{cute.size(storage)} elements of {storage.element_type.__name__}"
         raise ArgumentTypeError(explain("storage", came, f"at least {count} elements of {stored(dtype).__name__} in shared memory"))
     return storage
+
+
+def registers(values, dtype):
+    """A fresh register tensor of the values as ``dtype``."""
+    tensor = cute.make_rmem_tensor((len(values),), stored(dtype))
+    for i, value in enumerate(values):
+        tensor[i] = stored(dtype)(value)
+    return tensor
 
 
 def shuffled(value, shuffle, *arguments):
@@ -90,3 +99,21 @@ class Edges:
             if (lane == LANES - 1) & (warp < warps - 1):
                 first = self.dtype(storage[warps + warp + 1])
         return last, first
+
+
+class Neighbours:
+    """What the collectives of neighbouring items are made with: see ``Discontinuity``, whose arguments these are."""
+
+    def __init__(self, dtype, block_dim=(256, 1, 1), storage=None) -> None:
+        self._element = element_dtype(dtype)
+        self.dtype, self.block_dim = dtype, tuple(block_dim)
+        self._edges = Edges(dtype, block_dim, storage)
+
+    @staticmethod
+    def storage(dtype, block_dim=(256, 1, 1)):
+        """Shared memory for one such collective, to be shared by several that use it in turn."""
+        return allocate(dtype, 2 * block_threads(block_dim) // LANES)
+
+    def _items(self, items) -> list:
+        """The thread's items as values; a tensor forgets whether its integers are signed."""
+        return [self.dtype(items[i]) for i in range(cute.size(items))]

@@ -12,9 +12,11 @@ from typing import Any
 
 import cutlass.cute as cute
 from cutlass import Int32, Int64
+from cutlass.memory import SmemAllocator
 
 from ..monoid import nonzero
-from ..sync.overlap import overlap
+from ..sync.gather import enter, settle
+from ..sync.overlap import await_launches
 
 
 @dataclass(frozen=True)
@@ -82,5 +84,16 @@ class ScanKernel:
     @cute.kernel
     def kernel(self, x: cute.Pointer, out: cute.Pointer, init_at: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer,
                rows: Int64, length: Int64, inner: Int64, tiles: Int32):  # fmt: skip
-        overlap()
+        await_launches()
         self.body(x, out, init_at, init, slots, counters, rows, length, inner, tiles)
+
+    @cute.jit
+    def take_number(self, counters: cute.Pointer, thread: Int32):
+        """``(number, tag)``: blocks are numbered as they start, so all before this one have started; the tag is the launch's. One block barrier."""
+        notice = cute.make_tensor(SmemAllocator().allocate_array(Int32, 2), cute.make_layout((2,)))
+        if thread == 0:
+            entered = enter(counters)
+            notice[0] = entered[1]
+            notice[1] = settle(counters, entered, Int32(0), cute.arch.grid_dim()[0])[1]
+        cute.arch.sync_threads()
+        return notice[0], notice[1]

@@ -11,12 +11,11 @@ from __future__ import annotations
 import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
-from cutlass.memory import SmemAllocator
 
 from ..block.reduce import get, put, state_array, state_bytes
 from ..block.warps import after
 from ..block.split import share
-from ..sync.gather import collect, enter, publish, settle
+from ..sync.gather import collect, publish
 from .base import Scan, ScanKernel
 
 
@@ -38,14 +37,7 @@ class ColumnScan(ScanKernel):
         splits = Int32(cute.arch.grid_dim()[0] // (Int32(rows) * tiles))
         tag = Int32(0)
         if cutlass.const_expr(self.split):
-            notice = cute.make_tensor(SmemAllocator().allocate_array(Int32, 2), cute.make_layout((2,)))
-            if thread == 0:
-                entered = enter(counters)
-                notice[0] = entered[1]
-                notice[1] = settle(counters, entered, Int32(0), cute.arch.grid_dim()[0])[1]
-            cute.arch.sync_threads()
-            number = notice[0]
-            tag = notice[1]
+            number, tag = self.take_number(counters, thread)
         segment = number % splits
         slab = Int64(number // splits // tiles)
         group = thread // self.lanes

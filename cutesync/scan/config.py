@@ -142,7 +142,7 @@ def _long_rows(problem: Problem, width: int = 1) -> Config:
 
     folders, squads, warps, rows, stages = PIPELINE
     tiles = tiles_of(warps, rows)
-    if total > LARGE_BYTES and tiles >= 64:
+    if total > LARGE_BYTES and tiles > 1:
         slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
         return Config(("pipeline", folders, squads, warps, fitted(rows), stages, shift), tiles, min(SMS, problem.rows * tiles), slots, width)
     warps, rows = (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)

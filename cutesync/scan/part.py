@@ -1,7 +1,7 @@
 """Chunks at the ends of a row, of which only positions [begin, end) exist.
 
 They are gone through a few rows of vectors at a time, once to fold and once to store, so that they take few registers beside the
-full chunks' code. In such a piece the vectors that exist are counted from the one that holds position ``begin``, so that all lanes
+full chunks' code. ``vectors`` is where the whole vectors are read, if not at ``start``: in shared memory, where the chunk's places are the same. In such a piece the vectors that exist are counted from the one that holds position ``begin``, so that all lanes
 before a lane with a vector have one. Whole vectors are loaded as such; the first and the last may be partial: those go element by
 element. The operator never sees anything but elements.
 """
@@ -28,27 +28,29 @@ class PartScan:
         self.scan, self.monoid = tile.scan, tile.monoid
 
     @cute.jit
-    def fold(self, start: cute.Pointer, begin: Int32, end: Int32, lane: Int32):
+    def fold(self, start: cute.Pointer, begin: Int32, end: Int32, lane: Int32, vectors=None):
         """``(any, state)`` of the chunk whose lowest address is ``start``."""
+        vectors = start if vectors is None else vectors
         have, state = Boolean(False), self.nothing()
         piece = begin // self.tile.chunk
         while piece * self.tile.chunk < end:
             elements, prefixes = self.tile.registers()
             low, high = self.clip(begin, end, piece)
-            found, fold = self.fold_piece(start + self.place(piece), low, high, elements, prefixes, lane)
+            found, fold = self.fold_piece(start + self.place(piece), vectors + self.place(piece), low, high, elements, prefixes, lane)
             have, state = after(have, state, found, fold, self.scan.combine)
             piece += 1
         return have, state
 
     @cute.jit
-    def emit(self, start: cute.Pointer, out: cute.Pointer, begin: Int32, end: Int32, have: Boolean, state, lane: Int32):
+    def emit(self, start: cute.Pointer, out: cute.Pointer, begin: Int32, end: Int32, have: Boolean, state, lane: Int32, vectors=None):
         """Store the scanned chunk at ``out``; ``state`` (if ``have``) is that of everything before the chunk."""
+        vectors = start if vectors is None else vectors
         piece = begin // self.tile.chunk
         while piece * self.tile.chunk < end:
             elements, prefixes = self.tile.registers()
             low, high = self.clip(begin, end, piece)
             source, target = start + self.place(piece), out + self.place(piece)
-            found, fold = self.fold_piece(source, low, high, elements, prefixes, lane)
+            found, fold = self.fold_piece(source, vectors + self.place(piece), low, high, elements, prefixes, lane)
             self.emit_piece(source, target, low, high, elements, prefixes, have, state, lane)
             have, state = after(have, state, found, fold, self.scan.combine)
             piece += 1
@@ -78,13 +80,13 @@ class PartScan:
         return inner & ((vector < count - 1) | ((vector == count - 1) & (tail == self.tile.items)))
 
     @cute.jit
-    def fold_piece(self, start: cute.Pointer, begin: Int32, end: Int32, elements, prefixes, lane: Int32):
+    def fold_piece(self, start: cute.Pointer, vectors: cute.Pointer, begin: Int32, end: Int32, elements, prefixes, lane: Int32):
         """``(any, state)`` of a piece; fills ``elements`` and ``prefixes``."""
         shift, skip, count, tail = self.geometry(begin, end)
-        start = self.moved(start, shift)
+        start, vectors = self.moved(start, shift), self.moved(vectors, shift)
         for u in cutlass.range_constexpr(self.tile.rows):
             whole = self.whole(lane + u * LANES, skip, count, tail)
-            self.tile.load_vector(start + self.tile.place(u, lane), elements, u, whole)
+            self.tile.load_vector(vectors + self.tile.place(u, lane), elements, u, whole)
         first, last = self.nothing(), self.nothing()
         if (skip > 0) & (lane == 0):
             first = self.fold_edge(start, Int32(0), skip, cutlass.select_(count == 1, tail, Int32(self.tile.items)))

@@ -38,7 +38,7 @@ from ..sync.lookback import GROUP, fold_group, place_of, read_group, slots_of
 from ..warp import LANES
 from .base import Scan, ScanKernel
 from .part import PartScan
-from .tile import WarpScan
+from .tile import VECTOR_BYTES, WarpScan
 
 DONE = -1  # the tile number that says that there are no more
 REGISTERS = 1 << 16  # of a multiprocessor
@@ -79,14 +79,15 @@ class PipelineScan(ScanKernel):
         self.folders, self.squads, self.warps, self.stages = folders, squads, warps, stages
         self.tile = WarpScan(scan, rows, warps, shift)
         self.part = PartScan(self.tile)
-        self.tile_bytes = self.tile.tile * scan.width * scan.monoid.source.size
+        self.vectors_held = scan.width == 1 and self.tile.in_bytes == VECTOR_BYTES
+        self.unit = self.tile.items if self.vectors_held else self.tile.chunk  # the ring holds a tile's whole units; the rest is read from global memory
         self.first_emitter = Warps.FOLD + folders
         groups = (1 + folders // 4, squads * warps // 4)
         self.at_launch = REGISTERS // (128 * sum(groups)) // 8 * 8
         self.for_control = FOR_CONTROL if words(scan.types) <= 3 else FOR_LOOK_AHEAD  # it holds two groups of states that are on their way
         self.for_emitters = min((self.at_launch * sum(groups) - self.for_control - FOR_FOLDERS * (groups[0] - 1)) // groups[1] // 8 * 8, 232)
         types = (*scan.types, Int32)
-        smem = stages * (self.tile_bytes + 40) + state_bytes(types, stages * warps) + state_bytes(types, stages) + 128
+        smem = stages * (self.tile.tile * scan.width * scan.monoid.source.size + 40) + state_bytes(types, stages * warps) + state_bytes(types, stages) + 128
         super().__init__(scan, (self.first_emitter + squads * warps) * LANES, smem, 1)
 
     @cute.jit
@@ -137,14 +138,17 @@ class PipelineScan(ScanKernel):
         return stage, phase
 
     @cute.jit
-    def whole(self, start, length, tile):
-        """``(yes, offset)``: whether all positions of a tile exist, and where it lies."""
+    def copied(self, start, length, tile):
+        """``(offset, place, count)`` of what the ring holds of a tile: where the tile lies, and the ``count`` elements from ``place`` on in it."""
         offset, begin, end = self.tile.span(start, length, Int64(tile) * self.tile.tile, self.tile.tile)
-        return (begin == 0) & (end == self.tile.tile), offset
+        begin = (begin + self.unit - 1) // self.unit * self.unit
+        end = end // self.unit * self.unit
+        place = self.tile.tile - end if self.scan.reverse else begin
+        return offset, place * self.scan.width, (end - begin) * self.scan.width
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, x, length, inner, counters, everything, tiles):
-        """One lane. A tile that is not whole is left to be read from global memory. At the end every squad gets a ``DONE``."""
+        """One lane. At the end every squad gets a ``DONE``."""
         entered = enter(counters)
         done = Int32(0)
         stage, phase = Int32(0), Int32(1)  # nobody has to empty the ring the first time round
@@ -154,16 +158,17 @@ class PipelineScan(ScanKernel):
             if number < everything:
                 entered = enter(counters)  # asked for early: the answer takes as long as a copy
             start = x + Int64(number // tiles) * length * inner
-            whole, offset = self.whole(start, length, number % tiles)
+            offset, place, count = self.copied(start, length, number % tiles)
             cute.arch.mbarrier_wait(shared.empty + stage, phase)
             if number >= everything:
                 number = Int32(DONE)
                 done += 1
             self.announce(shared, stage, number, tag)
-            if whole & (number != DONE):
-                cute.arch.mbarrier_arrive_and_expect_tx(shared.full + stage, self.tile_bytes)
-                into = shared.ring + stage * self.tile.tile * self.scan.width
-                primitives.cp_async_bulk_shared_cluster_global(into, start + offset, shared.full + stage, self.tile_bytes)
+            if (count > 0) & (number != DONE):
+                size = count * self.scan.monoid.source.size
+                cute.arch.mbarrier_arrive_and_expect_tx(shared.full + stage, size)
+                into = shared.ring + (stage * self.tile.tile * self.scan.width + place)
+                primitives.cp_async_bulk_shared_cluster_global(into, start + offset + place, shared.full + stage, size)
             else:
                 cute.arch.mbarrier_arrive(shared.full + stage)
             stage, phase = self.next(stage, phase)
@@ -183,17 +188,17 @@ class PipelineScan(ScanKernel):
         number = shared.numbers[stage]
         while number != DONE:
             start = x + Int64(number // tiles) * length * inner
-            whole, _ = self.whole(start, length, number % tiles)
             for chunk in cutlass.range(folder, self.warps, self.folders, unroll=1):
                 have = Boolean(True)
                 state = tuple(t(0) for t in self.scan.types)
-                if whole:
+                offset, begin, end = self.tile.span(start, length, Int64(number % tiles) * self.tile.tile + chunk * self.tile.chunk, self.tile.chunk)
+                held = self.chunk_in(shared, stage, chunk)
+                if (begin == 0) & (end == self.tile.chunk):
                     elements, _ = self.tile.registers()
-                    self.tile.load(self.chunk_in(shared, stage, chunk), lane, elements)
+                    self.tile.load(held, lane, elements)
                     state = self.tile.fold_only(elements, lane)
                 else:
-                    offset, begin, end = self.tile.span(start, length, Int64(number % tiles) * self.tile.tile + chunk * self.tile.chunk, self.tile.chunk)
-                    have, state = self.part.fold(start + offset, begin, end, lane)
+                    have, state = self.part.fold(start + offset, begin, end, lane, held if self.vectors_held else None)
                 if lane == 0:
                     leave(shared.totals, stage * self.warps + chunk, have, state)
             cute.arch.sync_warp()
@@ -206,6 +211,13 @@ class PipelineScan(ScanKernel):
     def chunk_in(self, shared, stage, chunk):
         """A chunk of the tile in a stage."""
         return shared.ring + (stage * self.warps + self.scan.flip(chunk, self.warps)) * self.tile.chunk * self.scan.width
+
+    @cute.jit
+    def release(self, shared: cutlass.Constexpr, stage, lane):
+        """The warp has read what it needs of a stage."""
+        cute.arch.sync_warp()
+        if lane == 0:
+            cute.arch.mbarrier_arrive(shared.empty + stage)
 
     @cute.jit
     def publish(self, shared: cutlass.Constexpr, slots, everything, tiles, lane):
@@ -274,25 +286,25 @@ class PipelineScan(ScanKernel):
         number = shared.numbers[stage]
         while number != DONE:
             elements, vectors = self.tile.registers()
-            start = x + Int64(number // tiles) * length * inner
-            whole, _ = self.whole(start, length, number % tiles)
-            offset, begin, end = self.tile.span(start, length, Int64(number % tiles) * self.tile.tile + warp * self.tile.chunk, self.tile.chunk)
-            if whole:
-                self.tile.load(self.chunk_in(shared, stage, warp), lane, elements)
+            at = Int64(number // tiles) * length * inner
+            offset, begin, end = self.tile.span(x + at, length, Int64(number % tiles) * self.tile.tile + warp * self.tile.chunk, self.tile.chunk)
+            at += offset
+            held = self.chunk_in(shared, stage, warp)
+            full = (begin == 0) & (end == self.tile.chunk)
+            if full:
+                self.tile.load(held, lane, elements)
                 self.tile.fold(elements, vectors, lane)
             cute.arch.mbarrier_wait(shared.folded + stage, phase)
             have, state, _, _ = around(shared.totals, stage * self.warps, self.warps, warp, lane, types, self.scan.combine)
             cute.arch.mbarrier_wait(shared.ready + stage, phase)
             *before, known = get(shared.prefixes, stage, (*types, Int32))
-            cute.arch.sync_warp()
-            if lane == 0:
-                cute.arch.mbarrier_arrive(shared.empty + stage)
             have, state = after(known != 0, tuple(before), have, state, self.scan.combine)
-            target = out + Int64(number // tiles) * length * inner + offset
-            if whole:
-                self.tile.emit(elements, vectors, have, state, target, lane)
+            if full:
+                self.release(shared, stage, lane)
+                self.tile.emit(elements, vectors, have, state, out + at, lane)
             else:
-                self.part.emit(start + offset, target, begin, end, have, state, lane)
+                self.part.emit(x + at, out + at, begin, end, have, state, lane, held if self.vectors_held else None)
+                self.release(shared, stage, lane)
             stage, phase = self.next(stage, phase, self.squads)
             cute.arch.mbarrier_wait(shared.full + stage, phase)
             number = shared.numbers[stage]

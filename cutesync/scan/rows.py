@@ -13,6 +13,7 @@ from cutlass import Boolean, Int32, Int64
 
 from ..block.reduce import state_array, state_bytes
 from ..block.warps import after, around, leave
+from ..sync.overlap import let_next_start
 from ..warp import LANES, shift_up
 from .base import Scan, ScanKernel
 from .part import PartScan
@@ -34,6 +35,7 @@ class RowScan(ScanKernel):
 
     @cute.jit
     def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
+        let_next_start()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         warp = cute.arch.make_warp_uniform(thread // LANES)
@@ -51,7 +53,7 @@ class RowScan(ScanKernel):
         if cutlass.const_expr(self.ragged is None):
             some, state = self.fold(source, end, elements, prefixes, lane)
         else:
-            some, state = self.ragged.fold_piece(source, begin, end, elements, prefixes, lane)
+            some, state = self.ragged.fold_piece(source, source, begin, end, elements, prefixes, lane)
         have = Boolean(self.scan.start is not None)
         start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in self.scan.types)
         if cutlass.const_expr(self.team > 1):
@@ -104,6 +106,7 @@ class ShortRowScan(ScanKernel):
 
     @cute.jit
     def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
+        let_next_start()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         lane = thread % LANES

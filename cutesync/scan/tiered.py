@@ -21,12 +21,11 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
 from ..block.reduce import state_array, state_bytes
-from ..block.warps import after, around, leave
+from ..block.warps import after
 from ..monoid import Monoid
 from ..warp import LANES
 from .base import Scan, ScanKernel
-from .part import PartScan
-from .tile import WarpScan
+from .block import BlockScan
 
 
 class Tier(ScanKernel):
@@ -37,9 +36,7 @@ class Tier(ScanKernel):
     """
 
     def __init__(self, scan: Scan, fold: bool, warps: int, rows: int, items: int, shift: int | None) -> None:
-        self.fold, self.warps = fold, warps
-        self.tile = WarpScan(scan, rows, warps, shift, items)
-        self.part = PartScan(self.tile)
+        self.fold, self.tile = fold, BlockScan(scan, warps, rows, shift, items)
         accumulate = scan.monoid.accumulate
         self.totals = Monoid(scan.monoid.op, accumulate, accumulate, accumulate)
         super().__init__(scan, warps * LANES, state_bytes((*scan.monoid.types, Int32), warps), 1)
@@ -50,35 +47,17 @@ class Tier(ScanKernel):
         block, _, _ = cute.arch.block_idx()
         warp, lane = cute.arch.make_warp_uniform(thread // LANES), thread % LANES
         row, tile = Int64(block // tiles), block % tiles
-        types, combine = self.scan.monoid.types, self.scan.combine
-        totals = state_array((*types, Int32), self.warps)
-        source = x + row * length
-        offset, begin, end = self.tile.span(source, length, Int64(tile) * self.tile.tile + warp * self.tile.chunk, self.tile.chunk)
-        source += offset
-        full = (begin == 0) & (end == self.tile.chunk)
-        elements, prefixes = self.tile.registers()
-        have, state = Boolean(True), tuple(t(0) for t in types)
-        if full:
-            self.tile.load(source, lane, elements)
-            state = self.tile.fold(elements, prefixes, lane)
-        else:
-            have, state = self.part.fold(source, begin, end, lane)
-        if lane == 0:
-            leave(totals, warp, have, state)
-        cute.arch.sync_threads()
-        have, state, _, total = around(totals, Int32(0), self.warps, warp, lane, types, combine)
+        totals = state_array((*self.scan.monoid.types, Int32), self.tile.warps)
+        source, target = x + row * length, out + row * length
+        held, have, before, total = self.tile.fold(source, length, tile, totals, warp, lane)
         place = row * tiles + self.scan.flip(tile, tiles)
         if cutlass.const_expr(self.fold):
             if thread == 0:
                 cute.make_tensor(out + place, cute.make_layout((1,)))[0] = self.scan.monoid.lower(total)
         else:
             known, front = self.front(slots, place, tile, init, init_at)
-            have, state = after(known, front, have, state, combine)
-            target = out + row * length + offset
-            if full:
-                self.tile.emit(elements, prefixes, have, state, target, lane)
-            else:
-                self.part.emit(source, target, begin, end, have, state, lane)
+            have, state = after(known, front, have, before, self.scan.combine)
+            self.tile.emit(held, source, target, have, state, lane)
 
     @cute.jit
     def front(self, slots, place: Int64, tile: Int32, init, init_at):

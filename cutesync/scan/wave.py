@@ -13,17 +13,17 @@ from __future__ import annotations
 import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
-from cutlass.memory import SmemAllocator
 
 from ..block.reduce import fold_storage, fold_storage_bytes, fold_threads, get, state_array, state_bytes
-from ..block.warps import after, around, leave
-from ..sync.gather import collect, enter, publish, settle
+from ..block.warps import after, leave
+from ..sync.gather import collect, publish
+from ..sync.overlap import let_next_start
 from ..warp import LANES
 from .base import Scan, ScanKernel
-from .part import PartScan
-from .tile import WarpScan
+from .block import BlockScan
 
 APART = 4  # places of a state array of which one is used: members side by side would be read as a vector, and with it what lies behind the last
+
 
 class WaveScan(ScanKernel):
     """The kernel: tiles of ``warps`` chunks of ``rows`` rows. ``alone``: a row is one tile."""
@@ -32,9 +32,7 @@ class WaveScan(ScanKernel):
         types = scan.types
         smem = state_bytes((*types, Int32), warps) + fold_storage_bytes(types, warps) + state_bytes((*types, Int32), APART) + 8
         super().__init__(scan, warps * LANES, smem, 1)
-        self.alone, self.warps = alone, warps
-        self.tile = WarpScan(scan, rows, warps, shift)
-        self.part = PartScan(self.tile)
+        self.alone, self.warps, self.tile = alone, warps, BlockScan(scan, warps, rows, shift)
 
     @cute.jit
     def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
@@ -46,31 +44,11 @@ class WaveScan(ScanKernel):
         number, _, _ = cute.arch.block_idx()
         tag = Int32(0)
         if cutlass.const_expr(not self.alone):
-            notice = cute.make_tensor(SmemAllocator().allocate_array(Int32, 2), cute.make_layout((2,)))
-            if thread == 0:
-                entered = enter(counters)
-                notice[0] = entered[1]
-                notice[1] = settle(counters, entered, Int32(0), cute.arch.grid_dim()[0])[1]
-            cute.arch.sync_threads()
-            number = notice[0]
-            tag = notice[1]
-        row = Int64(number // tiles)
+            number, tag = self.take_number(counters, thread)
         tile = number % tiles
-        begins = row * length * inner
-        offset, begin, end = self.tile.span(x + begins, length, Int64(tile) * self.tile.tile + warp * self.tile.chunk, self.tile.chunk)
-        source, target = x + begins + offset, out + begins + offset
-        elements, prefixes = self.tile.registers()
-        full = (begin == 0) & (end == self.tile.chunk)
-        have, state = Boolean(True), tuple(t(0) for t in types)
-        if full:
-            self.tile.load(source, lane, elements)
-            state = self.tile.fold(elements, prefixes, lane)
-        else:
-            have, state = self.part.fold(source, begin, end, lane)
-        if lane == 0:
-            leave(totals, warp, have, state)
-        cute.arch.sync_threads()
-        have, before, _, total = around(totals, Int32(0), self.warps, warp, lane, types, self.scan.combine)
+        begins = Int64(number // tiles) * length * inner
+        held, have, before, total = self.tile.fold(x + begins, length, tile, totals, warp, lane)
+        let_next_start()
         known = Boolean(self.scan.start is not None)
         start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in types)
         if cutlass.const_expr(not self.alone):
@@ -78,10 +56,7 @@ class WaveScan(ScanKernel):
                 publish(slots, number, rows * tiles, total, tag)
             known, start = self.look_back(slots, number, tile, rows * tiles, tag, known, start, thread)
         have, state = after(known, start, have, before, self.scan.combine)
-        if full:
-            self.tile.emit(elements, prefixes, have, state, target, lane)
-        else:
-            self.part.emit(source, target, begin, end, have, state, lane)
+        self.tile.emit(held, x + begins, out + begins, have, state, lane)
 
     @cute.jit
     def look_back(self, slots, number, tile, stride, tag, known, start, thread):

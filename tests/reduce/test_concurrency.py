@@ -7,11 +7,12 @@ import threading
 
 import numpy as np
 import pytest
-from ..cases import bicyclic, brackets, data, fold, same
 
 import cutesync as cs
-from cutesync.errors import CaptureError
 from cutesync.runtime import call, workspace
+
+from ..cases import bicyclic, brackets, data, fold, same
+from ..concurrency import capture_names_the_call_to_make, captured, in_threads, replay_at_once
 
 pytestmark = pytest.mark.gpu
 
@@ -82,25 +83,12 @@ def test_threads_share_a_plan():
     """Two threads in one plan would mix up its argument block if they did not take turns."""
     arrays = [cs.asarray(np.full(70_001, k, np.int32)) for k in range(4)]
     cs.reduce(arrays[0])
-    wrong, failures = [], []
-    start = threading.Barrier(4)
 
     def work(k: int) -> None:
-        try:
-            start.wait()
-            for _ in range(300):
-                total = int(np.asarray(cs.reduce(arrays[k])))
-                if total != 70_001 * k:
-                    wrong.append((k, total))
-        except BaseException as error:  # reported by the main thread
-            failures.append(error)
+        for _ in range(300):
+            assert int(np.asarray(cs.reduce(arrays[k]))) == 70_001 * k
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures and not wrong
+    in_threads(work)
 
 
 def test_a_thread_that_never_used_cuda_may_call():
@@ -118,11 +106,7 @@ class TestGraphs:
         x, axis, op = split_problems()[case]
         source = torch.from_numpy(x).cuda()
         out = torch.zeros(() if axis is None else tuple(n for a, n in enumerate(x.shape) if a != axis), dtype=source.dtype, device="cuda")
-        cs.reduce(source, op, axis=axis, out=out)  # compiles and loads
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            cs.reduce(source, op, axis=axis, out=out)
+        graph = captured(lambda: cs.reduce(source, op, axis=axis, out=out))
         for turn in range(100):
             moved = np.roll(x, 7 * turn, axis=0)
             source.copy_(torch.from_numpy(moved))
@@ -138,12 +122,8 @@ class TestGraphs:
         y = torch.randint(-9, 9, (1 << 20,), device="cuda", dtype=torch.int32)
         out = torch.zeros((), dtype=torch.int32, device="cuda")
         side, other = torch.cuda.Stream(), torch.cuda.Stream()
-        graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(side):
-            cs.reduce(x, out=out)
-            torch.cuda.synchronize()
-            with torch.cuda.graph(graph, stream=side):
-                cs.reduce(x, out=out)
+            graph = captured(lambda: cs.reduce(x, out=out), side)
         totals = []
         for _ in range(100):
             with torch.cuda.stream(other):
@@ -157,21 +137,7 @@ class TestGraphs:
         torch = pytest.importorskip("torch")
         inputs = [torch.randint(-9, 9, (1 << 20,), device="cuda", dtype=torch.int32) for _ in range(2)]
         outs = [torch.zeros((), dtype=torch.int32, device="cuda") for _ in range(2)]
-        streams = [torch.cuda.Stream() for _ in range(2)]
-        capture = torch.cuda.Stream()
-        graphs = []
-        for x, out in zip(inputs, outs):
-            cs.reduce(x, out=out)
-            torch.cuda.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=capture):
-                cs.reduce(x, out=out)
-            graphs.append(graph)
-        for _ in range(200):
-            for graph, stream in zip(graphs, streams):
-                with torch.cuda.stream(stream):
-                    graph.replay()
-        torch.cuda.synchronize()
+        replay_at_once([lambda x=x, out=out: cs.reduce(x, out=out) for x, out in zip(inputs, outs)], 200)
         assert [int(out) for out in outs] == [int(x.sum()) for x in inputs]
 
     def test_a_kernel_not_compiled_yet_says_what_to_call_first(self):
@@ -182,12 +148,7 @@ class TestGraphs:
         def never_seen(a, b):
             return a + b + 0
 
-        graph = torch.cuda.CUDAGraph()
-        with pytest.raises(CaptureError, match=r"call .* once before capturing"), torch.cuda.graph(graph):
-            torch.add(x, 0)
-            cs.reduce(x, never_seen, out=out)
-        torch.cuda.synchronize()
-        cs.reduce(x, never_seen, out=out)
+        capture_names_the_call_to_make(lambda: cs.reduce(x, never_seen, out=out))
         assert int(out) == 70_001
 
     def test_numpy_input_cannot_be_captured(self):

@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from ..cases import data, same
+from ..cases import Capsule, data, same
 
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError
@@ -20,19 +20,6 @@ class Interface:
     def __init__(self, owner, **changes) -> None:
         self.owner = owner
         self.__cuda_array_interface__ = owner.__cuda_array_interface__ | changes
-
-
-class Capsule:
-    """An array of which nothing is known but DLPack."""
-
-    def __init__(self, owner) -> None:
-        self.owner = owner
-
-    def __dlpack__(self, **options):
-        return self.owner.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.owner.__dlpack_device__()
 
 
 def torch_tensor(x):

@@ -6,7 +6,7 @@ import ctypes
 
 import numpy as np
 import pytest
-from ..cases import DTYPES, data, same
+from ..cases import DTYPES, Capsule, data, same
 
 import cutesync as cs
 from cutesync import dtypes
@@ -15,17 +15,6 @@ from cutesync.runtime import arrays
 from cutesync.runtime.device import HOST
 from cutesync.runtime.device_array import DeviceArray
 from cutesync.runtime.launch import bits
-
-
-class Capsule:
-    def __init__(self, array) -> None:
-        self.array = array
-
-    def __dlpack__(self, **options):
-        return self.array.__dlpack__(**options)
-
-    def __dlpack_device__(self):
-        return self.array.__dlpack_device__()
 
 
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bfloat16"])

@@ -1,4 +1,5 @@
-"""Bad input gets a typed error that says what came, what is allowed and what to do, before anything is launched or written."""
+"""Bad input gets a typed error that says what came, what is allowed and what to do, before anything is launched or written. What reductions
+and scans refuse alike stands in tests/test_arguments.py."""
 
 from __future__ import annotations
 
@@ -8,15 +9,13 @@ import pytest
 import cutesync as cs
 from cutesync import dtypes
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError
-from cutesync.runtime import arrays, call
+from cutesync.runtime import call
 from cutesync.runtime.device import HOST
 from cutesync.runtime.device_array import DeviceArray
 
 from ..cases import data, is_refused, same, scanned
-from ..reduce.test_arguments import Capsule, NotAStream, read_only
 
 X = np.arange(12, dtype=np.int32).reshape(3, 4)
-F = X.astype(np.float32)
 
 
 def plus(a, b):
@@ -24,73 +23,37 @@ def plus(a, b):
 
 
 BAD = {
-    "None": (lambda: cs.scan(None), TypeError, ["None", "NumPy", "np.asarray"]),
-    "a list": (lambda: cs.scan([1, 2]), TypeError, ["a list", "np.asarray"]),
     "a list in cumsum": (lambda: cs.cumsum([1, 2]), TypeError, ["a list", "np.asarray"]),
     "a number": (lambda: cs.cumprod(3), TypeError, ["a int", "np.asarray"]),
-    "complex": (lambda: cs.scan(X.astype(np.complex64)), TypeError, ["complex64", "float64"]),
-    "objects": (lambda: cs.scan(X.astype(object)), TypeError, ["float64"]),
-    "big-endian": (lambda: cs.scan(X.astype(">i4")), TypeError, [">i4", "float64"]),
-    "not contiguous": (lambda: cs.scan(Capsule(X.T)), ValueError, ["non-contiguous", "(4, 3)", "C-contiguous"]),
     "axis type": (lambda: cs.scan(X, axis="0"), TypeError, ["axis", "'0'", "None or an int"]),
-    "axis float": (lambda: cs.scan(X, axis=1.0), TypeError, ["axis", "1.0"]),
-    "axis bool": (lambda: cs.scan(X, axis=True), TypeError, ["axis", "True"]),
     "axis tuple": (lambda: cs.scan(X, axis=(0, 1)), TypeError, ["axis", "(0, 1)", "None or an int"]),
     "axis list": (lambda: cs.scan(X, axis=[0]), TypeError, ["axis", "[0]", "None or an int"]),
-    "axis too large": (lambda: cs.scan(X, axis=2), ValueError, ["axis", "2", "-2 to 1", "2 dimensions"]),
-    "axis too small": (lambda: cs.cumsum(X, axis=-3), ValueError, ["axis", "-3", "-2 to 1"]),
     "axis of no dimensions": (lambda: cs.scan(np.array(3)), ValueError, ["axis", "-1", "no dimensions", "None"]),
-    "operator name": (lambda: cs.scan(X, "plus"), ValueError, ["'plus'", "add", "callable"]),
     "operator of reductions": (lambda: cs.scan(X, "any"), ValueError, ["'any'", "add", "callable"]),
-    "operator type": (lambda: cs.scan(X, 3), TypeError, ["3", "callable"]),
-    "and of floats": (lambda: cs.scan(F, "and"), TypeError, ["float32", "integer"]),
-    "xor of floats": (lambda: cs.scan(X, "xor", dtype="float64"), TypeError, ["float64", "integer"]),
     "exclusive": (lambda: cs.scan(X, exclusive=1), TypeError, ["exclusive", "1", "True or False"]),
     "reverse": (lambda: cs.scan(X, reverse="yes"), TypeError, ["reverse", "'yes'", "True or False"]),
     "exclusive min": (lambda: cs.scan(X, "min", exclusive=True), ValueError, ["exclusive", "'min'", "identity", "init="]),
     "exclusive callable": (lambda: cs.scan(X, plus, exclusive=True), ValueError, ["exclusive", "'plus'", "identity="]),
-    "dtype": (lambda: cs.scan(X, dtype="float8"), TypeError, ["dtype", "float8", "float64"]),
-    "dtype complex": (lambda: cs.cumsum(X, dtype=complex), TypeError, ["dtype", "complex", "float64"]),
     "init type": (lambda: cs.scan(X, init="1"), TypeError, ["init", "a str"]),
     "init list": (lambda: cs.scan(X, init=[1]), TypeError, ["init", "a list"]),
-    "init float for int": (lambda: cs.scan(X, init=1.5), TypeError, ["init", "1.5", "int32"]),
     "init NumPy array": (lambda: cs.scan(X, init=np.ones(1, np.int32)), TypeError, ["init", "NumPy array", "init.item()"]),
-    "init range": (lambda: cs.scan(X.astype(np.int8), init=128), ValueError, ["init", "128", "-128 to 127"]),
-    "init negative": (lambda: cs.scan(X.astype(np.uint32), init=-1), ValueError, ["init", "-1", "0 to 4294967295"]),
     "init shape": (lambda: cs.scan(cs.asarray(X), init=cs.empty(2, "int32")), ValueError, ["init", "(2,)", "one element"]),
     "init dtype": (lambda: cs.scan(cs.asarray(X), init=cs.empty(1, "int64")), TypeError, ["init", "int64", "int32"]),
     "init dtype of a wider result": (lambda: cs.scan(cs.asarray(X), init=cs.empty(1, "int32"), dtype="int64"), TypeError, ["init", "int32", "int64"]),
     "init elsewhere": (lambda: cs.scan(X, init=cs.empty(1, "int32")), ValueError, ["init", "device", "NumPy x"]),
     "identity range": (lambda: cs.scan(X.astype(np.int8), plus, exclusive=True, identity=1000), ValueError, ["identity", "1000", "-128 to 127"]),
     "identity type": (lambda: cs.scan(X, plus, exclusive=True, identity=0.5), TypeError, ["identity", "0.5", "int32"]),
-    "stream type": (lambda: cs.scan(X, stream="0"), TypeError, ["stream", "a str", "__cuda_stream__"]),
-    "stream object": (lambda: cs.cumsum(X, stream=NotAStream()), TypeError, ["stream", "NotAStream"]),
-    "out None-like": (lambda: cs.scan(X, out=[0]), (TypeError, ValueError), ["out", "a list"]),
     "out shape": (lambda: cs.scan(X, out=np.zeros(12, np.int32)), ValueError, ["out", "(12,)", "(3, 4)"]),
     "out flat": (lambda: cs.scan(X, axis=None, out=np.zeros((3, 4), np.int32)), ValueError, ["out", "(3, 4)", "(12,)"]),
-    "out dtype": (lambda: cs.scan(X, out=np.zeros((3, 4), np.int64)), TypeError, ["out", "int64", "int32"]),
     "out of a promoted sum": (lambda: cs.cumsum(X, axis=0, out=np.zeros((3, 4), np.int32)), TypeError, ["out", "int32", "int64"]),
-    "out read-only": (lambda: cs.scan(X, out=read_only(np.zeros((3, 4), np.int32))), ValueError, ["out", "read-only"]),
     "out overlaps": (lambda: cs.scan(X[:2], axis=None, out=X.reshape(-1)[2:10]), ValueError, ["out", "overlap"]),
-    "out elsewhere": (lambda: cs.scan(X, out=cs.empty((3, 4), "int32")), ValueError, ["out", "DeviceArray", "NumPy"]),
     "own out shape": (lambda: cs.scan(cs.asarray(X), out=cs.empty(12, "int32")), ValueError, ["out", "(12,)", "(3, 4)"]),
-    "own out dtype": (lambda: cs.scan(cs.asarray(X), out=cs.empty((3, 4), "int16")), TypeError, ["out", "int16", "int32"]),
-    "other GPU": (lambda: cs.scan(DeviceArray(4096, (4,), dtypes.INT32, 0, None)), ValueError, ["GPU 0", "CUTESYNC_BACKEND=gpu"]),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_bad_input(case, launches):
-    before = X.copy()
-    is_refused(*BAD[case], launches)
-    assert np.array_equal(X, before)
-
-
-def test_a_pointer_that_is_not_aligned_to_its_element(launches):
-    memory = cs.empty(64, "uint8")
-    with pytest.raises(ArgumentValueError, match="multiple of 4"):
-        cs.scan(DeviceArray(memory.ptr + 1, (8,), dtypes.INT32, HOST, memory))
-    assert launches == []
+    is_refused(*BAD[case], launches, X)
 
 
 def test_out_may_be_x_itself_or_lie_beside_it(launches):
@@ -137,15 +100,12 @@ def test_init_on_the_device_may_not_lie_in_out(launches):
     assert launches == []
 
 
-def test_arrays_on_two_devices(on_emulator):
+def test_init_on_another_device_than_x(on_emulator):
     from cutesync.runtime import device
 
-    x, out, init = (DeviceArray(4096 * (1 + i), (1,), dtypes.INT32, ordinal, None) for i, ordinal in enumerate((0, 1, 1)))
-    with device.forced("gpu"):
-        with pytest.raises(DeviceError, match=r"out.*device 1; needs the device of x, 0"):
-            cs.scan(x, out=out)
-        with pytest.raises(DeviceError, match=r"init.*device 1; needs the device of x, 0"):
-            cs.scan(x, init=init)
+    x, init = (DeviceArray(4096 * (1 + ordinal), (1,), dtypes.INT32, ordinal, None) for ordinal in (0, 1))
+    with device.forced("gpu"), pytest.raises(DeviceError, match=r"init.*device 1; needs the device of x, 0"):
+        cs.scan(x, init=init)
 
 
 @pytest.mark.parametrize(
@@ -165,14 +125,6 @@ def test_an_empty_result_launches_nothing(launches):
     assert launches == []
 
 
-def test_the_second_call_makes_no_new_plan(launches, monkeypatch):
-    x = cs.empty(1000, "float32")
-    cs.scan(x)
-    monkeypatch.setattr(arrays, "checked", None)  # would fail if called
-    cs.scan(x)
-    assert len(launches) == 2
-
-
 OTHERS = [{"op": "max"}, {"init": 1}, {"dtype": "float64"}, {"exclusive": True}, {"reverse": True}, {"axis": 0}, {"axis": None}, {"init": -0.0}, {"init": 0.0}]
 
 
@@ -190,33 +142,6 @@ def test_a_reduction_and_a_scan_of_equal_arguments_are_two_plans(launches):
     assert cs.scan(x).shape == (1000,)
 
 
-@pytest.mark.parametrize(("one", "other"), [(1, True), (0, False), (1, 1.0)])
-def test_init_values_that_are_equal_mean_the_same_bits(one, other, launches):
-    x = cs.empty(1000, "float32")
-    slots = []
-    for init in (one, other):
-        cs.scan(x, init=init)
-        slots.append(launches[-1].parameters[3])
-    assert slots[0] == slots[1] != 0 or one == 0
-
-
-def test_init_of_minus_zero_is_not_init_of_zero(launches):
-    x = cs.empty(1000, "float32")
-    cs.scan(x, init=0.0)
-    cs.scan(x, init=-0.0)
-    assert launches[0].parameters[3] != launches[1].parameters[3]
-
-
-@pytest.mark.parametrize(("good", "bad"), [({"axis": 1}, {"axis": True}), ({"axis": 1}, {"axis": 1.0}), ({"init": 1}, {"init": 1.0}),
-                                           ({"exclusive": True}, {"exclusive": 1}), ({"reverse": False}, {"reverse": 0})], ids=str)  # fmt: skip
-def test_what_is_refused_is_refused_after_its_lookalike_too(good, bad, launches):
-    """1 == 1.0 == True: a plan that was made for one of them must not admit the others."""
-    x = cs.empty((3, 4), "int32")
-    cs.scan(x, **good)
-    with pytest.raises(ArgumentTypeError):
-        cs.scan(x, **bad)
-
-
 def test_device_scalars_share_a_plan(on_emulator):
     """Its address is an argument of each launch. One of another type is refused whatever came before."""
     x, starts = data(1000, "int32"), np.array([7, -9, 1 << 20], np.int32)
@@ -227,13 +152,6 @@ def test_device_scalars_share_a_plan(on_emulator):
     assert len(call._plans) == 1
     with pytest.raises(ArgumentTypeError, match="init"):
         cs.scan(array, init=cs.empty(1, "int64"))
-
-
-def test_a_nan_init_does_not_make_a_plan_a_call(launches):
-    x = cs.empty(1000, "float32")
-    for _ in range(5):
-        cs.scan(x, init=float("nan"))
-    assert len(call._plans) <= 5
 
 
 @pytest.mark.parametrize("op", [lambda a: a, lambda a, b: a if a < b else b, lambda a, b: None, lambda a, b: "text"], ids=["one argument", "if", "None", "text"])

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.errors import CaptureError
 
 from ..cases import bicyclic, brackets, data, same, scanned
+from ..concurrency import capture_names_the_call_to_make, captured, in_threads, replay_at_once
 
 pytestmark = pytest.mark.gpu
 
@@ -111,24 +109,13 @@ class TestBesideOtherWork:
 def test_threads_share_a_plan():
     arrays = [cs.asarray(np.full(700_001, k, np.int32)) for k in range(4)]
     cs.scan(arrays[0])
-    wrong, failures, start = [], [], threading.Barrier(4)
 
     def work(k: int) -> None:
-        try:
-            start.wait()
-            for _ in range(100):
-                result = np.asarray(cs.scan(arrays[k]))
-                if result[-1] != 700_001 * k or result[350_000] != 350_001 * k:
-                    wrong.append(k)
-        except BaseException as error:  # reported by the main thread
-            failures.append(error)
+        for _ in range(100):
+            result = np.asarray(cs.scan(arrays[k]))
+            assert result[-1] == 700_001 * k and result[350_000] == 350_001 * k
 
-    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failures and not wrong
+    in_threads(work)
 
 
 class TestGraphs:
@@ -137,11 +124,7 @@ class TestGraphs:
         x, axis, op = PROBLEMS[name]()
         source = torch.from_numpy(x).cuda()
         out = torch.zeros_like(source)
-        cs.scan(source, op, axis=axis, out=out)  # compiles and loads
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            cs.scan(source, op, axis=axis, out=out)
+        graph = captured(lambda: cs.scan(source, op, axis=axis, out=out))
         for turn in range(100):
             if turn % 10 == 0:
                 moved = np.roll(x, 7 * turn, axis=0)
@@ -154,31 +137,14 @@ class TestGraphs:
     def test_two_graphs_captured_on_one_stream_replay_at_once(self, torch):
         inputs = [torch.randint(-9, 9, (1 << 23,), device="cuda", dtype=torch.int32) for _ in range(2)]
         outs = [torch.zeros_like(x) for x in inputs]
-        streams = [torch.cuda.Stream() for _ in range(2)]
-        capture, graphs = torch.cuda.Stream(), []
-        for x, out in zip(inputs, outs):
-            cs.scan(x, out=out)
-            torch.cuda.synchronize()
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph, stream=capture):
-                cs.scan(x, out=out)
-            graphs.append(graph)
-        for _ in range(100):
-            for graph, stream in zip(graphs, streams):
-                with torch.cuda.stream(stream):
-                    graph.replay()
-        torch.cuda.synchronize()
+        replay_at_once([lambda x=x, out=out: cs.scan(x, out=out) for x, out in zip(inputs, outs)], 100)
         assert all(bool((out == x.cumsum(0, dtype=torch.int32)).all()) for x, out in zip(inputs, outs))
 
     def test_a_device_scalar_is_read_when_the_graph_runs(self, torch):
         x = torch.ones(9_000_000, dtype=torch.int32, device="cuda")
         start = torch.zeros(1, dtype=torch.int32, device="cuda")
         out = torch.zeros_like(x)
-        cs.scan(x, init=start, out=out)
-        torch.cuda.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            cs.scan(x, init=start, out=out)
+        graph = captured(lambda: cs.scan(x, init=start, out=out))
         for value in (5, -7):
             start.fill_(value)
             graph.replay()
@@ -191,10 +157,5 @@ class TestGraphs:
         def never_seen(a, b):
             return a + b + 0
 
-        graph = torch.cuda.CUDAGraph()
-        with pytest.raises(CaptureError, match=r"call .* once before capturing"), torch.cuda.graph(graph):
-            torch.add(x, 0)
-            cs.scan(x, never_seen, out=out)
-        torch.cuda.synchronize()
-        cs.scan(x, never_seen, out=out)
+        capture_names_the_call_to_make(lambda: cs.scan(x, never_seen, out=out))
         assert int(out[-1]) == 70_001
