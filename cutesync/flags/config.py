@@ -15,10 +15,9 @@ from ..sizes import ceil_div
 SMS = 132  # multiprocessors the block counts are tuned for
 LANES = 32
 VECTOR_BYTES = 16
-LARGE = 4 * SMS * 2048  # vectors from which every lane that fits on the chip has four
+WAVE = SMS * 2048  # threads that the chip holds at once
 RUN = 2048  # elements, the most of a warp's run: rows of a multiple of it end where a run does
 MOST_PERIOD = 1 << 30  # places in a tile are counted in 32 bits
-MOST_BLOCKS = (1 << 31) - 1
 
 
 @dataclass(frozen=True)
@@ -47,15 +46,20 @@ class Config:
     grid: int
 
     @property
-    def chunks(self) -> int:
-        """Runs of ``LANES * unroll`` vectors, one a warp, that cover a row."""
-        _, _, vector, unroll, _ = self.kernel
-        return ceil_div(self.length, LANES * unroll * vector)
+    def runs(self) -> int:
+        """Runs that cover a row."""
+        several_rows, _, vector, unroll, warps = self.kernel
+        return ceil_div(self.length, team(several_rows, warps) * unroll * vector)
 
 
-def choose(problem: Problem, unroll: int | None = None, warps: int | None = None, blocks: int | None = None) -> Config:
-    """The one configuration of a problem. The optional arguments override what the size decides: vectors a lane has in flight, warps a
-    block, the most blocks."""
+def team(several_rows: bool, warps: int) -> int:
+    """Threads that share a run of a row: a warp where there are several rows, as these may be short, else a block."""
+    return LANES if several_rows else warps * LANES
+
+
+def choose(problem: Problem, unroll: int | None = None, warps: int | None = None) -> Config:
+    """The one configuration of a problem. The optional arguments override what the size decides: vectors a thread has in flight, warps a
+    block."""
     rows, length, tile = problem.rows, problem.length, min(problem.tile, problem.length)
     mergeable = length % tile == 0 and tile <= MOST_PERIOD and (problem.flag > 0 or length % LANES == 0)
     if rows > 1 and mergeable and (tile < length or length % RUN):
@@ -63,11 +67,13 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     vector = _vector(problem, length if rows > 1 else 0)
     vectors = rows * length // vector
     narrow = VECTOR_BYTES // (vector * max(problem.size, problem.flag))  # how many times less than 16 bytes a vector has
-    unroll = unroll or (4 if vectors >= LARGE else 2 if vectors >= LARGE // 2 else 1) * min(narrow, 4)
+    waves = ceil_div(vectors, WAVE)
+    unroll = unroll or (1 if waves <= 1 else 2 if waves <= 2 else 4) * min(narrow, 4)
     warps = warps or (8 if vectors >= SMS * 512 else 4)
-    chunks = rows * ceil_div(length, LANES * unroll * vector)
-    grid = min(ceil_div(chunks, warps), blocks or MOST_BLOCKS)
-    return Config((rows > 1, tile < length, vector, unroll, warps), rows, length, tile, grid)
+    several = rows > 1
+    runs = rows * ceil_div(length, team(several, warps) * unroll * vector)
+    grid = ceil_div(runs, warps) if several else runs
+    return Config((several, tile < length, vector, unroll, warps), rows, length, tile, grid)
 
 
 def _vector(problem: Problem, stride: int) -> int:

@@ -94,5 +94,5 @@ def make_launch(config: Config, marking: Marking, ends: tuple, ordinal: int, str
     """The prepared launch. ``ends`` are the predecessor and the successor, or None."""
     kernel = kernel_for(config, marking, stream)
     predecessor, successor = (0 if end is None else bits(end, *marking.register()) for end in ends)
-    values = (0, 0, 0, predecessor, successor, config.rows, config.length, config.period, config.chunks)
+    values = (0, 0, 0, predecessor, successor, config.rows, config.length, config.period, config.runs)
     return Launch(kernel, ordinal, config.grid, values)
