@@ -24,6 +24,7 @@ from ..monoid import choose, tree
 from ..neighbours import Difference, Flag
 from ..sync.overlap import overlap
 from ..warp import LANES
+from . import words
 from .config import team
 
 
@@ -34,6 +35,7 @@ class FlagKernel:
         self.marking, self.several_rows, self.periodic = marking, several_rows, periodic
         self.vector, self.unroll, self.threads = vector, unroll, warps * LANES
         self.rule = Flag(marking.op, marking.source) if marking.is_flag else Difference(marking.op, marking.source)
+        self.by_words = words.fit(marking, periodic, vector)
         self.team = team(several_rows, warps)
         self.step = self.team * vector  # elements from a thread's vector to its next one
         self.elements = self.step * unroll
@@ -141,7 +143,23 @@ class FlagKernel:
         for k, place in enumerate(places):
             rest = self.rest(place, period, origin)
             edges = (place == 0 if k == 0 else None, place + self.vector == length if k == last else None)
-            found.append(self.results([before[k], *rows[k], behind[k]], ends, place, rest, period, *edges))
+            if self.by_words:
+                found.append(self.word_results(rows[k], before[k], behind[k], ends, *edges))
+            else:
+                found.append(self.results([before[k], *rows[k], behind[k]], ends, place, rest, period, *edges))
+        return found
+
+    def word_results(self, keys, before, behind, ends, first, last):
+        """As ``results``, of words of keys, as words of flags."""
+        found = []
+        if self.marking.looks_back:
+            given = first is not None and self.marking.predecessor
+            flags = words.heads(self.marking.op.name, keys, choose(first, ends[0], before) if given else before)
+            found.append(flags if first is None or given else [flags[0] | choose(first, Uint32(1), Uint32(0)), *flags[1:]])
+        if self.marking.looks_ahead:
+            given = last is not None and self.marking.successor
+            flags = words.tails(self.marking.op.name, keys, choose(last, ends[1], behind) if given else behind)
+            found.append(flags if last is None or given else [*flags[:-1], flags[-1] | choose(last, Uint32(1 << 24), Uint32(0))])
         return found
 
     def rest(self, place, period, origin):
@@ -151,18 +169,22 @@ class FlagKernel:
     def words_of(self):
         """The type and the number of the words that a vector is loaded as: a register tensor of bytes would take a register each."""
         source = self.marking.source
+        if self.by_words:
+            return Uint32, self.vector // words.KEYS
         width = self.vector * source.size
         if source.size >= 4:
             return source.cutlass, self.vector
         return (Uint8, 1) if width == 1 else (Int16, 1) if width == 2 else (Int32, width // 4)
 
     def load(self, start):
-        """The elements of a vector."""
-        word, words = self.words_of()
-        vector = cute.make_rmem_tensor((max(2, words),), word)  # CuTe gives an extent of one the stride 0, which recasting repeats
-        shape = cute.make_layout((words,))
+        """The elements of a vector, or its words."""
+        word, count = self.words_of()
+        vector = cute.make_rmem_tensor((max(2, count),), word)  # CuTe gives an extent of one the stride 0, which recasting repeats
+        shape = cute.make_layout((count,))
         at = cute.make_ptr(word, start.toint(), cute.AddressSpace.gmem, assumed_align=self.vector * self.marking.source.size)
         cute.autovec_copy(cute.make_tensor(at, shape), cute.make_tensor(vector.iterator, shape))
+        if self.by_words:
+            return [Uint32(vector[i]) for i in range(count)]
         elements = vector if self.marking.source.size >= 4 else cute.recast_tensor(vector, self.marking.source.cutlass)
         return [self.rule.lift(elements[i]) for i in range(self.vector)]
 
@@ -246,16 +268,18 @@ class FlagKernel:
 
     def store(self, target, values):
         """The results of a vector, in one piece."""
-        kind = self.marking.result
-        results = cute.make_rmem_tensor((self.vector,), kind.cutlass)
+        kind = Uint32 if self.by_words else self.marking.result.cutlass
+        shape = cute.make_layout((len(values),))
+        results = cute.make_rmem_tensor(shape, kind)
         for i, value in enumerate(values):
-            results[i] = self.lowered(value)
-        at = cute.make_ptr(kind.cutlass, target.toint(), cute.AddressSpace.gmem, assumed_align=self.vector * kind.size)
-        cute.autovec_copy(results, cute.make_tensor(at, cute.make_layout((self.vector,))))
+            results[i] = value if self.by_words else self.lowered(value)
+        at = cute.make_ptr(kind, target.toint(), cute.AddressSpace.gmem, assumed_align=self.vector * self.marking.result.size)
+        cute.autovec_copy(results, cute.make_tensor(at, shape))
 
-    @staticmethod
-    def packed(flags):
+    def packed(self, flags):
         """The flags of a vector as the bits of a word."""
+        if self.by_words:
+            return Int32(words.packed(flags))
         return tree([(flag << i,) for i, flag in enumerate(flags)], lambda a, b: (a[0] | b[0],))[0]
 
     def joined(self, part):

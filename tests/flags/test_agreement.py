@@ -68,6 +68,21 @@ def test_operators_by_name(place, op):
         check(keys(1000, dtype), "flag_heads_and_tails", op, predecessor=1, successor=2)
 
 
+@pytest.mark.parametrize("flag", ["uint8", "bits"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_every_pair_of_bytes(place, dtype, flag):
+    """Bytes are compared four at a time: equal and unequal ones in every place of a word, beside every other."""
+    pairs = np.stack(np.meshgrid(np.arange(256), np.arange(256)), -1).astype(np.uint8).view(dtype).ravel()
+    for x in (pairs, keys(5000, dtype), np.random.default_rng(0).integers(0, 2, 5000).astype(dtype)):
+        for op in ("ne", "eq"):
+            for n in (len(x), len(x) - 9):
+                check(x[:n], "flag_heads_and_tails", op, dtype=flag)
+    for end in (0, 1, 127) + ((-1, -128) if dtype == "int8" else (128, 255)):
+        for op in ("ne", "eq"):
+            check(x[:64], "flag_heads_and_tails", op, dtype=flag, predecessor=end, successor=end)
+            check(np.full(64, end, dtype), "flag_heads_and_tails", op, dtype=flag, predecessor=end, successor=end)
+
+
 def far(a, b):
     return b - a > 1
 

@@ -76,6 +76,8 @@ FAULTS = {
     "an element behind the last": ("tails", swap(r"@%p\d+ bra[^;]*;(\s*(?:\.loc[^\n]*\s*)*ld\.global\.b32 [^;]*\+1552\])", r"\1")),
     "no tail": ("heads", swap(r"setp\.lt\.u32 \t(%p\d+, %r\d+), 32;", r"setp.lt.u32 \t\1, 64;")),
     "bits joined with the wrong lane": ("bits of four", swap(r"shfl\.sync\.bfly\.b32 \t([^;]*), 1, 31", r"shfl.sync.bfly.b32 \t\1, 8, 31")),
+    "bytes shifted by too few bits": ("vectors of sixteen", swap(r"(shf\.l\.wrap\.b32 [^;]*, )8;", r"\g<1>7;", 1)),
+    "bits of bytes in the wrong order": ("bits of sixteen", swap(r"270549120", "134480385")),
     "tiles one item late": ("tiles", swap(r"rem\.u32|rem\.s32", "div.s32")),
 }  # fmt: skip
 
