@@ -1,8 +1,9 @@
 """Which kernel marks an array, with which sizes: a function of lengths, types and alignment, never of the chip.
 
-A lane holds vectors of ``vector`` elements: as many as fit 16 bytes of the wider side, input or output, and as the alignment of all
+A thread holds vectors of ``vector`` elements: as many as fit 16 bytes of the wider side, input or output, and as the alignment of all
 addresses allows. So loads and stores of a warp cover whole lines whatever the types, and a misaligned view is read and written in
-narrower pieces rather than peeled.
+narrower vectors rather than peeled. Keys that are less aligned than flags are loaded in several pieces a vector, which the cache puts
+together; flags are not stored in pieces, as these would all travel.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ LANES = 32
 VECTOR_BYTES = 16
 WAVE = SMS * 2048  # threads that the chip holds at once
 RUN = 2048  # elements, the most of a warp's run: rows of a multiple of it end where a run does
+IN_PIECES = 4  # elements, the longest vector that is loaded in pieces
 MOST_PERIOD = 1 << 30  # places in a tile are counted in 32 bits
 
 
@@ -36,10 +38,10 @@ class Problem:
 
 @dataclass(frozen=True)
 class Config:
-    """``kernel`` = (whether there are several rows, whether rows are cut into periods, elements a vector, vectors a lane, warps a block);
-    the rest are launch arguments."""
+    """``kernel`` = (whether there are several rows, whether rows are cut into periods, elements a vector, elements a load, vectors a
+    thread, warps a block); the rest are launch arguments."""
 
-    kernel: tuple[bool, bool, int, int, int]
+    kernel: tuple[bool, bool, int, int, int, int]
     rows: int
     length: int
     period: int
@@ -48,7 +50,7 @@ class Config:
     @property
     def runs(self) -> int:
         """Runs that cover a row."""
-        several_rows, _, vector, unroll, warps = self.kernel
+        several_rows, _, vector, _, unroll, warps = self.kernel
         return ceil_div(self.length, team(several_rows, warps) * unroll * vector)
 
 
@@ -64,7 +66,7 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     mergeable = length % tile == 0 and tile <= MOST_PERIOD and (problem.flag > 0 or length % LANES == 0)
     if rows > 1 and mergeable and (tile < length or length % RUN):
         rows, length = 1, rows * length  # rows are tiles of one long row: no row ends within a warp's run
-    vector = _vector(problem, length if rows > 1 else 0)
+    vector, piece = _vector(problem, length if rows > 1 else 0)
     vectors = rows * length // vector
     narrow = VECTOR_BYTES // (vector * max(problem.size, problem.flag))  # how many times less than 16 bytes a vector has
     waves = ceil_div(vectors, WAVE)
@@ -73,19 +75,21 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     several = rows > 1
     runs = rows * ceil_div(length, team(several, warps) * unroll * vector)
     grid = ceil_div(runs, warps) if several else runs
-    return Config((several, tile < length, vector, unroll, warps), rows, length, tile, grid)
+    return Config((several, tile < length, vector, piece, unroll, warps), rows, length, tile, grid)
 
 
-def _vector(problem: Problem, stride: int) -> int:
-    """Elements a vector, if rows begin ``stride`` elements apart."""
-    vector = VECTOR_BYTES // max(problem.size, problem.flag)
+def _vector(problem: Problem, stride: int) -> tuple[int, int]:
+    """Elements a vector, and of these a load, if rows begin ``stride`` elements apart."""
+    vector = piece = VECTOR_BYTES // max(problem.size, problem.flag)
 
-    def fits(size: int, aligned: int) -> bool:
-        return aligned % (vector * size) == 0 and stride * size % (vector * size) == 0
+    def fits(count: int, size: int, aligned: int) -> bool:
+        return aligned % (count * size) == 0 and stride * size % (count * size) == 0
 
-    while vector > 1 and not (fits(problem.size, problem.aligned) and (problem.flag == 0 or fits(problem.flag, problem.flag_aligned))):
+    while not fits(piece, problem.size, problem.aligned):
+        piece //= 2
+    while vector > max(piece, IN_PIECES) or (problem.flag > 0 and not fits(vector, problem.flag, problem.flag_aligned)):
         vector //= 2
-    return vector
+    return vector, min(vector, piece)
 
 
 def alignment(address: int) -> int:

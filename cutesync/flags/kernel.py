@@ -31,9 +31,9 @@ from .config import team
 class FlagKernel:
     """A compiled kernel. ``marking`` says what is computed (``plan.Marking``), the rest is ``Config.kernel``."""
 
-    def __init__(self, marking, several_rows: bool, periodic: bool, vector: int, unroll: int, warps: int) -> None:
+    def __init__(self, marking, several_rows: bool, periodic: bool, vector: int, piece: int, unroll: int, warps: int) -> None:  # fmt: skip
         self.marking, self.several_rows, self.periodic = marking, several_rows, periodic
-        self.vector, self.unroll, self.threads = vector, unroll, warps * LANES
+        self.vector, self.piece, self.unroll, self.threads = vector, piece, unroll, warps * LANES
         self.rule = Flag(marking.op, marking.source) if marking.is_flag else Difference(marking.op, marking.source)
         self.by_words = words.fit(marking, periodic, vector)
         self.team = team(several_rows, warps)
@@ -166,26 +166,20 @@ class FlagKernel:
         """The place in its period; counted from the run's, in 32 bits."""
         return (origin[1] + Int32(place - origin[0])) % period if self.periodic else None
 
-    def words_of(self):
-        """The type and the number of the words that a vector is loaded as: a register tensor of bytes would take a register each."""
-        source = self.marking.source
-        if self.by_words:
-            return Uint32, self.vector // words.KEYS
-        width = self.vector * source.size
-        if source.size >= 4:
-            return source.cutlass, self.vector
-        return (Uint8, 1) if width == 1 else (Int16, 1) if width == 2 else (Int32, width // 4)
-
     def load(self, start):
-        """The elements of a vector, or its words."""
-        word, count = self.words_of()
+        """The elements of a vector, or its words. A register tensor of bytes would take a register each, so words are loaded."""
+        source = self.marking.source
+        width = self.piece * source.size
+        word = source.cutlass if source.size >= 4 else Uint8 if width == 1 else Int16 if width == 2 else Int32
+        count = self.vector * source.size * 8 // word.width
         vector = cute.make_rmem_tensor((max(2, count),), word)  # CuTe gives an extent of one the stride 0, which recasting repeats
         shape = cute.make_layout((count,))
-        at = cute.make_ptr(word, start.toint(), cute.AddressSpace.gmem, assumed_align=self.vector * self.marking.source.size)
+        at = cute.make_ptr(word, start.toint(), cute.AddressSpace.gmem, assumed_align=width)
         cute.autovec_copy(cute.make_tensor(at, shape), cute.make_tensor(vector.iterator, shape))
         if self.by_words:
-            return [Uint32(vector[i]) for i in range(count)]
-        elements = vector if self.marking.source.size >= 4 else cute.recast_tensor(vector, self.marking.source.cutlass)
+            keys = cute.recast_tensor(vector, Uint32)
+            return [Uint32(keys[i]) for i in range(self.vector // words.KEYS)]
+        elements = vector if source.size >= 4 else cute.recast_tensor(vector, source.cutlass)
         return [self.rule.lift(elements[i]) for i in range(self.vector)]
 
     def before(self, x, place, first: bool):

@@ -76,4 +76,4 @@ def test_callables(op):
 def test_small_arrays_spread_over_the_gpu(length):
     """One vector a lane, so that as many warps as there can be take part."""
     config = choose(Problem(1, length, length, 4, 1, 16, 16))
-    assert config.kernel[3] == 1 and config.grid == length // 128 // config.kernel[4]
+    assert config.kernel[4] == 1 and config.grid == length // 128 // config.kernel[5]
