@@ -19,6 +19,7 @@ VECTOR_BYTES = 16
 WAVE = SMS * 2048  # threads that the chip holds at once
 RUN = 2048  # elements, the most of a warp's run: rows of a multiple of it end where a run does
 IN_PIECES = 4  # elements, the longest vector that is loaded in pieces
+MOST_BLOCKS = (1 << 31) - 1  # in a grid; memory holds no more than 32 times as many rows
 MOST_PERIOD = 1 << 30  # places in a tile are counted in 32 bits
 
 
@@ -71,8 +72,8 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     narrow = VECTOR_BYTES // (vector * max(problem.size, problem.flag))  # how many times less than 16 bytes a vector has
     waves = ceil_div(vectors, WAVE)
     unroll = unroll or (1 if waves <= 1 else 2 if waves <= 2 else 4) * min(narrow, 4)
-    warps = warps or (8 if vectors >= SMS * 512 else 4)
     several = rows > 1
+    warps = warps or (32 if rows > MOST_BLOCKS * 4 else 8 if vectors >= SMS * 512 else 4)
     runs = rows * ceil_div(length, team(several, warps) * unroll * vector)
     grid = ceil_div(runs, warps) if several else runs
     return Config((several, tile < length, vector, piece, unroll, warps), rows, length, tile, grid)

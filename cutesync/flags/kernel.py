@@ -55,98 +55,99 @@ class FlagKernel:
         overlap()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
+        outs = (out, other)[: self.marking.outputs]
         ends = (self.rule.lift(predecessor), self.rule.lift(successor))
         if cutlass.const_expr(self.several_rows):
             work = Int64(block) * (self.threads // LANES) + thread // LANES
             row = work // runs
             if row < rows:
-                outs = [pointer + row * self.stride(length) for pointer in (out, other)]
-                self.run(x + row * length, outs[0], outs[1], ends, (work - row * runs) * self.elements, length, Int32(period), thread % LANES)
+                outs = tuple(pointer + row * self.stride(length) for pointer in outs)
+                self.run(x + row * length, outs, ends, (work - row * runs) * self.elements, length, Int32(period), thread % LANES)
         else:
-            self.run(x, out, other, ends, Int64(block) * self.elements, length, Int32(period), thread)
+            self.run(x, outs, ends, Int64(block) * self.elements, length, Int32(period), thread)
 
     def stride(self, length):
         """Results a row has in memory."""
         return (length + 31) // 32 if self.marking.bits else length
 
     @cute.jit
-    def run(self, x, out, other, ends, begin, length, period, member):
+    def run(self, x, outs, ends, begin, length, period, member):
         """The run from ``begin`` on, of the thread's team."""
         whole = length & -LANES  # where the elements begin that go one to a lane
-        origin = (begin, Int32(begin % period)) if self.periodic else None  # a place, and what it is in its period
+        start = Int32(begin % period) if self.periodic else Int32(0)  # the run's place in the period
+        row = (length, ends, period, begin, start)  # what is the same for all elements of the run
         first = begin + member * self.vector
         if cutlass.const_expr(self.unroll == 1):
-            self.single(x, out, other, ends, first, whole, length, period, origin)
+            self.single(x, outs, row, first, whole)
         elif begin + self.elements <= whole:
-            self.all(x, out, other, ends, first, length, period, origin)
+            self.all(x, outs, row, first)
         else:
             for u in cutlass.range(self.unroll, unroll=1):
-                self.single(x, out, other, ends, first + Int64(u) * self.step, whole, length, period, origin)
+                self.single(x, outs, row, first + Int64(u) * self.step, whole)
         if (begin + self.elements >= length) & (member >= self.team - LANES):  # the last run; its last warp has the least to do
-            self.tail(x, out, other, ends, whole + member % LANES, length, period, origin)
+            self.tail(x, outs, row, whole + member % LANES)
 
-    def all(self, x, out, other, ends, first, length, period, origin):
+    def all(self, x, outs, row, first):
         """All vectors of a thread, which lie in the row. All loads come first."""
         places = [first + u * self.step for u in range(self.unroll)]
-        found = self.vectors(x, places, ends, length, period, origin)
-        for number, target in enumerate((out, other)[: self.marking.outputs]):
-            marks = [results[number] for results in found]
+        found = self.vectors(x, row, places)
+        for number, target in enumerate(outs):
             if self.marking.bits:
-                self.store_bits(target, first, [self.joined(self.packed(flags)) for flags in marks])
+                self.store_bits(target, first, [self.joined(self.packed(results[number])) for results in found])
             else:
-                for place, values in zip(places, marks):
-                    self.store(target + place, values)
+                for place, results in zip(places, found):
+                    self.store(target + place, results[number])
 
     @cute.jit
-    def single(self, x, out, other, ends, place, whole, length, period, origin):
+    def single(self, x, outs, row, place, whole):
         """One vector of a thread, if it lies among the whole ones."""
-        words = [Int32(0) for _ in range(self.marking.outputs)]
+        parts = [Int32(0) for _ in outs]
         if place < whole:
-            (found,) = self.vectors(x, [place], ends, length, period, origin)
+            (found,) = self.vectors(x, row, [place])
             if cutlass.const_expr(self.marking.bits):
-                words = [self.packed(flags) for flags in found]
+                parts = [self.packed(flags) for flags in found]
             else:
-                for target, values in zip((out, other), found):
+                for target, values in zip(outs, found):
                     self.store(target + place, values)
         if cutlass.const_expr(self.marking.bits):
-            for target, word in zip((out, other), words):
-                word = self.joined(word)
+            for target, part in zip(outs, parts):
+                word = self.joined(part)
                 if (place < whole) & (place % 32 == 0):
                     self.put(target, place // 32, Uint32(word))
 
     @cute.jit
-    def tail(self, x, out, other, ends, place, length, period, origin):
+    def tail(self, x, outs, row, place):
         """One element, if it lies in the row."""
-        words = [Int32(0) for _ in range(self.marking.outputs)]
+        length = row[0]
+        parts = [Int32(0) for _ in outs]
         if place < length:
             items = [self.before(x, place, True), self.get(x, place), self.behind(x, place + 1, length, True)]
-            rest = self.rest(place, period, origin)
-            found = self.results(items, ends, place, rest, period, place == 0, place + 1 == length)
+            found = self.results(items, row, place, place == 0, place + 1 == length)
             if cutlass.const_expr(self.marking.bits):
-                words = [flags[0] for flags in found]
+                parts = [flags[0] for flags in found]
             else:
-                for target, values in zip((out, other), found):
+                for target, values in zip(outs, found):
                     self.put(target, place, self.lowered(values[0]))
         if cutlass.const_expr(self.marking.bits):
-            for target, word in zip((out, other), words):
-                word = cute.arch.vote_ballot_sync(word != 0)
+            for target, part in zip(outs, parts):
+                word = cute.arch.vote_ballot_sync(part != 0)
                 if (place < length) & (place % 32 == 0):
                     self.put(target, place // 32, Uint32(word))
 
-    def vectors(self, x, places, ends, length, period, origin):
+    def vectors(self, x, row, places):
         """The results of the vectors at ``places``, a list an output each."""
-        rows = [self.load(x + place) for place in places]
-        last = len(places) - 1
+        length, final = row[0], len(places) - 1
+        vectors = [self.load(x + place) for place in places]
         before = [self.before(x, place, k == 0) for k, place in enumerate(places)]
-        behind = [self.behind(x, place + self.vector, length, k == last) for k, place in enumerate(places)]
+        behind = [self.behind(x, place + self.vector, length, k == final) for k, place in enumerate(places)]
         found = []
         for k, place in enumerate(places):
-            rest = self.rest(place, period, origin)
-            edges = (place == 0 if k == 0 else None, place + self.vector == length if k == last else None)
+            first = place == 0 if k == 0 else None
+            last = place + self.vector == length if k == final else None
             if self.by_words:
-                found.append(self.word_results(rows[k], before[k], behind[k], ends, *edges))
+                found.append(self.word_results(vectors[k], before[k], behind[k], row[1], first, last))
             else:
-                found.append(self.results([before[k], *rows[k], behind[k]], ends, place, rest, period, *edges))
+                found.append(self.results([before[k], *vectors[k], behind[k]], row, place, first, last))
         return found
 
     def word_results(self, keys, before, behind, ends, first, last):
@@ -161,10 +162,6 @@ class FlagKernel:
             flags = words.tails(self.marking.op.name, keys, choose(last, ends[1], behind) if given else behind)
             found.append(flags if last is None or given else [*flags[:-1], flags[-1] | choose(last, Uint32(1 << 24), Uint32(0))])
         return found
-
-    def rest(self, place, period, origin):
-        """The place in its period; counted from the run's, in 32 bits."""
-        return (origin[1] + Int32(place - origin[0])) % period if self.periodic else None
 
     def load(self, start):
         """The elements of a vector, or its words. A register tensor of bytes would take a register each, so words are loaded."""
@@ -208,11 +205,12 @@ class FlagKernel:
     def put(target, place, value):
         cute.make_tensor(target + place, cute.make_layout((1,)))[0] = value
 
-    def results(self, items, ends, place, rest, period, first, last):
-        """The results of the vector ``items[1:-1]``, a list an output. ``place`` is that of its first element in the row, ``rest`` in
-        the period; ``first`` (``last``): whether its first (last) element is that of the row, None if it cannot be."""
+    def results(self, items, row, place, first, last):
+        """The results of the vector ``items[1:-1]``, a list an output. ``place`` is that of its first element; ``first`` (``last``): whether
+        its first (last) element is that of the row, None if it cannot be."""
+        _, ends, period, begin, start = row
         count = len(items) - 2
-        rests = [rest]
+        rests = [(start + Int32(place - begin)) % period] if self.periodic else []  # places in the period, counted in 32 bits from the run's
         for _ in range(count if self.periodic else 0):
             rests.append(choose(rests[-1] + 1 == period, Int32(0), rests[-1] + 1))
         found = []

@@ -77,3 +77,9 @@ def test_small_arrays_spread_over_the_gpu(length):
     """One vector a lane, so that as many warps as there can be take part."""
     config = choose(Problem(1, length, length, 4, 1, 16, 16))
     assert config.kernel[4] == 1 and config.grid == length // 128 // config.kernel[5]
+
+
+@pytest.mark.parametrize("rows", [3, 1 << 20, (1 << 33) - 1, 1 << 33, 1 << 35])
+def test_a_grid_holds_as_many_rows_as_memory_does(rows):
+    config = choose(Problem(rows, 1, 1, 1, 0, 1, 16))
+    assert 0 < config.grid < 1 << 31 and config.grid * config.kernel[-1] >= rows
