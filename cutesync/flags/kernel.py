@@ -42,16 +42,16 @@ class FlagKernel:
         self.group = LANES // vector  # lanes whose bits make a word
 
     @cute.jit
-    def __call__(self, x: cute.Pointer, out: cute.Pointer, other: cute.Pointer, predecessor, successor, rows: Int64, length: Int64,
-                 period: Int64, runs: Int64, grid: Int32, stream):  # fmt: skip
+    def __call__(self, x: cute.Pointer, out: cute.Pointer, other: cute.Pointer, length: Int64, rows: Int64, period: Int64, runs: Int64,
+                 predecessor, successor, grid: Int32, stream):  # fmt: skip
         self.kernel.set_name_prefix(f"cutesync_{self.marking.name}", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, out, other, predecessor, successor, rows, length, period, runs).launch(
+        self.kernel(x, out, other, length, rows, period, runs, predecessor, successor).launch(
             grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=0, min_blocks_per_mp=1, preferred_smem_carveout=-1, stream=stream,
         )  # fmt: skip
 
     @cute.kernel
-    def kernel(self, x: cute.Pointer, out: cute.Pointer, other: cute.Pointer, predecessor, successor, rows: Int64, length: Int64,
-               period: Int64, runs: Int64):  # fmt: skip
+    def kernel(self, x: cute.Pointer, out: cute.Pointer, other: cute.Pointer, length: Int64, rows: Int64, period: Int64, runs: Int64,
+               predecessor, successor):  # fmt: skip
         overlap()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()

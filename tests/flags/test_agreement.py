@@ -136,7 +136,7 @@ def test_rows_start_fresh(place, dtype):
             check(keys(shape, dtype), "flag_heads_and_tails", dtype=flag)
 
 
-@pytest.mark.parametrize(("dtype", "flag"), [("int8", "uint8"), ("int32", "uint8"), ("int16", "int32"), ("int32", "bits")])
+@pytest.mark.parametrize(("dtype", "flag"), [("int8", "uint8"), ("int32", "uint8"), ("int16", "int32"), ("int32", "bits"), ("int8", "bits")])
 def test_views_that_begin_anywhere(place, dtype, flag):
     """Every alignment of the keys, and of the flags."""
     count = 1000 if place.name == "emulator" else 150001

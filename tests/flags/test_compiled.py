@@ -83,3 +83,11 @@ def test_small_arrays_spread_over_the_gpu(length):
 def test_a_grid_holds_as_many_rows_as_memory_does(rows):
     config = choose(Problem(rows, 1, 1, 1, 0, 1, 16))
     assert 0 < config.grid < 1 << 31 and config.grid * config.kernel[-1] >= rows
+
+
+@pytest.mark.parametrize(("source", "piece"), [("int8", "b8"), ("int16", "b16"), ("int32", "b32")])
+def test_misaligned_keys_are_loaded_in_pieces_and_their_flags_stored_whole(source, piece):
+    size = BY_NAME[source].size
+    config = choose(Problem(1, 1 << 28, 1 << 28, size, 1, size, 16))
+    ptx = verify(kernel_for(config, Marking("heads", neighbour_operator("ne", COMPARISONS), BY_NAME[source], BY_NAME["uint8"])))
+    assert f"ld.global.{piece}" in ptx and "ld.global.v" not in ptx and "st.global.b32" in ptx
