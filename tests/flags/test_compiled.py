@@ -72,7 +72,7 @@ def test_callables(op):
     verify(compiled("both", op, "int32", "uint8"))
 
 
-@pytest.mark.parametrize("length", [1 << 12, 1 << 20])
+@pytest.mark.parametrize("length", [1 << 12, 1 << 18])
 def test_small_arrays_spread_over_the_gpu(length):
     """One vector a lane, so that as many warps as there can be take part."""
     config = choose(Problem(1, length, length, 4, 1, 16, 16))
