@@ -11,12 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..errors import ArgumentValueError, explain
-from ..sizes import ceil_div, power_of_two
+from ..sizes import ceil_div
 
 SMS = 132  # multiprocessors the block counts are tuned for
 LANES = 32
 VECTOR_BYTES = 16
-THREADS = SMS * 1024  # half of what the chip holds at once: beyond, several vectors a thread are faster than more blocks
+THREADS = SMS * 1024  # half of what the chip holds at once: beyond, two vectors a thread are faster than more blocks, and than four
+LEAST_MOVED = 8192  # bytes a block: the chip starts about 0.8 blocks in a nanosecond; and no more, as small blocks mix reads with writes
 RUN = 2048  # elements, the most of a warp's run: rows of a multiple of it end where a run does
 IN_PIECES = 4  # elements, the longest vector that is loaded in pieces
 MOST_BLOCKS = (1 << 31) - 1  # in a grid; memory holds no more than 32 times as many rows
@@ -70,9 +71,10 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     vector, piece = _vector(problem, length if rows > 1 else 0)
     vectors = rows * length // vector
     narrow = VECTOR_BYTES // (vector * max(problem.size, problem.flag))  # how many times less than 16 bytes a vector has
-    unroll = unroll or min(power_of_two(ceil_div(vectors, THREADS)), 4) * min(narrow, 4)
+    unroll = unroll or (1 if vectors <= THREADS else 2) * min(narrow, 8)
     several = rows > 1
-    warps = warps or (32 if rows > MOST_BLOCKS * 4 else 8 if vectors >= SMS * 512 else 4)
+    moved = 4 * LANES * unroll * vector * (problem.size + problem.flag)  # bytes, by a block of four warps
+    warps = warps or (32 if rows > MOST_BLOCKS * 4 else 4 if vectors < THREADS // 2 or moved >= LEAST_MOVED else 8)
     runs = rows * ceil_div(length, team(several, warps) * unroll * vector)
     grid = ceil_div(runs, warps) if several else runs
     return Config((several, tile < length, vector, piece, unroll, warps), rows, length, tile, grid)
