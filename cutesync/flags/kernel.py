@@ -2,11 +2,11 @@
 
 A row is cut into runs, one a block (one a warp, where there are several rows). A thread of a run holds ``unroll`` vectors, which lie next
 to each other across the threads, so every line is read once; the element before (behind) a vector is loaded on its own, out of a line that
-the vectors of the neighbours bring in. Flags leave in vectors as well. No shared memory, no barrier, no shuffle but for packed bits.
-The last ``length % 32`` elements of a row go one to a lane.
+the vectors bring in. Flags leave in vectors as well. No shared memory, no barrier, no shuffle but for packed bits. The last
+``length % 32`` elements of a row go one to a lane.
 
-Small arrays take as long as a launch, one round trip to memory, and the fetching of instructions; hence straight code: all loads,
-then all stores, nothing else before them, what is rare behind them.
+A small array takes as long as a launch, one round trip to memory and the fetching of instructions. Hence code that is short and
+straight: no loop over runs, all loads before all stores, what is rare behind them.
 
 Places count from the start of the row, or of the period (a tile, or a row of an array that is seen as one long row). The flag at the
 start (end) of a row or period is forced, or compares with the predecessor (successor).
@@ -76,27 +76,27 @@ class FlagKernel:
         whole = length & -LANES  # where the elements begin that go one to a lane
         start = Int32(begin % period) if self.periodic else Int32(0)  # the run's place in the period
         row = (length, ends, period, begin, start)  # what is the same for all elements of the run
-        first = begin + member * self.vector
+        place = begin + member * self.vector
         if cutlass.const_expr(self.unroll == 1):
-            self.single(x, outs, row, first, whole)
+            self.single(x, outs, row, place, whole)
         elif begin + self.elements <= whole:
-            self.all(x, outs, row, first)
+            self.all(x, outs, row, place)
         else:
             for u in cutlass.range(self.unroll, unroll=1):
-                self.single(x, outs, row, first + Int64(u) * self.step, whole)
+                self.single(x, outs, row, place + Int64(u) * self.step, whole)
         if (begin + self.elements >= length) & (member >= self.team - LANES):  # the last run; its last warp has the least to do
             self.tail(x, outs, row, whole + member % LANES)
 
-    def all(self, x, outs, row, first):
-        """All vectors of a thread, which lie in the row. All loads come first."""
-        places = [first + u * self.step for u in range(self.unroll)]
+    def all(self, x, outs, row, place):
+        """All vectors of a thread, the first at ``place``, in a run of whole ones. All loads come first."""
+        places = [place + u * self.step for u in range(self.unroll)]
         found = self.vectors(x, row, places)
         for number, target in enumerate(outs):
             if self.marking.bits:
-                self.store_bits(target, first, [self.joined(self.packed(results[number])) for results in found])
+                self.store_bits(target, place, [self.joined(self.packed(results[number])) for results in found])
             else:
-                for place, results in zip(places, found):
-                    self.store(target + place, results[number])
+                for at, results in zip(places, found):
+                    self.store(target + at, results[number])
 
     @cute.jit
     def single(self, x, outs, row, place, whole):
@@ -135,7 +135,7 @@ class FlagKernel:
                     self.put(target, place // 32, Uint32(word))
 
     def vectors(self, x, row, places):
-        """The results of the vectors at ``places``, a list an output each."""
+        """The results of the vectors at ``places``, each a list an output."""
         length, final = row[0], len(places) - 1
         vectors = [self.load(x + place) for place in places]
         before = [self.before(x, place, k == 0) for k, place in enumerate(places)]
@@ -284,13 +284,12 @@ class FlagKernel:
         return word
 
     @cute.jit
-    def store_bits(self, target, first, words):
-        """The words of the vectors of a thread. Each lane of a group stores that of another vector."""
+    def store_bits(self, target, place, joined):
+        """The words of the vectors of a thread, the first at ``place``. Each lane of a group stores that of another vector."""
         lane = cute.arch.lane_idx() % self.group
         for u in cutlass.range_constexpr(0, self.unroll, self.group):
-            mine = words[u]
+            mine = joined[u]
             for k in cutlass.range_constexpr(1, min(self.group, self.unroll - u)):
-                mine = choose(lane == k, words[u + k], mine)
+                mine = choose(lane == k, joined[u + k], mine)
             if u + lane < self.unroll:
-                self.put(target, (first + Int64(u + lane) * self.step) // 32, Uint32(mine))
-
+                self.put(target, (place + Int64(u + lane) * self.step) // 32, Uint32(mine))
