@@ -137,7 +137,7 @@ class FlagKernel:
     def vectors(self, x, row, places):
         """The results of the vectors at ``places``, each a list an output."""
         length, final = row[0], len(places) - 1
-        vectors = [self.load(x + place) for place in places]
+        vectors = [self.load(x, place, length, k in (0, final)) for k, place in enumerate(places)]
         before = [self.before(x, place, k == 0) for k, place in enumerate(places)]
         behind = [self.behind(x, place + self.vector, length, k == final) for k, place in enumerate(places)]
         found = []
@@ -163,15 +163,18 @@ class FlagKernel:
             found.append(flags if last is None or given else [*flags[:-1], flags[-1] | choose(last, Uint32(1 << 24), Uint32(0))])
         return found
 
-    def load(self, start):
+    def load(self, x, place, length, outermost: bool):
         """The elements of a vector, or its words. A register tensor of bytes would take a register each, so words are loaded."""
         source = self.marking.source
+        if self.by_words and self.piece < words.KEYS:
+            inside = (place > 0) & (place + 2 * words.KEYS <= length) if outermost else True
+            return [words.load_anywhere(x + place, inside)]
         width = self.piece * source.size
         word = source.cutlass if source.size >= 4 else Uint8 if width == 1 else Int16 if width == 2 else Int32
         count = self.vector * source.size * 8 // word.width
         vector = cute.make_rmem_tensor((max(2, count),), word)  # CuTe gives an extent of one the stride 0, which recasting repeats
         shape = cute.make_layout((count,))
-        at = cute.make_ptr(word, start.toint(), cute.AddressSpace.gmem, assumed_align=width)
+        at = cute.make_ptr(word, (x + place).toint(), cute.AddressSpace.gmem, assumed_align=width)
         cute.autovec_copy(cute.make_tensor(at, shape), cute.make_tensor(vector.iterator, shape))
         if self.by_words:
             keys = cute.recast_tensor(vector, Uint32)

@@ -1,11 +1,13 @@
 """Flags of one-byte integers four at a time: a word (Uint32) holds four keys, or four flags of 0 or 1, the first in the lowest byte.
 
-One instruction at a time would do for a byte what here does for four: at the rate of an H200's memory there are eight for each byte of input.
+An H200 issues about eight instructions while its memory delivers a byte to each; comparing bytes one by one and packing bits takes more.
 """
 
 from __future__ import annotations
 
-from cutlass import Uint32
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Uint8, Uint32
 
 from ..monoid import tree
 
@@ -19,6 +21,31 @@ def fit(marking, periodic: bool, vector: int) -> bool:
     named = marking.is_flag and marking.op.fn is None and marking.op.name in ("ne", "eq")
     narrow = marking.source.size == 1 and marking.source.kind in "iu" and (marking.bits or marking.result.size == 1)
     return named and narrow and not periodic and vector % KEYS == 0
+
+
+def load_anywhere(start, inside):
+    """The word of the four keys from ``start`` on, wherever that is. ``inside``: the aligned words that hold them lie in the array."""
+    low, high, bits = _halves(start, inside)
+    funnel = "shf.r.wrap.b32 {$w0}, {$r0}, {$r1}, {$r2};"  # of two words that lie side by side, moved to the right
+    return cute.arch.inline_ptx(funnel, write_only_types=[Uint32], read_only_args=[low, high, bits])
+
+
+@cute.jit
+def _halves(start: cute.Pointer, inside):
+    """The two aligned words that hold four keys, and how many bits of the first are not theirs. Else the keys, loaded one by one, and 0."""
+    address = start.toint()
+    low, high, bits = Uint32(0), Uint32(0), Int32(0)
+    if inside:
+        low, high, bits = _load(Uint32, address & -4), _load(Uint32, (address + 3) & -4), Int32(address & 3) * 8
+    else:
+        for i in cutlass.range_constexpr(KEYS):
+            low = low | (Uint32(_load(Uint8, address + i)) << (8 * i))
+    return low, high, bits
+
+
+def _load(kind, address):
+    at = cute.make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=kind.width // 8)
+    return kind(cute.make_tensor(at, cute.make_layout((1,)))[0])
 
 
 def heads(op: str, words, before) -> list:

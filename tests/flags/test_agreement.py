@@ -164,6 +164,16 @@ def test_nothing_beside_out_is_written(place):
             assert (found[: 32 + skew] == 77).all() and (found[32 + skew + words :] == 77).all()
 
 
+@pytest.mark.parametrize("n", [61, 67, 1003, 4102])
+def test_nothing_beside_the_keys_is_read(place, n):
+    """Aligned flags are written right before, or right behind, misaligned keys: a load of any of them would race."""
+    x, behind = keys(n, "uint8"), -(-n // 16) * 16
+    for begin, flags in ((n, 0), (behind - n, behind)):
+        memory = cs.asarray(np.insert(x, [0] * begin + [n] * n, 0))
+        found = cs.flag_heads(memory[begin : begin + n], out=memory[flags : flags + n])
+        same(np.asarray(found), reference.flag_heads(x), f"{n} keys from {begin} on")
+
+
 def test_outs_of_both(place):
     x = keys(333, "int32")
     heads, tails = cs.empty(333, "int8"), cs.empty(333, "int8")
