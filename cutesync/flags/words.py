@@ -1,6 +1,6 @@
 """Flags of one-byte integers four at a time: a word (Uint32) holds four keys, or four flags of 0 or 1, the first in the lowest byte.
 
-An H200 issues about eight instructions while its memory delivers a byte to each; comparing bytes one by one and packing bits takes more.
+An H200 can issue about eight instructions for a byte that its memory delivers; to compare bytes one by one and pack bits takes more.
 """
 
 from __future__ import annotations
