@@ -1,9 +1,12 @@
 """Flags and differences between neighbours of a whole array, in one pass.
 
-A row is cut into chunks of ``32 * unroll`` vectors, one chunk a warp: every element is read once, in vectors that lie next to each other
-across the lanes; the element before (behind) a vector comes from the next lane by shuffle, that before (behind) the chunk from an
-extra load of a line that a neighbouring warp reads too. Flags leave in vectors as well. No shared memory, no barrier. The last chunk of
-a row, unless whole, is read and written element by element.
+A row is cut into runs, one a block (one a warp, where there are several rows). A thread of a run holds ``unroll`` vectors, which lie next
+to each other across the threads, so every line is read once; the element before (behind) a vector is loaded on its own, out of a line that
+the vectors bring in. Flags leave in vectors as well. No shared memory, no barrier, no shuffle but for packed bits. The last
+``length % 32`` elements of a row go one to a lane.
+
+A small array takes as long as a launch, one round trip to memory and the fetching of instructions. Hence code that is short and
+straight: no loop over runs, all loads before all stores, what is rare behind them.
 
 Places count from the start of the row, or of the period (a tile, or a row of an array that is seen as one long row). The flag at the
 start (end) of a row or period is forced, or compares with the predecessor (successor).
@@ -17,115 +20,187 @@ from cutlass import Int16, Int32, Int64, Uint8, Uint32
 
 from ..block.adjacent_difference import combine_where
 from ..block.discontinuity import flag_unless
-from ..block.edges import shuffled
 from ..monoid import choose, tree
 from ..neighbours import Difference, Flag
 from ..sync.overlap import await_launches, let_next_start
 from ..warp import LANES
+from . import words
+from .config import team
 
 
 class FlagKernel:
     """A compiled kernel. ``marking`` says what is computed (``plan.Marking``), the rest is ``Config.kernel``."""
 
-    def __init__(self, marking, several_rows: bool, periodic: bool, vector: int, unroll: int, warps: int) -> None:
+    def __init__(self, marking, several_rows: bool, periodic: bool, vector: int, piece: int, unroll: int, warps: int) -> None:  # fmt: skip
         self.marking, self.several_rows, self.periodic = marking, several_rows, periodic
-        self.vector, self.unroll, self.threads = vector, unroll, warps * LANES
+        self.vector, self.piece, self.unroll, self.threads = vector, piece, unroll, warps * LANES
         self.rule = Flag(marking.op, marking.source) if marking.is_flag else Difference(marking.op, marking.source)
-        self.elements = LANES * unroll * vector
-        self.word, self.words = self.words_of(vector, marking.source)
+        self.by_words = words.fit(marking, periodic, vector)
+        self.team = team(several_rows, warps)
+        self.step = self.team * vector  # elements from a thread's vector to its next one
+        self.elements = self.step * unroll
         self.group = LANES // vector  # lanes whose bits make a word
 
     @cute.jit
-    def __call__(self, x: cute.Pointer, out: cute.Pointer, other: cute.Pointer, predecessor, successor, rows: Int64, length: Int64,
-                 period: Int64, chunks: Int64, grid: Int32, stream):  # fmt: skip
+    def __call__(self, x: cute.Pointer, out: cute.Pointer, other: cute.Pointer, length: Int64, rows: Int64, period: Int64, runs: Int64,
+                 predecessor, successor, grid: Int32, stream):  # fmt: skip
         self.kernel.set_name_prefix(f"cutesync_{self.marking.name}", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(x, out, other, predecessor, successor, rows, length, period, chunks).launch(
+        self.kernel(x, out, other, length, rows, period, runs, predecessor, successor).launch(
             grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=0, min_blocks_per_mp=1, preferred_smem_carveout=-1, stream=stream,
         )  # fmt: skip
 
     @cute.kernel
-    def kernel(self, x: cute.Pointer, out: cute.Pointer, other: cute.Pointer, predecessor, successor, rows: Int64, length: Int64,
-               period: Int64, chunks: Int64):  # fmt: skip
+    def kernel(self, x: cute.Pointer, out: cute.Pointer, other: cute.Pointer, length: Int64, rows: Int64, period: Int64, runs: Int64,
+               predecessor, successor):  # fmt: skip
         await_launches()
         let_next_start()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
-        blocks, _, _ = cute.arch.grid_dim()
-        lane = thread % LANES
-        warps = self.threads // LANES
+        outs = (out, other)[: self.marking.outputs]
         ends = (self.rule.lift(predecessor), self.rule.lift(successor))
-        work = Int64(block) * warps + thread // LANES
-        while work < rows * chunks:
-            row = Int64(0)
-            if cutlass.const_expr(self.several_rows):
-                row = work // chunks
-            begin = (work - row * chunks) * self.elements
-            source = x + row * length
-            outs = [pointer + row * self.stride(length) for pointer in (out, other)]
-            start = Int32(begin % period) if self.periodic else Int32(0)
-            if begin + self.elements <= length:
-                self.whole(source, outs[0], outs[1], ends, begin, length, Int32(period), start, lane)
-            else:
-                self.ragged(source, outs[0], outs[1], ends, begin, length, Int32(period), start, lane)
-            work += Int64(blocks) * warps
+        if cutlass.const_expr(self.several_rows):
+            work = Int64(block) * (self.threads // LANES) + thread // LANES
+            row = work // runs
+            if row < rows:
+                outs = tuple(pointer + row * self.stride(length) for pointer in outs)
+                self.run(x + row * length, outs, ends, (work - row * runs) * self.elements, length, Int32(period), thread % LANES)
+        else:
+            self.run(x, outs, ends, Int64(block) * self.elements, length, Int32(period), thread)
 
     def stride(self, length):
         """Results a row has in memory."""
         return (length + 31) // 32 if self.marking.bits else length
 
-    def whole(self, x, out, other, ends, begin, length, period, start, lane):
-        """A chunk that lies in the row. All loads come first."""
-        before, behind = self.around(x, begin, length)
-        rows = self.load(x + begin, lane)
-        previous = self.previous(rows, before, lane) if self.marking.looks_back else [None] * self.unroll
-        following = self.following(rows, behind, lane) if self.marking.looks_ahead else [None] * self.unroll
-        bits = []
-        for u in range(self.unroll):
-            offset = (lane + u * LANES) * self.vector
-            first = (begin == 0) & (lane == 0) if u == 0 else None
-            last = (begin + self.elements == length) & (lane == LANES - 1) if u == self.unroll - 1 else None
-            rest = (start + offset) % period if self.periodic else None
-            found = self.results([previous[u], *rows[u], following[u]], ends, begin + offset, rest, period, first, last)
+    @cute.jit
+    def run(self, x, outs, ends, begin, length, period, member):
+        """The run from ``begin`` on, of the thread's team."""
+        whole = length & -LANES  # where the elements begin that go one to a lane
+        start = Int32(begin % period) if self.periodic else Int32(0)  # the run's place in the period
+        row = (length, ends, period, begin, start)  # what is the same for all elements of the run
+        place = begin + member * self.vector
+        if cutlass.const_expr(self.unroll == 1):
+            self.single(x, outs, row, place, whole)
+        elif begin + self.elements <= whole:
+            self.all(x, outs, row, place)
+        else:
+            for u in cutlass.range(self.unroll, unroll=1):
+                self.single(x, outs, row, place + Int64(u) * self.step, whole)
+        if (begin + self.elements >= length) & (member >= self.team - LANES):  # the last run; its last warp has the least to do
+            self.tail(x, outs, row, whole + member % LANES)
+
+    def all(self, x, outs, row, place):
+        """All vectors of a thread, the first at ``place``, in a run of whole ones. All loads come first."""
+        places = [place + u * self.step for u in range(self.unroll)]
+        found = self.vectors(x, row, places)
+        for number, target in enumerate(outs):
             if self.marking.bits:
-                bits.append([self.gathered(values, lane) for values in found])
+                self.store_bits(target, place, [self.joined(self.packed(results[number])) for results in found])
             else:
-                for target, values in zip((out, other), found):
-                    self.store(target + (begin + offset), values)
-        if self.marking.bits:
-            for number, target in enumerate((out, other)[: len(bits[0])]):
-                self.store_bits(target + begin // 32, [words[number] for words in bits], lane)
-
-    @staticmethod
-    def words_of(vector: int, source):
-        """The type and the number of the words that a vector is loaded as: a register tensor of bytes would take a register each."""
-        width = vector * source.size
-        if source.size >= 4:
-            return source.cutlass, vector
-        return (Uint8, 1) if width == 1 else (Int16, 1) if width == 2 else (Int32, width // 4)
-
-    def load(self, start, lane):
-        """The elements of the lane's vectors in a chunk, a list a vector."""
-        count = max(2, self.words * self.unroll)  # CuTe gives an extent of one the stride 0, which recasting repeats
-        chunk = cute.make_rmem_tensor((count,), self.word)
-        at = cute.make_ptr(self.word, start.toint(), cute.AddressSpace.gmem, assumed_align=self.vector * self.marking.source.size)
-        shape = (self.words, self.unroll)
-        source = cute.make_tensor(at + lane * self.words, cute.make_layout(shape, stride=(1, LANES * self.words)))
-        cute.autovec_copy(source, cute.make_tensor(chunk.iterator, cute.make_layout(shape)))
-        elements = chunk if self.marking.source.size >= 4 else cute.recast_tensor(chunk, self.marking.source.cutlass)
-        return [[self.rule.lift(elements[u * self.vector + i]) for i in range(self.vector)] for u in range(self.unroll)]
+                for at, results in zip(places, found):
+                    self.store(target + at, results[number])
 
     @cute.jit
-    def around(self, x, begin, length):
-        """The elements before and behind the chunk; where there are none, any value."""
-        before = self.rule.register(0)
-        behind = self.rule.register(0)
-        if cutlass.const_expr(self.marking.looks_back):
-            if begin > 0:
-                before = self.get(x, begin - 1)
-        if cutlass.const_expr(self.marking.looks_ahead):
-            if begin + self.elements < length:
-                behind = self.get(x, begin + self.elements)
-        return before, behind
+    def single(self, x, outs, row, place, whole):
+        """One vector of a thread, if it lies among the whole ones."""
+        parts = [Int32(0) for _ in outs]
+        if place < whole:
+            (found,) = self.vectors(x, row, [place])
+            if cutlass.const_expr(self.marking.bits):
+                parts = [self.packed(flags) for flags in found]
+            else:
+                for target, values in zip(outs, found):
+                    self.store(target + place, values)
+        if cutlass.const_expr(self.marking.bits):
+            for target, part in zip(outs, parts):
+                word = self.joined(part)
+                if (place < whole) & (place % 32 == 0):
+                    self.put(target, place // 32, Uint32(word))
+
+    @cute.jit
+    def tail(self, x, outs, row, place):
+        """One element, if it lies in the row."""
+        length = row[0]
+        parts = [Int32(0) for _ in outs]
+        if place < length:
+            items = [self.before(x, place, True), self.get(x, place), self.behind(x, place + 1, length, True)]
+            found = self.results(items, row, place, place == 0, place + 1 == length)
+            if cutlass.const_expr(self.marking.bits):
+                parts = [flags[0] for flags in found]
+            else:
+                for target, values in zip(outs, found):
+                    self.put(target, place, self.lowered(values[0]))
+        if cutlass.const_expr(self.marking.bits):
+            for target, part in zip(outs, parts):
+                word = cute.arch.vote_ballot_sync(part != 0)
+                if (place < length) & (place % 32 == 0):
+                    self.put(target, place // 32, Uint32(word))
+
+    def vectors(self, x, row, places):
+        """The results of the vectors at ``places``, each a list an output."""
+        length, final = row[0], len(places) - 1
+        vectors = [self.load(x, place, length, k in (0, final)) for k, place in enumerate(places)]
+        before = [self.before(x, place, k == 0) for k, place in enumerate(places)]
+        behind = [self.behind(x, place + self.vector, length, k == final) for k, place in enumerate(places)]
+        found = []
+        for k, place in enumerate(places):
+            first = place == 0 if k == 0 else None
+            last = place + self.vector == length if k == final else None
+            if self.by_words:
+                found.append(self.word_results(vectors[k], before[k], behind[k], row[1], first, last))
+            else:
+                found.append(self.results([before[k], *vectors[k], behind[k]], row, place, first, last))
+        return found
+
+    def word_results(self, keys, before, behind, ends, first, last):
+        """As ``results``, of words of keys, as words of flags."""
+        found = []
+        if self.marking.looks_back:
+            given = first is not None and self.marking.predecessor
+            flags = words.heads(self.marking.op.name, keys, choose(first, ends[0], before) if given else before)
+            found.append(flags if first is None or given else [flags[0] | choose(first, Uint32(1), Uint32(0)), *flags[1:]])
+        if self.marking.looks_ahead:
+            given = last is not None and self.marking.successor
+            flags = words.tails(self.marking.op.name, keys, choose(last, ends[1], behind) if given else behind)
+            found.append(flags if last is None or given else [*flags[:-1], flags[-1] | choose(last, Uint32(1 << 24), Uint32(0))])
+        return found
+
+    def load(self, x, place, length, outermost: bool):
+        """The elements of a vector, or its words. A register tensor of bytes would take a register each, so words are loaded."""
+        source = self.marking.source
+        if self.by_words and self.piece < words.KEYS:
+            inside = (place > 0) & (place + 2 * words.KEYS <= length) if outermost else True
+            return [words.load_anywhere(x + place, inside)]
+        width = self.piece * source.size
+        word = source.cutlass if source.size >= 4 else Uint8 if width == 1 else Int16 if width == 2 else Int32
+        count = self.vector * source.size * 8 // word.width
+        vector = cute.make_rmem_tensor((max(2, count),), word)  # CuTe gives an extent of one the stride 0, which recasting repeats
+        shape = cute.make_layout((count,))
+        at = cute.make_ptr(word, (x + place).toint(), cute.AddressSpace.gmem, assumed_align=width)
+        cute.autovec_copy(cute.make_tensor(at, shape), cute.make_tensor(vector.iterator, shape))
+        if self.by_words:
+            keys = cute.recast_tensor(vector, Uint32)
+            return [Uint32(keys[i]) for i in range(self.vector // words.KEYS)]
+        elements = vector if source.size >= 4 else cute.recast_tensor(vector, source.cutlass)
+        return [self.rule.lift(elements[i]) for i in range(self.vector)]
+
+    def before(self, x, place, first: bool):
+        """The element before ``place``; any value if there is none, which can be only ``first``."""
+        if not self.marking.looks_back:
+            return None
+        return self.get_if(place > 0, x, place - 1) if first else self.get(x, place - 1)
+
+    def behind(self, x, place, length, last: bool):
+        """The element at ``place``, the end of a vector; any value if there is none, which can be only ``last``."""
+        if not self.marking.looks_ahead:
+            return None
+        return self.get_if(place < length, x, place) if last else self.get(x, place)
+
+    @cute.jit
+    def get_if(self, condition, x, place):
+        value = self.rule.register(0)
+        if condition:
+            value = self.get(x, place)
+        return value
 
     def get(self, x, place):
         return self.rule.lift(cute.make_tensor(x + place, cute.make_layout((1,)))[0])
@@ -134,21 +209,12 @@ class FlagKernel:
     def put(target, place, value):
         cute.make_tensor(target + place, cute.make_layout((1,)))[0] = value
 
-    def previous(self, rows, before, lane):
-        """The element before each vector: the last one of the lane below; in lane 0 that of lane 31 one vector earlier."""
-        turned = [shuffled(row[-1], cute.arch.shuffle_sync, (lane + LANES - 1) % LANES) for row in rows]
-        return [choose(lane == 0, before if u == 0 else turned[u - 1], value) for u, value in enumerate(turned)]
-
-    def following(self, rows, behind, lane):
-        """The element behind each vector: the first one of the lane above; in lane 31 that of lane 0 one vector later."""
-        turned = [shuffled(row[0], cute.arch.shuffle_sync, (lane + 1) % LANES) for row in rows]
-        return [choose(lane == LANES - 1, behind if u == len(rows) - 1 else turned[u + 1], value) for u, value in enumerate(turned)]
-
-    def results(self, items, ends, place, rest, period, first, last):
-        """The results of the vector ``items[1:-1]``, a list an output. ``place`` is that of its first element in the row, ``rest`` in
-        the period; ``first`` (``last``): whether its first (last) element is that of the row, None if it cannot be."""
+    def results(self, items, row, place, first, last):
+        """The results of the vector ``items[1:-1]``, a list an output. ``place`` is that of its first element; ``first`` (``last``): whether
+        its first (last) element is that of the row, None if it cannot be."""
+        _, ends, period, begin, start = row
         count = len(items) - 2
-        rests = [rest]
+        rests = [(start + Int32(place - begin)) % period] if self.periodic else []  # places in the period, counted in 32 bits from the run's
         for _ in range(count if self.periodic else 0):
             rests.append(choose(rests[-1] + 1 == period, Int32(0), rests[-1] + 1))
         found = []
@@ -198,71 +264,36 @@ class FlagKernel:
 
     def store(self, target, values):
         """The results of a vector, in one piece."""
-        kind = self.marking.result
-        results = cute.make_rmem_tensor((self.vector,), kind.cutlass)
+        kind = Uint32 if self.by_words else self.marking.result.cutlass
+        shape = cute.make_layout((len(values),))
+        results = cute.make_rmem_tensor(shape, kind)
         for i, value in enumerate(values):
-            results[i] = self.lowered(value)
-        at = cute.make_ptr(kind.cutlass, target.toint(), cute.AddressSpace.gmem, assumed_align=self.vector * kind.size)
-        cute.autovec_copy(results, cute.make_tensor(at, cute.make_layout((self.vector,))))
+            results[i] = value if self.by_words else self.lowered(value)
+        at = cute.make_ptr(kind, target.toint(), cute.AddressSpace.gmem, assumed_align=self.vector * self.marking.result.size)
+        cute.autovec_copy(results, cute.make_tensor(at, shape))
 
-    def gathered(self, flags, lane):
-        """The word of 32 flags that the lanes of a group hold between them, in all of them."""
+    def packed(self, flags):
+        """The flags of a vector as the bits of a word."""
+        if self.by_words:
+            return Int32(words.packed(flags))
+        return tree([(flag << i,) for i, flag in enumerate(flags)], lambda a, b: (a[0] | b[0],))[0]
+
+    def joined(self, part):
+        """The word whose bits the lanes of a group hold, ``vector`` each, in all of them. All lanes of the warp call together."""
         if self.group == LANES:
-            return cute.arch.vote_ballot_sync(flags[0] != 0)
-        return self.joined(tree([(flag << i,) for i, flag in enumerate(flags)], lambda a, b: (a[0] | b[0],))[0], lane)
-
-    def joined(self, part, lane):
-        """The word whose bits the lanes of a group hold, ``vector`` each, in all of them."""
-        word = part << ((lane % self.group) * self.vector)
+            return cute.arch.vote_ballot_sync(part != 0)
+        word = part << ((cute.arch.lane_idx() % self.group) * self.vector)
         for log in range((self.group - 1).bit_length()):
             word = word | cute.arch.shuffle_sync_bfly(word, offset=1 << log)
         return word
 
     @cute.jit
-    def store_bits(self, target, words, lane):
-        """The words of a chunk. A vector of a warp makes ``vector`` of them; each lane of a group stores that of another vector."""
-        member = lane % self.group
-        for first in cutlass.range_constexpr(0, self.unroll, self.group):
-            mine = words[first]
-            for u in cutlass.range_constexpr(1, min(self.group, self.unroll - first)):
-                mine = choose(member == u, words[first + u], mine)
-            if first + member < self.unroll:
-                self.put(target, (first + member) * self.vector + lane // self.group, Uint32(mine))
-
-    @cute.jit
-    def ragged(self, x, out, other, ends, begin, length, period, start, lane):
-        """The last chunk of a row, where the row ends within it: the same vectors, element by element."""
-        for u in cutlass.range(self.unroll, unroll=1):
-            offset = (lane + u * LANES) * self.vector
-            place = begin + offset
-            items = cute.make_rmem_tensor((self.vector + 2,), self.rule.register)
-            for i in cutlass.range_constexpr(self.vector + 2):
-                items[i] = self.rule.register(0)
-                if (place + (i - 1) >= 0) & (place + (i - 1) < length):
-                    items[i] = self.get(x, place + (i - 1))
-            rest = (start + offset) % period if self.periodic else Int32(0)
-            word, other_word = Int32(0), Int32(0)
-            for i in cutlass.range_constexpr(self.vector):
-                flag, other_flag = Int32(0), Int32(0)
-                if place + i < length:
-                    three = [self.rule.register(items[i + k]) for k in range(3)]
-                    found = self.results(three, ends, place + i, rest, period, place + i == 0, place + i + 1 == length)
-                    if cutlass.const_expr(self.marking.bits):
-                        flag, other_flag = found[0][0], found[-1][0]
-                    else:
-                        for target, values in zip((out, other), found):
-                            self.put(target, place + i, self.lowered(values[0]))
-                word = word | (flag << i)
-                other_word = other_word | (other_flag << i)
-                rest = choose(rest + 1 == period, Int32(0), rest + 1)
-            if cutlass.const_expr(self.marking.bits):
-                self.store_ragged_bits(out, word, place, length, lane)
-                if cutlass.const_expr(self.marking.outputs == 2):
-                    self.store_ragged_bits(other, other_word, place, length, lane)
-
-    @cute.jit
-    def store_ragged_bits(self, target, word, place, length, lane):
-        """The words of the flags that the lanes of a group hold; those beyond the row are 0."""
-        word = self.joined(word, lane)
-        if (lane % self.group == 0) & (place < length):
-            self.put(target, place // 32, Uint32(word))
+    def store_bits(self, target, place, joined):
+        """The words of the vectors of a thread, the first at ``place``. Each lane of a group stores that of another vector."""
+        lane = cute.arch.lane_idx() % self.group
+        for u in cutlass.range_constexpr(0, self.unroll, self.group):
+            mine = joined[u]
+            for k in cutlass.range_constexpr(1, min(self.group, self.unroll - u)):
+                mine = choose(lane == k, joined[u + k], mine)
+            if u + lane < self.unroll:
+                self.put(target, (place + Int64(u + lane) * self.step) // 32, Uint32(mine))

@@ -84,7 +84,7 @@ def kernel_for(config: Config, marking: Marking, stream: int = 0) -> compiler.Ke
         host = FlagKernel(marking, *config.kernel)
         space, end = cute.AddressSpace.gmem, register_type(marking.source, wide=False)
         pointers = [make_ptr(kind.cutlass, 0, space) for kind in (marking.source, marking.result, marking.result)]
-        arguments = [*pointers, end(0), end(0), *[Int64(0)] * 4, Int32(0), make_fake_stream()]
+        arguments = [*pointers, *[Int64(0)] * 4, end(0), end(0), Int32(0), make_fake_stream()]
         return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": 0}
 
     return compiler.get(name, build, on_disk=marking.op.key is not None, stream=stream, warm=f"cutesync.{marking.name}")
@@ -94,5 +94,5 @@ def make_launch(config: Config, marking: Marking, ends: tuple, ordinal: int, str
     """The prepared launch. ``ends`` are the predecessor and the successor, or None."""
     kernel = kernel_for(config, marking, stream)
     predecessor, successor = (0 if end is None else bits(end, *marking.register()) for end in ends)
-    values = (0, 0, 0, predecessor, successor, config.rows, config.length, config.period, config.chunks)
+    values = (0, 0, 0, config.length, config.rows, config.period, config.runs, predecessor, successor)  # what every warp waits for lies first
     return Launch(kernel, ordinal, config.grid, values)

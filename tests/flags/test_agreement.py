@@ -68,6 +68,21 @@ def test_operators_by_name(place, op):
         check(keys(1000, dtype), "flag_heads_and_tails", op, predecessor=1, successor=2)
 
 
+@pytest.mark.parametrize("flag", ["uint8", "bits"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_every_pair_of_bytes(place, dtype, flag):
+    """Bytes are compared four at a time: equal and unequal ones in every place of a word, beside every other."""
+    pairs = np.stack(np.meshgrid(np.arange(256), np.arange(256)), -1).astype(np.uint8).view(dtype).ravel()
+    for x in (pairs, keys(5000, dtype), np.random.default_rng(0).integers(0, 2, 5000).astype(dtype)):
+        for op in ("ne", "eq"):
+            for n in (len(x), len(x) - 9):
+                check(x[:n], "flag_heads_and_tails", op, dtype=flag)
+    for end in (0, 1, 127) + ((-1, -128) if dtype == "int8" else (128, 255)):
+        for op in ("ne", "eq"):
+            check(x[:64], "flag_heads_and_tails", op, dtype=flag, predecessor=end, successor=end)
+            check(np.full(64, end, dtype), "flag_heads_and_tails", op, dtype=flag, predecessor=end, successor=end)
+
+
 def far(a, b):
     return b - a > 1
 
@@ -121,7 +136,7 @@ def test_rows_start_fresh(place, dtype):
             check(keys(shape, dtype), "flag_heads_and_tails", dtype=flag)
 
 
-@pytest.mark.parametrize(("dtype", "flag"), [("int8", "uint8"), ("int32", "uint8"), ("int16", "int32"), ("int32", "bits")])
+@pytest.mark.parametrize(("dtype", "flag"), [("int8", "uint8"), ("int32", "uint8"), ("int16", "int32"), ("int32", "bits"), ("int8", "bits")])
 def test_views_that_begin_anywhere(place, dtype, flag):
     """Every alignment of the keys, and of the flags."""
     count = 1000 if place.name == "emulator" else 150001
@@ -147,6 +162,17 @@ def test_nothing_beside_out_is_written(place):
             found = np.asarray(memory)
             same(found[32 + skew : 32 + skew + words], reference.flag_heads(x, dtype=flag))
             assert (found[: 32 + skew] == 77).all() and (found[32 + skew + words :] == 77).all()
+
+
+@pytest.mark.parametrize("n", [61, 65, 1025, 4098])
+def test_nothing_beside_misaligned_keys_is_read(place, n):
+    """Flags are written right before the keys: to load any of them would race. Behind the keys no memory is left."""
+    memory = cs.asarray(np.append(np.zeros(n, np.uint8), keys(n, "uint8")))
+    cs.flag_heads(memory[n:], out=memory[:n])
+    same(np.asarray(memory)[:n], reference.flag_heads(np.asarray(memory)[n:]))
+    x = keys(n, "int8")
+    for skew in (1, 2, 3):
+        check(x[skew:], on=cs.asarray(x)[skew:])
 
 
 def test_outs_of_both(place):

@@ -141,7 +141,7 @@ def test_ends_that_are_equal_but_mean_different_bits(launches):
     x = cs.empty(1000, "float32")
     cs.flag_heads(x, predecessor=0.0)
     cs.flag_heads(x, predecessor=-0.0)
-    assert launches[0].parameters[3] != launches[1].parameters[3]
+    assert launches[0].parameters[7] != launches[1].parameters[7]
     whole = cs.empty(1000, "int32")
     cs.flag_heads(whole, predecessor=1, tile=1)
     for bad in ({"predecessor": 1.0}, {"predecessor": 1, "tile": True}):

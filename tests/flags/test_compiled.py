@@ -72,8 +72,22 @@ def test_callables(op):
     verify(compiled("both", op, "int32", "uint8"))
 
 
-@pytest.mark.parametrize("length", [1 << 12, 1 << 20])
+@pytest.mark.parametrize("length", [1 << 12, 1 << 18])
 def test_small_arrays_spread_over_the_gpu(length):
     """One vector a lane, so that as many warps as there can be take part."""
     config = choose(Problem(1, length, length, 4, 1, 16, 16))
-    assert config.kernel[3] == 1 and config.chunks == length // 128
+    assert config.kernel[4] == 1 and config.grid == length // 128 // config.kernel[5]
+
+
+@pytest.mark.parametrize("rows", [3, 1 << 20, (1 << 33) - 1, 1 << 33, 1 << 35])
+def test_a_grid_holds_as_many_rows_as_memory_does(rows):
+    config = choose(Problem(rows, 1, 1, 1, 0, 1, 16))
+    assert 0 < config.grid < 1 << 31 and config.grid * config.kernel[-1] >= rows
+
+
+@pytest.mark.parametrize(("source", "piece"), [("int8", "b8"), ("int16", "b16"), ("int32", "b32")])
+def test_misaligned_keys_are_loaded_in_pieces_and_their_flags_stored_whole(source, piece):
+    size = BY_NAME[source].size
+    config = choose(Problem(1, 1 << 28, 1 << 28, size, 1, size, 16))
+    ptx = verify(kernel_for(config, Marking("heads", neighbour_operator("ne", COMPARISONS), BY_NAME[source], BY_NAME["uint8"])))
+    assert f"ld.global.{piece}" in ptx and "ld.global.v" not in ptx and "st.global.b32" in ptx
