@@ -21,6 +21,8 @@ GROUP = 128  # tiles, of sync.lookback: a row of a pipeline has a multiple of so
 LARGE_BYTES = 24 << 20  # from here on the pipeline is faster than a wave of blocks
 PIPELINE = (4, 2, 4, 16, 6)  # folders, squads, warps, rows, stages: tiles of 32 KiB
 SLAB_BYTES = 1 << 15  # of a few columns: shorter ones go to columns.py
+SLAB_COLUMNS = 64  # the most that stream through shared memory
+SLAB_TILE, SLAB_STAGES, SLAB_WORKERS = 1 << 16, 3, 512  # bytes, tiles in the ring, threads
 MOST_SEGMENTS = 512  # blocks that share a column
 
 
@@ -81,7 +83,7 @@ class Config:
 def choose(problem: Problem) -> Config:
     """The one configuration of a problem with at least one element."""
     if problem.inner > 1:
-        return _long_rows(problem, problem.inner) if _few_columns(problem) else _columns(problem)
+        return _long_rows(problem, problem.inner) if _few_columns(problem) else _slabs(problem) if _narrow(problem) else _columns(problem)
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
     if problem.rows > 1 and vectors <= LANES:
@@ -120,6 +122,26 @@ def _few_columns(problem: Problem) -> bool:
     slab = problem.length * problem.inner
     starts = [problem.x, problem.out] + ([slab * problem.source, slab * problem.result] if problem.rows > 1 else [])
     return problem.inner <= 4 and problem.inner * problem.wide <= VECTOR_BYTES and slab * problem.wide >= SLAB_BYTES and not any(at % VECTOR_BYTES for at in starts)
+
+
+def _narrow(problem: Problem) -> bool:
+    """Whether slabs are worth streaming through shared memory, and tiles of them can be copied and scanned in place."""
+    slab = problem.length * problem.inner * problem.source
+    starts = (problem.x, problem.out, slab if problem.rows > 1 else 0)
+    fits = problem.inner <= SLAB_COLUMNS and problem.source == problem.result and not any(at % VECTOR_BYTES for at in starts)
+    return fits and 2 * problem.rows * slab > LARGE_BYTES and slab >= 8 * SLAB_TILE
+
+
+def _slabs(problem: Problem) -> Config:
+    inner, size = problem.inner, problem.source
+    groups = min(LANES, 1 << (SLAB_WORKERS // inner).bit_length() - 1)
+    apart = 128 // size // math.gcd(128 // size, inner) if inner <= 16 else 1  # runs of a multiple of it and one rows begin in banks of their own
+    run = (SLAB_TILE // (size * inner * groups) - 1) // apart * apart + 1
+    while groups * run * inner * size % VECTOR_BYTES:
+        run -= 1
+    tiles = ceil_div(problem.length, groups * run)
+    slots = problem.rows * (tiles + ceil_div(tiles, GROUP)) * inner
+    return Config(("slabs", inner, groups, run, SLAB_STAGES), tiles, min(SMS, problem.rows * tiles), slots)
 
 
 def _long_rows(problem: Problem, width: int = 1) -> Config:
