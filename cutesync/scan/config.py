@@ -134,14 +134,14 @@ def _narrow(problem: Problem) -> bool:
 
 def _slabs(problem: Problem) -> Config:
     inner, size = problem.inner, problem.source
-    groups = min(LANES, 1 << (SLAB_WORKERS // inner).bit_length() - 1)
+    runs = min(LANES, 1 << (SLAB_WORKERS // inner).bit_length() - 1)
     apart = 128 // size // math.gcd(128 // size, inner) if inner <= 16 else 1  # runs of a multiple of it and one rows begin in banks of their own
-    run = (SLAB_TILE // (size * inner * groups) - 1) // apart * apart + 1
-    while groups * run * inner * size % VECTOR_BYTES:
+    run = (SLAB_TILE // (size * inner * runs) - 1) // apart * apart + 1
+    while runs * run * inner * size % VECTOR_BYTES:
         run -= 1
-    tiles = ceil_div(problem.length, groups * run)
+    tiles = ceil_div(problem.length, runs * run)
     slots = problem.rows * (tiles + ceil_div(tiles, GROUP)) * inner
-    return Config(("slabs", inner, groups, run, SLAB_STAGES), tiles, min(SMS, problem.rows * tiles), slots)
+    return Config(("slabs", inner, runs, run, SLAB_STAGES, GROUP), tiles, min(SMS, problem.rows * tiles), slots)
 
 
 def _long_rows(problem: Problem, width: int = 1) -> Config:

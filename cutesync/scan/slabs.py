@@ -3,14 +3,14 @@
     transfer   (one thread) copies tiles into a ring of ``stages`` in shared memory, and scanned tiles out of it (bulk copies)
     work       folds the tile that comes next, publishes its columns' states, looks back for the tile in hand and scans it in place
 
-In a tile a worker has a column and one of ``groups`` runs of the rows; the runs' states meet in shared memory. So threads side by side read elements
+In a tile a worker has a column and one of ``runs`` runs of the rows; the runs' states meet in shared memory. So threads side by side read elements
 side by side whatever the number of columns, and memory is read and written in whole lines.
 
     barrier        completed by                                 waited for by
     full[stage]    transfer: 1 arrival and the tile's bytes     work
     scanned[stage] one lane of each warp of workers             transfer
 
-Look-back: tiles are taken in groups of ``GROUP`` by their number. The state before a tile is that before its group, which the group before
+Look-back: tiles are taken in groups by their number. The state before a tile is that before its group, which the group before
 publishes, and the fold of the tiles before it in the group, which every block makes itself: the order of folding depends on lengths alone. A tile is
 folded and published before the look-back of the one before it, so what a look-back waits for is a tile's time old. Progress: tile
 numbers come from an atomic; of the tiles not yet published the smallest waits for nothing but its copy, and the smallest that is published waits for nobody.
@@ -31,7 +31,6 @@ from ..block.split import share
 from ..block.warps import after, leave
 from ..monoid import tree
 from ..sync.gather import collect, enter, publish, settle, tag_of
-from ..sync.lookback import GROUP
 from ..sync.named_barrier import NamedBarrier
 from ..warp import LANES, combine_valid, scan_states, shift_up
 from .base import Scan, ScanKernel
@@ -48,35 +47,35 @@ class Shared:
     """The ring, its barriers, each stage's tile; of the tile in hand and the one that comes next the state before each run and that of the tile; what a
     look-back finds, and the state before the tile."""
 
-    def __init__(self, scan: Scan, stages: int, tile: int, runs: int, inner: int) -> None:
+    def __init__(self, scan: Scan, stages: int, tile: int, states: int, inner: int) -> None:
         allocator, types = SmemAllocator(), (*scan.types, Int32)
         self.ring = allocator.allocate_array(scan.monoid.source.cutlass, stages * tile, byte_alignment=128)
         self.full, self.scanned = (allocator.allocate_array(Int64, stages) for _ in range(2))
         self.notices = cute.make_tensor(allocator.allocate_array(Int32, 2 * stages), cute.make_layout((2 * stages,)))
-        self.runs, self.found = state_array(types, 2 * runs), state_array(types, runs)
+        self.before, self.found = state_array(types, 2 * states), state_array(types, states)
         self.totals, self.prefixes = state_array(types, 2 * inner), state_array(types, inner)
 
     @staticmethod
-    def bytes(scan: Scan, stages: int, tile: int, runs: int, inner: int) -> int:
+    def bytes(scan: Scan, stages: int, tile: int, states: int, inner: int) -> int:
         types = (*scan.types, Int32)
-        return stages * (tile * scan.monoid.source.size + 24) + sum(state_bytes(types, n) for n in (2 * runs, runs, 2 * inner, inner)) + 64
+        return stages * (tile * scan.monoid.source.size + 24) + sum(state_bytes(types, n) for n in (2 * states, states, 2 * inner, inner)) + 64
 
 
 class SlabScan(ScanKernel):
-    """The kernel: ``groups`` (a power of two, at most 32) runs of ``run`` rows of ``inner`` columns are a tile. Elements and results are of one size;
-    every slab begins on a boundary of 16 bytes, and so does every tile."""
+    """The kernel: ``runs`` (a power of two, at most 32) of ``run`` rows of ``inner`` columns are a tile, ``group`` tiles a group. Elements and results are of
+    one size; every slab begins on a boundary of 16 bytes, and so does every tile."""
 
-    def __init__(self, scan: Scan, inner: int, groups: int, run: int, stages: int) -> None:
-        self.inner, self.groups, self.run, self.stages = inner, groups, run, stages
-        self.rows, self.runs = groups * run, groups * inner
-        self.workers = -(-self.runs // LANES) * LANES
+    def __init__(self, scan: Scan, inner: int, runs: int, run: int, stages: int, group: int) -> None:
+        self.inner, self.runs, self.run, self.stages, self.group = inner, runs, run, stages, group
+        self.rows, self.states = runs * run, runs * inner
+        self.workers = -(-self.states // LANES) * LANES
         self.size = scan.monoid.source.size
-        super().__init__(scan, LANES + self.workers, Shared.bytes(scan, stages, self.rows * inner, self.runs, inner), 1)
+        super().__init__(scan, LANES + self.workers, Shared.bytes(scan, stages, self.rows * inner, self.states, inner), 1)
 
     @cute.jit
     def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
         thread, _, _ = cute.arch.thread_idx()
-        shared = Shared(self.scan, self.stages, self.rows * self.inner, self.runs, self.inner)
+        shared = Shared(self.scan, self.stages, self.rows * self.inner, self.states, self.inner)
         if thread == 0:
             for s in cutlass.range_constexpr(self.stages):
                 cute.arch.mbarrier_init(shared.full + s, 1)
@@ -144,11 +143,9 @@ class SlabScan(ScanKernel):
         elements = count * self.inner
         whole = elements // (16 // self.size) * (16 // self.size)
         self.copy(held, x + place, whole, elements, self.scan.monoid.source.cutlass)
+        cute.arch.mbarrier_arrive_and_expect_tx(full, whole * self.size)
         if whole > 0:
-            cute.arch.mbarrier_arrive_and_expect_tx(full, whole * self.size)
             primitives.cp_async_bulk_shared_cluster_global(held, x + place, full, whole * self.size)
-        else:
-            cute.arch.mbarrier_arrive(full)
 
     @cute.jit
     def store(self, held, out, number, length, tiles):
@@ -202,7 +199,7 @@ class SlabScan(ScanKernel):
 
     def slot(self, number, rows, tiles):
         """``(slot, stride)`` of a tile's first column. A row's slots are those of its tiles, and of the ends of its groups."""
-        each = Int64(tiles + (tiles + GROUP - 1) // GROUP)
+        each = Int64(tiles + (tiles + self.group - 1) // self.group)
         return (Int64(number // tiles) * each + number % tiles) * self.inner, rows * each * self.inner
 
     @cute.jit
@@ -220,45 +217,45 @@ class SlabScan(ScanKernel):
         while first < stop:
             state = self.scan.combine(state, self.scan.lift(element(self.at(shared, stage, first, count, worker)), 0))
             first += 1
-        if worker < self.runs:
-            leave(shared.runs, turn * self.runs + worker, have, state)
+        if worker < self.states:
+            leave(shared.before, turn * self.states + worker, have, state)
         NamedBarrier(Barriers.WORKERS, self.workers).sync()
-        column, last, total = self.scan_groups(shared.runs, turn * self.runs, worker)
+        column, last, total = self.scan_runs(shared.before, turn * self.states, worker)
         if last:
             leave(shared.totals, turn * self.inner + column, Boolean(True), total[:-1])
             slot, stride = self.slot(number, rows, tiles)
             publish(slots, slot + column, stride, total[:-1], tag)
 
     @cute.jit
-    def scan_groups(self, states: cutlass.Constexpr, base, worker):
+    def scan_runs(self, states: cutlass.Constexpr, base, worker):
         """Replace each run's state by that before it. ``(column, last, state)``: whether this worker has a column's fold, with a flag, and which column."""
         types = (*self.scan.types, Int32)
-        column, group = worker // self.groups, worker % self.groups
+        column, group = worker // self.runs, worker % self.runs
         place = base + group * self.inner + column
         state = (*self.nothing(), Int32(0))
-        if worker < self.runs:
+        if worker < self.states:
             state = get(states, place, types)
-        inclusive = scan_states(state, lambda a, b: combine_valid(a, b, self.scan.combine), worker % LANES, self.groups)
+        inclusive = scan_states(state, lambda a, b: combine_valid(a, b, self.scan.combine), worker % LANES, self.runs)
         *before, flag = shift_up(inclusive)
-        if worker < self.runs:
+        if worker < self.states:
             leave(states, place, (group > 0) & (flag != 0), before)
-        return column, (group == self.groups - 1) & (worker < self.runs), inclusive
+        return column, (group == self.runs - 1) & (worker < self.states), inclusive
 
     @cute.jit
     def look_back(self, shared: cutlass.Constexpr, init, init_at, slots, rows, tiles, number, tag, turn, worker):
         """Leave the states before a tile, those of its columns."""
         types, combine = self.scan.types, self.scan.combine
         slot, stride = self.slot(number, rows, tiles)
-        group, inside = number % tiles // GROUP, number % tiles % GROUP
-        first, stop = share(inside, worker // self.inner, Int32(self.groups))
-        if worker >= self.runs:
+        group, inside = number % tiles // self.group, number % tiles % self.group
+        first, stop = share(inside, worker // self.inner, Int32(self.runs))
+        if worker >= self.states:
             stop = first
         at = slot + worker % self.inner - Int64(inside - first) * self.inner
         have, states = collect(slots, at, stop - first, Int64(self.inner), stride, tag, types, combine)
-        if worker < self.runs:
+        if worker < self.states:
             leave(shared.found, worker, have, states[0])
         NamedBarrier(Barriers.WORKERS, self.workers).sync()
-        column, last, fold = self.scan_groups(shared.found, Int32(0), worker)
+        column, last, fold = self.scan_runs(shared.found, Int32(0), worker)
         if last:
             known = Boolean(self.scan.start is not None)
             start = self.scan.first(init, init_at) if self.scan.start is not None else self.nothing()
@@ -268,7 +265,7 @@ class SlabScan(ScanKernel):
                 known, start = some, before[0]
             known, start = after(known, start, fold[-1] != 0, fold[:-1], combine)
             leave(shared.prefixes, column, known, start)
-            if inside == GROUP - 1:
+            if inside == self.group - 1:
                 _, end = after(known, start, Boolean(True), get(shared.totals, turn * self.inner + column, types), combine)
                 publish(slots, ends, stride, end, tag)
         NamedBarrier(Barriers.WORKERS, self.workers).sync()
@@ -281,7 +278,7 @@ class SlabScan(ScanKernel):
         state = self.nothing()
         if first < stop:
             *start, known = get(shared.prefixes, worker % self.inner, types)
-            *before, some = get(shared.runs, turn * self.runs + worker, types)
+            *before, some = get(shared.before, turn * self.states + worker, types)
             have, state = after(known != 0, tuple(start), some != 0, tuple(before), self.scan.combine)
             following = self.scan.lift(element(self.at(shared, stage, first, count, worker)), 0)
             if have:

@@ -9,7 +9,7 @@ from typing import Callable
 from cutesync.runtime import call
 from cutesync.scan import plan
 from cutesync.scan.config import LANES, ROW_WARPS, VECTOR_BYTES, Config, Problem
-from cutesync.sync.lookback import GROUP, slots_of
+from cutesync.sync.lookback import slots_of
 
 Choice = Callable[[Problem], Config]
 
@@ -75,12 +75,12 @@ def columns(width: int, lanes: int, groups: int, unroll: int, splits: int) -> Ch
     return choose
 
 
-def slabs(groups: int, run: int, stages: int, blocks: int) -> Choice:
+def slabs(runs: int, run: int, stages: int, blocks: int, group: int) -> Choice:
     def choose(problem: Problem) -> Config:
-        tiles = _ceil(problem.length, groups * run)
-        assert groups * run * problem.inner * problem.source % VECTOR_BYTES == 0
-        slots = problem.rows * (tiles + _ceil(tiles, GROUP)) * problem.inner
-        return Config(("slabs", problem.inner, groups, run, stages), tiles, min(blocks, problem.rows * tiles), slots)
+        tiles = _ceil(problem.length, runs * run)
+        assert runs * run * problem.inner * problem.source % VECTOR_BYTES == 0
+        slots = problem.rows * (tiles + _ceil(tiles, group)) * problem.inner
+        return Config(("slabs", problem.inner, runs, run, stages, group), tiles, min(blocks, problem.rows * tiles), slots)
 
     return choose
 
@@ -103,9 +103,9 @@ KERNELS: dict[str, tuple[Choice, tuple[int, ...], int]] = {
     "columns in groups": (columns(2, 8, 5, 4, 1), (101, 23), 0),
     "columns in groups of blocks": (columns(4, 4, 4, 2, 3), (2, 101, 12), 1),
     "columns of blocks": (columns(1, 16, 1, 2, 5), (61, 19), 0),
-    "slabs": (slabs(4, 3, 3, 2), (203, 5), 0),
-    "slabs of rows": (slabs(8, 2, 2, 3), (2, 101, 12), 1),
-    "slabs by many": (slabs(4, 5, 3, 4), (150, 33), 0),
+    "slabs": (slabs(4, 3, 3, 2, 4), (203, 5), 0),
+    "slabs of rows": (slabs(8, 2, 2, 3, 2), (2, 101, 12), 1),
+    "slabs by many": (slabs(4, 5, 3, 4, 128), (150, 33), 0),
     "pipeline, small ring": (pipeline(4, 2, 4, 1, 2, 3), (1, 4203), 1),
     "pipeline, three squads": (pipeline(4, 3, 4, 1, 3, 2), (1, 3603), 1),
     "pipeline, one squad, one block": (pipeline(8, 1, 4, 1, 2, 1), (1, 2603), 1),

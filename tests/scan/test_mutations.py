@@ -27,7 +27,7 @@ KERNELS = {
     "one tile": (wave(4, 1), (501,), 0),
     "wave": (wave(2, 1), (1203,), 0),
     "columns": (columns(2, 4, 8, 2, 3), (101, 12), 0),
-    "slabs": (slabs(4, 3, 2, 2), (143, 5), 0),
+    "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (4, 1101), 1),
 }
 
