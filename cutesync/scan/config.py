@@ -13,6 +13,7 @@ from ..sizes import ceil_div, power_of_two
 
 SMS = 132  # multiprocessors the block counts are tuned for
 VECTOR_BYTES = 16
+LINE_BYTES = 128  # of memory: the pipeline's tiles begin on whole lines
 LANES = 32
 ROW_WARPS = 8  # of rows.py
 MOST_WARPS = 16  # that scan one short row: up to 16 KiB one block is faster than several that must agree
@@ -147,7 +148,6 @@ def _slabs(problem: Problem) -> Config:
 def _long_rows(problem: Problem, width: int = 1) -> Config:
     items = VECTOR_BYTES // math.gcd(VECTOR_BYTES, width * problem.wide)
     vector = items * width * problem.wide  # bytes
-    slack = VECTOR_BYTES // problem.source - 1 if width == 1 else items - 1  # positions that may be missing before the first element
     total = problem.rows * problem.length * width * problem.wide
     shift = problem.shift if width == 1 else 0
 
@@ -159,16 +159,17 @@ def _long_rows(problem: Problem, width: int = 1) -> Config:
         most = min(rows * VECTOR_BYTES // vector, rows * 8 // (vector // 4 + width * max(1, problem.wide // 4)))
         return 1 << max(most if problem.wide == 4 else most // 2, 1).bit_length() - 1
 
-    def tiles_of(warps: int, rows: int) -> int:
+    def tiles_of(warps: int, rows: int, boundary: int) -> int:
+        slack = boundary // problem.source - 1 if width == 1 else items - 1  # positions that may be missing before the first element
         return ceil_div(problem.length + slack, warps * fitted(rows) * LANES * items)
 
     folders, squads, warps, rows, stages = PIPELINE
-    tiles = tiles_of(warps, rows)
+    tiles = tiles_of(warps, rows, LINE_BYTES)
     if total > LARGE_BYTES and tiles > 1:
         slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
         return Config(("pipeline", folders, squads, warps, fitted(rows), stages, shift), tiles, min(SMS, problem.rows * tiles), slots, width)
     warps, rows = (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
-    tiles = tiles_of(warps, rows)
+    tiles = tiles_of(warps, rows, VECTOR_BYTES)
     return Config(("wave", tiles == 1, warps, fitted(rows), shift), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0, width)
 
 

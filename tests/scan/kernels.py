@@ -8,7 +8,7 @@ from typing import Callable
 
 from cutesync.runtime import call
 from cutesync.scan import plan
-from cutesync.scan.config import LANES, ROW_WARPS, VECTOR_BYTES, Config, Problem
+from cutesync.scan.config import LANES, LINE_BYTES, ROW_WARPS, VECTOR_BYTES, Config, Problem
 from cutesync.sync.lookback import slots_of
 
 Choice = Callable[[Problem], Config]
@@ -18,9 +18,9 @@ def _ceil(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def _tiles(problem: Problem, warps: int, rows: int) -> int:
+def _tiles(problem: Problem, warps: int, rows: int, boundary: int) -> int:
     items = VECTOR_BYTES // math.gcd(VECTOR_BYTES, problem.inner * problem.wide)
-    return _ceil(problem.length + VECTOR_BYTES // problem.source - 1, warps * rows * LANES * items)
+    return _ceil(problem.length + boundary // problem.source - 1, warps * rows * LANES * items)
 
 
 def _shift(problem: Problem) -> int | None:
@@ -48,7 +48,7 @@ def rows(team: int, rows: int, ragged: bool = False) -> Choice:
 
 def wave(warps: int, rows: int) -> Choice:
     def choose(problem: Problem) -> Config:
-        tiles = _tiles(problem, warps, rows)
+        tiles = _tiles(problem, warps, rows, VECTOR_BYTES)
         slots = problem.rows * tiles if tiles > 1 else 0
         return Config(("wave", tiles == 1, warps, rows, _shift(problem)), tiles, problem.rows * tiles, slots, problem.inner)
 
@@ -57,7 +57,7 @@ def wave(warps: int, rows: int) -> Choice:
 
 def pipeline(folders: int, squads: int, warps: int, rows: int, stages: int, blocks: int) -> Choice:
     def choose(problem: Problem) -> Config:
-        tiles = _tiles(problem, warps, rows)
+        tiles = _tiles(problem, warps, rows, LINE_BYTES)
         kernel = ("pipeline", folders, squads, warps, rows, stages, _shift(problem))
         return Config(kernel, tiles, min(blocks, problem.rows * tiles), problem.rows * slots_of(tiles), problem.inner)
 
