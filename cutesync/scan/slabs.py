@@ -1,19 +1,19 @@
-"""Scan down columns that are few: resident blocks stream tiles of whole rows through shared memory, where a thread has a column.
+"""Scan of many rows of few columns, down the columns: resident blocks stream tiles of whole rows through shared memory.
 
-    transfer   (one thread) copies tiles into a ring of ``stages`` in shared memory, and scanned tiles out of it (bulk copies)
-    work       folds the tile that comes next, publishes its columns' states, looks back for the tile in hand and scans it in place
+    transfer    (one thread) copies tiles into a ring of ``stages`` in shared memory, and results out of it (bulk copies)
+    work        folds the tile that comes next and publishes its columns' states; looks back for the tile in hand and scans it in place
 
-In a tile a worker has a column and one of ``runs`` runs of the rows; the runs' states meet in shared memory. So threads side by side read elements
-side by side whatever the number of columns, and memory is read and written in whole lines.
+A worker has a column of one of the tile's ``runs`` of rows; the states of the runs meet in shared memory. So neighbouring threads read neighbouring
+elements whatever the number of columns, and memory is read and written in whole lines, each element once.
 
-    barrier        completed by                                 waited for by
-    full[stage]    transfer: 1 arrival and the tile's bytes     work
-    scanned[stage] one lane of each warp of workers             transfer
+    barrier           completed by                                 waited for by
+    full[stage]       transfer: 1 arrival and the tile's bytes     work
+    scanned[stage]    one lane of each warp of workers             transfer
 
-Look-back: tiles are taken in groups by their number. The state before a tile is that before its group, which the group before
-publishes, and the fold of the tiles before it in the group, which every block makes itself: the order of folding depends on lengths alone. A tile is
-folded and published before the look-back of the one before it, so what a look-back waits for is a tile's time old. Progress: tile
-numbers come from an atomic; of the tiles not yet published the smallest waits for nothing but its copy, and the smallest that is published waits for nobody.
+Look-back: the state before a tile is that before its group of tiles, which the block with the last tile of the group before publishes, followed by the
+tiles before it in its group, which every block folds itself. Who is folded with whom depends on tile numbers alone. A tile is folded and published
+before the look-back of the one before it in its block, so what a look-back asks for is mostly there. Progress: tile numbers come from an
+atomic; before the smallest tile that is not yet published its block only looks back for smaller ones, all of which are.
 """
 
 from __future__ import annotations
@@ -62,20 +62,20 @@ class Shared:
 
 
 class SlabScan(ScanKernel):
-    """The kernel: ``runs`` (a power of two, at most 32) of ``run`` rows of ``inner`` columns are a tile, ``group`` tiles a group. Elements and results are of
+    """The kernel: ``runs`` (a power of two, at most 32) of ``height`` rows of ``inner`` columns are a tile, ``group`` tiles a group. Elements and results are of
     one size; every slab begins on a boundary of 16 bytes, and so does every tile."""
 
-    def __init__(self, scan: Scan, inner: int, runs: int, run: int, stages: int, group: int) -> None:
-        self.inner, self.runs, self.run, self.stages, self.group = inner, runs, run, stages, group
-        self.rows, self.states = runs * run, runs * inner
+    def __init__(self, scan: Scan, inner: int, runs: int, height: int, stages: int, group: int) -> None:
+        self.inner, self.runs, self.height, self.stages, self.group = inner, runs, height, stages, group
+        self.tile, self.states = runs * height, runs * inner  # rows of a tile, and states in it
         self.workers = -(-self.states // LANES) * LANES
         self.size = scan.monoid.source.size
-        super().__init__(scan, LANES + self.workers, Shared.bytes(scan, stages, self.rows * inner, self.states, inner), 1)
+        super().__init__(scan, LANES + self.workers, Shared.bytes(scan, stages, self.tile * inner, self.states, inner), 1)
 
     @cute.jit
     def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
         thread, _, _ = cute.arch.thread_idx()
-        shared = Shared(self.scan, self.stages, self.rows * self.inner, self.states, self.inner)
+        shared = Shared(self.scan, self.stages, self.tile * self.inner, self.states, self.inner)
         if thread == 0:
             for s in cutlass.range_constexpr(self.stages):
                 cute.arch.mbarrier_init(shared.full + s, 1)
@@ -101,8 +101,8 @@ class SlabScan(ScanKernel):
     def place(self, number, length, tiles):
         """``(place, count)``: where a tile's elements begin in memory, and how many rows it has. Tiles are cut in memory order."""
         tile = Int64(self.scan.flip(number % tiles, tiles))
-        count = Int32(cutlass.min(length - tile * self.rows, Int64(self.rows)))
-        return (Int64(number // tiles) * length + tile * self.rows) * self.inner, count
+        count = Int32(cutlass.min(length - tile * self.tile, Int64(self.tile)))
+        return (Int64(number // tiles) * length + tile * self.tile) * self.inner, count
 
     @cute.jit
     def transfer(self, shared: cutlass.Constexpr, x, out, counters, rows, length, tiles):
@@ -115,7 +115,7 @@ class SlabScan(ScanKernel):
             number, tag = entered[1], tag_of(entered)
             if number < everything:
                 entered = enter(counters)  # asked for early: the answer takes as long as a copy
-            held = shared.ring + stage * (self.rows * self.inner)
+            held = shared.ring + stage * (self.tile * self.inner)
             cute.arch.mbarrier_wait(shared.scanned + stage, phase)
             before = shared.notices[2 * stage]
             if before != DONE:
@@ -190,12 +190,12 @@ class SlabScan(ScanKernel):
     def span(self, number, length, tiles, worker):
         """``(first, stop, count)``: a worker's rows among the ``count`` of a tile, in scan order. Threads too many have none."""
         _, count = self.place(number, length, tiles)
-        first = worker // self.inner * self.run
-        return first, cutlass.min(first + self.run, count), count
+        first = worker // self.inner * self.height
+        return first, cutlass.min(first + self.height, count), count
 
     def at(self, shared, stage, position, count, worker):
         """A worker's element at a position of a tile: where it lies in shared memory."""
-        return shared.ring + ((stage * self.rows + self.scan.flip(position, count)) * self.inner + worker % self.inner)
+        return shared.ring + ((stage * self.tile + self.scan.flip(position, count)) * self.inner + worker % self.inner)
 
     def slot(self, number, rows, tiles):
         """``(slot, stride)`` of a tile's first column. A row's slots are those of its tiles, and of the ends of its groups."""
