@@ -20,7 +20,7 @@ from ..block.discontinuity import flag_unless
 from ..block.edges import shuffled
 from ..monoid import choose, tree
 from ..neighbours import Difference, Flag
-from ..sync.overlap import overlap
+from ..sync.overlap import await_launches, let_next_start
 from ..warp import LANES
 
 
@@ -46,7 +46,8 @@ class FlagKernel:
     @cute.kernel
     def kernel(self, x: cute.Pointer, out: cute.Pointer, other: cute.Pointer, predecessor, successor, rows: Int64, length: Int64,
                period: Int64, chunks: Int64):  # fmt: skip
-        overlap()
+        await_launches()
+        let_next_start()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         blocks, _, _ = cute.arch.grid_dim()

@@ -143,7 +143,7 @@ SHARED_RATE = 100  # bytes of shared memory that wgmma reads a clock
 ARRIVAL_RATE, L2_RATE = 58.7, 64.0  # bytes that reach an SM a clock, multicast or not; bytes that its own loads bring, in aligned rows of 128
 DRAM_RATE = 2200.0  # bytes that the GPU reads from memory or writes there a clock
 K_TILE_CLOCKS, LEAST_K_TILE = 13.0, 150.0  # what a k-tile adds to its multiplications; the least it takes: a barrier, multiplications, a release
-PROMOTION_CLOCKS = 300.0  # the additions of float32 a k-tile, which nothing hides in a pingpong block
+PROMOTION_CLOCKS = {"cooperative": 40.0, "pingpong": 300.0}  # the additions of float32 a k-tile: a cooperative block's other warpgroup hides most
 TILE_CLOCKS = 600.0  # between two tiles
 EPILOGUE_RATE = 9.5  # bytes of the result that an SM stores a clock
 SPLIT_CLOCKS = 7000.0  # a write, an atomic and a read of the L2, one after the other
@@ -189,8 +189,8 @@ def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: in
     tensor = k_tiles * tile_m * tile_n * 64 / TENSOR_RATE
     shared = k_tiles * tile_m / 64 * (64 + tile_n) * K_TILE_BYTES / SHARED_RATE
     multiply = max(max(tensor, shared) + k_tiles * K_TILE_CLOCKS, k_tiles * LEAST_K_TILE)
-    if config.promoted and config.schedule == "pingpong":
-        multiply += k_tiles * PROMOTION_CLOCKS
+    if config.promoted:
+        multiply += k_tiles * PROMOTION_CLOCKS[config.schedule]
     loads, arrivals = k_tiles * access.bytes(config) / L2_RATE, k_tiles * config.stage_bytes() / ARRIVAL_RATE
     mainloop = max(multiply, loads, arrivals) + UNHIDDEN * loads
     store = tile_m * tile_n * out_bytes / EPILOGUE_RATE

@@ -11,7 +11,7 @@ import cutlass.cute as cute
 from cutlass import Float32, Int32, Int64, Uint32
 from cutlass.memory import SmemAllocator
 
-from ..sync.overlap import overlap
+from ..sync.overlap import await_launches, let_next_start
 from .config import PACK_ROWS, PACK_WORDS
 
 THREADS = 256
@@ -43,7 +43,8 @@ class Pack:
     def kernel(self, x: cute.Pointer, out: cute.Pointer, rows: Int64, inner: Int64, steps, span: Int64, across: Uint32, down: Uint32):
         """``steps`` are the strides of ``x``: (item, row, element). ``span`` is in words here; ``across`` and ``down`` count the tiles of an
         item. A thread moves 16 bytes in all: what it computes besides would be what limits the copy."""
-        overlap()
+        await_launches()
+        let_next_start()
         thread, block = cute.arch.thread_idx()[0], Uint32(cute.arch.block_idx()[0])
         warp, lane = thread // 32, thread % 32
         line = block // across

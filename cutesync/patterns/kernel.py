@@ -5,7 +5,7 @@ from __future__ import annotations
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
-from ..sync.overlap import overlap
+from ..sync.overlap import await_launches
 
 WARP = 32
 MOST_SHARED = 227 * 1024  # bytes a block may have
@@ -30,7 +30,7 @@ class PatternKernel:
 
     @cute.kernel
     def kernel(self, x: cute.Pointer, out: cute.Pointer, state: cute.Pointer, n: Int64, m: Int64):
-        overlap()
+        await_launches()
         self.body(x, out, state, n, m)
 
 

@@ -12,7 +12,7 @@ import math
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
-from ..sync.overlap import overlap
+from ..sync.overlap import await_launches
 
 
 class ReduceKernel:
@@ -33,7 +33,7 @@ class ReduceKernel:
     @cute.kernel
     def kernel(self, x: cute.Pointer, out: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer, outer: Int64,
                length: Int64, inner: Int64, splits: Int32, tiles: Int32):  # fmt: skip
-        overlap()
+        await_launches()
         self.body(x, out, init, slots, counters, outer, length, inner, splits, tiles)
 
     def result(self, init, state):

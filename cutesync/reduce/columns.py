@@ -16,6 +16,7 @@ from ..block.reduce import get, put, state_array, state_bytes
 from ..block.split import share
 from ..monoid import tree
 from ..sync.gather import announce, collect, enter, publish
+from ..sync.overlap import let_next_start
 from .base import ReduceKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
 
@@ -51,6 +52,7 @@ class ColumnReduce(ReduceKernel):
             if thread == 0:
                 entered = enter(counters, slab * tiles + tile, splits)
         have, state = self.fold_rows(x + (slab * length * inner + column), begin + first, begin + stop, inner, inside)
+        let_next_start()
         if cutlass.const_expr(self.split):
             if thread == 0:
                 announce(counters, entered, splits, notice)

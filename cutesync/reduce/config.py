@@ -63,16 +63,21 @@ def _segments(problem: Problem) -> Config:
     chunks = row_bytes // CHUNK_BYTES
     if row_bytes * problem.outer <= SMALL_BYTES:
         warps = 8 if row_bytes <= SMALL_BYTES // 4 else 16
-        return Config(("segments", "block", warps, 4, 2), 1, 1, problem.outer)
+        return Config(("segments", "block", warps, 4, 2, _whole(problem, 4)), 1, 1, problem.outer)
     large = row_bytes * problem.outer >= LARGE_BYTES
     most, warps, unroll = (2 * SMS, 16, 4) if large else (256, 8, 8)
     splits = min(most // problem.outer, chunks // (4 if chunks <= 64 else 8), SLOTS // (problem.words * problem.outer))
     if splits > 1 and problem.outer <= GROUPS:
         scope = "grid" if problem.outer == 1 else "grid_rows"
-        return Config(("segments", scope, warps, unroll, 2), splits, 1, problem.outer * splits)
+        return Config(("segments", scope, warps, unroll, 2, _whole(problem, unroll), splits <= 32), splits, 1, problem.outer * splits)
     if problem.outer < 2 * SMS or chunks > 32:
-        return Config(("segments", "block", warps, unroll, 2), 1, 1, problem.outer)
+        return Config(("segments", "block", warps, unroll, 2, _whole(problem, unroll)), 1, 1, problem.outer)
     return Config(("segments", "warp", 8, 4, 4), 1, 1, ceil_div(problem.outer, 8))
+
+
+def _whole(problem: Problem, unroll: int) -> bool:
+    """Whether every row is whole chunks of ``unroll`` vectors a lane."""
+    return problem.aligned and problem.length * problem.size % (32 * unroll * VECTOR_BYTES) == 0
 
 
 def _short_rows(problem: Problem) -> Config:

@@ -16,6 +16,7 @@ from ..block.reduce import get, put, state_array, state_bytes
 from ..block.split import share
 from ..monoid import tree
 from ..sync.gather import announce, collect, enter, publish
+from ..sync.overlap import let_next_start
 from ..warp import LANES, broadcast, column_of_lane, reduce_columns, reduce_states, reduce_valid, select
 from .base import ReduceKernel
 from .chunk import aligned_words
@@ -54,6 +55,7 @@ class NarrowColumnReduce(ReduceKernel):
             if thread == 0:
                 entered = enter(counters, slab, splits)
         have, state = self.fold_warp(x + slab * length * self.columns, length, split * self.warps + warp, splits * self.warps, lane)
+        let_next_start()
         self.deposit(storage, warp, have, state, lane)
         if cutlass.const_expr(self.split):
             if thread == 0:

@@ -13,6 +13,7 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ..monoid import tree
+from ..sync.overlap import let_next_start
 from ..warp import LANES, reduce_valid
 from .base import ReduceKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
@@ -34,6 +35,7 @@ class ShortRowReduce(ReduceKernel):
 
     @cute.jit
     def body(self, x, out, init, slots, counters, outer, length, inner, splits, tiles):
+        let_next_start()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         lane = thread % LANES
@@ -106,6 +108,7 @@ class WholeRowReduce(ReduceKernel):
 
     @cute.jit
     def body(self, x, out, init, slots, counters, outer, length, inner, splits, tiles):
+        let_next_start()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         first = (Int64(block) * (self.threads * self.unroll) + thread) * self.per_lane

@@ -22,6 +22,7 @@ from ..block.reduce import fold_storage, fold_storage_bytes, fold_threads, get, 
 from ..block.split import share
 from ..sync.atomic import atomic_fold
 from ..sync.gather import collect, enter, publish, settle
+from ..sync.overlap import let_next_start
 from ..warp import LANES, reduce_valid
 from .base import ReduceKernel
 from .chunk import ChunkFold
@@ -32,13 +33,17 @@ SLOTS = 512  # chunk states a block keeps before warp 0 folds them: 2 or 4 KiB o
 class SegmentReduce(ReduceKernel):
     """The kernel. ``scope`` says who folds a row: a "warp", a "block", the "grid" (all blocks share one row) or "grid_rows"
     (``splits`` blocks a row). Two rungs of the ladder are kept for comparison: "level" folds ``length`` elements a block of an array of
-    ``inner``, one launch a level; "atomic" folds every block's state into ``out`` by an atomic."""
+    ``inner``, one launch a level; "atomic" folds every block's state into ``out`` by an atomic.
 
-    def __init__(self, monoid, has_init: bool, scope: str, warps: int, unroll: int, blocks_per_sm: int) -> None:
+    ``whole`` promises that every row is whole chunks that begin on 16-byte boundaries, ``few`` that at most 32 blocks share a row. What
+    others need is then left out, which small arrays feel: a launch fetches its instructions as it does its data, and finds none of them in
+    the caches of an SM."""
+
+    def __init__(self, monoid, has_init: bool, scope: str, warps: int, unroll: int, blocks_per_sm: int, whole: bool = False, few: bool = False) -> None:
         block = 0 if scope == "warp" else state_bytes(monoid.types, SLOTS)
         grid = fold_storage_bytes(monoid.types, warps) + 16 if scope.startswith("grid") else 0
         super().__init__(monoid, has_init, warps * LANES, block + grid, blocks_per_sm)
-        self.scope, self.warps = scope, warps
+        self.scope, self.warps, self.whole, self.few = scope, warps, whole, few
         self.chunk = ChunkFold(monoid, unroll)
 
     @cute.jit
@@ -65,6 +70,7 @@ class SegmentReduce(ReduceKernel):
         row = Int64(block) * self.warps + thread // LANES
         if row < rows:
             state = self.chunk.row(x + row * length, length, thread % LANES)
+            let_next_start()
             if thread % LANES == 0:
                 self.finish(out, init, row, state)
 
@@ -87,11 +93,11 @@ class SegmentReduce(ReduceKernel):
                 publish(slots, block, blocks, state, tag)
                 notice[0] = Int32(collector)
                 notice[1] = tag
-            if splits <= LANES:
+            if cutlass.const_expr(self.few):
                 tag = cute.arch.shuffle_sync(tag, 0)
                 if cute.arch.shuffle_sync(Int32(collector), 0) != 0:
                     self.collect_few(out, init, slots, row, splits, blocks, tag, thread)
-        if splits > LANES:
+        if cutlass.const_expr(not self.few):
             cute.arch.sync_threads()
             if notice[0] != 0:
                 self.collect_row(out, init, slots, row, splits, blocks, notice[1], storage, thread)
@@ -123,23 +129,25 @@ class SegmentReduce(ReduceKernel):
         chunk_states = state_array(self.monoid.types, SLOTS)
         lane = thread % LANES
         warp = thread // LANES
-        head = cutlass.min(Int64(self.chunk.misaligned(x)), length)
+        head = Int64(0) if self.whole else cutlass.min(Int64(self.chunk.misaligned(x)), length)
         full = Int32((length - head) // self.chunk.elements)
         begin, end = share(full, split, splits)
         have = Boolean(False)
         state = tuple(t(0) for t in self.monoid.types)
-        if (split == 0) & (head > 0):
-            have = Boolean(True)
-            if warp == 0:
-                state = self.chunk.narrow(x, Int32(head), Int64(0), lane)
+        if cutlass.const_expr(not self.whole):
+            if (split == 0) & (head > 0):
+                have = Boolean(True)
+                if warp == 0:
+                    state = self.chunk.narrow(x, Int32(head), Int64(0), lane)
         more = Boolean(True)
         while more:
             stop = cutlass.min(begin + (SLOTS - 2), end)
             more = stop < end
             self.round(x, head, begin, stop, chunk_states, warp, lane)
             count = stop - begin
-            if (split == splits - 1) & (stop == full):
-                count = self.ragged_end(x, head, length, full, count, chunk_states, warp, lane)
+            if cutlass.const_expr(not self.whole):
+                if (split == splits - 1) & (stop == full):
+                    count = self.ragged_end(x, head, length, full, count, chunk_states, warp, lane)
             cute.arch.sync_threads()
             if (warp == 0) & (count > 0):
                 total = self.fold_slots(chunk_states, count, lane)
@@ -150,6 +158,7 @@ class SegmentReduce(ReduceKernel):
             begin = stop
             if more:
                 cute.arch.sync_threads()
+        let_next_start()
         return state
 
     @cute.jit

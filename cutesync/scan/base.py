@@ -16,7 +16,7 @@ from cutlass.memory import SmemAllocator
 
 from ..monoid import nonzero
 from ..sync.gather import enter, settle
-from ..sync.overlap import overlap
+from ..sync.overlap import await_launches
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class ScanKernel:
     @cute.kernel
     def kernel(self, x: cute.Pointer, out: cute.Pointer, init_at: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer,
                rows: Int64, length: Int64, inner: Int64, tiles: Int32):  # fmt: skip
-        overlap()
+        await_launches()
         self.body(x, out, init_at, init, slots, counters, rows, length, inner, tiles)
 
     @cute.jit

@@ -13,6 +13,7 @@ from cutlass import Boolean, Int32, Int64
 
 from ..block.reduce import state_array, state_bytes
 from ..block.warps import after, around, leave
+from ..sync.overlap import let_next_start
 from ..warp import LANES, shift_up
 from .base import Scan, ScanKernel
 from .part import PartScan
@@ -34,6 +35,7 @@ class RowScan(ScanKernel):
 
     @cute.jit
     def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
+        let_next_start()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         warp = cute.arch.make_warp_uniform(thread // LANES)
@@ -104,6 +106,7 @@ class ShortRowScan(ScanKernel):
 
     @cute.jit
     def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
+        let_next_start()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         lane = thread % LANES

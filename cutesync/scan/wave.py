@@ -17,6 +17,7 @@ from cutlass import Boolean, Int32, Int64
 from ..block.reduce import fold_storage, fold_storage_bytes, fold_threads, get, state_array, state_bytes
 from ..block.warps import after, leave
 from ..sync.gather import collect, publish
+from ..sync.overlap import let_next_start
 from ..warp import LANES
 from .base import Scan, ScanKernel
 from .block import BlockScan
@@ -47,6 +48,7 @@ class WaveScan(ScanKernel):
         tile = number % tiles
         begins = Int64(number // tiles) * length * inner
         held, have, before, total = self.tile.fold(x + begins, length, tile, totals, warp, lane)
+        let_next_start()
         known = Boolean(self.scan.start is not None)
         start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in types)
         if cutlass.const_expr(not self.alone):

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 from ..cases import DTYPES, bicyclic, has_meaning
-from ..compiled import assert_overlaps
+from ..compiled import assert_overlaps, tell_figures
 
 from cutesync import dtypes
 from cutesync.ops import operator
@@ -20,14 +20,12 @@ pytestmark = pytest.mark.slow
 # shapes (outer, length, inner) that between them reach every kernel, scope, block size and vector width
 EVERY_CONFIG = [
     (1, 1, 1), (1, 2, 1), (9, 3, 1), (9, 4, 1), (9, 7, 1), (9, 8, 1), (9, 16, 1), (9, 20, 1), (9, 37, 1), (9, 64, 1), (9, 100, 1), (9, 128, 1),
-    (1, 1000, 1), (1, 3000, 1), (1, 9000, 1), (5000, 300, 1), (5000, 2000, 1), (300, 5000, 1), (5000, 10**5, 1), (1, 10**5, 1), (1, 10**6, 1), (1, 10**8, 1), (3, 10**6, 1), (3, 10**8, 1),
+    (1, 1000, 1), (1, 3000, 1), (1, 9000, 1), (5000, 300, 1), (5000, 2000, 1), (300, 5000, 1), (5000, 10**5, 1), (1, 10**5, 1), (1, 10**6, 1), (1, 10**8, 1), (1, 1 << 10, 1), (1, 1 << 16, 1), (1, 1 << 22, 1), (1, 1 << 27, 1), (3, 1 << 20, 1), (300, 1 << 14, 1), (3, 10**6, 1), (3, 10**8, 1),
     (1, 50, 2), (1, 10**6, 2), (1, 50, 3), (1, 10**6, 3), (1, 10**6, 4), (1, 10**6, 5), (1, 10**6, 7), (1, 10**6, 8), (1, 10**6, 16), (20000, 50, 3),
     (1, 9, 40), (1, 50, 40), (1, 10**5, 40), (1, 10**5, 41), (1, 50, 256), (1, 10**4, 256), (1, 50, 10**4), (1, 10**4, 10**4), (1, 3, 10**6), (20000, 50, 40),
 ]  # fmt: skip
 ONE_OF_EACH = [(9, 37, 1), (1, 10**6, 1), (1, 10**5, 40)]  # rows, segments, columns
 EVERY_KERNEL = [(9, 3, 1), (9, 37, 1), (1, 3000, 1), (5000, 2000, 1), (1, 10**6, 1), (3, 10**6, 1), (1, 10**6, 3), (1, 10**5, 40)]
-
-figures: list[tuple] = []
 
 
 @pytest.fixture(autouse=True)
@@ -90,7 +88,7 @@ def element_sizes(folding: Folding) -> tuple[int, ...]:
     return (8, 8, folding.register()[0], 8, 8, 8, 8, 8, 4, 4)
 
 
-def verify(config: Config, folding: Folding, has_init: bool = False, count=None) -> None:
+def verify(config: Config, folding: Folding, has_init: bool = False, count=None) -> tuple:
     kernel = kernel_for(config, folding, has_init)
     ptx = kernel.ptx
     assert re.findall(r"^\.target (.*)$", ptx, re.M) in (["sm_90a"], ["sm_90a, debug"])
@@ -112,7 +110,7 @@ def verify(config: Config, folding: Folding, has_init: bool = False, count=None)
     assert frame == 0, f"{config.kernel} of {folding.source}: {frame} bytes of stack a thread, spills or local arrays"
     assert 0 < registers * kernel.block[0] <= 65536
     op = folding.op if folding.is_arg else folding.op.name
-    figures.append((" ".join(map(str, config.kernel)) + f" {op}", folding.source.name, kernel.block[0], kernel.smem, registers))
+    return (" ".join(map(str, config.kernel)) + f" {op}", folding.source.name, kernel.block[0], kernel.smem, registers)
 
 
 def folding_of(op, dtype: str, result: str | None = None, transform=None) -> Folding:
@@ -129,13 +127,12 @@ def config_of(shape, folding: Folding, aligned: bool = True) -> Config:
     return choose(Problem(*shape, folding.source.size, folding.slot_words, aligned, aligned))
 
 
-def test_every_configuration(allocated):
+def test_every_configuration(allocated, capsys):
     folding = folding_of("add", "float32")
     configs = {config_of(shape, folding, aligned).kernel: config_of(shape, folding, aligned) for shape in EVERY_CONFIG for aligned in (True, False)}
     assert {kernel[0] for kernel in configs} == {"segments", "rows", "whole_rows", "columns", "narrow"}
     assert {kernel[1] for kernel in configs if kernel[0] == "segments"} == {"warp", "block", "grid", "grid_rows"}
-    for config in configs.values():
-        verify(config, folding, count=allocated)
+    tell_figures(capsys, [verify(config, folding, count=allocated) for config in configs.values()])
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -185,12 +182,3 @@ def test_the_other_rungs(scope, allocated):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_fill(dtype):
     verify(Config(("fill",), 1, 1, 1), folding_of("add", dtype), has_init=True)
-
-
-def test_figures_are_told(capsys):
-    """The registers and shared memory of what was compiled above, as this test's output."""
-    assert figures
-    with capsys.disabled():
-        print("\n\n| kernel | type | threads | shared bytes | registers |\n|---|---|---|---|---|")
-        for row in sorted(set(figures)):
-            print("| " + " | ".join(map(str, row)) + " |")

@@ -62,6 +62,9 @@ def checked(problem: Problem) -> Config | None:
     if config.kernel[0] == "segments":
         assert (config.kernel[1] in ("grid", "grid_rows")) == (config.splits > 1)
         assert config.kernel[1] != "grid" or problem.outer == 1
+        _, scope, _, unroll, _, whole, few = (*config.kernel, False, False)[:7]
+        assert whole == (scope != "warp" and problem.aligned and problem.length * problem.size % (512 * unroll) == 0)
+        assert few == (1 < config.splits <= 32)
     if config.splits > 1:
         assert config.grid == problem.outer * config.tiles * config.splits
         assert config.splits <= max(1, problem.length)

@@ -49,7 +49,7 @@ def run(x, calls: int = 2):
     return result
 
 
-GRID = ("segments", "grid", 4, 4, 2)
+GRID = ("segments", "grid", 4, 4, 2, False, True)
 KERNELS = {
     "one block": (("segments", "block", 4, 4, 2), 1),
     "few blocks": (GRID, 5),

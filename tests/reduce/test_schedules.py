@@ -14,7 +14,9 @@ SCHEDULES = 20
 KERNELS = {
     "rows by warps": ((("segments", "warp", 2, 2, 4), 1, 1, 2), (3, 700), 1),
     "rows by blocks": ((("segments", "block", 4, 4, 2), 1, 1, 2), (2, 9001), 1),
-    "one row, few blocks": ((("segments", "grid", 2, 4, 2), 5, 1, 5), (14003,), None),
+    "one row, few blocks": ((("segments", "grid", 2, 4, 2, False, True), 5, 1, 5), (14003,), None),
+    "one row of whole chunks": ((("segments", "grid", 2, 4, 2, True, True), 5, 1, 5), (13 * 512,), None),
+    "one row of whole chunks, one block": ((("segments", "block", 4, 4, 2, True), 1, 1, 1), (13 * 512,), None),
     "one row, more blocks than lanes": ((("segments", "grid", 2, 1, 2), 37, 1, 37), (14003,), None),
     "rows, several blocks each": ((("segments", "grid_rows", 2, 2, 2), 3, 1, 6), (2, 5003), 1),
     "short rows of vectors": ((("rows", True, 4, 2, 2), 1, 1, 2), (50, 16), 1),

@@ -13,7 +13,7 @@ from cutesync.scan.config import Config, Problem, choose
 from cutesync.scan.plan import Meaning, kernel_for
 
 from ..cases import bicyclic
-from ..compiled import assert_overlaps
+from ..compiled import assert_overlaps, tell_figures
 from ..reduce.test_compiled import allocated, cubin_figures  # noqa: F401  a fixture
 
 pytestmark = pytest.mark.slow
@@ -25,8 +25,6 @@ EVERY_CONFIG = [
 ]  # fmt: skip
 ROWS, WAVE, PIPELINE, COLUMNS, SLABS = (9, 3000, 1), (1, 10**6, 1), (1, 10**8, 1), (1, 10**4, 10**4), (1, 10**7, 9)
 
-figures: list[tuple] = []
-
 
 @pytest.fixture(autouse=True)
 def _fresh_compiler(monkeypatch):
@@ -35,7 +33,7 @@ def _fresh_compiler(monkeypatch):
     monkeypatch.setattr(compiler, "_kernels", {})
 
 
-def verify(config: Config, meaning: Meaning, count) -> None:
+def verify(config: Config, meaning: Meaning, count) -> tuple:
     kernel = kernel_for(config, meaning)
     ptx = kernel.ptx
     assert re.findall(r"^\.target (.*)$", ptx, re.M) in (["sm_90a"], ["sm_90a, debug"])
@@ -52,7 +50,7 @@ def verify(config: Config, meaning: Meaning, count) -> None:
     registers, frame = cubin_figures(kernel.cubin)
     assert frame == 0, f"{config.kernel} of {meaning.source}: {frame} bytes of stack a thread, spills or local arrays"
     assert 0 < registers * kernel.block[0] <= 65536
-    figures.append((" ".join(map(str, config.kernel)) + f" {meaning.op.name}", meaning.source.name, kernel.block[0], kernel.smem, registers))
+    return (" ".join(map(str, config.kernel)) + f" {meaning.op.name}", meaning.source.name, kernel.block[0], kernel.smem, registers)
 
 
 def meaning_of(op, dtype: str, result: str | None = None, exclusive: bool = False, reverse: bool = False, **start) -> Meaning:
@@ -64,15 +62,14 @@ def config_of(shape, meaning: Meaning, x: int = 0) -> Config:
     return choose(Problem(*shape, meaning.source.size, meaning.result.size, x, 0))
 
 
-def test_every_configuration(allocated):  # noqa: F811
+def test_every_configuration(allocated, capsys):  # noqa: F811
     meaning = meaning_of("add", "float32")
     configs = {config_of(shape, meaning) for shape in EVERY_CONFIG}
     kinds = {(config.kernel[0], config.width) for config in configs}
     assert kinds == {("short_rows", 1), ("rows", 1), ("columns", 1), ("slabs", 1), ("wave", 1), ("wave", 3), ("pipeline", 1), ("pipeline", 4)}
     assert {config.kernel[1] for config in configs if config.kernel[0] == "wave"} == {True, False}
     assert {config.kernel[-1] for config in configs if config.kernel[0] == "rows"} == {True, False}
-    for config in configs:
-        verify(config, meaning, allocated)
+    tell_figures(capsys, [verify(config, meaning, allocated) for config in configs])
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int32", "int64", "float16", "bfloat16", "float64"])
@@ -112,12 +109,3 @@ def test_callables_ways_and_dtype(op, dtype, options, allocated):  # noqa: F811
 def test_inputs_off_by_one_element(dtype, allocated):  # noqa: F811
     meaning = meaning_of("add", dtype)
     verify(config_of(PIPELINE, meaning, meaning.source.size), meaning, allocated)
-
-
-def test_figures_are_told(capsys):
-    """The registers and shared memory of what was compiled above, as this test's output."""
-    assert figures
-    with capsys.disabled():
-        print("\n\n| kernel | type | threads | shared bytes | registers |\n|---|---|---|---|---|")
-        for row in sorted(set(figures)):
-            print("| " + " | ".join(map(str, row)) + " |")
