@@ -8,6 +8,9 @@ How a launch runs: ``ptx`` reads the kernel, ``codegen`` turns it into Python fu
 blocks and fragments of warps in the order that ``schedule`` picks, ``barriers`` and ``async_copy`` block, wake and land, ``sanitizer``
 watches every access by vector clocks (``clocks``), and ``report`` words what it finds. ``driver`` lets the DSL's own host code run.
 
+Launches run one after the other. That one may start before those before it have ended (programmatic dependent launch) is a rule of the
+sanitizer instead: before ``griddepcontrol.wait``, its own or one it has synchronized with, it touches no global memory but to prefetch.
+
 What it does not see: ptxas and the machine code it makes, register allocation and spills, timing, caches. One verdict is one interleaving;
 more schedules mean more. Plain loads and stores are not switch points, because a result that depends on their order is a race, which is
 found anyway. Many concurrent readers of one word may hide one another from the sanitizer in one schedule. A vector load is one

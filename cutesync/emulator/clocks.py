@@ -8,6 +8,8 @@ happened; blocks never heard of are absent. Arrays are never changed in place, s
 
 ``seen`` holds what is only known to be over, without its writes being visible: an arrival from another block of the cluster at block
 scope. That is enough to overwrite what the other has read (the ring's empty barriers rely on it), and not enough to read what it wrote.
+
+What precedes the launch in its stream counts as the one event of one more block, ``PRECEDING``, that only ``griddepcontrol.wait`` makes known.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy as np
 
 ACTORS = 40
 LANES = 32
+PRECEDING = -1       # no block's number
 
 
 class Clock:
@@ -53,6 +56,14 @@ class Clock:
     def only(self, block: int) -> "Clock":
         """What it says about one block alone."""
         return Clock({b: v for b, v in self.known.items() if b == block}, {b: v for b, v in self.proxied.items() if b == block})
+
+
+def preceding() -> Clock:
+    """The clock that says: the launch before, and all before that, are over and visible."""
+    return Clock({PRECEDING: _OVER})
+
+
+_OVER = np.ones(1, np.int64)
 
 
 def _advance(into: dict, block: int, warp: int, lanes, time: int, warps: int) -> None:

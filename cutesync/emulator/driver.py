@@ -17,7 +17,7 @@ from .codegen import Program
 
 _P, _I, _U, _S = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
 _SUCCESS, _NOT_SUPPORTED = 0, 801
-_COOPERATIVE_ATTRIBUTE, _CLUSTER_ATTRIBUTE = 2, 4
+_COOPERATIVE_ATTRIBUTE, _CLUSTER_ATTRIBUTE, _PROGRAMMATIC_ATTRIBUTE = 2, 4, 6
 _ATTRIBUTE_BYTES = 72
 _MAX_SHARED = 232448
 
@@ -31,7 +31,8 @@ class _Config(ctypes.Structure):
 @dataclass(frozen=True)
 class Launch:
     """One kernel launch: which kernel, its extents, dynamic shared memory, and the bytes of its parameters. All blocks of a
-    ``cooperative`` one are resident at once. ``clustered``: it says that it is one of clusters, if only of one block each."""
+    ``cooperative`` one are resident at once. ``clustered``: it says that it is one of clusters, if only of one block each.
+    ``programmatic``: it may start before the launch before it in its stream has ended."""
 
     program: Program
     grid: tuple[int, int, int]
@@ -41,6 +42,7 @@ class Launch:
     parameters: bytes
     cooperative: bool = False
     clustered: bool = False
+    programmatic: bool = False
 
 
 class Executable:
@@ -154,7 +156,7 @@ class Executable:
         if required and tuple(required) + (1,) * (3 - len(required)) != block:
             raise LaunchError(f"{program.function.name}: launched with blocks of {block}, compiled for {required}")
         self.launches.append(Launch(program, grid, block, cluster, int(c.shared), self._parameters(program, arguments),
-                                    bool(self._attribute(c, _COOPERATIVE_ATTRIBUTE)), bool(self._attribute(c, _CLUSTER_ATTRIBUTE))))
+                                    *(bool(self._attribute(c, a)) for a in (_COOPERATIVE_ATTRIBUTE, _CLUSTER_ATTRIBUTE, _PROGRAMMATIC_ATTRIBUTE))))
         return _SUCCESS
 
     @staticmethod

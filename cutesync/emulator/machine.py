@@ -24,10 +24,11 @@ class Machine:
     """Runs one launch to its end. ``schedule`` decides the order, ``sanitizer`` may be None."""
 
     def __init__(self, program, grid, block, cluster, shared_bytes: int, dynamic_bytes: int, parameters: Region, memory: Memory, schedule, *,
-                 sanitize: bool, trace=None, name: str | None = None, clustered: bool = False):
+                 sanitize: bool, trace=None, name: str | None = None, clustered: bool = False,
+                 programmatic: bool = False):
         self.program, self.grid, self.block, self.cluster = program, grid, block, cluster
         self.cluster_size = cluster[0] * cluster[1] * cluster[2]
-        self.clustered = clustered
+        self.clustered, self.programmatic = clustered, programmatic
         self.shared_bytes, self.dynamic_bytes = shared_bytes, dynamic_bytes
         self.parameters, self.memory, self.schedule, self.trace = parameters, memory, schedule, trace
         self.name = name or program.function.name

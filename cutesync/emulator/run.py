@@ -139,9 +139,11 @@ def program(text: str, kernel: str | None = None) -> Program:
 
 
 def launch(text: str, grid, block, parameters, *, cluster=(1, 1, 1), shared_bytes: int = 0, cooperative: bool = False,
-           kernel: str | None = None, device: Device = DEVICE) -> None:
+           programmatic: bool = False, kernel: str | None = None, device: Device = DEVICE) -> None:
     """Launch a kernel given as PTX text, under the settings in force. ``parameters`` are the packed parameter bytes, or one integer a
-    parameter (addresses, scalars as their bits). Addresses must lie in registered buffers. Raises EmulationError on the first finding."""
+    parameter (addresses, scalars as their bits). Addresses must lie in registered buffers. A ``programmatic`` launch may start before those
+    before it in its stream have ended: what touches global memory before ``griddepcontrol.wait`` is a race. Raises EmulationError on the
+    first finding."""
     with LOCK:
         code = program(text, kernel)
         if not isinstance(parameters, (bytes, bytearray)):
@@ -149,7 +151,7 @@ def launch(text: str, grid, block, parameters, *, cluster=(1, 1, 1), shared_byte
             for p, value in zip(code.function.params, parameters, strict=True):
                 packed[p.offset:p.offset + p.size] = (int(value) & ((1 << 8 * p.size) - 1)).to_bytes(p.size, "little")
             parameters = bytes(packed)
-        run_launch(Launch(code, tuple(grid), tuple(block), tuple(cluster), shared_bytes, bytes(parameters), cooperative), device, settings())
+        run_launch(Launch(code, tuple(grid), tuple(block), tuple(cluster), shared_bytes, bytes(parameters), cooperative, programmatic=programmatic), device, settings())
 
 
 def run_launch(launch: Launch, device: Device, how: Settings) -> None:
@@ -182,7 +184,7 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
         schedule.limit = launch.grid[0] * launch.grid[1] * launch.grid[2]
     machine = Machine(program, launch.grid, launch.block, launch.cluster, launch.shared_bytes + program.static_shared, launch.shared_bytes,
                       parameters, device.memory, schedule, sanitize=how.sanitize, trace=trace,
-                      clustered=launch.clustered or launch.cluster != (1, 1, 1) or bool(program.function.cluster))
+                      clustered=launch.clustered or launch.cluster != (1, 1, 1) or bool(program.function.cluster), programmatic=launch.programmatic)
     if trace is not None:
         trace.begin(machine)
     try:

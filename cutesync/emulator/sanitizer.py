@@ -5,6 +5,11 @@ keys that pack block, actor (see ``clocks``), time, scope and instruction. An ac
 one, or if both are strong operations whose scopes include each other. Reads are remembered per warp (modulo 8) and lane position, so
 very many concurrent readers of one granule may hide one another; a hidden pair shows under another schedule.
 
+A launch that may start before the one before it has ended (``machine.programmatic``) may touch what any launch writes, that is global
+memory, only where its clock knows of ``griddepcontrol.wait``: the thread's own, or that of a thread which it has synchronized with since.
+(The wait makes memory visible to the grid. On an H200 a thread that does not wait reads old values; one behind a barrier that another
+thread of its block or cluster has reached after waiting reads the new ones.)
+
 Release and acquire work per location: a release leaves the releaser's clock there, an acquire that is in scope takes it.
 """
 
@@ -12,8 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .clocks import ACTORS, LANES, Clock
-from .memory import Region
+from .clocks import ACTORS, LANES, PRECEDING, Clock, preceding
+from .memory import SHARED_START, Region
 from .report import lane_list
 
 SITE_BITS, SCOPE_BITS, TIME_BITS, ACTOR_BITS = 12, 2, 21, 11
@@ -95,6 +100,27 @@ class Sanitizer:
 
     def __init__(self, machine):
         self.machine = machine
+        self.programmatic = machine.programmatic
+
+    # --- the launch before -------------------------------------------------------------------------------------------
+
+    def wait_for_preceding(self, f, lanes) -> None:
+        """``griddepcontrol.wait`` by these lanes."""
+        if self.programmatic:
+            f.warp.learn(lanes, preceding())
+
+    def touch(self, warp, lanes, region: Region, site: int) -> None:
+        """These lanes (None: all 32) access a region, themselves or by an operation that they start."""
+        if not self.programmatic or region.base <= SHARED_START or not region.writable:
+            return
+        if PRECEDING in warp.clock.common.known:  # so each lane knows it, too
+            return
+        for known, positions in warp.clock.groups(lanes):
+            if PRECEDING not in known.known:
+                numbers = np.arange(LANES) if lanes is None else lanes
+                self.machine.fail("race", "global memory touched before griddepcontrol.wait", warp, numbers if positions is None else numbers[positions], site, [
+                    f"it accesses {region.name}, which the launch before it in the stream may still read or write",
+                    "the launch is programmatic: a thread must pass griddepcontrol.wait, or synchronize with one that has, before it touches global memory"])
 
     # --- keys -------------------------------------------------------------------------------------------------------
 
@@ -140,6 +166,7 @@ class Sanitizer:
     # --- accesses of threads ----------------------------------------------------------------------------------------
 
     def load(self, f, lanes, region: Region, rows: np.ndarray, size: int, site: int, scope: int, acquire: bool) -> None:
+        self.touch(f.warp, lanes, region, site)
         shadow = region.shadow or self.shadow(region)
         keys = self.keys(f, lanes, site, scope)
         if shadow.written:
@@ -150,6 +177,7 @@ class Sanitizer:
 
     def store(self, f, lanes, region: Region, rows: np.ndarray, size: int, site: int, scope: int, release: bool,
               update: bool = False) -> None:
+        self.touch(f.warp, lanes, region, site)
         shadow = region.shadow or self.shadow(region)
         keys = self.keys(f, lanes, site, scope)
         if shadow.log:

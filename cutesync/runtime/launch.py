@@ -127,7 +127,7 @@ class Launch:
                 if workspace is not None:
                     parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(device.HOST, stream, slots)
                 try:
-                    emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, list(parameters), cluster=kernel.cluster, shared_bytes=kernel.smem)
+                    emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, list(parameters), cluster=kernel.cluster, shared_bytes=kernel.smem, programmatic=True)
                 except emulator.EmulationError:
                     workspaces.forget(device.HOST, stream)  # a launch that stopped half way leaves its counters in between
                     raise
@@ -196,7 +196,7 @@ class MapLaunch:
                 if workspace is not None:
                     block.bind(workspace, stream)
                 try:
-                    emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, block.packed(), cluster=kernel.cluster, shared_bytes=kernel.smem)
+                    emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, block.packed(), cluster=kernel.cluster, shared_bytes=kernel.smem, programmatic=True)
                 except emulator.EmulationError:
                     workspaces.forget(device.HOST, stream)  # a launch that stopped half way leaves its counters in between
                     raise

@@ -66,6 +66,7 @@ TABLE = (
     drop("no proxy fence", r"fence\.proxy\.async"),
     drop("no sync_warp", r"bar\.warp\.sync"),
     drop("no block barrier", r"bar\.sync \t0"),
+    drop("no wait for the launch before", r"griddepcontrol\.wait"),
     drop("no arrive", r"mbarrier\.arrive\.(?!expect)"),
     drop("no wgmma wait", r"wgmma\.wait_group"),
     drop("no wgmma fence", r"wgmma\.fence"),

@@ -35,14 +35,15 @@ def kernel_text(body: str, parameters: int, registers: str = "", shared: int = 0
 """
 
 
-def launch(text: str, *arrays: np.ndarray, grid=(1, 1, 1), block=(32, 1, 1), cluster=(1, 1, 1), settings: Settings | None = None) -> Settings:
+def launch(text: str, *arrays: np.ndarray, grid=(1, 1, 1), block=(32, 1, 1), cluster=(1, 1, 1), settings: Settings | None = None,
+           programmatic: bool = False) -> Settings:
     """Run the one kernel of a PTX text with the arrays' addresses as its 64-bit parameters."""
     module = ptx.parse(text)
     (function,) = module.functions.values()
     device, how = Device(), settings or Settings()
     parameters = b"".join(int(a.ctypes.data).to_bytes(8, "little") for a in arrays)
     with device.arrays(*arrays):
-        run_launch(Launch(Program(function, module), grid, block, cluster, 0, parameters), device, how)
+        run_launch(Launch(Program(function, module), grid, block, cluster, 0, parameters, programmatic=programmatic), device, how)
     return how
 
 

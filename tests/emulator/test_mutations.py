@@ -14,6 +14,7 @@ from ..compiled import check, compiled
 from . import kernels_basic as basic
 from . import kernels_cluster as cluster
 from . import kernels_matmul as matmul
+from . import kernels_overlap as overlap
 from . import kernels_pipeline as pipeline
 from . import kernels_registers as registers
 from . import kernels_wide as wide
@@ -48,6 +49,7 @@ KERNELS = {
     "product of registers": (registers.product, (A, B, np.zeros((64, 64), np.float32), 4, True, None), {2: A.astype(np.float32) @ B.astype(np.float32).T}),
     "take_turns": (pipeline.take_turns, (i32(1), 5, None), {0: [5]}),
     "descriptors": (wide.descriptors, (X.astype(np.int64), np.zeros(640, np.int64), np.zeros((40, 2), np.uint64), i32(1), 640, None), {1: np.cumsum(X)}),
+    "add": (overlap.add, (X[:192], i32(192), X[:64], 3, "every thread", True), {1: X[:192] + np.tile(X[:64], 3)}),
     "read_peer": (cluster.read_peer, (i32(128), 1, None), {0: [(b + 1) % 4 * 100 + 31 - t for b in range(4) for t in range(32)]}),
     "gather": (cluster.gather, (i32(4), 1, None), {0: [10] * 4}),
     "hand_over": (cluster.hand_over, (i32(32), None), {0: 3 * np.arange(31, -1, -1)}),

@@ -11,6 +11,7 @@ from cutesync.matmul.config import (
     PINGPONG,
     PROMOTED,
     SKINNY,
+    STRADDLING,
     THREADS,
     Config,
 )
@@ -24,7 +25,7 @@ from ..reduce.test_compiled import cubin_figures
 pytestmark = pytest.mark.slow
 
 MAJORS = [(True, True), (True, False), (False, True), (False, False)]
-TILES = {(c.tile, c.schedule): c for c in COOPERATIVE + PINGPONG if c.cluster == (2, 1) and (c.accumulators >= 112 or c.tile == (64, 64))}
+TILES = {(c.tile, c.schedule): c for c in COOPERATIVE + PINGPONG + SKINNY + STRADDLING if c.cluster[0] > 1}  # all that the model chooses among
 BFLOAT16 = BY_NAME["bfloat16"]
 FORMS = {"bfloat16": "k16\\.f32\\.bf16\\.bf16", "float8_e4m3fn": "k32\\.f32\\.e4m3\\.e4m3", "int8": "k32\\.satfinite\\.s32\\.s8\\.s8",
          "tfloat32": "k8\\.f32\\.tf32\\.tf32"}  # fmt: skip
@@ -67,9 +68,17 @@ def verify(config: Config, out: str = "bfloat16", majors=(True, True), terms: Te
     return ptx
 
 
+@pytest.mark.parametrize(("element", "out"), [("bfloat16", "bfloat16"), ("float8_e4m3fn", "bfloat16"), ("tfloat32", "float32")], ids=["16 bits", "8 bits", "tf32"])
 @pytest.mark.parametrize("tile", TILES, ids=str)
-def test_every_tile(tile):
-    verify(TILES[tile])
+def test_every_tile(tile, element, out):
+    """A stage's layout follows from the width of the elements and from the tile."""
+    verify(TILES[tile], out, element=element)
+
+
+@pytest.mark.parametrize("columns", range(16, 257, 16))
+def test_every_width_that_a_user_may_ask_for(columns):
+    """The widths that the model never chooses, too: the DSL has aborted the process on some of tfloat32."""
+    verify(Config((64, columns), "pingpong"), "float32", element="tfloat32")
 
 
 @pytest.mark.parametrize("config", [c for c in SKINNY if c.tile[1] < 64 and c.cluster == (2, 1)], ids=lambda c: str(c.tile))

@@ -1,6 +1,7 @@
 """Faults planted in the compiled matmul: the emulator must find each of them. Those of source document 002 are among them."""
 
 import re
+from typing import Callable, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,9 +15,24 @@ from .support import operand
 
 pytestmark = pytest.mark.slow
 
-COOPERATIVE = Config((128, 64), "cooperative", (2, 1), stages=2)
-PINGPONG = Config((64, 64), "pingpong", stages=2)
-SPLIT = Config((64, 64), "pingpong", stages=2, splits=3)
+
+class Case(NamedTuple):
+    """A configuration, (M, N, K), and how many blocks run at a time: several tiles a block and k-tiles a tile."""
+
+    config: Config
+    shape: tuple[int, int, int]
+    blocks: int = 2
+    dtype: str = "float16"
+
+
+COOPERATIVE = Case(Config((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 264))
+PINGPONG = Case(Config((64, 64), "pingpong", stages=2), (264, 72, 264))
+SPLIT = Case(Config((64, 64), "pingpong", stages=2, splits=3), (100, 72, 264))
+FOUR = Case(Config((64, 32), "pingpong", (4, 1), stages=2), (300, 24, 264), 4)  # B multicast by four blocks, a quarter each
+NARROW = Case(Config((128, 16), "cooperative", (2, 1), stages=2, splits=2), (13, 136, 264), 4)  # few rows: turned, stored without TMA
+PROMOTED = Case(Config((64, 64), "pingpong", stages=2), (200, 80, 528), dtype="float8_e4m3fn")  # every k-tile's products added to a second set
+LINE = r"\s+(?:\.loc[^\n]*\s+)*"  # between two instructions
+CASES = {"cooperative": COOPERATIVE, "pingpong": PINGPONG, "split": SPLIT, "cluster of four": FOUR, "narrow": NARROW, "promoted": PROMOTED}
 
 
 def drop(pattern: str, which: int = 0):
@@ -35,6 +51,22 @@ def swap(pattern: str, new: str):
 
 def every(pattern: str):
     return lambda ptx: re.sub(rf"^[^\n]*{pattern}[^\n]*\n", "", ptx, flags=re.M)
+
+
+def after(start: str, edit: Callable[[str], str]):
+    """The edit, of what follows the first match of ``start``."""
+
+    def limited(ptx: str) -> str:
+        at = re.search(start, ptx).start()
+        return ptx[:at] + edit(ptx[at:])
+
+    return limited
+
+
+def bound(keep: int):
+    """Of the two tests of the plain stores, row and column, ``keep`` alone (0 or 1)."""
+    joined = rf"or\.pred (\t(%p\d+)), (%p\d+), (%p\d+);(?={LINE}@\2 bra[^\n]*{LINE}cvt\.s64\.s32)"
+    return swap(joined, rf"mov.pred \1, \{3 + keep};")
 
 
 def empty_count(change: int):
@@ -70,7 +102,59 @@ FAULTS = {
     "the notice read before it is written": (SPLIT, drop(r"bar\.sync \t%r\d+, 128", 1)),
     "a counter that does not wrap": (SPLIT, swap(r"(atom\.global\.acq_rel\.gpu)\.inc(\.u32 [^,]*, [^,]*), %r\d+;", r"\1.add\2, 1;")),
     "the producer leaves with loads of its peer in flight": (COOPERATIVE, lambda ptx: skip_tail(ptx)),
+    "a warpgroup multiplies out of turn": (PINGPONG, every(r"bar\.sync \t%r\d+, 256")),
+    "a turn that nobody is given": (PINGPONG, every(r"bar\.arrive")),
+    "a turn given to oneself": (PINGPONG, swap(r"sub\.s32 \t(%r\d+), 4, (%r\d+);", r"add.s32 \t\1, 3, \2;")),
+    "products added up before they are there": (PROMOTED, drop(r"wgmma\.wait_group\.sync\.aligned \t0")),
+    "the products of the last k-tile but one added up": (PROMOTED, swap(r"wgmma\.wait_group\.sync\.aligned \t0;", "wgmma.wait_group.sync.aligned \t1;")),
+    # launches overlap
+    "nobody waits for the launch before": (COOPERATIVE, every(r"griddepcontrol\.wait")),
+    "the producer does not wait for the launch before": (COOPERATIVE, drop(r"griddepcontrol\.wait", 0)),
+    "the same, split": (SPLIT, drop(r"griddepcontrol\.wait", 0)),
+    "the launch before waited for after the first load": (PINGPONG, lambda ptx: late_wait(ptx)),
+    # clusters of four
+    "empty barriers of a cluster of two": (FOUR, empty_count(-8)),
+    "the arrivals of one peer of four not waited for": (FOUR, empty_count(-4)),
+    "the arrivals of a fifth peer": (FOUR, empty_count(+4)),
+    "a multicast that leaves out the last peer": (FOUR, swap(r"mov\.b16 (\t%rs\d+), 15;", r"mov.b16 \1, 7;")),
+    "a multicast that leaves out the first peer": (FOUR, swap(r"mov\.b16 (\t%rs\d+), 15;", r"mov.b16 \1, 14;")),
+    "a multicast to two of four": (FOUR, swap(r"mov\.b16 (\t%rs\d+), 15;", r"mov.b16 \1, 3;")),
+    "a stage released to two of four": (FOUR, swap(r"(mov\.u32 \t(%r\d+), %tid\.x;(?:.|\n)*?and\.b32 \t%r\d+, \2, )3;", r"\g<1>1;")),
+    "a stage released to the first of four": (FOUR, swap(r"mapa\.shared::cluster\.u32 (\t%r\d+), (%r\d+), %r\d+;", r"mapa.shared::cluster.u32 \1, \2, 0;")),
+    "the bytes of the own loads alone": (FOUR, swap(r"mov\.b32 (\t%r\d+), 12288;", r"mov.b32 \1, 9216;")),
+    "no cluster barrier in a cluster of four": (FOUR, every(r"barrier\.cluster\.")),
+    "the cluster barrier not waited for": (FOUR, drop(r"barrier\.cluster\.wait")),
+    "barriers that the peers do not see initialised": (FOUR, every(r"fence\.mbarrier_init")),
+    "a block of four leaves with multicasts to it in flight": (FOUR, lambda ptx: skip_tail(ptx)),
+    # narrow tiles
+    "rows past the end stored": (NARROW, bound(1)),
+    "columns past the end stored": (NARROW, bound(0)),
+    "one column past the end stored": (NARROW, lambda ptx: one_past(ptx)),
+    "a slab read before it is filled": (NARROW, drop(r"bar\.sync \t%r\d+, 128", 2)),
+    "empty barriers of one block of two": (NARROW, empty_count(-8)),
+    "a narrow stage released before the tensor cores have read it": (NARROW, swap(r"wgmma\.wait_group\.sync\.aligned \t1;", "wgmma.wait_group.sync.aligned \t2;")),
+    "half of a narrow tile multicast to the own block alone": (NARROW, swap(r"mov\.b16 (\t%rs\d+), 3;", r"mov.b16 \1, 1;")),
+    # split-K
+    "shares counted before both warpgroups' rows are written": (NARROW, drop(r"bar\.sync \t%r\d+, 128", 0)),
+    "the notice of the narrow tile read before it is written": (NARROW, drop(r"bar\.sync \t%r\d+, 128", 1)),
+    "shares counted without an acquire": (SPLIT, swap(r"atom\.global\.acq_rel\.gpu\.inc", "atom.global.release.gpu.inc")),
+    "shares counted with an acquire alone": (SPLIT, swap(r"atom\.global\.acq_rel\.gpu\.inc", "atom.global.acquire.gpu.inc")),
+    "the first to come adds the shares up": (SPLIT, lambda ptx: gathers_at(ptx, 0)),
+    "the last but one adds the shares up": (SPLIT, lambda ptx: gathers_at(ptx, 1)),
+    "all shares written to one place": (SPLIT, swap(r"mul\.wide\.s32 (\t%rd\d+), %r\d+, 16384;", r"mov.b64 \1, 0;")),
+    "each share written to the place of the next": (SPLIT, swap(r"(mul\.wide\.s32 (\t%rd\d+), %r\d+, 16384;)", r"\1\n\tadd.s64 \2, \2, 16384;")),
+    "the first share added twice": (SPLIT, after(r"atom\.global", swap(r"mov\.b32 (\t%r\d+), 1;", r"mov.b32 \1, 0;"))),
+    "the second share left out": (SPLIT, after(r"atom\.global", swap(r"mov\.b32 (\t%r\d+), 1;", r"mov.b32 \1, 2;"))),
 }
+
+
+# what is there for another reason than correctness: name: (case, edit, why nothing can go wrong)
+HARMLESS = {
+    "the consumers do not wait for the launch before": (
+        COOPERATIVE, drop(r"griddepcontrol\.wait", 1), "they touch global memory after a stage is full, which the producer's wait comes before"),
+    "the same, split-K": (SPLIT, drop(r"griddepcontrol\.wait", 1), "the same: shares are written after the last stage has been multiplied"),
+    "no sync_warp before a release": (FOUR, every(r"bar\.warp\.sync"), "wgmma.wait_group is passed by the whole warp, and no lane reads a stage itself"),
+}  # fmt: skip
 
 
 def without_empty_barriers(ptx: str) -> str:
@@ -83,14 +167,31 @@ def skip_tail(ptx: str) -> str:
     begin = ptx.index("setmaxnreg.dec")
     end = ptx.find("setmaxnreg.inc", begin)
     waits = list(re.finditer(r"bra\.uni\s+LAB_WAIT;", ptx[begin : end if end > 0 else len(ptx)]))
-    for wait in reversed(waits[-COOPERATIVE.stages :]):
+    for wait in reversed(waits[-2:]):
         ptx = ptx[: begin + wait.start()] + ptx[begin + wait.end() :]
     return ptx
 
 
+def late_wait(ptx: str) -> str:
+    """The producer's wait, moved behind its first tensor copy."""
+    wait = re.search(r"\tgriddepcontrol\.wait;\n", ptx)
+    copy = re.search(r"\tcp\.async\.bulk\.tensor[^\n]*\n", ptx)
+    return ptx[: wait.start()] + ptx[wait.end() : copy.end()] + wait[0] + ptx[copy.end() :]
+
+
+def one_past(ptx: str) -> str:
+    """The columns' test of every plain store, with <= in place of <."""
+    column = rf"(setp)\.le(\.s32 \t%p\d+, %r\d+, %r\d+;(?={LINE}or\.pred[^\n]*{LINE}@%p\d+ bra[^\n]*{LINE}cvt\.s64\.s32))"
+    return re.sub(column, r"\1.lt\2", ptx)
+
+
+def gathers_at(ptx: str, count: int) -> str:
+    """Who finds ``count`` counted before itself adds the shares up."""
+    return re.sub(rf"(ld\.shared\.b32 \t(%r\d+), \[[^\n]*{LINE}setp\.ne\.b32 \t%p\d+, \2, )%r\d+;", rf"\g<1>{count};", ptx)
+
+
 @pytest.fixture(autouse=True)
 def _emulator(on_emulator, monkeypatch):
-    monkeypatch.setattr(config, "SMS", 2)
     monkeypatch.setattr(compiler, "_kernels", {})
     yield
     workspace.forget(device.HOST, 0)  # a mutant may leave the counters anywhere
@@ -112,25 +213,34 @@ def plant(monkeypatch, edit) -> None:
     monkeypatch.setattr(compiler, "get", edited)
 
 
-def run(chosen: Config):
-    """Several tiles a block and k-tiles a tile."""
-    a, b = operand(100 if chosen.splits > 1 else 264, 264, False), operand(264, 72, True)
+def run(case: Case, monkeypatch) -> bool:
+    monkeypatch.setattr(config, "SMS", case.blocks)
+    m, n, k = case.shape
+    a, b = operand(m, k, False, case.dtype), operand(k, n, True, case.dtype)
     with cs.emulate(schedules=6, seed=4):
-        results = [cs.matmul(a, b, config=chosen) for _ in range(2 if chosen.splits > 1 else 1)]
-    return all(np.array_equal(got, cs.reference.matmul(a, b)) for got in results)
+        results = [cs.matmul(a, b, config=case.config) for _ in range(2 if case.config.splits > 1 else 1)]
+    wanted = cs.reference.matmul(a, b, out_dtype=results[0].dtype)
+    return all(np.array_equal(got, wanted) for got in results)
 
 
-@pytest.mark.parametrize("chosen", [COOPERATIVE, PINGPONG, SPLIT], ids=["cooperative", "pingpong", "split"])
-def test_the_kernels_as_they_are(chosen):
-    assert run(chosen)
+@pytest.mark.parametrize("name", CASES)
+def test_the_kernels_as_they_are(name, monkeypatch):
+    assert run(CASES[name], monkeypatch)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_planted_fault_is_found(fault, monkeypatch):
-    chosen, edit = FAULTS[fault]
+    case, edit = FAULTS[fault]
     plant(monkeypatch, edit)
     try:
-        agreed = run(chosen)
+        agreed = run(case, monkeypatch)
     except EmulationError:
         return
     assert not agreed, "the mutant survived"
+
+
+@pytest.mark.parametrize("change", HARMLESS)
+def test_what_changes_nothing(change, monkeypatch):
+    case, edit, _ = HARMLESS[change]
+    plant(monkeypatch, edit)
+    assert run(case, monkeypatch)

@@ -25,7 +25,6 @@ HARMLESS = {(name, "no init fence #0"): OWN_THREADS for name in ("tokens", "pari
     (name, mutant): OWN_THREADS for name in ("tokens", "parity") for mutant in ("no init fence #1", "no init fence at all")} | {
     ("tokens", f"a relaxed arrival #{i}"): TOKEN for i in (0, 2, 3, 4)} | {
     ("bulk", f"no init fence #{i}"): "the other fence of thread 0 serves the barriers that copies signal" for i in range(2)} | {
-    ("bulk", "no sync_warp #0"): "killed on the ring itself (tests/sync); here no lane happens to be two phases behind at the end",
     ("pipeline", "no block barrier #0"): "the DSL's pipeline brings a block barrier of its own",
     ("pipeline", "no block barrier #1"): "the DSL's pipeline brings a block barrier of its own",
     ("ping pong", "named barrier number #1"): "it becomes number 0, which nobody else uses",

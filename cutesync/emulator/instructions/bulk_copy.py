@@ -10,13 +10,14 @@ from .barrier import barrier_address
 from .moves import address_operand
 from .registry import handles, unknown
 from .tensor_copy import tensor
-from .transfers import REDUCTIONS, aligned, announce, announce_targets, announce_updates, commit_maker, destinations, each, finish_store, reducer, sharing, wait_maker
+from .transfers import REDUCTIONS, aligned, announce, announce_targets, announce_updates, commit_maker, destinations, each, finish_store, reducer, sharing, touch, wait_maker
 
 
 def global_side(machine, f, lane: int, address: int, size: int, site: int) -> Side:
     region = machine.memory.find(address, size)
     if region is None:
         machine.fail("out-of-bounds", f"a bulk copy of {size} bytes at {address:#x}, {machine.memory.describe(address)}", f.warp, [lane], site)
+    touch(machine, f, lane, region, site)
     start = address - region.base
     return Side(region, np.arange(start, start + size, UNIT, dtype=np.int64), UNIT)
 

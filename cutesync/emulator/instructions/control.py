@@ -85,6 +85,22 @@ def setmaxnreg(e, instr):
     e.line(f"{e.op(budget_maker, e.site(), instr.args[0].value)}(f)")
 
 
-@handles("griddepcontrol", "pmevent")
+def preceding_maker(machine):
+    def run(f, lanes, _=None):
+        if machine.sanitizer is not None:
+            machine.sanitizer.wait_for_preceding(f, lanes)
+
+    return run
+
+
+@handles("griddepcontrol", switch=True)
+def griddepcontrol(e, instr):
+    """``wait``: the launches before this one are over, and what they wrote is visible. ``launch_dependents`` only says how early the next
+    launch may start; one that may do so at all is taken to start at once."""
+    if "wait" in instr.parts:
+        e.effect(e.op(preceding_maker), "None")
+
+
+@handles("pmevent")
 def no_effect(e, instr):
-    """Overlap of launches and profiler events: no effect on values."""
+    """A profiler event: no effect on values."""

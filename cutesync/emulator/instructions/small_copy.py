@@ -11,7 +11,7 @@ from ..syntax import Mem
 from .barrier import barrier_address, find_barrier
 from .moves import address_operand
 from .registry import handles
-from .transfers import aligned, commit_maker, each, wait_maker
+from .transfers import aligned, commit_maker, each, touch, wait_maker
 
 
 class SmallCopy(Operation):
@@ -60,6 +60,7 @@ def small_copy_maker(machine, site: int, size: int):
                 origin = machine.memory.find(at, count)
                 if origin is None:
                     machine.fail("out-of-bounds", f"cp.async reads {count} bytes at {at:#x}, {machine.memory.describe(at)}", f.warp, [lane], site)
+                touch(machine, f, lane, origin, site)
                 far = Side(origin, np.array([at - origin.base], np.int64), size if size <= 8 else 16)
             near = Side(region, np.array([offset], np.int64), size)
             operation.write_event = f.warp.clock.start_async()

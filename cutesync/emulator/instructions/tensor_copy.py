@@ -9,7 +9,7 @@ from ..async_copy import Operation, Side, decoded, to_shared
 from ..memory import SHARED_START
 from ..syntax import Vec
 from .barrier import barrier_address
-from .transfers import REDUCTIONS, announce, announce_targets, destinations, each, finish_store, reducer, sharing
+from .transfers import REDUCTIONS, announce, announce_targets, destinations, each, finish_store, reducer, sharing, touch
 
 _TENSOR_KINDS = {"u8": "u8", "u16": "u16", "u32": "u32", "s32": "s32", "u64": "u64", "s64": "s64", "f16": "f16", "f32": "f32", "f32_ftz": "f32",
                  "f64": "f64", "bf16": "bf16", "tf32": "f32", "tf32_ftz": "f32"}
@@ -24,6 +24,7 @@ def tensor_transfer(machine, f, lane: int, map_at: int, coordinates, shared_addr
         region = machine.memory.find(map_at, 128)
         if region is None:
             machine.fail("out-of-bounds", f"the tensor map at {map_at:#x} is in no buffer", f.warp, [lane], site)
+        touch(machine, f, lane, region, site)
         data = region.data[map_at - region.base:map_at - region.base + 128].tobytes()
     try:
         described = decoded(data)
@@ -46,6 +47,7 @@ def tensor_transfer(machine, f, lane: int, map_at: int, coordinates, shared_addr
                 transfer = replace(transfer, in_bounds=transfer.in_bounds & fits)
         if region is None:
             machine.fail("out-of-bounds", f"a tensor copy touches {low:#x} to {high:#x}: {machine.memory.describe(low)}", f.warp, [lane], site)
+        touch(machine, f, lane, region, site)
     return transfer, region, described
 
 

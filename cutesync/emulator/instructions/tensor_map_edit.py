@@ -10,7 +10,7 @@ from .barrier import barrier_address
 from .memory_ops import space_of
 from .moves import address_operand
 from .registry import handles, unknown
-from .transfers import each
+from .transfers import each, touch
 
 _BYTES = 128
 _WITH_ORDINAL = ("box_dim", "global_dim", "global_stride", "element_stride")
@@ -25,6 +25,7 @@ def place(machine, f, lane: int, space: str, address: int, site: int):
         offset = address - region.base if region else 0
     if region is None or offset < 0 or offset + _BYTES > region.high:
         machine.fail("out-of-bounds", f"a tensor map of 128 bytes at {address:#x} is in no memory", f.warp, [lane], site)
+    touch(machine, f, lane, region, site)
     if offset % 64:
         machine.fail("misaligned", f"a tensor map at {address:#x} must be a multiple of 64", f.warp, [lane], site)
     return region, offset

@@ -30,6 +30,12 @@ def aligned(machine, f, lane: int, what: str, value: int, unit: int, site: int) 
         machine.fail("misaligned", f"{what} {value:#x} must be a multiple of {unit}", f.warp, [lane], site)
 
 
+def touch(machine, f, lane: int, region, site: int) -> None:
+    """Tell the sanitizer that an operation of this lane will access a region of global memory."""
+    if machine.sanitizer is not None:
+        machine.sanitizer.touch(f.warp, np.array([lane]), region, site)
+
+
 def announce(operation: Operation, side: Side, write: bool) -> None:
     """Tell the sanitizer what the operation touches, from now on."""
     sanitizer = operation.machine.sanitizer
