@@ -23,7 +23,8 @@ LARGE_BYTES = 24 << 20  # from here on the pipeline is faster than a wave of blo
 PIPELINE = (4, 2, 4, 16, 6)  # folders, squads, warps, rows, stages: tiles of 32 KiB
 SLAB_BYTES = 1 << 15  # of a few columns: shorter ones go to columns.py
 SLAB_COLUMNS = 64  # the most that stream through shared memory
-SLAB_TILE, SLAB_STAGES, SLAB_WORKERS = 1 << 16, 3, 512  # bytes, tiles in the ring, threads
+SLAB_TILE, SLAB_STAGES = 1 << 16, 3  # bytes, and tiles in the ring
+SLAB_WORKERS, LEAST_RUNS = 256, 8  # threads, unless there would be fewer runs
 MOST_SEGMENTS = 512  # blocks that share a column
 
 
@@ -84,7 +85,9 @@ class Config:
 def choose(problem: Problem) -> Config:
     """The one configuration of a problem with at least one element."""
     if problem.inner > 1:
-        return _long_rows(problem, problem.inner) if _few_columns(problem) else _slabs(problem) if _narrow(problem) else _columns(problem)
+        if _narrow(problem):
+            return _slabs(problem)
+        return _long_rows(problem, problem.inner) if _few_columns(problem) else _columns(problem)
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
     if problem.rows > 1 and vectors <= LANES:
@@ -130,12 +133,14 @@ def _narrow(problem: Problem) -> bool:
     slab = problem.length * problem.inner * problem.source
     starts = (problem.x, problem.out, slab if problem.rows > 1 else 0)
     fits = problem.inner <= SLAB_COLUMNS and problem.source == problem.result and not any(at % VECTOR_BYTES for at in starts)
+    if problem.inner == 2 or problem.source < 4:
+        fits &= not _few_columns(problem)  # these are faster side by side
     return fits and 2 * problem.rows * slab > LARGE_BYTES and slab >= 8 * SLAB_TILE
 
 
 def _slabs(problem: Problem) -> Config:
     inner, size = problem.inner, problem.source
-    runs = min(LANES, 1 << (SLAB_WORKERS // inner).bit_length() - 1)
+    runs = max(LEAST_RUNS, min(LANES, 1 << (SLAB_WORKERS // inner).bit_length() - 1))
     apart = 128 // size // math.gcd(128 // size, inner) if inner <= 16 else 1  # runs of a multiple of it and one rows begin in banks of their own
     run = (SLAB_TILE // (size * inner * runs) - 1) // apart * apart + 1
     while runs * run * inner * size % VECTOR_BYTES:
