@@ -27,7 +27,8 @@ QUICK_DTYPES = ("int8", "float16", "float32")
 QUICK_SIZES = (1 << 12, 1 << 18, 1 << 24)
 SIZED_DTYPES = ("int32", "float32")
 LARGE = 1 << 28
-ROWS = (((65536, 4096), 1), ((1 << 20, 256), 1), ((1 << 24, 16), 1), ((16, 1 << 24), 1), ((4096, 65536), 0))
+ROWS = (((65536, 4096), 1), ((1 << 20, 256), 1), ((1 << 24, 16), 1), ((16, 1 << 24), 1), ((1000, 100001), 1), ((4096, 65536), 0))
+NARROW = (((10_000_001, 5), 0), ((1 << 20, 64), 0))  # torch takes seconds
 MISALIGNED = ("float32", "int8", "float16")
 
 GROUPS = ("sum", "ways", "operator", "rows", "misaligned", "big")
@@ -69,11 +70,11 @@ def vector(group: str, op: str, n: int, dtype: str, bars, extra=(), rivals=RIVAL
     return Case(group, name or f"{op} {dtype} {power(n)}", op, (array,), outputs, moved, (OURS, *extra, *ROOFS, *rivals), tuple(bars), **more)
 
 
-def rows(shape: tuple[int, int], axis: int) -> Case:
+def rows(shape: tuple[int, int], axis: int, rivals=("torch",)) -> Case:
     name = f"sum float32 ({power(shape[0])}, {power(shape[1])}) axis {axis}"
     array = (shape, "float32")
-    bars = (Bar("copy", 0.88, "rate"), Bar("torch", 1.00))
-    return Case("rows", name, "sum", (array,), (array,), 8 * shape[0] * shape[1], (OURS, *ROOFS, "torch"), bars, axis=axis)
+    bars = (Bar("copy", 0.88, "rate"), *(Bar(rival, 1.00) for rival in rivals)) if rivals else ()
+    return Case("rows", name, "sum", (array,), (array,), 8 * shape[0] * shape[1], (OURS, *ROOFS, *rivals), bars, axis=axis)
 
 
 def cases(sizes, dtypes, quick: bool) -> list[Case]:
@@ -93,7 +94,7 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
     found.append(vector("operator", "lambda", LARGE, "float32", close, ("plain",), (), f"sum by a lambda float32 {power(LARGE)}"))
     found.append(vector("operator", "lambda", LARGE, "int32", close, ("plain",), (), f"sum by a lambda int32 {power(LARGE)}"))
     found.append(vector("operator", "fill", LARGE, "int32", close, ("plain",), ("cub",), f"forward fill (Python) int32 {power(LARGE)}"))
-    found += [rows(shape, axis) for shape, axis in ROWS]
+    found += [rows(shape, axis) for shape, axis in ROWS] + [rows(shape, axis, ()) for shape, axis in NARROW]
     for dtype in MISALIGNED:
         name = f"sum {dtype} {power(LARGE)} off by 1"
         found.append(vector("misaligned", "sum", LARGE, dtype, (Bar("aligned", 0.90, "rate"),), ("aligned",), ("cub",), name, offset=1))

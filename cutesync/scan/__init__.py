@@ -56,12 +56,12 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
     """
     if type(exclusive) is not bool or type(reverse) is not bool:  # as keys 1 and True are one
         exclusive, reverse = _flag(exclusive, "exclusive"), _flag(reverse, "reverse")
-    at = 0
+    start, at = init, 0  # an array stays alive as init until the launch
     if init is not None and not isinstance(init, (bool, int, float, np.generic)):
-        init, at = _device_scalar(init, x, out)
-    arguments = (op, axis, exclusive, reverse, init, dtype, identity, algorithm)
+        start, at = _device_scalar(init, x, out)
+    arguments = (op, axis, exclusive, reverse, start, dtype, identity, algorithm)
     if axis != -1 or init is not None or identity is not None:
-        arguments += (repr(axis), repr(init), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
+        arguments += (repr(axis), repr(start), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
     return _call(arguments, x, out, stream, at)
 
 

@@ -13,6 +13,7 @@ from ..sizes import ceil_div, power_of_two
 
 SMS = 132  # multiprocessors the block counts are tuned for
 VECTOR_BYTES = 16
+LINE_BYTES = 128  # of memory: the pipeline's tiles begin on whole lines
 LANES = 32
 ROW_WARPS = 8  # of rows.py
 MOST_WARPS = 16  # that scan one short row: up to 16 KiB one block is faster than several that must agree
@@ -21,6 +22,9 @@ GROUP = 128  # tiles, of sync.lookback: a row of a pipeline has a multiple of so
 LARGE_BYTES = 24 << 20  # from here on the pipeline is faster than a wave of blocks
 PIPELINE = (4, 2, 4, 16, 6)  # folders, squads, warps, rows, stages: tiles of 32 KiB
 SLAB_BYTES = 1 << 15  # of a few columns: shorter ones go to columns.py
+SLAB_COLUMNS = 64  # the most that stream through shared memory
+SLAB_TILE, SLAB_STAGES = 1 << 16, 3  # bytes, and tiles in the ring
+SLAB_WORKERS, LEAST_RUNS = 256, 8  # threads, unless there would be fewer runs
 MOST_SEGMENTS = 512  # blocks that share a column
 
 
@@ -81,6 +85,8 @@ class Config:
 def choose(problem: Problem) -> Config:
     """The one configuration of a problem with at least one element."""
     if problem.inner > 1:
+        if _narrow(problem):
+            return _slabs(problem)
         return _long_rows(problem, problem.inner) if _few_columns(problem) else _columns(problem)
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
@@ -122,10 +128,31 @@ def _few_columns(problem: Problem) -> bool:
     return problem.inner <= 4 and problem.inner * problem.wide <= VECTOR_BYTES and slab * problem.wide >= SLAB_BYTES and not any(at % VECTOR_BYTES for at in starts)
 
 
+def _narrow(problem: Problem) -> bool:
+    """Whether slabs are worth streaming through shared memory, and tiles of them can be copied and scanned in place."""
+    slab = problem.length * problem.inner * problem.source
+    starts = (problem.x, problem.out, slab if problem.rows > 1 else 0)
+    fits = problem.inner <= SLAB_COLUMNS and problem.source == problem.result and not any(at % VECTOR_BYTES for at in starts)
+    if problem.inner == 2 or problem.source < 4:
+        fits &= not _few_columns(problem)  # these are faster side by side
+    return fits and 2 * problem.rows * slab > LARGE_BYTES and slab >= 8 * SLAB_TILE
+
+
+def _slabs(problem: Problem) -> Config:
+    inner, size = problem.inner, problem.source
+    runs = max(LEAST_RUNS, min(LANES, 1 << (SLAB_WORKERS // inner).bit_length() - 1))
+    apart = 128 // size // math.gcd(128 // size, inner) if inner <= 16 else 1  # runs of a multiple of it and one rows begin in banks of their own
+    run = (SLAB_TILE // (size * inner * runs) - 1) // apart * apart + 1
+    while runs * run * inner * size % VECTOR_BYTES:
+        run -= 1
+    tiles = ceil_div(problem.length, runs * run)
+    slots = problem.rows * (tiles + ceil_div(tiles, GROUP)) * inner
+    return Config(("slabs", inner, runs, run, SLAB_STAGES, GROUP), tiles, min(SMS, problem.rows * tiles), slots)
+
+
 def _long_rows(problem: Problem, width: int = 1) -> Config:
     items = VECTOR_BYTES // math.gcd(VECTOR_BYTES, width * problem.wide)
     vector = items * width * problem.wide  # bytes
-    slack = VECTOR_BYTES // problem.source - 1 if width == 1 else items - 1  # positions that may be missing before the first element
     total = problem.rows * problem.length * width * problem.wide
     shift = problem.shift if width == 1 else 0
 
@@ -137,16 +164,17 @@ def _long_rows(problem: Problem, width: int = 1) -> Config:
         most = min(rows * VECTOR_BYTES // vector, rows * 8 // (vector // 4 + width * max(1, problem.wide // 4)))
         return 1 << max(most if problem.wide == 4 else most // 2, 1).bit_length() - 1
 
-    def tiles_of(warps: int, rows: int) -> int:
+    def tiles_of(warps: int, rows: int, boundary: int) -> int:
+        slack = boundary // problem.source - 1 if width == 1 else items - 1  # positions that may be missing before the first element
         return ceil_div(problem.length + slack, warps * fitted(rows) * LANES * items)
 
     folders, squads, warps, rows, stages = PIPELINE
-    tiles = tiles_of(warps, rows)
+    tiles = tiles_of(warps, rows, LINE_BYTES)
     if total > LARGE_BYTES and tiles > 1:
         slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
         return Config(("pipeline", folders, squads, warps, fitted(rows), stages, shift), tiles, min(SMS, problem.rows * tiles), slots, width)
     warps, rows = (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
-    tiles = tiles_of(warps, rows)
+    tiles = tiles_of(warps, rows, VECTOR_BYTES)
     return Config(("wave", tiles == 1, warps, fitted(rows), shift), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0, width)
 
 

@@ -2,8 +2,8 @@
 
 They are gone through a few rows of vectors at a time, once to fold and once to store, so that they take few registers beside the
 full chunks' code. ``vectors`` is where the whole vectors are read, if not at ``start``: in shared memory, where the chunk's places are the same. In such a piece the vectors that exist are counted from the one that holds position ``begin``, so that all lanes
-before a lane with a vector have one. Whole vectors are loaded as such; the first and the last may be partial: those go element by
-element. The operator never sees anything but elements.
+before a lane with a vector have one. Whole vectors are loaded as such; the first and the last may be partial: of those a lane has
+an element. The operator never sees anything but elements.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32
 
 from ..block.warps import after
-from ..warp import LANES, combine_valid, scan_states
+from ..monoid import choose
+from ..warp import LANES, broadcast, combine_valid, scan_states, shift_up
 from .tile import WarpScan
 
 ROWS = 4  # rows of vectors in a piece
+HALF = LANES // 2  # lanes, and the most elements of a vector
 
 
 class PartScan:
@@ -72,6 +74,10 @@ class PartScan:
         count = cutlass.max((end - shift + items - 1) // items, 0)
         return shift, begin - shift, count, end - shift - (count - 1) * items
 
+    def ragged(self, skip, tail):
+        """Whether the first or the last vector is partial."""
+        return Boolean(False) if self.tile.items == 1 else (skip > 0) | (tail < self.tile.items)
+
     def moved(self, start, shift):
         return start - shift * self.scan.width if self.scan.reverse else start + shift * self.scan.width
 
@@ -88,10 +94,9 @@ class PartScan:
             whole = self.whole(lane + u * LANES, skip, count, tail)
             self.tile.load_vector(vectors + self.tile.place(u, lane), elements, u, whole)
         first, last = self.nothing(), self.nothing()
-        if (skip > 0) & (lane == 0):
-            first = self.fold_edge(start, Int32(0), skip, cutlass.select_(count == 1, tail, Int32(self.tile.items)))
-        if (tail < self.tile.items) & (lane == (count - 1) % LANES):
-            last = self.fold_edge(start, count - 1, cutlass.select_(count == 1, skip, Int32(0)), tail)
+        if self.ragged(skip, tail):
+            _, _, inclusive = self.edges(start, skip, count, tail, lane)
+            first, last = broadcast(inclusive[:-1], HALF - 1), broadcast(inclusive[:-1], LANES - 1)
         rows = []
         for u in cutlass.range_constexpr(self.tile.rows):
             rows.append(self.scan_row(elements, u, first, last, skip, count, tail, lane))
@@ -106,19 +111,24 @@ class PartScan:
         state = last
         if self.whole(vector, skip, count, tail):
             state = self.tile.fold_vector(elements, u)
-        elif (vector == 0) & (skip > 0):
+        elif vector == 0:
             state = first
         return scan_states(state, self.scan.combine, lane, LANES, vector < count)
 
     @cute.jit
-    def fold_edge(self, start: cute.Pointer, vector: Int32, low: Int32, high: Int32):
-        """The state of elements ``low`` to ``high`` of a vector."""
-        source = cute.make_tensor(start, cute.make_layout((self.tile.chunk * self.scan.width,)))
+    def edges(self, start: cute.Pointer, skip: Int32, count: Int32, tail: Int32, lane: Int32):
+        """The elements of the first vector in the warp's first half, those of the last in its second, if they are partial: ``(place, exists, inclusive)``,
+        where a lane's element lies, whether there is one, and the scan of each half with a flag. A vector that is both is in the first half."""
+        second, i = lane >= HALF, lane % HALF
+        vector = choose(second, count - 1, Int32(0))
+        low = choose(vector == 0, skip, Int32(0))
+        high = choose(vector == count - 1, tail, Int32(self.tile.items))
+        exists = (i >= low) & (i < high) & (high - low < self.tile.items) & (vector >= Int32(second))
+        place = self.scan.flip(vector * self.tile.items + i, self.tile.chunk) * self.scan.width
         state = (*self.nothing(), Int32(0))
-        for i in cutlass.range(low, high, unroll=1):
-            value = self.scan.lift(source, self.scan.flip(vector * self.tile.items + i, self.tile.chunk) * self.scan.width)
-            state = combine_valid(state, (*value, Int32(1)), self.scan.combine)
-        return state[:-1]
+        if exists:
+            state = (*self.scan.lift(cute.make_tensor(start, cute.make_layout((self.tile.chunk * self.scan.width,))), place), Int32(1))
+        return place, exists, scan_states(state, lambda a, b: combine_valid(a, b, self.scan.combine), lane, HALF)
 
     @cute.jit
     def emit_piece(self, start: cute.Pointer, out: cute.Pointer, begin: Int32, end: Int32, elements, prefixes, have: Boolean, state, lane: Int32):
@@ -133,23 +143,21 @@ class PartScan:
             self.tile.emit_vector(elements, u, have, state, first, before, out + self.tile.place(u, lane), self.whole(vector, skip, count, tail))
             if vector == count - 1:
                 before_last = before
-        if (skip > 0) & (lane == 0) & (count > 0):
-            self.emit_edge(start, out, Int32(0), skip, cutlass.select_(count == 1, tail, Int32(self.tile.items)), have, state)
-        if (tail < self.tile.items) & (lane == (count - 1) % LANES) & (count > 1 - Int32(skip == 0)):
-            known, joined = have, state
-            if count > 1:
-                *joined, flag = combine_valid((*state, Int32(have)), (*before_last, Int32(1)), self.scan.combine)
-                known, joined = flag != 0, tuple(joined)
-            self.emit_edge(start, out, count - 1, Int32(0), tail, known, joined)
+        if self.ragged(skip, tail) & (count > 0):
+            self.emit_edges(start, out, skip, count, tail, have, state, broadcast(before_last, (count - 1) % LANES), lane)
 
     @cute.jit
-    def emit_edge(self, start, out, vector: Int32, low: Int32, high: Int32, have: Boolean, state):
-        """Store elements ``low`` to ``high`` of a vector; ``state`` (if ``have``) is that of everything before them."""
-        source = cute.make_tensor(start, cute.make_layout((self.tile.chunk * self.scan.width,)))
-        target = cute.make_tensor(out, cute.make_layout((self.tile.chunk * self.scan.width,)))
-        running = (*state, Int32(have))
-        for i in cutlass.range(low, high, unroll=1):
-            place = self.scan.flip(vector * self.tile.items + i, self.tile.chunk) * self.scan.width
-            following = combine_valid(running, (*self.scan.lift(source, place), Int32(1)), self.scan.combine)
-            self.scan.lower((running if self.scan.exclusive else following)[:-1], target, place)
-            running = following
+    def emit_edges(self, start, out, skip, count, tail, have: Boolean, state, before_last, lane):
+        """Store the results of the first and last vector if they are not whole; ``state`` (if ``have``) is that of everything before the first,
+        ``before_last`` that of what comes between it and the last."""
+        place, exists, inclusive = self.edges(start, skip, count, tail, lane)
+        front = (*state, Int32(have))
+        if lane >= HALF:
+            front = combine_valid(front, (*before_last, Int32(1)), self.scan.combine)
+        own = inclusive
+        if cutlass.const_expr(self.scan.exclusive):
+            before = shift_up(inclusive)
+            own = (*before[:-1], choose(lane % HALF > 0, before[-1], Int32(0)))
+        result = combine_valid(front, own, self.scan.combine)
+        if exists:
+            self.scan.lower(result[:-1], cute.make_tensor(out, cute.make_layout((self.tile.chunk * self.scan.width,))), place)

@@ -37,6 +37,7 @@ from ..sync.gather import enter, publish, settle, tag_of, words
 from ..sync.lookback import GROUP, fold_group, place_of, read_group, slots_of
 from ..warp import LANES
 from .base import Scan, ScanKernel
+from .config import LINE_BYTES
 from .part import PartScan
 from .tile import VECTOR_BYTES, WarpScan
 
@@ -77,7 +78,7 @@ class PipelineScan(ScanKernel):
         if folders % 4 or warps % 4 or not squads <= stages:
             raise ArgumentValueError(explain("config", f"{folders} folders, {squads} squads of {warps} warps, {stages} stages", "multiples of four warps, a stage a squad"))
         self.folders, self.squads, self.warps, self.stages = folders, squads, warps, stages
-        self.tile = WarpScan(scan, rows, warps, shift)
+        self.tile = WarpScan(scan, rows, warps, shift, boundary=LINE_BYTES)
         self.part = PartScan(self.tile)
         self.vectors_held = scan.width == 1 and self.tile.in_bytes == VECTOR_BYTES
         self.unit = self.tile.items if self.vectors_held else self.tile.chunk  # the ring holds a tile's whole units; the rest is read from global memory

@@ -65,10 +65,11 @@ def kernel_for(config: Config, meaning: Meaning, stream: int = 0) -> compiler.Ke
         from .columns import ColumnScan
         from .pipeline import PipelineScan
         from .rows import RowScan, ShortRowScan
+        from .slabs import SlabScan
         from .tiered import Tier
         from .wave import WaveScan
 
-        kinds = {"short_rows": ShortRowScan, "rows": RowScan, "wave": WaveScan, "pipeline": PipelineScan, "columns": ColumnScan, "tier": Tier}
+        kinds = {"short_rows": ShortRowScan, "rows": RowScan, "wave": WaveScan, "pipeline": PipelineScan, "columns": ColumnScan, "slabs": SlabScan, "tier": Tier}
         monoid = Monoid(op, meaning.source, meaning.accumulate, meaning.result)
         host = kinds[kind](Scan(monoid, meaning.exclusive, meaning.reverse, meaning.start_kind, config.width), *arguments)
 

@@ -27,11 +27,11 @@ class WarpScan:
     """Chunks of ``rows`` rows; ``warps`` warps share a tile. All 32 lanes call every method.
 
     ``items`` positions a vector (default: what makes a multiple of 16 bytes of the wider type), aligned in the input. ``shift``: how many elements past such a
-    boundary the output's vectors begin; None: unknown, they are stored element by element.
+    boundary the output's vectors begin; None: unknown, they are stored element by element. Tiles begin on multiples of ``boundary`` bytes in the input.
     """
 
-    def __init__(self, scan: Scan, rows: int, warps: int, shift: int | None, items: int | None = None) -> None:
-        self.scan, self.rows, self.warps, self.shift = scan, rows, warps, shift
+    def __init__(self, scan: Scan, rows: int, warps: int, shift: int | None, items: int | None = None, boundary: int = VECTOR_BYTES) -> None:
+        self.scan, self.rows, self.warps, self.shift, self.boundary = scan, rows, warps, shift, boundary
         self.monoid = scan.monoid
         self.items = items or VECTOR_BYTES // math.gcd(VECTOR_BYTES, scan.width * max(self.monoid.source.size, self.monoid.result.size))
         self.vectors = rows * LANES
@@ -44,8 +44,8 @@ class WarpScan:
     @cute.jit
     def span(self, start: cute.Pointer, length: Int64, position: Int64, extent: cutlass.Constexpr):
         """``(offset, begin, end)`` of the ``extent`` positions from ``position`` of the row of ``length`` elements at ``start``: where they
-        lie in memory from there, and which of them exist. Position 0 lies on a 16-byte boundary (of the row's end, in reverse), up to 15
-        bytes before the first element; ``position`` is a multiple of ``extent``."""
+        lie in memory from there, and which of them exist. Position 0 lies on a boundary (of the row's end, in reverse) before the first element
+        or at it; ``position`` is a multiple of ``extent``."""
         slack = self.slack(start, length)
         offset = length + slack - position - extent if self.scan.reverse else position - slack
         begin = cutlass.min(cutlass.max(slack - position, Int64(0)), Int64(extent))
@@ -53,12 +53,12 @@ class WarpScan:
         return offset * self.scan.width, Int32(begin), Int32(end)
 
     def slack(self, start, length):
-        """How many positions before a row's first one the vector begins that holds it. Rows of several columns begin on a boundary."""
+        """How many positions before a row's first one position 0 lies. Rows of several columns begin on a boundary."""
         if self.scan.width > 1:
             return (self.items - length % self.items) % self.items if self.scan.reverse else Int64(0)
-        most = VECTOR_BYTES // self.monoid.source.size
+        most = self.boundary // self.monoid.source.size
         edge = (start + length).toint() if self.scan.reverse else start.toint()
-        skew = Int64(edge & (VECTOR_BYTES - 1)) // self.monoid.source.size
+        skew = Int64(edge & (self.boundary - 1)) // self.monoid.source.size
         return (most - skew) % most if self.scan.reverse else skew
 
     def place(self, u, lane):

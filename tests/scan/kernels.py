@@ -8,7 +8,7 @@ from typing import Callable
 
 from cutesync.runtime import call
 from cutesync.scan import plan
-from cutesync.scan.config import LANES, ROW_WARPS, VECTOR_BYTES, Config, Problem
+from cutesync.scan.config import LANES, LINE_BYTES, ROW_WARPS, VECTOR_BYTES, Config, Problem
 from cutesync.sync.lookback import slots_of
 
 Choice = Callable[[Problem], Config]
@@ -18,9 +18,9 @@ def _ceil(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def _tiles(problem: Problem, warps: int, rows: int) -> int:
+def _tiles(problem: Problem, warps: int, rows: int, boundary: int) -> int:
     items = VECTOR_BYTES // math.gcd(VECTOR_BYTES, problem.inner * problem.wide)
-    return _ceil(problem.length + VECTOR_BYTES // problem.source - 1, warps * rows * LANES * items)
+    return _ceil(problem.length + boundary // problem.source - 1, warps * rows * LANES * items)
 
 
 def _shift(problem: Problem) -> int | None:
@@ -48,7 +48,7 @@ def rows(team: int, rows: int, ragged: bool = False) -> Choice:
 
 def wave(warps: int, rows: int) -> Choice:
     def choose(problem: Problem) -> Config:
-        tiles = _tiles(problem, warps, rows)
+        tiles = _tiles(problem, warps, rows, VECTOR_BYTES)
         slots = problem.rows * tiles if tiles > 1 else 0
         return Config(("wave", tiles == 1, warps, rows, _shift(problem)), tiles, problem.rows * tiles, slots, problem.inner)
 
@@ -57,7 +57,7 @@ def wave(warps: int, rows: int) -> Choice:
 
 def pipeline(folders: int, squads: int, warps: int, rows: int, stages: int, blocks: int) -> Choice:
     def choose(problem: Problem) -> Config:
-        tiles = _tiles(problem, warps, rows)
+        tiles = _tiles(problem, warps, rows, LINE_BYTES)
         kernel = ("pipeline", folders, squads, warps, rows, stages, _shift(problem))
         return Config(kernel, tiles, min(blocks, problem.rows * tiles), problem.rows * slots_of(tiles), problem.inner)
 
@@ -71,6 +71,16 @@ def columns(width: int, lanes: int, groups: int, unroll: int, splits: int) -> Ch
         tiles = _ceil(problem.inner // each, lanes)
         slots = problem.rows * splits * problem.inner if splits > 1 else 0
         return Config(("columns", each, lanes, groups, unroll, splits > 1, problem.aligned(each) == 0), tiles, problem.rows * tiles * splits, slots)
+
+    return choose
+
+
+def slabs(runs: int, run: int, stages: int, blocks: int, group: int) -> Choice:
+    def choose(problem: Problem) -> Config:
+        tiles = _ceil(problem.length, runs * run)
+        assert runs * run * problem.inner * problem.source % VECTOR_BYTES == 0
+        slots = problem.rows * (tiles + _ceil(tiles, group)) * problem.inner
+        return Config(("slabs", problem.inner, runs, run, stages, group), tiles, min(blocks, problem.rows * tiles), slots)
 
     return choose
 
@@ -93,6 +103,9 @@ KERNELS: dict[str, tuple[Choice, tuple[int, ...], int]] = {
     "columns in groups": (columns(2, 8, 5, 4, 1), (101, 23), 0),
     "columns in groups of blocks": (columns(4, 4, 4, 2, 3), (2, 101, 12), 1),
     "columns of blocks": (columns(1, 16, 1, 2, 5), (61, 19), 0),
+    "slabs": (slabs(4, 3, 3, 2, 4), (203, 5), 0),
+    "slabs of rows": (slabs(8, 2, 2, 3, 2), (2, 101, 12), 1),
+    "slabs by many": (slabs(4, 5, 3, 4, 128), (150, 33), 0),
     "pipeline, small ring": (pipeline(4, 2, 4, 1, 2, 3), (1, 4203), 1),
     "pipeline, three squads": (pipeline(4, 3, 4, 1, 3, 2), (1, 3603), 1),
     "pipeline, one squad, one block": (pipeline(8, 1, 4, 1, 2, 1), (1, 2603), 1),

@@ -220,6 +220,20 @@ def test_rows_and_columns(place, shape, dtype):
         check_scan(x, axis=axis, reverse=True, exclusive=True)
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize(("shape", "axis"), [((40, 300_007), 1), ((700, 17_001), 1), ((9, 1_000_003), 1), ((1_500_001, 5), 0), ((1_000_003, 16), 0), ((400_001, 37), 0),
+                                             ((250_000, 64), 0), ((2, 300_002, 24), 1)], ids=str)  # fmt: skip
+def test_large_arrays_of_odd_rows_and_narrow_ones(shape, axis):
+    """Rows of which only the ends are not whole vectors, and columns side by side, both in tiles that stream through shared memory."""
+    for dtype in ("int8", "int16", "float32", "int64"):
+        x = data(shape, dtype)
+        forward, backward = np.cumsum(x, axis, dtype=x.dtype), np.flip(np.cumsum(np.flip(x, axis), axis, dtype=x.dtype), axis)
+        same(cs.scan(cs.asarray(x), axis=axis), forward, dtype)
+        same(cs.scan(cs.asarray(x), axis=axis, reverse=True, exclusive=True), backward - x, f"{dtype} in reverse")
+    x = segments(shape, axis)
+    same(cs.scan(cs.asarray(x), adjacent, axis=axis), (x.take([0], axis) & ~0xFFFFFFFF) | (x & 0xFFFFFFFF), "neighbours")
+
+
 @pytest.mark.parametrize("length", [*range(2, 18), 33, 64, 129])
 def test_short_rows_and_few_columns(place, length):
     if place.name == "emulator" and length not in (3, 8):
@@ -330,4 +344,4 @@ def test_every_kernel_is_among_the_shapes_above():
     """Otherwise they would say less than they seem to."""
     shapes = [(1, n, 1) for n in (*SMALL, *LARGE)] + [(s[0], s[1], 1) for s in LONG] + [(1, *s[:2]) for s in LONG] + [(21, 37, 1), (3, 350, 1)]
     kinds = {choose(Problem(*shape, 4, 4, 0, 0)).kernel[0] for shape in shapes}
-    assert kinds == {"short_rows", "rows", "wave", "columns", "pipeline"}
+    assert kinds == {"short_rows", "rows", "wave", "columns", "slabs", "pipeline"}

@@ -142,6 +142,11 @@ def test_a_reduction_and_a_scan_of_equal_arguments_are_two_plans(launches):
     assert cs.scan(x).shape == (1000,)
 
 
+def test_a_first_operand_on_the_device_that_only_the_call_holds(on_emulator):
+    x = data(1000, "int32")
+    same(np.asarray(cs.scan(cs.asarray(x), init=cs.asarray(np.array([7], np.int32)))), scanned(x, init=7))
+
+
 def test_device_scalars_share_a_plan(on_emulator):
     """Its address is an argument of each launch. One of another type is refused whatever came before."""
     x, starts = data(1000, "int32"), np.array([7, -9, 1 << 20], np.int32)

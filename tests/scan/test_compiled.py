@@ -21,9 +21,9 @@ pytestmark = pytest.mark.slow
 # shapes (rows, length, inner) that between them reach every kernel, team, group, vector width and tile size
 EVERY_CONFIG = [
     (9, 3, 1), (9, 20, 1), (9, 37, 1), (9, 200, 1), (9, 3000, 1), (9, 16000, 1), (9, 1001, 1), (1, 1000, 1), (1, 4001, 1), (1, 10**5, 1), (1, 2 * 10**6, 1),
-    (1, 10**8, 1), (300, 2800, 3), (1, 10**7, 4), (1, 10**5, 40), (1, 50, 10**6),
+    (1, 10**8, 1), (300, 2800, 3), (1, 10**7, 2), (1, 10**4, 40), (1, 50, 10**6), (1, 10**6, 5), (1, 10**5, 64),
 ]  # fmt: skip
-ROWS, WAVE, PIPELINE, COLUMNS = (9, 3000, 1), (1, 10**6, 1), (1, 10**8, 1), (1, 10**4, 10**4)
+ROWS, WAVE, PIPELINE, COLUMNS, SLABS = (9, 3000, 1), (1, 10**6, 1), (1, 10**8, 1), (1, 10**4, 10**4), (1, 10**7, 9)
 
 
 @pytest.fixture(autouse=True)
@@ -66,7 +66,7 @@ def test_every_configuration(allocated, capsys):  # noqa: F811
     meaning = meaning_of("add", "float32")
     configs = {config_of(shape, meaning) for shape in EVERY_CONFIG}
     kinds = {(config.kernel[0], config.width) for config in configs}
-    assert kinds == {("short_rows", 1), ("rows", 1), ("columns", 1), ("wave", 1), ("wave", 3), ("pipeline", 1), ("pipeline", 4)}
+    assert kinds == {("short_rows", 1), ("rows", 1), ("columns", 1), ("slabs", 1), ("wave", 1), ("wave", 3), ("pipeline", 1), ("pipeline", 2)}
     assert {config.kernel[1] for config in configs if config.kernel[0] == "wave"} == {True, False}
     assert {config.kernel[-1] for config in configs if config.kernel[0] == "rows"} == {True, False}
     tell_figures(capsys, [verify(config, meaning, allocated) for config in configs])
@@ -76,7 +76,7 @@ def test_every_configuration(allocated, capsys):  # noqa: F811
 def test_every_type(dtype, allocated):  # noqa: F811
     """Those of most and of fewest elements a vector in the other kernels too."""
     meaning = meaning_of("add", dtype)
-    for shape in (PIPELINE, *((WAVE, ROWS) if dtype in ("uint8", "float64") else ())):
+    for shape in (PIPELINE, *((WAVE, ROWS, SLABS) if dtype in ("bool", "uint8", "float64") else ())):
         verify(config_of(shape, meaning), meaning, allocated)
 
 
@@ -101,7 +101,7 @@ def test_every_operator(op, dtype, allocated):  # noqa: F811
 )  # fmt: skip
 def test_callables_ways_and_dtype(op, dtype, options, allocated):  # noqa: F811
     meaning = meaning_of(op, dtype, **options)
-    for shape in (PIPELINE, *((COLUMNS,) if op is bicyclic else ())):
+    for shape in (PIPELINE, *((COLUMNS, SLABS) if op is bicyclic else ())):
         verify(config_of(shape, meaning), meaning, allocated)
 
 

@@ -14,7 +14,7 @@ from cutesync.emulator import EmulationError
 from cutesync.runtime import compiler, device, workspace
 
 from ..cases import data, same, scanned
-from .kernels import columns, force, pipeline, rows, wave
+from .kernels import columns, force, pipeline, rows, slabs, wave
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,8 @@ KERNELS = {
     "one tile": (wave(4, 1), (501,), 0),
     "wave": (wave(2, 1), (1203,), 0),
     "columns": (columns(2, 4, 8, 2, 3), (101, 12), 0),
-    "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (3603,), 0),
+    "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
+    "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (4, 1101), 1),
 }
 
 
@@ -139,11 +140,17 @@ RING = {
     "a wait for the other phase": each(WAIT, lambda m: f"{{ .reg .b32 flip; xor.b32 flip, {m[3]}, 1; {m[1]}flip{m[4]} }}"),
     "no sync_warp before a release": drop(r"bar\.warp\.sync"),
 }
+RESULTS = {
+    "a barrier of the workers dropped": drop(r"bar(rier)?\.sync"),
+    "results stored before they are written": drop(r"fence\.proxy\.async"),
+    "a stage loaded before its results are stored": drop(r"cp\.async\.bulk\.wait_group"),
+}
 FAULTS = [
     *(("rows", name, edit) for name, edit in BARRIERS.items()),
     *(("ragged rows", name, edit) for name, edit in BARRIERS.items()),
     *(("one tile", name, edit) for name, edit in BARRIERS.items()),
     *((kernel, name, edit) for kernel in ("wave", "columns") for name, edit in {**FLAGS, **BARRIERS}.items()),
+    *(("slabs", name, edit) for name, edit in {**FLAGS, **RING, **RESULTS}.items()),
     *(("pipeline", name, edit) for name, edit in {**FLAGS, **RING}.items()),
 ]
 
@@ -163,7 +170,7 @@ def test_every_planted_fault_is_found(kernel, fault, edit, monkeypatch):
     assert all(found), f"mutants {[i for i, kind in enumerate(found) if not kind]} of {len(found)} survived"
 
 
-@pytest.mark.parametrize("kernel", ["wave", "columns", "pipeline"])
+@pytest.mark.parametrize("kernel", ["wave", "columns", "slabs", "pipeline"])
 def test_tiles_numbered_by_block_index_deadlock(kernel, monkeypatch):
     bench = Bench(kernel, monkeypatch)
     (ptx,) = ticket_by_block_index(bench.ptx)

@@ -11,13 +11,14 @@ from cutesync.scan import plan
 
 from ..cases import data, same, scanned
 from ..reduce.test_workspace import Memory
-from .kernels import columns, force, pipeline, wave
+from .kernels import columns, force, pipeline, slabs, wave
 
 # what: (configuration for small arrays, shape, axis)
 PROBLEMS = {
     "wave": (wave(2, 1), (1003,), 0),
     "rows": (wave(2, 1), (2, 701), 1),
     "columns": (columns(1, 16, 4, 2, 3), (61, 19), 0),
+    "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
     "pipeline": (pipeline(4, 2, 4, 1, 2, 3), (2503,), 0),
 }
 
