@@ -164,6 +164,7 @@ class _Protocol:
     def view(self, x) -> View:
         if not hasattr(x, "__dlpack__"):
             return _cuda_array_interface(x.__cuda_array_interface__)
+        device.import_core()
         from cuda.core.utils import StridedMemoryView
 
         strided = StridedMemoryView.from_dlpack(x, stream_ptr=-1)

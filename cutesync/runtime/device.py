@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import importlib
+import threading
 import warnings
 
 from .. import env
@@ -31,6 +33,14 @@ def driver():
 
 
 _ADVICE = "set CUTESYNC_BACKEND=emulator to run on the CPU"
+_importing = threading.Lock()
+
+
+@functools.lru_cache(maxsize=1)
+def import_core() -> None:
+    """Import ``cuda.core``, in one thread while others wait: one that comes upon a half-imported ``cuda.core`` finds names missing."""
+    with _importing:
+        importlib.import_module("cuda.core.utils")
 
 
 def check(result, what: str):

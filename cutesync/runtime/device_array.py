@@ -85,6 +85,7 @@ class DeviceArray:
         return {"shape": self.shape, "typestr": self.dtype.numpy.str, "data": (self.ptr, False), "strides": None, "version": 3, "stream": 1}
 
     def _view(self):
+        device.import_core()
         from cuda.core import Buffer
         from cuda.core.utils import StridedMemoryView
 
@@ -142,6 +143,7 @@ def _hide_from_emulator(ptr: int) -> None:
 
 
 def _buffer(nbytes: int, ordinal: int, stream: int):
+    device.import_core()
     from cuda.core import Device, Stream
 
     gpu = Device(ordinal)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from ..cases import DTYPES, Capsule, data, same
+from ..concurrency import in_threads
 
 import cutesync as cs
 from cutesync import dtypes
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
-from cutesync.runtime import arrays
+from cutesync.runtime import arrays, device
 from cutesync.runtime.device import HOST
 from cutesync.runtime.device_array import DeviceArray
 from cutesync.runtime.launch import bits
@@ -207,3 +210,19 @@ def test_a_float_too_large_for_its_register_is_infinite_or_refused():
     except ArgumentValueError:
         return
     assert found == bits(float("inf"), 4, True)
+
+
+def test_one_thread_at_a_time_imports_cuda_core(monkeypatch):
+    """A thread that asks for a name of a module that another is still importing does not find it."""
+    inside, most = [], []
+
+    def slowly(name: str) -> None:
+        inside.append(name)
+        most.append(len(inside))
+        time.sleep(0.01)
+        inside.pop()
+
+    monkeypatch.setattr(device, "importlib", SimpleNamespace(import_module=slowly))
+    device.import_core.cache_clear()
+    in_threads(lambda k: device.import_core(), 8)
+    assert most and max(most) == 1
