@@ -2,8 +2,8 @@
 
     python perf/plot.py perf/results/FILE.json [--out FOLDER]
 
-From a sweep: ``FILE.png`` (one panel a dtype: time against size with the rivals and the floor, the rate below it) and
-``FILE-bars.png`` (what was reached of every bar; 1 is the bar, longer is better). From launch.py: ``FILE.png``, the cost of a call.
+From a sweep: ``FILE.png`` (one panel a dtype: time against size with the rivals and the floor, the rate below it; of products, the
+TFLOP/s of each) and ``FILE-bars.png`` (what was reached of every bar; 1 is the bar, longer is better). From launch.py: ``FILE.png``, the cost of a call.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from pathlib import Path
 
 OURS = "cutesync"
 COLOURS = {OURS: "tab:red", "cub": "tab:green", "torch": "tab:orange", "cupy": "tab:blue", "compute": "tab:purple",
-           "copy": "tab:gray", "read": "black"}
+           "quack": "tab:blue", "copy": "tab:gray", "read": "black"}
+SUSTAINED = "graph hot"
 BAR_COLOURS = {True: "tab:green", False: "tab:red", None: "lightgray"}
 
 
@@ -66,6 +67,24 @@ def draw_sizes(report: dict, plt, path: Path, group: str, measure: str) -> bool:
     figure.suptitle(f"{report['family']} ({group}), per call in a {measure}, large sizes as single calls: {caption(report)}")
     save(figure, plt, path)
     return True
+
+
+def draw_products(report: dict, plt, path: Path) -> None:
+    """TFLOP/s of every product, ours and the rivals', of calls back to back."""
+    cases = report["cases"][::-1]
+    names = list(dict.fromkeys(name for case in cases for name in case["measures"][SUSTAINED]))
+    figure, axis = plt.subplots(figsize=(9, 1 + 0.3 * len(cases)))
+    for i, name in enumerate(names):
+        found = [(at, case["flops"] / case["measures"][SUSTAINED][name]["median_us"] / 1e6) for at, case in enumerate(cases) if name in case["measures"][SUSTAINED]]
+        places, rates = zip(*found)
+        axis.barh([at + 0.27 * (len(names) / 2 - i - 0.5) for at in places], rates, height=0.27, color=COLOURS.get(name), label=name)
+    axis.set_yticks(range(len(cases)), [case["name"] for case in cases], fontsize=7)
+    axis.set_xlabel("TFLOP/s")
+    axis.margins(y=0.01)
+    axis.grid(axis="x", alpha=0.3)
+    axis.legend(fontsize=8)
+    axis.set_title(f"{report['family']}, calls back to back: {caption(report)}", fontsize=9)
+    save(figure, plt, path)
 
 
 def shares(report: dict) -> list[tuple[str, float | None, bool | None]]:
@@ -133,7 +152,10 @@ def main(argv=None) -> int:
             draw_launch(report, plt, folder / f"{source.stem}.png")
             continue
         group = report["cases"][0]["group"] if report["cases"] else ""
-        draw_sizes(report, plt, folder / f"{source.stem}.png", group, "graph")
+        if all(case["flops"] for case in report["cases"]):
+            draw_products(report, plt, folder / f"{source.stem}.png")
+        else:
+            draw_sizes(report, plt, folder / f"{source.stem}.png", group, "graph")
         draw_bars(report, plt, folder / f"{source.stem}-bars.png")
     return 0
 

@@ -28,6 +28,7 @@ ROWS = {
     "scan": ("sum * 2^28", "sum * 2^27", *(f"sum float32 2^{k}" for k in (12, 16, 20, 22, 24)), "exclusive *", "reverse *", "max float32 *", "sum by a lambda float32 *", "forward fill *",
              "sum float32 (*", "sum float32 2^28 off by 1", "sum int8 2^31+5"),
 }  # fmt: skip
+GRAPHS = {"reduce": ("sum float32 2^??",), "scan": ("sum float32 2^??",), "flags": ("heads int32 to uint8 2^??",)}  # of the table of calls in a graph
 NOT_SHOWN = {"reduce": ("sum int64 2^28", "sum float64 2^28")}
 NAMES = {"cub": "CUB", "cupy": "CuPy", "compute": "cuda.compute", "quack": "QuACK", "copy": "copy of as much"}
 NOT_RIVALS = (OURS, "read", "plain", "aligned")
@@ -48,13 +49,21 @@ def digits(value: float) -> str:
     return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
+def escaped(name: str) -> str:
+    """2^k as Markdown shows it as 2**k."""
+    return POWER.sub(r"2\\*\\*\1", name)
+
+
 def shown(family: str, name: str) -> bool:
     """Whether a case is a row of the table."""
     return any(fnmatchcase(name, pattern) for pattern in ROWS.get(family, ("*",))) and not any(fnmatchcase(name, p) for p in NOT_SHOWN.get(family, ()))
 
 
 def table(family: str) -> str:
-    """The newest results of a family as Markdown."""
+    """The newest results of a family as Markdown; of ``graphs``, the small arrays of several families."""
+    if family == "graphs":
+        heads, rows = graphs()
+        return markdown(f"{', '.join(f'`perf/results/{newest(part).name}`' for part in GRAPHS)}.", heads, rows)
     path = newest(family)
     report = json.loads(path.read_text())
     versions = ", ".join(f"{name} {report['versions'][package]}" for package, name in VERSIONS[-1 if family == "limits" else 0 :] if package in report["versions"])
@@ -66,8 +75,24 @@ def table(family: str) -> str:
         heads, rows = products(cases)
     else:
         heads, rows = calls(cases)
-    lines = [f"`perf/results/{path.name}`: {report['gpu']}, {versions}{copy}.", "", *(f"| {' | '.join(row)} |" for row in (heads, *rows))]
-    return "\n".join([*lines[:3], "|---" * len(heads) + "|", *lines[3:]]) + "\n"
+    return markdown(f"`perf/results/{path.name}`: {report['gpu']}, {versions}{copy}.", heads, rows)
+
+
+def markdown(source: str, heads: list[str], rows: list[list[str]]) -> str:
+    lines = [source, "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def graphs() -> tuple[list[str], list[list[str]]]:
+    """Microseconds a call, of calls that follow one another in a graph, on data that no cache holds."""
+    cases = {family: json.loads(newest(family).read_text())["cases"] for family in GRAPHS}
+    chosen = [(family, case) for family in GRAPHS for case in cases[family] if "graph" in case["measures"] and any(fnmatchcase(case["name"], p) for p in GRAPHS[family])]
+    others = rivals([case for _, case in chosen], "graph")
+    rows = []
+    for family, case in chosen:
+        times = case["measures"]["graph"]
+        rows.append([f"{family}: {escaped(case['name'])}", f"**{digits(times[OURS]['median_us'])}**", *(digits(times[name]["median_us"]) if name in times else "-" for name in others)])
+    return ["microseconds a call", "cutesync", *(NAMES.get(name, name) for name in others)], rows
 
 
 def rivals(cases: list[dict], measure: str) -> list[str]:
@@ -80,7 +105,7 @@ def calls(cases: list[dict]) -> tuple[list[str], list[list[str]]]:
     for case in cases:
         times = case["measures"].get("event", {})
         ours = times[OURS]["median_us"]
-        row = [POWER.sub(r"2\\*\\*\1", case["name"]), f"**{digits(ours)}**", f"{case['bytes'] / ours / 1e6:.2f}", f"{case['floor_us'] / ours:.2f}"]
+        row = [escaped(case["name"]), f"**{digits(ours)}**", f"{case['bytes'] / ours / 1e6:.2f}", f"{case['floor_us'] / ours:.2f}"]
         rows.append(row + [digits(times[name]["median_us"]) if name in times else "-" for name in others])
     return ["microseconds a call", "cutesync", "TB/s", "of the floor", *(NAMES.get(name, name) for name in others)], rows
 
