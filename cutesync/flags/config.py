@@ -71,10 +71,11 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     vector, piece = _vector(problem, length if rows > 1 else 0)
     vectors = rows * length // vector
     narrow = VECTOR_BYTES // (vector * max(problem.size, problem.flag))  # how many times less than 16 bytes a vector has
-    unroll = unroll or (1 if vectors <= THREADS else 2) * min(narrow, 8)
     several = rows > 1
-    while several and unroll > 1 and LANES * unroll * vector > length:
-        unroll //= 2  # a run that no row fills is never straight code
+    most = 4 if several and problem.flag == 0 else 2  # a warp of rows of bits stores little for the division that finds its row
+    unroll = unroll or (1 if vectors <= THREADS else most) * min(narrow, 8)
+    while several and unroll > 1 and 2 * LANES * unroll * vector > length:
+        unroll //= 2  # only a run within the row is straight code
     moved = 4 * LANES * unroll * vector * (problem.size + problem.flag)  # bytes, by a block of four warps
     warps = warps or (32 if rows > MOST_BLOCKS * 4 else 4 if vectors < THREADS // 2 or moved >= LEAST_MOVED else 8)
     runs = rows * ceil_div(length, team(several, warps) * unroll * vector)
