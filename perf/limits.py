@@ -9,7 +9,8 @@ without ncu that is empty.
 The time is the sum of these shares (``tile`` = tile_m * tile_n * 64 / 2048 clocks of the tensor cores a k-tile; units are cluster tiles times parts of K):
 
   tensor     the multiplications that the product needs, on all multiprocessors at the highest clock
-  clock      what a clock below the highest adds to every cycle: 1 - clock / highest. This is the power limit
+  clock      what a clock below the highest adds to every cycle: 1 - clock / highest. Mostly the power limit; but the clock counted here stays some
+             tenth below the one nvidia-smi reports (``sampled``), also where that is the highest and power is no limit
   edges      multiplications beyond the result's edges or K's, in whole tiles and k-tiles
   waves      multiprocessors without a tile: waves * k-tiles * tile clocks, less the two above; waves = ceil(units / clusters at a time)
   start      the start of a kernel, the first loads, the last store, and split-K's exchange: the constants of ``cutesync.matmul.config``, at most

@@ -6,7 +6,9 @@ import numpy as np
 
 import cutesync as cs
 from cutesync.dtypes import element_type
+from cutesync.matmul import Config, config
 
+SCHEDULES = 20
 SMALL = ((64, 64), "pingpong")  # the tile that the emulator multiplies fastest
 
 
@@ -24,3 +26,14 @@ def agrees(got, a, b, c=None, what: str = "", **terms) -> None:
     wanted = cs.reference.matmul(a, b, c, **terms)
     assert got.shape == wanted.shape and got.dtype == wanted.dtype, what
     assert np.array_equal(got.astype(np.float64), wanted.astype(np.float64)), what
+
+
+def agrees_under_schedules(monkeypatch, name: str, chosen: Config, shape: tuple[int, int, int], blocks: int) -> None:
+    """A product in this configuration, both operands with K contiguous, ``blocks`` blocks at a time, under hostile schedules."""
+    m, n, k = shape
+    monkeypatch.setattr(config, "SMS", blocks)
+    a, b = operand(m, k, False), operand(k, n, True)
+    with cs.emulate(schedules=SCHEDULES, seed=5) as ran:
+        got = cs.matmul(a, b, config=chosen)
+    assert ran.launches == SCHEDULES
+    agrees(got, a, b, what=name)

@@ -6,9 +6,8 @@ import pytest
 import cutesync as cs
 from cutesync.matmul import Config, config
 
-from .support import agrees, integers, operand
+from .support import agrees, agrees_under_schedules, integers, operand
 
-SCHEDULES = 20
 # name: configuration, (M, N, K), blocks that run at a time
 KERNELS = {
     "pingpong, one block": (Config((64, 64), "pingpong"), (150, 136, 136), 1),
@@ -34,13 +33,7 @@ def _emulator(on_emulator):
 @pytest.mark.parametrize("name", KERNELS)
 def test_agrees_under_hostile_schedules(name, monkeypatch):
     """Tails in M, N and K; several tiles a block, so that the ring and the slabs go round."""
-    chosen, (m, n, k), blocks = KERNELS[name]
-    monkeypatch.setattr(config, "SMS", blocks)
-    a, b = operand(m, k, False), operand(k, n, True)
-    with cs.emulate(schedules=SCHEDULES, seed=5) as ran:
-        got = cs.matmul(a, b, config=chosen)
-    assert ran.launches == SCHEDULES
-    agrees(got, a, b, what=name)
+    agrees_under_schedules(monkeypatch, name, *KERNELS[name])
 
 
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)], ids=["NN", "TN", "NT", "TT"])

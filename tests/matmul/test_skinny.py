@@ -5,11 +5,11 @@ import pytest
 
 import cutesync as cs
 from cutesync.errors import ArgumentValueError
-from cutesync.matmul import Config, config
+from cutesync.matmul import Config
 from cutesync.matmul.config import SKINNY, Access, choose, cost, row_cost
 from cutesync.matmul.problem import Matrices, _turned
 
-from .support import agrees, integers, operand
+from .support import agrees, agrees_under_schedules, integers, operand
 
 # name: configuration, (M, N, K), blocks that run at a time
 KERNELS = {
@@ -29,12 +29,7 @@ def _emulator(on_emulator):
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_agrees_under_hostile_schedules(name, monkeypatch):
-    chosen, (m, n, k), blocks = KERNELS[name]
-    monkeypatch.setattr(config, "SMS", blocks)
-    a, b = operand(m, k, False), operand(k, n, True)
-    with cs.emulate(schedules=20, seed=6):
-        got = cs.matmul(a, b, config=chosen)
-    agrees(got, a, b, what=name)
+    agrees_under_schedules(monkeypatch, name, *KERNELS[name])
 
 
 @pytest.mark.parametrize(("m", "n", "transposed", "columns"), [(24, 136, (False, False), 16), (24, 136, (True, True), 32), (136, 24, (True, False), 16)])

@@ -12,7 +12,7 @@ from cutesync.runtime import call, compiler, device, workspace
 
 pytestmark = pytest.mark.slow
 
-N = 41003  # several chunks a block, a ragged end
+N, WHOLE = 41003, 40960  # several chunks a block, with and without a ragged end
 
 
 @pytest.fixture(autouse=True)
@@ -54,13 +54,19 @@ KERNELS = {
     "one block": (("segments", "block", 4, 4, 2), 1),
     "few blocks": (GRID, 5),
     "more blocks than lanes": (("segments", "grid", 2, 2, 2), 37),
+    "whole chunks, one block": (("segments", "block", 4, 4, 2, True), 1),
+    "whole chunks": (("segments", "grid", 4, 4, 2, True, True), 5),
 }
+
+
+def elements(kernel: str) -> np.ndarray:
+    return np.arange(WHOLE if kernel.startswith("whole") else N, dtype=np.int32)
 
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_kernels_as_they_are(name, monkeypatch):
     use(monkeypatch, *KERNELS[name])
-    x = np.arange(N, dtype=np.int32)
+    x = elements(name)
     assert run(x) == x.sum(dtype=np.int32)
 
 
@@ -87,6 +93,10 @@ FAULTS = {
     "a state collected by a plain load": ("few blocks", swap("ld.relaxed.gpu.global.b64", "ld.global.b64")),
     "a state collected within the block alone": ("more blocks than lanes", swap("ld.relaxed.gpu.global.b64", "ld.relaxed.cta.global.b64")),
     "the epoch never raised": ("few blocks", drop(r"(atom|red)\.[\w.]*add", 1)),
+    "no barrier in a block of whole chunks": ("whole chunks, one block", drop(r"bar\.sync")),
+    "no barrier before the fold of whole chunks": ("whole chunks", drop(r"bar\.sync")),
+    "whole chunks published for the block alone": ("whole chunks", swap("st.relaxed.gpu.global.b64", "st.relaxed.cta.global.b64")),
+    "whole chunks collected by a plain load": ("whole chunks", swap("ld.relaxed.gpu.global.b64", "ld.global.b64")),
     "lanes that look the wrong way": ("one block", swap("shfl.sync.bfly.b32", "shfl.sync.up.b32")),
 }
 
@@ -95,7 +105,7 @@ FAULTS = {
 def test_every_planted_fault_is_found(fault, monkeypatch):
     kernel, edit = FAULTS[fault]
     use(monkeypatch, *KERNELS[kernel], edit)
-    x = np.arange(N, dtype=np.int32)
+    x = elements(kernel)
     try:
         result = run(x)
     except EmulationError:

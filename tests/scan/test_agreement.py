@@ -10,7 +10,7 @@ from cutesync import reference
 from cutesync.scan.config import Problem, choose
 
 from ..cases import DTYPES, adjacent, bicyclic, brackets, check_scan, data, has_meaning, matrices, matrix, numpy_dtype, running, same, scanned, segments
-from .kernels import force, pipeline, wave
+from .kernels import force, pipeline, slabs, wave
 
 OPS = ("add", "mul", "min", "max", "and", "or", "xor")
 WAYS = [{}, {"exclusive": True}, {"reverse": True}, {"reverse": True, "exclusive": True}]
@@ -218,6 +218,16 @@ def test_rows_and_columns(place, shape, dtype):
     for axis in range(len(shape)):
         check_scan(x, axis=axis)
         check_scan(x, axis=axis, reverse=True, exclusive=True)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_slabs_of_every_type(dtype, on_emulator, monkeypatch):
+    """Tiles of 64 rows in groups of two, the last tile not whole."""
+    force(monkeypatch, slabs(4, 16, 3, 2, 2))
+    x = data((203, 5), dtype)
+    check_scan(x, axis=0)
+    check_scan(x, axis=0, reverse=True, exclusive=True)
+    check_scan(x, axis=0, init=1)
 
 
 @pytest.mark.gpu
