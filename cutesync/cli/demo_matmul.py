@@ -76,7 +76,7 @@ def _kernels(source: str, outer: tuple[int, ...], shape: tuple[int, int, int], b
     parted = kind is FLOAT32 and options.get("precision") != "tf32"
     for step in steps_of(a, b, None, out, terms, element_types(a, b, options.get("precision")), parted, promoted=parted)[1]:
         problem = step.problem
-        found += [pack_kernel(kind, job.turned, job.parts, 0) for job in step.packs if job is not None]
+        found += [pack_kernel(kind, job.form, job.parts, 0) for job in step.packs if job is not None]
         config = problem.shortlist()[0].with_stages(out.dtype.size)
         found.append(kernel_for(config, problem.elements, out.dtype, (problem.a.k_major, problem.b.k_major), problem.terms))
     return found

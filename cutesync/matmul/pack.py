@@ -1,7 +1,8 @@
 """Copies an operand that TMA or the tensor cores cannot take as it lies into rows that begin on 16-byte boundaries.
 
 Three reasons lead here: a base or strides that are no multiples of 16 bytes; elements of 8 or 32 bits whose contiguous way is not K; and
-float32 operands of full precision, which are split into parts that the tensor cores multiply exactly (``parts_of``).
+float32 operands of full precision, which are split into parts that the tensor cores multiply exactly (``parts_of``). Where K is contiguous
+``pack_rows`` does it; the kernel here takes all other strides.
 """
 
 from __future__ import annotations

@@ -160,13 +160,17 @@ def multiprocessors(ordinal: int) -> int:
 
 def make_pack(job, element: DType, ordinal: int, stream: int) -> Launch:
     """The launch that packs an operand (see ``problem.PackJob``)."""
-    words = job.span * element.size // 4
+    words, kernel = job.span * element.size // 4, pack_kernel(element, job.form, job.parts, stream)
+    if job.form == "rows":
+        lines, across = job.items * job.rows, -(-words // configs.PACK_RUN)
+        steps = (*job.strides[:2], *job.edges)
+        values = (0, 0, lines, job.rows, job.inner * element.size, *(step * element.size for step in steps), words, across)
+        return Launch(kernel, ordinal, -(-lines * across * 32 // kernel.block[0]), values)
     across, down = -(-words // configs.PACK_WORDS), -(-job.rows // configs.PACK_ROWS)
-    kernel = pack_kernel(element, job.turned, job.parts, stream)
     return Launch(kernel, ordinal, job.items * across * down, (0, 0, job.rows, job.inner, *job.strides, words, across, down))
 
 
-def pack_kernel(element: DType, turned: bool, parts: str, stream: int) -> compiler.Kernel:
+def pack_kernel(element: DType, form: str, parts: str, stream: int) -> compiler.Kernel:
     """The kernel for elements of this size, which are moved as bits."""
     moved = BY_NAME[f"uint{8 * element.size}"]
 
@@ -177,13 +181,19 @@ def pack_kernel(element: DType, turned: bool, parts: str, stream: int) -> compil
         from cutlass.runtime import make_fake_stream
 
         from .pack import Pack
+        from .pack_rows import PackRows
 
-        host, space, long = Pack(moved.cutlass, turned, parts), cute.AddressSpace.gmem, Int64(0)
+        space, long, count = cute.AddressSpace.gmem, Int64(0), Uint32(0)
         pointers = [make_ptr(moved.cutlass, 0, space, assumed_align=align) for align in (element.size, TMA_BYTES)]
-        arguments = [*pointers, long, long, (long,) * 3, long, Uint32(0), Uint32(0), Int32(0), make_fake_stream()]
+        if form == "rows":
+            host = PackRows(moved.cutlass, parts)
+            arguments = [*pointers, long, long, long, (long,) * 2, (long,) * 2, long, count, Int32(0), make_fake_stream()]
+        else:
+            host = Pack(moved.cutlass, form == "turned", parts)
+            arguments = [*pointers, long, long, (long,) * 3, long, count, count, Int32(0), make_fake_stream()]
         return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem}
 
-    return compiler.get(("matmul pack", element.size, turned, parts), build, stream=stream, warm="cutesync.matmul")
+    return compiler.get(("matmul pack", element.size, form, parts), build, stream=stream, warm="cutesync.matmul")
 
 
 def without_k(problem: Problem, ordinal: int) -> tuple[Problem, DeviceArray]:

@@ -61,9 +61,17 @@ class PackJob:
     parts: str = ""
 
     @property
-    def turned(self) -> bool:
-        """Whether the rows are the contiguous way."""
-        return abs(self.strides[1]) < abs(self.strides[2]) and self.rows > 1
+    def form(self) -> str:
+        """How the elements of ``inner`` lie: "rows", side by side; else whether those of other rows are nearer, "turned", or not, "apart"."""
+        if self.strides[2] == 1 or self.inner == 1:
+            return "rows"
+        return "turned" if abs(self.strides[1]) < abs(self.strides[2]) and self.rows > 1 else "apart"
+
+    @property
+    def edges(self) -> tuple[int, int]:
+        """Where the memory of all elements begins and ends, counted in elements from the first."""
+        ways = [(extent - 1) * stride for extent, stride in zip((self.items, self.rows, self.inner), self.strides)]
+        return sum(min(way, 0) for way in ways), sum(max(way, 0) for way in ways) + 1
 
     @property
     def elements(self) -> int:

@@ -113,13 +113,16 @@ def test_results_of_eight_bits(element, out, converted):
     assert len(re.findall(converted, ptx)) == config.accumulators // 2 and len(re.findall(r"cvt\.rni\.s32\.f32", ptx)) == (config.accumulators if out == "int8" else 0)
 
 
-@pytest.mark.parametrize(("size", "turned", "parts"), [(1, False, ""), (1, True, ""), (2, True, ""), (4, False, "left"), (4, True, "right")])
-def test_packing_kernels(size, turned, parts):
-    kernel = pack_kernel(BY_NAME[f"uint{8 * size}"], turned, parts, 0)
+@pytest.mark.parametrize(("size", "form", "parts"), [
+    (1, "rows", ""), (2, "rows", ""), (4, "rows", "left"), (1, "apart", ""), (1, "turned", ""), (2, "turned", ""), (4, "apart", "left"), (4, "turned", "right"),
+])  # fmt: skip
+def test_packing_kernels(size, form, parts):
+    kernel = pack_kernel(BY_NAME[f"uint{8 * size}"], form, parts, 0)
     registers, frame = cubin_figures(kernel.cubin)
     assert_overlaps(kernel.ptx)
     assert kernel.name.startswith("cutesync_matmul_pack") and frame == 0 and registers <= 40, "six blocks of 256 threads an SM"
-    assert len(re.findall(r"ld\.global", kernel.ptx)) == 128 * 32 // (size * 256), "each element is read once"
+    words = 9  # of a lane of rows, in words and, at the edges of the array, in elements
+    assert len(re.findall(r"ld\.global", kernel.ptx)) == (words + words * 4 // size if form == "rows" else 128 * 32 // (size * 256)), "each element is read once"
 
 
 def test_split_k():

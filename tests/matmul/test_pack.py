@@ -8,7 +8,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.dtypes import BY_NAME
-from cutesync.emulator import EmulationError
+from cutesync.emulator import DEVICE, EmulationError
 from cutesync.matmul import Config
 from cutesync.matmul.plan import make_pack
 from cutesync.matmul.problem import PackJob
@@ -47,6 +47,30 @@ def test_any_strides(items, rows, inner, first, turned, size):
     with cs.emulate(schedules=20 if items == 2 else 1):
         got = packed(x, first, (items, rows, inner), strides)[:, :, 0]
     assert np.array_equal(got[:, :, :inner], wanted) and not got[:, :, inner:].any()
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+@pytest.mark.parametrize("pitch", [333, -333, 301])
+def test_nothing_beside_the_array_is_read(pitch, size):
+    """Rows that begin anywhere in a word, the first and the last at the very edge of the memory there is."""
+    rows, inner = 5, 301
+    for skew in range(0, 4, size):
+        count = (rows - 1) * abs(pitch) + inner
+        memory = np.random.default_rng(skew).integers(1, 100, 4 * count + 64).astype(np.uint8)
+        start = memory.ctypes.data + -memory.ctypes.data % 16 + skew
+        x = memory[start - memory.ctypes.data :][: count * size].view(f"uint{8 * size}")
+        job = PackJob(1, rows, inner, (0, pitch, 1), -(-inner * size // 128) * 128 // size)
+        out = cs.asarray(np.full(job.elements, 77, x.dtype))
+        first = (rows - 1) * -pitch if pitch < 0 else 0
+        DEVICE.register(start, count * size, "an operand")
+        try:
+            with cs.emulate(schedules=2):
+                make_pack(job, BY_NAME[x.dtype.name], device.HOST, 0).run(start + first * size, out.ptr, 0)
+        finally:
+            DEVICE.unregister(start)
+        wanted = np.lib.stride_tricks.as_strided(x[first:], (rows, inner), (pitch * size, size))
+        got = np.asarray(out).reshape(rows, job.span)
+        assert np.array_equal(got[:, :inner], wanted) and not got[:, inner:].any()
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
