@@ -34,7 +34,7 @@ PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # (24 + 2 * 240) * 128 = 64512
 MOST_ACCUMULATORS, MOST_PROMOTED, MOST_SPLIT = 208, 96, 128  # 32-bit registers a thread; above, the compiler spills
 MOST_SPLITS = 64
 PACK_ROWS, PACK_WORDS = 32, 32  # of 4 bytes: what a block of the packing kernel copies
-PACK_RUN = 256  # words that a warp copies of a row
+PACK_RUN = 1024  # bytes that a warp copies of a row
 LEAST_SHARE = 4  # k-tiles that are worth a block of their own
 CLUSTERS = ((1, 1), (2, 1), (1, 2), (4, 1))
 _BARRIER_BYTES = 1024

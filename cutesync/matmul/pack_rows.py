@@ -1,8 +1,8 @@
 """Copies rows that begin anywhere into rows that begin on cache lines: what packs an operand whose K is contiguous (see ``pack``).
 
-A warp copies a run of a row, ``WORDS`` words a lane. Its lanes read aligned words side by side, wherever the row begins; what a word of the
-copy needs of the next one comes from the next lane, and both are shifted into place. So elements of 8 and 16 bits cost as much as those of 32,
-and nothing waits for shared memory. Words that lie beside the array in part are put together from the elements that do not.
+A warp copies a run of a row, ``VECTORS`` vectors of 16 bytes a lane. A vector of the copy lies in two aligned ones of the source: the lane reads
+both, which the L1 serves once from the L2, and shifts them into place, first by words, then by bits. So elements of 8 and 16 bits cost as much
+as those of 32, and nothing waits for another lane. Runs whose vectors lie beside the array in part, its first and its last, are read by elements.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from ..warp import LANES
 from .config import PACK_RUN
 from .pack import THREADS, parts_of
 
-WORDS = PACK_RUN // LANES  # of a lane
+VECTOR, WORDS = 16, 4  # bytes, and words of 4
+STRIDE = LANES * VECTOR  # bytes from one vector of a lane to its next
+VECTORS = PACK_RUN // STRIDE  # of a lane
 
 
 class PackRows:
-    """``out[line, :inner] = x[line, :inner]``, zeros up to ``span`` words, for the lines (items, rows) of ``x``, whose elements have 8, 16 or 32
-    bits and are moved as bits. With ``parts`` "left" or "right" a line of ``out`` is three spans long, and gets the parts of float32."""
+    """``out[line, :inner] = x[line, :inner]``, zeros up to ``span``, for the lines (items, rows) of ``x``, whose elements have 8, 16 or 32 bits
+    and are moved as bits. With ``parts`` "left" or "right" a line of ``out`` is three spans long, and gets the parts of float32."""
 
     threads, smem = THREADS, 0
 
@@ -30,81 +32,84 @@ class PackRows:
         self.size = element.width // 8
 
     @cute.jit
-    def __call__(self, x: cute.Pointer, out: cute.Pointer, lines: Int64, rows: Int64, inner: Int64, steps, edges, span: Int64, across: Uint32, grid: Int32, stream):
+    def __call__(self, x: cute.Pointer, out: cute.Pointer, lines: Uint32, rows: Uint32, inner: Int64, steps, edges, span: Int64, across: Uint32, grid: Int32, stream):
         self.kernel.set_name_prefix("cutesync_matmul_pack", remove_cutlass_symbol=True, keep_mangled_name=False)
         self.kernel(x, out, lines, rows, inner, steps, edges, span, across).launch(
             grid=(grid, 1, 1), block=(THREADS, 1, 1), smem=self.smem, min_blocks_per_mp=8, preferred_smem_carveout=-1, stream=stream
         )
 
     @cute.kernel
-    def kernel(self, x: cute.Pointer, out: cute.Pointer, lines: Int64, rows: Int64, inner: Int64, steps, edges, span: Int64, across: Uint32):
-        """``steps`` are the strides of ``x``, (item, row), and ``edges`` where its memory begins and ends, all in bytes from ``x`` on.
-        ``inner`` is in bytes too; ``across`` counts the runs of a line."""
+    def kernel(self, x: cute.Pointer, out: cute.Pointer, lines: Uint32, rows: Uint32, inner: Int64, steps, edges, span: Int64, across: Uint32):
+        """All in bytes: ``inner``, ``span``, ``steps``, the strides (item, row) of ``x``, and ``edges``, where its memory begins and ends, from ``x`` on.
+        ``across`` counts the runs of a line."""
         await_launches()
         let_next_start()
         warp = Uint32(cute.arch.block_idx()[0]) * (THREADS // LANES) + cute.arch.thread_idx()[0] // LANES
-        line, lane = Int64(warp // across), cute.arch.lane_idx()
+        line = warp // across
         if line < lines:
-            item = line // rows
-            word = Int64(warp % across) * PACK_RUN + lane  # of the line, the lane's first
-            begin = x.toint() + (item * steps[0] + (line - item * rows) * steps[1])
-            shift = Int32(begin & 3) * 8
-            words = self.read((begin & -4) + word * 4, x.toint() + edges[0], x.toint() + edges[1], lane)
-            left = inner - word * 4  # bytes of the line from the lane's first word on
-            target = out.toint() + (line * (span * (3 if self.parts else 1)) + word) * 4
-            for j in cutlass.range_constexpr(WORDS):
-                following = self.from_next(words[j], words[j + 1], lane)
-                value = self.only(shifted(words[j], following, shift), left - j * LANES * 4)
-                if word + j * LANES < span:
-                    self.write(target + j * LANES * 4, value, span)
+            item, run = line // rows, Int64(warp - line * across) * PACK_RUN
+            at = cute.arch.lane_idx() * VECTOR  # of the lane's first vector in the run
+            start = x.toint() + (Int64(item) * steps[0] + Int64(line - item * rows) * steps[1]) + run
+            target = out.toint() + (Int64(line) * (span * (3 if self.parts else 1)) + run + at)
+            left, room = (Int32(cutlass.min(length - run, Int64(PACK_RUN))) - at for length in (inner, span))  # bytes from there to the ends of the two lines
+            first = start & -VECTOR
+            if (first >= x.toint() + edges[0]) & (first + (PACK_RUN + VECTOR) <= x.toint() + edges[1]):
+                self.copy_vectors(first + at, Int32(start) & (VECTOR - 1), left, target, room, span)
+            else:
+                self.copy_elements(start + at, left, target, room, span)
 
     @cute.jit
-    def read(self, start, low, high, lane):
-        """The lane's words of a run at ``start``, ``LANES`` apart, and the one behind the run, which lane 0 alone needs. Memory begins at ``low`` and ends at ``high``."""
-        words = [Uint32(0) for _ in range(WORDS + 1)]
-        first = start - lane * 4
-        if (first >= low) & (first + 4 * (PACK_RUN + 1) <= high):
-            for j in cutlass.range_constexpr(WORDS):
-                words[j] = load(Uint32, start + j * LANES * 4)
-            if lane == 0:
-                words[WORDS] = load(Uint32, start + PACK_RUN * 4)
-        else:
-            for j in cutlass.range_constexpr(WORDS + 1):
-                words[j] = self.piece(start + j * LANES * 4, low, high)
-        return words
+    def copy_vectors(self, source, skew, left, target, room, span):
+        """The lane's vectors, which begin ``skew`` bytes behind the aligned ``source``. All loads are in flight before the first is used."""
+        held = cute.make_rmem_tensor((2 * WORDS, VECTORS), Uint32)
+        for j in cutlass.range_constexpr(VECTORS):
+            if left > j * STRIDE:
+                cute.autovec_copy(memory(Uint32, source + j * STRIDE, 2 * WORDS, VECTOR), held[(None, j)])
+        for j in cutlass.range_constexpr(VECTORS):
+            if room > j * STRIDE:
+                words = [held[i, j] for i in range(2 * WORDS)]
+                for hop in (2, 1):
+                    words = [Uint32(cutlass.select_((skew & (4 * hop)) != 0, *pair)) for pair in zip(words[hop:], words)]
+                words = [shifted(*pair, (skew & 3) * 8) for pair in zip(words, words[1:])]
+                if left < j * STRIDE + VECTOR:
+                    for i in cutlass.range_constexpr(WORDS):
+                        words[i] = words[i] & mask(left - (j * STRIDE + 4 * i))
+                self.write(target + j * STRIDE, words, span)
 
     @cute.jit
-    def piece(self, address, low, high):
-        """The word at ``address``, with zeros for the elements that are not in memory."""
-        word = Uint32(0)
-        for i in cutlass.range_constexpr(4 // self.size):
-            at = address + i * self.size
-            if (at >= low) & (at < high):
-                word = word | (Uint32(load(self.element, at)) << (8 * self.size * i))
-        return word
+    def copy_elements(self, source, left, target, room, span):
+        """The same of vectors at ``source``, of which the elements that the line has are read, and nothing else."""
+        for j in cutlass.range_constexpr(VECTORS):
+            if room > j * STRIDE:
+                words = [Uint32(0) for _ in range(WORDS)]
+                for i in cutlass.range_constexpr(VECTOR // self.size):
+                    at = j * STRIDE + i * self.size
+                    if left > at:
+                        element = memory(self.element, source + at, 1, self.size)[0]
+                        words[i * self.size // 4] = words[i * self.size // 4] | (Uint32(element) << at % 4 * 8)
+                self.write(target + j * STRIDE, words, span)
 
-    def from_next(self, mine, following, lane):
-        """The word behind this lane's: the next lane's, or lane 0's next one."""
-        return Uint32(cute.arch.shuffle_sync(cutlass.select_(lane == 0, following, mine), (lane + 1) % LANES))
-
-    def only(self, word, left):
-        """The word with zeros behind its first ``left`` bytes."""
-        bits = Int32(cutlass.min(cutlass.max(left, Int64(0)), Int64(4))) * 8
-        return word & Uint32(cutlass.select_(bits == 32, Uint32(0xFFFFFFFF), (Uint32(1) << Uint32(bits)) - 1))
-
-    def write(self, address, value, span) -> None:
-        parts = parts_of(Int32(value), self.parts) if self.parts else (value,)
+    def write(self, target, words, span) -> None:
+        parts = zip(*(parts_of(Int32(word), self.parts) for word in words)) if self.parts else (words,)
         for i, part in enumerate(parts):
-            at = cute.make_ptr(Int32, address + span * (4 * i), cute.AddressSpace.gmem, assumed_align=4)
-            cute.make_tensor(at, cute.make_layout((1,)))[0] = Int32(part)
+            vector = cute.make_rmem_tensor((WORDS,), Uint32)
+            for j, word in enumerate(part):
+                vector[j] = Uint32(word)
+            cute.autovec_copy(vector, memory(Uint32, target + span * i, WORDS, VECTOR))
 
 
-def load(kind, address):
-    at = cute.make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=kind.width // 8)
-    return kind(cute.make_tensor(at, cute.make_layout((1,)))[0])
+def memory(kind, address, count: int, align: int):
+    """The ``count`` elements at an address that is a multiple of ``align`` bytes."""
+    return cute.make_tensor(cute.make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=align), cute.make_layout((count,)))
 
 
 def shifted(low, high, bits):
     """Four bytes of two words that lie side by side, from bit ``bits`` on."""
     funnel = "shf.r.wrap.b32 {$w0}, {$r0}, {$r1}, {$r2};"
     return Uint32(cute.arch.inline_ptx(funnel, write_only_types=[Uint32], read_only_args=[low, high, bits]))
+
+
+def mask(count):
+    """The bits of the first ``count`` bytes of a word: none if it is negative, all if it is large."""
+    bits = "bmsk.clamp.b32 {$w0}, 0, {$r0};"
+    return Uint32(cute.arch.inline_ptx(bits, write_only_types=[Uint32], read_only_args=[cutlass.max(count, Int32(0)) * 8]))

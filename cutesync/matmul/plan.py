@@ -160,12 +160,12 @@ def multiprocessors(ordinal: int) -> int:
 
 def make_pack(job, element: DType, ordinal: int, stream: int) -> Launch:
     """The launch that packs an operand (see ``problem.PackJob``)."""
-    words, kernel = job.span * element.size // 4, pack_kernel(element, job.form, job.parts, stream)
+    span, kernel = job.span * element.size, pack_kernel(element, job.form, job.parts, stream)
     if job.form == "rows":
-        lines, across = job.items * job.rows, -(-words // configs.PACK_RUN)
-        steps = (*job.strides[:2], *job.edges)
-        values = (0, 0, lines, job.rows, job.inner * element.size, *(step * element.size for step in steps), words, across)
-        return Launch(kernel, ordinal, -(-lines * across * 32 // kernel.block[0]), values)
+        lines, across = job.items * job.rows, -(-span // configs.PACK_RUN)
+        inner, *steps = (element.size * length for length in (job.inner, *job.strides[:2], *job.edges))
+        return Launch(kernel, ordinal, -(-lines * across * 32 // kernel.block[0]), (0, 0, lines, job.rows, inner, *steps, span, across))
+    words = span // 4
     across, down = -(-words // configs.PACK_WORDS), -(-job.rows // configs.PACK_ROWS)
     return Launch(kernel, ordinal, job.items * across * down, (0, 0, job.rows, job.inner, *job.strides, words, across, down))
 
@@ -187,7 +187,7 @@ def pack_kernel(element: DType, form: str, parts: str, stream: int) -> compiler.
         pointers = [make_ptr(moved.cutlass, 0, space, assumed_align=align) for align in (element.size, TMA_BYTES)]
         if form == "rows":
             host = PackRows(moved.cutlass, parts)
-            arguments = [*pointers, long, long, long, (long,) * 2, (long,) * 2, long, count, Int32(0), make_fake_stream()]
+            arguments = [*pointers, count, count, long, (long,) * 2, (long,) * 2, long, count, Int32(0), make_fake_stream()]
         else:
             host = Pack(moved.cutlass, form == "turned", parts)
             arguments = [*pointers, long, long, (long,) * 3, long, count, count, Int32(0), make_fake_stream()]

@@ -8,6 +8,7 @@ import pytest
 from cutesync.dtypes import BY_NAME, TFLOAT32, element_type
 from cutesync.matmul.config import (
     COOPERATIVE,
+    PACK_RUN,
     PINGPONG,
     PROMOTED,
     SKINNY,
@@ -121,8 +122,9 @@ def test_packing_kernels(size, form, parts):
     registers, frame = cubin_figures(kernel.cubin)
     assert_overlaps(kernel.ptx)
     assert kernel.name.startswith("cutesync_matmul_pack") and frame == 0 and registers <= 40, "six blocks of 256 threads an SM"
-    words = 9  # of a lane of rows, in words and, at the edges of the array, in elements
-    assert len(re.findall(r"ld\.global", kernel.ptx)) == (words + words * 4 // size if form == "rows" else 128 * 32 // (size * 256)), "each element is read once"
+    lane = PACK_RUN // 32 if form == "rows" else 128 * 32 // 256  # bytes that a lane copies
+    vectors = 2 * lane // 16 if form == "rows" else 0  # and of vectors also what lies behind each
+    assert len(re.findall(r"ld\.global\.v4", kernel.ptx)) == vectors and len(re.findall(r"ld\.global", kernel.ptx)) == vectors + lane // size, "each element is read once"
 
 
 def test_split_k():

@@ -49,28 +49,36 @@ def test_any_strides(items, rows, inner, first, turned, size):
     assert np.array_equal(got[:, :, :inner], wanted) and not got[:, :, inner:].any()
 
 
+def check_at_edges(size: int, rows: int, inner: int, pitch: int, skew: int, schedules: int = 1) -> None:
+    """The copy of rows whose first and last elements are at the very edges of the memory there is, which begins ``skew`` bytes behind a vector."""
+    count = (rows - 1) * abs(pitch) + inner
+    memory = np.random.default_rng(skew).integers(1, 256, count * size + 32).astype(np.uint8)
+    start = memory.ctypes.data + -memory.ctypes.data % 16 + skew
+    x = memory[start - memory.ctypes.data :][: count * size].view(f"uint{8 * size}")
+    job = PackJob(1, rows, inner, (0, pitch, 1), -(-inner * size // 128) * 128 // size)
+    out = cs.asarray(np.full(job.elements, 77, x.dtype))
+    first = (rows - 1) * -pitch if pitch < 0 else 0
+    DEVICE.register(start, count * size, "an operand")
+    try:
+        with cs.emulate(schedules=schedules):
+            make_pack(job, BY_NAME[x.dtype.name], device.HOST, 0).run(start + first * size, out.ptr, 0)
+    finally:
+        DEVICE.unregister(start)
+    wanted = np.lib.stride_tricks.as_strided(x[first:], (rows, inner), (pitch * size, size))
+    got = np.asarray(out).reshape(rows, job.span)
+    assert np.array_equal(got[:, :inner], wanted), "other elements"
+    assert not got[:, inner:].any(), "no zeros behind a row"
+
+
 @pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize("pitch", [333, -333, 301])
-def test_nothing_beside_the_array_is_read(pitch, size):
-    """Rows that begin anywhere in a word, the first and the last at the very edge of the memory there is."""
-    rows, inner = 5, 301
-    for skew in range(0, 4, size):
-        count = (rows - 1) * abs(pitch) + inner
-        memory = np.random.default_rng(skew).integers(1, 100, 4 * count + 64).astype(np.uint8)
-        start = memory.ctypes.data + -memory.ctypes.data % 16 + skew
-        x = memory[start - memory.ctypes.data :][: count * size].view(f"uint{8 * size}")
-        job = PackJob(1, rows, inner, (0, pitch, 1), -(-inner * size // 128) * 128 // size)
-        out = cs.asarray(np.full(job.elements, 77, x.dtype))
-        first = (rows - 1) * -pitch if pitch < 0 else 0
-        DEVICE.register(start, count * size, "an operand")
-        try:
-            with cs.emulate(schedules=2):
-                make_pack(job, BY_NAME[x.dtype.name], device.HOST, 0).run(start + first * size, out.ptr, 0)
-        finally:
-            DEVICE.unregister(start)
-        wanted = np.lib.stride_tricks.as_strided(x[first:], (rows, inner), (pitch * size, size))
-        got = np.asarray(out).reshape(rows, job.span)
-        assert np.array_equal(got[:, :inner], wanted) and not got[:, inner:].any()
+@pytest.mark.parametrize(("rows", "inner", "pitch"), [
+    (5, 301, 333), (5, 301, -333), (4, 301, 301), (2, 1101, 1103),  # in bytes, two runs and more of elements of 4, or of all
+    (3, 301, 0), (4, 301, 7), (450, 3, 5), (40, 37, -37), (1, 1, 1), (1, 15, 15), (1, 2500, 2500),
+])  # fmt: skip
+def test_nothing_beside_the_array_is_read(rows, inner, pitch, size):
+    """Rows that begin anywhere in a vector: far apart, backwards, side by side, in one another; of less than a vector, and a single one."""
+    for skew in range(0, 16, size):
+        check_at_edges(size, rows, inner, pitch, skew, schedules=20 if skew == 8 and inner == 301 else 1)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
@@ -79,7 +87,7 @@ def test_the_parts_of_float32(side):
     borders = np.uint32([0, 1, 0x7FFFFF, 0x800000, 0x3F800FFF, 0x3F801000, 0x3F801001, 0x3F803000, 0x7F7FEFFF, 0x7F7FF000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001])
     bits = np.concatenate([borders, borders | np.uint32(1 << 31), np.random.default_rng(2).integers(0, 2**32, 1000, np.uint32)])
     x = bits.view(np.float32)
-    parts = packed(bits, 0, (1, 1, len(bits)), (0, len(bits), 1), side)[0, 0, :, : len(bits)].view(np.float32)
+    parts = packed(np.append(np.uint32([7] * 3), bits), 3, (1, 1, len(bits)), (0, len(bits), 1), side)[0, 0, :, : len(bits)].view(np.float32)
     small, bounded, big = parts if side == "left" else parts[[1, 0, 2]]
     finite = np.isfinite(x)
     assert np.array_equal(big[~finite], x[~finite], equal_nan=True) and not bounded[~finite].any() and not small[~finite].any()
@@ -119,16 +127,35 @@ def test_scratch_grows_and_is_given_back():
     assert workspace.scratch(device.HOST, 92, 100) != larger and len(workspace._alive) == held + 1, "another stream's"
 
 
-def test_a_tile_read_before_it_is_whole_is_found(monkeypatch):
-    """The one barrier of the kernel, taken away."""
+def plant(monkeypatch, pattern: str, new: str) -> None:
+    """A fault in the compiled kernel, wherever the pattern is."""
     get = compiler.get
 
     def mutant(*arguments, **options):
         kernel = get(*arguments, **options)
-        changed = re.sub(r"\n[^\n]*bar\.sync[^\n]*\n", "\n", kernel.ptx)
+        changed = re.sub(pattern, new, kernel.ptx)
         assert changed != kernel.ptx, "the fault was not planted"
         return replace(kernel, ptx=changed)
 
     monkeypatch.setattr(compiler, "get", mutant)
+
+
+def test_a_tile_read_before_it_is_whole_is_found(monkeypatch):
+    """The one barrier of the kernel, taken away."""
+    plant(monkeypatch, r"\n[^\n]*bar\.sync[^\n]*\n", "\n")
     with pytest.raises(EmulationError):
         packed(np.ones(33 * 33, np.uint16), 0, (1, 33, 33), (0, 1, 33))
+
+
+EDGES = r"or\.pred (\t%p\d+), (%p\d+), (%p\d+);"
+
+
+@pytest.mark.parametrize(("pattern", "new", "seen"), [
+    (r"bmsk\.clamp\.b32 (%r\d+), 0, %r\d+;", r"mov.b32 \1, -1;", "no zeros"), (r"(ld\.global\.v4[^\n]*)\+16\]", r"\1]", "other elements"),
+    (r"shf\.r\.wrap\.b32 (%r\d+), (%r\d+),[^;]*;", r"mov.b32 \1, \2;", "other elements"),
+    (EDGES, r"mov.pred \1, \2;", "out-of-bounds"), (EDGES, r"mov.pred \1, \3;", "out-of-bounds"),
+], ids=["mask", "vector behind", "shift", "end of memory", "begin of memory"])  # fmt: skip
+def test_faults_of_rows_are_found(pattern, new, seen, monkeypatch):
+    plant(monkeypatch, pattern, new)
+    with pytest.raises((EmulationError, AssertionError), match=seen):
+        check_at_edges(2, 9, 301, 301, 6)
