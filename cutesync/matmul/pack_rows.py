@@ -1,8 +1,9 @@
 """Copies rows that begin anywhere into rows that begin on cache lines: what packs an operand whose K is contiguous (see ``pack``).
 
-A warp copies a run of a row, ``VECTORS`` vectors of 16 bytes a lane. A vector of the copy lies in two aligned ones of the source: the lane reads
-both, which the L1 serves once from the L2, and shifts them into place, first by words, then by bits. So elements of 8 and 16 bits cost as much
-as those of 32, and nothing waits for another lane. Runs whose vectors lie beside the array in part, its first and its last, are read by elements.
+A warp copies a run of a row, ``VECTORS`` vectors of 16 bytes a lane. A vector of the copy lies in two aligned ones of the source. A lane reads
+both (the second is the next lane's first, which the L1 has) and shifts them into place, first by words, then by bits. So elements of 8 and 16
+bits cost as much as those of 32, and no lane waits for another. A run whose aligned vectors lie beside the array in part, as its first and its
+last may, is read by elements.
 """
 
 from __future__ import annotations
