@@ -90,8 +90,8 @@ class Config:
 
     def deferred(self, out_bytes: int) -> bool:
         """Whether a finished tile is held in registers, and stored while the next one is multiplied ("pingpong" has another warpgroup for that)."""
-        held = self.accumulators * out_bytes // 4
-        return self.schedule == "cooperative" and self.splits == 1 and not self.promoted and self.accumulators + held <= MOST_DEFERRED
+        registers = self.accumulators * (1 + self.promoted) + self.accumulators * out_bytes // 4
+        return self.schedule == "cooperative" and self.splits == 1 and registers <= MOST_DEFERRED
 
     @property
     def peers(self) -> int:

@@ -252,13 +252,19 @@ class Matmul:
         if cutlass.const_expr(self.config.promoted):
             products = cute.make_rmem_tensor(accumulators.shape, self.accumulator)
             accumulators.fill(0.0)
-            for _ in cutlass.range(k_tiles, unroll=1):
+            started = Int32(0)
+            for slab in cutlass.range_constexpr(self.epilogue.parts if self.epilogue.deferred else 0):
+                if started < k_tiles:
+                    self.multiply_stage(products, of_a, of_b, ring, stage, False)
+                stored = self.epilogue.store_held(held, slab, tile, to, stored)
+                if started < k_tiles:
+                    self.promote(accumulators, products, ring, stage)
+                    stage.advance()
+                    started += 1
+            for _ in cutlass.range(started, k_tiles, unroll=1):
                 self.multiply_stage(products, of_a, of_b, ring, stage, False)
-                warpgroup.wait_group(0)
-                self.release(ring, stage)
+                self.promote(accumulators, products, ring, stage)
                 stage.advance()
-                for i in cutlass.range_constexpr(cute.size(products)):
-                    accumulators[i] = accumulators[i] + products[i]
         else:
             self.multiply_stage(accumulators, of_a, of_b, ring, stage, False)
             stage.advance()
@@ -275,6 +281,14 @@ class Matmul:
                 stage.advance()
                 last.advance()
         return accumulators, stage, last, stored
+
+    @cute.jit
+    def promote(self, accumulators, products, ring, stage):
+        """Add the products of a stage up, and hand it back."""
+        warpgroup.wait_group(0)
+        self.release(ring, stage)
+        for i in cutlass.range_constexpr(cute.size(products)):
+            accumulators[i] = accumulators[i] + products[i]
 
     def mma(self) -> cute.TiledMma:
         """One warpgroup's multiplications of a stage."""
