@@ -32,6 +32,7 @@ THREADS = WARPGROUP * (CONSUMERS + 1)
 SLABS = 2  # buffers of the epilogue, for each consumer warpgroup
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # (24 + 2 * 240) * 128 = 64512 of the 65536 of an SM
 MOST_ACCUMULATORS, MOST_PROMOTED, MOST_SPLIT = 208, 96, 128  # 32-bit registers a thread; above, the compiler spills
+MOST_DEFERRED = 200  # registers of the accumulators and of a tile that is held besides
 MOST_SPLITS = 64
 PACK_ROWS, PACK_WORDS = 32, 32  # of 4 bytes: what a block of the packing kernel copies
 PACK_RUN = 1024  # bytes that a warp copies of a row
@@ -86,6 +87,11 @@ class Config:
     def accumulators(self) -> int:
         """32-bit registers of a thread that hold its part of the tile."""
         return self.rows * self.tile[1] // WARPGROUP
+
+    def deferred(self, out_bytes: int) -> bool:
+        """Whether a finished tile is held in registers, and stored while the next one is multiplied ("pingpong" has another warpgroup for that)."""
+        registers = self.accumulators * (1 + self.promoted) + self.accumulators * out_bytes // 4
+        return self.schedule == "cooperative" and self.splits == 1 and registers <= MOST_DEFERRED
 
     @property
     def peers(self) -> int:

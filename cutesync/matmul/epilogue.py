@@ -3,6 +3,9 @@
 A consumer warpgroup takes 64 rows and some columns of its accumulators at a time, leaves the finished elements in a slab of swizzled
 shared memory, and has TMA store the slab. Each warpgroup has two slabs and a named barrier of its own and waits for nobody else: while
 TMA reads one slab the other is filled, and the last one of a tile is stored while the next tile is multiplied.
+
+Where the registers allow it a cooperative block does more of this beside the next tile's multiplications (``Config.deferred``): it keeps the
+finished elements, which take half the registers of their accumulators or less, and stores a slab after each of the next tile's first k-tiles.
 """
 
 from __future__ import annotations
@@ -57,69 +60,114 @@ class Terms:
     scale_b: str = ""
 
 
+class Outlet(NamedTuple):
+    """Where a consumer warpgroup stores: the TMA store and the (M, N, L) tensor of its coordinates, the slabs of the block, the operands; and
+    which warpgroup and thread of it this is."""
+
+    atom: Any
+    result: Any
+    slabs: Any
+    operands: Any
+    group: Any
+    thread: Any
+
+
 class Epilogue:
-    """The device side for one configuration, output type and accumulator layout."""
+    """The device side for one configuration, output type and accumulator layout. A warpgroup's part of a tile is ``parts`` slabs, counted
+    row by row. A tile is (m, n, item)."""
 
     def __init__(self, config: Config, out, terms: Terms) -> None:
         self.config, self.terms = config, terms
         self.result, self.out = out, Uint8 if out.width == 8 else out  # 8 bits are moved as bits: the DSL has no single float8
         self.columns = config.slab_columns(out.width // 8)
+        self.across = config.tile[1] // self.columns
+        self.parts = config.rows // 64 * self.across
+        self.words = 64 * self.columns // WARPGROUP * out.width // 32  # of a thread's part of a slab
+        self.deferred = config.deferred(out.width // 8)
 
     def slab_layout(self):
         """(64, columns, all slabs of the block), row-major and swizzled."""
         return hopper_helpers.make_smem_layout_epi(self.out, LayoutEnum.ROW_MAJOR, (64, self.columns), CONSUMERS * SLABS)
 
     @cute.jit
-    def store_tile(self, accumulators, atom, result, slabs, operands, m, n, item, group, thread, stored: Int32):
-        """Store what warpgroup ``group`` computed of tile (m, n, item). ``result`` is the (M, N, L) tensor of TMA coordinates. ``stored``
-        counts the warpgroup's slabs so far; its new value is returned.
-
-        The named barrier 1 + group has its 128 threads. It is passed once a slab, after everybody has filled it and after the slab before
-        has been read: so it says both that this slab is whole and that the other may be filled again.
-        """
-        shape, parts = (64, self.columns), self.config.tile[1] // self.columns
-        copy, copier, where = self.partition(thread, shape)
-        count = cute.size(where)
-        source, target = cpasync.tma_partition(
-            atom, 0, cute.make_layout(1), cute.group_modes(slabs, 0, 2), cute.group_modes(cute.local_tile(result, shape, (None, None, item)), 0, 2)
-        )
-        half = group if self.config.schedule == "cooperative" else 0
-        first_row = (m * self.config.tile[0] + half * self.config.rows) // 64
-        for block in cutlass.range_constexpr(self.config.rows // 64):
-            for part in cutlass.range_constexpr(parts):
-                row, column = first_row + block, n * parts + part
-                if row * 64 < result.shape[0] and column * self.columns < result.shape[1]:  # else the slab lies outside the result
-                    slab = group * SLABS + stored % SLABS
-                    values = [accumulators[(block * parts + part) * count + i] for i in range(count)]
-                    values = self.finish(values, where, row * 64, column * self.columns, item, operands, result)
-                    finished = converted(values, where.shape, self.result)
-                    cute.copy(copy, copier.retile(finished), copier.partition_D(slabs[None, None, slab]))
-                    if cutlass.const_expr(self.terms.by_tma):
-                        cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes left
-                        if thread < 32:
-                            cute.arch.cp_async_bulk_wait_group(0, read=True)
-                        cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
-                        if thread < 32:
-                            cute.copy(atom, source[None, slab], target[None, row, column])
-                            cute.arch.cp_async_bulk_commit_group()
-                    else:
-                        cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
-                        self.store_slab(slabs[None, None, slab], operands, result, row, column, item, thread)
-                    stored += 1
+    def store_tile(self, accumulators, tile, to: Outlet, stored: Int32):
+        """Store this warpgroup's part of a tile. ``stored`` counts the warpgroup's slabs so far; its new value is returned."""
+        for part in cutlass.range_constexpr(self.parts):
+            row, column = self.corner(part, tile, to)
+            if row < to.result.shape[0] and column < to.result.shape[1]:  # else the slab lies outside the result
+                stored = self.store_slab(self.finished(accumulators, part, row, column, tile, to), row, column, tile, to, stored)
         return stored
 
     @cute.jit
-    def store_slab(self, slab, operands, result, row_block, column_block, item, thread):
+    def hold(self, accumulators, held, tile, to: Outlet):
+        """Keep the finished elements of this warpgroup's part of a tile in ``held``, (parts * words,) of 32 bits."""
+        for part in cutlass.range_constexpr(self.parts):
+            row, column = self.corner(part, tile, to)
+            if row < to.result.shape[0] and column < to.result.shape[1]:
+                words = cute.recast_tensor(self.finished(accumulators, part, row, column, tile, to), Int32)
+                for i in cutlass.range_constexpr(self.words):
+                    held[part * self.words + i] = words[i]
+
+    @cute.jit
+    def store_held(self, held, part: cutlass.Constexpr, tile, to: Outlet, stored: Int32):
+        """Store one of the slabs of the tile that was held."""
+        row, column = self.corner(part, tile, to)
+        if row < to.result.shape[0] and column < to.result.shape[1]:
+            finished = cute.make_tensor(cute.recast_ptr(held.iterator + part * self.words, dtype=self.out), cute.make_layout(self.registers(to).shape))
+            stored = self.store_slab(finished, row, column, tile, to, stored)
+        return stored
+
+    def corner(self, part: int, tile, to: Outlet):
+        """The (row, column) of the result where a slab begins."""
+        half = to.group if self.config.schedule == "cooperative" else 0
+        return tile[0] * self.config.tile[0] + half * self.config.rows + part // self.across * 64, tile[1] * self.config.tile[1] + part % self.across * self.columns
+
+    def finished(self, accumulators, part: int, row, column, tile, to: Outlet):
+        """The elements of a slab, for the accumulators of this thread."""
+        where = self.registers(to)
+        count = cute.size(where)
+        values = self.finish([accumulators[part * count + i] for i in range(count)], where, row, column, tile[2], to.operands, to.result)
+        return converted(values, where.shape, self.result)
+
+    @cute.jit
+    def store_slab(self, finished, row, column, tile, to: Outlet, stored: Int32):
+        """Store the slab at (row, column) by way of shared memory.
+
+        The named barrier 1 + group has the warpgroup's 128 threads. It is passed once a slab, after everybody has filled it and after the slab before
+        has been read: so it says both that this slab is whole and that the other may be filled again.
+        """
+        thread, shape = to.thread, (64, self.columns)
+        slab = to.group * SLABS + stored % SLABS
+        copy, copier = self.copier(thread)
+        cute.copy(copy, copier.retile(finished), copier.partition_D(to.slabs[None, None, slab]))
+        if cutlass.const_expr(self.terms.by_tma):
+            cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes left
+            if thread < 32:
+                cute.arch.cp_async_bulk_wait_group(0, read=True)
+            cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
+            if thread < 32:
+                places = cute.local_tile(to.result, shape, (None, None, tile[2]))
+                source, target = cpasync.tma_partition(to.atom, 0, cute.make_layout(1), cute.group_modes(to.slabs, 0, 2), cute.group_modes(places, 0, 2))
+                cute.copy(to.atom, source[None, slab], target[None, row // 64, column // self.columns])
+                cute.arch.cp_async_bulk_commit_group()
+        else:
+            cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
+            self.store_plainly(to.slabs[None, None, slab], row, column, tile, to)
+        return stored + 1
+
+    @cute.jit
+    def store_plainly(self, slab, row_block, column_block, tile, to: Outlet):
         """Store a slab element by element, neighbours by neighbouring threads, to a result of any strides."""
+        operands, result = to.operands, to.result
         by_rows = operands.d_row == 1
         for i in cutlass.range(64 * self.columns // WARPGROUP, unroll=4):
-            place = i * WARPGROUP + thread
+            place = i * WARPGROUP + to.thread
             inner_row, inner_column = place // self.columns, place % self.columns
             if by_rows:
                 inner_row, inner_column = place % 64, place // 64
-            row, column = row_block * 64 + inner_row, column_block * self.columns + inner_column
+            row, column = row_block + inner_row, column_block + inner_column
             if row < result.shape[0] and column < result.shape[1]:
-                offset = Int64(item) * operands.d_batch + Int64(row) * operands.d_row + Int64(column) * operands.d_column
+                offset = Int64(tile[2]) * operands.d_batch + Int64(row) * operands.d_row + Int64(column) * operands.d_column
                 cute.make_tensor(operands.d + offset, cute.make_layout((1,)))[0] = slab[inner_row, inner_column]
 
     @cute.jit
@@ -128,18 +176,23 @@ class Epilogue:
         if thread < 32:
             cute.arch.cp_async_bulk_wait_group(0, read=True)
 
-    def partition(self, thread, shape):
-        """``(copy, copier, where)``: the copy of a slab's accumulators into it (stmatrix for 16 bits, else pairs of elements), this thread's
-        part of that, and the (row, column) of each of its registers. An MMA as wide as a slab has the registers in the same order."""
-        mma = hopper_helpers.make_trivial_tiled_mma(
-            cutlass.Float16, cutlass.Float16, OperandMajorMode.K, OperandMajorMode.K, Float32, (1, 1, 1), shape
+    def mma(self):
+        """An MMA as wide as a slab: a thread's registers are in the order of the kernel's own."""
+        return hopper_helpers.make_trivial_tiled_mma(
+            cutlass.Float16, cutlass.Float16, OperandMajorMode.K, OperandMajorMode.K, Float32, (1, 1, 1), (64, self.columns)
         )
+
+    def registers(self, to: Outlet):
+        """The (row, column) in a slab of each of this thread's elements."""
+        return self.mma().get_slice(to.thread).partition_C(cute.make_identity_tensor((64, self.columns)))
+
+    def copier(self, thread):
+        """The copy of a slab's accumulators into it (stmatrix for 16 bits, else pairs of elements), and this thread's part of that."""
         if self.out.width == 16:
             copy = cute.make_copy_atom(warp.StMatrix8x8x16bOp(num_matrices=4, transpose=False), self.out)
         else:
             copy = cute.make_copy_atom(CopyUniversalOp(), self.out, num_bits_per_copy=2 * self.out.width)
-        where = mma.get_slice(thread).partition_C(cute.make_identity_tensor(shape))
-        return copy, cute.make_tiled_copy_C(copy, mma).get_slice(thread), where
+        return copy, cute.make_tiled_copy_C(copy, self.mma()).get_slice(thread)
 
     def finish(self, values, where, first_row, first_column, item, operands, result):
         """The elements for the accumulators of a slab, in float32, or as they are where there is nothing to do. ``where`` are their places in the slab, which begins at (first_row,

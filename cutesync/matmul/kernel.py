@@ -31,7 +31,7 @@ from cutlass.tensor_utils import LayoutEnum
 from cutlass.utils import hopper_helpers
 
 from .config import CONSUMER_REGISTERS, CONSUMERS, K_TILE_BYTES, PRODUCER_REGISTERS, THREADS, WARPGROUP, Config
-from .epilogue import Epilogue, Operands, Terms
+from .epilogue import Epilogue, Operands, Outlet, Terms
 from .mma import tiled_mma
 from .scheduler import TileOrder
 from .split import gather_shares
@@ -195,7 +195,10 @@ class Matmul:
         unit, step, units = self.walk(d, split)
         stage = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, self.config.stages)
         alternating = cutlass.const_expr(self.config.schedule == "pingpong")
+        to = Outlet(atom_d, d, slabs, operands, group, thread)
         stored, turn = Int32(0), Int32(group)  # slabs stored by this warpgroup; tiles of this block before the one at hand
+        held = cute.make_rmem_tensor((self.epilogue.parts * self.epilogue.words if self.epilogue.deferred else 1,), Int32)
+        tile = (self.tiles(d)[0] + self.config.peers, Int32(0), Int32(0))  # the tile held: at first one outside the result, of which nothing is stored
         if alternating:
             if group == 1:
                 stage.advance(k_tiles)
@@ -205,38 +208,43 @@ class Matmul:
             if alternating:
                 if turn > 0:
                     cute.arch.barrier(barrier_id=Barriers.TURN + group, number_of_threads=2 * WARPGROUP)
-            accumulators, stage, last = self.multiply(stages_a, stages_b, ring, stage, k_tiles, group, thread)
+            accumulators, stage, last, stored = self.multiply(stages_a, stages_b, ring, stage, k_tiles, held, tile, to, stored)
             if alternating:
                 if unit + step < units:
                     cute.arch.barrier_arrive(barrier_id=Barriers.TURN + 1 - group, number_of_threads=2 * WARPGROUP)
-            tile, share = self.tile_and_share(unit, split)
-            m, n, item = self.order.tile(tile, *self.tiles(d), along_n, width, rank)
+            cluster_tile, share = self.tile_and_share(unit, split)
+            tile = self.order.tile(cluster_tile, *self.tiles(d), along_n, width, rank)
             if cutlass.const_expr(not self.config.promoted):
                 warpgroup.wait_group(0)
                 self.release(ring, last)
             if cutlass.const_expr(self.config.splits > 1):
                 parts = 1 if alternating else CONSUMERS
-                place = (tile * self.config.peers + rank) * parts + (0 if alternating else group)
+                place = (cluster_tile * self.config.peers + rank) * parts + (0 if alternating else group)
                 last = gather_shares(accumulators, split[2], split[3], notice, place, share, split[0], group, thread)
                 if last:
-                    stored = self.epilogue.store_tile(accumulators, atom_d, d, slabs, operands, m, n, item, group, thread, stored)
+                    stored = self.epilogue.store_tile(accumulators, tile, to, stored)
+            elif cutlass.const_expr(self.epilogue.deferred):
+                self.epilogue.hold(accumulators, held, tile, to)
             else:
-                stored = self.epilogue.store_tile(accumulators, atom_d, d, slabs, operands, m, n, item, group, thread, stored)
+                stored = self.epilogue.store_tile(accumulators, tile, to, stored)
             if alternating:
                 stage.advance(k_tiles)  # those are the other warpgroup's
                 unit += step
                 turn += 1
             unit += step
+        if cutlass.const_expr(self.epilogue.deferred):
+            for part in cutlass.range_constexpr(self.epilogue.parts):
+                stored = self.epilogue.store_held(held, part, tile, to, stored)
         self.epilogue.drain(thread)
 
     @cute.jit
-    def multiply(self, stages_a, stages_b, ring, stage, k_tiles, group, thread):
-        """Start all multiplications of a tile. Returns the accumulators, still being added to, the stage after the last, and the last
-        stage, which is to be released when ``wait_group(0)`` has passed."""
+    def multiply(self, stages_a, stages_b, ring, stage, k_tiles, held, tile, to: Outlet, stored):
+        """Start all multiplications of a tile, and store the tile before, if it is held, beside the first of them. Returns the accumulators, still
+        being added to, the stage after the last, the last stage, which is to be released when ``wait_group(0)`` has passed, and the slabs stored."""
         rows, columns = self.config.rows, self.config.tile[1]
-        mma = tiled_mma(self.element_a, self.element_b, self.a_major.sm90_mma_major_mode(), self.b_major.sm90_mma_major_mode(), self.accumulator, columns)
-        part = mma.get_slice(thread)
-        mine = group if self.config.schedule == "cooperative" else 0
+        mma = self.mma()
+        part = mma.get_slice(to.thread)
+        mine = to.group if self.config.schedule == "cooperative" else 0
         of_a = mma.make_fragment_A(part.partition_A(cute.local_tile(stages_a, (rows, self.k), (mine, 0, None))))
         of_b = mma.make_fragment_B(part.partition_B(stages_b))
         accumulators = cute.make_rmem_tensor(part.partition_C(cute.make_identity_tensor((rows, columns))).shape, self.accumulator)
@@ -244,27 +252,60 @@ class Matmul:
         if cutlass.const_expr(self.config.promoted):
             products = cute.make_rmem_tensor(accumulators.shape, self.accumulator)
             accumulators.fill(0.0)
-            for _ in cutlass.range(k_tiles, unroll=1):
-                self.multiply_stage(mma, products, of_a, of_b, ring, stage, False)
-                warpgroup.wait_group(0)
-                self.release(ring, stage)
+            started = Int32(0)
+            for slab in cutlass.range_constexpr(self.epilogue.parts if self.epilogue.deferred else 0):
+                if started < k_tiles:
+                    self.multiply_stage(products, of_a, of_b, ring, stage, False)
+                stored = self.epilogue.store_held(held, slab, tile, to, stored)
+                if started < k_tiles:
+                    self.promote(accumulators, products, ring, stage)
+                    stage.advance()
+                    started += 1
+            for _ in cutlass.range(started, k_tiles, unroll=1):
+                self.multiply_stage(products, of_a, of_b, ring, stage, False)
+                self.promote(accumulators, products, ring, stage)
                 stage.advance()
-                for i in cutlass.range_constexpr(cute.size(products)):
-                    accumulators[i] = accumulators[i] + products[i]
         else:
-            self.multiply_stage(mma, accumulators, of_a, of_b, ring, stage, False)
+            self.multiply_stage(accumulators, of_a, of_b, ring, stage, False)
             stage.advance()
-            for _ in cutlass.range(1, k_tiles, unroll=1):
-                self.multiply_stage(mma, accumulators, of_a, of_b, ring, stage, True)
-                warpgroup.wait_group(1)  # all but the newest: the stage before has been read
-                self.release(ring, last)
+            started = Int32(1)
+            for slab in cutlass.range_constexpr(self.epilogue.parts if self.epilogue.deferred else 0):
+                stored = self.epilogue.store_held(held, slab, tile, to, stored)
+                if started < k_tiles:
+                    self.multiply_next(accumulators, of_a, of_b, ring, stage, last)
+                    stage.advance()
+                    last.advance()
+                    started += 1
+            for _ in cutlass.range(started, k_tiles, unroll=1):
+                self.multiply_next(accumulators, of_a, of_b, ring, stage, last)
                 stage.advance()
                 last.advance()
-        return accumulators, stage, last
+        return accumulators, stage, last, stored
 
-    def multiply_stage(self, mma, accumulators, of_a, of_b, ring, stage, add: bool) -> None:
+    @cute.jit
+    def promote(self, accumulators, products, ring, stage):
+        """Add the products of a stage up, and hand it back."""
+        warpgroup.wait_group(0)
+        self.release(ring, stage)
+        for i in cutlass.range_constexpr(cute.size(products)):
+            accumulators[i] = accumulators[i] + products[i]
+
+    def mma(self) -> cute.TiledMma:
+        """One warpgroup's multiplications of a stage."""
+        majors = self.a_major.sm90_mma_major_mode(), self.b_major.sm90_mma_major_mode()
+        return tiled_mma(self.element_a, self.element_b, *majors, self.accumulator, self.config.tile[1])
+
+    @cute.jit
+    def multiply_next(self, accumulators, of_a, of_b, ring, stage, last):
+        """Start the multiplications of a stage, and hand back the stage before."""
+        self.multiply_stage(accumulators, of_a, of_b, ring, stage, True)
+        warpgroup.wait_group(1)  # all but the newest: the stage before has been read
+        self.release(ring, last)
+
+    def multiply_stage(self, accumulators, of_a, of_b, ring, stage, add: bool) -> None:
         """Wait for a stage and start its multiplications, 64 x N x 32 bytes of K an instruction. Without ``add`` the first of them
         overwrites the accumulators."""
+        mma = self.mma()
         ring.consumer_wait(stage)
         warpgroup.fence()
         for block in range(K_TILE_BYTES // 32):
