@@ -206,8 +206,8 @@ def _matmul_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator
 
     del ops, layouts
     for element in (dtype for dtype in dtypes if dtype.name in ("float16", "bfloat16")):
-        for config in COOPERATIVE + PINGPONG:
-            full = config.with_stages(element.size)
+        both = {config.decided(element.size, several): None for config in COOPERATIVE + PINGPONG for several in (True, False)}
+        for full in both:
             for majors in ((True, False), (True, True)):
                 label = f"matmul {element}: {' '.join(map(str, full.kernel))} {'B transposed' if majors[1] else ''}"
                 yield label, lambda full=full, element=element, majors=majors: kernel_for(full, (element, element), element, majors, TermsSpec())

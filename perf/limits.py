@@ -54,12 +54,12 @@ METRICS = {
 
 def launched(call) -> tuple:
     """``(problem, configuration, whether an operand is packed)`` of what the first call of a plan launches."""
-    module, found = importlib.import_module("cutesync.matmul"), []
+    module, plan, found = importlib.import_module("cutesync.matmul"), importlib.import_module("cutesync.matmul.plan"), []
     make_launch = module.make_launch
 
-    def listen(problem, config, *rest):
-        found.append((problem, (config or problem.shortlist()[0]).with_stages(problem.out.size)))
-        return make_launch(problem, config, *rest)
+    def listen(problem, config, alpha, beta, ordinal, stream):
+        found.append((problem, plan.decided(problem, config, ordinal)))
+        return make_launch(problem, config, alpha, beta, ordinal, stream)
 
     module.make_launch = listen
     try:

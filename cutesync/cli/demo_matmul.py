@@ -62,7 +62,7 @@ def _case(operation: str, source: str, shape: tuple[int, int, int], *, batch: in
 def _kernels(source: str, outer: tuple[int, ...], shape: tuple[int, int, int], bias: bool, options: dict) -> list:
     """Compile what the call on contiguous arrays launches."""
     from ..dtypes import FLOAT32
-    from ..matmul.plan import kernel_for, pack_kernel
+    from ..matmul.plan import decided, kernel_for, pack_kernel
     from ..matmul.problem import element_types, result_type, steps_of, terms_of
     from ..runtime.arrays import View
     from ..runtime.device_array import HOST
@@ -77,6 +77,6 @@ def _kernels(source: str, outer: tuple[int, ...], shape: tuple[int, int, int], b
     for step in steps_of(a, b, None, out, terms, element_types(a, b, options.get("precision")), parted, promoted=parted)[1]:
         problem = step.problem
         found += [pack_kernel(kind, job.form, job.parts, 0) for job in step.packs if job is not None]
-        config = problem.shortlist()[0].with_stages(out.dtype.size)
+        config = decided(problem, None, HOST)
         found.append(kernel_for(config, problem.elements, out.dtype, (problem.a.k_major, problem.b.k_major), problem.terms))
     return found

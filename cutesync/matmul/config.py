@@ -46,7 +46,8 @@ class Config:
     """How a problem is tiled. ``stages`` 0 takes as many as fit; ``group`` is how many cluster tiles lie side by side in the order of
     tiles, 0 takes what the L2 model says. ``promoted`` (for float8, whose tensor cores keep some
     14 bits of a sum) adds every k-tile's products to a second set of accumulators, in full float32. ``splits``
-    blocks share a tile, each with a part of K (see ``split``)."""
+    blocks share a tile, each with a part of K (see ``split``). With ``deferred`` a cooperative block holds a finished tile in registers and
+    stores it while it multiplies the next ("pingpong" has its other warpgroup for that); None does so where registers and tiles are enough."""
 
     tile: tuple[int, int] = (128, 256)
     schedule: str = "cooperative"
@@ -55,6 +56,7 @@ class Config:
     group: int = 0
     promoted: bool = False
     splits: int = 1
+    deferred: bool | None = None
 
     def __post_init__(self) -> None:
         m, n = self.tile
@@ -76,7 +78,7 @@ class Config:
     @property
     def kernel(self) -> tuple:
         """What of this decides the machine code."""
-        return (self.tile, self.schedule, self.cluster, self.stages, self.promoted, self.splits > 1)
+        return (self.tile, self.schedule, self.cluster, self.stages, self.promoted, self.splits > 1, self.deferred)
 
     @property
     def rows(self) -> int:
@@ -88,10 +90,11 @@ class Config:
         """32-bit registers of a thread that hold its part of the tile."""
         return self.rows * self.tile[1] // WARPGROUP
 
-    def deferred(self, out_bytes: int) -> bool:
-        """Whether a finished tile is held in registers, and stored while the next one is multiplied ("pingpong" has another warpgroup for that)."""
+    def can_defer(self, out_bytes: int) -> bool:
+        """Whether a block may hold a finished tile: its results, of ``out_bytes``, beside the accumulators of the next. (Not results of one byte:
+        a slab has twice as many of them, and the terms of so many are too much besides.)"""
         registers = self.accumulators * (1 + self.promoted) + self.accumulators * out_bytes // 4
-        return self.schedule == "cooperative" and self.splits == 1 and registers <= MOST_DEFERRED
+        return self.schedule == "cooperative" and self.splits == 1 and out_bytes > 1 and registers <= MOST_DEFERRED
 
     @property
     def peers(self) -> int:
@@ -112,12 +115,16 @@ class Config:
         """All buffers of the epilogue."""
         return CONSUMERS * SLABS * 64 * self.slab_columns(out_bytes) * out_bytes
 
-    def with_stages(self, out_bytes: int) -> Config:
-        """The same with the number of stages decided."""
+    def decided(self, out_bytes: int, several: bool = True) -> Config:
+        """The same with the number of stages decided, and whether tiles are held: where blocks have ``several``, if not told."""
         fits = (SMEM_BYTES - _BARRIER_BYTES - self.slab_bytes(out_bytes)) // self.stage_bytes()
         if max(self.stages, 2) > fits:
             raise ArgumentValueError(explain("config", f"{max(self.stages, 2)} stages of {self.stage_bytes()} bytes", f"at most {fits} for this output type"))
-        return replace(self, stages=self.stages or min(fits, 8))
+        if self.deferred and not self.can_defer(out_bytes):
+            allowed = f"a cooperative configuration, K whole, results of 2 or 4 bytes, {MOST_DEFERRED} registers for them and the accumulators"
+            raise ArgumentValueError(explain("config.deferred", f"True for {self.tile} {self.schedule}, splits {self.splits}, {out_bytes} bytes a result", allowed))
+        deferred = several and self.can_defer(out_bytes) if self.deferred is None else self.deferred
+        return replace(self, stages=self.stages or min(fits, 8), deferred=deferred)
 
     def smem(self, out_bytes: int) -> int:
         """Shared memory of a block: the stages, the epilogue's slabs, the barriers, and split-K's notice to each consumer warpgroup."""

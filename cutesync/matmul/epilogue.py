@@ -83,7 +83,6 @@ class Epilogue:
         self.across = config.tile[1] // self.columns
         self.parts = config.rows // 64 * self.across
         self.words = 64 * self.columns // WARPGROUP * out.width // 32  # of a thread's part of a slab
-        self.deferred = config.deferred(out.width // 8)
 
     def slab_layout(self):
         """(64, columns, all slabs of the block), row-major and swizzled."""

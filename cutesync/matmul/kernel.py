@@ -197,7 +197,7 @@ class Matmul:
         alternating = cutlass.const_expr(self.config.schedule == "pingpong")
         to = Outlet(atom_d, d, slabs, operands, group, thread)
         stored, turn = Int32(0), Int32(group)  # slabs stored by this warpgroup; tiles of this block before the one at hand
-        held = cute.make_rmem_tensor((self.epilogue.parts * self.epilogue.words if self.epilogue.deferred else 1,), Int32)
+        held = cute.make_rmem_tensor((self.epilogue.parts * self.epilogue.words if self.config.deferred else 1,), Int32)
         tile = (self.tiles(d)[0] + self.config.peers, Int32(0), Int32(0))  # the tile held: at first one outside the result, of which nothing is stored
         if alternating:
             if group == 1:
@@ -223,7 +223,7 @@ class Matmul:
                 last = gather_shares(accumulators, split[2], split[3], notice, place, share, split[0], group, thread)
                 if last:
                     stored = self.epilogue.store_tile(accumulators, tile, to, stored)
-            elif cutlass.const_expr(self.epilogue.deferred):
+            elif cutlass.const_expr(self.config.deferred):
                 self.epilogue.hold(accumulators, held, tile, to)
             else:
                 stored = self.epilogue.store_tile(accumulators, tile, to, stored)
@@ -232,7 +232,7 @@ class Matmul:
                 unit += step
                 turn += 1
             unit += step
-        if cutlass.const_expr(self.epilogue.deferred):
+        if cutlass.const_expr(self.config.deferred):
             for part in cutlass.range_constexpr(self.epilogue.parts):
                 stored = self.epilogue.store_held(held, part, tile, to, stored)
         self.epilogue.drain(thread)
@@ -253,7 +253,7 @@ class Matmul:
             products = cute.make_rmem_tensor(accumulators.shape, self.accumulator)
             accumulators.fill(0.0)
             started = Int32(0)
-            for slab in cutlass.range_constexpr(self.epilogue.parts if self.epilogue.deferred else 0):
+            for slab in cutlass.range_constexpr(self.epilogue.parts if self.config.deferred else 0):
                 if started < k_tiles:
                     self.multiply_stage(products, of_a, of_b, ring, stage, False)
                 stored = self.epilogue.store_held(held, slab, tile, to, stored)
@@ -269,7 +269,7 @@ class Matmul:
             self.multiply_stage(accumulators, of_a, of_b, ring, stage, False)
             stage.advance()
             started = Int32(1)
-            for slab in cutlass.range_constexpr(self.epilogue.parts if self.epilogue.deferred else 0):
+            for slab in cutlass.range_constexpr(self.epilogue.parts if self.config.deferred else 0):
                 stored = self.epilogue.store_held(held, slab, tile, to, stored)
                 if started < k_tiles:
                     self.multiply_next(accumulators, of_a, of_b, ring, stage, last)

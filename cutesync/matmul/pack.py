@@ -3,6 +3,9 @@
 Three reasons lead here: a base or strides that are no multiples of 16 bytes; elements of 8 or 32 bits whose contiguous way is not K; and
 float32 operands of full precision, which are split into parts that the tensor cores multiply exactly (``parts_of``). Where K is contiguous
 ``pack_rows`` does it; the kernel here takes all other strides.
+
+Neither lets the product start before it ends: a block of the product takes a whole SM, and would keep blocks of the copy that are still to come
+from it (1023x2047x4093 in bfloat16, both operands packed: 41.3 us, and 46.9 with the product let in at the start).
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import cutlass.cute as cute
 from cutlass import Float32, Int32, Int64, Uint32
 from cutlass.memory import SmemAllocator
 
-from ..sync.overlap import await_launches, let_next_start
+from ..sync.overlap import await_launches
 from .config import PACK_ROWS, PACK_WORDS
 
 THREADS = 256
@@ -45,7 +48,6 @@ class Pack:
         """``steps`` are the strides of ``x``: (item, row, element). ``span`` is in words here; ``across`` and ``down`` count the tiles of an
         item. A thread moves 16 bytes in all: what it computes besides would be what limits the copy."""
         await_launches()
-        let_next_start()
         thread, block = cute.arch.thread_idx()[0], Uint32(cute.arch.block_idx()[0])
         warp, lane = thread // 32, thread % 32
         line = block // across

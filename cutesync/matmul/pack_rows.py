@@ -12,7 +12,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint32
 
-from ..sync.overlap import await_launches, let_next_start
+from ..sync.overlap import await_launches
 from ..warp import LANES
 from .config import PACK_RUN
 from .pack import THREADS, parts_of
@@ -44,7 +44,6 @@ class PackRows:
         """All in bytes: ``inner``, ``span``, ``steps``, the strides (item, row) of ``x``, and ``edges``, where its memory begins and ends, from ``x`` on.
         ``across`` counts the runs of a line."""
         await_launches()
-        let_next_start()
         warp = Uint32(cute.arch.block_idx()[0]) * (THREADS // LANES) + cute.arch.thread_idx()[0] // LANES
         line = warp // across
         if line < lines:

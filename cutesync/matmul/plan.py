@@ -70,7 +70,7 @@ class Problem:
 
 
 def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors: tuple[bool, bool], terms: TermsSpec, stream: int = 0) -> compiler.Kernel:
-    """The compiled kernel; one serves all shapes of its layout class. ``config`` has its stages decided."""
+    """The compiled kernel; one serves all shapes of its layout class. ``config`` is ``decided``."""
     key = ("matmul", *config.kernel, *(element.name for element in elements), out.name, *majors, *terms.key)
 
     def build() -> tuple:
@@ -102,7 +102,7 @@ def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors
 
 def make_launch(problem: Problem, config: Config | None, alpha: float, beta: float, ordinal: int, stream: int) -> MapLaunch:
     """The prepared launch. Its ``run`` takes the addresses of A, B, D, C, the bias and the two scales (0 where there is none) and the stream."""
-    config = (config or problem.shortlist()[0]).with_stages(problem.out.size)
+    config = decided(problem, config, ordinal)
     kernel = kernel_for(config, problem.elements, problem.out, (problem.a.k_major, problem.b.k_major), problem.terms, stream)
     m, n, k, items = problem.m, problem.n, problem.k, problem.items
     (tile_m, tile_n), (peers_m, peers_n) = config.tile, config.cluster
@@ -110,8 +110,7 @@ def make_launch(problem: Problem, config: Config | None, alpha: float, beta: flo
     k_tiles = -(-k // problem.k_elements)
     share = -(-k_tiles // config.splits)
     splits = -(-k_tiles // share)
-    units = math.prod(config.tiles(m, n)) * items * splits
-    clusters = min(units, config.slots(multiprocessors(ordinal)))
+    clusters = min(math.prod(config.tiles(m, n)) * items * splits, config.slots(multiprocessors(ordinal)))
     d_map = result_map(problem, config) if problem.terms.by_tma else bytes(128)
     parameters = [
         operand_map(problem, problem.elements[0], problem.a, m, tile_m, peers_n), struct.pack("<3i", m, k, problem.a.items),
@@ -122,6 +121,13 @@ def make_launch(problem: Problem, config: Config | None, alpha: float, beta: flo
     ]  # fmt: skip
     arrays = (0, 2, 4 if problem.terms.by_tma else 21, 16, 20, 25, 26)
     return MapLaunch(kernel, ordinal, clusters * config.peers, parameters, arrays, _workspace(problem, config, splits))
+
+
+def decided(problem: Problem, config: Config | None, ordinal: int) -> Config:
+    """The configuration, or the model's if there is none, with everything decided that follows from the problem and the GPU."""
+    config = config or problem.shortlist()[0]
+    several = math.prod(config.tiles(problem.m, problem.n)) * problem.items > config.slots(multiprocessors(ordinal))
+    return config.decided(problem.out.size, several)
 
 
 def _workspace(problem: Problem, config: Config, splits: int) -> tuple[int, int, int, int] | None:

@@ -42,7 +42,7 @@ def _fresh_compiler(monkeypatch):
 
 def verify(config: Config, out: str = "bfloat16", majors=(True, True), terms: TermsSpec = TermsSpec(), element: str = "bfloat16") -> str:
     result = element_type(out)
-    config = config.with_stages(result.size)
+    config = config.decided(result.size)
     kernel = kernel_for(config, (TFLOAT32 if element == "tfloat32" else element_type(element),) * 2, result, majors, terms)
     ptx = kernel.ptx
     assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith("cutesync_matmul")
@@ -57,7 +57,8 @@ def verify(config: Config, out: str = "bfloat16", majors=(True, True), terms: Te
     a_k, b_k = majors
     transposed = f"{int(not a_k)}, {int(not b_k)};"
     instruction = rf"wgmma\.mma_async\.sync\.aligned\.m64n{config.tile[1]}{FORMS[element]} [^;]*{transposed if element == 'bfloat16' else ';'}"
-    planned = (1 if config.promoted else 2) * 4 * config.rows // 64  # first k-tile and loop, 4 steps of 32 bytes each, every 64 rows
+    slabs = config.rows // 64 * config.tile[1] // config.slab_columns(result.size) if config.deferred else 0
+    planned = ((1 if config.promoted else 2) + slabs) * 4 * config.rows // 64  # first k-tile, one beside each slab, loop; 4 steps of 32 bytes each, every 64 rows
     assert len(re.findall(instruction, ptx)) == planned == ptx.count("wgmma.mma_async")
     assert not re.search(r"\.local\b|ld\.local|st\.local|\bcall\b|\btrap\b", ptx)
     assert kernel.smem == config.smem(result.size) <= 227 * 1024

@@ -24,12 +24,26 @@ def test_configs_that_cannot_be(change, words):
 @pytest.mark.parametrize("out_bytes", [2, 4])
 def test_all_configs_fit(out_bytes):
     for config in COOPERATIVE + PINGPONG + SKINNY:
-        full = config.with_stages(out_bytes)
+        full = config.decided(out_bytes)
         assert 3 <= full.stages and full.smem(out_bytes) <= SMEM_BYTES
         columns = config.slab_columns(out_bytes)
         assert config.tile[1] % columns == 0 and columns * out_bytes in (32, 64, 128)
         with pytest.raises(ArgumentValueError, match="at most"):
-            Config(config.tile, config.schedule, config.cluster, stages=40).with_stages(out_bytes)
+            Config(config.tile, config.schedule, config.cluster, stages=40).decided(out_bytes)
+
+
+@pytest.mark.parametrize(("config", "out_bytes", "may"), [
+    (Config((128, 256)), 2, True), (Config((128, 256)), 4, False), (Config((128, 128)), 4, True), (Config((128, 128)), 1, False), (Config((256, 160)), 2, False),
+    (Config((128, 128), "pingpong"), 2, False), (Config((128, 128), splits=2), 2, False), (Config((128, 160), promoted=True), 2, True), (Config((128, 192), promoted=True), 2, False),
+])  # fmt: skip
+def test_tiles_are_held_where_registers_and_tiles_are_enough(config, out_bytes, may):
+    assert config.decided(out_bytes, True).deferred is may and config.decided(out_bytes, False).deferred is False
+    assert replace(config, deferred=False).decided(out_bytes, True).deferred is False
+    if may:
+        assert replace(config, deferred=True).decided(out_bytes, False).deferred is True
+    else:
+        with pytest.raises(ArgumentValueError, match="config.deferred"):
+            replace(config, deferred=True).decided(out_bytes)
 
 
 def test_the_model_prefers_full_waves():

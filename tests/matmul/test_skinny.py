@@ -84,7 +84,7 @@ def test_the_model_streams_the_large_operand_once():
         chosen = choose(8192, columns, 128, 1, 2)
         tiles_m, tiles_n = chosen.tiles(8192, columns)
         assert tiles_n == 1 and chosen.tile[1] <= max(16, columns) and tiles_m * chosen.peers * chosen.splits >= 120
-    assert all(c.stage_bytes() * c.with_stages(4).stages >= 64 * 1024 for c in SKINNY), "too little in flight for the latency of memory"
+    assert all(c.stage_bytes() * c.decided(4).stages >= 64 * 1024 for c in SKINNY), "too little in flight for the latency of memory"
 
 
 def test_the_model_knows_how_operands_lie():

@@ -53,7 +53,7 @@ def test_parameters_are_those_of_the_dsl(config, majors, monkeypatch, tmp_path, 
     m, n, k, items = 1000, 520, 328, 3
     a, b = (Operand(k_major, 1336, items, 1336 * 1336) for k_major in majors)
     problem = Problem(m, n, k, items, a, b, (0, 0, 0), (n + 8, 1, (n + 8) * m), (FLOAT16, FLOAT16), BY_NAME["float32" if config.tile == (64, 112) else "float16"], TermsSpec())
-    config = config.with_stages(problem.out.size)
+    config = config.decided(problem.out.size)
     theirs = host_parameters(problem, config, monkeypatch)
     launch = plan.make_launch(problem, config, 1.0, 0.0, device.HOST, 0)
     for position, address in ((0, A), (2, B), (4, D)):
