@@ -31,8 +31,10 @@ SPLIT = Case(Config((64, 64), "pingpong", stages=2, splits=3), (100, 72, 264))
 FOUR = Case(Config((64, 32), "pingpong", (4, 1), stages=2), (300, 24, 264), 4)  # B multicast by four blocks, a quarter each
 NARROW = Case(Config((128, 16), "cooperative", (2, 1), stages=2, splits=2), (13, 136, 264), 4)  # few rows: turned, stored without TMA
 PROMOTED = Case(Config((64, 64), "pingpong", stages=2), (200, 80, 528), dtype="float8_e4m3fn")  # every k-tile's products added to a second set
+HELD = Case(Config((256, 32), "cooperative", stages=2), (520, 40, 264), 1)  # a finished tile waits in registers: two slabs, stored beside the next one
+HELD_PROMOTED = Case(Config((128, 64), "cooperative", stages=2), (200, 80, 528), 1, "float8_e4m3fn")
 LINE = r"\s+(?:\.loc[^\n]*\s+)*"  # between two instructions
-CASES = {"cooperative": COOPERATIVE, "pingpong": PINGPONG, "split": SPLIT, "cluster of four": FOUR, "narrow": NARROW, "promoted": PROMOTED}
+CASES = {"cooperative": COOPERATIVE, "pingpong": PINGPONG, "split": SPLIT, "cluster of four": FOUR, "narrow": NARROW, "promoted": PROMOTED, "held": HELD, "held, promoted": HELD_PROMOTED}
 
 
 def drop(pattern: str, which: int = 0):
@@ -107,6 +109,16 @@ FAULTS = {
     "a turn given to oneself": (PINGPONG, swap(r"sub\.s32 \t(%r\d+), 4, (%r\d+);", r"add.s32 \t\1, 3, \2;")),
     "products added up before they are there": (PROMOTED, drop(r"wgmma\.wait_group\.sync\.aligned \t0")),
     "the products of the last k-tile but one added up": (PROMOTED, swap(r"wgmma\.wait_group\.sync\.aligned \t0;", "wgmma.wait_group.sync.aligned \t1;")),
+    # tiles held in registers
+    "a tile held before the last multiplications": (HELD, drop(r"wgmma\.wait_group\.sync\.aligned \t0")),
+    "a stage released too early, beside the first slab": (HELD, drop(r"wgmma\.wait_group\.sync\.aligned \t1", 0)),
+    "the same, beside the second": (HELD, drop(r"wgmma\.wait_group\.sync\.aligned \t1", 1)),
+    "a held slab stored without a proxy fence": (HELD, drop(r"fence\.proxy\.async", 0)),
+    "the last tile's slab stored without a proxy fence": (HELD, drop(r"fence\.proxy\.async", 3)),
+    "a held slab stored before all threads have filled it": (HELD, drop(r"bar\.sync \t%r\d+, 128", 1)),
+    "a held slab filled while TMA reads it": (HELD, every(r"cp\.async\.bulk\.wait_group\.read")),
+    "the slab of the last tile not stored": (HELD, drop(r"cp\.async\.bulk\.tensor\.3d\.global", 2)),
+    "held products added up before they are there": (HELD_PROMOTED, drop(r"wgmma\.wait_group\.sync\.aligned \t0", 0)),
     # launches overlap
     "nobody waits for the launch before": (COOPERATIVE, every(r"griddepcontrol\.wait")),
     "the producer does not wait for the launch before": (COOPERATIVE, drop(r"griddepcontrol\.wait", 0)),
