@@ -3,7 +3,7 @@
 A block computes tiles of ``tile`` = (M, N) elements of the result from k-tiles of 128 bytes a row. Two consumer warpgroups of 128
 threads multiply; how they share the work is the ``schedule``:
 
-- "cooperative": both work on one tile, each on half of its rows.
+- "cooperative": 80.0both work on one tile, each on half of its rows.
 - "pingpong": each works on a tile of its own; while one stores its tile, the other has the tensor cores.
 
 ``cluster`` = (m, n) blocks work on neighbouring tiles. Those along M need the same rows of B, those along N the same of A: each loads
@@ -32,7 +32,7 @@ THREADS = WARPGROUP * (CONSUMERS + 1)
 SLABS = 2  # buffers of the epilogue, for each consumer warpgroup
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # (24 + 2 * 240) * 128 = 64512 of the 65536 of an SM
 MOST_ACCUMULATORS, MOST_PROMOTED, MOST_SPLIT = 208, 96, 128  # 32-bit registers a thread; above, the compiler spills
-MOST_DEFERRED = 200  # registers of the accumulators and of a tile that is held besides
+MOST_DEFERRED = 192  # registers of the accumulators and of a tile that is held besides
 MOST_SPLITS = 64
 PACK_ROWS, PACK_WORDS = 32, 32  # of 4 bytes: what a block of the packing kernel copies
 PACK_RUN = 1024  # bytes that a warp copies of a row
@@ -157,8 +157,9 @@ SHARED_RATE = 100  # bytes of shared memory that wgmma reads a clock
 ARRIVAL_RATE, L2_RATE = 58.7, 64.0  # bytes that reach an SM a clock, multicast or not; bytes that its own loads bring, in aligned rows of 128
 DRAM_RATE = 2200.0  # bytes that the GPU reads from memory or writes there a clock
 K_TILE_CLOCKS, LEAST_K_TILE = 13.0, 150.0  # what a k-tile adds to its multiplications; the least it takes: a barrier, multiplications, a release
-PROMOTION_CLOCKS = {"cooperative": 40.0, "pingpong": 300.0}  # the additions of float32 a k-tile: a cooperative block's other warpgroup hides most
+PROMOTION_CLOCKS = {"cooperative": 80.0, "pingpong": 300.0}  # the additions of float32 a k-tile: a cooperative block's other warpgroup hides most
 TILE_CLOCKS = 600.0  # between two tiles
+HOLD_CLOCKS = 1300.0  # the same where a tile is held
 EPILOGUE_RATE = 9.5  # bytes of the result that an SM stores a clock
 SPLIT_CLOCKS = 7000.0  # a write, an atomic and a read of the L2, one after the other
 CLUSTER_CLOCKS = 1200.0  # the barrier of a cluster at its start and end
@@ -210,9 +211,10 @@ def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: in
     store = tile_m * tile_n * out_bytes / EPILOGUE_RATE
     if config.splits > 1:
         store += SPLIT_CLOCKS + 4 * tile_m * tile_n * (1 + config.splits) / L2_RATE
+    held = config.decided(out_bytes, waves > 1).deferred
     # while both warpgroups of a cooperative block store, its tensor cores idle
-    between = max(mainloop, store) - mainloop if config.schedule == "pingpong" else store
-    work = waves * mainloop + (waves - 1) * (between + TILE_CLOCKS)
+    between = max(mainloop, store) - mainloop if held or config.schedule == "pingpong" else store
+    work = waves * mainloop + (waves - 1) * (between + (HOLD_CLOCKS if held else TILE_CLOCKS))
     return START_CLOCKS + max(work, memory + L2_SHARE * loaded / DRAM_RATE) + UNHIDDEN_MEMORY * min(work, memory) + store + (CLUSTER_CLOCKS if config.peers > 1 else 0.0)
 
 

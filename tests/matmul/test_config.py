@@ -34,7 +34,7 @@ def test_all_configs_fit(out_bytes):
 
 @pytest.mark.parametrize(("config", "out_bytes", "may"), [
     (Config((128, 256)), 2, True), (Config((128, 256)), 4, False), (Config((128, 128)), 4, True), (Config((128, 128)), 1, False), (Config((256, 160)), 2, False),
-    (Config((128, 128), "pingpong"), 2, False), (Config((128, 128), splits=2), 2, False), (Config((128, 160), promoted=True), 2, True), (Config((128, 192), promoted=True), 2, False),
+    (Config((128, 128), "pingpong"), 2, False), (Config((128, 128), splits=2), 2, False), (Config((128, 128), promoted=True), 2, True), (Config((128, 160), promoted=True), 2, False), (Config((128, 192), promoted=True), 2, False),
 ])  # fmt: skip
 def test_tiles_are_held_where_registers_and_tiles_are_enough(config, out_bytes, may):
     assert config.decided(out_bytes, True).deferred is may and config.decided(out_bytes, False).deferred is False

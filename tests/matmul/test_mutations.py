@@ -114,7 +114,7 @@ FAULTS = {
     "a stage released too early, beside the first slab": (HELD, drop(r"wgmma\.wait_group\.sync\.aligned \t1", 0)),
     "the same, beside the second": (HELD, drop(r"wgmma\.wait_group\.sync\.aligned \t1", 1)),
     "a held slab stored without a proxy fence": (HELD, drop(r"fence\.proxy\.async", 0)),
-    "the last tile's slab stored without a proxy fence": (HELD, drop(r"fence\.proxy\.async", 3)),
+    "the last tile's slab stored without a proxy fence": (HELD, drop(r"fence\.proxy\.async", 2)),
     "a held slab stored before all threads have filled it": (HELD, drop(r"bar\.sync \t%r\d+, 128", 1)),
     "a held slab filled while TMA reads it": (HELD, every(r"cp\.async\.bulk\.wait_group\.read")),
     "the slab of the last tile not stored": (HELD, drop(r"cp\.async\.bulk\.tensor\.3d\.global", 2)),
