@@ -34,6 +34,8 @@ PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # (24 + 2 * 240) * 128 = 64512
 MOST_ACCUMULATORS, MOST_PROMOTED, MOST_SPLIT = 208, 96, 128  # 32-bit registers a thread; above, the compiler spills
 MOST_DEFERRED = 192  # registers of the accumulators and of a tile that is held besides
 MOST_SPLITS = 64
+MOST_MEETING = 8  # blocks of a cluster
+MEETING_BYTES = 112 * 1024  # of the shares that meet in shared memory, beside which the ring must have its place
 PACK_ROWS, PACK_WORDS = 32, 32  # of 4 bytes: what a block of the packing kernel copies
 PACK_RUN = 1024  # bytes that a warp copies of a row
 LEAST_SHARE = 4  # k-tiles that are worth a block of their own
@@ -78,7 +80,7 @@ class Config:
     @property
     def kernel(self) -> tuple:
         """What of this decides the machine code."""
-        return (self.tile, self.schedule, self.cluster, self.stages, self.promoted, self.splits > 1, self.deferred)
+        return (self.tile, self.schedule, self.cluster, self.stages, self.promoted, self.splits if self.meets else self.splits > 1, self.deferred)
 
     @property
     def rows(self) -> int:
@@ -100,9 +102,28 @@ class Config:
     def peers(self) -> int:
         return self.cluster[0] * self.cluster[1]
 
+    @property
+    def meets(self) -> bool:
+        """Whether the shares of split-K meet in the shared memory of a cluster (see ``split``): where they are few and fit."""
+        return 1 < self.splits <= MOST_MEETING and self.peers == 1 and self.share_bytes() <= MEETING_BYTES
+
+    def share_bytes(self) -> int:
+        """What the first of the blocks that meet receives from the others."""
+        return (self.splits - 1) * self.holders * self.accumulators * 4 * WARPGROUP
+
+    @property
+    def holders(self) -> int:
+        """Consumer warpgroups that have a part of a tile."""
+        return CONSUMERS if self.schedule == "cooperative" else 1
+
+    @property
+    def cluster_size(self) -> int:
+        """Blocks of a cluster: the peers that share loads, or the shares that meet."""
+        return self.splits if self.meets else self.peers
+
     def slots(self, multiprocessors: int) -> int:
-        """Clusters that run at a time. Those of 4 leave some multiprocessors idle, as the parts of the GPU that hold a cluster are uneven."""
-        return multiprocessors // self.peers if self.peers < 4 else max(1, multiprocessors * 7 // 33)
+        """Clusters that run at a time. Those of 4 and more leave some multiprocessors idle, as the parts of the GPU that hold a cluster are uneven."""
+        return multiprocessors // self.cluster_size if self.cluster_size < 4 else max(1, multiprocessors * 28 // 33 // self.cluster_size)
 
     def slab_columns(self, out_bytes: int) -> int:
         """Columns that the epilogue stores at a time: at most 128 bytes, and a divisor of the tile's."""
@@ -117,7 +138,7 @@ class Config:
 
     def decided(self, out_bytes: int, several: bool = True) -> Config:
         """The same with the number of stages decided, and whether tiles are held: where blocks have ``several``, if not told."""
-        fits = (SMEM_BYTES - _BARRIER_BYTES - self.slab_bytes(out_bytes)) // self.stage_bytes()
+        fits = (SMEM_BYTES - _BARRIER_BYTES - self.slab_bytes(out_bytes) - self.meets * self.share_bytes()) // self.stage_bytes()
         if max(self.stages, 2) > fits:
             raise ArgumentValueError(explain("config", f"{max(self.stages, 2)} stages of {self.stage_bytes()} bytes", f"at most {fits} for this output type"))
         if self.deferred and not self.can_defer(out_bytes):
@@ -127,12 +148,14 @@ class Config:
         return replace(self, stages=self.stages or min(fits, 8), deferred=deferred)
 
     def smem(self, out_bytes: int) -> int:
-        """Shared memory of a block: the stages, the epilogue's slabs, the barriers, and split-K's notice to each consumer warpgroup."""
-        return self.stages * self.stage_bytes() + self.slab_bytes(out_bytes) + 16 * self.stages + (4 * CONSUMERS if self.splits > 1 else 0)
+        """Shared memory of a block: the stages, the epilogue's slabs, the barriers, and for split-K the shares and their barriers, or a notice to
+        each consumer warpgroup."""
+        split = self.share_bytes() + 8 * CONSUMERS if self.meets else 4 * CONSUMERS if self.splits > 1 else 0
+        return self.stages * self.stage_bytes() + self.slab_bytes(out_bytes) + 16 * self.stages + split
 
     def parts(self, m: int, n: int, batch: int) -> int:
         """Parts of tiles, one a consumer warpgroup, that split-K gathers."""
-        return math.prod(self.tiles(m, n)) * batch * self.peers * (CONSUMERS if self.schedule == "cooperative" else 1)
+        return math.prod(self.tiles(m, n)) * batch * self.peers * self.holders
 
     def tiles(self, m: int, n: int) -> tuple[int, int]:
         """Cluster tiles along M and N."""
@@ -162,6 +185,7 @@ TILE_CLOCKS = 600.0  # between two tiles
 HOLD_CLOCKS = 1300.0  # the same where a tile is held
 EPILOGUE_RATE = 9.5  # bytes of the result that an SM stores a clock
 SPLIT_CLOCKS = 7000.0  # a write, an atomic and a read of the L2, one after the other
+MEETING_CLOCKS, MEETING_RATE = 1000.0, 32.0  # the same by way of a cluster's shared memory, of which so many bytes arrive a clock
 CLUSTER_CLOCKS = 1200.0  # the barrier of a cluster at its start and end
 START_CLOCKS = 4500.0  # the first loads, the first barrier, the last store
 UNHIDDEN = 0.03  # the part of the loads that shows beside whatever is slower: they share the power
@@ -197,7 +221,7 @@ def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: in
     tile_m, tile_n = config.tile
     tiles_m, tiles_n = config.tiles(m, n)
     units = tiles_m * tiles_n * batch * config.splits
-    waves = -(-units // config.slots(SMS))
+    waves = -(-units * config.peers // (config.slots(SMS) * config.cluster_size))
     loaded = units * config.peers * -(-k_tiles // config.splits) * access.bytes(config)
     memory = batch * (K_TILE_BYTES * k_tiles * (m + n) + m * n * out_bytes) / DRAM_RATE
     k_tiles = -(-k_tiles // config.splits)
@@ -209,13 +233,15 @@ def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: in
     loads, arrivals = k_tiles * access.bytes(config) / L2_RATE, k_tiles * config.stage_bytes() / ARRIVAL_RATE
     mainloop = max(multiply, loads, arrivals) + UNHIDDEN * loads
     store = tile_m * tile_n * out_bytes / EPILOGUE_RATE
-    if config.splits > 1:
+    if config.meets:
+        store += MEETING_CLOCKS + config.share_bytes() / MEETING_RATE
+    elif config.splits > 1:
         store += SPLIT_CLOCKS + 4 * tile_m * tile_n * (1 + config.splits) / L2_RATE
     held = config.decided(out_bytes, waves > 1).deferred
     # while both warpgroups of a cooperative block store, its tensor cores idle
     between = max(mainloop, store) - mainloop if held or config.schedule == "pingpong" else store
     work = waves * mainloop + (waves - 1) * (between + (HOLD_CLOCKS if held else TILE_CLOCKS))
-    return START_CLOCKS + max(work, memory + L2_SHARE * loaded / DRAM_RATE) + UNHIDDEN_MEMORY * min(work, memory) + store + (CLUSTER_CLOCKS if config.peers > 1 else 0.0)
+    return START_CLOCKS + max(work, memory + L2_SHARE * loaded / DRAM_RATE) + UNHIDDEN_MEMORY * min(work, memory) + store + (CLUSTER_CLOCKS if config.cluster_size > 1 else 0.0)
 
 
 @lru_cache(maxsize=4096)
@@ -238,7 +264,7 @@ def _splits(config: Config, m: int, n: int, k_tiles: int, batch: int) -> list[in
     if config.accumulators > MOST_SPLIT:
         return []
     room = config.slots(SMS) // (math.prod(config.tiles(m, n)) * batch)
-    return [splits for splits in (2, 3, 4, 6, 8, 12, 16, 24, 32) if splits <= min(room, k_tiles // LEAST_SHARE)]
+    return [splits for splits in (2, 3, 4, 6, 8, 12, 16, 24, 32) if splits <= min(room, k_tiles // LEAST_SHARE)]  # (of clusters a few less may run at once)
 
 
 def raster(config: Config, m: int, n: int) -> tuple[bool, int]:

@@ -30,11 +30,12 @@ from cutlass.memory import SmemAllocator
 from cutlass.tensor_utils import LayoutEnum
 from cutlass.utils import hopper_helpers
 
+from ..sync.barrier import Barriers as Meeting
 from .config import CONSUMER_REGISTERS, CONSUMERS, K_TILE_BYTES, PRODUCER_REGISTERS, THREADS, WARPGROUP, Config
 from .epilogue import Epilogue, Operands, Outlet, Terms
 from .mma import tiled_mma
 from .scheduler import TileOrder
-from .split import gather_shares
+from .split import gather_shares, meet
 
 
 class Barriers(enum.IntEnum):
@@ -79,7 +80,7 @@ class Matmul:
         )
         self.kernel.set_name_prefix("cutesync_matmul", remove_cutlass_symbol=True, keep_mangled_name=False)
         self.kernel(atom_a, a_at, atom_b, b_at, atom_d, d_at, layout_a, layout_b, layout_d, order, split, operands).launch(
-            grid=(grid, 1, 1), block=(THREADS, 1, 1), cluster=(self.config.peers, 1, 1), smem=self.smem, min_blocks_per_mp=1, stream=stream
+            grid=(grid, 1, 1), block=(THREADS, 1, 1), cluster=(self.config.cluster_size, 1, 1), smem=self.smem, min_blocks_per_mp=1, stream=stream
         )  # without min_blocks_per_mp the compiler drops setmaxnreg
 
     def load_atom(self, tensor, layout, tile, peers: int):
@@ -100,15 +101,19 @@ class Matmul:
         stages_a = allocator.allocate_tensor(self.element_a, layout_a.outer, byte_alignment=1024, swizzle=layout_a.inner)
         stages_b = allocator.allocate_tensor(self.element_b, layout_b.outer, byte_alignment=1024, swizzle=layout_b.inner)
         slabs = allocator.allocate_tensor(self.out, layout_d.outer, byte_alignment=1024, swizzle=layout_d.inner)
-        ring = self.make_ring(allocator.allocate_array(Int64, 2 * self.config.stages))
-        notice = allocator.allocate_tensor(Int32, cute.make_layout(CONSUMERS), byte_alignment=4) if self.config.splits > 1 else None
+        barriers = allocator.allocate_array(Int64, 2 * self.config.stages)
+        exchange = self.make_exchange(allocator)
+        ring = self.make_ring(barriers)
+        if cutlass.const_expr(self.config.meets):
+            cute.arch.cluster_arrive_relaxed()  # the barriers that make_exchange initialised, seen by the whole cluster
+            cute.arch.cluster_wait()
         if group == CONSUMERS:
             cute.arch.setmaxregister_decrease(PRODUCER_REGISTERS)
             if thread // 32 == CONSUMERS * 4:
                 self.produce(atom_a, a, atom_b, b, d, stages_a, stages_b, ring, order, split)
         else:
             cute.arch.setmaxregister_increase(CONSUMER_REGISTERS)
-            self.consume(atom_d, a, d, stages_a, stages_b, slabs, ring, order, split, notice, operands, group, thread % WARPGROUP)
+            self.consume(atom_d, a, d, stages_a, stages_b, slabs, ring, order, split, exchange, operands, group, thread % WARPGROUP)
 
     def make_ring(self, barriers):
         """The full and empty barriers of all stages, initialised and visible to the whole cluster."""
@@ -121,13 +126,24 @@ class Matmul:
             cta_layout_vmnk=cute.make_layout((1, peers_m, peers_n, 1)),
         )  # fmt: skip
 
+    def make_exchange(self, allocator):
+        """What the shares of split-K meet by: ``(shares, their barriers)`` in a cluster, else the words of the notice."""
+        if self.config.meets:
+            shares = allocator.allocate_array(self.accumulator, self.config.share_bytes() // 4)
+            return shares, Meeting.make(CONSUMERS, (self.config.splits - 1) * WARPGROUP, scope="cluster", name="shares")
+        return allocator.allocate_tensor(Int32, cute.make_layout(CONSUMERS), byte_alignment=4) if self.config.splits > 1 else None
+
     # --- the tiles of this block ---------------------------------------------------------------------------------------------------
 
     @cute.jit
     def walk(self, d, split):
-        """The first unit of this block's cluster, the step to its next, and the number of all units."""
-        units = self.order.units(*self.tiles(d), d.shape[2]) * (split[0] if self.config.splits > 1 else 1)
-        return cute.arch.block_idx()[0] // self.config.peers, cute.arch.grid_dim()[0] // self.config.peers, units
+        """The first unit of this block's cluster, the step to its next, and the number of all units. (A cluster of shares has one.)"""
+        units = self.order.units(*self.tiles(d), d.shape[2]) * (split[0] if self.config.splits > 1 and not self.config.meets else 1)
+        return cute.arch.block_idx()[0] // self.config.cluster_size, cute.arch.grid_dim()[0] // self.config.cluster_size, units
+
+    def rank(self):
+        """Which of the peers this block is."""
+        return Int32(0) if self.config.meets else cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
 
     def tiles(self, d):
         """Tiles along M and along N."""
@@ -140,6 +156,8 @@ class Matmul:
 
     def tile_and_share(self, unit, split):
         """Which cluster tile a unit belongs to, and which share of its K it is."""
+        if self.config.meets:
+            return unit, cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
         return (unit // split[0], unit % split[0]) if self.config.splits > 1 else (unit, Int32(0))
 
     # --- producer ------------------------------------------------------------------------------------------------------------------
@@ -150,7 +168,7 @@ class Matmul:
         the launches before this one are waited for."""
         along_n, group, batch_a, batch_b = order
         (tile_m, tile_n), (peers_m, peers_n) = self.config.tile, self.config.cluster
-        rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
+        rank = self.rank()
         to_a, from_a = self.partition(atom_a, a, stages_a, tile_m, rank // peers_m, peers_n)
         to_b, from_b = self.partition(atom_b, b, stages_b, tile_n, rank % peers_m, peers_m)
         unit, step, units = self.walk(d, split)
@@ -187,10 +205,10 @@ class Matmul:
     # --- consumers -----------------------------------------------------------------------------------------------------------------
 
     @cute.jit
-    def consume(self, atom_d, a, d, stages_a, stages_b, slabs, ring, order, split, notice, operands, group, thread):
+    def consume(self, atom_d, a, d, stages_a, stages_b, slabs, ring, order, split, exchange, operands, group, thread):
         """One warpgroup: multiply and store the tiles of this block, all of them ("cooperative") or every second one ("pingpong")."""
         along_n, width, _, _ = order
-        rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
+        rank = self.rank()
         k_tiles = self.k_tiles(a, split)
         unit, step, units = self.walk(d, split)
         stage = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, self.config.stages)
@@ -218,10 +236,13 @@ class Matmul:
                 warpgroup.wait_group(0)
                 self.release(ring, last)
             if cutlass.const_expr(self.config.splits > 1):
-                parts = 1 if alternating else CONSUMERS
-                place = (cluster_tile * self.config.peers + rank) * parts + (0 if alternating else group)
-                last = gather_shares(accumulators, split[2], split[3], notice, place, share, split[0], group, thread)
-                if last:
+                mine = 0 if alternating else group
+                if cutlass.const_expr(self.config.meets):
+                    whole = meet(accumulators, *exchange, self.config.splits, share, mine, thread)
+                else:
+                    place = (cluster_tile * self.config.peers + rank) * self.config.holders + mine
+                    whole = gather_shares(accumulators, split[2], split[3], exchange, place, share, split[0], group, thread)
+                if whole:
                     stored = self.epilogue.store_tile(accumulators, tile, to, stored)
             elif cutlass.const_expr(self.config.deferred):
                 self.epilogue.hold(accumulators, held, tile, to)

@@ -95,7 +95,7 @@ def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors
         accumulator = INT32 if elements[0].kind in "iu" else FLOAT32
         split = (word, word, pointer(accumulator), pointer(INT32, 4))
         arguments = [pointer(elements[0]), pointer(elements[1]), pointer(stored), (word,) * 4, ((long, long),) * 3, (word,) * 4, split, operands, word, make_fake_stream()]
-        return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": (config.peers, 1, 1)}
+        return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": (config.cluster_size, 1, 1)}
 
     return compiler.get(key, build, on_disk=terms.on_disk, stream=stream, warm="cutesync.matmul")
 
@@ -110,7 +110,8 @@ def make_launch(problem: Problem, config: Config | None, alpha: float, beta: flo
     k_tiles = -(-k // problem.k_elements)
     share = -(-k_tiles // config.splits)
     splits = -(-k_tiles // share)
-    clusters = min(math.prod(config.tiles(m, n)) * items * splits, config.slots(multiprocessors(ordinal)))
+    tiles = math.prod(config.tiles(m, n)) * items
+    clusters = tiles if config.meets else min(tiles * splits, config.slots(multiprocessors(ordinal)))
     d_map = result_map(problem, config) if problem.terms.by_tma else bytes(128)
     parameters = [
         operand_map(problem, problem.elements[0], problem.a, m, tile_m, peers_n), struct.pack("<3i", m, k, problem.a.items),
@@ -120,7 +121,7 @@ def make_launch(problem: Problem, config: Config | None, alpha: float, beta: flo
         bits(alpha, 4, True), bits(beta, 4, True), 0, *problem.c, 0, 0, *problem.d, 0, 0,
     ]  # fmt: skip
     arrays = (0, 2, 4 if problem.terms.by_tma else 21, 16, 20, 25, 26)
-    return MapLaunch(kernel, ordinal, clusters * config.peers, parameters, arrays, _workspace(problem, config, splits))
+    return MapLaunch(kernel, ordinal, clusters * config.cluster_size, parameters, arrays, _workspace(problem, config, splits))
 
 
 def decided(problem: Problem, config: Config | None, ordinal: int) -> Config:
@@ -132,7 +133,7 @@ def decided(problem: Problem, config: Config | None, ordinal: int) -> Config:
 
 def _workspace(problem: Problem, config: Config, splits: int) -> tuple[int, int, int, int] | None:
     """The positions of split-K's counters and shares among the parameters, and the bytes of each."""
-    if config.splits == 1:
+    if config.splits == 1 or config.meets:
         return None
     parts = config.parts(problem.m, problem.n, problem.items)
     return 13, 12, 4 * parts, 4 * config.accumulators * configs.WARPGROUP * parts * splits

@@ -1,11 +1,14 @@
-"""Split-K: several blocks each multiply a share of K for one tile, and the one that finishes last adds the shares up, in their order.
+"""Split-K: several blocks each multiply a share of K for one tile, and one of them adds the shares up, in their order.
 
-Every consumer warpgroup writes its accumulators to the workspace and counts itself in. Nobody waits: whoever finds all the others
+Up to 8 blocks whose shares fit are a cluster, and meet in the shared memory of its first block (``meet``): the others store their
+accumulators there and leave. Such a launch has a cluster for every tile, which ends with it.
+
+More blocks, or larger tiles, meet in global memory (``gather_shares``), and the one that finishes last adds up. Every consumer warpgroup writes its accumulators to the workspace and counts itself in. Nobody waits: whoever finds all the others
 counted reads all shares, share 0 first, so the sum is bitwise the same whoever that is, and stores the tile. The counter wraps to
 zero by itself (atom.inc), which is what the next launch needs; what the shares hold between launches does not matter.
 
 Every tile is cut into the same number of equal shares, which suits few tiles and a long K. Stream-K, which cuts only the tiles of the last
-wave, is left out: on an H200 an exchange takes some 2.5 us, and the choice of tile sizes fills the last wave well enough that cutting
+wave, is left out: on an H200 an exchange through global memory takes some 2.5 us, and the choice of tile sizes fills the last wave well enough that cutting
 it gains less (512 x 8192 x 8192 is 128 tiles of 128 x 256 for 132 multiprocessors).
 """
 
@@ -15,6 +18,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
+from ..sync.barrier import Barriers
 from .config import WARPGROUP
 
 VECTOR = 4  # accumulators that a thread moves at a time: 16 bytes
@@ -51,6 +55,35 @@ def gather_shares(accumulators, partials: cute.Pointer, counters: cute.Pointer, 
                 for i in cutlass.range_constexpr(VECTOR):
                     flat[i, vector] = flat[i, vector] + moved[i]
     return last
+
+
+@cute.jit
+def meet(accumulators, shares: cute.Pointer, arrived: Barriers, splits: cutlass.Constexpr, rank: Int32, group: Int32, thread: Int32):
+    """Whether this is the first block of the cluster, whose accumulators then hold the sum of all shares.
+
+    ``shares`` has ``splits - 1`` shares of each warpgroup's part of a tile, each as (vector, thread, element); only those of block 0 are used, and once a
+    launch. ``arrived[group]`` of block 0 expects the 128 threads of each other block, which arrive when they have stored: release and acquire at
+    cluster scope. Block 0 is there as long as it waits, and nobody reads from the others.
+    """
+    vectors = cute.size(accumulators) // VECTOR
+    words, kind = vectors * VECTOR * WARPGROUP, accumulators.element_type
+    flat = cute.make_tensor(accumulators.iterator, cute.make_layout((VECTOR, vectors)))
+    shape = cute.make_layout((VECTOR, vectors), stride=(1, VECTOR * WARPGROUP))
+    first = shares + (group * (splits - 1) * words + thread * VECTOR)
+    if rank > 0:
+        mine = cute.arch.map_dsmem_ptr(first + (rank - 1) * words, 0)
+        cute.autovec_copy(flat, cute.make_tensor(mine.align(16), shape))
+        arrived[group].arrive_remote(0)
+    else:
+        arrived[group].wait_parity(0)
+        for other in cutlass.range_constexpr(splits - 1):
+            theirs = cute.make_tensor((first + other * words).align(16), shape)
+            for vector in cutlass.range_constexpr(vectors):
+                moved = cute.make_rmem_tensor((VECTOR,), kind)
+                cute.autovec_copy(theirs[None, vector], moved)
+                for i in cutlass.range_constexpr(VECTOR):
+                    flat[i, vector] = flat[i, vector] + moved[i]
+    return rank == 0
 
 
 def share_of(first, share, kind, shape):
