@@ -15,7 +15,7 @@ The time is the sum of these shares (``tile`` = tile_m * tile_n * 64 / 2048 cloc
   waves      multiprocessors without a tile: waves * k-tiles * tile clocks, less the two above; waves = ceil(units / clusters at a time)
   start      the start of a kernel, the first loads, the last store, and split-K's exchange: the constants of ``cutesync.matmul.config``, at most
              what is left (launches overlap)
-  epilogue   from one tile to the next, by those constants; a pingpong block hides the store
+  epilogue   from one tile to the next, by those constants; a pingpong block, or one that holds its tiles, hides the store
   packing    kernels that copy an operand first (the rows of ``odd`` are none that TMA reads), by their share of the profile's time
   loop       what remains: the k-loop waits for operands, in DRAM, the L2 or shared memory, for its barriers, or for the additions of promoted sums
 
@@ -75,14 +75,15 @@ def shares(problem, config, processors: int, us: float, ghz: float, highest: flo
     (tile_m, tile_n), k_tiles = config.tile, -(-problem.k // problem.k_elements)
     each = -(-k_tiles // config.splits)
     units = math.prod(config.tiles(problem.m, problem.n)) * problem.items * -(-k_tiles // each)
-    waves = -(-units // config.slots(processors))
+    waves = -(-units * config.peers // (config.slots(processors) * config.cluster_size))
     tile = tile_m * tile_n * 64 / model.TENSOR_RATE
     tensor = problem.items * problem.m * problem.n * problem.k / problem.k_elements * 64 / model.TENSOR_RATE / processors
     covered = units * config.peers * each * tile / processors
     filled = waves * each * tile
     store = tile_m * tile_n * problem.out.size / model.EPILOGUE_RATE
-    start = model.START_CLOCKS + store + (model.CLUSTER_CLOCKS if config.peers > 1 else 0) + (model.SPLIT_CLOCKS if config.splits > 1 else 0)
-    between = (waves - 1) * (model.TILE_CLOCKS + (store if config.schedule == "cooperative" else 0))
+    start = model.START_CLOCKS + store + (model.CLUSTER_CLOCKS if config.cluster_size > 1 else 0)
+    start += config.share_bytes() / model.MEETING_RATE if config.meets else model.SPLIT_CLOCKS if config.splits > 1 else 0
+    between = (waves - 1) * (model.HOLD_CLOCKS if config.deferred else model.TILE_CLOCKS + (store if config.schedule == "cooperative" else 0))
     cycles = us * 1000 * ghz
     room = cycles * (1 - packing) - filled
     start = max(0.0, min(start, room))

@@ -35,7 +35,7 @@ MOST_ACCUMULATORS, MOST_PROMOTED, MOST_SPLIT = 208, 96, 128  # 32-bit registers 
 MOST_DEFERRED = 192  # registers of the accumulators and of a tile that is held besides
 MOST_SPLITS = 64
 MOST_MEETING = 8  # blocks of a cluster
-MEETING_BYTES = 112 * 1024  # of the shares that meet in shared memory, beside which the ring must have its place
+MEETING_STAGES = 4  # at least, of a ring beside the shares that meet in shared memory
 PACK_ROWS, PACK_WORDS = 32, 32  # of 4 bytes: what a block of the packing kernel copies
 PACK_RUN = 1024  # bytes that a warp copies of a row
 LEAST_SHARE = 4  # k-tiles that are worth a block of their own
@@ -98,6 +98,10 @@ class Config:
         registers = self.accumulators * (1 + self.promoted) + self.accumulators * out_bytes // 4
         return self.schedule == "cooperative" and self.splits == 1 and out_bytes > 1 and registers <= MOST_DEFERRED
 
+    def holds(self, out_bytes: int, several: bool) -> bool:
+        """Whether a block that has ``several`` tiles does so."""
+        return several and self.can_defer(out_bytes) if self.deferred is None else self.deferred
+
     @property
     def peers(self) -> int:
         return self.cluster[0] * self.cluster[1]
@@ -105,7 +109,8 @@ class Config:
     @property
     def meets(self) -> bool:
         """Whether the shares of split-K meet in the shared memory of a cluster (see ``split``): where they are few and fit."""
-        return 1 < self.splits <= MOST_MEETING and self.peers == 1 and self.share_bytes() <= MEETING_BYTES
+        room = SMEM_BYTES - _BARRIER_BYTES - CONSUMERS * SLABS * 64 * 128 - MEETING_STAGES * self.stage_bytes()
+        return 1 < self.splits <= MOST_MEETING and self.peers == 1 and self.share_bytes() <= room
 
     def share_bytes(self) -> int:
         """What the first of the blocks that meet receives from the others."""
@@ -144,8 +149,7 @@ class Config:
         if self.deferred and not self.can_defer(out_bytes):
             allowed = f"a cooperative configuration, K whole, results of 2 or 4 bytes, {MOST_DEFERRED} registers for them and the accumulators"
             raise ArgumentValueError(explain("config.deferred", f"True for {self.tile} {self.schedule}, splits {self.splits}, {out_bytes} bytes a result", allowed))
-        deferred = several and self.can_defer(out_bytes) if self.deferred is None else self.deferred
-        return replace(self, stages=self.stages or min(fits, 8), deferred=deferred)
+        return replace(self, stages=self.stages or min(fits, 8), deferred=self.holds(out_bytes, several))
 
     def smem(self, out_bytes: int) -> int:
         """Shared memory of a block: the stages, the epilogue's slabs, the barriers, and for split-K the shares and their barriers, or a notice to
@@ -174,22 +178,23 @@ SKINNY = tuple(Config(tile, schedule, cluster) for tile, schedule in _NARROW
 PROMOTED = tuple(Config(tile, schedule, cluster, promoted=True) for tile, schedule in (((128, 192), "cooperative"), ((128, 160), "cooperative"), ((128, 128), "cooperative"), ((64, 192), "pingpong"), ((64, 128), "pingpong"), ((64, 64), "pingpong"))
                  for cluster in ((2, 1), (1, 2), (1, 1))) + tuple(replace(config, promoted=True) for config in SKINNY)  # fmt: skip
 
-# What the model knows of an H200. The rates that no manual states are fitted to the times of some 200 configurations and shapes on one.
+# What the model knows of an H200. The rates that no manual states are fitted to times on one: of up to 57 configurations for 33 shapes, and of as
+# many more, with K in 1 to 8 shares, for 72 shapes of few rows.
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
 SHARED_RATE = 100  # bytes of shared memory that wgmma reads a clock
 ARRIVAL_RATE, L2_RATE = 58.7, 64.0  # bytes that reach an SM a clock, multicast or not; bytes that its own loads bring, in aligned rows of 128
 DRAM_RATE = 2200.0  # bytes that the GPU reads from memory or writes there a clock
-K_TILE_CLOCKS, LEAST_K_TILE = 13.0, 150.0  # what a k-tile adds to its multiplications; the least it takes: a barrier, multiplications, a release
+K_TILE_CLOCKS, LEAST_K_TILE = 13.0, 240.0  # what a k-tile adds to its multiplications; the least it takes: a barrier, multiplications, a release
 PROMOTION_CLOCKS = {"cooperative": 80.0, "pingpong": 300.0}  # the additions of float32 a k-tile: a cooperative block's other warpgroup hides most
 TILE_CLOCKS = 600.0  # between two tiles
 HOLD_CLOCKS = 1300.0  # the same where a tile is held
 EPILOGUE_RATE = 9.5  # bytes of the result that an SM stores a clock
-SPLIT_CLOCKS = 7000.0  # a write, an atomic and a read of the L2, one after the other
-MEETING_CLOCKS, MEETING_RATE = 1000.0, 32.0  # the same by way of a cluster's shared memory, of which so many bytes arrive a clock
+SPLIT_CLOCKS = 9000.0  # a write, an atomic and a read of the L2, one after the other
+MEETING_RATE = 8.0  # bytes a clock of the shares that meet in a cluster: stored, waited for and added up
 CLUSTER_CLOCKS = 1200.0  # the barrier of a cluster at its start and end
 START_CLOCKS = 4500.0  # the first loads, the first barrier, the last store
 UNHIDDEN = 0.03  # the part of the loads that shows beside whatever is slower: they share the power
-UNHIDDEN_MEMORY = 0.3  # the part of a block's work that shows beside the streaming of memory, or the reverse
+UNHIDDEN_MEMORY = 0.5  # the part of a block's work that shows beside the streaming of memory, or the reverse
 L2_SHARE = 0.05  # of what is loaded from the L2, this part costs as much as memory where memory is the limit
 
 
@@ -234,10 +239,10 @@ def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: in
     mainloop = max(multiply, loads, arrivals) + UNHIDDEN * loads
     store = tile_m * tile_n * out_bytes / EPILOGUE_RATE
     if config.meets:
-        store += MEETING_CLOCKS + config.share_bytes() / MEETING_RATE
+        store += config.share_bytes() / MEETING_RATE
     elif config.splits > 1:
         store += SPLIT_CLOCKS + 4 * tile_m * tile_n * (1 + config.splits) / L2_RATE
-    held = config.decided(out_bytes, waves > 1).deferred
+    held = config.holds(out_bytes, waves > 1)
     # while both warpgroups of a cooperative block store, its tensor cores idle
     between = max(mainloop, store) - mainloop if held or config.schedule == "pingpong" else store
     work = waves * mainloop + (waves - 1) * (between + (HOLD_CLOCKS if held else TILE_CLOCKS))

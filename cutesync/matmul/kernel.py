@@ -30,7 +30,7 @@ from cutlass.memory import SmemAllocator
 from cutlass.tensor_utils import LayoutEnum
 from cutlass.utils import hopper_helpers
 
-from ..sync.barrier import Barriers as Meeting
+from ..sync.barrier import Barriers as ShareBarriers
 from .config import CONSUMER_REGISTERS, CONSUMERS, K_TILE_BYTES, PRODUCER_REGISTERS, THREADS, WARPGROUP, Config
 from .epilogue import Epilogue, Operands, Outlet, Terms
 from .mma import tiled_mma
@@ -130,7 +130,7 @@ class Matmul:
         """What the shares of split-K meet by: ``(shares, their barriers)`` in a cluster, else the words of the notice."""
         if self.config.meets:
             shares = allocator.allocate_array(self.accumulator, self.config.share_bytes() // 4)
-            return shares, Meeting.make(CONSUMERS, (self.config.splits - 1) * WARPGROUP, scope="cluster", name="shares")
+            return shares, ShareBarriers.make(CONSUMERS, (self.config.splits - 1) * WARPGROUP, scope="cluster", name="shares")
         return allocator.allocate_tensor(Int32, cute.make_layout(CONSUMERS), byte_alignment=4) if self.config.splits > 1 else None
 
     # --- the tiles of this block ---------------------------------------------------------------------------------------------------

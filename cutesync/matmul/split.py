@@ -37,7 +37,7 @@ def gather_shares(accumulators, partials: cute.Pointer, counters: cute.Pointer, 
     flat = cute.make_tensor(accumulators.iterator, cute.make_layout((VECTOR, vectors)))
     shape = cute.make_layout((VECTOR, vectors), stride=(1, VECTOR * WARPGROUP))
     first = partials + (Int64(place) * splits * (vectors * VECTOR * WARPGROUP) + thread * VECTOR)
-    cute.autovec_copy(flat, share_of(first, share, kind, shape))
+    cute.autovec_copy(flat, share_of(first, share, shape))
     cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
     if thread == 0:
         notice[group] = cute.arch.inline_ptx(
@@ -46,9 +46,9 @@ def gather_shares(accumulators, partials: cute.Pointer, counters: cute.Pointer, 
     cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
     last = notice[group] == splits - 1
     if last:
-        cute.autovec_copy(share_of(first, Int32(0), kind, shape), flat)
+        cute.autovec_copy(share_of(first, Int32(0), shape), flat)
         for other in cutlass.range(1, splits, unroll=1):
-            theirs = share_of(first, other, kind, shape)
+            theirs = share_of(first, other, shape)
             for vector in cutlass.range_constexpr(vectors):
                 moved = cute.make_rmem_tensor((VECTOR,), kind)
                 cute.autovec_copy(theirs[None, vector], moved)
@@ -71,13 +71,12 @@ def meet(accumulators, shares: cute.Pointer, arrived: Barriers, splits: cutlass.
     shape = cute.make_layout((VECTOR, vectors), stride=(1, VECTOR * WARPGROUP))
     first = shares + (group * (splits - 1) * words + thread * VECTOR)
     if rank > 0:
-        mine = cute.arch.map_dsmem_ptr(first + (rank - 1) * words, 0)
-        cute.autovec_copy(flat, cute.make_tensor(mine.align(16), shape))
+        cute.autovec_copy(flat, vectors_at(cute.arch.map_dsmem_ptr(first + (rank - 1) * words, 0), shape))
         arrived[group].arrive_remote(0)
     else:
         arrived[group].wait_parity(0)
         for other in cutlass.range_constexpr(splits - 1):
-            theirs = cute.make_tensor((first + other * words).align(16), shape)
+            theirs = vectors_at(first + other * words, shape)
             for vector in cutlass.range_constexpr(vectors):
                 moved = cute.make_rmem_tensor((VECTOR,), kind)
                 cute.autovec_copy(theirs[None, vector], moved)
@@ -86,8 +85,11 @@ def meet(accumulators, shares: cute.Pointer, arrived: Barriers, splits: cutlass.
     return rank == 0
 
 
-def share_of(first, share, kind, shape):
+def share_of(first, share, shape):
     """This thread's vectors of a share."""
-    words = cute.size(shape) * WARPGROUP
-    start = cute.make_ptr(kind, (first + Int64(share) * words).toint(), cute.AddressSpace.gmem, assumed_align=16)
-    return cute.make_tensor(start, shape)
+    return vectors_at(first + Int64(share) * (cute.size(shape) * WARPGROUP), shape)
+
+
+def vectors_at(first: cute.Pointer, shape):
+    """Vectors of 16 bytes of any memory; the pointer's type has forgotten that it is a multiple of them."""
+    return cute.make_tensor(cute.make_ptr(first.dtype, first.toint(), first.memspace, assumed_align=16), shape)

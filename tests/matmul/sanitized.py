@@ -9,7 +9,7 @@ sys.path.insert(0, os.getcwd())
 import cutesync as cs
 from cutesync.matmul import Config
 
-CONFIGS = (None, Config((64, 64), "pingpong"), Config((128, 128), "cooperative", (2, 1)), Config((128, 64), "pingpong", (1, 2)), Config((64, 64), "pingpong", splits=3))
+CONFIGS = (None, Config((64, 64), "pingpong"), Config((128, 128), "cooperative", (2, 1)), Config((128, 64), "pingpong", (1, 2)), Config((64, 64), "pingpong", splits=3), Config((64, 64), "pingpong", (2, 1), splits=3))
 for m, n, k in [(200, 136, 200), (65, 67, 35), (1, 300, 520)]:
     a, b = (np.random.default_rng(seed).integers(-3, 4, shape).astype(np.float16) for seed, shape in enumerate([(m, k), (k, n)]))
     for config in CONFIGS:

@@ -46,7 +46,7 @@ def verify(config: Config, out: str = "bfloat16", majors=(True, True), terms: Te
     kernel = kernel_for(config, (TFLOAT32 if element == "tfloat32" else element_type(element),) * 2, result, majors, terms)
     ptx = kernel.ptx
     assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith("cutesync_matmul")
-    assert kernel.block == (THREADS, 1, 1) and kernel.cluster == (config.peers, 1, 1)
+    assert kernel.block == (THREADS, 1, 1) and kernel.cluster == (config.cluster_size, 1, 1)
     assert kernel.params == (128, 12, 128, 12, 128, 12, *(4,) * 6, 8, 8, 4, 4, *(8,) * 11)
     assert re.findall(r"setmaxnreg\.(\w+)\.sync\.aligned\.u32 \t(\d+)", ptx) == [("dec", "24"), ("inc", "240")]
     touches = r"cp\.async\.bulk\.tensor|\b(ld|st|atom|red)\.\S*global"
@@ -63,7 +63,8 @@ def verify(config: Config, out: str = "bfloat16", majors=(True, True), terms: Te
     assert not re.search(r"\.local\b|ld\.local|st\.local|\bcall\b|\btrap\b", ptx)
     assert kernel.smem == config.smem(result.size) <= 227 * 1024
     allocated = [int(n) for n in re.findall(r"mbarrier\.init\.shared\.b64 \t\[%r\d+\+(\d+)\]", ptx)]
-    assert len(allocated) == 2 * config.stages and max(allocated) + 8 + 8 * (config.splits > 1) == kernel.smem
+    ends = 0 if config.meets else 8 * (config.splits > 1)  # what lies behind the barriers: the notice
+    assert ptx.count("mbarrier.init") == 2 * config.stages + 2 * config.meets and max(allocated) + 8 + ends == kernel.smem
     registers, frame = cubin_figures(kernel.cubin)
     assert frame == 0, f"{config}: {frame} bytes of stack a thread"
     assert registers == 168, "the compiler's budget before setmaxnreg: 65536 / 384"
@@ -86,6 +87,7 @@ def test_every_width_that_a_user_may_ask_for(columns):
 @pytest.mark.parametrize("config", [c for c in SKINNY if c.tile[1] < 64 and c.cluster == (2, 1)], ids=lambda c: str(c.tile))
 def test_narrow_tiles(config):
     verify(replace(config, splits=2), terms=TermsSpec(by_tma=False))
+    verify(replace(config, splits=2, cluster=(1, 1)), terms=TermsSpec(by_tma=False))
 
 
 @pytest.mark.parametrize("tile", sorted({c.tile for c in PROMOTED if c.accumulators >= 80}), ids=str)
@@ -130,6 +132,14 @@ def test_packing_kernels(size, form, parts):
 
 def test_split_k():
     verify(Config((128, 256), "cooperative", (2, 1), splits=2))
+
+
+@pytest.mark.parametrize("config", [Config((128, 64), "cooperative", splits=4), Config((64, 64), "pingpong", splits=8), Config((128, 16), "cooperative", splits=2)], ids=lambda c: f"{c.tile} {c.splits}")
+def test_shares_that_meet(config):
+    """A store of 16 bytes for 4 accumulators, to the first block's shared memory; no atomics, and no memory of the launch's own."""
+    ptx = verify(config)
+    assert len(re.findall(r"st\.shared::cluster\.v4", ptx)) == config.accumulators // 4
+    assert ptx.count("mbarrier.arrive.release.cluster.shared::cluster") == 1 and "try_wait.parity.acquire.cluster" in ptx and "atom." not in ptx
 
 
 @pytest.mark.parametrize("majors", MAJORS[1:], ids=str)

@@ -46,6 +46,16 @@ def test_tiles_are_held_where_registers_and_tiles_are_enough(config, out_bytes, 
             replace(config, deferred=True).decided(out_bytes)
 
 
+def test_few_shares_meet_in_a_cluster():
+    for splits in range(1, 13):
+        for tile, schedule, most in (((64, 64), "pingpong", 8), ((64, 128), "pingpong", 4), ((128, 128), "cooperative", 2), ((128, 256), "cooperative", 1)):
+            config = Config(tile, schedule, splits=splits)
+            assert config.meets is (1 < splits <= most) and config.cluster_size == (splits if config.meets else 1)
+            full = config.decided(2)
+            assert full.stages >= 3 and full.smem(2) <= SMEM_BYTES
+    assert not Config((64, 64), "pingpong", (2, 1), splits=2).meets
+
+
 def test_the_model_prefers_full_waves():
     assert choose(8192, 8192, 128, 1, 2).accumulators >= 128
     assert math.prod(choose(256, 256, 64, 1, 2).tile) <= 64 * 128

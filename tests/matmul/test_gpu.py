@@ -15,7 +15,7 @@ pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
 
 EVERY = config.COOPERATIVE + config.PINGPONG + config.SKINNY + config.STRADDLING
-FEW = [Config((128, 256), "cooperative", (2, 1)), Config((128, 192), "pingpong", (2, 1)), Config((64, 64), "pingpong", (1, 2)), Config((128, 128), "cooperative", splits=3)]
+FEW = [Config((128, 256), "cooperative", (2, 1)), Config((128, 192), "pingpong", (2, 1)), Config((64, 64), "pingpong", (1, 2)), Config((128, 128), "cooperative", splits=3), Config((64, 64), "pingpong", splits=4), Config((128, 32), "cooperative", splits=8)]
 RAGGED = [(1, 1, 1), (129, 257, 65), (1000, 1000, 1000), (777, 3336, 1224), (5000, 136, 8), (136, 2000, 4096)]
 
 
@@ -144,7 +144,7 @@ def test_more_than_2_to_the_31_elements():
 def test_a_graph_of_matmuls():
     a, b = integers(500, 264), integers(72, 264).T
     bias, out = integers(1, 72)[0], torch.empty(500, 72, device="cuda", dtype=torch.float16)
-    for chosen in (None, Config((64, 64), "pingpong", splits=2)):
+    for chosen in (None, Config((64, 64), "pingpong", splits=2), Config((64, 64), "pingpong", (1, 2), splits=2)):
         cs.matmul(a, b, bias=bias, activation="relu", out=out, config=chosen)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -156,9 +156,10 @@ def test_a_graph_of_matmuls():
             assert torch.equal(out, wanted), chosen
 
 
-def test_eight_streams():
-    """Split products, whose shares meet in a workspace: one a stream."""
-    chosen = Config((64, 64), "pingpong", splits=4)
+@pytest.mark.parametrize("cluster", [(1, 1), (1, 2)])
+def test_eight_streams(cluster):
+    """Split products, whose shares meet in a cluster, or in a workspace: one a stream."""
+    chosen = Config((64, 64), "pingpong", cluster, splits=4)
 
     def work(seed: int) -> bool:
         stream = torch.cuda.Stream()

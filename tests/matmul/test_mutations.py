@@ -27,14 +27,15 @@ class Case(NamedTuple):
 
 COOPERATIVE = Case(Config((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 264))
 PINGPONG = Case(Config((64, 64), "pingpong", stages=2), (264, 72, 264))
-SPLIT = Case(Config((64, 64), "pingpong", stages=2, splits=3), (100, 72, 264))
+SPLIT = Case(Config((64, 64), "pingpong", (1, 2), stages=2, splits=3), (70, 136, 264), 6)  # shares meet in global memory
+MEET = Case(Config((64, 64), "pingpong", stages=2, splits=3), (100, 72, 264))  # shares meet in a cluster
 FOUR = Case(Config((64, 32), "pingpong", (4, 1), stages=2), (300, 24, 264), 4)  # B multicast by four blocks, a quarter each
 NARROW = Case(Config((128, 16), "cooperative", (2, 1), stages=2, splits=2), (13, 136, 264), 4)  # few rows: turned, stored without TMA
 PROMOTED = Case(Config((64, 64), "pingpong", stages=2), (200, 80, 528), dtype="float8_e4m3fn")  # every k-tile's products added to a second set
 HELD = Case(Config((256, 32), "cooperative", stages=2), (520, 40, 264), 1)  # a finished tile waits in registers: two slabs, stored beside the next one
 HELD_PROMOTED = Case(Config((128, 64), "cooperative", stages=2), (200, 80, 528), 1, "float8_e4m3fn")
 LINE = r"\s+(?:\.loc[^\n]*\s+)*"  # between two instructions
-CASES = {"cooperative": COOPERATIVE, "pingpong": PINGPONG, "split": SPLIT, "cluster of four": FOUR, "narrow": NARROW, "promoted": PROMOTED, "held": HELD, "held, promoted": HELD_PROMOTED}
+CASES = {"cooperative": COOPERATIVE, "pingpong": PINGPONG, "split": SPLIT, "shares that meet": MEET, "cluster of four": FOUR, "narrow": NARROW, "promoted": PROMOTED, "held": HELD, "held, promoted": HELD_PROMOTED}
 
 
 def drop(pattern: str, which: int = 0):
@@ -119,6 +120,16 @@ FAULTS = {
     "a held slab filled while TMA reads it": (HELD, every(r"cp\.async\.bulk\.wait_group\.read")),
     "the slab of the last tile not stored": (HELD, drop(r"cp\.async\.bulk\.tensor\.3d\.global", 2)),
     "held products added up before they are there": (HELD_PROMOTED, drop(r"wgmma\.wait_group\.sync\.aligned \t0", 0)),
+    # shares that meet in a cluster
+    "shares added up before they have arrived": (MEET, after(r"try_wait\.parity\.acquire\.cluster", lambda ptx: re.sub(r"@%p\d+ bra", "bra.uni", ptx, count=1))),
+    "the last block's share not waited for": (MEET, swap(r"mov\.b32 (\t%r\d+), 256;(\s+mbarrier\.init)", r"mov.b32 \1, 128;\2")),
+    "a share more waited for than comes": (MEET, swap(r"mov\.b32 (\t%r\d+), 256;(\s+mbarrier\.init)", r"mov.b32 \1, 384;\2")),
+    "a share that is not announced": (MEET, swap(r"mbarrier\.arrive\.release\.cluster\.shared::cluster\.b64 _, \[%rd\d+\];", "")),
+    "shares published to the own block alone": (MEET, swap(r"mbarrier\.arrive\.release\.cluster", "mbarrier.arrive.relaxed.cluster")),
+    "shares seen without an acquire": (MEET, swap(r"try_wait\.parity\.acquire\.cluster", "try_wait.parity.relaxed.cluster")),
+    "no cluster barrier before the first share": (MEET, every(r"barrier\.cluster\.")),
+    "all shares stored to one place": (MEET, swap(r"shl\.b32 (\t%r\d+), %r\d+, 14;", r"mov.b32 \1, 16384;")),
+    "the first share not added": (MEET, after(r"try_wait\.parity\.acquire\.cluster", lambda ptx: re.sub(r"(ld\.shared\.v4[^\n]*%r\d+)\+(\d+)\]", lambda m: f"{m[1]}+{int(m[2]) + 16384}]", ptx, count=1))),
     # launches overlap
     "nobody waits for the launch before": (COOPERATIVE, every(r"griddepcontrol\.wait")),
     "the producer does not wait for the launch before": (COOPERATIVE, drop(r"griddepcontrol\.wait", 0)),

@@ -21,9 +21,11 @@ KERNELS = {
     "tiles not held": (Config((128, 64), "cooperative", stages=2, deferred=False), (200, 72, 136), 1),
     "cooperative, A multicast": (Config((128, 64), "cooperative", (1, 2), stages=2), (136, 200, 136), 2),
     "pingpong, B multicast to 4": (Config((64, 96), "pingpong", (4, 1), stages=2), (300, 104, 136), 4),
-    "split in 3, pingpong": (Config((64, 64), "pingpong", splits=3), (70, 72, 264), 5),
+    "split in 3, shares meet": (Config((64, 64), "pingpong", splits=3), (70, 72, 264), 5),
+    "split in 4, shares of two warpgroups meet": (Config((128, 32), "cooperative", stages=2, splits=4), (130, 40, 264), 8),
+    "split in 9, pingpong": (Config((64, 32), "pingpong", splits=9), (70, 40, 584), 5),
     "split in 2, multicast": (Config((128, 64), "cooperative", (2, 1), stages=2, splits=2), (200, 72, 264), 2),
-    "split in 5, more units than blocks": (Config((128, 64), "cooperative", stages=2, splits=5), (130, 72, 328), 3),
+    "split in 2, more units than blocks": (Config((128, 64), "cooperative", (1, 2), stages=2, splits=2), (130, 200, 328), 2),
     "cooperative, B multicast": (Config((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 200), 2),
 }
 
@@ -37,6 +39,12 @@ def _emulator(on_emulator):
 def test_agrees_under_hostile_schedules(name, monkeypatch):
     """Tails in M, N and K; several tiles a block, so that the ring and the slabs go round."""
     agrees_under_schedules(monkeypatch, name, *KERNELS[name])
+
+
+def test_shares_that_lie_outside_k():
+    """K of one k-tile, cut in 4: three of the blocks that meet bring zeros."""
+    a, b = operand(70, 40, False), operand(40, 72, False)
+    agrees(cs.matmul(a, b, config=Config((64, 64), "pingpong", splits=4)), a, b)
 
 
 @pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)], ids=["NN", "TN", "NT", "TT"])
@@ -57,7 +65,7 @@ def test_tiles_whose_slabs_are_narrow(columns, out):
 
 def test_the_workspace_of_split_k_serves_many_calls():
     """Counters are left at zero, shares are not trusted; different sizes take turns."""
-    chosen = Config((64, 64), "pingpong", splits=4)
+    chosen = Config((64, 64), "pingpong", (1, 2), splits=4)
     for rows in (70, 30, 70):
         a, b = operand(rows, 264, False, seed=rows), operand(264, 136, True)
         agrees(cs.matmul(a, b, config=chosen), a, b)
