@@ -44,7 +44,7 @@ from clock import Clock, sustained
 from gpu import Gpu, check
 from rivals import Libraries, versions
 
-GROUPS = ("cubes", "others", "skinny", "odd", "batched", "float8", "int8")
+GROUPS = ("cubes", "others", "skinny", "layers", "odd", "batched", "float8", "int8")
 BUSY, WORTH = 60, 0.04
 METRICS = {
     "gpu__time_duration.sum": "ns", "sm__cycles_active.avg.pct_of_peak_sustained_elapsed": "sm", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor",

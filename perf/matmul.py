@@ -1,8 +1,8 @@
 """Matmuls: the cases, the bars, and one call per rival. Run by ``python perf/sweep.py matmul``.
 
 Data are random normal, as power limits what a GPU reaches on them (cuBLAS is a sixth faster on zeros). Bytes are both operands read and
-the result written once; a case also has its ``flops``. Groups: ``cubes``, ``others`` (long, wide and deep ones), ``skinny`` (few rows), ``odd``
-(rows that TMA cannot read), ``transposes`` (bfloat16 NT stands among the cubes), ``fused`` (bias and gelu), ``batched``, ``float8`` (fast and
+the result written once; a case also has its ``flops``. Groups: ``cubes``, ``others`` (long, wide and deep ones), ``skinny`` (few rows), ``layers``
+(few rows by the matrices of language models, most of which stay in the L2 from one call to the next), ``odd`` (rows that TMA cannot read), ``transposes`` (bfloat16 NT stands among the cubes), ``fused`` (bias and gelu), ``batched``, ``float8`` (fast and
 promoted sums, against ``torch._scaled_mm``), ``int8`` and ``float32`` (in full precision, and by tfloat32 against torch with TF32 allowed).
 Bars are the times against torch (cuBLAS) and QuACK of calls back to back, at the clock that the power limit leaves.
 
@@ -27,6 +27,7 @@ CUBES = (1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384)
 QUICK_CUBES = (1024, 4096, 8192)
 OTHERS = ((8192, 8192, 512), (8192, 512, 8192), (4096, 14336, 4096), (512, 8192, 8192), (1000, 1000, 1000))
 SKINNY = tuple((m, 8192, 8192) for m in (1, 4, 16, 64, 128))
+LAYERS = tuple((m, n, k) for n, k in ((4096, 4096), (4096, 14336), (14336, 4096), (6144, 4096), (1024, 4096)) for m in (16, 128))
 ODD = ((4097, 4095, 4099), (8191, 8193, 8195), (1023, 2047, 4093))
 BATCHES = ((64, 512), (1024, 128))
 LAYOUTS = ("NT", "NN", "TN", "TT")  # of A and B as row-major matrices or their transposes; cuBLAS's best is NT here: both K-major
@@ -35,7 +36,7 @@ SAMPLED_ROWS = 48
 FLOAT8_CUBES = (4096, 8192, 16384)
 SUSTAINED = "graph hot"
 
-GROUPS = ("cubes", "others", "skinny", "odd", "transposes", "fused", "batched", "float8", "int8", "float32")
+GROUPS = ("cubes", "others", "skinny", "layers", "odd", "transposes", "fused", "batched", "float8", "int8", "float32")
 GROUP_BARS = (("cubes", "torch", 1.02, SUSTAINED), ("others", "torch", 1.03, SUSTAINED), ("float8", "torch", 1.0, SUSTAINED))
 OURS = "cutesync"
 BASELINES: tuple[str, ...] = ()
@@ -68,6 +69,7 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
         found += [case("cubes", (n, n, n), dtype, 1 / 0.97) for n in sizes or (QUICK_CUBES if quick else CUBES)]
         found += [case("others", shape, dtype, 1 / 0.97) for shape in OTHERS]
         found += [case("skinny", shape, dtype, 1 / 0.95, more=(Bar("floor", 0.85, "rate", SUSTAINED),) if shape[0] <= 16 else ()) for shape in SKINNY]
+        found += [case("layers", shape, dtype, None) for shape in LAYERS]
         found += [case("odd", shape, dtype, 1 / 3) for shape in ODD]
         found.append(case("fused", (8192, 8192, 4096), dtype, 1 / 1.1, op="bias gelu"))
         found += [case("batched", (n, n, n), dtype, 1.0, batch=batch) for batch, n in BATCHES]
