@@ -29,6 +29,7 @@ def cases(place: str) -> Iterator[Case]:
     yield _case("matmul, odd rows", "float16", odd)
     yield _case("matmul, K = 8", "float16", (square[0], square[1], 8))
     yield _case("matmul, one row", "float16", (1, square[1], square[2]))
+    yield _case("matmul, long K", "float16", (16, 1024, 4096) if large else (16, 64, 1024))  # its shares meet in clusters
     yield _case("batched matmul", "float16", odd[:1] * 3, batch=8 if large else 2)
     yield _case("matmul + bias, relu", "float16", square, bias=True, activation="relu")
     yield _case("matmul, silu", "float16", odd, activation="silu", out_dtype="float32")

@@ -14,6 +14,10 @@ The ring is the DSL's PipelineTmaAsync: two mbarriers a stage.
 A stage is released one step late, when ``wgmma.wait_group 1`` has said that the tensor cores have read it; so one k-tile of
 multiplications is always queued while the next stage is waited for.
 
+While a tile is stored the tensor cores should work on the next. In "pingpong" the other warpgroup has them then. A "cooperative" block that has
+several tiles holds the finished one in registers, and stores a slab of it after each of the next tile's first k-tiles (``Config.deferred``).
+With split-K each block has a share of a tile's K, and one stores their sum (see ``split``).
+
 Launches overlap (see ``sync.overlap``): a block may start, and prepare its barriers, as soon as the launch before it leaves an SM; it waits for
 the whole of that launch before it touches global memory (griddepcontrol.wait).
 """

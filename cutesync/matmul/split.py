@@ -33,7 +33,6 @@ def gather_shares(accumulators, partials: cute.Pointer, counters: cute.Pointer, 
     twice: when all have written their accumulators (the atomic's release then covers them all), and when the notice is there.
     """
     vectors = cute.size(accumulators) // VECTOR
-    kind = accumulators.element_type
     flat = cute.make_tensor(accumulators.iterator, cute.make_layout((VECTOR, vectors)))
     shape = cute.make_layout((VECTOR, vectors), stride=(1, VECTOR * WARPGROUP))
     first = partials + (Int64(place) * splits * (vectors * VECTOR * WARPGROUP) + thread * VECTOR)
@@ -48,12 +47,7 @@ def gather_shares(accumulators, partials: cute.Pointer, counters: cute.Pointer, 
     if last:
         cute.autovec_copy(share_of(first, Int32(0), shape), flat)
         for other in cutlass.range(1, splits, unroll=1):
-            theirs = share_of(first, other, shape)
-            for vector in cutlass.range_constexpr(vectors):
-                moved = cute.make_rmem_tensor((VECTOR,), kind)
-                cute.autovec_copy(theirs[None, vector], moved)
-                for i in cutlass.range_constexpr(VECTOR):
-                    flat[i, vector] = flat[i, vector] + moved[i]
+            add_share(flat, share_of(first, other, shape))
     return last
 
 
@@ -66,7 +60,7 @@ def meet(accumulators, shares: cute.Pointer, arrived: Barriers, splits: cutlass.
     cluster scope. Block 0 is there as long as it waits, and nobody reads from the others.
     """
     vectors = cute.size(accumulators) // VECTOR
-    words, kind = vectors * VECTOR * WARPGROUP, accumulators.element_type
+    words = vectors * VECTOR * WARPGROUP
     flat = cute.make_tensor(accumulators.iterator, cute.make_layout((VECTOR, vectors)))
     shape = cute.make_layout((VECTOR, vectors), stride=(1, VECTOR * WARPGROUP))
     first = shares + (group * (splits - 1) * words + thread * VECTOR)
@@ -76,13 +70,17 @@ def meet(accumulators, shares: cute.Pointer, arrived: Barriers, splits: cutlass.
     else:
         arrived[group].wait_parity(0)
         for other in cutlass.range_constexpr(splits - 1):
-            theirs = vectors_at(first + other * words, shape)
-            for vector in cutlass.range_constexpr(vectors):
-                moved = cute.make_rmem_tensor((VECTOR,), kind)
-                cute.autovec_copy(theirs[None, vector], moved)
-                for i in cutlass.range_constexpr(VECTOR):
-                    flat[i, vector] = flat[i, vector] + moved[i]
+            add_share(flat, vectors_at(first + other * words, shape))
     return rank == 0
+
+
+def add_share(flat, theirs) -> None:
+    """Add a share, (VECTOR, vectors) of any memory, to registers."""
+    for vector in range(cute.size(flat, mode=[1])):
+        moved = cute.make_rmem_tensor((VECTOR,), flat.element_type)
+        cute.autovec_copy(theirs[None, vector], moved)
+        for i in range(VECTOR):
+            flat[i, vector] = flat[i, vector] + moved[i]
 
 
 def share_of(first, share, shape):
