@@ -3,7 +3,7 @@
 A block computes tiles of ``tile`` = (M, N) elements of the result from k-tiles of 128 bytes a row. Two consumer warpgroups of 128
 threads multiply; how they share the work is the ``schedule``:
 
-- "cooperative": 80.0both work on one tile, each on half of its rows.
+- "cooperative": both work on one tile, each on half of its rows.
 - "pingpong": each works on a tile of its own; while one stores its tile, the other has the tensor cores.
 
 ``cluster`` = (m, n) blocks work on neighbouring tiles. Those along M need the same rows of B, those along N the same of A: each loads
@@ -179,7 +179,7 @@ PROMOTED = tuple(Config(tile, schedule, cluster, promoted=True) for tile, schedu
                  for cluster in ((2, 1), (1, 2), (1, 1))) + tuple(replace(config, promoted=True) for config in SKINNY)  # fmt: skip
 
 # What the model knows of an H200. The rates that no manual states are fitted to times on one: of up to 57 configurations for 33 shapes, and of as
-# many more, with K in 1 to 8 shares, for 72 shapes of few rows.
+# many more, with K in 1 to 8 shares, for 66 shapes of few rows.
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
 SHARED_RATE = 100  # bytes of shared memory that wgmma reads a clock
 ARRIVAL_RATE, L2_RATE = 58.7, 64.0  # bytes that reach an SM a clock, multicast or not; bytes that its own loads bring, in aligned rows of 128
