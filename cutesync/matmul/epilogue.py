@@ -5,7 +5,7 @@ shared memory, and has TMA store the slab. Each warpgroup has two slabs and a na
 TMA reads one slab the other is filled, and the last one of a tile is stored while the next tile is multiplied.
 
 Where the registers allow it a cooperative block does more of this beside the next tile's multiplications (``Config.deferred``): it keeps the
-finished elements, which take half the registers of their accumulators or less, and stores a slab after each of the next tile's first k-tiles.
+finished elements, which take as many registers as their accumulators or half as many, and stores a slab after each of the next tile's first k-tiles.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ wrote can be seen; a launch ends after its own wait, so it is enough that each w
 ``griddepcontrol.launch_dependents`` lets the next launch start once all blocks of this one have passed it or ended.
 
 A kernel with several blocks an SM passes it when its loads are done: blocks of the next launch that come earlier fill the SMs unevenly, and
-run so when their turn comes. (A sum of 2**24 float32 in a graph: 17.8 us, and 23.1 with the next launch let in at the start.)
+run so when their turn comes. One whose own blocks would have to wait for an SM that a block of the next launch fills does not pass it
+(``matmul.pack``). (A sum of 2**24 float32 in a graph: 17.8 us, and 23.1 with the next launch let in at the start.)
 """
 
 from __future__ import annotations
