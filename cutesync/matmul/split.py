@@ -3,13 +3,14 @@
 Up to 8 blocks whose shares fit are a cluster, and meet in the shared memory of its first block (``meet``): the others store their
 accumulators there and leave. Such a launch has a cluster for every tile, which ends with it.
 
-More blocks, or larger tiles, meet in global memory (``gather_shares``), and the one that finishes last adds up. Every consumer warpgroup writes its accumulators to the workspace and counts itself in. Nobody waits: whoever finds all the others
-counted reads all shares, share 0 first, so the sum is bitwise the same whoever that is, and stores the tile. The counter wraps to
-zero by itself (atom.inc), which is what the next launch needs; what the shares hold between launches does not matter.
+More blocks, or larger tiles, meet in global memory (``gather_shares``), and the one that finishes last adds up. Every consumer warpgroup
+writes its accumulators to the workspace and counts itself in. Nobody waits: whoever finds all the others counted reads all shares, share 0
+first, so the sum is bitwise the same whoever that is, and stores the tile. The counter wraps to zero by itself (atom.inc), which is what the
+next launch needs; what the shares hold between launches does not matter.
 
 Every tile is cut into the same number of equal shares, which suits few tiles and a long K. Stream-K, which cuts only the tiles of the last
-wave, is left out: on an H200 an exchange through global memory takes some 2.5 us, and the choice of tile sizes fills the last wave well enough that cutting
-it gains less (512 x 8192 x 8192 is 128 tiles of 128 x 256 for 132 multiprocessors).
+wave, is left out: on an H200 an exchange through global memory takes some 2.5 us, and the choice of tile sizes fills the last wave well enough
+that cutting it gains less (512 x 8192 x 8192 is 128 tiles of 128 x 256 for 132 multiprocessors).
 """
 
 from __future__ import annotations

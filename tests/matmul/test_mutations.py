@@ -125,7 +125,7 @@ FAULTS = {
     "the last block's share not waited for": (MEET, swap(r"mov\.b32 (\t%r\d+), 256;(\s+mbarrier\.init)", r"mov.b32 \1, 128;\2")),
     "a share more waited for than comes": (MEET, swap(r"mov\.b32 (\t%r\d+), 256;(\s+mbarrier\.init)", r"mov.b32 \1, 384;\2")),
     "a share that is not announced": (MEET, swap(r"mbarrier\.arrive\.release\.cluster\.shared::cluster\.b64 _, \[%rd\d+\];", "")),
-    "shares published to the own block alone": (MEET, swap(r"mbarrier\.arrive\.release\.cluster", "mbarrier.arrive.relaxed.cluster")),
+    "shares published without a release": (MEET, swap(r"mbarrier\.arrive\.release\.cluster", "mbarrier.arrive.relaxed.cluster")),
     "shares seen without an acquire": (MEET, swap(r"try_wait\.parity\.acquire\.cluster", "try_wait.parity.relaxed.cluster")),
     "no cluster barrier before the first share": (MEET, every(r"barrier\.cluster\.")),
     "all shares stored to one place": (MEET, swap(r"shl\.b32 (\t%r\d+), %r\d+, 14;", r"mov.b32 \1, 16384;")),

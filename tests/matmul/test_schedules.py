@@ -41,6 +41,30 @@ def test_agrees_under_hostile_schedules(name, monkeypatch):
     agrees_under_schedules(monkeypatch, name, *KERNELS[name])
 
 
+EXCHANGES = {
+    "shares meet": Config((64, 64), "pingpong", splits=4), "shares of two warpgroups meet": Config((128, 32), "cooperative", splits=2),
+    "tiles held": Config((128, 64), "cooperative"), "tiles not held": Config((128, 64), "cooperative", deferred=False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+@pytest.mark.parametrize(("dtype", "out"), [("float16", "float16"), ("float16", "float32"), ("bfloat16", "float8_e4m3fn"), ("float8_e4m3fn", "bfloat16"), ("int8", "int32"), ("int8", "uint8"), ("float32", "float32")])
+def test_every_width_of_elements_and_results(dtype, out, name, monkeypatch):
+    """Accumulators of both types, results of 1, 2 and 4 bytes, a batch, ends beside every tile."""
+    monkeypatch.setattr(config, "SMS", 2)
+    a, b = integers(2, 129, 264, dtype=dtype), integers(2, 264, 65, dtype=dtype, seed=1)
+    agrees(cs.matmul(a, b, out_dtype=out, config=EXCHANGES[name]), a, b, out_dtype=out)
+
+
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_c_may_be_the_result(name, monkeypatch):
+    """Each element of C is read before its place is written, also where a tile is stored late or by another block."""
+    monkeypatch.setattr(config, "SMS", 2)
+    a, b, c = operand(129, 264, False), operand(264, 65, True), integers(129, 65, seed=2)
+    wanted = cs.reference.matmul(a, b, c, beta=2.0)
+    assert np.array_equal(cs.matmul(a, b, c, beta=2.0, out=c, config=EXCHANGES[name]), wanted)
+
+
 def test_shares_that_lie_outside_k():
     """K of one k-tile, cut in 4: three of the blocks that meet bring zeros."""
     a, b = operand(70, 40, False), operand(40, 72, False)
