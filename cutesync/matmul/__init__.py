@@ -14,6 +14,7 @@ import numpy as np
 
 from ..dtypes import BY_NAME, FLOAT8, FLOAT32, DType
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..identity import identify
 from ..runtime import arrays, device_array, workspace
 from ..runtime.arrays import View
 from ..runtime.device_array import DeviceArray
@@ -70,6 +71,8 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
     ------
     ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
     """
+    if activation is not None and type(activation) is not str:
+        activation = identify(activation, "activation")
     kind = type(a)
     adapter = _adapters.get(kind) or arrays.adapter(a, "a")
     if adapter is arrays.NUMPY:

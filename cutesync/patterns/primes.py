@@ -30,7 +30,7 @@ def run(limit: int, *, method: str | None = None, ordered: bool = False, capacit
     if not 0 <= limit <= MOST:
         raise ArgumentValueError(explain("limit", limit, f"0 to 2**31 = {MOST}"))
     call = Call(device_array.asarray(table(int(limit))), stream)
-    return np.asarray(listed(call, int(limit), INT32, kernels, ("primes",), method, ordered, room(limit) if capacity is None else capacity, ITEMS * THREADS))
+    return np.asarray(listed(call, int(limit), INT32, kernels, method, ordered, room(limit) if capacity is None else capacity, ITEMS * THREADS))
 
 
 def kernels(method: str):

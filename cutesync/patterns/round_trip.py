@@ -84,7 +84,7 @@ def run(rounds: int = 1000, *, threads: int = 256, stream: int = 0) -> dict[str,
     if threads % 32 or not 32 <= threads <= MOST_THREADS:
         raise ArgumentValueError(explain("threads", f"{threads} = {threads // 32} * 32 + {threads % 32}", f"a multiple of 32 from 32 to {MOST_THREADS}"))
     out = device_array.empty(len(WAYS), "int64")
-    launch(lambda: RoundTrip(threads), ("round_trip", threads), (out.ptr, out.ptr, 0, 0, rounds), (INT64,) * 3, 1, out.device, stream)
+    launch(lambda: RoundTrip(threads), (out.ptr, out.ptr, 0, 0, rounds), (INT64,) * 3, 1, out.device, stream)
     if stream and out.device != device.HOST:
         device.synchronize(stream)
     return {way: cycles / rounds for way, cycles in zip(WAYS, out.__array__().tolist())}

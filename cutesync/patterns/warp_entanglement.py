@@ -65,7 +65,7 @@ def run(phases: int, how: str = "converged", *, stream: int = 0) -> tuple[int, f
         raise ArgumentValueError(explain("phases", phases, "1 to 2**31 - 1"))
     out = device_array.empty(2, "int64")
     ordinal = out.device
-    launch(lambda: Entanglement(how), ("warp_entanglement", how), (out.ptr, out.ptr, 0, 0, phases), (INT64,) * 3, 1, ordinal, stream)
+    launch(lambda: Entanglement(how), (out.ptr, out.ptr, 0, 0, phases), (INT64,) * 3, 1, ordinal, stream)
     if stream and ordinal != device.HOST:
         device.synchronize(stream)
     seen, cycles = out.__array__().tolist()

@@ -14,6 +14,7 @@ import numpy as np
 
 from ..dtypes import BOOL, INT64, DType, dtype, scalar, sum_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
+from ..identity import Identity, identify
 from ..ops import operator
 from ..runtime import arrays, device_array
 from ..runtime.arrays import View
@@ -30,8 +31,8 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
     x : array of any shape, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or anything with
         DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
     op : "add", "mul", "min", "max", "and", "or", "xor", "any", "all", or a callable of two scalars that the DSL can trace.
-        ``op(a, b)`` gets ``a`` from lower indexes. NaN propagates through min and max, as in NumPy. A callable is traced once: numbers
-        it captures are read then.
+        ``op(a, b)`` gets ``a`` from lower indexes. NaN propagates through min and max, as in NumPy. A callable is known by its meaning
+        (see ``cutesync.identity``): a changed capture is a new operator.
     axis : None (all), an int, or a tuple of ints; negative counts from the end.
     keepdims : keep reduced axes with extent 1.
     init : a scalar folded in before the first element.
@@ -51,6 +52,10 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
     ------
     ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
     """
+    if type(op) is not str:
+        op = identify(op)
+    if transform is not None:
+        transform = identify(transform, "transform")
     arguments = (op, axis, keepdims, init, dtype, transform, identity, algorithm)
     if axis is not None or init is not None or identity is not None:
         arguments += (repr(axis), repr(init), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
@@ -186,8 +191,10 @@ def _parse(key: tuple, view: View) -> dict[str, Any]:
 
 def _folding(op, identity, source: DType, wanted, transform) -> Folding:
     parsed = operator(op, identity)
-    if transform is not None and not callable(transform):
-        raise ArgumentTypeError(explain("transform", repr(transform), "a callable of one value"))
+    if transform is not None:
+        if type(transform) is not Identity:
+            raise ArgumentTypeError(explain("transform", repr(transform), "a callable of one value"))
+        transform = transform.fn
     if parsed.fn is None and parsed.name in ("any", "all"):
         if wanted is not None and dtype(wanted) is not BOOL:
             raise ArgumentTypeError(explain("dtype", str(wanted), f"bool, the result of op={parsed.name!r}"))

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..dtypes import DType, dtype, scalar, sum_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..identity import identify
 from ..ops import operator
 from ..runtime import arrays
 from ..runtime.arrays import View
@@ -56,6 +57,8 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
     """
     if type(exclusive) is not bool or type(reverse) is not bool:  # as keys 1 and True are one
         exclusive, reverse = _flag(exclusive, "exclusive"), _flag(reverse, "reverse")
+    if type(op) is not str:
+        op = identify(op)
     start, at = init, 0  # an array stays alive as init until the launch
     if init is not None and not isinstance(init, (bool, int, float, np.generic)):
         start, at = _device_scalar(init, x, out)
