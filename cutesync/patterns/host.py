@@ -39,7 +39,7 @@ class Call:
 
     def array(self, shape, dtype: DType):
         """An uninitialised array of the caller's library."""
-        self._keep.append(self.library.empty(tuple(shape), dtype, self.device, self.stream))
+        self._keep.append(self.library.allocator(tuple(shape), dtype, self.device)(self.stream))
         return self._keep[-1]
 
     def out(self, out, shape, dtype: DType):

@@ -9,6 +9,7 @@ import ctypes
 import functools
 import math
 import weakref
+from typing import Callable
 
 import numpy as np
 
@@ -113,20 +114,50 @@ def _signature(dtype: DType, shape: tuple[int, ...], ordinal: int) -> Signature:
 
 def allocate(shape: tuple[int, ...], dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:
     """An uninitialised DeviceArray, allocated in stream order on ``stream``."""
+    on_emulator = device.backend() == "emulator"
+    return allocator(shape, dtype, HOST if on_emulator else device.current() if ordinal is None else ordinal)(stream)
+
+
+def allocator(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[[int], DeviceArray]:
+    """A function that makes such arrays on a stream."""
     nbytes = math.prod(shape) * dtype.size
-    if device.backend() == "emulator":
-        owner = np.empty(nbytes + 256, np.uint8)
-        ptr = owner.ctypes.data + -owner.ctypes.data % 256
-        _show_to_emulator(ptr, nbytes, initialised=False)
-        weakref.finalize(owner, _hide_from_emulator, ptr)
-        return DeviceArray(ptr, shape, dtype, HOST, owner)
-    ordinal = device.current() if ordinal is None else ordinal
+    return functools.partial(_on_emulator if ordinal == HOST else _on_gpu, shape, dtype, ordinal, nbytes)
+
+
+def _on_emulator(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int) -> DeviceArray:
+    del stream
+    owner = np.empty(nbytes + 256, np.uint8)
+    ptr = owner.ctypes.data + -owner.ctypes.data % 256
+    _show_to_emulator(ptr, nbytes, initialised=False)
+    weakref.finalize(owner, _hide_from_emulator, ptr)
+    return DeviceArray(ptr, shape, dtype, ordinal, owner)
+
+
+def _on_gpu(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int) -> DeviceArray:
     if device.capturing(stream):
         advice = "give DeviceArrays, and a result as out=, made before the capture"
         raise CaptureError(explain("graph capture", "a call that allocates or copies from NumPy", "arrays that exist", advice))
+    memory, default, of_handle = _memory(ordinal)
     with device.using(ordinal):
-        owner = _buffer(max(nbytes, 1), ordinal, stream)
+        try:
+            owner = memory.allocate(max(nbytes, 1), stream=of_handle(stream) if stream else default)
+        except Exception as error:
+            if "OUT_OF_MEMORY" in str(error):
+                raise device.failure(2, f"allocating {nbytes} bytes") from error
+            raise
     return DeviceArray(int(owner.handle), shape, dtype, ordinal, owner)
+
+
+@functools.lru_cache(maxsize=64)
+def _memory(ordinal: int) -> tuple:
+    """``cuda.core``'s memory of a device, its default stream, and what makes a stream of a handle: looking them up takes microseconds."""
+    device.import_core()
+    from cuda.core import Device, Stream
+
+    with device.using(ordinal):
+        gpu = Device(ordinal)
+        gpu.set_current()
+        return gpu.memory_resource, gpu.default_stream, Stream.from_handle
 
 
 def _show_to_emulator(ptr: int, nbytes: int, initialised: bool) -> None:
@@ -140,20 +171,6 @@ def _hide_from_emulator(ptr: int) -> None:
     from ..emulator import DEVICE
 
     DEVICE.unregister(ptr)
-
-
-def _buffer(nbytes: int, ordinal: int, stream: int):
-    device.import_core()
-    from cuda.core import Device, Stream
-
-    gpu = Device(ordinal)
-    gpu.set_current()
-    try:
-        return gpu.memory_resource.allocate(nbytes, stream=Stream.from_handle(stream) if stream else gpu.default_stream)
-    except Exception as error:
-        if "OUT_OF_MEMORY" in str(error):
-            raise device.failure(2, f"allocating {nbytes} bytes") from error
-        raise
 
 
 def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:
