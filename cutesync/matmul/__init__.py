@@ -98,7 +98,7 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
         plan = _plan(key, (a, b, c, bias, scale_a, scale_b), out, stream)
     raw = adapter.stream(plan.ordinal) if stream is None else arrays.stream_handle(stream)
     if out is None:
-        out = plan.empty(raw)
+        out = plan.empty(raw, stream is not None)
         pointer_out = adapter.address(out)
     addresses = (pointer_a, pointer_b, pointer_out, pointer_c, pointer_bias, pointer_scale_a, pointer_scale_b)
     if signature_out is not None and plan.overlaps(addresses):
@@ -116,7 +116,7 @@ class Plan(NamedTuple):
 
     run: Callable[[tuple[int, ...], int], None]
     ordinal: int
-    empty: Callable[[int], Any] | None  # makes a result on a stream; None where out is given
+    empty: Callable[..., Any] | None  # makes a result on a stream; None where out is given
     reads: tuple[tuple[int, int, int], ...]  # of each array that is read: its place among the addresses, and the bytes before and after it
     writes: tuple[int, int]  # the same bytes of D
     c_is_like_out: bool
@@ -295,7 +295,7 @@ def _call_numpy(given: tuple, numbers: tuple, out, out_dtype, config, stream):
     result = plan.empty(raw)
     pointers = [0 if view is None else view.ptr for view in views]
     plan.run((*pointers[:2], result.ptr, *pointers[2:]), raw)
-    host = np.asarray(result)
+    host = device_array.to_numpy(result, raw)
     if out is None:
         return host[()]
     out[...] = host

@@ -16,7 +16,7 @@ from ..dtypes import BOOL, INT64, PROMOTED, DType, dtype, scalar, sum_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..identity import Identity, identify
 from ..ops import operator
-from ..runtime import arrays, device_array
+from ..runtime import device_array
 from ..runtime.arrays import View
 from ..runtime.call import caller
 from .plan import AtomicLaunches, Folding, atomic_takes, make_fill, make_levels, make_stages

@@ -27,7 +27,7 @@ class Plan(NamedTuple):
     ordinal: int
     x_bytes: int
     out_bytes: int
-    empty: Callable[[int], Any] | None  # makes a result on a stream; None where out is given
+    empty: Callable[..., Any] | None  # makes a result on a stream; None where out is given
     in_place: bool = False  # out may be x itself
 
 
@@ -61,7 +61,7 @@ def caller(family: str, result_of: Callable, plan_of: Callable):
             run, ordinal, x_bytes, out_bytes, empty, in_place = plan(key, x, out, stream)
         raw = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream)
         if out is None:
-            out = empty(raw)
+            out = empty(raw, stream is not None)
             out_pointer = adapter.address(out)
         elif -x_bytes < pointer - out_pointer < out_bytes and not (in_place and pointer == out_pointer):
             raise ArgumentValueError(explain("out", "memory that overlaps x", "x itself or memory of its own" if in_place else "memory of its own"))
@@ -80,7 +80,7 @@ def caller(family: str, result_of: Callable, plan_of: Callable):
         if out is not None:
             _check_numpy_out(out, x, result_of(arguments, view))
         raw = 0 if stream is None else arrays.stream_handle(stream)
-        result = np.asarray(call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw))
+        result = device_array.to_numpy(call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw), raw)
         if out is not None:
             out[...] = result
             return out
@@ -113,7 +113,7 @@ def pair_caller(family: str, result_of: Callable, plan_of: Callable):
             plan = _make(key, x, outs or (), stream, result_of, plan_of)
         raw = adapter.stream(plan.ordinal) if stream is None else arrays.stream_handle(stream)
         if outs is None:
-            outs = plan.empty(raw), plan.empty(raw)
+            outs = plan.empty(raw, stream is not None), plan.empty(raw, stream is not None)
             first, second = map(adapter.address, outs)
         elif any(-plan.x_bytes < pointer - out < plan.out_bytes for out in (first, second)):
             raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
@@ -129,7 +129,7 @@ def pair_caller(family: str, result_of: Callable, plan_of: Callable):
         if outs is not None and np.may_share_memory(*outs):
             raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
         raw = 0 if stream is None else arrays.stream_handle(stream)
-        results = [np.asarray(result) for result in call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw)]
+        results = [device_array.to_numpy(result, raw) for result in call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw)]
         for out, result in zip(outs or (), results):
             out[...] = result
         return tuple(outs or results)

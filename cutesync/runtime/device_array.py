@@ -54,14 +54,7 @@ class DeviceArray:
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         """A NumPy copy; waits for the default stream."""
         del copy
-        host = np.empty(self.shape, self.dtype.storage)
-        if host.nbytes:
-            if self.device == HOST:
-                ctypes.memmove(host.ctypes.data, self.ptr, host.nbytes)
-            else:
-                with device.using(self.device):
-                    device.copy_out(host.ctypes.data, self.ptr, host.nbytes, 0)
-        host = host.view(self.dtype.numpy)
+        host = to_numpy(self)
         return host if dtype is None else host.astype(dtype)
 
     def __getitem__(self, rows) -> DeviceArray:
@@ -118,14 +111,14 @@ def allocate(shape: tuple[int, ...], dtype: DType, ordinal: int | None = None, s
     return allocator(shape, dtype, HOST if on_emulator else device.current() if ordinal is None else ordinal)(stream)
 
 
-def allocator(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[[int], DeviceArray]:
+def allocator(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[..., DeviceArray]:
     """A function that makes such arrays on a stream."""
     nbytes = math.prod(shape) * dtype.size
     return functools.partial(_on_emulator if ordinal == HOST else _on_gpu, shape, dtype, ordinal, nbytes)
 
 
-def _on_emulator(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int) -> DeviceArray:
-    del stream
+def _on_emulator(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int, other: bool = False) -> DeviceArray:
+    del stream, other
     owner = np.empty(nbytes + 256, np.uint8)
     ptr = owner.ctypes.data + -owner.ctypes.data % 256
     _show_to_emulator(ptr, nbytes, initialised=False)
@@ -133,7 +126,8 @@ def _on_emulator(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int
     return DeviceArray(ptr, shape, dtype, ordinal, owner)
 
 
-def _on_gpu(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int) -> DeviceArray:
+def _on_gpu(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int, other: bool = False) -> DeviceArray:
+    del other
     if device.capturing(stream):
         advice = "give DeviceArrays, and a result as out=, made before the capture"
         raise CaptureError(explain("graph capture", "a call that allocates or copies from NumPy", "arrays that exist", advice))
@@ -186,6 +180,18 @@ def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stre
                 device.copy_in(result.ptr, array.ctypes.data, array.nbytes, stream)
                 device.synchronize(stream)
     return result
+
+
+def to_numpy(array: DeviceArray, stream: int = 0) -> np.ndarray:
+    """A NumPy copy of what ``array`` holds when the work on ``stream`` is done, which this waits for."""
+    host = np.empty(array.shape, array.dtype.storage)
+    if host.nbytes:
+        if array.device == HOST:
+            ctypes.memmove(host.ctypes.data, array.ptr, host.nbytes)
+        else:
+            with device.using(array.device):
+                device.copy_out(host.ctypes.data, array.ptr, host.nbytes, stream)
+    return host.view(array.dtype.numpy)
 
 
 def empty(shape, dtype) -> DeviceArray:
