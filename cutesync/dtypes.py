@@ -120,6 +120,10 @@ def scalar(value, target: DType, argument: str):
     return number
 
 
+PROMOTED = object()
+"""As ``dtype=`` of a call: what ``sum_dtype`` says of the elements, once they are known."""
+
+
 def sum_dtype(source: DType) -> DType:
     """NumPy's promotion for sum, prod, cumsum and cumprod: small integers and bool widen to 64 bits, floats stay."""
     if source.kind in "bi":

@@ -16,7 +16,7 @@ import numpy as np
 from ..dtypes import INT64, DType
 from ..dtypes import dtype as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
-from ..runtime import arrays, device, device_array
+from ..runtime import arrays, device_array
 from .host import Call, launch, traceable
 
 METHODS = ("block", "warp", "each")
@@ -80,7 +80,7 @@ class Channel:
         if count:
             values = (self._items.ptr, out.ptr, self._state.ptr, int(count), 0)
             launch(host, values, (self.dtype, self.dtype, INT64), -(-int(count) // THREADS), self._items.device, self._stream)
-        return np.asarray(out[: int(self._words()[2])])
+        return device_array.to_numpy(out[: int(self._words()[2])], self._stream)
 
     @property
     def size(self) -> int:
@@ -98,12 +98,10 @@ class Channel:
 
     def to_numpy(self) -> np.ndarray:
         """The items held, in the order of their places."""
-        return np.asarray(self._items[: self.size])
+        return device_array.to_numpy(self._items[: self.size], self._stream)
 
     def _words(self) -> np.ndarray:
-        if self._stream and self._items.device != device.HOST:
-            device.synchronize(self._stream)
-        return np.asarray(self._state)
+        return device_array.to_numpy(self._state, self._stream)
 
     def _write(self, first: int, *words: int) -> None:
         host = self._words()

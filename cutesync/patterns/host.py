@@ -30,6 +30,7 @@ class Call:
         self.x = arrays.checked(x, "x")
         self._keep: list[Any] = [x]
         self.device = self.x.device
+        self.other = self.stream is not None
         if self.stream is None:
             self.stream = self.library.stream(self.device)
 
@@ -39,7 +40,7 @@ class Call:
 
     def array(self, shape, dtype: DType):
         """An uninitialised array of the caller's library."""
-        self._keep.append(self.library.empty(tuple(shape), dtype, self.device, self.stream))
+        self._keep.append(self.library.allocator(tuple(shape), dtype, self.device)(self.stream, self.other))
         return self._keep[-1]
 
     def out(self, out, shape, dtype: DType):
@@ -64,16 +65,14 @@ class Call:
 
     def read(self, array) -> np.ndarray:
         """A state array on the host, once this call's launches are over."""
-        if self.stream and self.device != device.HOST:
-            device.synchronize(self.stream)
-        return np.asarray(array)
+        return device_array.to_numpy(array, self.stream)
 
     def pointer(self, array) -> int:
         return self.library.identify(array)[0]
 
     def result(self, array):
         """What the caller gets: NumPy if it gave NumPy."""
-        return np.asarray(array) if self.from_numpy else array
+        return device_array.to_numpy(array, self.stream) if self.from_numpy else array
 
     def launch(self, host: Callable, x: int, out: int, *, types, state: int = 0, n: int = 0, m: int = 0, grid: int = 1, counted=False) -> None:
         """Compile (once) and launch. ``host()`` makes the PatternKernel, and names it by what it reaches: the source of the kernel, what it is

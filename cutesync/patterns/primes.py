@@ -30,7 +30,8 @@ def run(limit: int, *, method: str | None = None, ordered: bool = False, capacit
     if not 0 <= limit <= MOST:
         raise ArgumentValueError(explain("limit", limit, f"0 to 2**31 = {MOST}"))
     call = Call(device_array.asarray(table(int(limit))), stream)
-    return np.asarray(listed(call, int(limit), INT32, kernels, method, ordered, room(limit) if capacity is None else capacity, ITEMS * THREADS))
+    found = listed(call, int(limit), INT32, kernels, method, ordered, room(limit) if capacity is None else capacity, ITEMS * THREADS)
+    return device_array.to_numpy(found, call.stream)
 
 
 def kernels(method: str):

@@ -15,7 +15,7 @@ from cutlass import Int32, Int64
 
 from ..dtypes import INT64
 from ..errors import ArgumentValueError, explain
-from ..runtime import device, device_array
+from ..runtime import device_array
 from ..sync.barrier import Barrier
 from .host import launch
 from .kernel import WARP, PatternKernel, part
@@ -63,12 +63,9 @@ def run(phases: int, how: str = "converged", *, stream: int = 0) -> tuple[int, f
         raise ArgumentValueError(explain("how", repr(how), " or ".join(map(repr, HOW))))
     if not 1 <= phases < 1 << 31:
         raise ArgumentValueError(explain("phases", phases, "1 to 2**31 - 1"))
-    out = device_array.empty(2, "int64")
-    ordinal = out.device
-    launch(lambda: Entanglement(how), (out.ptr, out.ptr, 0, 0, phases), (INT64,) * 3, 1, ordinal, stream)
-    if stream and ordinal != device.HOST:
-        device.synchronize(stream)
-    seen, cycles = out.__array__().tolist()
+    out = device_array.allocate((2,), INT64, stream=stream)
+    launch(lambda: Entanglement(how), (out.ptr, out.ptr, 0, 0, phases), (INT64,) * 3, 1, out.device, stream)
+    seen, cycles = device_array.to_numpy(out, stream).tolist()
     return seen, cycles / phases
 
 

@@ -12,11 +12,11 @@ from typing import Any, Callable
 
 import numpy as np
 
-from ..dtypes import BOOL, INT64, DType, dtype, scalar, sum_dtype
+from ..dtypes import BOOL, INT64, PROMOTED, DType, dtype, scalar, sum_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..identity import Identity, identify
 from ..ops import operator
-from ..runtime import arrays, device_array
+from ..runtime import device_array
 from ..runtime.arrays import View
 from ..runtime.call import caller
 from .plan import AtomicLaunches, Folding, atomic_takes, make_fill, make_levels, make_stages
@@ -74,12 +74,12 @@ def argmax(x, axis=None, *, keepdims=False, out=None, stream=None):
 
 def sum(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):
     """Sum. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
-    return reduce(x, "add", axis=axis, keepdims=keepdims, dtype=dtype or _promoted(x), out=out, stream=stream)
+    return reduce(x, "add", axis=axis, keepdims=keepdims, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
 
 def prod(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):
     """Product. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
-    return reduce(x, "mul", axis=axis, keepdims=keepdims, dtype=dtype or _promoted(x), out=out, stream=stream)
+    return reduce(x, "mul", axis=axis, keepdims=keepdims, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
 
 def min(x, axis=None, *, keepdims=False, out=None, stream=None):
@@ -100,10 +100,6 @@ def any(x, axis=None, *, keepdims=False, out=None, stream=None):
 def all(x, axis=None, *, keepdims=False, out=None, stream=None):
     """Whether every element is not zero (bool)."""
     return reduce(x, "all", axis=axis, keepdims=keepdims, out=out, stream=stream)
-
-
-def _promoted(x) -> DType:
-    return sum_dtype(dtype(x.dtype) if hasattr(x, "dtype") else arrays.adapter(x).view(x).dtype)
 
 
 def _run_of(launches: list, ordinal: int) -> Callable[[int, int, int], None]:
@@ -199,7 +195,7 @@ def _folding(op, identity, source: DType, wanted, transform) -> Folding:
         if wanted is not None and dtype(wanted) is not BOOL:
             raise ArgumentTypeError(explain("dtype", str(wanted), f"bool, the result of op={parsed.name!r}"))
         return Folding(parsed, source, source.accumulator, BOOL, transform)
-    result = source if wanted is None else dtype(wanted)
+    result = source if wanted is None else sum_dtype(source) if wanted is PROMOTED else dtype(wanted)
     parsed.check(result)
     return Folding(parsed, source, result.accumulator, result, transform)
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from ..dtypes import DType, dtype, scalar, sum_dtype
+from ..dtypes import PROMOTED, DType, dtype, scalar, sum_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from ..identity import identify
 from ..ops import operator
@@ -70,16 +70,12 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
 
 def cumsum(x, axis=None, *, dtype=None, out=None, stream=None):
     """Running sum. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
-    return scan(x, "add", axis=axis, dtype=dtype or _promoted(x), out=out, stream=stream)
+    return scan(x, "add", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
 
 def cumprod(x, axis=None, *, dtype=None, out=None, stream=None):
     """Running product. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
-    return scan(x, "mul", axis=axis, dtype=dtype or _promoted(x), out=out, stream=stream)
-
-
-def _promoted(x) -> DType:
-    return sum_dtype(dtype(x.dtype) if hasattr(x, "dtype") else arrays.adapter(x).view(x).dtype)
+    return scan(x, "mul", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
 
 class _InMemory(tuple):
@@ -140,7 +136,7 @@ def _meaning(arguments: tuple, view: View) -> tuple[Meaning, DType]:
     parsed = operator(op, identity)
     if parsed.fn is None and parsed.name not in _NAMES:
         raise ArgumentValueError(explain("op", repr(op), "one of " + ", ".join(_NAMES) + ", or a callable of two values"))
-    result = view.dtype if wanted is None else dtype(wanted)
+    result = view.dtype if wanted is None else sum_dtype(view.dtype) if wanted is PROMOTED else dtype(wanted)
     parsed.check(result)
     accumulate = result.accumulator
     in_memory = isinstance(init, _InMemory)
