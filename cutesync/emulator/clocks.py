@@ -6,8 +6,9 @@ happened; blocks never heard of are absent. Arrays are never changed in place, s
 
 ``proxied`` is the part of that knowledge which has also crossed ``fence.proxy.async``, as the async proxy needs.
 
-``seen`` holds what is only known to be over, without its writes being visible: an arrival from another block of the cluster at block
+``seen`` is a clock of what is only known to be over, without its writes being visible: an arrival from another block of the cluster at block
 scope. That is enough to overwrite what the other has read (the ring's empty barriers rely on it), and not enough to read what it wrote.
+What has crossed a proxy fence in the other block, or does in the one that waited, is the ``proxied`` of that clock.
 
 What precedes the launch in its stream counts as the one event of one more block, ``PRECEDING``, that only ``griddepcontrol.wait`` makes known.
 """
@@ -27,23 +28,23 @@ class Clock:
     def __init__(self, known=None, proxied=None, seen=None):
         self.known: dict[int, np.ndarray] = known if known is not None else {}
         self.proxied: dict[int, np.ndarray] = proxied if proxied is not None else {}
-        self.seen: dict[int, np.ndarray] | None = seen
+        self.seen: Clock | None = seen
 
     def copy(self) -> "Clock":
-        return Clock(dict(self.known), dict(self.proxied), dict(self.seen) if self.seen else None)
+        return Clock(dict(self.known), dict(self.proxied), self.seen.copy() if self.seen else None)
 
     def join(self, other: "Clock") -> None:
         _join(self.known, other.known)
         _join(self.proxied, other.proxied)
         if other.seen:
-            self.seen = self.seen or {}
-            _join(self.seen, other.seen)
+            self.seen = self.seen or Clock()
+            self.seen.join(other.seen)
 
     def as_seen(self) -> "Clock":
-        """The same events, known only to be over."""
-        seen = dict(self.known)
+        """The same events, known only to be over; those that have crossed a proxy fence still have."""
+        seen = Clock(dict(self.known), dict(self.proxied))
         if self.seen:
-            _join(seen, self.seen)
+            seen.join(self.seen)
         return Clock(seen=seen)
 
     def tell(self, block: int, warp: int, lanes, time: int, warps: int) -> None:
@@ -52,6 +53,8 @@ class Clock:
 
     def fence_proxy(self) -> None:
         _join(self.proxied, self.known)
+        if self.seen:
+            self.seen.fence_proxy()
 
     def only(self, block: int) -> "Clock":
         """What it says about one block alone."""
@@ -153,8 +156,13 @@ class WarpClock:
             for lane in range(LANES) if lanes is None else lanes.tolist():
                 self.single[lane] = together
 
-    def fence_proxy(self, lanes) -> None:
-        """``fence.proxy.async`` by these lanes: what they know and did is visible to the async proxy."""
+    def fence_proxy(self, lanes, everyone: bool) -> None:
+        """``fence.proxy.async`` by these lanes: what they know and did has crossed to the async proxy, on any way that begins at them."""
+        if not everyone:
+            fresh: dict[int, Clock] = {}
+            for lane in lanes.tolist():
+                old = self.of(lane)
+                self.single[lane] = fresh[id(old)] = fresh.get(id(old)) or old.copy()
         for clock, _ in self.groups(lanes):
             clock.fence_proxy()
             _advance(clock.proxied, self.block, self.warp, lanes, self.time, self.warps)

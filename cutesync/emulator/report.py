@@ -18,7 +18,7 @@ class EmulationError(CutesyncError, RuntimeError):
 
 @dataclass
 class Report:
-    """One finding. ``kind``: race, proxy, deadlock, livelock, out-of-bounds, uninitialised, misaligned, barrier, convergence, trap,
+    """One finding. ``kind``: race, proxy, proxy-read, deadlock, livelock, out-of-bounds, uninitialised, misaligned, barrier, convergence, trap,
     mismatch, transaction, registers, launch."""
 
     kind: str

@@ -6,8 +6,8 @@ import numpy as np
 
 from ..async_copy import Operation
 from ..memory import UNSIGNED, Port, load, store
+from ..shadow import GPU, SCOPES
 from ..syntax import PARAM, SINK, SIZES, Instr, Mem, Reg, Special, Symbol, Vec
-from ..sanitizer import GPU, SCOPES
 from . import arithmetic
 from .moves import address_operand
 from .registry import handles, unknown
@@ -233,7 +233,7 @@ def fence_maker(machine, kind: str, scope: int):
         if machine.sanitizer is None:
             return
         if kind == "proxy":
-            f.warp.clock.fence_proxy(lanes)
+            f.warp.fence_proxy(lanes)
             fence_barriers(f)
         else:
             machine.sanitizer.fence(f, lanes, scope)
