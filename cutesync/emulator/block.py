@@ -74,8 +74,8 @@ class Warp:
         everyone = lanes is None or len(lanes) == self.live.bit_count()
         self.clock.acquire(lanes, clock, everyone)
 
-    def fence_proxy(self, lanes) -> None:
-        self.clock.fence_proxy(lanes, lanes is None or len(lanes) == self.live.bit_count())
+    def fence_proxy(self, lanes, spaces: tuple[int, ...]) -> None:
+        self.clock.fence_proxy(lanes, lanes is None or len(lanes) == self.live.bit_count(), spaces)
 
     # --- values -----------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from .clocks import ACTORS, LANES, Clock
+from .clocks import ACTORS, GLOBAL, LANES, SHARED, Clock
+from .memory import SHARED_START
 from .shadow import ACTOR_AT, ACTOR_MASK, BLOCK_AT, SHIFT, SITE_BITS, TIME_AT, cnz, happened
 
 
@@ -16,6 +17,7 @@ class AsyncAccess:
         self.write, self.proxy = write, proxy
         self.own = np.int64(int(warp.key_base[lane]) >> ACTOR_AT)
         self.clock = warp.clock.of(lane)
+        self.space = GLOBAL if region.base > SHARED_START else SHARED
 
     def key(self, actor: int, time: int) -> np.int64:
         warp, site = self.warp, min(self.site, (1 << SITE_BITS) - 1)
@@ -44,12 +46,12 @@ class AsyncAccess:
         if cnz(earlier != earlier[0]):
             bad = self._unordered(earlier, self.own, [clock.known for clock in clocks])
             generic = np.where(((earlier >> SHIFT["actor"]) & ACTOR_MASK) % ACTORS < LANES, earlier, 0) if self.proxy else None
-            unfenced = self._unordered(generic, np.int64(-1), [clock.proxied for clock in clocks]) if self.proxy else False
+            unfenced = self._unordered(generic, np.int64(-1), [clock.proxied[self.space] for clock in clocks]) if self.proxy else False
         else:                           # one operation or thread did it all: the usual case of a stage
             key = int(earlier[0])
             generic = (key >> ACTOR_AT & int(ACTOR_MASK)) % ACTORS < LANES
             bad = key >> ACTOR_AT != self.own and not any(happened(key, clock.known) for clock in clocks)
-            unfenced = self.proxy and generic and not any(happened(key, clock.proxied) for clock in clocks)
+            unfenced = self.proxy and generic and not any(happened(key, clock.proxied[self.space]) for clock in clocks)
         granule = self.region.shadow.granule
         if cnz(bad):
             at = int(np.flatnonzero(bad)[0])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..async_copy import Operation
+from ..clocks import GLOBAL, SHARED
 from ..memory import UNSIGNED, Port, load, store
 from ..shadow import GPU, SCOPES
 from ..syntax import PARAM, SINK, SIZES, Instr, Mem, Reg, Special, Symbol, Vec
@@ -228,17 +229,29 @@ def atom(e, instr):
 # --- fences -------------------------------------------------------------------------------------------------------------
 
 
-def fence_maker(machine, kind: str, scope: int):
+def fence_maker(machine, scope: int):
     def run(f, lanes, _=None):
-        if machine.sanitizer is None:
-            return
-        if kind == "proxy":
-            f.warp.fence_proxy(lanes)
-            fence_barriers(f)
-        else:
+        if machine.sanitizer is not None:
             machine.sanitizer.fence(f, lanes, scope)
 
     return run
+
+
+def proxy_fence_maker(machine, spaces: tuple[int, ...]):
+    def run(f, lanes, _=None):
+        if machine.sanitizer is not None:
+            f.warp.fence_proxy(lanes, spaces)
+            fence_barriers(f)
+
+    return run
+
+
+def fenced_spaces(parts: tuple[str, ...]) -> tuple[int, ...]:
+    """The state spaces whose generic accesses a ``fence.proxy.async`` orders before the async proxy's. Its acquire form completes a release."""
+    if "acquire" in parts:
+        return ()
+    named = tuple(space for space, name in ((SHARED, "shared"), (GLOBAL, "global")) if any(name in part for part in parts))
+    return named or (SHARED, GLOBAL)
 
 
 def fence_barriers(f) -> None:
@@ -258,10 +271,10 @@ def fence(e, instr):
         e.effect(e.op(init_fence_maker), "None")
     elif "proxy" in instr.parts:
         if any(p.startswith("async") for p in instr.parts):
-            e.effect(e.op(fence_maker, "proxy", GPU), "None")
+            e.effect(e.op(proxy_fence_maker, fenced_spaces(instr.parts)), "None")
         elif any(p.startswith("tensormap") for p in instr.parts):
-            e.effect(e.op(fence_maker, "memory", next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)), "None")
+            e.effect(e.op(fence_maker, next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)), "None")
     else:
         scope = next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)
         scope = SCOPES["cta"] if instr.opcode == "membar.cta" else scope
-        e.effect(e.op(fence_maker, "memory", scope), "None")
+        e.effect(e.op(fence_maker, scope), "None")
