@@ -76,10 +76,11 @@ class AsyncAccess:
         if other:
             lines.append(f"  at {machine.program.sites[other - 1].where()}")
         if read:
-            lines.append("a fence.proxy.async must stand between them: in the reader after its last read and before it releases, "
-                         "or in the thread that starts the operation, after it waited")
+            where = "in the reader after its last read and before it releases, or in the thread that starts the operation, after it waited"
             title = "no fence.proxy.async between an ordinary load and the asynchronous write of the same bytes"
         else:
-            lines.append("a fence.proxy.async must stand between them: in the writer before it signals, or in the reader after it waited")
+            where = "in the writer before it signals, or in the reader after it waited"
             title = "no fence.proxy.async between an ordinary store and the async proxy"
+        fence = "fence.proxy.async" if self.space == SHARED else "fence.proxy.async (without .shared, for this is global memory)"
+        lines.append(f"a {fence} must stand between them: {where}")
         machine.fail("proxy-read" if read else "proxy", title, self.warp, [self.lane], self.site, lines)
