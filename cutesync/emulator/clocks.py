@@ -4,12 +4,13 @@ An event is (block, actor, time). A block of W warps has 40 actors a warp: its 3
 the warp started (copies, tensor-core reads), used in turn. A clock maps a block to the latest time of each actor that is known to have
 happened; blocks never heard of are absent. Arrays are never changed in place, so copying a clock copies references.
 
-``proxied`` is the part of that knowledge which has also crossed ``fence.proxy.async``, as the async proxy needs: for each state space
-(``SHARED``, ``GLOBAL``), since a fence may name one.
+``proxied`` is the part of that knowledge which has also crossed ``fence.proxy.async``, as the async proxy needs: one
+table for each state space (``SHARED``, ``GLOBAL``), since a fence may name one.
 
-``seen`` is a clock of what is only known to be over, without its writes being visible: an arrival from another block of the cluster at block
-scope. That is enough to overwrite what the other has read (the ring's empty barriers rely on it), and not enough to read what it wrote.
-What has crossed a proxy fence in the other block, or does in the one that waited, is the ``proxied`` of that clock.
+``seen`` is a clock of what is only known to be over, without its writes being visible: an arrival from another block
+of the cluster at block scope. That is enough to overwrite what the other has read (the ring's empty barriers rely on
+it), and not enough to read what it wrote. What has crossed a proxy fence in the other block, or does in the one that
+waited, is the ``proxied`` of that clock.
 
 What precedes the launch in its stream counts as the one event of one more block, ``PRECEDING``, that only ``griddepcontrol.wait`` makes known.
 """
@@ -161,7 +162,7 @@ class WarpClock:
                 self.single[lane] = together
 
     def fence_proxy(self, lanes, everyone: bool, spaces: tuple[int, ...]) -> None:
-        """``fence.proxy.async`` by these lanes: what they know and did has crossed to the async proxy, on any way that begins at them."""
+        """``fence.proxy.async`` by these lanes: what they know and did has crossed, on any way that begins at them."""
         if not everyone:
             fresh: dict[int, Clock] = {}
             for lane in lanes.tolist():

@@ -12,11 +12,14 @@ thread of its block or cluster has reached after waiting reads the new ones.)
 
 Release and acquire work per location: a release leaves the releaser's clock there, an acquire that is in scope takes it.
 
-A generic access and one of the async proxy (bulk and tensor copies, wgmma) to the same bytes need more than order: ``fence.proxy.async`` on the way
-from one to the other, in any thread (PTX: only accesses by one proxy keep their order without). That holds where an asynchronous write overwrites
-what ordinary loads have read ("proxy-read") as it does after ordinary stores ("proxy"): the reader fences before it releases, as CUTLASS's epilogue
-does, or the thread that starts the copy fences after it has waited. What copies and tensor cores have read needs none, only their completion
-(``wait_group``), which is also all that a generic access after an asynchronous one needs.
+A generic access and one of the async proxy (bulk and tensor copies, wgmma) to the same bytes need more than order:
+PTX carries causality from one proxy to another only through a fence ("proxy-preserved base causality order"; a read
+before a write is no exception, and NVIDIA's own code fences there: CUTLASS's epilogue before it releases C, CCCL
+after it has read what cluster launch control wrote). So ``fence.proxy.async`` for that state space must lie on the
+way: after ordinary stores ("proxy"), and after ordinary loads of what an asynchronous write then overwrites
+("proxy-read"). Any thread on the way will do, since fences compose with synchronization: the reader before it
+releases, or the one that starts the copy after it has waited. What copies and tensor cores have read, and a generic access after
+an asynchronous one, need its completion alone (PTX: an implicit proxy fence follows it).
 """
 
 from __future__ import annotations
@@ -27,8 +30,8 @@ from .clocks import ACTORS, LANES, PRECEDING, Clock, preceding
 from .memory import SHARED_START, Region
 from .proxies import AsyncAccess
 from .report import lane_list
-from .shadow import (ACTOR_AT, ACTOR_MASK, ASYNC_ROWS, BLOCK_AT, CLUSTER, CTA, GPU, READ_ROWS, SHIFT, SITE_BITS, TIME_AT, TIME_MASK, Location,
-                     Shadow, cnz)
+from .shadow import (ACTOR_AT, ACTOR_MASK, ASYNC_ROWS, BLOCK_AT, CLUSTER, CTA, GPU, READ_ROWS, SHIFT, SITE_BITS,
+                     TIME_AT, TIME_MASK, Location, Shadow, cnz)
 
 
 class Sanitizer:
@@ -254,8 +257,9 @@ class Sanitizer:
                      generic: bool = False) -> None:
         """An asynchronous operation started by ``lane`` reads or writes units of ``unit`` bytes at byte ``offsets``.
 
-        It must be ordered after what it conflicts with (the starter's clock), and where that was a generic access ``fence.proxy.async``
-        must lie on the way, unless it works through the generic proxy itself (``cp.async``). ``event`` is its (actor, time).
+        It must be ordered after what it conflicts with (the starter's clock), and where that was a generic access
+        ``fence.proxy.async`` must lie on the way, unless it is of the generic proxy itself (``cp.async``).
+        ``event`` is its (actor, time).
         """
         shadow = region.shadow or self.shadow(region)
         if shadow.log:

@@ -1,4 +1,4 @@
-"""Shadow memory: what happened to each granule of a region, as keys that pack block, actor (see ``clocks``), time, scope and instruction."""
+"""Shadow memory: what happened to each granule of a region, as keys of block, actor, time, scope and instruction."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ class Shadow:
 
     def granules(self, offsets: np.ndarray, unit: int) -> np.ndarray:
         """Granules of units of ``unit`` bytes at byte ``offsets``, all in one row."""
-        return offsets // self.granule if unit <= self.granule else (offsets[:, None] // self.granule + np.arange(unit // self.granule)).reshape(-1)
+        first = offsets // self.granule
+        return first if unit <= self.granule else (first[:, None] + np.arange(unit // self.granule)).reshape(-1)
 
     def note_read(self, row: int, rows: np.ndarray, size: int, keys: np.ndarray) -> None:
         self.log.append((row, rows, size, keys))

@@ -141,7 +141,7 @@ class Epilogue:
         cute.copy(copy, copier.retile(finished), copier.partition_D(to.slabs[None, None, slab]))
         if cutlass.const_expr(self.terms.by_tma):
             if cutlass.const_expr(self.terms.with_c):
-                cute.arch.fence_proxy("async")  # as below, and TMA may overwrite the C that was read: the result may be C itself
+                cute.arch.fence_proxy("async")  # global memory too: TMA may overwrite the C that was read
             else:
                 cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes left
             if thread < 32:

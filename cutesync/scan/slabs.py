@@ -158,7 +158,7 @@ class SlabScan(ScanKernel):
             cute.arch.cp_async_bulk_commit_group()
         if whole < elements:
             self.copy(out + place, results, whole, elements, self.scan.monoid.result.cutlass)
-            cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic reads before the copy that overwrites what was read
+            cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic reads before the next copy into it
         cute.arch.cp_async_bulk_wait_group(0, read=True)
 
     @cute.jit

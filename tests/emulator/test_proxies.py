@@ -1,4 +1,4 @@
-"""What ordinary loads have read and an asynchronous operation then overwrites: racy programs in handwritten PTX and their repaired twins."""
+"""Asynchronous operations overwrite what ordinary loads have read: racy programs in PTX, and their repaired twins."""
 
 import numpy as np
 import pytest
@@ -13,13 +13,14 @@ FENCE = "fence.proxy.async.shared::cta;"
 def kind_of(body: str, *arrays, **options) -> tuple[str, str]:
     """``(kind, report)`` of what is found, ("", "") if nothing is."""
     try:
-        launch(kernel_text(body, len(arrays), shared=640), *arrays, settings=Settings(schedules=len(POLICIES)), **options)
+        text = kernel_text(body, len(arrays), shared=640)
+        launch(text, *arrays, settings=Settings(schedules=len(POLICIES)), **options)
     except EmulationError as found:
         return found.kind, str(found)
     return "", ""
 
 
-# --- one block: warp 1 reads a stage, and warp 0 has a copy fill it again -----------------------------------------------------------
+# --- one block: warp 1 reads a stage, and warp 0 has a copy fill it again ---------------------------------------------
 
 READ = "ld.shared.b32 %r5, [%r4];"
 STAGE = """
@@ -81,26 +82,36 @@ def stage(read: str = READ, write: str = COPY, **parts: str) -> tuple[str, str]:
     return found
 
 
-@pytest.mark.parametrize("where", ({"reader": FENCE}, {"issuer": FENCE}, {"met": "@%p4 " + FENCE}, {"issuer": "@%p1 " + FENCE},
-                                   {"reader": "fence.proxy.async;"},
-                                   {"reader": "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;"}), ids=str)
+FENCED = (
+    {"reader": FENCE}, {"issuer": FENCE}, {"met": "@%p4 " + FENCE}, {"issuer": "@%p1 " + FENCE},
+    {"reader": "fence.proxy.async;"},
+    {"reader": "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;"},
+)  # fmt: skip
+NOT_FENCED = (
+    {}, {"before": FENCE}, {"after": FENCE}, {"early": FENCE}, {"reader": "@%p4 " + FENCE}, {"issuer": "@%p3 " + FENCE},
+    {"reader": "fence.proxy.async.global;"}, {"reader": "fence.acq_rel.cluster;"},
+    {"issuer": "fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster;"},
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("where", FENCED, ids=str)
 def test_a_fence_on_the_way_from_the_read_to_the_copy(where):
     assert stage(**where) == ("", "")
 
 
-@pytest.mark.parametrize("where", ({}, {"before": FENCE}, {"after": FENCE}, {"early": FENCE}, {"reader": "@%p4 " + FENCE}, {"issuer": "@%p3 " + FENCE},
-                                   {"reader": "fence.proxy.async.global;"}, {"reader": "fence.acq_rel.cluster;"},
-                                   {"issuer": "fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster;"}), ids=str)
+@pytest.mark.parametrize("where", NOT_FENCED, ids=str)
 def test_no_fence_on_the_way_from_the_read_to_the_copy(where):
     kind, text = stage(**where)
     assert kind == "proxy-read", text
-    assert "an ordinary load read" in text and "cp.async.bulk" in text and "ld.shared.b32" in text and "fence.proxy.async must stand" in text
+    for word in ("an ordinary load read", "cp.async.bulk", "ld.shared.b32", "fence.proxy.async must stand"):
+        assert word in text
 
 
 def test_every_generic_read_counts():
     matrix = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r5, %r7, %r8, %r9}, [%r4];"
     atomic = "atom.shared.add.u32 %r5, [%r4], 0;"
-    for read, kind in ((matrix, "proxy-read"), ("ld.shared.v4.b32 {%r5, %r7, %r8, %r9}, [%r4];", "proxy-read"), (atomic, "proxy")):
+    vector = "ld.shared.v4.b32 {%r5, %r7, %r8, %r9}, [%r4];"
+    for read, kind in ((matrix, "proxy-read"), (vector, "proxy-read"), (atomic, "proxy")):
         assert stage(read)[0] == kind
         assert stage(read, reader=FENCE)[0] == ""
 
@@ -114,7 +125,7 @@ def test_what_a_copy_has_read_needs_no_fence():
     assert stage(store, again)[0] == "race"
 
 
-# --- a cluster: block 1 reads its stage and arrives at block 0, which starts a copy to both ------------------------------------------
+# --- a cluster: block 1 reads its stage and arrives at block 0, which starts a copy to both ---------------------------
 
 CAST = """
     mov.u32 %r0, %tid.x;
@@ -163,14 +174,15 @@ ARRIVALS = {
             "EMPTY:\n    mbarrier.try_wait.parity.shared.b64 %p5, [%r1+8], 0;\n    @!%p5 bra EMPTY;")
     for scope in ("cta", "cluster")
 } | {
-    order: (f"barrier.cluster.arrive{order}.aligned;\n    barrier.cluster.wait.aligned;", "") for order in (".relaxed", ".release")
+    order: (f"barrier.cluster.arrive{order}.aligned;\n    barrier.cluster.wait.aligned;", "")
+    for order in (".relaxed", ".release")
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("how", ARRIVALS)
 def test_a_stage_of_a_cluster(how):
-    """An arrival at block scope (or a relaxed one at the cluster barrier) from another block says only that its reads are over: they may be
-    overwritten, if a fence has stood on either side."""
+    """An arrival at block scope (or a relaxed one at the cluster barrier) from another block says only that its reads
+    are over: what they read may be overwritten, if a fence has stood on either side."""
     release, wait = ARRIVALS[how]
     for places, kind in (({}, "proxy-read"), ({"reader": FENCE}, ""), ({"issuer": FENCE}, "")):
         x, out = np.arange(256, dtype=np.uint32), np.zeros(64, np.uint32)
@@ -180,7 +192,7 @@ def test_a_stage_of_a_cluster(how):
             assert np.array_equal(out, np.tile(8 * np.arange(32) + 128, 2))
 
 
-# --- global memory ------------------------------------------------------------------------------------------------------------------
+# --- global memory ----------------------------------------------------------------------------------------------------
 
 IN_PLACE = """
     mov.u32 %r0, %tid.x;
@@ -200,8 +212,10 @@ IN_PLACE = """
     @%p1 cp.async.bulk.wait_group 0;"""
 
 
-@pytest.mark.parametrize("fence, kind", (("fence.proxy.async;", ""), (FENCE + " fence.proxy.async.global;", ""), (FENCE, "proxy-read"),
-                                         ("fence.proxy.async.global;", "proxy")))
+@pytest.mark.parametrize("fence, kind", (
+    ("fence.proxy.async;", ""), (FENCE + " fence.proxy.async.global;", ""), (FENCE, "proxy-read"),
+    ("fence.proxy.async.global;", "proxy"),
+))
 def test_a_fence_counts_for_the_memory_that_it_names(fence, kind):
     x = np.arange(32, dtype=np.uint32)
     found, text = kind_of(IN_PLACE.format(fence=fence), x)

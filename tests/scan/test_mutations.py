@@ -28,7 +28,7 @@ KERNELS = {
     "wave": (wave(2, 1), (1203,), 0),
     "columns": (columns(2, 4, 8, 2, 3), (101, 12), 0),
     "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
-    "slabs from the end": (slabs(4, 3, 2, 2, 3), (143, 5), 0, True),  # the short tile is the first, and a whole one follows in its stage
+    "slabs from the end": (slabs(4, 3, 2, 2, 3), (143, 5), 0, True),  # the short tile is the first: a whole one follows
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (4, 1101), 1),
 }
 
@@ -171,9 +171,12 @@ def test_every_planted_fault_is_found(kernel, fault, edit, monkeypatch):
     assert all(found), f"mutants {[i for i, kind in enumerate(found) if not kind]} of {len(found)} survived"
 
 
-@pytest.mark.parametrize(("kernel", "kinds"), [("pipeline", {"proxy-read"}), ("slabs from the end", {"proxy", "proxy-read"})])
+FENCES = [("pipeline", {"proxy-read"}), ("slabs from the end", {"proxy", "proxy-read"})]
+
+
+@pytest.mark.parametrize(("kernel", "kinds"), FENCES)
 def test_every_proxy_fence_is_needed(kernel, kinds, monkeypatch):
-    """The pipeline's stages are read by threads and filled by copies; those of slabs hold results, too, which copies store."""
+    """Threads read the pipeline's stages and copies fill them; those of slabs hold results, too, which copies store."""
     bench = Bench(kernel, monkeypatch)
     found = [bench.finds(ptx) for ptx in drop(r"fence\.proxy\.async")(bench.ptx)]
     assert set(found) == kinds

@@ -59,9 +59,10 @@ def expected(name: str) -> dict:
 def test_a_ring_released_without_a_proxy_fence(name):
     function, arguments, _ = KERNELS[name]
     kernel = compiled(function, *arguments)
-    assert "fence.proxy.async.shared::cta" in kernel.__ptx__
+    fence = "fence.proxy.async.shared::cta;"
+    assert fence in kernel.__ptx__
     with pytest.raises(emulator.EmulationError) as found, emulator.emulate(schedules=SCHEDULES):
-        emulator.call(kernel, function, *arguments, edit=lambda text: text.replace("fence.proxy.async.shared::cta;", ""))
+        emulator.call(kernel, function, *arguments, edit=lambda text: text.replace(fence, ""))
     assert found.value.kind == "proxy-read"
 
 

@@ -247,11 +247,14 @@ def proxy_fence_maker(machine, spaces: tuple[int, ...]):
 
 
 def fenced_spaces(parts: tuple[str, ...]) -> tuple[int, ...]:
-    """The state spaces whose generic accesses a ``fence.proxy.async`` orders before the async proxy's. Its acquire form completes a release."""
+    """The state spaces whose generic accesses a ``fence.proxy.async`` orders before those of the async proxy.
+
+    The acquire form is but the other half of a release.
+    """
     if "acquire" in parts:
         return ()
-    named = tuple(space for space, name in ((SHARED, "shared"), (GLOBAL, "global")) if any(name in part for part in parts))
-    return named or (SHARED, GLOBAL)
+    text = ".".join(parts)
+    return (SHARED,) if "shared" in text else (GLOBAL,) if "global" in text else (SHARED, GLOBAL)
 
 
 def fence_barriers(f) -> None:
