@@ -268,14 +268,17 @@ def init_fence_maker(machine):
     return lambda f, lanes, _=None: fence_barriers(f)
 
 
+@handles("fence.proxy.async", "fence.proxy.async::generic")  # no switch: by itself it tells no other thread anything
+def proxy_fence(e, instr):
+    e.effect(e.op(proxy_fence_maker, fenced_spaces(instr.parts)), "None")
+
+
 @handles("fence", "membar", switch=True)
 def fence(e, instr):
     if "mbarrier_init" in instr.parts:
         e.effect(e.op(init_fence_maker), "None")
     elif "proxy" in instr.parts:
-        if any(p.startswith("async") for p in instr.parts):
-            e.effect(e.op(proxy_fence_maker, fenced_spaces(instr.parts)), "None")
-        elif any(p.startswith("tensormap") for p in instr.parts):
+        if any(p.startswith("tensormap") for p in instr.parts):
             e.effect(e.op(fence_maker, next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)), "None")
     else:
         scope = next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)
