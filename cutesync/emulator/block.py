@@ -10,7 +10,7 @@ from .clocks import ACTORS, WarpClock
 from .fragment import CONVERGE, RUN, Fragment
 from .memory import RANK_SHIFT, SHARED_START, Region
 from .report import EmulationError, Report
-from .sanitizer import ACTOR_AT, BLOCK_AT, READ_ROWS
+from .shadow import ACTOR_AT, BLOCK_AT, READ_ROWS
 from .tensor_registers import TensorRegisters
 
 if TYPE_CHECKING:
@@ -73,6 +73,9 @@ class Warp:
     def learn(self, lanes, clock) -> None:
         everyone = lanes is None or len(lanes) == self.live.bit_count()
         self.clock.acquire(lanes, clock, everyone)
+
+    def fence_proxy(self, lanes, spaces: tuple[int, ...]) -> None:
+        self.clock.fence_proxy(lanes, lanes is None or len(lanes) == self.live.bit_count(), spaces)
 
     # --- values -----------------------------------------------------------------------------------------------------
 

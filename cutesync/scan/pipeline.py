@@ -215,7 +215,8 @@ class PipelineScan(ScanKernel):
 
     @cute.jit
     def release(self, shared: cutlass.Constexpr, stage, lane):
-        """The warp has read what it needs of a stage."""
+        """The warp has read what it needs of a stage, after the fold warps: the fence serves their reads, too."""
+        cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic reads before the next copy into it
         cute.arch.sync_warp()
         if lane == 0:
             cute.arch.mbarrier_arrive(shared.empty + stage)

@@ -156,7 +156,9 @@ class SlabScan(ScanKernel):
         if whole > 0:
             primitives.cp_async_bulk_global_shared_cta(out + place, results, whole * self.size)
             cute.arch.cp_async_bulk_commit_group()
-        self.copy(out + place, results, whole, elements, self.scan.monoid.result.cutlass)
+        if whole < elements:
+            self.copy(out + place, results, whole, elements, self.scan.monoid.result.cutlass)
+            cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic reads before the next copy into it
         cute.arch.cp_async_bulk_wait_group(0, read=True)
 
     @cute.jit
@@ -180,7 +182,7 @@ class SlabScan(ScanKernel):
                 self.fold(shared, slots, rows, length, tiles, coming, following, its_tag, turn ^ 1, worker)
             self.look_back(shared, init, init_at, slots, rows, tiles, number, tag, turn, worker)
             self.scan_run(shared, length, tiles, stage, number, turn, worker)
-            cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic writes before reads by the async proxy
+            cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic accesses before those of the async proxy
             cute.arch.sync_warp()
             if worker % LANES == 0:
                 cute.arch.mbarrier_arrive(shared.scanned + stage)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...errors import ArgumentValueError
 from ..memory import SHARED_BITS
-from ..sanitizer import GPU, SCOPES
+from ..shadow import GPU, SCOPES
 from ..tensor_map import replace_field
 from .barrier import barrier_address
 from .memory_ops import space_of

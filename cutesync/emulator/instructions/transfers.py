@@ -67,9 +67,13 @@ def announce_targets(operation: Operation, sides: list[Side]) -> None:
 
 
 def announce_updates(operation: Operation, sides: list[Side]) -> None:
-    """Targets of a reduction: any number of them may meet at one place, so each counts as a reader of what it finds there."""
+    """Targets of a reduction: any number may meet at one place, so each counts as a reader of what it finds there;
+    and it overwrites what threads have read."""
+    sanitizer = operation.machine.sanitizer
     for side in sides:
         announce(operation, side, False)
+        if sanitizer is not None:
+            sanitizer.async_update(operation.warp, operation.lane, side.region, side.offsets, side.unit, operation.site)
     operation.write_event = operation.read_event
 
 
