@@ -1,7 +1,7 @@
 """Waiting inside a kernel: until a condition holds, and with ``CUTESYNC_DEBUG=1`` not for ever.
 
 PTX lets ``mbarrier.try_wait`` fail for no reason, so every wait is a loop on a condition. In a debug build the loop also looks at the
-GPU's nanosecond timer: a wait of ``PATIENCE`` prints who waits for what, and traps. The host sees a launch failure instead of a hang.
+GPU's nanosecond timer: a wait of ``PATIENCE`` prints who waits for what, lets others print, and traps. The host sees a launch failure instead of a hang.
 
 A bound in time, not in tries: a try takes anything from a few cycles to the milliseconds that ``try_wait`` may suspend a thread. It is far from
 what is legal: a kernel of this package waits for a copy or for a tile of another warp or block, at most milliseconds, and only after
@@ -24,6 +24,7 @@ from .. import env
 
 PATIENCE = 2_000_000_000  # ns
 PAUSE = 100_000_000  # ns: the most that the time between two looks counts
+LAST_WORDS = 100  # ms between a report and its trap
 BACK_OFF = 100  # ns between two looks at a word of global memory
 _role: ContextVar[str] = ContextVar("role", default="")
 
@@ -94,13 +95,21 @@ def _sleep(back_off: int) -> None:
         primitives.nanosleep(back_off)
 
 
-def _give_up(what: str, numbers) -> None:
-    """Report the wait that did not end, and stop the kernel."""
-    role = f", role {_role.get().replace('%', '%%')}," if _role.get() else ""
+@cute.jit
+def _give_up(what: cutlass.Constexpr, numbers):
+    """Report the wait that did not end, one lane for those that are here, and stop the kernel. Whoever else waits in vain, perhaps for this
+    warp, has begun at almost the same time: it gets the time to report, too."""
     thread = block_thread()
-    words = f"cutesync: block (%d, %d, %d) warp %d lane %d{role} waits for {what}: nothing has come for {PATIENCE // 10**9} s"
-    cute.printf(words, *cute.arch.block_idx(), thread // 32, thread % 32, *numbers)
+    if cute.arch.activemask() & cute.arch.lanemask_lt() == 0:
+        cute.printf(_report(what), *cute.arch.block_idx(), thread // 32, thread % 32, *numbers)
+    for _ in cutlass.range(LAST_WORDS, unroll=1):
+        primitives.nanosleep(1_000_000)
     cute.arch.inline_ptx("trap;")
+
+
+def _report(what: str) -> str:
+    role = f", role {_role.get().replace('%', '%%')}," if _role.get() else ""
+    return f"cutesync: block (%d, %d, %d) warp %d lane %d{role} waits for {what}: nothing has come for {PATIENCE // 10**9} s"
 
 
 def block_thread():
