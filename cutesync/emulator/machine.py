@@ -44,7 +44,7 @@ class Machine:
         self.effects_at_stall = self.effects_seen = 0
         self.quiet = False
         self.poll_rounds = 0
-        self.printed = ""
+        self.printed: dict = {}            # the last words of each warp
         self.sanitizer = Sanitizer(self) if sanitize else None
         program.bind_launch(self)
 

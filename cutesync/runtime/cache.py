@@ -23,14 +23,18 @@ _NOTE = ".note"
 _DSL = ("", "-libs-base", "-libs-core", "-libs-cu12", "-libs-cu13")
 
 
-@functools.lru_cache(maxsize=1)
 def fingerprint() -> tuple[str, ...]:
     """What besides the kernel's own key decides its code: this package's source, the DSL's distributions, Python, debug mode."""
+    return (*_versions(), f"debug{env.DEBUG.get()}")
+
+
+@functools.lru_cache(maxsize=1)
+def _versions() -> tuple[str, ...]:
     digest = hashlib.sha256()
     package = Path(__file__).resolve().parent.parent
     for path in sorted(package.rglob("*.py")):
         digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
-    return (digest.hexdigest(), *dsl_versions(), f"python{sys.version_info[0]}.{sys.version_info[1]}", f"debug{env.DEBUG.get()}")
+    return (digest.hexdigest(), *dsl_versions(), f"python{sys.version_info[0]}.{sys.version_info[1]}")
 
 
 def dsl_versions() -> tuple[str, ...]:
