@@ -27,6 +27,11 @@ class Place:
     calls: int
     shapes: int
 
+    def themes(self, seed: int, calls: int) -> list[range]:
+        """The seeds from ``seed`` on, those of a theme together."""
+        starts = [seed, *range(seed + self.calls - seed % self.calls, seed + calls, self.calls)]
+        return [range(start, min(seed + calls, start + self.calls - start % self.calls)) for start in starts]
+
 
 EMULATOR = Place("emulator", 1500, 48, 8, 2)
 GPU = Place("gpu", 3_000_000, 900, 25, 6)

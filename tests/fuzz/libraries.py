@@ -99,7 +99,10 @@ class Torch(Library):
     def numpy(self, array) -> np.ndarray:
         if not isinstance(array, self.torch.Tensor):
             return np.asarray(array)
-        raw = array.contiguous().reshape(-1).view(self.torch.uint8).cpu().numpy()
+        flat = array
+        if array.dim() != 1 or array.stride(0) != 1:  # a copy makes other bytes of a bool that is neither 0 nor 1, so memory is not copied
+            flat = self.torch.empty(array.numel(), dtype=array.dtype, device=array.device).copy_(array.reshape(-1))
+        raw = flat.view(self.torch.uint8).cpu().numpy()
         return raw.view(element_type(array.dtype).numpy).reshape(tuple(array.shape))
 
     def pointer(self, memory) -> int:

@@ -16,13 +16,9 @@ CALLS, SEED = 300, 1_000_000  # in CI
 
 def pytest_generate_tests(metafunc) -> None:
     if "seeds" in metafunc.fixturenames:
-        config = metafunc.config
-        calls, seed = config.getoption("--fuzz") or CALLS, config.getoption("--seed")
+        calls, seed = metafunc.config.getoption("--fuzz") or CALLS, metafunc.config.getoption("--seed")
         seed = SEED if seed is None else seed
-        step = EMULATOR.calls
-        starts = [seed, *range(seed + step - seed % step, seed + calls, step)]
-        blocks = [range(start, min(seed + calls, start + step - start % step)) for start in starts]
-        metafunc.parametrize("seeds", blocks, ids=lambda block: f"{block.start}-{block.stop - 1}")
+        metafunc.parametrize("seeds", EMULATOR.themes(seed, calls), ids=lambda block: f"{block.start}-{block.stop - 1}")
 
 
 def test_calls_agree_with_numpy(seeds, on_emulator, record_property):
