@@ -25,7 +25,7 @@ class Untrusted(PermissionError):
 @contextlib.contextmanager
 def opened(*, create: bool = False, trusted: bool = True) -> Iterator[int]:
     """A descriptor of the folder. OSError if it cannot be opened, Untrusted if it is ``trusted`` only in hope."""
-    path = env.cache_dir()
+    path, _ = env.cache_dir(), env.CACHE_SHARED.get()
     if create:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
