@@ -99,8 +99,6 @@ def _write(name: str, data: bytes) -> None:
         folder.write(name, data)
     except folder.Untrusted as error:
         _say("folder", f"{env.cache_dir()} is not used ({_reason(error)}); kernels are kept in memory")
-    except FileNotFoundError:  # the folder has been cleared while this was written
-        pass
     except OSError as error:
         _say("write", f"cannot write {env.cache_dir()} ({_reason(error)}); kernels are kept in memory; set CUTESYNC_CACHE_DIR")
 

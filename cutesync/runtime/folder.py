@@ -72,7 +72,8 @@ def write(name: str, data: bytes) -> None:
                 file.write(data)
                 if env.CACHE_SHARED.get() == "1":
                     _share(handle, os.fstat(folder))
-            os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            with contextlib.suppress(FileNotFoundError):  # the folder has been cleared meanwhile
+                os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
         except BaseException:
             remove(folder, temporary)
             raise
