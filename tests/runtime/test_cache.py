@@ -280,7 +280,7 @@ def test_what_another_user_can_write_is_not_loaded(entry, stranger, monkeypatch)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to make a file of root's")
 def test_root_may_own_the_cache(entry):
-    script = "import os; from cutesync.runtime import cache; cache.fingerprint(); os.setegid(12345); os.seteuid(12345); print(cache.load(('reduce', 'segments', 4, False)) is not None)"
+    script = "import os; from cutesync.runtime import cache; cache.fingerprint(), b'a'.decode('cp437'); os.setegid(12345); os.seteuid(12345); print(cache.load(('reduce', 'segments', 4, False)) is not None)"
     for path, mode in ((entry, 0o644), (entry.parent, 0o755), *((parent, 0o755) for parent in entry.parent.parents[:-2])):
         path.chmod(mode)
     found = subprocess.run([sys.executable, "-W", "error", "-c", script], cwd=Path(cutesync.__file__).parent.parent, capture_output=True, text=True)
@@ -299,7 +299,7 @@ def test_two_users_share_a_folder(folder, tmp_path):
         """
         import os, sys
         from cutesync.runtime import cache
-        cache.fingerprint()  # Python's own files may be root's alone
+        cache.fingerprint(), b"a".decode("cp437")  # Python's own files may be root's alone
         user, stores = int(sys.argv[1]), sys.argv[2] == "store"
         os.setgroups([777]); os.setgid(user); os.setuid(user); os.umask(0o077)
         facts = {"name": "k", "block": [1, 1, 1], "smem": 0, "params": [8], "cluster": [1, 1, 1]}
