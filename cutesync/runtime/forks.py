@@ -5,6 +5,8 @@ A fork waits for the locks of what cannot be left half way, a compilation or an 
 
 from __future__ import annotations
 
+import concurrent.futures.thread  # noqa: F401 (like logging it releases at a fork what it took before: not for the first time while one waits)
+import logging  # noqa: F401
 import os
 import threading
 import weakref
