@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-import tempfile
 
 import numpy as np
 
 from ..errors import ArgumentTypeError, explain
-from ..runtime.tracing import quick_tracing
-from .run import DEVICE, LOCK, Device, Settings, emulate, run
+from ..runtime import compiler
+from .run import DEVICE, Device, Settings, emulate, run
 
 _TYPES = {"float32": "Float32", "float64": "Float64", "float16": "Float16", "bfloat16": "BFloat16", "int8": "Int8", "int16": "Int16",
           "int32": "Int32", "int64": "Int64", "uint8": "Uint8", "uint16": "Uint16", "uint32": "Uint32", "uint64": "Uint64", "bool": "Uint8",
           "float8_e4m3fn": "Float8E4M3FN", "float8_e5m2": "Float8E5M2"}
-OPTIONS = "--keep-ptx --generate-line-info"
 
 
 def dsl_type(dtype: np.dtype):
@@ -29,10 +27,8 @@ def dsl_type(dtype: np.dtype):
 
 def compile_for_emulator(jit_function, *args, options: str = ""):
     """``cute.compile`` for sm_90a with the PTX kept and line information; NumPy arrays stand for pointers (or tensors, by annotation)."""
-    import cutlass.cute as cute
-
-    with LOCK, quick_tracing(), tempfile.TemporaryDirectory() as folder:
-        return cute.compile(jit_function, *arguments(jit_function, args), options=f"{OPTIONS} --gpu-arch=sm_90a --dump-dir={folder} {options}")
+    with compiler.alone():
+        return compiler.compile_alone(jit_function, arguments(jit_function, args), options)
 
 
 def arguments(jit_function, args, run_time: bool = False) -> list:
@@ -62,8 +58,9 @@ def arguments(jit_function, args, run_time: bool = False) -> list:
 def call(compiled, jit_function, *args, device: Device = DEVICE, fresh=(), edit=None) -> None:
     """Run a compiled cute function on the emulator with NumPy arrays as memory, under the settings in force. The arrays in ``fresh`` are
     poisoned, and reading one of their bytes before the kernel has written it is a fault."""
-    values = arguments(jit_function, args, run_time=True)     # hold the memory that the packed pointers point to
-    pointers, keep = compiled.generate_execution_args(*values)
+    with compiler.alone():
+        values = arguments(jit_function, args, run_time=True)     # hold the memory that the packed pointers point to
+        pointers, keep = compiled.generate_execution_args(*values)
     result = ctypes.c_int32(0)
     addresses = [ctypes.cast(p, ctypes.c_void_p) for p in (*pointers, ctypes.pointer(result))]
     packed = (ctypes.c_void_p * len(addresses))(*addresses)

@@ -11,6 +11,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..errors import ArgumentValueError, explain
+from ..runtime import compiler, forks
 from . import ptx
 from .codegen import Program
 from .driver import Executable, Launch
@@ -86,7 +87,8 @@ class Device:
 
 
 DEVICE = Device()
-LOCK = threading.RLock()     # launches run one at a time: generated code is bound to one machine, and the DSL compiles one thing at a time
+LOCK = threading.RLock()     # launches run one at a time: generated code is bound to one machine
+forks.wait_for(LOCK)
 _SETTINGS: list[Settings] = [Settings()]
 _EXECUTABLES: "weakref.WeakKeyDictionary[object, Executable]" = weakref.WeakKeyDictionary()
 
@@ -116,7 +118,8 @@ def executable(compiled) -> Executable:
     """The runnable form of a compiled cute function, made once."""
     found = _EXECUTABLES.get(compiled)
     if found is None:
-        found = _EXECUTABLES[compiled] = Executable(compiled)
+        with compiler.alone():     # it makes an engine, which compiles the host code
+            found = _EXECUTABLES.get(compiled) or _EXECUTABLES.setdefault(compiled, Executable(compiled))
     return found
 
 
@@ -124,8 +127,9 @@ def run(compiled, packed, device: Device = DEVICE, edit=None) -> None:
     """Run one compiled cute function through its packed host entry; ``packed`` is what ``compiled.to(None).capi_func`` would be given
     on a GPU. Global addresses must lie in buffers registered with ``device``. Raises EmulationError on the first finding. ``edit``
     changes the PTX first (to plant faults)."""
+    made = executable(compiled)
     with LOCK:
-        for launch in executable(compiled).record(packed, edit):
+        for launch in made.record(packed, edit):
             run_launch(launch, device, settings())
 
 
@@ -144,6 +148,7 @@ def launch(text: str, grid, block, parameters, *, cluster=(1, 1, 1), shared_byte
     parameter (addresses, scalars as their bits). Addresses must lie in registered buffers. A ``programmatic`` launch may start before those
     before it in its stream have ended: what touches global memory before ``griddepcontrol.wait`` is a race. Raises EmulationError on the
     first finding."""
+    compiler.refuse_while_tracing()
     with LOCK:
         code = program(text, kernel)
         if not isinstance(parameters, (bytes, bytearray)):

@@ -6,7 +6,6 @@ consumers), ``epilogue``; then the host side: ``terms``, ``plan`` (one launch), 
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import Any, Callable, NamedTuple
 
@@ -15,7 +14,7 @@ import numpy as np
 from ..dtypes import BY_NAME, FLOAT8, FLOAT32, as_float, number
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from ..identity import identify
-from ..runtime import arrays, device_array, workspace
+from ..runtime import arrays, device_array, forks, workspace
 from ..runtime.arrays import View
 from ..runtime.device_array import DeviceArray
 from . import tune
@@ -28,7 +27,7 @@ __all__ = ["Config", "matmul"]
 _plans: dict[tuple, Plan] = {}
 _adapters = arrays.ADAPTERS
 _MOST_PLANS = 4096
-_packing = threading.Lock()
+_packing = forks.lock()
 
 
 def matmul(a, b, c=None, *, alpha=1.0, beta=None, bias=None, activation=None, out=None, out_dtype=None, scale_a=None, scale_b=None,

@@ -6,11 +6,12 @@ import contextlib
 import ctypes
 import functools
 import importlib
-import threading
+import os
 import warnings
 
 from .. import env
 from ..errors import LaunchError, NoGpuError, WorkspaceError, explain
+from . import forks
 
 ARCH = "sm_90a"
 HOST = -1  # the device ordinal of memory that the emulator runs on
@@ -18,7 +19,10 @@ HOST = -1  # the device ordinal of memory that the emulator runs on
 
 @functools.lru_cache(maxsize=1)
 def driver():
-    """``cuda.bindings.driver``, initialised; NoGpuError if there is no usable driver."""
+    """``cuda.bindings.driver``, initialised; NoGpuError if there is no usable driver, LaunchError in a child forked after it was initialised."""
+    if _of_parent:
+        advice = "start the process with multiprocessing's \"spawn\", fork before the first use of a GPU, or set CUTESYNC_BACKEND=emulator in the child"
+        raise LaunchError(explain("GPU", "a forked child of a process that had initialised CUDA", "a process of its own, which CUDA asks for", advice))
     try:
         from cuda.bindings import driver as cu
     except ImportError as error:
@@ -33,7 +37,18 @@ def driver():
 
 
 _ADVICE = "set CUTESYNC_BACKEND=emulator to run on the CPU"
-_importing = threading.Lock()
+_of_parent: list[bool] = []  # not empty in a child forked after CUDA was initialised
+
+
+def _in_child() -> None:
+    """CUDA does not survive a fork: whoever asks for the driver in the child is told so."""
+    if driver.cache_info().currsize:
+        _of_parent.append(True)
+        driver.cache_clear()
+
+
+os.register_at_fork(after_in_child=_in_child)
+_importing = forks.lock()
 
 
 @functools.lru_cache(maxsize=1)

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 from typing import Sequence
 
 import numpy as np
 
-from . import device, tensor_map
+from . import device, forks, tensor_map
 from . import workspace as workspaces
-from .compiler import Kernel
+from .compiler import Kernel, compiling, refuse_while_tracing
 from .tensor_map import TiledMap
 
 _CLUSTER_DIMENSION, _PROGRAMMATIC_SERIALIZATION = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
@@ -86,7 +85,7 @@ class Launch:
         addresses = (ctypes.c_void_p * len(parameters))(*(first + 8 * i for i in range(len(parameters))))
         attribute = _Attribute(_PROGRAMMATIC_SERIALIZATION, 0, (1,))
         config = _Config((grid, 1, 1), kernel.block, kernel.smem, None, ctypes.addressof(attribute), 1)
-        entry, lock, handle = _entry(), threading.Lock(), kernel.handle(ordinal)
+        entry, lock, handle = _entry(), forks.lock(), kernel.handle(ordinal)
         config_at, addresses_at = ctypes.addressof(config), ctypes.addressof(addresses)
         bound = None
 
@@ -98,6 +97,8 @@ class Launch:
             bound = stream
 
         def run(x: int, out: int, stream: int, other: int = 0, alive=(config, attribute, addresses)) -> None:
+            if compiling[0]:
+                refuse_while_tracing()
             with lock:
                 parameters[0] = x
                 parameters[1] = out
@@ -158,13 +159,15 @@ class MapLaunch:
         kernel = self.kernel
         attributes = (_Attribute * 2)(_Attribute(_PROGRAMMATIC_SERIALIZATION, 0, (1,)), _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster))
         config = _Config((grid, 1, 1), kernel.block, kernel.smem, None, ctypes.addressof(attributes), 2 if kernel.cluster != (1, 1, 1) else 1)
-        entry, lock, handle = _entry(), threading.Lock(), kernel.handle(ordinal)
+        entry, lock, handle = _entry(), forks.lock(), kernel.handle(ordinal)
         config_at, addresses_at = ctypes.addressof(config), ctypes.addressof(block.addresses)
         known: tuple[int, ...] | None = None
         bound = 0
 
         def run(addresses: tuple[int, ...], stream: int, alive=(config, attributes, block)) -> None:
             nonlocal known, bound
+            if compiling[0]:
+                refuse_while_tracing()
             with lock:
                 if addresses != known:
                     for i, (position, address) in enumerate(zip(arrays, addresses)):

@@ -9,17 +9,16 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import threading
 
 import numpy as np
 
-from . import device
+from . import device, forks
 
 GROUPS = (1 << 14) - 2
 SLOTS = 1 << 19  # what a workspace has unless a launch needs more
 _COUNTERS = 8 + 4 * GROUPS
 
-_lock = threading.Lock()
+_lock = forks.lock()
 _by_stream: dict[tuple, tuple[int, int]] = {}  # address and bytes
 _by_capture: dict[tuple, tuple[int, int]] = {}
 _alive: dict[int, np.ndarray] = {}

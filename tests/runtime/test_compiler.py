@@ -97,7 +97,7 @@ def test_threads_with_operators_that_have_no_key():
 def test_only_one_thread_is_in_the_compiler_at_a_time(monkeypatch):
     inside, most = [0], [0]
 
-    def slow(key, build, on_disk):
+    def slow(key, build):
         inside[0] += 1
         most[0] = max(most[0], inside[0])
         time.sleep(0.01)
@@ -105,7 +105,7 @@ def test_only_one_thread_is_in_the_compiler_at_a_time(monkeypatch):
         return key
 
     monkeypatch.setattr(compiler, "_compile", slow)
-    race(lambda i: compiler.get(("test", i), lambda: (), on_disk=False))
+    race(lambda i: compiler.get(("test", i), lambda: ()))
     assert most[0] == 1
 
 
