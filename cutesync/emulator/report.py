@@ -19,7 +19,7 @@ class EmulationError(CutesyncError, RuntimeError):
 @dataclass
 class Report:
     """One finding. ``kind``: race, proxy, deadlock, livelock, out-of-bounds, uninitialised, misaligned, barrier, convergence, trap,
-    mismatch, transaction, registers, launch."""
+    mismatch, transaction, registers, launch, unsupported."""
 
     kind: str
     title: str

@@ -117,8 +117,8 @@ def allocate(shape: tuple[int, ...], dtype: DType, ordinal: int | None = None, s
     if device.backend() == "emulator":
         owner = np.empty(nbytes + 256, np.uint8)
         ptr = owner.ctypes.data + -owner.ctypes.data % 256
+        weakref.finalize(owner, _hide_from_emulator, ptr)  # first: what is shown is always hidden again
         _show_to_emulator(ptr, nbytes, initialised=False)
-        weakref.finalize(owner, _hide_from_emulator, ptr)
         return DeviceArray(ptr, shape, dtype, HOST, owner)
     ordinal = device.current() if ordinal is None else ordinal
     if device.capturing(stream):
