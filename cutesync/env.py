@@ -33,7 +33,8 @@ CACHE = Variable("CUTESYNC_CACHE", "1", ("0", "1"), "0 keeps compiled kernels in
 CACHE_SHARED = Variable("CUTESYNC_CACHE_SHARED", "0", ("0", "1"), "1 trusts other owners of the cache's folder and files, and their group")
 DEBUG = Variable("CUTESYNC_DEBUG", "0", ("0", "1"), "1 bounds every wait inside a kernel: it reports and stops instead of hanging")
 BACKEND = Variable("CUTESYNC_BACKEND", "auto", ("auto", "gpu", "emulator"), "where kernels run; auto takes the GPU if there is one")
-ALL = (CACHE_DIR, CACHE, CACHE_SHARED, DEBUG, BACKEND)
+MAX_STEPS = Variable("CUTESYNC_MAX_STEPS", "", (), "steps after which the emulator calls a launch endless; emulate(max_steps=) comes first")
+ALL = (CACHE_DIR, CACHE, CACHE_SHARED, DEBUG, BACKEND, MAX_STEPS)
 
 
 def cache_dir() -> Path:
@@ -60,3 +61,13 @@ def _folder_without_home() -> Path:
     found = Path(base) / f"cutesync-{os.getuid()}"
     warnings.warn(f"cutesync cache: no home folder; kernels are kept in {found}; set CUTESYNC_CACHE_DIR", stacklevel=3)
     return found
+
+
+def max_steps() -> int | None:
+    """The bound on steps of the emulator, if one is set."""
+    text = MAX_STEPS.get()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise ArgumentValueError(explain(MAX_STEPS.name, repr(text), "a number of steps, 1 or more", "unset it for the emulator's own bound"))
+    return int(text)

@@ -191,7 +191,7 @@ class _Reader:
             self.module.variables.append(_variable(s))
 
     def dimensions(self, s: str) -> None:
-        for name, attribute in (("reqntid", "block"), ("reqnctapercluster", "cluster")):
+        for name, attribute in (("reqntid", "block"), ("maxntid", "most_threads"), ("reqnctapercluster", "cluster")):
             match = re.search(rf"\.{name}\s+([\d, ]+)", s)
             if match and self.function:
                 setattr(self.function, attribute, tuple(int(v) for v in match.group(1).split(",") if v.strip()))

@@ -8,6 +8,7 @@ import functools
 import importlib
 import os
 import warnings
+from contextvars import ContextVar
 
 from .. import env
 from ..errors import LaunchError, NoGpuError, WorkspaceError, explain
@@ -94,12 +95,24 @@ def unavailable() -> str | None:
     return None
 
 
-_forced: list[str] = []
+class _Forced:
+    """One entered ``forced`` block."""
+
+    __slots__ = ("entered", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name, self.entered = name, True
+
+
+_forced: ContextVar[tuple[_Forced, ...]] = ContextVar("cutesync_backend", default=())
 
 
 def backend() -> str:
     """``"gpu"`` or ``"emulator"``: what ``forced`` says, else CUTESYNC_BACKEND and what the machine has."""
-    return _forced[-1] if _forced else _chosen()
+    for block in reversed(_forced.get()):
+        if block.entered:  # a task may outlive the block that it was started in
+            return block.name
+    return _chosen()
 
 
 @functools.lru_cache(maxsize=1)
@@ -116,12 +129,14 @@ def _chosen() -> str:
 
 @contextlib.contextmanager
 def forced(name: str):
-    """Use this backend inside, whatever the machine has."""
-    _forced.append(name)
+    """Use this backend inside, in this thread or asynchronous task, whatever the machine has."""
+    block = _Forced(name)
+    _forced.set((*_forced.get(), block))
     try:
         yield
     finally:
-        _forced.remove(name)
+        block.entered = False
+        _forced.set(tuple(other for other in _forced.get() if other.entered))
 
 
 @functools.lru_cache(maxsize=64)

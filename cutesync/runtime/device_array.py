@@ -121,8 +121,8 @@ def _on_emulator(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int
     del stream, other
     owner = np.empty(nbytes + 256, np.uint8)
     ptr = owner.ctypes.data + -owner.ctypes.data % 256
+    weakref.finalize(owner, _hide_from_emulator, ptr)  # first: what is shown is always hidden again
     _show_to_emulator(ptr, nbytes, initialised=False)
-    weakref.finalize(owner, _hide_from_emulator, ptr)
     return DeviceArray(ptr, shape, dtype, ordinal, owner)
 
 

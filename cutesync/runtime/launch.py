@@ -129,7 +129,7 @@ class Launch:
                     parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(device.HOST, stream, slots)
                 try:
                     emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, list(parameters), cluster=kernel.cluster, shared_bytes=kernel.smem, programmatic=True)
-                except emulator.EmulationError:
+                except BaseException:
                     workspaces.forget(device.HOST, stream)  # a launch that stopped half way leaves its counters in between
                     raise
 
@@ -200,7 +200,7 @@ class MapLaunch:
                     block.bind(workspace, stream)
                 try:
                     emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, block.packed(), cluster=kernel.cluster, shared_bytes=kernel.smem, programmatic=True)
-                except emulator.EmulationError:
+                except BaseException:
                     workspaces.forget(device.HOST, stream)  # a launch that stopped half way leaves its counters in between
                     raise
 

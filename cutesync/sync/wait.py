@@ -17,7 +17,7 @@ from contextvars import ContextVar
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int64
 from cutlass.experimental import primitives
 
 from .. import env

@@ -10,7 +10,7 @@ import numpy as np
 from ..syntax import Vec
 from .registry import handles, unknown
 
-_SPECIFIER = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?(hh|h|ll|l)?([diouxXcsfeEgGp%])")
+_SPECIFIER = re.compile(r"%[-+ #0]{0,5}\d{0,3}(?:\.\d{1,3})?(hh|h|ll|l)?([diouxXcsfeEgGp%])")
 
 
 def text_at(machine, address: int) -> str:

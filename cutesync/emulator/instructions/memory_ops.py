@@ -175,6 +175,8 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, sco
         operand = operand.reshape(32, count)
         numbers = np.arange(32) if lanes is None else lanes
         for region, rows, who, _ in port.locate(f, lanes, address):
+            if region.sealed:
+                region.unseal(machine, f.warp, [0 if who is None else int(who[0])], site)
             if region.valid is not None and cnz(region.valid_view(width * count)[rows].reshape(-1) & 1 == 0):
                 port.fault(f, int(numbers[0]), "uninitialised", f"an atomic operation on {width} bytes of {region.name} that nobody has written")
             if sanitizer is not None:
