@@ -181,7 +181,6 @@ def _run_all(launch: Launch, device: Device, how: Settings) -> None:
 
 
 def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, trace: Trace | None = None) -> Machine:
-    program = launch.program
     content = np.zeros(max(len(launch.parameters), 16) + 15 & ~15, np.uint8)
     content[: len(launch.parameters)] = np.frombuffer(launch.parameters, np.uint8)
     parameters = Region("the kernel's parameters", 0, content, high=max(len(launch.parameters), 1), initialised=True, writable=False)
@@ -205,7 +204,6 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
 
 
 def _machine(launch: Launch, device: Device, how: Settings, schedule: Schedule, parameters: Region, trace: Trace | None) -> Machine:
-    program = launch.program
     clustered = launch.clustered or launch.cluster != (1, 1, 1) or bool(program.function.cluster)
     try:
         return Machine(program, launch.grid, launch.block, launch.cluster, launch.shared_bytes + program.static_shared, launch.shared_bytes,
