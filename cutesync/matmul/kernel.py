@@ -36,12 +36,14 @@ from cutlass.utils import hopper_helpers
 
 from ..sync.barrier import Barriers as ShareBarriers
 from ..sync.pipelines import acquire, await_filled, drain
-from ..sync.wait import in_role
+from ..sync.wait import bounded, in_role
 from .config import CONSUMER_REGISTERS, CONSUMERS, K_TILE_BYTES, PRODUCER_REGISTERS, THREADS, WARPGROUP, Config
 from .epilogue import Epilogue, Operands, Outlet, Terms
 from .mma import tiled_mma
 from .scheduler import TileOrder
 from .split import gather_shares, meet
+
+REPORT_REGISTERS = 8  # that each consumer gives up in a debug build: printf in a producer of 24 registers has no room
 
 
 class Barriers(enum.IntEnum):
@@ -113,12 +115,13 @@ class Matmul:
         if cutlass.const_expr(self.config.meets):
             cute.arch.cluster_arrive_relaxed()  # the barriers that make_exchange initialised, seen by the whole cluster
             cute.arch.cluster_wait()
+        spare = REPORT_REGISTERS if bounded() else 0
         if group == CONSUMERS:
-            cute.arch.setmaxregister_decrease(PRODUCER_REGISTERS)
+            cute.arch.setmaxregister_decrease(PRODUCER_REGISTERS + 2 * spare)
             if thread // 32 == CONSUMERS * 4:
                 in_role("producer", self.produce, atom_a, a, atom_b, b, d, stages_a, stages_b, ring, order, split)
         else:
-            cute.arch.setmaxregister_increase(CONSUMER_REGISTERS)
+            cute.arch.setmaxregister_increase(CONSUMER_REGISTERS - spare)
             in_role("consumer", self.consume, atom_d, a, d, stages_a, stages_b, slabs, ring, order, split, exchange, operands, group, thread % WARPGROUP)
 
     def make_ring(self, barriers):
