@@ -18,7 +18,7 @@ from . import rubbish
 from .play import Tally
 from .values import pick
 
-CALLS, SEED, BLOCK = 300, 3_000_000, 50
+CALLS, SEED, BLOCK = 200, 3_000_000, 50
 
 
 @dataclass(frozen=True)
