@@ -193,8 +193,8 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
         out = View(0, shape, element, a.device, True)
     elif out.shape != shape or out.dtype is not element:
         raise ArgumentValueError(explain("out", f"shape {out.shape} of {out.dtype}", f"shape {shape} of {element}"))
-    if any(step == 0 for step, extent in zip(out.steps, out.shape) if extent > 1):
-        raise ArgumentValueError(explain("out", "an array whose elements share memory (stride 0)", "one element for each of the result"))
+    if arrays.share_memory(out.shape, out.steps):
+        raise ArgumentValueError(explain("out", f"strides {out.steps}: elements share memory", "memory of its own for each element"))
     m, n = (a.shape[-2] if len(a.shape) > 1 else 1), (b.shape[-1] if len(b.shape) > 1 else 1)
     if c is not None:
         check_c(c, shape)
@@ -310,6 +310,8 @@ def _call_numpy(given: tuple, numbers: tuple, out, out_dtype, config, stream):
         shape, element = result_shape(views[0].shape, views[1].shape), result_type(views[0], target.dtype if out_dtype is None else out_dtype)
         if target.shape != shape or target.dtype is not element:
             raise ArgumentValueError(explain("out", f"shape {target.shape} of {target.dtype}", f"shape {shape} of {element}"))
+        if arrays.share_memory(out.shape, out.strides, out.itemsize):
+            raise ArgumentValueError(explain("out", f"strides {out.strides}: elements share memory", "memory of its own for each element"))
         out_dtype = element
     plan = make_plan(tuple(views), None, (alpha, *numbers[1:]), out_dtype, config, raw)
     result = plan.empty(raw)

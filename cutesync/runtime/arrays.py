@@ -72,6 +72,17 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(steps))
 
 
+def share_memory(shape: tuple[int, ...], strides: tuple[int, ...], unit: int = 1) -> bool:
+    """Whether elements of one array may lie in the same memory: some stride does not reach past all that the smaller ones span. ``unit`` is what an
+    element takes, in the unit of the strides."""
+    reach, shape = 0, () if 0 in shape else shape
+    for stride, extent in sorted((abs(stride), extent) for stride, extent in zip(strides, shape) if extent > 1):
+        if stride < reach + unit:
+            return True
+        reach += stride * (extent - 1)
+    return False
+
+
 class _OwnArrays:
     """DeviceArray."""
 

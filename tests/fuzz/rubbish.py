@@ -114,7 +114,7 @@ ARRAYS: dict[str, Make] = {
     "interface": interface, "interface is None": lambda: Odd(__cuda_array_interface__=None), "interface is empty": lambda: Odd(__cuda_array_interface__={}), "no shape": lambda: interface(shape=...), "negative shape": lambda: interface(shape=(-3, 4)),
     "shape of strings": lambda: interface(shape=("3",)), "no typestr": lambda: interface(typestr=...), "rubbish typestr": lambda: interface(typestr="?!"), "typestr of objects": lambda: interface(typestr="|O"), "no data": lambda: interface(data=...),
     "data is None": lambda: interface(data=None), "data of strings": lambda: interface(data=("0", "no")), "huge pointer": lambda: interface(data=(2**70, False)), "rubbish strides": lambda: interface(strides="no"), "short strides": lambda: interface(strides=(4,)),
-    "odd strides": lambda: interface(strides=(6, 3)), "masked interface": lambda: interface(mask=Odd()), "huge shape": lambda: interface(shape=(2**62, 2**62)), "failing interface": lambda: type("I", (), {"__cuda_array_interface__": property(fail)})(),
+    "odd strides": lambda: interface(strides=(6, 3)), "masked interface": lambda: interface(mask=Odd()), "huge shape": lambda: interface(shape=(2**62, 2**62)), "failing interface": lambda: type("I", (), {"__cuda_array_interface__": property(own_error)})(),
     "failing attribute": lambda: typed("F", __getattr__=own_error),
 }  # fmt: skip
 

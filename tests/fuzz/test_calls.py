@@ -11,7 +11,7 @@ from .draw import EMULATOR, draw
 from .libraries import Library, Own
 from .play import Tally, play
 
-CALLS, SEED = 300, 1_000_000  # in CI
+CALLS, SEED = 240, 1_200_000  # in CI
 
 
 def pytest_generate_tests(metafunc) -> None:
