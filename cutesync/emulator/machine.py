@@ -11,6 +11,7 @@ from ..errors import CutesyncError
 from .block import MOST_BLOCKS, Block
 from .clocks import ACTORS
 from .fragment import BLOCKED, CONVERGE, POLL, RUN, Fragment, mask_of
+from .gate import MALFORMED
 from .memory import Memory, Region
 from .patience import Patience
 from .report import EmulationError, Report, actor, lane_list
@@ -101,9 +102,9 @@ class Machine:
                         self.look_at = self.patience.look(fragment)
                 while self.pending:
                     schedule.complete_something()
-        except (CutesyncError, MemoryError):
+        except CutesyncError:
             raise
-        except Exception as fault:           # operands that no compiler writes
+        except MALFORMED as fault:
             place = [] if fragment is None else [f"{actor(fragment.warp, np.flatnonzero(fragment.mask))} is at {fragment.where().where()}"]
             self.fail("unsupported", f"the emulator cannot carry this out ({type(fault).__name__}: {fault})", None, (), None, place)
 

@@ -1,9 +1,9 @@
 """When a launch that goes on counts as one that never ends.
 
-Its warps run in steps: the code between two branches or synchronizations. A launch is given up when 2 million steps, and 100,000 more for
-each resident warp, have not ended one thread; or when nothing that others can see (a store, an arrival, a copy) has happened for 10 seconds
-of processor time. A bound that the user gives, ``max_steps`` of ``emulate`` and ``check`` or CUTESYNC_MAX_STEPS, is the number of steps of
-both. What else may run on: a launch of many blocks, each of which ends.
+Its warps run in steps: the code between two branches or synchronizations. A launch is given up when no thread has ended for a million steps,
+and 50,000 more for each resident warp, that took 20 seconds of processor time or longer; or when nothing that others can see (a store, an
+arrival, a copy) has happened for 8 seconds. A bound that the user gives, ``max_steps`` of ``emulate`` and ``check`` or CUTESYNC_MAX_STEPS,
+is the number of steps of both, whatever they take. A launch of many blocks, each of which ends, is never given up.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import numpy as np
 
 from .report import actor
 
-_STEPS, _STEPS_OF_WARP = 2_000_000, 100_000
-_QUIET_SECONDS = 10.0
+_STEPS, _STEPS_OF_WARP, _SECONDS = 1_000_000, 50_000, 20.0
+_QUIET_STEPS, _QUIET_SECONDS = 20_000, 8.0
 _EVERY = 4096                    # steps between two looks
 _MOST_SHOWN = 8
 _ADVICE = "if it is long and not endless, raise the bound: max_steps= of emulate or check, or CUTESYNC_MAX_STEPS"
@@ -27,30 +27,31 @@ class Patience:
     def __init__(self, machine, most: int | None):
         self.machine, self.most = machine, most
         self.every = _EVERY if most is None else min(_EVERY, most // 4 + 1)
-        self.effects = self.effects_at = 0
-        self.exits = self.exits_at = 0
-        self.quiet_since = thread_time()
+        self.effects = self.exits = -1
+        self.effect_at = self.exit_at = (0, 0.0)          # steps and seconds at the last look that found something new
 
     def look(self, f) -> int:
         """Report a launch without end, whose fragment ``f`` has just run. Returns the step to look at again."""
         machine = self.machine
+        now = machine.steps, thread_time()
         if machine.effects != self.effects:
-            self.effects, self.effects_at, self.quiet_since = machine.effects, machine.steps, thread_time()
+            self.effects, self.effect_at = machine.effects, now
         if machine.exits != self.exits:
-            self.exits, self.exits_at = machine.exits, machine.steps
-        silent, busy = machine.steps - self.effects_at, machine.steps - self.exits_at
-        patience = (thread_time() - self.quiet_since) / _QUIET_SECONDS if self.most is None else silent / self.most
-        machine.quiet = patience > 0.5
-        if patience > 1:
-            self.give_up(f, f"has run {silent} steps in which nothing visible changed")
-        if busy > self.bound():
-            self.give_up(f, f"goes on after {busy} steps in which no thread has ended")
-        return machine.steps + self.every
+            self.exits, self.exit_at = machine.exits, now
+        warps = sum(block.warp_count for block in machine.resident.values())
+        silence = self.spent(self.effect_at, now, _QUIET_STEPS, _QUIET_SECONDS)
+        machine.quiet = silence > 0.5
+        if silence > 1:
+            self.give_up(f, f"has run {now[0] - self.effect_at[0]} steps in which nothing visible changed")
+        if self.spent(self.exit_at, now, _STEPS + _STEPS_OF_WARP * warps, _SECONDS) > 1:
+            self.give_up(f, f"goes on after {now[0] - self.exit_at[0]} steps in which no thread has ended")
+        return now[0] + self.every
 
-    def bound(self) -> int:
+    def spent(self, since: tuple, now: tuple, steps: int, seconds: float) -> float:
+        """The part of a bound that is used up."""
         if self.most is not None:
-            return self.most
-        return _STEPS + _STEPS_OF_WARP * sum(block.warp_count for block in self.machine.resident.values())
+            return (now[0] - since[0]) / self.most
+        return min((now[0] - since[0]) / steps, (now[1] - since[1]) / seconds)
 
     def give_up(self, f, what: str) -> None:
         running = [f] * (f in f.warp.fragments) + [other for other in self.machine.schedule.queue if other is not f] or [f]

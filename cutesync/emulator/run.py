@@ -15,6 +15,7 @@ from . import limits, ptx
 from .codegen import Program
 from .driver import Executable, Launch
 from .machine import Machine
+from .gate import MALFORMED
 from .memory import POISON, Memory, Region
 from .report import EmulationError, Report
 from .rewind import Rewind
@@ -112,8 +113,11 @@ def run(compiled, packed, device: Device = DEVICE, edit=None) -> None:
 def program(text: str, kernel: str | None = None) -> Program:
     """The executable form of one kernel of a PTX text (its only one, if no name is given)."""
     module = ptx.parse(text)
-    if kernel is None:
-        (kernel,) = module.functions
+    names = list(module.functions)
+    if kernel is None and len(names) == 1:
+        (kernel,) = names
+    if kernel not in module.functions:
+        raise ArgumentValueError(explain("kernel", kernel, "the name of one of " + (", ".join(names) or "no kernels: the PTX text has none")))
     return Program(module.functions[kernel], module)
 
 
@@ -209,7 +213,7 @@ def _machine(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
         return Machine(program, launch.grid, launch.block, launch.cluster, launch.shared_bytes + program.static_shared, launch.shared_bytes,
                        parameters, device.memory, schedule, sanitize=how.sanitize, trace=trace, clustered=clustered,
                        programmatic=launch.programmatic, max_steps=how.step_limit())
-    except (CutesyncError, MemoryError):
+    except CutesyncError:
         raise
-    except Exception as fault:               # operands that no compiler writes
+    except MALFORMED as fault:
         raise EmulationError(Report("unsupported", f"the emulator cannot bind an instruction ({type(fault).__name__}: {fault})", program.function.name)) from fault
