@@ -27,7 +27,7 @@ class Variable:
 
 CACHE_DIR = Variable("CUTESYNC_CACHE_DIR", "", (), "folder of compiled kernels; default $XDG_CACHE_HOME/cutesync")
 CACHE = Variable("CUTESYNC_CACHE", "1", ("0", "1"), "0 keeps compiled kernels in memory only")
-DEBUG = Variable("CUTESYNC_DEBUG", "0", ("0", "1"), "1 bounds the waits inside kernels: they report and stop instead of hanging; set it before the first call")
+DEBUG = Variable("CUTESYNC_DEBUG", "0", ("0", "1"), "1 bounds the waits inside kernels: they report and stop; set it before the first call")
 BACKEND = Variable("CUTESYNC_BACKEND", "auto", ("auto", "gpu", "emulator"), "where kernels run; auto takes the GPU if there is one")
 ALL = (CACHE_DIR, CACHE, DEBUG, BACKEND)
 
