@@ -31,7 +31,7 @@ class Variable:
 CACHE_DIR = Variable("CUTESYNC_CACHE_DIR", "", (), "folder of compiled kernels; default $XDG_CACHE_HOME/cutesync")
 CACHE = Variable("CUTESYNC_CACHE", "1", ("0", "1"), "0 keeps compiled kernels in memory only")
 CACHE_SHARED = Variable("CUTESYNC_CACHE_SHARED", "0", ("0", "1"), "1 trusts other owners of the cache's folder and files, and their group")
-DEBUG = Variable("CUTESYNC_DEBUG", "0", ("0", "1"), "1 bounds the waits inside kernels: they report and stop instead of hanging; set it before the first call")
+DEBUG = Variable("CUTESYNC_DEBUG", "0", ("0", "1"), "1 bounds the waits inside kernels: they report and stop; set it before the first call")
 BACKEND = Variable("CUTESYNC_BACKEND", "auto", ("auto", "gpu", "emulator"), "where kernels run; auto takes the GPU if there is one")
 MAX_STEPS = Variable("CUTESYNC_MAX_STEPS", "", (), "steps after which the emulator calls a launch endless; emulate(max_steps=) comes first")
 ALL = (CACHE_DIR, CACHE, CACHE_SHARED, DEBUG, BACKEND, MAX_STEPS)

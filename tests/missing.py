@@ -1,7 +1,7 @@
-"""Arrivals that never come: in each kernel that waits, whoever another waits for leaves one out. A debug build must report the wait.
+"""Arrivals that never come: in each kernel that waits, one that another waits for is left out.
 
-They are planted in the source as it is traced, so a GPU runs them, too: ``CUTESYNC_DEBUG=1 python -m tests.missing NAME``, a process of its own, as
-a trap ends all that a process has on the GPU.
+They are planted in the source as it is traced, so a GPU runs them, too: ``python -m tests.missing NAME``, a process of
+its own, as a trap ends all that a process has on the GPU.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Case(NamedTuple):
 
 
 def without(what: str, which: int | None = None) -> Callable[[Patch], None]:
-    """The traced function ``what``, a "module:name", does nothing: ever, or the time ``which`` that the kernel's source calls it."""
+    """The traced function ``what``, a "module:name", does nothing, or not the ``which``-th time it is called."""
 
     def plant(patch: Patch) -> None:
         owner, name = place_of(what)
@@ -99,7 +99,9 @@ def multiplied(chosen: Config, shape: tuple[int, int, int], blocks: int = 2):
     def run(patch: Patch):
         m, n, k = shape
         patch.setattr(matmul_config, "SMS", blocks)
-        return np.asarray(cs.matmul(cs.asarray(np.ones((m, k), np.float16)), cs.asarray(np.ones((k, n), np.float16)), config=chosen))
+        return np.asarray(
+            cs.matmul(cs.asarray(np.ones((m, k), np.float16)), cs.asarray(np.ones((k, n), np.float16)), config=chosen)
+        )
 
     return run
 
@@ -119,7 +121,11 @@ def built(function, *arguments):
 
 def produced(form: str):
     x = np.arange(10_000, dtype=np.float32)
-    return lambda _: np.asarray(cs.patterns.producer_consumer.run(cs.asarray(x), lambda value: value, form=form, buffer=1024, consumers=2, blocks=2))
+    return lambda _: np.asarray(
+        cs.patterns.producer_consumer.run(
+            cs.asarray(x), lambda value: value, form=form, buffer=1024, consumers=2, blocks=2
+        )
+    )
 
 
 def relayed():
@@ -148,34 +154,83 @@ RELEASE, COMMIT = (f"cutlass.pipeline:PipelineAsync.{name}" for name in ("consum
 STATE = r"waits for a state of another block, slot \d+, tag \d+"
 SPIN = instead("cutesync.patterns.round_trip:WAYS", ("arrive, spin on test_wait",))
 
-# ``words`` name who waits for what is missing. Who waits for that one in turn reports, too: all run out of patience at almost the same time.
+# ``words`` name who waits for what is missing. Who waits for that one in turn reports, too: all run out of patience at
+# almost the same time.
 CASES = {
-    "reduce": Case(without(PUBLISH.format("reduce.segments")), reduced(("segments", "grid", 4, 4, 2, False, True), 5), STATE),
+    "reduce": Case(
+        without(PUBLISH.format("reduce.segments")), reduced(("segments", "grid", 4, 4, 2, False, True), 5), STATE
+    ),
     "scan, wave": Case(without(PUBLISH.format("scan.wave")), scanned(wave(2, 1), (1203,), 0), STATE),
-    "scan, pipeline: tiles not published": Case(without(PUBLISH.format("scan.pipeline")), PIPELINE, f"role look ahead, {STATE}"),
-    "scan, pipeline: no prefix": Case(without(ARRIVE, 2), PIPELINE, "role emit, waits for barrier ready, stage 0, phase 0"),
-    "scan, pipeline: a chunk not folded": Case(without(ARRIVE, 3), PIPELINE, "role publish, waits for barrier folded, stage 0, phase 0"),
+    "scan, pipeline: tiles not published": Case(
+        without(PUBLISH.format("scan.pipeline")), PIPELINE, f"role look ahead, {STATE}"
+    ),
+    "scan, pipeline: no prefix": Case(
+        without(ARRIVE, 2), PIPELINE, "role emit, waits for barrier ready, stage 0, phase 0"
+    ),
+    "scan, pipeline: a chunk not folded": Case(
+        without(ARRIVE, 3), PIPELINE, "role publish, waits for barrier folded, stage 0, phase 0"
+    ),
     "scan, pipeline: a stage not released": Case(
-        without("cutesync.scan.pipeline:PipelineScan.release"), PIPELINE, "role load, waits for barrier empty, stage 0, phase 0"),
+        without("cutesync.scan.pipeline:PipelineScan.release"),
+        PIPELINE,
+        "role load, waits for barrier empty, stage 0, phase 0",
+    ),
     "scan, slabs: tiles not published": Case(without(PUBLISH.format("scan.slabs")), SLABS, f"role work, {STATE}"),
-    "scan, slabs: a stage not scanned": Case(without(ARRIVE, 1), SLABS, "role transfer, waits for barrier scanned, stage 0, phase 0"),
-    "matmul: a stage not released": Case(without(RING), COOPERATIVE, "role producer, waits for barrier empty of ring, stage 0, phase 0"),
-    "matmul: a load left out": Case(without("cutesync.matmul.kernel:Matmul.load"), PINGPONG, "role consumer, waits for barrier full of ring, stage 0, phase 0"),
-    "matmul: a share not announced": Case(without("cutesync.sync.barrier:Barrier.arrive_remote"), MEET, r"role consumer, waits for barrier shares, stage \d, phase 0"),
-    "matmul: a warp missing at the turnstile": Case(one_warp_more, TURNSTILE, "role producer, waits for barrier empty of ring, stage 0, phase 0"),
-    "sync: a ring not released": Case(without("cutesync.sync:Ring.release"), OF_COPIES, "role producer, waits for barrier empty of ring, stage 0, phase 0"),
-    "sync: a ring not published": Case(without("cutesync.sync:Ring.publish"), OF_THREADS, "role consumer, waits for barrier full of ring, stage 0, phase 0"),
-    "sync: a token": Case(lambda patch: None, built(kernels.hang, np.zeros(64, np.int32)), "waits for barrier planted, stage 2, phase 0"),
-    "sync: no completion": Case(instead("cutesync.sync.completion:_MASK", -1), SUMS, "waits for barrier barrier, stage 0, phase 0"),
-    "sync: a block missing in the grid": Case(instead("cutesync.sync.grid_barrier:_TOP", 0), GRID, "waits for the other blocks at the grid barrier"),
+    "scan, slabs: a stage not scanned": Case(
+        without(ARRIVE, 1), SLABS, "role transfer, waits for barrier scanned, stage 0, phase 0"
+    ),
+    "matmul: a stage not released": Case(
+        without(RING), COOPERATIVE, "role producer, waits for barrier empty of ring, stage 0, phase 0"
+    ),
+    "matmul: a load left out": Case(
+        without("cutesync.matmul.kernel:Matmul.load"),
+        PINGPONG,
+        "role consumer, waits for barrier full of ring, stage 0, phase 0",
+    ),
+    "matmul: a share not announced": Case(
+        without("cutesync.sync.barrier:Barrier.arrive_remote"),
+        MEET,
+        r"role consumer, waits for barrier shares, stage \d, phase 0",
+    ),
+    "matmul: a warp missing at the turnstile": Case(
+        one_warp_more, TURNSTILE, "role producer, waits for barrier empty of ring, stage 0, phase 0"
+    ),
+    "sync: a ring not released": Case(
+        without("cutesync.sync:Ring.release"),
+        OF_COPIES,
+        "role producer, waits for barrier empty of ring, stage 0, phase 0",
+    ),
+    "sync: a ring not published": Case(
+        without("cutesync.sync:Ring.publish"),
+        OF_THREADS,
+        "role consumer, waits for barrier full of ring, stage 0, phase 0",
+    ),
+    "sync: a token": Case(
+        lambda patch: None, built(kernels.hang, np.zeros(64, np.int32)), "waits for barrier planted, stage 2, phase 0"
+    ),
+    "sync: no completion": Case(
+        instead("cutesync.sync.completion:_MASK", -1), SUMS, "waits for barrier barrier, stage 0, phase 0"
+    ),
+    "sync: a block missing in the grid": Case(
+        instead("cutesync.sync.grid_barrier:_TOP", 0), GRID, "waits for the other blocks at the grid barrier"
+    ),
     "sync: a slot never free": Case(
-        without("cutesync.sync:ConcurrentQueue._next_turn"), lambda _: relayed(), r"waits for (an item|a free slot) of the queue, slot \d+, lap \d+"),
-    "patterns: a buffer not released": Case(without(RELEASE), produced("pipeline"), "role producer, waits for barrier empty of ring, stage 0, phase 0"),
-    "patterns: a buffer not filled": Case(without(COMMIT), produced("pipeline"), "role consumer, waits for barrier full of ring, stage 0, phase 0"),
+        without("cutesync.sync:ConcurrentQueue._next_turn"),
+        lambda _: relayed(),
+        r"waits for (an item|a free slot) of the queue, slot \d+, lap \d+",
+    ),
+    "patterns: a buffer not released": Case(
+        without(RELEASE), produced("pipeline"), "role producer, waits for barrier empty of ring, stage 0, phase 0"
+    ),
+    "patterns: a buffer not filled": Case(
+        without(COMMIT), produced("pipeline"), "role consumer, waits for barrier full of ring, stage 0, phase 0"
+    ),
     "patterns: a spin": Case(
-        lambda patch: (SPIN(patch), instead("cutesync.patterns.round_trip:Barriers", Expectant)(patch)), lambda _: cs.patterns.round_trip.run(4, threads=64),
-        "waits for barrier barrier, stage 0"),
-}  # fmt: skip
+        lambda patch: (SPIN(patch), instead("cutesync.patterns.round_trip:Barriers", Expectant)(patch)),
+        lambda _: cs.patterns.round_trip.run(4, threads=64),
+        "waits for barrier barrier, stage 0",
+    ),
+}
 
 
 # The same calls with nothing missing, and what they give.

@@ -1,4 +1,4 @@
-"""``CUTESYNC_DEBUG=1``: every wait of every kernel is bounded, reports, and traps; and a debug build computes what the plain one does."""
+"""``CUTESYNC_DEBUG=1``: every wait is bounded, reports and traps; a debug build computes what the plain one does."""
 
 from __future__ import annotations
 
@@ -69,8 +69,21 @@ def test_a_missing_arrival_is_reported(name, on_emulator, monkeypatch, capsys):
 def test_a_missing_arrival_is_reported_by_a_gpu(name):
     pytest.importorskip("torch")
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    variables = os.environ | {"CUTE_DSL_ARCH": "sm_90a", "CUTESYNC_BACKEND": "gpu", "CUTESYNC_DEBUG": "1", "PYTHONPATH": path}
-    ran = subprocess.run([sys.executable, "-m", "tests.missing", name], env=variables, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    variables = os.environ | {
+        "CUTE_DSL_ARCH": "sm_90a",
+        "CUTESYNC_BACKEND": "gpu",
+        "CUTESYNC_DEBUG": "1",
+        "PYTHONPATH": path,
+    }
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.missing", name],
+        env=variables,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     said = ran.stdout + ran.stderr
     assert ran.returncode and re.search(REPORT, said) and re.search(missing.CASES[name].words, said), said
 
@@ -87,14 +100,16 @@ def test_a_debug_build_computes_the_same(name, place, monkeypatch):
 
 
 def test_the_plain_build_is_not_bounded(on_emulator, monkeypatch):
-    """What looks for waits without a bound finds those of the plain build, in memory and at mbarriers; and a mode has kernels of its own."""
+    """``unbounded`` finds the waits of a plain build, for memory and at mbarriers; each mode has its own kernels."""
     call = missing.scanned(pipeline(4, 2, 4, 1, 2, 2), (1, 600), 1)
     missing.debug(monkeypatch)
     monkeypatch.setenv("CUTESYNC_DEBUG", "0")
     call(monkeypatch)
     (plain,) = compiler._kernels.values()
     waits = "\n".join(unbounded(plain.ptx))
-    assert "mbarrier.try_wait" in waits and "ld.relaxed" in waits and not re.search("globaltimer|trap|vprintf", plain.ptx)
+    assert (
+        "mbarrier.try_wait" in waits and "ld.relaxed" in waits and not re.search("globaltimer|trap|vprintf", plain.ptx)
+    )
     monkeypatch.setenv("CUTESYNC_DEBUG", "1")
     call(monkeypatch)
     _, bounded = compiler._kernels.values()
@@ -110,7 +125,9 @@ def test_flags_have_no_wait(on_emulator, monkeypatch):
 
 def test_only_two_files_call_waits_of_the_dsl():
     package = Path(cs.__file__).parent
-    found = {path.relative_to(package).as_posix() for path in package.rglob("*.py") if re.search(UNBOUNDED, path.read_text())}
+    found = {
+        path.relative_to(package).as_posix() for path in package.rglob("*.py") if re.search(UNBOUNDED, path.read_text())
+    }
     assert found == BOUNDING
 
 

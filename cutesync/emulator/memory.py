@@ -13,6 +13,8 @@ import threading
 
 import numpy as np
 
+from ..runtime import forks
+
 WINDOWS = {"global": 0, "const": 0, "shared": 1 << 56, "shared::cta": 1 << 56, "shared::cluster": 1 << 56, "local": 2 << 56, "param": 3 << 56}
 SHARED_START = 1024        # the driver keeps the first kilobyte on sm_90: address 0 is nobody's
 RANK_SHIFT = 24
@@ -109,7 +111,7 @@ class Memory:
 
     def __init__(self):
         self.table: tuple[tuple[int, ...], tuple[Region, ...]] = (), ()
-        self.lock = threading.RLock()        # a finalizer that removes a region may run anywhere, in here as well
+        self.lock = forks.lock(threading.RLock)        # a finalizer that removes a region may run anywhere, in here as well
 
     @property
     def regions(self) -> tuple[Region, ...]:

@@ -208,6 +208,7 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
 
 
 def _machine(launch: Launch, device: Device, how: Settings, schedule: Schedule, parameters: Region, trace: Trace | None) -> Machine:
+    program = launch.program
     clustered = launch.clustered or launch.cluster != (1, 1, 1) or bool(program.function.cluster)
     try:
         return Machine(program, launch.grid, launch.block, launch.cluster, launch.shared_bytes + program.static_shared, launch.shared_bytes,

@@ -122,7 +122,8 @@ class Matmul:
                 in_role("producer", self.produce, atom_a, a, atom_b, b, d, stages_a, stages_b, ring, order, split)
         else:
             cute.arch.setmaxregister_increase(CONSUMER_REGISTERS - spare)
-            in_role("consumer", self.consume, atom_d, a, d, stages_a, stages_b, slabs, ring, order, split, exchange, operands, group, thread % WARPGROUP)
+            in_role("consumer", self.consume, atom_d, a, d, stages_a, stages_b, slabs, ring, order, split, exchange, operands,
+                    group, thread % WARPGROUP)  # fmt: skip
 
     def make_ring(self, barriers):
         """The full and empty barriers of all stages, initialised and visible to the whole cluster."""

@@ -15,9 +15,9 @@ from typing import Callable
 _locks: weakref.WeakSet = weakref.WeakSet()
 
 
-def lock() -> threading.Lock:
-    """A ``threading.Lock`` that a forked child finds free. For what can be left half way."""
-    made = threading.Lock()
+def lock(kind: Callable = threading.Lock):
+    """A lock that a forked child finds free. For what can be left half way."""
+    made = kind()
     _locks.add(made)
     return made
 

@@ -38,7 +38,8 @@ class ConcurrentQueue:
     def give(self, value) -> None:
         """Add an item; waits while the queue is full."""
         place = Int64(cute.arch.atomic_add(self.state + TAIL, Int64(1), sem="relaxed", scope="gpu"))
-        until(lambda: _put(self, place, value), "a free slot of the queue, slot %d, lap %d", *self._where(place), back_off=BACK_OFF)
+        what = "a free slot of the queue, slot %d, lap %d"
+        until(lambda: _put(self, place, value), what, *self._where(place), back_off=BACK_OFF)
 
     def take(self, dtype):
         """Remove the oldest item; waits while there is none."""

@@ -86,7 +86,8 @@ def first_reads(slots, place, stride, types):
 
 def await_state(slots, place, stride, types, reads, tag):
     """The state that is or will be published at ``place``."""
-    return _join([_await_word(slots, slots + (Int64(w) * stride + place), word, tag) for w, word in enumerate(reads)], types)
+    found = [_await_word(slots, slots + (Int64(w) * stride + place), word, tag) for w, word in enumerate(reads)]
+    return _join(found, types)
 
 
 @cute.jit

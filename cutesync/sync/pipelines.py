@@ -28,7 +28,7 @@ def drain(pipeline, state, name: str = "ring") -> None:
 
 
 def _awaited(barriers, state, name: str) -> Boolean | None:
-    """Wait in a debug build. The token that tells a pipeline that nothing is left to wait for; None: it waits itself."""
+    """Wait in a debug build, and give the token that tells the pipeline so; None: the pipeline waits itself."""
     if not bounded():
         return None
     until(lambda: barriers.try_wait(state.index, state.phase), of_barrier(name), state.index, state.phase)

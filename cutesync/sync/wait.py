@@ -1,14 +1,17 @@
 """Waiting inside a kernel: until a condition holds, and with ``CUTESYNC_DEBUG=1`` not for ever.
 
-PTX lets ``mbarrier.try_wait`` fail for no reason, so every wait is a loop on a condition. In a debug build the loop also looks at the
-GPU's nanosecond timer: a wait of ``PATIENCE`` prints who waits for what, lets others print, and traps. The host sees a launch failure instead of a hang.
+PTX lets ``mbarrier.try_wait`` fail for no reason, so every wait is a loop on a condition. In a debug build the loop
+also looks at the GPU's nanosecond timer: a wait of ``PATIENCE`` prints who waits for what, lets others print, and
+traps. The host sees a launch failure instead of a hang.
 
-A bound in time, not in tries: a try takes anything from a few cycles to the milliseconds that ``try_wait`` may suspend a thread. It is far from
-what is legal: a kernel of this package waits for a copy or for a tile of another warp or block, at most milliseconds, and only after
-``griddepcontrol.wait``, so a long kernel before it does not count. Between two looks at most ``PAUSE`` counts: a GPU that a debugger
-halts, or that another process has, traps nothing when it goes on.
+A bound in time, not in tries: a try takes anything from a few cycles to the milliseconds that ``try_wait`` may
+suspend a thread. It is far from what is legal: a kernel of this package waits for a copy or for a tile of another
+warp or block, at most milliseconds, and only after ``griddepcontrol.wait``, so a long kernel before it does not
+count. Between two looks at most ``PAUSE`` counts: a GPU that a debugger halts, or that another process has, traps
+nothing when it goes on.
 
-PTX has no bounded form of ``bar.sync``, ``barrier.cluster.wait`` and ``griddepcontrol.wait``: those stay as they are.
+PTX has no bounded form of ``bar.sync``, ``barrier.cluster.wait`` and ``griddepcontrol.wait``: those stay as they
+are.
 """
 
 from __future__ import annotations
@@ -46,15 +49,18 @@ def in_role(role: str, function, *arguments):
 def until(condition, what: str, *numbers, back_off: int = 0) -> None:
     """Return when ``condition()``, a traced function, gives a true Boolean. Every lane that calls waits for itself.
 
-    ``what`` and the integers ``numbers``, each a %d of it, are for the report. ``back_off`` is the sleep between two looks, in ns: none for
-    mbarriers, whose ``try_wait`` suspends the thread itself.
+    ``what`` and the integers ``numbers``, each a %d of it, are for the report. ``back_off`` is the sleep between two
+    looks, in ns: none for mbarriers, whose ``try_wait`` suspends the thread itself.
     """
     repeat(lambda nothing: (condition(), nothing), (), what, numbers, back_off)
 
 
 @cute.jit
 def repeat(step: cutlass.Constexpr, state, what: cutlass.Constexpr, numbers, back_off: cutlass.Constexpr = 0):
-    """``done, state = step(state)`` until done; the last state. For waits that must act inside their loop, before the lanes meet again."""
+    """``done, state = step(state)`` until done; the last state.
+
+    For waits that must act inside their loop, before the lanes meet again.
+    """
     done, state = step(state)
     if cutlass.const_expr(bounded()):
         seen, waited = _nanoseconds(), Int64(0)
@@ -97,8 +103,10 @@ def _sleep(back_off: int) -> None:
 
 @cute.jit
 def _give_up(what: cutlass.Constexpr, numbers):
-    """Report the wait that did not end, one lane for those that are here, and stop the kernel. Whoever else waits in vain, perhaps for this
-    warp, has begun at almost the same time: it gets the time to report, too."""
+    """Report the wait that did not end, one lane for those that are here, and stop the kernel.
+
+    Whoever else waits in vain, perhaps for this warp, has begun at almost the same time: it gets the time to report.
+    """
     thread = block_thread()
     if cute.arch.activemask() & cute.arch.lanemask_lt() == 0:
         cute.printf(_report(what), *cute.arch.block_idx(), thread // 32, thread % 32, *numbers)
@@ -109,7 +117,8 @@ def _give_up(what: cutlass.Constexpr, numbers):
 
 def _report(what: str) -> str:
     role = f", role {_role.get().replace('%', '%%')}," if _role.get() else ""
-    return f"cutesync: block (%d, %d, %d) warp %d lane %d{role} waits for {what}: nothing has come for {PATIENCE // 10**9} s"
+    seconds = PATIENCE // 10**9
+    return f"cutesync: block (%d, %d, %d) warp %d lane %d{role} waits for {what}: nothing has come for {seconds} s"
 
 
 def block_thread():
