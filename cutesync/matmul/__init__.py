@@ -243,7 +243,8 @@ def _run_of(step: Step, config: Config | None, alpha: float, beta: float, ordina
     def run(addresses: tuple[int, ...], stream: int) -> None:
         given = list(addresses)
         with _packing:  # another thread's launches on this stream come before these or after
-            copies = workspace.scratch(ordinal, stream, size)
+            held = workspace.scratch(ordinal, stream, size)
+            copies = held.addresses[0]
             for i, offset, pack in packs:
                 pack.run(given[i], copies + offset, stream)
                 given[i] = copies + offset

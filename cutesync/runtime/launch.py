@@ -87,14 +87,17 @@ class Launch:
         config = _Config((grid, 1, 1), kernel.block, kernel.smem, None, ctypes.addressof(attribute), 1)
         entry, lock, handle = _entry(), forks.lock(), kernel.handle(ordinal)
         config_at, addresses_at = ctypes.addressof(config), ctypes.addressof(addresses)
-        bound = None
+        bound = held = None
 
-        def bind(stream: int) -> None:
-            nonlocal bound
-            config.stream = stream
+        def bind(stream: int):
+            """Returns what the caller holds until the launch is enqueued; the workspace of the default stream is held as long as it is bound."""
+            nonlocal bound, held
+            config.stream, bound, found = stream, stream, None
             if workspace is not None:
-                parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(ordinal, stream, slots)
-            bound = stream
+                found = workspaces.counters_and_slots(ordinal, stream, slots)
+                parameters[workspace[0]], parameters[workspace[1]] = found.addresses
+            held = found if stream in device.DEFAULT else None
+            return found
 
         def run(x: int, out: int, stream: int, other: int = 0, alive=(config, attribute, addresses)) -> None:
             if compiling[0]:
@@ -104,8 +107,8 @@ class Launch:
                 parameters[1] = out
                 if other:
                     parameters[2] = other
-                if stream != bound or stream > 2:  # a stream that may be capturing is bound anew
-                    bind(stream)
+                if stream != bound or stream > 1:  # a stream that may be capturing, or a new one with an old handle, is bound anew
+                    here = bind(stream)  # noqa: F841 (see there)
                 code = entry(config_at, handle, addresses_at, None)
                 if code in _WRONG_CONTEXT:
                     with device.using(ordinal):
@@ -126,7 +129,8 @@ class Launch:
                 if other:
                     parameters[2] = other
                 if workspace is not None:
-                    parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(device.HOST, stream, slots)
+                    here = workspaces.counters_and_slots(device.HOST, stream, slots)
+                    parameters[workspace[0]], parameters[workspace[1]] = here.addresses
                 try:
                     emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, list(parameters), cluster=kernel.cluster, shared_bytes=kernel.smem, programmatic=True)
                 except BaseException:
@@ -175,7 +179,7 @@ class MapLaunch:
                             block.put(position, address)
                     known = addresses
                 if workspace is not None:
-                    block.bind(workspace, stream)
+                    here = block.bind(workspace, stream)  # noqa: F841 (held until the launch is enqueued)
                 if stream != bound:
                     config.stream = bound = stream
                 code = entry(config_at, handle, addresses_at, None)
@@ -197,7 +201,7 @@ class MapLaunch:
                 for position, address in zip(arrays, addresses):
                     block.put(position, address)
                 if workspace is not None:
-                    block.bind(workspace, stream)
+                    here = block.bind(workspace, stream)  # noqa: F841
                 try:
                     emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, block.packed(), cluster=kernel.cluster, shared_bytes=kernel.smem, programmatic=True)
                 except BaseException:
@@ -239,11 +243,13 @@ class _Block:
             self.maps[position].write(place, address, self.ordinal)
             self.encoded.add(position)
 
-    def bind(self, workspace: tuple[int, int, int, int], stream: int) -> None:
+    def bind(self, workspace: tuple[int, int, int, int], stream: int) -> workspaces.Workspace:
         """Write the addresses of the workspace of a stream."""
         counters, scratch, counter_bytes, scratch_bytes = workspace
-        for position, address in zip((counters, scratch), workspaces.counters_and_scratch(self.ordinal, stream, counter_bytes, scratch_bytes)):
+        found = workspaces.counters_and_scratch(self.ordinal, stream, counter_bytes, scratch_bytes)
+        for position, address in zip((counters, scratch), found.addresses):
             self.put(position, address)
+        return found
 
     def packed(self) -> list[int]:
         """One integer a parameter, as the emulator takes them."""
