@@ -57,9 +57,9 @@ async def promises(*operands):
     return operands[0]
 
 
-NUMBERS: dict[str, Make] = {
+NUMBERS: dict[str, Make] = {  # none that asks for honest hours of work, as 2**31 schedules do
     repr(value) if len(repr(value)) < 30 else f"{type(value).__name__} of {len(repr(value))} digits": lambda value=value: value
-    for value in (True, False, 0, 1, -1, 2, 7, -7, 2**31, 2**63, -(2**63) - 1, 2**64, 10**400, -(10**400), 0.0, -0.0, 0.5, 1e300, 1e308, float("nan"), float("inf"), -float("inf"), 1j)
+    for value in (True, False, 0, 1, -1, 2, 7, -7, 2**63, -(2**63) - 1, 2**64, 10**400, -(10**400), 0.0, -0.0, 0.5, 1e300, 1e308, float("nan"), float("inf"), -float("inf"), 1j)
 } | {
     "np.int64": lambda: np.int64(1), "np.uint64": lambda: np.uint64(2**64 - 1), "np.float32": lambda: np.float32(1.5), "np.bool_": lambda: np.bool_(True), "np.nan": lambda: np.float64("nan"),
     "np.complex64": lambda: np.complex64(1j), "Decimal": lambda: decimal.Decimal("1.5"), "Fraction": lambda: fractions.Fraction(1, 3), "0-d array": lambda: np.array(1), "index object": lambda: typed("Index", __index__=lambda self: 1),

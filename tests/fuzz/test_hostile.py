@@ -119,7 +119,7 @@ class Attack:
         self.strange = {}
         for _ in range(1 if rng.random() < 0.7 else 2):
             name = pick(rng, (*target.pools, *target.arrays))
-            pool = rubbish.outs(self._host(target.arrays[0]), self.own) if target.pools.get(name) == "outs" else POOLS[target.pools.get(name, "arrays")]
+            pool = rubbish.outs(hosts[target.arrays[0]], self.own) if target.pools.get(name) == "outs" else POOLS[target.pools.get(name, "arrays")]
             if rng.random() < 0.15:
                 pool = {**rubbish.THINGS, **rubbish.NUMBERS}
             what = pick(rng, tuple(pool))
@@ -128,13 +128,10 @@ class Attack:
     def __repr__(self) -> str:
         return f"{self.target.name} of {'DeviceArrays' if self.own else 'NumPy arrays'} with {self.strange}"
 
-    def _host(self, name: str) -> np.ndarray:
-        return np.asarray(self.arguments[name]) if self.own else self.arguments[name]
-
     def _bytes(self) -> list[bytes]:
         """What all plain arrays among the arguments hold."""
         given = [entry for value in self.arguments.values() for entry in (value if isinstance(value, tuple) else (value,))]
-        return [np.asarray(x).tobytes() for x in given if type(x) in (np.ndarray, cs.DeviceArray) and x.nbytes < 10**6 and x.dtype != object and getattr(x, "_initialised", True)]
+        return [np.asarray(x).tobytes() for x in given if type(x) in (np.ndarray, cs.DeviceArray) and x.nbytes < 10**6 and x.dtype != object]
 
     def faults(self) -> list[str]:
         before = self._bytes()
