@@ -1,8 +1,8 @@
 """Compiled kernels on disk: one zip file an entry (cubin, PTX, and a JSON that says in words what it is); and small answers, a JSON each.
 
-The key names everything that decides the machine code; see ``fingerprint``. An entry is read only from a folder and a file that no other
-user can write (see folder.py), and only if it says that it is this key's. Whatever is wrong with it or with the folder is said once, and the
-call goes on: what cannot be read is a miss, what cannot be written is kept in memory.
+The key names everything that decides the machine code; see ``fingerprint``. An entry is read only from a folder and a file that no
+other user can write (see folder.py), and only if it says that it is this key's. Whatever is wrong with it or with the folder is said
+once, and the call goes on: what cannot be read is a miss, what cannot be written is kept in memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..errors import ArgumentValueError, explain
 from . import folder
 
 _KERNEL, _NOTE = ".kernel", ".note"
-_NAMES = re.compile(r"[0-9a-f]{40}\.(kernel|note)(\.[0-9a-f]{8}\.tmp)?|(tmp[a-z0-9_]{8}\.tmp)")  # the last: temporary files of earlier versions
+_NAMES = re.compile(r"[0-9a-f]{40}\.(kernel|note)(\.[0-9a-f]{8}\.tmp)?|(tmp[a-z0-9_]{8}\.tmp)")  # the last: of earlier versions
 _DSL = ("", "-libs-base", "-libs-core", "-libs-cu12", "-libs-cu13")
 
 
@@ -231,8 +231,12 @@ def clear() -> Cleared:
     except FileNotFoundError:
         pass
     except OSError as error:
-        raise ArgumentValueError(explain("cache", f"{env.cache_dir()} ({_reason(error)})", "a folder of compiled kernels", "set CUTESYNC_CACHE_DIR")) from None
+        raise _no_cache(f"({_reason(error)})") from None
     found = Cleared(counts["kernel"], counts["note"], counts["temporary"], freed, counts["refused"], counts["other"])
     if found.others and not any(found[:3]) and not found.refused:
-        raise ArgumentValueError(explain("cache", f"{env.cache_dir()} with {found.others} files, none written by the cache", "a folder of compiled kernels", "set CUTESYNC_CACHE_DIR"))
+        raise _no_cache(f"with {found.others} files, none written by the cache")
     return found
+
+
+def _no_cache(why: str) -> ArgumentValueError:
+    return ArgumentValueError(explain("cache", f"{env.cache_dir()} {why}", "a folder of compiled kernels", "set CUTESYNC_CACHE_DIR"))

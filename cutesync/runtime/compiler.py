@@ -127,41 +127,47 @@ def alone() -> Iterator[None]:
 def refuse_while_tracing() -> None:
     """Raise if this thread compiles: only code that is traced can come here then."""
     if compiling[0] == get_ident():
-        raise OperatorError(explain("callable", "a call of cutesync while it is traced", "operations on its arguments", "call cutesync before, and let the callable capture the result"))
+        advice = "call cutesync before, and let the callable capture the result"
+        raise OperatorError(explain("callable", "a call of cutesync while it is traced", "operations on its arguments", advice))
 
 
 def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any:
-    """``cute.compile`` for sm_90a, with PTX and line information, inside ``alone()``. What a user's callable is to blame for is an OperatorError."""
+    """``cute.compile`` for sm_90a, with PTX and line information, inside ``alone()``. A user's callable at fault is an OperatorError."""
     import cutlass.cute as cute
 
     with _temporary_folder() as folder, quick_tracing():
+        options = f"--gpu-arch {device.ARCH} --keep-ptx --dump-dir={shlex.quote(folder)} --generate-line-info {options}"
         try:
-            compiled = cute.compile(host, *arguments, options=f"--gpu-arch {device.ARCH} --keep-ptx --dump-dir={shlex.quote(folder)} --generate-line-info {options}")
+            compiled = cute.compile(host, *arguments, options=options)
         except Exception as error:
             found = _operator_error(error)
             if found is None:
                 raise
             raise found  # noqa: B904 (it is what caused the DSL's error)
-        if ".entry" not in compiled.__ptx__ or compiled.__ptx__[-1] not in "\n\0":  # the name of a file that could not be written, or half of one
-            raise CutesyncError(explain("compiling", f"no whole PTX in the temporary folder {folder}", "room to write it", "free space there, or set TMPDIR"))
+        if ".entry" not in compiled.__ptx__ or compiled.__ptx__[-1] not in "\n\0":  # the name of a file that is not there, or half of it
+            raise _cannot_compile(f"no whole PTX in the temporary folder {folder}", "room to write it", "free space there, or set TMPDIR")
         return compiled
 
 
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[str]:
-    """A folder for one compilation. Unlike ``tempfile.TemporaryDirectory``, which every forked child deletes when it exits, it is this process's."""
+    """A folder for one compilation, this process's. (``tempfile.TemporaryDirectory`` is deleted by every forked child that exits.)"""
     try:
         folder = tempfile.mkdtemp(prefix="cutesync-")
     except OSError as error:
-        raise CutesyncError(explain("compiling", f"no folder for temporary files ({error})", "one that can be written", "free space there, or set TMPDIR")) from None
+        raise _cannot_compile(f"no folder for temporary files ({error})", "one that can be written", "free space there, or set TMPDIR") from None
     owner = os.getpid()
     try:
         if set(folder) & set("'{}\n"):
-            raise CutesyncError(explain("compiling", f"the temporary folder {folder!r}", "a name without quotes and braces, which the DSL misreads", "set TMPDIR"))
+            raise _cannot_compile(f"the temporary folder {folder!r}", "a name without quotes and braces, which the DSL misreads", "set TMPDIR")
         yield folder
     finally:
         if os.getpid() == owner:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _cannot_compile(came: str, allowed: str, advice: str) -> CutesyncError:
+    return CutesyncError(explain("compiling", came, allowed, advice))
 
 
 def _operator_error(error: BaseException | None) -> OperatorError | None:

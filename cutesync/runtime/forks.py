@@ -5,8 +5,8 @@ A fork waits for the locks of what cannot be left half way, a compilation or an 
 
 from __future__ import annotations
 
-import concurrent.futures.thread  # noqa: F401 (like logging it releases at a fork what it took before: not for the first time while one waits)
-import logging  # noqa: F401
+import concurrent.futures.thread  # noqa: F401 (this and logging hook forks too: imported while one waits, they would release what
+import logging  # noqa: F401       they have not taken)
 import os
 import threading
 import weakref
@@ -23,7 +23,7 @@ def lock(kind: Callable = threading.Lock):
 
 
 def wait_for(held, mine: Callable[[], bool] = lambda: False) -> None:
-    """Let every fork wait for this lock and release it on both sides. ``mine()`` is True in a thread that holds it and cannot take it again."""
+    """Let every fork wait for this lock and release it on both sides. ``mine()``: this thread holds it and cannot take it again."""
     taken: list[bool] = []
 
     def before() -> None:
