@@ -107,17 +107,36 @@ def element_type(spec, argument: str = "dtype") -> DType:
     return FLOAT8.get(name) or dtype(spec, argument)
 
 
+def number(value, argument: str, allowed: str = "a number") -> bool | int | float:
+    """A scalar of Python, NumPy or ml_dtypes, or a NumPy array of no axes, as Python's bool, int or float; ArgumentTypeError for what is none."""
+    if isinstance(value, (np.generic, np.ndarray)) and not value.shape and (value.dtype.kind in "biuf" or value.dtype.name in _NOT_IN_NUMPY):
+        value = value.item() if value.dtype.kind in "biu" else float(value)
+    if not isinstance(value, (bool, int, float)):
+        raise ArgumentTypeError(explain(argument, repr(value), allowed))
+    return value
+
+
 def scalar(value, target: DType, argument: str):
-    """A Python number of type ``target``: float, int, or 0 or 1 for bool. ArgumentTypeError or ArgumentValueError for what is none."""
-    kind = target.kind
-    if not isinstance(value, (bool, int, float, np.generic)) or (kind != "f" and isinstance(value, (float, np.floating))):
+    """A Python number of type ``target``: float, int, or for bool its truth value, 0 or 1. ArgumentTypeError or ArgumentValueError for what is none."""
+    found, kind = number(value, argument, f"a scalar of {target}"), target.kind
+    if kind == "b":
+        return int(bool(found))
+    if kind == "f":
+        return as_float(found, argument)
+    if isinstance(found, float):
         raise ArgumentTypeError(explain(argument, repr(value), f"a scalar of {target}"))
-    number = float(value) if kind == "f" else int(bool(value)) if kind == "b" else int(value)
-    if kind in "iu":
-        info = np.iinfo(target.numpy)
-        if not info.min <= number <= info.max:
-            raise ArgumentValueError(explain(argument, repr(value), f"a value of {target}, {info.min} to {info.max}"))
-    return number
+    info = np.iinfo(target.numpy)
+    if not info.min <= found <= info.max:
+        raise ArgumentValueError(explain(argument, repr(value), f"a value of {target}, {info.min} to {info.max}"))
+    return int(found)
+
+
+def as_float(value: bool | int | float, argument: str) -> float:
+    """The nearest float; ArgumentValueError for an int beyond all of them."""
+    try:
+        return float(value)
+    except OverflowError:
+        raise ArgumentValueError(explain(argument, f"an int of {value.bit_length()} bits", "a number that a float64 can hold")) from None
 
 
 PROMOTED = object()

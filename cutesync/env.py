@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
+import tempfile
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,14 +30,44 @@ class Variable:
 
 CACHE_DIR = Variable("CUTESYNC_CACHE_DIR", "", (), "folder of compiled kernels; default $XDG_CACHE_HOME/cutesync")
 CACHE = Variable("CUTESYNC_CACHE", "1", ("0", "1"), "0 keeps compiled kernels in memory only")
-DEBUG = Variable("CUTESYNC_DEBUG", "0", ("0", "1"), "1 bounds every wait inside a kernel: it reports and stops instead of hanging")
+CACHE_SHARED = Variable("CUTESYNC_CACHE_SHARED", "0", ("0", "1"), "1 trusts other owners of the cache's folder and files, and their group")
+DEBUG = Variable("CUTESYNC_DEBUG", "0", ("0", "1"), "1 bounds the waits inside kernels: they report and stop; set it before the first call")
 BACKEND = Variable("CUTESYNC_BACKEND", "auto", ("auto", "gpu", "emulator"), "where kernels run; auto takes the GPU if there is one")
-ALL = (CACHE_DIR, CACHE, DEBUG, BACKEND)
+MAX_STEPS = Variable("CUTESYNC_MAX_STEPS", "", (), "steps after which the emulator calls a launch endless; emulate(max_steps=) comes first")
+ALL = (CACHE_DIR, CACHE, CACHE_SHARED, DEBUG, BACKEND, MAX_STEPS)
 
 
 def cache_dir() -> Path:
     """The folder of compiled kernels. It is not created here."""
-    if CACHE_DIR.get():
-        return Path(CACHE_DIR.get()).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base).expanduser() / "cutesync"
+    chosen = CACHE_DIR.get()
+    try:
+        if chosen:
+            return Path(chosen).expanduser()
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser()
+    except (RuntimeError, KeyError):  # "~", and no HOME nor an entry of this user in passwd
+        if chosen:
+            raise ArgumentValueError(explain(CACHE_DIR.name, repr(chosen), "a folder", "write it without ~, whose home folder is not known")) from None
+        base = Path()
+    return base / "cutesync" if base.is_absolute() else _folder_without_home()
+
+
+@functools.lru_cache(maxsize=1)
+def _folder_without_home() -> Path:
+    """A folder of this user under the temporary one. Somebody else may have made it; then it is not used (see runtime/folder.py)."""
+    try:
+        base = tempfile.gettempdir()
+    except OSError:  # none that can be written
+        base = "/tmp"
+    found = Path(base) / f"cutesync-{os.getuid()}"
+    warnings.warn(f"cutesync cache: no home folder; kernels are kept in {found}; set CUTESYNC_CACHE_DIR", stacklevel=3)
+    return found
+
+
+def max_steps() -> int | None:
+    """The bound on steps of the emulator, if one is set."""
+    text = MAX_STEPS.get()
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise ArgumentValueError(explain(MAX_STEPS.name, repr(text), "a number of steps, 1 or more", "unset it for the emulator's own bound"))
+    return int(text)

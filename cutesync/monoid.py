@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Float32, Float64, Int32, Int64, Uint32
+from cutlass import Boolean, Float32, Float64, Int32, Int64, Uint32, Uint64
 
 from .dtypes import DType
 from .errors import OperatorError
@@ -35,6 +35,35 @@ def choose(condition, a, b):
 def nonzero(value):
     """1 where the value is not zero (NaN is not zero), as Int32."""
     return choose(value != type(value)(0), Int32(1), Int32(0))
+
+
+def convert(value, target):
+    """``value``, a DSL number or a Python one, in the DSL type ``target``, as NumPy's astype does: integers wrap, and signed ones keep their
+    sign (the DSL's own conversion to a wider unsigned type does not). Floats lose their fraction; where NumPy leaves an integer undefined, one
+    beyond the range becomes its nearer end, and NaN becomes 0.
+    """
+    if not isinstance(value, cutlass.Numeric) or target.is_float:
+        return target(value)
+    kind = type(value)
+    if kind.is_float:
+        return _truncated(value, target)
+    if kind.signed and not target.signed and 1 < kind.width < target.width:
+        value = (Int64 if target.width == 64 else Int32)(value)
+    return target(value)
+
+
+def _truncated(value, target):
+    """A float as an integer; by PTX's own words, as LLVM's conversion means nothing beyond the range."""
+    if value.width < 32:
+        value = Float32(value)
+    wide = {(32, True): Int32, (32, False): Uint32, (64, True): Int64, (64, False): Uint64}[max(target.width, 32), target.signed]
+    name = f"{'s' if target.signed else 'u'}{wide.width}.f{value.width}"
+    found = cute.arch.inline_ptx(f"cvt.rzi.{name} {{$w0}}, {{$r0}};", write_only_types=[wide], read_only_args=[value])
+    if max(wide.width, value.width) == 64:  # else the instruction does that
+        found = choose(value == value, found, wide(0))
+    if target.width < 32:
+        found = cutlass.min(cutlass.max(found, wide(target.min)), wide(target.max))
+    return target(found)
 
 
 def tree(states, combine):
@@ -86,7 +115,7 @@ def traced(what: str, fn, operands, register, dtype: DType):
         result = fn(*operands)
         if not isinstance(result, (bool, int, float, cutlass.Numeric)):
             raise TypeError(f"it returned {type(result).__name__}, not a number")
-        return nonzero(Boolean(result)) if dtype.kind == "b" else register(result)
+        return nonzero(Boolean(result)) if dtype.kind == "b" else convert(result, register)
     except Exception as error:
         raise OperatorError(f"{what} could not be traced on {dtype}: {type(error).__name__}: {error}") from error
 
@@ -116,7 +145,7 @@ class Monoid:
         if self.accumulate.kind == "b":
             value = nonzero(value)
         elif self.source is not self.accumulate:
-            value = narrow(value)  # first to the type of the operation, as NumPy's astype does, then to a wider register
+            value = convert(value, narrow)  # first to the type of the operation, as NumPy's astype does, then to a wider register
         if self.transform is not None:
             value = Boolean(value) if self.accumulate.kind == "b" else narrow(value)
             value = traced("transform", self.transform, (value,), narrow, self.accumulate)
@@ -128,7 +157,7 @@ class Monoid:
     def fold(self, words, index):
         """The state of a 16-byte vector of consecutive elements in four registers; ``index`` is that of its first."""
         if self._packed_sum():
-            return (self.types[0](self._dot(words)),)
+            return (convert(self._dot(words), self.types[0]),)
         elements = cute.recast_tensor(words, self.source.cutlass)
         return tree([self.lift(elements[i], index + i) for i in range(cute.size(elements))], self.combine)
 

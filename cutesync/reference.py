@@ -1,6 +1,7 @@
 """The NumPy meaning of every public operation: what tests, perf and docs judge by. Slow, short and literal.
 
-Sums and products of floats are computed in float64 and rounded once; everything else is NumPy's own reduction in the result's type.
+Sums and products of floats are computed in float64 and rounded once; everything else is NumPy's own reduction in the result's type. Where
+NumPy leaves a conversion undefined (a float beyond an integer's range), these functions say what it is: see ``_cast``.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
     source = _dtype(x)
     result = BOOL if logical else source if dtype is None else _parse(dtype)
     accumulate = source.accumulator if logical else result.accumulator
-    values = x.astype(accumulate.numpy)
+    values = _cast(x, accumulate)
     if transform is not None:
-        values = _each(transform, values).astype(accumulate.numpy)
+        values = _cast(_each(transform, values), accumulate)
     axes = tuple(range(x.ndim)) if axis is None else axis
     with np.errstate(all="ignore"):
         folded = _fold(values, parsed, accumulate, axes, keepdims, init)
@@ -57,7 +58,7 @@ def _fold_callable(values, parsed, axes, keepdims, init):
         columns = [rows[..., i] for i in range(rows.shape[-1])]
         if init is not None:
             columns.insert(0, np.full(rows.shape[:-1], init, values.dtype))
-        out = functools.reduce(lambda a, b: np.asarray(parsed.numpy(a, b)).astype(values.dtype), columns)
+        out = functools.reduce(lambda a, b: _cast(np.asarray(parsed.numpy(a, b)), _dtype(values)), columns)
     if keepdims:
         out = np.reshape(out, [1 if a in axes else n for a, n in enumerate(values.shape)])
     return np.asarray(out)
@@ -73,7 +74,7 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
     parsed = operator(op, identity)
     result = _dtype(x) if dtype is None else _parse(dtype)
     accumulate = result.accumulator
-    values = x.astype(accumulate.numpy)
+    values = _cast(x, accumulate)
     values = values.reshape(-1) if axis is None else np.moveaxis(values, axis, -1)
     if accumulate.kind == "f" and parsed.fn is None and parsed.name in ("add", "mul"):
         values = values.astype(np.float64)
@@ -84,7 +85,7 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
     first = () if init is None else (np.full(values.shape[:-1], init, values.dtype),)
     columns = [*first, *np.moveaxis(values, -1, 0)]
     with np.errstate(all="ignore"):
-        running = list(itertools.accumulate(columns, lambda a, b: _in_order(parsed, accumulate, a, b, reverse).astype(values.dtype)))
+        running = list(itertools.accumulate(columns, lambda a, b: _cast(_in_order(parsed, accumulate, a, b, reverse), _dtype(values))))
     running = running[: values.shape[-1]] if exclusive else running[len(first) :]
     scanned = np.stack(running, -1) if running else values
     scanned = scanned[..., ::-1] if reverse else scanned
@@ -108,24 +109,50 @@ def cumprod(x, axis=None, *, dtype=None):
     return scan(x, "mul", axis=axis, dtype=dtype or sum_dtype(_dtype(np.asarray(x))))
 
 
-def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out_dtype=None):
-    """What ``cs.matmul`` returns, computed in float64 and rounded once. Types of 8 bits saturate; NaN stays in float8 and is 0 in integers."""
+def matmul(a, b, c=None, *, alpha=1.0, beta=None, bias=None, activation=None, out_dtype=None, scale_a=None, scale_b=None, precision=None):
+    """What ``cs.matmul`` returns, computed in float64 and rounded once. Types of 8 bits and int32 saturate; NaN stays in float8 and is 0 in integers."""
     a, b = np.asarray(a), np.asarray(b)
-    value = np.asarray(alpha * np.matmul(a.astype(np.float64), b.astype(np.float64)))
+    source = element_type(a.dtype, "a")
+    usual = "int32" if source.kind in "iu" else "bfloat16" if source.name in FLOAT8 else source
+    left, right = (_tfloat32(x) if precision == "tf32" else x for x in (a, b))
+    value = np.asarray(alpha * _factor(scale_a) * _factor(scale_b) * np.matmul(left.astype(np.float64), right.astype(np.float64)))
+    beta = (0.0 if c is None else 1.0) if beta is None else beta
     if beta:
         value = value + beta * np.asarray(c).astype(np.float64)
     if bias is not None:
         value = value + np.asarray(bias).astype(np.float64)
     if activation is not None:
         value = (ACTIVATIONS[activation] if isinstance(activation, str) else activation)(value)
-    result = element_type(a.dtype if out_dtype is None else out_dtype, "out_dtype")
+    result = element_type(usual if out_dtype is None else out_dtype, "out_dtype")
     if result.kind in "iu":
-        limits = np.iinfo(result.numpy)
-        value = np.clip(np.rint(np.nan_to_num(value, nan=0.0)), limits.min, limits.max)
+        value = _cast(np.rint(value), result)
     elif result.name in FLOAT8:
         value = np.clip(value, -_LARGEST[result.name], _LARGEST[result.name])
     with np.errstate(over="ignore"):
         return np.asarray(value).astype(result.numpy)[()]
+
+
+def _tfloat32(x: np.ndarray) -> np.ndarray:
+    """The nearest numbers of 11 bits of significand, ties away from zero; beyond the largest that is infinity."""
+    x = np.ascontiguousarray(x)
+    rounded = ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+    return np.where(np.isfinite(x), rounded, x)
+
+
+def _factor(scale):
+    """A scale as a float64: a number, one element, or one for each row or column."""
+    scale = np.asarray(1.0 if scale is None else scale).astype(np.float64)
+    return scale.reshape(()) if scale.size == 1 else scale
+
+
+def _cast(values: np.ndarray, target) -> np.ndarray:
+    """``astype``, and where that leaves the integer for a float undefined: the nearer end of the range, and 0 for NaN."""
+    if _dtype(values).kind != "f" or target.kind not in "iu":
+        return values.astype(target.numpy)
+    whole, limits = np.trunc(values.astype(np.float64)), np.iinfo(target.numpy)
+    below, above = whole < limits.min, whole >= 2.0 ** int(limits.max).bit_length()
+    inside = np.where(below | above | np.isnan(whole), 0.0, whole).astype(target.numpy)
+    return np.where(below, limits.min, np.where(above, limits.max, inside)).astype(target.numpy)
 
 
 _LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}

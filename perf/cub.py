@@ -19,6 +19,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import script
+
 HERE = Path(__file__).parent
 BUILD = HERE / "build"
 INTERFACE = HERE / "cub_interface.cuh"
@@ -102,6 +104,15 @@ class Cub:
             raise RuntimeError(f"CUB's {name} returned CUDA error {code}")
 
 
+def main(argv=None) -> None:
+    parser = script.parser(__doc__)
+    parser.add_argument("family", nargs="+", choices=sorted(path.stem.removeprefix("cub_") for path in HERE.glob("cub_*.cu")), help="families to build")
+    for family in parser.parse_args(argv).family:
+        try:
+            print(build(family))
+        except Unavailable as error:
+            sys.exit(f"cub.py: {error}")
+
+
 if __name__ == "__main__":
-    for family_name in sys.argv[1:]:
-        print(build(family_name))
+    script.run(main)

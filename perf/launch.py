@@ -26,7 +26,8 @@ import numpy as np
 from cuda.bindings import driver
 
 import report as reporting
-from gpu import Gpu, Probe, check
+import script
+from gpu import Probe, check
 from measure import summary
 from rivals import versions
 
@@ -173,15 +174,12 @@ def bars(host: dict, first: dict[str, list[float]]) -> list[dict]:
 
 
 def main(argv=None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = script.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer batches and processes")
-    parser.add_argument("--json", type=Path, help="where to write the results")
+    parser.add_argument("--json", type=script.output, help="where to write the results")
     parser.add_argument("--first-call", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args(argv)
-    try:
-        gpu = Gpu()
-    except Exception as error:
-        sys.exit(f"This needs an NVIDIA GPU and its driver ({str(error).splitlines()[0]})")
+    gpu = script.gpu()
     if chosen.first_call:
         first_call()
         return 0
@@ -208,4 +206,4 @@ def main(argv=None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script.run(main)

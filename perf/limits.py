@@ -39,6 +39,7 @@ from cuda.bindings import driver
 
 import matmul as family
 import report as reporting
+import script
 from case import Slot
 from clock import Clock, sustained
 from gpu import Gpu, check
@@ -138,12 +139,12 @@ def profiled(gpu: Gpu, libraries: Libraries, cases) -> None:
 
 
 def main(argv=None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = script.parser(__doc__)
     parser.add_argument("--cases", nargs="+", choices=GROUPS, default=list(GROUPS), help="only these groups of cases")
-    parser.add_argument("--json", type=Path, help="where to write the results")
+    parser.add_argument("--json", type=script.output, help="where to write the results")
     parser.add_argument("--profiled", action="store_true", help=argparse.SUPPRESS)
     chosen = parser.parse_args(argv)
-    gpu = Gpu()
+    gpu = script.gpu()
     libraries = Libraries(gpu, "matmul", ["torch"])
     cases = [case for case in family.cases(None, None, False) if case.group in chosen.cases]
     if chosen.profiled:
@@ -179,4 +180,4 @@ def main(argv=None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script.run(main)

@@ -8,10 +8,9 @@ TFLOP/s of each) and ``FILE-bars.png`` (what was reached of every bar; 1 is the 
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
 from pathlib import Path
+
+import script
 
 OURS = "cutesync"
 COLOURS = {OURS: "tab:red", "cub": "tab:green", "torch": "tab:orange", "cupy": "tab:blue", "compute": "tab:purple",
@@ -132,33 +131,35 @@ def save(figure, plt, path: Path) -> None:
     print(path)
 
 
-def main(argv=None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+def main(argv=None) -> None:
+    parser = script.parser(__doc__)
     parser.add_argument("json", type=Path, nargs="+", help="results of sweep.py or launch.py")
     parser.add_argument("--out", type=Path, help="folder of the PNG files (default: beside the JSON)")
     chosen = parser.parse_args(argv)
-    try:
-        import matplotlib
-    except ModuleNotFoundError:
-        sys.exit("Plots need matplotlib: pip install 'cutesync[bench]'")
+    for source in chosen.json:
+        folder = chosen.out or source.parent
+        with script.reading(source) as report:
+            draw(report, folder / f"{source.stem}.png", folder / f"{source.stem}-bars.png")
+
+
+def draw(report: dict, path: Path, bars: Path) -> None:
+    """The plots of one report."""
+    family, cases = report["family"], report.get("cases", [])
+    import matplotlib
+
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    for source in chosen.json:
-        report = json.loads(source.read_text())
-        folder = chosen.out or source.parent
-        folder.mkdir(parents=True, exist_ok=True)
-        if report["family"] == "launch":
-            draw_launch(report, plt, folder / f"{source.stem}.png")
-            continue
-        group = report["cases"][0]["group"] if report["cases"] else ""
-        if all(case["flops"] for case in report["cases"]):
-            draw_products(report, plt, folder / f"{source.stem}.png")
-        else:
-            draw_sizes(report, plt, folder / f"{source.stem}.png", group, "graph")
-        draw_bars(report, plt, folder / f"{source.stem}-bars.png")
-    return 0
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if family == "launch":
+        draw_launch(report, plt, path)
+        return
+    if all(case["flops"] for case in cases):
+        draw_products(report, plt, path)
+    else:
+        draw_sizes(report, plt, path, cases[0]["group"], "graph")
+    draw_bars(report, plt, bars)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script.run(main)

@@ -7,12 +7,11 @@ With ``--check`` nothing is written, and it exits with 1 if README.md is not wha
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+import script
 from report import OURS, RESULTS
 
 README = Path(__file__).parent.parent / "README.md"
@@ -41,7 +40,12 @@ def newest(family: str) -> Path:
     found = sorted(path for path in RESULTS.glob(f"{family}-*-????-??-??.json"))
     if not found:
         raise FileNotFoundError(f"no results of {family} under {RESULTS}")
-    return max(found, key=lambda path: json.loads(path.read_text())["date"])
+    return max(found, key=lambda path: loaded(path)["date"])
+
+
+def loaded(path: Path) -> dict:
+    with script.reading(path) as report:
+        return dict(report)
 
 
 def digits(value: float) -> str:
@@ -65,7 +69,7 @@ def table(family: str) -> str:
         heads, rows = graphs()
         return markdown(f"{', '.join(f'`perf/results/{newest(part).name}`' for part in GRAPHS)}.", heads, rows)
     path = newest(family)
-    report = json.loads(path.read_text())
+    report = loaded(path)
     versions = ", ".join(f"{name} {report['versions'][package]}" for package, name in VERSIONS[-1 if family == "limits" else 0 :] if package in report["versions"])
     copy = f"; a copy of 1 GiB moves {report['copy_bytes_per_us'] / 1e6:.2f} TB/s" if "copy_bytes_per_us" in report else ""
     cases = [case for case in report["cases"] if shown(family, case["name"])]
@@ -85,7 +89,7 @@ def markdown(source: str, heads: list[str], rows: list[list[str]]) -> str:
 
 def graphs() -> tuple[list[str], list[list[str]]]:
     """Microseconds a call, of calls that follow one another in a graph, on data that no cache holds."""
-    cases = {family: json.loads(newest(family).read_text())["cases"] for family in GRAPHS}
+    cases = {family: loaded(newest(family))["cases"] for family in GRAPHS}
     chosen = [(family, case) for family in GRAPHS for case in cases[family] if "graph" in case["measures"] and any(fnmatchcase(case["name"], p) for p in GRAPHS[family])]
     others = rivals([case for _, case in chosen], "graph")
     rows = []
@@ -140,10 +144,13 @@ def written(text: str) -> str:
     return BLOCK.sub(lambda match: match[1] + table(match[2]) + match[3], text)
 
 
-def main(argv: list[str]) -> int:
+def main(argv=None) -> int:
+    parser = script.parser(__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if README.md is not what the results say")
+    chosen = parser.parse_args(argv)
     before = README.read_text(encoding="utf-8")
     after = written(before)
-    if "--check" in argv:
+    if chosen.check:
         print("README.md says what the results say" if after == before else "README.md is not what the results say: run python perf/readme.py")
         return int(after != before)
     README.write_text(after, encoding="utf-8")
@@ -151,4 +158,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    script.run(main)

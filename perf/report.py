@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 from pathlib import Path
+
+import script
 
 RESULTS = Path(__file__).parent / "results"
 OURS = "cutesync"
@@ -128,7 +129,13 @@ def ending(report: dict) -> list[str]:
     return rows
 
 
+def main(argv=None) -> None:
+    parser = script.parser(__doc__)
+    parser.add_argument("json", type=Path, nargs="+", help="results of sweep.py")
+    for path in parser.parse_args(argv).json:
+        with script.reading(path) as earlier:
+            print(HEADER, *(row for found in earlier["cases"] for row in lines(found)), *map(figure, earlier.get("figures", [])), *ending(earlier), sep="\n")
+
+
 if __name__ == "__main__":
-    for name in sys.argv[1:]:
-        earlier = json.loads(Path(name).read_text())
-        print(HEADER, *(row for found in earlier["cases"] for row in lines(found)), *map(figure, earlier.get("figures", [])), *ending(earlier), sep="\n")
+    script.run(main)

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 import report as reporting
+import script
 from case import Slot
 from gpu import Gpu, Probe
 from measure import REPEATS, Contestant, Timer
@@ -28,30 +29,36 @@ from rivals import ROOFS, Libraries, versions
 ROUNDS = {"event": 40, "event hot": 40, "graph": 20, "graph hot": 20}
 QUICK_ROUNDS = 10
 CALIBRATION_BYTES = 1 << 30
+MOST_ELEMENTS = 1 << 36
 
 
 def count(text: str) -> int:
     """An element count: 4096, 2**20, 2^20 or 1e6."""
     base, _, exponent = text.replace("^", "**").partition("**")
-    value = int(base) ** int(exponent) if exponent else int(float(text))
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text!r}: needs at least one element")
-    return value
+    try:
+        value = int(base) ** min(int(exponent), 99) if exponent and abs(int(base)) <= MOST_ELEMENTS else float(text)
+    except ValueError:
+        value = 0
+    if not 1 <= value <= MOST_ELEMENTS:
+        raise argparse.ArgumentTypeError(f"got {text[:40]!r}; needs from 1 to 2**36 elements")
+    return int(value)
 
 
 def arguments(argv=None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = script.parser(__doc__)
     parser.add_argument("family", help="the family to time: a file beside this one, e.g. reduce")
     parser.add_argument("--quick", action="store_true", help="fewer sizes, dtypes and rounds")
     parser.add_argument("--sizes", nargs="+", type=count, help="element counts of the dtype x size group")
     parser.add_argument("--dtypes", nargs="+", help="only these dtypes")
     parser.add_argument("--rivals", nargs="*", help="only these rivals (none: cutesync, the copy and the read alone)")
     parser.add_argument("--cases", nargs="+", help="only these groups of cases")
-    parser.add_argument("--json", type=Path, help="where to write the results")
+    parser.add_argument("--json", type=script.output, help="where to write the results")
     chosen = parser.parse_args(argv)
     if not (Path(__file__).parent / f"{chosen.family}.py").exists():
         parser.error(f"there is no family {chosen.family!r}")
     family = importlib.import_module(chosen.family)
+    if not hasattr(family, "RIVALS"):
+        parser.error(f"{chosen.family} is no family")
     for option, allowed in (("rivals", family.RIVALS), ("cases", family.GROUPS), ("dtypes", family.DTYPES)):
         unknown = set(getattr(chosen, option) or ()) - set(allowed)
         if unknown:
@@ -143,10 +150,7 @@ def main(argv=None) -> int:
     family = importlib.import_module(chosen.family)
     cases = family.cases(chosen.sizes, chosen.dtypes, chosen.quick)
     cases = [case for case in cases if not chosen.cases or case.group in chosen.cases]
-    try:
-        gpu = Gpu()
-    except Exception as error:
-        sys.exit(f"A sweep needs an NVIDIA GPU and its driver ({str(error).splitlines()[0]})")
+    gpu = script.gpu()
     libraries = Libraries(gpu, chosen.family, chosen.rivals)
     timer = Timer(gpu)
     copy_rate, read_rate = calibrate(gpu, timer)
@@ -187,4 +191,4 @@ def main(argv=None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    script.run(main)

@@ -7,10 +7,11 @@ Time is the emulator's step count: it orders events and says nothing about speed
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
+import sys
 from pathlib import Path
+
+import script
 
 WAIT, RUN, PHASE, COPY, TENSOR = "#d9c27a", "#4c78a8", "#72b7b2", "#e45756", "#8e6bb0"
 
@@ -29,15 +30,16 @@ def colour(track: str, span: dict) -> str:
     return TENSOR if span["name"].startswith("wgmma") else COPY
 
 
-def draw(path: Path, block: int, out: Path) -> None:
+def draw(events: list[dict], block: int, out: Path) -> None:
+    processes = sorted({e["pid"] for e in events})
+    if not 0 <= block < len(processes):
+        sys.exit(f"trace.py: got --block {block}; needs one of its {len(processes)} blocks, from 0")
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
     from matplotlib.patches import Patch
 
-    events = json.loads(path.read_text())["traceEvents"]
-    processes = sorted({e["pid"] for e in events})
     rows = tracks(events, processes[block])
     figure, axes = plt.subplots(figsize=(14, 0.34 * len(rows) + 1.3))
     for y, (name, spans) in enumerate(rows):
@@ -56,14 +58,15 @@ def draw(path: Path, block: int, out: Path) -> None:
     print(out)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("file", type=Path)
+def main(argv=None) -> None:
+    parser = script.parser(__doc__)
+    parser.add_argument("file", type=Path, help="what cs.emulate(trace=...) wrote")
     parser.add_argument("--block", type=int, default=0, help="which block of which launch, counted over the file")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    draw(options.file, options.block, options.out or options.file.with_suffix(".png"))
+    parser.add_argument("--out", type=script.output, help="the PNG (default: beside the file)")
+    options = parser.parse_args(argv)
+    with script.reading(options.file) as trace:
+        draw(trace["traceEvents"], options.block, options.out or options.file.with_suffix(".png"))
 
 
 if __name__ == "__main__":
-    main()
+    script.run(main)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 
 import pytest
@@ -10,7 +11,7 @@ from cutesync.errors import CaptureError
 
 
 def in_threads(work, count: int = 4) -> None:
-    """``work(0)`` to ``work(count - 1)`` in threads that start together. The first error of any of them is raised here."""
+    """``work(0)`` to ``work(count - 1)`` in threads that start together, on the backend in force here. The first error of any is raised here."""
     start, failures = threading.Barrier(count), []
 
     def run(k: int) -> None:
@@ -20,7 +21,7 @@ def in_threads(work, count: int = 4) -> None:
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=run, args=(k,)) for k in range(count)]
+    threads = [threading.Thread(target=contextvars.copy_context().run, args=(run, k)) for k in range(count)]
     for thread in threads:
         thread.start()
     for thread in threads:

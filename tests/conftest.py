@@ -27,6 +27,21 @@ if _emulator_runs_kernels():
     PLACES.append("emulator")
 
 
+def pytest_addoption(parser) -> None:
+    group = parser.getgroup("fuzz", "random calls (tests/fuzz)")
+    group.addoption("--fuzz", type=int, metavar="N", help="how many random calls each fuzzer makes (default: a few hundred)")
+    group.addoption("--seed", type=int, metavar="S", help="the first of their seeds, which count up")
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """One line for all random calls, whichever process made them."""
+    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
+    counts = [value for report in reports for name, value in report.user_properties if name == "fuzz"]
+    if counts:
+        calls, compiled, wrong = map(sum, zip(*counts))
+        terminalreporter.write_line(f"fuzz: {calls} calls, {compiled} kernels compiled, {wrong} wrong")
+
+
 def pytest_collection_modifyitems(items) -> None:
     """Skip what this machine cannot run, with the reason the package itself gives."""
     reason = device.unavailable()

@@ -209,11 +209,44 @@ def test_the_demo_itself(capsys):
     print(capsys.readouterr().out)
 
 
-@pytest.mark.parametrize("arguments", [[], ["dance"], ["demo", "--seed", "x"], ["cache", "everything"]])
-def test_wrong_usage_is_exit_code_2(arguments, capsys):
+WRONG = [
+    "", "dance", "demo --seed x", "cache everything", "demo --seed -1", "demo --seed=-1", "demo --seed 1e3", f"demo --seed {2**64}", f"demo --seed {'9' * 5000}",
+    "check --seed -1", "check --schedules 0", "check --schedules -5", f"check --schedules {10**12}", "check --schedules", "check --schedules nan", "warm --dtypes",
+    "cache --cl", "cache --c", "cache --clear=yes", "demo --compile", "--vers", "info --seed 1", "demo --seed", "check --policy",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", WRONG, ids=lambda line: line[:30])
+def test_wrong_usage_is_one_line_and_exit_code_2(line, capsys, cache_folder):
+    """An abbreviation of --clear deletes nothing."""
+    cache.note(("kept",), {})
     with pytest.raises(SystemExit) as stop:
-        cli.main(arguments)
-    assert stop.value.code == 2
+        cli.main(line.split())
+    out, error = capsys.readouterr()
+    assert stop.value.code == 2 and out == "" and error.count("\n") == 1 and len(error) < 400
+    assert len(list(cache_folder.iterdir())) == 1
+
+
+@pytest.mark.parametrize("command", ["info", "cache", "--help", "--version", "cache --clear"])
+def test_a_full_disk_is_one_line_and_exit_code_1(command, cache_folder):
+    with open("/dev/full", "w") as full:
+        found = subprocess.run([sys.executable, "-m", "cutesync", *command.split()], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (found.returncode, found.stderr.count("\n")) == (1, 1) and "No space left" in found.stderr
+
+
+def test_a_folder_with_letters_that_the_terminal_lacks(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUTESYNC_CACHE_DIR", str(tmp_path / "gr\u00fc\u00df\udcff"))
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    found = subprocess.run([sys.executable, "-m", "cutesync", "cache"], capture_output=True, text=True, check=True)
+    assert "gr\\xfc\\xdf\\udcff: 0 kernels" in found.stdout
+
+
+@pytest.mark.skipif(demo.device.unavailable() is None, reason="there is a GPU")
+def test_a_demo_on_a_gpu_that_is_not_there_fails(monkeypatch, capsys):
+    monkeypatch.setattr(demo.device, "backend", lambda: "gpu")
+    assert cli.main(["demo"]) == 1
+    out, error = capsys.readouterr()
+    assert out == "" and error.count("\n") == 1 and "nothing can run" in error
 
 
 @pytest.mark.parametrize(
@@ -222,6 +255,7 @@ def test_wrong_usage_is_exit_code_2(arguments, capsys):
         (["demo", "sort"], "'reduce'"),
         (["check", "sort"], "'scan'"),
         (["warm", "sort"], "'reduce'"),
+        (["check", "--policy", "fair"], "round_robin"),
         (["warm", "--dtypes", "float33"], "float32"),
         (["warm", "--ops", "plus"], "argmax"),
         (["warm", "--layouts", "cubes"], "'columns'"),
@@ -241,7 +275,30 @@ def test_warm_fills_the_cache_and_cache_shows_and_clears_it(cache_folder, capsys
     assert cli.main(["cache"]) == 0
     assert re.search(r"1 kernels, 0\.\d MB", capsys.readouterr().out)
     assert cli.main(["cache", "--clear"]) == 0
-    assert "1 kernels deleted" in capsys.readouterr().out and not cache.entries()
+    assert re.search(r"1 kernels deleted, 0 notes, 0 temporary files: 0\.\d MB", capsys.readouterr().out) and not cache.entries()
+
+
+def test_clear_says_what_it_leaves_and_refuses_what_is_no_cache(cache_folder, monkeypatch, capsys):
+    cache_folder.mkdir()
+    (cache_folder / "todo.note").write_text("mine")
+    assert cli.main(["cache", "--clear"]) == 2
+    assert "none written by the cache" in capsys.readouterr().err
+    cache.note(("known",), {})
+    assert cli.main(["cache", "--clear"]) == 0
+    assert "1 notes" in (out := capsys.readouterr().out) and "1 other files were not written by the cache and stay" in out
+    assert [path.name for path in cache_folder.iterdir()] == ["todo.note"]
+    cache.note(("known",), {})
+    monkeypatch.setattr(cache.folder, "remove", lambda *_: False)
+    assert cli.main(["cache", "--clear"]) == 1
+    assert "1 files of the cache may not be deleted" in capsys.readouterr().err
+
+
+def test_a_folder_that_is_not_used_is_shown_as_such(cache_folder, capsys):
+    cache_folder.mkdir()
+    cache_folder.chmod(0o777)
+    assert cli.main(["cache"]) == 0
+    assert "not used: every user can write it" in capsys.readouterr().out
+    assert "not used: every user can write it" in "\n".join(info.report())
 
 
 def test_warm_reports_progress(monkeypatch):

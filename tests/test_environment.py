@@ -59,6 +59,30 @@ def test_the_cache_folder(monkeypatch, tmp_path):
     assert not (tmp_path / "here").exists()
 
 
+@pytest.mark.parametrize("environment", [{}, {"XDG_CACHE_HOME": "relative"}, {"XDG_CACHE_HOME": "~/x"}])
+def test_without_a_home_the_folder_is_a_private_one_said_once(environment, tmp_path):
+    """A container with a bare uid: no HOME, and no entry in passwd."""
+    script = (
+        "import os, pwd, warnings\n"
+        "for name in ('HOME', 'XDG_CACHE_HOME', 'CUTESYNC_CACHE_DIR'): os.environ.pop(name, None)\n"
+        f"os.environ.update({environment!r})\n"
+        "def nobody(*_): raise KeyError\n"
+        "pwd.getpwuid = pwd.getpwnam = nobody\n"
+        "from cutesync import env\n"
+        "with warnings.catch_warnings(record=True) as said:\n"
+        "    warnings.simplefilter('always')\n"
+        "    print(env.cache_dir(), env.cache_dir() == env.cache_dir(), len(said), os.getuid())\n"
+    )
+    found = python(script, TMPDIR=str(tmp_path))
+    assert found.stdout.split() == [f"{tmp_path}/cutesync-{os.getuid()}", "True", "1", str(os.getuid())], found.stderr
+
+
+def test_a_home_folder_that_nobody_has_is_an_error(monkeypatch):
+    monkeypatch.setenv("CUTESYNC_CACHE_DIR", "~no_such_user/x")
+    with pytest.raises(errors.ArgumentValueError, match="CUTESYNC_CACHE_DIR.*without ~"):
+        env.cache_dir()
+
+
 def test_importing_loads_neither_the_dsl_nor_a_driver():
     found = python(
         "import sys, cutesync\n"

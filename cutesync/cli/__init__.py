@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import os
 import sys
-from typing import Sequence
+from typing import Callable, NoReturn, Sequence
 
 from .. import __version__, env
 from ..errors import ArgumentTypeError, ArgumentValueError, CutesyncError
@@ -13,8 +15,38 @@ from ..errors import ArgumentTypeError, ArgumentValueError, CutesyncError
 _DESCRIPTION = "Hopper kernels in the CuTe Python DSL."
 
 
+_LARGEST_SEED, _MOST_SCHEDULES = 2**64 - 1, 10**6
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a folder's name need not fit the terminal's letters
+    try:
+        try:
+            return _run(arguments)
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()  # a disk that is full is said here, not when the interpreter ends
+    except BrokenPipeError:  # the reader of our output has gone, as in "| head"
+        _drop_output()
+        return 1
+    except OSError as error:
+        print(f"python -m cutesync: {error}", file=sys.stderr)
+        _drop_output()
+        return 1
+    except KeyboardInterrupt:
+        return 130
+
+
+def _drop_output() -> None:
+    """What is left in the buffer goes nowhere: flushing it at the end would fail again."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     parser = _parser()
     options = parser.parse_args(arguments)
     try:
@@ -28,27 +60,52 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ImportError as error:
         print(f"{parser.prog} {options.command}: {error}; python -m cutesync info says what is missing and how to get it", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader of our output has gone, as in "| head"
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except KeyboardInterrupt:
-        return 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line for what is wrong, and no abbreviated options: one of them deletes."""
+
+    def __init__(self, **options) -> None:
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}; --help says what there is\n")
+
+    def _print_message(self, message: str, file=None) -> None:  # argparse's own hides a full disk
+        print(message, end="", file=file or sys.stderr)
+
+
+def _whole_number(low: int, high: int) -> Callable[[str], int]:
+    """A parser of whole numbers in these bounds."""
+
+    def parse(text: str) -> int:
+        try:
+            value = int(text)
+        except ValueError:
+            value = low - 1
+        if not low <= value <= high:
+            came = text if len(text) < 40 else text[:40] + "..."
+            raise argparse.ArgumentTypeError(f"got {came!r}; needs a whole number from {low} to {high}")
+        return value
+
+    return parse
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m cutesync", description=_DESCRIPTION)
+    parser = _Parser(prog="python -m cutesync", description=_DESCRIPTION)
+    seed = _whole_number(0, _LARGEST_SEED)
     parser.add_argument("--version", action="version", version=f"cutesync {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     demo = commands.add_parser("demo", help="run every family on random data, compare with NumPy, show the rates")
     demo.add_argument("families", nargs="*", metavar="FAMILY", help="only these families (default: all)")
-    demo.add_argument("--seed", type=int, default=0, help="seed of the random data (default 0)")
+    demo.add_argument("--seed", type=seed, default=0, help="seed of the random data (default 0)")
     demo.add_argument("--compile-only", action="store_true", help="compile every kernel of the demo and run nothing")
     demo.set_defaults(run=_demo)
     check = commands.add_parser("check", help="run every kernel on the emulator under many schedules, watched for races and deadlocks")
     check.add_argument("families", nargs="*", metavar="FAMILY", help="only these families (default: all)")
-    check.add_argument("--schedules", type=int, metavar="N", help="schedules of each launch (default: one of each policy)")
+    check.add_argument("--schedules", type=_whole_number(1, _MOST_SCHEDULES), metavar="N", help="schedules of each launch (default: one of each policy)")
     check.add_argument("--policy", metavar="POLICY", help="only this scheduling policy")
-    check.add_argument("--seed", type=int, default=0, help="seed of data and schedules (default 0)")
+    check.add_argument("--seed", type=seed, default=0, help="seed of data and schedules (default 0)")
     check.set_defaults(run=_check)
     info = commands.add_parser("info", help="versions, driver, GPUs, cache, settings, and what is missing")
     info.set_defaults(run=_info)
@@ -59,7 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     warm.add_argument("--layouts", nargs="+", metavar="LAYOUT", help="whole (default), rows, columns")
     warm.set_defaults(run=_warm)
     cache = commands.add_parser("cache", help="where compiled kernels are kept, how many, how big")
-    cache.add_argument("--clear", action="store_true", help="delete them")
+    cache.add_argument("--clear", action="store_true", help="delete them, and nothing else that may lie there")
     cache.set_defaults(run=_cache)
     return parser
 
@@ -84,7 +141,7 @@ def _info(options: argparse.Namespace) -> int:
 
 
 def _warm(options: argparse.Namespace) -> int:
-    from ..runtime import compiler
+    from ..runtime import cache, compiler
     from ..warm import DTYPES, OPS, warm
 
     def progress(done: int, total: int, label: str) -> None:
@@ -92,7 +149,8 @@ def _warm(options: argparse.Namespace) -> int:
 
     ready = warm(options.families or ("reduce",), options.dtypes or DTYPES, options.ops or OPS, options.layouts or ("whole",), progress=progress)
     counts = compiler.counts()
-    kept = "kept in memory only: CUTESYNC_CACHE=0" if env.CACHE.get() == "0" else f"kept in {env.cache_dir()}"
+    reason = "CUTESYNC_CACHE=0" if env.CACHE.get() == "0" else cache.problem()
+    kept = f"kept in memory only: {reason}" if reason else f"kept in {env.cache_dir()}"
     print(f"{ready} kernels ready: {counts['compiled']} compiled, {counts['disk']} found on disk; {kept}")
     return 0
 
@@ -100,10 +158,15 @@ def _warm(options: argparse.Namespace) -> int:
 def _cache(options: argparse.Namespace) -> int:
     from ..runtime import cache
 
+    place = env.cache_dir()
     if options.clear:
-        print(f"{env.cache_dir()}: {cache.clear()} kernels deleted")
-        return 0
-    entries = cache.entries()
-    size = sum(path.stat().st_size for path in entries)
-    print(f"{env.cache_dir()}: {len(entries)} kernels, {size / 1e6:.1f} MB")
+        done = cache.clear()
+        print(f"{place}: {done.kernels} kernels deleted, {done.notes} notes, {done.temporary} temporary files: {done.size / 1e6:.1f} MB")
+        if done.others:
+            print(f"{done.others} other files were not written by the cache and stay")
+        if done.refused:
+            print(f"python -m cutesync cache: {done.refused} files of the cache may not be deleted by this user", file=sys.stderr)
+        return 1 if done.refused else 0
+    reason = cache.problem()
+    print(f"{place}: {len(cache.entries())} kernels, {cache.size() / 1e6:.1f} MB" + (f"; not used: {reason}" if reason else ""))
     return 0

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..emulation import emulate
 from ..emulator import POLICIES, EmulationError
+from ..emulator.run import Settings
 from ..errors import ArgumentValueError, explain
 from .demo import FAMILIES, compare
 
@@ -25,6 +26,7 @@ def run(families: Sequence[str] = (), *, schedules: int | None = None, policy: s
         if name not in FAMILIES:
             raise ArgumentValueError(explain("family", repr(name), " or ".join(map(repr, FAMILIES))))
     schedules = schedules or (5 if policy else len(POLICIES))
+    Settings(policy, seed, schedules)  # refuses what cannot be
     print(f"Each launch under {schedules} schedules ({policy or 'all policies in turn'}), seed {seed}.")
     print(_HEADER)
     failures = total = 0

@@ -1,7 +1,7 @@
 """``python -m cutesync demo``: every family on random data, compared with ``cutesync.reference``.
 
 On a GPU the cases are large, and each is timed with CUDA events over buffers that together do not fit the L2. On the emulator they
-are small. Where no kernel can run at all, every kernel is compiled for sm_90a and the report says that nothing ran.
+are small. Where no kernel can run at all, that is an error; ``--compile-only`` compiles every kernel for sm_90a and says that nothing ran.
 """
 
 from __future__ import annotations
@@ -61,6 +61,8 @@ def run(families: Sequence[str] = (), *, seed: int = 0, compile_only: bool = Fal
             raise ArgumentValueError(explain("family", repr(name), " or ".join(map(repr, FAMILIES))))
     place, why = ("nowhere", "--compile-only was given") if compile_only else where()
     chosen = list(dict.fromkeys(families)) or list(FAMILIES)
+    if place == "nowhere" and not compile_only:
+        raise NoGpuError(f"nothing can run: {why}; demo --compile-only compiles the kernels")
     if place == "nowhere":
         return _compile(chosen, why)
     print(f"Running on {why}.")

@@ -54,7 +54,7 @@ def _case(operation: str, source: str, shape: tuple[int, int, int], *, batch: in
     words = " x ".join(map(str, shape)) if not batch else f"{batch} x {m}^3"
     return Case(
         operation, source, words, make, call,
-        lambda a, b, *terms: reference.matmul(a, b, bias=terms[0] if terms else None, **{name: value for name, value in options.items() if name != "precision"}),
+        lambda a, b, *terms: reference.matmul(a, b, bias=terms[0] if terms else None, **options),
         lambda: _kernels(source, outer, shape, bias, options),
         tolerance or _ROUNDING[options.get("out_dtype", source)],
     )  # fmt: skip

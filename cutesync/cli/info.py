@@ -146,8 +146,9 @@ def _module_version() -> str:
 
 def _cache() -> Iterator[tuple[str, str]]:
     yield "folder", f"{env.cache_dir()}" + ("" if env.cache_dir().is_dir() else " (made on first use)")
-    entries = cache.entries()
-    yield "kernels", f"{len(entries)}, {sum(path.stat().st_size for path in entries) / 1e6:.1f} MB"
+    yield "kernels", f"{len(cache.entries())}, {cache.size() / 1e6:.1f} MB"
+    if reason := cache.problem():
+        yield "problem", f"not used: {reason}"
 
 
 def _environment() -> Iterator[tuple[str, str]]:

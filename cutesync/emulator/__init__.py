@@ -21,8 +21,9 @@ from __future__ import annotations
 
 from .check import call, check, compile_for_emulator
 from .report import EmulationError, Report
-from .run import DEVICE, LOCK, Device, Settings, emulate, executable, launch, run, settings
+from .run import DEVICE, LOCK, Device, executable, launch, run
 from .schedule import POLICIES
+from .settings import Settings, emulate, settings
 
 __all__ = ["DEVICE", "Device", "EmulationError", "LOCK", "POLICIES", "Report", "Settings", "call", "check", "compile_for_emulator",
            "emulate", "executable", "launch", "run", "settings"]

@@ -106,10 +106,10 @@ class Side:
         self.view = region.view(width, unit // width)
         self.rows = offsets // unit
 
-    def read(self, part: slice) -> np.ndarray:
+    def read(self, part: slice | np.ndarray) -> np.ndarray:
         return self.view[self.rows[part]]
 
-    def write(self, part: slice, values: np.ndarray, machine) -> None:
+    def write(self, part: slice | np.ndarray, values: np.ndarray, machine) -> None:
         self.view[self.rows[part]] = values
         region = self.region
         if region.valid is not None:
@@ -176,9 +176,7 @@ def from_shared(operation: Operation, source: Side, target: Side, keep: np.ndarr
         chosen = np.arange(len(source.rows))[part] if keep is None else np.flatnonzero(keep[part]) + part.start
         if not len(chosen):
             return
-        at = target.rows[chosen]
-        target.view[at] = held[chosen] if combine is None else combine(target.view[at], held[chosen])
-        target.region.changed(machine, at, target.unit)
+        target.write(chosen, held[chosen] if combine is None else combine(target.read(chosen), held[chosen]), machine)
 
     parts = cut(machine, len(source.rows))
     operation.pieces = [lambda part=part: fetch(part) for part in parts]

@@ -227,7 +227,8 @@ class MBarrier:
         known = [self.knows] if running else [self.knows, self.knew]
         if any((f.warp.block.number, f.warp.index) in events for events in known):
             return False
-        clocks = [table for clock, _ in f.warp.clock.groups(lanes) for table in (clock.known, clock.seen) if table]
+        known_to = [clock for clock, _ in f.warp.clock.groups(lanes)]
+        clocks = [clock.known for clock in known_to] + [clock.seen.known for clock in known_to if clock.seen]
         return not any((table[block][who + warp * ACTORS] >= time).any()
                        for events in known for (block, warp), (who, time) in events.items() for table in clocks if block in table)
 

@@ -10,7 +10,7 @@ from .clocks import ACTORS, WarpClock
 from .fragment import CONVERGE, RUN, Fragment
 from .memory import RANK_SHIFT, SHARED_START, Region
 from .report import EmulationError, Report
-from .sanitizer import ACTOR_AT, BLOCK_AT, READ_ROWS
+from .shadow import ACTOR_AT, BLOCK_AT, READ_ROWS
 from .tensor_registers import TensorRegisters
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _U32, _I64 = np.dtype(np.uint32), np.dtype(np.int64)
 _LANES = np.arange(32)
+MOST_BLOCKS = (1 << 63 - BLOCK_AT) - 2     # that keys in shadow memory can tell apart
 _OF_BLOCK = ("ctaid", "cluster", "smid")     # special registers that differ between blocks start so
 
 
@@ -52,7 +53,7 @@ class Warp:
         """The fragment's lanes exit."""
         self.fragments.remove(fragment)
         self.live &= ~fragment.bits
-        self.machine.progress()
+        self.machine.threads_ended()
         for other in self.fragments:
             self.machine.resume(other, CONVERGE)
         self.block.lanes_left(self)
@@ -73,6 +74,9 @@ class Warp:
     def learn(self, lanes, clock) -> None:
         everyone = lanes is None or len(lanes) == self.live.bit_count()
         self.clock.acquire(lanes, clock, everyone)
+
+    def fence_proxy(self, lanes, spaces: tuple[int, ...]) -> None:
+        self.clock.fence_proxy(lanes, lanes is None or len(lanes) == self.live.bit_count(), spaces)
 
     # --- values -----------------------------------------------------------------------------------------------------
 
@@ -124,10 +128,10 @@ class Warp:
 
 
 class Block:
-    def __init__(self, machine: "Machine", number: int):
-        self.machine, self.number = machine, number
-        x, y, _ = machine.grid
-        self.coordinates = (number % x, number // x % y, number // (x * y))
+    """``number`` stands for the block in clocks and shadow memory, and no other resident block has it."""
+
+    def __init__(self, machine: "Machine", coordinates: tuple[int, int, int], number: int):
+        self.machine, self.coordinates, self.number = machine, coordinates, number
         c = machine.cluster
         self.in_cluster = tuple(a % b for a, b in zip(self.coordinates, c))
         self.rank = self.in_cluster[0] + c[0] * (self.in_cluster[1] + c[1] * self.in_cluster[2])

@@ -4,35 +4,32 @@ from __future__ import annotations
 
 import ctypes
 import inspect
-import tempfile
 
 import numpy as np
 
-from ..errors import ArgumentTypeError, explain
-from ..runtime.tracing import quick_tracing
-from .run import DEVICE, LOCK, Device, Settings, emulate, run
+from ..errors import ArgumentTypeError, ArgumentValueError, explain
+from ..runtime import compiler
+from .run import DEVICE, LOCK, Device, run
+from .settings import Settings, emulate
 
 _TYPES = {"float32": "Float32", "float64": "Float64", "float16": "Float16", "bfloat16": "BFloat16", "int8": "Int8", "int16": "Int16",
           "int32": "Int32", "int64": "Int64", "uint8": "Uint8", "uint16": "Uint16", "uint32": "Uint32", "uint64": "Uint64", "bool": "Uint8",
           "float8_e4m3fn": "Float8E4M3FN", "float8_e5m2": "Float8E5M2"}
-OPTIONS = "--keep-ptx --generate-line-info"
 
 
 def dsl_type(dtype: np.dtype):
     """The CuTe element type of a NumPy dtype."""
     import cutlass
 
-    if dtype.name not in _TYPES:
-        raise ArgumentTypeError(explain("dtype", dtype.name, "one of " + ", ".join(_TYPES)))
+    if dtype.name not in _TYPES or not dtype.isnative:
+        raise ArgumentTypeError(explain("dtype", dtype, "one of " + ", ".join(_TYPES)))
     return getattr(cutlass, _TYPES[dtype.name])
 
 
 def compile_for_emulator(jit_function, *args, options: str = ""):
     """``cute.compile`` for sm_90a with the PTX kept and line information; NumPy arrays stand for pointers (or tensors, by annotation)."""
-    import cutlass.cute as cute
-
-    with LOCK, quick_tracing(), tempfile.TemporaryDirectory() as folder:
-        return cute.compile(jit_function, *arguments(jit_function, args), options=f"{OPTIONS} --gpu-arch=sm_90a --dump-dir={folder} {options}")
+    with compiler.alone():
+        return compiler.compile_alone(jit_function, arguments(jit_function, args), options)
 
 
 def arguments(jit_function, args, run_time: bool = False) -> list:
@@ -42,14 +39,21 @@ def arguments(jit_function, args, run_time: bool = False) -> list:
     from cutlass.cute.runtime import from_dlpack, make_ptr
 
     parameters = list(inspect.signature(getattr(jit_function, "__wrapped__", jit_function)).parameters.values())
+    if len(args) > len(parameters):
+        raise ArgumentTypeError(explain(f"arguments of {jit_function.__name__}", len(args), f"{len(parameters)} at most"))
     out = []
     for p, a in zip(parameters, args):
         if run_time and "Constexpr" in str(p.annotation):
             continue
         if not isinstance(a, np.ndarray):
             out.append(a)
+        elif isinstance(a, np.ma.MaskedArray):
+            raise ArgumentTypeError(explain(p.name, "a masked array", "an array without a mask", "a kernel sees the memory alone"))
         elif "Tensor" in str(p.annotation):
             out.append(from_dlpack(a).mark_layout_dynamic())
+        elif not a.flags.c_contiguous:
+            advice = "give np.ascontiguousarray(x), or annotate the parameter as cute.Tensor"
+            raise ArgumentValueError(explain(p.name, f"strides {a.strides} for shape {a.shape}", "a C-contiguous array: a pointer has no strides", advice))
         else:
             align = next(n for n in (16, 8, 4, 2, 1) if a.ctypes.data % n == 0)
             out.append(make_ptr(dsl_type(a.dtype), a.ctypes.data, cute.AddressSpace.gmem, assumed_align=max(align, a.itemsize)))
@@ -62,26 +66,28 @@ def arguments(jit_function, args, run_time: bool = False) -> list:
 def call(compiled, jit_function, *args, device: Device = DEVICE, fresh=(), edit=None) -> None:
     """Run a compiled cute function on the emulator with NumPy arrays as memory, under the settings in force. The arrays in ``fresh`` are
     poisoned, and reading one of their bytes before the kernel has written it is a fault."""
-    values = arguments(jit_function, args, run_time=True)     # hold the memory that the packed pointers point to
-    pointers, keep = compiled.generate_execution_args(*values)
+    with compiler.alone():
+        values = arguments(jit_function, args, run_time=True)     # hold the memory that the packed pointers point to
+        pointers, keep = compiled.generate_execution_args(*values)
     result = ctypes.c_int32(0)
     addresses = [ctypes.cast(p, ctypes.c_void_p) for p in (*pointers, ctypes.pointer(result))]
     packed = (ctypes.c_void_p * len(addresses))(*addresses)
     arrays = [a for a in args if isinstance(a, np.ndarray)]
-    with device.arrays(*arrays, fresh=fresh):
+    with LOCK, device.arrays(*arrays, fresh=fresh):      # another thread may give the same arrays
         run(compiled, packed, device, edit)
     del values, keep
 
 
 def check(jit_function, *args, schedules: int = 20, policy: str | None = None, seed: int = 0, sanitize: bool = True, options: str = "",
-          resident: int = 16, fresh=()) -> Settings:
+          resident: int = 16, fresh=(), max_steps: int | None = None) -> Settings:
     """Compile a ``@cute.jit`` host function for sm_90a and run it under ``schedules`` schedules over all policies (or one ``policy``).
 
     NumPy arrays are passed as pointers (or tensors, where the parameter is annotated so) and are changed in place by the last run; a
-    stream parameter may be left out; arrays in ``fresh`` count as unwritten memory. Raises EmulationError on a race, a deadlock, a
-    misuse, or when two schedules give different results.
+    stream parameter may be left out; arrays in ``fresh`` count as unwritten memory. A launch that goes on for ever is reported; more
+    than ``max_steps`` steps count as that (see ``patience``). Raises EmulationError on a race, a deadlock, a misuse, or when two schedules
+    give different results, and LaunchError for a launch that a GPU would refuse.
     """
     compiled = compile_for_emulator(jit_function, *args, options=options)
-    with emulate(policy=policy, seed=seed, schedules=schedules, sanitize=sanitize, resident=resident) as used:
+    with emulate(policy=policy, seed=seed, schedules=schedules, sanitize=sanitize, resident=resident, max_steps=max_steps) as used:
         call(compiled, jit_function, *args, fresh=fresh)
     return used

@@ -4,10 +4,13 @@ An event is (block, actor, time). A block of W warps has 40 actors a warp: its 3
 the warp started (copies, tensor-core reads), used in turn. A clock maps a block to the latest time of each actor that is known to have
 happened; blocks never heard of are absent. Arrays are never changed in place, so copying a clock copies references.
 
-``proxied`` is the part of that knowledge which has also crossed ``fence.proxy.async``, as the async proxy needs.
+``proxied`` is the part of that knowledge which has also crossed ``fence.proxy.async``, as the async proxy needs: one
+table for each state space (``SHARED``, ``GLOBAL``), since a fence may name one.
 
-``seen`` holds what is only known to be over, without its writes being visible: an arrival from another block of the cluster at block
-scope. That is enough to overwrite what the other has read (the ring's empty barriers rely on it), and not enough to read what it wrote.
+``seen`` is a clock of what is only known to be over, without its writes being visible: an arrival from another block
+of the cluster at block scope. That is enough to overwrite what the other has read (the ring's empty barriers rely on
+it), and not enough to read what it wrote. What has crossed a proxy fence in the other block, or does in the one that
+waited, is the ``proxied`` of that clock.
 
 What precedes the launch in its stream counts as the one event of one more block, ``PRECEDING``, that only ``griddepcontrol.wait`` makes known.
 """
@@ -19,6 +22,7 @@ import numpy as np
 ACTORS = 40
 LANES = 32
 PRECEDING = -1       # no block's number
+SHARED, GLOBAL = 0, 1
 
 
 class Clock:
@@ -26,36 +30,40 @@ class Clock:
 
     def __init__(self, known=None, proxied=None, seen=None):
         self.known: dict[int, np.ndarray] = known if known is not None else {}
-        self.proxied: dict[int, np.ndarray] = proxied if proxied is not None else {}
-        self.seen: dict[int, np.ndarray] | None = seen
+        self.proxied: tuple[dict[int, np.ndarray], ...] = proxied if proxied is not None else ({}, {})
+        self.seen: Clock | None = seen
 
     def copy(self) -> "Clock":
-        return Clock(dict(self.known), dict(self.proxied), dict(self.seen) if self.seen else None)
+        return Clock(dict(self.known), tuple(map(dict, self.proxied)), self.seen.copy() if self.seen else None)
 
     def join(self, other: "Clock") -> None:
         _join(self.known, other.known)
-        _join(self.proxied, other.proxied)
+        for mine, theirs in zip(self.proxied, other.proxied):
+            _join(mine, theirs)
         if other.seen:
-            self.seen = self.seen or {}
-            _join(self.seen, other.seen)
+            self.seen = self.seen or Clock()
+            self.seen.join(other.seen)
 
     def as_seen(self) -> "Clock":
-        """The same events, known only to be over."""
-        seen = dict(self.known)
+        """The same events, known only to be over; those that have crossed a proxy fence still have."""
+        seen = Clock(dict(self.known), tuple(map(dict, self.proxied)))
         if self.seen:
-            _join(seen, self.seen)
+            seen.join(self.seen)
         return Clock(seen=seen)
 
     def tell(self, block: int, warp: int, lanes, time: int, warps: int) -> None:
         """Record that events up to ``time`` of these lanes (None: all 32) of a warp have happened."""
         _advance(self.known, block, warp, lanes, time, warps)
 
-    def fence_proxy(self) -> None:
-        _join(self.proxied, self.known)
+    def fence_proxy(self, space: int) -> None:
+        _join(self.proxied[space], self.known)
+        if self.seen:
+            self.seen.fence_proxy(space)
 
     def only(self, block: int) -> "Clock":
         """What it says about one block alone."""
-        return Clock({b: v for b, v in self.known.items() if b == block}, {b: v for b, v in self.proxied.items() if b == block})
+        known, *proxied = ({b: v for b, v in table.items() if b == block} for table in (self.known, *self.proxied))
+        return Clock(known, tuple(proxied))
 
 
 def preceding() -> Clock:
@@ -153,11 +161,17 @@ class WarpClock:
             for lane in range(LANES) if lanes is None else lanes.tolist():
                 self.single[lane] = together
 
-    def fence_proxy(self, lanes) -> None:
-        """``fence.proxy.async`` by these lanes: what they know and did is visible to the async proxy."""
+    def fence_proxy(self, lanes, everyone: bool, spaces: tuple[int, ...]) -> None:
+        """``fence.proxy.async`` by these lanes: what they know and did has crossed, on any way that begins at them."""
+        if not everyone:
+            fresh: dict[int, Clock] = {}
+            for lane in lanes.tolist():
+                old = self.of(lane)
+                self.single[lane] = fresh[id(old)] = fresh.get(id(old)) or old.copy()
         for clock, _ in self.groups(lanes):
-            clock.fence_proxy()
-            _advance(clock.proxied, self.block, self.warp, lanes, self.time, self.warps)
+            for space in spaces:
+                clock.fence_proxy(space)
+                _advance(clock.proxied[space], self.block, self.warp, lanes, self.time, self.warps)
         self.time += 1
 
     def start_async(self) -> tuple[int, int]:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from . import syntax
+from ..errors import CutesyncError
+from . import gate, syntax
 from .emitter import ALL, CARRY, STOP, UNSIGNED, VIEWS, ZERO, Emitter
 from .instructions import emitter, gathers_lanes, splits_around
 from .instructions.registry import unknown
@@ -19,7 +20,7 @@ from .memory import SHARED_START
 
 
 def _namespace() -> dict:
-    names = {"np": np, "where": np.where, "cnz": np.count_nonzero, "STOP": STOP, "ALL": ALL, "NONE": ZERO[1]}
+    names = {"__builtins__": gate.BUILTINS, "np": np, "where": np.where, "cnz": np.count_nonzero, "STOP": STOP, "ALL": ALL, "NONE": ZERO[1]}
     for kind, types in VIEWS.items():
         names |= {f"{kind}{bits}": dtype for bits, dtype in types.items()}
     return names
@@ -51,7 +52,12 @@ class Program:
         self.segments = self._cut()
         self.starts = {start: i for i, (start, _) in enumerate(self.segments)}
         self.exit = len(self.segments)
-        self._analyse()
+        try:
+            self._analyse()
+        except gate.MALFORMED as fault:      # a branch by a table that is nowhere
+            if isinstance(fault, CutesyncError):
+                raise
+            raise syntax.PtxSyntaxError(f"{function.name} branches in a way that cannot be read ({type(fault).__name__}: {fault})") from fault
         self.full = [self._lazy(i, True) for i in range(len(self.segments))] + [_exit]
         self.part = [self._lazy(i, False) for i in range(len(self.segments))] + [_exit]
 
@@ -154,8 +160,9 @@ class Program:
         """A global name for a constant vector, shared by equal ones."""
         key = (array.dtype.str, array.tobytes())
         if key not in self.constants:
-            self.constants[key] = name = f"a{len(self.names)}"
+            name = f"a{len(self.names)}"
             self.names[name] = array
+            self.constants[key] = name
         return self.constants[key]
 
     def constant(self, value: int, kind: str, bits: int) -> str:
@@ -173,9 +180,9 @@ class Program:
         name = self.constants.get(key)
         if name is None:
             name = f"op{len(self.names)}"
-            self.constants[key] = name
             self.names[name] = None
             self.factories[name] = (maker, static)
+            self.constants[key] = name
         return name
 
     def site(self, instr: syntax.Instr) -> int:
@@ -206,10 +213,15 @@ class Program:
             start, end = self.segments[index]
             for instr in self.function.code[start:end]:
                 e.instr = instr
-                self._guard(e, instr)
-                if self.tensor_registers and instr.parts[0] != "wgmma":
-                    e.touch(self.tensor_registers & instr.registers())
-                emitter(instr)(e, instr)
+                try:
+                    self._guard(e, instr)
+                    if self.tensor_registers and instr.parts[0] != "wgmma":
+                        e.touch(self.tensor_registers & instr.registers())
+                    emitter(instr)(e, instr)
+                except CutesyncError:
+                    raise
+                except gate.MALFORMED as fault:
+                    raise unknown(instr, f"its form or operands ({type(fault).__name__}: {fault})") from fault
             e.guard = None
             if e.ended:
                 return e
@@ -233,9 +245,7 @@ class Program:
 
     def _lazy(self, index: int, full: bool):
         def first_time(f):
-            source = self.text(index, full)
-            exec(compile(source, f"<segment {index} of {self.function.name}>", "exec"), self.names)
-            function = self.names.pop(f"segment_{index}")
+            function = gate.function(self.text(index, full), f"segment_{index}", self.names)
             (self.full if full else self.part)[index] = function
             return function(f)
 

@@ -12,14 +12,15 @@ import re
 from dataclasses import dataclass
 
 from ..errors import LaunchError
-from . import ptx
+from . import limits, ptx
 from .codegen import Program
 
 _P, _I, _U, _S = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
 _SUCCESS, _NOT_SUPPORTED = 0, 801
 _COOPERATIVE_ATTRIBUTE, _CLUSTER_ATTRIBUTE, _PROGRAMMATIC_ATTRIBUTE = 2, 4, 6
+_MOST_SHARED, _NON_PORTABLE = 8, 14      # attributes of a kernel: cudaFuncAttributeMaxDynamicSharedMemorySize, NonPortableClusterSizeAllowed
 _ATTRIBUTE_BYTES = 72
-_MAX_SHARED = 232448
+_ABSENT = (0, 0, 0)
 
 
 class _Config(ctypes.Structure):
@@ -32,7 +33,8 @@ class _Config(ctypes.Structure):
 class Launch:
     """One kernel launch: which kernel, its extents, dynamic shared memory, and the bytes of its parameters. All blocks of a
     ``cooperative`` one are resident at once. ``clustered``: it says that it is one of clusters, if only of one block each.
-    ``programmatic``: it may start before the launch before it in its stream has ended."""
+    ``programmatic``: it may start before the launch before it in its stream has ended. ``most_cluster`` and ``most_shared`` are what the
+    attributes of the kernel allow."""
 
     program: Program
     grid: tuple[int, int, int]
@@ -43,6 +45,8 @@ class Launch:
     cooperative: bool = False
     clustered: bool = False
     programmatic: bool = False
+    most_cluster: int = limits.PORTABLE_CLUSTER
+    most_shared: int = limits.SHARED
 
 
 class Executable:
@@ -56,8 +60,9 @@ class Executable:
         self.module = ptx.parse(self.text)
         self.programs: dict[str, Program] = {}
         self.kernels: list[str] = []
+        self.attributes: dict[tuple[int, int], int] = {}
         self.launches: list[Launch] = []
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         self.callbacks = self._callbacks()
         self.entry = self._engine()
 
@@ -117,6 +122,8 @@ class Executable:
             "_cudaLibraryGetKernel": ctypes.CFUNCTYPE(_I, _P, _P, _P)(self._get_kernel),
             "_cudaGetDevice": ctypes.CFUNCTYPE(_I, _P)(self._get_device),
             "_cudaDeviceGetAttribute": ctypes.CFUNCTYPE(_I, _P, _I, _I)(self._device_attribute),
+            "_cudaKernelSetAttributeForDevice": ctypes.CFUNCTYPE(_I, _P, _I, _I, _I)(self._set_attribute),
+            "_cudaFuncSetAttribute": ctypes.CFUNCTYPE(_I, _P, _I, _I)(self._set_attribute),
             "_cuKernelGetAttribute": ctypes.CFUNCTYPE(_I, _P, _I, _P, _I)(self._kernel_attribute),
             "_cudaOccupancyMaxActiveBlocksPerMultiprocessor": ctypes.CFUNCTYPE(_I, _P, _P, _I, _S)(self._occupancy),
         }
@@ -133,7 +140,7 @@ class Executable:
         def run(*args):
             try:
                 return callback(*args)
-            except Exception as fault:
+            except BaseException as fault:
                 self.failure = self.failure or fault
                 return _NOT_SUPPORTED
 
@@ -142,39 +149,31 @@ class Executable:
     def _launch(self, config, kernel, arguments) -> int:
         c = ctypes.cast(config, ctypes.POINTER(_Config)).contents
         program = self.program(self.kernels[(kernel or 1) - 1])
-        cluster = self._cluster(c, program)
-        grid, block = tuple(c.grid), tuple(c.block)
-        if 0 in grid or 0 in block:
-            raise LaunchError(f"{program.function.name}: grid {grid} x block {block} is an invalid configuration")
-        if block[0] * block[1] * block[2] > 1024:
-            raise LaunchError(f"{program.function.name}: a block of {block} has more than 1024 threads")
-        if c.shared + program.static_shared > _MAX_SHARED:
-            raise LaunchError(f"{program.function.name}: {c.shared + program.static_shared} bytes of shared memory; a block has {_MAX_SHARED} at most")
-        if any(g % k for g, k in zip(grid, cluster)):
-            raise LaunchError(f"{program.function.name}: the grid {grid} is not a multiple of the cluster {cluster}")
-        required = program.function.block
-        if required and tuple(required) + (1,) * (3 - len(required)) != block:
-            raise LaunchError(f"{program.function.name}: launched with blocks of {block}, compiled for {required}")
-        self.launches.append(Launch(program, grid, block, cluster, int(c.shared), self._parameters(program, arguments),
-                                    *(bool(self._attribute(c, a)) for a in (_COOPERATIVE_ATTRIBUTE, _CLUSTER_ATTRIBUTE, _PROGRAMMATIC_ATTRIBUTE))))
+        launch = Launch(program, tuple(c.grid), tuple(c.block), self._cluster(c, program), int(c.shared), self._parameters(program, arguments),
+                        bool(self._attribute(c, _COOPERATIVE_ATTRIBUTE)[0]), self._attribute(c, _CLUSTER_ATTRIBUTE) != _ABSENT,
+                        bool(self._attribute(c, _PROGRAMMATIC_ATTRIBUTE)[0]),
+                        limits.LARGEST_CLUSTER if self.attributes.get((kernel, _NON_PORTABLE)) else limits.PORTABLE_CLUSTER,
+                        self.attributes.get((kernel, _MOST_SHARED), limits.PLAIN_SHARED))  # fmt: skip
+        limits.check(launch)
+        self.launches.append(launch)
         return _SUCCESS
 
     @staticmethod
     def _attribute(config: _Config, wanted: int) -> tuple[int, ...]:
-        """The first words of a launch attribute; empty where it is not given or all zero."""
+        """The first words of a launch attribute; zeros where it is not given."""
         for i in range(config.count):
             at = config.attributes + i * _ATTRIBUTE_BYTES
             if ctypes.c_int.from_address(at).value == wanted:
-                words = tuple((_U * 3).from_address(at + 8))
-                return words if words[0] else ()
-        return ()
+                return tuple((_U * 3).from_address(at + 8))
+        return _ABSENT
 
     def _cluster(self, config: _Config, program: Program) -> tuple[int, int, int]:
         given = self._attribute(config, _CLUSTER_ATTRIBUTE)
-        if given:
-            return tuple(max(n, 1) for n in given)
-        declared = program.function.cluster or (1, 1, 1)
-        return tuple(declared) + (1,) * (3 - len(declared))
+        return limits.padded(program.function.cluster or ()) if given == _ABSENT else given
+
+    def _set_attribute(self, kernel, attribute, value, *_) -> int:
+        self.attributes[kernel, attribute] = value
+        return _SUCCESS
 
     @staticmethod
     def _parameters(program: Program, arguments) -> bytes:
@@ -203,7 +202,7 @@ class Executable:
     @staticmethod
     def _device_attribute(value, attribute, _) -> int:
         """Device attributes of a Hopper: multiprocessors (16), shared memory (8, 81, 97), compute capability (75, 76); 0 otherwise."""
-        known = {16: 132, 8: 49152, 81: 233472, 97: _MAX_SHARED, 75: 9, 76: 0, 1: 1024, 10: 32, 39: 2048, 95: 1}
+        known = {16: 132, 8: 49152, 81: limits.SHARED_OF_SM, 97: limits.SHARED, 75: 9, 76: 0, 1: 1024, 10: 32, 39: 2048, 95: 1}
         ctypes.cast(value, ctypes.POINTER(_I))[0] = known.get(attribute, 0)
         return _SUCCESS
 

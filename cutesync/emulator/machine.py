@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from .block import Block
+from ..errors import CutesyncError
+from .block import MOST_BLOCKS, Block
 from .clocks import ACTORS
 from .fragment import BLOCKED, CONVERGE, POLL, RUN, Fragment, mask_of
+from .gate import MALFORMED
 from .memory import Memory, Region
+from .patience import Patience
 from .report import EmulationError, Report, actor, lane_list
 from .sanitizer import Sanitizer
 
-_SILENT_LIMIT = 50_000_000       # segments without any visible effect: somebody loops for ever
-_QUIET = 5_000_000               # and from here on plain loads that find nothing new count as polls too
 _MOST_LINES = 60                 # of a report
 _POLL_ROUNDS = 64
 
@@ -24,35 +25,35 @@ class Machine:
     """Runs one launch to its end. ``schedule`` decides the order, ``sanitizer`` may be None."""
 
     def __init__(self, program, grid, block, cluster, shared_bytes: int, dynamic_bytes: int, parameters: Region, memory: Memory, schedule, *,
-                 sanitize: bool, trace=None, name: str | None = None, clustered: bool = False,
-                 programmatic: bool = False):
+                 sanitize: bool, trace=None, clustered: bool = False, programmatic: bool = False, max_steps: int | None = None):
         self.program, self.grid, self.block, self.cluster = program, grid, block, cluster
         self.cluster_size = cluster[0] * cluster[1] * cluster[2]
         self.clustered, self.programmatic = clustered, programmatic
         self.shared_bytes, self.dynamic_bytes = shared_bytes, dynamic_bytes
         self.parameters, self.memory, self.schedule, self.trace = parameters, memory, schedule, trace
-        self.name = name or program.function.name
+        self.name = program.function.name
         self.local_bytes = program.local_bytes
         self.special: dict = {}
         self.start_of_time = np.zeros(-(-block[0] * block[1] * block[2] // 32) * ACTORS, np.int64)
         self.resident: dict[int, Block] = {}
         self.pending: list = []            # asynchronous operations under way
         self.now = 1_000_000               # virtual nanoseconds
-        self.silent = 0
-        self.steps = 0
+        self.steps = self.look_at = 0
         self.effects = 0                   # stores, arrivals and the like, to tell waiting from a deadlock
-        self.effects_at_stall = self.effects_seen = 0
-        self.quiet = False
+        self.effects_at_stall = 0
+        self.exits = 0                     # how often threads have ended
+        self.patience = Patience(self, max_steps)
+        self.quiet = False                 # nothing visible has happened for long: plain loads that find nothing new count as polls too
         self.poll_rounds = 0
-        self.printed = ""
+        self.printed: dict = {}            # the last words of each warp
         self.sanitizer = Sanitizer(self) if sanitize else None
         program.bind_launch(self)
 
     # --- progress ---------------------------------------------------------------------------------------------------
 
-    def progress(self) -> None:
-        """Something happened that others can see."""
-        self.silent = 0
+    def threads_ended(self) -> None:
+        self.exits += 1
+        self.effects += 1
 
     def clock(self, name: str, bits: int) -> np.ndarray:
         self.now += 7
@@ -76,28 +77,36 @@ class Machine:
                 continue
             self.resume(fragment, POLL)
             self.resume(fragment, BLOCKED)
-        self.silent = 0
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Admit blocks, run fragments, complete asynchronous work, until all is done. Raises EmulationError."""
-        schedule = self.schedule
-        schedule.start(self)
-        with np.errstate(all="ignore"):
-            while True:
-                fragment = schedule.next()
-                if fragment is None:
-                    if not self.stalled():
-                        break
-                    continue
-                if self.trace is None:
-                    self.run_fragment(fragment, schedule.quantum())
-                else:
-                    start, instr = self.steps, fragment.where()
-                    self.run_fragment(fragment, schedule.quantum())
-                    self.trace.ran(fragment, start, instr)
-        self.check_finished()
+        schedule, fragment = self.schedule, None
+        try:
+            with np.errstate(all="ignore"):
+                schedule.start(self)
+                while True:
+                    fragment = schedule.next()
+                    if fragment is None:
+                        if not self.stalled():
+                            break
+                        continue
+                    if self.trace is None:
+                        self.run_fragment(fragment, schedule.quantum())
+                    else:
+                        start, instr = self.steps, fragment.where()
+                        self.run_fragment(fragment, schedule.quantum())
+                        self.trace.ran(fragment, start, instr)
+                    if self.steps >= self.look_at:
+                        self.look_at = self.patience.look(fragment)
+                while self.pending:
+                    schedule.complete_something()
+        except CutesyncError:
+            raise
+        except MALFORMED as fault:
+            place = [] if fragment is None else [f"{actor(fragment.warp, np.flatnonzero(fragment.mask))} is at {fragment.where().where()}"]
+            self.fail("unsupported", f"the emulator cannot carry this out ({type(fault).__name__}: {fault})", None, (), None, place)
 
     def run_fragment(self, f: Fragment, quantum: int) -> None:
         warp = f.warp
@@ -119,13 +128,6 @@ class Machine:
             if f.sleep_on is not None:
                 self.sleep(f)
                 return
-        self.silent += quantum
-        if self.effects != self.effects_seen:
-            self.effects_seen, self.silent = self.effects, 0
-        self.quiet = self.silent > _QUIET
-        if self.silent > _SILENT_LIMIT:
-            self.fail("livelock", f"{actor(warp, np.flatnonzero(f.mask))} has run {self.silent} steps in which nothing visible changed", warp,
-                      np.flatnonzero(f.mask), None, [f"it is at {f.where().where()}"])
 
     def sleep(self, f: Fragment) -> None:
         source, f.sleep_on = f.sleep_on, None
@@ -181,13 +183,20 @@ class Machine:
 
     def admit(self, numbers: list[int]) -> None:
         """Make the blocks of one cluster resident."""
-        blocks = [Block(self, number) for number in numbers]
+        blocks = []
+        for number in numbers:
+            block = Block(self, self.block_coordinates(number), self.name_of_block(number))
+            self.resident[block.number] = block
+            blocks.append(block)
         for block in blocks:
             block.peers = sorted(blocks, key=lambda b: b.rank)
-            self.resident[block.number] = block
             for warp in block.warps:
                 for fragment in warp.fragments:
                     self.schedule.ready(fragment)
+
+    def name_of_block(self, number: int) -> int:
+        """The number by which clocks know a block: its own, or in a grid of more than ``MOST_BLOCKS`` the next that no resident block has."""
+        return next(n % MOST_BLOCKS for n in range(number, number + MOST_BLOCKS) if n % MOST_BLOCKS not in self.resident)
 
     def block_coordinates(self, number: int) -> tuple[int, int, int]:
         x, y, _ = self.grid
@@ -218,10 +227,6 @@ class Machine:
             if operation.uses_shared_of(block):
                 self.fail("barrier", f"block {block.coordinates} has exited with an asynchronous operation under way in its shared memory",
                           operation.warp, [operation.lane], operation.site)
-
-    def check_finished(self) -> None:
-        while self.pending:
-            self.schedule.complete_something()
 
     # --- failure ----------------------------------------------------------------------------------------------------
 

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import bisect
 import ctypes
+import threading
 
 import numpy as np
+
+from ..runtime import forks
 
 WINDOWS = {"global": 0, "const": 0, "shared": 1 << 56, "shared::cta": 1 << 56, "shared::cluster": 1 << 56, "local": 2 << 56, "param": 3 << 56}
 SHARED_START = 1024        # the driver keeps the first kilobyte on sm_90: address 0 is nobody's
@@ -37,6 +40,9 @@ class Region:
         self.low, self.high = low, len(data) if high is None else high
         self.ragged = low > 0
         self.writable = writable
+        self.sealed = not writable           # the next write calls ``unseal`` first
+        self.rewind = None                   # who keeps what is there before a launch writes it (``rewind``)
+        self.written: dict[int, np.ndarray] | None = None      # units of each size that a launch has written, where one is to know
         self.valid = None if initialised else np.zeros(len(data), np.uint8)
         self.views: dict[tuple[int, int], np.ndarray] = {}
         self.valid_views: dict[int, np.ndarray] = {}
@@ -73,9 +79,20 @@ class Region:
             view = self.valid_views[size] = flat if size <= 8 else flat.reshape(-1, size // 8)
         return view
 
+    def unseal(self, machine, warp, lanes, site: int) -> None:
+        """Somebody is about to write: a fault where the memory is read-only; else what is there is kept, if a launch is to be run again."""
+        if not self.writable:
+            machine.fail("out-of-bounds", f"writes to {self.name}, which is read-only", warp, lanes, site)
+        self.sealed = False
+        self.rewind.keep(self)
+
     def changed(self, machine, rows: np.ndarray | None = None, size: int = 0) -> None:
         """Somebody wrote these units of ``size`` bytes (None: anywhere): whoever polls this memory looks again."""
         machine.effects += 1
+        if self.written is not None:
+            if size not in self.written:
+                self.written[size] = np.zeros(len(self.data) // size, bool)
+            self.written[size][rows] = True
         if not self.watchers:
             return
         if rows is None:
@@ -89,36 +106,58 @@ class Region:
 
 
 class Memory:
-    """The regions of global memory, by address."""
+    """The regions of global memory, by address. Threads may add and remove some while a launch reads the table: a change is a new table,
+    and an interrupt leaves the old one or the new one."""
 
     def __init__(self):
-        self.starts: list[int] = []
-        self.regions: list[Region] = []
+        self.table: tuple[tuple[int, ...], tuple[Region, ...]] = (), ()
+        self.lock = forks.lock(threading.RLock)        # a finalizer that removes a region may run anywhere, in here as well
+
+    @property
+    def regions(self) -> tuple[Region, ...]:
+        return self.table[1]
+
+    def replace(self, old, new) -> None:
+        """Take the regions of ``old`` out, and put those of ``new`` in, at once."""
+        while True:
+            table = self.table
+            kept = {id(r): r for r in (*table[1], *new)}
+            for region in old:
+                kept.pop(id(region), None)
+            regions = sorted(kept.values(), key=lambda r: r.base + r.low)
+            changed = tuple(r.base + r.low for r in regions), tuple(regions)
+            with self.lock:
+                if self.table is table:      # else somebody was faster
+                    self.table = changed
+                    return
 
     def add(self, region: Region) -> Region:
-        at = bisect.bisect(self.starts, region.base + region.low)
-        self.starts.insert(at, region.base + region.low)
-        self.regions.insert(at, region)
+        self.replace((), (region,))
         return region
 
     def remove(self, region: Region) -> None:
-        at = self.regions.index(region)
-        del self.starts[at], self.regions[at]
+        self.replace((region,), ())
+
+    def starting_at(self, address: int) -> list[Region]:
+        """The regions whose first byte is at an address."""
+        starts, regions = self.table
+        return list(regions[bisect.bisect_left(starts, address):bisect.bisect_right(starts, address)])
 
     def find(self, address: int, size: int = 1) -> Region | None:
         """The region that holds all of ``[address, address + size)``."""
-        at = bisect.bisect_right(self.starts, address) - 1
+        starts, regions = self.table
+        at = bisect.bisect_right(starts, address) - 1
         if at < 0:
             return None
-        region = self.regions[at]
-        return region if address + size <= region.base + region.high else None
+        return regions[at] if address + size <= regions[at].base + regions[at].high else None
 
     def describe(self, address: int) -> str:
         """Where an address lies, for a report about one that is in no region."""
-        at = bisect.bisect_right(self.starts, address) - 1
+        starts, regions = self.table
+        at = bisect.bisect_right(starts, address) - 1
         if at < 0:
             return "below every buffer"
-        region = self.regions[at]
+        region = regions[at]
         return f"{address - region.base - region.high} bytes past the end of {region.name} ({region.high - region.low} bytes)"
 
 
@@ -259,8 +298,8 @@ def store(machine, site: int, space: str, width: int, count: int, scope: int, re
     def run(f, lanes, address, values):
         chosen = values if lanes is None else values[lanes]
         for region, rows, who, positions in port.locate(f, lanes, address):
-            if not region.writable:
-                port.fault(f, 0 if who is None else int(who[0]), "out-of-bounds", f"writes to {region.name}, which is read-only")
+            if region.sealed:
+                region.unseal(machine, f.warp, [0 if who is None else int(who[0])], site)
             if sanitizer is not None:
                 sanitizer.store(f, who, region, rows, size, site, scope, release)
             data = chosen if positions is None else chosen[positions]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import struct
 
+from .gate import MALFORMED, NAME, OPCODE
 from .syntax import (
     NOWHERE, PARAM, SINK, SIZES, Function, Imm, Instr, Loc, Mem, Module, Not, Pair, Param, PtxSyntaxError, Reg, Special, Symbol, Variable, Vec,
 )  # fmt: skip
@@ -20,9 +21,12 @@ _FILE = re.compile(r"^\s*\.file\s+(\d+)\s+\"([^\"]*)\"", re.M)
 _SPECIAL = re.compile(r"%(tid|ntid|ctaid|nctaid|laneid|warpid|nwarpid|smid|nsmid|gridid|clusterid|nclusterid|cluster_ctaid|"
                       r"cluster_nctaid|cluster_ctarank|cluster_nctarank|is_explicit_cluster|lanemask_\w+|clock|clock64|clock_hi|"
                       r"globaltimer|globaltimer_lo|globaltimer_hi|dynamic_smem_size|total_smem_size|aggr_smem_size|envreg\d+|"
-                      r"current_graph_exec|pm\d+|reserved_smem\w*)(\.[xyzw])?$")
-_NUMBER = re.compile(r"^-?(0[xX][0-9a-fA-F]+|\d+)U?$")
-_FLOAT = re.compile(r"^-?\d+\.\d*([eE][-+]?\d+)?$")
+                      r"current_graph_exec|pm\d+|reserved_smem\w*)(\.[xyzw])?", re.A)
+_NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]{1,16}|\d{1,20})U?", re.A)
+_FLOAT = re.compile(r"-?\d{1,40}\.\d{0,400}([eE][-+]?\d{1,4})?", re.A)
+_OFFSET = re.compile(r"(.+?)\s*\+\s*(-?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,20}))", re.A)
+_MOST_LOCAL, _MOST_BYTES = 512 << 10, 1 << 31
+_MOST = 1 << 20                  # registers or instructions of one function: what a compiler writes has far fewer
 
 
 def _split(text: str, separator: str = ",") -> list[str]:
@@ -106,8 +110,10 @@ class _Reader:
                 self.statement(statement)
             except PtxSyntaxError:
                 raise
-            except (ValueError, KeyError, IndexError, AttributeError) as fault:
+            except MALFORMED as fault:
                 raise PtxSyntaxError(f"PTX line {number}: cannot read {statement!r} ({fault})") from fault
+        if self.function is not None:
+            raise PtxSyntaxError(f"the PTX text ends within {self.function.name}")
 
     def without_functions(self, statements: list[tuple[int, str]]) -> list[tuple[int, str]]:
         """Take the bodies of device functions out: a call of one is replaced by its body (``inline``)."""
@@ -191,7 +197,7 @@ class _Reader:
             self.module.variables.append(_variable(s))
 
     def dimensions(self, s: str) -> None:
-        for name, attribute in (("reqntid", "block"), ("reqnctapercluster", "cluster")):
+        for name, attribute in (("reqntid", "block"), ("maxntid", "most_threads"), ("reqnctapercluster", "cluster")):
             match = re.search(rf"\.{name}\s+([\d, ]+)", s)
             if match and self.function:
                 setattr(self.function, attribute, tuple(int(v) for v in match.group(1).split(",") if v.strip()))
@@ -234,6 +240,10 @@ class _Reader:
                 self.declare_one(name, bits, depth)
 
     def declare_one(self, name: str, bits: int, depth: int, prefix: str = "") -> None:
+        if not NAME.fullmatch(name):
+            raise PtxSyntaxError(f"{name!r} at {self.loc} is no name of PTX")
+        if len(self.function.registers) >= _MOST:
+            raise PtxSyntaxError(f"{self.function.name} has more than {_MOST} registers")
         unique = prefix + (name if depth <= 1 else f"{name}@{self.scopes[-1]['#']}")
         reg = Reg(unique, bits)
         self.scopes[-1][name] = reg
@@ -259,10 +269,16 @@ class _Reader:
             if pred is None:
                 raise PtxSyntaxError(f"unknown predicate {guard} at {self.loc}")
         opcode, _, rest = s.partition(" ")
+        if not OPCODE.fullmatch(opcode):
+            raise PtxSyntaxError(f"{opcode!r} at {self.loc} is no opcode of PTX")
+        if len(self.function.code) >= _MOST:
+            raise PtxSyntaxError(f"{self.function.name} has more than {_MOST} instructions")
         if opcode.startswith("call") and pred is None and any(p in self.bodies for p in _split(rest)):
             return self.inline(rest)
         if opcode == "bra" or opcode.startswith("bra."):
             target = rest.strip()
+            if not NAME.fullmatch(target):
+                raise PtxSyntaxError(f"{target!r} at {self.loc} is no label of PTX")
             args: tuple = (Symbol(self.label(target)),)
         else:
             args = tuple(self.field(self.operand(a), opcode) for a in _split(rest))
@@ -296,29 +312,29 @@ class _Reader:
         reg = self.lookup(a)
         if reg is not None:
             return reg
-        if _SPECIAL.match(a):
+        if _SPECIAL.fullmatch(a):
             return Special(a[1:])
         if a in ("WARP_SZ",):
             return Imm(32)
-        if _NUMBER.match(a):
+        if _NUMBER.fullmatch(a):
             return Imm(int(a.rstrip("U"), 0))
-        if re.match(r"^0[fF][0-9a-fA-F]{8}$", a):
+        if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", a):
             return Imm(int(a[2:], 16), 32)
-        if re.match(r"^0[dD][0-9a-fA-F]{16}$", a):
+        if re.fullmatch(r"0[dD][0-9a-fA-F]{16}", a):
             return Imm(int(a[2:], 16), 64)
-        if _FLOAT.match(a):
+        if _FLOAT.fullmatch(a):
             return Imm(int.from_bytes(struct.pack("<d", float(a)), "little"), 64)
-        if re.match(r"^[$\w]+$", a):
+        if NAME.fullmatch(a):
             return Symbol(a)
-        if re.match(r"^[$\w]+\s*\+\s*\d+$", a):
-            name, offset = a.split("+")
-            return Symbol(name.strip(), int(offset, 0))
+        match = _OFFSET.fullmatch(a)
+        if match and NAME.fullmatch(match.group(1)):
+            return Symbol(match.group(1), int(match.group(2), 0))
         raise PtxSyntaxError(f"cannot read the operand {a!r} at {self.loc}")
 
     def memory(self, inner: str) -> Mem:
         pieces = _split(inner)
         base, offset = pieces[0], 0
-        match = re.fullmatch(r"(.+?)\s*\+\s*(-?\w+)", base)
+        match = _OFFSET.fullmatch(base)
         if match:
             base, offset = match.group(1).strip(), int(match.group(2), 0)
         return Mem(self.atom(base), offset, tuple(self.operand(p) for p in pieces[1:]))
@@ -336,15 +352,23 @@ def _declared(piece: str) -> tuple[int, int, str]:
     match = re.fullmatch(r"([$\w]+)(?:\[(\d+)\])?", tail)
     count = int(match.group(2)) if match.group(2) else 1
     size = SIZES[kind] * count
-    declared = re.search(r"\.align\s+(\d+)", piece) if ".ptr" not in piece else None
-    return size, int(declared.group(1)) if declared else SIZES[kind], match.group(1)
+    return size, _alignment(piece if ".ptr" not in piece else "", SIZES[kind]), match.group(1)
+
+
+def _alignment(declaration: str, default: int) -> int:
+    match = re.search(r"\.align\s+(\d+)", declaration)
+    if not match:
+        return default
+    align = int(match.group(1))
+    if not 1 <= align <= 4096 or align & (align - 1):
+        raise ValueError(f"an alignment of {align}")
+    return align
 
 
 def _variable(s: str) -> Variable:
     left, _, right = s.partition("=")
     space = re.search(r"\.(global|const|shared|local)\b", left).group(1)
     kind = re.findall(r"\.(b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|f32|f64|b128)\b", left)[-1]
-    align = re.search(r"\.align\s+(\d+)", left)
     match = re.search(r"([$\w]+)((?:\[\d*\])*)\s*$", left.strip())
     count = 1
     for dimension in re.findall(r"\[(\d*)\]", match.group(2)):
@@ -354,7 +378,9 @@ def _variable(s: str) -> Variable:
     if right.strip():
         values = _split(right.strip().strip("{}")) if "{" in right else [right.strip()]
         init = b"".join((int(v, 0) & ((1 << 8 * size) - 1)).to_bytes(size, "little") for v in values)
-    return Variable(match.group(1), space, size * count, int(align.group(1)) if align else size, init)
+    if size * count > (_MOST_LOCAL if space == "local" else _MOST_BYTES):
+        raise ValueError(f"{size * count} bytes of {space} memory")
+    return Variable(match.group(1), space, size * count, _alignment(left, size), init)
 
 
 def _resolve_labels(function: Function) -> None:
@@ -372,7 +398,10 @@ def _resolve_labels(function: Function) -> None:
 
 def parse(text: str) -> Module:
     """Read a PTX module. Raises ``PtxSyntaxError`` on text it does not understand."""
-    module = _Reader(text).module
-    for function in module.functions.values():
-        _resolve_labels(function)
+    try:
+        module = _Reader(text).module
+        for function in module.functions.values():
+            _resolve_labels(function)
+    except MALFORMED as fault:
+        raise PtxSyntaxError(f"cannot read the PTX text ({type(fault).__name__}: {fault})") from fault
     return module

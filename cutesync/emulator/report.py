@@ -18,8 +18,12 @@ class EmulationError(CutesyncError, RuntimeError):
 
 @dataclass
 class Report:
-    """One finding. ``kind``: race, proxy, deadlock, livelock, out-of-bounds, uninitialised, misaligned, barrier, convergence, trap,
-    mismatch, transaction, registers, launch."""
+    """One finding. ``kind``: race, proxy, proxy-read, deadlock, livelock, out-of-bounds, uninitialised, misaligned,
+    barrier, convergence, trap, mismatch, transaction, registers, launch, unsupported.
+
+    "proxy": no fence.proxy.async between an ordinary store and an asynchronous operation on the same bytes;
+    "proxy-read": none between an ordinary load and the asynchronous write that overwrites them.
+    """
 
     kind: str
     title: str

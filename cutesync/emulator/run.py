@@ -5,46 +5,23 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 import numpy as np
 
-from ..errors import ArgumentValueError, explain
-from . import ptx
+from ..errors import ArgumentValueError, CutesyncError, explain
+from ..runtime import compiler, forks
+from . import limits, ptx
 from .codegen import Program
 from .driver import Executable, Launch
 from .machine import Machine
-from .memory import Memory, Region
+from .gate import MALFORMED
+from .memory import POISON, Memory, Region
 from .report import EmulationError, Report
-from .schedule import POLICIES, Schedule
+from .rewind import Rewind
+from .schedule import Schedule
+from .settings import Settings, settings
 from .trace import Trace
-
-
-@dataclass
-class Settings:
-    """How launches run: the policy and seed, how many schedules each, whether the sanitizer watches, where the trace goes."""
-
-    policy: str | None = None
-    seed: int = 0
-    schedules: int = 1
-    sanitize: bool = True
-    resident: int = 16
-    trace: Trace | None = None
-    steps: int = field(default=0, compare=False)
-    launches: int = field(default=0, compare=False)
-
-    def __post_init__(self):
-        if self.policy is not None and self.policy not in POLICIES:
-            raise ArgumentValueError(explain("policy", repr(self.policy), "one of " + ", ".join(POLICIES)))
-        if self.schedules < 1:
-            raise ArgumentValueError(explain("schedules", self.schedules, "1 or more"))
-
-    def schedule(self, number: int) -> Schedule:
-        """The schedule of the n-th run of a launch: the policy asked for, or each in turn; seeds count up."""
-        names = list(POLICIES)
-        policy = self.policy or ("random" if self.schedules == 1 else names[number % len(names)])
-        return Schedule(policy, self.seed + (number if self.policy else number // len(names)), self.resident)
 
 
 class Device:
@@ -52,71 +29,73 @@ class Device:
 
     def __init__(self):
         self.memory = Memory()
-        self.by_address: dict[int, Region] = {}
 
     def register(self, address: int, size: int, name: str = "a buffer", *, initialised: bool = True, writable: bool = True) -> Region | None:
         """Make ``size`` bytes at ``address`` visible to kernels. The caller keeps them alive until ``unregister``. Bytes of a buffer
         that is not ``initialised`` must be written before they are read."""
         if size <= 0:
             return None
-        self.unregister(address)
-        region = Region.of_address(name, address, size, initialised=initialised, writable=writable)
-        if not initialised and writable:
-            region.data[region.low:region.high] = 0xCD
-        self.memory.add(region)
-        self.by_address[address] = region
+        region = _region(name, address, size, initialised, writable)
+        self.memory.replace(self.memory.starting_at(address), (region,))
         return region
 
     def unregister(self, address: int) -> None:
-        region = self.by_address.pop(address, None)
-        if region is not None:
-            self.memory.remove(region)
+        self.memory.replace(self.memory.starting_at(address), ())
 
     @contextlib.contextmanager
     def arrays(self, *arrays: np.ndarray, fresh=()):
-        """The given NumPy arrays registered for the time of a ``with`` block; those also in ``fresh`` as memory nobody has written."""
-        for i, a in enumerate(arrays):
-            unwritten = any(a is other for other in fresh)
-            self.register(a.ctypes.data, a.nbytes, f"array {i} {a.dtype}{list(a.shape)}", initialised=not unwritten, writable=a.flags.writeable)
+        """The given NumPy arrays registered for the time of a ``with`` block; those also in ``fresh`` as memory nobody has written.
+        Arrays that share bytes are one buffer."""
+        regions, hidden = [], []
+        for address, size, name, initialised, writable in _buffers(arrays, fresh):
+            regions.append(_region(name, address, size, initialised, writable))
+            hidden += self.memory.starting_at(address)
         try:
+            self.memory.replace(hidden, regions)
             yield self
         finally:
-            for a in arrays:
-                self.unregister(a.ctypes.data)
+            self.memory.replace(regions, hidden)
+
+
+def _region(name: str, address: int, size: int, initialised: bool, writable: bool) -> Region:
+    region = Region.of_address(name, address, size, initialised=initialised, writable=writable)
+    if not initialised and writable:
+        region.data[region.low:region.high] = POISON
+    return region
+
+
+def _buffers(arrays, fresh) -> list[tuple[int, int, str, bool, bool]]:
+    """(address, size, name, initialised, writable) of the memory under arrays, strided ones included."""
+    found = []
+    for i, a in enumerate(arrays):
+        if a.size:
+            reach = [(n - 1) * s for n, s in zip(a.shape, a.strides)]
+            first = a.ctypes.data + sum(r for r in reach if r < 0)
+            size = sum(map(abs, reach)) + a.itemsize
+            found.append((first, size, f"array {i} {a.dtype}{list(a.shape)}", not any(a is other for other in fresh), a.flags.writeable))
+    merged: list[tuple[int, int, str, bool, bool]] = []
+    for first, size, name, initialised, writable in sorted(found):
+        if merged and first < merged[-1][0] + merged[-1][1]:
+            start, held, other, *flags = merged.pop()
+            both = other if name == other else f"{other} with {name}"
+            merged.append((start, max(held, first + size - start), both, initialised or flags[0], writable or flags[1]))
+        else:
+            merged.append((first, size, name, initialised, writable))
+    return merged
 
 
 DEVICE = Device()
-LOCK = threading.RLock()     # launches run one at a time: generated code is bound to one machine, and the DSL compiles one thing at a time
-_SETTINGS: list[Settings] = [Settings()]
+LOCK = threading.RLock()     # launches run one at a time: generated code is bound to one machine
+forks.wait_for(LOCK)
 _EXECUTABLES: "weakref.WeakKeyDictionary[object, Executable]" = weakref.WeakKeyDictionary()
-
-
-def settings() -> Settings:
-    return _SETTINGS[-1]
-
-
-@contextlib.contextmanager
-def emulate(policy: str | None = None, seed: int = 0, schedules: int = 1, sanitize: bool = True, trace=None, resident: int = 16):
-    """Within the block launches on the emulator run under these settings. Yields them; ``steps`` and ``launches`` count what ran.
-
-    ``schedules=N`` runs each launch N times from the same memory and refuses different results; without a ``policy`` all take turns.
-    ``trace`` is a path: the first schedule of each launch is written there as a Chrome trace. ``resident`` bounds the blocks in flight.
-    """
-    made = Settings(policy, seed, schedules, sanitize, resident, None if trace is None else Trace(trace))
-    _SETTINGS.append(made)
-    try:
-        yield made
-    finally:
-        _SETTINGS.remove(made)
-        if made.trace is not None:
-            made.trace.write()
 
 
 def executable(compiled) -> Executable:
     """The runnable form of a compiled cute function, made once."""
     found = _EXECUTABLES.get(compiled)
     if found is None:
-        found = _EXECUTABLES[compiled] = Executable(compiled)
+        with compiler.alone():     # it makes an engine, which compiles the host code
+            found = _EXECUTABLES.get(compiled) or _EXECUTABLES.setdefault(compiled, Executable(compiled))
     return found
 
 
@@ -124,8 +103,9 @@ def run(compiled, packed, device: Device = DEVICE, edit=None) -> None:
     """Run one compiled cute function through its packed host entry; ``packed`` is what ``compiled.to(None).capi_func`` would be given
     on a GPU. Global addresses must lie in buffers registered with ``device``. Raises EmulationError on the first finding. ``edit``
     changes the PTX first (to plant faults)."""
+    made = executable(compiled)
     with LOCK:
-        for launch in executable(compiled).record(packed, edit):
+        for launch in made.record(packed, edit):
             run_launch(launch, device, settings())
 
 
@@ -133,58 +113,87 @@ def run(compiled, packed, device: Device = DEVICE, edit=None) -> None:
 def program(text: str, kernel: str | None = None) -> Program:
     """The executable form of one kernel of a PTX text (its only one, if no name is given)."""
     module = ptx.parse(text)
-    if kernel is None:
-        (kernel,) = module.functions
+    names = list(module.functions)
+    if kernel is None and len(names) == 1:
+        (kernel,) = names
+    if kernel not in module.functions:
+        raise ArgumentValueError(explain("kernel", kernel, "the name of one of " + (", ".join(names) or "no kernels: the PTX text has none")))
     return Program(module.functions[kernel], module)
 
 
-def launch(text: str, grid, block, parameters, *, cluster=(1, 1, 1), shared_bytes: int = 0, cooperative: bool = False,
+def launch(text: str, grid, block, parameters, *, cluster=None, shared_bytes: int = 0, cooperative: bool = False,
            programmatic: bool = False, kernel: str | None = None, device: Device = DEVICE) -> None:
     """Launch a kernel given as PTX text, under the settings in force. ``parameters`` are the packed parameter bytes, or one integer a
     parameter (addresses, scalars as their bits). Addresses must lie in registered buffers. A ``programmatic`` launch may start before those
-    before it in its stream have ended: what touches global memory before ``griddepcontrol.wait`` is a race. Raises EmulationError on the
-    first finding."""
+    before it in its stream have ended: what touches global memory before ``griddepcontrol.wait`` is a race. Raises LaunchError for what a
+    GPU would not launch, and EmulationError on the first finding."""
+    compiler.refuse_while_tracing()
     with LOCK:
         code = program(text, kernel)
-        if not isinstance(parameters, (bytes, bytearray)):
-            packed = bytearray(code.function.param_bytes())
-            for p, value in zip(code.function.params, parameters, strict=True):
-                packed[p.offset:p.offset + p.size] = (int(value) & ((1 << 8 * p.size) - 1)).to_bytes(p.size, "little")
-            parameters = bytes(packed)
-        run_launch(Launch(code, tuple(grid), tuple(block), tuple(cluster), shared_bytes, bytes(parameters), cooperative, programmatic=programmatic), device, settings())
+        if cluster is None:
+            cluster = limits.padded(code.function.cluster or ())
+        run_launch(Launch(code, limits.extents("grid", grid), limits.extents("block", block), limits.extents("cluster", cluster),
+                          shared_bytes, _packed(code.function, parameters), cooperative, programmatic=programmatic), device, settings())  # fmt: skip
+
+
+def _packed(function, parameters) -> bytes:
+    """The bytes of a kernel's parameters."""
+    if isinstance(parameters, (bytes, bytearray)):
+        given, wanted = len(parameters), function.param_bytes()
+    else:
+        parameters = list(parameters)
+        given, wanted = len(parameters), len(function.params)
+    if given != wanted:
+        raise ArgumentValueError(explain(f"parameters of {function.name}", given, wanted))
+    if isinstance(parameters, (bytes, bytearray)):
+        return bytes(parameters)
+    packed = bytearray(function.param_bytes())
+    for p, value in zip(function.params, parameters):
+        packed[p.offset:p.offset + p.size] = (int(value) & ((1 << 8 * p.size) - 1)).to_bytes(p.size, "little")
+    return bytes(packed)
 
 
 def run_launch(launch: Launch, device: Device, how: Settings) -> None:
     """One launch, under one schedule or several; several must leave the same memory behind."""
-    if how.schedules == 1:
-        run_once(launch, device, how, how.schedule(0), how.trace)
-        return
-    before = _snapshot(device)
-    first = how.schedule(0)
-    run_once(launch, device, how, first, how.trace)
-    outcome = _snapshot(device)
-    for number in range(1, how.schedules):
-        _restore(device, before)
-        schedule = how.schedule(number)
-        run_once(launch, device, how, schedule)
-        _compare(launch, device, outcome, first, schedule)
+    limits.check(launch)
+    own = [Region.of_address(name, array.ctypes.data, max(v.size, 1), writable=v.space == "global") for name, (v, array) in launch.program.variables.items()]
+    try:
+        device.memory.replace((), own)
+        if how.schedules == 1:
+            run_once(launch, device, how, how.schedule(0), how.trace)
+        else:
+            _run_all(launch, device, how)
+    finally:
+        device.memory.replace(own, ())
+
+
+def _run_all(launch: Launch, device: Device, how: Settings) -> None:
+    first, rewind = how.schedule(0), Rewind(device.memory)
+    try:
+        run_once(launch, device, how, first, how.trace)
+        rewind.note_first()
+        for schedule in map(how.schedule, range(1, how.schedules)):
+            rewind.restore()
+            run_once(launch, device, how, schedule)
+            found = rewind.difference()
+            if found is not None:
+                region, at = found
+                raise EmulationError(Report("mismatch", f"two schedules leave different results in {region.name}, first at byte {at}",
+                                            launch.program.function.name, [f"one with {first.describe()}"], schedule.describe()))
+    finally:
+        rewind.close()
 
 
 def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, trace: Trace | None = None) -> Machine:
-    program = launch.program
     content = np.zeros(max(len(launch.parameters), 16) + 15 & ~15, np.uint8)
     content[: len(launch.parameters)] = np.frombuffer(launch.parameters, np.uint8)
     parameters = Region("the kernel's parameters", 0, content, high=max(len(launch.parameters), 1), initialised=True, writable=False)
     regions = device.memory.regions
     for region in regions:
         region.shadow, region.watchers = None, []
-    own = [device.memory.add(Region.of_address(name, array.ctypes.data, max(v.size, 1), writable=v.space == "global"))
-           for name, (v, array) in program.variables.items()]
     if launch.cooperative:
         schedule.limit = launch.grid[0] * launch.grid[1] * launch.grid[2]
-    machine = Machine(program, launch.grid, launch.block, launch.cluster, launch.shared_bytes + program.static_shared, launch.shared_bytes,
-                      parameters, device.memory, schedule, sanitize=how.sanitize, trace=trace,
-                      clustered=launch.clustered or launch.cluster != (1, 1, 1) or bool(program.function.cluster), programmatic=launch.programmatic)
+    machine = _machine(launch, device, how, schedule, parameters, trace)
     if trace is not None:
         trace.begin(machine)
     try:
@@ -192,35 +201,20 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
     finally:
         if trace is not None:
             trace.end()
-        for region in own:
-            device.memory.remove(region)
         for region in regions:
             region.shadow, region.watchers = None, []
-        how.steps += machine.steps
-        how.launches += 1
+        how.count(machine.steps)
     return machine
 
 
-def _snapshot(device: Device) -> list:
-    return [(r, r.data[r.low:r.high].copy(), None if r.valid is None else r.valid.copy()) for r in device.memory.regions if r.writable]
-
-
-def _restore(device: Device, snapshot: list) -> None:
-    """Put back what was there, but for arrays that have been freed since: their memory is somebody else's."""
-    held = {id(region) for region in device.memory.regions}
-    for region, data, valid in snapshot:
-        if id(region) in held:
-            region.data[region.low:region.high] = data
-            if valid is not None:
-                region.valid[:] = valid
-
-
-def _compare(launch: Launch, device: Device, outcome: list, first: Schedule, second: Schedule) -> None:
-    """Refuse memory that differs from what the first schedule left, but for arrays that have been freed since."""
-    held = {id(region) for region in device.memory.regions}
-    for region, left, _ in outcome:
-        right = region.data[region.low:region.high]
-        if id(region) in held and not np.array_equal(left, right):
-            at = int(np.flatnonzero(left != right)[0])
-            raise EmulationError(Report("mismatch", f"two schedules leave different results in {region.name}, first at byte {at}",
-                                        launch.program.function.name, [f"one with {first.describe()}"], second.describe()))
+def _machine(launch: Launch, device: Device, how: Settings, schedule: Schedule, parameters: Region, trace: Trace | None) -> Machine:
+    program = launch.program
+    clustered = launch.clustered or launch.cluster != (1, 1, 1) or bool(program.function.cluster)
+    try:
+        return Machine(program, launch.grid, launch.block, launch.cluster, launch.shared_bytes + program.static_shared, launch.shared_bytes,
+                       parameters, device.memory, schedule, sanitize=how.sanitize, trace=trace, clustered=clustered,
+                       programmatic=launch.programmatic, max_steps=how.step_limit())
+    except CutesyncError:
+        raise
+    except MALFORMED as fault:
+        raise EmulationError(Report("unsupported", f"the emulator cannot bind an instruction ({type(fault).__name__}: {fault})", program.function.name)) from fault

@@ -11,6 +11,15 @@ memory, only where its clock knows of ``griddepcontrol.wait``: the thread's own,
 thread of its block or cluster has reached after waiting reads the new ones.)
 
 Release and acquire work per location: a release leaves the releaser's clock there, an acquire that is in scope takes it.
+
+A generic access and one of the async proxy (bulk and tensor copies, wgmma) to the same bytes need more than order:
+PTX carries causality from one proxy to another only through a fence ("proxy-preserved base causality order"; a read
+before a write is no exception, and NVIDIA's own code fences there: CUTLASS's epilogue before it releases C, CCCL
+after it has read what cluster launch control wrote). So ``fence.proxy.async`` for that state space must lie on the
+way: after ordinary stores ("proxy"), and after ordinary loads of what an asynchronous write then overwrites
+("proxy-read"). Any thread on the way will do, since fences compose with synchronization: the reader before it
+releases, or the one that starts the copy after it has waited. What copies and tensor cores have read, and a generic access after
+an asynchronous one, need its completion alone (PTX: an implicit proxy fence follows it).
 """
 
 from __future__ import annotations
@@ -19,80 +28,10 @@ import numpy as np
 
 from .clocks import ACTORS, LANES, PRECEDING, Clock, preceding
 from .memory import SHARED_START, Region
+from .proxies import AsyncAccess
 from .report import lane_list
-
-SITE_BITS, SCOPE_BITS, TIME_BITS, ACTOR_BITS = 12, 2, 21, 11
-_TIME_AT = SITE_BITS + SCOPE_BITS
-ACTOR_AT = _TIME_AT + TIME_BITS
-BLOCK_AT = ACTOR_AT + ACTOR_BITS
-WEAK, CTA, CLUSTER, GPU = 0, 1, 2, 3
-SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
-READ_ROWS, _ASYNC_ROWS = 8, 8
-_LOG_LIMIT = 20000
-_SH = {name: np.int64(value) for name, value in (("time", _TIME_AT), ("actor", ACTOR_AT), ("block", BLOCK_AT))}
-_TIME_MASK, _ACTOR_MASK = np.int64((1 << TIME_BITS) - 1), np.int64((1 << ACTOR_BITS) - 1)
-cnz = np.count_nonzero
-
-
-def happened(key: int, known: dict | None) -> bool:
-    """Whether the access that a key stands for is among known events."""
-    times = known.get((key >> BLOCK_AT) - 1) if known else None
-    return times is not None and times[key >> ACTOR_AT & (1 << ACTOR_BITS) - 1] >= key >> _TIME_AT & (1 << TIME_BITS) - 1
-
-
-class Location:
-    """What was released at one address, by scope."""
-
-    __slots__ = ("released",)
-
-    def __init__(self):
-        self.released: dict[tuple, Clock] = {}
-
-
-class Shadow:
-    """What happened to each granule of a region."""
-
-    def __init__(self, size: int):
-        self.size = size
-        self.granule = 4
-        self.writes = np.zeros(-(-size // 4), np.int64)
-        self.reads: np.ndarray | None = None
-        self.written = False
-        self.log: list[tuple] = []
-        self.locations: dict[int, Location] = {}
-
-    def refine(self, granule: int) -> None:
-        self.flush()
-        if granule >= self.granule:  # what was noted was finer still
-            return
-        factor = self.granule // granule
-        self.writes = self.writes.repeat(factor)
-        if self.reads is not None:
-            self.reads = self.reads.repeat(factor, axis=1)
-        self.granule = granule
-
-    def index(self, rows: np.ndarray, size: int) -> np.ndarray:
-        """Granules of units of ``size`` bytes: shape (units,) or (units, granules a unit)."""
-        if size < self.granule:
-            self.refine(size)
-        factor = size // self.granule
-        return rows if factor == 1 else rows[:, None] * factor + np.arange(factor)
-
-    def note_read(self, row: int, rows: np.ndarray, size: int, keys: np.ndarray) -> None:
-        self.log.append((row, rows, size, keys))
-        if len(self.log) > _LOG_LIMIT:
-            self.flush()
-
-    def flush(self) -> None:
-        if self.reads is None and self.log:
-            self.reads = np.zeros((READ_ROWS + _ASYNC_ROWS, len(self.writes)), np.int64)
-        log, self.log = self.log, []
-        for row, rows, size, keys in log:
-            if size < self.granule:
-                self.log = []
-                self.refine(size)
-            index = self.index(rows, size)
-            self.reads[row][index] = keys if index.ndim == 1 else keys[:, None]
+from .shadow import (ACTOR_AT, ACTOR_MASK, ASYNC_ROWS, BLOCK_AT, CLUSTER, CTA, GPU, READ_ROWS, SHIFT, SITE_BITS,
+                     TIME_AT, TIME_MASK, Location, Shadow, cnz)
 
 
 class Sanitizer:
@@ -133,13 +72,13 @@ class Sanitizer:
     @staticmethod
     def keys(f, lanes, site: int, scope: int) -> np.ndarray:
         warp = f.warp
-        tail = np.int64(warp.clock.time << _TIME_AT | scope << SITE_BITS | min(site, (1 << SITE_BITS) - 1))
+        tail = np.int64(warp.clock.time << TIME_AT | scope << SITE_BITS | min(site, (1 << SITE_BITS) - 1))
         return warp.key_base + tail if lanes is None else warp.key_base[lanes] + tail
 
     def unordered(self, keys: np.ndarray, own: np.ndarray | int, clock: Clock, block: int, scope: int) -> np.ndarray:
         """Which of the earlier accesses ``keys`` are not ordered before the running one (``own``: the runner's actor keys)."""
-        actors, times = (keys >> _SH["actor"]) & _ACTOR_MASK, (keys >> _SH["time"]) & _TIME_MASK
-        blocks = (keys >> _SH["block"]) - 1
+        actors, times = (keys >> SHIFT["actor"]) & ACTOR_MASK, (keys >> SHIFT["time"]) & TIME_MASK
+        blocks = (keys >> SHIFT["block"]) - 1
         known = clock.known
         bad = keys != 0
         own_array = known.get(block)
@@ -147,7 +86,7 @@ class Sanitizer:
         safe = np.where(inside, actors, 0) if own_array is not None else None
         if own_array is not None:
             bad &= ~(inside & (own_array[safe] >= times))
-        bad &= (keys >> _SH["actor"]) != own
+        bad &= (keys >> SHIFT["actor"]) != own
         if cnz(bad & ~inside):
             for other in np.unique(blocks[bad & ~inside]).tolist():
                 theirs, array = blocks == other, known.get(other)
@@ -209,7 +148,7 @@ class Sanitizer:
             self.judge(f, lanes, region, earlier, size, rows, site, scope, keys, before, now)
 
     def judge(self, f, lanes, region, earlier, size, rows, site, scope, keys, before, now) -> None:
-        own = keys >> _SH["actor"]
+        own = keys >> SHIFT["actor"]
         clock = f.warp.clock
         for known, positions in clock.groups(lanes):
             mine, theirs = (own, earlier) if positions is None else (own[positions], earlier[positions])
@@ -217,7 +156,7 @@ class Sanitizer:
                 mine = mine[:, None]
             bad = self.unordered(theirs, mine, known, f.warp.block.number, scope)
             if before == "read" and known.seen and cnz(bad):
-                bad &= self.unordered(theirs, mine, Clock(known.seen), f.warp.block.number, scope)
+                bad &= self.unordered(theirs, mine, known.seen, f.warp.block.number, scope)
             if cnz(bad):
                 at = np.argwhere(bad)[0]
                 position = int(at[0]) if positions is None else int(positions[at[0]])
@@ -235,7 +174,7 @@ class Sanitizer:
 
     def race(self, warp, lane, region, offset: int, size: int, key: int, site: int, before: str, now: str) -> None:
         machine = self.machine
-        actor, block, other = (key >> ACTOR_AT) & int(_ACTOR_MASK), (key >> BLOCK_AT) - 1, key & ((1 << SITE_BITS) - 1)
+        actor, block, other = (key >> ACTOR_AT) & int(ACTOR_MASK), (key >> BLOCK_AT) - 1, key & ((1 << SITE_BITS) - 1)
         slot = actor % ACTORS
         what = f"lane {slot}" if slot < LANES else "(an asynchronous operation it started)"
         instr = machine.program.sites[other - 1] if other else None
@@ -318,71 +257,31 @@ class Sanitizer:
                      generic: bool = False) -> None:
         """An asynchronous operation started by ``lane`` reads or writes units of ``unit`` bytes at byte ``offsets``.
 
-        It must be ordered after what it conflicts with (the starter's clock), and writes of ordinary stores must have crossed
-        ``fence.proxy.async`` on the way, unless it works through the generic proxy (``cp.async``). ``event`` is its (actor, time).
+        It must be ordered after what it conflicts with (the starter's clock), and where that was a generic access
+        ``fence.proxy.async`` must lie on the way, unless it is of the generic proxy itself (``cp.async``).
+        ``event`` is its (actor, time).
         """
         shadow = region.shadow or self.shadow(region)
         if shadow.log:
             shadow.flush()
-        actor, time = event
-        number = warp.block.number
-        key = np.int64((number + 1) << BLOCK_AT | (warp.index * ACTORS + actor) << ACTOR_AT | time << _TIME_AT | min(site, (1 << SITE_BITS) - 1))
-        own = np.int64(int(warp.key_base[lane]) >> ACTOR_AT)
-        clock = warp.clock.of(lane)
-        index = self.granules(shadow, offsets, unit)
+        index = shadow.granules(offsets, unit)
+        access = AsyncAccess(self, warp, lane, region, index, site, write, proxy=not generic)
         if shadow.written:
-            self.judge_async(warp, lane, region, shadow.writes[index], index, own, clock, site, "write", write, proxy=not generic)
-        if write and shadow.reads is not None:
-            for row in shadow.reads:
-                self.judge_async(warp, lane, region, row[index], index, own, clock, site, "read", write, proxy=False)
+            access.judge(shadow.writes[index], "write")
+        if write:
+            access.overwrites()
+        key = access.key(*event)
         if write:
             shadow.writes[index] = key
             shadow.written = True
         else:
-            if shadow.reads is None:
-                shadow.reads = np.zeros((READ_ROWS + _ASYNC_ROWS, len(shadow.writes)), np.int64)
-            shadow.reads[READ_ROWS + warp.index % _ASYNC_ROWS][index] = key
+            shadow.tabulate_reads()[READ_ROWS + warp.index % ASYNC_ROWS][index] = key
 
-    @staticmethod
-    def granules(shadow: Shadow, offsets: np.ndarray, unit: int) -> np.ndarray:
-        g = shadow.granule
-        return offsets // g if unit <= g else (offsets[:, None] // g + np.arange(unit // g)).reshape(-1)
+    def async_update(self, warp, lane: int, region: Region, offsets: np.ndarray, unit: int, site: int) -> None:
+        """An asynchronous reduction, announced as a read to others of its kind, overwrites what threads have read."""
+        AsyncAccess(self, warp, lane, region, region.shadow.granules(offsets, unit), site, True).overwrites(READ_ROWS)
 
     def adopt(self, warp, lane: int, region: Region, offsets: np.ndarray, unit: int, site: int, time: int) -> None:
         """Bytes an asynchronous operation has written now count as written by ``lane`` at ``time``."""
-        key = np.int64(int(warp.key_base[lane]) + (time << _TIME_AT) + min(site, (1 << SITE_BITS) - 1))
-        region.shadow.writes[self.granules(region.shadow, offsets, unit)] = key
-
-    def judge_async(self, warp, lane, region, earlier, index, own, clock: Clock, site, before, write: bool, proxy: bool) -> None:
-        """``proxy``: what ordinary stores wrote must have crossed ``fence.proxy.async``."""
-        if not cnz(earlier):
-            return
-        if cnz(earlier != earlier[0]):
-            bad = self.unordered(earlier, own, clock, warp.block.number, 0)
-            if before == "read" and clock.seen and cnz(bad):
-                bad &= self.unordered(earlier, own, Clock(clock.seen), warp.block.number, 0)
-            unfenced = False
-            if proxy:
-                slots = ((earlier >> _SH["actor"]) & _ACTOR_MASK) % ACTORS
-                unfenced = self.unordered(np.where(slots < LANES, earlier, 0), np.int64(-1), Clock(clock.proxied), warp.block.number, 0)
-        else:                           # one operation or thread did it all: the usual case of a stage
-            key = int(earlier[0])
-            bad = key >> ACTOR_AT != own and not happened(key, clock.known) and not (before == "read" and happened(key, clock.seen))
-            unfenced = proxy and (key >> ACTOR_AT & int(_ACTOR_MASK)) % ACTORS < LANES and not happened(key, clock.proxied)
-        granule = region.shadow.granule
-        now = "write" if write else "read"
-        if cnz(bad):
-            at = int(np.flatnonzero(bad)[0])
-            self.race(warp, lane, region, int(index[at]) * granule, granule, int(earlier[at]), site, before, now)
-        if cnz(unfenced):
-            at = int(np.flatnonzero(unfenced)[0])
-            self.missing_fence(warp, lane, region, int(index[at]) * granule, int(earlier[at]), site, now)
-
-    def missing_fence(self, warp, lane, region, offset, key: int, site, now) -> None:
-        other = key & ((1 << SITE_BITS) - 1)
-        instr = self.machine.program.sites[other - 1] if other else None
-        lines = [f"its asynchronous operation {now}s byte {offset - region.low} of {region.name}, which an ordinary store wrote"]
-        if instr is not None:
-            lines.append(f"  at {instr.where()}")
-        lines.append("a fence.proxy.async must stand between them: in the writer before it signals, or in the reader after it waited")
-        self.machine.fail("proxy", "no fence.proxy.async between an ordinary store and the async proxy", warp, [lane], site, lines)
+        key = np.int64(int(warp.key_base[lane]) + (time << TIME_AT) + min(site, (1 << SITE_BITS) - 1))
+        region.shadow.writes[region.shadow.granules(offsets, unit)] = key

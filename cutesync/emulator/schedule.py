@@ -5,6 +5,7 @@ Every decision comes from one ``random.Random(seed)``, so policy and seed replay
 
 from __future__ import annotations
 
+import math
 import random
 
 from ..errors import ArgumentValueError, explain
@@ -21,6 +22,7 @@ POLICIES = {
     "one_block": "one block (or cluster) is resident at a time",
 }
 _RESIDENT = 16
+_MOST_SHUFFLED = 1 << 16         # clusters: a larger grid is shuffled in windows of so many, as it runs
 
 
 class Schedule:
@@ -33,7 +35,8 @@ class Schedule:
         self.random = random.Random(f"{policy}/{seed}")
         self.limit = 1 if policy == "one_block" else resident
         self.queue: list = []                # fragments that can run
-        self.waiting_blocks: list[list[int]] = []
+        self.clusters_left = 0               # that are not admitted yet
+        self.order = iter(())
         self.machine = None
         self.turn = 0
         self.steps_to_change = 0
@@ -47,29 +50,40 @@ class Schedule:
 
     def start(self, machine) -> None:
         self.machine = machine
-        clusters = self.cluster_numbers(machine)
-        if self.policy == "reversed_blocks":
-            clusters.reverse()
-        elif self.policy not in ("round_robin", "one_block"):
-            window = self.random.choice((1, 4, len(clusters)))
-            clusters = [c for i in range(0, len(clusters), window) for c in self.random.sample(clusters[i:i + window], len(clusters[i:i + window]))]
-        self.waiting_blocks = clusters[::-1]
+        self.clusters_left = len(self.clusters(machine))
+        self.order = self.in_order(range(self.clusters_left))
         self.room()
 
+    def in_order(self, numbers: range):
+        """The numbers of the clusters in the order in which they are admitted."""
+        if self.policy == "reversed_blocks":
+            return iter(numbers[::-1])
+        if self.policy in ("round_robin", "one_block"):
+            return iter(numbers)
+        window = min(self.random.choice((1, 4, len(numbers))), _MOST_SHUFFLED)
+        shuffled = (c for i in range(0, len(numbers), window) for c in self.random.sample(numbers[i:i + window], len(numbers[i:i + window])))
+        return shuffled if len(numbers) > _MOST_SHUFFLED else iter(list(shuffled))
+
     @staticmethod
-    def cluster_numbers(machine) -> list[list[int]]:
-        (gx, gy, gz), (cx, cy, cz) = machine.grid, machine.cluster
-        return [[x + dx + gx * (y + dy + gy * (z + dz)) for dz in range(cz) for dy in range(cy) for dx in range(cx)]
-                for z in range(0, gz, cz) for y in range(0, gy, cy) for x in range(0, gx, cx)]
+    def clusters(machine) -> range:
+        return range(math.prod(g // c for g, c in zip(machine.grid, machine.cluster)))
+
+    @staticmethod
+    def blocks_of(machine, cluster: int) -> list[int]:
+        """The numbers of a cluster's blocks."""
+        (gx, gy, _), (cx, cy, cz) = machine.grid, machine.cluster
+        x, y, z = cluster % (gx // cx) * cx, cluster // (gx // cx) % (gy // cy) * cy, cluster // (gx // cx * (gy // cy)) * cz
+        return [x + dx + gx * (y + dy + gy * (z + dz)) for dz in range(cz) for dy in range(cy) for dx in range(cx)]
 
     def room(self) -> None:
         """Admit blocks up to the limit."""
         size = self.machine.cluster_size
-        while self.waiting_blocks and (not self.machine.resident or len(self.machine.resident) + size <= self.limit):
-            self.machine.admit(self.waiting_blocks.pop())
+        while self.clusters_left and (not self.machine.resident or len(self.machine.resident) + size <= self.limit):
+            self.clusters_left -= 1
+            self.machine.admit(self.blocks_of(self.machine, next(self.order)))
 
     def admitted_all(self) -> bool:
-        return not self.waiting_blocks
+        return not self.clusters_left
 
     # --- fragments --------------------------------------------------------------------------------------------------
 

@@ -10,14 +10,27 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from ..errors import ArgumentTypeError, ArgumentValueError, explain
+
 _BARRIERS, _FLIGHTS = 1000, 2000
+
+
+def _writable(path) -> Path:
+    """The path of a file that can be written: said before anything runs."""
+    try:
+        with Path(path).open("a"):
+            return Path(path)
+    except TypeError as error:
+        raise ArgumentTypeError(explain("trace", repr(path), "a path")) from error
+    except (OSError, ValueError) as error:
+        raise ArgumentValueError(explain("trace", repr(path), "the path of a file that can be written", str(error))) from error
 
 
 class Trace:
     """Collects events of the launches of one ``emulate`` block and writes them at its end."""
 
     def __init__(self, path):
-        self.path = Path(path)
+        self.path = _writable(path)
         self.events: list[dict] = []
         self.machine = None
         self.offset = self.launch = 0

@@ -6,32 +6,31 @@ consumers), ``epilogue``; then the host side: ``terms``, ``plan`` (one launch), 
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
-from ..dtypes import BY_NAME, FLOAT8, FLOAT32
+from ..dtypes import BY_NAME, FLOAT8, FLOAT32, as_float, number
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from ..identity import identify
-from ..runtime import arrays, device_array, workspace
+from ..runtime import arrays, device_array, forks, workspace
 from ..runtime.arrays import View
 from ..runtime.device_array import DeviceArray
 from . import tune
 from .config import Config
 from .plan import make_launch, make_pack, without_k
-from .problem import Step, element_types, result_shape, result_type, steps_of, terms_of
+from .problem import Step, check_c, element_types, result_shape, result_type, steps_of, terms_of
 
 __all__ = ["Config", "matmul"]
 
 _plans: dict[tuple, Plan] = {}
 _adapters = arrays.ADAPTERS
 _MOST_PLANS = 4096
-_packing = threading.Lock()
+_packing = forks.lock()
 
 
-def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out=None, out_dtype=None, scale_a=None, scale_b=None,
+def matmul(a, b, c=None, *, alpha=1.0, beta=None, bias=None, activation=None, out=None, out_dtype=None, scale_a=None, scale_b=None,
            precision=None, fast_accumulation=False, batch_invariant=False, config=None, stream=None):  # fmt: skip
     """``activation(alpha * (a @ b) + beta * c + bias)``, accumulated in float32 (in int32 for integers).
 
@@ -42,15 +41,16 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
         the last two is 1 (for float32 and 8 bits: that of K) and the other strides and the base are multiples of 16 bytes, else copied into
         a workspace of the stream first. NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or anything with DLPack
         or ``__cuda_array_interface__``.
-    c : array that broadcasts to the result. Read only if beta is not 0.
-    alpha, beta : numbers.
+    c : float array that broadcasts to the result. Read only if beta is not 0, checked always.
+    alpha, beta : numbers. beta is 1 where c is given, and else 0, unless it says otherwise; a beta other than 0 needs c.
     bias : (N,), an element for each column, or (M, 1), one for each row.
     activation : "relu", "gelu" (by erf), "gelu_tanh", "silu", "sigmoid", "tanh", or a callable of one float32 that the DSL can trace.
     out : where to write; right shape, any strides. May be ``c`` itself, else must not overlap the other arrays. Returned.
     out_dtype : "float32", "float16", "bfloat16", "float8_e4m3fn" or "float8_e5m2", for integers also "int32", "int8" or "uint8"; default that
         of ``out`` or ``a``, bfloat16 for float8 and int32 for integers. Rounded once, to the nearest; types of 8 bits saturate (an infinity
         is then the largest finite float8, NaN stays, and is 0 as an integer). An int32 result takes no terms; sums beyond its range saturate.
-    scale_a, scale_b : float32 factors of the product: one element, or (M, 1) and (1, N), one a row of ``a`` and a column of ``b``.
+    scale_a, scale_b : factors of the product: a number (also a NumPy array of no axes), which is multiplied into alpha, or a float32 array of
+        one element, or of (M, 1) and (1, N), one a row of ``a`` and a column of ``b``.
     precision : of float32 operands. "float32" (also None) multiplies each in two parts of 11 bits, in three products. Errors are those of
         float32 arithmetic: on an H200 below 2**-20 of |a| |b|, as cuBLAS's; numbers below 5e-35 keep fewer bits; infinities and NaN come
         out as NumPy's. The parts take a workspace three times the operands. "tf32" rounds the operands to tfloat32 (11 bits of significand,
@@ -86,7 +86,7 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
     if bias is not None:
         pointer_bias, signature_bias = _identify(bias, "bias")
     if scale_a is not None or scale_b is not None:
-        (pointer_scale_a, of_a), (pointer_scale_b, of_b) = _identify(scale_a, "scale_a"), _identify(scale_b, "scale_b")
+        (pointer_scale_a, of_a), (pointer_scale_b, of_b) = _identify_scale(scale_a, "scale_a"), _identify_scale(scale_b, "scale_b")
         scales = (of_a, of_b)
     if out is not None:
         pointer_out, signature_out = (adapter if type(out) is kind else arrays.adapter(out, "out")).identify_strided(out)
@@ -109,6 +109,19 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
 
 def _identify(x, argument: str) -> tuple[int, object]:
     return (0, None) if x is None else arrays.adapter(x, argument).identify_strided(x)
+
+
+def _identify_scale(x, argument: str) -> tuple[int, object]:
+    """A number is known by its value."""
+    return (0, _number(x, argument)) if _is_number(x) else _identify(x, argument)
+
+
+def _is_number(x) -> bool:
+    return isinstance(x, (int, float, complex, np.generic)) or (type(x) is np.ndarray and not x.shape)
+
+
+def _number(value, argument: str) -> float:
+    return as_float(number(value, argument), argument)
 
 
 class Plan(NamedTuple):
@@ -138,6 +151,7 @@ _NAMES = ("a", "b", "c", "bias", "scale_a", "scale_b")
 def _plan(key: tuple, given: tuple, out, stream) -> Plan:
     """Check the arguments, build the plan and keep it."""
     *_, alpha, beta, activation, precision, fast, whole, out_dtype, config, _ = key
+    given, alpha = _numbers_in_alpha(given, alpha)
     views = tuple(None if x is None else arrays.checked(x, name, strided=True) for x, name in zip(given, _NAMES))
     target = None if out is None else arrays.checked(out, "out", writable=True, strided=True)
     raw = arrays.adapter(given[0]).stream(views[0].device) if stream is None else arrays.stream_handle(stream)
@@ -153,6 +167,15 @@ def _plan(key: tuple, given: tuple, out, stream) -> Plan:
     return plan
 
 
+def _numbers_in_alpha(given: tuple, alpha) -> tuple[tuple, float]:
+    """The arrays of a call, and alpha times those of its scales that are numbers."""
+    alpha, arrays_ = _number(alpha, "alpha"), list(given)
+    for i in (4, 5):
+        if _is_number(given[i]):
+            alpha, arrays_[i] = alpha * _number(given[i], _NAMES[i]), None
+    return tuple(arrays_), alpha
+
+
 def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, out_dtype, config, stream: int, library=arrays.OWN) -> Plan:
     """The plan of a call: ``views`` of A, B, C, the bias and the scales, which a kernel may use, and ``numbers``: alpha, beta, the
     activation, the precision of float32, whether sums are left to the tensor cores, and whether K stays whole. ``library`` makes the result."""
@@ -162,7 +185,7 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
             arrays.same_device(a, x, name)
     if not (config is None or isinstance(config, Config) or (isinstance(config, str) and config == "tune")):
         raise ArgumentTypeError(explain("config", repr(config), "None, \"tune\" or a cutesync.matmul.Config"))
-    alpha, beta = _number(alpha, "alpha"), _number(beta, "beta")
+    alpha, beta = _number(alpha, "alpha"), _number((0.0 if c is None else 1.0) if beta is None else beta, "beta")
     elements, shape = element_types(a, b, precision), result_shape(a.shape, b.shape)
     element = result_type(a, out_dtype if out is None or out_dtype is not None else out.dtype)
     empty = library.allocator(shape, element, a.device) if out is None else None
@@ -170,9 +193,11 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
         out = View(0, shape, element, a.device, True)
     elif out.shape != shape or out.dtype is not element:
         raise ArgumentValueError(explain("out", f"shape {out.shape} of {out.dtype}", f"shape {shape} of {element}"))
-    if any(step == 0 for step, extent in zip(out.steps, out.shape) if extent > 1):
-        raise ArgumentValueError(explain("out", "an array whose elements share memory (stride 0)", "one element for each of the result"))
+    if arrays.share_memory(out.shape, out.steps):
+        raise ArgumentValueError(explain("out", f"strides {out.steps}: elements share memory", "memory of its own for each element"))
     m, n = (a.shape[-2] if len(a.shape) > 1 else 1), (b.shape[-1] if len(b.shape) > 1 else 1)
+    if c is not None:
+        check_c(c, shape)
     terms = terms_of(alpha, beta, c, bias, activation, tuple(scales), element, m, n)
     run: Callable[[tuple[int, ...], int], None] = _nothing
     if out.size:
@@ -193,12 +218,6 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
     reads = tuple((place, x.span[0] - x.ptr, x.span[1] - x.ptr) for place, x in read if x is not None and x.span[0] != x.span[1])
     like = c is not None and (c.shape, c.steps, c.dtype) == (out.shape, out.steps, out.dtype)
     return Plan(run, a.device, empty, reads, (out.span[0] - out.ptr, out.span[1] - out.ptr), like)
-
-
-def _number(value, name: str) -> float:
-    if not isinstance(value, (int, float, np.integer, np.floating)):
-        raise ArgumentTypeError(explain(name, repr(value), "a number"))
-    return float(value)
 
 
 def _nothing(addresses: tuple[int, ...], stream: int) -> None:
@@ -224,7 +243,8 @@ def _run_of(step: Step, config: Config | None, alpha: float, beta: float, ordina
     def run(addresses: tuple[int, ...], stream: int) -> None:
         given = list(addresses)
         with _packing:  # another thread's launches on this stream come before these or after
-            copies = workspace.scratch(ordinal, stream, size)
+            held = workspace.scratch(ordinal, stream, size)
+            copies = held.addresses[0]
             for i, offset, pack in packs:
                 pack.run(given[i], copies + offset, stream)
                 given[i] = copies + offset
@@ -266,13 +286,14 @@ def _in_turn(runs: list[tuple[tuple[int, ...], Callable]], turned: bool) -> Call
 def _call_numpy(given: tuple, numbers: tuple, out, out_dtype, config, stream):
     """NumPy in, NumPy out, by way of the device. A transposed array is copied as it lies."""
     raw = 0 if stream is None else arrays.stream_handle(stream)
+    given, alpha = _numbers_in_alpha(given, numbers[0])
     views, held = [], []
     for name, x in zip(_NAMES, given):
         if x is None:
             views.append(None)
             continue
         if not isinstance(x, np.ndarray):
-            raise DeviceError(explain(name, f"a {type(x).__name__} beside a NumPy a", "a NumPy array"))
+            raise DeviceError(explain(name, f"a {type(x).__name__} beside a NumPy a", "a NumPy array, or a number" if name.startswith("scale") else "a NumPy array"))
         lies_turned = x.ndim > 1 and not x.flags.c_contiguous and np.swapaxes(x, -1, -2).flags.c_contiguous
         array = device_array.from_numpy(np.swapaxes(x, -1, -2) if lies_turned else x, arrays.NUMPY.view(x).dtype, stream=raw)
         held.append(array)
@@ -290,8 +311,10 @@ def _call_numpy(given: tuple, numbers: tuple, out, out_dtype, config, stream):
         shape, element = result_shape(views[0].shape, views[1].shape), result_type(views[0], target.dtype if out_dtype is None else out_dtype)
         if target.shape != shape or target.dtype is not element:
             raise ArgumentValueError(explain("out", f"shape {target.shape} of {target.dtype}", f"shape {shape} of {element}"))
+        if arrays.share_memory(out.shape, out.strides, out.itemsize):
+            raise ArgumentValueError(explain("out", f"strides {out.strides}: elements share memory", "memory of its own for each element"))
         out_dtype = element
-    plan = make_plan(tuple(views), None, numbers, out_dtype, config, raw)
+    plan = make_plan(tuple(views), None, (alpha, *numbers[1:]), out_dtype, config, raw)
     result = plan.empty(raw)
     pointers = [0 if view is None else view.ptr for view in views]
     plan.run((*pointers[:2], result.ptr, *pointers[2:]), raw)

@@ -140,7 +140,10 @@ class Epilogue:
         copy, copier = self.copier(thread)
         cute.copy(copy, copier.retile(finished), copier.partition_D(to.slabs[None, None, slab]))
         if cutlass.const_expr(self.terms.by_tma):
-            cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes left
+            if cutlass.const_expr(self.terms.with_c):
+                cute.arch.fence_proxy("async")  # global memory too: TMA may overwrite the C that was read
+            else:
+                cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes left
             if thread < 32:
                 cute.arch.cp_async_bulk_wait_group(0, read=True)
             cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
@@ -212,7 +215,7 @@ class Epilogue:
                 value = value * kept(loaded, ("scale_b", by_column), operands.scale_b, column if self.terms.scale_b == "each" else 0)
             if self.terms.scaled:
                 value = value * operands.alpha
-            if self.terms.with_c:
+            if cutlass.const_expr(self.terms.with_c):
                 place = Int64(item) * operands.c_batch + Int64(row) * operands.c_row + Int64(column) * operands.c_column
                 value = value + operands.beta * element(operands.c, place)
             if self.terms.bias == "row":

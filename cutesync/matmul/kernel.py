@@ -35,11 +35,15 @@ from cutlass.tensor_utils import LayoutEnum
 from cutlass.utils import hopper_helpers
 
 from ..sync.barrier import Barriers as ShareBarriers
+from ..sync.pipelines import acquire, await_filled, drain
+from ..sync.wait import bounded, in_role
 from .config import CONSUMER_REGISTERS, CONSUMERS, K_TILE_BYTES, PRODUCER_REGISTERS, THREADS, WARPGROUP, Config
 from .epilogue import Epilogue, Operands, Outlet, Terms
 from .mma import tiled_mma
 from .scheduler import TileOrder
 from .split import gather_shares, meet
+
+REPORT_REGISTERS = 8  # that each consumer gives up in a debug build: printf in a producer of 24 registers has no room
 
 
 class Barriers(enum.IntEnum):
@@ -111,13 +115,15 @@ class Matmul:
         if cutlass.const_expr(self.config.meets):
             cute.arch.cluster_arrive_relaxed()  # the barriers that make_exchange initialised, seen by the whole cluster
             cute.arch.cluster_wait()
+        spare = REPORT_REGISTERS if bounded() else 0
         if group == CONSUMERS:
-            cute.arch.setmaxregister_decrease(PRODUCER_REGISTERS)
+            cute.arch.setmaxregister_decrease(PRODUCER_REGISTERS + 2 * spare)
             if thread // 32 == CONSUMERS * 4:
-                self.produce(atom_a, a, atom_b, b, d, stages_a, stages_b, ring, order, split)
+                in_role("producer", self.produce, atom_a, a, atom_b, b, d, stages_a, stages_b, ring, order, split)
         else:
-            cute.arch.setmaxregister_increase(CONSUMER_REGISTERS)
-            self.consume(atom_d, a, d, stages_a, stages_b, slabs, ring, order, split, exchange, operands, group, thread % WARPGROUP)
+            cute.arch.setmaxregister_increase(CONSUMER_REGISTERS - spare)
+            in_role("consumer", self.consume, atom_d, a, d, stages_a, stages_b, slabs, ring, order, split, exchange, operands,
+                    group, thread % WARPGROUP)  # fmt: skip
 
     def make_ring(self, barriers):
         """The full and empty barriers of all stages, initialised and visible to the whole cluster."""
@@ -183,7 +189,7 @@ class Matmul:
         cute.arch.griddepcontrol_wait()
         while unit < units:
             for k in cutlass.range(share * k_tiles, (share + 1) * k_tiles, unroll=1):
-                ring.producer_acquire(stage)
+                acquire(ring, stage)
                 full = ring.producer_get_barrier(stage)
                 self.load(atom_a, from_a[None, m, k, item * batch_a], to_a[None, stage.index], full, peers_n)
                 self.load(atom_b, from_b[None, n, k, item * batch_b], to_b[None, stage.index], full, peers_m)
@@ -191,7 +197,7 @@ class Matmul:
             unit += step
             tile, share = self.tile_and_share(unit, split)
             m, n, item = self.order.tile(tile, *self.tiles(d), along_n, group, rank)
-        ring.producer_tail(stage)  # nobody leaves while a peer may still multicast to it or arrive on its barriers
+        drain(ring, stage)  # nobody leaves while a peer may still multicast to it or arrive on its barriers
 
     def partition(self, atom, tensor, stages, rows: int, share, peers: int):
         """``(shared, global)`` for the copies of one operand: (copy, stage) and (copy, tile of rows, k-tile, batch). A block brings
@@ -331,7 +337,7 @@ class Matmul:
         """Wait for a stage and start its multiplications, 64 x N x 32 bytes of K an instruction. Without ``add`` the first of them
         overwrites the accumulators."""
         mma = self.mma()
-        ring.consumer_wait(stage)
+        await_filled(ring, stage)
         warpgroup.fence()
         for block in range(K_TILE_BYTES // 32):
             mma.set(warpgroup.Field.ACCUMULATE, add or block > 0)

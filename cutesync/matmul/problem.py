@@ -123,6 +123,14 @@ def _broadcast(a: tuple[int, ...], b: tuple[int, ...], what: str) -> tuple[int, 
     return tuple(found)
 
 
+def check_c(c: View, shape: tuple[int, ...]) -> None:
+    """Refuse a C that cannot be added to a result of this shape, whatever beta is."""
+    if c.dtype.name not in FLOATS:
+        raise ArgumentTypeError(explain("c", str(c.dtype), " or ".join(FLOATS)))
+    if len(c.shape) > len(shape) or any(extent not in (1, whole) for extent, whole in zip(c.shape[::-1], shape[::-1])):
+        raise ArgumentValueError(explain("c", f"shape {c.shape}", f"one that broadcasts to {shape}"))
+
+
 def terms_of(alpha: float, beta: float, c: View | None, bias: View | None, activation, scales: tuple[View | None, View | None], result: DType,
              m: int, n: int) -> TermsSpec:  # fmt: skip
     """The epilogue of a call; checks what goes into it."""
@@ -142,9 +150,8 @@ def terms_of(alpha: float, beta: float, c: View | None, bias: View | None, activ
             where = "row"
         else:
             raise ArgumentValueError(explain("bias", f"shape {bias.shape}", f"({n},), one element a column, or ({m}, 1), one a row"))
-    for term, name in ((c if beta else None, "c"), (bias, "bias")):
-        if term is not None and term.dtype.name not in FLOATS:
-            raise ArgumentTypeError(explain(name, str(term.dtype), " or ".join(FLOATS)))
+    if bias is not None and bias.dtype.name not in FLOATS:
+        raise ArgumentTypeError(explain("bias", str(bias.dtype), " or ".join(FLOATS)))
     given = [_scale(scale, name, extents) for scale, name, extents in zip(scales, ("scale_a", "scale_b"), ((m, 1), (1, n)))]
     terms = TermsSpec(alpha != 1.0, c.dtype if beta else None, where, bias.dtype if bias else None, activation, True, *given)
     if result.name == "int32" and not terms.plain:
@@ -175,9 +182,6 @@ def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec, elem
     left, right = _matrices(a, batch, len(a.shape) > 1, True), _matrices(b, batch, True, len(b.shape) > 1)
     term = Matrices((1, 1), (0, 0), (0,) * len(batch))
     if terms.c is not None:
-        shape = _broadcast(c.shape, out.shape, "c")
-        if shape != out.shape:
-            raise ArgumentValueError(explain("c", f"shape {c.shape}", f"one that broadcasts to {out.shape}"))
         aligned = View(c.ptr, out.shape, c.dtype, c.device, False, True, _broadcast_steps(c, out.shape))
         term = _matrices(aligned, batch, len(a.shape) > 1, len(b.shape) > 1)
     turned = _turned(d)

@@ -97,7 +97,7 @@ class Clear(PatternKernel):
     @cute.jit
     def body(self, x, out, state, n, m):
         if cute.arch.thread_idx()[0] == 0:
-            part(out, 0, 1)[0] = 0
+            part(out, 0, 1)[0] = self.dtype.cutlass(0)
 
 
 def run(x, form: str = "chained", *, stream=None):

@@ -22,6 +22,7 @@ from ..errors import ArgumentValueError, explain
 from ..runtime import device_array
 from ..sync.barrier import Barriers
 from ..sync.named_barrier import MOST_THREADS, NamedBarrier
+from ..sync.wait import of_barrier, until
 from .host import launch
 from .kernel import PatternKernel, part
 
@@ -72,9 +73,7 @@ class RoundTrip(PatternKernel):
             bar.wait_parity(1)  # on a barrier at which nobody arrives, the phase before the first
         else:
             token = bar.arrive()
-            over = bar.test_wait(token)
-            while cutlass.not_(over):
-                over = bar.test_wait(token)
+            until(lambda: bar.test_wait(token), of_barrier(bar.name), bar.stage, 0)
 
 
 def run(rounds: int = 1000, *, threads: int = 256, stream: int = 0) -> dict[str, float]:

@@ -22,6 +22,7 @@ from cutlass import Int32, Int64, pipeline
 from cutlass.memory import SmemAllocator
 
 from ..sync.barrier import Barriers
+from ..sync.pipelines import acquire, await_filled
 from ..sync.roles import Role, Roles
 from .kernel import WARP, PatternKernel, part
 
@@ -151,7 +152,7 @@ class Pipeline(TwoBuffers):
     def produce(self, sync: cutlass.Constexpr, buffers, x, n: Int64, tile: Int64):
         state = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, 2)
         while tile * self.buffer < n:
-            sync.producer_acquire(state)
+            acquire(sync, state)
             self.fill(self.half(buffers, state.index), x, tile * self.buffer, n)
             sync.producer_commit(state)
             state.advance()
@@ -161,7 +162,7 @@ class Pipeline(TwoBuffers):
     def consume(self, sync: cutlass.Constexpr, buffers, out, n: Int64, tile: Int64):
         state = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, 2)
         while tile * self.buffer < n:
-            sync.consumer_wait(state)
+            await_filled(sync, state)
             self.use(self.half(buffers, state.index), out, tile * self.buffer, n)
             cute.arch.sync_warp()  # the release is one lane's; the others must be done
             if cute.arch.lane_idx() == 0:

@@ -35,7 +35,7 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
         (see ``cutesync.identity``): a changed capture is a new operator.
     axis : None (all), an int, or a tuple of ints; negative counts from the end.
     keepdims : keep reduced axes with extent 1.
-    init : a scalar folded in before the first element.
+    init : a scalar folded in before the first element; any, all: its truth value.
     dtype : the type of the operation and the result; default that of ``x`` (any, all: bool). 16-bit floats accumulate in float32.
     transform : a traced callable applied to every element (in the accumulator's type) before it is folded.
     identity : the result for an empty axis when ``op`` is a callable.
@@ -168,7 +168,7 @@ def _identity(folding: Folding):
     if value is None:
         name = folding.op if folding.is_arg else folding.op.name
         raise ArgumentValueError(explain("x", f"an empty axis to reduce with {name!r}, which has no identity", "at least one element", "give init= or identity="))
-    return value
+    return scalar(value, folding.value, "identity")
 
 
 def _parse(key: tuple, view: View) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def _parse(key: tuple, view: View) -> dict[str, Any]:
     else:
         folding = _folding(op, identity, view.dtype, wanted, transform)
         _check_algorithm(algorithm, folding, axes, view)
-    return {"folding": folding, "axes": axes, "keepdims": keepdims, "shape": view.shape, "init": None if init is None else scalar(init, folding.accumulate, "init"), "algorithm": algorithm}
+    return {"folding": folding, "axes": axes, "keepdims": keepdims, "shape": view.shape, "init": None if init is None else scalar(init, folding.value, "init"), "algorithm": algorithm}
 
 
 def _folding(op, identity, source: DType, wanted, transform) -> Folding:

@@ -42,9 +42,14 @@ class Folding:
             return ArgMonoid(self.op == "argmax", self.source, self.result)
         return Monoid(self.op, self.source, self.accumulate, self.result, self.transform)
 
+    @property
+    def value(self) -> DType:
+        """The type of a state's value, and of ``init``: any and all fold truth values."""
+        return self.source if self.is_arg else BOOL if self.op.name in ("any", "all") and self.op.fn is None else self.accumulate
+
     def register(self) -> tuple[int, bool]:
         """Size in bytes, and whether floating, of the register that holds a value."""
-        value = self.source if self.is_arg else BOOL if self.op.name in ("any", "all") and self.op.fn is None else self.accumulate
+        value = self.value
         if value.kind == "f":
             return max(value.size, 4), True
         narrow = not self.is_arg and self.op.fn is not None and value.kind != "b"

@@ -1,36 +1,47 @@
 """Compiled kernels on disk: one zip file an entry (cubin, PTX, and a JSON that says in words what it is); and small answers, a JSON each.
 
-Entries are written under a temporary name and moved into place, so two processes never see half a file. An entry that cannot be
-read is a miss: it is deleted and said once. The key names everything that decides the machine code; see ``fingerprint``.
+The key names everything that decides the machine code; see ``fingerprint``. An entry is read only from a folder and a file that no
+other user can write (see folder.py), and only if it says that it is this key's. Whatever is wrong with it or with the folder is said
+once, and the call goes on: what cannot be read is a miss, what cannot be written is kept in memory.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
+import io
 import json
 import os
+import re
 import sys
-import tempfile
 import warnings
 import zipfile
 from importlib import metadata
 from pathlib import Path
+from typing import Iterator, NamedTuple
 
 from .. import env
+from ..errors import ArgumentValueError, explain
+from . import folder
 
-_NOTE = ".note"
+_KERNEL, _NOTE = ".kernel", ".note"
+_NAMES = re.compile(r"[0-9a-f]{40}\.(kernel|note)(\.[0-9a-f]{8}\.tmp)?|(tmp[a-z0-9_]{8}\.tmp)")  # the last: of earlier versions
 _DSL = ("", "-libs-base", "-libs-core", "-libs-cu12", "-libs-cu13")
 
 
-@functools.lru_cache(maxsize=1)
 def fingerprint() -> tuple[str, ...]:
     """What besides the kernel's own key decides its code: this package's source, the DSL's distributions, Python, debug mode."""
+    return (*_versions(), f"debug{env.DEBUG.get()}")
+
+
+@functools.lru_cache(maxsize=1)
+def _versions() -> tuple[str, ...]:
     digest = hashlib.sha256()
     package = Path(__file__).resolve().parent.parent
     for path in sorted(package.rglob("*.py")):
         digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
-    return (digest.hexdigest(), *dsl_versions(), f"python{sys.version_info[0]}.{sys.version_info[1]}", f"debug{env.DEBUG.get()}")
+    return (digest.hexdigest(), *dsl_versions(), f"python{sys.version_info[0]}.{sys.version_info[1]}")
 
 
 def dsl_versions() -> tuple[str, ...]:
@@ -44,84 +55,188 @@ def dsl_versions() -> tuple[str, ...]:
     return tuple(found)
 
 
-def _path(key: tuple) -> Path:
-    digest = hashlib.sha256(repr((key, fingerprint())).encode()).hexdigest()
-    return env.cache_dir() / f"{digest[:40]}.kernel"
+def _name(key: tuple, suffix: str) -> str:
+    return hashlib.sha256(repr((key, fingerprint())).encode()).hexdigest()[:40] + suffix
+
+
+def _label(key: tuple) -> dict:
+    """What an entry says about itself, as JSON gives it back."""
+    return {"key": [str(part) for part in key], "made_with": list(fingerprint())}
+
+
+_said: set[tuple] = set()
+
+
+def _say(kind: str, words: str) -> None:
+    """Warn, once a folder and kind of trouble."""
+    what = (kind, str(env.cache_dir()))
+    if what not in _said:
+        _said.add(what)
+        warnings.warn(f"cutesync cache: {words}", stacklevel=4)
+
+
+def _read(name: str) -> bytes | None:
+    """The bytes of a file of the cache; None if there is none that can be read and trusted, which is said unless it is just absent."""
+    if env.CACHE.get() == "0":
+        return None
+    try:
+        with folder.opened() as place:
+            try:
+                return folder.read(place, name)
+            except FileNotFoundError:
+                return None
+            except OSError as error:
+                _say("file", f"{name} in {env.cache_dir()} is not read ({_reason(error)}); compiling instead")
+                return None
+    except (FileNotFoundError, NotADirectoryError):  # nothing there yet; writing says what is in the way
+        return None
+    except OSError as error:
+        _say("folder", f"{env.cache_dir()} is not used ({_reason(error)}); kernels are kept in memory")
+        return None
+
+
+def _write(name: str, data: bytes) -> None:
+    """Write a file, whole or not at all. A folder that cannot be written does not stop the call."""
+    if env.CACHE.get() == "0":
+        return
+    try:
+        folder.write(name, data)
+    except folder.Untrusted as error:
+        _say("folder", f"{env.cache_dir()} is not used ({_reason(error)}); kernels are kept in memory")
+    except OSError as error:
+        _say("write", f"cannot write {env.cache_dir()} ({_reason(error)}); kernels are kept in memory; set CUTESYNC_CACHE_DIR")
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)
 
 
 def load(key: tuple) -> tuple[dict, bytes, str] | None:
     """``(facts, cubin, ptx)`` of the entry, or None."""
-    if env.CACHE.get() == "0":
+    name = _name(key, _KERNEL)
+    data = _read(name)
+    if data is None:
         return None
-    path = _path(key)
     try:
-        with zipfile.ZipFile(path) as entry:
+        with zipfile.ZipFile(io.BytesIO(data)) as entry:
             facts, cubin, ptx = json.loads(entry.read("facts.json")), entry.read("kernel.cubin"), entry.read("kernel.ptx").decode()
-            if missing := {"name", "block", "smem", "params", "cluster"} - facts.keys():
-                raise ValueError(f"no {', '.join(sorted(missing))}")
-            return facts, cubin, ptx
-    except (FileNotFoundError, NotADirectoryError):
-        return None
+        if missing := {"name", "block", "smem", "params", "cluster"} - facts.keys():
+            raise ValueError(f"no {', '.join(sorted(missing))}")
+        if facts | _label(key) != facts:
+            raise ValueError("it is another kernel's")
+        return facts, cubin, ptx
     except Exception as error:  # a broken entry of any kind is a miss
-        warnings.warn(f"cutesync cache: {path.name} is broken ({type(error).__name__}); compiling again", stacklevel=2)
-        path.unlink(missing_ok=True)
+        warnings.warn(f"cutesync cache: {name} is broken ({type(error).__name__}); compiling again", stacklevel=2)
+        with contextlib.suppress(OSError), folder.opened() as place:
+            folder.remove(place, name)
         return None
 
 
 def store(key: tuple, facts: dict, cubin: bytes, ptx: str) -> None:
     """Write the entry."""
-
-    def fill(file) -> None:
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as entry:
-            entry.writestr("facts.json", json.dumps({"key": [str(part) for part in key], "made_with": fingerprint()} | facts, indent=1))
-            entry.writestr("kernel.cubin", cubin)
-            entry.writestr("kernel.ptx", ptx)
-
-    _write(_path(key), fill)
-
-
-def _write(path: Path, fill) -> None:
-    """``fill(file)`` writes it, whole or not at all. A folder that cannot be written is said once and does not stop the call."""
-    if env.CACHE.get() == "0":
-        return
-    temporary = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
-        with os.fdopen(handle, "wb") as file:
-            fill(file)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        warnings.warn(f"cutesync cache: cannot write {path.parent} ({error}); set CUTESYNC_CACHE_DIR", stacklevel=2)
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as entry:
+        entry.writestr("facts.json", json.dumps(_label(key) | facts, indent=1))
+        entry.writestr("kernel.cubin", cubin)
+        entry.writestr("kernel.ptx", ptx)
+    _write(_name(key, _KERNEL), file.getvalue())
 
 
 def recall(key: tuple) -> dict | None:
     """What ``note`` was told, by any process with this version of the package; None if nothing, or nothing that can be read."""
-    if env.CACHE.get() == "0":
-        return None
     try:
-        return json.loads(_path(key).with_suffix(_NOTE).read_bytes())["value"]
-    except (OSError, ValueError, KeyError, TypeError):
+        found = json.loads(_read(_name(key, _NOTE)) or b"{}")
+        return found["value"] if found | _label(key) == found else None
+    except (ValueError, KeyError, TypeError):
         return None
 
 
 def note(key: tuple, value: dict) -> None:
     """Keep a small answer beside the kernels."""
-    text = json.dumps({"key": [str(part) for part in key], "made_with": fingerprint(), "value": value}, indent=1)
-    _write(_path(key).with_suffix(_NOTE), lambda file: file.write(text.encode()))
+    _write(_name(key, _NOTE), json.dumps(_label(key) | {"value": value}, indent=1).encode())
+
+
+def problem() -> str | None:
+    """Why the folder as it is now is not used, or None."""
+    try:
+        with folder.opened():
+            return None
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return _reason(error)
 
 
 def entries() -> list[Path]:
-    """The files of the cache, oldest first."""
-    folder = env.cache_dir()
-    return sorted(folder.glob("*.kernel"), key=lambda path: path.stat().st_mtime) if folder.is_dir() else []
+    """The kernels of the cache, oldest first."""
+    found = []
+    with contextlib.suppress(OSError), folder.opened(trusted=False) as place:
+        for name, kind in _files(place):
+            with contextlib.suppress(OSError):
+                if kind == "kernel":
+                    found.append((os.stat(name, dir_fd=place).st_mtime, env.cache_dir() / name))
+    return [path for _, path in sorted(found)]
 
 
-def clear() -> int:
-    """Delete every entry and note; the number of entries deleted."""
-    found = entries()
-    for path in (*found, *env.cache_dir().glob("*" + _NOTE)):
-        path.unlink(missing_ok=True)
-    return len(found)
+def size() -> int:
+    """Bytes of all kernels of the cache."""
+    total = 0
+    for path in entries():
+        with contextlib.suppress(OSError):  # deleted meanwhile
+            total += path.stat().st_size
+    return total
+
+
+def _files(place: int) -> Iterator[tuple[str, str]]:
+    """``(name, kind)`` of everything in the folder: "kernel", "note", "temporary", or "other" for what this cache has not written."""
+    for name in sorted(os.listdir(place)):
+        kind, match = "other", _NAMES.fullmatch(name)
+        if match:
+            with contextlib.suppress(OSError):
+                begin = folder.read(place, name, 64, trusted=False)
+                zipped, noted = begin[:4] == b"PK\3\4" and begin[30:40] == b"facts.json", begin.startswith(b'{\n "key": [')
+                if match[2] or match[3]:
+                    kind = "temporary" if zipped or noted or match[2] and not begin else kind
+                elif zipped if match[1] == "kernel" else noted:
+                    kind = match[1]
+        yield name, kind
+
+
+class Cleared(NamedTuple):
+    """How many files ``clear`` has deleted, their bytes, and how many files of the folder remain."""
+
+    kernels: int
+    notes: int
+    temporary: int
+    size: int
+    refused: int  # the cache's own, which this user may not delete
+    others: int  # not the cache's
+
+
+def clear() -> Cleared:
+    """Delete what the cache has written, and what its killed writers have left. A folder without any of that is refused."""
+    counts = dict.fromkeys(("kernel", "note", "temporary", "refused", "other"), 0)
+    freed = 0
+    try:
+        with folder.opened(trusted=False) as place:
+            for name, kind in _files(place):
+                size = 0
+                if kind != "other":
+                    with contextlib.suppress(OSError):
+                        size = os.stat(name, dir_fd=place, follow_symlinks=False).st_size
+                    if not folder.remove(place, name):
+                        kind, size = "refused", 0
+                counts[kind] += 1
+                freed += size
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise _no_cache(f"({_reason(error)})") from None
+    found = Cleared(counts["kernel"], counts["note"], counts["temporary"], freed, counts["refused"], counts["other"])
+    if found.others and not any(found[:3]) and not found.refused:
+        raise _no_cache(f"with {found.others} files, none written by the cache")
+    return found
+
+
+def _no_cache(why: str) -> ArgumentValueError:
+    return ArgumentValueError(explain("cache", f"{env.cache_dir()} {why}", "a folder of compiled kernels", "set CUTESYNC_CACHE_DIR"))

@@ -166,6 +166,8 @@ def _check_numpy_out(out, x: np.ndarray, result: tuple[tuple[int, ...], DType]) 
     check_out(arrays.adapter(out).view(out), *result)
     if np.may_share_memory(x, out) and not _same_memory(x, out):
         raise ArgumentValueError(explain("out", "memory that overlaps x", "x itself or memory of its own"))
+    if arrays.share_memory(out.shape, out.strides, out.itemsize):
+        raise ArgumentValueError(explain("out", f"strides {out.strides}: elements share memory", "memory of its own for each element"))
 
 
 def _same_memory(x: np.ndarray, out: np.ndarray) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..dtypes import DType
 from ..dtypes import element_type as parse_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, CaptureError, explain
+from ..errors import ArgumentTypeError, ArgumentValueError, CaptureError, WorkspaceError, explain
 from . import device
 from .device import HOST
 
@@ -121,8 +121,8 @@ def _on_emulator(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int
     del stream, other
     owner = np.empty(nbytes + 256, np.uint8)
     ptr = owner.ctypes.data + -owner.ctypes.data % 256
+    weakref.finalize(owner, _hide_from_emulator, ptr)  # first: what is shown is always hidden again
     _show_to_emulator(ptr, nbytes, initialised=False)
-    weakref.finalize(owner, _hide_from_emulator, ptr)
     return DeviceArray(ptr, shape, dtype, ordinal, owner)
 
 
@@ -169,7 +169,10 @@ def _hide_from_emulator(ptr: int) -> None:
 
 def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:
     """Copy a NumPy array to the device. The bytes are read before this returns."""
-    array = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray gives a scalar an axis
+    try:
+        array = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray gives a scalar an axis
+    except MemoryError as error:  # a view that repeats its elements may be larger than any memory
+        raise WorkspaceError(explain("array", f"{array.nbytes} bytes to copy", "free memory on the host")) from error
     result = allocate(array.shape, dtype, ordinal, stream)
     if array.nbytes:
         if result.device == HOST:

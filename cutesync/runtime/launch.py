@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 from typing import Sequence
 
 import numpy as np
 
-from . import device, tensor_map
+from . import device, forks, tensor_map
 from . import workspace as workspaces
-from .compiler import Kernel
+from .compiler import Kernel, compiling, refuse_while_tracing
 from .tensor_map import TiledMap
 
 _CLUSTER_DIMENSION, _PROGRAMMATIC_SERIALIZATION = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
@@ -86,25 +85,30 @@ class Launch:
         addresses = (ctypes.c_void_p * len(parameters))(*(first + 8 * i for i in range(len(parameters))))
         attribute = _Attribute(_PROGRAMMATIC_SERIALIZATION, 0, (1,))
         config = _Config((grid, 1, 1), kernel.block, kernel.smem, None, ctypes.addressof(attribute), 1)
-        entry, lock, handle = _entry(), threading.Lock(), kernel.handle(ordinal)
+        entry, lock, handle = _entry(), forks.lock(), kernel.handle(ordinal)
         config_at, addresses_at = ctypes.addressof(config), ctypes.addressof(addresses)
-        bound = None
+        bound = held = None
 
-        def bind(stream: int) -> None:
-            nonlocal bound
-            config.stream = stream
+        def bind(stream: int):
+            """Returns what the caller holds until the launch is enqueued; the workspace of the default stream is held as long as it is bound."""
+            nonlocal bound, held
+            config.stream, bound, found = stream, stream, None
             if workspace is not None:
-                parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(ordinal, stream, slots)
-            bound = stream
+                found = workspaces.counters_and_slots(ordinal, stream, slots)
+                parameters[workspace[0]], parameters[workspace[1]] = found.addresses
+            held = found if stream in device.DEFAULT else None
+            return found
 
         def run(x: int, out: int, stream: int, other: int = 0, alive=(config, attribute, addresses)) -> None:
+            if compiling[0]:
+                refuse_while_tracing()
             with lock:
                 parameters[0] = x
                 parameters[1] = out
                 if other:
                     parameters[2] = other
-                if stream != bound or stream > 2:  # a stream that may be capturing is bound anew
-                    bind(stream)
+                if stream != bound or stream > 1:  # a stream that may be capturing, or a new one with an old handle, is bound anew
+                    here = bind(stream)  # noqa: F841 (see there)
                 code = entry(config_at, handle, addresses_at, None)
                 if code in _WRONG_CONTEXT:
                     with device.using(ordinal):
@@ -125,10 +129,11 @@ class Launch:
                 if other:
                     parameters[2] = other
                 if workspace is not None:
-                    parameters[workspace[0]], parameters[workspace[1]] = workspaces.counters_and_slots(device.HOST, stream, slots)
+                    here = workspaces.counters_and_slots(device.HOST, stream, slots)
+                    parameters[workspace[0]], parameters[workspace[1]] = here.addresses
                 try:
                     emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, list(parameters), cluster=kernel.cluster, shared_bytes=kernel.smem, programmatic=True)
-                except emulator.EmulationError:
+                except BaseException:
                     workspaces.forget(device.HOST, stream)  # a launch that stopped half way leaves its counters in between
                     raise
 
@@ -158,13 +163,15 @@ class MapLaunch:
         kernel = self.kernel
         attributes = (_Attribute * 2)(_Attribute(_PROGRAMMATIC_SERIALIZATION, 0, (1,)), _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster))
         config = _Config((grid, 1, 1), kernel.block, kernel.smem, None, ctypes.addressof(attributes), 2 if kernel.cluster != (1, 1, 1) else 1)
-        entry, lock, handle = _entry(), threading.Lock(), kernel.handle(ordinal)
+        entry, lock, handle = _entry(), forks.lock(), kernel.handle(ordinal)
         config_at, addresses_at = ctypes.addressof(config), ctypes.addressof(block.addresses)
         known: tuple[int, ...] | None = None
         bound = 0
 
         def run(addresses: tuple[int, ...], stream: int, alive=(config, attributes, block)) -> None:
             nonlocal known, bound
+            if compiling[0]:
+                refuse_while_tracing()
             with lock:
                 if addresses != known:
                     for i, (position, address) in enumerate(zip(arrays, addresses)):
@@ -172,7 +179,7 @@ class MapLaunch:
                             block.put(position, address)
                     known = addresses
                 if workspace is not None:
-                    block.bind(workspace, stream)
+                    here = block.bind(workspace, stream)  # noqa: F841 (held until the launch is enqueued)
                 if stream != bound:
                     config.stream = bound = stream
                 code = entry(config_at, handle, addresses_at, None)
@@ -194,10 +201,10 @@ class MapLaunch:
                 for position, address in zip(arrays, addresses):
                     block.put(position, address)
                 if workspace is not None:
-                    block.bind(workspace, stream)
+                    here = block.bind(workspace, stream)  # noqa: F841
                 try:
                     emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, block.packed(), cluster=kernel.cluster, shared_bytes=kernel.smem, programmatic=True)
-                except emulator.EmulationError:
+                except BaseException:
                     workspaces.forget(device.HOST, stream)  # a launch that stopped half way leaves its counters in between
                     raise
 
@@ -236,11 +243,13 @@ class _Block:
             self.maps[position].write(place, address, self.ordinal)
             self.encoded.add(position)
 
-    def bind(self, workspace: tuple[int, int, int, int], stream: int) -> None:
+    def bind(self, workspace: tuple[int, int, int, int], stream: int) -> workspaces.Workspace:
         """Write the addresses of the workspace of a stream."""
         counters, scratch, counter_bytes, scratch_bytes = workspace
-        for position, address in zip((counters, scratch), workspaces.counters_and_scratch(self.ordinal, stream, counter_bytes, scratch_bytes)):
+        found = workspaces.counters_and_scratch(self.ordinal, stream, counter_bytes, scratch_bytes)
+        for position, address in zip((counters, scratch), found.addresses):
             self.put(position, address)
+        return found
 
     def packed(self) -> list[int]:
         """One integer a parameter, as the emulator takes them."""

@@ -2,80 +2,154 @@
 
 A workspace is an 8-byte launch counter and ``GROUPS`` 4-byte counters, followed by ``SLOTS`` 8-byte slots (see ``sync.gather``). It is
 cleared once, when it is made; kernels leave the counters ready themselves and never trust the slots. A graph keeps the workspace it
-was captured with, because its replays may run beside the capturing stream's later work; so every capture gets one of its own.
+was captured with, because its replays may run beside the capturing stream's later work; so every capture gets one of its own, for good.
+
+A stream that is gone says nothing, and its handle may come back as another stream's while its work is still queued. So streams are known by
+the number that the driver gives each once (``cuStreamGetId``), and memory is given back without asking them: of ``MOST`` workspaces the half that
+was used longest ago leaves the table at once, and ``cuMemFree``, which waits for the work on the device, frees what no caller holds. A caller
+holds a ``Workspace`` until its launch is enqueued. A stream that comes back after that gets another one.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import threading
 
 import numpy as np
 
-from . import device
+from . import device, forks
 
 GROUPS = (1 << 14) - 2
 SLOTS = 1 << 19  # what a workspace has unless a launch needs more
+MOST = 64  # workspaces of streams on a device before the oldest half is given back: 256 MiB of the usual ones
 _COUNTERS = 8 + 4 * GROUPS
 
-_lock = threading.Lock()
-_by_stream: dict[tuple, tuple[int, int]] = {}  # address and bytes
-_by_capture: dict[tuple, tuple[int, int]] = {}
+_lock = forks.lock()
+_by_stream: dict[tuple, Workspace] = {}
+_by_capture: dict[tuple, Workspace] = {}
+_outgrown: list[Workspace] = []  # that captures began with: a graph holds their addresses
+_given_up: list[tuple[int, int]] = []  # device and address of memory that nobody holds
 _alive: dict[int, np.ndarray] = {}
+_made = 0  # workspaces so far: the clock by which they grow old
+_most: dict[int, int] = {}  # of a device, where that is not MOST
+_without: dict[tuple, None] = {}  # the last streams whose workspaces were given up, in this order
+_REMEMBERED = 4096
 
 
-def counters_and_slots(ordinal: int, stream: int, slots: int = 0) -> tuple[int, int]:
-    """Addresses of the counters and of at least ``slots`` slots for work on ``stream`` of device ``ordinal``."""
-    base = _place(ordinal, stream, (), _COUNTERS + 8 * max(SLOTS, slots), _COUNTERS)
-    return base, base + _COUNTERS
+class Workspace:
+    """Memory of one stream or capture: ``addresses`` are those of its counters and of what lies behind them. It is freed some time after the
+    last reference to it is gone, so whoever uses it holds it until the launch is enqueued."""
+
+    __slots__ = ("addresses", "last", "ordinal", "size")
+
+    def __init__(self, ordinal: int, size: int, cleared: int) -> None:
+        base = _allocate_for_emulator(size, cleared) if ordinal == device.HOST else _allocate(ordinal, size)
+        self.ordinal, self.size, self.addresses, self.last = ordinal, size, (base, base + cleared), 0
+
+    def __del__(self, given_up=_given_up) -> None:
+        if hasattr(self, "addresses"):
+            given_up.append((self.ordinal, self.addresses[0]))
 
 
-def counters_and_scratch(ordinal: int, stream: int, counter_bytes: int, scratch_bytes: int) -> tuple[int, int]:
-    """Addresses of zeroed counters, which kernels leave zero, and of scratch memory, for work on ``stream`` of device ``ordinal``: a second
-    workspace, of a power of two bytes, so that it seldom grows."""
+def counters_and_slots(ordinal: int, stream: int, slots: int = 0) -> Workspace:
+    """Counters and at least ``slots`` slots for work on ``stream`` of device ``ordinal``."""
+    return _place(ordinal, stream, (), _COUNTERS + 8 * max(SLOTS, slots), _COUNTERS)
+
+
+def counters_and_scratch(ordinal: int, stream: int, counter_bytes: int, scratch_bytes: int) -> Workspace:
+    """Zeroed counters, which kernels leave zero, and scratch memory, for work on ``stream`` of device ``ordinal``: a second workspace, of
+    a power of two bytes, so that it seldom grows."""
     counters = -(-counter_bytes // 256) * 256
     size = max(1 << 20, 1 << (counters + scratch_bytes - 1).bit_length())
-    base = _place(ordinal, stream, (counters,), size, counters)
-    return base, base + counters
+    return _place(ordinal, stream, (counters,), size, counters)
 
 
-def scratch(ordinal: int, stream: int, size: int) -> int:
-    """Address of at least ``size`` bytes that hold anything, for work on ``stream`` of device ``ordinal`` that is in its queue before the next
+def scratch(ordinal: int, stream: int, size: int) -> Workspace:
+    """At least ``size`` bytes that hold anything, for work on ``stream`` of device ``ordinal`` that is in its queue before the next
     call of this. Whoever may share the stream with another thread holds a lock until then."""
     unit = max(1 << 21, (1 << (size - 1).bit_length()) >> 3)  # so that it seldom grows, and never to much more than is needed
     return _place(ordinal, stream, ("scratch",), -(-size // unit) * unit, 0)
 
 
-def _place(ordinal: int, stream: int, kind: tuple, size: int, cleared: int) -> int:
+def _place(ordinal: int, stream: int, kind: tuple, size: int, cleared: int) -> Workspace:
     if ordinal != device.HOST and device.capturing(stream):
         capture = device.check(device.driver().cuStreamGetCaptureInfo(stream), "cuStreamGetCaptureInfo")[1]
         return _keep(_by_capture, (ordinal, int(capture), *kind), size, cleared)
-    return _keep(_by_stream, (ordinal, stream, *kind), size, cleared)
+    return _keep(_by_stream, (ordinal, _number(ordinal, stream), *kind), size, cleared)
+
+
+def _number(ordinal: int, stream: int):
+    return stream if ordinal == device.HOST or stream in device.DEFAULT else device.stream_id(stream)
 
 
 def forget(ordinal: int, stream: int) -> None:
     """Make the next launch on ``stream`` start with a workspace of its own."""
+    number = _number(ordinal, stream)
     with _lock:
-        for key in [key for key in _by_stream if key[:2] == (ordinal, stream)]:
-            base, _ = _by_stream.pop(key)
-            if ordinal == device.HOST:  # nothing runs on there, and every later launch would save and compare what is left registered
-                _free(ordinal, stream, base)
+        for key in [key for key in _by_stream if key[:2] == (ordinal, number)]:
+            del _by_stream[key]
+        _free_what_is_given_up()
 
 
-def _keep(table: dict, key: tuple, size: int, cleared: int) -> int:
-    """The workspace of a stream or capture, made anew if it is too small. The old one stays, a graph may hold it; but the scratch of a
-    stream, which can be large, is given back."""
-    base, held = table.get(key, (0, 0))
-    if held < size:
+def _keep(table: dict, key: tuple, size: int, cleared: int) -> Workspace:
+    """The workspace of a stream or capture, made anew if it is too small."""
+    found = table.get(key)
+    if found is None or found.size < size:
         with _lock:
-            base, held = table.get(key, (0, 0))
-            if held < size:
-                if held and table is _by_stream and "scratch" in key:
-                    _free(key[0], key[1], base)
-                base = _allocate_for_emulator(size, cleared) if key[0] == device.HOST else _allocate(key[0], size)
-                table[key] = base, size
-    return base
+            found = table.get(key)
+            if found is None or found.size < size:
+                del found
+                found = _make(table, key, size, cleared)
+    found.last = _made
+    return found
+
+
+def _make(table: dict, key: tuple, size: int, cleared: int) -> Workspace:
+    global _made
+    if table is _by_capture:
+        if key in table:
+            _outgrown.append(table[key])
+    else:
+        if table.pop(key, None) is None:
+            _make_room(key)
+        _free_what_is_given_up()
+    _made += 1
+    table[key] = made = Workspace(key[0], size, cleared)
+    return made
+
+
+def _make_room(key: tuple) -> None:
+    """Before one more stream gets a workspace: give up those used longest ago if there are many, as their streams may be gone. A stream that
+    comes back was not, so there may be one more from then on, and one less each time that memory is given up."""
+    ordinal = key[0]
+    most = _most.get(ordinal, MOST) + (key in _without)
+    _without.pop(key, None)
+    theirs = sorted((k for k in _by_stream if k[0] == ordinal and k[1] not in device.DEFAULT), key=lambda k: _by_stream[k].last)
+    if len(theirs) >= most:
+        most = max(MOST, most - 1)
+        for k in theirs[: len(theirs) // 2]:
+            del _by_stream[k]
+            _without[k] = None
+        for k in list(_without)[:-_REMEMBERED]:
+            del _without[k]
+    _most[ordinal] = most
+
+
+def _free_what_is_given_up() -> None:
+    """What the driver will not free now is tried again the next time."""
+    left = []
+    while _given_up:
+        ordinal, base = _given_up.pop()
+        if ordinal == device.HOST:  # nothing runs on there, and every later launch would save and compare what is left registered
+            from ..emulator import DEVICE
+
+            DEVICE.unregister(base)
+            del _alive[base]
+        else:
+            with _uncaptured(), device.using(ordinal):
+                if int(device.driver().cuMemFree(base)[0]):
+                    left.append((ordinal, base))
+    _given_up.extend(left)
 
 
 def _allocate_for_emulator(size: int, cleared: int) -> int:
@@ -88,19 +162,6 @@ def _allocate_for_emulator(size: int, cleared: int) -> int:
     DEVICE.register(base, size, "the workspace")
     _alive[base] = memory
     return base
-
-
-def _free(ordinal: int, stream: int, base: int) -> None:
-    """Give memory back when the work on ``stream`` is done."""
-    if ordinal == device.HOST:
-        from ..emulator import DEVICE
-
-        DEVICE.unregister(base)
-        del _alive[base]
-        return
-    with _uncaptured(), device.using(ordinal):
-        device.synchronize(stream)
-        device.check(device.driver().cuMemFree(base), "cuMemFree")
 
 
 def _allocate(ordinal: int, size: int) -> int:

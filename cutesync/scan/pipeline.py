@@ -35,6 +35,7 @@ from ..block.warps import after, around, leave
 from ..errors import ArgumentValueError, explain
 from ..sync.gather import enter, publish, settle, tag_of, words
 from ..sync.lookback import GROUP, fold_group, place_of, read_group, slots_of
+from ..sync.wait import await_phase, in_role
 from ..warp import LANES
 from .base import Scan, ScanKernel
 from .config import LINE_BYTES
@@ -110,17 +111,18 @@ class PipelineScan(ScanKernel):
             self.take_registers(self.for_control)
             if warp == Warps.LOAD:
                 if lane == 0:
-                    self.load(shared, x, length, inner, counters, everything, tiles)
+                    in_role("load", self.load, shared, x, length, inner, counters, everything, tiles)
             elif warp == Warps.PUBLISH:
-                self.publish(shared, slots, everything, tiles, lane)
+                in_role("publish", self.publish, shared, slots, everything, tiles, lane)
             elif warp == Warps.LOOK_AHEAD:
-                self.look_ahead(shared, init, init_at, slots, everything, tiles, lane)
+                in_role("look ahead", self.look_ahead, shared, init, init_at, slots, everything, tiles, lane)
         elif warp < self.first_emitter:
             self.take_registers(FOR_FOLDERS)
-            self.fold(shared, x, length, inner, tiles, warp - Warps.FOLD, lane)
+            in_role("fold", self.fold, shared, x, length, inner, tiles, warp - Warps.FOLD, lane)
         else:
             self.take_registers(self.for_emitters)
-            self.emit(shared, x, out, length, inner, tiles, (warp - self.first_emitter) // self.warps, (warp - self.first_emitter) % self.warps, lane)
+            squad, place = (warp - self.first_emitter) // self.warps, (warp - self.first_emitter) % self.warps
+            in_role("emit", self.emit, shared, x, out, length, inner, tiles, squad, place, lane)
 
     def take_registers(self, count: int) -> None:
         """All four warps of a group call."""
@@ -160,7 +162,7 @@ class PipelineScan(ScanKernel):
                 entered = enter(counters)  # asked for early: the answer takes as long as a copy
             start = x + Int64(number // tiles) * length * inner
             offset, place, count = self.copied(start, length, number % tiles)
-            cute.arch.mbarrier_wait(shared.empty + stage, phase)
+            await_phase(shared.empty, stage, phase, "empty")
             if number >= everything:
                 number = Int32(DONE)
                 done += 1
@@ -185,7 +187,7 @@ class PipelineScan(ScanKernel):
     def fold(self, shared: cutlass.Constexpr, x, length, inner, tiles, folder, lane):
         """Chunks ``folder``, ``folder + folders``, ... of every tile."""
         stage, phase = Int32(0), Int32(0)
-        cute.arch.mbarrier_wait(shared.full + stage, phase)
+        await_phase(shared.full, stage, phase, "full")
         number = shared.numbers[stage]
         while number != DONE:
             start = x + Int64(number // tiles) * length * inner
@@ -206,7 +208,7 @@ class PipelineScan(ScanKernel):
             if lane == 0:
                 cute.arch.mbarrier_arrive(shared.folded + stage)
             stage, phase = self.next(stage, phase)
-            cute.arch.mbarrier_wait(shared.full + stage, phase)
+            await_phase(shared.full, stage, phase, "full")
             number = shared.numbers[stage]
 
     def chunk_in(self, shared, stage, chunk):
@@ -215,7 +217,8 @@ class PipelineScan(ScanKernel):
 
     @cute.jit
     def release(self, shared: cutlass.Constexpr, stage, lane):
-        """The warp has read what it needs of a stage."""
+        """The warp has read what it needs of a stage, after the fold warps: the fence serves their reads, too."""
+        cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic reads before the next copy into it
         cute.arch.sync_warp()
         if lane == 0:
             cute.arch.mbarrier_arrive(shared.empty + stage)
@@ -224,10 +227,10 @@ class PipelineScan(ScanKernel):
     def publish(self, shared: cutlass.Constexpr, slots, everything, tiles, lane):
         types = self.scan.types
         stage, phase = Int32(0), Int32(0)
-        cute.arch.mbarrier_wait(shared.full + stage, phase)
+        await_phase(shared.full, stage, phase, "full")
         number = shared.numbers[stage]
         while number != DONE:
-            cute.arch.mbarrier_wait(shared.folded + stage, phase)
+            await_phase(shared.folded, stage, phase, "folded")
             _, _, _, total = around(shared.totals, stage * self.warps, self.warps, Int32(0), lane, types, self.scan.combine)
             tag = shared.tags[stage]
             cute.arch.sync_warp()
@@ -236,7 +239,7 @@ class PipelineScan(ScanKernel):
                 publish(slots, place, Int64(everything // tiles) * slots_of(tiles), total, tag)
                 cute.arch.mbarrier_arrive(shared.empty + stage)
             stage, phase = self.next(stage, phase)
-            cute.arch.mbarrier_wait(shared.full + stage, phase)
+            await_phase(shared.full, stage, phase, "full")
             number = shared.numbers[stage]
 
     @cute.jit
@@ -249,7 +252,7 @@ class PipelineScan(ScanKernel):
         row, group = Int32(0), Int32(0)
         stage, phase = Int32(0), Int32(0)
         stride = Int64(everything // tiles) * slots_of(tiles)
-        cute.arch.mbarrier_wait(shared.full + stage, phase)
+        await_phase(shared.full, stage, phase, "full")
         number = shared.numbers[stage]
         while number != DONE:
             tag = shared.tags[stage]
@@ -275,7 +278,7 @@ class PipelineScan(ScanKernel):
                 leave(shared.prefixes, stage, before, prefix)
                 cute.arch.mbarrier_arrive(shared.ready + stage)
             stage, phase = self.next(stage, phase)
-            cute.arch.mbarrier_wait(shared.full + stage, phase)
+            await_phase(shared.full, stage, phase, "full")
             number = shared.numbers[stage]
 
     @cute.jit
@@ -283,7 +286,7 @@ class PipelineScan(ScanKernel):
         """A squad's warp: its chunk of each tile of the squad."""
         types = self.scan.types
         stage, phase = squad, Int32(0)
-        cute.arch.mbarrier_wait(shared.full + stage, phase)
+        await_phase(shared.full, stage, phase, "full")
         number = shared.numbers[stage]
         while number != DONE:
             elements, vectors = self.tile.registers()
@@ -295,9 +298,9 @@ class PipelineScan(ScanKernel):
             if full:
                 self.tile.load(held, lane, elements)
                 self.tile.fold(elements, vectors, lane)
-            cute.arch.mbarrier_wait(shared.folded + stage, phase)
+            await_phase(shared.folded, stage, phase, "folded")
             have, state, _, _ = around(shared.totals, stage * self.warps, self.warps, warp, lane, types, self.scan.combine)
-            cute.arch.mbarrier_wait(shared.ready + stage, phase)
+            await_phase(shared.ready, stage, phase, "ready")
             *before, known = get(shared.prefixes, stage, (*types, Int32))
             have, state = after(known != 0, tuple(before), have, state, self.scan.combine)
             if full:
@@ -307,5 +310,5 @@ class PipelineScan(ScanKernel):
                 self.part.emit(x + at, out + at, begin, end, have, state, lane, held if self.vectors_held else None)
                 self.release(shared, stage, lane)
             stage, phase = self.next(stage, phase, self.squads)
-            cute.arch.mbarrier_wait(shared.full + stage, phase)
+            await_phase(shared.full, stage, phase, "full")
             number = shared.numbers[stage]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
 
 from ..dtypes import DType
 from ..ops import Operator
-from ..runtime import compiler, device_array
+from ..runtime import compiler, device_array, forks
 from ..runtime.launch import Launch, bits
 from .config import Config, Problem, choose, tier
 
@@ -94,7 +93,7 @@ class TieredScan:
     """All launches of a scan in tiers, see tiered.py."""
 
     def __init__(self, meaning: Meaning, problem: Problem, ordinal: int, stream: int) -> None:
-        self.ordinal, self.width, self.lock = ordinal, meaning.accumulate, threading.Lock()
+        self.ordinal, self.width, self.lock = ordinal, meaning.accumulate, forks.lock()
         self.up, self.down, self.places = [], [], [0]  # launches by tier; where in the memory for totals each tier's begin, and the end
         start = 0 if meaning.start is None else bits(meaning.start, *meaning.register())
         tiles = 2

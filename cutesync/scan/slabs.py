@@ -32,6 +32,7 @@ from ..block.warps import after, leave
 from ..monoid import tree
 from ..sync.gather import collect, enter, publish, settle, tag_of
 from ..sync.named_barrier import NamedBarrier
+from ..sync.wait import await_phase, in_role
 from ..warp import LANES, combine_valid, scan_states, shift_up
 from .base import Scan, ScanKernel
 
@@ -85,9 +86,9 @@ class SlabScan(ScanKernel):
         cute.arch.sync_threads()
         if thread < LANES:
             if thread == 0:
-                self.transfer(shared, x, out, counters, rows, length, tiles)
+                in_role("transfer", self.transfer, shared, x, out, counters, rows, length, tiles)
         else:
-            self.work(shared, init, init_at, slots, rows, length, tiles, thread - LANES)
+            in_role("work", self.work, shared, init, init_at, slots, rows, length, tiles, thread - LANES)
 
     @cute.jit
     def next(self, stage, phase):
@@ -116,7 +117,7 @@ class SlabScan(ScanKernel):
             if number < everything:
                 entered = enter(counters)  # asked for early: the answer takes as long as a copy
             held = shared.ring + stage * (self.tile * self.inner)
-            cute.arch.mbarrier_wait(shared.scanned + stage, phase)
+            await_phase(shared.scanned, stage, phase, "scanned")
             before = shared.notices[2 * stage]
             if before != DONE:
                 self.store(held, out, before, length, tiles)
@@ -156,7 +157,9 @@ class SlabScan(ScanKernel):
         if whole > 0:
             primitives.cp_async_bulk_global_shared_cta(out + place, results, whole * self.size)
             cute.arch.cp_async_bulk_commit_group()
-        self.copy(out + place, results, whole, elements, self.scan.monoid.result.cutlass)
+        if whole < elements:
+            self.copy(out + place, results, whole, elements, self.scan.monoid.result.cutlass)
+            cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic reads before the next copy into it
         cute.arch.cp_async_bulk_wait_group(0, read=True)
 
     @cute.jit
@@ -168,19 +171,19 @@ class SlabScan(ScanKernel):
     @cute.jit
     def work(self, shared: cutlass.Constexpr, init, init_at, slots, rows, length, tiles, worker):
         stage, phase, turn = Int32(0), Int32(0), Int32(0)
-        cute.arch.mbarrier_wait(shared.full + stage, phase)
+        await_phase(shared.full, stage, phase, "full")
         number, tag = shared.notices[2 * stage], shared.notices[2 * stage + 1]
         if number != DONE:
             self.fold(shared, slots, rows, length, tiles, stage, number, tag, turn, worker)
         while number != DONE:
             coming, phase = self.next(stage, phase)
-            cute.arch.mbarrier_wait(shared.full + coming, phase)
+            await_phase(shared.full, coming, phase, "full")
             following, its_tag = shared.notices[2 * coming], shared.notices[2 * coming + 1]
             if following != DONE:
                 self.fold(shared, slots, rows, length, tiles, coming, following, its_tag, turn ^ 1, worker)
             self.look_back(shared, init, init_at, slots, rows, tiles, number, tag, turn, worker)
             self.scan_run(shared, length, tiles, stage, number, turn, worker)
-            cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic writes before reads by the async proxy
+            cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic accesses before those of the async proxy
             cute.arch.sync_warp()
             if worker % LANES == 0:
                 cute.arch.mbarrier_arrive(shared.scanned + stage)

@@ -10,7 +10,8 @@
 ``GridBarrier``            all blocks of a resident grid
 ``lookback``               a module: tile states of a single-pass scan, published and folded in order
 
-With ``CUTESYNC_DEBUG=1`` every wait is bounded: it reports block, warp, barrier, stage and phase, and traps.
+With ``CUTESYNC_DEBUG=1`` every wait that PTX can bound is: it reports block, warp, role, barrier, stage and phase, and
+traps (see ``wait``).
 """
 
 from __future__ import annotations

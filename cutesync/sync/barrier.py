@@ -24,7 +24,7 @@ from cutlass.memory import SmemAllocator
 
 from ..errors import ArgumentValueError, explain
 from ..warp import LANES
-from .wait import block_thread, until
+from .wait import block_thread, of_barrier, until
 
 MOST_ARRIVALS = (1 << 20) - 1  # PTX: the pending count has 20 bits
 MOST_BYTES = (1 << 20) - 1  # and so has the count of bytes
@@ -152,7 +152,7 @@ class Barrier:
 
     def wait(self, token) -> None:
         """Wait until the token's phase is over, and see what was written before its arrivals."""
-        until(lambda: self.try_wait(token), f"barrier {self.name}", self.stage, Int32(token & 0xFFFFFFFF))
+        until(lambda: self.try_wait(token), of_barrier(self.name), self.stage, Int32(token & 0xFFFFFFFF))
 
     def try_wait_parity(self, parity):
         """``try_wait`` for the phase of a parity (Int32, 0 or 1)."""
@@ -160,7 +160,7 @@ class Barrier:
 
     def wait_parity(self, parity) -> None:
         """Wait until the last phase of ``parity`` (Int32, 0 or 1) is over."""
-        until(lambda: self.try_wait_parity(parity), f"barrier {self.name}", self.stage, parity)
+        until(lambda: self.try_wait_parity(parity), of_barrier(self.name), self.stage, parity)
 
     def invalidate(self) -> None:
         """Give the 8 bytes back. One thread calls, after a barrier that everybody who used it has passed."""

@@ -17,7 +17,7 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
 from .queue import cell
-from .wait import BACK_OFF, repeat
+from .wait import BACK_OFF, repeat, until
 
 TAIL, HEAD = 0, 1  # 64-bit words of the state
 
@@ -38,13 +38,14 @@ class ConcurrentQueue:
     def give(self, value) -> None:
         """Add an item; waits while the queue is full."""
         place = Int64(cute.arch.atomic_add(self.state + TAIL, Int64(1), sem="relaxed", scope="gpu"))
-        repeat(lambda nothing: (_put(self, place, value), nothing), (), "a free slot of the queue", self._slot(place), Int32(place >> self.log), BACK_OFF)
+        what = "a free slot of the queue, slot %d, lap %d"
+        until(lambda: _put(self, place, value), what, *self._where(place), back_off=BACK_OFF)
 
     def take(self, dtype):
         """Remove the oldest item; waits while there is none."""
         place = Int64(cute.arch.atomic_add(self.state + HEAD, Int64(1), sem="relaxed", scope="gpu"))
         step = lambda value: _get(self, place, value, dtype)
-        return repeat(step, dtype(0), "an item of the queue", self._slot(place), Int32(place >> self.log), BACK_OFF)
+        return repeat(step, dtype(0), "an item of the queue, slot %d, lap %d", self._where(place), BACK_OFF)
 
     def try_give(self, value):
         """Add an item unless the queue is full; whether it did (Boolean)."""
@@ -56,6 +57,9 @@ class ConcurrentQueue:
 
     def _slot(self, place):
         return Int32(place & ((Int64(1) << self.log) - 1))
+
+    def _where(self, place):
+        return self._slot(place), Int32(place >> self.log)
 
     def _turn(self, place):
         """How the slot's turn differs from an empty one of the place's lap: 0 empty, 1 full, other: not this lap's."""

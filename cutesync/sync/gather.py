@@ -21,9 +21,8 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Float32, Float64, Int32, Int64
 
-from .. import env
+from .wait import bounded, repeat
 
-MOST_TRIES = 1 << 22  # with CUTESYNC_DEBUG=1 a wait of several seconds is reported and trapped
 GROUPS_OFFSET = 2  # 32-bit words before the first group's counter
 
 
@@ -87,7 +86,8 @@ def first_reads(slots, place, stride, types):
 
 def await_state(slots, place, stride, types, reads, tag):
     """The state that is or will be published at ``place``."""
-    return _join([_await_word(slots + (Int64(w) * stride + place), word, tag) for w, word in enumerate(reads)], types)
+    found = [_await_word(slots, slots + (Int64(w) * stride + place), word, tag) for w, word in enumerate(reads)]
+    return _join(found, types)
 
 
 @cute.jit
@@ -108,7 +108,7 @@ def collect(slots: cute.Pointer, at: Int64, count: Int32, step: Int64, stride: I
         first = [[_load(address) for address in run] for run in addresses]
         for b in cutlass.range_constexpr(batch):
             if done + b < count:
-                halves = [_await_word(address, word, tag) for address, word in zip(addresses[b], first[b])]
+                halves = [_await_word(slots, address, word, tag) for address, word in zip(addresses[b], first[b])]
                 following = _join_all(halves, types, width)
                 if have:
                     following = tuple(combine(x, y) for x, y in zip(states, following))
@@ -123,26 +123,20 @@ def _load(address):
 
 
 @cute.jit
-def _await_word(address: cute.Pointer, word: Int64, tag: Int32):
-    if cutlass.const_expr(env.DEBUG.get() == "1"):
-        tries = Int32(0)
-        while (Int32(word >> 32) != tag) & (tries < MOST_TRIES):
-            word = _load(address)
-            tries += 1
-        if Int32(word >> 32) != tag:
-            _give_up(address, word, tag)
+def _await_word(slots: cute.Pointer, address: cute.Pointer, word: Int64, tag: Int32):
+    if cutlass.const_expr(bounded()):
+        slot = Int32((address.toint() - slots.toint()) // 8)
+        word = repeat(lambda seen: _look(address, tag), word, "a state of another block, slot %d, tag %d", (slot, tag))
     else:
         while Int32(word >> 32) != tag:
             word = _load(address)
     return Int32(word & 0xFFFFFFFF)
 
 
-def _give_up(address, word, tag) -> None:
-    """Report the wait that did not end, and stop the kernel."""
-    block, _, _ = cute.arch.block_idx()
-    thread, _, _ = cute.arch.thread_idx()
-    cute.printf("cutesync: block %d thread %d waits for tag %d in slot %p and sees %d", block, thread, tag, address.toint(), Int32(word >> 32))
-    cute.arch.inline_ptx("trap;")
+def _look(address, tag):
+    """``(published, word)``."""
+    word = _load(address)
+    return Int32(word >> 32) == tag, word
 
 
 def _join_all(halves, types, width):

@@ -41,7 +41,7 @@ def _sync(word: cute.Pointer):
             share = Int32(_TOP) - (width * height * depth - 1)
         # release: the block's writes, ordered before by sync_threads, come before the count
         before = Int32(cute.arch.atomic_add(word, share, sem="release", scope="gpu"))
-        until(lambda: _turned(word, before), "the grid barrier", 0, 0, BACK_OFF)
+        until(lambda: _turned(word, before), "the other blocks at the grid barrier", back_off=BACK_OFF)
     cute.arch.sync_threads()
 
 

@@ -105,6 +105,8 @@ class Ring:
 
     def release(self, k) -> None:
         """This warp is done with fill ``k``: its lanes have read it, and copies and tensor cores that read it for them have, too."""
+        if self.producer == "copies":
+            cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic reads before the next copy into it
         _arrive_for_warp(self.empty[self.stage(k)])
 
 

@@ -15,7 +15,7 @@ import cutlass.cute as cute
 
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..warp import LANES
-from .wait import block_thread
+from .wait import block_thread, in_role
 
 WARPGROUP = 4
 MOST_WARPS = 32
@@ -92,4 +92,4 @@ def _run_role(warp, first: cutlass.Constexpr, role: cutlass.Constexpr, most: cut
                 cute.arch.setmaxregister_increase(role.registers)
             else:
                 cute.arch.setmaxregister_decrease(role.registers)
-        function(warp - first)
+        in_role(role.name, function, warp - first)

@@ -132,6 +132,8 @@ def multicast_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor,
             ring.consumer_wait(state)
             for r in cutlass.range_constexpr(ROWS):
                 out[rank, i * ROWS + r, lane] = tile[r, lane, state.index]
+            if cutlass.const_expr(fault != "no_fence"):
+                cute.arch.fence_proxy("async.shared", space="cta")
             cute.arch.sync_warp()
             ring.consumer_release(state)
             state.advance()

@@ -54,6 +54,8 @@ def stream_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor, ti
                 row = r * CONSUMERS + warp - 1
                 out[i * ROWS + row, lane] = tile[row, lane, state.index] + Float32(1.0)
             if cutlass.const_expr(fault != "no_release" and fault != "early_release"):
+                if cutlass.const_expr(fault != "no_fence"):
+                    cute.arch.fence_proxy("async.shared", space="cta")
                 if cutlass.const_expr(fault != "no_sync_warp"):
                     cute.arch.sync_warp()
                 ring.consumer_release(state)

@@ -184,7 +184,7 @@ def test_a_write_to_read_only_memory():
 
 
 def test_an_endless_loop_that_changes_nothing(monkeypatch):
-    monkeypatch.setattr("cutesync.emulator.machine._SILENT_LIMIT", 2000)
+    monkeypatch.setenv("CUTESYNC_MAX_STEPS", "2000")
     assert fault_of("\tmov.u32 %r5, 0;\nROUND:\n\tadd.u32 %r5, %r5, 1;\n\tbra.uni ROUND;").kind == "livelock"
 
 

@@ -61,6 +61,9 @@ FAULTS = {
     "stage released before it is read": (ring("early_release"), {"race"}, "cp.async.bulk.tensor"),
     "stage never released": (ring("no_release"), {"deadlock"}, "parity"),
     "stage released for a warp by one lane": (ring("no_sync_warp"), {"race"}, "cp.async.bulk.tensor"),
+    "stage released without a proxy fence": (ring("no_fence"), {"proxy-read"}, "fence.proxy.async"),
+    "stage of a cluster released without a proxy fence": (
+        (cluster.multicast, (f32(80, 32), f32(2, 80, 32), "no_fence")), {"proxy-read"}, "ld.shared"),
     "stage released twice": (ring("double_release"), {"deadlock", "race", "barrier"}, ""),
     "listener overrun by two phases": ((pipeline.take_turns, (i32(1), 6, "not answered")), {"barrier"}, "may mean phase"),
     "phases left out on no ground": ((pipeline.take_turns, (i32(1), 6, "no barrier")), {"barrier"}, "may mean phase"),

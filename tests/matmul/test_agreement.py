@@ -110,10 +110,23 @@ def test_float8_sums_are_as_exact_as_promised():
 def test_float8_scales_and_odd_strides():
     a, b = integers(66, 37, dtype="float8_e4m3fn"), integers(37, 71, dtype="float8_e5m2")
     each_a, each_b = np.exp2(integers(66, 1, dtype="float32")), np.exp2(integers(1, 71, dtype="float32"))
-    wanted = each_a * cs.reference.matmul(a, b, out_dtype="float32") * each_b
-    assert np.array_equal(cs.matmul(a, b, scale_a=each_a, scale_b=each_b, out_dtype="float32", config=CONFIG), wanted)
-    got = cs.matmul(a, b, scale_a=each_a[0], scale_b=each_b[:, 0], out_dtype="float32", config=CONFIG)
-    assert np.array_equal(got, each_a[0, 0] * cs.reference.matmul(a, b, out_dtype="float32") * each_b[0, 0])
+    for scales in ({"scale_a": each_a, "scale_b": each_b}, {"scale_a": each_a[0], "scale_b": each_b[:, 0]}, {"scale_a": each_a, "scale_b": 0.25}):
+        agrees(cs.matmul(a, b, out_dtype="float32", config=CONFIG, **scales), a, b, out_dtype="float32", **scales)
+
+
+@pytest.mark.parametrize("scale", [2, 0.5, True, np.float32(0.25), np.float64(-2), np.int8(3), np.bool_(True), np.array(0.5), np.array(4, np.int64)], ids=repr)
+def test_scales_that_are_numbers(scale):
+    """Of Python and NumPy, for arrays of NumPy and of a device; a call with another number is another call."""
+    a, b = integers(9, 16), integers(16, 24)
+    for first, second in ((a, b), (cs.asarray(a), cs.asarray(b))):
+        for scales in ({"scale_a": scale}, {"scale_b": scale, "alpha": 2.0}, {"scale_a": scale, "scale_b": 0.5}, {"scale_a": 0.125, "scale_b": scale}):
+            agrees(np.asarray(cs.matmul(first, second, config=CONFIG, **scales)), a, b, **scales)
+
+
+def test_a_scale_of_one_is_none():
+    """An int32 result takes no factors, and these are none."""
+    a, b = integers(9, 16, dtype="int8"), integers(16, 24, dtype="int8")
+    agrees(cs.matmul(a, b, scale_a=1.0, scale_b=1, config=CONFIG), a, b)
 
 
 @pytest.mark.parametrize(("first", "second"), [("int8", "int8"), ("uint8", "int8"), ("uint8", "uint8")])
@@ -122,8 +135,9 @@ def test_integers(first, second):
     random = np.random.default_rng(5)
     a, b = (random.integers(np.iinfo(t).min, np.iinfo(t).max, s, t, endpoint=True) for t, s in ((first, (66, 272)), (second, (72, 272))))
     got = cs.matmul(a, b.T, config=CONFIG)
-    assert got.dtype == np.int32 and np.array_equal(got, a.astype(np.int32) @ b.T.astype(np.int32))
-    assert np.array_equal(cs.matmul(a, b.T, alpha=0.5, out_dtype="float32", config=CONFIG), (a.astype(np.float64) @ b.T.astype(np.float64) / 2).astype(np.float32))
+    assert got.dtype == np.int32
+    agrees(got, a, b.T)
+    agrees(cs.matmul(a, b.T, alpha=0.5, out_dtype="float32", config=CONFIG), a, b.T, alpha=0.5, out_dtype="float32")
 
 
 @pytest.mark.parametrize(("bias_shape", "out"), [((71,), "float16"), ((1, 71), "float32"), ((66, 1), "float32")])
@@ -135,7 +149,16 @@ def test_all_terms(bias_shape, out):
 
 def test_c_is_not_read_when_beta_is_zero():
     a, b = integers(9, 16), integers(16, 8)
-    agrees(cs.matmul(a, b, np.full((9, 8), np.nan, np.float16), config=CONFIG), a, b)
+    agrees(cs.matmul(a, b, np.full((9, 8), np.nan, np.float16), beta=0.0, config=CONFIG), a, b)
+
+
+def test_c_is_added_when_beta_is_not_given():
+    a, b, c = integers(9, 16), integers(16, 8), integers(9, 8, seed=2)
+    for beta in ({}, {"beta": None}, {"beta": 0}, {"beta": 1}, {"beta": np.float32(-0.5)}):
+        agrees(cs.matmul(a, b, c, config=CONFIG, **beta), a, b, c, **beta)
+        agrees(np.asarray(cs.matmul(cs.asarray(a), cs.asarray(b), cs.asarray(c), config=CONFIG, **beta)), a, b, c, **beta)
+    assert np.array_equal(cs.matmul(a, b, c, config=CONFIG), a @ b + c)
+    agrees(cs.matmul(a, b, beta=0.0, config=CONFIG), a, b)
 
 
 def test_c_broadcasts_and_may_be_the_result():

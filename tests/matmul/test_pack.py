@@ -119,12 +119,12 @@ def test_packing_takes_no_memory_of_its_own(monkeypatch):
 
 
 def test_scratch_grows_and_is_given_back():
-    base = workspace.scratch(device.HOST, 91, 100)
+    base = workspace.scratch(device.HOST, 91, 100).addresses
     held = len(workspace._alive)
-    assert workspace.scratch(device.HOST, 91, 1 << 21) == base, "2 MiB at least"
+    assert workspace.scratch(device.HOST, 91, 1 << 21).addresses == base, "2 MiB at least"
     larger = workspace.scratch(device.HOST, 91, (1 << 21) + 1)
-    assert len(workspace._alive) == held and larger in workspace._alive, "one for the other"
-    assert workspace.scratch(device.HOST, 92, 100) != larger and len(workspace._alive) == held + 1, "another stream's"
+    assert len(workspace._alive) == held and larger.addresses[0] in workspace._alive, "one for the other"
+    assert workspace.scratch(device.HOST, 92, 100) is not larger and len(workspace._alive) == held + 1, "another stream's"
 
 
 def plant(monkeypatch, pattern: str, new: str) -> None:

@@ -53,11 +53,13 @@ def test_requantised_integers():
     """Scales, bias and activation in float32, then rounded to the nearest even and saturated; NaN is 0."""
     a, b = integers(66, 40, dtype="int8"), integers(40, 80, dtype="int8", seed=1)
     scale, bias = np.full((1, 80), 0.5, np.float32), integers(80, dtype="float32")
-    got = cs.matmul(a, b, scale_b=scale, bias=bias, out_dtype="int8", config=CONFIG)
-    assert np.array_equal(got, cs.reference.matmul(a, b, alpha=0.5, bias=bias, out_dtype="int8"))
+    terms = {"scale_b": scale, "bias": bias, "out_dtype": "int8"}
+    agrees(cs.matmul(a, b, config=CONFIG, **terms), a, b, **terms)
     assert (np.abs((a.astype(int) @ b.astype(int)) % 2) == 1).sum() > 100, "no ties"
     bias[3], bias[4], bias[5] = np.nan, np.inf, -np.inf
-    assert np.array_equal(cs.matmul(a, b, scale_b=scale, bias=bias, out_dtype="int8", config=CONFIG)[0, 3:6], [0, 127, -128])
+    got = cs.matmul(a, b, config=CONFIG, **terms)
+    agrees(got, a, b, **terms)
+    assert got[0, 3:6].tolist() == [0, 127, -128]
 
 
 def test_the_type_of_out_decides():

@@ -57,12 +57,14 @@ def test_every_width_of_elements_and_results(dtype, out, name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
-def test_c_may_be_the_result(name, monkeypatch):
+@pytest.mark.parametrize("columns", [65, 72], ids=["stored by threads", "stored by TMA"])
+def test_c_may_be_the_result(name, columns, monkeypatch):
     """Each element of C is read before its place is written, also where a tile is stored late or by another block."""
     monkeypatch.setattr(config, "SMS", 2)
-    a, b, c = operand(129, 264, False), operand(264, 65, True), integers(129, 65, seed=2)
-    wanted = cs.reference.matmul(a, b, c, beta=2.0)
-    assert np.array_equal(cs.matmul(a, b, c, beta=2.0, out=c, config=EXCHANGES[name]), wanted)
+    a, b, c = operand(129, 264, False), operand(264, columns, True), integers(129, columns, seed=2)
+    wanted, place = cs.reference.matmul(a, b, c, beta=2.0), cs.asarray(c)  # of NumPy's arrays each one would be copied
+    cs.matmul(cs.asarray(a), cs.asarray(b), place, beta=2.0, out=place, config=EXCHANGES[name])
+    assert np.array_equal(np.asarray(place), wanted)
 
 
 def test_shares_that_lie_outside_k():

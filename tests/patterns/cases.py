@@ -75,6 +75,9 @@ PATTERNS = {
     form: Pattern(lambda x, form=form: patterns.reductions.run(x, form), lambda x, form=form: patterns.reductions.reference(x, form), sizes=(1, 256, 1100))
     for form in ("shared_tree", "register_tree", "launch_per_level", "chained", "block_atomic")
 } | {
+    "block_atomic, float64": Pattern(
+        lambda x: patterns.reductions.run(x, "block_atomic"), lambda x: patterns.reductions.reference(x), lambda n: numbers(n, "float64"), sizes=(300,)),
+} | {
     f"list by {method}": Pattern(
         lambda x, method=method: patterns.output_list.run(x, thirds, method=method), lambda x: patterns.output_list.reference(x, thirds),
         ordered=method == "scan", sizes=(1, 31, 5000))

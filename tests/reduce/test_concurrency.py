@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.runtime import call, workspace
+from cutesync.runtime import call, device, workspace
 
 from ..cases import bicyclic, brackets, data, fold, same
 from ..concurrency import capture_names_the_call_to_make, captured, in_threads, replay_at_once
@@ -42,7 +42,7 @@ def test_streams_do_not_share_a_workspace():
     for stream in streams:
         cs.reduce(x, stream=stream)
     torch.cuda.synchronize()
-    assert len({workspace._by_stream[(0, stream.cuda_stream)] for stream in streams}) == 4
+    assert len({workspace._by_stream[(0, device.stream_id(stream.cuda_stream))] for stream in streams}) == 4
 
 
 @pytest.mark.parametrize("sizes", [(1 << 20, 300_007)], ids=["grids"])

@@ -19,9 +19,9 @@ class Memory:
     def __init__(self, place) -> None:
         self.ordinal = 0 if place.name == "gpu" else device.HOST
         cs.reduce(cs.asarray(data(70_001, "int32")))  # makes it
-        self.base, held = workspace._by_stream[(self.ordinal, 0)]
-        self.counters, self.slots = workspace.counters_and_slots(self.ordinal, 0)
-        self.slot_bytes = self.base + held - self.slots
+        self.held = workspace.counters_and_slots(self.ordinal, 0)
+        self.counters, self.slots = self.held.addresses
+        self.slot_bytes = self.counters + self.held.size - self.slots
 
     def read(self, address: int, size: int) -> np.ndarray:
         found = np.empty(size, np.uint8)

@@ -13,7 +13,7 @@ from ..concurrency import in_threads
 
 import cutesync as cs
 from cutesync import dtypes
-from cutesync.errors import ArgumentTypeError, ArgumentValueError
+from cutesync.errors import ArgumentTypeError, ArgumentValueError, WorkspaceError
 from cutesync.runtime import arrays, device
 from cutesync.runtime.device import HOST
 from cutesync.runtime.device_array import DeviceArray
@@ -226,3 +226,23 @@ def test_one_thread_at_a_time_imports_cuda_core(monkeypatch):
     device.import_core.cache_clear()
     in_threads(lambda k: device.import_core(), 8)
     assert most and max(most) == 1
+
+
+@pytest.mark.parametrize(("shape", "strides"), [((3,), (0,)), ((3, 4), (4, 4)), ((2, 3), (8, 4)), ((3, 3), (4, -8)), ((2,), (2,))], ids=str)
+def test_a_result_whose_elements_share_memory_is_refused(shape, strides, on_emulator):
+    """Later elements would overwrite earlier ones."""
+    memory = np.zeros(64, np.int32)
+    out, x = np.ndarray(shape, np.int32, memory, 64, strides), np.ones((*shape, 2), np.int32)
+    a, b = np.ones((*shape, 8), np.int8), np.ones(8, np.int8)
+    for call in (lambda: cs.reduce(x, axis=-1, out=out), lambda: cs.scan(x[..., 0], out=out), lambda: cs.matmul(a, b, out=out)):
+        with pytest.raises(ArgumentValueError, match="share memory"):
+            call()
+    assert not memory.any()
+    for distinct in (memory[:12].reshape(4, 3).T, memory[:24:2].reshape(3, 4)[::-1, ::-1], memory[:0].reshape(3, 0, 4), memory[:6].reshape(1, 6)):
+        assert not arrays.share_memory(distinct.shape, distinct.strides, distinct.itemsize)
+
+
+def test_a_view_larger_than_memory_is_refused(on_emulator):
+    for call in (cs.asarray, cs.sum, cs.flag_heads):
+        with pytest.raises(WorkspaceError, match="bytes to copy"):
+            call(np.broadcast_to(np.int32(1), (2**31, 2**29)))

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import re
+import tempfile
 import threading
 import time
+import types
+from pathlib import Path
 
+import cutlass.cute as cute
+import numpy as np
 import pytest
 
-from cutesync import dtypes
+import cutesync as cs
+from cutesync import dtypes, errors
 from cutesync.ops import operator
 from cutesync.reduce.config import Problem, choose
 from cutesync.reduce.plan import Folding, kernel_for
 from cutesync.runtime import compiler
 from cutesync.runtime.tracing import quick_tracing
+
+
+PACKAGE = Path(cs.__file__).parent
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +107,7 @@ def test_threads_with_operators_that_have_no_key():
 def test_only_one_thread_is_in_the_compiler_at_a_time(monkeypatch):
     inside, most = [0], [0]
 
-    def slow(key, build, on_disk):
+    def slow(key, build):
         inside[0] += 1
         most[0] = max(most[0], inside[0])
         time.sleep(0.01)
@@ -105,7 +115,7 @@ def test_only_one_thread_is_in_the_compiler_at_a_time(monkeypatch):
         return key
 
     monkeypatch.setattr(compiler, "_compile", slow)
-    race(lambda i: compiler.get(("test", i), lambda: (), on_disk=False))
+    race(lambda i: compiler.get(("test", i), lambda: ()))
     assert most[0] == 1
 
 
@@ -165,3 +175,111 @@ def test_one_callable_with_two_identities_is_one_kernel():
 def test_entry_point_reads_names_and_sizes():
     ptx = ".visible .entry cutesync_x_0(\n\t.param .u64 .ptr .global .align 4 p_0,\n\t.param .f32 p_1,\n\t.param .u16 p_2,\n\t.param .align 64 .b8 p_3[128]\n)\n.reqntid 32, 1, 1\n{}"
     assert compiler.entry_point(ptx) == ("cutesync_x_0", [8, 4, 2, 128])
+
+
+def test_only_one_place_calls_the_dsls_compiler():
+    """Inside ``alone()``, so that no two threads are ever in it: ``check`` and its engine too."""
+    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if re.search(r"cute\.compile\((?!\))|cute\.compile\[", path.read_text())}
+    assert found == {"runtime/compiler.py"}
+    engines = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "ExecutionEngine(" in path.read_text()}
+    assert engines == {"emulator/driver.py"} and "with compiler.alone():" in (PACKAGE / "emulator/run.py").read_text()
+
+
+def test_check_and_calls_wait_for_each_other(on_emulator, monkeypatch):
+    inside, most, real = [0], [0], compiler.compile_alone
+
+    def counted(*arguments):
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        try:
+            return real(*arguments)
+        finally:
+            inside[0] -= 1
+
+    monkeypatch.setattr(compiler, "compile_alone", counted)
+
+    def work(i):
+        if i % 2:
+            return kernel("max", [50, 100, 3000][i // 2]).name
+        x = np.zeros(32, np.int32)
+        cs.emulator.check(count_up, x, schedules=1)
+        return x.tolist() == [1] * 32
+
+    assert race(work, 4)[::2] == [True, True] and most[0] == 1
+
+
+@cute.kernel
+def count_up_kernel(x: cute.Tensor):
+    thread, _, _ = cute.arch.thread_idx()
+    x[thread] = x[thread] + 1
+
+
+@cute.jit
+def count_up(x: cute.Tensor):
+    count_up_kernel(x).launch(grid=(1, 1, 1), block=(32, 1, 1))
+
+
+@cute.jit
+def count_up_and_sum(x: cute.Tensor):
+    cs.sum(SMALL)
+    count_up_kernel(x).launch(grid=(1, 1, 1), block=(32, 1, 1))
+
+
+SMALL = np.ones(3, np.int32)
+NESTED = {
+    "a call with its kernel ready": lambda: cs.sum(SMALL),
+    "a call with a kernel to compile": lambda: cs.reduce(SMALL, lambda a, b: a + b + 77),
+    "a scan": lambda: cs.scan(SMALL),
+    "a product": lambda: cs.matmul(np.ones((8, 8), np.float32), np.ones((8, 8), np.float32)),
+    "check": lambda: cs.emulator.check(count_up, np.zeros(32, np.int32), schedules=1),
+    "PTX": lambda: cs.emulator.launch("", 1, 1, b""),
+}
+OUTER = {
+    "reduce": lambda op: cs.reduce(SMALL, lambda a, b: op() or a + b),
+    "scan": lambda op: cs.scan(SMALL, lambda a, b: op() or a + b),
+    "flags": lambda op: cs.flag_heads(SMALL, lambda a, b: op() or a != b),
+    "matmul": lambda op: cs.matmul(np.ones((8, 8), np.float32), np.ones((8, 8), np.float32), activation=lambda v: op() or v),
+    "patterns": lambda op: cs.patterns.producer_consumer.run(SMALL, lambda v: op() or v),
+}
+
+
+@pytest.mark.parametrize(("outer", "nested"), [*(("reduce", name) for name in NESTED), *((name, "a call with a kernel to compile") for name in OUTER if name != "reduce")])
+def test_a_callable_that_calls_cutesync_is_an_error(on_emulator, outer, nested):
+    cs.sum(SMALL)
+    with pytest.raises(errors.OperatorError, match="a call of cutesync while it is traced"):
+        OUTER[outer](NESTED[nested])
+    assert not compiler._lock.locked() and compiler.compiling == [0]
+    assert cs.sum(SMALL) == 3
+
+
+def test_a_kernel_that_calls_cutesync_is_an_error(on_emulator):
+    with pytest.raises(errors.OperatorError, match="a call of cutesync while it is traced"):
+        cs.emulator.check(count_up_and_sum, np.zeros(32, np.int32), schedules=1)
+    assert not compiler._lock.locked()
+
+
+@pytest.mark.parametrize("name", ["with space", "quote'd", "brace{d", 'double"', "komma,=;$é"])
+def test_odd_names_of_the_temporary_folder(name, tmp_path, monkeypatch):
+    """They work, or the error says what to change."""
+    (tmp_path / name).mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / name))
+    if set(name) & set("'{"):
+        with pytest.raises(errors.CutesyncError, match="without quotes and braces.*TMPDIR"):
+            kernel(length=50)
+    else:
+        assert ".entry" in kernel(length=50).ptx
+    assert list((tmp_path / name).iterdir()) == []
+
+
+def test_a_temporary_folder_that_cannot_be_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "absent"))
+    with pytest.raises(errors.CutesyncError, match="no folder for temporary files.*TMPDIR"):
+        kernel(length=50)
+
+
+def test_ptx_that_was_not_written_is_an_error(monkeypatch):
+    """As on a full disk, where the DSL takes the name of the file for its text."""
+    compiled = types.SimpleNamespace(__ptx__="/tmp/x/kernel.sm_90a.ptx", __cubin__="/tmp/x/kernel.cubin")
+    monkeypatch.setattr(cute, "compile", lambda *_, **__: compiled)
+    with pytest.raises(errors.CutesyncError, match="no whole PTX.*TMPDIR"):
+        kernel(length=50)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from types import SimpleNamespace
 
 import pytest
 
@@ -74,7 +75,7 @@ def test_the_workspace_is_that_of_the_stream(driver, monkeypatch):
 
     def scratch(*arguments):
         asked.append(arguments)
-        return 0x100 * arguments[1], 0x10000 * arguments[1]
+        return SimpleNamespace(addresses=(0x100 * arguments[1], 0x10000 * arguments[1]))
 
     monkeypatch.setattr(launch.workspaces, "counters_and_scratch", scratch)
     kernel = Kernel("k", b"", "", (384, 1, 1), 0, (128, 12, 8, 8))

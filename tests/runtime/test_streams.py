@@ -17,6 +17,7 @@ class NonBlocking:
 
     def __init__(self):
         self.driver = pytest.importorskip("cuda.bindings.driver")
+        cs.empty(1, "int32")  # makes a context current
         code, self.handle = self.driver.cuStreamCreate(self.driver.CUstream_flags.CU_STREAM_NON_BLOCKING)
         assert not int(code)
 

@@ -75,10 +75,10 @@ def test_a_launch_that_needs_more_slots_gets_them(memory, monkeypatch):
     force(monkeypatch, wave(1, 1))
     for x in (small, large, small):
         same(np.asarray(cs.scan(cs.asarray(x))), scanned(x))
-    held = workspace._by_stream[memory.ordinal, 0][1]
+    held = workspace._by_stream[memory.ordinal, 0].size
     force(monkeypatch, pipeline(4, 1, 4, 1, 2, 2))
     same(np.asarray(cs.scan(cs.asarray(large))), scanned(large))
-    assert held < workspace._by_stream[memory.ordinal, 0][1]
+    assert held < workspace._by_stream[memory.ordinal, 0].size
 
 
 def test_every_state_has_a_slot(launches):

@@ -55,6 +55,17 @@ def expected(name: str) -> dict:
     return {i: fresh[i] for i in wanted}
 
 
+@pytest.mark.parametrize("name", ["ring by bulk copies", "ring by tensor copies"])
+def test_a_ring_released_without_a_proxy_fence(name):
+    function, arguments, _ = KERNELS[name]
+    kernel = compiled(function, *arguments)
+    fence = "fence.proxy.async.shared::cta;"
+    assert fence in kernel.__ptx__
+    with pytest.raises(emulator.EmulationError) as found, emulator.emulate(schedules=SCHEDULES):
+        emulator.call(kernel, function, *arguments, edit=lambda text: text.replace(fence, ""))
+    assert found.value.kind == "proxy-read"
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_no_mutant_survives(name):
     function, arguments, _ = KERNELS[name]

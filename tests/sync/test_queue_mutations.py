@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cutesync import emulator
-from cutesync.emulator import EmulationError, machine
+from cutesync.emulator import EmulationError
 
 from ..compiled import compiled
 from . import kernels_queue as kernels
@@ -96,7 +96,7 @@ def relaxed(ptx: str, looks) -> str:
 
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch):
-    monkeypatch.setattr(machine, "_SILENT_LIMIT", 20_000)
+    monkeypatch.setenv("CUTESYNC_MAX_STEPS", "20000")
 
 
 def right(edit, log: int) -> bool:

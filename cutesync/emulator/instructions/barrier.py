@@ -151,7 +151,7 @@ def check_initialised(machine, f, lanes, barrier: MBarrier, site: int) -> None:
     others = [lane for lane in lanes if warp is not f.warp or lane != who]
     clocks = {id(c): c for c in map(f.warp.clock.of, others)}.values() if f.warp.clock.single else [f.warp.clock.common] * (len(others) > 0)
     for clock in clocks:
-        sources = [clock.known] + ([clock.seen] if clock.seen and barrier.fenced else [])
+        sources = [clock.known] + ([clock.seen.known] if clock.seen and barrier.fenced else [])
         if not any(number in source and source[number][actor] >= time for source in sources):
             machine.fail("barrier", f"{barrier.name} is used without being ordered after its initialisation", f.warp, others, site,
                          [f"initialised at {machine.program.sites[barrier.site - 1].where()}"])

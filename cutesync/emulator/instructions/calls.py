@@ -10,7 +10,7 @@ import numpy as np
 from ..syntax import Vec
 from .registry import handles, unknown
 
-_SPECIFIER = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?(hh|h|ll|l)?([diouxXcsfeEgGp%])")
+_SPECIFIER = re.compile(r"%[-+ #0]{0,5}\d{0,3}(?:\.\d{1,3})?(hh|h|ll|l)?([diouxXcsfeEgGp%])")
 
 
 def text_at(machine, address: int) -> str:
@@ -46,14 +46,14 @@ def formatted(machine, template: str, data: bytes) -> str:
 
 
 def print_maker(machine):
-    """Lanes print in order. What was printed last explains a trap that follows."""
+    """Lanes print in order. What a warp prints last explains its trap."""
 
     def run(f, lanes, template, arguments):
         memory = f.warp.local_region().data.reshape(32, -1) if machine.local_bytes else np.zeros((32, 16), np.uint8)
         for lane in (range(32) if lanes is None else lanes.tolist()):
             offset = int(arguments[lane]) & ((1 << 56) - 1)
-            machine.printed = formatted(machine, text_at(machine, int(template[lane])), memory[lane, offset:].tobytes() + bytes(64))
-            print(machine.printed, end="")
+            machine.printed[f.warp] = formatted(machine, text_at(machine, int(template[lane])), memory[lane, offset:].tobytes() + bytes(64))
+            print(machine.printed[f.warp], end="")
 
     return run
 

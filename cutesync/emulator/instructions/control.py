@@ -44,7 +44,7 @@ def leave(e, instr):
 def trap_maker(machine, site: int):
     def run(f, lanes):
         lanes = np.arange(32) if lanes is None else lanes
-        said = f": {machine.printed.strip()}" if machine.printed else ""
+        said = f": {machine.printed[f.warp].strip()}" if f.warp in machine.printed else ""
         machine.fail("trap", f"the kernel trapped{said}", f.warp, lanes, site)
 
     return run

@@ -9,9 +9,11 @@ from ..syntax import SINK, Pair
 from . import arithmetic, special
 from .convert import conversion
 from .integer import COMPARISONS
-from .registry import handles, unknown
+from .registry import handles, unknown, word
 
 FLOATS = {"f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32, "f32": 32, "f64": 64}
+PAIRS = ("f16x2", "bf16x2")
+RELATIONS = (*arithmetic.ORDERED, *(f"{relation}u" for relation in arithmetic.ORDERED), "num", "nan")
 _SIGNS = {"add": "+", "sub": "-", "mul": "*"}
 _NAN = np.uint32(F32.nan).view(np.float32)
 
@@ -57,7 +59,7 @@ def special_function(e, instr):
 
 def float_comparison(e, instr) -> str:
     """The truth vector of ``setp`` and ``set``. ``u`` forms are true with a NaN, the others (``ne`` too) false."""
-    kind, relation = instr.parts[-1], instr.parts[1]
+    kind, relation = instr.parts[-1], word(instr, 1, RELATIONS)
     if kind in ("f32", "f64") and relation in COMPARISONS and relation != "ne" and "ftz" not in instr.parts:
         a, b = (e.f(x, FLOATS[kind]) for x in instr.args[1:3])
         return f"({a} {COMPARISONS[relation]} {b})"
@@ -70,12 +72,10 @@ def float_comparison(e, instr) -> str:
 def pair_comparison(e, instr) -> None:
     """``setp.op.f16x2 p|q``: p from the lower halves, q from the upper ones. ``set`` packs both into one register."""
     a, b = (e.u(x, 32) for x in instr.args[1:3])
-    both = e.temp(f"{e.name(arithmetic.compare, 'compare')}('{instr.parts[1]}', '{instr.parts[-1]}', {a}, {b})")
+    both = e.temp(f"{e.name(arithmetic.compare, 'compare')}('{word(instr, 1, RELATIONS)}', '{word(instr, -1, PAIRS)}', {a}, {b})")
     destination = instr.args[0]
     if instr.parts[0] == "set":
-        if instr.parts[-2] not in ("f16x2", "bf16x2"):
-            raise unknown(instr)
-        return e.set(destination, f"{e.name(arithmetic.select_truth, 'select_truth')}({both}, '{instr.parts[-2]}')", "u", 32)
+        return e.set(destination, f"{e.name(arithmetic.select_truth, 'select_truth')}({both}, '{word(instr, -2, PAIRS)}')", "u", 32)
     targets = (destination.first, destination.second) if isinstance(destination, Pair) else (destination,)
     for i, target in enumerate(targets):
         if target != SINK:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from ..async_copy import Operation
+from ..clocks import GLOBAL, SHARED
 from ..memory import UNSIGNED, Port, load, store
+from ..shadow import GPU, SCOPES
 from ..syntax import PARAM, SINK, SIZES, Instr, Mem, Reg, Special, Symbol, Vec
-from ..sanitizer import GPU, SCOPES
 from . import arithmetic
 from .moves import address_operand
 from .registry import handles, unknown
@@ -174,6 +175,8 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, sco
         operand = operand.reshape(32, count)
         numbers = np.arange(32) if lanes is None else lanes
         for region, rows, who, _ in port.locate(f, lanes, address):
+            if region.sealed:
+                region.unseal(machine, f.warp, [0 if who is None else int(who[0])], site)
             if region.valid is not None and cnz(region.valid_view(width * count)[rows].reshape(-1) & 1 == 0):
                 port.fault(f, int(numbers[0]), "uninitialised", f"an atomic operation on {width} bytes of {region.name} that nobody has written")
             if sanitizer is not None:
@@ -228,17 +231,32 @@ def atom(e, instr):
 # --- fences -------------------------------------------------------------------------------------------------------------
 
 
-def fence_maker(machine, kind: str, scope: int):
+def fence_maker(machine, scope: int):
     def run(f, lanes, _=None):
-        if machine.sanitizer is None:
-            return
-        if kind == "proxy":
-            f.warp.clock.fence_proxy(lanes)
-            fence_barriers(f)
-        else:
+        if machine.sanitizer is not None:
             machine.sanitizer.fence(f, lanes, scope)
 
     return run
+
+
+def proxy_fence_maker(machine, spaces: tuple[int, ...]):
+    def run(f, lanes, _=None):
+        if machine.sanitizer is not None:
+            f.warp.fence_proxy(lanes, spaces)
+            fence_barriers(f)
+
+    return run
+
+
+def fenced_spaces(parts: tuple[str, ...]) -> tuple[int, ...]:
+    """The state spaces whose generic accesses a ``fence.proxy.async`` orders before those of the async proxy.
+
+    The acquire form is but the other half of a release.
+    """
+    if "acquire" in parts:
+        return ()
+    text = ".".join(parts)
+    return (SHARED,) if "shared" in text else (GLOBAL,) if "global" in text else (SHARED, GLOBAL)
 
 
 def fence_barriers(f) -> None:
@@ -252,16 +270,19 @@ def init_fence_maker(machine):
     return lambda f, lanes, _=None: fence_barriers(f)
 
 
+@handles("fence.proxy.async", "fence.proxy.async::generic")  # no switch: by itself it tells no other thread anything
+def proxy_fence(e, instr):
+    e.effect(e.op(proxy_fence_maker, fenced_spaces(instr.parts)), "None")
+
+
 @handles("fence", "membar", switch=True)
 def fence(e, instr):
     if "mbarrier_init" in instr.parts:
         e.effect(e.op(init_fence_maker), "None")
     elif "proxy" in instr.parts:
-        if any(p.startswith("async") for p in instr.parts):
-            e.effect(e.op(fence_maker, "proxy", GPU), "None")
-        elif any(p.startswith("tensormap") for p in instr.parts):
-            e.effect(e.op(fence_maker, "memory", next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)), "None")
+        if any(p.startswith("tensormap") for p in instr.parts):
+            e.effect(e.op(fence_maker, next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)), "None")
     else:
         scope = next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)
         scope = SCOPES["cta"] if instr.opcode == "membar.cta" else scope
-        e.effect(e.op(fence_maker, "memory", scope), "None")
+        e.effect(e.op(fence_maker, scope), "None")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..memory import WINDOWS, space_of
 from ..syntax import SINK, Imm, Mem, Pair, Reg, Special, Symbol, Vec
 from .integer import COMPARISONS, INTEGERS, int_type
-from .registry import handles, unknown
+from .registry import handles, unknown, word
 
 
 @handles("setp", "set")
@@ -19,7 +19,7 @@ def compare(e, instr):
     if kind in INTEGERS:
         k, bits = int_type(instr)
         a, b = (e.value(x, k, bits) for x in instr.args[1:3])
-        result = f"({a} {COMPARISONS[instr.parts[1]]} {b})"
+        result = f"({a} {COMPARISONS[word(instr, 1, COMPARISONS)]} {b})"
     else:
         result = float_comparison(e, instr)
     joiner = next((j for j in ("and", "or", "xor") if j in instr.parts[2:]), None)

@@ -39,6 +39,13 @@ def unknown(instr, why: str = "") -> UnknownInstruction:
                               + (f": {why}" if why else ""))
 
 
+def word(instr, position: int, allowed) -> str:
+    """A part of the opcode that goes into generated code: one of those allowed."""
+    if instr.parts[position] not in allowed:
+        raise unknown(instr, f"{instr.parts[position]} is none of {' '.join(allowed)}")
+    return instr.parts[position]
+
+
 def emitter(instr):
     found = _find(instr.parts)
     if found is None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...errors import ArgumentValueError
 from ..memory import SHARED_BITS
-from ..sanitizer import GPU, SCOPES
+from ..shadow import GPU, SCOPES
 from ..tensor_map import replace_field
 from .barrier import barrier_address
 from .memory_ops import space_of
 from .moves import address_operand
 from .registry import handles, unknown
-from .transfers import each, touch
+from .transfers import about_to_write, each, touch
 
 _BYTES = 128
 _WITH_ORDINAL = ("box_dim", "global_dim", "global_stride", "element_stride")
@@ -34,7 +36,7 @@ def place(machine, f, lane: int, space: str, address: int, site: int):
 def put(machine, region, offset: int, data) -> None:
     region.data[offset:offset + _BYTES] = data
     region.mark_valid(offset, offset + _BYTES)
-    region.changed(machine)
+    region.changed(machine, np.arange(offset // 64, (offset + _BYTES) // 64), 64)
 
 
 def replace_maker(machine, site: int, space: str, field: str):
@@ -45,6 +47,7 @@ def replace_maker(machine, site: int, space: str, field: str):
                 data = replace_field(region.data[offset:offset + _BYTES].tobytes(), field, int(value[lane]), 0 if ordinal is None else int(ordinal[lane]))
             except ArgumentValueError as fault:
                 machine.fail("misaligned", f"tensormap.replace: {fault}", f.warp, [lane], site)
+            about_to_write(machine, f, lane, region, site)
             put(machine, region, offset, memoryview(data))
 
     return run
@@ -55,6 +58,7 @@ def copy_maker(machine, site: int, scope: int):
         lane = int(each(lanes)[0])
         near, start = place(machine, f, lane, "shared", int(source[lane]), site)
         far, stop = place(machine, f, lane, "global", int(destination[lane]), site)
+        about_to_write(machine, f, lane, far, site)
         put(machine, far, stop, near.data[start:start + _BYTES].copy())
         if machine.sanitizer is not None:
             machine.sanitizer.fence(f, lanes, scope)

@@ -36,6 +36,12 @@ def touch(machine, f, lane: int, region, site: int) -> None:
         machine.sanitizer.touch(f.warp, np.array([lane]), region, site)
 
 
+def about_to_write(machine, f, lane: int, region, site: int) -> None:
+    """Memory that is read-only is a fault; what a launch that runs again is to find is kept."""
+    if region.sealed:
+        region.unseal(machine, f.warp, [lane], site)
+
+
 def announce(operation: Operation, side: Side, write: bool) -> None:
     """Tell the sanitizer what the operation touches, from now on."""
     sanitizer = operation.machine.sanitizer
@@ -67,9 +73,13 @@ def announce_targets(operation: Operation, sides: list[Side]) -> None:
 
 
 def announce_updates(operation: Operation, sides: list[Side]) -> None:
-    """Targets of a reduction: any number of them may meet at one place, so each counts as a reader of what it finds there."""
+    """Targets of a reduction: any number may meet at one place, so each counts as a reader of what it finds there;
+    and it overwrites what threads have read."""
+    sanitizer = operation.machine.sanitizer
     for side in sides:
         announce(operation, side, False)
+        if sanitizer is not None:
+            sanitizer.async_update(operation.warp, operation.lane, side.region, side.offsets, side.unit, operation.site)
     operation.write_event = operation.read_event
 
 
@@ -111,6 +121,8 @@ def finish_store(operation: Operation, who: list[int], wanted: tuple, near: Side
     """Start a copy out of shared memory on behalf of the lanes ``who``, whose open commit groups it joins;
     ``wanted`` is what they asked for."""
     announce(operation, near, False)
+    if far is not None:
+        about_to_write(f.warp.machine, f, operation.lane, far.region, operation.site)
     if far is not None and combine is None:
         announce(operation, far if keep is None else Side(far.region, far.offsets[keep], far.unit), True)
     operation.blocks.add(f.warp.block.number)

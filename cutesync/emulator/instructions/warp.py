@@ -11,9 +11,10 @@ import numpy as np
 
 from ..syntax import SINK, Imm, Pair
 from .integer import int_type
-from .registry import handles, unknown
+from .registry import handles, unknown, word
 
 _LANES = np.arange(32)
+_SHUFFLES = ("up", "down", "bfly", "idx")
 _POISON = 0xCDCDCDCD
 _EVERYBODY = 0xFFFFFFFF
 cnz = np.count_nonzero
@@ -93,14 +94,15 @@ def shfl(e, instr):
     destination, value, distance, control = instr.args[:4]
     if instr.parts[1] != "sync":
         raise unknown(instr, "shuffles without .sync")
+    mode = word(instr, 2, _SHUFFLES)
     convergent(e, instr.args[4])
     a = e.u(value, 32)
     if isinstance(distance, Imm) and isinstance(control, Imm):
-        source, inside = shuffle_sources(instr.parts[2], np.full(32, distance.value & 31), np.full(32, control.value))
+        source, inside = shuffle_sources(mode, np.full(32, distance.value & 31), np.full(32, control.value))
         source_name, inside = e.program.bind_array(source), e.program.bind_array(inside)
         moved = e.temp(f"{a}[{source_name}]")
     else:
-        both = e.temp(f"{e.name(shuffle, 'shuffle')}('{instr.parts[2]}', {a}, {e.u(distance, 32)}, {e.u(control, 32)})")
+        both = e.temp(f"{e.name(shuffle, 'shuffle')}('{mode}', {a}, {e.u(distance, 32)}, {e.u(control, 32)})")
         moved, inside, source_name = f"{both}[0]", f"{both}[1]", None
     if not e.full and source_name:
         moved = e.temp(f"where(f.mask[{source_name}], {moved}, {e.const(_POISON, 'u', 32)})")
@@ -134,7 +136,7 @@ _VOTES = {"ballot": ballot, "all": vote_all, "any": vote_any, "uni": vote_uni}
 
 @handles("vote", together=True)
 def vote(e, instr):
-    mode = instr.parts[2]
+    mode = word(instr, 2, _VOTES)
     convergent(e, instr.args[2])
     result = grouped(e, instr.args[2], _VOTES[mode], e.p(instr.args[1]))
     e.set(instr.args[0], result, "u", 32 if mode == "ballot" else None)
@@ -182,7 +184,7 @@ def redux(e, instr):
     convergent(e, instr.args[2])
     kind, bits = int_type(instr)
     value = e.value(instr.args[1], kind, bits)
-    e.set(instr.args[0], grouped(e, instr.args[2], reduce_lanes, f"'{instr.parts[2]}'", value), kind, bits)
+    e.set(instr.args[0], grouped(e, instr.args[2], reduce_lanes, f"'{word(instr, 2, _REDUCE)}'", value), kind, bits)
 
 
 def elected(member_bits: int, live: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,51 @@
+"""The one door from PTX to Python: ``ptx`` lets no token in that PTX does not allow, and no generated text runs that says more than an emitter can.
+
+A PTX text may come from anywhere (a file of a shared cache, say). Its opcodes and names become parts of Python source. So each token must match
+one of the patterns here, which hold no operator, quote or bracket of Python; what a handler puts into an expression comes from a closed table
+(``registry.word``); and the compiled source must be one function that names only what the program has bound, few builtins, and these attributes.
+"""
+
+from __future__ import annotations
+
+import re
+from types import CodeType, FunctionType
+
+from ..errors import CutesyncError
+
+OPCODE = re.compile(r"[a-z][a-z0-9_]*(?:(?:\.|::)[A-Za-z0-9_]+)*", re.A)
+NAME = re.compile(r"[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+|_", re.A)
+BUILTINS = {"abs": abs, "int": int}
+MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError, ValueError)
+"""What Python raises where an instruction's operands are of a kind that no compiler writes."""
+ATTRIBUTES = frozenset(
+    "R T astype bits bitwise_or clip clock converged copy count dtype finfo full isfinite isinf isnan lanes live machine mask maximum minimum "
+    "pick reduce reshape split sreg stack tiny view warp".split()
+)
+
+
+class ForeignCode(CutesyncError, ValueError):
+    """The text generated for a PTX kernel holds what no instruction needs: the PTX was made to run Python."""
+
+
+def function(source: str, name: str, names: dict) -> FunctionType:
+    """The function that ``source`` defines, over the global ``names``. Nothing of the source runs here."""
+    try:
+        module = compile(source, f"<{name}>", "exec", dont_inherit=True)
+    except (SyntaxError, ValueError) as fault:
+        raise ForeignCode(f"the text generated for {name} is no Python ({fault})") from fault
+    made = [c for c in module.co_consts if isinstance(c, CodeType)]
+    if module.co_names != (name,) or len(made) != 1 or made[0].co_name != name:
+        raise ForeignCode(f"the text generated for {name} holds more than one function")
+    _check(made[0], name, names)
+    return FunctionType(made[0], names, name)
+
+
+def _check(code: CodeType, name: str, names: dict) -> None:
+    foreign = {n for n in code.co_names if n not in names and n not in BUILTINS and n not in ATTRIBUTES}
+    if foreign:
+        raise ForeignCode(f"the text generated for {name} uses {', '.join(sorted(foreign))}, which no instruction needs")
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            if inner.co_name != "<lambda>":
+                raise ForeignCode(f"the text generated for {name} defines {inner.co_name}")
+            _check(inner, name, names)

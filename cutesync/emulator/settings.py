@@ -1,0 +1,99 @@
+"""How launches on the emulator run. Settings belong to the thread that entered ``emulate``, or to the asynchronous task (and to what it starts)."""
+
+from __future__ import annotations
+
+import contextlib
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from operator import index
+
+from .. import env
+from ..errors import ArgumentTypeError, ArgumentValueError, explain
+from .schedule import POLICIES, Schedule
+from .trace import Trace
+
+
+@dataclass(eq=False)
+class Settings:
+    """The policy and seed, how many schedules each launch runs under, whether the sanitizer watches, where the trace goes, and when a
+    launch counts as endless. ``steps`` and ``launches`` count what ran, in blocks inside this one, too."""
+
+    policy: str | None = None
+    seed: int = 0
+    schedules: int = 1
+    sanitize: bool = True
+    resident: int = 16
+    trace: Trace | None = None
+    max_steps: int | None = None
+    steps: int = 0
+    launches: int = 0
+    outer: tuple[Settings, ...] = ()
+    entered: bool = field(default=True, init=False)
+
+    def __post_init__(self):
+        if self.policy is not None and (not isinstance(self.policy, str) or self.policy not in POLICIES):
+            raise ArgumentValueError(explain("policy", repr(self.policy), "one of " + ", ".join(POLICIES)))
+        for name, least in (("seed", None), ("schedules", 1), ("resident", 1), ("max_steps", 1)):
+            value = getattr(self, name)
+            if value is None and name == "max_steps":
+                continue
+            try:
+                index(value)
+            except TypeError as error:
+                raise ArgumentTypeError(explain(name, repr(value), "an int")) from error
+            if least is not None and value < least:
+                raise ArgumentValueError(explain(name, value, f"{least} or more"))
+
+    def schedule(self, number: int) -> Schedule:
+        """The schedule of the n-th run of a launch: the policy asked for, or each in turn; seeds count up."""
+        names = list(POLICIES)
+        policy = self.policy or ("random" if self.schedules == 1 else names[number % len(names)])
+        return Schedule(policy, self.seed + (number if self.policy else number // len(names)), self.resident)
+
+    def step_limit(self) -> int | None:
+        """The steps after which a launch counts as endless, if somebody has said how many."""
+        return env.max_steps() if self.max_steps is None else self.max_steps
+
+    def count(self, steps: int) -> None:
+        """A launch has run under one schedule."""
+        for counted in (self, *self.outer):
+            counted.steps += steps
+            counted.launches += 1
+
+
+_DEFAULT = Settings()
+_ENTERED: ContextVar[tuple[Settings, ...]] = ContextVar("cutesync_emulate", default=())
+
+
+def _in_force() -> tuple[Settings, ...]:
+    """The blocks entered here and not left; a task may outlive the block that it was started in."""
+    return tuple(s for s in _ENTERED.get() if s.entered)
+
+
+def settings() -> Settings:
+    """The settings in force here: those of the innermost ``emulate`` block."""
+    return next(reversed(_in_force()), _DEFAULT)
+
+
+@contextlib.contextmanager
+def emulate(policy: str | None = None, seed: int = 0, schedules: int = 1, sanitize: bool = True, trace=None, resident: int = 16,
+            max_steps: int | None = None):  # fmt: skip
+    """Within the block launches on the emulator run under these settings. Yields them; ``steps`` and ``launches`` count what ran.
+
+    ``schedules=N`` runs each launch N times from the same memory and refuses different results; without a ``policy`` all take turns.
+    ``trace`` is a path: the first schedule of each launch is written there as a Chrome trace, blocks inside included. ``resident``
+    bounds the blocks in flight. ``max_steps``: see ``machine.Patience``.
+    """
+    outer = _in_force()
+    traced = next((s.trace for s in reversed(outer) if s.trace is not None), None)
+    if trace is not None and traced is not None:
+        raise ArgumentValueError(explain("trace", f"{trace} in a block that is traced to {traced.path}", "one trace at a time", "leave one out"))
+    made = Settings(policy, seed, schedules, sanitize, resident, traced if trace is None else Trace(trace), max_steps, outer=outer)
+    _ENTERED.set((*outer, made))
+    try:
+        yield made
+    finally:
+        made.entered = False
+        _ENTERED.set(_in_force())
+        if trace is not None:
+            made.trace.write()

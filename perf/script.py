@@ -1,0 +1,70 @@
+"""What the scripts of this folder have in common: how they end, and how they read results. What a user can mend is one line and exit code 1."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Callable, Iterator, NoReturn
+
+
+def run(main: Callable[[], int | None]) -> NoReturn:
+    """Run a script's ``main`` and exit."""
+    try:
+        try:
+            code = main() or 0
+        finally:
+            sys.stdout.flush()  # a full disk is said here, not when the interpreter ends
+    except KeyboardInterrupt:
+        code = 130
+    except (OSError, ModuleNotFoundError) as error:
+        advice = ": pip install 'cutesync[bench]'" if isinstance(error, ModuleNotFoundError) else ""
+        if not isinstance(error, BrokenPipeError):  # the reader of our output has gone, as in "| head"
+            print(f"{Path(sys.argv[0]).name}: {error}{advice}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left in the buffer goes nowhere
+        code = 1
+    sys.exit(code)
+
+
+def parser(doc: str) -> argparse.ArgumentParser:
+    """A parser that says in one line what is wrong and knows no abbreviations."""
+    return _Parser(description=doc.splitlines()[0], allow_abbrev=False)
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}; --help says what there is\n")
+
+    def _print_message(self, message: str, file=None) -> None:  # argparse's own hides a full disk
+        print(message, end="", file=file or sys.stderr)
+
+
+def output(text: str) -> Path:
+    """The path of a file to write: what stands in the way is said before an hour of measuring, not after."""
+    path = Path(text)
+    there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
+    if path.is_dir() or not os.access(there, os.W_OK) or (there != path.absolute() and not there.is_dir()):
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be written")
+    return path
+
+
+def gpu():
+    """The GPU; without one the script ends."""
+    from gpu import Gpu
+
+    try:
+        return Gpu()
+    except Exception as error:
+        sys.exit(f"{Path(sys.argv[0]).name} needs an NVIDIA GPU and its driver ({str(error).splitlines()[0]})")
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[dict]:
+    """A JSON file; inside, it ends the script if it does not hold what is looked for."""
+    try:
+        yield json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, LookupError, TypeError, AttributeError, StopIteration) as error:  # no JSON, or another script's
+        sys.exit(f"{path}: not what {Path(sys.argv[0]).name} reads ({type(error).__name__}: {error})")

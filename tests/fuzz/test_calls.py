@@ -1,0 +1,32 @@
+"""Random calls of every family agree with NumPy, on the emulator: results, the memory around them, repeats, other values in the same arrays.
+
+``--fuzz N --seed S`` plays the seeds from S to S + N - 1; a failure says how to repeat it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .draw import EMULATOR, draw
+from .libraries import Library, Own
+from .play import Tally, play
+
+CALLS, SEED = 240, 1_200_000  # in CI
+
+
+def pytest_generate_tests(metafunc) -> None:
+    if "seeds" in metafunc.fixturenames:
+        calls, seed = metafunc.config.getoption("--fuzz") or CALLS, metafunc.config.getoption("--seed")
+        seed = SEED if seed is None else seed
+        metafunc.parametrize("seeds", EMULATOR.themes(seed, calls), ids=lambda block: f"{block.start}-{block.stop - 1}")
+
+
+def test_calls_agree_with_numpy(seeds, on_emulator, record_property):
+    tally = Tally()
+    for seed in seeds:
+        case, rng = draw(seed, EMULATOR), np.random.default_rng([seed, 4])
+        library = (Library, Own)[int(rng.integers(2))]()
+        tally.one(seed, f"{library.name}: {case!r}", lambda case=case, library=library, rng=rng: play(case, library, rng))
+    tally.finish(record_property, "test_calls.py", seeds.start)
+
+

@@ -1,0 +1,85 @@
+"""The fuzzer finds what it is for: planted faults of every kind that ``play`` looks for are reported."""
+
+from __future__ import annotations
+
+from typing import Callable
+
+import numpy as np
+import pytest
+
+from cutesync.ops import Operator
+from cutesync.runtime import call
+
+from . import families
+from .draw import EMULATOR, Case, Dice
+from .libraries import Library, Own
+from .play import play
+
+def drawn(family: Callable[[Dice], Case], *words: str) -> tuple[int, Case]:
+    """The first call of a family whose text has these words."""
+    for seed in range(0, 100_000, EMULATOR.calls):
+        case = family(Dice(seed, EMULATOR))
+        if all(word in repr(case) for word in words) and case.inputs["x"].size > 3:
+            return seed, case
+    raise AssertionError(words)
+
+
+def faults(seed: int, case: Case, library: Library) -> list[str]:
+    return play(case, library, np.random.default_rng([seed, 4]))
+
+
+def spoiled(case: Case, spoil) -> Case:
+    """The case with ``spoil(result, out, x)`` after each call."""
+    plain, turns = case.function, []
+
+    def function(x, *, out=None, **options):
+        turns.append(None)
+        result = plain(x, out=out, **options)
+        return spoil(result, x, len(turns))
+
+    case.function = function
+    return case
+
+
+def _one_more(result, x, turn):
+    result[..., -1] = result[..., -1] + 1 if result.dtype.kind in "iu" else ~result[..., -1]
+    return result
+
+
+def _beyond(result, x, turn):
+    np.ndarray(1, np.uint8, result.base, result.ctypes.data - result.base.ctypes.data + result.nbytes)[0] ^= 1
+    return result
+
+
+def _input(result, x, turn):
+    np.ndarray(1, np.uint8, x.base, x.ctypes.data - x.base.ctypes.data)[0] ^= 1
+    return result
+
+
+def _later(result, x, turn):
+    return _one_more(result, x, turn) if turn > 1 else result
+
+
+def _another_type(result, x, turn):
+    return result.astype(np.int16)
+
+
+PLANTED = {"a wrong element": _one_more, "a write beyond the result": _beyond, "a write to the input": _input, "a wrong element in a later call": _later, "another type": _another_type}
+
+
+@pytest.mark.parametrize("what", PLANTED)
+def test_a_fault_planted_around_a_call_is_found(what, on_emulator):
+    seed, case = drawn(families.flags, "flag_heads(", "'int8'")
+    case.out = "none" if what == "another type" else "given"
+    assert faults(seed, case, Library()) == []
+    assert faults(seed, spoiled(case, PLANTED[what]), Library())
+
+
+def test_a_wrong_identity_is_found(on_emulator, monkeypatch):
+    """Of exclusive sums, which then begin with 1."""
+    seed, case = drawn(families.scan, "x=int32", "op='add'", "exclusive=True")
+    case.options.pop("init", None)
+    assert faults(seed, case, Own()) == []
+    monkeypatch.setattr(call, "_plans", {})
+    monkeypatch.setattr(Operator, "identity", lambda self, dtype: 1)
+    assert "elements wrong" in faults(seed, case, Own())[0]

@@ -1,0 +1,82 @@
+"""The scripts of perf/: what a user can mend is one line and a non-zero exit, and asking for help changes nothing."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cutesync.runtime import device
+
+PERF = Path(__file__).parent.parent / "perf"
+SCRIPTS = sorted(path.name for path in PERF.glob("*.py") if "__main__" in path.read_text())
+BAD = {"absent": None, "empty": "", "no JSON": "x", "a list": "[1]", "an object": "{}", "no text": "\udcff", "no events": '{"traceEvents": []}',
+       "other events": '{"traceEvents": [{"pid": 1}]}', "no cases": '{"family": "reduce", "cases": []}'}  # fmt: skip
+
+
+def run(*arguments, stdout=subprocess.PIPE) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, PERF / arguments[0], *map(str, arguments[1:])], stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+
+
+def fails(*arguments, word: str = "") -> None:
+    found = run(*arguments)
+    assert found.returncode in (1, 2) and found.stdout == "" and found.stderr.count("\n") == 1 and word in found.stderr, found
+
+
+def test_these_are_the_scripts():
+    assert {"readme.py", "limits.py", "trace.py", "sweep.py", "launch.py", "plot.py", "report.py"} <= set(SCRIPTS)
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_help_helps_and_writes_nothing(script):
+    readme = PERF.parent / "README.md"
+    before = readme.stat().st_mtime_ns
+    found = run(script, "--help")
+    assert found.returncode == 0 and found.stdout.startswith("usage:") and found.stderr == ""
+    fails(script, "--no-such-option")
+    assert readme.stat().st_mtime_ns == before
+
+
+def test_a_full_disk_is_said():
+    with open("/dev/full", "w") as full:
+        found = run("readme.py", "--check", stdout=full)
+    assert found.returncode == 1 and found.stderr.count("\n") == 1 and "No space left" in found.stderr
+
+
+@pytest.mark.skipif(device.unavailable() is None, reason="there is a GPU")
+@pytest.mark.parametrize("script", ["limits.py", "launch.py", "sweep.py"])
+def test_without_a_driver(script):
+    fails(script, *(["reduce"] if script == "sweep.py" else []), word="needs an NVIDIA GPU and its driver")
+
+
+@pytest.mark.parametrize("script", ["trace.py", "plot.py", "report.py"])
+@pytest.mark.parametrize("kind", BAD)
+def test_files_that_are_not_theirs(script, kind, tmp_path):
+    path = tmp_path / "file.json"
+    if BAD[kind] is not None:
+        path.write_text(BAD[kind], errors="surrogateescape")
+    fails(script, path)
+
+
+def test_blocks_and_places_that_are_not_there(tmp_path):
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": [{"ph": "M", "pid": 0, "name": "process_name", "args": {"name": "k"}}]}))
+    for block in (-1, 1, 10**30):
+        fails("trace.py", path, "--block", block, word="needs one of its 1 blocks")
+    fails("trace.py", path, "--out", tmp_path, word="cannot be written")
+    if importlib.util.find_spec("matplotlib") is None:
+        fails("trace.py", path, word="matplotlib")
+
+
+@pytest.mark.parametrize("size", ["0", "-1", "nan", "1e400", "2**99999999999", "2**-1", "x", "9" * 5000])
+def test_sizes_out_of_bounds(size):
+    fails("sweep.py", "reduce", f"--sizes={size}", word="needs from 1 to 2**36 elements")
+
+
+@pytest.mark.parametrize("family", ["gpu", "case", "nothing", "../setup"])
+def test_families_that_are_none(family):
+    fails("sweep.py", family, word="family")
