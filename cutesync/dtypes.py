@@ -108,16 +108,19 @@ def element_type(spec, argument: str = "dtype") -> DType:
 
 
 def number(value, argument: str, allowed: str = "a number") -> bool | int | float:
-    """A scalar of Python, NumPy or ml_dtypes, or a NumPy array of no axes, as Python's bool, int or float; ArgumentTypeError for what is none."""
-    if isinstance(value, (np.generic, np.ndarray)) and not value.shape and (value.dtype.kind in "biuf" or value.dtype.name in _NOT_IN_NUMPY):
-        value = value.item() if value.dtype.kind in "biu" else float(value)
+    """A scalar of Python, NumPy or ml_dtypes, or a NumPy array of no axes, as Python's bool, int or float; ArgumentTypeError for
+    what is none."""
+    if isinstance(value, (np.generic, np.ndarray)) and not value.shape:
+        kind = "f" if value.dtype.name in _NOT_IN_NUMPY else value.dtype.kind
+        value = value.item() if kind in "biu" else float(value) if kind == "f" else value
     if not isinstance(value, (bool, int, float)):
         raise ArgumentTypeError(explain(argument, repr(value), allowed))
     return value
 
 
 def scalar(value, target: DType, argument: str):
-    """A Python number of type ``target``: float, int, or for bool its truth value, 0 or 1. ArgumentTypeError or ArgumentValueError for what is none."""
+    """A Python number of type ``target``: float, int, or for bool its truth value, 0 or 1. ArgumentTypeError or
+    ArgumentValueError for what is none."""
     found, kind = number(value, argument, f"a scalar of {target}"), target.kind
     if kind == "b":
         return int(bool(found))

@@ -38,9 +38,9 @@ def nonzero(value):
 
 
 def convert(value, target):
-    """``value``, a DSL number or a Python one, in the DSL type ``target``, as NumPy's astype does: integers wrap, and signed ones keep their
-    sign (the DSL's own conversion to a wider unsigned type does not). Floats lose their fraction; where NumPy leaves an integer undefined, one
-    beyond the range becomes its nearer end, and NaN becomes 0.
+    """``value``, a DSL number or a Python one, in the DSL type ``target``, as NumPy's astype does: integers wrap, and signed ones
+    keep their sign (the DSL's own conversion to a wider unsigned type does not). Floats lose their fraction; where NumPy leaves
+    an integer undefined, one beyond the range becomes its nearer end, and NaN becomes 0.
     """
     if not isinstance(value, cutlass.Numeric) or target.is_float:
         return target(value)
