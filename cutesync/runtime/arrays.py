@@ -190,7 +190,7 @@ class _Protocol:
     """Anything else with DLPack or the CUDA array interface, through ``cuda.core``. Results are DeviceArrays."""
 
     stream = staticmethod(lambda ordinal: 0)
-    address, allocator = _OwnArrays.address, _OwnArrays.allocator  # of results
+    address, allocator = staticmethod(_OwnArrays.address), staticmethod(_OwnArrays.allocator)  # of results
 
     def identify(self, x) -> tuple[int, tuple]:
         view = self.view(x)
