@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .errors import ArgumentTypeError, ArgumentValueError, explain
+from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,21 +84,26 @@ _NOT_IN_NUMPY = ("bfloat16", *FLOAT8)
 BOOL, INT32, INT64, UINT64, FLOAT32 = (BY_NAME[name] for name in ("bool", "int32", "int64", "uint64", "float32"))
 
 
-@functools.lru_cache(maxsize=256)
 def dtype(spec, argument: str = "dtype") -> DType:
     """The DType that ``spec`` means: a DType, a name, a NumPy or ml_dtypes type, or a torch dtype."""
+    try:
+        found = _known(spec)
+    except Exception:  # unhashable, or an object of the user's own that NumPy asks something
+        found = None
+    if found is None:
+        raise ArgumentTypeError(explain(argument, shown(spec), "one of " + ", ".join(BY_NAME)))
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _known(spec) -> DType | None:
     if isinstance(spec, DType):
         return spec
     name = str(spec).removeprefix("torch.") if type(spec).__module__.partition(".")[0] == "torch" else spec
     if name == "bfloat16" or getattr(name, "__name__", None) == "bfloat16":
         return BY_NAME["bfloat16"]
-    try:
-        parsed = np.dtype(name)
-    except TypeError:
-        parsed = None
-    if parsed is None or parsed.name not in BY_NAME or not parsed.isnative:
-        raise ArgumentTypeError(explain(argument, repr(spec), "one of " + ", ".join(BY_NAME)))
-    return BY_NAME[parsed.name]
+    parsed = np.dtype(name)
+    return BY_NAME.get(parsed.name) if parsed.isnative else None
 
 
 def element_type(spec, argument: str = "dtype") -> DType:
@@ -109,15 +114,36 @@ def element_type(spec, argument: str = "dtype") -> DType:
 
 def scalar(value, target: DType, argument: str):
     """A Python number of type ``target``: float, int, or 0 or 1 for bool. ArgumentTypeError or ArgumentValueError for what is none."""
-    kind = target.kind
-    if not isinstance(value, (bool, int, float, np.generic)) or (kind != "f" and isinstance(value, (float, np.floating))):
-        raise ArgumentTypeError(explain(argument, repr(value), f"a scalar of {target}"))
-    number = float(value) if kind == "f" else int(bool(value)) if kind == "b" else int(value)
+    kind, given = target.kind, _kind_of_number(value)
+    if not given or (kind != "f" and given == "f"):
+        raise ArgumentTypeError(explain(argument, shown(value), f"a number of type {target}"))
+    if kind == "f":
+        try:
+            return float(value)
+        except OverflowError:
+            raise ArgumentValueError(explain(argument, shown(value), f"a value of {target}")) from None
+    number = int(bool(value)) if kind == "b" else int(value)
     if kind in "iu":
         info = np.iinfo(target.numpy)
         if not info.min <= number <= info.max:
-            raise ArgumentValueError(explain(argument, repr(value), f"a value of {target}, {info.min} to {info.max}"))
+            raise ArgumentValueError(explain(argument, shown(value), f"a value of {target}, {info.min} to {info.max}"))
     return number
+
+
+def _kind_of_number(value) -> str:
+    """NumPy's letter (b, i, u, f) for a Python or NumPy number; "" for what is none, complex numbers, texts and dates included."""
+    if isinstance(value, (bool, int, float)):
+        return "b" if isinstance(value, bool) else "i" if isinstance(value, int) else "f"
+    if isinstance(value, np.generic):
+        return BY_NAME[value.dtype.name].kind if value.dtype.name in BY_NAME else "f" if isinstance(value, np.floating) else ""
+    return ""
+
+
+def flag(value, argument: str) -> bool:
+    """True or False, of Python or NumPy."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ArgumentTypeError(explain(argument, shown(value), "True or False"))
+    return bool(value)
 
 
 def sum_dtype(source: DType) -> DType:
@@ -125,3 +151,9 @@ def sum_dtype(source: DType) -> DType:
     if source.kind in "bi":
         return INT64
     return UINT64 if source.kind == "u" else source
+
+
+@functools.lru_cache(maxsize=256)
+def promoted(element) -> DType:
+    """``sum_dtype`` of the element type of any array library."""
+    return sum_dtype(dtype(element, "x"))

@@ -16,7 +16,7 @@ from typing import Any, Callable
 import numpy as np
 
 from .dtypes import DType
-from .errors import ArgumentTypeError, ArgumentValueError, explain
+from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 NAMES = ("add", "mul", "min", "max", "and", "or", "xor", "any", "all")
 COMPARISONS = ("ne", "eq", "lt", "le", "gt", "ge")  # of the flags
@@ -68,10 +68,10 @@ def operator(op, identity=None) -> Operator:
     """The Operator that ``op`` (a name or a callable of two values) means."""
     if isinstance(op, str):
         if op not in _BUILT_IN:
-            raise ArgumentValueError(explain("op", repr(op), "one of " + ", ".join(NAMES) + ", or a callable of two values"))
+            raise ArgumentValueError(explain("op", shown(op), "one of " + ", ".join(NAMES) + ", or a callable of two values"))
         return _BUILT_IN[op]
     if not callable(op):
-        raise ArgumentTypeError(explain("op", repr(op), "a name or a callable of two values"))
+        raise ArgumentTypeError(explain("op", shown(op), "a name or a callable of two values"))
     return Operator(getattr(op, "__name__", type(op).__name__), source_key(op), op, identity)
 
 
@@ -81,7 +81,7 @@ def neighbour_operator(op, names: tuple[str, ...]) -> Operator:
         return Operator(op, op)
     if isinstance(op, str) or not callable(op):
         allowed = "one of " + ", ".join(names) + ", or a callable of two values"
-        raise (ArgumentValueError if isinstance(op, str) else ArgumentTypeError)(explain("op", repr(op), allowed))
+        raise (ArgumentValueError if isinstance(op, str) else ArgumentTypeError)(explain("op", shown(op), allowed))
     return Operator(getattr(op, "__name__", type(op).__name__), source_key(op), op)
 
 

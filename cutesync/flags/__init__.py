@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arguments import flag
 from ..dtypes import BOOL, BY_NAME, DType, scalar
 from ..dtypes import dtype as parse_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, explain
+from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ..ops import COMPARISONS, DIFFERENCES, neighbour_operator
 from ..runtime.arrays import View
 from ..runtime.call import caller, pair_caller
@@ -76,7 +77,7 @@ def adjacent_difference(x, op="sub", *, reverse=False, out=None, stream=None):
         float32 and rounded once. "sub" refuses bool.
     reverse : whether the neighbour is the item behind.
     """
-    return _call(("right" if reverse else "left", op, None, None), x, out, stream)
+    return _call(("right" if flag(reverse, "reverse") else "left", op, None, None), x, out, stream)
 
 
 def _arguments(form: str, op, predecessor, successor, dtype, tile) -> tuple:
@@ -140,7 +141,7 @@ def _parse(arguments: tuple, view: View) -> tuple[Marking, tuple, int | None]:
         return Marking(form, parsed, view.dtype, view.dtype), (None, None), None
     if tile is not None:
         if not isinstance(tile, (int, np.integer)) or isinstance(tile, bool):
-            raise ArgumentTypeError(explain("tile", repr(tile), "None or an int"))
+            raise ArgumentTypeError(explain("tile", shown(tile), "None or an int"))
         check_tile(tile)
     predecessor, successor = ends or (None, None)
     scalars = tuple(None if end is None else scalar(end, view.dtype, name) for name, end in (("predecessor", predecessor), ("successor", successor)))

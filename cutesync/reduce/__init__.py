@@ -12,8 +12,9 @@ from typing import Any, Callable
 
 import numpy as np
 
-from ..dtypes import BOOL, INT64, DType, dtype, scalar, sum_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, explain
+from ..arguments import choice, flag
+from ..dtypes import BOOL, INT64, DType, dtype, promoted, scalar
+from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ..ops import operator
 from ..runtime import arrays, device_array
 from ..runtime.arrays import View
@@ -51,6 +52,8 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
     ------
     ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
     """
+    if type(keepdims) is not bool:  # as keys 1 and True are one
+        keepdims = flag(keepdims, "keepdims", numbers=True)
     arguments = (op, axis, keepdims, init, dtype, transform, identity, algorithm)
     if axis is not None or init is not None or identity is not None:
         arguments += (repr(axis), repr(init), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
@@ -59,22 +62,24 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
 
 def argmin(x, axis=None, *, keepdims=False, out=None, stream=None):
     """Index of the smallest element (int64), the lowest one on ties; a NaN counts as smallest. ``axis`` is None or an int."""
+    keepdims = flag(keepdims, "keepdims", numbers=True)
     return _call(("argmin", axis, keepdims, None, None, None, None, "arg", repr(axis)), x, out, stream)
 
 
 def argmax(x, axis=None, *, keepdims=False, out=None, stream=None):
     """Index of the largest element (int64), the lowest one on ties; a NaN counts as largest. ``axis`` is None or an int."""
+    keepdims = flag(keepdims, "keepdims", numbers=True)
     return _call(("argmax", axis, keepdims, None, None, None, None, "arg", repr(axis)), x, out, stream)
 
 
 def sum(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):
     """Sum. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
-    return reduce(x, "add", axis=axis, keepdims=keepdims, dtype=dtype or _promoted(x), out=out, stream=stream)
+    return reduce(x, "add", axis=axis, keepdims=keepdims, dtype=_promoted(x) if dtype is None else dtype, out=out, stream=stream)
 
 
 def prod(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):
     """Product. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
-    return reduce(x, "mul", axis=axis, keepdims=keepdims, dtype=dtype or _promoted(x), out=out, stream=stream)
+    return reduce(x, "mul", axis=axis, keepdims=keepdims, dtype=_promoted(x) if dtype is None else dtype, out=out, stream=stream)
 
 
 def min(x, axis=None, *, keepdims=False, out=None, stream=None):
@@ -98,7 +103,7 @@ def all(x, axis=None, *, keepdims=False, out=None, stream=None):
 
 
 def _promoted(x) -> DType:
-    return sum_dtype(dtype(x.dtype) if hasattr(x, "dtype") else arrays.adapter(x).view(x).dtype)
+    return promoted(x.dtype) if hasattr(x, "dtype") else promoted(arrays.adapter(x).view(x).dtype)
 
 
 def _run_of(launches: list, ordinal: int) -> Callable[[int, int, int], None]:
@@ -176,7 +181,7 @@ def _parse(key: tuple, view: View) -> dict[str, Any]:
     axes = _axes(axis, len(view.shape))
     if algorithm == "arg":
         if axis is not None and not isinstance(axis, (int, np.integer)):
-            raise ArgumentTypeError(explain("axis", repr(axis), "None or an int"))
+            raise ArgumentTypeError(explain("axis", shown(axis), "None or an int"))
         folding = Folding(op, view.dtype, view.dtype, INT64)
     else:
         folding = _folding(op, identity, view.dtype, wanted, transform)
@@ -187,10 +192,10 @@ def _parse(key: tuple, view: View) -> dict[str, Any]:
 def _folding(op, identity, source: DType, wanted, transform) -> Folding:
     parsed = operator(op, identity)
     if transform is not None and not callable(transform):
-        raise ArgumentTypeError(explain("transform", repr(transform), "a callable of one value"))
+        raise ArgumentTypeError(explain("transform", shown(transform), "a callable of one value"))
     if parsed.fn is None and parsed.name in ("any", "all"):
         if wanted is not None and dtype(wanted) is not BOOL:
-            raise ArgumentTypeError(explain("dtype", str(wanted), f"bool, the result of op={parsed.name!r}"))
+            raise ArgumentTypeError(explain("dtype", shown(wanted), f"bool, the result of op={parsed.name!r}"))
         return Folding(parsed, source, source.accumulator, BOOL, transform)
     result = source if wanted is None else dtype(wanted)
     parsed.check(result)
@@ -198,8 +203,7 @@ def _folding(op, identity, source: DType, wanted, transform) -> Folding:
 
 
 def _check_algorithm(algorithm, folding: Folding, axes: frozenset[int], view: View) -> None:
-    if algorithm not in ("auto", "atomic", "multi_launch"):
-        raise ArgumentValueError(explain("algorithm", repr(algorithm), "'auto', 'atomic' or 'multi_launch'"))
+    choice(algorithm, "algorithm", ("auto", "atomic", "multi_launch"))
     if algorithm != "auto" and len(axes) != len(view.shape):
         raise ArgumentValueError(explain("algorithm", f"{algorithm!r} with some axes kept", "axis=None", "use algorithm='auto'"))
     if algorithm == "atomic" and not atomic_takes(folding):
@@ -214,12 +218,12 @@ def _axes(axis, ndim: int) -> frozenset[int]:
     found = []
     for entry in given:
         if not isinstance(entry, (int, np.integer)) or isinstance(entry, bool):
-            raise ArgumentTypeError(explain("axis", repr(axis), "None, an int or a tuple of ints"))
+            raise ArgumentTypeError(explain("axis", shown(axis), "None, an int or a tuple of ints"))
         if not -ndim <= entry < ndim:
-            raise ArgumentValueError(explain("axis", repr(axis), f"{-ndim} to {ndim - 1} for an array of {ndim} dimensions"))
+            raise ArgumentValueError(explain("axis", shown(axis), f"{-ndim} to {ndim - 1} for an array of {ndim} dimensions"))
         found.append(int(entry) % ndim)
     if len(set(found)) != len(found):
-        raise ArgumentValueError(explain("axis", repr(axis), "each axis once"))
+        raise ArgumentValueError(explain("axis", shown(axis), "each axis once"))
     return frozenset(found)
 
 

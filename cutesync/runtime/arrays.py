@@ -16,7 +16,7 @@ import numpy as np
 
 from ..dtypes import BY_NAME, FLOAT8, DType
 from ..dtypes import element_type as parse_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
 from . import device, device_array
 from .device import HOST
 from .device_array import DeviceArray
@@ -97,11 +97,17 @@ class _Torch:
 
     @staticmethod
     def identify(x) -> tuple[int, tuple]:
-        return x.data_ptr(), (x.dtype, x.shape, x.get_device(), x.is_contiguous(), x.requires_grad)
+        try:
+            return (x.data_ptr() or _no_memory(x)), (x.dtype, x.shape, x.get_device(), x.is_contiguous(), x.is_neg(), x.requires_grad and _has_grad_mode())
+        except RuntimeError as error:
+            raise _no_plain_tensor(x) from error
 
     @staticmethod
     def identify_strided(x) -> tuple[int, tuple]:
-        return x.data_ptr(), (x.dtype, x.shape, x.stride(), x.get_device(), x.requires_grad)
+        try:
+            return (x.data_ptr() or _no_memory(x)), (x.dtype, x.shape, x.stride(), x.get_device(), x.is_neg(), x.requires_grad and _has_grad_mode())
+        except RuntimeError as error:
+            raise _no_plain_tensor(x) from error
 
     def view(self, x) -> View:
         if x.device.type not in ("cuda", "cpu"):
@@ -117,6 +123,22 @@ class _Torch:
         del stream
         place = "cpu" if ordinal == HOST else f"cuda:{ordinal}"
         return self.torch.empty(shape, dtype=getattr(self.torch, dtype.name), device=place)
+
+
+def _has_grad_mode() -> bool:
+    return sys.modules["torch"].is_grad_enabled()
+
+
+def _no_memory(x) -> int:
+    """The address of a tensor that has none: 0 if it is empty."""
+    if x.numel():
+        raise ArgumentValueError(explain("array", f"a torch tensor of {x.numel()} elements without memory", "one that has its elements in memory", "x.clone()"))
+    return 0
+
+
+def _no_plain_tensor(x) -> ArgumentTypeError:
+    """The error for tensors that have no address, shape or strides: sparse, nested, and those of torch.func."""
+    return ArgumentTypeError(explain("array", f"a torch tensor of layout {x.layout} that is not one block of memory", "a dense tensor", "x.to_dense(), outside torch.func and torch.vmap"))
 
 
 class _Cupy:
@@ -138,8 +160,8 @@ class _Cupy:
         return self.cupy.cuda.get_current_stream().ptr
 
     def view(self, x) -> View:
-        strides = tuple(stride // x.dtype.itemsize for stride in x.strides)
-        return View(x.data.ptr, x.shape, parse_dtype(x.dtype), x.data.device_id, x.flags.c_contiguous, True, strides)
+        dtype = parse_dtype(x.dtype)
+        return View(x.data.ptr, x.shape, dtype, x.data.device_id, x.flags.c_contiguous, True, _in_elements(x.strides, dtype.size))
 
     def empty(self, shape, dtype: DType, ordinal: int, stream: int):
         del stream
@@ -148,7 +170,8 @@ class _Cupy:
 
 
 class _Protocol:
-    """Anything else with DLPack or the CUDA array interface, through ``cuda.core``. Results are DeviceArrays."""
+    """Anything else with DLPack or the CUDA array interface. Results are DeviceArrays. The stream that an exporter names (the interface's
+    entry ``stream``) is not waited for, as no call waits: give it as ``stream=``, or order the two, if it is not the default stream."""
 
     stream = staticmethod(lambda ordinal: 0)
     empty = staticmethod(_OwnArrays.empty)
@@ -163,33 +186,64 @@ class _Protocol:
 
     def view(self, x) -> View:
         if not hasattr(x, "__dlpack__"):
-            return _cuda_array_interface(x.__cuda_array_interface__)
+            return _cuda_array_interface(getattr(x, "__cuda_array_interface__", None))
         device.import_core()
         from cuda.core.utils import StridedMemoryView
 
-        strided = StridedMemoryView.from_dlpack(x, stream_ptr=-1)
         try:
-            element = strided.dtype
-        except NotImplementedError:
-            element = "bfloat16"
+            strided = StridedMemoryView.from_dlpack(x, stream_ptr=-1)
+            element = _dlpack_type(strided)
+        except Exception as error:  # of the exporter, or of what it exports
+            raise ArgumentTypeError(explain("array", f"{_describe(x)} whose DLPack export fails ({type(error).__name__}: {error})", _ARRAYS)) from error
         contiguous = strided.strides is None or _is_c_contiguous(tuple(strided.shape), tuple(strided.strides))
         ordinal = strided.device_id if strided.is_device_accessible else HOST
         steps = None if strided.strides is None else tuple(strided.strides)
         return View(strided.ptr, tuple(strided.shape), parse_dtype(element), ordinal, contiguous, not strided.readonly, steps)
 
 
+def _dlpack_type(strided):
+    """The element type of a ``StridedMemoryView``. Without ml_dtypes it has none for bfloat16, and says so."""
+    try:
+        return strided.dtype
+    except NotImplementedError as error:
+        if "bfloat16" not in str(error):
+            raise
+        return "bfloat16"
+
+
 def _cuda_array_interface(facts: dict) -> View:
     """The View of a ``__cuda_array_interface__`` of any version. The caller orders work by the stream, as for every array."""
-    ptr, readonly = facts["data"]
-    element, shape, strides = np.dtype(facts["typestr"]), tuple(facts["shape"]), facts.get("strides")
-    steps = None if strides is None else tuple(stride // element.itemsize for stride in strides)
+    try:
+        ptr, readonly = facts["data"]
+        typestr, shape, strides = facts["typestr"], tuple(map(operator.index, facts["shape"])), facts.get("strides")
+        ptr, strides = operator.index(ptr or 0), None if strides is None else tuple(map(operator.index, strides))
+        if not isinstance(typestr, str):
+            raise TypeError(f"typestr {shown(typestr)}")
+        if any(extent < 0 for extent in shape) or (strides is not None and len(strides) != len(shape)):
+            raise ValueError(f"shape {shape} and strides {strides}")
+        if not 0 <= ptr < 1 << 64 or (ptr == 0 and 0 not in shape):
+            raise ValueError(f"address {ptr:#x} for shape {shape}")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        allowed = "shape, typestr, data=(address, read-only) and strides as the CUDA array interface has them"
+        raise ArgumentTypeError(explain("__cuda_array_interface__", f"{type(error).__name__}: {error}", allowed)) from error
+    if facts.get("mask") is not None:
+        raise ArgumentTypeError(explain("__cuda_array_interface__", "an array with a mask", "one without: every element counts", "fill the masked elements"))
+    dtype = parse_dtype(typestr, "typestr")
+    steps = None if strides is None else _in_elements(strides, dtype.size)
     contiguous = steps is None or _is_c_contiguous(shape, steps)
     ordinal = device.of_pointer(ptr) if ptr else device.current()
-    return View(ptr, shape, parse_dtype(element), ordinal, contiguous, not readonly, steps)
+    return View(ptr, shape, dtype, ordinal, contiguous, not readonly, steps)
+
+
+def _in_elements(strides: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Strides given in bytes."""
+    if any(stride % size for stride in strides):
+        raise ArgumentValueError(explain("array", f"strides of {tuple(strides)} bytes for elements of {size}", "multiples of the element", "copy it first"))
+    return tuple(stride // size for stride in strides)
 
 
 class _Numpy:
-    """numpy.ndarray: copied to the device and back, or used in place by nobody."""
+    """numpy.ndarray: copied to the device; results are copied back."""
 
     @staticmethod
     def view(x: np.ndarray) -> View:
@@ -217,17 +271,36 @@ def adapter(x: object, argument: str = "x"):
     return found
 
 
+def beside(x: object, argument: str):
+    """The adapter of an array that is given beside one on a device; DeviceError for NumPy arrays."""
+    found = ADAPTERS.get(type(x))
+    if found is None:
+        found = adapter(x, argument)
+    if found is NUMPY:
+        raise DeviceError(explain(argument, "a NumPy array beside arrays on a device", "an array on the same device", f"cutesync.asarray({argument}), or NumPy arrays alone"))
+    return found
+
+
+_ARRAYS = "an array (NumPy, torch, CuPy, DLPack or __cuda_array_interface__)"
+
+
 def _new_adapter(x: object, argument: str):
+    """The adapter for a type that has not been seen before. Types whose arrays mean more than their memory are refused."""
     roots = {base.__module__.partition(".")[0] for base in type(x).__mro__}
-    if "torch" in roots and hasattr(x, "data_ptr"):
+    if "torch" in roots and hasattr(x, "data_ptr") and hasattr(x, "is_neg"):
+        base = sys.modules["torch"].Tensor
+        if getattr(type(x), "__torch_dispatch__", None) is not getattr(base, "__torch_dispatch__", None):
+            allowed = "a plain tensor: this type gives operations a meaning of its own"
+            raise ArgumentTypeError(explain(argument, _describe(x), allowed, "give the tensor inside it (DTensor: x.to_local())"))
         return _Torch()
     if "cupy" in roots and hasattr(x, "data"):
         return _Cupy()
     if isinstance(x, np.ndarray):
+        device_array.require_plain(x, argument)
         return NUMPY
     if hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"):
         return _Protocol()
-    raise ArgumentTypeError(explain(argument, _describe(x), "an array (NumPy, torch, CuPy, DLPack or __cuda_array_interface__)", "use np.asarray for sequences"))
+    raise ArgumentTypeError(explain(argument, _describe(x), _ARRAYS, "use np.asarray for sequences"))
 
 
 def _describe(x: object) -> str:
@@ -263,13 +336,27 @@ def same_device(first: View, second: View, argument: str) -> None:
 
 def stream_handle(stream: object) -> int:
     """The raw handle of what a user gave as stream: an int, anything with ``__cuda_stream__``, a CUstream, or a torch stream."""
-    if isinstance(stream, int) and not isinstance(stream, bool):
+    if isinstance(stream, int) and not isinstance(stream, bool) and 0 <= stream < 1 << 64:
         return stream
-    if hasattr(stream, "__cuda_stream__"):
-        return int(stream.__cuda_stream__()[1])
-    for name in ("cuda_stream", "ptr"):  # torch.cuda.Stream, older cupy.cuda.Stream
-        if isinstance(getattr(stream, name, None), int):
-            return getattr(stream, name)
-    if type(stream).__name__ in ("CUstream", "cudaStream_t"):
-        return int(stream)
-    raise ArgumentTypeError(explain("stream", _describe(stream), "None, an int, a CUstream or an object with __cuda_stream__"))
+    handle = _handle_of(stream)
+    if isinstance(handle, bool) or not isinstance(handle, int) or not 0 <= handle < 1 << 64:
+        came = _describe(stream) if handle is None else f"handle {shown(handle)}"
+        raise ArgumentTypeError(explain("stream", came, "None, an int of 0 or more, a CUstream or an object with __cuda_stream__"))
+    return handle
+
+
+def _handle_of(stream: object):
+    """What a stream of some library says its handle is; None if it is no stream."""
+    try:
+        if isinstance(stream, int) and not isinstance(stream, bool):
+            return stream
+        if hasattr(stream, "__cuda_stream__"):
+            _, handle = stream.__cuda_stream__()  # the protocol's version, and the handle
+            return handle if isinstance(handle, (bool, float, str)) else int(handle)
+        for name in ("cuda_stream", "ptr"):  # torch.cuda.Stream, older cupy.cuda.Stream
+            if isinstance(getattr(stream, name, None), int):
+                return getattr(stream, name)
+        return int(stream) if type(stream).__name__ in ("CUstream", "cudaStream_t") else None
+    except Exception as error:  # of somebody else's object
+        came = f"{_describe(stream)} that raises {type(error).__name__}: {error}"
+        raise ArgumentTypeError(explain("stream", came, "an object whose __cuda_stream__() returns (version, handle)")) from error

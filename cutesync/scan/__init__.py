@@ -10,8 +10,9 @@ import math
 
 import numpy as np
 
-from ..dtypes import DType, dtype, scalar, sum_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..arguments import choice, flag
+from ..dtypes import DType, dtype, promoted, scalar
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
 from ..ops import operator
 from ..runtime import arrays
 from ..runtime.arrays import View
@@ -55,7 +56,7 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
     The method is a single-pass scan with decoupled look-ahead (Merrill and Garland 2016; CUB's warp-specialised scan).
     """
     if type(exclusive) is not bool or type(reverse) is not bool:  # as keys 1 and True are one
-        exclusive, reverse = _flag(exclusive, "exclusive"), _flag(reverse, "reverse")
+        exclusive, reverse = flag(exclusive, "exclusive"), flag(reverse, "reverse")
     start, at = init, 0  # an array stays alive as init until the launch
     if init is not None and not isinstance(init, (bool, int, float, np.generic)):
         start, at = _device_scalar(init, x, out)
@@ -67,36 +68,32 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
 
 def cumsum(x, axis=None, *, dtype=None, out=None, stream=None):
     """Running sum. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
-    return scan(x, "add", axis=axis, dtype=dtype or _promoted(x), out=out, stream=stream)
+    return scan(x, "add", axis=axis, dtype=_promoted(x) if dtype is None else dtype, out=out, stream=stream)
 
 
 def cumprod(x, axis=None, *, dtype=None, out=None, stream=None):
     """Running product. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
-    return scan(x, "mul", axis=axis, dtype=dtype or _promoted(x), out=out, stream=stream)
+    return scan(x, "mul", axis=axis, dtype=_promoted(x) if dtype is None else dtype, out=out, stream=stream)
 
 
 def _promoted(x) -> DType:
-    return sum_dtype(dtype(x.dtype) if hasattr(x, "dtype") else arrays.adapter(x).view(x).dtype)
+    return promoted(x.dtype) if hasattr(x, "dtype") else promoted(arrays.adapter(x).view(x).dtype)
 
 
 class _InMemory(tuple):
     """``(dtype,)`` of a first operand in device memory; its address is an argument of the launch."""
 
 
-def _flag(value, argument: str) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise ArgumentTypeError(explain(argument, repr(value), "True or False"))
-    return bool(value)
-
-
 def _device_scalar(init, x, out) -> tuple[_InMemory, int]:
     adapter = arrays.adapter(init, "init")
+    on_host = arrays.adapter(x) is arrays.NUMPY
     if adapter is arrays.NUMPY:
-        raise ArgumentTypeError(explain("init", "a NumPy array", "a scalar, or an array of one element on the device of x", "give init.item()"))
+        error = ArgumentTypeError if on_host else DeviceError
+        raise error(explain("init", "a NumPy array", "a scalar, or an array of one element on the device of x", "give init.item()"))
     view = arrays.checked(init, "init")
     if view.size != 1:
         raise ArgumentValueError(explain("init", f"an array of shape {view.shape}", "one element"))
-    if type(x) is np.ndarray:
+    if on_host:
         raise DeviceError(explain("init", "an array on a device, for a NumPy x", "a scalar"))
     arrays.same_device(arrays.checked(x, "x"), view, "init")
     if out is not None:
@@ -156,8 +153,7 @@ def _meaning(arguments: tuple, view: View) -> tuple[Meaning, DType]:
 
 
 def _check_algorithm(algorithm, inner: int) -> None:
-    if algorithm not in ("auto", "tiered"):
-        raise ArgumentValueError(explain("algorithm", repr(algorithm), "'auto' or 'tiered'"))
+    choice(algorithm, "algorithm", ("auto", "tiered"))
     if algorithm == "tiered" and inner != 1:
         raise ArgumentValueError(explain("algorithm", f"'tiered' along an axis of elements that lie {inner} apart", "the last axis, or axis=None", "use algorithm='auto'"))
 
@@ -167,9 +163,9 @@ def _extents(axis, shape: tuple[int, ...]) -> tuple[int, int, int]:
     if axis is None:
         return 1, math.prod(shape), 1
     if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
-        raise ArgumentTypeError(explain("axis", repr(axis), "None or an int"))
+        raise ArgumentTypeError(explain("axis", shown(axis), "None or an int"))
     if not -len(shape) <= axis < len(shape):
         allowed = f"{-len(shape)} to {len(shape) - 1} for an array of {len(shape)} dimensions" if shape else "None for an array of no dimensions"
-        raise ArgumentValueError(explain("axis", repr(axis), allowed))
+        raise ArgumentValueError(explain("axis", shown(axis), allowed))
     axis = int(axis) % len(shape)
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
