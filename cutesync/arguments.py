@@ -10,6 +10,14 @@ import numpy as np
 from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 
+def texts(*values) -> tuple[str, ...]:
+    """What tells apart, as parts of a key, values that are equal: 1, 1.0 and True, or 0.0 and -0.0."""
+    try:
+        return tuple(map(repr, values))
+    except Exception as error:  # a repr of the user's own, or an int of more digits than Python prints
+        raise ArgumentValueError(explain("arguments", ", ".join(map(shown, values)), "values that can be shown")) from error
+
+
 def flag(value, argument: str, *, numbers: bool = False) -> bool:
     """True or False, of Python or NumPy. ``numbers``: an integer will do, as in NumPy's ``keepdims``."""
     if isinstance(value, (bool, np.bool_)) or (numbers and isinstance(value, (int, np.integer))):
@@ -25,17 +33,21 @@ def choice(value, argument: str, allowed: Iterable[str]) -> str:
     raise (ArgumentValueError if isinstance(value, str) else ArgumentTypeError)(explain(argument, shown(value), " or ".join(map(repr, allowed))))
 
 
-def integer(value, argument: str, low: int, high: int, what: str = "") -> int:
-    """An int from ``low`` to ``high``, of Python or NumPy; ``what`` says what it counts."""
-    allowed = f"{low} to {_power(high)}{what and ' '}{what}"
-    if isinstance(value, (bool, np.bool_)) or not hasattr(type(value), "__index__"):
-        raise ArgumentTypeError(explain(argument, shown(value), f"an int from {allowed}"))
-    try:
-        number = operator.index(value)
-    except TypeError as error:  # a NumPy array of several elements
-        raise ArgumentTypeError(explain(argument, shown(value), f"an int from {allowed}")) from error
+def whole(value, argument: str) -> int:
+    """An int of any size, of Python or NumPy."""
+    if not isinstance(value, (bool, np.bool_)):
+        try:
+            return operator.index(value)
+        except Exception:  # no int, or an ``__index__`` of the user's own that fails
+            pass
+    raise ArgumentTypeError(explain(argument, shown(value), "an int"))
+
+
+def integer(value, argument: str, low: int, high: int) -> int:
+    """An int from ``low`` to ``high``."""
+    number = whole(value, argument)
     if not low <= number <= high:
-        raise ArgumentValueError(explain(argument, shown(value), allowed))
+        raise ArgumentValueError(explain(argument, shown(value), f"{low} to {_power(high)}"))
     return number
 
 

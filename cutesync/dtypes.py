@@ -97,18 +97,24 @@ def dtype(spec, argument: str = "dtype") -> DType:
 
 @functools.lru_cache(maxsize=256)
 def _known(spec) -> DType | None:
+    """None for what is no type: NumPy would take the ``dtype`` of any object, and 0, 1 and True for one another's cached answer."""
     if isinstance(spec, DType):
         return spec
     name = str(spec).removeprefix("torch.") if type(spec).__module__.partition(".")[0] == "torch" else spec
     if name == "bfloat16" or getattr(name, "__name__", None) == "bfloat16":
         return BY_NAME["bfloat16"]
+    if not isinstance(name, (str, type, np.dtype, type(None))):
+        return None
     parsed = np.dtype(name)
     return BY_NAME.get(parsed.name) if parsed.isnative else None
 
 
 def element_type(spec, argument: str = "dtype") -> DType:
     """The same for the elements of arrays, which may be float8 as well."""
-    name = str(getattr(spec, "name", None) or getattr(spec, "__name__", None) or spec).removeprefix("torch.")
+    try:
+        name = str(getattr(spec, "name", None) or getattr(spec, "__name__", None) or spec).removeprefix("torch.")
+    except Exception:  # a text of the user's own, or an int of more digits than Python prints
+        name = ""
     return FLOAT8.get(name) or dtype(spec, argument)
 
 

@@ -44,6 +44,7 @@ class WorkspaceError(CutesyncError, MemoryError):
 
 def explain(subject: str, came: object, allowed: str, advice: str = "") -> str:
     """The one wording of every message: ``subject: got came; needs allowed; advice``."""
+    came = came if isinstance(came, str) else shown(came)
     return f"{subject}: got {came}; needs {allowed}" + (f"; {advice}" if advice else "")
 
 

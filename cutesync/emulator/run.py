@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..errors import ArgumentValueError, explain
+from ..arguments import choice, flag, integer
 from . import ptx
 from .codegen import Program
 from .driver import Executable, Launch
@@ -35,10 +35,12 @@ class Settings:
     launches: int = field(default=0, compare=False)
 
     def __post_init__(self):
-        if self.policy is not None and self.policy not in POLICIES:
-            raise ArgumentValueError(explain("policy", repr(self.policy), "one of " + ", ".join(POLICIES)))
-        if self.schedules < 1:
-            raise ArgumentValueError(explain("schedules", self.schedules, "1 or more"))
+        if self.policy is not None:
+            choice(self.policy, "policy", POLICIES)
+        integer(self.seed, "seed", -(1 << 63), (1 << 63) - 1)
+        integer(self.schedules, "schedules", 1, 1 << 31)
+        integer(self.resident, "resident", 1, 1 << 31)
+        flag(self.sanitize, "sanitize", numbers=True)
 
     def schedule(self, number: int) -> Schedule:
         """The schedule of the n-th run of a launch: the policy asked for, or each in turn; seeds count up."""

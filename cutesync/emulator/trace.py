@@ -10,14 +10,31 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
+
 _BARRIERS, _FLIGHTS = 1000, 2000
+
+
+def _writable(path) -> Path:
+    """The path of a file that can be written; it is made here, so that nothing runs for a trace that nobody gets."""
+    try:
+        path = Path(path)
+        path.open("a").close()
+    except (OSError, TypeError, ValueError) as error:
+        raise _refused(path, error) from error
+    return path
+
+
+def _refused(path, error: Exception) -> Exception:
+    kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentValueError
+    return kind(explain("trace", f"{shown(path)} ({type(error).__name__}: {error})", "the path of a file that can be written"))
 
 
 class Trace:
     """Collects events of the launches of one ``emulate`` block and writes them at its end."""
 
     def __init__(self, path):
-        self.path = Path(path)
+        self.path = _writable(path)
         self.events: list[dict] = []
         self.machine = None
         self.offset = self.launch = 0
@@ -42,7 +59,10 @@ class Trace:
         return self.offset + self.machine.steps
 
     def write(self) -> None:
-        self.path.write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ms"}))
+        try:
+            self.path.write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ms"}))
+        except OSError as error:
+            raise _refused(self.path, error) from error
 
     # --- tracks -----------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any, Callable
 import numpy as np
 
 from ..dtypes import INT64, DType
-from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
 from ..ops import source_key
 from ..runtime import arrays, compiler, device, device_array
 from ..runtime.launch import Launch
@@ -17,7 +17,7 @@ class Call:
     """One call of a pattern: ``x`` as a checked device array, its device, the stream, and results in the caller's library."""
 
     def __init__(self, x, stream=None, *, dtypes: tuple[str, ...] = (), ndim: int = 1) -> None:
-        self.from_numpy = isinstance(x, np.ndarray)
+        self.from_numpy = isinstance(x, np.ndarray)  # a plain one, or the adapter refuses it
         found = arrays.adapter(x).view(x)
         if dtypes and found.dtype.name not in dtypes:
             raise ArgumentTypeError(explain("dtype of x", str(found.dtype), " or ".join(dtypes)))
@@ -108,7 +108,7 @@ _alive: dict[int, Callable] = {}  # callables whose id is part of a key
 def callable_key(fn, argument: str) -> tuple:
     """What names a traced callable in a kernel's key: its source, or (with None) its identity, which serves this process only."""
     if not callable(fn):
-        raise ArgumentTypeError(explain(argument, repr(fn), "a callable of one value that the DSL can trace"))
+        raise ArgumentTypeError(explain(argument, shown(fn), "a callable of one value that the DSL can trace"))
     found = source_key(fn)
     if found is not None:
         return (found,)

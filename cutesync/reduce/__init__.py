@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from ..arguments import choice, flag
+from ..arguments import choice, flag, texts
 from ..dtypes import BOOL, INT64, DType, dtype, promoted, scalar
 from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ..ops import operator
@@ -20,6 +20,8 @@ from ..runtime import arrays, device_array
 from ..runtime.arrays import View
 from ..runtime.call import caller
 from .plan import AtomicLaunches, Folding, atomic_takes, make_fill, make_levels, make_stages
+
+_ARG = object()  # the algorithm of argmin and argmax, which nobody can ask for
 
 
 def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, transform=None, identity=None, out=None,
@@ -56,20 +58,20 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
         keepdims = flag(keepdims, "keepdims", numbers=True)
     arguments = (op, axis, keepdims, init, dtype, transform, identity, algorithm)
     if axis is not None or init is not None or identity is not None:
-        arguments += (repr(axis), repr(init), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
+        arguments += texts(axis, init, identity)  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
     return _call(arguments, x, out, stream)
 
 
 def argmin(x, axis=None, *, keepdims=False, out=None, stream=None):
     """Index of the smallest element (int64), the lowest one on ties; a NaN counts as smallest. ``axis`` is None or an int."""
     keepdims = flag(keepdims, "keepdims", numbers=True)
-    return _call(("argmin", axis, keepdims, None, None, None, None, "arg", repr(axis)), x, out, stream)
+    return _call(("argmin", axis, keepdims, None, None, None, None, _ARG, *texts(axis)), x, out, stream)
 
 
 def argmax(x, axis=None, *, keepdims=False, out=None, stream=None):
     """Index of the largest element (int64), the lowest one on ties; a NaN counts as largest. ``axis`` is None or an int."""
     keepdims = flag(keepdims, "keepdims", numbers=True)
-    return _call(("argmax", axis, keepdims, None, None, None, None, "arg", repr(axis)), x, out, stream)
+    return _call(("argmax", axis, keepdims, None, None, None, None, _ARG, *texts(axis)), x, out, stream)
 
 
 def sum(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):
@@ -179,7 +181,7 @@ def _parse(key: tuple, view: View) -> dict[str, Any]:
     """The call's arguments, checked against what ``x`` is."""
     op, axis, keepdims, init, wanted, transform, identity, algorithm = key[:8]
     axes = _axes(axis, len(view.shape))
-    if algorithm == "arg":
+    if algorithm is _ARG:
         if axis is not None and not isinstance(axis, (int, np.integer)):
             raise ArgumentTypeError(explain("axis", shown(axis), "None or an int"))
         folding = Folding(op, view.dtype, view.dtype, INT64)
@@ -199,6 +201,8 @@ def _folding(op, identity, source: DType, wanted, transform) -> Folding:
         return Folding(parsed, source, source.accumulator, BOOL, transform)
     result = source if wanted is None else dtype(wanted)
     parsed.check(result)
+    if identity is not None:
+        scalar(identity, result.accumulator, "identity")
     return Folding(parsed, source, result.accumulator, result, transform)
 
 

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from ..arguments import choice, flag
+from ..arguments import choice, flag, texts
 from ..dtypes import DType, dtype, promoted, scalar
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
 from ..ops import operator
@@ -61,8 +61,8 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
     if init is not None and not isinstance(init, (bool, int, float, np.generic)):
         start, at = _device_scalar(init, x, out)
     arguments = (op, axis, exclusive, reverse, start, dtype, identity, algorithm)
-    if axis != -1 or init is not None or identity is not None:
-        arguments += (repr(axis), repr(start), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
+    if type(axis) is not int or axis != -1 or init is not None or identity is not None:
+        arguments += texts(axis, start, identity)  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
     return _call(arguments, x, out, stream, at)
 
 
@@ -137,6 +137,8 @@ def _meaning(arguments: tuple, view: View) -> tuple[Meaning, DType]:
     result = view.dtype if wanted is None else dtype(wanted)
     parsed.check(result)
     accumulate = result.accumulator
+    if identity is not None:
+        scalar(identity, accumulate, "identity")
     in_memory = isinstance(init, _InMemory)
     if in_memory:
         (element,) = init
