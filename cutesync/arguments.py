@@ -34,13 +34,16 @@ def choice(value, argument: str, allowed: Iterable[str]) -> str:
 
 
 def whole(value, argument: str) -> int:
-    """An int of any size, of Python or NumPy."""
-    if not isinstance(value, (bool, np.bool_)):
-        try:
-            return operator.index(value)
-        except Exception:  # no int, or an ``__index__`` of the user's own that fails
-            pass
-    raise ArgumentTypeError(explain(argument, shown(value), "an int"))
+    """An int of Python or NumPy that 64 bits hold."""
+    try:
+        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
+    except Exception:  # no int, or an ``__index__`` of the user's own that fails
+        number = None
+    if number is None:
+        raise ArgumentTypeError(explain(argument, shown(value), "an int"))
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ArgumentValueError(explain(argument, shown(value), "an int of 64 bits"))
+    return number
 
 
 def integer(value, argument: str, low: int, high: int) -> int:

@@ -260,7 +260,7 @@ def _call_numpy(given: tuple, numbers: tuple, out, out_dtype, config, stream):
     raw = 0 if stream is None else arrays.stream_handle(stream)
     views, held = [], []
     for name, x in zip(_NAMES, given):
-        if x is None:
+        if x is None and name not in ("a", "b"):
             views.append(None)
             continue
         if not isinstance(x, np.ndarray):
