@@ -68,8 +68,11 @@ class DeviceArray:
     def __getitem__(self, rows) -> DeviceArray:
         """A view of consecutive entries of the first axis: ``x[a:b]``."""
         if not isinstance(rows, slice) or rows.step not in (None, 1) or not self.shape:
-            raise ArgumentValueError(explain("DeviceArray index", repr(rows), "a slice a:b of the first axis", "use np.asarray(x) for the rest"))
-        first, stop, _ = rows.indices(self.shape[0])
+            raise ArgumentValueError(explain("DeviceArray index", shown(rows), "a slice a:b of the first axis", "use np.asarray(x) for the rest"))
+        try:
+            first, stop, _ = rows.indices(self.shape[0])
+        except TypeError as error:
+            raise ArgumentTypeError(explain("DeviceArray index", shown(rows), "a slice of ints")) from error
         shape = (max(0, stop - first), *self.shape[1:])
         offset = first * math.prod(self.shape[1:]) * self.dtype.size
         return DeviceArray(self.ptr + offset, shape, self.dtype, self.device, self._owner)
