@@ -10,12 +10,9 @@ import numpy as np
 from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 
-def texts(*values) -> tuple[str, ...]:
-    """What tells apart, as parts of a key, values that are equal: 1, 1.0 and True, or 0.0 and -0.0."""
-    try:
-        return tuple(map(repr, values))
-    except Exception as error:  # a repr of the user's own, or an int of more digits than Python prints
-        raise ArgumentValueError(explain("arguments", ", ".join(map(shown, values)), "values that can be shown")) from error
+def unshowable(*values) -> ArgumentValueError:
+    """The error for values whose ``repr``, by which keys tell 1, 1.0 and True apart, fails: one of the user's own, or an int of too many digits."""
+    return ArgumentValueError(explain("arguments", ", ".join(map(shown, values)), "values that can be shown"))
 
 
 def flag(value, argument: str, *, numbers: bool = False) -> bool:

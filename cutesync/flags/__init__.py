@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..arguments import flag, texts
+from ..arguments import flag, unshowable
 from ..dtypes import BOOL, BY_NAME, DType, scalar
 from ..dtypes import dtype as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
@@ -83,7 +83,10 @@ def adjacent_difference(x, op="sub", *, reverse=False, out=None, stream=None):
 def _arguments(form: str, op, predecessor, successor, dtype, tile) -> tuple:
     if predecessor is None and successor is None and tile is None:
         return (form, op, dtype, None)
-    return (form, op, dtype, tile, predecessor, successor, *texts(predecessor, successor, tile))  # as keys 1, 1.0 and True are one
+    try:
+        return (form, op, dtype, tile, predecessor, successor, repr((predecessor, successor, tile)))  # as keys 1, 1.0 and True are one
+    except Exception as error:
+        raise unshowable(predecessor, successor, tile) from error
 
 
 def _result_of(arguments: tuple, view: View) -> tuple[tuple[int, ...], DType]:

@@ -12,7 +12,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from ..arguments import choice, flag, texts
+from ..arguments import choice, flag, unshowable
 from ..dtypes import BOOL, INT64, DType, dtype, promoted, scalar
 from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ..ops import operator
@@ -58,20 +58,31 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
         keepdims = flag(keepdims, "keepdims", numbers=True)
     arguments = (op, axis, keepdims, init, dtype, transform, identity, algorithm)
     if axis is not None or init is not None or identity is not None:
-        arguments += texts(axis, init, identity)  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
+        try:
+            arguments += (repr(axis), repr(init), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
+        except Exception as error:
+            raise unshowable(axis, init, identity) from error
     return _call(arguments, x, out, stream)
 
 
 def argmin(x, axis=None, *, keepdims=False, out=None, stream=None):
     """Index of the smallest element (int64), the lowest one on ties; a NaN counts as smallest. ``axis`` is None or an int."""
-    keepdims = flag(keepdims, "keepdims", numbers=True)
-    return _call(("argmin", axis, keepdims, None, None, None, None, _ARG, *texts(axis)), x, out, stream)
+    return _arg("argmin", x, axis, keepdims, out, stream)
 
 
 def argmax(x, axis=None, *, keepdims=False, out=None, stream=None):
     """Index of the largest element (int64), the lowest one on ties; a NaN counts as largest. ``axis`` is None or an int."""
-    keepdims = flag(keepdims, "keepdims", numbers=True)
-    return _call(("argmax", axis, keepdims, None, None, None, None, _ARG, *texts(axis)), x, out, stream)
+    return _arg("argmax", x, axis, keepdims, out, stream)
+
+
+def _arg(name: str, x, axis, keepdims, out, stream):
+    if type(keepdims) is not bool:
+        keepdims = flag(keepdims, "keepdims", numbers=True)
+    try:
+        arguments = (name, axis, keepdims, None, None, None, None, _ARG, repr(axis))
+    except Exception as error:
+        raise unshowable(axis) from error
+    return _call(arguments, x, out, stream)
 
 
 def sum(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from ..arguments import choice, flag, texts
+from ..arguments import choice, flag, unshowable
 from ..dtypes import DType, dtype, promoted, scalar
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
 from ..ops import operator
@@ -62,7 +62,10 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
         start, at = _device_scalar(init, x, out)
     arguments = (op, axis, exclusive, reverse, start, dtype, identity, algorithm)
     if type(axis) is not int or axis != -1 or init is not None or identity is not None:
-        arguments += texts(axis, start, identity)  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
+        try:
+            arguments += (repr(axis), repr(start), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
+        except Exception as error:
+            raise unshowable(axis, start, identity) from error
     return _call(arguments, x, out, stream, at)
 
 
