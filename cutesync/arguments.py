@@ -1,4 +1,4 @@
-"""Checks of arguments that every family shares. Each returns the value to use, or raises an error that names the argument."""
+"""Checks of arguments that every family shares: each returns the value to use, or raises an error that names the argument."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 
 def unshowable(*values) -> ArgumentValueError:
-    """The error for values whose ``repr``, by which keys tell 1, 1.0 and True apart, fails: one of the user's own, or an int of too many digits."""
+    """The error for values whose ``repr``, by which keys tell 1, 1.0 and True apart, fails: a user's own, or that of a huge int."""
     return ArgumentValueError(explain("arguments", ", ".join(map(shown, values)), "values that can be shown"))
 
 
@@ -27,7 +27,9 @@ def choice(value, argument: str, allowed: Iterable[str]) -> str:
     allowed = tuple(allowed)
     if isinstance(value, str) and value in allowed:
         return value
-    raise (ArgumentValueError if isinstance(value, str) else ArgumentTypeError)(explain(argument, shown(value), " or ".join(map(repr, allowed))))
+    raise (ArgumentValueError if isinstance(value, str) else ArgumentTypeError)(
+        explain(argument, shown(value), " or ".join(map(repr, allowed)))
+    )
 
 
 def whole(value, argument: str) -> int:

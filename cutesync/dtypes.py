@@ -97,7 +97,7 @@ def dtype(spec, argument: str = "dtype") -> DType:
 
 @functools.lru_cache(maxsize=256)
 def _known(spec) -> DType | None:
-    """None for what is no type: NumPy would take the ``dtype`` of any object, and 0, 1 and True for one another's cached answer."""
+    """None for what is no type. (NumPy would take the ``dtype`` of any object, and the cache 1 for ``np.int64(1)``.)"""
     if isinstance(spec, DType):
         return spec
     name = str(spec).removeprefix("torch.") if type(spec).__module__.partition(".")[0] == "torch" else spec
@@ -137,11 +137,12 @@ def scalar(value, target: DType, argument: str):
 
 
 def _kind_of_number(value) -> str:
-    """NumPy's letter (b, i, u, f) for a Python or NumPy number; "" for what is none, complex numbers, texts and dates included."""
+    """NumPy's letter (b, i, u, f) for a Python or NumPy number; "" for all else: complex numbers, texts, dates."""
     if isinstance(value, (bool, int, float)):
         return "b" if isinstance(value, bool) else "i" if isinstance(value, int) else "f"
     if isinstance(value, np.generic):
-        return BY_NAME[value.dtype.name].kind if value.dtype.name in BY_NAME else "f" if isinstance(value, np.floating) else ""
+        known = BY_NAME.get(value.dtype.name)
+        return known.kind if known else "f" if isinstance(value, np.floating) else ""
     return ""
 
 

@@ -55,3 +55,8 @@ def shown(value: object) -> str:
     except Exception as error:  # a repr of the user's own, or an int of more digits than Python prints
         return f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
     return text if len(text) <= 80 else f"{text[:76]} ..."
+
+
+def described(value: object) -> str:
+    """What a message says of an object by its type alone."""
+    return "None" if value is None else f"a {type(value).__name__}"

@@ -96,7 +96,7 @@ def traced(what: str, fn, operands, register, dtype: DType):
 
 
 def _is_scalar(value) -> bool:
-    """Whether it is a value of the compiler below the DSL's own types, as ``cutlass.select_`` returns, and no vector."""
+    """Whether it is a value below the DSL's own types, as ``cutlass.select_`` returns, and no vector."""
     return isinstance(value, ir.Value) and isinstance(value.type, (ir.IntegerType, ir.FloatType))
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong in a user's callable is an OperatorError in every family: it names the user's line, and nothing of the DSL."""
+"""What goes wrong in a user's callable is an OperatorError in every family: it names the line, and nothing of the DSL."""
 
 from __future__ import annotations
 
@@ -86,8 +86,23 @@ def test_every_family_names_the_line(family, on_emulator):
     refused(lambda: call(lambda *operands: "text"), "it returned str, not a number")
 
 
-@pytest.mark.parametrize(("result", "words"), [(None, "NoneType"), ("x", "str"), ((1, 2), "tuple"), (np.ones(3), "ndarray"), (1j, "complex"), (np.complex64(1), "complex"), (np.str_("1"), "str"),
-                                               (float("nan"), "NaN"), (float("inf"), "infinity"), (2**40, "1099511627776"), (2**70, "64 bits"), (np.int64(2**40), "1099511627776")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (None, "NoneType"),
+        ("x", "str"),
+        ((1, 2), "tuple"),
+        (np.ones(3), "ndarray"),
+        (1j, "complex"),
+        (np.complex64(1), "complex"),
+        (np.str_("1"), "str"),
+        (float("nan"), "NaN"),
+        (float("inf"), "infinity"),
+        (2**40, "1099511627776"),
+        (2**70, "64 bits"),
+        (np.int64(2**40), "1099511627776"),
+    ],
+)
 def test_results_that_are_no_value_of_the_register(result, words, on_emulator):
     refused(lambda: cs.reduce(X, lambda a, b: result), words)
 
@@ -98,15 +113,26 @@ def test_flags_and_transforms_have_no_huge_results(on_emulator):
 
 
 INTS = [
-    ("int32", lambda a: a + 2**40), ("int32", lambda a: 2**40 * a), ("int32", lambda a: a - np.int64(2**40)), ("int8", lambda a: a | 256), ("uint8", lambda a: a + 256),
-    ("int32", lambda a: cutlass.Int32(2**40) + a), ("uint32", lambda a: a > -1), ("uint64", lambda a: a // -2), ("int64", lambda a: a < 2**63), ("float32", lambda a: a * 2**63),
-    ("float32", lambda a: a + 10**400), ("bool", lambda a: a | 2**70),
-]  # fmt: skip
+    ("int32", lambda a: a + 2**40),
+    ("int32", lambda a: 2**40 * a),
+    ("int32", lambda a: a - np.int64(2**40)),
+    ("int8", lambda a: a | 256),
+    ("uint8", lambda a: a + 256),
+    ("int32", lambda a: cutlass.Int32(2**40) + a),
+    ("uint32", lambda a: a > -1),
+    ("uint64", lambda a: a // -2),
+    ("int64", lambda a: a < 2**63),
+    ("float32", lambda a: a * 2**63),
+    ("float32", lambda a: a + 10**400),
+    ("bool", lambda a: a | 2**70),
+]
 
 
 @pytest.mark.parametrize(("dtype", "fn"), INTS)
 def test_python_ints_that_no_register_holds(dtype, fn, on_emulator):
-    refused(lambda: cs.reduce(np.ones(3, dtype), "add", transform=fn), "does not fit", inspect.getsource(fn).strip()[:20])
+    refused(
+        lambda: cs.reduce(np.ones(3, dtype), "add", transform=fn), "does not fit", inspect.getsource(fn).strip()[:20]
+    )
 
 
 def test_python_ints_that_fit(on_emulator):
@@ -137,7 +163,9 @@ def test_callables_that_are_no_functions(on_emulator):
     refused(lambda: cs.reduce(X, Callable()), "a.nothing  # of an object")
     refused(lambda: cs.reduce(X, functools.partial(branching)), "# a branch")
     refused(lambda: cs.reduce(X, cute.jit(deep)), "# a helper's line")
-    with pytest.raises(OperatorError, match="could not be traced on int32: TypeError: it returned ndarray, not a number$"):
+    with pytest.raises(
+        OperatorError, match="could not be traced on int32: TypeError: it returned ndarray, not a number$"
+    ):
         cs.reduce(X, np.vectorize(lambda a, b: a))
 
 

@@ -1,4 +1,4 @@
-"""Every parameter of every public function is given what nobody should give: an error of cutesync comes, and nothing is launched or written."""
+"""Every parameter of every public function is given what nobody should give: an error of cutesync comes, and nothing runs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,27 @@ class Unhashable:
     __hash__ = None
 
 
-X, I, V, A = np.arange(12, dtype=np.int32).reshape(3, 4), np.arange(8, dtype=np.int32), np.arange(8, dtype=np.float32), np.ones((4, 4), np.float16)
-NEVER = [1j, object(), [1.5], {"none": 1}, b"x", 1.5j, np.ma.array([1, 2], mask=[0, 1]), np.array(["nothing"]), np.datetime64("2020"), np.str_("no\0name"), ..., Unshowable(), Unhashable()]
+X, I, V, A = (
+    np.arange(12, dtype=np.int32).reshape(3, 4),
+    np.arange(8, dtype=np.int32),
+    np.arange(8, dtype=np.float32),
+    np.ones((4, 4), np.float16),
+)
+NEVER = [
+    1j,
+    object(),
+    [1.5],
+    {"none": 1},
+    b"x",
+    1.5j,
+    np.ma.array([1, 2], mask=[0, 1]),
+    np.array(["nothing"]),
+    np.datetime64("2020"),
+    np.str_("no\0name"),
+    ...,
+    Unshowable(),
+    Unhashable(),
+]
 HUGE = [10**400, 10**5000, -(10**400)]
 
 
@@ -41,14 +60,59 @@ def taken(count, stream=0):
     return Channel(3).take(count, stream=stream)
 
 
-PATTERNS = {"divergence": (I,), "reductions": (V,), "tiered_scan": (V,), "completion": (V,), "transactions": (V,), "phases": (I, 1), "ping_pong": (I,), "relay": (V,),
-            "producer_consumer": (V, np.negative), "output_list": (V, np.isfinite), "primes": (10,), "warp_entanglement": (2,), "round_trip": (2,)}  # fmt: skip
-CALLS = {name: (getattr(cs, name), (X,)) for name in ("reduce", "argmin", "argmax", "sum", "prod", "min", "max", "any", "all", "scan", "cumsum", "cumprod",
-                                                     "flag_heads", "flag_tails", "flag_heads_and_tails", "adjacent_difference")}  # fmt: skip
-CALLS |= {"matmul": (cs.matmul, (A, A)), "empty": (cs.empty, (3, "int8")), "emulate": (emulated, ()), "warm": (cs.warm, ()), "Config": (Config, ()), "Channel": (Channel, (3,)),
-          "Channel.give": (given, (V,)), "Channel.take": (taken, (1,))}  # fmt: skip
+PATTERNS = {
+    "divergence": (I,),
+    "reductions": (V,),
+    "tiered_scan": (V,),
+    "completion": (V,),
+    "transactions": (V,),
+    "phases": (I, 1),
+    "ping_pong": (I,),
+    "relay": (V,),
+    "producer_consumer": (V, np.negative),
+    "output_list": (V, np.isfinite),
+    "primes": (10,),
+    "warp_entanglement": (2,),
+    "round_trip": (2,),
+}
+CALLS = {
+    name: (getattr(cs, name), (X,))
+    for name in (
+        "reduce",
+        "argmin",
+        "argmax",
+        "sum",
+        "prod",
+        "min",
+        "max",
+        "any",
+        "all",
+        "scan",
+        "cumsum",
+        "cumprod",
+        "flag_heads",
+        "flag_tails",
+        "flag_heads_and_tails",
+        "adjacent_difference",
+    )
+}
+CALLS |= {
+    "matmul": (cs.matmul, (A, A)),
+    "empty": (cs.empty, (3, "int8")),
+    "emulate": (emulated, ()),
+    "warm": (cs.warm, ()),
+    "Config": (Config, ()),
+    "Channel": (Channel, (3,)),
+    "Channel.give": (given, (V,)),
+    "Channel.take": (taken, (1,)),
+}
 CALLS |= {f"patterns.{name}": (getattr(cs.patterns, name).run, arguments) for name, arguments in PATTERNS.items()}
-NUMBERS = ("keepdims", "fast_accumulation", "batch_invariant", "sanitize")  # any int is a flag there, as in NumPy's keepdims
+NUMBERS = (
+    "keepdims",
+    "fast_accumulation",
+    "batch_invariant",
+    "sanitize",
+)  # any int is a flag there, as in NumPy's keepdims
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +181,15 @@ def test_single_cases(case):
 def test_what_numpy_takes_stays_allowed(launches):
     """Nothing runs, but a plan is made for each."""
     x = cs.asarray(X)
-    for options in ({"keepdims": 1}, {"keepdims": np.bool_(True)}, {"axis": np.int64(1)}, {"axis": (np.int8(0), 1)}, {"dtype": np.dtype("int64")}, {"dtype": int}, {"init": np.int16(3)}):
+    for options in (
+        {"keepdims": 1},
+        {"keepdims": np.bool_(True)},
+        {"axis": np.int64(1)},
+        {"axis": (np.int8(0), 1)},
+        {"dtype": np.dtype("int64")},
+        {"dtype": int},
+        {"init": np.int16(3)},
+    ):
         cs.reduce(x, **options)
     cs.scan(x, exclusive=np.True_, reverse=np.False_, init=np.bool_(True))
     assert len(launches) == 8

@@ -1,4 +1,4 @@
-"""The arguments of the public collectives: an operator, a name or a callable, as a traced function of two registers; values; the block's shape."""
+"""The arguments of the public collectives: the operator as a traced function of two registers, values, the block's shape."""
 
 from __future__ import annotations
 

@@ -161,7 +161,8 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
             arrays.same_device(a, x, name)
     if not (config is None or isinstance(config, Config) or (isinstance(config, str) and config == "tune")):
         raise ArgumentTypeError(explain("config", shown(config), "None, \"tune\" or a cutesync.matmul.Config"))
-    alpha, beta, fast, whole = scalar(alpha, FLOAT32, "alpha"), scalar(beta, FLOAT32, "beta"), flag(fast, "fast_accumulation", numbers=True), flag(whole, "batch_invariant", numbers=True)
+    alpha, beta = scalar(alpha, FLOAT32, "alpha"), scalar(beta, FLOAT32, "beta")
+    fast, whole = flag(fast, "fast_accumulation", numbers=True), flag(whole, "batch_invariant", numbers=True)
     elements, shape = element_types(a, b, precision), result_shape(a.shape, b.shape)
     element = result_type(a, out_dtype if out is None or out_dtype is not None else out.dtype)
     if out is None:

@@ -44,7 +44,8 @@ def run(x, fn, *, form: str = "auto", stages: int = STAGES, buffer: int | None =
     call = Call(x, stream)
     choice(form, "form", (*FORMS, "auto"))
     stages = whole(stages, "stages")
-    buffer, consumers, blocks = (None if n is None else whole(n, name) for n, name in ((buffer, "buffer"), (consumers, "consumers"), (blocks, "blocks")))
+    given = ((buffer, "buffer"), (consumers, "consumers"), (blocks, "blocks"))
+    buffer, consumers, blocks = (None if number is None else whole(number, name) for number, name in given)
     if consumers is not None and not 1 <= consumers <= 31:
         raise ArgumentValueError(explain("consumers", f"{consumers} consumer warps + 1 producer warp", "2 to 32 warps a block"))
     if blocks is not None and not 1 <= blocks < 2**31:

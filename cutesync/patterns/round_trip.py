@@ -80,7 +80,8 @@ class RoundTrip(PatternKernel):
 
 def run(rounds: int = 1000, *, threads: int = 256, stream: int = 0) -> dict[str, float]:
     """Cycles a round trip of ``threads`` threads takes, each way, on the current device."""
-    rounds, threads, stream = integer(rounds, "rounds", 1, (1 << 31) - 1), whole(threads, "threads"), arrays.stream_handle(stream)
+    rounds, threads = integer(rounds, "rounds", 1, (1 << 31) - 1), whole(threads, "threads")
+    stream = arrays.stream_handle(stream)
     if threads % 32 or not 32 <= threads <= MOST_THREADS:
         raise ArgumentValueError(explain("threads", f"{threads} = {threads // 32} * 32 + {threads % 32}", f"a multiple of 32 from 32 to {MOST_THREADS}"))
     out = device_array.empty(len(WAYS), "int64")

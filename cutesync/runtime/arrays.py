@@ -9,65 +9,18 @@ from __future__ import annotations
 
 import operator
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..dtypes import BY_NAME, FLOAT8, DType
 from ..dtypes import element_type as parse_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, described, explain, shown
 from . import device, device_array
 from .device import HOST
 from .device_array import DeviceArray
-
-
-@dataclass(frozen=True)
-class View:
-    """What an array is, once checked: address, shape, element type, device, whether it may be written, and its strides in elements
-    (None: C-contiguous)."""
-
-    ptr: int
-    shape: tuple[int, ...]
-    dtype: DType
-    device: int
-    contiguous: bool
-    writable: bool = True
-    strides: tuple[int, ...] | None = None
-
-    @property
-    def steps(self) -> tuple[int, ...]:
-        """The strides in elements, whatever the layout."""
-        return contiguous_strides(self.shape) if self.strides is None else self.strides
-
-    @property
-    def span(self) -> tuple[int, int]:
-        """The bytes from the lowest to past the highest element: ``(start, stop)`` addresses, equal for an empty array."""
-        if not self.size:
-            return self.ptr, self.ptr
-        reach = [(extent - 1) * step for extent, step in zip(self.shape, self.steps)]
-        low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
-        return self.ptr + low * self.dtype.size, self.ptr + (high + 1) * self.dtype.size
-
-    @property
-    def size(self) -> int:
-        total = 1
-        for extent in self.shape:
-            total *= extent
-        return total
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.size
-
-
-def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a C-contiguous array, in elements."""
-    steps, step = [], 1
-    for extent in reversed(shape):
-        steps.append(step)
-        step *= max(extent, 1)
-    return tuple(reversed(steps))
+from .streams import stream_handle as stream_handle  # those who have an array have a stream
+from .view import View, in_elements, is_c_contiguous
 
 
 class _OwnArrays:
@@ -98,14 +51,16 @@ class _Torch:
     @staticmethod
     def identify(x) -> tuple[int, tuple]:
         try:
-            return (x.data_ptr() or _no_memory(x)), (x.dtype, x.shape, x.get_device(), x.is_contiguous(), x.is_neg(), x.requires_grad and _has_grad_mode())
+            grad = x.requires_grad and _has_grad_mode()
+            return (x.data_ptr() or _no_memory(x)), (x.dtype, x.shape, x.get_device(), x.is_contiguous(), x.is_neg(), grad)
         except RuntimeError as error:
             raise _no_plain_tensor(x) from error
 
     @staticmethod
     def identify_strided(x) -> tuple[int, tuple]:
         try:
-            return (x.data_ptr() or _no_memory(x)), (x.dtype, x.shape, x.stride(), x.get_device(), x.is_neg(), x.requires_grad and _has_grad_mode())
+            grad = x.requires_grad and _has_grad_mode()
+            return (x.data_ptr() or _no_memory(x)), (x.dtype, x.shape, x.stride(), x.get_device(), x.is_neg(), grad)
         except RuntimeError as error:
             raise _no_plain_tensor(x) from error
 
@@ -132,13 +87,15 @@ def _has_grad_mode() -> bool:
 def _no_memory(x) -> int:
     """The address of a tensor that has none: 0 if it is empty."""
     if x.numel():
-        raise ArgumentValueError(explain("array", f"a torch tensor of {x.numel()} elements without memory", "one that has its elements in memory", "x.clone()"))
+        came = f"a torch tensor of {x.numel()} elements without memory"
+        raise ArgumentValueError(explain("array", came, "one that has its elements in memory", "x.clone()"))
     return 0
 
 
 def _no_plain_tensor(x) -> ArgumentTypeError:
     """The error for tensors that have no address, shape or strides: sparse, nested, and those of torch.func."""
-    return ArgumentTypeError(explain("array", f"a torch tensor of layout {x.layout} that is not one block of memory", "a dense tensor", "x.to_dense(), outside torch.func and torch.vmap"))
+    came = f"a torch tensor of layout {x.layout} that is not one block of memory"
+    return ArgumentTypeError(explain("array", came, "a dense tensor", "x.to_dense(), outside torch.func and torch.vmap"))
 
 
 class _Cupy:
@@ -161,7 +118,7 @@ class _Cupy:
 
     def view(self, x) -> View:
         dtype = parse_dtype(x.dtype)
-        return View(x.data.ptr, x.shape, dtype, x.data.device_id, x.flags.c_contiguous, True, _in_elements(x.strides, dtype.size))
+        return View(x.data.ptr, x.shape, dtype, x.data.device_id, x.flags.c_contiguous, True, in_elements(x.strides, dtype.size))
 
     def empty(self, shape, dtype: DType, ordinal: int, stream: int):
         del stream
@@ -170,8 +127,11 @@ class _Cupy:
 
 
 class _Protocol:
-    """Anything else with DLPack or the CUDA array interface. Results are DeviceArrays. The stream that an exporter names (the interface's
-    entry ``stream``) is not waited for, as no call waits: give it as ``stream=``, or order the two, if it is not the default stream."""
+    """Anything else with DLPack or the CUDA array interface. Results are DeviceArrays.
+
+    The interface asks a consumer to wait for the stream that its entry ``stream`` names, unless the user orders the two. Here the user
+    does, as for every array: gives it as ``stream=``, or makes the call's stream wait. DLPack's exporter is asked to wait for nothing.
+    """
 
     stream = staticmethod(lambda ordinal: 0)
     empty = staticmethod(_OwnArrays.empty)
@@ -194,8 +154,9 @@ class _Protocol:
             strided = StridedMemoryView.from_dlpack(x, stream_ptr=-1)
             element = _dlpack_type(strided)
         except Exception as error:  # of the exporter, or of what it exports
-            raise ArgumentTypeError(explain("array", f"{_describe(x)} whose DLPack export fails ({type(error).__name__}: {error})", _ARRAYS)) from error
-        contiguous = strided.strides is None or _is_c_contiguous(tuple(strided.shape), tuple(strided.strides))
+            came = f"{described(x)} whose DLPack export fails ({type(error).__name__}: {error})"
+            raise ArgumentTypeError(explain("array", came, _ARRAYS)) from error
+        contiguous = strided.strides is None or is_c_contiguous(tuple(strided.shape), tuple(strided.strides))
         ordinal = strided.device_id if strided.is_device_accessible else HOST
         steps = None if strided.strides is None else tuple(strided.strides)
         return View(strided.ptr, tuple(strided.shape), parse_dtype(element), ordinal, contiguous, not strided.readonly, steps)
@@ -227,19 +188,13 @@ def _cuda_array_interface(facts: dict) -> View:
         allowed = "shape, typestr, data=(address, read-only) and strides as the CUDA array interface has them"
         raise ArgumentTypeError(explain("__cuda_array_interface__", f"{type(error).__name__}: {error}", allowed)) from error
     if facts.get("mask") is not None:
-        raise ArgumentTypeError(explain("__cuda_array_interface__", "an array with a mask", "one without: every element counts", "fill the masked elements"))
+        allowed = "one without: every element counts"
+        raise ArgumentTypeError(explain("__cuda_array_interface__", "an array with a mask", allowed, "fill the masked elements"))
     dtype = parse_dtype(typestr, "typestr")
-    steps = None if strides is None else _in_elements(strides, dtype.size)
-    contiguous = steps is None or _is_c_contiguous(shape, steps)
+    steps = None if strides is None else in_elements(strides, dtype.size)
+    contiguous = steps is None or is_c_contiguous(shape, steps)
     ordinal = device.of_pointer(ptr) if ptr else device.current()
     return View(ptr, shape, dtype, ordinal, contiguous, not readonly, steps)
-
-
-def _in_elements(strides: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """Strides given in bytes."""
-    if any(stride % size for stride in strides):
-        raise ArgumentValueError(explain("array", f"strides of {tuple(strides)} bytes for elements of {size}", "multiples of the element", "copy it first"))
-    return tuple(stride // size for stride in strides)
 
 
 class _Numpy:
@@ -248,15 +203,6 @@ class _Numpy:
     @staticmethod
     def view(x: np.ndarray) -> View:
         return View(x.ctypes.data, x.shape, parse_dtype(x.dtype), HOST, x.flags.c_contiguous, x.flags.writeable)
-
-
-def _is_c_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    expected = 1
-    for extent, stride in zip(reversed(shape), reversed(strides)):
-        if extent != 1 and stride != expected:
-            return False
-        expected *= extent
-    return True
 
 
 OWN, NUMPY = _OwnArrays(), _Numpy()
@@ -277,7 +223,8 @@ def beside(x: object, argument: str):
     if found is None:
         found = adapter(x, argument)
     if found is NUMPY:
-        raise DeviceError(explain(argument, "a NumPy array beside arrays on a device", "an array on the same device", f"cutesync.asarray({argument}), or NumPy arrays alone"))
+        advice = f"cutesync.asarray({argument}), or NumPy arrays alone"
+        raise DeviceError(explain(argument, "a NumPy array beside arrays on a device", "an array on the same device", advice))
     return found
 
 
@@ -291,7 +238,7 @@ def _new_adapter(x: object, argument: str):
         base = sys.modules["torch"].Tensor
         if getattr(type(x), "__torch_dispatch__", None) is not getattr(base, "__torch_dispatch__", None):
             allowed = "a plain tensor: this type gives operations a meaning of its own"
-            raise ArgumentTypeError(explain(argument, _describe(x), allowed, "give the tensor inside it (DTensor: x.to_local())"))
+            raise ArgumentTypeError(explain(argument, described(x), allowed, "give the tensor inside it (DTensor: x.to_local())"))
         return _Torch()
     if "cupy" in roots and hasattr(x, "data"):
         return _Cupy()
@@ -300,11 +247,7 @@ def _new_adapter(x: object, argument: str):
         return NUMPY
     if hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"):
         return _Protocol()
-    raise ArgumentTypeError(explain(argument, _describe(x), _ARRAYS, "use np.asarray for sequences"))
-
-
-def _describe(x: object) -> str:
-    return "None" if x is None else f"a {type(x).__name__}"
+    raise ArgumentTypeError(explain(argument, described(x), _ARRAYS, "use np.asarray for sequences"))
 
 
 def checked(x: object, argument: str, *, writable: bool = False, strided: bool = False) -> View:
@@ -332,31 +275,3 @@ def checked(x: object, argument: str, *, writable: bool = False, strided: bool =
 def same_device(first: View, second: View, argument: str) -> None:
     if first.device != second.device:
         raise DeviceError(explain(argument, f"an array on device {second.device}", f"the device of x, {first.device}"))
-
-
-def stream_handle(stream: object) -> int:
-    """The raw handle of what a user gave as stream: an int, anything with ``__cuda_stream__``, a CUstream, or a torch stream."""
-    if isinstance(stream, int) and not isinstance(stream, bool) and 0 <= stream < 1 << 64:
-        return stream
-    handle = _handle_of(stream)
-    if isinstance(handle, bool) or not isinstance(handle, int) or not 0 <= handle < 1 << 64:
-        came = _describe(stream) if handle is None else f"handle {shown(handle)}"
-        raise ArgumentTypeError(explain("stream", came, "None, an int of 0 or more, a CUstream or an object with __cuda_stream__"))
-    return handle
-
-
-def _handle_of(stream: object):
-    """What a stream of some library says its handle is; None if it is no stream."""
-    try:
-        if isinstance(stream, int) and not isinstance(stream, bool):
-            return stream
-        if hasattr(stream, "__cuda_stream__"):
-            _, handle = stream.__cuda_stream__()  # the protocol's version, and the handle
-            return handle if isinstance(handle, (bool, float, str)) else int(handle)
-        for name in ("cuda_stream", "ptr"):  # torch.cuda.Stream, older cupy.cuda.Stream
-            if isinstance(getattr(stream, name, None), int):
-                return getattr(stream, name)
-        return int(stream) if type(stream).__name__ in ("CUstream", "cudaStream_t") else None
-    except Exception as error:  # of somebody else's object
-        came = f"{_describe(stream)} that raises {type(error).__name__}: {error}"
-        raise ArgumentTypeError(explain("stream", came, "an object whose __cuda_stream__() returns (version, handle)")) from error

@@ -105,7 +105,7 @@ def _compile(key: tuple, build: Callable[[], tuple], on_disk: bool) -> Kernel:
             found = _operator_error(error)
             if found is None:
                 raise
-            raise found.with_traceback(None) from found.__cause__  # it is what caused the DSL's error: leave out the DSL's frames
+            raise found.with_traceback(None) from found.__cause__  # without the DSL's frames
         ptx, cubin = compiled.__ptx__, compiled.__cubin__
     name, params = entry_point(ptx)
     facts = {"name": name, "params": params, "cluster": (1, 1, 1)} | facts

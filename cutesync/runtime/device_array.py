@@ -209,7 +209,7 @@ def asarray(x) -> DeviceArray:
 
 
 def require_plain(x: np.ndarray, argument: str) -> None:
-    """Refuse NumPy arrays that mean more than their elements: a mask, units, or whatever else a type has operations of its own for."""
+    """Refuse NumPy arrays that mean more than their elements: a mask, units, any type with operations of its own."""
     kind = type(x)
     if isinstance(x, np.ma.MaskedArray):
         raise ArgumentTypeError(explain(argument, f"a {kind.__name__}: its mask would be lost", "an array without a mask", f"{argument}.filled(value)"))

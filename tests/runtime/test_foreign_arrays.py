@@ -1,4 +1,4 @@
-"""Arrays of other libraries that are not what their address, shape and type say: refused in every place, or told apart."""
+"""Arrays that are not what their address, shape and type say: refused in every place, or told apart."""
 
 from __future__ import annotations
 
@@ -36,8 +36,17 @@ def test_numpy_arrays_that_mean_more_than_their_memory(case):
     """In every place where an array may stand."""
     x, words = REFUSED_NUMPY[case]
     plain, half = np.ones(3, np.int32), np.ones((3, 3), np.float16)
-    for call in (lambda: cs.sum(x), lambda: cs.scan(plain, out=x), lambda: cs.scan(plain, init=x), lambda: cs.asarray(x), lambda: cs.flag_heads_and_tails(plain, out=(x, x)),
-                 lambda: cs.matmul(x, half), lambda: cs.matmul(half, x), lambda: cs.matmul(half, half, bias=x), lambda: cs.matmul(half, half, out=x)):  # fmt: skip
+    for call in (
+        lambda: cs.sum(x),
+        lambda: cs.scan(plain, out=x),
+        lambda: cs.scan(plain, init=x),
+        lambda: cs.asarray(x),
+        lambda: cs.flag_heads_and_tails(plain, out=(x, x)),
+        lambda: cs.matmul(x, half),
+        lambda: cs.matmul(half, x),
+        lambda: cs.matmul(half, half, bias=x),
+        lambda: cs.matmul(half, half, out=x),
+    ):
         with pytest.raises(ArgumentTypeError, match=words):
             call()
 
@@ -58,10 +67,33 @@ class Interface:
 PLAIN = {"shape": (100,), "typestr": "<f8", "data": (1 << 20, False), "version": 3}
 
 
-@pytest.mark.parametrize("facts", [{}, None, 3, PLAIN | {"shape": (-1,)}, PLAIN | {"shape": 3}, PLAIN | {"shape": ("a",)}, PLAIN | {"typestr": "zz"}, PLAIN | {"typestr": None},
-    PLAIN | {"typestr": ">f8"}, PLAIN | {"typestr": "|V8"}, PLAIN | {"typestr": "<c16"}, PLAIN | {"data": None}, PLAIN | {"data": (0, False)}, PLAIN | {"data": (-8, False)},
-    PLAIN | {"data": (2**70, False)}, PLAIN | {"strides": (8, 8)}, PLAIN | {"strides": 8}, PLAIN | {"strides": ("a",)}, PLAIN | {"strides": (12,)}, PLAIN | {"strides": (-4,)},
-    PLAIN | {"mask": object()}], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {},
+        None,
+        3,
+        PLAIN | {"shape": (-1,)},
+        PLAIN | {"shape": 3},
+        PLAIN | {"shape": ("a",)},
+        PLAIN | {"typestr": "zz"},
+        PLAIN | {"typestr": None},
+        PLAIN | {"typestr": ">f8"},
+        PLAIN | {"typestr": "|V8"},
+        PLAIN | {"typestr": "<c16"},
+        PLAIN | {"data": None},
+        PLAIN | {"data": (0, False)},
+        PLAIN | {"data": (-8, False)},
+        PLAIN | {"data": (2**70, False)},
+        PLAIN | {"strides": (8, 8)},
+        PLAIN | {"strides": 8},
+        PLAIN | {"strides": ("a",)},
+        PLAIN | {"strides": (12,)},
+        PLAIN | {"strides": (-4,)},
+        PLAIN | {"mask": object()},
+    ],
+    ids=str,
+)
 def test_a_cuda_array_interface_that_is_malformed_or_masked(facts, monkeypatch):
     monkeypatch.setattr(device, "of_pointer", lambda pointer: 0)
     x = Interface(facts)
@@ -78,7 +110,13 @@ def test_a_cuda_array_interface_that_is_sound(monkeypatch):
 
 
 def test_cupy_strides_that_are_no_multiple_of_the_element():
-    x = SimpleNamespace(dtype=np.dtype("f8"), shape=(3,), strides=(12,), data=SimpleNamespace(ptr=256, device_id=0), flags=SimpleNamespace(c_contiguous=False))
+    x = SimpleNamespace(
+        dtype=np.dtype("f8"),
+        shape=(3,),
+        strides=(12,),
+        data=SimpleNamespace(ptr=256, device_id=0),
+        flags=SimpleNamespace(c_contiguous=False),
+    )
     with pytest.raises(ArgumentValueError, match="strides of .12,. bytes"):
         arrays._Cupy.view(None, x)
 
@@ -89,8 +127,19 @@ class Export:
     def __init__(self, code: int, bits: int, lanes: int = 1, strides=None) -> None:
         self.memory, self.shape = (ctypes.c_int64 * 32)(), (ctypes.c_int64 * 1)(4)
         self.strides = strides and (ctypes.c_int64 * 1)(*strides)
-        words = (ctypes.addressof(self.memory), 1, 1 | code << 32 | bits << 40 | lanes << 48, ctypes.addressof(self.shape), ctypes.addressof(self.strides) if strides else 0, 0, 0, 0)
-        self.managed = (ctypes.c_uint64 * 8)(*words)  # data, device, ndim and type, shape, strides, byte offset, context, deleter
+        words = (
+            ctypes.addressof(self.memory),
+            1,
+            1 | code << 32 | bits << 40 | lanes << 48,
+            ctypes.addressof(self.shape),
+            ctypes.addressof(self.strides) if strides else 0,
+            0,
+            0,
+            0,
+        )
+        self.managed = (ctypes.c_uint64 * 8)(
+            *words
+        )  # data, device, ndim and type, shape, strides, byte offset, context, deleter
 
     def __dlpack__(self, **options):
         made = ctypes.pythonapi.PyCapsule_New
@@ -114,8 +163,21 @@ def test_dlpack_of_types_that_are_read_as_they_are():
         assert arrays.adapter(x := Export(code, bits)).view(x).dtype.name == name
 
 
-@pytest.mark.parametrize("x", [Export(2, 32, 2), Export(2, 8), Export(10, 8), Export(0, 12), Export(5, 64), Export(3, 64), Export(2, 32, 0), Failing(), np.ndarray],
-                         ids=["lanes", "float8", "code 10", "12 bits", "complex", "opaque", "no lanes", "failing", "a class"])  # fmt: skip
+@pytest.mark.parametrize(
+    "x",
+    [
+        Export(2, 32, 2),
+        Export(2, 8),
+        Export(10, 8),
+        Export(0, 12),
+        Export(5, 64),
+        Export(3, 64),
+        Export(2, 32, 0),
+        Failing(),
+        np.ndarray,
+    ],
+    ids=["lanes", "float8", "code 10", "12 bits", "complex", "opaque", "no lanes", "failing", "a class"],
+)
 def test_dlpack_that_cannot_be_read(x):
     with pytest.raises(ArgumentTypeError, match=": got .*; needs "):
         arrays.adapter(x).view(x)
@@ -178,7 +240,12 @@ def test_torch_tensors_themselves():
     adapter = arrays.adapter(plain)
     negated = torch.view_as_complex(torch.ones(1, 2)).conj().imag
     assert adapter.identify(negated)[1] != adapter.identify(torch.ones(1, 2)[:, 1])[1] and negated.is_neg()
-    for x in (torch.eye(3).to_sparse(), torch.eye(3).to_sparse_csr(), torch._efficientzerotensor((3,)), torch.ones(3, device="meta")):
+    for x in (
+        torch.eye(3).to_sparse(),
+        torch.eye(3).to_sparse_csr(),
+        torch._efficientzerotensor((3,)),
+        torch.ones(3, device="meta"),
+    ):
         with pytest.raises((ArgumentTypeError, ArgumentValueError)):
             adapter.identify(x)
     seen = []
