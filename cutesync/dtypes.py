@@ -146,11 +146,8 @@ def _kind_of_number(value) -> str:
     return ""
 
 
-def flag(value, argument: str) -> bool:
-    """True or False, of Python or NumPy."""
-    if not isinstance(value, (bool, np.bool_)):
-        raise ArgumentTypeError(explain(argument, shown(value), "True or False"))
-    return bool(value)
+PROMOTED = object()
+"""As ``dtype=`` of a call: what ``sum_dtype`` says of the elements, once they are known."""
 
 
 def sum_dtype(source: DType) -> DType:
@@ -158,9 +155,3 @@ def sum_dtype(source: DType) -> DType:
     if source.kind in "bi":
         return INT64
     return UINT64 if source.kind == "u" else source
-
-
-@functools.lru_cache(maxsize=256)
-def promoted(element) -> DType:
-    """``sum_dtype`` of the element type of any array library."""
-    return sum_dtype(dtype(element, "x"))

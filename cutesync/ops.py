@@ -7,9 +7,7 @@ same callable for the reference.
 
 from __future__ import annotations
 
-import hashlib
 import inspect
-import types
 from dataclasses import dataclass
 from typing import Any, Callable
 
@@ -17,6 +15,7 @@ import numpy as np
 
 from .dtypes import DType
 from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
+from .identity import Identity, identify, name_of
 
 NAMES = ("add", "mul", "min", "max", "and", "or", "xor", "any", "all")
 COMPARISONS = ("ne", "eq", "lt", "le", "gt", "ge")  # of the flags
@@ -25,12 +24,16 @@ DIFFERENCES = ("sub", "add", "mul", "min", "max", "and", "or", "xor")  # of adja
 
 @dataclass(frozen=True)
 class Operator:
-    """``name`` for messages, ``key`` for caches (None: not cacheable on disk), ``fn`` the callable or None for a named one."""
+    """``name`` for messages, ``fn`` the callable or None for a named one."""
 
     name: str
-    key: str | None
     fn: Callable | None = None
     identity_value: Any = None
+
+    @property
+    def key(self) -> str:
+        """What names it in caches."""
+        return self.name if self.fn is None else identify(self.fn).key
 
     def check(self, dtype: DType) -> None:
         """Refuse types the operator has no meaning for."""
@@ -61,28 +64,33 @@ _NUMPY = {
     "xor": np.bitwise_xor, "any": np.logical_or, "all": np.logical_and, "ne": np.not_equal, "eq": np.equal, "lt": np.less,
     "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "sub": np.subtract,
 }  # fmt: skip
-_BUILT_IN = {name: Operator(name, name) for name in NAMES}
+_BUILT_IN = {name: Operator(name) for name in NAMES}
 
 
 def operator(op, identity=None) -> Operator:
-    """The Operator that ``op`` (a name or a callable of two values) means."""
+    """The Operator that ``op`` (a name, or a callable of two values or its Identity) means."""
     if isinstance(op, str):
         if op not in _BUILT_IN:
             raise ArgumentValueError(explain("op", shown(op), "one of " + ", ".join(NAMES) + ", or a callable of two values"))
         return _BUILT_IN[op]
-    if not callable(op):
+    if type(op) is not Identity and not callable(op):
         raise ArgumentTypeError(explain("op", shown(op), "a name or a callable of two values"))
-    return Operator(getattr(op, "__name__", type(op).__name__), source_key(op), op, identity)
+    return _of_callable(op, identity)
+
+
+def _of_callable(op, identity=None) -> Operator:
+    fn = op.fn if type(op) is Identity else op
+    return Operator(name_of(fn), fn, identity)
 
 
 def neighbour_operator(op, names: tuple[str, ...]) -> Operator:
-    """The Operator on two neighbours that ``op`` (one of ``names``, or a callable) means."""
+    """The Operator on two neighbours that ``op`` (one of ``names``, or a callable or its Identity) means."""
     if isinstance(op, str) and op in names:
-        return Operator(op, op)
-    if isinstance(op, str) or not callable(op):
+        return Operator(op)
+    if isinstance(op, str) or not (type(op) is Identity or callable(op)):
         allowed = "one of " + ", ".join(names) + ", or a callable of two values"
         raise (ArgumentValueError if isinstance(op, str) else ArgumentTypeError)(explain("op", shown(op), allowed))
-    return Operator(getattr(op, "__name__", type(op).__name__), source_key(op), op)
+    return _of_callable(op)
 
 
 def takes_index(fn: Callable | None) -> bool:
@@ -92,47 +100,3 @@ def takes_index(fn: Callable | None) -> bool:
     except (TypeError, ValueError):  # None, or a built-in that does not say
         return False
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 3
-
-
-def source_key(fn: Callable) -> str | None:
-    """A digest of a callable's meaning: code, defaults and captured numbers. None if it captures anything else.
-
-    Two callables with equal keys compute the same, so the key may name a file on disk. Globals count as captured, those of inner
-    functions too: a callable that reads a global which is neither a module nor a number has no key.
-    """
-    code = getattr(fn, "__code__", None)
-    if code is None or inspect.ismethod(fn):
-        return None
-    parts: list[str] = []
-    names: set[str] = set()
-    try:
-        captured = [("", cell.cell_contents) for cell in fn.__closure__ or ()]
-    except ValueError:  # a cell that is not filled yet
-        return None
-    if not _digest_code(code, parts, names):
-        return None
-    captured += [("", value) for value in fn.__defaults__ or ()] + list((fn.__kwdefaults__ or {}).items())
-    captured += [(name, fn.__globals__[name]) for name in sorted(names) if name in fn.__globals__]
-    for name, value in captured:
-        if isinstance(value, types.ModuleType):
-            parts.append(f"{name}=module {value.__name__}")
-        elif isinstance(value, (bool, int, float, str, np.generic)):
-            parts.append(f"{name}={type(value).__name__} {value!r}")
-        else:
-            return None
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:24]
-
-
-def _digest_code(code: types.CodeType, parts: list[str], names: set[str]) -> bool:
-    """Add what a code object and those inside it do, and the names they look up; False if a constant cannot be told."""
-    parts.append(f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {code.co_argcount}")
-    names.update(code.co_names)
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            if not _digest_code(constant, parts, names):
-                return False
-        elif isinstance(constant, (bool, int, float, str, tuple, type(None))):
-            parts.append(repr(constant))
-        else:
-            return False
-    return True

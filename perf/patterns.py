@@ -153,21 +153,21 @@ def _list(method: str):
     def factory(case, slot, libraries):
         from cutesync.dtypes import INT32, INT64
         from cutesync.patterns import channel, primes
-        from cutesync.patterns.host import callable_key, launch
+        from cutesync.patterns.host import launch
 
         gpu, handle = libraries.gpu, libraries.gpu.stream.address
         zeros, state = (gpu.allocate(16) for _ in range(2))
         gpu.upload(zeros, np.zeros(2, np.int64))
         slot.pointers += [zeros, state]
         if case.op == "primes":
-            n, tile, key = PRIME_LIMIT, primes.ITEMS * primes.THREADS, ("primes", method)
+            n, tile = PRIME_LIMIT, primes.ITEMS * primes.THREADS
 
             def host():
                 return primes.kernels(method)
         else:
             keep, n = KEPT[case.op[5:]], case.size
             items, vector = channel.shares(INT32, slot.inputs[0].pointer)
-            tile, key = items * channel.THREADS, ("channel_give", method, items, channel.THREADS, vector, *callable_key(keep, "keep"))
+            tile = items * channel.THREADS
 
             def host():
                 from cutesync.patterns.channel_kernels import Give
@@ -179,7 +179,7 @@ def _list(method: str):
 
         def call():
             gpu.copy(state, zeros, 16)
-            launch(host, key, values, (INT32, INT32, INT64), -(-n // tile), 0, handle)
+            launch(host, values, (INT32, INT32, INT64), -(-n // tile), 0, handle)
 
         return call
 

@@ -14,7 +14,7 @@ import pytest
 import cutesync as cs
 from cutesync import cli, errors
 from cutesync.cli import demo, demo_reduce, demo_scan, info
-from cutesync.ops import source_key
+from cutesync.identity import identify
 from cutesync.runtime import cache, compiler
 from cutesync.warm import jobs, warm
 
@@ -156,7 +156,7 @@ def test_timing_on_a_gpu(monkeypatch):
 
 def test_demo_functions_can_be_cached():
     for function in (demo_reduce.successors, demo_reduce.compose, demo_reduce.square):
-        assert source_key(function)
+        assert identify(function)
 
 
 def test_fold_by_rows_keeps_the_order():

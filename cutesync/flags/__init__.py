@@ -12,6 +12,7 @@ from ..arguments import flag, unshowable
 from ..dtypes import BOOL, BY_NAME, DType, scalar
 from ..dtypes import dtype as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
+from ..identity import identify
 from ..ops import COMPARISONS, DIFFERENCES, neighbour_operator
 from ..runtime.arrays import View
 from ..runtime.call import caller, pair_caller
@@ -77,10 +78,12 @@ def adjacent_difference(x, op="sub", *, reverse=False, out=None, stream=None):
         float32 and rounded once. "sub" refuses bool.
     reverse : whether the neighbour is the item behind.
     """
-    return _call(("right" if flag(reverse, "reverse") else "left", op, None, None), x, out, stream)
+    return _call(("right" if flag(reverse, "reverse") else "left", op if type(op) is str else identify(op), None, None), x, out, stream)
 
 
 def _arguments(form: str, op, predecessor, successor, dtype, tile) -> tuple:
+    if type(op) is not str:
+        op = identify(op)
     if predecessor is None and successor is None and tile is None:
         return (form, op, dtype, None)
     try:

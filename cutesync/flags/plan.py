@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ..dtypes import BOOL, DType
 from ..ops import Operator
@@ -52,9 +51,8 @@ class Marking:
         return 2 if self.form == "both" else 1
 
     def key(self) -> tuple:
-        """What names the machine code in caches, but for an operator that has no key."""
-        op = self.op.key if self.op.key is not None else id(self.op.fn)
-        return (self.form, op, self.source.name, self.result.name, self.bits, self.predecessor, self.successor)
+        """What names the machine code in caches."""
+        return (self.form, self.op.key, self.source.name, self.result.name, self.bits, self.predecessor, self.successor)
 
     def register(self) -> tuple[int, bool]:
         """Size in bytes, and whether floating, of the register that holds a predecessor or a successor."""
@@ -63,14 +61,9 @@ class Marking:
         return (4 if self.source is BOOL else self.source.size), False
 
 
-_keep_alive: dict[tuple, Any] = {}  # the callables whose id is part of a key
-
-
 def kernel_for(config: Config, marking: Marking, stream: int = 0) -> compiler.Kernel:
     """The compiled kernel of a configuration."""
     name = (marking.name, *config.kernel, *marking.key())
-    if marking.op.key is None:
-        _keep_alive[name] = marking.op.fn
 
     def build() -> tuple:
         import cutlass.cute as cute
@@ -87,7 +80,7 @@ def kernel_for(config: Config, marking: Marking, stream: int = 0) -> compiler.Ke
         arguments = [*pointers, *[Int64(0)] * 4, end(0), end(0), Int32(0), make_fake_stream()]
         return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": 0}
 
-    return compiler.get(name, build, on_disk=marking.op.key is not None, stream=stream, warm=f"cutesync.{marking.name}")
+    return compiler.get(name, build, stream=stream, warm=f"cutesync.{marking.name}")
 
 
 def make_launch(config: Config, marking: Marking, ends: tuple, ordinal: int, stream: int) -> Launch:

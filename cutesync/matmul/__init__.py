@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from typing import Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
 from ..arguments import flag
-from ..dtypes import BY_NAME, FLOAT8, FLOAT32, DType, scalar
+from ..dtypes import BY_NAME, FLOAT8, FLOAT32, scalar
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
+from ..identity import identify
 from ..runtime import arrays, device_array, workspace
 from ..runtime.arrays import View
 from ..runtime.device_array import DeviceArray
@@ -71,6 +72,8 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
     ------
     ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
     """
+    if activation is not None and type(activation) is not str:
+        activation = identify(activation, "activation")
     kind = type(a)
     adapter = _adapters.get(kind) or arrays.adapter(a, "a")
     if adapter is arrays.NUMPY:
@@ -96,8 +99,8 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=0.0, bias=None, activation=None, out
         plan = _plan(key, (a, b, c, bias, scale_a, scale_b), out, stream)
     raw = adapter.stream(plan.ordinal) if stream is None else arrays.stream_handle(stream)
     if out is None:
-        out = adapter.empty(plan.shape, plan.dtype, plan.ordinal, raw)
-        pointer_out = adapter.identify_strided(out)[0]
+        out = plan.empty(raw, stream is not None)
+        pointer_out = adapter.address(out)
     addresses = (pointer_a, pointer_b, pointer_out, pointer_c, pointer_bias, pointer_scale_a, pointer_scale_b)
     if signature_out is not None and plan.overlaps(addresses):
         raise ArgumentValueError(explain("out", "memory that overlaps an operand", "memory of its own, or c itself"))
@@ -114,8 +117,7 @@ class Plan(NamedTuple):
 
     run: Callable[[tuple[int, ...], int], None]
     ordinal: int
-    shape: tuple[int, ...]
-    dtype: DType
+    empty: Callable[..., Any] | None  # makes a result on a stream; None where out is given
     reads: tuple[tuple[int, int, int], ...]  # of each array that is read: its place among the addresses, and the bytes before and after it
     writes: tuple[int, int]  # the same bytes of D
     c_is_like_out: bool
@@ -140,7 +142,7 @@ def _plan(key: tuple, given: tuple, out, stream) -> Plan:
     views = tuple(None if x is None else arrays.checked(x, name, strided=True) for x, name in zip(given, _NAMES))
     target = None if out is None else arrays.checked(out, "out", writable=True, strided=True)
     raw = arrays.adapter(given[0]).stream(views[0].device) if stream is None else arrays.stream_handle(stream)
-    plan = make_plan(views, target, (alpha, beta, activation, precision, fast, whole), out_dtype, config, raw)
+    plan = make_plan(views, target, (alpha, beta, activation, precision, fast, whole), out_dtype, config, raw, arrays.adapter(given[0]))
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
     if config == "tune" and not tune.can_measure(plan.ordinal, raw):
@@ -152,9 +154,9 @@ def _plan(key: tuple, given: tuple, out, stream) -> Plan:
     return plan
 
 
-def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, out_dtype, config, stream: int) -> Plan:
+def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, out_dtype, config, stream: int, library=arrays.OWN) -> Plan:
     """The plan of a call: ``views`` of A, B, C, the bias and the scales, which a kernel may use, and ``numbers``: alpha, beta, the
-    activation, the precision of float32, whether sums are left to the tensor cores, and whether K stays whole."""
+    activation, the precision of float32, whether sums are left to the tensor cores, and whether K stays whole. ``library`` makes the result."""
     (a, b, c, bias, *scales), (alpha, beta, activation, precision, fast, whole) = views, numbers
     for x, name in zip((*views[1:], out), (*_NAMES[1:], "out")):
         if x is not None:
@@ -165,6 +167,7 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
     fast, whole = flag(fast, "fast_accumulation", numbers=True), flag(whole, "batch_invariant", numbers=True)
     elements, shape = element_types(a, b, precision), result_shape(a.shape, b.shape)
     element = result_type(a, out_dtype if out is None or out_dtype is not None else out.dtype)
+    empty = library.allocator(shape, element, a.device) if out is None else None
     if out is None:
         out = View(0, shape, element, a.device, True)
     elif out.shape != shape or out.dtype is not element:
@@ -191,7 +194,7 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
     read = ((0, a), (1, b), (3, c if beta else None), (4, bias))
     reads = tuple((place, x.span[0] - x.ptr, x.span[1] - x.ptr) for place, x in read if x is not None and x.span[0] != x.span[1])
     like = c is not None and (c.shape, c.steps, c.dtype) == (out.shape, out.steps, out.dtype)
-    return Plan(run, a.device, shape, element, reads, (out.span[0] - out.ptr, out.span[1] - out.ptr), like)
+    return Plan(run, a.device, empty, reads, (out.span[0] - out.ptr, out.span[1] - out.ptr), like)
 
 
 def _nothing(addresses: tuple[int, ...], stream: int) -> None:
@@ -285,10 +288,10 @@ def _call_numpy(given: tuple, numbers: tuple, out, out_dtype, config, stream):
             raise ArgumentValueError(explain("out", f"shape {target.shape} of {target.dtype}", f"shape {shape} of {element}"))
         out_dtype = element
     plan = make_plan(tuple(views), None, numbers, out_dtype, config, raw)
-    result = device_array.allocate(plan.shape, plan.dtype, plan.ordinal, raw)
+    result = plan.empty(raw)
     pointers = [0 if view is None else view.ptr for view in views]
     plan.run((*pointers[:2], result.ptr, *pointers[2:]), raw)
-    host = np.asarray(result)
+    host = device_array.to_numpy(result, raw)
     if out is None:
         return host[()]
     out[...] = host

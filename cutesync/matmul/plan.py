@@ -97,7 +97,7 @@ def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors
         arguments = [pointer(elements[0]), pointer(elements[1]), pointer(stored), (word,) * 4, ((long, long),) * 3, (word,) * 4, split, operands, word, make_fake_stream()]
         return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": (config.cluster_size, 1, 1)}
 
-    return compiler.get(key, build, on_disk=terms.on_disk, stream=stream, warm="cutesync.matmul")
+    return compiler.get(key, build, stream=stream, warm="cutesync.matmul")
 
 
 def make_launch(problem: Problem, config: Config | None, alpha: float, beta: float, ordinal: int, stream: int) -> MapLaunch:

@@ -13,6 +13,7 @@ from ..arguments import choice
 from ..dtypes import BY_NAME, FLOAT8, FLOAT32, TFLOAT32, DType
 from ..dtypes import element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
+from ..identity import Identity
 from ..runtime.arrays import View
 from .config import K_TILE_BYTES
 from .plan import TMA_BYTES, Operand, Problem
@@ -130,6 +131,8 @@ def terms_of(alpha: float, beta: float, c: View | None, bias: View | None, activ
         raise ArgumentValueError(explain("c", "None with beta not 0", "an array that broadcasts to the result"))
     if isinstance(activation, str) and activation not in ACTIVATIONS:
         raise ArgumentValueError(explain("activation", repr(activation), ", ".join(ACTIVATIONS) + ", or a callable of one value"))
+    if type(activation) is Identity:
+        activation = activation.fn
     if activation is not None and not isinstance(activation, str) and not callable(activation):
         raise ArgumentTypeError(explain("activation", shown(activation), "None, a name or a callable of one value"))
     where = ""

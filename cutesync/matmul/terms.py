@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Callable
 
 from ..dtypes import DType
-from ..ops import source_key
+from ..identity import identify
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
 
@@ -32,15 +32,9 @@ class TermsSpec:
         return not (self.scaled or self.c or self.bias or self.activation or self.scale_a or self.scale_b)
 
     @property
-    def on_disk(self) -> bool:
-        return not callable(self.activation) or source_key(self.activation) is not None
-
-    @property
     def key(self) -> tuple:
         """What names the machine code in caches."""
-        activation = self.activation
-        if callable(activation):
-            activation = source_key(activation) or activation
+        activation = identify(self.activation, "activation").key if callable(self.activation) else self.activation
         return (self.scaled, self.c and self.c.name, self.bias, self.bias_type and self.bias_type.name, activation, self.by_tma, self.scale_a, self.scale_b)
 
     def terms(self):

@@ -29,7 +29,7 @@ def choose(problem: Problem, run_of: Callable[[Config], Callable[[], None]], ord
     ``run_of(config)`` is a function that queues the work on ``stream``, and may be called any number of times."""
     key = ("matmul tune", place(ordinal), *problem.key)
     if key not in _answers:
-        found = cache.recall(key) if problem.terms.on_disk else None
+        found = cache.recall(key)
         if found is None:
             candidates = problem.shortlist(CANDIDATES)
             if not can_measure(ordinal, stream):
@@ -37,8 +37,7 @@ def choose(problem: Problem, run_of: Callable[[Config], Callable[[], None]], ord
             seconds = measure([run_of(config) for config in candidates], ordinal, stream)
             best = min(range(len(candidates)), key=seconds.__getitem__)
             _answers[key] = candidates[best if seconds[best] < _MARGIN * seconds[0] else 0]
-            if problem.terms.on_disk:
-                cache.note(key, dataclasses.asdict(_answers[key]))
+            cache.note(key, dataclasses.asdict(_answers[key]))
         else:
             _answers[key] = Config(**found | {"tile": tuple(found["tile"]), "cluster": tuple(found["cluster"])})
     return _answers[key]

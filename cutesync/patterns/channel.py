@@ -17,8 +17,8 @@ from ..arguments import choice, integer
 from ..dtypes import INT64, DType
 from ..dtypes import dtype as parse_dtype
 from ..errors import DeviceError, explain
-from ..runtime import arrays, device, device_array
-from .host import Call, callable_key, launch
+from ..runtime import arrays, device_array
+from .host import Call, launch, traceable
 
 METHODS = ("block", "warp", "each")
 THREADS = 256  # a block
@@ -41,21 +41,21 @@ class Channel:
         """
         choice(method, "method", METHODS)
         call = Call(x, stream, dtypes=(self.dtype.name,))
-        keep = _all if keep is None else keep
+        keep = _all if keep is None else traceable(keep, "keep")
         if call.device != self._items.device:
             raise DeviceError(explain("x", f"an array on device {call.device}", f"the device of the channel, {self._items.device}"))
         self._stream = call.stream
         items, vector = shares(self.dtype, call.x.ptr)
-        key = ("channel_give", method, items, THREADS, vector, *callable_key(keep, "keep"))
+        dtype = self.dtype
 
         def host():
             from .channel_kernels import Give
 
-            return Give(keep, self.dtype, method, items, THREADS, vector)
+            return Give(keep, dtype, method, items, THREADS, vector)
 
         if call.size:
             grid = -(-call.size // (items * THREADS))
-            call.launch(host, key, call.x.ptr, self._items.ptr, state=self._state.ptr, types=(self.dtype, self.dtype, INT64), n=call.size, m=self.capacity, grid=grid)
+            call.launch(host, call.x.ptr, self._items.ptr, state=self._state.ptr, types=(self.dtype, self.dtype, INT64), n=call.size, m=self.capacity, grid=grid)
         return self
 
     def take(self, count: int, *, stream=0) -> np.ndarray:
@@ -65,15 +65,17 @@ class Channel:
         self._write(2, 0, 0)
         self._stream = arrays.stream_handle(stream)
 
+        dtype = self.dtype
+
         def host():
             from .channel_kernels import Take
 
-            return Take(self.dtype, THREADS)
+            return Take(dtype, THREADS)
 
         if count:
             values = (self._items.ptr, out.ptr, self._state.ptr, count, 0)
-            launch(host, ("channel_take",), values, (self.dtype, self.dtype, INT64), -(-count // THREADS), self._items.device, self._stream)
-        return np.asarray(out[: int(self._words()[2])])
+            launch(host, values, (self.dtype, self.dtype, INT64), -(-count // THREADS), self._items.device, self._stream)
+        return device_array.to_numpy(out[: int(self._words()[2])], self._stream)
 
     @property
     def size(self) -> int:
@@ -91,12 +93,10 @@ class Channel:
 
     def to_numpy(self) -> np.ndarray:
         """The items held, in the order of their places."""
-        return np.asarray(self._items[: self.size])
+        return device_array.to_numpy(self._items[: self.size], self._stream)
 
     def _words(self) -> np.ndarray:
-        if self._stream and self._items.device != device.HOST:
-            device.synchronize(self._stream)
-        return np.asarray(self._state)
+        return device_array.to_numpy(self._state, self._stream)
 
     def _write(self, first: int, *words: int) -> None:
         host = self._words()

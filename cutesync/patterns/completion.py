@@ -68,7 +68,7 @@ def run(x, *, out=None, stream=None):
     dtype = call.x.dtype
     result = call.out(out, (-(-call.size // THREADS),), dtype)
     if call.size:
-        call.launch(lambda: Completion(dtype), ("completion",), call.x.ptr, call.pointer(result), types=(dtype,) * 3, n=call.size)
+        call.launch(lambda: Completion(dtype), call.x.ptr, call.pointer(result), types=(dtype,) * 3, n=call.size)
     return call.result(result)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..dtypes import INT64, DType
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
-from ..ops import source_key
+from ..identity import identify
 from ..runtime import arrays, compiler, device, device_array
 from ..runtime.launch import Launch
 
@@ -30,6 +30,7 @@ class Call:
         self.x = arrays.checked(x, "x")
         self._keep: list[Any] = [x]
         self.device = self.x.device
+        self.other = self.stream is not None
         if self.stream is None:
             self.stream = self.library.stream(self.device)
 
@@ -39,7 +40,7 @@ class Call:
 
     def array(self, shape, dtype: DType):
         """An uninitialised array of the caller's library."""
-        self._keep.append(self.library.empty(tuple(shape), dtype, self.device, self.stream))
+        self._keep.append(self.library.allocator(tuple(shape), dtype, self.device)(self.stream, self.other))
         return self._keep[-1]
 
     def out(self, out, shape, dtype: DType):
@@ -64,24 +65,22 @@ class Call:
 
     def read(self, array) -> np.ndarray:
         """A state array on the host, once this call's launches are over."""
-        if self.stream and self.device != device.HOST:
-            device.synchronize(self.stream)
-        return np.asarray(array)
+        return device_array.to_numpy(array, self.stream)
 
     def pointer(self, array) -> int:
         return self.library.identify(array)[0]
 
     def result(self, array):
         """What the caller gets: NumPy if it gave NumPy."""
-        return np.asarray(array) if self.from_numpy else array
+        return device_array.to_numpy(array, self.stream) if self.from_numpy else array
 
-    def launch(self, host: Callable, key: tuple, x: int, out: int, *, types, state: int = 0, n: int = 0, m: int = 0, grid: int = 1, counted=False) -> None:
-        """Compile (once) and launch. ``host()`` makes the PatternKernel; ``key`` names it, with None in it for what has no key; ``types``
-        are the DTypes that ``x``, ``out`` and ``state`` point to. ``counted``: ``state`` is the stream's workspace, its counters first."""
-        launch(host, key, (x, out, state, n, m), types, grid, self.device, self.stream, counted)
+    def launch(self, host: Callable, x: int, out: int, *, types, state: int = 0, n: int = 0, m: int = 0, grid: int = 1, counted=False) -> None:
+        """Compile (once) and launch. ``host()`` makes the PatternKernel, and names it by what it reaches: the source of the kernel, what it is
+        made with, the user's callables. ``types`` are the DTypes that ``x``, ``out`` and ``state`` point to. ``counted``: ``state`` is the stream's workspace, its counters first."""
+        launch(host, (x, out, state, n, m), types, grid, self.device, self.stream, counted)
 
 
-def launch(host: Callable, key: tuple, values: tuple, types, grid: int, ordinal: int, stream: int, counted: bool = False) -> None:
+def launch(host: Callable, values: tuple, types, grid: int, ordinal: int, stream: int, counted: bool = False) -> None:
     """One launch of a pattern kernel with its five arguments; ``counted``: the workspace of the stream takes the place of ``state`` and ``m``."""
     if not 0 < grid < 2**31:
         raise ArgumentValueError(explain("x", f"a size that needs {grid} blocks", "fewer than 2**31 blocks", "work on it in pieces"))
@@ -97,23 +96,16 @@ def launch(host: Callable, key: tuple, values: tuple, types, grid: int, ordinal:
         facts = {"block": (kernel.threads, 1, 1), "smem": kernel.smem}
         return kernel.__call__, [*pointers, Int64(0), Int64(0), Int32(1), make_fake_stream()], facts
 
-    name = ("patterns", *key, *(t.name for t in types))
-    kernel = compiler.get(name, build, on_disk=None not in key, stream=stream, warm="the same pattern")
+    name = ("patterns", identify(host, "the kernel of").key, *(t.name for t in types))
+    kernel = compiler.get(name, build, stream=stream, warm="the same pattern")
     Launch(kernel, ordinal, grid, values, workspace=(2, 4) if counted else None).run(values[0], values[1], stream)
 
 
-_alive: dict[int, Callable] = {}  # callables whose id is part of a key
-
-
-def callable_key(fn, argument: str) -> tuple:
-    """What names a traced callable in a kernel's key: its source, or (with None) its identity, which serves this process only."""
+def traceable(fn, argument: str) -> Callable:
+    """``fn``, checked."""
     if not callable(fn):
         raise ArgumentTypeError(explain(argument, shown(fn), "a callable of one value that the DSL can trace"))
-    found = source_key(fn)
-    if found is not None:
-        return (found,)
-    _alive[id(fn)] = fn
-    return (None, id(fn))
+    return fn
 
 
 def multiprocessors(ordinal: int) -> int:

@@ -15,7 +15,7 @@ from ..arguments import choice, flag, integer
 from ..dtypes import BY_NAME, INT64
 from ..errors import ArgumentValueError, explain
 from .channel import THREADS, shares
-from .host import Call, callable_key
+from .host import Call, traceable
 
 METHODS = ("block", "warp", "each", "scan")
 
@@ -26,7 +26,7 @@ def run(x, keep, *, method: str | None = None, ordered: bool = False, capacity: 
     ``method`` defaults to "scan" if the list is to be ``ordered`` by index, else to "block". ``capacity`` (default: the length of x) is
     the room the list gets. The call waits for the GPU, as the length is known only then.
     """
-    call = Call(x, stream)
+    call, keep = Call(x, stream), traceable(keep, "keep")
     dtype = call.x.dtype
     items, vector = shares(dtype, call.x.ptr)
 
@@ -38,10 +38,10 @@ def run(x, keep, *, method: str | None = None, ordered: bool = False, capacity: 
             return {"scan": Flag, "scatter": Scatter}[method](keep, dtype, method, items, THREADS)
         return Give(keep, dtype, method, items, THREADS, vector)
 
-    return listed(call, call.size, dtype, kernels, ("output_list", items, THREADS, vector, *callable_key(keep, "keep")), method, ordered, capacity, items * THREADS)
+    return listed(call, call.size, dtype, kernels, method, ordered, capacity, items * THREADS)
 
 
-def listed(call: Call, n: int, dtype, kernels, key: tuple, method: str | None, ordered: bool, capacity: int | None, tile: int):
+def listed(call: Call, n: int, dtype, kernels, method: str | None, ordered: bool, capacity: int | None, tile: int):
     """The list of the kept among ``n`` candidates; ``kernels(method)`` makes the kernel that lists, flags or scatters them."""
     method = ("scan" if flag(ordered, "ordered") else "block") if method is None else method
     choice(method, "method", METHODS)
@@ -51,31 +51,31 @@ def listed(call: Call, n: int, dtype, kernels, key: tuple, method: str | None, o
     if not n:
         return call.result(call.array((0,), dtype))
     list_of = _by_scan if method == "scan" else _by_atomics
-    out, total = list_of(call, n, dtype, kernels, key, method, capacity, -(-n // tile))
+    out, total = list_of(call, n, dtype, kernels, method, capacity, -(-n // tile))
     if total > capacity:
         raise ArgumentValueError(explain("capacity", f"{capacity} places for {total} items: {total - capacity} too few", "room for all of them", f"capacity={total}"))
     return call.result(out[:total])
 
 
-def _by_atomics(call: Call, n: int, dtype, kernels, key, method: str, capacity: int, grid: int):
+def _by_atomics(call: Call, n: int, dtype, kernels, method: str, capacity: int, grid: int):
     out, state = call.array((max(capacity, 1),), dtype), call.zeros(2)
-    call.launch(lambda: kernels(method), (*key, method), call.x.ptr, call.pointer(out), state=state.ptr, types=(call.x.dtype, dtype, INT64), n=n, m=capacity, grid=grid)
+    call.launch(lambda: kernels(method), call.x.ptr, call.pointer(out), state=state.ptr, types=(call.x.dtype, dtype, INT64), n=n, m=capacity, grid=grid)
     held, lost = call.read(state).tolist()
     return out, held + lost
 
 
-def _by_scan(call: Call, n: int, dtype, kernels, key, method: str, capacity: int, grid: int):
+def _by_scan(call: Call, n: int, dtype, kernels, method: str, capacity: int, grid: int):
     from .compaction import ScanCounts
 
     flags, counts, places = call.array((n,), BY_NAME["uint8"]), call.zeros(grid), call.zeros(grid + 1)
     source, types = call.x.ptr, (call.x.dtype, BY_NAME["uint8"], INT64)
-    call.launch(lambda: kernels("scan"), (*key, "flag"), source, call.pointer(flags), state=counts.ptr, types=types, n=n, grid=grid)
-    call.launch(ScanCounts, ("compaction_places",), counts.ptr, places.ptr, types=(INT64,) * 3, n=grid)
+    call.launch(lambda: kernels("scan"), source, call.pointer(flags), state=counts.ptr, types=types, n=n, grid=grid)
+    call.launch(ScanCounts, counts.ptr, places.ptr, types=(INT64,) * 3, n=grid)
     total = int(call.read(places)[-1])
     out = call.array((max(total, 1),), dtype)
     if total <= capacity:
         values = dict(state=places.ptr, types=(call.x.dtype, dtype, INT64), n=n, m=call.pointer(flags), grid=grid)
-        call.launch(lambda: kernels("scatter"), (*key, "scatter"), source, call.pointer(out), **values)
+        call.launch(lambda: kernels("scatter"), source, call.pointer(out), **values)
     return out, total
 
 

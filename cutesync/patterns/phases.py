@@ -73,7 +73,7 @@ def run(x, phases: int, *, how: str = "token", threads: int = 256, out=None, str
         raise ArgumentValueError(explain("threads", f"{threads} = {threads // 32} * 32 + {threads % 32}", f"a multiple of 32 from 32 to {MOST_THREADS}"))
     result = call.out(out, call.x.shape, INT32)
     if call.size:
-        call.launch(lambda: Phases(how, threads), ("phases", how, threads), call.x.ptr, call.pointer(result), types=(INT32,) * 3, n=call.size, m=phases, grid=-(-call.size // threads))
+        call.launch(lambda: Phases(how, threads), call.x.ptr, call.pointer(result), types=(INT32,) * 3, n=call.size, m=phases, grid=-(-call.size // threads))
     return call.result(result)
 
 

@@ -88,7 +88,7 @@ def run(x, *, out=None, stream=None):
     call = Call(x, stream, dtypes=("int32",))
     result = call.out(out, (-(-call.size // TILE),), INT32)
     if call.size:
-        call.launch(PingPong, ("ping_pong",), call.x.ptr, call.pointer(result), types=(INT32,) * 3, n=call.size)
+        call.launch(PingPong, call.x.ptr, call.pointer(result), types=(INT32,) * 3, n=call.size)
     return call.result(result)
 
 

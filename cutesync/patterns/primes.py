@@ -27,7 +27,8 @@ def run(limit: int, *, method: str | None = None, ordered: bool = False, capacit
     """The primes below ``limit`` (up to 2**31) as int32 NumPy array; ``method``, ``ordered`` and ``capacity`` as in output_list."""
     limit = integer(limit, "limit", 0, MOST)
     call = Call(device_array.asarray(table(limit)), stream)
-    return np.asarray(listed(call, limit, INT32, kernels, ("primes",), method, ordered, room(limit) if capacity is None else capacity, ITEMS * THREADS))
+    found = listed(call, limit, INT32, kernels, method, ordered, room(limit) if capacity is None else capacity, ITEMS * THREADS)
+    return device_array.to_numpy(found, call.stream)
 
 
 def kernels(method: str):

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arguments import choice, whole
 from ..errors import ArgumentValueError, explain
-from .host import Call, callable_key, multiprocessors
+from .host import Call, multiprocessors, traceable
 from .kernel import MOST_SHARED, WARP
 
 FORMS = ("bulk", "tokens", "parity", "pipeline")
@@ -59,11 +59,11 @@ def run(x, fn, *, form: str = "auto", stages: int = STAGES, buffer: int | None =
         raise ArgumentValueError(explain("form 'bulk'", f"x at {call.x.ptr:#x} and out at {target:#x}", "multiples of 16: bulk copies need that", "form='auto'"))
     consumers = CONSUMERS[form] if consumers is None else consumers
     make = _bulk if form == "bulk" else _two_buffers
-    host, key, tile_bytes, per_sm = make(fn, call.x.dtype, form, stages, buffer, consumers)
+    host, tile_bytes, per_sm = make(traceable(fn, "fn"), call.x.dtype, form, stages, buffer, consumers)
     if call.size:
         grid = blocks or min(-(-call.x.nbytes // tile_bytes), per_sm * multiprocessors(call.device))
         types = (call.x.dtype,) * 3
-        call.launch(host, ("producer_consumer", form, *key, consumers, *callable_key(fn, "fn")), call.x.ptr, target, types=types, n=call.size, grid=grid, counted=form == "bulk")
+        call.launch(host, call.x.ptr, target, types=types, n=call.size, grid=grid, counted=form == "bulk")
     return call.result(result)
 
 
@@ -82,7 +82,7 @@ def _bulk(fn, dtype, form: str, stages: int, stage_bytes: int | None, consumers:
 
         return Streaming(fn, dtype, stages, stage_bytes, consumers)
 
-    return host, (stages, stage_bytes), stage_bytes, max(1, min(BLOCKS_PER_SM, (MOST_SHARED + 1024) // (shared + 2048)))
+    return host, stage_bytes, max(1, min(BLOCKS_PER_SM, (MOST_SHARED + 1024) // (shared + 2048)))
 
 
 def _two_buffers(fn, dtype, form: str, stages: int, buffer: int | None, consumers: int):
@@ -96,7 +96,7 @@ def _two_buffers(fn, dtype, form: str, stages: int, buffer: int | None, consumer
 
         return THREAD_FORMS[form](fn, dtype, buffer, consumers)
 
-    return host, (buffer,), buffer * dtype.size, 8
+    return host, buffer * dtype.size, 8
 
 
 def reference(x: np.ndarray, fn) -> np.ndarray:

@@ -108,7 +108,7 @@ def run(x, form: str = "chained", *, stream=None):
     types = (dtype,) * 3
 
     def tree(source: int, target: int, count: int, kind: str) -> None:
-        call.launch(lambda: BlockTree(dtype, kind), ("reductions", kind), source, target, types=types, n=count, grid=_blocks(count))
+        call.launch(lambda: BlockTree(dtype, kind), source, target, types=types, n=count, grid=_blocks(count))
 
     if form in ("shared_tree", "register_tree"):
         totals = call.array((_blocks(n),), dtype)
@@ -117,7 +117,7 @@ def run(x, form: str = "chained", *, stream=None):
         return call.result(totals)
     if form == "block_atomic" or not n:
         total = call.array((), dtype)
-        call.launch(lambda: Clear(dtype), ("reductions", "clear"), call.x.ptr, call.pointer(total), types=types)
+        call.launch(lambda: Clear(dtype), call.x.ptr, call.pointer(total), types=types)
         if n:
             tree(call.x.ptr, call.pointer(total), n, "block_atomic")
         return call.result(total)
@@ -132,7 +132,7 @@ def run(x, form: str = "chained", *, stream=None):
     work, stride, source = call.array((n,), dtype), 1, call.x.ptr
     while stride < n or stride == 1:
         grid = _blocks(-(-n // (2 * stride)))
-        call.launch(lambda: Level(dtype), ("reductions", "level"), source, call.pointer(work), types=types, n=n, m=stride, grid=grid)
+        call.launch(lambda: Level(dtype), source, call.pointer(work), types=types, n=n, m=stride, grid=grid)
         source, stride = call.pointer(work), 2 * stride
     return call.result(work[:1].reshape(()))
 

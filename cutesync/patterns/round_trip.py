@@ -20,7 +20,7 @@ from cutlass import Int32, Int64
 from ..arguments import integer, whole
 from ..dtypes import INT64
 from ..errors import ArgumentValueError, explain
-from ..runtime import arrays, device, device_array
+from ..runtime import arrays, device_array
 from ..sync.barrier import Barriers
 from ..sync.named_barrier import MOST_THREADS, NamedBarrier
 from .host import launch
@@ -84,8 +84,6 @@ def run(rounds: int = 1000, *, threads: int = 256, stream: int = 0) -> dict[str,
     stream = arrays.stream_handle(stream)
     if threads % 32 or not 32 <= threads <= MOST_THREADS:
         raise ArgumentValueError(explain("threads", f"{threads} = {threads // 32} * 32 + {threads % 32}", f"a multiple of 32 from 32 to {MOST_THREADS}"))
-    out = device_array.empty(len(WAYS), "int64")
-    launch(lambda: RoundTrip(threads), ("round_trip", threads), (out.ptr, out.ptr, 0, 0, rounds), (INT64,) * 3, 1, out.device, stream)
-    if stream and out.device != device.HOST:
-        device.synchronize(stream)
-    return {way: cycles / rounds for way, cycles in zip(WAYS, out.__array__().tolist())}
+    out = device_array.allocate((len(WAYS),), INT64, stream=stream)
+    launch(lambda: RoundTrip(threads), (out.ptr, out.ptr, 0, 0, rounds), (INT64,) * 3, 1, out.device, stream)
+    return {way: cycles / rounds for way, cycles in zip(WAYS, device_array.to_numpy(out, stream).tolist())}

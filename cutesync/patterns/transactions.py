@@ -72,7 +72,7 @@ def run(x, *, copy: bool = True, out=None, stream=None):
     dtype = call.x.dtype
     result = call.out(out, call.x.shape, dtype)
     if call.size:
-        call.launch(lambda: Transactions(dtype, copy), ("transactions", copy), call.x.ptr, call.pointer(result), types=(dtype,) * 3, n=call.size, grid=-(-call.size // TILE))
+        call.launch(lambda: Transactions(dtype, copy), call.x.ptr, call.pointer(result), types=(dtype,) * 3, n=call.size, grid=-(-call.size // TILE))
     return call.result(result)
 
 

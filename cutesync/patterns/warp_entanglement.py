@@ -15,7 +15,7 @@ from cutlass import Int32, Int64
 
 from ..arguments import choice, integer
 from ..dtypes import INT64
-from ..runtime import arrays, device, device_array
+from ..runtime import arrays, device_array
 from ..sync.barrier import Barrier
 from .host import launch
 from .kernel import WARP, PatternKernel, part
@@ -61,12 +61,9 @@ def run(phases: int, how: str = "converged", *, stream: int = 0) -> tuple[int, f
     """``(phases seen, cycles a phase)`` of one warp on the current device."""
     choice(how, "how", HOW)
     phases, stream = integer(phases, "phases", 1, (1 << 31) - 1), arrays.stream_handle(stream)
-    out = device_array.empty(2, "int64")
-    ordinal = out.device
-    launch(lambda: Entanglement(how), ("warp_entanglement", how), (out.ptr, out.ptr, 0, 0, phases), (INT64,) * 3, 1, ordinal, stream)
-    if stream and ordinal != device.HOST:
-        device.synchronize(stream)
-    seen, cycles = out.__array__().tolist()
+    out = device_array.allocate((2,), INT64, stream=stream)
+    launch(lambda: Entanglement(how), (out.ptr, out.ptr, 0, 0, phases), (INT64,) * 3, 1, out.device, stream)
+    seen, cycles = device_array.to_numpy(out, stream).tolist()
     return seen, cycles / phases
 
 

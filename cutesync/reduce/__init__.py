@@ -13,10 +13,11 @@ from typing import Any, Callable
 import numpy as np
 
 from ..arguments import choice, flag, unshowable
-from ..dtypes import BOOL, INT64, DType, dtype, promoted, scalar
+from ..dtypes import BOOL, INT64, PROMOTED, DType, dtype, scalar, sum_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
+from ..identity import Identity, identify
 from ..ops import operator
-from ..runtime import arrays, device_array
+from ..runtime import device_array
 from ..runtime.arrays import View
 from ..runtime.call import caller
 from .plan import AtomicLaunches, Folding, atomic_takes, make_fill, make_levels, make_stages
@@ -33,8 +34,8 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
     x : array of any shape, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or anything with
         DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
     op : "add", "mul", "min", "max", "and", "or", "xor", "any", "all", or a callable of two scalars that the DSL can trace.
-        ``op(a, b)`` gets ``a`` from lower indexes. NaN propagates through min and max, as in NumPy. A callable is traced once: numbers
-        it captures are read then.
+        ``op(a, b)`` gets ``a`` from lower indexes. NaN propagates through min and max, as in NumPy. A callable is known by its meaning
+        (see ``cutesync.identity``): a changed capture is a new operator.
     axis : None (all), an int, or a tuple of ints; negative counts from the end.
     keepdims : keep reduced axes with extent 1.
     init : a scalar folded in before the first element.
@@ -54,6 +55,10 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
     ------
     ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
     """
+    if type(op) is not str:
+        op = identify(op)
+    if transform is not None:
+        transform = identify(transform, "transform")
     if type(keepdims) is not bool:  # as keys 1 and True are one
         keepdims = flag(keepdims, "keepdims", numbers=True)
     arguments = (op, axis, keepdims, init, dtype, transform, identity, algorithm)
@@ -87,12 +92,12 @@ def _arg(name: str, x, axis, keepdims, out, stream):
 
 def sum(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):
     """Sum. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
-    return reduce(x, "add", axis=axis, keepdims=keepdims, dtype=_promoted(x) if dtype is None else dtype, out=out, stream=stream)
+    return reduce(x, "add", axis=axis, keepdims=keepdims, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
 
 def prod(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):
     """Product. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
-    return reduce(x, "mul", axis=axis, keepdims=keepdims, dtype=_promoted(x) if dtype is None else dtype, out=out, stream=stream)
+    return reduce(x, "mul", axis=axis, keepdims=keepdims, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
 
 def min(x, axis=None, *, keepdims=False, out=None, stream=None):
@@ -113,10 +118,6 @@ def any(x, axis=None, *, keepdims=False, out=None, stream=None):
 def all(x, axis=None, *, keepdims=False, out=None, stream=None):
     """Whether every element is not zero (bool)."""
     return reduce(x, "all", axis=axis, keepdims=keepdims, out=out, stream=stream)
-
-
-def _promoted(x) -> DType:
-    return promoted(x.dtype) if hasattr(x, "dtype") else promoted(arrays.adapter(x).view(x).dtype)
 
 
 def _run_of(launches: list, ordinal: int) -> Callable[[int, int, int], None]:
@@ -204,13 +205,15 @@ def _parse(key: tuple, view: View) -> dict[str, Any]:
 
 def _folding(op, identity, source: DType, wanted, transform) -> Folding:
     parsed = operator(op, identity)
-    if transform is not None and not callable(transform):
-        raise ArgumentTypeError(explain("transform", shown(transform), "a callable of one value"))
+    if transform is not None:
+        if type(transform) is not Identity:
+            raise ArgumentTypeError(explain("transform", shown(transform), "a callable of one value"))
+        transform = transform.fn
     if parsed.fn is None and parsed.name in ("any", "all"):
         if wanted is not None and dtype(wanted) is not BOOL:
             raise ArgumentTypeError(explain("dtype", shown(wanted), f"bool, the result of op={parsed.name!r}"))
         return Folding(parsed, source, source.accumulator, BOOL, transform)
-    result = source if wanted is None else dtype(wanted)
+    result = source if wanted is None else sum_dtype(source) if wanted is PROMOTED else dtype(wanted)
     parsed.check(result)
     if identity is not None:
         scalar(identity, result.accumulator, "identity")

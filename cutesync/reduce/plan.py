@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Callable
 
 from ..dtypes import BOOL, DType
-from ..ops import Operator, source_key
+from ..identity import identify
+from ..ops import Operator
 from ..runtime import compiler
 from ..runtime.launch import Launch, bits
 from .config import Config, Problem, choose
@@ -27,11 +28,11 @@ class Folding:
         return isinstance(self.op, str)
 
     @property
-    def key(self) -> tuple | None:
-        """What names the machine code in caches; None if it holds a callable that has no key."""
+    def key(self) -> tuple:
+        """What names the machine code in caches."""
         op = self.op if self.is_arg else self.op.key
-        transform = "" if self.transform is None else source_key(self.transform)
-        return None if op is None or transform is None else (op, transform, self.source.name, self.accumulate.name, self.result.name)
+        transform = "" if self.transform is None else identify(self.transform).key
+        return (op, transform, self.source.name, self.accumulate.name, self.result.name)
 
     def monoid(self):
         """The device code (imports the DSL)."""
@@ -105,10 +106,7 @@ def stages(shape: tuple[int, ...], axes: frozenset[int]) -> list[tuple[int, int,
 def kernel_for(config: Config, folding: Folding, has_init: bool, stream: int = 0) -> compiler.Kernel:
     """The compiled kernel of a configuration."""
     kind, *arguments = config.kernel
-    key = folding.key
-    name = ("reduce", *config.kernel, has_init, *(key or (id(folding.op), id(folding.transform), folding.source.name, folding.accumulate.name, folding.result.name)))
-    if key is None:
-        _keep_alive[name] = folding
+    name = ("reduce", *config.kernel, has_init, *folding.key)
 
     def build() -> tuple:
         import cutlass.cute as cute
@@ -134,10 +132,7 @@ def kernel_for(config: Config, folding: Folding, has_init: bool, stream: int = 0
         arguments_ = [*pointers, monoid.types[0](0), make_ptr(Int64, 0, space), make_ptr(Int32, 0, space), *extents, make_fake_stream()]
         return host.__call__, arguments_, {"block": (host.threads, 1, 1), "smem": host.smem}
 
-    return compiler.get(name, build, on_disk=key is not None, stream=stream, warm="the same cutesync function")
-
-
-_keep_alive: dict[tuple, Any] = {}  # the callables whose id is part of a key
+    return compiler.get(name, build, stream=stream, warm="the same cutesync function")
 
 
 def _launch(config: Config, folding: Folding, extents: tuple[int, int, int], init, ordinal: int, stream: int,

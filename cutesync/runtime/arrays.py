@@ -1,7 +1,8 @@
 """The one front door for arrays: any array in, (pointer, shape, dtype, device) out; results in the caller's own library.
 
 Each array library has an adapter. Its ``identify`` returns the address and a cheap hashable that says everything else a plan depends
-on, so that the second call with such an array finds its plan by one dictionary look-up. Libraries are recognised by the name of the
+on, so that the second call with such an array finds its plan by one dictionary look-up. ``allocator(shape, dtype, ordinal)`` is a function
+``empty(stream, other=False)`` that makes results for work on a stream, which is ``other`` if it need not be the library's current one; ``address`` gives theirs. Libraries are recognised by the name of the
 array's type and are never imported here.
 """
 
@@ -20,22 +21,20 @@ from . import device, device_array
 from .device import HOST
 from .device_array import DeviceArray
 from .streams import stream_handle as stream_handle  # those who have an array have a stream
-from .view import View, in_elements, is_c_contiguous
+from .view import View, contiguous_strides, in_elements, is_c_contiguous
 
 
 class _OwnArrays:
     """DeviceArray."""
 
     identify = identify_strided = staticmethod(operator.attrgetter("ptr", "signature"))
+    address = staticmethod(operator.attrgetter("ptr"))
+    allocator = staticmethod(device_array.allocator)
     stream = staticmethod(lambda ordinal: 0)
 
     @staticmethod
     def view(x: DeviceArray) -> View:
         return View(x.ptr, x.shape, x.dtype, x.device, True)
-
-    @staticmethod
-    def empty(shape, dtype: DType, ordinal: int, stream: int):
-        return device_array.allocate(shape, dtype, ordinal, stream)
 
 
 class _Torch:
@@ -43,6 +42,7 @@ class _Torch:
 
     def __init__(self) -> None:
         self.torch = sys.modules["torch"]
+        self.address = self.torch.Tensor.data_ptr
         self.stream = getattr(self.torch._C, "_cuda_getCurrentRawStream", None) or self._public_stream
 
     def _public_stream(self, ordinal: int) -> int:
@@ -74,10 +74,19 @@ class _Torch:
         ordinal = HOST if x.device.type == "cpu" else x.device.index
         return View(x.data_ptr(), tuple(x.shape), parse_dtype(x.dtype), ordinal, x.is_contiguous(), True, tuple(x.stride()))
 
-    def empty(self, shape, dtype: DType, ordinal: int, stream: int):
-        del stream
-        place = "cpu" if ordinal == HOST else f"cuda:{ordinal}"
-        return self.torch.empty(shape, dtype=getattr(self.torch, dtype.name), device=place)
+    def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int):
+        """``torch.empty_strided`` takes two thirds of the time of ``torch.empty``. Its memory belongs to the current stream: another may
+        still use what stood there before."""
+        cuda, make, steps, element = self.torch.cuda, self.torch.empty_strided, contiguous_strides(shape), getattr(self.torch, dtype.name)
+        place = self.torch.device("cpu" if ordinal == HOST else f"cuda:{ordinal}")
+
+        def empty(stream: int, other: bool = False):
+            if other and ordinal != HOST:
+                with cuda.stream(cuda.ExternalStream(stream, device=place) if stream else cuda.default_stream(place)):
+                    return make(shape, steps, dtype=element, device=place)
+            return make(shape, steps, dtype=element, device=place)
+
+        return empty
 
 
 def _has_grad_mode() -> bool:
@@ -112,6 +121,10 @@ class _Cupy:
     def identify_strided(x) -> tuple[int, tuple]:
         return x.data.ptr, (x.dtype, x.shape, x.strides, x.data.device_id)
 
+    @staticmethod
+    def address(x) -> int:
+        return x.data.ptr
+
     def stream(self, ordinal: int) -> int:
         del ordinal
         return self.cupy.cuda.get_current_stream().ptr
@@ -120,10 +133,17 @@ class _Cupy:
         dtype = parse_dtype(x.dtype)
         return View(x.data.ptr, x.shape, dtype, x.data.device_id, x.flags.c_contiguous, True, in_elements(x.strides, dtype.size))
 
-    def empty(self, shape, dtype: DType, ordinal: int, stream: int):
-        del stream
-        with self.cupy.cuda.Device(ordinal):
-            return self.cupy.empty(shape, dtype.numpy)
+    def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int):
+        make, element, cuda = self.cupy.empty, dtype.numpy, self.cupy.cuda
+
+        def empty(stream: int, other: bool = False):
+            with cuda.Device(ordinal):
+                if other:
+                    with cuda.ExternalStream(stream):
+                        return make(shape, element)
+                return make(shape, element)
+
+        return empty
 
 
 class _Protocol:
@@ -134,7 +154,7 @@ class _Protocol:
     """
 
     stream = staticmethod(lambda ordinal: 0)
-    empty = staticmethod(_OwnArrays.empty)
+    address, allocator = _OwnArrays.address, _OwnArrays.allocator  # of results
 
     def identify(self, x) -> tuple[int, tuple]:
         view = self.view(x)

@@ -6,7 +6,7 @@ addresses themselves are given to ``Plan.run`` each time.
 
 from __future__ import annotations
 
-from typing import Callable, NamedTuple
+from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
@@ -27,8 +27,7 @@ class Plan(NamedTuple):
     ordinal: int
     x_bytes: int
     out_bytes: int
-    out_shape: tuple[int, ...]
-    out_dtype: DType
+    empty: Callable[..., Any] | None  # makes a result on a stream; None where out is given
     in_place: bool = False  # out may be x itself
 
 
@@ -57,13 +56,13 @@ def caller(family: str, result_of: Callable, plan_of: Callable):
                 out_pointer, out_signature = (adapter if type(out) is kind else arrays.beside(out, "out")).identify(out)
                 key = (family, arguments, signature, pointer & 15, out_signature, out_pointer & 15)
         try:
-            run, ordinal, x_bytes, out_bytes, out_shape, out_dtype, in_place = _plans[key]
+            run, ordinal, x_bytes, out_bytes, empty, in_place = _plans[key]
         except (KeyError, TypeError):
-            run, ordinal, x_bytes, out_bytes, out_shape, out_dtype, in_place = plan(key, x, out, stream)
+            run, ordinal, x_bytes, out_bytes, empty, in_place = plan(key, x, out, stream)
         raw = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream)
         if out is None:
-            out = adapter.empty(out_shape, out_dtype, ordinal, raw)
-            out_pointer, _ = adapter.identify(out)
+            out = empty(raw, stream is not None)
+            out_pointer = adapter.address(out)
         elif -x_bytes < pointer - out_pointer < out_bytes and not (in_place and pointer == out_pointer):
             raise ArgumentValueError(explain("out", "memory that overlaps x", "x itself or memory of its own" if in_place else "memory of its own"))
         if other:
@@ -81,7 +80,7 @@ def caller(family: str, result_of: Callable, plan_of: Callable):
         if out is not None:
             _check_numpy_out(out, x, result_of(arguments, view))
         raw = 0 if stream is None else arrays.stream_handle(stream)
-        result = np.asarray(call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw))
+        result = device_array.to_numpy(call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw), raw)
         if out is not None:
             out[...] = result
             return out
@@ -114,8 +113,8 @@ def pair_caller(family: str, result_of: Callable, plan_of: Callable):
             plan = _make(key, x, outs or (), stream, result_of, plan_of)
         raw = adapter.stream(plan.ordinal) if stream is None else arrays.stream_handle(stream)
         if outs is None:
-            outs = tuple(adapter.empty(plan.out_shape, plan.out_dtype, plan.ordinal, raw) for _ in range(2))
-            first, second = (adapter.identify(out)[0] for out in outs)
+            outs = plan.empty(raw, stream is not None), plan.empty(raw, stream is not None)
+            first, second = map(adapter.address, outs)
         elif any(-plan.x_bytes < pointer - out < plan.out_bytes for out in (first, second)):
             raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
         elif -plan.out_bytes < first - second < plan.out_bytes:
@@ -130,7 +129,7 @@ def pair_caller(family: str, result_of: Callable, plan_of: Callable):
         if outs is not None and np.may_share_memory(*outs):
             raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
         raw = 0 if stream is None else arrays.stream_handle(stream)
-        results = [np.asarray(result) for result in call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw)]
+        results = [device_array.to_numpy(result, raw) for result in call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw)]
         for out, result in zip(outs or (), results):
             out[...] = result
         return tuple(outs or results)
@@ -150,7 +149,8 @@ def _make(key: tuple, x, outs: tuple, stream, result_of: Callable, plan_of: Call
     raw = arrays.adapter(x).stream(view.device) if stream is None else arrays.stream_handle(stream)
     run, in_place = plan_of(key[1], view, tuple(out_views), raw)
     out_bytes = View(0, shape, dtype, view.device, True).nbytes if view.nbytes else 0  # an empty x overlaps nothing
-    made = Plan(run, view.device, view.nbytes, out_bytes, shape, dtype, in_place)
+    empty = None if outs else arrays.adapter(x).allocator(shape, dtype, view.device)
+    made = Plan(run, view.device, view.nbytes, out_bytes, empty, in_place)
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
     try:

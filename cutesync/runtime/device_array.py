@@ -9,6 +9,7 @@ import ctypes
 import functools
 import math
 import weakref
+from typing import Callable
 
 import numpy as np
 
@@ -55,14 +56,7 @@ class DeviceArray:
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         """A NumPy copy; waits for the default stream."""
         del copy
-        host = np.empty(self.shape, self.dtype.storage)
-        if host.nbytes:
-            if self.device == HOST:
-                ctypes.memmove(host.ctypes.data, self.ptr, host.nbytes)
-            else:
-                with device.using(self.device):
-                    device.copy_out(host.ctypes.data, self.ptr, host.nbytes, 0)
-        host = host.view(self.dtype.numpy)
+        host = to_numpy(self)
         return host if dtype is None else host.astype(dtype)
 
     def __getitem__(self, rows) -> DeviceArray:
@@ -118,25 +112,56 @@ def _signature(dtype: DType, shape: tuple[int, ...], ordinal: int) -> Signature:
 
 def allocate(shape: tuple[int, ...], dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:
     """An uninitialised DeviceArray, allocated in stream order on ``stream``."""
+    on_emulator = device.backend() == "emulator"
+    return allocator(shape, dtype, HOST if on_emulator else device.current() if ordinal is None else ordinal)(stream)
+
+
+def allocator(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[..., DeviceArray]:
+    """A function that makes such arrays on a stream."""
     nbytes = math.prod(shape) * dtype.size
     if nbytes >= _MOST_BYTES:
         raise ArgumentValueError(explain("shape", f"{shown(shape)} of {dtype}", "an array of fewer than 2**63 bytes"))
-    if device.backend() == "emulator":
-        try:
-            owner = np.empty(nbytes + 256, np.uint8)
-        except (MemoryError, ValueError) as error:
-            raise WorkspaceError(explain("shape", f"{nbytes} bytes", "free memory on this machine")) from error
-        ptr = owner.ctypes.data + -owner.ctypes.data % 256
-        _show_to_emulator(ptr, nbytes, initialised=False)
-        weakref.finalize(owner, _hide_from_emulator, ptr)
-        return DeviceArray(ptr, shape, dtype, HOST, owner)
-    ordinal = device.current() if ordinal is None else ordinal
+    return functools.partial(_on_emulator if ordinal == HOST else _on_gpu, shape, dtype, ordinal, nbytes)
+
+
+def _on_emulator(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int, other: bool = False) -> DeviceArray:
+    del stream, other
+    try:
+        owner = np.empty(nbytes + 256, np.uint8)
+    except (MemoryError, ValueError) as error:
+        raise WorkspaceError(explain("shape", f"{nbytes} bytes", "free memory on this machine")) from error
+    ptr = owner.ctypes.data + -owner.ctypes.data % 256
+    _show_to_emulator(ptr, nbytes, initialised=False)
+    weakref.finalize(owner, _hide_from_emulator, ptr)
+    return DeviceArray(ptr, shape, dtype, ordinal, owner)
+
+
+def _on_gpu(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int, other: bool = False) -> DeviceArray:
+    del other
     if device.capturing(stream):
         advice = "give DeviceArrays, and a result as out=, made before the capture"
         raise CaptureError(explain("graph capture", "a call that allocates or copies from NumPy", "arrays that exist", advice))
+    memory, default, of_handle = _memory(ordinal)
     with device.using(ordinal):
-        owner = _buffer(max(nbytes, 1), ordinal, stream)
+        try:
+            owner = memory.allocate(max(nbytes, 1), stream=of_handle(stream) if stream else default)
+        except Exception as error:
+            if "OUT_OF_MEMORY" in str(error):
+                raise device.failure(2, f"allocating {nbytes} bytes") from error
+            raise
     return DeviceArray(int(owner.handle), shape, dtype, ordinal, owner)
+
+
+@functools.lru_cache(maxsize=64)
+def _memory(ordinal: int) -> tuple:
+    """``cuda.core``'s memory of a device, its default stream, and what makes a stream of a handle: looking them up takes microseconds."""
+    device.import_core()
+    from cuda.core import Device, Stream
+
+    with device.using(ordinal):
+        gpu = Device(ordinal)
+        gpu.set_current()
+        return gpu.memory_resource, gpu.default_stream, Stream.from_handle
 
 
 def _show_to_emulator(ptr: int, nbytes: int, initialised: bool) -> None:
@@ -152,20 +177,6 @@ def _hide_from_emulator(ptr: int) -> None:
     DEVICE.unregister(ptr)
 
 
-def _buffer(nbytes: int, ordinal: int, stream: int):
-    device.import_core()
-    from cuda.core import Device, Stream
-
-    gpu = Device(ordinal)
-    gpu.set_current()
-    try:
-        return gpu.memory_resource.allocate(nbytes, stream=Stream.from_handle(stream) if stream else gpu.default_stream)
-    except Exception as error:
-        if "OUT_OF_MEMORY" in str(error):
-            raise device.failure(2, f"allocating {nbytes} bytes") from error
-        raise
-
-
 def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:
     """Copy a NumPy array to the device. The bytes are read before this returns."""
     array = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray gives a scalar an axis
@@ -179,6 +190,18 @@ def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stre
                 device.copy_in(result.ptr, array.ctypes.data, array.nbytes, stream)
                 device.synchronize(stream)
     return result
+
+
+def to_numpy(array: DeviceArray, stream: int = 0) -> np.ndarray:
+    """A NumPy copy of what ``array`` holds when the work on ``stream`` is done, which this waits for."""
+    host = np.empty(array.shape, array.dtype.storage)
+    if host.nbytes:
+        if array.device == HOST:
+            ctypes.memmove(host.ctypes.data, array.ptr, host.nbytes)
+        else:
+            with device.using(array.device):
+                device.copy_out(host.ctypes.data, array.ptr, host.nbytes, stream)
+    return host.view(array.dtype.numpy)
 
 
 def empty(shape, dtype) -> DeviceArray:

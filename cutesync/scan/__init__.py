@@ -11,8 +11,9 @@ import math
 import numpy as np
 
 from ..arguments import choice, flag, unshowable
-from ..dtypes import DType, dtype, promoted, scalar
+from ..dtypes import PROMOTED, DType, dtype, scalar, sum_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
+from ..identity import identify
 from ..ops import operator
 from ..runtime import arrays
 from ..runtime.arrays import View
@@ -57,6 +58,8 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
     """
     if type(exclusive) is not bool or type(reverse) is not bool:  # as keys 1 and True are one
         exclusive, reverse = flag(exclusive, "exclusive"), flag(reverse, "reverse")
+    if type(op) is not str:
+        op = identify(op)
     start, at = init, 0  # an array stays alive as init until the launch
     if init is not None and not isinstance(init, (bool, int, float, np.generic)):
         start, at = _device_scalar(init, x, out)
@@ -71,16 +74,12 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
 
 def cumsum(x, axis=None, *, dtype=None, out=None, stream=None):
     """Running sum. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
-    return scan(x, "add", axis=axis, dtype=_promoted(x) if dtype is None else dtype, out=out, stream=stream)
+    return scan(x, "add", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
 
 def cumprod(x, axis=None, *, dtype=None, out=None, stream=None):
     """Running product. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
-    return scan(x, "mul", axis=axis, dtype=_promoted(x) if dtype is None else dtype, out=out, stream=stream)
-
-
-def _promoted(x) -> DType:
-    return promoted(x.dtype) if hasattr(x, "dtype") else promoted(arrays.adapter(x).view(x).dtype)
+    return scan(x, "mul", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
 
 class _InMemory(tuple):
@@ -137,7 +136,7 @@ def _meaning(arguments: tuple, view: View) -> tuple[Meaning, DType]:
     parsed = operator(op, identity)
     if parsed.fn is None and parsed.name not in _NAMES:
         raise ArgumentValueError(explain("op", repr(op), "one of " + ", ".join(_NAMES) + ", or a callable of two values"))
-    result = view.dtype if wanted is None else dtype(wanted)
+    result = view.dtype if wanted is None else sum_dtype(view.dtype) if wanted is PROMOTED else dtype(wanted)
     parsed.check(result)
     accumulate = result.accumulator
     if identity is not None:

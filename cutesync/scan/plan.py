@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any
 
 from ..dtypes import DType
 from ..ops import Operator
@@ -43,16 +42,11 @@ class Meaning:
         return (self.accumulate.size if narrow else max(self.accumulate.size, 4)), False
 
 
-_keep_alive: dict[tuple, Any] = {}  # the callables whose id is part of a key
-
-
 def kernel_for(config: Config, meaning: Meaning, stream: int = 0) -> compiler.Kernel:
     """The compiled kernel of a configuration."""
     kind, *arguments = config.kernel
     op = meaning.op
-    name = ("scan", *config.kernel, config.width, *meaning.key, op.key or id(op.fn))
-    if op.key is None:
-        _keep_alive[name] = op
+    name = ("scan", *config.kernel, config.width, *meaning.key, op.key)
 
     def build() -> tuple:
         import cutlass.cute as cute
@@ -80,7 +74,7 @@ def kernel_for(config: Config, meaning: Meaning, stream: int = 0) -> compiler.Ke
         pointers = [pointer(meaning.source.cutlass), pointer(result), pointer(result), monoid.types[0](0), pointer(Int64), pointer(Int32)]
         return host.__call__, [*pointers, *[Int64(0)] * 3, *[Int32(0)] * 2, make_fake_stream()], {"block": (host.threads, 1, 1), "smem": host.smem}
 
-    return compiler.get(name, build, on_disk=op.key is not None, stream=stream, warm="the same cutesync function")
+    return compiler.get(name, build, stream=stream, warm="the same cutesync function")
 
 
 def make_launch(meaning: Meaning, problem: Problem, ordinal: int, stream: int) -> Launch:

@@ -46,7 +46,7 @@ def scanned(counts: np.ndarray) -> np.ndarray:
 
     call = Call(counts)
     places = call.zeros(len(counts) + 1)
-    call.launch(ScanCounts, ("compaction_places",), call.x.ptr, places.ptr, types=(INT64,) * 3, n=len(counts))
+    call.launch(ScanCounts, call.x.ptr, places.ptr, types=(INT64,) * 3, n=len(counts))
     return np.asarray(places)
 
 

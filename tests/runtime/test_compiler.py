@@ -140,19 +140,14 @@ def test_equal_lambdas_share_a_kernel_and_different_ones_do_not():
     assert compiler.counts()["compiled"] == 2
 
 
-def test_an_operator_without_key_stays_off_the_disk(tmp_path):
-    table = [2]
-    kernel(lambda a, b: a + b * table[0], length=50)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_operators_without_key_never_share_a_kernel():
-    """Their identity is the object: one that is gone must not lend its kernel to a newcomer at the same address."""
+def test_operators_that_differ_by_value_never_share_a_kernel():
+    """Not even where one is gone, and another lies at its address."""
     found = []
     for value in range(4):
         box = [value]
         found.append(kernel(lambda a, b, box=box: a + b + box[0], length=50))
     assert len({id(k) for k in found}) == 4
+    assert kernel(lambda a, b, box=[3]: a + b + box[0], length=51) is found[3]
 
 
 def test_one_callable_with_two_identities_is_one_kernel():
