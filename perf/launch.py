@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
 from cuda.bindings import driver

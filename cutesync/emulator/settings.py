@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from operator import index
 
 from .. import env
-from ..errors import ArgumentTypeError, ArgumentValueError, explain
+from ..arguments import choice, flag, integer
+from ..errors import ArgumentValueError, explain
 from .schedule import POLICIES, Schedule
 from .trace import Trace
 
@@ -31,18 +31,14 @@ class Settings:
     entered: bool = field(default=True, init=False)
 
     def __post_init__(self):
-        if self.policy is not None and (not isinstance(self.policy, str) or self.policy not in POLICIES):
-            raise ArgumentValueError(explain("policy", repr(self.policy), "one of " + ", ".join(POLICIES)))
-        for name, least in (("seed", None), ("schedules", 1), ("resident", 1), ("max_steps", 1)):
-            value = getattr(self, name)
-            if value is None and name == "max_steps":
-                continue
-            try:
-                index(value)
-            except TypeError as error:
-                raise ArgumentTypeError(explain(name, repr(value), "an int")) from error
-            if least is not None and value < least:
-                raise ArgumentValueError(explain(name, value, f"{least} or more"))
+        if self.policy is not None:
+            choice(self.policy, "policy", POLICIES)
+        integer(self.seed, "seed", -(1 << 63), (1 << 63) - 1)
+        integer(self.schedules, "schedules", 1, 1 << 31)
+        integer(self.resident, "resident", 1, 1 << 31)
+        if self.max_steps is not None:
+            integer(self.max_steps, "max_steps", 1, (1 << 63) - 1)
+        flag(self.sanitize, "sanitize", numbers=True)
 
     def schedule(self, number: int) -> Schedule:
         """The schedule of the n-th run of a launch: the policy asked for, or each in turn; seeds count up."""
