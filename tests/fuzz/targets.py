@@ -130,7 +130,7 @@ TARGETS = (
         *(("capacity", 50), ("dtype", "int32"), ("count", 9)),
         shape=(40,),
     ),
-    Target("asarray", cs.asarray, {}, np.asarray),
+    Target("asarray", cs.asarray, {}, lambda x: np.asarray(x)),
     _other("empty", _empty, "axes: shape; dtypes: dtype", ("shape", (3,)), ("dtype", "int32")),
     _other("emulate", _emulated, "things: policy sanitize trace; numbers: seed schedules"),
     _other(
