@@ -35,7 +35,7 @@ class Place:
         return [range(start, min(seed + calls, start + self.calls - start % self.calls)) for start in starts]
 
 
-EMULATOR = Place("emulator", 1500, 48, 12, 2)
+EMULATOR = Place("emulator", 1500, 40, 20, 2)
 GPU = Place("gpu", 3_000_000, 900, 25, 6)
 
 
