@@ -14,7 +14,7 @@ from .draw import EMULATOR, draw
 from .libraries import Library, Own
 from .play import Tally, play
 
-CALLS, SEED = 240, 1_200_000  # in CI
+CALLS, SEED = 240, 2_000_400  # in CI
 
 
 def pytest_generate_tests(metafunc) -> None:
