@@ -90,7 +90,7 @@ PLAIN = {"shape": (100,), "typestr": "<f8", "data": (1 << 20, False), "version":
         PLAIN | {"strides": ("a",)},
         PLAIN | {"strides": (12,)},
         PLAIN | {"strides": (-4,)},
-        PLAIN | {"mask": object()},
+        PLAIN | {"mask": "a mask"},
     ],
     ids=str,
 )
