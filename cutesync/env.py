@@ -29,7 +29,7 @@ CACHE_DIR = Variable("CUTESYNC_CACHE_DIR", "", (), "folder of compiled kernels; 
 CACHE = Variable("CUTESYNC_CACHE", "1", ("0", "1"), "0 keeps compiled kernels in memory only")
 DEBUG = Variable("CUTESYNC_DEBUG", "0", ("0", "1"), "1 bounds every wait inside a kernel: it reports and stops instead of hanging")
 BACKEND = Variable("CUTESYNC_BACKEND", "auto", ("auto", "gpu", "emulator"), "where kernels run; auto takes the GPU if there is one")
-MAX_STEPS = Variable("CUTESYNC_MAX_STEPS", "", (), "steps after which the emulator calls a launch endless; emulate(max_steps=) comes first")
+MAX_STEPS = Variable("CUTESYNC_MAX_STEPS", "", (), "steps after which the emulator calls a launch endless")
 ALL = (CACHE_DIR, CACHE, DEBUG, BACKEND, MAX_STEPS)
 
 
@@ -47,5 +47,5 @@ def max_steps() -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and int(text)):
-        raise ArgumentValueError(explain(MAX_STEPS.name, repr(text), "a number of steps, 1 or more", "unset it for the emulator's own bound"))
+        raise ArgumentValueError(explain(MAX_STEPS.name, repr(text), "a number of steps, 1 or more"))
     return int(text)

@@ -23,7 +23,7 @@ def _writable(path) -> Path:
     except TypeError as error:
         raise ArgumentTypeError(explain("trace", repr(path), "a path")) from error
     except (OSError, ValueError) as error:
-        raise ArgumentValueError(explain("trace", repr(path), "the path of a file that can be written", str(error))) from error
+        raise ArgumentValueError(explain("trace", repr(path), f"the path of a file that can be written ({error})")) from error
 
 
 class Trace:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import weakref
 
 import numpy as np
 
@@ -117,8 +116,7 @@ def allocate(shape: tuple[int, ...], dtype: DType, ordinal: int | None = None, s
     if device.backend() == "emulator":
         owner = np.empty(nbytes + 256, np.uint8)
         ptr = owner.ctypes.data + -owner.ctypes.data % 256
-        weakref.finalize(owner, _hide_from_emulator, ptr)  # first: what is shown is always hidden again
-        _show_to_emulator(ptr, nbytes, initialised=False)
+        _show_to_emulator(ptr, nbytes, owner, initialised=False)
         return DeviceArray(ptr, shape, dtype, HOST, owner)
     ordinal = device.current() if ordinal is None else ordinal
     if device.capturing(stream):
@@ -129,17 +127,11 @@ def allocate(shape: tuple[int, ...], dtype: DType, ordinal: int | None = None, s
     return DeviceArray(int(owner.handle), shape, dtype, ordinal, owner)
 
 
-def _show_to_emulator(ptr: int, nbytes: int, initialised: bool) -> None:
-    """Let kernels on the emulator touch this memory; bytes not ``initialised`` must be written before they are read."""
+def _show_to_emulator(ptr: int, nbytes: int, owner: np.ndarray, initialised: bool) -> None:
+    """Let kernels on the emulator touch this memory of ``owner``. Bytes not ``initialised`` must be written before they are read."""
     from ..emulator import DEVICE
 
-    DEVICE.register(ptr, nbytes, f"DeviceArray of {nbytes} bytes", initialised=initialised)
-
-
-def _hide_from_emulator(ptr: int) -> None:
-    from ..emulator import DEVICE
-
-    DEVICE.unregister(ptr)
+    DEVICE.register(ptr, nbytes, f"DeviceArray of {nbytes} bytes", initialised=initialised, owner=owner)
 
 
 def _buffer(nbytes: int, ordinal: int, stream: int):
@@ -163,7 +155,7 @@ def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stre
     if array.nbytes:
         if result.device == HOST:
             ctypes.memmove(result.ptr, array.ctypes.data, array.nbytes)
-            _show_to_emulator(result.ptr, array.nbytes, initialised=True)
+            _show_to_emulator(result.ptr, array.nbytes, result._owner, initialised=True)
         else:
             with device.using(result.device):
                 device.copy_in(result.ptr, array.ctypes.data, array.nbytes, stream)
