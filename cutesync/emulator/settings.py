@@ -1,4 +1,5 @@
-"""How launches on the emulator run. Settings belong to the thread that entered ``emulate``, or to the asynchronous task (and to what it starts)."""
+"""How launches on the emulator run. Settings belong to the thread or the asynchronous task (and the tasks it starts) that entered
+``emulate``."""
 
 from __future__ import annotations
 
@@ -78,13 +79,14 @@ def emulate(policy: str | None = None, seed: int = 0, schedules: int = 1, saniti
 
     ``schedules=N`` runs each launch N times from the same memory and refuses different results; without a ``policy`` all take turns.
     ``trace`` is a path: the first schedule of each launch is written there as a Chrome trace, blocks inside included. ``resident``
-    bounds the blocks in flight. ``max_steps``: see ``machine.Patience``.
+    bounds the blocks in flight. ``max_steps`` is the bound on a launch without end (see ``patience``).
     """
     outer = _in_force()
     traced = next((s.trace for s in reversed(outer) if s.trace is not None), None)
     if trace is not None and traced is not None:
-        raise ArgumentValueError(explain("trace", f"{trace} in a block that is traced to {traced.path}", "one trace at a time", "leave one out"))
-    made = Settings(policy, seed, schedules, sanitize, resident, traced if trace is None else Trace(trace), max_steps, outer=outer)
+        raise ArgumentValueError(explain("trace", f"{trace} in a block traced to {traced.path}", "one trace at a time"))
+    kept = traced if trace is None else Trace(trace)
+    made = Settings(policy, seed, schedules, sanitize, resident, kept, max_steps, outer=outer)
     _ENTERED.set((*outer, made))
     try:
         yield made

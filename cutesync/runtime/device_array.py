@@ -168,13 +168,7 @@ def _show_to_emulator(ptr: int, nbytes: int, initialised: bool) -> None:
     """Let kernels on the emulator touch this memory; bytes not ``initialised`` must be written before they are read."""
     from ..emulator import DEVICE
 
-    DEVICE.register(ptr, nbytes, f"DeviceArray of {nbytes} bytes", initialised=initialised)
-
-
-def _hide_from_emulator(ptr: int) -> None:
-    from ..emulator import DEVICE
-
-    DEVICE.unregister(ptr)
+    DEVICE.register(ptr, nbytes, f"DeviceArray of {nbytes} bytes", initialised=initialised, owner=owner)
 
 
 def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:
@@ -187,7 +181,7 @@ def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stre
     if array.nbytes:
         if result.device == HOST:
             ctypes.memmove(result.ptr, array.ctypes.data, array.nbytes)
-            _show_to_emulator(result.ptr, array.nbytes, initialised=True)
+            _show_to_emulator(result.ptr, array.nbytes, result._owner, initialised=True)
         else:
             with device.using(result.device):
                 device.copy_in(result.ptr, array.ctypes.data, array.nbytes, stream)
