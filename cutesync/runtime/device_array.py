@@ -8,7 +8,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import weakref
 from typing import Callable
 
 import numpy as np
@@ -131,8 +130,7 @@ def _on_emulator(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int
     except (MemoryError, ValueError) as error:
         raise WorkspaceError(explain("shape", f"{nbytes} bytes", "free memory on this machine")) from error
     ptr = owner.ctypes.data + -owner.ctypes.data % 256
-    weakref.finalize(owner, _hide_from_emulator, ptr)  # first: what is shown is always hidden again
-    _show_to_emulator(ptr, nbytes, initialised=False)
+    _show_to_emulator(ptr, nbytes, owner, initialised=False)
     return DeviceArray(ptr, shape, dtype, ordinal, owner)
 
 
@@ -164,8 +162,8 @@ def _memory(ordinal: int) -> tuple:
         return gpu.memory_resource, gpu.default_stream, Stream.from_handle
 
 
-def _show_to_emulator(ptr: int, nbytes: int, initialised: bool) -> None:
-    """Let kernels on the emulator touch this memory; bytes not ``initialised`` must be written before they are read."""
+def _show_to_emulator(ptr: int, nbytes: int, owner: np.ndarray, initialised: bool) -> None:
+    """Let kernels on the emulator touch this memory of ``owner``. Bytes not ``initialised`` must be written before they are read."""
     from ..emulator import DEVICE
 
     DEVICE.register(ptr, nbytes, f"DeviceArray of {nbytes} bytes", initialised=initialised, owner=owner)
