@@ -12,7 +12,7 @@ from cutesync.matmul import Config
 from cutesync.reference import ACTIVATIONS
 
 from .draw import Case, Dice, Undefined
-from .judge import Wanted, exactly, within
+from .judge import Wanted, within
 from .operators import capture
 from .values import pick, values
 
@@ -238,8 +238,8 @@ class _Plan:
                 error = 3 * error + (1e-5 if isinstance(activation, str) else 0.0 if plain else 2.0**-21) * (
                     1 + np.abs(value)
                 )
-        found = within(value, error, self.result, np.broadcast_to(free, whole))
-        return found if found.low.shape == whole else exactly(found.low.reshape(whole))
+        value, error, free = (np.broadcast_to(x, np.shape(value)).reshape(whole) for x in (value, error, free))
+        return within(value, error, self.result, free)
 
     @staticmethod
     def _of_axis(scale: np.ndarray, inputs: dict, axis: int) -> np.ndarray:
