@@ -238,8 +238,8 @@ class _Plan:
                 error = 3 * error + (1e-5 if isinstance(activation, str) else 0.0 if plain else 2.0**-21) * (
                     1 + np.abs(value)
                 )
-        value, error = (np.broadcast_to(x, np.shape(value)).reshape(whole) for x in (value, error))  # a bias of (1, 1) adds axes to a number
-        return within(value, error, self.result, np.broadcast_to(free, whole))
+        value, error, free = (np.broadcast_to(x, np.shape(value)).reshape(whole) for x in (value, error, free))
+        return within(value, error, self.result, free)
 
     @staticmethod
     def _of_axis(scale: np.ndarray, inputs: dict, axis: int) -> np.ndarray:
