@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .errors import ArgumentTypeError, ArgumentValueError, explain
+from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,50 +84,64 @@ _NOT_IN_NUMPY = ("bfloat16", *FLOAT8)
 BOOL, INT32, INT64, UINT64, FLOAT32 = (BY_NAME[name] for name in ("bool", "int32", "int64", "uint64", "float32"))
 
 
-@functools.lru_cache(maxsize=256)
 def dtype(spec, argument: str = "dtype") -> DType:
     """The DType that ``spec`` means: a DType, a name, a NumPy or ml_dtypes type, or a torch dtype."""
+    try:
+        found = _known(spec)
+    except Exception:  # unhashable, or an object of the user's own that NumPy asks something
+        found = None
+    if found is None:
+        raise ArgumentTypeError(explain(argument, shown(spec), "one of " + ", ".join(BY_NAME)))
+    return found
+
+
+@functools.lru_cache(maxsize=256)
+def _known(spec) -> DType | None:
+    """None for what is no type. (NumPy would take the ``dtype`` of any object, and the cache 1 for ``np.int64(1)``.)"""
     if isinstance(spec, DType):
         return spec
     name = str(spec).removeprefix("torch.") if type(spec).__module__.partition(".")[0] == "torch" else spec
     if name == "bfloat16" or getattr(name, "__name__", None) == "bfloat16":
         return BY_NAME["bfloat16"]
-    try:
-        parsed = np.dtype(name)
-    except TypeError:
-        parsed = None
-    if parsed is None or parsed.name not in BY_NAME or not parsed.isnative:
-        raise ArgumentTypeError(explain(argument, repr(spec), "one of " + ", ".join(BY_NAME)))
-    return BY_NAME[parsed.name]
+    if not isinstance(name, (str, type, np.dtype, type(None))):
+        return None
+    parsed = np.dtype(name)
+    return BY_NAME.get(parsed.name) if parsed.isnative else None
 
 
 def element_type(spec, argument: str = "dtype") -> DType:
     """The same for the elements of arrays, which may be float8 as well."""
-    name = str(getattr(spec, "name", None) or getattr(spec, "__name__", None) or spec).removeprefix("torch.")
+    try:
+        name = str(getattr(spec, "name", None) or getattr(spec, "__name__", None) or spec).removeprefix("torch.")
+    except Exception:  # a text of the user's own, or an int of more digits than Python prints
+        name = ""
     return FLOAT8.get(name) or dtype(spec, argument)
 
 
 def number(value, argument: str, allowed: str = "a number") -> bool | int | float:
-    """A scalar of Python, NumPy or ml_dtypes, or a NumPy array of no axes, as Python's bool, int or float; ArgumentTypeError for what is none."""
-    if isinstance(value, (np.generic, np.ndarray)) and not value.shape and (value.dtype.kind in "biuf" or value.dtype.name in _NOT_IN_NUMPY):
-        value = value.item() if value.dtype.kind in "biu" else float(value)
+    """A scalar of Python, NumPy or ml_dtypes, or a NumPy array of no axes, as Python's bool, int or float; ArgumentTypeError for
+    what is none."""
+    if isinstance(value, (np.generic, np.ndarray)) and not value.shape:
+        kind = "f" if value.dtype.name in _NOT_IN_NUMPY else value.dtype.kind
+        value = value.item() if kind in "biu" else float(value) if kind == "f" else value
     if not isinstance(value, (bool, int, float)):
-        raise ArgumentTypeError(explain(argument, repr(value), allowed))
+        raise ArgumentTypeError(explain(argument, shown(value), allowed))
     return value
 
 
 def scalar(value, target: DType, argument: str):
-    """A Python number of type ``target``: float, int, or for bool its truth value, 0 or 1. ArgumentTypeError or ArgumentValueError for what is none."""
+    """A Python number of type ``target``: float, int, or for bool its truth value, 0 or 1. ArgumentTypeError or
+    ArgumentValueError for what is none."""
     found, kind = number(value, argument, f"a scalar of {target}"), target.kind
     if kind == "b":
         return int(bool(found))
     if kind == "f":
         return as_float(found, argument)
     if isinstance(found, float):
-        raise ArgumentTypeError(explain(argument, repr(value), f"a scalar of {target}"))
+        raise ArgumentTypeError(explain(argument, shown(value), f"a scalar of {target}"))
     info = np.iinfo(target.numpy)
     if not info.min <= found <= info.max:
-        raise ArgumentValueError(explain(argument, repr(value), f"a value of {target}, {info.min} to {info.max}"))
+        raise ArgumentValueError(explain(argument, shown(value), f"a value of {target}, {info.min} to {info.max}"))
     return int(found)
 
 
@@ -136,7 +150,7 @@ def as_float(value: bool | int | float, argument: str) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise ArgumentValueError(explain(argument, f"an int of {value.bit_length()} bits", "a number that a float64 can hold")) from None
+        raise ArgumentValueError(explain(argument, shown(value), "a number that a float64 can hold")) from None
 
 
 PROMOTED = object()

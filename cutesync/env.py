@@ -69,5 +69,5 @@ def max_steps() -> int | None:
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and int(text)):
-        raise ArgumentValueError(explain(MAX_STEPS.name, repr(text), "a number of steps, 1 or more", "unset it for the emulator's own bound"))
+        raise ArgumentValueError(explain(MAX_STEPS.name, repr(text), "a number of steps, 1 or more"))
     return int(text)

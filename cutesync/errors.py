@@ -44,4 +44,19 @@ class WorkspaceError(CutesyncError, MemoryError):
 
 def explain(subject: str, came: object, allowed: str, advice: str = "") -> str:
     """The one wording of every message: ``subject: got came; needs allowed; advice``."""
+    came = came if isinstance(came, str) else shown(came)
     return f"{subject}: got {came}; needs {allowed}" + (f"; {advice}" if advice else "")
+
+
+def shown(value: object) -> str:
+    """What a message shows of a value, whatever it is: its ``repr`` in at most 80 characters."""
+    try:
+        text = repr(value)
+    except Exception as error:  # a repr of the user's own, or an int of more digits than Python prints
+        return f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
+    return text if len(text) <= 80 else f"{text[:76]} ..."
+
+
+def described(value: object) -> str:
+    """What a message says of an object by its type alone."""
+    return "None" if value is None else f"a {type(value).__name__}"

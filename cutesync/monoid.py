@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import cutlass
 import cutlass.cute as cute
+import numpy as np
 from cutlass import Boolean, Float32, Float64, Int32, Int64, Uint32, Uint64
+from cutlass._mlir import ir
 
+from .callables import user_code
 from .dtypes import DType
-from .errors import OperatorError
 from .ops import Operator
 
 
@@ -38,9 +40,9 @@ def nonzero(value):
 
 
 def convert(value, target):
-    """``value``, a DSL number or a Python one, in the DSL type ``target``, as NumPy's astype does: integers wrap, and signed ones keep their
-    sign (the DSL's own conversion to a wider unsigned type does not). Floats lose their fraction; where NumPy leaves an integer undefined, one
-    beyond the range becomes its nearer end, and NaN becomes 0.
+    """``value``, a DSL number or a Python one, in the DSL type ``target``, as NumPy's astype does: integers wrap, and signed ones
+    keep their sign (the DSL's own conversion to a wider unsigned type does not). Floats lose their fraction; where NumPy leaves
+    an integer undefined, one beyond the range becomes its nearer end, and NaN becomes 0.
     """
     if not isinstance(value, cutlass.Numeric) or target.is_float:
         return target(value)
@@ -111,13 +113,20 @@ def binary(op: Operator, dtype: DType):
 
 def traced(what: str, fn, operands, register, dtype: DType):
     """What a user's callable returns for DSL values, as a ``register``; OperatorError if it cannot be traced."""
-    try:
+    with user_code(what, fn, dtype):
         result = fn(*operands)
-        if not isinstance(result, (bool, int, float, cutlass.Numeric)):
+        if isinstance(result, np.generic):
+            result = result.item()
+        if not isinstance(result, (bool, int, float, cutlass.Numeric)) and not _is_scalar(result):
             raise TypeError(f"it returned {type(result).__name__}, not a number")
+        if type(result) is int and not -(1 << 63) <= result < 1 << 64:
+            raise OverflowError(f"it returned the Python int {result}, which does not fit 64 bits")
         return nonzero(Boolean(result)) if dtype.kind == "b" else convert(result, register)
-    except Exception as error:
-        raise OperatorError(f"{what} could not be traced on {dtype}: {type(error).__name__}: {error}") from error
+
+
+def _is_scalar(value) -> bool:
+    """Whether it is a value below the DSL's own types, as ``cutlass.select_`` returns, and no vector."""
+    return isinstance(value, ir.Value) and isinstance(value.type, (ir.IntegerType, ir.FloatType))
 
 
 class Monoid:

@@ -14,7 +14,7 @@ from typing import Any, Callable
 import numpy as np
 
 from .dtypes import DType
-from .errors import ArgumentTypeError, ArgumentValueError, explain
+from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from .identity import Identity, identify, name_of
 
 NAMES = ("add", "mul", "min", "max", "and", "or", "xor", "any", "all")
@@ -71,10 +71,10 @@ def operator(op, identity=None) -> Operator:
     """The Operator that ``op`` (a name, or a callable of two values or its Identity) means."""
     if isinstance(op, str):
         if op not in _BUILT_IN:
-            raise ArgumentValueError(explain("op", repr(op), "one of " + ", ".join(NAMES) + ", or a callable of two values"))
+            raise ArgumentValueError(explain("op", shown(op), "one of " + ", ".join(NAMES) + ", or a callable of two values"))
         return _BUILT_IN[op]
     if type(op) is not Identity and not callable(op):
-        raise ArgumentTypeError(explain("op", repr(op), "a name or a callable of two values"))
+        raise ArgumentTypeError(explain("op", shown(op), "a name or a callable of two values"))
     return _of_callable(op, identity)
 
 
@@ -89,7 +89,7 @@ def neighbour_operator(op, names: tuple[str, ...]) -> Operator:
         return Operator(op)
     if isinstance(op, str) or not (type(op) is Identity or callable(op)):
         allowed = "one of " + ", ".join(names) + ", or a callable of two values"
-        raise (ArgumentValueError if isinstance(op, str) else ArgumentTypeError)(explain("op", repr(op), allowed))
+        raise (ArgumentValueError if isinstance(op, str) else ArgumentTypeError)(explain("op", shown(op), allowed))
     return _of_callable(op)
 
 

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from typing import Callable, Iterable, Iterator
 
-from .dtypes import BY_NAME, INT64
+import numpy as np
+
+from .arguments import choice
+from .dtypes import BY_NAME, INT64, DType
 from .dtypes import dtype as parse_dtype
 from .dtypes import sum_dtype
-from .errors import ArgumentTypeError, ArgumentValueError, explain
+from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from .ops import COMPARISONS, NAMES, neighbour_operator, operator
 
 Job = tuple[str, Callable[[], object]]
@@ -54,6 +57,8 @@ def warm(
     ArgumentTypeError, ArgumentValueError for an unknown family, dtype, operator or layout; OperatorError for a callable that cannot be
     traced. Nothing is compiled before all arguments are checked.
     """
+    if progress is not None and not callable(progress):
+        raise ArgumentTypeError(explain("progress", shown(progress), "None or a callable of (done, total, label)"))
     work = list(jobs(families, dtypes, ops, layouts))
     for done, (label, compile_kernel) in enumerate(work, 1):
         compile_kernel()
@@ -65,23 +70,29 @@ def warm(
 def jobs(families: Iterable[str], dtypes: Iterable, ops: Iterable, layouts: Iterable[str]) -> list[Job]:
     """The kernels that ``warm`` compiles, each as ``(label, function)``; the arguments are checked here."""
     families, layouts, ops = _names(families, "families", FAMILIES), _names(layouts, "layouts", LAYOUTS), _ops(ops)
-    parsed = [parse_dtype(spec, "dtypes") for spec in ((dtypes,) if isinstance(dtypes, str) else dtypes)]
+    parsed = [parse_dtype(spec, "dtypes") for spec in _several(dtypes, "dtypes")]
     return [job for family in families for job in FAMILIES[family](parsed, ops, layouts)]
 
 
 def _names(given, argument: str, allowed) -> tuple[str, ...]:
-    names = (given,) if isinstance(given, str) else tuple(given)
-    for name in names:
-        if name not in allowed:
-            raise ArgumentValueError(explain(argument, repr(name), " or ".join(map(repr, allowed))))
-    return names
+    return tuple(choice(name, argument, allowed) for name in _several(given, argument))
+
+
+def _several(given, argument: str) -> tuple:
+    """One name or type, or several."""
+    if isinstance(given, (str, type, np.dtype, DType)) or callable(given):
+        return (given,)
+    try:
+        return tuple(given)
+    except TypeError:
+        raise ArgumentTypeError(explain(argument, shown(given), "a sequence")) from None
 
 
 def _ops(given) -> tuple:
-    found = (given,) if isinstance(given, str) or callable(given) else tuple(given)
+    found = _several(given, "ops")
     for op in found:
         if isinstance(op, str) and op not in ALL_OPS:
-            raise ArgumentValueError(explain("ops", repr(op), ", ".join(ALL_OPS) + ", or a callable of two values"))
+            raise ArgumentValueError(explain("ops", shown(op), ", ".join(ALL_OPS) + ", or a callable of two values"))
         if not isinstance(op, str):
             operator(op)
     return found

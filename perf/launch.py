@@ -20,7 +20,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from pathlib import Path
 
 import numpy as np
 from cuda.bindings import driver
@@ -34,8 +33,11 @@ from rivals import versions
 COUNT = 4096  # elements: the kernel is over before the next call is enqueued
 CALLS = 200  # a batch: well below the depth of the launch queue
 TORCH, ARRAY, THEIRS = "cutesync on torch tensors", "cutesync on DeviceArray", "torch.sum(x, 0, out=o)"
+NEW, THEIR_NEW = "cs.sum(x) on torch tensors", "torch.sum(x)"
+NAMED, WRITTEN = 'cs.scan(x, "add", out=y) on torch tensors', "cs.scan(x, lambda a, b: a + b, out=y) on torch tensors"
 PRODUCT, THEIR_PRODUCT = "cs.matmul(a, b, out=o) on torch tensors", "torch.matmul(a, b, out=o)"
-HOST_BARS = ((TORCH, THEIRS, 0.75), (ARRAY, THEIRS, 0.60), (PRODUCT, THEIR_PRODUCT, 0.75))
+HOST_BARS = ((TORCH, THEIRS, 0.75), (ARRAY, THEIRS, 0.60), (PRODUCT, THEIR_PRODUCT, 0.75), (NEW, THEIR_NEW, 1.0))
+LAMBDA_US = 2.0  # more than a named operator: a callable written in the call
 FIRST_BARS = (("cold", 1.0), ("warm", 0.15))  # seconds
 
 
@@ -67,15 +69,22 @@ def torch_arrays(library, data):
 
 
 def ours_on_torch(data) -> dict:
-    reduce = importlib.import_module("cutesync").reduce
+    cs = importlib.import_module("cutesync")
+    reduce, scan, total = cs.reduce, cs.scan, cs.sum
     x, out = torch_arrays(importlib.import_module("torch"), data)
-    return {TORCH: lambda: reduce(x, out=out)}
+    y = x.clone()
+    return {
+        TORCH: lambda: reduce(x, out=out),
+        NEW: lambda: total(x),
+        NAMED: lambda: scan(x, "add", out=y),
+        WRITTEN: lambda: scan(x, lambda a, b: a + b, out=y),
+    }
 
 
 def torch(data) -> dict:
     library = importlib.import_module("torch")
     x, out = torch_arrays(library, data)
-    return {THEIRS: lambda: library.sum(x, 0, out=out)}
+    return {THEIRS: lambda: library.sum(x, 0, out=out), THEIR_NEW: lambda: library.sum(x)}
 
 
 def products(data) -> dict:
@@ -166,6 +175,9 @@ def bars(host: dict, first: dict[str, list[float]]) -> list[dict]:
         value = host[name]["median_us"] / host[against]["median_us"] if name in host and against in host else None
         met = None if value is None else value <= limit
         judged.append({"text": f"host cost of {name} <= {limit} x {against}", "value": value, "met": met})
+    value = host[WRITTEN]["median_us"] - host[NAMED]["median_us"] if WRITTEN in host else None
+    met = None if value is None else value <= LAMBDA_US
+    judged.append({"text": f"a callable written in the call <= {LAMBDA_US} us more than a named operator", "value": value, "met": met})
     for state, limit in FIRST_BARS:
         value = sorted(first[state])[len(first[state]) // 2] if first.get(state) else None
         met = None if value is None else value <= limit
@@ -194,9 +206,9 @@ def main(argv=None) -> int:
     }
     path = chosen.json or reporting.result_path("launch", gpu.name, today.date().isoformat(), "-quick" if chosen.quick else "")
     reporting.write(report, path)
-    print(f"{'call':<34} {'us':>8}  [5 % 95 %]")
+    print(f"{'call':<56} {'us':>8}  [5 % 95 %]")
     for name, numbers in sorted(host.items(), key=lambda item: item[1]["median_us"]):
-        print(f"{name:<34} {numbers['median_us']:>8.2f}  [{numbers['p5_us']:.2f} {numbers['p95_us']:.2f}]")
+        print(f"{name:<56} {numbers['median_us']:>8.2f}  [{numbers['p5_us']:.2f} {numbers['p95_us']:.2f}]")
     for name, reason in missing.items():
         print(f"without {name}: {reason}")
     for bar in report["bars"]:

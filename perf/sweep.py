@@ -22,7 +22,7 @@ import numpy as np
 import report as reporting
 import script
 from case import Slot
-from gpu import Gpu, Probe
+from gpu import Probe
 from measure import REPEATS, Contestant, Timer
 from rivals import ROOFS, Libraries, versions
 

@@ -73,6 +73,10 @@ def one_warp_more(patch: Patch) -> None:
     patch.setattr(cute.arch, "barrier", expectant)
 
 
+ON_EMULATOR = ("matmul: a warp missing at the turnstile",)
+"""Warps that hang at a named barrier, which PTX cannot bound: on a GPU nobody need be left who waits for them at an mbarrier."""
+
+
 def place_of(what: str) -> tuple[object, str]:
     module, _, path = what.partition(":")
     *owners, name = path.split(".")

@@ -15,6 +15,7 @@ from ..monoid import choose
 from ..neighbours import Flag
 from ..ops import COMPARISONS, neighbour_operator
 from .edges import Neighbours, rank, registers
+from .operators import register_of
 
 
 @cute.jit
@@ -76,7 +77,7 @@ class Discontinuity(Neighbours):
         if predecessor is None:
             first = flag_unless(thread == 0, compare, previous, items[0], at)
         else:
-            first = compare(choose(thread == 0, self.dtype(predecessor), previous), items[0], at)
+            first = compare(choose(thread == 0, register_of(predecessor, self.dtype, "tile_predecessor_item"), previous), items[0], at)
         inner = [compare(items[i - 1], items[i], at + i) for i in range(1, len(items))]
         return self._flags([first, *inner], flag_dtype)
 
@@ -87,7 +88,7 @@ class Discontinuity(Neighbours):
         if successor is None:
             last = flag_unless(outermost, compare, items[-1], following, end)
         else:
-            last = compare(items[-1], choose(outermost, self.dtype(successor), following), end)
+            last = compare(items[-1], choose(outermost, register_of(successor, self.dtype, "tile_successor_item"), following), end)
         return self._flags([*inner, last], flag_dtype)
 
     @staticmethod

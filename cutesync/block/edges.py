@@ -12,12 +12,12 @@ from cutlass.memory import SmemAllocator
 
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..warp import LANES
-from .operators import element_dtype
+from .operators import block_shape, element_dtype
 
 
 def block_threads(block_dim) -> int:
     """How many threads a block of this shape has; ArgumentValueError unless it is whole warps."""
-    x, y, z = block_dim = (*block_dim, 1, 1)[:3]
+    x, y, z = block_dim = (*block_shape(block_dim), 1, 1)[:3]
     threads = x * y * z
     if threads % LANES or not 0 < threads <= 1024:
         raise ArgumentValueError(explain("block_dim", f"{block_dim} ({threads} threads)", "a multiple of 32 threads, at most 1024"))
@@ -71,7 +71,7 @@ class Edges:
     """The exchange. ``storage`` is shared memory of ``2 * warps`` elements, allocated here unless given."""
 
     def __init__(self, dtype, block_dim, storage=None) -> None:
-        self.dtype, self.block_dim, self.threads = dtype, tuple(block_dim), block_threads(block_dim)
+        self.dtype, self.block_dim, self.threads = dtype, block_shape(block_dim), block_threads(block_dim)
         self.storage = given_or_allocated(storage, dtype, 2 * self.threads // LANES)
 
     @cute.jit
@@ -106,7 +106,7 @@ class Neighbours:
 
     def __init__(self, dtype, block_dim=(256, 1, 1), storage=None) -> None:
         self._element = element_dtype(dtype)
-        self.dtype, self.block_dim = dtype, tuple(block_dim)
+        self.dtype, self.block_dim = dtype, block_shape(block_dim)
         self._edges = Edges(dtype, block_dim, storage)
 
     @staticmethod

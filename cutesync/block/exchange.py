@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import cutlass.cute as cute
 
+from ..arguments import whole
 from ..errors import ArgumentValueError, explain
 from .edges import allocate, block_threads, given_or_allocated, rank, stored
+from .operators import block_shape
 
 BANKS = 32
 
@@ -24,9 +26,9 @@ class Exchange:
     """
 
     def __init__(self, dtype, block_dim, items_per_thread: int, storage=None) -> None:
-        if items_per_thread < 1:
+        if whole(items_per_thread, "items_per_thread") < 1:
             raise ArgumentValueError(explain("items_per_thread", items_per_thread, "1 or more"))
-        self.dtype, self.block_dim, self.items_per_thread = dtype, tuple(block_dim), items_per_thread
+        self.dtype, self.block_dim, self.items_per_thread = dtype, block_shape(block_dim), items_per_thread
         self._threads = block_threads(block_dim)
         self._storage = given_or_allocated(storage, dtype, self.count(block_dim, items_per_thread))
 

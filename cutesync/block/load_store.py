@@ -5,8 +5,9 @@ from __future__ import annotations
 import cutlass
 import cutlass.cute as cute
 
-from ..errors import ArgumentValueError, explain
+from ..arguments import choice
 from .edges import block_threads, rank
+from .operators import block_shape
 
 ARRANGEMENTS = ("blocked", "striped")
 
@@ -15,9 +16,8 @@ class _Tile:
     """What Load and Store share: which item of a tile is whose."""
 
     def __init__(self, block_dim, items_per_thread: int, arrangement: str = "blocked") -> None:
-        if arrangement not in ARRANGEMENTS:
-            raise ArgumentValueError(explain("arrangement", repr(arrangement), "'blocked' or 'striped'"))
-        self.block_dim, self.items_per_thread, self.arrangement = tuple(block_dim), items_per_thread, arrangement
+        choice(arrangement, "arrangement", ARRANGEMENTS)
+        self.block_dim, self.items_per_thread, self.arrangement = block_shape(block_dim), items_per_thread, arrangement
         self.threads = block_threads(block_dim)
 
     def place(self, i: int):

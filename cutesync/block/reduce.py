@@ -12,9 +12,9 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32
 from cutlass.memory import SmemAllocator
 
-from ..errors import ArgumentValueError, explain
 from ..warp import LANES, reduce_states, reduce_valid
-from .operators import scalar_operator
+from .edges import block_threads
+from .operators import block_shape, element_dtype, register_of, scalar_operator
 
 
 def state_array(types, count: int):
@@ -86,11 +86,10 @@ class Reduce:
     """
 
     def __init__(self, dtype, block_dim=(256, 1, 1)) -> None:
-        threads = block_dim[0] * block_dim[1] * block_dim[2]
-        if threads % LANES or not 0 < threads <= 1024:
-            raise ArgumentValueError(explain("block_dim", f"{tuple(block_dim)} ({threads} threads)", "a multiple of 32 threads, at most 1024"))
-        self.dtype, self.block_dim = dtype, tuple(block_dim)
-        self._storage = fold_storage((dtype,), threads // LANES)
+        element_dtype(dtype)
+        block_dim = (*block_shape(block_dim), 1, 1)[:3]
+        self.dtype, self.block_dim = dtype, block_dim
+        self._storage = fold_storage((dtype,), block_threads(block_dim) // LANES)
 
     def __call__(self, value, op="add"):
         """The fold of every thread's ``value`` in thread order: in thread 0; other threads get an undefined value.
@@ -104,5 +103,5 @@ class Reduce:
 
         x, y, z = cute.arch.thread_idx()
         thread = x + self.block_dim[0] * (y + self.block_dim[1] * z)
-        state = reduce_states((self.dtype(value),), combine, thread % LANES)
+        state = reduce_states((register_of(value, self.dtype, "value"),), combine, thread % LANES)
         return fold_warps(state, Boolean(True), combine, self._storage, thread)[1][0]

@@ -11,10 +11,11 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32
 
 from ..errors import ArgumentValueError, explain
+from ..monoid import traced
 from ..ops import operator
 from ..warp import LANES, scan_states, shift_up
 from .edges import block_threads, rank
-from .operators import element_dtype, scalar_operator
+from .operators import block_shape, element_dtype, register_of, scalar_operator
 from .reduce import get, put, state_array
 from .warps import after, around, leave
 
@@ -39,7 +40,7 @@ class Scan:
 
     def __init__(self, dtype, block_dim=(256, 1, 1)) -> None:
         self._element = element_dtype(dtype)
-        self.dtype, self.block_dim = dtype, tuple(block_dim)
+        self.dtype, self.block_dim = dtype, block_shape(block_dim)
         self._warps = block_threads(block_dim) // LANES
         self._totals = state_array((dtype, Int32), self._warps)
         self._front = state_array((dtype,), 1)
@@ -69,7 +70,7 @@ class Scan:
         if prefix is not None:
             front = self._from_first_warp(prefix, aggregate[0])
         else:
-            front = None if initial is None else (self.dtype(initial),)
+            front = None if initial is None else (register_of(initial, self.dtype, "initial"),)
         if front is not None:
             have, before = after(Boolean(True), front, have, before, combine)
         scanned = cute.make_rmem_tensor((len(values),), self.dtype)
@@ -102,7 +103,7 @@ class Scan:
         """What ``prefix`` gives thread 0, in every thread."""
         thread = rank(self.block_dim)
         if thread < LANES:
-            value = self.dtype(prefix(aggregate))
+            value = self.dtype(traced("prefix", prefix, (aggregate,), self.dtype, self._element))
             if thread == 0:
                 put(self._front, 0, (value,))
         cute.arch.sync_threads()

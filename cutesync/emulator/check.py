@@ -48,12 +48,13 @@ def arguments(jit_function, args, run_time: bool = False) -> list:
         if not isinstance(a, np.ndarray):
             out.append(a)
         elif isinstance(a, np.ma.MaskedArray):
-            raise ArgumentTypeError(explain(p.name, "a masked array", "an array without a mask", "a kernel sees the memory alone"))
+            raise ArgumentTypeError(explain(p.name, "a masked array", "an array without a mask"))
         elif "Tensor" in str(p.annotation):
             out.append(from_dlpack(a).mark_layout_dynamic())
         elif not a.flags.c_contiguous:
             advice = "give np.ascontiguousarray(x), or annotate the parameter as cute.Tensor"
-            raise ArgumentValueError(explain(p.name, f"strides {a.strides} for shape {a.shape}", "a C-contiguous array: a pointer has no strides", advice))
+            came = f"strides {a.strides} for shape {a.shape}"
+            raise ArgumentValueError(explain(p.name, came, "a C-contiguous array: a pointer has no strides", advice))
         else:
             align = next(n for n in (16, 8, 4, 2, 1) if a.ctypes.data % n == 0)
             out.append(make_ptr(dsl_type(a.dtype), a.ctypes.data, cute.AddressSpace.gmem, assumed_align=max(align, a.itemsize)))
@@ -88,6 +89,6 @@ def check(jit_function, *args, schedules: int = 20, policy: str | None = None, s
     give different results, and LaunchError for a launch that a GPU would refuse.
     """
     compiled = compile_for_emulator(jit_function, *args, options=options)
-    with emulate(policy=policy, seed=seed, schedules=schedules, sanitize=sanitize, resident=resident, max_steps=max_steps) as used:
+    with emulate(policy, seed, schedules, sanitize, None, resident, max_steps) as used:
         call(compiled, jit_function, *args, fresh=fresh)
     return used

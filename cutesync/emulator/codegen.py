@@ -20,7 +20,8 @@ from .memory import SHARED_START
 
 
 def _namespace() -> dict:
-    names = {"__builtins__": gate.BUILTINS, "np": np, "where": np.where, "cnz": np.count_nonzero, "STOP": STOP, "ALL": ALL, "NONE": ZERO[1]}
+    names = {"__builtins__": gate.BUILTINS, "np": np, "where": np.where, "cnz": np.count_nonzero}
+    names |= {"STOP": STOP, "ALL": ALL, "NONE": ZERO[1]}
     for kind, types in VIEWS.items():
         names |= {f"{kind}{bits}": dtype for bits, dtype in types.items()}
     return names
@@ -57,7 +58,7 @@ class Program:
         except gate.MALFORMED as fault:      # a branch by a table that is nowhere
             if isinstance(fault, CutesyncError):
                 raise
-            raise syntax.PtxSyntaxError(f"{function.name} branches in a way that cannot be read ({type(fault).__name__}: {fault})") from fault
+            raise syntax.PtxSyntaxError(f"{function.name} has a branch that cannot be read ({fault})") from fault
         self.full = [self._lazy(i, True) for i in range(len(self.segments))] + [_exit]
         self.part = [self._lazy(i, False) for i in range(len(self.segments))] + [_exit]
 

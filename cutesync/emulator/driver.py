@@ -18,7 +18,7 @@ from .codegen import Program
 _P, _I, _U, _S = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
 _SUCCESS, _NOT_SUPPORTED = 0, 801
 _COOPERATIVE_ATTRIBUTE, _CLUSTER_ATTRIBUTE, _PROGRAMMATIC_ATTRIBUTE = 2, 4, 6
-_MOST_SHARED, _NON_PORTABLE = 8, 14      # attributes of a kernel: cudaFuncAttributeMaxDynamicSharedMemorySize, NonPortableClusterSizeAllowed
+_MOST_SHARED, _NON_PORTABLE = 8, 14      # cudaFuncAttribute: MaxDynamicSharedMemorySize, NonPortableClusterSizeAllowed
 _ATTRIBUTE_BYTES = 72
 _ABSENT = (0, 0, 0)
 
@@ -33,8 +33,8 @@ class _Config(ctypes.Structure):
 class Launch:
     """One kernel launch: which kernel, its extents, dynamic shared memory, and the bytes of its parameters. All blocks of a
     ``cooperative`` one are resident at once. ``clustered``: it says that it is one of clusters, if only of one block each.
-    ``programmatic``: it may start before the launch before it in its stream has ended. ``most_cluster`` and ``most_shared`` are what the
-    attributes of the kernel allow."""
+    ``programmatic``: it may start before the launch before it in its stream has ended. ``most_cluster`` and ``most_shared`` are what
+    the attributes of the kernel allow."""
 
     program: Program
     grid: tuple[int, int, int]
@@ -149,11 +149,15 @@ class Executable:
     def _launch(self, config, kernel, arguments) -> int:
         c = ctypes.cast(config, ctypes.POINTER(_Config)).contents
         program = self.program(self.kernels[(kernel or 1) - 1])
-        launch = Launch(program, tuple(c.grid), tuple(c.block), self._cluster(c, program), int(c.shared), self._parameters(program, arguments),
-                        bool(self._attribute(c, _COOPERATIVE_ATTRIBUTE)[0]), self._attribute(c, _CLUSTER_ATTRIBUTE) != _ABSENT,
-                        bool(self._attribute(c, _PROGRAMMATIC_ATTRIBUTE)[0]),
-                        limits.LARGEST_CLUSTER if self.attributes.get((kernel, _NON_PORTABLE)) else limits.PORTABLE_CLUSTER,
-                        self.attributes.get((kernel, _MOST_SHARED), limits.PLAIN_SHARED))  # fmt: skip
+        wanted = (_CLUSTER_ATTRIBUTE, _COOPERATIVE_ATTRIBUTE, _PROGRAMMATIC_ATTRIBUTE)
+        cluster, cooperative, programmatic = (self._attribute(c, attribute) for attribute in wanted)
+        declared = limits.padded(program.function.cluster or ())
+        launch = Launch(
+            program, tuple(c.grid), tuple(c.block), declared if cluster == _ABSENT else cluster, int(c.shared),
+            self._parameters(program, arguments), bool(cooperative[0]), cluster != _ABSENT, bool(programmatic[0]),
+            most_cluster=limits.LARGEST_CLUSTER if self.attributes.get((kernel, _NON_PORTABLE)) else limits.PORTABLE_CLUSTER,
+            most_shared=self.attributes.get((kernel, _MOST_SHARED), limits.PLAIN_SHARED),
+        )  # fmt: skip
         limits.check(launch)
         self.launches.append(launch)
         return _SUCCESS
@@ -166,10 +170,6 @@ class Executable:
             if ctypes.c_int.from_address(at).value == wanted:
                 return tuple((_U * 3).from_address(at + 8))
         return _ABSENT
-
-    def _cluster(self, config: _Config, program: Program) -> tuple[int, int, int]:
-        given = self._attribute(config, _CLUSTER_ATTRIBUTE)
-        return limits.padded(program.function.cluster or ()) if given == _ABSENT else given
 
     def _set_attribute(self, kernel, attribute, value, *_) -> int:
         self.attributes[kernel, attribute] = value

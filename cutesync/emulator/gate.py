@@ -1,8 +1,9 @@
-"""The one door from PTX to Python: ``ptx`` lets no token in that PTX does not allow, and no generated text runs that says more than an emitter can.
+"""The one door from PTX to Python: no token comes in that PTX does not allow, no text runs that says more than instructions need.
 
-A PTX text may come from anywhere (a file of a shared cache, say). Its opcodes and names become parts of Python source. So each token must match
-one of the patterns here, which hold no operator, quote or bracket of Python; what a handler puts into an expression comes from a closed table
-(``registry.word``); and the compiled source must be one function that names only what the program has bound, few builtins, and these attributes.
+A PTX text may come from anywhere (a file of a shared cache, say), and its opcodes become parts of Python source. So each token must
+be made of the words of PTX (``words``) or match a pattern that holds no operator, quote or bracket; what a handler puts into an expression comes from a closed
+table (``registry.word``); and the compiled text must be one function that uses the names which the program has bound, few builtins,
+and these attributes.
 """
 
 from __future__ import annotations
@@ -12,15 +13,16 @@ from types import CodeType, FunctionType
 
 from ..errors import CutesyncError
 
-OPCODE = re.compile(r"[a-z][a-z0-9_]*(?:(?:\.|::)[A-Za-z0-9_]+)*", re.A)
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+|_", re.A)
 BUILTINS = {"abs": abs, "int": int}
-MALFORMED = (ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError, ValueError)
-"""What Python raises where an instruction's operands are of a kind that no compiler writes."""
 ATTRIBUTES = frozenset(
-    "R T astype bits bitwise_or clip clock converged copy count dtype finfo full isfinite isinf isnan lanes live machine mask maximum minimum "
-    "pick reduce reshape split sreg stack tiny view warp".split()
+    "R T astype bits bitwise_or clip clock converged copy count dtype finfo full isfinite isinf isnan lanes live machine "
+    "mask maximum minimum pick reduce reshape split sreg stack tiny view warp".split()
 )
+MALFORMED = (
+    ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError, ValueError,
+)  # fmt: skip
+"""What Python raises where an instruction's operands are of a kind that no compiler writes."""
 
 
 class ForeignCode(CutesyncError, ValueError):
@@ -43,7 +45,8 @@ def function(source: str, name: str, names: dict) -> FunctionType:
 def _check(code: CodeType, name: str, names: dict) -> None:
     foreign = {n for n in code.co_names if n not in names and n not in BUILTINS and n not in ATTRIBUTES}
     if foreign:
-        raise ForeignCode(f"the text generated for {name} uses {', '.join(sorted(foreign))}, which no instruction needs")
+        used = ", ".join(sorted(foreign))
+        raise ForeignCode(f"the text generated for {name} uses {used}, which no instruction needs")
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             if inner.co_name != "<lambda>":

@@ -1,10 +1,12 @@
 """What the driver checks before it launches: extents, clusters, shared memory, and what the kernel was compiled for.
 
-CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (9.0); a launch beyond these is an error there, and here.
+CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (9.0). A launch beyond these is an error there,
+and here.
 """
 
 from __future__ import annotations
 
+from math import prod
 from operator import index
 
 from ..errors import ArgumentTypeError, ArgumentValueError, LaunchError, explain
@@ -16,15 +18,20 @@ SHARED, SHARED_OF_SM, RESERVED_SHARED = 232448, 233472, 1024
 _MULTIPROCESSORS, _THREADS_OF_SM, _BLOCKS_OF_SM = 132, 2048, 32
 
 
+def whole(what: str, value) -> int:
+    """An integer, as a launch takes it."""
+    try:
+        return index(value)
+    except TypeError as error:
+        raise ArgumentTypeError(explain(what, repr(value), "an int")) from error
+
+
 def extents(what: str, value) -> tuple[int, int, int]:
     """Three integers, as a launch takes them."""
-    try:
-        found = tuple(index(n) for n in value)
-    except TypeError as error:
-        raise ArgumentTypeError(explain(what, repr(value), "three integers")) from error
+    found = tuple(value) if isinstance(value, (tuple, list)) else ()
     if len(found) != 3:
-        raise ArgumentValueError(explain(what, found, "three integers"))
-    return found
+        raise ArgumentValueError(explain(what, repr(value), "a tuple of three integers"))
+    return tuple(whole(what, n) for n in found)
 
 
 def check(launch) -> None:
@@ -33,10 +40,11 @@ def check(launch) -> None:
     who = f"launch of {function.name}"
     for what, value, most in (("grid", launch.grid, GRID), ("block", launch.block, BLOCK)):
         if not all(1 <= n <= limit for n, limit in zip(value, most)):
-            raise LaunchError(explain(who, f"{what} {value}, an invalid configuration", f"1 to {most[0]} x {most[1]} x {most[2]}"))
-    x, y, z = launch.block
-    if x * y * z > THREADS:
-        raise LaunchError(explain(who, f"block {launch.block} of {x * y * z} threads", f"{THREADS} threads at most"))
+            allowed = "1 to " + " x ".join(map(str, most))
+            raise LaunchError(explain(who, f"{what} {value}, an invalid configuration", allowed))
+    if prod(launch.block) > THREADS:
+        came = f"block {launch.block} of {prod(launch.block)} threads"
+        raise LaunchError(explain(who, came, f"{THREADS} threads at most"))
     _compiled_for(who, launch, function)
     _cluster(who, launch)
     _shared(who, launch)
@@ -50,43 +58,44 @@ def padded(declared: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _compiled_for(who: str, launch, function) -> None:
-    if function.block and padded(function.block) != launch.block:
-        raise LaunchError(explain(who, f"block {launch.block}", f"block {padded(function.block)}: it was compiled for that (.reqntid)"))
-    x, y, z = launch.block
-    most = padded(function.most_threads or (THREADS,))
-    if x * y * z > most[0] * most[1] * most[2]:
-        raise LaunchError(explain(who, f"block {launch.block}", f"{most[0] * most[1] * most[2]} threads at most: it was compiled for that (.maxntid)"))
-    if function.cluster and padded(function.cluster) != launch.cluster:
-        raise LaunchError(explain(who, f"cluster {launch.cluster}", f"cluster {padded(function.cluster)}: it was compiled for that (.reqnctapercluster)"))
+    pairs = ("block", launch.block, function.block), ("cluster", launch.cluster, function.cluster)
+    for what, value, declared in pairs:
+        if declared and padded(declared) != value:
+            raise LaunchError(explain(who, f"{what} {value}", f"{what} {padded(declared)}: it was compiled for that"))
+    most = prod(function.most_threads or (THREADS,))
+    if prod(launch.block) > most:
+        raise LaunchError(explain(who, f"block {launch.block}", f"{most} threads at most: it was compiled for that"))
 
 
 def _cluster(who: str, launch) -> None:
-    x, y, z = launch.cluster
+    came, blocks = f"cluster {launch.cluster}", prod(launch.cluster)
     if min(launch.cluster) < 1:
-        raise LaunchError(explain(who, f"cluster {launch.cluster}", "extents of 1 or more"))
-    if x * y * z > launch.most_cluster:
-        more = f"; {LARGEST_CLUSTER} with the attribute for clusters that are not portable" if launch.most_cluster < LARGEST_CLUSTER else ""
-        raise LaunchError(explain(who, f"cluster {launch.cluster} of {x * y * z} blocks", f"{launch.most_cluster} blocks at most{more}"))
+        raise LaunchError(explain(who, came, "extents of 1 or more"))
+    if blocks > launch.most_cluster:
+        more = f"clusters of up to {LARGEST_CLUSTER} need the kernel's attribute NonPortableClusterSizeAllowed"
+        advice = more if launch.most_cluster < LARGEST_CLUSTER else ""
+        raise LaunchError(explain(who, f"{came} of {blocks} blocks", f"{launch.most_cluster} blocks at most", advice))
     if any(g % c for g, c in zip(launch.grid, launch.cluster)):
-        raise LaunchError(explain(who, f"grid {launch.grid}", f"a grid that is a multiple of the cluster {launch.cluster}"))
+        raise LaunchError(explain(who, f"grid {launch.grid}", f"a multiple of the cluster {launch.cluster}"))
 
 
 def _shared(who: str, launch) -> None:
     static, dynamic = launch.program.static_shared, launch.shared_bytes
+    came = f"{dynamic} bytes of dynamic shared memory and {static} of static"
     if static > STATIC_SHARED:
-        raise LaunchError(explain(who, f"{static} bytes of static shared memory", f"{STATIC_SHARED} at most", "use dynamic shared memory for more"))
+        raise LaunchError(explain(who, came, f"{STATIC_SHARED} of static at most", "use dynamic shared memory for more"))
     if not 0 <= dynamic <= SHARED - static:
-        raise LaunchError(explain(who, f"{dynamic} bytes of dynamic shared memory and {static} of static", f"0 to {SHARED} together"))
+        raise LaunchError(explain(who, came, f"0 to {SHARED} together"))
     if dynamic > launch.most_shared:
-        raise LaunchError(explain(who, f"{dynamic} bytes of dynamic shared memory", f"{launch.most_shared} at most",
-                                  "set the kernel's attribute MaxDynamicSharedMemorySize for more"))  # fmt: skip
+        advice = "set the kernel's attribute MaxDynamicSharedMemorySize for more"
+        raise LaunchError(explain(who, came, f"{launch.most_shared} of dynamic at most", advice))
 
 
 def _resident(who: str, launch) -> None:
     """All blocks of a cooperative launch are resident at once. (Registers may allow fewer; they are not known here.)"""
-    threads = launch.block[0] * launch.block[1] * launch.block[2]
+    threads = -(-prod(launch.block) // 32) * 32
     shared = launch.shared_bytes + launch.program.static_shared + RESERVED_SHARED
-    room = _MULTIPROCESSORS * min(_BLOCKS_OF_SM, _THREADS_OF_SM // (-(-threads // 32) * 32), SHARED_OF_SM // shared)
-    blocks = launch.grid[0] * launch.grid[1] * launch.grid[2]
-    if blocks > room:
-        raise LaunchError(explain(who, f"a cooperative launch of {blocks} blocks", f"{room} blocks at most: so many fit at once"))
+    room = _MULTIPROCESSORS * min(_BLOCKS_OF_SM, _THREADS_OF_SM // threads, SHARED_OF_SM // shared)
+    if prod(launch.grid) > room:
+        allowed = f"{room} blocks at most: so many fit at once"
+        raise LaunchError(explain(who, f"a cooperative launch of {prod(launch.grid)} blocks", allowed))

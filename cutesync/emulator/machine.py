@@ -43,7 +43,7 @@ class Machine:
         self.effects_at_stall = 0
         self.exits = 0                     # how often threads have ended
         self.patience = Patience(self, max_steps)
-        self.quiet = False                 # nothing visible has happened for long: plain loads that find nothing new count as polls too
+        self.quiet = False                 # for long: from then on plain loads that find nothing new count as polls, too
         self.poll_rounds = 0
         self.printed: dict = {}            # the last words of each warp
         self.sanitizer = Sanitizer(self) if sanitize else None
@@ -105,8 +105,9 @@ class Machine:
         except CutesyncError:
             raise
         except MALFORMED as fault:
-            place = [] if fragment is None else [f"{actor(fragment.warp, np.flatnonzero(fragment.mask))} is at {fragment.where().where()}"]
-            self.fail("unsupported", f"the emulator cannot carry this out ({type(fault).__name__}: {fault})", None, (), None, place)
+            f, what = fragment, f"the emulator cannot carry this out ({type(fault).__name__}: {fault})"
+            place = [f"{actor(f.warp, np.flatnonzero(f.mask))} is at {f.where().where()}"] if f is not None else []
+            self.fail("unsupported", what, None, (), None, place)
 
     def run_fragment(self, f: Fragment, quantum: int) -> None:
         warp = f.warp
@@ -195,8 +196,9 @@ class Machine:
                     self.schedule.ready(fragment)
 
     def name_of_block(self, number: int) -> int:
-        """The number by which clocks know a block: its own, or in a grid of more than ``MOST_BLOCKS`` the next that no resident block has."""
-        return next(n % MOST_BLOCKS for n in range(number, number + MOST_BLOCKS) if n % MOST_BLOCKS not in self.resident)
+        """The number by which clocks know a block: its own, or in a grid of more than ``MOST_BLOCKS`` the next that is free."""
+        candidates = (n % MOST_BLOCKS for n in range(number, number + MOST_BLOCKS))
+        return next(n for n in candidates if n not in self.resident)
 
     def block_coordinates(self, number: int) -> tuple[int, int, int]:
         x, y, _ = self.grid

@@ -40,9 +40,10 @@ class Region:
         self.low, self.high = low, len(data) if high is None else high
         self.ragged = low > 0
         self.writable = writable
+        self.owner = None                    # a weak reference to what keeps the memory, if it may be freed without a word
         self.sealed = not writable           # the next write calls ``unseal`` first
         self.rewind = None                   # who keeps what is there before a launch writes it (``rewind``)
-        self.written: dict[int, np.ndarray] | None = None      # units of each size that a launch has written, where one is to know
+        self.written: dict[int, np.ndarray] | None = None      # units of each size that a launch has written, if ``rewind`` asks
         self.valid = None if initialised else np.zeros(len(data), np.uint8)
         self.views: dict[tuple[int, int], np.ndarray] = {}
         self.valid_views: dict[int, np.ndarray] = {}
@@ -80,7 +81,7 @@ class Region:
         return view
 
     def unseal(self, machine, warp, lanes, site: int) -> None:
-        """Somebody is about to write: a fault where the memory is read-only; else what is there is kept, if a launch is to be run again."""
+        """Somebody is about to write: a fault where the memory is read-only; else what is there is kept for the next schedule."""
         if not self.writable:
             machine.fail("out-of-bounds", f"writes to {self.name}, which is read-only", warp, lanes, site)
         self.sealed = False
@@ -105,9 +106,13 @@ class Region:
             self.valid[start:stop] = 1
 
 
+    def alive(self) -> bool:
+        return self.owner is None or self.owner() is not None
+
+
 class Memory:
-    """The regions of global memory, by address. Threads may add and remove some while a launch reads the table: a change is a new table,
-    and an interrupt leaves the old one or the new one."""
+    """The regions of global memory, by address. Threads may add and remove some while a launch reads the table: a change is a new
+    table, and an interrupt leaves the old one or the new one. Regions whose owner is gone are left out of it."""
 
     def __init__(self):
         self.table: tuple[tuple[int, ...], tuple[Region, ...]] = (), ()
@@ -115,13 +120,15 @@ class Memory:
 
     @property
     def regions(self) -> tuple[Region, ...]:
+        if not all(region.alive() for region in self.table[1]):
+            self.replace((), ())
         return self.table[1]
 
     def replace(self, old, new) -> None:
         """Take the regions of ``old`` out, and put those of ``new`` in, at once."""
         while True:
             table = self.table
-            kept = {id(r): r for r in (*table[1], *new)}
+            kept = {id(r): r for r in (*table[1], *new) if r.alive()}
             for region in old:
                 kept.pop(id(region), None)
             regions = sorted(kept.values(), key=lambda r: r.base + r.low)

@@ -1,9 +1,10 @@
 """When a launch that goes on counts as one that never ends.
 
-Its warps run in steps: the code between two branches or synchronizations. A launch is given up when no thread has ended for a million steps,
-and 50,000 more for each resident warp, that took 20 seconds of processor time or longer; or when nothing that others can see (a store, an
-arrival, a copy) has happened for 8 seconds. A bound that the user gives, ``max_steps`` of ``emulate`` and ``check`` or CUTESYNC_MAX_STEPS,
-is the number of steps of both, whatever they take. A launch of many blocks, each of which ends, is never given up.
+Its warps run in steps: the code between two branches or synchronizations. A launch is given up when no thread has ended for a
+million steps, and 50,000 more for each resident warp, that took 20 seconds of processor time or longer; or when nothing that
+others can see (a store, an arrival, a copy) has happened for 8 seconds. A bound that the user gives, ``max_steps`` of ``emulate``
+and ``check`` or CUTESYNC_MAX_STEPS, is the number of steps of both, whatever they take. A launch of many blocks, each of which
+ends, is never given up.
 """
 
 from __future__ import annotations
@@ -54,8 +55,10 @@ class Patience:
         return min((now[0] - since[0]) / steps, (now[1] - since[1]) / seconds)
 
     def give_up(self, f, what: str) -> None:
-        running = [f] * (f in f.warp.fragments) + [other for other in self.machine.schedule.queue if other is not f] or [f]
-        lines = [f"{actor(one.warp, np.flatnonzero(one.mask))} is at {one.where().where()}" for one in running[:_MOST_SHOWN]]
+        others = [other for other in self.machine.schedule.queue if other is not f]
+        running = [f, *others] if f in f.warp.fragments else others or [f]
+        who = [actor(one.warp, np.flatnonzero(one.mask)) for one in running[:_MOST_SHOWN]]
+        lines = [f"{name} is at {one.where().where()}" for name, one in zip(who, running)]
         if len(running) > _MOST_SHOWN:
             lines.append(f"... and {len(running) - _MOST_SHOWN} more that can run")
-        self.machine.fail("livelock", f"{actor(running[0].warp, np.flatnonzero(running[0].mask))} {what}", None, (), None, [*lines, _ADVICE])
+        self.machine.fail("livelock", f"{who[0]} {what}", None, (), None, [*lines, _ADVICE])

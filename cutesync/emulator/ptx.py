@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 import struct
 
-from .gate import MALFORMED, NAME, OPCODE
+from . import words
+from .declarations import declared, split, variable
+from .gate import MALFORMED, NAME
 from .syntax import (
-    NOWHERE, PARAM, SINK, SIZES, Function, Imm, Instr, Loc, Mem, Module, Not, Pair, Param, PtxSyntaxError, Reg, Special, Symbol, Variable, Vec,
+    NOWHERE, PARAM, SINK, SIZES, Function, Imm, Instr, Loc, Mem, Module, Not, Pair, Param, PtxSyntaxError, Reg, Special, Symbol, Vec,
 )  # fmt: skip
 
 __all__ = ["PtxSyntaxError", "parse"]
@@ -25,25 +27,7 @@ _SPECIAL = re.compile(r"%(tid|ntid|ctaid|nctaid|laneid|warpid|nwarpid|smid|nsmid
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]{1,16}|\d{1,20})U?", re.A)
 _FLOAT = re.compile(r"-?\d{1,40}\.\d{0,400}([eE][-+]?\d{1,4})?", re.A)
 _OFFSET = re.compile(r"(.+?)\s*\+\s*(-?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,20}))", re.A)
-_MOST_LOCAL, _MOST_BYTES = 512 << 10, 1 << 31
 _MOST = 1 << 20                  # registers or instructions of one function: what a compiler writes has far fewer
-
-
-def _split(text: str, separator: str = ",") -> list[str]:
-    """Split at the separator outside brackets, braces and parentheses."""
-    parts, depth, start = [], 0, 0
-    for i, ch in enumerate(text):
-        if ch in "[{(":
-            depth += 1
-        elif ch in "]})":
-            depth -= 1
-        elif ch == separator and depth == 0:
-            parts.append(text[start:i].strip())
-            start = i + 1
-    last = text[start:].strip()
-    if last or parts:
-        parts.append(last)
-    return parts
 
 
 def _statements(text: str):
@@ -131,16 +115,16 @@ class _Reader:
                 depth += {"{": 1, "}": -1}.get(statements[at][1], 0)
                 body.append(statements[at][1])
             at += 1
-            lists = [[_declared(p)[2] for p in _split(inner)] for inner in re.findall(r"\(([^)]*)\)", header)]
+            lists = [[declared(p)[2] for p in split(inner)] for inner in re.findall(r"\(([^)]*)\)", header)]
             name = re.search(r"([$\w]+)\s*\([^()]*\)\s*(?:\.\w+\s*)*$", header).group(1)
             self.bodies[name] = (lists[0] if len(lists) > 1 else [], lists[-1], body[:-1])
         return rest
 
     def inline(self, rest: str) -> None:
         """``call (results), name, (arguments)`` of a device function of this text: its body with the parameters bound, in a scope."""
-        pieces = _split(rest)
+        pieces = split(rest)
         name = next(p for p in pieces if p in self.bodies)
-        given = [_split(p[1:-1]) for p in pieces if p.startswith("(")]
+        given = [split(p[1:-1]) for p in pieces if p.startswith("(")]
         results, parameters, body = self.bodies[name]
         if len(given) < (2 if results else 1):
             given.append([])
@@ -185,8 +169,8 @@ class _Reader:
             self.function = Function(name)
             inner = s[s.index("(") + 1:s.rindex(")")] if "(" in s else ""
             offset = 0
-            for piece in _split(inner):
-                size, align, pname = _declared(piece)
+            for piece in split(inner):
+                size, align, pname = declared(piece)
                 offset = -(-offset // align) * align
                 self.function.params.append(Param(pname, size, align, offset))
                 offset += size
@@ -194,7 +178,7 @@ class _Reader:
         elif s.startswith((".reqntid", ".reqnctapercluster", ".maxntid")):
             self.dimensions(s)
         elif re.match(r"(\.\w+\s+)*\.(global|const|shared)\b", s):
-            self.module.variables.append(_variable(s))
+            self.module.variables.append(variable(s))
 
     def dimensions(self, s: str) -> None:
         for name, attribute in (("reqntid", "block"), ("maxntid", "most_threads"), ("reqnctapercluster", "cluster")):
@@ -217,11 +201,11 @@ class _Reader:
         elif word == ".reg":
             self.declare_registers(s)
         elif word in (".shared", ".local", ".global", ".const", ".extern"):
-            self.function.variables.append(_variable(s))
+            self.function.variables.append(variable(s))
         elif word == ".branchtargets":
-            self.function.tables[self.last_label] = [self.label(name) for name in _split(s.split(None, 1)[1])]
+            self.function.tables[self.last_label] = [self.label(name) for name in split(s.split(None, 1)[1])]
         elif word == ".param":
-            size, _, name = _declared(s)
+            size, _, name = declared(s)
             self.declare_one(name, size * 8, len(self.scopes), PARAM)
         elif word not in (".pragma", ".file", ".callprototype"):
             raise PtxSyntaxError(f"unknown directive {s!r} at {self.loc}")
@@ -231,8 +215,10 @@ class _Reader:
         kind = kind.lstrip(".")
         bits = 1 if kind == "pred" else SIZES[kind] * 8
         depth = len(self.scopes)
-        for name in _split(names):
+        for name in split(names):
             match = re.fullmatch(r"([%$\w]+)<(\d+)>", name)
+            if match and int(match.group(2)) > _MOST:
+                raise PtxSyntaxError(f"{self.function.name} has more than {_MOST} registers")
             if match:
                 for i in range(int(match.group(2))):
                     self.declare_one(f"{match.group(1)}{i}", bits, depth)
@@ -269,11 +255,12 @@ class _Reader:
             if pred is None:
                 raise PtxSyntaxError(f"unknown predicate {guard} at {self.loc}")
         opcode, _, rest = s.partition(" ")
-        if not OPCODE.fullmatch(opcode):
+        parts = words.opcode(opcode)
+        if parts is None:
             raise PtxSyntaxError(f"{opcode!r} at {self.loc} is no opcode of PTX")
         if len(self.function.code) >= _MOST:
             raise PtxSyntaxError(f"{self.function.name} has more than {_MOST} instructions")
-        if opcode.startswith("call") and pred is None and any(p in self.bodies for p in _split(rest)):
+        if opcode.startswith("call") and pred is None and any(p in self.bodies for p in split(rest)):
             return self.inline(rest)
         if opcode == "bra" or opcode.startswith("bra."):
             target = rest.strip()
@@ -281,8 +268,8 @@ class _Reader:
                 raise PtxSyntaxError(f"{target!r} at {self.loc} is no label of PTX")
             args: tuple = (Symbol(self.label(target)),)
         else:
-            args = tuple(self.field(self.operand(a), opcode) for a in _split(rest))
-        self.function.code.append(Instr(opcode, tuple(opcode.split(".")), args, pred, negated, self.loc, text))
+            args = tuple(self.field(self.operand(a), opcode) for a in split(rest))
+        self.function.code.append(Instr(opcode, parts, args, pred, negated, self.loc, text))
 
     def field(self, operand, opcode: str):
         """A member of a call's structure parameter is a register of its own, named by its offset."""
@@ -296,9 +283,9 @@ class _Reader:
         if a.startswith("["):
             return self.memory(a[1:-1])
         if a.startswith("{"):
-            return Vec(tuple(self.operand(x) for x in _split(a[1:-1])))
+            return Vec(tuple(self.operand(x) for x in split(a[1:-1])))
         if a.startswith("("):
-            return Vec(tuple(self.operand(x) for x in _split(a[1:-1])))
+            return Vec(tuple(self.operand(x) for x in split(a[1:-1])))
         if "|" in a:
             first, second = a.split("|")
             return Pair(self.operand(first.strip()), self.operand(second.strip()))
@@ -332,7 +319,7 @@ class _Reader:
         raise PtxSyntaxError(f"cannot read the operand {a!r} at {self.loc}")
 
     def memory(self, inner: str) -> Mem:
-        pieces = _split(inner)
+        pieces = split(inner)
         base, offset = pieces[0], 0
         match = _OFFSET.fullmatch(base)
         if match:
@@ -343,44 +330,6 @@ class _Reader:
 def _strip_line_comment(line: str) -> str:
     at = line.find("//")
     return line if at < 0 or line.lstrip().startswith(".file") else line[:at]
-
-
-def _declared(piece: str) -> tuple[int, int, str]:
-    """(size, alignment, name) of one parameter declaration."""
-    kind = re.search(r"\.(b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|f32|f64|b128)\b", piece).group(1)
-    tail = piece.split()[-1]
-    match = re.fullmatch(r"([$\w]+)(?:\[(\d+)\])?", tail)
-    count = int(match.group(2)) if match.group(2) else 1
-    size = SIZES[kind] * count
-    return size, _alignment(piece if ".ptr" not in piece else "", SIZES[kind]), match.group(1)
-
-
-def _alignment(declaration: str, default: int) -> int:
-    match = re.search(r"\.align\s+(\d+)", declaration)
-    if not match:
-        return default
-    align = int(match.group(1))
-    if not 1 <= align <= 4096 or align & (align - 1):
-        raise ValueError(f"an alignment of {align}")
-    return align
-
-
-def _variable(s: str) -> Variable:
-    left, _, right = s.partition("=")
-    space = re.search(r"\.(global|const|shared|local)\b", left).group(1)
-    kind = re.findall(r"\.(b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|f32|f64|b128)\b", left)[-1]
-    match = re.search(r"([$\w]+)((?:\[\d*\])*)\s*$", left.strip())
-    count = 1
-    for dimension in re.findall(r"\[(\d*)\]", match.group(2)):
-        count *= int(dimension or 0)
-    size = SIZES[kind]
-    init = None
-    if right.strip():
-        values = _split(right.strip().strip("{}")) if "{" in right else [right.strip()]
-        init = b"".join((int(v, 0) & ((1 << 8 * size) - 1)).to_bytes(size, "little") for v in values)
-    if size * count > (_MOST_LOCAL if space == "local" else _MOST_BYTES):
-        raise ValueError(f"{size * count} bytes of {space} memory")
-    return Variable(match.group(1), space, size * count, _alignment(left, size), init)
 
 
 def _resolve_labels(function: Function) -> None:

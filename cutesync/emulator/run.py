@@ -30,12 +30,14 @@ class Device:
     def __init__(self):
         self.memory = Memory()
 
-    def register(self, address: int, size: int, name: str = "a buffer", *, initialised: bool = True, writable: bool = True) -> Region | None:
-        """Make ``size`` bytes at ``address`` visible to kernels. The caller keeps them alive until ``unregister``. Bytes of a buffer
-        that is not ``initialised`` must be written before they are read."""
+    def register(self, address: int, size: int, name: str = "a buffer", *, initialised: bool = True, writable: bool = True,
+                 owner=None) -> Region | None:  # fmt: skip
+        """Make ``size`` bytes at ``address`` visible to kernels: until ``unregister``, and the caller keeps them alive until then, or for
+        the life of their ``owner``. Bytes of a buffer that is not ``initialised`` must be written before they are read."""
         if size <= 0:
             return None
         region = _region(name, address, size, initialised, writable)
+        region.owner = None if owner is None else weakref.ref(owner)
         self.memory.replace(self.memory.starting_at(address), (region,))
         return region
 
@@ -72,7 +74,8 @@ def _buffers(arrays, fresh) -> list[tuple[int, int, str, bool, bool]]:
             reach = [(n - 1) * s for n, s in zip(a.shape, a.strides)]
             first = a.ctypes.data + sum(r for r in reach if r < 0)
             size = sum(map(abs, reach)) + a.itemsize
-            found.append((first, size, f"array {i} {a.dtype}{list(a.shape)}", not any(a is other for other in fresh), a.flags.writeable))
+            initialised = not any(a is other for other in fresh)
+            found.append((first, size, f"array {i} {a.dtype}{list(a.shape)}", initialised, a.flags.writeable))
     merged: list[tuple[int, int, str, bool, bool]] = []
     for first, size, name, initialised, writable in sorted(found):
         if merged and first < merged[-1][0] + merged[-1][1]:
@@ -117,7 +120,7 @@ def program(text: str, kernel: str | None = None) -> Program:
     if kernel is None and len(names) == 1:
         (kernel,) = names
     if kernel not in module.functions:
-        raise ArgumentValueError(explain("kernel", kernel, "the name of one of " + (", ".join(names) or "no kernels: the PTX text has none")))
+        raise ArgumentValueError(explain("kernel", kernel, f"the name of one of the text's kernels: {', '.join(names)}"))
     return Program(module.functions[kernel], module)
 
 
@@ -132,8 +135,9 @@ def launch(text: str, grid, block, parameters, *, cluster=None, shared_bytes: in
         code = program(text, kernel)
         if cluster is None:
             cluster = limits.padded(code.function.cluster or ())
-        run_launch(Launch(code, limits.extents("grid", grid), limits.extents("block", block), limits.extents("cluster", cluster),
-                          shared_bytes, _packed(code.function, parameters), cooperative, programmatic=programmatic), device, settings())  # fmt: skip
+        extents = (limits.extents(what, value) for what, value in (("grid", grid), ("block", block), ("cluster", cluster)))
+        packed = _packed(code.function, parameters)
+        run_launch(Launch(code, *extents, limits.whole("shared_bytes", shared_bytes), packed, cooperative, programmatic=programmatic), device, settings())
 
 
 def _packed(function, parameters) -> bytes:
@@ -156,7 +160,8 @@ def _packed(function, parameters) -> bytes:
 def run_launch(launch: Launch, device: Device, how: Settings) -> None:
     """One launch, under one schedule or several; several must leave the same memory behind."""
     limits.check(launch)
-    own = [Region.of_address(name, array.ctypes.data, max(v.size, 1), writable=v.space == "global") for name, (v, array) in launch.program.variables.items()]
+    own = [Region.of_address(name, array.ctypes.data, max(v.size, 1), writable=v.space == "global")
+           for name, (v, array) in launch.program.variables.items()]  # fmt: skip
     try:
         device.memory.replace((), own)
         if how.schedules == 1:
@@ -178,8 +183,9 @@ def _run_all(launch: Launch, device: Device, how: Settings) -> None:
             found = rewind.difference()
             if found is not None:
                 region, at = found
-                raise EmulationError(Report("mismatch", f"two schedules leave different results in {region.name}, first at byte {at}",
-                                            launch.program.function.name, [f"one with {first.describe()}"], schedule.describe()))
+                what = f"two schedules leave different results in {region.name}, first at byte {at}"
+                lines = [f"one with {first.describe()}"]
+                raise EmulationError(Report("mismatch", what, launch.program.function.name, lines, schedule.describe()))
     finally:
         rewind.close()
 
@@ -207,14 +213,15 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
     return machine
 
 
-def _machine(launch: Launch, device: Device, how: Settings, schedule: Schedule, parameters: Region, trace: Trace | None) -> Machine:
-    program = launch.program
+def _machine(launch: Launch, device: Device, how: Settings, schedule: Schedule, parameters: Region, trace) -> Machine:
+    program, dynamic = launch.program, launch.shared_bytes
     clustered = launch.clustered or launch.cluster != (1, 1, 1) or bool(program.function.cluster)
     try:
-        return Machine(program, launch.grid, launch.block, launch.cluster, launch.shared_bytes + program.static_shared, launch.shared_bytes,
-                       parameters, device.memory, schedule, sanitize=how.sanitize, trace=trace, clustered=clustered,
-                       programmatic=launch.programmatic, max_steps=how.step_limit())
+        return Machine(program, launch.grid, launch.block, launch.cluster, dynamic + program.static_shared, dynamic, parameters,
+                       device.memory, schedule, sanitize=how.sanitize, trace=trace, clustered=clustered,
+                       programmatic=launch.programmatic, max_steps=how.step_limit())  # fmt: skip
     except CutesyncError:
         raise
     except MALFORMED as fault:
-        raise EmulationError(Report("unsupported", f"the emulator cannot bind an instruction ({type(fault).__name__}: {fault})", program.function.name)) from fault
+        what = f"the emulator cannot bind an instruction ({type(fault).__name__}: {fault})"
+        raise EmulationError(Report("unsupported", what, program.function.name)) from fault

@@ -61,7 +61,8 @@ class Schedule:
         if self.policy in ("round_robin", "one_block"):
             return iter(numbers)
         window = min(self.random.choice((1, 4, len(numbers))), _MOST_SHUFFLED)
-        shuffled = (c for i in range(0, len(numbers), window) for c in self.random.sample(numbers[i:i + window], len(numbers[i:i + window])))
+        windows = (numbers[i:i + window] for i in range(0, len(numbers), window))
+        shuffled = (c for some in windows for c in self.random.sample(some, len(some)))
         return shuffled if len(numbers) > _MOST_SHUFFLED else iter(list(shuffled))
 
     @staticmethod
@@ -72,7 +73,8 @@ class Schedule:
     def blocks_of(machine, cluster: int) -> list[int]:
         """The numbers of a cluster's blocks."""
         (gx, gy, _), (cx, cy, cz) = machine.grid, machine.cluster
-        x, y, z = cluster % (gx // cx) * cx, cluster // (gx // cx) % (gy // cy) * cy, cluster // (gx // cx * (gy // cy)) * cz
+        across, down = gx // cx, gy // cy
+        x, y, z = cluster % across * cx, cluster // across % down * cy, cluster // (across * down) * cz
         return [x + dx + gx * (y + dy + gy * (z + dz)) for dz in range(cz) for dy in range(cy) for dx in range(cx)]
 
     def room(self) -> None:

@@ -1,14 +1,15 @@
-"""How launches on the emulator run. Settings belong to the thread that entered ``emulate``, or to the asynchronous task (and to what it starts)."""
+"""How launches on the emulator run. Settings belong to the thread or the asynchronous task (and the tasks it starts) that entered
+``emulate``."""
 
 from __future__ import annotations
 
 import contextlib
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from operator import index
 
 from .. import env
-from ..errors import ArgumentTypeError, ArgumentValueError, explain
+from ..arguments import choice, flag, integer
+from ..errors import ArgumentValueError, explain
 from .schedule import POLICIES, Schedule
 from .trace import Trace
 
@@ -31,18 +32,14 @@ class Settings:
     entered: bool = field(default=True, init=False)
 
     def __post_init__(self):
-        if self.policy is not None and (not isinstance(self.policy, str) or self.policy not in POLICIES):
-            raise ArgumentValueError(explain("policy", repr(self.policy), "one of " + ", ".join(POLICIES)))
-        for name, least in (("seed", None), ("schedules", 1), ("resident", 1), ("max_steps", 1)):
-            value = getattr(self, name)
-            if value is None and name == "max_steps":
-                continue
-            try:
-                index(value)
-            except TypeError as error:
-                raise ArgumentTypeError(explain(name, repr(value), "an int")) from error
-            if least is not None and value < least:
-                raise ArgumentValueError(explain(name, value, f"{least} or more"))
+        if self.policy is not None:
+            choice(self.policy, "policy", POLICIES)
+        integer(self.seed, "seed", -(1 << 63), (1 << 63) - 1)
+        integer(self.schedules, "schedules", 1, 1 << 31)
+        integer(self.resident, "resident", 1, 1 << 31)
+        if self.max_steps is not None:
+            integer(self.max_steps, "max_steps", 1, (1 << 63) - 1)
+        flag(self.sanitize, "sanitize", numbers=True)
 
     def schedule(self, number: int) -> Schedule:
         """The schedule of the n-th run of a launch: the policy asked for, or each in turn; seeds count up."""
@@ -82,13 +79,14 @@ def emulate(policy: str | None = None, seed: int = 0, schedules: int = 1, saniti
 
     ``schedules=N`` runs each launch N times from the same memory and refuses different results; without a ``policy`` all take turns.
     ``trace`` is a path: the first schedule of each launch is written there as a Chrome trace, blocks inside included. ``resident``
-    bounds the blocks in flight. ``max_steps``: see ``machine.Patience``.
+    bounds the blocks in flight. ``max_steps`` is the bound on a launch without end (see ``patience``).
     """
     outer = _in_force()
     traced = next((s.trace for s in reversed(outer) if s.trace is not None), None)
     if trace is not None and traced is not None:
-        raise ArgumentValueError(explain("trace", f"{trace} in a block that is traced to {traced.path}", "one trace at a time", "leave one out"))
-    made = Settings(policy, seed, schedules, sanitize, resident, traced if trace is None else Trace(trace), max_steps, outer=outer)
+        raise ArgumentValueError(explain("trace", f"{trace} in a block traced to {traced.path}", "one trace at a time"))
+    kept = traced if trace is None else Trace(trace)
+    made = Settings(policy, seed, schedules, sanitize, resident, kept, max_steps, outer=outer)
     _ENTERED.set((*outer, made))
     try:
         yield made

@@ -10,20 +10,24 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from ..errors import ArgumentTypeError, ArgumentValueError, explain
+from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 _BARRIERS, _FLIGHTS = 1000, 2000
 
 
 def _writable(path) -> Path:
-    """The path of a file that can be written: said before anything runs."""
+    """The path of a file that can be written; it is made here, so that nothing runs for a trace that nobody gets."""
     try:
-        with Path(path).open("a"):
-            return Path(path)
-    except TypeError as error:
-        raise ArgumentTypeError(explain("trace", repr(path), "a path")) from error
-    except (OSError, ValueError) as error:
-        raise ArgumentValueError(explain("trace", repr(path), "the path of a file that can be written", str(error))) from error
+        path = Path(path)
+        path.open("a").close()
+    except (OSError, TypeError, ValueError) as error:
+        raise _refused(path, error) from error
+    return path
+
+
+def _refused(path, error: Exception) -> Exception:
+    kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentValueError
+    return kind(explain("trace", f"{shown(path)} ({type(error).__name__}: {error})", "the path of a file that can be written"))
 
 
 class Trace:
@@ -55,7 +59,10 @@ class Trace:
         return self.offset + self.machine.steps
 
     def write(self) -> None:
-        self.path.write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ms"}))
+        try:
+            self.path.write_text(json.dumps({"traceEvents": self.events, "displayTimeUnit": "ms"}))
+        except OSError as error:
+            raise _refused(self.path, error) from error
 
     # --- tracks -----------------------------------------------------------------------------------------------------
 

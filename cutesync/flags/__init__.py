@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arguments import flag, unshowable
 from ..dtypes import BOOL, BY_NAME, DType, scalar
 from ..dtypes import dtype as parse_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, explain
+from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ..identity import identify
 from ..ops import COMPARISONS, DIFFERENCES, neighbour_operator
 from ..runtime.arrays import View
@@ -77,7 +78,7 @@ def adjacent_difference(x, op="sub", *, reverse=False, out=None, stream=None):
         float32 and rounded once. "sub" refuses bool.
     reverse : whether the neighbour is the item behind.
     """
-    return _call(("right" if reverse else "left", op if type(op) is str else identify(op), None, None), x, out, stream)
+    return _call(("right" if flag(reverse, "reverse") else "left", op if type(op) is str else identify(op), None, None), x, out, stream)
 
 
 def _arguments(form: str, op, predecessor, successor, dtype, tile) -> tuple:
@@ -85,7 +86,10 @@ def _arguments(form: str, op, predecessor, successor, dtype, tile) -> tuple:
         op = identify(op)
     if predecessor is None and successor is None and tile is None:
         return (form, op, dtype, None)
-    return (form, op, dtype, tile, predecessor, successor, repr((predecessor, successor, tile)))  # as keys 1, 1.0 and True are one
+    try:
+        return (form, op, dtype, tile, predecessor, successor, repr((predecessor, successor, tile)))  # as keys 1, 1.0 and True are one
+    except Exception as error:
+        raise unshowable(predecessor, successor, tile) from error
 
 
 def _result_of(arguments: tuple, view: View) -> tuple[tuple[int, ...], DType]:
@@ -143,7 +147,7 @@ def _parse(arguments: tuple, view: View) -> tuple[Marking, tuple, int | None]:
         return Marking(form, parsed, view.dtype, view.dtype), (None, None), None
     if tile is not None:
         if not isinstance(tile, (int, np.integer)) or isinstance(tile, bool):
-            raise ArgumentTypeError(explain("tile", repr(tile), "None or an int"))
+            raise ArgumentTypeError(explain("tile", shown(tile), "None or an int"))
         check_tile(tile)
     predecessor, successor = ends or (None, None)
     scalars = tuple(None if end is None else scalar(end, view.dtype, name) for name, end in (("predecessor", predecessor), ("successor", successor)))

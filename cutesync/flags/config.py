@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..errors import ArgumentValueError, explain
+from ..errors import ArgumentValueError, explain, shown
 from ..sizes import ceil_div
 
 SMS = 132  # multiprocessors the block counts are tuned for
@@ -104,4 +104,4 @@ def alignment(address: int) -> int:
 
 def check_tile(tile) -> None:
     if not 0 < tile <= MOST_PERIOD:
-        raise ArgumentValueError(explain("tile", repr(tile), f"1 to {MOST_PERIOD} items"))
+        raise ArgumentValueError(explain("tile", shown(tile), f"1 to {MOST_PERIOD} items"))

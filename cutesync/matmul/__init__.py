@@ -11,8 +11,9 @@ from typing import Any, Callable, NamedTuple
 
 import numpy as np
 
+from ..arguments import flag
 from ..dtypes import BY_NAME, FLOAT8, FLOAT32, as_float, number
-from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
 from ..identity import identify
 from ..runtime import arrays, device_array, forks, workspace
 from ..runtime.arrays import View
@@ -78,7 +79,7 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=None, bias=None, activation=None, ou
     if adapter is arrays.NUMPY:
         return _call_numpy((a, b, c, bias, scale_a, scale_b), (alpha, beta, activation, precision, fast_accumulation, batch_invariant), out, out_dtype, config, stream)
     pointer_a, signature_a = adapter.identify_strided(a)
-    pointer_b, signature_b = (adapter if type(b) is kind else arrays.adapter(b, "b")).identify_strided(b)
+    pointer_b, signature_b = (adapter if type(b) is kind else arrays.beside(b, "b")).identify_strided(b)
     pointer_c = pointer_bias = pointer_out = pointer_scale_a = pointer_scale_b = 0
     signature_c = signature_bias = signature_out = scales = None
     if c is not None:
@@ -89,7 +90,7 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=None, bias=None, activation=None, ou
         (pointer_scale_a, of_a), (pointer_scale_b, of_b) = _identify_scale(scale_a, "scale_a"), _identify_scale(scale_b, "scale_b")
         scales = (of_a, of_b)
     if out is not None:
-        pointer_out, signature_out = (adapter if type(out) is kind else arrays.adapter(out, "out")).identify_strided(out)
+        pointer_out, signature_out = (adapter if type(out) is kind else arrays.beside(out, "out")).identify_strided(out)
     key = (signature_a, signature_b, signature_c, signature_bias, signature_out, scales, alpha, beta, activation, precision, fast_accumulation, batch_invariant, out_dtype, config,
            (pointer_a | pointer_b | pointer_out) & 15 and (pointer_a & 15, pointer_b & 15, pointer_out & 15))  # fmt: skip
     try:
@@ -108,7 +109,7 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=None, bias=None, activation=None, ou
 
 
 def _identify(x, argument: str) -> tuple[int, object]:
-    return (0, None) if x is None else arrays.adapter(x, argument).identify_strided(x)
+    return (0, None) if x is None else arrays.beside(x, argument).identify_strided(x)
 
 
 def _identify_scale(x, argument: str) -> tuple[int, object]:
@@ -184,8 +185,9 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
         if x is not None:
             arrays.same_device(a, x, name)
     if not (config is None or isinstance(config, Config) or (isinstance(config, str) and config == "tune")):
-        raise ArgumentTypeError(explain("config", repr(config), "None, \"tune\" or a cutesync.matmul.Config"))
+        raise ArgumentTypeError(explain("config", shown(config), "None, \"tune\" or a cutesync.matmul.Config"))
     alpha, beta = _number(alpha, "alpha"), _number((0.0 if c is None else 1.0) if beta is None else beta, "beta")
+    fast, whole = flag(fast, "fast_accumulation", numbers=True), flag(whole, "batch_invariant", numbers=True)
     elements, shape = element_types(a, b, precision), result_shape(a.shape, b.shape)
     element = result_type(a, out_dtype if out is None or out_dtype is not None else out.dtype)
     empty = library.allocator(shape, element, a.device) if out is None else None
@@ -289,13 +291,13 @@ def _call_numpy(given: tuple, numbers: tuple, out, out_dtype, config, stream):
     given, alpha = _numbers_in_alpha(given, numbers[0])
     views, held = [], []
     for name, x in zip(_NAMES, given):
-        if x is None:
+        if x is None and name not in ("a", "b"):
             views.append(None)
             continue
         if not isinstance(x, np.ndarray):
             raise DeviceError(explain(name, f"a {type(x).__name__} beside a NumPy a", "a NumPy array, or a number" if name.startswith("scale") else "a NumPy array"))
         lies_turned = x.ndim > 1 and not x.flags.c_contiguous and np.swapaxes(x, -1, -2).flags.c_contiguous
-        array = device_array.from_numpy(np.swapaxes(x, -1, -2) if lies_turned else x, arrays.NUMPY.view(x).dtype, stream=raw)
+        array = device_array.from_numpy(np.swapaxes(x, -1, -2) if lies_turned else x, arrays.adapter(x, name).view(x).dtype, stream=raw)
         held.append(array)
         view = arrays.checked(array, name, strided=True)
         if lies_turned:
@@ -305,7 +307,7 @@ def _call_numpy(given: tuple, numbers: tuple, out, out_dtype, config, stream):
     if out is not None:
         if not isinstance(out, np.ndarray):
             raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy a", "a NumPy array"))
-        target = arrays.NUMPY.view(out)
+        target = arrays.adapter(out, "out").view(out)
         if not target.writable:
             raise ArgumentValueError(explain("out", "a read-only array", "a writable one"))
         shape, element = result_shape(views[0].shape, views[1].shape), result_type(views[0], target.dtype if out_dtype is None else out_dtype)

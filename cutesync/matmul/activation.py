@@ -6,6 +6,9 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Float32
 
+from ..dtypes import FLOAT32
+from ..monoid import traced
+
 SQRT_HALF = 0.7071067811865476
 SQRT_2_OVER_PI = 0.7978845608028654
 
@@ -35,6 +38,11 @@ def gelu_tanh(x):
 
 def tanh(x):
     return cute.math.tanh(x)
+
+
+def of_user(fn):
+    """A callable of the user's, which the DSL may not be able to trace."""
+    return lambda x: traced("activation", fn, (x,), Float32, FLOAT32)
 
 
 BY_NAME = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu, "sigmoid": sigmoid, "tanh": tanh}

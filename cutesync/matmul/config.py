@@ -21,7 +21,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
-from ..errors import ArgumentValueError, explain
+from ..arguments import choice, flag, whole
+from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 SMS = 132
 SMEM_BYTES = 232448  # what a block may have
@@ -61,9 +62,8 @@ class Config:
     deferred: bool | None = None
 
     def __post_init__(self) -> None:
+        self._check_types()
         m, n = self.tile
-        if self.schedule not in ("cooperative", "pingpong"):
-            raise ArgumentValueError(explain("config.schedule", repr(self.schedule), "'cooperative' or 'pingpong'"))
         step = 64 * CONSUMERS if self.schedule == "cooperative" else 64
         if m % step or not 0 < m <= 256 or n % 16 or not 0 < n <= 256:
             raise ArgumentValueError(explain("config.tile", self.tile, f"M a multiple of {step} and N of 16, both up to 256"))
@@ -76,6 +76,20 @@ class Config:
             raise ArgumentValueError(explain("config.splits", self.splits, f"1 to {MOST_SPLITS}"))
         if self.stages < 0 or self.stages == 1 or self.group < 0:
             raise ArgumentValueError(explain("config", f"stages={self.stages}, group={self.group}", "0, or 2 stages and more; a group of 0 or more"))
+
+    def _check_types(self) -> None:
+        for name in ("tile", "cluster"):
+            pair = getattr(self, name)
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise ArgumentTypeError(explain(f"config.{name}", shown(pair), "a pair of ints"))
+            for extent in pair:
+                whole(extent, f"config.{name}")
+        for name in ("stages", "group", "splits"):
+            whole(getattr(self, name), f"config.{name}")
+        choice(self.schedule, "config.schedule", ("cooperative", "pingpong"))
+        flag(self.promoted, "config.promoted")
+        if self.deferred is not None:
+            flag(self.deferred, "config.deferred")
 
     @property
     def kernel(self) -> tuple:

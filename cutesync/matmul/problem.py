@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from itertools import product
 
+from ..arguments import choice
 from ..dtypes import BY_NAME, FLOAT8, FLOAT32, TFLOAT32, DType
 from ..dtypes import element_type as parse_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, explain
+from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ..identity import Identity
 from ..runtime.arrays import View
 from .config import K_TILE_BYTES
@@ -86,9 +87,9 @@ def element_types(a: View, b: View, precision: str | None) -> tuple[DType, DType
         allowed = "two of float32, of float16, of bfloat16, of float8_e4m3fn and float8_e5m2, or of int8 and uint8"
         raise ArgumentTypeError(explain("a, b", f"{a.dtype} and {b.dtype}", allowed, "convert one (astype)"))
     if a.dtype is not FLOAT32 and precision is not None:
-        raise ArgumentTypeError(explain("precision", f"{precision!r} for {a.dtype}", "None: it is for float32 operands"))
-    if precision not in (None, *PRECISIONS):
-        raise ArgumentValueError(explain("precision", repr(precision), " or ".join(map(repr, PRECISIONS))))
+        raise ArgumentTypeError(explain("precision", f"{shown(precision)} for {a.dtype}", "None: it is for float32 operands"))
+    if precision is not None:
+        choice(precision, "precision", PRECISIONS)
     return (TFLOAT32, TFLOAT32) if a.dtype is FLOAT32 else (a.dtype, b.dtype)
 
 
@@ -141,7 +142,7 @@ def terms_of(alpha: float, beta: float, c: View | None, bias: View | None, activ
     if type(activation) is Identity:
         activation = activation.fn
     if activation is not None and not isinstance(activation, str) and not callable(activation):
-        raise ArgumentTypeError(explain("activation", repr(activation), "None, a name or a callable of one value"))
+        raise ArgumentTypeError(explain("activation", shown(activation), "None, a name or a callable of one value"))
     where = ""
     if bias is not None:
         if bias.shape in ((n,), (1, n)):

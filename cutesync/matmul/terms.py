@@ -39,8 +39,8 @@ class TermsSpec:
 
     def terms(self):
         """The device side (imports the DSL)."""
-        from .activation import BY_NAME
+        from .activation import BY_NAME, of_user
         from .epilogue import Terms
 
-        activation = BY_NAME[self.activation] if isinstance(self.activation, str) else self.activation
+        activation = of_user(self.activation) if callable(self.activation) else BY_NAME.get(self.activation)
         return Terms(self.scaled, self.c is not None, self.bias, activation, self.by_tma, self.scale_a, self.scale_b)

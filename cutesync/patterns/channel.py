@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arguments import choice, integer
 from ..dtypes import INT64, DType
 from ..dtypes import dtype as parse_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..errors import DeviceError, explain
 from ..runtime import arrays, device_array
 from .host import Call, launch, traceable
 
@@ -28,11 +29,7 @@ class Channel:
     """Room for ``capacity`` items of ``dtype`` on the current device."""
 
     def __init__(self, capacity: int, dtype="int32") -> None:
-        if isinstance(capacity, bool) or not isinstance(capacity, (int, np.integer)):
-            raise ArgumentTypeError(explain("capacity", repr(capacity), "an int"))
-        if not 1 <= capacity <= MOST:
-            raise ArgumentValueError(explain("capacity", capacity, f"1 to 2**40 = {MOST} items"))
-        self.capacity, self.dtype = int(capacity), parse_dtype(dtype)
+        self.capacity, self.dtype = integer(capacity, "capacity", 1, MOST), parse_dtype(dtype)
         self._items = device_array.empty(self.capacity, self.dtype)
         self._stream = 0  # of the last launch
         self._state = device_array.asarray(np.zeros(4, np.int64))  # held, lost; and the same of what a take brings out
@@ -42,8 +39,7 @@ class Channel:
 
         ``method``: one atomic a "block", a "warp", or for "each" item.
         """
-        if method not in METHODS:
-            raise ArgumentValueError(explain("method", repr(method), " or ".join(map(repr, METHODS))))
+        choice(method, "method", METHODS)
         call = Call(x, stream, dtypes=(self.dtype.name,))
         keep = _all if keep is None else traceable(keep, "keep")
         if call.device != self._items.device:
@@ -64,9 +60,8 @@ class Channel:
 
     def take(self, count: int, *, stream=0) -> np.ndarray:
         """Remove up to ``count`` items, the last given first; as a NumPy array of those there were."""
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 0 <= count <= MOST:
-            raise ArgumentValueError(explain("count", repr(count), f"an int from 0 to {MOST}"))
-        out = device_array.empty(int(count), self.dtype)
+        count = integer(count, "count", 0, MOST)
+        out = device_array.empty(count, self.dtype)
         self._write(2, 0, 0)
         self._stream = arrays.stream_handle(stream)
 
@@ -78,8 +73,8 @@ class Channel:
             return Take(dtype, THREADS)
 
         if count:
-            values = (self._items.ptr, out.ptr, self._state.ptr, int(count), 0)
-            launch(host, values, (self.dtype, self.dtype, INT64), -(-int(count) // THREADS), self._items.device, self._stream)
+            values = (self._items.ptr, out.ptr, self._state.ptr, count, 0)
+            launch(host, values, (self.dtype, self.dtype, INT64), -(-count // THREADS), self._items.device, self._stream)
         return device_array.to_numpy(out[: int(self._words()[2])], self._stream)
 
     @property

@@ -6,6 +6,8 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
+from ..dtypes import BOOL
+from ..monoid import traced
 from ..sync.concurrent_queue import ConcurrentQueue
 from ..sync.queue import STATE_WORDS, Queue
 from .kernel import WARP, PatternKernel, part
@@ -60,7 +62,7 @@ class Give(PatternKernel):
 
     def keeps(self, x, value):
         """Whether it is to be kept (Boolean)."""
-        return Boolean(self.keep(value))
+        return Boolean(traced("keep", self.keep, (value,), None, BOOL))
 
 
 @cute.jit

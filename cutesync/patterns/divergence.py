@@ -15,8 +15,8 @@ import cutlass.cute as cute
 import numpy as np
 from cutlass import Int32, Int64
 
+from ..arguments import choice, integer
 from ..dtypes import INT32
-from ..errors import ArgumentValueError, explain
 from .host import Call
 from .kernel import PatternKernel, part
 
@@ -72,10 +72,8 @@ def b(value: Int32, work: Int32):
 def run(x, form: str = "regrouped", *, work: int = 64, out=None, stream=None):
     """The vector ``x`` (int32) after A and B in the order of ``form``: "straight", "mixed" or "regrouped"."""
     call = Call(x, stream, dtypes=("int32",))
-    if form not in FORMS:
-        raise ArgumentValueError(explain("form", repr(form), " or ".join(map(repr, FORMS))))
-    if not 0 <= work < 1 << 31:
-        raise ArgumentValueError(explain("work", work, "0 to 2**31 - 1"))
+    choice(form, "form", FORMS)
+    work = integer(work, "work", 0, (1 << 31) - 1)
     result = call.out(out, call.x.shape, INT32)
     if call.size:
         call.launch(lambda: Divergence(form), call.x.ptr, call.pointer(result), types=(INT32,) * 3, n=call.size, m=work, grid=-(-call.size // Divergence.threads))

@@ -7,7 +7,7 @@ from typing import Any, Callable
 import numpy as np
 
 from ..dtypes import INT64, DType
-from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
 from ..identity import identify
 from ..runtime import arrays, compiler, device, device_array
 from ..runtime.launch import Launch
@@ -17,7 +17,7 @@ class Call:
     """One call of a pattern: ``x`` as a checked device array, its device, the stream, and results in the caller's library."""
 
     def __init__(self, x, stream=None, *, dtypes: tuple[str, ...] = (), ndim: int = 1) -> None:
-        self.from_numpy = isinstance(x, np.ndarray)
+        self.from_numpy = isinstance(x, np.ndarray)  # a plain one, or the adapter refuses it
         found = arrays.adapter(x).view(x)
         if dtypes and found.dtype.name not in dtypes:
             raise ArgumentTypeError(explain("dtype of x", str(found.dtype), " or ".join(dtypes)))
@@ -104,7 +104,7 @@ def launch(host: Callable, values: tuple, types, grid: int, ordinal: int, stream
 def traceable(fn, argument: str) -> Callable:
     """``fn``, checked."""
     if not callable(fn):
-        raise ArgumentTypeError(explain(argument, repr(fn), "a callable of one value that the DSL can trace"))
+        raise ArgumentTypeError(explain(argument, shown(fn), "a callable of one value that the DSL can trace"))
     return fn
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
+from ..monoid import traced
 from ..sync.overlap import await_launches
 
 WARP = 32
@@ -37,6 +38,12 @@ class PatternKernel:
 def part(pointer, start, count):
     """``count`` (below 2**31) elements from element ``start`` (Int64) on, as a tensor: CuTe layouts index in 32 bits."""
     return cute.make_tensor(pointer + start, cute.make_layout(count))
+
+
+def mapped(fn, dtype):
+    """The element that a user's ``fn`` makes of an element; a bool is 0 or 1."""
+    kind = dtype.cutlass
+    return lambda value: kind(traced("fn", fn, (kind(value),), kind, dtype))
 
 
 def scalar(pointer, at):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arguments import choice, flag, integer
 from ..dtypes import BY_NAME, INT64
 from ..errors import ArgumentValueError, explain
 from .channel import THREADS, shares
@@ -42,14 +43,11 @@ def run(x, keep, *, method: str | None = None, ordered: bool = False, capacity: 
 
 def listed(call: Call, n: int, dtype, kernels, method: str | None, ordered: bool, capacity: int | None, tile: int):
     """The list of the kept among ``n`` candidates; ``kernels(method)`` makes the kernel that lists, flags or scatters them."""
-    method = ("scan" if ordered else "block") if method is None else method
-    if method not in METHODS:
-        raise ArgumentValueError(explain("method", repr(method), " or ".join(map(repr, METHODS))))
+    method = ("scan" if flag(ordered, "ordered") else "block") if method is None else method
+    choice(method, "method", METHODS)
     if ordered and method != "scan":
         raise ArgumentValueError(explain("method", f"{method!r} for an ordered list", "'scan': atomics give places in no order"))
-    capacity = n if capacity is None else capacity
-    if not 0 <= capacity < 1 << 40:
-        raise ArgumentValueError(explain("capacity", capacity, "0 to 2**40 - 1 places"))
+    capacity = n if capacity is None else integer(capacity, "capacity", 0, (1 << 40) - 1)
     if not n:
         return call.result(call.array((0,), dtype))
     list_of = _by_scan if method == "scan" else _by_atomics

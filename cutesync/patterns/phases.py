@@ -14,6 +14,7 @@ import numpy as np
 from cutlass import Int32, Int64
 from cutlass.memory import SmemAllocator
 
+from ..arguments import choice, integer, whole
 from ..dtypes import INT32
 from ..errors import ArgumentValueError, explain
 from ..sync.barrier import Barrier
@@ -66,10 +67,8 @@ class Phases(PatternKernel):
 def run(x, phases: int, *, how: str = "token", threads: int = 256, out=None, stream=None):
     """``phases`` times: every element of ``x`` (int32) plus its neighbour to the right, round the end within tiles of ``threads``."""
     call = Call(x, stream, dtypes=("int32",))
-    if how not in HOW:
-        raise ArgumentValueError(explain("how", repr(how), " or ".join(map(repr, HOW))))
-    if not 0 <= phases <= MOST_PHASES:
-        raise ArgumentValueError(explain("phases", phases, f"0 to 2**40 = {MOST_PHASES}"))
+    choice(how, "how", HOW)
+    phases, threads = integer(phases, "phases", 0, MOST_PHASES), whole(threads, "threads")
     if threads % 32 or not 32 <= threads <= MOST_THREADS:
         raise ArgumentValueError(explain("threads", f"{threads} = {threads // 32} * 32 + {threads % 32}", f"a multiple of 32 from 32 to {MOST_THREADS}"))
     result = call.out(out, call.x.shape, INT32)

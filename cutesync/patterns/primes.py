@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
+from ..arguments import integer
 from ..dtypes import INT32
-from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..runtime import device_array
 from .host import Call
 from .output_list import listed
@@ -25,12 +25,9 @@ _SENTINEL = 65521  # its square is above 2**31: the loop over the small primes e
 
 def run(limit: int, *, method: str | None = None, ordered: bool = False, capacity: int | None = None, stream=None) -> np.ndarray:
     """The primes below ``limit`` (up to 2**31) as int32 NumPy array; ``method``, ``ordered`` and ``capacity`` as in output_list."""
-    if isinstance(limit, bool) or not isinstance(limit, (int, np.integer)):
-        raise ArgumentTypeError(explain("limit", repr(limit), "an int"))
-    if not 0 <= limit <= MOST:
-        raise ArgumentValueError(explain("limit", limit, f"0 to 2**31 = {MOST}"))
-    call = Call(device_array.asarray(table(int(limit))), stream)
-    found = listed(call, int(limit), INT32, kernels, method, ordered, room(limit) if capacity is None else capacity, ITEMS * THREADS)
+    limit = integer(limit, "limit", 0, MOST)
+    call = Call(device_array.asarray(table(limit)), stream)
+    found = listed(call, limit, INT32, kernels, method, ordered, room(limit) if capacity is None else capacity, ITEMS * THREADS)
     return device_array.to_numpy(found, call.stream)
 
 

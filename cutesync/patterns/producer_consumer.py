@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arguments import choice, whole
 from ..errors import ArgumentValueError, explain
 from .host import Call, multiprocessors, traceable
 from .kernel import MOST_SHARED, WARP
@@ -41,8 +42,10 @@ def run(x, fn, *, form: str = "auto", stages: int = STAGES, buffer: int | None =
     array of the library of ``x``.
     """
     call = Call(x, stream)
-    if form not in (*FORMS, "auto"):
-        raise ArgumentValueError(explain("form", repr(form), " or ".join(map(repr, (*FORMS, "auto")))))
+    choice(form, "form", (*FORMS, "auto"))
+    stages = whole(stages, "stages")
+    given = ((buffer, "buffer"), (consumers, "consumers"), (blocks, "blocks"))
+    buffer, consumers, blocks = (None if number is None else whole(number, name) for number, name in given)
     if consumers is not None and not 1 <= consumers <= 31:
         raise ArgumentValueError(explain("consumers", f"{consumers} consumer warps + 1 producer warp", "2 to 32 warps a block"))
     if blocks is not None and not 1 <= blocks < 2**31:

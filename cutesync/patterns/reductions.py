@@ -18,7 +18,7 @@ import numpy as np
 from cutlass import Int64
 from cutlass.memory import SmemAllocator
 
-from ..errors import ArgumentValueError, explain
+from ..arguments import choice
 from .host import Call
 from .kernel import PatternKernel, part
 
@@ -103,8 +103,7 @@ class Clear(PatternKernel):
 def run(x, form: str = "chained", *, stream=None):
     """Sums of the vector ``x`` (int32, int64, float32, float64): one a block of 256 ("shared_tree", "register_tree"), or of all."""
     call = Call(x, stream, dtypes=("int32", "int64", "float32", "float64"))
-    if form not in FORMS:
-        raise ArgumentValueError(explain("form", repr(form), " or ".join(map(repr, FORMS))))
+    choice(form, "form", FORMS)
     n, dtype = call.size, call.x.dtype
     types = (dtype,) * 3
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..arguments import integer, whole
 from ..dtypes import INT64
 from ..errors import ArgumentValueError, explain
 from .host import Call
@@ -21,6 +22,7 @@ ITEMS, WARPS = 512, 4  # items a block passes on; warps that give, and that take
 
 def run(x, capacity: int = 1024, *, items: int = ITEMS, stream=None):
     """``x`` (a vector) in an order that depends on timing: each element exactly once. ``capacity`` is a power of two."""
+    capacity, items = whole(capacity, "capacity"), integer(items, "items", 1, 1 << 30)
     if capacity < 1 or capacity & (capacity - 1) or capacity > 1 << 30:
         raise ArgumentValueError(explain("capacity", capacity, "a power of two up to 2**30"))
     call = Call(x, stream)

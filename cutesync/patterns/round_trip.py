@@ -17,9 +17,10 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
+from ..arguments import integer, whole
 from ..dtypes import INT64
 from ..errors import ArgumentValueError, explain
-from ..runtime import device_array
+from ..runtime import arrays, device_array
 from ..sync.barrier import Barriers
 from ..sync.named_barrier import MOST_THREADS, NamedBarrier
 from ..sync.wait import of_barrier, until
@@ -78,8 +79,8 @@ class RoundTrip(PatternKernel):
 
 def run(rounds: int = 1000, *, threads: int = 256, stream: int = 0) -> dict[str, float]:
     """Cycles a round trip of ``threads`` threads takes, each way, on the current device."""
-    if not 1 <= rounds < 1 << 31:
-        raise ArgumentValueError(explain("rounds", rounds, "1 to 2**31 - 1"))
+    rounds, threads = integer(rounds, "rounds", 1, (1 << 31) - 1), whole(threads, "threads")
+    stream = arrays.stream_handle(stream)
     if threads % 32 or not 32 <= threads <= MOST_THREADS:
         raise ArgumentValueError(explain("threads", f"{threads} = {threads // 32} * 32 + {threads % 32}", f"a multiple of 32 from 32 to {MOST_THREADS}"))
     out = device_array.allocate((len(WAYS),), INT64, stream=stream)

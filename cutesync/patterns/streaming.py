@@ -24,7 +24,7 @@ from ..sync.gather import GROUPS_OFFSET
 from ..sync.ring import Ring
 from ..sync.roles import Role, Roles
 from ..sync.tickets import Tickets
-from .kernel import WARP, PatternKernel, part
+from .kernel import WARP, PatternKernel, mapped, part
 
 VECTOR = 16  # bytes a lane handles at a time
 HELD = 8  # of them in registers at once
@@ -107,14 +107,14 @@ class Streaming(PatternKernel):
         """``fn`` on a vector of registers."""
         values = cute.recast_tensor(held[(None, u)], self.dtype.cutlass)
         for i in range(VECTOR // self.dtype.size):
-            values[i] = self.dtype.cutlass(self.fn(self.dtype.cutlass(values[i])))
+            values[i] = mapped(self.fn, self.dtype)(values[i])
 
     @cute.jit
     def finish(self, x, out, first: Int64, n: Int64):
         """The elements after the last whole 16 bytes."""
         at = first + cute.arch.thread_idx()[0]
         if at < n:
-            part(out, at, 1)[0] = self.dtype.cutlass(self.fn(self.dtype.cutlass(part(x, at, 1)[0])))
+            part(out, at, 1)[0] = mapped(self.fn, self.dtype)(part(x, at, 1)[0])
 
 
 @cute.jit

@@ -16,6 +16,7 @@ from cutlass import Int32, Int64
 from cutlass.experimental import primitives
 from cutlass.memory import SmemAllocator
 
+from ..arguments import flag
 from ..errors import ArgumentValueError, explain
 from ..sync.barrier import Barrier
 from .host import Call
@@ -66,7 +67,7 @@ class Transactions(PatternKernel):
 def run(x, *, copy: bool = True, out=None, stream=None):
     """Every 512 elements of the vector ``x`` (int32 or float32) in reverse order; ``x`` on a 16-byte boundary if by a ``copy``."""
     call = Call(x, stream, dtypes=("int32", "float32"))
-    if copy and call.x.ptr % 16:
+    if flag(copy, "copy") and call.x.ptr % 16:
         raise ArgumentValueError(explain("x", f"address {call.x.ptr:#x}", "a multiple of 16: bulk copies need that", "copy=False"))
     dtype = call.x.dtype
     result = call.out(out, call.x.shape, dtype)

@@ -24,7 +24,7 @@ from cutlass.memory import SmemAllocator
 from ..sync.barrier import Barriers
 from ..sync.pipelines import acquire, await_filled
 from ..sync.roles import Role, Roles
-from .kernel import WARP, PatternKernel, part
+from .kernel import WARP, PatternKernel, mapped, part
 
 
 class TwoBuffers(PatternKernel):
@@ -54,7 +54,7 @@ class TwoBuffers(PatternKernel):
     def use(self, buffer, out, start, n) -> None:
         """The consumer warps apply ``fn`` and store."""
         step = self.consumers * WARP
-        fn = lambda value: self.dtype.cutlass(self.fn(self.dtype.cutlass(value)))  # noqa: E731
+        fn = mapped(self.fn, self.dtype)
         _copy(part(out, start, self.buffer), buffer, _left(n, start, self.buffer), cute.arch.thread_idx()[0] - WARP, step, fn, self.buffer)
 
     def half(self, buffers, i):

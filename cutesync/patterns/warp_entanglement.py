@@ -13,9 +13,9 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
+from ..arguments import choice, integer
 from ..dtypes import INT64
-from ..errors import ArgumentValueError, explain
-from ..runtime import device_array
+from ..runtime import arrays, device_array
 from ..sync.barrier import Barrier
 from .host import launch
 from .kernel import WARP, PatternKernel, part
@@ -59,10 +59,8 @@ class Entanglement(PatternKernel):
 
 def run(phases: int, how: str = "converged", *, stream: int = 0) -> tuple[int, float]:
     """``(phases seen, cycles a phase)`` of one warp on the current device."""
-    if how not in HOW:
-        raise ArgumentValueError(explain("how", repr(how), " or ".join(map(repr, HOW))))
-    if not 1 <= phases < 1 << 31:
-        raise ArgumentValueError(explain("phases", phases, "1 to 2**31 - 1"))
+    choice(how, "how", HOW)
+    phases, stream = integer(phases, "phases", 1, (1 << 31) - 1), arrays.stream_handle(stream)
     out = device_array.allocate((2,), INT64, stream=stream)
     launch(lambda: Entanglement(how), (out.ptr, out.ptr, 0, 0, phases), (INT64,) * 3, 1, out.device, stream)
     seen, cycles = device_array.to_numpy(out, stream).tolist()

@@ -12,14 +12,17 @@ from typing import Any, Callable
 
 import numpy as np
 
+from ..arguments import choice, flag, unshowable
 from ..dtypes import BOOL, INT64, PROMOTED, DType, dtype, scalar, sum_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, explain
+from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ..identity import Identity, identify
 from ..ops import operator
 from ..runtime import device_array
 from ..runtime.arrays import View
 from ..runtime.call import caller
 from .plan import AtomicLaunches, Folding, atomic_takes, make_fill, make_levels, make_stages
+
+_ARG = object()  # the algorithm of argmin and argmax, which nobody can ask for
 
 
 def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, transform=None, identity=None, out=None,
@@ -56,20 +59,35 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
         op = identify(op)
     if transform is not None:
         transform = identify(transform, "transform")
+    if type(keepdims) is not bool:  # as keys 1 and True are one
+        keepdims = flag(keepdims, "keepdims", numbers=True)
     arguments = (op, axis, keepdims, init, dtype, transform, identity, algorithm)
     if axis is not None or init is not None or identity is not None:
-        arguments += (repr(axis), repr(init), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
+        try:
+            arguments += (repr(axis), repr(init), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
+        except Exception as error:
+            raise unshowable(axis, init, identity) from error
     return _call(arguments, x, out, stream)
 
 
 def argmin(x, axis=None, *, keepdims=False, out=None, stream=None):
     """Index of the smallest element (int64), the lowest one on ties; a NaN counts as smallest. ``axis`` is None or an int."""
-    return _call(("argmin", axis, keepdims, None, None, None, None, "arg", repr(axis)), x, out, stream)
+    return _arg("argmin", x, axis, keepdims, out, stream)
 
 
 def argmax(x, axis=None, *, keepdims=False, out=None, stream=None):
     """Index of the largest element (int64), the lowest one on ties; a NaN counts as largest. ``axis`` is None or an int."""
-    return _call(("argmax", axis, keepdims, None, None, None, None, "arg", repr(axis)), x, out, stream)
+    return _arg("argmax", x, axis, keepdims, out, stream)
+
+
+def _arg(name: str, x, axis, keepdims, out, stream):
+    if type(keepdims) is not bool:
+        keepdims = flag(keepdims, "keepdims", numbers=True)
+    try:
+        arguments = (name, axis, keepdims, None, None, None, None, _ARG, repr(axis))
+    except Exception as error:
+        raise unshowable(axis) from error
+    return _call(arguments, x, out, stream)
 
 
 def sum(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):
@@ -175,9 +193,9 @@ def _parse(key: tuple, view: View) -> dict[str, Any]:
     """The call's arguments, checked against what ``x`` is."""
     op, axis, keepdims, init, wanted, transform, identity, algorithm = key[:8]
     axes = _axes(axis, len(view.shape))
-    if algorithm == "arg":
+    if algorithm is _ARG:
         if axis is not None and not isinstance(axis, (int, np.integer)):
-            raise ArgumentTypeError(explain("axis", repr(axis), "None or an int"))
+            raise ArgumentTypeError(explain("axis", shown(axis), "None or an int"))
         folding = Folding(op, view.dtype, view.dtype, INT64)
     else:
         folding = _folding(op, identity, view.dtype, wanted, transform)
@@ -189,20 +207,21 @@ def _folding(op, identity, source: DType, wanted, transform) -> Folding:
     parsed = operator(op, identity)
     if transform is not None:
         if type(transform) is not Identity:
-            raise ArgumentTypeError(explain("transform", repr(transform), "a callable of one value"))
+            raise ArgumentTypeError(explain("transform", shown(transform), "a callable of one value"))
         transform = transform.fn
     if parsed.fn is None and parsed.name in ("any", "all"):
         if wanted is not None and dtype(wanted) is not BOOL:
-            raise ArgumentTypeError(explain("dtype", str(wanted), f"bool, the result of op={parsed.name!r}"))
+            raise ArgumentTypeError(explain("dtype", shown(wanted), f"bool, the result of op={parsed.name!r}"))
         return Folding(parsed, source, source.accumulator, BOOL, transform)
     result = source if wanted is None else sum_dtype(source) if wanted is PROMOTED else dtype(wanted)
     parsed.check(result)
+    if identity is not None:
+        scalar(identity, result.accumulator, "identity")
     return Folding(parsed, source, result.accumulator, result, transform)
 
 
 def _check_algorithm(algorithm, folding: Folding, axes: frozenset[int], view: View) -> None:
-    if algorithm not in ("auto", "atomic", "multi_launch"):
-        raise ArgumentValueError(explain("algorithm", repr(algorithm), "'auto', 'atomic' or 'multi_launch'"))
+    choice(algorithm, "algorithm", ("auto", "atomic", "multi_launch"))
     if algorithm != "auto" and len(axes) != len(view.shape):
         raise ArgumentValueError(explain("algorithm", f"{algorithm!r} with some axes kept", "axis=None", "use algorithm='auto'"))
     if algorithm == "atomic" and not atomic_takes(folding):
@@ -217,12 +236,12 @@ def _axes(axis, ndim: int) -> frozenset[int]:
     found = []
     for entry in given:
         if not isinstance(entry, (int, np.integer)) or isinstance(entry, bool):
-            raise ArgumentTypeError(explain("axis", repr(axis), "None, an int or a tuple of ints"))
+            raise ArgumentTypeError(explain("axis", shown(axis), "None, an int or a tuple of ints"))
         if not -ndim <= entry < ndim:
-            raise ArgumentValueError(explain("axis", repr(axis), f"{-ndim} to {ndim - 1} for an array of {ndim} dimensions"))
+            raise ArgumentValueError(explain("axis", shown(axis), f"{-ndim} to {ndim - 1} for an array of {ndim} dimensions"))
         found.append(int(entry) % ndim)
     if len(set(found)) != len(found):
-        raise ArgumentValueError(explain("axis", repr(axis), "each axis once"))
+        raise ArgumentValueError(explain("axis", shown(axis), "each axis once"))
     return frozenset(found)
 
 

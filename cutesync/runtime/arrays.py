@@ -11,65 +11,18 @@ from __future__ import annotations
 import functools
 import operator
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ..dtypes import BY_NAME, FLOAT8, DType
 from ..dtypes import element_type as parse_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, described, explain, shown
 from . import device, device_array
 from .device import HOST
 from .device_array import DeviceArray
-
-
-@dataclass(frozen=True)
-class View:
-    """What an array is, once checked: address, shape, element type, device, whether it may be written, and its strides in elements
-    (None: C-contiguous)."""
-
-    ptr: int
-    shape: tuple[int, ...]
-    dtype: DType
-    device: int
-    contiguous: bool
-    writable: bool = True
-    strides: tuple[int, ...] | None = None
-
-    @property
-    def steps(self) -> tuple[int, ...]:
-        """The strides in elements, whatever the layout."""
-        return contiguous_strides(self.shape) if self.strides is None else self.strides
-
-    @property
-    def span(self) -> tuple[int, int]:
-        """The bytes from the lowest to past the highest element: ``(start, stop)`` addresses, equal for an empty array."""
-        if not self.size:
-            return self.ptr, self.ptr
-        reach = [(extent - 1) * step for extent, step in zip(self.shape, self.steps)]
-        low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
-        return self.ptr + low * self.dtype.size, self.ptr + (high + 1) * self.dtype.size
-
-    @property
-    def size(self) -> int:
-        total = 1
-        for extent in self.shape:
-            total *= extent
-        return total
-
-    @property
-    def nbytes(self) -> int:
-        return self.size * self.dtype.size
-
-
-def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a C-contiguous array, in elements."""
-    steps, step = [], 1
-    for extent in reversed(shape):
-        steps.append(step)
-        step *= max(extent, 1)
-    return tuple(reversed(steps))
+from .streams import stream_handle as stream_handle  # those who have an array have a stream
+from .view import View, contiguous_strides, in_elements, is_c_contiguous
 
 
 def share_memory(shape: tuple[int, ...], strides: tuple[int, ...], unit: int = 1) -> bool:
@@ -111,11 +64,19 @@ class _Torch:
 
     @staticmethod
     def identify(x) -> tuple[int, tuple]:
-        return x.data_ptr(), (x.dtype, x.shape, x.get_device(), x.is_contiguous(), x.requires_grad)
+        try:
+            grad = x.requires_grad and _has_grad_mode()
+            return (x.data_ptr() or _no_memory(x)), (x.dtype, x.shape, x.get_device(), x.is_contiguous(), x.is_neg(), grad)
+        except RuntimeError as error:
+            raise _no_plain_tensor(x) from error
 
     @staticmethod
     def identify_strided(x) -> tuple[int, tuple]:
-        return x.data_ptr(), (x.dtype, x.shape, x.stride(), x.get_device(), x.requires_grad)
+        try:
+            grad = x.requires_grad and _has_grad_mode()
+            return (x.data_ptr() or _no_memory(x)), (x.dtype, x.shape, x.stride(), x.get_device(), x.is_neg(), grad)
+        except RuntimeError as error:
+            raise _no_plain_tensor(x) from error
 
     def view(self, x) -> View:
         if x.device.type not in ("cuda", "cpu"):
@@ -147,6 +108,24 @@ class _Torch:
         return empty
 
 
+def _has_grad_mode() -> bool:
+    return sys.modules["torch"].is_grad_enabled()
+
+
+def _no_memory(x) -> int:
+    """The address of a tensor that has none: 0 if it is empty."""
+    if x.numel():
+        came = f"a torch tensor of {x.numel()} elements without memory"
+        raise ArgumentValueError(explain("array", came, "one that has its elements in memory", "x.clone()"))
+    return 0
+
+
+def _no_plain_tensor(x) -> ArgumentTypeError:
+    """The error for tensors that have no address, shape or strides: sparse, nested, and those of torch.func."""
+    came = f"a torch tensor of layout {x.layout} that is not one block of memory"
+    return ArgumentTypeError(explain("array", came, "a dense tensor", "x.to_dense(), outside torch.func and torch.vmap"))
+
+
 class _Cupy:
     """cupy.ndarray."""
 
@@ -170,8 +149,8 @@ class _Cupy:
         return self.cupy.cuda.get_current_stream().ptr
 
     def view(self, x) -> View:
-        strides = tuple(stride // x.dtype.itemsize for stride in x.strides)
-        return View(x.data.ptr, x.shape, parse_dtype(x.dtype), x.data.device_id, x.flags.c_contiguous, True, strides)
+        dtype = parse_dtype(x.dtype)
+        return View(x.data.ptr, x.shape, dtype, x.data.device_id, x.flags.c_contiguous, True, in_elements(x.strides, dtype.size))
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int):
         make, element, cuda = self.cupy.empty, dtype.numpy, self.cupy.cuda
@@ -187,10 +166,14 @@ class _Cupy:
 
 
 class _Protocol:
-    """Anything else with DLPack or the CUDA array interface, through ``cuda.core``. Results are DeviceArrays."""
+    """Anything else with DLPack or the CUDA array interface. Results are DeviceArrays.
+
+    The interface asks a consumer to wait for the stream that its entry ``stream`` names, unless the user orders the two. Here the user
+    does, as for every array: gives it as ``stream=``, or makes the call's stream wait. DLPack's exporter is asked to wait for nothing.
+    """
 
     stream = staticmethod(lambda ordinal: 0)
-    address, allocator = _OwnArrays.address, _OwnArrays.allocator  # of results
+    address, allocator = staticmethod(_OwnArrays.address), staticmethod(_OwnArrays.allocator)  # of results
 
     def identify(self, x) -> tuple[int, tuple]:
         view = self.view(x)
@@ -202,46 +185,63 @@ class _Protocol:
 
     def view(self, x) -> View:
         if not hasattr(x, "__dlpack__"):
-            return _cuda_array_interface(x.__cuda_array_interface__)
+            return _cuda_array_interface(getattr(x, "__cuda_array_interface__", None))
         device.import_core()
         from cuda.core.utils import StridedMemoryView
 
-        strided = StridedMemoryView.from_dlpack(x, stream_ptr=-1)
         try:
-            element = strided.dtype
-        except NotImplementedError:
-            element = "bfloat16"
-        contiguous = strided.strides is None or _is_c_contiguous(tuple(strided.shape), tuple(strided.strides))
+            strided = StridedMemoryView.from_dlpack(x, stream_ptr=-1)
+            element = _dlpack_type(strided)
+        except Exception as error:  # of the exporter, or of what it exports
+            came = f"{described(x)} whose DLPack export fails ({type(error).__name__}: {error})"
+            raise ArgumentTypeError(explain("array", came, _ARRAYS)) from error
+        contiguous = strided.strides is None or is_c_contiguous(tuple(strided.shape), tuple(strided.strides))
         ordinal = strided.device_id if strided.is_device_accessible else HOST
         steps = None if strided.strides is None else tuple(strided.strides)
         return View(strided.ptr, tuple(strided.shape), parse_dtype(element), ordinal, contiguous, not strided.readonly, steps)
 
 
+def _dlpack_type(strided):
+    """The element type of a ``StridedMemoryView``. Without ml_dtypes it has none for bfloat16, and says so."""
+    try:
+        return strided.dtype
+    except NotImplementedError as error:
+        if "bfloat16" not in str(error):
+            raise
+        return "bfloat16"
+
+
 def _cuda_array_interface(facts: dict) -> View:
     """The View of a ``__cuda_array_interface__`` of any version. The caller orders work by the stream, as for every array."""
-    ptr, readonly = facts["data"]
-    element, shape, strides = np.dtype(facts["typestr"]), tuple(facts["shape"]), facts.get("strides")
-    steps = None if strides is None else tuple(stride // element.itemsize for stride in strides)
-    contiguous = steps is None or _is_c_contiguous(shape, steps)
+    try:
+        ptr, readonly = facts["data"]
+        typestr, shape, strides = facts["typestr"], tuple(map(operator.index, facts["shape"])), facts.get("strides")
+        ptr, strides = operator.index(ptr or 0), None if strides is None else tuple(map(operator.index, strides))
+        if not isinstance(typestr, str):
+            raise TypeError(f"typestr {shown(typestr)}")
+        if any(extent < 0 for extent in shape) or (strides is not None and len(strides) != len(shape)):
+            raise ValueError(f"shape {shape} and strides {strides}")
+        if not 0 <= ptr < 1 << 64 or (ptr == 0 and 0 not in shape):
+            raise ValueError(f"address {ptr:#x} for shape {shape}")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        allowed = "shape, typestr, data=(address, read-only) and strides as the CUDA array interface has them"
+        raise ArgumentTypeError(explain("__cuda_array_interface__", f"{type(error).__name__}: {error}", allowed)) from error
+    if facts.get("mask") is not None:
+        allowed = "one without: every element counts"
+        raise ArgumentTypeError(explain("__cuda_array_interface__", "an array with a mask", allowed, "fill the masked elements"))
+    dtype = parse_dtype(typestr, "typestr")
+    steps = None if strides is None else in_elements(strides, dtype.size)
+    contiguous = steps is None or is_c_contiguous(shape, steps)
     ordinal = device.of_pointer(ptr) if ptr else device.current()
-    return View(ptr, shape, parse_dtype(element), ordinal, contiguous, not readonly, steps)
+    return View(ptr, shape, dtype, ordinal, contiguous, not readonly, steps)
 
 
 class _Numpy:
-    """numpy.ndarray: copied to the device and back, or used in place by nobody."""
+    """numpy.ndarray: copied to the device; results are copied back."""
 
     @staticmethod
     def view(x: np.ndarray) -> View:
         return View(x.ctypes.data, x.shape, parse_dtype(x.dtype), HOST, x.flags.c_contiguous, x.flags.writeable)
-
-
-def _is_c_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    expected = 1
-    for extent, stride in zip(reversed(shape), reversed(strides)):
-        if extent != 1 and stride != expected:
-            return False
-        expected *= extent
-    return True
 
 
 OWN, NUMPY = _OwnArrays(), _Numpy()
@@ -256,21 +256,37 @@ def adapter(x: object, argument: str = "x"):
     return found
 
 
+def beside(x: object, argument: str):
+    """The adapter of an array that is given beside one on a device; DeviceError for NumPy arrays."""
+    found = ADAPTERS.get(type(x))
+    if found is None:
+        found = adapter(x, argument)
+    if found is NUMPY:
+        advice = f"cutesync.asarray({argument}), or NumPy arrays alone"
+        raise DeviceError(explain(argument, "a NumPy array beside arrays on a device", "an array on the same device", advice))
+    return found
+
+
+_ARRAYS = "an array (NumPy, torch, CuPy, DLPack or __cuda_array_interface__)"
+
+
 def _new_adapter(x: object, argument: str):
+    """The adapter for a type that has not been seen before. Types whose arrays mean more than their memory are refused."""
     roots = {base.__module__.partition(".")[0] for base in type(x).__mro__}
-    if "torch" in roots and hasattr(x, "data_ptr"):
+    if "torch" in roots and hasattr(x, "data_ptr") and hasattr(x, "is_neg"):
+        base = sys.modules["torch"].Tensor
+        if getattr(type(x), "__torch_dispatch__", None) is not getattr(base, "__torch_dispatch__", None):
+            allowed = "a plain tensor: this type gives operations a meaning of its own"
+            raise ArgumentTypeError(explain(argument, described(x), allowed, "give the tensor inside it (DTensor: x.to_local())"))
         return _Torch()
     if "cupy" in roots and hasattr(x, "data"):
         return _Cupy()
     if isinstance(x, np.ndarray):
+        device_array.require_plain(x, argument)
         return NUMPY
     if hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__"):
         return _Protocol()
-    raise ArgumentTypeError(explain(argument, _describe(x), "an array (NumPy, torch, CuPy, DLPack or __cuda_array_interface__)", "use np.asarray for sequences"))
-
-
-def _describe(x: object) -> str:
-    return "None" if x is None else f"a {type(x).__name__}"
+    raise ArgumentTypeError(explain(argument, described(x), _ARRAYS, "use np.asarray for sequences"))
 
 
 def checked(x: object, argument: str, *, writable: bool = False, strided: bool = False) -> View:
@@ -298,17 +314,3 @@ def checked(x: object, argument: str, *, writable: bool = False, strided: bool =
 def same_device(first: View, second: View, argument: str) -> None:
     if first.device != second.device:
         raise DeviceError(explain(argument, f"an array on device {second.device}", f"the device of x, {first.device}"))
-
-
-def stream_handle(stream: object) -> int:
-    """The raw handle of what a user gave as stream: an int, anything with ``__cuda_stream__``, a CUstream, or a torch stream."""
-    if isinstance(stream, int) and not isinstance(stream, bool):
-        return stream
-    if hasattr(stream, "__cuda_stream__"):
-        return int(stream.__cuda_stream__()[1])
-    for name in ("cuda_stream", "ptr"):  # torch.cuda.Stream, older cupy.cuda.Stream
-        if isinstance(getattr(stream, name, None), int):
-            return getattr(stream, name)
-    if type(stream).__name__ in ("CUstream", "cudaStream_t"):
-        return int(stream)
-    raise ArgumentTypeError(explain("stream", _describe(stream), "None, an int, a CUstream or an object with __cuda_stream__"))

@@ -53,7 +53,7 @@ def caller(family: str, result_of: Callable, plan_of: Callable):
             if out is None:
                 key = (family, arguments, signature, pointer & 15)
             else:
-                out_pointer, out_signature = (adapter if type(out) is kind else arrays.adapter(out, "out")).identify(out)
+                out_pointer, out_signature = (adapter if type(out) is kind else arrays.beside(out, "out")).identify(out)
                 key = (family, arguments, signature, pointer & 15, out_signature, out_pointer & 15)
         try:
             run, ordinal, x_bytes, out_bytes, empty, in_place = _plans[key]
@@ -105,7 +105,7 @@ def pair_caller(family: str, result_of: Callable, plan_of: Callable):
         pointer, signature = adapter.identify(x)
         key = (family, arguments, signature, pointer & 15)
         if outs is not None:
-            (first, first_signature), (second, second_signature) = (arrays.adapter(out, "out").identify(out) for out in outs)
+            (first, first_signature), (second, second_signature) = (arrays.beside(out, "out").identify(out) for out in outs)
             key += (first_signature, first & 15, second_signature, second & 15)
         try:
             plan = _plans[key]
@@ -163,7 +163,7 @@ def _make(key: tuple, x, outs: tuple, stream, result_of: Callable, plan_of: Call
 def _check_numpy_out(out, x: np.ndarray, result: tuple[tuple[int, ...], DType]) -> None:
     if not isinstance(out, np.ndarray):
         raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy x", "a NumPy array"))
-    check_out(arrays.adapter(out).view(out), *result)
+    check_out(arrays.adapter(out, "out").view(out), *result)
     if np.may_share_memory(x, out) and not _same_memory(x, out):
         raise ArgumentValueError(explain("out", "memory that overlaps x", "x itself or memory of its own"))
     if arrays.share_memory(out.shape, out.strides, out.itemsize):

@@ -143,7 +143,7 @@ def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any
             found = _operator_error(error)
             if found is None:
                 raise
-            raise found  # noqa: B904 (it is what caused the DSL's error)
+            raise found.with_traceback(None) from found.__cause__  # without the DSL's frames
         if ".entry" not in compiled.__ptx__ or compiled.__ptx__[-1] not in "\n\0":  # the name of a file that is not there, or half of it
             raise _cannot_compile(f"no whole PTX in the temporary folder {folder}", "room to write it", "free space there, or set TMPDIR")
         return compiled

@@ -15,6 +15,7 @@ from .. import env
 from ..errors import LaunchError, NoGpuError, WorkspaceError, explain
 from . import forks
 
+_INVALID_CONTEXT = 201
 ARCH = "sm_90a"
 DEFAULT, PER_THREAD = (0, 1), 2  # handles: both of the default stream, and the one that means another stream in each thread
 HOST = -1  # the device ordinal of memory that the emulator runs on
@@ -204,19 +205,25 @@ def capturing(stream: int) -> bool:
     if stream in DEFAULT:  # which cannot be captured
         return False
     status = ctypes.c_int()
-    code = _about_stream("cuStreamIsCapturing")(stream, ctypes.byref(status))
-    if code:
-        raise failure(code, "cuStreamIsCapturing")
+    _ask_stream("cuStreamIsCapturing", stream, status)
     return status.value != 0
 
 
 def stream_id(stream: int):
     """What tells a stream from all others of the process, those that had its handle before among them. Neither 0 nor 1, the default stream."""
     number = ctypes.c_uint64()
-    code = _about_stream("cuStreamGetId")(stream, ctypes.byref(number))
-    if code:
-        raise failure(code, "cuStreamGetId")
+    _ask_stream("cuStreamGetId", stream, number)
     return 2 + number.value if stream != PER_THREAD else (number.value, threading.get_ident())
+
+
+def _ask_stream(name: str, stream: int, answer) -> None:
+    """Write what the driver function ``name`` says of a stream into ``answer``."""
+    code = _about_stream(name)(stream, ctypes.byref(answer))
+    if code == _INVALID_CONTEXT:  # a thread of its own stream that has no context yet
+        current()
+        code = _about_stream(name)(stream, ctypes.byref(answer))
+    if code:
+        raise failure(code, name)
 
 
 @functools.lru_cache(maxsize=2)

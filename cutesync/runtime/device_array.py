@@ -8,16 +8,17 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import weakref
 from typing import Callable
 
 import numpy as np
 
 from ..dtypes import DType
 from ..dtypes import element_type as parse_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, CaptureError, WorkspaceError, explain
+from ..errors import ArgumentTypeError, ArgumentValueError, CaptureError, WorkspaceError, explain, shown
 from . import device
 from .device import HOST
+
+_MOST_BYTES = 1 << 63  # what a signed offset reaches
 
 
 class DeviceArray:
@@ -60,8 +61,11 @@ class DeviceArray:
     def __getitem__(self, rows) -> DeviceArray:
         """A view of consecutive entries of the first axis: ``x[a:b]``."""
         if not isinstance(rows, slice) or rows.step not in (None, 1) or not self.shape:
-            raise ArgumentValueError(explain("DeviceArray index", repr(rows), "a slice a:b of the first axis", "use np.asarray(x) for the rest"))
-        first, stop, _ = rows.indices(self.shape[0])
+            raise ArgumentValueError(explain("DeviceArray index", shown(rows), "a slice a:b of the first axis", "use np.asarray(x) for the rest"))
+        try:
+            first, stop, _ = rows.indices(self.shape[0])
+        except TypeError as error:
+            raise ArgumentTypeError(explain("DeviceArray index", shown(rows), "a slice of ints")) from error
         shape = (max(0, stop - first), *self.shape[1:])
         offset = first * math.prod(self.shape[1:]) * self.dtype.size
         return DeviceArray(self.ptr + offset, shape, self.dtype, self.device, self._owner)
@@ -114,15 +118,19 @@ def allocate(shape: tuple[int, ...], dtype: DType, ordinal: int | None = None, s
 def allocator(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[..., DeviceArray]:
     """A function that makes such arrays on a stream."""
     nbytes = math.prod(shape) * dtype.size
+    if nbytes >= _MOST_BYTES:
+        raise ArgumentValueError(explain("shape", f"{shown(shape)} of {dtype}", "an array of fewer than 2**63 bytes"))
     return functools.partial(_on_emulator if ordinal == HOST else _on_gpu, shape, dtype, ordinal, nbytes)
 
 
 def _on_emulator(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int, other: bool = False) -> DeviceArray:
     del stream, other
-    owner = np.empty(nbytes + 256, np.uint8)
+    try:
+        owner = np.empty(nbytes + 256, np.uint8)
+    except (MemoryError, ValueError) as error:
+        raise WorkspaceError(explain("shape", f"{nbytes} bytes", "free memory on this machine")) from error
     ptr = owner.ctypes.data + -owner.ctypes.data % 256
-    weakref.finalize(owner, _hide_from_emulator, ptr)  # first: what is shown is always hidden again
-    _show_to_emulator(ptr, nbytes, initialised=False)
+    _show_to_emulator(ptr, nbytes, owner, initialised=False)
     return DeviceArray(ptr, shape, dtype, ordinal, owner)
 
 
@@ -154,17 +162,11 @@ def _memory(ordinal: int) -> tuple:
         return gpu.memory_resource, gpu.default_stream, Stream.from_handle
 
 
-def _show_to_emulator(ptr: int, nbytes: int, initialised: bool) -> None:
-    """Let kernels on the emulator touch this memory; bytes not ``initialised`` must be written before they are read."""
+def _show_to_emulator(ptr: int, nbytes: int, owner: np.ndarray, initialised: bool) -> None:
+    """Let kernels on the emulator touch this memory of ``owner``. Bytes not ``initialised`` must be written before they are read."""
     from ..emulator import DEVICE
 
-    DEVICE.register(ptr, nbytes, f"DeviceArray of {nbytes} bytes", initialised=initialised)
-
-
-def _hide_from_emulator(ptr: int) -> None:
-    from ..emulator import DEVICE
-
-    DEVICE.unregister(ptr)
+    DEVICE.register(ptr, nbytes, f"DeviceArray of {nbytes} bytes", initialised=initialised, owner=owner)
 
 
 def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:
@@ -177,7 +179,7 @@ def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stre
     if array.nbytes:
         if result.device == HOST:
             ctypes.memmove(result.ptr, array.ctypes.data, array.nbytes)
-            _show_to_emulator(result.ptr, array.nbytes, initialised=True)
+            _show_to_emulator(result.ptr, array.nbytes, result._owner, initialised=True)
         else:
             with device.using(result.device):
                 device.copy_in(result.ptr, array.ctypes.data, array.nbytes, stream)
@@ -205,9 +207,9 @@ def empty(shape, dtype) -> DeviceArray:
 def _shape(shape) -> tuple[int, ...]:
     extents = (shape,) if isinstance(shape, (int, np.integer)) else shape
     if not isinstance(extents, (tuple, list)) or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in extents):
-        raise ArgumentTypeError(explain("shape", repr(shape), "an int or a tuple of ints"))
-    if any(n < 0 for n in extents):
-        raise ArgumentValueError(explain("shape", repr(shape), "extents of 0 or more"))
+        raise ArgumentTypeError(explain("shape", shown(shape), "an int or a tuple of ints"))
+    if any(not 0 <= n < _MOST_BYTES for n in extents):
+        raise ArgumentValueError(explain("shape", shown(shape), "extents of 0 or more, below 2**63"))
     return tuple(int(n) for n in extents)
 
 
@@ -215,5 +217,19 @@ def asarray(x) -> DeviceArray:
     """``x`` as a DeviceArray on the current device: a copy of what NumPy makes of it. A DeviceArray is returned as it is."""
     if isinstance(x, DeviceArray):
         return x
-    host = np.asarray(x)
+    if isinstance(x, np.ndarray):
+        require_plain(x, "x")
+    try:
+        host = np.asarray(x)
+    except Exception as error:  # NumPy's, or of an object with __array__
+        raise ArgumentTypeError(explain("x", f"{shown(x)} ({type(error).__name__}: {error})", "what NumPy can make an array of")) from error
     return from_numpy(host, parse_dtype(host.dtype, "x"))
+
+
+def require_plain(x: np.ndarray, argument: str) -> None:
+    """Refuse NumPy arrays that mean more than their elements: a mask, units, any type with operations of its own."""
+    kind = type(x)
+    if isinstance(x, np.ma.MaskedArray):
+        raise ArgumentTypeError(explain(argument, f"a {kind.__name__}: its mask would be lost", "an array without a mask", f"{argument}.filled(value)"))
+    if kind.__array_ufunc__ is not np.ndarray.__array_ufunc__ or kind.__array_function__ is not np.ndarray.__array_function__:
+        raise ArgumentTypeError(explain(argument, f"a {kind.__name__}, whose operations are its own", "a plain NumPy array", f"np.asarray({argument})"))

@@ -10,8 +10,9 @@ import math
 
 import numpy as np
 
+from ..arguments import choice, flag, unshowable
 from ..dtypes import PROMOTED, DType, dtype, scalar, sum_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
+from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
 from ..identity import identify
 from ..ops import operator
 from ..runtime import arrays
@@ -56,15 +57,18 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
     The method is a single-pass scan with decoupled look-ahead (Merrill and Garland 2016; CUB's warp-specialised scan).
     """
     if type(exclusive) is not bool or type(reverse) is not bool:  # as keys 1 and True are one
-        exclusive, reverse = _flag(exclusive, "exclusive"), _flag(reverse, "reverse")
+        exclusive, reverse = flag(exclusive, "exclusive"), flag(reverse, "reverse")
     if type(op) is not str:
         op = identify(op)
     start, at = init, 0  # an array stays alive as init until the launch
     if init is not None and not isinstance(init, (bool, int, float, np.generic)):
         start, at = _device_scalar(init, x, out)
     arguments = (op, axis, exclusive, reverse, start, dtype, identity, algorithm)
-    if axis != -1 or init is not None or identity is not None:
-        arguments += (repr(axis), repr(start), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
+    if type(axis) is not int or axis != -1 or init is not None or identity is not None:
+        try:
+            arguments += (repr(axis), repr(start), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
+        except Exception as error:
+            raise unshowable(axis, start, identity) from error
     return _call(arguments, x, out, stream, at)
 
 
@@ -82,20 +86,16 @@ class _InMemory(tuple):
     """``(dtype,)`` of a first operand in device memory; its address is an argument of the launch."""
 
 
-def _flag(value, argument: str) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise ArgumentTypeError(explain(argument, repr(value), "True or False"))
-    return bool(value)
-
-
 def _device_scalar(init, x, out) -> tuple[_InMemory, int]:
     adapter = arrays.adapter(init, "init")
+    on_host = arrays.adapter(x) is arrays.NUMPY
     if adapter is arrays.NUMPY:
-        raise ArgumentTypeError(explain("init", "a NumPy array", "a scalar, or an array of one element on the device of x", "give init.item()"))
+        error = ArgumentTypeError if on_host else DeviceError
+        raise error(explain("init", "a NumPy array", "a scalar, or an array of one element on the device of x", "give init.item()"))
     view = arrays.checked(init, "init")
     if view.size != 1:
         raise ArgumentValueError(explain("init", f"an array of shape {view.shape}", "one element"))
-    if type(x) is np.ndarray:
+    if on_host:
         raise DeviceError(explain("init", "an array on a device, for a NumPy x", "a scalar"))
     arrays.same_device(arrays.checked(x, "x"), view, "init")
     if out is not None:
@@ -139,6 +139,8 @@ def _meaning(arguments: tuple, view: View) -> tuple[Meaning, DType]:
     result = view.dtype if wanted is None else sum_dtype(view.dtype) if wanted is PROMOTED else dtype(wanted)
     parsed.check(result)
     accumulate = result.accumulator
+    if identity is not None:
+        scalar(identity, accumulate, "identity")
     in_memory = isinstance(init, _InMemory)
     if in_memory:
         (element,) = init
@@ -155,8 +157,7 @@ def _meaning(arguments: tuple, view: View) -> tuple[Meaning, DType]:
 
 
 def _check_algorithm(algorithm, inner: int) -> None:
-    if algorithm not in ("auto", "tiered"):
-        raise ArgumentValueError(explain("algorithm", repr(algorithm), "'auto' or 'tiered'"))
+    choice(algorithm, "algorithm", ("auto", "tiered"))
     if algorithm == "tiered" and inner != 1:
         raise ArgumentValueError(explain("algorithm", f"'tiered' along an axis of elements that lie {inner} apart", "the last axis, or axis=None", "use algorithm='auto'"))
 
@@ -166,9 +167,9 @@ def _extents(axis, shape: tuple[int, ...]) -> tuple[int, int, int]:
     if axis is None:
         return 1, math.prod(shape), 1
     if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
-        raise ArgumentTypeError(explain("axis", repr(axis), "None or an int"))
+        raise ArgumentTypeError(explain("axis", shown(axis), "None or an int"))
     if not -len(shape) <= axis < len(shape):
         allowed = f"{-len(shape)} to {len(shape) - 1} for an array of {len(shape)} dimensions" if shape else "None for an array of no dimensions"
-        raise ArgumentValueError(explain("axis", repr(axis), allowed))
+        raise ArgumentValueError(explain("axis", shown(axis), allowed))
     axis = int(axis) % len(shape)
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])

@@ -1,7 +1,8 @@
 """Callables that reach a number in every way Python has, and whose number changes while they live.
 
-A ``Capture`` is made from an expression in the arguments and ``K``. ``put`` changes what ``K`` is; ``fn`` is the callable to use from then on, in most
-ways the same object. NumPy runs the same callable, so its answer is that of the new number.
+A ``Capture`` is made from an expression in the arguments and ``K``. ``put`` changes what ``K`` is; ``fn`` is the
+callable to use from then on, in most ways the same object. NumPy runs the same callable, so its answer is that of the
+new number.
 """
 
 from __future__ import annotations
@@ -39,7 +40,11 @@ class Capture:
 
 
 def _cell(self: Capture, value):
-    names = self.define("k", "def outer(k):\n    def fn({arguments}):\n        return {expression}\n    def put(value):\n        nonlocal k\n        k = value\n    return fn, put\n")
+    names = self.define(
+        "k",
+        "def outer(k):\n    def fn({arguments}):\n        return {expression}\n"
+        "    def put(value):\n        nonlocal k\n        k = value\n    return fn, put\n",
+    )
     self.fn, put = names["outer"](value)
     return put
 
@@ -89,7 +94,9 @@ def _imported(self: Capture, value):
 
 def _called(self: Capture, value):
     """Through a function that it calls, which reads a global."""
-    names = self.define("helper()", "def helper():\n    return k\ndef fn({arguments}):\n    return {expression}\n", k=value)
+    names = self.define(
+        "helper()", "def helper():\n    return k\ndef fn({arguments}):\n    return {expression}\n", k=value
+    )
     return functools.partial(names.__setitem__, "k")
 
 
@@ -179,13 +186,43 @@ def _again(self: Capture, value):
 
 def _branch(self: Capture, value):
     """The number decides which code is traced."""
-    names = self.define("k", "def fn({arguments}):\n    if k > 2:\n        return {expression}\n    k_ = k\n    return {expression}\n", k=value)
+    names = self.define(
+        "k",
+        "def fn({arguments}):\n    if k > 2:\n        return {expression}\n    k_ = k\n    return {expression}\n",
+        k=value,
+    )
     return functools.partial(names.__setitem__, "k")
 
 
 WAYS = {
-    "cell": _cell, "default": _default, "keyword": _keyword, "global": _global, "module": _module, "imported": _imported, "called": _called, "rebound": _rebound,
-    "inner": _inner, "object": _object, "method": _method, "class": _class, "list": _list, "dict": _dict, "partial": _partial, "constant": _constant,
-    "again": _again, "branch": _branch,
-}  # fmt: skip
-PLAIN = ("cell", "default", "keyword", "global", "module", "called", "inner", "constant", "again", "partial")  # must work; the others may be refused
+    "cell": _cell,
+    "default": _default,
+    "keyword": _keyword,
+    "global": _global,
+    "module": _module,
+    "imported": _imported,
+    "called": _called,
+    "rebound": _rebound,
+    "inner": _inner,
+    "object": _object,
+    "method": _method,
+    "class": _class,
+    "list": _list,
+    "dict": _dict,
+    "partial": _partial,
+    "constant": _constant,
+    "again": _again,
+    "branch": _branch,
+}
+PLAIN = (
+    "cell",
+    "default",
+    "keyword",
+    "global",
+    "module",
+    "called",
+    "inner",
+    "constant",
+    "again",
+    "partial",
+)  # must work; the others may be refused

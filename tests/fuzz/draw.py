@@ -1,7 +1,8 @@
 """From an integer to a call: ``draw(seed, place)`` is one random public call, its arguments and what must come out.
 
-``PLACE.calls`` seeds in turn share a theme, which decides what machine code depends on: the family, operator, types and a few shapes. So a process that
-plays neighbouring seeds compiles few kernels, calls each with other values, and meets the plans of the calls before.
+``PLACE.calls`` seeds in turn share a theme, which decides what machine code depends on: the family, operator, types and
+a few shapes. So a process that plays neighbouring seeds compiles few kernels, calls each with other values, and meets
+the plans of the calls before.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from .values import extent, pick, shape
 
 @dataclass(frozen=True)
 class Place:
-    """Sizes for a machine: ``most`` elements of an array, ``side`` of a matrix, ``calls`` of a theme, ``shapes`` among which they choose."""
+    """Sizes for a machine: ``most`` elements of an array, ``side`` of a matrix, ``calls`` of a theme, ``shapes`` among
+    which they choose."""
 
     name: str
     most: int
@@ -33,7 +35,7 @@ class Place:
         return [range(start, min(seed + calls, start + self.calls - start % self.calls)) for start in starts]
 
 
-EMULATOR = Place("emulator", 1500, 48, 12, 2)
+EMULATOR = Place("emulator", 1500, 40, 20, 2)
 GPU = Place("gpu", 3_000_000, 900, 25, 6)
 
 
@@ -43,9 +45,10 @@ class Undefined(Exception):
 
 @dataclass
 class Case:
-    """``function(**arrays, **options)``: its arrays by argument, as values and (element offset, strides or None), and ``wanted(inputs)``, which makes
-    of any such values what must come out, one Wanted a result. ``fresh(rng)`` makes other values of the same shapes. ``out`` is "none", "given" or
-    "in place". ``host``: results are NumPy's, whatever the library."""
+    """``function(**arrays, **options)``: its arrays by argument, as values and (element offset, strides or None), and
+    ``wanted(inputs)``, which makes of any such values what must come out, one Wanted a result. ``fresh(rng)`` makes
+    other values of the same shapes. ``out`` is "none", "given" or "in place". ``host``: results are NumPy's, whatever
+    the library."""
 
     name: str
     function: Callable
@@ -63,7 +66,9 @@ class Case:
     captures: bool = True  # may go into a graph
 
     def __repr__(self) -> str:
-        arrays = ", ".join(f"{name}={x.dtype}{list(x.shape)}{self.layouts.get(name, '')}" for name, x in self.inputs.items())
+        arrays = ", ".join(
+            f"{name}={x.dtype}{list(x.shape)}{self.layouts.get(name, '')}" for name, x in self.inputs.items()
+        )
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
         return f"{self.name}({arrays}{options}, out={self.out!r})"
 
@@ -109,6 +114,16 @@ def draw(seed: int, place: Place) -> Case:
     """The call of this number; themes take the families in turn."""
     from . import families, ladder, matrices
 
-    makers = (families.reduction, families.scan, matrices.product, families.flags, families.named_reduction, ladder.pattern, families.reduction, families.scan,
-              matrices.product, families.difference)  # fmt: skip
+    makers = (
+        families.reduction,
+        families.scan,
+        matrices.product,
+        families.flags,
+        families.named_reduction,
+        ladder.pattern,
+        families.reduction,
+        families.scan,
+        matrices.product,
+        families.difference,
+    )
     return makers[seed // place.calls % len(makers)](Dice(seed, place))

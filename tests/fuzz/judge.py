@@ -1,7 +1,8 @@
 """What a result must be: an interval for every element, of no width where the answer is exact.
 
-Conversions round monotonically. So the ends of the interval around a float64 reference, each converted to the type of the result, are the least and
-the greatest result that an arithmetic with those errors can give; infinities and saturation need no rule of their own.
+Conversions round monotonically. So the ends of the interval around a float64 reference, each converted to the type of
+the result, are the least and the greatest result that an arithmetic with those errors can give; infinities and
+saturation need no rule of their own.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ _SATURATES = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
 
 @dataclass(frozen=True)
 class Wanted:
-    """``low`` and ``high`` have the type and shape of the result; a NaN in both must be met by a NaN. ``free``: elements that depend on the order of
-    operations, as a sum may overflow on the way. ``ordered`` False: any order of the elements will do."""
+    """``low`` and ``high`` have the type and shape of the result; a NaN in both must be met by a NaN. ``free``:
+    elements that depend on the order of operations, as a sum may overflow on the way. ``ordered`` False: any order of
+    the elements will do."""
 
     low: np.ndarray
     high: np.ndarray

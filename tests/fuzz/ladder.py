@@ -18,11 +18,37 @@ MOST = 3000  # elements, of those patterns whose time or reference grows faster 
 
 def pattern(dice: Dice) -> Case:
     """One of the public ``run`` functions, or a channel."""
-    makers = (_mapped, _mapped, _kept, _kept, _channel, _divergence, _summed, _running, _rounds, _reversed, _phases, _hashed, _relayed, _primes, _phases_of_a_warp)
+    makers = (
+        _mapped,
+        _mapped,
+        _kept,
+        _kept,
+        _channel,
+        _divergence,
+        _summed,
+        _running,
+        _rounds,
+        _reversed,
+        _phases,
+        _hashed,
+        _relayed,
+        _primes,
+        _phases_of_a_warp,
+    )
     return pick(dice.theme, makers)(dice)
 
 
-def _case(dice: Dice, name: str, function, element: DType, options: dict, wanted, kind=("exact",), most: int | None = None, **facts) -> Case:
+def _case(
+    dice: Dice,
+    name: str,
+    function,
+    element: DType,
+    options: dict,
+    wanted,
+    kind=("exact",),
+    most: int | None = None,
+    **facts,
+) -> Case:
     """A call of a vector."""
     shapes = dice.shapes((1,))
     length = min(dice.vector(shapes)[0], most or dice.place.most)
@@ -31,30 +57,63 @@ def _case(dice: Dice, name: str, function, element: DType, options: dict, wanted
         return {"x": values(rng, (length,), element, pick(rng, kind))}
 
     takes_out = facts.pop("takes_out", True)
-    return Case(f"cs.patterns.{name}", function, made(dice.rng), options, lambda inputs: (wanted(inputs["x"]),), made, {"x": (dice.offset(), None)},
-                pick(dice.rng, ("none", "given")) if takes_out else "none", numpy_out=False, **facts)  # fmt: skip
+    return Case(
+        f"cs.patterns.{name}",
+        function,
+        made(dice.rng),
+        options,
+        lambda inputs: (wanted(inputs["x"]),),
+        made,
+        {"x": (dice.offset(), None)},
+        pick(dice.rng, ("none", "given")) if takes_out else "none",
+        numpy_out=False,
+        **facts,
+    )
 
 
 def _mapped(dice: Dice) -> Case:
     theme, module = dice.theme, patterns.producer_consumer
     element = pick(theme, [number for number in NUMBERS if number.kind != "b"])
-    fn, form = capture(theme, "v", pick(theme, ("v * K", "v + K", "v * K + 1"))).fn, pick(theme, ("auto", "auto", "tokens", "parity", "pipeline"))
+    fn, form = (
+        capture(theme, "v", pick(theme, ("v * K", "v + K", "v * K + 1"))).fn,
+        pick(theme, ("auto", "auto", "tokens", "parity", "pipeline")),
+    )
     options = {"fn": fn, "form": form}
     if form != "auto" and theme.random() < 0.6:
-        options |= {"buffer": pick(theme, (32, 77, 100, 128)), "consumers": pick(theme, (1, 2, 3)), "blocks": pick(theme, (1, 2))}
-    return _case(dice, "producer_consumer.run", module.run, element, options, lambda x: exactly(module.reference(x, fn)))
+        options |= {
+            "buffer": pick(theme, (32, 77, 100, 128)),
+            "consumers": pick(theme, (1, 2, 3)),
+            "blocks": pick(theme, (1, 2)),
+        }
+    return _case(
+        dice, "producer_consumer.run", module.run, element, options, lambda x: exactly(module.reference(x, fn))
+    )
 
 
 def _kept(dice: Dice) -> Case:
     theme, module = dice.theme, patterns.output_list
     element = pick(theme, [number for number in NUMBERS if number.kind in "iuf"])
-    keep, method = capture(theme, "v", pick(theme, ("v > K", "(v > 0) & (v != K)", "v <= K"))).fn, pick(theme, (None, "block", "warp", "each", "scan"))
+    keep, method = (
+        capture(theme, "v", pick(theme, ("v > K", "(v > 0) & (v != K)", "v <= K"))).fn,
+        pick(theme, (None, "block", "warp", "each", "scan")),
+    )
     options = {"keep": keep} | ({} if method is None else {"method": method})
     if method in (None, "scan") and theme.random() < 0.5:
         options["ordered"] = True
     ordered = method == "scan" or "ordered" in options
     wanted = lambda x: _in_any_order(module.reference(x, keep), ordered)  # noqa: E731
-    return _case(dice, "output_list.run", module.run, element, options, wanted, ("exact", "runs"), takes_out=False, repeats=ordered, captures=False)
+    return _case(
+        dice,
+        "output_list.run",
+        module.run,
+        element,
+        options,
+        wanted,
+        ("exact", "runs"),
+        takes_out=False,
+        repeats=ordered,
+        captures=False,
+    )
 
 
 def _in_any_order(result: np.ndarray, ordered: bool = False) -> Wanted:
@@ -64,7 +123,10 @@ def _in_any_order(result: np.ndarray, ordered: bool = False) -> Wanted:
 def _channel(dice: Dice) -> Case:
     """Two gifts and two takes: everything comes out once, as far as there was room."""
     theme = dice.theme
-    element, method = pick(theme, [number for number in NUMBERS if number.kind in "iuf"]), pick(theme, ("block", "warp", "each"))
+    element, method = (
+        pick(theme, [number for number in NUMBERS if number.kind in "iuf"]),
+        pick(theme, ("block", "warp", "each")),
+    )
     keep = capture(theme, "v", pick(theme, ("v > K", "v <= K"))).fn
 
     def run(x, keep, method, stream=None) -> np.ndarray:
@@ -76,16 +138,43 @@ def _channel(dice: Dice) -> Case:
         return np.concatenate([some, rest])
 
     wanted = lambda x: _in_any_order(np.tile(patterns.output_list.reference(x, keep), 2))  # noqa: E731
-    return _case(dice, "Channel", run, element, {"keep": keep, "method": method}, wanted, ("exact", "runs"), takes_out=False, repeats=False, captures=False, host=True)
+    return _case(
+        dice,
+        "Channel",
+        run,
+        element,
+        {"keep": keep, "method": method},
+        wanted,
+        ("exact", "runs"),
+        takes_out=False,
+        repeats=False,
+        captures=False,
+        host=True,
+    )
 
 
 def _divergence(dice: Dice) -> Case:
-    form, work, module = pick(dice.theme, ("straight", "mixed", "regrouped")), int(dice.rng.integers(0, 5)), patterns.divergence
-    return _case(dice, "divergence.run", module.run, INT32, {"form": form, "work": work}, lambda x: exactly(module.reference(x, form, work)), most=MOST)
+    form, work, module = (
+        pick(dice.theme, ("straight", "mixed", "regrouped")),
+        int(dice.rng.integers(0, 5)),
+        patterns.divergence,
+    )
+    return _case(
+        dice,
+        "divergence.run",
+        module.run,
+        INT32,
+        {"form": form, "work": work},
+        lambda x: exactly(module.reference(x, form, work)),
+        most=MOST,
+    )
 
 
 def _summed(dice: Dice) -> Case:
-    form, module = pick(dice.theme, ("shared_tree", "register_tree", "launch_per_level", "chained", "block_atomic")), patterns.reductions
+    form, module = (
+        pick(dice.theme, ("shared_tree", "register_tree", "launch_per_level", "chained", "block_atomic")),
+        patterns.reductions,
+    )
     element = element_type(pick(dice.theme, SUMMED))
     wanted = lambda x: exactly(module.reference(x, form))  # noqa: E731
     return _case(dice, "reductions.run", module.run, element, {"form": form}, wanted, takes_out=False, captures=False)
@@ -93,7 +182,15 @@ def _summed(dice: Dice) -> Case:
 
 def _running(dice: Dice) -> Case:
     module = patterns.completion
-    return _case(dice, "completion.run", module.run, element_type(pick(dice.theme, SUMMED)), {}, lambda x: exactly(module.reference(x)), most=10 * MOST)
+    return _case(
+        dice,
+        "completion.run",
+        module.run,
+        element_type(pick(dice.theme, SUMMED)),
+        {},
+        lambda x: exactly(module.reference(x)),
+        most=10 * MOST,
+    )
 
 
 def _rounds(dice: Dice) -> Case:
@@ -110,15 +207,36 @@ def _rounds(dice: Dice) -> Case:
 
 def _reversed(dice: Dice) -> Case:
     module, element = patterns.transactions, element_type(pick(dice.theme, ("int32", "float32")))
-    case = _case(dice, "transactions.run", module.run, element, {"copy": bool(dice.theme.random() < 0.5)}, lambda x: exactly(module.reference(x)), ("exact", "special"))
+    case = _case(
+        dice,
+        "transactions.run",
+        module.run,
+        element,
+        {"copy": bool(dice.theme.random() < 0.5)},
+        lambda x: exactly(module.reference(x)),
+        ("exact", "special"),
+    )
     if case.options["copy"]:
         case.layouts["x"] = (0, None)
     return case
 
 
 def _phases(dice: Dice) -> Case:
-    how, threads, phases, module = pick(dice.theme, ("token", "parity", "sync_threads")), pick(dice.theme, (32, 64, 96, 256)), int(dice.rng.integers(0, 9)), patterns.phases
-    return _case(dice, "phases.run", module.run, INT32, {"phases": phases, "how": how, "threads": threads}, lambda x: exactly(module.reference(x, phases, threads)), most=MOST)
+    how, threads, phases, module = (
+        pick(dice.theme, ("token", "parity", "sync_threads")),
+        pick(dice.theme, (32, 64, 96, 256)),
+        int(dice.rng.integers(0, 9)),
+        patterns.phases,
+    )
+    return _case(
+        dice,
+        "phases.run",
+        module.run,
+        INT32,
+        {"phases": phases, "how": how, "threads": threads},
+        lambda x: exactly(module.reference(x, phases, threads)),
+        most=MOST,
+    )
 
 
 def _hashed(dice: Dice) -> Case:
@@ -131,18 +249,55 @@ def _relayed(dice: Dice) -> Case:
     element = pick(theme, [number for number in NUMBERS if number.kind in "iuf"])
     options = {"capacity": pick(theme, (8, 64, 1024)), "items": pick(theme, (12, 60))}
     most = 150 if dice.place.name == "emulator" else MOST
-    return _case(dice, "relay.run", module.run, element, options, lambda x: _in_any_order(x), takes_out=False, repeats=False, captures=False, most=most)
+    return _case(
+        dice,
+        "relay.run",
+        module.run,
+        element,
+        options,
+        _in_any_order,
+        takes_out=False,
+        repeats=False,
+        captures=False,
+        most=most,
+    )
 
 
 def _primes(dice: Dice) -> Case:
-    method, limit = pick(dice.theme, ("block", "warp", "each", "scan")), int(np.prod(dice.shape(dice.shapes((1,))), dtype=np.int64))
+    method, limit = (
+        pick(dice.theme, ("block", "warp", "each", "scan")),
+        int(np.prod(dice.shape(dice.shapes((1,))), dtype=np.int64)),
+    )
     run = lambda x, limit, method, stream=None: patterns.primes.run(limit, method=method, stream=stream)  # noqa: E731
     wanted = lambda x: _in_any_order(patterns.primes.reference(limit), method == "scan")  # noqa: E731
-    return _case(dice, "primes.run", run, INT32, {"limit": limit, "method": method}, wanted, most=1, takes_out=False, repeats=method == "scan", captures=False, host=True)
+    return _case(
+        dice,
+        "primes.run",
+        run,
+        INT32,
+        {"limit": limit, "method": method},
+        wanted,
+        most=1,
+        takes_out=False,
+        repeats=method == "scan",
+        captures=False,
+        host=True,
+    )
 
 
 def _phases_of_a_warp(dice: Dice) -> Case:
     module, phases = patterns.warp_entanglement, int(dice.rng.integers(1, 30))
     options = {"phases": phases, "how": pick(dice.theme, module.HOW)}
     run = lambda x, phases, how, stream=None: np.array(module.run(phases, how)[0])  # noqa: E731
-    return _case(dice, "warp_entanglement.run", run, INT32, options, lambda x: exactly(np.array(phases)), most=1, takes_out=False, captures=False, host=True)
+    return _case(
+        dice,
+        "warp_entanglement.run",
+        run,
+        INT32,
+        options,
+        lambda x: exactly(np.array(phases)),
+        most=1,
+        takes_out=False,
+        captures=False,
+        host=True,
+    )

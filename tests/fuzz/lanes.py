@@ -1,4 +1,5 @@
-"""Streams and graphs for random calls on a GPU: work that comes late on the stream of a call, and calls that are captured and replayed."""
+"""Streams and graphs for random calls on a GPU: work that comes late on the stream of a call, and calls that are
+captured and replayed."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ DELAY = 400_000  # clocks that a stream is busy before the inputs arrive
 
 @dataclass(frozen=True)
 class Lane:
-    """A stream: what a call is given as ``stream``, its handle, and what makes it current in its library, if the call is given none."""
+    """A stream: what a call is given as ``stream``, its handle, and what makes it current in its library, if the call
+    is given none."""
 
     argument: Any
     handle: int
@@ -56,8 +58,8 @@ def any_lane(library: Library, rng) -> Lane:
 
 
 def on_a_stream(stage: Stage, outs: list[Placed]) -> list[Any]:
-    """A call on a stream that is still busy when the call is made, and on which its inputs arrive only then. Whatever runs on another stream reads
-    what was there before."""
+    """A call on a stream that is still busy when the call is made, and on which its inputs arrive only then. Whatever
+    runs on another stream reads what was there before."""
     chosen = any_lane(stage.library, stage.rng)
     arrive = []
     if stage.library.on_device:
@@ -69,7 +71,9 @@ def on_a_stream(stage: Stage, outs: list[Placed]) -> list[Any]:
         torch.cuda._sleep(DELAY)
     for placed, source in arrive:
         to, at = stage.library.pointer(placed.memory), stage.library.pointer(source)
-        device.check(device.driver().cuMemcpyDtoDAsync(to, at, placed.before.nbytes, chosen.handle), "cuMemcpyDtoDAsync")
+        device.check(
+            device.driver().cuMemcpyDtoDAsync(to, at, placed.before.nbytes, chosen.handle), "cuMemcpyDtoDAsync"
+        )
     current = chosen.current if chosen.argument is None else contextlib.nullcontext()
     with current:
         results = stage.call(outs, **({} if chosen.argument is None else {"stream": chosen.argument}))
@@ -94,7 +98,9 @@ def in_a_graph(case: Case, library: Library, rng) -> list[str]:
     graph, results = torch.cuda.CUDAGraph(), []
     try:
         with torch.cuda.graph(graph):
-            results = stage.call(outs, **({} if library.name == "torch" else {"stream": torch.cuda.current_stream().cuda_stream}))
+            results = stage.call(
+                outs, **({} if library.name == "torch" else {"stream": torch.cuda.current_stream().cuda_stream})
+            )
     except CaptureError:
         return []
     for replay in range(3):
@@ -108,3 +114,10 @@ def in_a_graph(case: Case, library: Library, rng) -> list[str]:
         if faults:
             return [f"in replay {replay}: {fault}" for fault in faults]
     return []
+
+
+WAYS = {
+    "in a graph": in_a_graph,
+    "on a stream": lambda case, library, rng: play(case, library, rng, on_a_stream),
+    "directly": lambda case, library, rng: play(case, library, rng, directly),
+}

@@ -1,4 +1,5 @@
-"""Where arrays of random calls live: NumPy, cutesync's own, torch, CuPy. Each array lies in a larger piece of memory whose rest must stay as it is."""
+"""Where arrays of random calls live: NumPy, cutesync's own, torch, CuPy. Each array lies in a larger piece of memory
+whose rest must stay as it is."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ ZONE = 128  # elements on each side: whole lines of memory, so that an offset of
 
 
 def strided(flat: np.ndarray, start: int, shape: tuple[int, ...], steps: tuple[int, ...]) -> np.ndarray:
-    """The elements of ``flat`` at ``start`` and on, with strides of ``steps`` elements. (``as_strided`` does not know float8.)"""
+    """The elements of ``flat`` at ``start`` and on, with strides of ``steps`` elements. (``as_strided`` does not know
+    float8.)"""
     return np.ndarray(shape, flat.dtype, flat, start * flat.itemsize, tuple(step * flat.itemsize for step in steps))
 
 
@@ -91,7 +93,11 @@ class Torch(Library):
         return hasattr(self.torch, element.name)
 
     def memory(self, flat):
-        return self.torch.from_numpy(flat.view(np.uint8).copy()).cuda().view(getattr(self.torch, element_type(flat.dtype).name))
+        return (
+            self.torch.from_numpy(flat.view(np.uint8).copy())
+            .cuda()
+            .view(getattr(self.torch, element_type(flat.dtype).name))
+        )
 
     def view(self, memory, start, shape, steps):
         return self.torch.as_strided(memory, shape, steps, start)
@@ -100,7 +106,9 @@ class Torch(Library):
         if not isinstance(array, self.torch.Tensor):
             return np.asarray(array)
         flat = array
-        if array.dim() != 1 or array.stride(0) != 1:  # a copy makes other bytes of a bool that is neither 0 nor 1, so memory is not copied
+        if (
+            array.dim() != 1 or array.stride(0) != 1
+        ):  # a copy makes other bytes of a bool that is neither 0 nor 1, so memory is not copied
             flat = self.torch.empty(array.numel(), dtype=array.dtype, device=array.device).copy_(array.reshape(-1))
         raw = flat.view(self.torch.uint8).cpu().numpy()
         return raw.view(element_type(array.dtype).numpy).reshape(tuple(array.shape))
@@ -130,7 +138,9 @@ class Cupy(Library):
         return self.cupy.asarray(flat)
 
     def view(self, memory, start, shape, steps):
-        return self.cupy.lib.stride_tricks.as_strided(memory[start:], shape, tuple(step * memory.itemsize for step in steps))
+        return self.cupy.lib.stride_tricks.as_strided(
+            memory[start:], shape, tuple(step * memory.itemsize for step in steps)
+        )
 
     def numpy(self, array) -> np.ndarray:
         return array.get() if isinstance(array, self.cupy.ndarray) else np.asarray(array)
@@ -183,7 +193,8 @@ class Placed:
         if not len(changed):
             return None
         first, last = int(changed[0]) - self.start, int(changed[-1]) - self.start
-        return f"{len(changed)} elements of memory changed that are no result, from {first} to {last} counted from the array of {self.shape}, strides {self.steps}"
+        where = f"from {first} to {last} counted from the array of {self.shape}, strides {self.steps}"
+        return f"{len(changed)} elements of memory changed that are no result, {where}"
 
     def refill(self, values: np.ndarray) -> None:
         """Other elements in the same memory."""
@@ -191,13 +202,22 @@ class Placed:
         self.library.write(self.memory, self.before)
 
 
-def place(library: Library, rng: np.random.Generator, values: np.ndarray, offset: int = 0, steps: tuple[int, ...] | None = None) -> Placed:
-    """``values`` in memory of ``library``, ``offset`` elements past an aligned address, with strides of ``steps`` elements (None: contiguous)."""
+def place(
+    library: Library,
+    rng: np.random.Generator,
+    values: np.ndarray,
+    offset: int = 0,
+    steps: tuple[int, ...] | None = None,
+) -> Placed:
+    """``values`` in memory of ``library``, ``offset`` elements past an aligned address, with strides of ``steps``
+    elements (None: contiguous)."""
     steps = contiguous_strides(values.shape) if steps is None else steps
     span = 1 + sum((extent - 1) * step for extent, step in zip(values.shape, steps)) if values.size else 0
     start = ZONE + offset
     before = np.frombuffer(rng.bytes((start + span + ZONE) * values.itemsize), values.dtype).copy()
     memory = library.memory(before)
-    placed = Placed(library, memory, before, start, values.shape, steps, library.view(memory, start, values.shape, steps))
+    placed = Placed(
+        library, memory, before, start, values.shape, steps, library.view(memory, start, values.shape, steps)
+    )
     placed.refill(values)
     return placed

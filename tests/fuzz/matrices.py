@@ -12,14 +12,24 @@ from cutesync.matmul import Config
 from cutesync.reference import ACTIVATIONS
 
 from .draw import Case, Dice, Undefined
-from .judge import Wanted, exactly, within
+from .judge import Wanted, within
 from .operators import capture
 from .values import pick, values
 
-PAIRS = [(name, name) for name in ("float32", "float16", "float16", "bfloat16", "bfloat16", "int8", "uint8", *FLOAT8)] + [("int8", "uint8"), ("uint8", "int8"), ("float8_e4m3fn", "float8_e5m2")]
+PAIRS = [
+    (name, name) for name in ("float32", "float16", "float16", "bfloat16", "bfloat16", "int8", "uint8", *FLOAT8)
+] + [("int8", "uint8"), ("uint8", "int8"), ("float8_e4m3fn", "float8_e5m2")]
 FLOATS = ("float32", "float16", "bfloat16")
 RESULTS, INTEGERS = (*FLOATS, *FLOAT8), ("int32", "int8", "uint8")
-CONFIGS = (None, Config((64, 64), "pingpong"), Config((64, 64), "pingpong"), Config((128, 64), "cooperative"), Config((64, 32), "pingpong", splits=2), Config((128, 32), "cooperative", (1, 2)), Config((64, 64), "pingpong", splits=3))  # fmt: skip
+CONFIGS = (
+    None,
+    Config((64, 64), "pingpong"),
+    Config((64, 64), "pingpong"),
+    Config((128, 64), "cooperative"),
+    Config((64, 32), "pingpong", splits=2),
+    Config((128, 32), "cooperative", (1, 2)),
+    Config((64, 64), "pingpong", splits=3),
+)
 LAYOUTS = ("C", "C", "T", "T", "pad", "Tpad", "step", "expand")
 POWERS = (1.0, 2.0, 0.5, -1.0, -2.0, 0.25)
 
@@ -42,10 +52,17 @@ def product(dice: Dice) -> Case:
 
     def made(rng) -> dict[str, np.ndarray]:
         kind = pick(rng, ("exact", "exact", "wide", "special"))
-        found = {"a": _operand(rng, of_a, first, kind, spread["a"]), "b": _operand(rng, of_b, second, kind, spread["b"])}
+        found = {
+            "a": _operand(rng, of_a, first, kind, spread["a"]),
+            "b": _operand(rng, of_b, second, kind, spread["b"]),
+        }
         for name, (shape, element) in arrays.items():
             scale = name.startswith("scale")
-            found[name] = np.exp2(rng.integers(-2, 3, shape)).astype(np.float32) if scale else values(rng, shape, element_type(element), "exact" if kind == "exact" else "wide")
+            found[name] = (
+                np.exp2(rng.integers(-2, 3, shape)).astype(np.float32)
+                if scale
+                else values(rng, shape, element_type(element), "exact" if kind == "exact" else "wide")
+            )
         return found
 
     def wanted(inputs) -> tuple[Wanted]:
@@ -57,7 +74,17 @@ def product(dice: Dice) -> Case:
     placed = {name: (dice.offset(), strides(x.shape, spread.get(name, "C"))) for name, x in inputs.items()}
     placed["out"] = (dice.offset(), strides(whole or (), pick(rng, outs)))
     in_place = "c" in inputs and inputs["c"].shape == whole and arrays["c"][1] == plan.result.name
-    return Case("cs.matmul", cs.matmul, inputs, options, wanted, made, placed, pick(rng, ("none", "given", "in place") if in_place else ("none", "given")), target="c")
+    return Case(
+        "cs.matmul",
+        cs.matmul,
+        inputs,
+        options,
+        wanted,
+        made,
+        placed,
+        pick(rng, ("none", "given", "in place") if in_place else ("none", "given")),
+        target="c",
+    )
 
 
 def _shapes(dice: Dice) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -70,7 +97,18 @@ def _shapes(dice: Dice) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if form < 0.7:
         return pick(theme, (((k,), (k, n)), ((m, k), (k,)), ((k,), (k,))))
     m, n, k = (extent if extent < 2 else 1 + extent // 3 for extent in (m, n, k))
-    return pick(theme, (((3, m, k), (3, k, n)), ((2, m, k), (k, n)), ((m, k), (3, k, n)), ((2, 1, m, k), (3, k, n)), ((k,), (2, k, n)), ((2, m, k), (3, k, n)), ((1, m, k), (4, k, n))))
+    return pick(
+        theme,
+        (
+            ((3, m, k), (3, k, n)),
+            ((2, m, k), (k, n)),
+            ((m, k), (3, k, n)),
+            ((2, 1, m, k), (3, k, n)),
+            ((k,), (2, k, n)),
+            ((2, m, k), (3, k, n)),
+            ((1, m, k), (4, k, n)),
+        ),
+    )
 
 
 def _operand(rng, shape: tuple[int, ...], element: DType, kind: str, layout: str) -> np.ndarray:
@@ -85,7 +123,8 @@ def _operand(rng, shape: tuple[int, ...], element: DType, kind: str, layout: str
 
 
 def strides(shape: tuple[int, ...], layout: str) -> tuple[int, ...]:
-    """In elements: "T" has the last two axes swapped, "pad" room between rows, "step" between elements; "expand" repeats the first item of a batch."""
+    """In elements: "T" has the last two axes swapped, "pad" room between rows, "step" between elements; "expand"
+    repeats the first item of a batch."""
     order = list(range(len(shape)))
     if layout.startswith("T") and len(order) > 1:
         order[-2:] = order[:-3:-1]
@@ -112,10 +151,23 @@ class _Plan:
         self.result = element_type(pick(theme, allowed) if self.given else usual)
         plain = theme.random() < 0.35 or self.result.name == "int32"
         self.has_c, self.has_bias, self.has_alpha = (not plain and theme.random() < p for p in (0.4, 0.4, 0.4))
-        self.c, self.bias, self.where = pick(theme, (*FLOATS, self.result.name if self.result.name in FLOATS else "float32")), pick(theme, FLOATS), pick(theme, ("row", "column", "columns"))
-        self.c_form, self.scales = pick(theme, ("whole", "whole", "row", "column", "one")), pick(theme, ("", "", "", "each", "one", "a", "number")) if not plain else ""
+        self.c, self.bias, self.where = (
+            pick(theme, (*FLOATS, self.result.name if self.result.name in FLOATS else "float32")),
+            pick(theme, FLOATS),
+            pick(theme, ("row", "column", "columns")),
+        )
+        self.c_form, self.scales = (
+            pick(theme, ("whole", "whole", "row", "column", "one")),
+            pick(theme, ("", "", "", "each", "one", "a", "number")) if not plain else "",
+        )
         named = pick(theme, tuple(ACTIVATIONS))
-        self.activation = None if plain or theme.random() < 0.5 else named if theme.random() < 0.6 else capture(theme, "v", pick(theme, ("v * K", "v + K", "-v"))).fn
+        self.activation = (
+            None
+            if plain or theme.random() < 0.5
+            else named
+            if theme.random() < 0.6
+            else capture(theme, "v", pick(theme, ("v * K", "v + K", "-v"))).fn
+        )
         self.precision = pick(theme, (None, "float32", "tf32")) if first.name == "float32" else None
         self.fast = theme.random() < 0.2 and (first.name == "float32" or first.name in FLOAT8)
         self.whole, self.config = theme.random() < 0.1, pick(theme, CONFIGS)
@@ -123,8 +175,15 @@ class _Plan:
 
     def options(self, rng) -> dict[str, Any]:
         found: dict[str, Any] = {"config": self.config}
-        optional = {"out_dtype": self.given and self.result.name, "precision": self.precision, "fast_accumulation": self.fast, "batch_invariant": self.whole, "activation": self.activation,
-                    "alpha": self.has_alpha and pick(rng, POWERS), "beta": self.has_c and self.beta_given and pick(rng, (*POWERS, 0.0))}  # fmt: skip
+        optional = {
+            "out_dtype": self.given and self.result.name,
+            "precision": self.precision,
+            "fast_accumulation": self.fast,
+            "batch_invariant": self.whole,
+            "activation": self.activation,
+            "alpha": self.has_alpha and pick(rng, POWERS),
+            "beta": self.has_c and self.beta_given and pick(rng, (*POWERS, 0.0)),
+        }
         found |= {name: value for name, value in optional.items() if value is not None and (value is not False)}
         if self.scales == "number":
             found |= {"scale_a": 0.5, "scale_b": 2.0}
@@ -135,7 +194,10 @@ class _Plan:
         found: dict[str, tuple] = {}
         if self.has_c:
             rows = whole[:-1] + (1,) if whole else ()
-            found["c"] = ({"whole": whole, "row": whole[-1:], "column": rows, "one": (1,) * min(len(whole), 1)}[self.c_form], self.c)
+            found["c"] = (
+                {"whole": whole, "row": whole[-1:], "column": rows, "one": (1,) * min(len(whole), 1)}[self.c_form],
+                self.c,
+            )
         if self.has_bias:
             found["bias"] = ({"row": (n,), "column": (m, 1), "columns": (1, n)}[self.where], self.bias)
         if self.scales in ("each", "one", "a"):
@@ -161,15 +223,23 @@ class _Plan:
             for term in (beta * inputs["c"].astype(np.float64) if "c" in inputs and beta else None, self._bias(inputs)):
                 if term is not None:
                     value, terms = value + term, terms + np.abs(term)
-            plain = exact and np.max(terms, initial=0) < 2.0**19 and all((4 * inputs[name].astype(np.float64) % 1 == 0).all() for name in ("c", "bias") if name in inputs)
+            plain = (
+                exact
+                and np.max(terms, initial=0) < 2.0**19
+                and all(
+                    (4 * inputs[name].astype(np.float64) % 1 == 0).all() for name in ("c", "bias") if name in inputs
+                )
+            )
             error = error + (0.0 if plain else 2.0**-21 * terms)
             free = np.asarray(magnitude * np.abs(factor) > 1e37) | (magnitude > 1e37)
             activation = options.get("activation")
             if activation is not None:
                 value = np.asarray(ACTIVATIONS[activation](value) if isinstance(activation, str) else activation(value))
-                error = 3 * error + (1e-5 if isinstance(activation, str) else 0.0 if plain else 2.0**-21) * (1 + np.abs(value))
-        found = within(value, error, self.result, np.broadcast_to(free, whole))
-        return found if found.low.shape == whole else exactly(found.low.reshape(whole))
+                error = 3 * error + (1e-5 if isinstance(activation, str) else 0.0 if plain else 2.0**-21) * (
+                    1 + np.abs(value)
+                )
+        value, error, free = (np.broadcast_to(x, np.shape(value)).reshape(whole) for x in (value, error, free))
+        return within(value, error, self.result, free)
 
     @staticmethod
     def _of_axis(scale: np.ndarray, inputs: dict, axis: int) -> np.ndarray:
@@ -187,7 +257,11 @@ class _Plan:
     def _exact(self, a, b, magnitude) -> bool:
         """Whether no sum of these products rounds in any order."""
         small = 2.0**13 if self.first.name in FLOAT8 else 2.0**22
-        return self.first.kind in "iu" or all((x == np.rint(x)).all() and np.max(np.abs(x), initial=0) <= 1024 for x in (a, b)) and np.max(magnitude, initial=0) <= small
+        return (
+            self.first.kind in "iu"
+            or all((x == np.rint(x)).all() and np.max(np.abs(x), initial=0) <= 1024 for x in (a, b))
+            and np.max(magnitude, initial=0) <= small
+        )
 
     def _factor(self, k: int) -> float:
         """The error of a product over the product of magnitudes."""

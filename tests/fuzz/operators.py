@@ -16,19 +16,47 @@ from .captures import PLAIN, Capture
 from .values import pick
 
 NAMED = ("add", "mul", "min", "max", "and", "or", "xor")
-INTEGER_FOLDS = {"plus": "a + b + K", "star": "a + b + a * b * K", "latest": "b * (b != K) + a * (b == K)", "earliest": "a * (a != K) + b * (a == K)", "first": "a", "last": "b"}
-FOLDS = {"i": INTEGER_FOLDS, "u": INTEGER_FOLDS, "f": {"plus": "a + b + K", "first": "a", "last": "b"}, "b": {"or": "a | b", "and": "a & b", "xor": "a ^ b", "first": "a", "last": "b"}}
-IDENTITIES = {"star": lambda k: 0, "latest": lambda k: k, "earliest": lambda k: k, "or": lambda k: False, "xor": lambda k: False, "and": lambda k: True}
-MONOIDS = {"matrix": (cases.matrix, cases.matrices, 0x1001), "bicyclic": (cases.bicyclic, cases.brackets, 0), "adjacent": (cases.adjacent, cases.segments, None)}  # of int64
+INTEGER_FOLDS = {
+    "plus": "a + b + K",
+    "star": "a + b + a * b * K",
+    "latest": "b * (b != K) + a * (b == K)",
+    "earliest": "a * (a != K) + b * (a == K)",
+    "first": "a",
+    "last": "b",
+}
+FOLDS = {
+    "i": INTEGER_FOLDS,
+    "u": INTEGER_FOLDS,
+    "f": {"plus": "a + b + K", "first": "a", "last": "b"},
+    "b": {"or": "a | b", "and": "a & b", "xor": "a ^ b", "first": "a", "last": "b"},
+}
+IDENTITIES = {
+    "star": lambda k: 0,
+    "latest": lambda k: k,
+    "earliest": lambda k: k,
+    "or": lambda k: False,
+    "xor": lambda k: False,
+    "and": lambda k: True,
+}
+MONOIDS = {
+    "matrix": (cases.matrix, cases.matrices, 0x1001),
+    "bicyclic": (cases.bicyclic, cases.brackets, 0),
+    "adjacent": (cases.adjacent, cases.segments, None),
+}  # of int64
 PAIRS = ("(a != b) & (a > K)", "(b > K) & (a <= b)", "a < b", "a == K", "(a != b) | (b == K)")
 INDEXED = ("(a != b) & (index % 3 == K)", "(index % 2 == 0) | (b == K)", "(index > K) & (a >= b)")
 CHANGES = ("a - b", "a + b * K", "b", "a", "a * b + K")
-TRANSFORMS = {"i": ("v * v", "v + K", "v * K", "v * v + K", "v & K"), "u": ("v * v", "v + K", "v * K", "v ^ K"), "f": ("v * K", "v + K", "-v", "v * v")}
+TRANSFORMS = {
+    "i": ("v * v", "v + K", "v * K", "v * v + K", "v & K"),
+    "u": ("v * v", "v + K", "v * K", "v ^ K"),
+    "f": ("v * K", "v + K", "-v", "v * v"),
+}
 
 
 @dataclass
 class Op:
-    """What is given as ``op``: a name or a callable; ``identity`` of a callable, or None; ``make`` draws elements for which it is associative."""
+    """What is given as ``op``: a name or a callable; ``identity`` of a callable, or None; ``make`` draws elements for
+    which it is associative."""
 
     name: str
     given: Any
@@ -77,7 +105,11 @@ def pair_operator(theme, element: DType) -> Any:
 
 def difference_operator(theme, element: DType) -> Any:
     if theme.random() < 0.6 or element.kind == "b":
-        names = [name for name in DIFFERENCES if cases.has_meaning(name, element.name) and not (name == "sub" and element.kind == "b")]
+        names = [
+            name
+            for name in DIFFERENCES
+            if cases.has_meaning(name, element.name) and not (name == "sub" and element.kind == "b")
+        ]
         return pick(theme, names)
     return capture(theme, "a, b", pick(theme, CHANGES)).fn
 
@@ -94,5 +126,9 @@ def elements(op: Op, rng, shape: tuple[int, ...], axis, draw) -> np.ndarray:
         return draw()
     size = math.prod(shape)
     if size == 0 or op.name != "adjacent":
-        return op.make(size, seed=int(rng.integers(99))).astype(np.int64).reshape(shape) if size else np.zeros(shape, np.int64)
+        return (
+            op.make(size, seed=int(rng.integers(99))).astype(np.int64).reshape(shape)
+            if size
+            else np.zeros(shape, np.int64)
+        )
     return op.make(shape, axis) if isinstance(axis, int) else op.make(size).reshape(shape)

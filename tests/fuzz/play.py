@@ -1,4 +1,5 @@
-"""Play a drawn call: make its arrays in a library, call twice, with other values and perhaps in other ways, and say what is wrong."""
+"""Play a drawn call: make its arrays in a library, call twice, with other values and perhaps in other ways, and say
+what is wrong."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def deadline(seconds: float):
 
 
 class Stage:
-    """The arrays of a case in a library, and its calls. ``around(call, stage)`` may run a call in a way of its own, such as on a stream."""
+    """The arrays of a case in a library, and its calls. ``around(call, stage)`` may run a call in a way of its own,
+    such as on a stream."""
 
     def __init__(self, case: Case, library: Library, rng: np.random.Generator) -> None:
         self.case, self.library, self.rng = case, library, rng
@@ -52,7 +54,9 @@ class Stage:
         self.options = dict(case.options)
         self.init: Placed | None = None
         if case.init_of is not None and library.on_device and library.holds(case.init_of) and rng.random() < 0.3:
-            self.init = place(library, rng, np.full(pick(rng, ((), (1,), (1, 1))), self.options["init"], case.init_of.numpy))
+            self.init = place(
+                library, rng, np.full(pick(rng, ((), (1,), (1, 1))), self.options["init"], case.init_of.numpy)
+            )
             self.options["init"] = self.init.array
 
     def _place(self, name: str, x: np.ndarray) -> Placed:
@@ -86,7 +90,9 @@ class Stage:
             assert one is out.array, "the result is not what was given as out"
         return results
 
-    def judge(self, wanted: tuple[Wanted, ...], results: list[Any], outs: list[Placed]) -> tuple[list[str], list[np.ndarray]]:
+    def judge(
+        self, wanted: tuple[Wanted, ...], results: list[Any], outs: list[Placed]
+    ) -> tuple[list[str], list[np.ndarray]]:
         """What is wrong with results and memory; and the results on the host."""
         faults, hosts = [], [self.library.numpy(one) for one in results]
         if len(hosts) != len(wanted):
@@ -97,7 +103,9 @@ class Stage:
                 faults.append(f"result {number} is a {type(result).__name__}")
         for out, host in zip(outs, hosts):
             faults.append(out.fault(host if host.shape == out.shape else None))
-        faults += [one.fault() for one in (*self.placed.values(), *([self.init] if self.init else [])) if one not in outs]
+        faults += [
+            one.fault() for one in (*self.placed.values(), *([self.init] if self.init else [])) if one not in outs
+        ]
         return [fault for fault in faults if fault], hosts
 
     def refill(self) -> None:
@@ -107,7 +115,9 @@ class Stage:
             one.refill(self.inputs[name])
 
 
-def play(case: Case, library: Library, rng: np.random.Generator, around: Callable = lambda stage, outs: stage.call(outs)) -> list[str]:
+def play(
+    case: Case, library: Library, rng: np.random.Generator, around: Callable = lambda stage, outs: stage.call(outs)
+) -> list[str]:
     """Everything that is wrong with a case, in words; nothing if all is well."""
     stage = Stage(case, library, rng)
     wanted = stage.wanted()
@@ -122,7 +132,9 @@ def play(case: Case, library: Library, rng: np.random.Generator, around: Callabl
     if case.repeats and rng.random() < 0.5:
         faults, second = stage.judge(wanted, around(stage, outs), outs)
         same = all(one.tobytes() == two.tobytes() for one, two in zip(first, second))
-        return [f"in the second call: {fault}" for fault in faults] or ([] if same else ["the second call gave other bits"])
+        return [f"in the second call: {fault}" for fault in faults] or (
+            [] if same else ["the second call gave other bits"]
+        )
     stage.refill()
     wanted = stage.wanted()
     faults, _ = stage.judge(wanted, around(stage, outs), outs)
@@ -163,5 +175,6 @@ class Tally:
         """Tell the summary, and fail with every wrong call and how to repeat it."""
         record_property("fuzz", (self.calls, self.compiled, len(self.wrong)))
         if self.wrong:
-            again = f"python -m pytest tests/fuzz/{file} -n 0 --fuzz 1 --seed SEED (with the calls before it: --fuzz {self.calls} --seed {first})"
+            again = f"python -m pytest tests/fuzz/{file} -n 0 --fuzz 1 --seed SEED"
+            again += f" (with the calls before it: --fuzz {self.calls} --seed {first})"
             pytest.fail("\n".join([*self.wrong, again]), pytrace=False)

@@ -15,6 +15,7 @@ from .draw import EMULATOR, Case, Dice
 from .libraries import Library, Own
 from .play import play
 
+
 def drawn(family: Callable[[Dice], Case], *words: str) -> tuple[int, Case]:
     """The first call of a family whose text has these words."""
     for seed in range(0, 100_000, EMULATOR.calls):
@@ -64,7 +65,13 @@ def _another_type(result, x, turn):
     return result.astype(np.int16)
 
 
-PLANTED = {"a wrong element": _one_more, "a write beyond the result": _beyond, "a write to the input": _input, "a wrong element in a later call": _later, "another type": _another_type}
+PLANTED = {
+    "a wrong element": _one_more,
+    "a write beyond the result": _beyond,
+    "a write to the input": _input,
+    "a wrong element in a later call": _later,
+    "another type": _another_type,
+}
 
 
 @pytest.mark.parametrize("what", PLANTED)

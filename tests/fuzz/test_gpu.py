@@ -1,4 +1,5 @@
-"""Random calls on a GPU agree with NumPy: torch, CuPy, NumPy arrays and DeviceArrays, on streams whose work comes late, in graphs with changed inputs.
+"""Random calls on a GPU agree with NumPy: torch, CuPy, NumPy arrays and DeviceArrays, on streams whose work comes late,
+in graphs with changed inputs.
 
     OPENBLAS_NUM_THREADS=1 python -m pytest tests/fuzz/test_gpu.py -n 16 --dist worksteal --fuzz 5000
 
@@ -8,13 +9,15 @@ plays 5,000 calls; ``--seed S`` others. The last line says how many calls, kerne
 from __future__ import annotations
 
 import faulthandler
+import functools
 
 import numpy as np
 import pytest
 
 from .draw import GPU, draw
 from .libraries import Cupy, Library, Own, Torch, importable
-from .play import Tally, play
+from .play import Tally
+from .values import pick
 
 pytestmark = pytest.mark.gpu
 pytest.importorskip("torch")
@@ -39,17 +42,18 @@ def library_for(case, rng) -> Library:
     return kinds[int(rng.integers(len(kinds)))]()
 
 
-def test_calls_agree_with_numpy(seeds, record_property):
-    tally = Tally()
+@pytest.fixture
+def watched():
     faulthandler.dump_traceback_later(PATIENCE, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+def test_calls_agree_with_numpy(seeds, watched, record_property):
+    tally = Tally()
     for seed in seeds:
         case, rng = draw(seed, GPU), np.random.default_rng([seed, 4])
-        library, way = library_for(case, rng), float(rng.random())
-        if way < 0.3:
-            name, faults = "in a graph", lambda case=case, library=library, rng=rng: lanes.in_a_graph(case, library, rng)
-        else:
-            name, around = ("on a stream", lanes.on_a_stream) if way < 0.65 else ("directly", lanes.directly)
-            faults = lambda case=case, library=library, rng=rng, around=around: play(case, library, rng, around)  # noqa: E731
-        tally.one(seed, f"{library.name}, {name}: {case!r}", faults)
-    faulthandler.cancel_dump_traceback_later()
+        library, way = library_for(case, rng), pick(rng, tuple(lanes.WAYS))
+        faults = functools.partial(lanes.WAYS[way], case, library, rng)
+        tally.one(seed, f"{library.name}, {way}: {case!r}", faults)
     tally.finish(record_property, "test_gpu.py", seeds.start)

@@ -1,6 +1,8 @@
-"""What a callable reaches may change between two calls: each call's answer is that of the new value, in every family, however the value is reached.
+"""What a callable reaches may change between two calls: each call's answer is that of the new value, in every family,
+however the value is reached.
 
-A stale kernel or plan shows only in a later call of the same process, so every seed here is a history: one callable, a few shapes, and numbers that change.
+A stale kernel or plan shows only in a later call of the same process, so every seed here is a history: one callable, a
+few shapes, and numbers that change.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ HISTORIES, SEED, STEPS = 11, 7_000_004, 3  # in CI; calls of a history
 
 
 class User(NamedTuple):
-    """Something that takes a callable: of which arguments, what it may compute, the call, and what NumPy makes of it."""
+    """Something that takes a callable: of which arguments, what it may compute, the call, and what NumPy makes of
+    it."""
 
     arguments: str
     expressions: tuple[str, ...]
@@ -40,18 +43,50 @@ def _given(x: np.ndarray, keep) -> np.ndarray:
 
 
 USERS = {
-    "reduce": User("a, b", ("a + b + K", "a ^ b ^ K", "b * (b != K) + a * (b == K)"), cs.reduce, lambda x, fn: cases.fold(fn, x)),
-    "reduce rows": User("a, b", ("a + b + K",), lambda x, fn: cs.reduce(x.reshape(4, -1), fn, axis=1), lambda x, fn: cases.fold(fn, x.reshape(4, -1))),
-    "transform": User("v", ("v * K", "v + K"), lambda x, fn: cs.reduce(x, "add", transform=fn), lambda x, fn: np.sum(fn(x), dtype=x.dtype)),
+    "reduce": User(
+        "a, b", ("a + b + K", "a ^ b ^ K", "b * (b != K) + a * (b == K)"), cs.reduce, lambda x, fn: cases.fold(fn, x)
+    ),
+    "reduce rows": User(
+        "a, b",
+        ("a + b + K",),
+        lambda x, fn: cs.reduce(x.reshape(4, -1), fn, axis=1),
+        lambda x, fn: cases.fold(fn, x.reshape(4, -1)),
+    ),
+    "transform": User(
+        "v",
+        ("v * K", "v + K"),
+        lambda x, fn: cs.reduce(x, "add", transform=fn),
+        lambda x, fn: np.sum(fn(x), dtype=x.dtype),
+    ),
     "scan": User("a, b", ("a + b + K", "a + b + a * b * K"), cs.scan, cases.running),
     "flags": User("a, b", ("(b > K) & (a <= b)", "b == K"), cs.flag_heads, reference.flag_heads),
-    "indexed flags": User("a, b, index", ("index % 7 == K",), lambda x, fn: cs.flag_tails(x, fn, tile=16), lambda x, fn: reference.flag_tails(x, fn, tile=16)),
+    "indexed flags": User(
+        "a, b, index",
+        ("index % 7 == K",),
+        lambda x, fn: cs.flag_tails(x, fn, tile=16),
+        lambda x, fn: reference.flag_tails(x, fn, tile=16),
+    ),
     "difference": User("a, b", ("a + b * K",), cs.adjacent_difference, reference.adjacent_difference),
-    "activation": User("v", ("v * K", "v + K"), lambda x, fn: cs.matmul(_square(x), _square(x), activation=fn), lambda x, fn: reference.matmul(_square(x), _square(x), activation=fn)),
-    "map": User("v", ("v * K", "v + K"), lambda x, fn: patterns.producer_consumer.run(x, fn), lambda x, fn: patterns.producer_consumer.reference(x, fn)),
-    "keep": User("v", ("v > K", "v % 5 == K"), lambda x, fn: patterns.output_list.run(x, fn, ordered=True), lambda x, fn: patterns.output_list.reference(x, fn)),
+    "activation": User(
+        "v",
+        ("v * K", "v + K"),
+        lambda x, fn: cs.matmul(_square(x), _square(x), activation=fn),
+        lambda x, fn: reference.matmul(_square(x), _square(x), activation=fn),
+    ),
+    "map": User(
+        "v",
+        ("v * K", "v + K"),
+        patterns.producer_consumer.run,
+        patterns.producer_consumer.reference,
+    ),
+    "keep": User(
+        "v",
+        ("v > K", "v % 5 == K"),
+        lambda x, fn: patterns.output_list.run(x, fn, ordered=True),
+        patterns.output_list.reference,
+    ),
     "channel": User("v", ("v > K",), _given, lambda x, fn: np.sort(patterns.output_list.reference(x, fn))),
-}  # fmt: skip
+}
 
 
 def pytest_generate_tests(metafunc) -> None:
@@ -81,4 +116,6 @@ def _faults(call, wanted, x: np.ndarray, held: Capture) -> list[str]:
         found = np.asarray(call(x, held.fn))
     except OperatorError as error:  # what cannot be told by value may be refused
         return [f"refused: {error}"] if held.way in PLAIN else []
-    return [] if found.dtype == expected.dtype and np.array_equal(found, expected) else [f"{found.ravel()[:6]}, wanted {expected.ravel()[:6]}"]
+    if found.dtype == expected.dtype and np.array_equal(found, expected):
+        return []
+    return [f"{found.ravel()[:6]}, wanted {expected.ravel()[:6]}"]

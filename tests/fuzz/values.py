@@ -8,7 +8,44 @@ import numpy as np
 
 from cutesync.dtypes import BY_NAME, DType
 
-EXTENTS = (0, 1, 2, 3, 5, 7, 8, 16, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 509, 512, 1009, 1023, 1024, 1025, 2048, 4095, 4096, 4099, 65521, 65536, 65537, 299993, 1048573, 1048576)  # fmt: skip
+EXTENTS = (
+    0,
+    1,
+    2,
+    3,
+    5,
+    7,
+    8,
+    16,
+    31,
+    32,
+    33,
+    63,
+    64,
+    65,
+    127,
+    128,
+    129,
+    255,
+    256,
+    257,
+    509,
+    512,
+    1009,
+    1023,
+    1024,
+    1025,
+    2048,
+    4095,
+    4096,
+    4099,
+    65521,
+    65536,
+    65537,
+    299993,
+    1048573,
+    1048576,
+)
 NUMBERS = tuple(BY_NAME.values())
 KINDS = ("exact", "exact", "wide", "special", "runs")
 
@@ -33,9 +70,12 @@ def shape(rng: np.random.Generator, axes: int, most: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def values(rng: np.random.Generator, extents: tuple[int, ...], element: DType, kind: str, op: str = "add") -> np.ndarray:
-    """Of ``kind`` "exact": sums and products round nowhere, and results depend on every element; "wide": magnitudes far apart, the whole range of
-    integers; "special": that, and in a few places what IEEE treats apart; "runs": few values, which repeat."""
+def values(
+    rng: np.random.Generator, extents: tuple[int, ...], element: DType, kind: str, op: str = "add"
+) -> np.ndarray:
+    """Of ``kind`` "exact": sums and products round nowhere, and results depend on every element; "wide": magnitudes far
+    apart, the whole range of integers; "special": that, and in a few places what IEEE treats apart; "runs": few values,
+    which repeat."""
     if kind == "runs":
         few = values(rng, (3,), element, pick(rng, ("exact", "special")), op)
         runs = np.cumsum(rng.random(math.prod(extents)) < 0.3) if extents else np.zeros(1, int)
@@ -55,7 +95,9 @@ def _integers(rng, extents, element: DType, op: str) -> np.ndarray:
     found = rng.integers(info.min, info.max, extents, element.numpy, endpoint=True)
     few = rng.random(extents) < 2 / max(math.prod(extents), 1)
     if op in ("and", "all"):
-        return np.where(few, found & ~element.numpy.type(1), element.numpy.type(-1 if element.kind == "i" else info.max))
+        return np.where(
+            few, found & ~element.numpy.type(1), element.numpy.type(-1 if element.kind == "i" else info.max)
+        )
     if op in ("or", "any"):
         return np.where(few, found, element.numpy.type(0))
     return found | element.numpy.type(1) if op == "mul" else found
@@ -74,7 +116,12 @@ def _special(element: DType) -> np.ndarray:
     if element.kind in "iu":
         info = np.iinfo(element.numpy)
         return np.array([info.min, info.max, 0, 1, info.max - 1], element.numpy)
-    ends = {"float16": (65504.0, 6e-8), "bfloat16": (3.3e38, 1e-40), "float32": (3.4e38, 1e-45), "float64": (1.7e308, 5e-324)}
+    ends = {
+        "float16": (65504.0, 6e-8),
+        "bfloat16": (3.3e38, 1e-40),
+        "float32": (3.4e38, 1e-45),
+        "float64": (1.7e308, 5e-324),
+    }
     most, least = ends.get(element.name, (448.0, 0.002))
     return np.array([np.nan, np.inf, -np.inf, -0.0, 0.0, most, -most, least, -least]).astype(element.numpy)
 

@@ -60,8 +60,11 @@ class Handle:
 
 
 class Protocol:
+    def __init__(self, answer=(0, 77)) -> None:
+        self.answer = answer
+
     def __cuda_stream__(self):
-        return 0, 77
+        return self.answer() if callable(self.answer) else self.answer
 
 
 class CUstream:
@@ -74,9 +77,13 @@ def test_forms_of_stream(stream, handle):
     assert arrays.stream_handle(stream) == handle
 
 
-@pytest.mark.parametrize("stream", ["0", 1.0, True, object(), [], Handle(ptr="x")], ids=lambda stream: type(stream).__name__)
+NO_STREAMS = ["0", 1.0, True, object(), [], Handle(ptr="x"), -1, 2**64, 10**5000, Handle(cuda_stream=-1), Protocol, Protocol(None), Protocol((0,)), Protocol((0, "x")),
+              Protocol((0, True)), Protocol((0, -1)), Protocol((0, 2**70)), Protocol(lambda: 1 / 0)]  # fmt: skip
+
+
+@pytest.mark.parametrize("stream", NO_STREAMS, ids=lambda stream: type(stream).__name__)
 def test_what_is_no_stream(stream):
-    with pytest.raises(ArgumentTypeError, match="__cuda_stream__"):
+    with pytest.raises(ArgumentTypeError, match="^stream: got .*__cuda_stream__"):
         arrays.stream_handle(stream)
 
 
@@ -128,6 +135,11 @@ class TestDeviceArray:
         same(np.asarray(array[-2:]), np.arange(12, 20, dtype=np.int32).reshape(2, 4))
         assert array[4:2].shape == (0, 4) and array[:].shape == (5, 4)
 
+    @pytest.mark.parametrize("index", ["b", slice("a", None)])
+    def test_indexes_of_other_types_are_refused(self, index):
+        with pytest.raises((ArgumentTypeError, ArgumentValueError), match="DeviceArray index"):
+            cs.asarray(np.arange(5))[index]
+
     @pytest.mark.parametrize("index", [0, slice(None, None, 2), slice(None, None, -1), (0, 1), None, "a", Ellipsis], ids=str)
     def test_other_indexes_are_refused(self, index):
         with pytest.raises(ArgumentValueError, match="slice a:b"):
@@ -145,7 +157,7 @@ class TestDeviceArray:
         with pytest.raises(ArgumentValueError, match="12 elements"):
             array.reshape(5)
 
-    @pytest.mark.parametrize("shape", [-1, (2, -3), 2.5, ("a",)], ids=str)
+    @pytest.mark.parametrize("shape", [-1, (2, -3), 2.5, ("a",), "3", True, None, 2**63, (2**40, 2**40), 10**400], ids=str)
     def test_empty_refuses_shapes_that_are_none(self, shape):
         with pytest.raises((ArgumentTypeError, ArgumentValueError)):
             cs.empty(shape, "int8")

@@ -35,7 +35,7 @@ def float_arithmetic(e, instr) -> None:
     """add sub mul fma mad min max neg abs div."""
     kind, opcode = float_type(instr), instr.opcode.replace("mad.", "fma.")
     bits, name = FLOATS[kind], instr.parts[0]
-    plain = not {"ftz", "sat", "rz", "rm", "rp"} & set(instr.parts)
+    plain = set(instr.parts[1:-1]) <= {"rn"}
     if name == "div":
         return special_function(e, instr)
     if kind == "f32" and name in _SIGNS and plain:

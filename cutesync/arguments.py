@@ -1,0 +1,62 @@
+"""Checks of arguments that every family shares: each returns the value to use, or raises an error that names the argument."""
+
+from __future__ import annotations
+
+import operator
+from typing import Iterable
+
+import numpy as np
+
+from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
+
+
+def unshowable(*values) -> ArgumentValueError:
+    """The error for values whose ``repr``, by which keys tell 1, 1.0 and True apart, fails: a user's own, or that of a huge int."""
+    return ArgumentValueError(explain("arguments", ", ".join(map(shown, values)), "values that can be shown"))
+
+
+def flag(value, argument: str, *, numbers: bool = False) -> bool:
+    """True or False, of Python or NumPy. ``numbers``: an integer will do, as in NumPy's ``keepdims``."""
+    if isinstance(value, (bool, np.bool_)) or (numbers and isinstance(value, (int, np.integer))):
+        return bool(value)
+    raise ArgumentTypeError(explain(argument, shown(value), "True or False"))
+
+
+def choice(value, argument: str, allowed: Iterable[str]) -> str:
+    """One of the names allowed."""
+    allowed = tuple(allowed)
+    if isinstance(value, str) and value in allowed:
+        return value
+    raise (ArgumentValueError if isinstance(value, str) else ArgumentTypeError)(
+        explain(argument, shown(value), " or ".join(map(repr, allowed)))
+    )
+
+
+def whole(value, argument: str) -> int:
+    """An int of Python or NumPy that 64 bits hold."""
+    try:
+        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
+    except Exception:  # no int, or an ``__index__`` of the user's own that fails
+        number = None
+    if number is None:
+        raise ArgumentTypeError(explain(argument, shown(value), "an int"))
+    if not -(1 << 63) <= number < 1 << 63:
+        raise ArgumentValueError(explain(argument, shown(value), "an int of 64 bits"))
+    return number
+
+
+def integer(value, argument: str, low: int, high: int) -> int:
+    """An int from ``low`` to ``high``."""
+    number = whole(value, argument)
+    if not low <= number <= high:
+        raise ArgumentValueError(explain(argument, shown(value), f"{low} to {_power(high)}"))
+    return number
+
+
+def _power(number: int) -> str:
+    """Large limits as they are meant: 2**40, 2**31 - 1."""
+    for offset, text in ((0, ""), (1, " - 1")):
+        exponent = (number + offset).bit_length() - 1
+        if exponent >= 16 and number + offset == 1 << exponent:
+            return f"2**{exponent}{text}"
+    return str(number)

@@ -1,0 +1,64 @@
+"""What a declaration of PTX says: the size, alignment and name of a parameter, and a variable with its first content."""
+
+from __future__ import annotations
+
+import re
+
+from .syntax import SIZES, Variable
+
+_MOST_LOCAL, _MOST_BYTES = 512 << 10, 1 << 31
+
+
+def split(text: str, separator: str = ",") -> list[str]:
+    """Split at the separator outside brackets, braces and parentheses."""
+    parts, depth, start = [], 0, 0
+    for i, ch in enumerate(text):
+        if ch in "[{(":
+            depth += 1
+        elif ch in "]})":
+            depth -= 1
+        elif ch == separator and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    last = text[start:].strip()
+    if last or parts:
+        parts.append(last)
+    return parts
+
+
+def declared(piece: str) -> tuple[int, int, str]:
+    """(size, alignment, name) of one parameter declaration."""
+    kind = re.search(r"\.(b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|f32|f64|b128)\b", piece).group(1)
+    tail = piece.split()[-1]
+    match = re.fullmatch(r"([$\w]+)(?:\[(\d+)\])?", tail)
+    count = int(match.group(2)) if match.group(2) else 1
+    size = SIZES[kind] * count
+    return size, _alignment(piece if ".ptr" not in piece else "", SIZES[kind]), match.group(1)
+
+
+def _alignment(declaration: str, default: int) -> int:
+    match = re.search(r"\.align\s+(\d+)", declaration)
+    if not match:
+        return default
+    align = int(match.group(1))
+    if not 1 <= align <= 4096 or align & (align - 1):
+        raise ValueError(f"an alignment of {align}")
+    return align
+
+
+def variable(s: str) -> Variable:
+    left, _, right = s.partition("=")
+    space = re.search(r"\.(global|const|shared|local)\b", left).group(1)
+    kind = re.findall(r"\.(b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|f32|f64|b128)\b", left)[-1]
+    match = re.search(r"([$\w]+)((?:\[\d*\])*)\s*$", left.strip())
+    count = 1
+    for dimension in re.findall(r"\[(\d*)\]", match.group(2)):
+        count *= int(dimension or 0)
+    size = SIZES[kind]
+    init = None
+    if right.strip():
+        values = split(right.strip().strip("{}")) if "{" in right else [right.strip()]
+        init = b"".join((int(v, 0) & ((1 << 8 * size) - 1)).to_bytes(size, "little") for v in values)
+    if size * count > (_MOST_LOCAL if space == "local" else _MOST_BYTES):
+        raise ValueError(f"{size * count} bytes of {space} memory")
+    return Variable(match.group(1), space, size * count, _alignment(left, size), init)

@@ -1,0 +1,73 @@
+"""What an array is, whoever made it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..dtypes import DType
+from ..errors import ArgumentValueError, explain
+
+
+@dataclass(frozen=True)
+class View:
+    """What an array is, once checked: address, shape, element type, device, whether it may be written, and its strides in elements
+    (None: C-contiguous)."""
+
+    ptr: int
+    shape: tuple[int, ...]
+    dtype: DType
+    device: int
+    contiguous: bool
+    writable: bool = True
+    strides: tuple[int, ...] | None = None
+
+    @property
+    def steps(self) -> tuple[int, ...]:
+        """The strides in elements, whatever the layout."""
+        return contiguous_strides(self.shape) if self.strides is None else self.strides
+
+    @property
+    def span(self) -> tuple[int, int]:
+        """The bytes from the lowest to past the highest element: ``(start, stop)`` addresses, equal for an empty array."""
+        if not self.size:
+            return self.ptr, self.ptr
+        reach = [(extent - 1) * step for extent, step in zip(self.shape, self.steps)]
+        low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
+        return self.ptr + low * self.dtype.size, self.ptr + (high + 1) * self.dtype.size
+
+    @property
+    def size(self) -> int:
+        total = 1
+        for extent in self.shape:
+            total *= extent
+        return total
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.size
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of a C-contiguous array, in elements."""
+    steps, step = [], 1
+    for extent in reversed(shape):
+        steps.append(step)
+        step *= max(extent, 1)
+    return tuple(reversed(steps))
+
+
+def is_c_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    expected = 1
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
+
+
+def in_elements(strides: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Strides given in bytes."""
+    if any(stride % size for stride in strides):
+        came = f"strides of {tuple(strides)} bytes for elements of {size}"
+        raise ArgumentValueError(explain("array", came, "multiples of the element", "copy it first"))
+    return tuple(stride // size for stride in strides)
