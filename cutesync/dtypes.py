@@ -132,13 +132,13 @@ def number(value, argument: str, allowed: str = "a number") -> bool | int | floa
 def scalar(value, target: DType, argument: str):
     """A Python number of type ``target``: float, int, or for bool its truth value, 0 or 1. ArgumentTypeError or
     ArgumentValueError for what is none."""
-    found, kind = number(value, argument, f"a scalar of {target}"), target.kind
+    found, kind = number(value, argument, f"a number of type {target}"), target.kind
     if kind == "b":
         return int(bool(found))
     if kind == "f":
         return as_float(found, argument)
     if isinstance(found, float):
-        raise ArgumentTypeError(explain(argument, shown(value), f"a scalar of {target}"))
+        raise ArgumentTypeError(explain(argument, shown(value), f"a number of type {target}"))
     info = np.iinfo(target.numpy)
     if not info.min <= found <= info.max:
         raise ArgumentValueError(explain(argument, shown(value), f"a value of {target}, {info.min} to {info.max}"))

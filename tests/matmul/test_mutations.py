@@ -263,7 +263,7 @@ def test_every_planted_fault_is_found(fault, monkeypatch):
 
 
 def test_c_overwritten_in_place_without_a_fence_of_global_memory(monkeypatch):
-    plant(monkeypatch, swap(r"fence\.proxy\.async;", "fence.proxy.async.shared::cta;"))
+    plant(monkeypatch, swap(r"fence\.proxy\.async\.global;", ""))
     a, b, c = map(cs.asarray, (operand(128, 72, False), operand(72, 64, True), np.zeros((128, 64), np.float16)))
     with pytest.raises(EmulationError) as found:
         cs.matmul(a, b, c, beta=1.0, out=c, config=PINGPONG.config)

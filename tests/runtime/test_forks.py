@@ -116,25 +116,6 @@ def test_locks_that_another_thread_holds_are_free_in_the_child():
     assert found.stdout == "done\n", found.stderr
 
 
-def test_a_fork_from_traced_code():
-    """The thread that forks compiles itself: it does not wait for itself, and both sides finish."""
-    found = run(
-        """
-        from cutesync import monoid
-        child, tree = None, monoid.tree
-        def forking(states, combine):
-            global child
-            if child is None: child = os.fork()
-            return tree(states, combine)
-        monoid.tree = forking
-        total = cs.reduce(np.ones(5, np.int32), lambda a, b: a + b)
-        if child == 0: sys.exit(int(total) + 2)
-        print(total, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-        """
-    )
-    assert found.stdout == "5 7\n", found.stderr
-
-
 def test_a_child_of_a_process_that_used_a_gpu_says_what_to_do(monkeypatch):
     class Driver:
         def cache_info(self):
