@@ -215,3 +215,9 @@ def is_refused(call, error: type, words: list[str], launches: list, x: np.ndarra
     assert ": got " in message and "; needs " in message, message
     assert [word for word in words if word not in message] == [], message
     assert launches == [] and np.array_equal(x, before)
+
+
+def with_slow(names, slow: set[str]) -> list:
+    """Parameters of a test, of which those that take long are marked ``slow``."""
+    assert slow <= set(names)
+    return [pytest.param(name, marks=pytest.mark.slow) if name in slow else name for name in names]

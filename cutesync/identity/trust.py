@@ -17,7 +17,7 @@ _DISTRIBUTIONS = {"cutlass": "nvidia-cutlass-dsl", "numpy": "numpy", "ml_dtypes"
 _PURE = frozenset(
     "builtins math cmath operator _operator functools _functools itertools numbers fractions _pydecimal decimal _decimal enum dataclasses typing "
     "_typing collections _collections _collections_abc struct _struct types abc _abc string statistics _statistics bisect _bisect copy copyreg array "
-    "contextlib re warnings __future__".split()
+    "contextlib re reprlib warnings __future__".split()
 )
 _ASKS_AROUND = frozenset("eval exec globals locals vars open input __import__ compile breakpoint dir id".split())  # built-ins
 _NATIVE_PARTS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)

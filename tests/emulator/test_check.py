@@ -81,9 +81,9 @@ def test_an_array_registered_by_the_caller_stays_registered():
     "x, error, words",
     [
         (np.ma.masked_array(np.arange(32, dtype=np.int32), np.arange(32) % 2), ArgumentTypeError, "masked"),
-        (np.arange(32, dtype=">i4"), ArgumentTypeError, "dtype: got >i4"),
+        (np.arange(32, dtype=">i4"), ArgumentTypeError, "dtype: got .*>i4"),
         (np.zeros(32, np.complex64), ArgumentTypeError, "complex64"),
-        (np.zeros(32, object), ArgumentTypeError, "object"),
+        (np.zeros(32, object), ArgumentTypeError, "dtype: got .*'O'"),
     ],
 )
 def test_arrays_that_a_kernel_cannot_see(x, error, words):

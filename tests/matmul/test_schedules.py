@@ -6,6 +6,7 @@ import pytest
 import cutesync as cs
 from cutesync.matmul import Config, config
 
+from ..cases import with_slow
 from .support import agrees, agrees_under_schedules, integers, operand
 
 # name: configuration, (M, N, K), blocks that run at a time
@@ -35,7 +36,13 @@ def _emulator(on_emulator):
     """No GPU here, whatever the machine has."""
 
 
-@pytest.mark.parametrize("name", KERNELS)
+SLOW = {
+    "split in 2, more units than blocks", "cooperative, B multicast", "pingpong, B multicast to 4", "tiles held, clusters at two edges", "split in 2, multicast",
+    "split in 4, shares of two warpgroups meet", "cooperative, A multicast", "cooperative, blocks of 256 rows", "split in 9, pingpong", "pingpong, blocks of 128 rows",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", with_slow(KERNELS, SLOW))
 def test_agrees_under_hostile_schedules(name, monkeypatch):
     """Tails in M, N and K; several tiles a block, so that the ring and the slabs go round."""
     agrees_under_schedules(monkeypatch, name, *KERNELS[name])

@@ -9,6 +9,7 @@ from cutesync.matmul import Config
 from cutesync.matmul.config import SKINNY, Access, choose, cost, row_cost
 from cutesync.matmul.problem import Matrices, _turned
 
+from ..cases import with_slow
 from .support import agrees, agrees_under_schedules, integers, operand
 
 # name: configuration, (M, N, K), blocks that run at a time
@@ -27,7 +28,7 @@ def _emulator(on_emulator):
     """No GPU here, whatever the machine has."""
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", with_slow(KERNELS, {"split in 3", "cooperative, multicast, split"}))
 def test_agrees_under_hostile_schedules(name, monkeypatch):
     agrees_under_schedules(monkeypatch, name, *KERNELS[name])
 

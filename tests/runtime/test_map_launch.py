@@ -35,9 +35,9 @@ class Driver:
         return 0
 
     def launch(self, config_at, function, addresses_at, extra) -> int:
-        config = launch._Config.from_address(config_at)
+        config, function = config_at._obj, function.value
         attributes = [struct.unpack_from("<i4x3I", ctypes.string_at(config.attributes + 72 * i, 72)) for i in range(config.count)]
-        places = (ctypes.c_void_p * 4).from_address(addresses_at)
+        places = addresses_at._obj
         parameters = [ctypes.string_at(place, size) for place, size in zip(places, (128, 12, 8, 8))]
         self.launches.append((tuple(config.grid), tuple(config.block), config.smem, config.stream, attributes, function, parameters))
         return 0

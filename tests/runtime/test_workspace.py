@@ -159,8 +159,9 @@ def stream_of_ones_own():
 @pytest.mark.gpu
 class TestOnTheGpu:
     @staticmethod
-    def memory() -> int:
-        return device.check(device.driver().cuMemGetInfo(), "cuMemGetInfo")[0]
+    def held() -> int:
+        """Workspaces not freed yet. (The driver's figure of free memory has what other processes take.)"""
+        return len({made.addresses[0] for made in workspace._by_stream.values()} | {base for _, base in workspace._given_up})
 
     def use(self, streams: int, x, wanted: int, outs) -> None:
         for i in range(streams):
@@ -177,9 +178,8 @@ class TestOnTheGpu:
         x, wanted = cs.asarray(host), [host[i:].sum(dtype=np.int32) for i in range(5)]
         outs = [cs.empty((3,), "int32") for _ in range(50)]
         self.use(200, x, wanted, outs)
-        before = self.memory()
         self.use(10_000, x, wanted, outs)
-        assert before - self.memory() < 1 << 29
+        assert self.held() <= 2 * workspace.MOST
 
     def test_per_thread_streams_are_different_streams(self):
         host = data(1 << 20, "int32")

@@ -13,7 +13,7 @@ from cutesync.errors import ArgumentTypeError, ArgumentValueError
 from cutesync.runtime import call, compiler
 from cutesync.scan import plan
 
-from ..cases import adjacent, bicyclic, brackets, data, same, scanned, segments
+from ..cases import adjacent, bicyclic, brackets, data, same, scanned, segments, with_slow
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", with_slow(CASES, {"neighbours in rows, from the end", "bytes into int64"}))
 def test_agrees_under_hostile_schedules(name, small_tiles):
     x, op, options, launches = CASES[name]
     with cs.emulate(schedules=20, seed=4) as ran:
