@@ -76,7 +76,8 @@ class Call:
 
     def launch(self, host: Callable, x: int, out: int, *, types, state: int = 0, n: int = 0, m: int = 0, grid: int = 1, counted=False) -> None:
         """Compile (once) and launch. ``host()`` makes the PatternKernel, and names it by what it reaches: the source of the kernel, what it is
-        made with, the user's callables. ``types`` are the DTypes that ``x``, ``out`` and ``state`` point to. ``counted``: ``state`` is the stream's workspace, its counters first."""
+        made with, the user's callables. ``types`` are the DTypes that ``x``, ``out`` and ``state`` point to. ``counted``: ``state`` is the
+        stream's workspace, its counters first."""
         launch(host, (x, out, state, n, m), types, grid, self.device, self.stream, counted)
 
 

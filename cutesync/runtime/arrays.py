@@ -2,7 +2,8 @@
 
 Each array library has an adapter. Its ``identify`` returns the address and a cheap hashable that says everything else a plan depends
 on, so that the second call with such an array finds its plan by one dictionary look-up. ``allocator(shape, dtype, ordinal)`` is a function
-``empty(stream, other=False)`` that makes results for work on a stream, which is ``other`` if it need not be the library's current one; ``address`` gives theirs. Libraries are recognised by the name of the
+``empty(stream, other=False)`` that makes results for work on a stream, which is ``other`` if it need not be the library's current one;
+``address`` gives theirs. Libraries are recognised by the name of the
 array's type and are never imported here.
 """
 
