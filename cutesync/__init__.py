@@ -12,13 +12,36 @@ import types
 __version__ = "0.1.0"
 
 _HOMES = {
-    "matmul": "matmul", "reduce": "reduce", "argmin": "reduce", "argmax": "reduce", "sum": "reduce", "prod": "reduce", "min": "reduce", "max": "reduce",
-    "any": "reduce", "all": "reduce", "scan": "scan", "cumsum": "scan", "cumprod": "scan", "flag_heads": "flags", "flag_tails": "flags",
-    "flag_heads_and_tails": "flags", "adjacent_difference": "flags", "asarray": "runtime.device_array", "empty": "runtime.device_array",
+    "matmul": "matmul",
+    "reduce": "reduce",
+    "argmin": "reduce",
+    "argmax": "reduce",
+    "sum": "reduce",
+    "prod": "reduce",
+    "min": "reduce",
+    "max": "reduce",
+    "any": "reduce",
+    "all": "reduce",
+    "scan": "scan",
+    "cumsum": "scan",
+    "cumprod": "scan",
+    "flag_heads": "flags",
+    "flag_tails": "flags",
+    "flag_heads_and_tails": "flags",
+    "adjacent_difference": "flags",
+    "asarray": "runtime.device_array",
+    "empty": "runtime.device_array",
     "DeviceArray": "runtime.device_array",
-    "emulate": "emulation", "warm": "warm", "emulator": "emulator", "block": "block", "warp": "warp", "reference": "reference", "errors": "errors",
-    "sync": "sync", "patterns": "patterns",
-}  # fmt: skip
+    "emulate": "emulation",
+    "warm": "warm",
+    "emulator": "emulator",
+    "block": "block",
+    "warp": "warp",
+    "reference": "reference",
+    "errors": "errors",
+    "sync": "sync",
+    "patterns": "patterns",
+}
 _MODULES = ("emulator", "block", "warp", "reference", "errors", "sync", "patterns")
 __all__ = [*_HOMES, "__version__"]
 

@@ -38,7 +38,12 @@ class DType:
             import ml_dtypes
         except ImportError:
             raise ArgumentTypeError(
-                explain("dtype", self.name, "a type that NumPy knows", "install ml_dtypes (pip install 'cutesync[ml-dtypes]')")
+                explain(
+                    "dtype",
+                    self.name,
+                    "a type that NumPy knows",
+                    "install ml_dtypes (pip install 'cutesync[ml-dtypes]')",
+                )
             ) from None
         return np.dtype(getattr(ml_dtypes, self.name))
 
@@ -76,7 +81,10 @@ _TABLE = (
     DType("float64", "f", 8, "Float64"),
 )
 BY_NAME = {dtype.name: dtype for dtype in _TABLE}
-FLOAT8 = {dtype.name: dtype for dtype in (DType("float8_e4m3fn", "f", 1, "Float8E4M3FN"), DType("float8_e5m2", "f", 1, "Float8E5M2"))}
+FLOAT8 = {
+    dtype.name: dtype
+    for dtype in (DType("float8_e4m3fn", "f", 1, "Float8E4M3FN"), DType("float8_e5m2", "f", 1, "Float8E5M2"))
+}
 """The types of ``matmul`` alone."""
 TFLOAT32 = DType("tfloat32", "f", 4, "TFloat32")
 """float32 as ``matmul``'s tensor cores read it, with 11 bits of significand: no array has this type."""

@@ -8,8 +8,14 @@ from .runtime import device
 
 
 @contextlib.contextmanager
-def emulate(policy: str | None = None, seed: int = 0, schedules: int = 1, sanitize: bool = True, trace=None,
-            max_steps: int | None = None):  # fmt: skip
+def emulate(
+    policy: str | None = None,
+    seed: int = 0,
+    schedules: int = 1,
+    sanitize: bool = True,
+    trace=None,
+    max_steps: int | None = None,
+):
     """Run every cutesync call inside on the CPU emulator, whether or not there is a GPU: those of this thread or asynchronous task.
 
     ``policy`` is one of ``cutesync.emulator.POLICIES`` (default: random, or all in turn with several schedules); a policy and a
@@ -20,5 +26,8 @@ def emulate(policy: str | None = None, seed: int = 0, schedules: int = 1, saniti
     """
     from . import emulator
 
-    with device.forced("emulator"), emulator.emulate(policy, seed, schedules, sanitize, trace, max_steps=max_steps) as settings:
+    with (
+        device.forced("emulator"),
+        emulator.emulate(policy, seed, schedules, sanitize, trace, max_steps=max_steps) as settings,
+    ):
         yield settings

@@ -24,16 +24,32 @@ class Variable:
     def get(self) -> str:
         value = os.environ.get(self.name, "") or self.default
         if self.allowed and value not in self.allowed:
-            raise ArgumentValueError(explain(self.name, repr(value), " or ".join(self.allowed), f"unset it for {self.default!r}"))
+            raise ArgumentValueError(
+                explain(self.name, repr(value), " or ".join(self.allowed), f"unset it for {self.default!r}")
+            )
         return value
 
 
 CACHE_DIR = Variable("CUTESYNC_CACHE_DIR", "", (), "folder of compiled kernels; default $XDG_CACHE_HOME/cutesync")
 CACHE = Variable("CUTESYNC_CACHE", "1", ("0", "1"), "0 keeps compiled kernels in memory only")
-CACHE_SHARED = Variable("CUTESYNC_CACHE_SHARED", "0", ("0", "1"), "1 trusts other owners of the cache's folder and files, and their group")
-DEBUG = Variable("CUTESYNC_DEBUG", "0", ("0", "1"), "1 bounds the waits inside kernels: they report and stop; set it before the first call")
-BACKEND = Variable("CUTESYNC_BACKEND", "auto", ("auto", "gpu", "emulator"), "where kernels run; auto takes the GPU if there is one")
-MAX_STEPS = Variable("CUTESYNC_MAX_STEPS", "", (), "steps after which the emulator calls a launch endless; emulate(max_steps=) comes first")
+CACHE_SHARED = Variable(
+    "CUTESYNC_CACHE_SHARED", "0", ("0", "1"), "1 trusts other owners of the cache's folder and files, and their group"
+)
+DEBUG = Variable(
+    "CUTESYNC_DEBUG",
+    "0",
+    ("0", "1"),
+    "1 bounds the waits inside kernels: they report and stop; set it before the first call",
+)
+BACKEND = Variable(
+    "CUTESYNC_BACKEND", "auto", ("auto", "gpu", "emulator"), "where kernels run; auto takes the GPU if there is one"
+)
+MAX_STEPS = Variable(
+    "CUTESYNC_MAX_STEPS",
+    "",
+    (),
+    "steps after which the emulator calls a launch endless; emulate(max_steps=) comes first",
+)
 ALL = (CACHE_DIR, CACHE, CACHE_SHARED, DEBUG, BACKEND, MAX_STEPS)
 
 
@@ -46,7 +62,9 @@ def cache_dir() -> Path:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser()
     except (RuntimeError, KeyError):  # "~", and no HOME nor an entry of this user in passwd
         if chosen:
-            raise ArgumentValueError(explain(CACHE_DIR.name, repr(chosen), "a folder", "write it without ~, whose home folder is not known")) from None
+            raise ArgumentValueError(
+                explain(CACHE_DIR.name, repr(chosen), "a folder", "write it without ~, whose home folder is not known")
+            ) from None
         base = Path()
     return base / "cutesync" if base.is_absolute() else _folder_without_home()
 

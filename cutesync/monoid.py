@@ -58,7 +58,9 @@ def _truncated(value, target):
     """A float as an integer; by PTX's own words, as LLVM's conversion means nothing beyond the range."""
     if value.width < 32:
         value = Float32(value)
-    wide = {(32, True): Int32, (32, False): Uint32, (64, True): Int64, (64, False): Uint64}[max(target.width, 32), target.signed]
+    wide = {(32, True): Int32, (32, False): Uint32, (64, True): Int64, (64, False): Uint64}[
+        max(target.width, 32), target.signed
+    ]
     name = f"{'s' if target.signed else 'u'}{wide.width}.f{value.width}"
     found = cute.arch.inline_ptx(f"cvt.rzi.{name} {{$w0}}, {{$r0}};", write_only_types=[wide], read_only_args=[value])
     if max(wide.width, value.width) == 64:  # else the instruction does that
@@ -89,9 +91,16 @@ def _maximum(a, b):
 
 
 _NAMED = {
-    "add": lambda a, b: a + b, "mul": lambda a, b: a * b, "min": _minimum, "max": _maximum, "and": lambda a, b: a & b,
-    "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b, "any": lambda a, b: a | b, "all": lambda a, b: a & b,
-}  # fmt: skip
+    "add": lambda a, b: a + b,
+    "mul": lambda a, b: a * b,
+    "min": _minimum,
+    "max": _maximum,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "any": lambda a, b: a | b,
+    "all": lambda a, b: a & b,
+}
 
 
 def binary(op: Operator, dtype: DType):
@@ -154,7 +163,9 @@ class Monoid:
         if self.accumulate.kind == "b":
             value = nonzero(value)
         elif self.source is not self.accumulate:
-            value = convert(value, narrow)  # first to the type of the operation, as NumPy's astype does, then to a wider register
+            value = convert(
+                value, narrow
+            )  # first to the type of the operation, as NumPy's astype does, then to a wider register
         if self.transform is not None:
             value = Boolean(value) if self.accumulate.kind == "b" else narrow(value)
             value = traced("transform", self.transform, (value,), narrow, self.accumulate)

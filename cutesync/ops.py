@@ -38,7 +38,14 @@ class Operator:
     def check(self, dtype: DType) -> None:
         """Refuse types the operator has no meaning for."""
         if self.name in ("and", "or", "xor") and self.fn is None and dtype.kind == "f":
-            raise ArgumentTypeError(explain(f"op={self.name!r}", f"dtype {dtype}", "an integer type or bool", "use min, max, any or all for floats"))
+            raise ArgumentTypeError(
+                explain(
+                    f"op={self.name!r}",
+                    f"dtype {dtype}",
+                    "an integer type or bool",
+                    "use min, max, any or all for floats",
+                )
+            )
 
     def identity(self, dtype: DType):
         """The value that changes nothing, as a Python number; None if the operator has none."""
@@ -60,10 +67,23 @@ class Operator:
 
 
 _NUMPY = {
-    "add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
-    "xor": np.bitwise_xor, "any": np.logical_or, "all": np.logical_and, "ne": np.not_equal, "eq": np.equal, "lt": np.less,
-    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "sub": np.subtract,
-}  # fmt: skip
+    "add": np.add,
+    "mul": np.multiply,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "any": np.logical_or,
+    "all": np.logical_and,
+    "ne": np.not_equal,
+    "eq": np.equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "sub": np.subtract,
+}
 _BUILT_IN = {name: Operator(name) for name in NAMES}
 
 
@@ -71,7 +91,9 @@ def operator(op, identity=None) -> Operator:
     """The Operator that ``op`` (a name, or a callable of two values or its Identity) means."""
     if isinstance(op, str):
         if op not in _BUILT_IN:
-            raise ArgumentValueError(explain("op", shown(op), "one of " + ", ".join(NAMES) + ", or a callable of two values"))
+            raise ArgumentValueError(
+                explain("op", shown(op), "one of " + ", ".join(NAMES) + ", or a callable of two values")
+            )
         return _BUILT_IN[op]
     if type(op) is not Identity and not callable(op):
         raise ArgumentTypeError(explain("op", shown(op), "a name or a callable of two values"))

@@ -39,8 +39,17 @@ def _fold(values, parsed, accumulate, axes, keepdims, init):
     if parsed.name in ("add", "mul") and accumulate.kind == "f":
         values = values.astype(np.float64)
     name = {"add": "any", "mul": "all"}.get(parsed.name, parsed.name) if accumulate.kind == "b" else parsed.name
-    ufunc = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or,
-             "xor": np.bitwise_xor, "any": np.logical_or, "all": np.logical_and}[name]  # fmt: skip
+    ufunc = {
+        "add": np.add,
+        "mul": np.multiply,
+        "min": np.minimum,
+        "max": np.maximum,
+        "and": np.bitwise_and,
+        "or": np.bitwise_or,
+        "xor": np.bitwise_xor,
+        "any": np.logical_or,
+        "all": np.logical_and,
+    }[name]
     options = {} if init is None else {"initial": init}
     element = {} if name in ("any", "all", "min", "max") else {"dtype": values.dtype}
     if name in ("any", "all"):
@@ -85,7 +94,11 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
     first = () if init is None else (np.full(values.shape[:-1], init, values.dtype),)
     columns = [*first, *np.moveaxis(values, -1, 0)]
     with np.errstate(all="ignore"):
-        running = list(itertools.accumulate(columns, lambda a, b: _cast(_in_order(parsed, accumulate, a, b, reverse), _dtype(values))))
+        running = list(
+            itertools.accumulate(
+                columns, lambda a, b: _cast(_in_order(parsed, accumulate, a, b, reverse), _dtype(values))
+            )
+        )
     running = running[: values.shape[-1]] if exclusive else running[len(first) :]
     scanned = np.stack(running, -1) if running else values
     scanned = scanned[..., ::-1] if reverse else scanned
@@ -97,7 +110,9 @@ def _in_order(parsed, accumulate, earlier, later, reverse: bool):
     """``op`` on two values in index order; on bool, add and max are or, mul and min are and."""
     a, b = (later, earlier) if reverse else (earlier, later)
     if parsed.fn is None and accumulate.kind == "b":
-        return {"add": np.logical_or, "max": np.logical_or, "or": np.logical_or, "xor": np.logical_xor}.get(parsed.name, np.logical_and)(a, b)
+        return {"add": np.logical_or, "max": np.logical_or, "or": np.logical_or, "xor": np.logical_xor}.get(
+            parsed.name, np.logical_and
+        )(a, b)
     return np.asarray(parsed.numpy(a, b))
 
 
@@ -109,13 +124,28 @@ def cumprod(x, axis=None, *, dtype=None):
     return scan(x, "mul", axis=axis, dtype=dtype or sum_dtype(_dtype(np.asarray(x))))
 
 
-def matmul(a, b, c=None, *, alpha=1.0, beta=None, bias=None, activation=None, out_dtype=None, scale_a=None, scale_b=None, precision=None):
+def matmul(
+    a,
+    b,
+    c=None,
+    *,
+    alpha=1.0,
+    beta=None,
+    bias=None,
+    activation=None,
+    out_dtype=None,
+    scale_a=None,
+    scale_b=None,
+    precision=None,
+):
     """What ``cs.matmul`` returns, computed in float64 and rounded once. Types of 8 bits and int32 saturate; NaN stays in float8 and is 0 in integers."""
     a, b = np.asarray(a), np.asarray(b)
     source = element_type(a.dtype, "a")
     usual = "int32" if source.kind in "iu" else "bfloat16" if source.name in FLOAT8 else source
     left, right = (_tfloat32(x) if precision == "tf32" else x for x in (a, b))
-    value = np.asarray(alpha * _factor(scale_a) * _factor(scale_b) * np.matmul(left.astype(np.float64), right.astype(np.float64)))
+    value = np.asarray(
+        alpha * _factor(scale_a) * _factor(scale_b) * np.matmul(left.astype(np.float64), right.astype(np.float64))
+    )
     beta = (0.0 if c is None else 1.0) if beta is None else beta
     if beta:
         value = value + beta * np.asarray(c).astype(np.float64)
@@ -157,10 +187,13 @@ def _cast(values: np.ndarray, target) -> np.ndarray:
 
 _LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
 ACTIVATIONS = {
-    "relu": lambda v: np.maximum(v, 0), "sigmoid": lambda v: 1 / (1 + np.exp(-v)), "silu": lambda v: v / (1 + np.exp(-v)), "tanh": np.tanh,
+    "relu": lambda v: np.maximum(v, 0),
+    "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
+    "silu": lambda v: v / (1 + np.exp(-v)),
+    "tanh": np.tanh,
     "gelu": lambda v: v / 2 * (1 + np.vectorize(math.erf, otypes=[np.float64])(v / math.sqrt(2))),
     "gelu_tanh": lambda v: v / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))),
-}  # fmt: skip
+}
 
 
 def argmin(x, axis=None, *, keepdims=False):

@@ -190,7 +190,13 @@ def _flag_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[J
     rows = [1] * ("whole" in layouts) + [outer for outer in _OUTER if outer > 1 and "rows" in layouts]
     for source in dtypes:
         aligned = {16, source.size}
-        problems = [Problem(r, n, n, source.size, flag.size, a, 16) for r in rows for n in _LENGTHS if r * n <= _MOST for a in aligned]
+        problems = [
+            Problem(r, n, n, source.size, flag.size, a, 16)
+            for r in rows
+            for n in _LENGTHS
+            if r * n <= _MOST
+            for a in aligned
+        ]
         configs = {config.kernel: config for config in map(choose, problems)}
         for op in [op for op in ops if callable(op) or op in COMPARISONS] or ["ne"]:
             for form in ("heads", "tails", "both"):
@@ -217,11 +223,20 @@ def _matmul_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator
 
     del ops, layouts
     for element in (dtype for dtype in dtypes if dtype.name in ("float16", "bfloat16")):
-        both = {config.decided(element.size, several): None for config in COOPERATIVE + PINGPONG for several in (True, False)}
+        both = {
+            config.decided(element.size, several): None
+            for config in COOPERATIVE + PINGPONG
+            for several in (True, False)
+        }
         for full in both:
             for majors in ((True, False), (True, True)):
                 label = f"matmul {element}: {' '.join(map(str, full.kernel))} {'B transposed' if majors[1] else ''}"
-                yield label, lambda full=full, element=element, majors=majors: kernel_for(full, (element, element), element, majors, TermsSpec())
+                yield (
+                    label,
+                    lambda full=full, element=element, majors=majors: kernel_for(
+                        full, (element, element), element, majors, TermsSpec()
+                    ),
+                )
 
 
 FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {

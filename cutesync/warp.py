@@ -145,7 +145,9 @@ def append(where: Boolean, a, b, combine: cutlass.Constexpr):
 
 
 @cute.jit
-def scan_states(state, combine: cutlass.Constexpr, lane: Int32, width: cutlass.Constexpr = LANES, valid: Boolean | bool = True):
+def scan_states(
+    state, combine: cutlass.Constexpr, lane: Int32, width: cutlass.Constexpr = LANES, valid: Boolean | bool = True
+):
     """Inclusive scan of one state a lane over groups of ``width`` neighbouring lanes (a power of two): log2(width) shuffles a member.
 
     The operator sees only states of neighbouring runs of one group, and none of the lanes that are not ``valid``, which come last.
@@ -190,5 +192,22 @@ def scan(value, op="add", *, initial=None, width: int = LANES):
     return combine(front, inclusive)[0], select(first, front, append(cutlass.not_(first), front, exclusive, combine))[0]
 
 
-__all__ = ["LANES", "append", "broadcast", "combine_valid", "exchange", "prepend", "reduce", "column_of_lane", "reduce_columns", "reduce_rows",
-           "reduce_states", "reduce_valid", "scan", "scan_states", "select", "shift_up", "tree"]  # fmt: skip
+__all__ = [
+    "LANES",
+    "append",
+    "broadcast",
+    "combine_valid",
+    "exchange",
+    "prepend",
+    "reduce",
+    "column_of_lane",
+    "reduce_columns",
+    "reduce_rows",
+    "reduce_states",
+    "reduce_valid",
+    "scan",
+    "scan_states",
+    "select",
+    "shift_up",
+    "tree",
+]

@@ -30,7 +30,9 @@ class Bar:
     @property
     def text(self) -> str:
         sign = "<=" if self.of == "time" else ">="
-        return f"{self.of} {sign} {self.limit:.2f} x {TITLES.get(self.against, self.against)}" + (f" + {self.plus} us" if self.plus else "")
+        return f"{self.of} {sign} {self.limit:.2f} x {TITLES.get(self.against, self.against)}" + (
+            f" + {self.plus} us" if self.plus else ""
+        )
 
     def judge(self, ours: float, theirs: float) -> tuple[float, bool]:
         """The ratio reached and whether it meets the bar; both times in microseconds."""

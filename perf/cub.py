@@ -33,7 +33,9 @@ class Unavailable(RuntimeError):
 
 def nvcc() -> str | None:
     homes = [os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"]
-    return shutil.which("nvcc") or next((f"{home}/bin/nvcc" for home in homes if home and os.path.exists(f"{home}/bin/nvcc")), None)
+    return shutil.which("nvcc") or next(
+        (f"{home}/bin/nvcc" for home in homes if home and os.path.exists(f"{home}/bin/nvcc")), None
+    )
 
 
 def wheel_headers() -> Path | None:
@@ -93,7 +95,11 @@ class Cub:
         """A zero-argument call of ``name(temp, temp_bytes, *pointers, count, stream)`` with its storage allocated."""
         function = getattr(self.library, name)
         size = ctypes.c_size_t(0)
-        rest = [*(ctypes.c_void_p(p) for p in pointers), ctypes.c_longlong(count), ctypes.c_void_p(self.gpu.stream.address)]
+        rest = [
+            *(ctypes.c_void_p(p) for p in pointers),
+            ctypes.c_longlong(count),
+            ctypes.c_void_p(self.gpu.stream.address),
+        ]
         self._succeed(name, function(None, ctypes.byref(size), *rest))
         arguments = [ctypes.c_void_p(self.gpu.scratch(size.value)), ctypes.byref(size), *rest]
         return lambda: self._succeed(name, function(*arguments))
@@ -106,7 +112,12 @@ class Cub:
 
 def main(argv=None) -> None:
     parser = script.parser(__doc__)
-    parser.add_argument("family", nargs="+", choices=sorted(path.stem.removeprefix("cub_") for path in HERE.glob("cub_*.cu")), help="families to build")
+    parser.add_argument(
+        "family",
+        nargs="+",
+        choices=sorted(path.stem.removeprefix("cub_") for path in HERE.glob("cub_*.cu")),
+        help="families to build",
+    )
     for family in parser.parse_args(argv).family:
         try:
             print(build(family))

@@ -35,7 +35,18 @@ RIVALS = ("torch", "cupy")
 INDEXED = lambda a, b, index: (a != b) & (index >= 0)  # noqa: E731  the bar is about a lambda
 
 
-def case(group: str, op: str, n, dtype: str, flag: str = "uint8", bars=(), outputs: int = 1, rivals=RIVALS, contestants=(), **more) -> Case:
+def case(
+    group: str,
+    op: str,
+    n,
+    dtype: str,
+    flag: str = "uint8",
+    bars=(),
+    outputs: int = 1,
+    rivals=RIVALS,
+    contestants=(),
+    **more,
+) -> Case:
     """``op`` is the call: heads, tails, both, lambda, difference or a tile's "tile T". Several ``outputs`` are rows of one array, checked together."""
     shape = n if isinstance(n, tuple) else (n,)
     count = int(np.prod(shape))
@@ -44,8 +55,17 @@ def case(group: str, op: str, n, dtype: str, flag: str = "uint8", bars=(), outpu
     moved = count * numpy_dtype(dtype).itemsize + int(np.prod(result[0])) * numpy_dtype(result[1]).itemsize
     name = f"{op} {dtype} to {flag} " + (power(count) if len(shape) == 1 else " x ".join(map(power, shape)))
     results = (result,) * (2 if "plain" in contestants else 1)
-    return Case(group, name + (f" off by {more['offset']}" if "offset" in more else ""), op, ((shape, dtype),), results, moved,
-                (OURS, *contestants, *ROOFS, *rivals), tuple(bars), **more)  # fmt: skip
+    return Case(
+        group,
+        name + (f" off by {more['offset']}" if "offset" in more else ""),
+        op,
+        ((shape, dtype),),
+        results,
+        moved,
+        (OURS, *contestants, *ROOFS, *rivals),
+        tuple(bars),
+        **more,
+    )
 
 
 def head_bars(dtype: str, n: int) -> list[Bar]:
@@ -60,14 +80,20 @@ def head_bars(dtype: str, n: int) -> list[Bar]:
 def cases(sizes, dtypes, quick: bool) -> list[Case]:
     """Every case, in the order of the report. ``sizes`` and ``dtypes`` replace those of the ``heads`` group."""
     chosen = dtypes or (QUICK_DTYPES if quick else USUAL_DTYPES)
-    found = [case("heads", "heads", n, dtype, bars=head_bars(dtype, n)) for dtype in chosen for n in sizes or (QUICK_SIZES if quick else SIZES)]
+    found = [
+        case("heads", "heads", n, dtype, bars=head_bars(dtype, n))
+        for dtype in chosen
+        for n in sizes or (QUICK_SIZES if quick else SIZES)
+    ]
     near = (Bar("floor", 0.93, "rate"),)
     found.append(case("forms", "tails", LARGE, "int32", bars=(Bar("floor", 0.95, "rate"),)))
     found.append(case("forms", "both", LARGE, "int32", bars=near, outputs=2, rivals=()))
     found.append(case("forms", "heads", LARGE, "int32", "int32", near, rivals=()))
     found += [case("forms", "heads", LARGE, dtype, "bits", near, rivals=()) for dtype in ("int32", "int8", "int64")]
     for n in (LARGE, 1 << 20):
-        found.append(case("operator", "lambda", n, "int32", bars=(Bar("plain", 1.05),), contestants=("plain",), rivals=()))
+        found.append(
+            case("operator", "lambda", n, "int32", bars=(Bar("plain", 1.05),), contestants=("plain",), rivals=())
+        )
     found += [case("difference", "difference", LARGE, dtype, dtype, near, rivals=()) for dtype in ("int32", "float16")]
     for shape, tile in ROWS:
         found.append(case("rows", f"tile {tile}" if tile else "heads", shape, "int32", rivals=()))
@@ -121,7 +147,9 @@ def ours(case, slot, libraries):
     flag = "bits" if target.dtype == np.uint32 else target.dtype.name
     if case.op == "both":
         each = target.nbytes // 2
-        both = tuple(libraries.ours(Array(target.pointer + row * each, target.shape[1:], target.dtype)) for row in range(2))
+        both = tuple(
+            libraries.ours(Array(target.pointer + row * each, target.shape[1:], target.dtype)) for row in range(2)
+        )
         return lambda: cs.flag_heads_and_tails(x, dtype=flag, out=both, stream=stream)
     out = libraries.ours(target)
     if case.op == "difference":

@@ -110,7 +110,12 @@ class Array:
         self.size = int(np.prod(self.shape, dtype=np.int64))
         self.nbytes = self.size * self.dtype.itemsize
         self.__cuda_array_interface__ = {
-            "shape": self.shape, "typestr": self.dtype.str, "data": (pointer, False), "strides": None, "version": 3, "stream": None,
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (pointer, False),
+            "strides": None,
+            "version": 3,
+            "stream": None,
         }
 
 
@@ -236,7 +241,13 @@ class Probe:
     def __init__(self, gpu: Gpu):
         self.process = None
         if shutil.which("nvidia-smi"):
-            command = ["nvidia-smi", "-i", gpu.bus_id, f"--query-gpu={','.join(self.FIELDS)}", "--format=csv,noheader,nounits"]
+            command = [
+                "nvidia-smi",
+                "-i",
+                gpu.bus_id,
+                f"--query-gpu={','.join(self.FIELDS)}",
+                "--format=csv,noheader,nounits",
+            ]
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
 
     def read(self) -> dict[str, str]:

@@ -165,7 +165,10 @@ def first_calls(repeats: int) -> dict[str, list[float]]:
                 if found["error"] > 1e-5:
                     raise RuntimeError(f"the {state} first call gave a wrong sum: {found}")
                 seconds[state].append(found["first"])
-                print(f"first call, {state} cache: {found['first']:.3f} s, second call {found['second'] * 1e6:.0f} us", flush=True)
+                print(
+                    f"first call, {state} cache: {found['first']:.3f} s, second call {found['second'] * 1e6:.0f} us",
+                    flush=True,
+                )
     return seconds
 
 
@@ -177,7 +180,13 @@ def bars(host: dict, first: dict[str, list[float]]) -> list[dict]:
         judged.append({"text": f"host cost of {name} <= {limit} x {against}", "value": value, "met": met})
     value = host[WRITTEN]["median_us"] - host[NAMED]["median_us"] if WRITTEN in host else None
     met = None if value is None else value <= LAMBDA_US
-    judged.append({"text": f"a callable written in the call <= {LAMBDA_US} us more than a named operator", "value": value, "met": met})
+    judged.append(
+        {
+            "text": f"a callable written in the call <= {LAMBDA_US} us more than a named operator",
+            "value": value,
+            "met": met,
+        }
+    )
     for state, limit in FIRST_BARS:
         value = sorted(first[state])[len(first[state]) // 2] if first.get(state) else None
         met = None if value is None else value <= limit
@@ -200,11 +209,20 @@ def main(argv=None) -> int:
     host = host_cost(calls, 10 if chosen.quick else 40)
     today = datetime.datetime.now(datetime.timezone.utc)
     report = {
-        "family": "launch", "gpu": gpu.name, "date": today.isoformat(timespec="seconds"), "versions": versions(),
-        "missing": missing, "clocks": Probe(gpu).read(), "cpus": os.cpu_count(),
-        "host_us": host, "first_call_s": first, "bars": bars(host, first),
+        "family": "launch",
+        "gpu": gpu.name,
+        "date": today.isoformat(timespec="seconds"),
+        "versions": versions(),
+        "missing": missing,
+        "clocks": Probe(gpu).read(),
+        "cpus": os.cpu_count(),
+        "host_us": host,
+        "first_call_s": first,
+        "bars": bars(host, first),
     }
-    path = chosen.json or reporting.result_path("launch", gpu.name, today.date().isoformat(), "-quick" if chosen.quick else "")
+    path = chosen.json or reporting.result_path(
+        "launch", gpu.name, today.date().isoformat(), "-quick" if chosen.quick else ""
+    )
     reporting.write(report, path)
     print(f"{'call':<56} {'us':>8}  [5 % 95 %]")
     for name, numbers in sorted(host.items(), key=lambda item: item[1]["median_us"]):

@@ -48,14 +48,22 @@ from rivals import Libraries, versions
 GROUPS = ("cubes", "others", "skinny", "layers", "odd", "batched", "float8", "int8")
 BUSY, WORTH = 60, 0.04
 METRICS = {
-    "gpu__time_duration.sum": "ns", "sm__cycles_active.avg.pct_of_peak_sustained_elapsed": "sm", "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor",
-    "lts__throughput.avg.pct_of_peak_sustained_elapsed": "l2", "dram__throughput.avg.pct_of_peak_sustained_elapsed": "dram", "l1tex__throughput.avg.pct_of_peak_sustained_active": "l1",
-}  # fmt: skip
+    "gpu__time_duration.sum": "ns",
+    "sm__cycles_active.avg.pct_of_peak_sustained_elapsed": "sm",
+    "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_active": "tensor",
+    "lts__throughput.avg.pct_of_peak_sustained_elapsed": "l2",
+    "dram__throughput.avg.pct_of_peak_sustained_elapsed": "dram",
+    "l1tex__throughput.avg.pct_of_peak_sustained_active": "l1",
+}
 
 
 def launched(call) -> tuple:
     """``(problem, configuration, whether an operand is packed)`` of what the first call of a plan launches."""
-    module, plan, found = importlib.import_module("cutesync.matmul"), importlib.import_module("cutesync.matmul.plan"), []
+    module, plan, found = (
+        importlib.import_module("cutesync.matmul"),
+        importlib.import_module("cutesync.matmul.plan"),
+        [],
+    )
     make_launch = module.make_launch
 
     def listen(problem, config, alpha, beta, ordinal, stream):
@@ -78,36 +86,81 @@ def shares(problem, config, processors: int, us: float, ghz: float, highest: flo
     units = math.prod(config.tiles(problem.m, problem.n)) * problem.items * -(-k_tiles // each)
     waves = -(-units * config.peers // (config.slots(processors) * config.cluster_size))
     tile = tile_m * tile_n * 64 / model.TENSOR_RATE
-    tensor = problem.items * problem.m * problem.n * problem.k / problem.k_elements * 64 / model.TENSOR_RATE / processors
+    tensor = (
+        problem.items * problem.m * problem.n * problem.k / problem.k_elements * 64 / model.TENSOR_RATE / processors
+    )
     covered = units * config.peers * each * tile / processors
     filled = waves * each * tile
     store = tile_m * tile_n * problem.out.size / model.EPILOGUE_RATE
     start = model.START_CLOCKS + store + (model.CLUSTER_CLOCKS if config.cluster_size > 1 else 0)
-    start += config.share_bytes() / model.MEETING_RATE if config.meets else model.SPLIT_CLOCKS if config.splits > 1 else 0
-    between = (waves - 1) * (model.HOLD_CLOCKS if config.deferred else model.TILE_CLOCKS + (store if config.schedule == "cooperative" else 0))
+    start += (
+        config.share_bytes() / model.MEETING_RATE if config.meets else model.SPLIT_CLOCKS if config.splits > 1 else 0
+    )
+    between = (waves - 1) * (
+        model.HOLD_CLOCKS if config.deferred else model.TILE_CLOCKS + (store if config.schedule == "cooperative" else 0)
+    )
     cycles = us * 1000 * ghz
     room = cycles * (1 - packing) - filled
     start = max(0.0, min(start, room))
     between = max(0.0, min(between, room - start))
-    parts = {"tensor": tensor, "edges": covered - tensor, "waves": filled - covered, "start": start, "epilogue": between,
-             "packing": packing * cycles, "loop": room - start - between}  # fmt: skip
+    parts = {
+        "tensor": tensor,
+        "edges": covered - tensor,
+        "waves": filled - covered,
+        "start": start,
+        "epilogue": between,
+        "packing": packing * cycles,
+        "loop": room - start - between,
+    }
     return {"clock": 1 - ghz / highest} | {name: part / cycles * ghz / highest for name, part in parts.items()}
 
 
 def verdict(parts: dict[str, float], busy: dict, ghz: float, highest: float) -> str:
     """The largest shares but the tensor cores' own, in words."""
     loop = next((name for name in ("dram", "l2") if busy.get(name, 0) >= BUSY), "")
-    words = {"clock": f"clock of {ghz:.2f} of {highest:.2f} GHz", "loop": {"dram": "memory", "l2": "L2", "": "k-loop"}[loop], "start": "start and end"}
+    words = {
+        "clock": f"clock of {ghz:.2f} of {highest:.2f} GHz",
+        "loop": {"dram": "memory", "l2": "L2", "": "k-loop"}[loop],
+        "start": "start and end",
+    }
     largest = sorted((name for name in parts if name != "tensor"), key=parts.get, reverse=True)[:2]
-    return ", then ".join(f"{words.get(name, name)} ({100 * parts[name]:.0f} %)" for name in largest if name == largest[0] or parts[name] >= WORTH)
+    return ", then ".join(
+        f"{words.get(name, name)} ({100 * parts[name]:.0f} %)"
+        for name in largest
+        if name == largest[0] or parts[name] >= WORTH
+    )
 
 
 def profile(groups: list[str], count: int) -> list[list[dict]]:
     """Of each of ``count`` cases, the kernels of one call: their names and METRICS, by Nsight Compute."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "ncu.csv"
-        options = ["--profile-from-start", "off", "--clock-control", "none", "--cache-control", "none", "--csv", "--page", "raw", "--print-units", "base"]
-        command = ["ncu", *options, "--metrics", ",".join(METRICS), "--log-file", str(log), sys.executable, __file__, "--profiled", "--cases", *groups]
+        options = [
+            "--profile-from-start",
+            "off",
+            "--clock-control",
+            "none",
+            "--cache-control",
+            "none",
+            "--csv",
+            "--page",
+            "raw",
+            "--print-units",
+            "base",
+        ]
+        command = [
+            "ncu",
+            *options,
+            "--metrics",
+            ",".join(METRICS),
+            "--log-file",
+            str(log),
+            sys.executable,
+            __file__,
+            "--profiled",
+            "--cases",
+            *groups,
+        ]
         run = subprocess.run(command, capture_output=True, text=True)
         lines = log.read_text().splitlines() if log.exists() else []
     begin = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
@@ -116,7 +169,10 @@ def profile(groups: list[str], count: int) -> list[list[dict]]:
     found: list[list[dict]] = [[]]
     for row in csv.DictReader(lines[begin:]):
         if row["ID"].isdigit():
-            found[-1].append({"name": row["Kernel Name"]} | {short: float(row[metric].replace(",", "")) for metric, short in METRICS.items()})
+            found[-1].append(
+                {"name": row["Kernel Name"]}
+                | {short: float(row[metric].replace(",", "")) for metric, short in METRICS.items()}
+            )
             if "pack" not in row["Kernel Name"]:
                 found.append([])
     if len(found) != count + 1:
@@ -152,7 +208,15 @@ def main(argv=None) -> int:
         return 0
     clock, highest = Clock(gpu), gpu.attribute(driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_CLOCK_RATE) / 1e6
     today = datetime.datetime.now(datetime.timezone.utc)
-    report = {"family": "limits", "gpu": gpu.name, "date": today.isoformat(timespec="seconds"), "versions": versions(), "highest_ghz": highest, "missing": {}, "cases": []}
+    report = {
+        "family": "limits",
+        "gpu": gpu.name,
+        "date": today.isoformat(timespec="seconds"),
+        "versions": versions(),
+        "highest_ghz": highest,
+        "missing": {},
+        "cases": [],
+    }
     try:
         kernels = profile(chosen.cases, len(cases))
     except (OSError, RuntimeError, KeyError, ValueError) as error:
@@ -166,13 +230,36 @@ def main(argv=None) -> int:
         found = sustained(gpu, clock, call)
         slot.free()
         busy = profiles[-1] if profiles else {}
-        packing = sum(kernel["ns"] for kernel in profiles[:-1]) / sum(kernel["ns"] for kernel in profiles) if profiles else 0.0
+        packing = (
+            sum(kernel["ns"] for kernel in profiles[:-1]) / sum(kernel["ns"] for kernel in profiles)
+            if profiles
+            else 0.0
+        )
         parts = shares(problem, config, gpu.processors, found["us"], found["ghz"], highest, packing)
-        choice = {name: getattr(config, name) for name in ("tile", "schedule", "cluster", "stages", "splits", "promoted")}
+        choice = {
+            name: getattr(config, name) for name in ("tile", "schedule", "cluster", "stages", "splits", "promoted")
+        }
         limit = verdict(parts, busy, found["ghz"], highest)
-        report["cases"].append({"group": case.group, "name": case.name, "tflops": case.flops / found["us"] / 1e6, **found, "config": choice, "shares": parts, "busy": busy, "limit": limit})
-        print(f"{case.name:<36} {case.flops / found['us'] / 1e6:>5.0f} TFLOP/s {found['ghz']:.3f} GHz;", " ".join(f"{name} {100 * part:.0f}" for name, part in parts.items()), "%; busy",
-              " ".join(f"{name} {busy[name]:.0f}" for name in METRICS.values() if name in busy and name != "ns"), f"%; {limit}", flush=True)  # fmt: skip
+        report["cases"].append(
+            {
+                "group": case.group,
+                "name": case.name,
+                "tflops": case.flops / found["us"] / 1e6,
+                **found,
+                "config": choice,
+                "shares": parts,
+                "busy": busy,
+                "limit": limit,
+            }
+        )
+        print(
+            f"{case.name:<36} {case.flops / found['us'] / 1e6:>5.0f} TFLOP/s {found['ghz']:.3f} GHz;",
+            " ".join(f"{name} {100 * part:.0f}" for name, part in parts.items()),
+            "%; busy",
+            " ".join(f"{name} {busy[name]:.0f}" for name in METRICS.values() if name in busy and name != "ns"),
+            f"%; {limit}",
+            flush=True,
+        )
     path = chosen.json or reporting.result_path("limits", gpu.name, today.date().isoformat())
     reporting.write(report, path)
     print(f"written: {path}")

@@ -27,26 +27,48 @@ CUBES = (1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384)
 QUICK_CUBES = (1024, 4096, 8192)
 OTHERS = ((8192, 8192, 512), (8192, 512, 8192), (4096, 14336, 4096), (512, 8192, 8192), (1000, 1000, 1000))
 SKINNY = tuple((m, 8192, 8192) for m in (1, 4, 16, 64, 128))
-LAYERS = tuple((m, n, k) for n, k in ((4096, 4096), (4096, 14336), (14336, 4096), (6144, 4096), (1024, 4096)) for m in (16, 128))
+LAYERS = tuple(
+    (m, n, k) for n, k in ((4096, 4096), (4096, 14336), (14336, 4096), (6144, 4096), (1024, 4096)) for m in (16, 128)
+)
 ODD = ((4097, 4095, 4099), (8191, 8193, 8195), (1023, 2047, 4093))
 BATCHES = ((64, 512), (1024, 128))
-LAYOUTS = ("NT", "NN", "TN", "TT")  # of A and B as row-major matrices or their transposes; cuBLAS's best is NT here: both K-major
+LAYOUTS = (
+    "NT",
+    "NN",
+    "TN",
+    "TT",
+)  # of A and B as row-major matrices or their transposes; cuBLAS's best is NT here: both K-major
 SAMPLED_ROWS = 48
 
 FLOAT8_CUBES = (4096, 8192, 16384)
 SUSTAINED = "graph hot"
 
 GROUPS = ("cubes", "others", "skinny", "layers", "odd", "transposes", "fused", "batched", "float8", "int8", "float32")
-GROUP_BARS = (("cubes", "torch", 1.02, SUSTAINED), ("others", "torch", 1.03, SUSTAINED), ("float8", "torch", 1.0, SUSTAINED))
+GROUP_BARS = (
+    ("cubes", "torch", 1.02, SUSTAINED),
+    ("others", "torch", 1.03, SUSTAINED),
+    ("float8", "torch", 1.0, SUSTAINED),
+)
 OURS = "cutesync"
 BASELINES: tuple[str, ...] = ()
 ROOFS: tuple[str, ...] = ()
 RIVALS = ("torch", "quack")
 QUACK_GROUPS = ("cubes", "others", "skinny", "transposes", "batched")
-QUACK_TRANSPOSES = tuple(f"4096^3 {layout}" for layout in ("bfloat16 NN", "bfloat16 TN", "bfloat16 TT", "float16 NT"))  # each is another 44 compilations
+QUACK_TRANSPOSES = tuple(
+    f"4096^3 {layout}" for layout in ("bfloat16 NN", "bfloat16 TN", "bfloat16 TT", "float16 NT")
+)  # each is another 44 compilations
 
 
-def case(group: str, shape: tuple[int, int, int], dtype: str, limit: float | None, layout: str = "NT", batch: int = 0, op: str = "", more=()) -> Case:
+def case(
+    group: str,
+    shape: tuple[int, int, int],
+    dtype: str,
+    limit: float | None,
+    layout: str = "NT",
+    batch: int = 0,
+    op: str = "",
+    more=(),
+) -> Case:
     m, n, k = shape
     outer = (batch,) if batch else ()
     stored_a, stored_b = ((k, m) if layout[0] == "T" else (m, k)), ((n, k) if layout[1] == "T" else (k, n))
@@ -58,7 +80,17 @@ def case(group: str, shape: tuple[int, int, int], dtype: str, limit: float | Non
     moved = count * (size * (m * k + k * n) + out_size * m * n)
     rivals = RIVALS if group in QUACK_GROUPS and (group != "transposes" or name in QUACK_TRANSPOSES) else RIVALS[:1]
     bars = (*(Bar(rival, limit, measure=SUSTAINED) for rival in rivals if limit), *more)
-    return Case(group, name, f"{layout} {op}".strip(), inputs, (((*outer, m, n), out),), moved, (OURS, *rivals), bars, flops=2 * m * n * k * count)
+    return Case(
+        group,
+        name,
+        f"{layout} {op}".strip(),
+        inputs,
+        (((*outer, m, n), out),),
+        moved,
+        (OURS, *rivals),
+        bars,
+        flops=2 * m * n * k * count,
+    )
 
 
 def cases(sizes, dtypes, quick: bool) -> list[Case]:
@@ -68,16 +100,31 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
     for dtype in [dtype for dtype in chosen if dtype in USUAL_DTYPES][: 1 if not dtypes else None]:
         found += [case("cubes", (n, n, n), dtype, 1 / 0.97) for n in sizes or (QUICK_CUBES if quick else CUBES)]
         found += [case("others", shape, dtype, 1 / 0.97) for shape in OTHERS]
-        found += [case("skinny", shape, dtype, 1 / 0.95, more=(Bar("floor", 0.85, "rate", SUSTAINED),) if shape[0] <= 16 else ()) for shape in SKINNY]
+        found += [
+            case(
+                "skinny",
+                shape,
+                dtype,
+                1 / 0.95,
+                more=(Bar("floor", 0.85, "rate", SUSTAINED),) if shape[0] <= 16 else (),
+            )
+            for shape in SKINNY
+        ]
         found += [case("layers", shape, dtype, None) for shape in LAYERS]
         found += [case("odd", shape, dtype, 1 / 3) for shape in ODD]
         found.append(case("fused", (8192, 8192, 4096), dtype, 1 / 1.1, op="bias gelu"))
         found += [case("batched", (n, n, n), dtype, 1.0, batch=batch) for batch, n in BATCHES]
     for dtype in [dtype for dtype in chosen if dtype in USUAL_DTYPES]:
-        transposes = [case("transposes", (n, n, n), dtype, 1 / 0.97, layout) for n in (4096, 8192) for layout in LAYOUTS]
+        transposes = [
+            case("transposes", (n, n, n), dtype, 1 / 0.97, layout) for n in (4096, 8192) for layout in LAYOUTS
+        ]
         found += [one for one in transposes if one.name not in {other.name for other in found}]
     if "float8_e4m3fn" in chosen:
-        found += [case("float8", (n, n, n), "float8_e4m3fn", 1 / 0.97, op=sums) for n in (FLOAT8_CUBES[:2] if quick else FLOAT8_CUBES) for sums in ("fast", "promoted")]
+        found += [
+            case("float8", (n, n, n), "float8_e4m3fn", 1 / 0.97, op=sums)
+            for n in (FLOAT8_CUBES[:2] if quick else FLOAT8_CUBES)
+            for sums in ("fast", "promoted")
+        ]
     if "int8" in chosen:
         found.append(case("int8", (8192, 8192, 8192), "int8", 1.0))
     if "float32" in chosen:
@@ -113,7 +160,10 @@ def reference(case: Case, hosts: list[np.ndarray]):
     a, b = operands(case, hosts)
     rows = np.unique(np.random.default_rng(7).integers(0, a.shape[-2], SAMPLED_ROWS))
     items = slice(None) if a.ndim == 2 else slice(0, 4)
-    part, other = (a[rows] if a.ndim == 2 else a[items, rows]).astype(np.float64), (b[items] if b.ndim == 3 else b).astype(np.float64)
+    part, other = (
+        (a[rows] if a.ndim == 2 else a[items, rows]).astype(np.float64),
+        (b[items] if b.ndim == 3 else b).astype(np.float64),
+    )
     wanted = part @ other
     if "gelu" in case.op:
         wanted = wanted + hosts[2].astype(np.float64)
@@ -154,7 +204,15 @@ def ours(case, slot, libraries):
     cs, stream = libraries.cutesync, libraries.stream
     arrays = [libraries.torch_view(x) for x in slot.inputs]
     (a, b), out = operands(case, arrays), libraries.torch_view(slot.outputs[0])
-    terms = {"bias": arrays[2], "activation": "gelu"} if "gelu" in case.op else {"fast_accumulation": True} if case.op.endswith("fast") else {"precision": "tf32"} if case.op.endswith("tf32") else {}
+    terms = (
+        {"bias": arrays[2], "activation": "gelu"}
+        if "gelu" in case.op
+        else {"fast_accumulation": True}
+        if case.op.endswith("fast")
+        else {"precision": "tf32"}
+        if case.op.endswith("tf32")
+        else {}
+    )
     return lambda: cs.matmul(a, b, out=out, stream=stream, **terms)
 
 
@@ -170,7 +228,9 @@ def torch(case, slot, libraries):
         return call
     if case.dtype == "float8_e4m3fn":
         one, fast = library.ones((), device="cuda"), case.op.endswith("fast")
-        return lambda: library._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=library.bfloat16, use_fast_accum=fast, out=out)
+        return lambda: library._scaled_mm(
+            a, b, scale_a=one, scale_b=one, out_dtype=library.bfloat16, use_fast_accum=fast, out=out
+        )
     if case.dtype == "int8":
         return lambda: library._int_mm(a, b, out=out)
     if case.dtype == "float32":

@@ -34,17 +34,44 @@ KEPT: dict[str, Callable] = {"even ones": lambda v: (v & 1) == 0, "all": lambda 
 # Of the small patterns: the form to use, the others, and the call. ``x`` is int32, and ``out`` too where the result has its shape.
 SMALL: dict[str, tuple[str, tuple[str, ...], Callable]] = {
     "divergence": ("regrouped", ("mixed", "straight"), lambda module, form, x, **more: module.run(x, form, **more)),
-    "reductions": ("chained", ("block_atomic", "launch_per_level"), lambda module, form, x, **more: module.run(x, form, stream=more["stream"])),
+    "reductions": (
+        "chained",
+        ("block_atomic", "launch_per_level"),
+        lambda module, form, x, **more: module.run(x, form, stream=more["stream"]),
+    ),
     "early_exit": ("", (), lambda module, form, x, **more: module.run(x, **more)),
     "completion": ("", (), lambda module, form, x, **more: module.run(x, stream=more["stream"])),
-    "transactions": ("a copy", ("no copy",), lambda module, form, x, **more: module.run(x, copy=form == "a copy", **more)),
-    "phases": ("parity", ("token", "sync_threads"), lambda module, form, x, **more: module.run(x, PHASES, how=form, **more)),
+    "transactions": (
+        "a copy",
+        ("no copy",),
+        lambda module, form, x, **more: module.run(x, copy=form == "a copy", **more),
+    ),
+    "phases": (
+        "parity",
+        ("token", "sync_threads"),
+        lambda module, form, x, **more: module.run(x, PHASES, how=form, **more),
+    ),
     "ping_pong": ("", (), lambda module, form, x, **more: module.run(x, stream=more["stream"])),
-    "output_list": ("block", ("warp", "each", "by scan"), lambda module, form, x, **more: module.run(x, KEPT["even ones"], method=form.split()[-1], stream=more["stream"])),
+    "output_list": (
+        "block",
+        ("warp", "each", "by scan"),
+        lambda module, form, x, **more: module.run(
+            x, KEPT["even ones"], method=form.split()[-1], stream=more["stream"]
+        ),
+    ),
     "relay": ("", (), lambda module, form, x, **more: module.run(x, 1 << 14, stream=more["stream"])),
-}  # fmt: skip
+}
 PHASES = 300
-BASELINES = ("tokens", "parity", "pipeline", "warp", "each", "by scan", "one pass", *(form for _, others, _ in SMALL.values() for form in others))
+BASELINES = (
+    "tokens",
+    "parity",
+    "pipeline",
+    "warp",
+    "each",
+    "by scan",
+    "one pass",
+    *(form for _, others, _ in SMALL.values() for form in others),
+)
 
 
 def cases(sizes, dtypes, quick: bool) -> list[Case]:
@@ -53,15 +80,58 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
     for n in sizes or ((1 << 24, 1 << 28) if quick else STREAM_SIZES):
         bars = (Bar("copy", 0.95, "rate"),) if n >= 1 << 28 else ()
         beside = ("tokens", "parity", "pipeline") if n >= 1 << 28 else ()
-        found.append(_vector("stream", f"2x + 1 float32 {power(n)}", "producer_consumer", n, "float32", 8 * n, (OURS, *beside, *ROOFS, *RIVALS), bars))
+        found.append(
+            _vector(
+                "stream",
+                f"2x + 1 float32 {power(n)}",
+                "producer_consumer",
+                n,
+                "float32",
+                8 * n,
+                (OURS, *beside, *ROOFS, *RIVALS),
+                bars,
+            )
+        )
     for kept, keep in KEPT.items():
         n, count = QUEUE_SIZE, int(np.count_nonzero(keep(block(QUEUE_SIZE))))
         bars = (Bar("floor", 0.8, "rate"), Bar("each", 0.05))
-        found.append(_vector("queue", f"{kept} of {power(n)} int32", f"give {kept}", n, "int32", 4 * (n + count), (OURS, "warp", "each", *ROOFS, *RIVALS), bars))
+        found.append(
+            _vector(
+                "queue",
+                f"{kept} of {power(n)} int32",
+                f"give {kept}",
+                n,
+                "int32",
+                4 * (n + count),
+                (OURS, "warp", "each", *ROOFS, *RIVALS),
+                bars,
+            )
+        )
     small, count = table(), len(primes())
     inputs, outputs = (((len(small),), "int32"),), (((count,), "int32"),)
-    found.append(Case("primes", f"primes below {power(PRIME_LIMIT)}", "primes", inputs, outputs, 4 * count, (OURS, "warp", "each", "by scan", *ROOFS), once=True))
-    found.append(_vector("tiers", f"running sum float32 {power(SCAN_SIZE)}", "tiered_scan", SCAN_SIZE, "float32", 8 * SCAN_SIZE, (OURS, "one pass", *ROOFS)))
+    found.append(
+        Case(
+            "primes",
+            f"primes below {power(PRIME_LIMIT)}",
+            "primes",
+            inputs,
+            outputs,
+            4 * count,
+            (OURS, "warp", "each", "by scan", *ROOFS),
+            once=True,
+        )
+    )
+    found.append(
+        _vector(
+            "tiers",
+            f"running sum float32 {power(SCAN_SIZE)}",
+            "tiered_scan",
+            SCAN_SIZE,
+            "float32",
+            8 * SCAN_SIZE,
+            (OURS, "one pass", *ROOFS),
+        )
+    )
     for name, (_, others, _) in SMALL.items():
         slow = name in ("relay", "completion", "ping_pong", "early_exit", "phases")  # here or in NumPy
         n = SMALL_SIZE // 4 if slow else SMALL_SIZE
@@ -69,7 +139,9 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
     return [case for case in found if not dtypes or case.dtype in dtypes]
 
 
-def _vector(group: str, name: str, op: str, n: int, dtype: str, moved: int, contestants: tuple, bars: tuple = ()) -> Case:
+def _vector(
+    group: str, name: str, op: str, n: int, dtype: str, moved: int, contestants: tuple, bars: tuple = ()
+) -> Case:
     return Case(group, name, op, (((n,), dtype),), (((n,), dtype),), moved, contestants, bars, once=group == "small")
 
 
@@ -100,7 +172,9 @@ def data(case: Case) -> list[np.ndarray]:
         return [table()]
     x = block(case.size)
     if case.op == "tiered_scan":
-        x = x % 4 == 0  # sums below 2**26 of zeros and ones, a quarter of them: exact in float32 up to 2**24, checked that far
+        x = (
+            x % 4 == 0
+        )  # sums below 2**26 of zeros and ones, a quarter of them: exact in float32 up to 2**24, checked that far
     return [x % 200 if case.op == "early_exit" else x.astype(case.dtype)]
 
 
@@ -195,7 +269,17 @@ def _primes_by_scan(case, slot, libraries):
     small, stream = libraries.ours(slot.inputs[0]), libraries.stream
 
     def call():
-        slot.result = output_list.listed(Call(small, stream), PRIME_LIMIT, INT32, primes.kernels, ("primes",), "scan", True, primes.room(PRIME_LIMIT), primes.ITEMS * primes.THREADS)
+        slot.result = output_list.listed(
+            Call(small, stream),
+            PRIME_LIMIT,
+            INT32,
+            primes.kernels,
+            ("primes",),
+            "scan",
+            True,
+            primes.room(PRIME_LIMIT),
+            primes.ITEMS * primes.THREADS,
+        )
 
     return call
 
@@ -254,9 +338,16 @@ def torch(case, slot, libraries):
 
 
 CONTESTANTS = {form: _small(form) for _, others, _ in SMALL.values() for form in others} | {
-    OURS: ours, "tokens": _stream("tokens"), "parity": _stream("parity"), "pipeline": _stream("pipeline"), "one pass": _scan("auto"), "torch": torch,
-    "warp": either(_list("warp"), _small("warp")), "each": either(_list("each"), _small("each")), "by scan": either(_primes_by_scan, _small("by scan")),
-}  # fmt: skip
+    OURS: ours,
+    "tokens": _stream("tokens"),
+    "parity": _stream("parity"),
+    "pipeline": _stream("pipeline"),
+    "one pass": _scan("auto"),
+    "torch": torch,
+    "warp": either(_list("warp"), _small("warp")),
+    "each": either(_list("each"), _small("each")),
+    "by scan": either(_primes_by_scan, _small("by scan")),
+}
 
 
 # What is counted in cycles
@@ -269,9 +360,20 @@ def figures() -> list[dict]:
     """Cycles of a barrier's round trip in each way, over those of ``sync_threads`` in the same kernel, and of a warp's arrivals."""
     trips, warps = module("round_trip"), module("warp_entanglement")
     cycles = min((trips.run(5000, threads=THREADS) for _ in range(3)), key=lambda found: sum(found.values()))
-    found = [{"name": f"round trip of {THREADS} threads: {way}", "cycles": count, "over sync_threads": count / cycles["sync_threads"]} for way, count in cycles.items()]
+    found = [
+        {
+            "name": f"round trip of {THREADS} threads: {way}",
+            "cycles": count,
+            "over sync_threads": count / cycles["sync_threads"],
+        }
+        for way, count in cycles.items()
+    ]
     best = next(row for row in found if row["name"].endswith("arrive_and_wait"))
-    best["bar"] = {"text": f"arrive_and_wait <= {BAR} x sync_threads", "value": best["over sync_threads"], "met": best["over sync_threads"] <= BAR}
+    best["bar"] = {
+        "text": f"arrive_and_wait <= {BAR} x sync_threads",
+        "value": best["over sync_threads"],
+        "met": best["over sync_threads"] <= BAR,
+    }
     for how in warps.HOW:
         found.append({"name": f"a warp's arrivals, {how}", "cycles": warps.run(5000, how)[1]})
     return found

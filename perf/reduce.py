@@ -58,7 +58,9 @@ def vector(group: str, op: str, n: int, dtype: str, bars, extra_contestants=(), 
     outputs = (result, ((), dtype)) if "plain" in extra_contestants else (result,)
     moved = n * numpy_dtype(dtype).itemsize + numpy_dtype(result[1]).itemsize
     contestants = (OURS, *extra_contestants, *ROOFS, *RIVALS)
-    return Case(group, name or f"{op} {dtype} {power(n)}", op, (((n,), dtype),), outputs, moved, contestants, bars, **more)
+    return Case(
+        group, name or f"{op} {dtype} {power(n)}", op, (((n,), dtype),), outputs, moved, contestants, bars, **more
+    )
 
 
 def rows(shape: tuple[int, int], axis: int) -> Case:
@@ -69,7 +71,9 @@ def rows(shape: tuple[int, int], axis: int) -> Case:
     bars = [Bar("floor", 0.90, "rate", measure) for measure in measures]
     bars += [Bar(rival, 1.00, "time", measure) for rival in ("torch", "cupy") for measure in measures]
     contestants = (OURS, *ROOFS, "torch", "cupy")
-    return Case("rows", name, "sum", ((shape, "float32"),), (((kept,), "float32"),), moved, contestants, tuple(bars), axis=axis)
+    return Case(
+        "rows", name, "sum", ((shape, "float32"),), (((kept,), "float32"),), moved, contestants, tuple(bars), axis=axis
+    )
 
 
 def cases(sizes, dtypes, quick: bool) -> list[Case]:
@@ -85,7 +89,11 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
         found.append(vector("operator", "lambda", n, dtype, named, ("plain",), f"sum by a lambda {dtype} {power(n)}"))
     near_plain = (Bar("plain", 0.97, "rate"),)
     found.append(vector("argmax", "argmax", LARGE, "float32", near_plain, ("plain",)))
-    found.append(vector("transform", "squares", LARGE, "float32", near_plain, ("plain",), f"sum of squares float32 {power(LARGE)}"))
+    found.append(
+        vector(
+            "transform", "squares", LARGE, "float32", near_plain, ("plain",), f"sum of squares float32 {power(LARGE)}"
+        )
+    )
     found += [rows(shape, axis) for shape in ROWS for axis in (0, 1)]
     for dtype, offset in MISALIGNED:
         bars = (Bar("cub", 1.00, "rate"), Bar("aligned", 0.95, "rate"))
@@ -219,4 +227,12 @@ def cub(case, slot, libraries):
     return libraries.cub.call(name, [slot.inputs[0].pointer, slot.outputs[0].pointer], case.size)
 
 
-CONTESTANTS = {OURS: ours, "plain": plain, "aligned": aligned, "cub": cub, "torch": torch, "cupy": cupy, "compute": compute}
+CONTESTANTS = {
+    OURS: ours,
+    "plain": plain,
+    "aligned": aligned,
+    "cub": cub,
+    "torch": torch,
+    "cupy": cupy,
+    "compute": compute,
+}

@@ -1,6 +1,6 @@
 """What a sweep found, as a table and as JSON: one entry a case, with times, rates, the floor and the bars.
 
-    python perf/report.py perf/results/FILE.json        prints the table of an earlier run
+python perf/report.py perf/results/FILE.json        prints the table of an earlier run
 """
 
 from __future__ import annotations
@@ -30,9 +30,21 @@ def entry(case, measured: dict, checks: dict, troubles: dict, clocks: dict, copy
     """The record of one case. ``measured`` is measure -> contestant -> summary; ``copy_rate`` is in bytes a microsecond."""
     floor = case.bytes / copy_rate
     return {
-        "group": case.group, "name": case.name, "op": case.op, "dtype": case.dtype, "shape": case.inputs[0][0], "axis": case.axis,
-        "offset": case.offset, "size": case.size, "bytes": case.bytes, "flops": case.flops, "floor_us": floor,
-        "measures": measured, "checks": checks, "troubles": troubles, "clocks": clocks,
+        "group": case.group,
+        "name": case.name,
+        "op": case.op,
+        "dtype": case.dtype,
+        "shape": case.inputs[0][0],
+        "axis": case.axis,
+        "offset": case.offset,
+        "size": case.size,
+        "bytes": case.bytes,
+        "flops": case.flops,
+        "floor_us": floor,
+        "measures": measured,
+        "checks": checks,
+        "troubles": troubles,
+        "clocks": clocks,
         "bars": [bar_result(bar, case, measured, checks, floor) for bar in case.bars],
     }
 
@@ -48,8 +60,15 @@ def bar_result(bar, case, measured: dict, checks: dict, floor: float) -> dict:
     if OURS in times and bar.against in times:
         value, met = bar.judge(times[OURS], times[bar.against])
         met = met and checks.get(OURS, {}).get("ok", False)
-    return {"text": bar.text, "measure": bar.measure, "against": bar.against, "of": bar.of, "limit": bar.limit,
-            "value": value, "met": met}
+    return {
+        "text": bar.text,
+        "measure": bar.measure,
+        "against": bar.against,
+        "of": bar.of,
+        "limit": bar.limit,
+        "value": value,
+        "met": met,
+    }
 
 
 def group_results(report: dict, bars) -> list[dict]:
@@ -59,9 +78,19 @@ def group_results(report: dict, bars) -> list[dict]:
         cases = [case for case in report["cases"] if case["group"] == group]
         times = [case["measures"].get(measure, {}) for case in cases]
         whole = cases and all(OURS in one and rival in one for one in times)
-        value = statistics.geometric_mean(one[rival]["median_us"] / one[OURS]["median_us"] for one in times) if whole else None
-        found.append({"text": f"geometric mean of {rival} / {OURS} over {group} >= {limit:.2f}", "measure": measure, "value": value,
-                      "met": None if value is None else value >= limit})  # fmt: skip
+        value = (
+            statistics.geometric_mean(one[rival]["median_us"] / one[OURS]["median_us"] for one in times)
+            if whole
+            else None
+        )
+        found.append(
+            {
+                "text": f"geometric mean of {rival} / {OURS} over {group} >= {limit:.2f}",
+                "measure": measure,
+                "value": value,
+                "met": None if value is None else value >= limit,
+            }
+        )
     return found
 
 
@@ -84,7 +113,9 @@ def lines(found: dict) -> list[str]:
             if name != OURS:
                 wrong = "" if found["checks"].get(name, {}).get("ok", True) else "!"
                 dry = "~" if numbers["starved"] else ""
-                row += f" {name}{wrong} {microseconds(numbers['median_us'])}{dry} ({numbers['median_us'] / median:.2f}x)"
+                row += (
+                    f" {name}{wrong} {microseconds(numbers['median_us'])}{dry} ({numbers['median_us'] / median:.2f}x)"
+                )
         rows.append(row)
     check = found["checks"].get(OURS)
     if check is None or not check["ok"]:
@@ -105,7 +136,13 @@ def verdict(bar: dict) -> str:
 def figure(found: dict) -> str:
     """The row of a figure that is no case: cycles, what they are in terms of another, and its bar."""
     over = [f"{value:.2f} {what}" for what, value in found.items() if what.startswith("over ")]
-    return "; ".join([f"{found['name']:<60} {found['cycles']:>8.1f} cycles", *over, *([verdict(found["bar"])] if "bar" in found else [])])
+    return "; ".join(
+        [
+            f"{found['name']:<60} {found['cycles']:>8.1f} cycles",
+            *over,
+            *([verdict(found["bar"])] if "bar" in found else []),
+        ]
+    )
 
 
 HEADER = (
@@ -134,7 +171,13 @@ def main(argv=None) -> None:
     parser.add_argument("json", type=Path, nargs="+", help="results of sweep.py")
     for path in parser.parse_args(argv).json:
         with script.reading(path) as earlier:
-            print(HEADER, *(row for found in earlier["cases"] for row in lines(found)), *map(figure, earlier.get("figures", [])), *ending(earlier), sep="\n")
+            print(
+                HEADER,
+                *(row for found in earlier["cases"] for row in lines(found)),
+                *map(figure, earlier.get("figures", [])),
+                *ending(earlier),
+                sep="\n",
+            )
 
 
 if __name__ == "__main__":

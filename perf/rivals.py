@@ -17,8 +17,19 @@ import cub
 from gpu import Array, Event, Gpu
 
 NOT_OF_NUMPY = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
-PACKAGES = ("cutesync", "nvidia-cutlass-dsl", "cuda-python", "cuda-bindings", "cuda-core", "numpy", "torch", "cupy-cuda13x",
-            "cupy-cuda12x", "cuda-cccl", "quack-kernels")
+PACKAGES = (
+    "cutesync",
+    "nvidia-cutlass-dsl",
+    "cuda-python",
+    "cuda-bindings",
+    "cuda-core",
+    "numpy",
+    "torch",
+    "cupy-cuda13x",
+    "cupy-cuda12x",
+    "cuda-cccl",
+    "quack-kernels",
+)
 TRIAL_CALLS, TRIAL_US = 20, 2000  # by how many calls QuACK's tuner times a configuration, or for how long
 ENQUEUE_US = 50  # no call of QuACK takes the host longer
 

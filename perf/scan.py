@@ -21,13 +21,22 @@ from gpu import Array
 from reduce import numpy_dtype, power
 
 DTYPES = ("int8", "uint8", "int16", "float16", "bfloat16", "int32", "float32", "int64", "float64")
-USUAL_DTYPES = tuple(dtype for dtype in DTYPES if dtype != "bfloat16" or find_spec("ml_dtypes"))  # NumPy alone does not know it
+USUAL_DTYPES = tuple(
+    dtype for dtype in DTYPES if dtype != "bfloat16" or find_spec("ml_dtypes")
+)  # NumPy alone does not know it
 SIZES = tuple(1 << k for k in range(12, 25, 2))
 QUICK_DTYPES = ("int8", "float16", "float32")
 QUICK_SIZES = (1 << 12, 1 << 18, 1 << 24)
 SIZED_DTYPES = ("int32", "float32")
 LARGE = 1 << 28
-ROWS = (((65536, 4096), 1), ((1 << 20, 256), 1), ((1 << 24, 16), 1), ((16, 1 << 24), 1), ((1000, 100001), 1), ((4096, 65536), 0))
+ROWS = (
+    ((65536, 4096), 1),
+    ((1 << 20, 256), 1),
+    ((1 << 24, 16), 1),
+    ((16, 1 << 24), 1),
+    ((1000, 100001), 1),
+    ((4096, 65536), 0),
+)
 NARROW = (((10_000_001, 5), 0), ((1 << 20, 64), 0))  # torch takes seconds
 MISALIGNED = ("float32", "int8", "float16")
 
@@ -67,14 +76,26 @@ def vector(group: str, op: str, n: int, dtype: str, bars, extra=(), rivals=RIVAL
     array = ((n,), dtype)
     moved = 2 * n * numpy_dtype(dtype).itemsize
     outputs = (array, array) if "plain" in extra else (array,)
-    return Case(group, name or f"{op} {dtype} {power(n)}", op, (array,), outputs, moved, (OURS, *extra, *ROOFS, *rivals), tuple(bars), **more)
+    return Case(
+        group,
+        name or f"{op} {dtype} {power(n)}",
+        op,
+        (array,),
+        outputs,
+        moved,
+        (OURS, *extra, *ROOFS, *rivals),
+        tuple(bars),
+        **more,
+    )
 
 
 def rows(shape: tuple[int, int], axis: int, rivals=("torch",)) -> Case:
     name = f"sum float32 ({power(shape[0])}, {power(shape[1])}) axis {axis}"
     array = (shape, "float32")
     bars = (Bar("copy", 0.88, "rate"), *(Bar(rival, 1.00) for rival in rivals)) if rivals else ()
-    return Case("rows", name, "sum", (array,), (array,), 8 * shape[0] * shape[1], (OURS, *ROOFS, *rivals), bars, axis=axis)
+    return Case(
+        "rows", name, "sum", (array,), (array,), 8 * shape[0] * shape[1], (OURS, *ROOFS, *rivals), bars, axis=axis
+    )
 
 
 def cases(sizes, dtypes, quick: bool) -> list[Case]:
@@ -83,21 +104,52 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
     for dtype in dtypes or (QUICK_DTYPES if quick else USUAL_DTYPES):
         small = (QUICK_SIZES if quick else SIZES) if dtype in SIZED_DTYPES else ()
         for n in sizes or (*small, large(dtype)):
-            compiled = ("compute",) if dtype in SIZED_DTYPES and n >= 1 << 20 else ()  # it compiles for each type and size
+            compiled = (
+                ("compute",) if dtype in SIZED_DTYPES and n >= 1 << 20 else ()
+            )  # it compiles for each type and size
             found.append(vector("sum", "sum", n, dtype, sum_bars(dtype, n), rivals=("cub", "torch", "cupy", *compiled)))
     near, close = (Bar("plain", 1.03),), (Bar("plain", 1.05),)
     found.append(vector("ways", "exclusive", LARGE, "float32", near, ("plain",), ("cub",)))
     found.append(vector("ways", "reverse", LARGE, "float32", near, ("plain",), ()))
-    found.append(vector("ways", "in place", LARGE, "float32", near, ("plain",), (), f"max in place float32 {power(LARGE)}"))
+    found.append(
+        vector("ways", "in place", LARGE, "float32", near, ("plain",), (), f"max in place float32 {power(LARGE)}")
+    )
     found.append(vector("operator", "max", LARGE, "float32", close, ("plain",), ("cub",)))
     found.append(vector("operator", "mul", LARGE, "int32", close, ("plain",), ("cub",)))
-    found.append(vector("operator", "lambda", LARGE, "float32", close, ("plain",), (), f"sum by a lambda float32 {power(LARGE)}"))
-    found.append(vector("operator", "lambda", LARGE, "int32", close, ("plain",), (), f"sum by a lambda int32 {power(LARGE)}"))
-    found.append(vector("operator", "fill", LARGE, "int32", close, ("plain",), ("cub",), f"forward fill (Python) int32 {power(LARGE)}"))
+    found.append(
+        vector("operator", "lambda", LARGE, "float32", close, ("plain",), (), f"sum by a lambda float32 {power(LARGE)}")
+    )
+    found.append(
+        vector("operator", "lambda", LARGE, "int32", close, ("plain",), (), f"sum by a lambda int32 {power(LARGE)}")
+    )
+    found.append(
+        vector(
+            "operator",
+            "fill",
+            LARGE,
+            "int32",
+            close,
+            ("plain",),
+            ("cub",),
+            f"forward fill (Python) int32 {power(LARGE)}",
+        )
+    )
     found += [rows(shape, axis) for shape, axis in ROWS] + [rows(shape, axis, ()) for shape, axis in NARROW]
     for dtype in MISALIGNED:
         name = f"sum {dtype} {power(LARGE)} off by 1"
-        found.append(vector("misaligned", "sum", LARGE, dtype, (Bar("aligned", 0.90, "rate"),), ("aligned",), ("cub",), name, offset=1))
+        found.append(
+            vector(
+                "misaligned",
+                "sum",
+                LARGE,
+                dtype,
+                (Bar("aligned", 0.90, "rate"),),
+                ("aligned",),
+                ("cub",),
+                name,
+                offset=1,
+            )
+        )
     if not quick:
         found.append(vector("big", "sum", (1 << 31) + 5, "int8", (Bar("copy", 0.85, "rate"),), (), ("cub",)))
     return [case for case in found if not dtypes or case.dtype in dtypes]
@@ -142,13 +194,17 @@ def reference(case: Case, hosts: list[np.ndarray]) -> tuple[np.ndarray, float, f
     if np.issubdtype(x.dtype, np.integer):
         with np.errstate(over="ignore"):
             return (np.multiply if case.op == "mul" else np.add).accumulate(x, axis=axis, dtype=x.dtype), 0.0, 0.0
-    wider = np.longdouble if case.dtype == "float64" else np.float64  # one after the other NumPy's own float64 sums stray further than any rival's
+    wider = (
+        np.longdouble if case.dtype == "float64" else np.float64
+    )  # one after the other NumPy's own float64 sums stray further than any rival's
     wanted = np.cumsum(x[::-1] if case.op == "reverse" else x, axis=axis, dtype=wider)
     if case.op == "exclusive":
         wanted = np.concatenate([[0.0], wanted[:-1]])
     unit = float(np.finfo(np.float64 if case.dtype == "float64" else np.float32).eps)
     rounding = {"float16": 2.0**-11, "bfloat16": 2.0**-8}.get(case.dtype, unit)
-    wanted = (wanted[::-1] if case.op == "reverse" else wanted).astype(np.float64 if case.dtype == "float64" else np.float32)
+    wanted = (wanted[::-1] if case.op == "reverse" else wanted).astype(
+        np.float64 if case.dtype == "float64" else np.float32
+    )
     return wanted, 100 * unit * largest(case.dtype) * float(np.sqrt(x.shape[axis] / 3)), rounding
 
 
@@ -182,7 +238,9 @@ def ours(case, slot, libraries):
         return call
     op = {"max": "max", "mul": "mul", "lambda": ADD, "fill": fill}.get(case.op, "add")
     axis = -1 if case.axis is None else case.axis
-    return lambda: cs.scan(x, op, axis=axis, exclusive=case.op == "exclusive", reverse=case.op == "reverse", out=out, stream=stream)
+    return lambda: cs.scan(
+        x, op, axis=axis, exclusive=case.op == "exclusive", reverse=case.op == "reverse", out=out, stream=stream
+    )
 
 
 def plain(case, slot, libraries):
@@ -219,7 +277,9 @@ def compute(case, slot, libraries):
     source, out = slot.inputs[0], slot.outputs[0]
     init = np.zeros(1, source.dtype)
     scanner = library.make_inclusive_scan(d_in=source, d_out=out, op=library.OpKind.PLUS, init_value=init)
-    arguments = dict(d_in=source, d_out=out, op=library.OpKind.PLUS, num_items=case.size, init_value=init, stream=stream)
+    arguments = dict(
+        d_in=source, d_out=out, op=library.OpKind.PLUS, num_items=case.size, init_value=init, stream=stream
+    )
     nbytes = scanner(temp_storage=None, **arguments)
     storage = Array(libraries.gpu.scratch(nbytes), (max(nbytes, 1),), np.uint8)
     return lambda: scanner(temp_storage=storage, **arguments)
@@ -232,4 +292,12 @@ def cub(case, slot, libraries):
     return libraries.cub.call(name, [slot.inputs[0].pointer, slot.outputs[0].pointer], case.size)
 
 
-CONTESTANTS = {OURS: ours, "plain": plain, "aligned": aligned, "cub": cub, "torch": torch, "cupy": cupy, "compute": compute}
+CONTESTANTS = {
+    OURS: ours,
+    "plain": plain,
+    "aligned": aligned,
+    "cub": cub,
+    "torch": torch,
+    "cupy": cupy,
+    "compute": compute,
+}

@@ -114,7 +114,10 @@ def run_case(case, family, libraries, timer, copy_rate: float, quick: bool) -> d
         contestants, checks, troubles = [], {}, {}
 
         def check(contestant) -> None:
-            if contestant.name not in (*family.ROOFS, *family.BASELINES) and checks.get(contestant.name, {"ok": True})["ok"]:
+            if (
+                contestant.name not in (*family.ROOFS, *family.BASELINES)
+                and checks.get(contestant.name, {"ok": True})["ok"]
+            ):
                 checks[contestant.name] = verify(contestant, slots[0], reference, family, libraries)
 
         for name in case.contestants:
@@ -156,13 +159,25 @@ def main(argv=None) -> int:
     copy_rate, read_rate = calibrate(gpu, timer)
     today = datetime.datetime.now(datetime.timezone.utc)
     report = {
-        "family": chosen.family, "gpu": gpu.name, "date": today.isoformat(timespec="seconds"), "arguments": [Path(a).name if "/" in a else a for a in argv or sys.argv[1:]],
-        "versions": versions() | ({"CUB": libraries.cub.version} if libraries.cub else {}), "missing": libraries.missing,
-        "clocks": Probe(gpu).read(), "l2_bytes": gpu.l2_bytes, "copy_bytes_per_us": copy_rate, "read_bytes_per_us": read_rate,
-        "failures": {}, "cases": [],
+        "family": chosen.family,
+        "gpu": gpu.name,
+        "date": today.isoformat(timespec="seconds"),
+        "arguments": [Path(a).name if "/" in a else a for a in argv or sys.argv[1:]],
+        "versions": versions() | ({"CUB": libraries.cub.version} if libraries.cub else {}),
+        "missing": libraries.missing,
+        "clocks": Probe(gpu).read(),
+        "l2_bytes": gpu.l2_bytes,
+        "copy_bytes_per_us": copy_rate,
+        "read_bytes_per_us": read_rate,
+        "failures": {},
+        "cases": [],
     }
-    path = chosen.json or reporting.result_path(chosen.family, gpu.name, today.date().isoformat(), "-quick" if chosen.quick else "")
-    print(f"{gpu.name}: copy {copy_rate / 1e6:.2f} TB/s (read plus written), read {read_rate / 1e6:.2f} TB/s; {report['clocks']}")
+    path = chosen.json or reporting.result_path(
+        chosen.family, gpu.name, today.date().isoformat(), "-quick" if chosen.quick else ""
+    )
+    print(
+        f"{gpu.name}: copy {copy_rate / 1e6:.2f} TB/s (read plus written), read {read_rate / 1e6:.2f} TB/s; {report['clocks']}"
+    )
     for name, reason in libraries.missing.items():
         print(f"without {name}: {reason}")
     print(reporting.HEADER)

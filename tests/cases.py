@@ -38,12 +38,16 @@ def data(shape, dtype: str, op: str = "add", seed: int = 0) -> np.ndarray:
     element = dtypes.dtype(dtype)
     numpy_dtype(dtype)
     if element.kind == "b":
-        rare = {"all": 1.0, "mul": 1.0, "min": 1.0, "and": 1.0, "any": 0.0, "max": 0.0, "or": 0.0, "add": 0.0}.get(op, 0.5)
+        rare = {"all": 1.0, "mul": 1.0, "min": 1.0, "and": 1.0, "any": 0.0, "max": 0.0, "or": 0.0, "add": 0.0}.get(
+            op, 0.5
+        )
         return rng.random(shape) < rare
     if element.kind in "iu":
         info = np.iinfo(element.numpy)
         if op == "mul":
-            return rng.integers(0, info.max, shape, element.numpy, endpoint=True) | element.numpy.type(1)  # odd: never all zeros
+            return rng.integers(0, info.max, shape, element.numpy, endpoint=True) | element.numpy.type(
+                1
+            )  # odd: never all zeros
         if op in ("any", "all"):
             return rng.integers(0, 2, shape).astype(element.numpy) * element.numpy.type(64)
         return rng.integers(info.min, info.max, shape, element.numpy, endpoint=True)
@@ -66,7 +70,9 @@ def same(actual, expected, message: str = "") -> None:
         wrong = actual != expected
     if np.any(wrong):
         first = tuple(int(i) for i in np.argwhere(wrong)[0]) if actual.ndim else ()
-        raise AssertionError(f"{message}: {int(np.sum(wrong))} of {actual.size} differ; first at {first}: {actual[first]!r}, expected {expected[first]!r}")
+        raise AssertionError(
+            f"{message}: {int(np.sum(wrong))} of {actual.size} differ; first at {first}: {actual[first]!r}, expected {expected[first]!r}"
+        )
 
 
 def check(x: np.ndarray, op="add", *, on=None, **options) -> None:
@@ -93,7 +99,9 @@ def running(x: np.ndarray, op="add", *, axis=-1, exclusive=False, reverse=False,
     """A scan by an exact operator, in log2(n) passes over the array: distances 1, 2, 4, ..."""
     result = dtypes.dtype(x.dtype if dtype is None else dtype)
     parsed, accumulate = operator(op), result.accumulator
-    values = np.moveaxis(x.reshape(-1) if axis is None else x, -1 if axis is None else axis, -1).astype(accumulate.numpy)
+    values = np.moveaxis(x.reshape(-1) if axis is None else x, -1 if axis is None else axis, -1).astype(
+        accumulate.numpy
+    )
     values = values[..., ::-1] if reverse else values
     if exclusive and init is None:
         init = parsed.identity(accumulate)
@@ -151,7 +159,12 @@ def matrix(p, q):
     """The product of 2x2 matrices modulo 13, four bits an entry, row by row from the high end."""
     a, b, c, d = (p >> 12) & 15, (p >> 8) & 15, (p >> 4) & 15, p & 15
     e, f, g, h = (q >> 12) & 15, (q >> 8) & 15, (q >> 4) & 15, q & 15
-    return (((a * e + b * g) % 13) << 12) | (((a * f + b * h) % 13) << 8) | (((c * e + d * g) % 13) << 4) | ((c * f + d * h) % 13)
+    return (
+        (((a * e + b * g) % 13) << 12)
+        | (((a * f + b * h) % 13) << 8)
+        | (((c * e + d * g) % 13) << 4)
+        | ((c * f + d * h) % 13)
+    )
 
 
 def matrices(shape, dtype="int32", seed: int = 0) -> np.ndarray:
@@ -173,7 +186,9 @@ def segments(shape, axis: int = -1) -> np.ndarray:
     """Elements of length 1 along ``axis``; the first begins at 1, and rows do not join."""
     shape = tuple(np.atleast_1d(shape))
     length = shape[axis]
-    row = np.arange(np.prod(shape, dtype=int) // length).reshape(*(1 if a == axis % len(shape) else n for a, n in enumerate(shape)))
+    row = np.arange(np.prod(shape, dtype=int) // length).reshape(
+        *(1 if a == axis % len(shape) else n for a, n in enumerate(shape))
+    )
     step = np.arange(length).reshape([-1 if a == axis % len(shape) else 1 for a in range(len(shape))])
     begin = 1 + row * (length + 1) + step
     return (begin << 32) | (begin + 1)

@@ -18,8 +18,15 @@ def compiled(function, *arguments):
     """``emulator.compile_for_emulator``, once for equal kernels: the same function (of equal objects, if it is a method), equal
     compile-time arguments, and arrays of the same types, extents, strides and alignment. Numbers known at run time only may differ."""
     owner, plain = getattr(function, "__self__", None), getattr(function, "__func__", function)
-    annotations = [str(p.annotation) for p in inspect.signature(getattr(function, "__wrapped__", function)).parameters.values()]
-    key = (plain, type(owner), tuple(vars(owner).items()) if owner is not None else (), *map(_kind, annotations, arguments))
+    annotations = [
+        str(p.annotation) for p in inspect.signature(getattr(function, "__wrapped__", function)).parameters.values()
+    ]
+    key = (
+        plain,
+        type(owner),
+        tuple(vars(owner).items()) if owner is not None else (),
+        *map(_kind, annotations, arguments),
+    )
     if key not in _kept:
         _kept[key] = emulator.compile_for_emulator(function, *arguments)
     return _kept[key]
@@ -27,7 +34,11 @@ def compiled(function, *arguments):
 
 def _kind(annotation: str, argument) -> tuple:
     if isinstance(argument, np.ndarray):
-        return argument.dtype, min(argument.ctypes.data & -argument.ctypes.data, 16), *((argument.shape, argument.strides) if "Tensor" in annotation else ())
+        return (
+            argument.dtype,
+            min(argument.ctypes.data & -argument.ctypes.data, 16),
+            *((argument.shape, argument.strides) if "Tensor" in annotation else ()),
+        )
     return type(argument), argument if "Constexpr" in annotation or not isinstance(argument, int) else None
 
 

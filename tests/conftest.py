@@ -13,7 +13,9 @@ import pytest
 from cutesync.runtime import call, device
 
 
-os.environ.setdefault("CUTE_DSL_ARCH", "sm_90a")  # tests that use the DSL directly; with no GPU it would take another architecture
+os.environ.setdefault(
+    "CUTE_DSL_ARCH", "sm_90a"
+)  # tests that use the DSL directly; with no GPU it would take another architecture
 
 
 def _emulator_runs_kernels() -> bool:
@@ -29,7 +31,9 @@ if _emulator_runs_kernels():
 
 def pytest_addoption(parser) -> None:
     group = parser.getgroup("fuzz", "random calls (tests/fuzz)")
-    group.addoption("--fuzz", type=int, metavar="N", help="how many random calls each fuzzer makes (default: a few hundred)")
+    group.addoption(
+        "--fuzz", type=int, metavar="N", help="how many random calls each fuzzer makes (default: a few hundred)"
+    )
     group.addoption("--seed", type=int, metavar="S", help="the first of their seeds, which count up")
 
 
@@ -115,7 +119,14 @@ class RecordedLaunch:
     log: list[RecordedLaunch]
 
     def __init__(self, kernel, ordinal: int, grid: int, values, workspace=None, slots: int = 0) -> None:
-        self.kernel, self.ordinal, self.grid, self.parameters, self.workspace, self.slots = kernel, ordinal, grid, list(values), workspace, slots
+        self.kernel, self.ordinal, self.grid, self.parameters, self.workspace, self.slots = (
+            kernel,
+            ordinal,
+            grid,
+            list(values),
+            workspace,
+            slots,
+        )
 
     def run(self, x: int, out: int, stream: int) -> None:
         self.parameters[:2], self.stream = (x, out), stream

@@ -70,10 +70,22 @@ BAD = {
     "out dtype": (lambda f: f.call(X, out=f.out("int64")), TypeError, ["out", "int64", "int32"]),
     "out read-only": (lambda f: f.call(X, out=read_only(f.out())), ValueError, ["out", "read-only"]),
     "out elsewhere": (lambda f: f.call(X, out=cs.empty(f.shape, "int32")), ValueError, ["out", "DeviceArray", "NumPy"]),
-    "out not contiguous": (lambda f: f.call(cs.asarray(X), out=Capsule(np.repeat(f.out(), 2, 0)[::2])), ValueError, ["out", "non-contiguous"]),
-    "own out dtype": (lambda f: f.call(cs.asarray(X), out=cs.empty(f.shape, "int16")), TypeError, ["out", "int16", "int32"]),
-    "other GPU": (lambda f: f.call(DeviceArray(4096, (4, 4), dtypes.INT32, 0, None)), ValueError, ["GPU 0", "CUTESYNC_BACKEND=gpu"]),
-}  # fmt: skip
+    "out not contiguous": (
+        lambda f: f.call(cs.asarray(X), out=Capsule(np.repeat(f.out(), 2, 0)[::2])),
+        ValueError,
+        ["out", "non-contiguous"],
+    ),
+    "own out dtype": (
+        lambda f: f.call(cs.asarray(X), out=cs.empty(f.shape, "int16")),
+        TypeError,
+        ["out", "int16", "int32"],
+    ),
+    "other GPU": (
+        lambda f: f.call(DeviceArray(4096, (4, 4), dtypes.INT32, 0, None)),
+        ValueError,
+        ["GPU 0", "CUTESYNC_BACKEND=gpu"],
+    ),
+}
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -90,7 +102,10 @@ def test_a_pointer_that_is_not_aligned_to_its_element(family, launches):
 
 
 def test_arrays_on_two_devices(family):
-    x, out = (DeviceArray(4096 * (1 + ordinal), shape, dtypes.INT32, ordinal, None) for ordinal, shape in enumerate((X.shape, family.shape)))
+    x, out = (
+        DeviceArray(4096 * (1 + ordinal), shape, dtypes.INT32, ordinal, None)
+        for ordinal, shape in enumerate((X.shape, family.shape))
+    )
     with device.forced("gpu"), pytest.raises(DeviceError, match=r"out.*device 1; needs the device of x, 0"):
         family.call(x, out=out)
 
@@ -123,10 +138,16 @@ def test_init_of_minus_zero_is_not_init_of_zero(family, launches):
 
 
 ALIKE = [({"axis": 1}, {"axis": True}), ({"axis": 1}, {"axis": 1.0}), ({"init": 1}, {"init": 1.0})]
-OWN = [("reduce", {"axis": (0, 1)}, {"axis": (False, True)}), ("scan", {"exclusive": True}, {"exclusive": 1}), ("scan", {"reverse": False}, {"reverse": 0})]
+OWN = [
+    ("reduce", {"axis": (0, 1)}, {"axis": (False, True)}),
+    ("scan", {"exclusive": True}, {"exclusive": 1}),
+    ("scan", {"reverse": False}, {"reverse": 0}),
+]
 
 
-@pytest.mark.parametrize(("name", "good", "bad"), [*((name, *pair) for name in ("reduce", "scan") for pair in ALIKE), *OWN], ids=str)
+@pytest.mark.parametrize(
+    ("name", "good", "bad"), [*((name, *pair) for name in ("reduce", "scan") for pair in ALIKE), *OWN], ids=str
+)
 def test_what_is_refused_is_refused_after_its_lookalike_too(name, good, bad, launches):
     """1 == 1.0 == True: a plan that was made for one of them must not admit the others."""
     x, call_of = cs.empty((3, 4), "int32"), getattr(cs, name)

@@ -29,9 +29,14 @@ def cache_folder(tmp_path, monkeypatch):
 def _case(expected, **changes) -> demo.Case:
     """A case that needs no kernel: a copy of three numbers."""
     fields = {
-        "operation": "copy", "dtype": "float32", "size": "3", "make": lambda generator: (np.array([1, 2, 4], np.float32),),
-        "call": lambda x, out=None: np.asarray(x), "expected": lambda x: expected(x), "kernels": lambda: [1],
-    }  # fmt: skip
+        "operation": "copy",
+        "dtype": "float32",
+        "size": "3",
+        "make": lambda generator: (np.array([1, 2, 4], np.float32),),
+        "call": lambda x, out=None: np.asarray(x),
+        "expected": lambda x: expected(x),
+        "kernels": lambda: [1],
+    }
     return demo.Case(**fields | changes)
 
 
@@ -63,7 +68,10 @@ def test_agreement_is_exit_code_0(only, capsys):
         ({"expected": lambda x: x[:2]}, "MISMATCH"),
         ({"expected": lambda x: x.astype(np.float64)}, "MISMATCH"),
         ({"call": lambda x, out=None: x / 0 if out else 1 // 0}, "FAILED"),
-        ({"call": lambda x, out=None: x + np.random.random(3).astype(np.float32) * 1e-3, "tolerance": 1.0}, "two runs differ"),
+        (
+            {"call": lambda x, out=None: x + np.random.random(3).astype(np.float32) * 1e-3, "tolerance": 1.0},
+            "two runs differ",
+        ),
     ],
 )
 def test_whatever_is_wrong_is_exit_code_1(only, capsys, changes, word):
@@ -178,7 +186,13 @@ def test_scan_by_rows_is_the_reference():
 @pytest.mark.parametrize("place", ["gpu", "emulator", "nowhere"])
 def test_demo_scans_what_it_should(place):
     cases = list(demo_scan.cases(place))
-    assert {"running sum", "running max", "running sum, axis 0", "running sum, axis 1", "Python: affine maps in order"} <= {case.operation for case in cases}
+    assert {
+        "running sum",
+        "running max",
+        "running sum, axis 0",
+        "running sum, axis 1",
+        "Python: affine maps in order",
+    } <= {case.operation for case in cases}
     assert {"float16", "float32", "float64", "int8", "int32"} <= {case.dtype for case in cases}
     assert place == "emulator" or {"2^24", "10^7+19"} <= {case.size for case in cases}
 
@@ -192,7 +206,9 @@ def test_a_demo_scan_compiles(cache_folder):
 @pytest.mark.parametrize("place", ["gpu", "emulator", "nowhere"])
 def test_demo_covers_what_it_should(place):
     cases = list(demo_reduce.cases(place))
-    assert {"sum", "argmax", "sum of squares", "sum, axis 0", "sum, axis 1", "Python: affine maps in order"} <= {case.operation for case in cases}
+    assert {"sum", "argmax", "sum of squares", "sum, axis 0", "sum, axis 1", "Python: affine maps in order"} <= {
+        case.operation for case in cases
+    }
     assert {"float16", "float32", "float64", "int8", "int32", "bool"} <= {case.dtype for case in cases}
     assert place == "emulator" or {"2^24", "10^7+19"} <= {case.size for case in cases}
 
@@ -210,10 +226,31 @@ def test_the_demo_itself(capsys):
 
 
 WRONG = [
-    "", "dance", "demo --seed x", "cache everything", "demo --seed -1", "demo --seed=-1", "demo --seed 1e3", f"demo --seed {2**64}", f"demo --seed {'9' * 5000}",
-    "check --seed -1", "check --schedules 0", "check --schedules -5", f"check --schedules {10**12}", "check --schedules", "check --schedules nan", "warm --dtypes",
-    "cache --cl", "cache --c", "cache --clear=yes", "demo --compile", "--vers", "info --seed 1", "demo --seed", "check --policy",
-]  # fmt: skip
+    "",
+    "dance",
+    "demo --seed x",
+    "cache everything",
+    "demo --seed -1",
+    "demo --seed=-1",
+    "demo --seed 1e3",
+    f"demo --seed {2**64}",
+    f"demo --seed {'9' * 5000}",
+    "check --seed -1",
+    "check --schedules 0",
+    "check --schedules -5",
+    f"check --schedules {10**12}",
+    "check --schedules",
+    "check --schedules nan",
+    "warm --dtypes",
+    "cache --cl",
+    "cache --c",
+    "cache --clear=yes",
+    "demo --compile",
+    "--vers",
+    "info --seed 1",
+    "demo --seed",
+    "check --policy",
+]
 
 
 @pytest.mark.parametrize("line", WRONG, ids=lambda line: line[:30])
@@ -230,7 +267,13 @@ def test_wrong_usage_is_one_line_and_exit_code_2(line, capsys, cache_folder):
 @pytest.mark.parametrize("command", ["info", "cache", "--help", "--version", "cache --clear"])
 def test_a_full_disk_is_one_line_and_exit_code_1(command, cache_folder):
     with open("/dev/full", "w") as full:
-        found = subprocess.run([sys.executable, "-m", "cutesync", *command.split()], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        found = subprocess.run(
+            [sys.executable, "-m", "cutesync", *command.split()],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
     assert (found.returncode, found.stderr.count("\n")) == (1, 1) and "No space left" in found.stderr
 
 
@@ -275,7 +318,10 @@ def test_warm_fills_the_cache_and_cache_shows_and_clears_it(cache_folder, capsys
     assert cli.main(["cache"]) == 0
     assert re.search(r"1 kernels, 0\.\d MB", capsys.readouterr().out)
     assert cli.main(["cache", "--clear"]) == 0
-    assert re.search(r"1 kernels deleted, 0 notes, 0 temporary files: 0\.\d MB", capsys.readouterr().out) and not cache.entries()
+    assert (
+        re.search(r"1 kernels deleted, 0 notes, 0 temporary files: 0\.\d MB", capsys.readouterr().out)
+        and not cache.entries()
+    )
 
 
 def test_clear_says_what_it_leaves_and_refuses_what_is_no_cache(cache_folder, monkeypatch, capsys):
@@ -285,7 +331,9 @@ def test_clear_says_what_it_leaves_and_refuses_what_is_no_cache(cache_folder, mo
     assert "none written by the cache" in capsys.readouterr().err
     cache.note(("known",), {})
     assert cli.main(["cache", "--clear"]) == 0
-    assert "1 notes" in (out := capsys.readouterr().out) and "1 other files were not written by the cache and stay" in out
+    assert (
+        "1 notes" in (out := capsys.readouterr().out) and "1 other files were not written by the cache and stay" in out
+    )
     assert [path.name for path in cache_folder.iterdir()] == ["todo.note"]
     cache.note(("known",), {})
     monkeypatch.setattr(cache.folder, "remove", lambda *_: False)
@@ -304,7 +352,9 @@ def test_a_folder_that_is_not_used_is_shown_as_such(cache_folder, capsys):
 def test_warm_reports_progress(monkeypatch):
     module = sys.modules["cutesync.warm"]
     done, compiled = [], []
-    monkeypatch.setitem(module.FAMILIES, "pair", lambda *_: iter([("a", lambda: compiled.append(1)), ("b", lambda: compiled.append(2))]))
+    monkeypatch.setitem(
+        module.FAMILIES, "pair", lambda *_: iter([("a", lambda: compiled.append(1)), ("b", lambda: compiled.append(2))])
+    )
     assert warm(["pair"], progress=lambda *step: done.append(step)) == 2
     assert done == [(1, 2, "a"), (2, 2, "b")] and compiled == [1, 2]
 
@@ -313,22 +363,46 @@ def test_warm_covers_what_calls_use(cache_folder):
     """The kernels of whole arrays that ``warm`` lists are those that the calls' own configurations name."""
     from cutesync.reduce.config import Problem, choose
 
-    listed = {label.partition(": ")[2] for label, _ in jobs(("reduce",), ("float32",), ("add",), ("whole", "rows", "columns"))}
-    for shape in ((1, 1000, 1), (1, 1 << 24, 1), (1, 10**7 + 19, 1), (4099, 4097, 1), (1, 4099, 4097), (1 << 22, 3, 1), (1, 1 << 22, 3)):
+    listed = {
+        label.partition(": ")[2] for label, _ in jobs(("reduce",), ("float32",), ("add",), ("whole", "rows", "columns"))
+    }
+    for shape in (
+        (1, 1000, 1),
+        (1, 1 << 24, 1),
+        (1, 10**7 + 19, 1),
+        (4099, 4097, 1),
+        (1, 4099, 4097),
+        (1 << 22, 3, 1),
+        (1, 1 << 22, 3),
+    ):
         assert " ".join(map(str, choose(Problem(*shape, 4, 1, True, True)).kernel)) in listed
 
 
 def test_warm_covers_what_scans_use(cache_folder):
     from cutesync.scan.config import Problem, choose
 
-    listed = {label.partition(": ")[2] for label, _ in jobs(("scan",), ("float32",), ("add",), ("whole", "rows", "columns"))}
-    for shape in ((1, 1000, 1), (1, 1 << 18, 1), (1, 1 << 24, 1), (1, 10**7 + 19, 1), (65536, 256, 1), (1, 4096, 65536), (1 << 22, 3, 1), (1, 1 << 22, 3)):
+    listed = {
+        label.partition(": ")[2] for label, _ in jobs(("scan",), ("float32",), ("add",), ("whole", "rows", "columns"))
+    }
+    for shape in (
+        (1, 1000, 1),
+        (1, 1 << 18, 1),
+        (1, 1 << 24, 1),
+        (1, 10**7 + 19, 1),
+        (65536, 256, 1),
+        (1, 4096, 65536),
+        (1 << 22, 3, 1),
+        (1, 1 << 22, 3),
+    ):
         for x in (0, 4):
             assert " ".join(map(str, choose(Problem(*shape, 4, 4, x, 0)).kernel)) in listed
 
 
 def test_a_running_sum_is_warmed_in_the_type_that_numpy_gives_it():
-    assert {label.split(":")[0] for label, _ in jobs(("scan",), ("int8",), ("add", "sum", "argmax"), ("whole",))} == {"scan add int8", "scan sum int8"}
+    assert {label.split(":")[0] for label, _ in jobs(("scan",), ("int8",), ("add", "sum", "argmax"), ("whole",))} == {
+        "scan add int8",
+        "scan sum int8",
+    }
 
 
 def test_warm_leaves_out_what_has_no_meaning():
@@ -339,9 +413,29 @@ def test_warm_leaves_out_what_has_no_meaning():
 
 def test_info_names_everything():
     text = "\n".join(info.report())
-    for word in ("cutesync", "python", "numpy", "nvidia-cutlass-dsl-libs-base", "cuda-python", "cuda-core", "DSL flavour", "driver", "backend"):
+    for word in (
+        "cutesync",
+        "python",
+        "numpy",
+        "nvidia-cutlass-dsl-libs-base",
+        "cuda-python",
+        "cuda-core",
+        "DSL flavour",
+        "driver",
+        "backend",
+    ):
         assert word in text
-    for name in ("CUTESYNC_CACHE_DIR", "CUTESYNC_CACHE", "CUTESYNC_DEBUG", "CUTESYNC_BACKEND", "torch", "cupy", "ml_dtypes", "matplotlib", "cuda-cccl"):
+    for name in (
+        "CUTESYNC_CACHE_DIR",
+        "CUTESYNC_CACHE",
+        "CUTESYNC_DEBUG",
+        "CUTESYNC_BACKEND",
+        "torch",
+        "cupy",
+        "ml_dtypes",
+        "matplotlib",
+        "cuda-cccl",
+    ):
         assert name in text
 
 
@@ -349,7 +443,11 @@ def test_info_survives_everything(monkeypatch):
     def broken(*arguments, **options):
         raise RuntimeError("broken on purpose")
 
-    for module, names in ((info.device, ("backend", "unavailable", "count", "driver")), (info.cache, ("entries", "dsl_versions")), (info.env, ("cache_dir",))):
+    for module, names in (
+        (info.device, ("backend", "unavailable", "count", "driver")),
+        (info.cache, ("entries", "dsl_versions")),
+        (info.env, ("cache_dir",)),
+    ):
         for name in names:
             monkeypatch.setattr(module, name, broken)
     monkeypatch.setattr(info.metadata, "version", broken)

@@ -16,8 +16,39 @@ from .block.kernels import run
 from .cases import DTYPES, numpy_dtype, same
 
 LANES, VECTOR = 32, 16  # lanes, each with a vector of 16 bytes
-SPECIAL = (np.nan, np.inf, -np.inf, 0.0, -0.0, 0.5, -0.5, -0.99, 2.7, -2.7, 127.9, 128, -128.9, -129, 255.5, 256, 32768, -32769, 65504, 65536,
-           2**31, -(2**31), -(2**31) - 1, 2**32, 2**53 + 2, 2**63, -(2**63), 2**64, 1e30, -1e30, 1e-7)  # fmt: skip
+SPECIAL = (
+    np.nan,
+    np.inf,
+    -np.inf,
+    0.0,
+    -0.0,
+    0.5,
+    -0.5,
+    -0.99,
+    2.7,
+    -2.7,
+    127.9,
+    128,
+    -128.9,
+    -129,
+    255.5,
+    256,
+    32768,
+    -32769,
+    65504,
+    65536,
+    2**31,
+    -(2**31),
+    -(2**31) - 1,
+    2**32,
+    2**53 + 2,
+    2**63,
+    -(2**63),
+    2**64,
+    1e30,
+    -1e30,
+    1e-7,
+)
 
 
 def values(source: str, count: int) -> np.ndarray:
@@ -28,10 +59,17 @@ def values(source: str, count: int) -> np.ndarray:
     if element.kind == "f":
         with np.errstate(over="ignore"):
             special = np.array(SPECIAL, np.float64).astype(numpy_dtype(source))
-        return np.concatenate([special, (random.standard_normal(max(0, count - len(special))) * 1000).astype(special.dtype)])[:count]
+        return np.concatenate(
+            [special, (random.standard_normal(max(0, count - len(special))) * 1000).astype(special.dtype)]
+        )[:count]
     info = np.iinfo(source)
-    ends = np.array([info.min, info.max, info.min + 1, info.max - 1, info.max // 2 + 1, 0, 1, 5, 3 if element.kind == "u" else -3], source)
-    return np.concatenate([ends, random.integers(info.min, info.max, max(0, count - len(ends)), source, endpoint=True)])[:count]
+    ends = np.array(
+        [info.min, info.max, info.min + 1, info.max - 1, info.max // 2 + 1, 0, 1, 5, 3 if element.kind == "u" else -3],
+        source,
+    )
+    return np.concatenate(
+        [ends, random.integers(info.min, info.max, max(0, count - len(ends)), source, endpoint=True)]
+    )[:count]
 
 
 def folds(source: str, target: str) -> str:
@@ -63,28 +101,50 @@ class Converted:
         elements = self.at(mine, self.source.cutlass, self.each)
         for t, name in enumerate(DTYPES):
             target = dtypes.dtype(name)
-            named, called = (Monoid(operator(op), self.source, target.accumulator, target) for op in (folds(self.source.name, name), lambda a, b: a))
-            states = (named, named.lift(elements[0], 0)), (called, called.lift(elements[0], 0)), (named, named.fold(words, 0))
+            named, called = (
+                Monoid(operator(op), self.source, target.accumulator, target)
+                for op in (folds(self.source.name, name), lambda a, b: a)
+            )
+            states = (
+                (named, named.lift(elements[0], 0)),
+                (called, called.lift(elements[0], 0)),
+                (named, named.fold(words, 0)),
+            )
             for form, (monoid, state) in enumerate(states):
                 self.at(out + ((t * self.FORMS + form) * LANES + lane) * 8, target.cutlass, 1)[0] = monoid.lower(state)
 
     @staticmethod
     def at(address, kind, count: int):
-        return cute.make_tensor(cute.make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=8 if count == 1 else VECTOR), cute.make_layout((count,)))
+        return cute.make_tensor(
+            cute.make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=8 if count == 1 else VECTOR),
+            cute.make_layout((count,)),
+        )
 
 
 @pytest.mark.parametrize("source", DTYPES)
 def test_every_type_from_every_type(place, source):
     x = values(source, LANES * VECTOR // numpy_dtype(source).itemsize).reshape(LANES, -1)
-    out = run(place, Converted(source), x.view(np.uint8).reshape(-1), np.zeros(len(DTYPES) * Converted.FORMS * LANES, np.int64), schedules=1)[1]
+    out = run(
+        place,
+        Converted(source),
+        x.view(np.uint8).reshape(-1),
+        np.zeros(len(DTYPES) * Converted.FORMS * LANES, np.int64),
+        schedules=1,
+    )[1]
     rows = out.view(np.uint8).reshape(len(DTYPES), Converted.FORMS, LANES, 8)
     for t, target in enumerate(DTYPES):
         kind = numpy_dtype(target)
-        named, called, folded = (rows[t, form, :, : kind.itemsize].copy().view(kind).reshape(-1) for form in range(Converted.FORMS))
+        named, called, folded = (
+            rows[t, form, :, : kind.itemsize].copy().view(kind).reshape(-1) for form in range(Converted.FORMS)
+        )
         wanted = reference.reduce(x[:, :1], "max", axis=1, dtype=target)
         same(named, wanted, f"{source} to {target}")
         same(called, wanted, f"{source} to {target} for a callable")
-        same(folded, reference.reduce(x, folds(source, target), axis=1, dtype=target), f"{folds(source, target)} of {source} in {target}")
+        same(
+            folded,
+            reference.reduce(x, folds(source, target), axis=1, dtype=target),
+            f"{folds(source, target)} of {source} in {target}",
+        )
 
 
 def plus(a, b):
@@ -92,16 +152,39 @@ def plus(a, b):
 
 
 FORMS = {  # the shape of x, and options of reduce or scan
-    "row": (cs.reduce, (37,), {}), "segments": (cs.reduce, (1100,), {}), "rows": (cs.reduce, (20, 37), {"axis": 1}), "whole rows": (cs.reduce, (2, 520), {"axis": 1}),
-    "columns": (cs.reduce, (30, 36), {"axis": 0}), "narrow": (cs.reduce, (150, 5), {"axis": 0}), "stages": (cs.reduce, (5, 6, 7), {"axis": (0, 2)}),
-    "levels": (cs.reduce, (1100,), {"algorithm": "multi_launch"}), "atomic": (cs.reduce, (1100,), {"algorithm": "atomic"}),
-    "callable": (cs.reduce, (150,), {"op": plus}), "transform": (cs.reduce, (150,), {"transform": lambda v: v}), "long": (cs.reduce, (70001,), {}),
-    "scan short rows": (cs.scan, (20, 37), {}), "scan rows": (cs.scan, (1100,), {}), "scan columns": (cs.scan, (30, 36), {"axis": 0}),
-    "scan narrow": (cs.scan, (150, 5), {"axis": 0}), "scan tiers": (cs.scan, (1100,), {"algorithm": "tiered"}), "scan callable": (cs.scan, (150,), {"op": plus}),
-    "scan wave": (cs.scan, (70001,), {}), "scan pipeline": (cs.scan, (1 << 24,), {}), "scan slabs": (cs.scan, (1 << 20, 5), {"axis": 0}),
-}  # fmt: skip
-EXTENDED = [(s, t) for s in ("int8", "int16", "int32") for t in ("uint16", "uint32", "uint64") if int(s[3:]) < int(t[4:])]
-OTHERS = [("float32", "int8"), ("float64", "uint64"), ("float16", "uint16"), ("uint8", "int64"), ("float32", "bool"), ("bool", "float16")]
+    "row": (cs.reduce, (37,), {}),
+    "segments": (cs.reduce, (1100,), {}),
+    "rows": (cs.reduce, (20, 37), {"axis": 1}),
+    "whole rows": (cs.reduce, (2, 520), {"axis": 1}),
+    "columns": (cs.reduce, (30, 36), {"axis": 0}),
+    "narrow": (cs.reduce, (150, 5), {"axis": 0}),
+    "stages": (cs.reduce, (5, 6, 7), {"axis": (0, 2)}),
+    "levels": (cs.reduce, (1100,), {"algorithm": "multi_launch"}),
+    "atomic": (cs.reduce, (1100,), {"algorithm": "atomic"}),
+    "callable": (cs.reduce, (150,), {"op": plus}),
+    "transform": (cs.reduce, (150,), {"transform": lambda v: v}),
+    "long": (cs.reduce, (70001,), {}),
+    "scan short rows": (cs.scan, (20, 37), {}),
+    "scan rows": (cs.scan, (1100,), {}),
+    "scan columns": (cs.scan, (30, 36), {"axis": 0}),
+    "scan narrow": (cs.scan, (150, 5), {"axis": 0}),
+    "scan tiers": (cs.scan, (1100,), {"algorithm": "tiered"}),
+    "scan callable": (cs.scan, (150,), {"op": plus}),
+    "scan wave": (cs.scan, (70001,), {}),
+    "scan pipeline": (cs.scan, (1 << 24,), {}),
+    "scan slabs": (cs.scan, (1 << 20, 5), {"axis": 0}),
+}
+EXTENDED = [
+    (s, t) for s in ("int8", "int16", "int32") for t in ("uint16", "uint32", "uint64") if int(s[3:]) < int(t[4:])
+]
+OTHERS = [
+    ("float32", "int8"),
+    ("float64", "uint64"),
+    ("float16", "uint16"),
+    ("uint8", "int64"),
+    ("float32", "bool"),
+    ("bool", "float16"),
+]
 PAIRS = [(s, t) for s in DTYPES for t in DTYPES if s != t]
 
 
@@ -114,7 +197,10 @@ def suits(form: str, source: str, target: str) -> bool:
 def agrees(form: str, source: str, target: str) -> None:
     """The form of a sum, or of the largest element. Running results of long arrays are NumPy's own."""
     call, shape, options = FORMS[form]
-    options, x = {"op": folds(source, target), "dtype": target, **options}, values(source, int(np.prod(shape))).reshape(shape)
+    options, x = (
+        {"op": folds(source, target), "dtype": target, **options},
+        values(source, int(np.prod(shape))).reshape(shape),
+    )
     ours = {name: option for name, option in options.items() if name != "algorithm"}
     if call is cs.scan and x.size > 3000:
         elements = reference.reduce(x[..., None], "max", axis=-1, dtype=target)
@@ -146,12 +232,20 @@ def test_what_callables_return(place):
     x = np.arange(1, 38)
     negative = cs.reduce(cs.asarray(x), "min", dtype="uint64", transform=lambda v: Int32(v) - 100)
     same(np.asarray(negative), np.uint64(2**64 - 99), "int32 in uint64")
-    same(np.asarray(cs.scan(cs.asarray(x.astype(np.uint64)), lambda a, b: Int32(b) - 100)), (x - np.where(x == 1, 0, 100)).astype(np.uint64), "int32 in uint64")
+    same(
+        np.asarray(cs.scan(cs.asarray(x.astype(np.uint64)), lambda a, b: Int32(b) - 100)),
+        (x - np.where(x == 1, 0, 100)).astype(np.uint64),
+        "int32 in uint64",
+    )
     beyond = cs.reduce(cs.asarray(x), "max", axis=(), dtype="int8", transform=lambda v: (Float32(v) - 20.5) * 40.0)
     same(np.asarray(beyond), np.clip((x - 20.5) * 40, -128, 127).astype(np.int8), "float32 in int8")
     nothing = cs.adjacent_difference(cs.asarray(x), lambda a, b: Float32(a) * float("nan"))
     same(np.asarray(nothing), np.where(x == 1, 1, 0), "NaN in int64")
-    same(np.asarray(cs.flag_heads(cs.asarray(x), lambda a, b: Float32(a) * float("nan"))), np.ones(37, np.uint8), "NaN as a flag")
+    same(
+        np.asarray(cs.flag_heads(cs.asarray(x), lambda a, b: Float32(a) * float("nan"))),
+        np.ones(37, np.uint8),
+        "NaN as a flag",
+    )
 
 
 @pytest.mark.gpu

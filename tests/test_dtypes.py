@@ -29,7 +29,9 @@ def test_spellings_of_one_type(spec):
     assert dtypes.dtype(spec) is dtypes.FLOAT32
 
 
-@pytest.mark.parametrize(("spec", "name"), [(bool, "bool"), (int, "int64"), (float, "float64"), ("?", "bool"), (np.bool_, "bool")])
+@pytest.mark.parametrize(
+    ("spec", "name"), [(bool, "bool"), (int, "int64"), (float, "float64"), ("?", "bool"), (np.bool_, "bool")]
+)
 def test_pythons_types(spec, name):
     assert dtypes.dtype(spec).name == name
 
@@ -55,7 +57,29 @@ def test_torchs_types():
             assert dtypes.dtype(getattr(torch, name)).name == name
 
 
-@pytest.mark.parametrize("spec", ["complex64", "float8", ">f4", ">i2", object, "U3", "M8[s]", np.longdouble, "nonsense", 3, True, 1.5, b"b", [("a", "i4")], np.zeros(3), np.int64(1), 10**400, None])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "complex64",
+        "float8",
+        ">f4",
+        ">i2",
+        object,
+        "U3",
+        "M8[s]",
+        np.longdouble,
+        "nonsense",
+        3,
+        True,
+        1.5,
+        b"b",
+        [("a", "i4")],
+        np.zeros(3),
+        np.int64(1),
+        10**400,
+        None,
+    ],
+)
 def test_what_is_no_element_type_is_refused_with_the_list(spec):
     if spec is None:
         pytest.skip("None is NumPy's float64")
@@ -90,7 +114,9 @@ def test_a_type_survives_equality_and_hashing():
     assert pickle.loads(pickle.dumps(dtypes.FLOAT32)).name == "float32"
 
 
-@pytest.mark.parametrize("value", [1j, "5", np.str_("5"), np.datetime64("2020"), np.complex64(1), np.zeros(3), None, [1]], ids=repr)
+@pytest.mark.parametrize(
+    "value", [1j, "5", np.str_("5"), np.datetime64("2020"), np.complex64(1), np.zeros(3), None, [1]], ids=repr
+)
 @pytest.mark.parametrize("target", ["bool", "int8", "float32"])
 def test_what_is_no_number_is_no_scalar(value, target):
     with pytest.raises(ArgumentTypeError, match=f"init: got .*a number of type {target}"):

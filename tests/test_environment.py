@@ -16,13 +16,22 @@ from cutesync.runtime import device
 
 def python(script: str, **environment) -> subprocess.CompletedProcess:
     """Run a script in a new process."""
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, env=os.environ | environment, cwd=Path(cutesync.__file__).parent.parent)
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        env=os.environ | environment,
+        cwd=Path(cutesync.__file__).parent.parent,
+    )
 
 
 @pytest.mark.parametrize("variable", [v for v in env.ALL if v.allowed], ids=lambda v: v.name)
 def test_nonsense_is_an_error_that_says_what_is_allowed(variable, monkeypatch):
     monkeypatch.setenv(variable.name, "perhaps")
-    with pytest.raises(errors.ArgumentValueError, match=rf"{variable.name}: got 'perhaps'; needs .*{variable.allowed[0]}.*unset it"):
+    with pytest.raises(
+        errors.ArgumentValueError, match=rf"{variable.name}: got 'perhaps'; needs .*{variable.allowed[0]}.*unset it"
+    ):
         variable.get()
 
 
@@ -132,7 +141,9 @@ def test_every_public_name_resolves():
 
 @pytest.mark.skipif(device.unavailable() is None, reason="there is a GPU")
 def test_asking_for_a_gpu_where_there_is_none_names_the_emulator():
-    found = python("import numpy as np, cutesync as cs\ncs.reduce(np.arange(10, dtype=np.int32))", CUTESYNC_BACKEND="gpu")
+    found = python(
+        "import numpy as np, cutesync as cs\ncs.reduce(np.arange(10, dtype=np.int32))", CUTESYNC_BACKEND="gpu"
+    )
     last = found.stderr.strip().splitlines()[-1]
     assert found.returncode == 1
     assert "NoGpuError" in last and "GPU: got" in last and "CUTESYNC_BACKEND=emulator" in last
@@ -156,7 +167,13 @@ def test_explain_says_what_came_what_is_allowed_and_what_to_do():
 
 
 def test_every_error_is_a_cutesync_error_and_a_built_in():
-    own = [e for e in vars(errors).values() if isinstance(e, type) and issubclass(e, errors.CutesyncError) and e is not errors.CutesyncError]
+    own = [
+        e
+        for e in vars(errors).values()
+        if isinstance(e, type) and issubclass(e, errors.CutesyncError) and e is not errors.CutesyncError
+    ]
     assert len(own) >= 8
     for error in own:
-        assert any(base.__module__ == "builtins" and base not in (Exception, object, BaseException) for base in error.__mro__), error
+        assert any(
+            base.__module__ == "builtins" and base not in (Exception, object, BaseException) for base in error.__mro__
+        ), error

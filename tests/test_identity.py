@@ -82,17 +82,41 @@ def keyword(value):
 
 
 PAIRS = {
-    "an int": (1, 2), "an int and a float": (1, 1.0), "an int and a bool": (1, True), "a zero and its negative": (0.0, -0.0), "texts": ("a", "b"),
-    "tuples": ((1, 2), (1, 3)), "lists": ([1, 2], [2, 1]), "dicts": ({"a": 1}, {"a": 2}), "sets": ({1, 2}, {1, 3}), "arrays": (np.arange(3), np.arange(1, 4)),
-    "arrays of other types": (np.zeros(2, np.int32), np.zeros(2, np.float32)), "NumPy numbers": (np.float32(1), np.float64(1)),
-    "functions": (lambda v: v, lambda v: v + 1), "partials": (functools.partial(pow, 2), functools.partial(pow, 3)), "methods": (Scaled(1).combine, Scaled(2).combine),
-    "objects": (Scaled(1), Scaled(2)), "objects with slots": (Slotted(1), Slotted(2)), "data classes": (Weights(1, 2), Weights(1, 3)), "members": (Mode.LOW, Mode.HIGH),
-    "classes": (type("One", (), {"k": 1}), type("Two", (), {"k": 2})), "types": (np.float32, np.float64), "built-ins": (max, min), "ufuncs": (np.add, np.multiply),
-    "namespaces": (types.SimpleNamespace(k=1), types.SimpleNamespace(k=2)), "None": (None, 0), "ranges": (range(3), range(4)), "jit functions": (larger, cute.jit(scaled)),
-}  # fmt: skip
+    "an int": (1, 2),
+    "an int and a float": (1, 1.0),
+    "an int and a bool": (1, True),
+    "a zero and its negative": (0.0, -0.0),
+    "texts": ("a", "b"),
+    "tuples": ((1, 2), (1, 3)),
+    "lists": ([1, 2], [2, 1]),
+    "dicts": ({"a": 1}, {"a": 2}),
+    "sets": ({1, 2}, {1, 3}),
+    "arrays": (np.arange(3), np.arange(1, 4)),
+    "arrays of other types": (np.zeros(2, np.int32), np.zeros(2, np.float32)),
+    "NumPy numbers": (np.float32(1), np.float64(1)),
+    "functions": (lambda v: v, lambda v: v + 1),
+    "partials": (functools.partial(pow, 2), functools.partial(pow, 3)),
+    "methods": (Scaled(1).combine, Scaled(2).combine),
+    "objects": (Scaled(1), Scaled(2)),
+    "objects with slots": (Slotted(1), Slotted(2)),
+    "data classes": (Weights(1, 2), Weights(1, 3)),
+    "members": (Mode.LOW, Mode.HIGH),
+    "classes": (type("One", (), {"k": 1}), type("Two", (), {"k": 2})),
+    "types": (np.float32, np.float64),
+    "built-ins": (max, min),
+    "ufuncs": (np.add, np.multiply),
+    "namespaces": (types.SimpleNamespace(k=1), types.SimpleNamespace(k=2)),
+    "None": (None, 0),
+    "ranges": (range(3), range(4)),
+    "jit functions": (larger, cute.jit(scaled)),
+}
 
 
-@pytest.mark.parametrize("make", [capturing, defaulting, keyword, lambda value: functools.partial(scaled, value)], ids=["cell", "default", "keyword", "partial"])
+@pytest.mark.parametrize(
+    "make",
+    [capturing, defaulting, keyword, lambda value: functools.partial(scaled, value)],
+    ids=["cell", "default", "keyword", "partial"],
+)
 @pytest.mark.parametrize("pair", PAIRS)
 def test_what_is_captured_counts_by_value(pair, make):
     one, other = PAIRS[pair]
@@ -101,7 +125,17 @@ def test_what_is_captured_counts_by_value(pair, make):
     assert identify(make(one)) is identify(make(one))
 
 
-@pytest.mark.parametrize("make", [lambda: Scaled(2), lambda: Weights(0.5, 2.0), lambda: [1, (2.0, "x")], lambda: {"k": np.arange(4)}, lambda: {3, 1, 2}, lambda: Slotted(4)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Scaled(2),
+        lambda: Weights(0.5, 2.0),
+        lambda: [1, (2.0, "x")],
+        lambda: {"k": np.arange(4)},
+        lambda: {3, 1, 2},
+        lambda: Slotted(4),
+    ],
+)
 def test_equal_objects_are_one(make):
     assert identify(capturing(make())) is identify(capturing(make()))
 
@@ -109,8 +143,13 @@ def test_equal_objects_are_one(make):
 def test_callables_of_any_kind():
     assert identify(Scaled(2)) is identify(Scaled(2)) and identify(Scaled(2)) is not identify(Scaled(3))
     assert identify(Scaled(2).combine) is identify(Scaled(2).combine)
-    assert identify(functools.partial(Scaled.combine, Scaled(2))) is identify(functools.partial(Scaled.combine, Scaled(2)))
-    assert len({identify(fn).key for fn in (operator.add, operator.mul, np.add, np.multiply, max, min, Scaled, larger)}) == 8
+    assert identify(functools.partial(Scaled.combine, Scaled(2))) is identify(
+        functools.partial(Scaled.combine, Scaled(2))
+    )
+    assert (
+        len({identify(fn).key for fn in (operator.add, operator.mul, np.add, np.multiply, max, min, Scaled, larger)})
+        == 8
+    )
 
 
 def test_names_and_nothing_come_back_as_they_are():
@@ -118,7 +157,14 @@ def test_names_and_nothing_come_back_as_they_are():
         assert identify(given) is given
 
 
-OTHER_CODE = [lambda a, b: a + b * 4, lambda a, b: b + a * 2, lambda a, b: a - b * 2, lambda a, b: a + b * 2.0, lambda a, b, c=1: a + b * 2, lambda a, b: a + b * FACTOR]
+OTHER_CODE = [
+    lambda a, b: a + b * 4,
+    lambda a, b: b + a * 2,
+    lambda a, b: a - b * 2,
+    lambda a, b: a + b * 2.0,
+    lambda a, b, c=1: a + b * 2,
+    lambda a, b: a + b * FACTOR,
+]
 
 
 @pytest.mark.parametrize("other", OTHER_CODE)
@@ -156,7 +202,12 @@ def test_changes_in_place_are_seen(monkeypatch):
     table, array, weights, state = [1], np.zeros(2), Scaled(1), {"k": 1}
     op = lambda a, b: a + b * table[0] * array[0] * weights.factor * state["k"]  # noqa: E731
     keys = [identify(op).key]
-    for change in (lambda: table.append(1), lambda: array.fill(2), lambda: setattr(weights, "factor", 2), lambda: state.update(k=2)):
+    for change in (
+        lambda: table.append(1),
+        lambda: array.fill(2),
+        lambda: setattr(weights, "factor", 2),
+        lambda: state.update(k=2),
+    ):
         change()
         keys.append(identify(op).key)
     assert len(set(keys)) == 5
@@ -207,7 +258,12 @@ def test_attributes_of_modules_and_imports_inside(tmp_path, monkeypatch):
 
         return a + b * SCALE
 
-    ops = [lambda a, b: a + b * settings.SCALE, lambda a, b: settings.combine(a, b), importing, lambda a, b: a + b * getattr(settings, "SCALE")]  # noqa: B009
+    ops = [
+        lambda a, b: a + b * settings.SCALE,
+        lambda a, b: settings.combine(a, b),
+        importing,
+        lambda a, b: a + b * getattr(settings, "SCALE"),
+    ]  # noqa: B009
     before = [identify(op) for op in ops]
     assert [identify(op) for op in ops] == before
     settings.SCALE = 3
@@ -219,11 +275,18 @@ def test_attributes_of_modules_and_imports_inside(tmp_path, monkeypatch):
 
 
 REFUSED = {
-    "a clock": lambda a, b: a + b * time.time(), "random numbers": lambda a, b: a + b * random.random(), "NumPy's": lambda a, b: a + b * np.random.rand(),
-    "the environment": lambda a, b: a + b * int(os.environ["SCALE"]), "eval": lambda a, b: eval("a + b"), "globals()": lambda a, b: a + b * globals()["FACTOR"],
-    "modules by name": lambda a, b: a + b * sys.modules["settings"].SCALE, "a module's dictionary": lambda a, b: a + b * math.__dict__["pi"],
-    "a generator": capturing(x for x in TABLE), "a file": capturing(sys.stdout), "a lock": capturing(__import__("threading").Lock()),
-}  # fmt: skip
+    "a clock": lambda a, b: a + b * time.time(),
+    "random numbers": lambda a, b: a + b * random.random(),
+    "NumPy's": lambda a, b: a + b * np.random.rand(),
+    "the environment": lambda a, b: a + b * int(os.environ["SCALE"]),
+    "eval": lambda a, b: eval("a + b"),
+    "globals()": lambda a, b: a + b * globals()["FACTOR"],
+    "modules by name": lambda a, b: a + b * sys.modules["settings"].SCALE,
+    "a module's dictionary": lambda a, b: a + b * math.__dict__["pi"],
+    "a generator": capturing(x for x in TABLE),
+    "a file": capturing(sys.stdout),
+    "a lock": capturing(__import__("threading").Lock()),
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -269,7 +332,9 @@ def test_a_callable_written_in_a_loop_costs_no_memory():
     sizes = len(identity._readings), len(identity._identities)
     for i in range(10_000):
         identify(eval(f"lambda a, b: a + b * {i}"))
-    assert len(identity._readings) <= max(sizes[0], identity._MOST) and len(identity._identities) <= max(sizes[1], identity._MOST)
+    assert len(identity._readings) <= max(sizes[0], identity._MOST) and len(identity._identities) <= max(
+        sizes[1], identity._MOST
+    )
 
 
 def test_the_digest_is_the_same_in_another_process():
@@ -277,5 +342,14 @@ def test_the_digest_is_the_same_in_another_process():
         "import math, functools\nfrom cutesync.identity import identify\nK = 5\nclass C:\n    k = {1, 2, 3}\n    def __call__(self, a, b): return a * math.pi + b % K\n"
         "print(identify(lambda a, b: (a + b) % K).key, identify(C()).key, identify(functools.partial(max, 'abc')).key)"
     )
-    keys = {subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env=os.environ | {"PYTHONHASHSEED": seed}).stdout for seed in ("1", "2")}
+    keys = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=os.environ | {"PYTHONHASHSEED": seed},
+        ).stdout
+        for seed in ("1", "2")
+    }
     assert len(keys) == 1

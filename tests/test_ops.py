@@ -9,6 +9,7 @@ from .cases import DTYPES, NAMES, data, has_meaning, numpy_dtype
 from cutesync import dtypes, ops
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
 
+
 @pytest.mark.parametrize(("op", "dtype"), [(o, d) for o in NAMES for d in DTYPES if has_meaning(o, d)])
 def test_the_identity_changes_nothing(op, dtype):
     operator = ops.operator(op)

@@ -25,7 +25,9 @@ def _snippets():
     """``(title, needs, code)`` of every Python snippet."""
     pattern = re.compile(r"(?:<!-- needs: ([\w ]+) -->\n)?```python\n(.*?)```", re.S)
     for match in pattern.finditer(TEXT):
-        yield pytest.param(frozenset((match[1] or "").split()), match[2], id=f"line-{TEXT[: match.start(2)].count(chr(10)) + 1}")
+        yield pytest.param(
+            frozenset((match[1] or "").split()), match[2], id=f"line-{TEXT[: match.start(2)].count(chr(10)) + 1}"
+        )
 
 
 SNIPPETS = list(_snippets())
@@ -68,7 +70,10 @@ def test_own_kernel_is_short_and_compiles(tmp_path):
     kernel = code[code.index("@cute.kernel") : code.index("@cute.jit")]
     assert len(kernel.splitlines()) <= KERNEL_LINES
     path = tmp_path / "kernel.py"
-    path.write_text(head + f"compiled = cs.emulator.compile_for_emulator({call.splitlines()[0].partition(')')[0]})\n", encoding="utf-8")
+    path.write_text(
+        head + f"compiled = cs.emulator.compile_for_emulator({call.splitlines()[0].partition(')')[0]})\n",
+        encoding="utf-8",
+    )
     names = {"__name__": "kernel"}
     exec(compile(path.read_text(encoding="utf-8"), path, "exec"), names)
     assert ".target sm_90a" in names["compiled"].__ptx__
@@ -102,5 +107,7 @@ def test_no_placeholders():
 
 def test_the_tables_are_those_of_the_results():
     """No figure that a committed run did not produce."""
-    run = subprocess.run([sys.executable, README.parent / "perf" / "readme.py", "--check"], capture_output=True, text=True, timeout=60)
+    run = subprocess.run(
+        [sys.executable, README.parent / "perf" / "readme.py", "--check"], capture_output=True, text=True, timeout=60
+    )
     assert run.returncode == 0, run.stdout + run.stderr

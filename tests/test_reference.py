@@ -14,9 +14,16 @@ from .cases import DTYPES, NAMES, data, has_meaning, matrices, matrix, numpy_dty
 from cutesync import dtypes, reference
 
 EXACT = {
-    "add": lambda a, b: a + b, "mul": lambda a, b: a * b, "min": min, "max": max, "and": lambda a, b: a & b, "or": lambda a, b: a | b,
-    "xor": lambda a, b: a ^ b, "any": lambda a, b: bool(a) or bool(b), "all": lambda a, b: bool(a) and bool(b),
-}  # fmt: skip
+    "add": lambda a, b: a + b,
+    "mul": lambda a, b: a * b,
+    "min": min,
+    "max": max,
+    "and": lambda a, b: a & b,
+    "or": lambda a, b: a | b,
+    "xor": lambda a, b: a ^ b,
+    "any": lambda a, b: bool(a) or bool(b),
+    "all": lambda a, b: bool(a) and bool(b),
+}
 
 
 def wrapped(value: int, element) -> int:
@@ -47,7 +54,17 @@ def test_every_operator_on_every_type(dtype, op):
         assert actual == brute(x, op, dtype)
 
 
-@pytest.mark.parametrize(("source", "result"), [("int8", "int64"), ("uint8", "int8"), ("bool", "int32"), ("int64", "int16"), ("float16", "float64"), ("int16", "float32")])
+@pytest.mark.parametrize(
+    ("source", "result"),
+    [
+        ("int8", "int64"),
+        ("uint8", "int8"),
+        ("bool", "int32"),
+        ("int64", "int16"),
+        ("float16", "float64"),
+        ("int16", "float32"),
+    ],
+)
 def test_dtype_converts_before_the_fold(source, result):
     x = data(50, source, seed=4)
     for op in ("add", "min", "max"):
@@ -125,7 +142,9 @@ def test_a_callable_folds_in_c_order_along_any_axes(shape):
                 index = [slice(None)] * len(shape)
                 for a, i in zip(kept, place):
                     index[a] = i
-                assert actual[place] == functools.reduce(lambda p, q: int(matrix(p, q)), x[tuple(index)].ravel().tolist())
+                assert actual[place] == functools.reduce(
+                    lambda p, q: int(matrix(p, q)), x[tuple(index)].ravel().tolist()
+                )
 
 
 def test_the_operators_of_the_tests_are_associative_and_do_not_commute():

@@ -20,7 +20,9 @@ HERE = Path(__file__).parent
 
 
 def sanitizer() -> str | None:
-    return shutil.which("compute-sanitizer") or next((str(p) for p in Path("/usr/local").glob("cuda*/bin/compute-sanitizer")), None)
+    return shutil.which("compute-sanitizer") or next(
+        (str(p) for p in Path("/usr/local").glob("cuda*/bin/compute-sanitizer")), None
+    )
 
 
 @pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck", "initcheck"])
@@ -30,7 +32,22 @@ def test_compute_sanitizer_is_clean(family, tool):
     if command is None:
         pytest.skip("compute-sanitizer is not installed")
     run = subprocess.run(
-        [command, "--tool", tool, "--error-exitcode", "9", "--kernel-name", "kernel_substring=cutesync", sys.executable, str(HERE / family / "sanitized.py"), tool],
-        capture_output=True, text=True, timeout=280, env=os.environ | {"CUTESYNC_BACKEND": "gpu"}, cwd=Path(cs.__file__).parent.parent,
-    )  # fmt: skip
+        [
+            command,
+            "--tool",
+            tool,
+            "--error-exitcode",
+            "9",
+            "--kernel-name",
+            "kernel_substring=cutesync",
+            sys.executable,
+            str(HERE / family / "sanitized.py"),
+            tool,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env=os.environ | {"CUTESYNC_BACKEND": "gpu"},
+        cwd=Path(cs.__file__).parent.parent,
+    )
     assert run.returncode == 0 and "sanitized: done" in run.stdout, run.stdout[-3000:] + run.stderr[-2000:]

@@ -14,17 +14,35 @@ from cutesync.runtime import device
 
 PERF = Path(__file__).parent.parent / "perf"
 SCRIPTS = sorted(path.name for path in PERF.glob("*.py") if "__main__" in path.read_text())
-BAD = {"absent": None, "empty": "", "no JSON": "x", "a list": "[1]", "an object": "{}", "no text": "\udcff", "no events": '{"traceEvents": []}',
-       "other events": '{"traceEvents": [{"pid": 1}]}', "no cases": '{"family": "reduce", "cases": []}'}  # fmt: skip
+BAD = {
+    "absent": None,
+    "empty": "",
+    "no JSON": "x",
+    "a list": "[1]",
+    "an object": "{}",
+    "no text": "\udcff",
+    "no events": '{"traceEvents": []}',
+    "other events": '{"traceEvents": [{"pid": 1}]}',
+    "no cases": '{"family": "reduce", "cases": []}',
+}
 
 
 def run(*arguments, stdout=subprocess.PIPE) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, PERF / arguments[0], *map(str, arguments[1:])], stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [sys.executable, PERF / arguments[0], *map(str, arguments[1:])],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def fails(*arguments, word: str = "") -> None:
     found = run(*arguments)
-    assert found.returncode in (1, 2) and found.stdout == "" and found.stderr.count("\n") == 1 and word in found.stderr, found
+    assert (
+        found.returncode in (1, 2) and found.stdout == "" and found.stderr.count("\n") == 1 and word in found.stderr
+    ), found
 
 
 def test_these_are_the_scripts():

@@ -79,24 +79,43 @@ def test_an_edited_module_is_seen_by_the_next_process(tmp_path):
             """
         )
     )
-    environment = os.environ | {"CUTESYNC_CACHE_DIR": str(tmp_path / "cache"), "CUTESYNC_BACKEND": "emulator", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = os.environ | {
+        "CUTESYNC_CACHE_DIR": str(tmp_path / "cache"),
+        "CUTESYNC_BACKEND": "emulator",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     answers = []
     for scale in (2, 3):
         (tmp_path / "settings.py").write_text(f"SCALE = {scale}\n\ndef combine(a, b):\n    return a + {scale} * b\n")
-        done = subprocess.run([sys.executable, "use.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120, check=True)
+        done = subprocess.run(
+            [sys.executable, "use.py"],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
         answers.append(done.stdout.split())
     assert answers == [["8", "7", "8"], ["12", "10", "12"]]
 
 
 def test_a_copied_pattern_runs_what_its_file_says(tmp_path):
     """And leaves nothing wrong in the cache for the original."""
-    source = Path(patterns.phases.__file__).read_text().replace("from ..", "from cutesync.").replace("from .", "from cutesync.patterns.")
+    source = (
+        Path(patterns.phases.__file__)
+        .read_text()
+        .replace("from ..", "from cutesync.")
+        .replace("from .", "from cutesync.patterns.")
+    )
     assert "half ^ 1" in source
     (tmp_path / "changed_phases.py").write_text(source.replace("half ^ 1", "half", 1))
     environment = os.environ | {"CUTESYNC_CACHE_DIR": str(tmp_path / "cache"), "CUTESYNC_BACKEND": "emulator"}
     answers = []
     for module in ("changed_phases", "cutesync.patterns.phases"):
         code = f"import numpy as np, {module} as m; x = np.arange(1000, dtype=np.int32); print(np.array_equal(m.run(x, 5), m.reference(x, 5)))"
-        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+        )
         answers.append(done.stdout.strip() == "True")
     assert answers == [False, True]

@@ -41,7 +41,9 @@ class AdjacentDifference(Neighbours):
             previous = choose(first, self.dtype(tile_predecessor_item), previous)
         lone = first if tile_predecessor_item is None else None
         pairs, count = zip(items, [previous, *items[:-1]]), len(items)
-        results = [self._one(combine, a, b, lone if i == 0 else None, i, count, valid_items) for i, (a, b) in enumerate(pairs)]
+        results = [
+            self._one(combine, a, b, lone if i == 0 else None, i, count, valid_items) for i, (a, b) in enumerate(pairs)
+        ]
         return registers(results, self.dtype)
 
     def subtract_right(self, items, op="sub", *, tile_successor_item=None, valid_items=None):
@@ -54,7 +56,10 @@ class AdjacentDifference(Neighbours):
             following = choose(last, self.dtype(tile_successor_item), following)
         lone = last if tile_successor_item is None else None
         pairs, count = zip(items, [*items[1:], following]), len(items)
-        results = [self._one(combine, a, b, lone if i == count - 1 else None, i + 1, count, valid_items) for i, (a, b) in enumerate(pairs)]
+        results = [
+            self._one(combine, a, b, lone if i == count - 1 else None, i + 1, count, valid_items)
+            for i, (a, b) in enumerate(pairs)
+        ]
         return registers(results, self.dtype)
 
     def _one(self, combine, item, neighbour, lone, place: int, count: int, valid_items):

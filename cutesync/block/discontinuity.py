@@ -60,7 +60,9 @@ class Discontinuity(Neighbours):
         _, following = self._edges.exchange(items[0], None)
         return self._tails(items, following, self._compare(op), tile_successor_item, flag_dtype)
 
-    def flag_heads_and_tails(self, items, op="ne", *, tile_predecessor_item=None, tile_successor_item=None, flag_dtype=Int32):
+    def flag_heads_and_tails(
+        self, items, op="ne", *, tile_predecessor_item=None, tile_successor_item=None, flag_dtype=Int32
+    ):
         """``(heads, tails)``, with one barrier for both."""
         items, compare = self._items(items), self._compare(op)
         previous, following = self._edges.exchange(items[0], items[-1])
@@ -77,7 +79,11 @@ class Discontinuity(Neighbours):
         if predecessor is None:
             first = flag_unless(thread == 0, compare, previous, items[0], at)
         else:
-            first = compare(choose(thread == 0, register_of(predecessor, self.dtype, "tile_predecessor_item"), previous), items[0], at)
+            first = compare(
+                choose(thread == 0, register_of(predecessor, self.dtype, "tile_predecessor_item"), previous),
+                items[0],
+                at,
+            )
         inner = [compare(items[i - 1], items[i], at + i) for i in range(1, len(items))]
         return self._flags([first, *inner], flag_dtype)
 
@@ -88,11 +94,15 @@ class Discontinuity(Neighbours):
         if successor is None:
             last = flag_unless(outermost, compare, items[-1], following, end)
         else:
-            last = compare(items[-1], choose(outermost, register_of(successor, self.dtype, "tile_successor_item"), following), end)
+            last = compare(
+                items[-1], choose(outermost, register_of(successor, self.dtype, "tile_successor_item"), following), end
+            )
         return self._flags([*inner, last], flag_dtype)
 
     @staticmethod
     def _flags(values, flag_dtype):
         if not (isinstance(flag_dtype, type) and (issubclass(flag_dtype, cutlass.Integer) or flag_dtype is Boolean)):
-            raise ArgumentTypeError(explain("flag_dtype", repr(flag_dtype), "an integer class of cutlass, or cutlass.Boolean"))
+            raise ArgumentTypeError(
+                explain("flag_dtype", repr(flag_dtype), "an integer class of cutlass, or cutlass.Boolean")
+            )
         return registers(values, flag_dtype)

@@ -20,7 +20,9 @@ def block_threads(block_dim) -> int:
     x, y, z = block_dim = (*block_shape(block_dim), 1, 1)[:3]
     threads = x * y * z
     if threads % LANES or not 0 < threads <= 1024:
-        raise ArgumentValueError(explain("block_dim", f"{block_dim} ({threads} threads)", "a multiple of 32 threads, at most 1024"))
+        raise ArgumentValueError(
+            explain("block_dim", f"{block_dim} ({threads} threads)", "a multiple of 32 threads, at most 1024")
+        )
     return threads
 
 
@@ -45,9 +47,13 @@ def given_or_allocated(storage, dtype, count: int):
     """``storage``, once checked, or new shared memory of ``count`` elements."""
     if storage is None:
         return allocate(dtype, count)
-    if storage.element_type.width != stored(dtype).width or cute.size(storage) < count:  # a tensor forgets whether its integers are signed
+    if (
+        storage.element_type.width != stored(dtype).width or cute.size(storage) < count
+    ):  # a tensor forgets whether its integers are signed
         came = f"{cute.size(storage)} elements of {storage.element_type.__name__}"
-        raise ArgumentTypeError(explain("storage", came, f"at least {count} elements of {stored(dtype).__name__} in shared memory"))
+        raise ArgumentTypeError(
+            explain("storage", came, f"at least {count} elements of {stored(dtype).__name__} in shared memory")
+        )
     return storage
 
 

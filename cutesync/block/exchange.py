@@ -58,7 +58,11 @@ class Exchange:
 
     def _through(self, items, puts: list, gets: list):
         if cute.size(items) != self.items_per_thread:
-            raise ArgumentValueError(explain("items", f"{cute.size(items)} a thread", f"{self.items_per_thread}, the Exchange's items_per_thread"))
+            raise ArgumentValueError(
+                explain(
+                    "items", f"{cute.size(items)} a thread", f"{self.items_per_thread}, the Exchange's items_per_thread"
+                )
+            )
         for i, place in enumerate(puts):
             self._storage[place + place // BANKS] = stored(self.dtype)(self.dtype(items[i]))
         cute.arch.sync_threads()

@@ -16,7 +16,9 @@ _BY_DSL_NAME = {dtype.dsl: dtype for dtype in BY_NAME.values() if dtype.name != 
 def element_dtype(register) -> DType:
     """The DType of a numeric DSL class (``cutlass.Float32`` and so on)."""
     if not (isinstance(register, type) and issubclass(register, Numeric)) or register.__name__ not in _BY_DSL_NAME:
-        raise ArgumentTypeError(explain("dtype", shown(register), "one of " + ", ".join(f"cutlass.{n}" for n in sorted(_BY_DSL_NAME))))
+        raise ArgumentTypeError(
+            explain("dtype", shown(register), "one of " + ", ".join(f"cutlass.{n}" for n in sorted(_BY_DSL_NAME)))
+        )
     return _BY_DSL_NAME[register.__name__]
 
 
@@ -33,7 +35,9 @@ def register_of(value, register, argument: str):
     try:
         return register(value)
     except Exception as error:  # the DSL's, with its colours and advice
-        raise ArgumentTypeError(explain(argument, f"a {type(value).__name__}", f"a number that {register.__name__} holds")) from error
+        raise ArgumentTypeError(
+            explain(argument, f"a {type(value).__name__}", f"a number that {register.__name__} holds")
+        ) from error
 
 
 def block_shape(block_dim) -> tuple[int, ...]:

@@ -54,7 +54,14 @@ class Scan:
         if initial is None and prefix is None:
             initial = operator(op).identity(self._element)
             if initial is None:
-                raise ArgumentValueError(explain("op", f"{op!r}, which has no identity, in an exclusive scan", "a first result", "give initial= or prefix="))
+                raise ArgumentValueError(
+                    explain(
+                        "op",
+                        f"{op!r}, which has no identity, in an exclusive scan",
+                        "a first result",
+                        "give initial= or prefix=",
+                    )
+                )
         return self._scan(items, op, initial, prefix, True)
 
     def _scan(self, items, op, initial, prefix, exclusive: bool):
@@ -94,7 +101,9 @@ class Scan:
         if lane == LANES - 1:
             leave(self._totals, thread // LANES, Boolean(True), inclusive)
         cute.arch.sync_threads()
-        have, state, _, aggregate = around(self._totals, Int32(0), self._warps, thread // LANES, lane, (self.dtype,), combine)
+        have, state, _, aggregate = around(
+            self._totals, Int32(0), self._warps, thread // LANES, lane, (self.dtype,), combine
+        )
         have, state = after(have, state, lane > 0, shift_up(inclusive), combine)
         return have, state, aggregate
 

@@ -16,12 +16,22 @@ def leave(storage, place, have, state) -> None:
 
 
 @cute.jit
-def around(storage, first: Int32, warps: cutlass.Constexpr, warp: Int32, lane: Int32, types: cutlass.Constexpr, combine: cutlass.Constexpr):
+def around(
+    storage,
+    first: Int32,
+    warps: cutlass.Constexpr,
+    warp: Int32,
+    lane: Int32,
+    types: cutlass.Constexpr,
+    combine: cutlass.Constexpr,
+):
     """``(any before, state before, any, total)``: the fold of the states that the warps before ``warp`` left at ``first``, ``first + 1``,
     ..., and of all ``warps``. All lanes of the warp call; a barrier since the states were left is the caller's."""
     width = 1 << (warps - 1).bit_length()
     place = cutlass.min(lane & (width - 1), warps - 1)
-    state = scan_states(get(storage, first + place, (*types, Int32)), lambda a, b: combine_valid(a, b, combine), lane, width)
+    state = scan_states(
+        get(storage, first + place, (*types, Int32)), lambda a, b: combine_valid(a, b, combine), lane, width
+    )
     before = broadcast(state, cutlass.max(warp - 1, 0))
     total = broadcast(state, warps - 1)
     return (warp > 0) & (before[-1] != 0), before[:-1], total[-1] != 0, total[:-1]

@@ -58,7 +58,10 @@ def _run(arguments: Sequence[str] | None) -> int:
         print(f"{parser.prog} {options.command}: {error}", file=sys.stderr)
         return 1
     except ImportError as error:
-        print(f"{parser.prog} {options.command}: {error}; python -m cutesync info says what is missing and how to get it", file=sys.stderr)
+        print(
+            f"{parser.prog} {options.command}: {error}; python -m cutesync info says what is missing and how to get it",
+            file=sys.stderr,
+        )
         return 1
 
 
@@ -101,9 +104,16 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=seed, default=0, help="seed of the random data (default 0)")
     demo.add_argument("--compile-only", action="store_true", help="compile every kernel of the demo and run nothing")
     demo.set_defaults(run=_demo)
-    check = commands.add_parser("check", help="run every kernel on the emulator under many schedules, watched for races and deadlocks")
+    check = commands.add_parser(
+        "check", help="run every kernel on the emulator under many schedules, watched for races and deadlocks"
+    )
     check.add_argument("families", nargs="*", metavar="FAMILY", help="only these families (default: all)")
-    check.add_argument("--schedules", type=_whole_number(1, _MOST_SCHEDULES), metavar="N", help="schedules of each launch (default: one of each policy)")
+    check.add_argument(
+        "--schedules",
+        type=_whole_number(1, _MOST_SCHEDULES),
+        metavar="N",
+        help="schedules of each launch (default: one of each policy)",
+    )
     check.add_argument("--policy", metavar="POLICY", help="only this scheduling policy")
     check.add_argument("--seed", type=seed, default=0, help="seed of data and schedules (default 0)")
     check.set_defaults(run=_check)
@@ -147,7 +157,13 @@ def _warm(options: argparse.Namespace) -> int:
     def progress(done: int, total: int, label: str) -> None:
         print(f"[{done:{len(str(total))}}/{total}] {label}", flush=True)
 
-    ready = warm(options.families or ("reduce",), options.dtypes or DTYPES, options.ops or OPS, options.layouts or ("whole",), progress=progress)
+    ready = warm(
+        options.families or ("reduce",),
+        options.dtypes or DTYPES,
+        options.ops or OPS,
+        options.layouts or ("whole",),
+        progress=progress,
+    )
     counts = compiler.counts()
     reason = "CUTESYNC_CACHE=0" if env.CACHE.get() == "0" else cache.problem()
     kept = f"kept in memory only: {reason}" if reason else f"kept in {env.cache_dir()}"
@@ -161,12 +177,20 @@ def _cache(options: argparse.Namespace) -> int:
     place = env.cache_dir()
     if options.clear:
         done = cache.clear()
-        print(f"{place}: {done.kernels} kernels deleted, {done.notes} notes, {done.temporary} temporary files: {done.size / 1e6:.1f} MB")
+        print(
+            f"{place}: {done.kernels} kernels deleted, {done.notes} notes, {done.temporary} temporary files: {done.size / 1e6:.1f} MB"
+        )
         if done.others:
             print(f"{done.others} other files were not written by the cache and stay")
         if done.refused:
-            print(f"python -m cutesync cache: {done.refused} files of the cache may not be deleted by this user", file=sys.stderr)
+            print(
+                f"python -m cutesync cache: {done.refused} files of the cache may not be deleted by this user",
+                file=sys.stderr,
+            )
         return 1 if done.refused else 0
     reason = cache.problem()
-    print(f"{place}: {len(cache.entries())} kernels, {cache.size() / 1e6:.1f} MB" + (f"; not used: {reason}" if reason else ""))
+    print(
+        f"{place}: {len(cache.entries())} kernels, {cache.size() / 1e6:.1f} MB"
+        + (f"; not used: {reason}" if reason else "")
+    )
     return 0

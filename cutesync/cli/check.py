@@ -34,7 +34,11 @@ def run(families: Sequence[str] = (), *, schedules: int | None = None, policy: s
         for case in FAMILIES[family]("emulator"):
             total += 1
             failures += not _line(case, schedules, policy, seed, np.random.default_rng([seed, total]))
-    print(f"{total} cases: " + (f"{failures} FAILED" if failures else "no race, deadlock or misuse, and all agree with NumPy") + ".")
+    print(
+        f"{total} cases: "
+        + (f"{failures} FAILED" if failures else "no race, deadlock or misuse, and all agree with NumPy")
+        + "."
+    )
     return 1 if failures else 0
 
 

@@ -68,7 +68,9 @@ def run(families: Sequence[str] = (), *, seed: int = 0, compile_only: bool = Fal
     print(f"Running on {why}.")
     copy_rate = _copy_rate() if place == "gpu" else None
     if copy_rate:
-        print(f"Copy rate: {copy_rate / 1e9:.0f} GB/s, bytes read and written, {_COPY_BYTES >> 20} MiB copied on the device.")
+        print(
+            f"Copy rate: {copy_rate / 1e9:.0f} GB/s, bytes read and written, {_COPY_BYTES >> 20} MiB copied on the device."
+        )
     print(_HEADER)
     started, failures, total = time.perf_counter(), 0, 0
     for family in chosen:
@@ -78,7 +80,9 @@ def run(families: Sequence[str] = (), *, seed: int = 0, compile_only: bool = Fal
     verdict = "all agree with NumPy" if not failures else f"{failures} DISAGREE OR FAILED"
     print(f"{total} cases in {time.perf_counter() - started:.0f} s: {verdict}.")
     if place == "emulator":
-        print("Every launch was watched for races, deadlocks and misuse. No GPU was used: the times are the emulator's and say nothing about a GPU.")
+        print(
+            "Every launch was watched for races, deadlocks and misuse. No GPU was used: the times are the emulator's and say nothing about a GPU."
+        )
     return 1 if failures else 0
 
 
@@ -97,7 +101,11 @@ def where() -> tuple[str, str]:
 
 
 def _why_not_the_gpu() -> str:
-    return "CUTESYNC_BACKEND asks for it" if env.BACKEND.get() == "emulator" else "there is no Hopper GPU; python -m cutesync info says more"
+    return (
+        "CUTESYNC_BACKEND asks for it"
+        if env.BACKEND.get() == "emulator"
+        else "there is no Hopper GPU; python -m cutesync info says more"
+    )
 
 
 def _emulator_missing() -> str | None:
@@ -145,7 +153,9 @@ def _line(case: Case, place: str, copy_rate: float | None, generator: np.random.
     wrong, error = compare(results[0], expected, case.tolerance)
     if not wrong and results[0].tobytes() != results[1].tobytes():
         wrong, error = True, "two runs differ"
-    rate, share = ("-", "-") if copy_rate is None else (f"{moved / seconds / 1e9:.0f} GB/s", f"{moved / seconds / copy_rate:.1%}")
+    rate, share = (
+        ("-", "-") if copy_rate is None else (f"{moved / seconds / 1e9:.0f} GB/s", f"{moved / seconds / copy_rate:.1%}")
+    )
     print(f"{_seconds(seconds):>10} {rate:>11} {share:>8}  {'MISMATCH ' if wrong else ''}{error}", flush=True)
     return not wrong
 

@@ -29,13 +29,24 @@ def cases(place: str) -> Iterator[Case]:
     yield _case("matmul, odd rows", "float16", odd)
     yield _case("matmul, K = 8", "float16", (square[0], square[1], 8))
     yield _case("matmul, one row", "float16", (1, square[1], square[2]))
-    yield _case("matmul, long K", "float16", (16, 1024, 4096) if large else (16, 64, 1024))  # its shares meet in clusters
+    yield _case(
+        "matmul, long K", "float16", (16, 1024, 4096) if large else (16, 64, 1024)
+    )  # its shares meet in clusters
     yield _case("batched matmul", "float16", odd[:1] * 3, batch=8 if large else 2)
     yield _case("matmul + bias, relu", "float16", square, bias=True, activation="relu")
     yield _case("matmul, silu", "float16", odd, activation="silu", out_dtype="float32")
 
 
-def _case(operation: str, source: str, shape: tuple[int, int, int], *, batch: int = 0, bias: bool = False, tolerance: float = 0.0, **options) -> Case:
+def _case(
+    operation: str,
+    source: str,
+    shape: tuple[int, int, int],
+    *,
+    batch: int = 0,
+    bias: bool = False,
+    tolerance: float = 0.0,
+    **options,
+) -> Case:
     from .demo import Case
 
     m, n, k = shape
@@ -53,11 +64,15 @@ def _case(operation: str, source: str, shape: tuple[int, int, int], *, batch: in
 
     words = " x ".join(map(str, shape)) if not batch else f"{batch} x {m}^3"
     return Case(
-        operation, source, words, make, call,
+        operation,
+        source,
+        words,
+        make,
+        call,
         lambda a, b, *terms: reference.matmul(a, b, bias=terms[0] if terms else None, **options),
         lambda: _kernels(source, outer, shape, bias, options),
         tolerance or _ROUNDING[options.get("out_dtype", source)],
-    )  # fmt: skip
+    )
 
 
 def _kernels(source: str, outer: tuple[int, ...], shape: tuple[int, int, int], bias: bool, options: dict) -> list:
@@ -72,12 +87,26 @@ def _kernels(source: str, outer: tuple[int, ...], shape: tuple[int, int, int], b
     kind = parse_dtype(source)
     a, b = View(0, (*outer, m, k), kind, HOST, True), View(0, (*outer, k, n), kind, HOST, True)
     out = View(0, (*outer, m, n), result_type(a, options.get("out_dtype")), HOST, True)
-    terms = terms_of(1.0, 0.0, None, View(0, (n,), kind, HOST, True) if bias else None, options.get("activation"), (None, None), out.dtype, m, n)
+    terms = terms_of(
+        1.0,
+        0.0,
+        None,
+        View(0, (n,), kind, HOST, True) if bias else None,
+        options.get("activation"),
+        (None, None),
+        out.dtype,
+        m,
+        n,
+    )
     found = []
     parted = kind is FLOAT32 and options.get("precision") != "tf32"
-    for step in steps_of(a, b, None, out, terms, element_types(a, b, options.get("precision")), parted, promoted=parted)[1]:
+    for step in steps_of(
+        a, b, None, out, terms, element_types(a, b, options.get("precision")), parted, promoted=parted
+    )[1]:
         problem = step.problem
         found += [pack_kernel(kind, job.form, job.parts, 0) for job in step.packs if job is not None]
         config = decided(problem, None, HOST)
-        found.append(kernel_for(config, problem.elements, out.dtype, (problem.a.k_major, problem.b.k_major), problem.terms))
+        found.append(
+            kernel_for(config, problem.elements, out.dtype, (problem.a.k_major, problem.b.k_major), problem.terms)
+        )
     return found

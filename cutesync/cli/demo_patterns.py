@@ -22,25 +22,104 @@ def cases(place: str) -> Iterator[Case]:
     few = 1 << 20 if large else 600
     stream = patterns.producer_consumer
     for form in stream.FORMS:
-        yield _case(f"producer, consumers: {form}", "float32", n, lambda x, form=form, **options: stream.run(x, _CONSUMED, form=form, **options), lambda x: stream.reference(x, _CONSUMED))
+        yield _case(
+            f"producer, consumers: {form}",
+            "float32",
+            n,
+            lambda x, form=form, **options: stream.run(x, _CONSUMED, form=form, **options),
+            lambda x: stream.reference(x, _CONSUMED),
+        )
     for form in patterns.divergence.FORMS:
-        yield _case(f"divergence: {form}", "int32", few, lambda x, form=form, **options: patterns.divergence.run(x, form, work=8, **options), lambda x, form=form: patterns.divergence.reference(x, form, 8))
+        yield _case(
+            f"divergence: {form}",
+            "int32",
+            few,
+            lambda x, form=form, **options: patterns.divergence.run(x, form, work=8, **options),
+            lambda x, form=form: patterns.divergence.reference(x, form, 8),
+        )
     for form in patterns.reductions.FORMS:
-        yield _case(f"sums: {form}", "int32", few, lambda x, form=form, out=None: patterns.reductions.run(x, form), lambda x, form=form: patterns.reductions.reference(x, form))
-    yield _case("scan in tiers", "int32", few, lambda x, **options: patterns.tiered_scan.run(x, **options), lambda x: np.cumsum(x, dtype=x.dtype))
-    yield _case("early exit", "int32", few, lambda x, **options: patterns.early_exit.run(x, **options), patterns.early_exit.reference, 20)
-    yield _case("completion function", "int64", few, lambda x, **options: patterns.completion.run(x, **options), patterns.completion.reference)
-    yield _case("transactions", "int32", few, lambda x, **options: patterns.transactions.run(x, **options), patterns.transactions.reference)
+        yield _case(
+            f"sums: {form}",
+            "int32",
+            few,
+            lambda x, form=form, out=None: patterns.reductions.run(x, form),
+            lambda x, form=form: patterns.reductions.reference(x, form),
+        )
+    yield _case(
+        "scan in tiers",
+        "int32",
+        few,
+        lambda x, **options: patterns.tiered_scan.run(x, **options),
+        lambda x: np.cumsum(x, dtype=x.dtype),
+    )
+    yield _case(
+        "early exit",
+        "int32",
+        few,
+        lambda x, **options: patterns.early_exit.run(x, **options),
+        patterns.early_exit.reference,
+        20,
+    )
+    yield _case(
+        "completion function",
+        "int64",
+        few,
+        lambda x, **options: patterns.completion.run(x, **options),
+        patterns.completion.reference,
+    )
+    yield _case(
+        "transactions",
+        "int32",
+        few,
+        lambda x, **options: patterns.transactions.run(x, **options),
+        patterns.transactions.reference,
+    )
     for how in ("token", "parity"):
-        yield _case(f"300 phases by {how}", "int32", few // 4, lambda x, how=how, **options: patterns.phases.run(x, 300 if large else 9, how=how, **options), lambda x: patterns.phases.reference(x, 300 if large else 9))
+        yield _case(
+            f"300 phases by {how}",
+            "int32",
+            few // 4,
+            lambda x, how=how, **options: patterns.phases.run(x, 300 if large else 9, how=how, **options),
+            lambda x: patterns.phases.reference(x, 300 if large else 9),
+        )
     for how in patterns.warp_entanglement.HOW:
-        yield _case(f"a warp's arrivals, {how}", "int32", 32, lambda x, how=how, out=None: np.array(patterns.warp_entanglement.run(len(x), how)[0]), lambda x: np.array(len(x)))
-    yield _case("ping-pong", "int32", few, lambda x, **options: patterns.ping_pong.run(x, **options), patterns.ping_pong.reference)
+        yield _case(
+            f"a warp's arrivals, {how}",
+            "int32",
+            32,
+            lambda x, how=how, out=None: np.array(patterns.warp_entanglement.run(len(x), how)[0]),
+            lambda x: np.array(len(x)),
+        )
+    yield _case(
+        "ping-pong",
+        "int32",
+        few,
+        lambda x, **options: patterns.ping_pong.run(x, **options),
+        patterns.ping_pong.reference,
+    )
     for method in ("block", "warp", "each", "scan"):
-        yield _case(f"list by {method}, sorted", "int32", few, _sorted(lambda x, method=method: patterns.output_list.run(x, _KEPT, method=method)), lambda x: np.sort(patterns.output_list.reference(x, _KEPT)))
-    yield _case("primes, as many as x", "int32", few, _sorted(lambda x: patterns.primes.run(len(x))), lambda x: patterns.primes.reference(len(x)))
+        yield _case(
+            f"list by {method}, sorted",
+            "int32",
+            few,
+            _sorted(lambda x, method=method: patterns.output_list.run(x, _KEPT, method=method)),
+            lambda x: np.sort(patterns.output_list.reference(x, _KEPT)),
+        )
+    yield _case(
+        "primes, as many as x",
+        "int32",
+        few,
+        _sorted(lambda x: patterns.primes.run(len(x))),
+        lambda x: patterns.primes.reference(len(x)),
+    )
     yield _case("give to a channel, take half, sorted", "int32", few, _sorted(_through_a_channel), lambda x: np.sort(x))
-    yield _case("relay, sorted", "int32", few if large else 200, _sorted(lambda x: patterns.relay.run(x, 1024 if large else 16)), patterns.relay.reference)
+    yield _case(
+        "relay, sorted",
+        "int32",
+        few if large else 200,
+        _sorted(lambda x: patterns.relay.run(x, 1024 if large else 16)),
+        patterns.relay.reference,
+    )
 
 
 def _through_a_channel(x) -> np.ndarray:
@@ -85,4 +164,12 @@ def _case(operation: str, dtype: str, n: int, call: Callable, expected: Callable
         return made or [None]
 
     words = f"2^{n.bit_length() - 1}" if n & (n - 1) == 0 else str(n)
-    return Case(operation, dtype, words, lambda generator: (generator.integers(0, high, n).astype(dtype),), call, expected, kernels)
+    return Case(
+        operation,
+        dtype,
+        words,
+        lambda generator: (generator.integers(0, high, n).astype(dtype),),
+        call,
+        expected,
+        kernels,
+    )

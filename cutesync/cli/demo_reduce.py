@@ -55,7 +55,11 @@ def cases(place: str) -> Iterator[Case]:
         yield _case("bitwise xor", "uint32", odd, "xor")
         yield _case("argmin", "int16", odd, "argmin")
         yield _case("Python: a + b + a*b", "int32", full, successors)
-    rows = ((4099, 4097), (65536, 256), (1 << 22, 3), (61, 67, 4099)) if large else ((67, 131), (64, 16), (1000, 3), (5, 7, 131))
+    rows = (
+        ((4099, 4097), (65536, 256), (1 << 22, 3), (61, 67, 4099))
+        if large
+        else ((67, 131), (64, 16), (1000, 3), (5, 7, 131))
+    )
     for shape in rows[:3]:
         for axis in (1, 0):
             yield _case(f"sum, axis {axis}", "float32", shape, axis=axis, tolerance=_SINGLE)
@@ -64,7 +68,9 @@ def cases(place: str) -> Iterator[Case]:
     yield _case("Python: affine maps, axis 0", "uint64", rows[0], compose, axis=0)
 
 
-def _case(operation: str, source: str, shape: tuple[int, ...], op="add", *, axis=None, tolerance: float = 0.0, **options) -> Case:
+def _case(
+    operation: str, source: str, shape: tuple[int, ...], op="add", *, axis=None, tolerance: float = 0.0, **options
+) -> Case:
     from .demo import Case
 
     return Case(
@@ -112,7 +118,16 @@ def _kernels(op, axis, options, source: str, shape: tuple[int, ...]) -> list:
     from ..runtime.arrays import View
     from ..runtime.device_array import HOST
 
-    key = (op, axis, False, None, options.get("dtype"), options.get("transform"), None, "arg" if op in ("argmin", "argmax") else "auto")
+    key = (
+        op,
+        axis,
+        False,
+        None,
+        options.get("dtype"),
+        options.get("transform"),
+        None,
+        "arg" if op in ("argmin", "argmax") else "auto",
+    )
     reduction = _parse(key, View(0, shape, parse_dtype(source), HOST, True))
     launches = make_stages(reduction["folding"], shape, reduction["axes"], None, True, True, HOST, 0)
     return [launch.kernel for launch, _, _ in launches]

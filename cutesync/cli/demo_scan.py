@@ -43,7 +43,9 @@ def cases(place: str) -> Iterator[Case]:
     yield _case("Python: affine maps, axis 0", "uint64", rows[0], compose, axis=0)
 
 
-def _case(operation: str, source: str, shape: tuple[int, ...], op="add", *, axis: int = 0, tolerance: float = 0.0, **options) -> Case:
+def _case(
+    operation: str, source: str, shape: tuple[int, ...], op="add", *, axis: int = 0, tolerance: float = 0.0, **options
+) -> Case:
     from .demo import Case
     from .demo_reduce import _random, _words
 
@@ -66,7 +68,9 @@ def _call(op, axis: int, options: dict) -> Callable:
 
 
 def _expected(op, axis: int, options: dict) -> Callable:
-    return lambda x: _by_rows(x, op, options.get("dtype")) if x.ndim == 1 else reference.scan(x, op, axis=axis, **options)
+    return lambda x: (
+        _by_rows(x, op, options.get("dtype")) if x.ndim == 1 else reference.scan(x, op, axis=axis, **options)
+    )
 
 
 def _by_rows(x: np.ndarray, op, dtype=None) -> np.ndarray:
@@ -98,6 +102,14 @@ def _kernel(op, axis: int, options: dict, source: str, shape: tuple[int, ...]):
     from ..scan.plan import kernel_for
 
     element = parse_dtype(source)
-    arguments = (op, axis, options.get("exclusive", False), options.get("reverse", False), options.get("init"), options.get("dtype"), None)
+    arguments = (
+        op,
+        axis,
+        options.get("exclusive", False),
+        options.get("reverse", False),
+        options.get("init"),
+        options.get("dtype"),
+        None,
+    )
     meaning, result = _meaning(arguments, View(0, shape, element, HOST, True))
     return kernel_for(choose(Problem(*_extents(axis, shape), element.size, result.size, 0, 0)), meaning)

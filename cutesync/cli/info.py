@@ -36,7 +36,14 @@ _WIDTH = 29
 
 def report() -> list[str]:
     """The lines of ``python -m cutesync info``."""
-    sections = (("Versions", _versions), ("Backend", _backend), ("GPUs", _gpus), ("Cache", _cache), ("Environment", _environment), ("Optional", _optional))
+    sections = (
+        ("Versions", _versions),
+        ("Backend", _backend),
+        ("GPUs", _gpus),
+        ("Cache", _cache),
+        ("Environment", _environment),
+        ("Optional", _optional),
+    )
     lines: list[str] = []
     for title, section in sections:
         lines += ["", title] if lines else [title]
@@ -122,7 +129,12 @@ def _backend() -> Iterator[tuple[str, str]]:
 
 def _gpus() -> Iterator[tuple[str, str]]:
     version = _driver_cuda()
-    yield "driver", f"{_module_version()}, runs CUDA {_dotted(version)}" if version else "none: install the NVIDIA driver to run on a GPU"
+    yield (
+        "driver",
+        f"{_module_version()}, runs CUDA {_dotted(version)}"
+        if version
+        else "none: install the NVIDIA driver to run on a GPU",
+    )
     if not version:
         return
     cu = device.driver()
@@ -130,8 +142,11 @@ def _gpus() -> Iterator[tuple[str, str]]:
         major, minor = device.capability(ordinal)
         memory = device.check(cu.cuDeviceTotalMem(ordinal), "cuDeviceTotalMem")
         fit = "" if (major, minor) == (9, 0) else "; cutesync needs sm_90"
-        yield f"GPU {ordinal}", (
-            f"{device.name(ordinal)}, sm_{major}{minor}, {device.attribute(ordinal, 'MULTIPROCESSOR_COUNT')} SMs, {memory / 2**30:.0f} GiB{fit}"
+        yield (
+            f"GPU {ordinal}",
+            (
+                f"{device.name(ordinal)}, sm_{major}{minor}, {device.attribute(ordinal, 'MULTIPROCESSOR_COUNT')} SMs, {memory / 2**30:.0f} GiB{fit}"
+            ),
         )
 
 

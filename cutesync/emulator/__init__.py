@@ -27,5 +27,20 @@ from .run import DEVICE, LOCK, Device, executable, launch, run
 from .schedule import POLICIES
 from .settings import Settings, emulate, settings
 
-__all__ = ["DEVICE", "Device", "EmulationError", "LOCK", "POLICIES", "Report", "Settings", "call", "check", "compile_for_emulator",
-           "emulate", "executable", "launch", "run", "settings"]
+__all__ = [
+    "DEVICE",
+    "Device",
+    "EmulationError",
+    "LOCK",
+    "POLICIES",
+    "Report",
+    "Settings",
+    "call",
+    "check",
+    "compile_for_emulator",
+    "emulate",
+    "executable",
+    "launch",
+    "run",
+    "settings",
+]

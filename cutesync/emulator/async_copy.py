@@ -24,10 +24,10 @@ class Operation:
         self.read_event = self.write_event = None
         self.pieces: list = []
         self.second: list = []
-        self.after: list[Operation] = []      # operations that must be over first
+        self.after: list[Operation] = []  # operations that must be over first
         self.blocks: set[int] = set()
         self.watchers: list = []
-        self.finished: list = []              # called at the end
+        self.finished: list = []  # called at the end
         self.reads_done = self.done = False
 
     def start(self) -> None:
@@ -124,7 +124,16 @@ class Side:
         return None if not len(bad) else int(self.offsets[bad[0] // self.unit])
 
 
-def to_shared(operation: Operation, source: Side | None, keep: np.ndarray | None, fill: int, targets: list, size: int, convert=None, combine=None) -> None:
+def to_shared(
+    operation: Operation,
+    source: Side | None,
+    keep: np.ndarray | None,
+    fill: int,
+    targets: list,
+    size: int,
+    convert=None,
+    combine=None,
+) -> None:
     """Set up a copy into shared memory: from ``source`` (where ``keep``; ``fill`` elsewhere) to every (side, mbarrier) of ``targets``.
 
     ``convert`` changes the bytes of whole elements of the tensor on the way (rounding to tf32); ``combine`` merges what comes with what is
@@ -156,7 +165,9 @@ def to_shared(operation: Operation, source: Side | None, keep: np.ndarray | None
             side.write(part, values, machine)
             left[0] -= 1
             if barrier is not None:
-                barrier.complete_bytes(scale * len(side.rows[part]), None if left[0] else done, warp, operation.lane, operation.site)
+                barrier.complete_bytes(
+                    scale * len(side.rows[part]), None if left[0] else done, warp, operation.lane, operation.site
+                )
 
         operation.pieces += [lambda part=part, land=land: land(part) for part in parts]
 

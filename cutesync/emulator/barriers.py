@@ -21,7 +21,7 @@ class NamedBarrier:
         self.expected: int | None = None
         self.arrived = 0
         self.whole_block = False
-        self.waiting: list = []              # (fragment, pc, finish)
+        self.waiting: list = []  # (fragment, pc, finish)
         self.votes: list = []
         self.clock = Clock()
         self.generation = 0
@@ -31,25 +31,45 @@ class NamedBarrier:
         """One arrival of a whole warp; ``count`` is None for the whole block."""
         machine = self.machine
         if count is not None and (count % 32 or count <= 0):
-            machine.fail("barrier", f"{self.name}: the count {count} is not a multiple of 32", f.warp, f.mask.nonzero()[0], site)
+            machine.fail(
+                "barrier", f"{self.name}: the count {count} is not a multiple of 32", f.warp, f.mask.nonzero()[0], site
+            )
         wanted = self.block.live_warps * 32 if count is None else count
-        if self.arrived and (count is None) != self.whole_block or (self.arrived and count is not None and wanted != self.expected):
-            machine.fail("barrier", f"{self.name} is used with {wanted} threads while {self.arrived} of {self.expected} have arrived", f.warp,
-                         f.mask.nonzero()[0], site, [f"the first of them at {machine.program.sites[self.first_site - 1].where()}"])
+        if (
+            self.arrived
+            and (count is None) != self.whole_block
+            or (self.arrived and count is not None and wanted != self.expected)
+        ):
+            machine.fail(
+                "barrier",
+                f"{self.name} is used with {wanted} threads while {self.arrived} of {self.expected} have arrived",
+                f.warp,
+                f.mask.nonzero()[0],
+                site,
+                [f"the first of them at {machine.program.sites[self.first_site - 1].where()}"],
+            )
         if not self.arrived:
             self.first_site = site
         self.expected, self.whole_block = wanted, count is None
         self.arrived += 32
         machine.effects += 1
         if self.arrived > self.expected:
-            machine.fail("barrier", f"{self.name}: {self.arrived} threads arrived where {self.expected} were expected", f.warp, f.mask.nonzero()[0], site)
+            machine.fail(
+                "barrier",
+                f"{self.name}: {self.arrived} threads arrived where {self.expected} were expected",
+                f.warp,
+                f.mask.nonzero()[0],
+                site,
+            )
         if machine.sanitizer is not None:
             self.clock.join(f.warp.clock.release(f.lanes))
 
     def wait(self, f, pc: int, site: int, finish=None) -> int:
         """Block the fragment until the barrier completes; ``finish(votes)`` runs for it then."""
         self.waiting.append((f, finish))
-        stop = f.block_on(f"waits at {self.name}: {self.arrived} of {self.expected} threads have arrived", self, pc, site)
+        stop = f.block_on(
+            f"waits at {self.name}: {self.arrived} of {self.expected} threads have arrived", self, pc, site
+        )
         self.check()
         return stop
 
@@ -82,18 +102,20 @@ class ClusterBarrier:
     def __init__(self, machine, blocks):
         self.machine, self.blocks = machine, blocks
         self.phase = 0
-        self.arrived: dict = {}              # warp -> lanes that have arrived in this phase, as bits
+        self.arrived: dict = {}  # warp -> lanes that have arrived in this phase, as bits
         self.clock = Clock()
         self.completed = Clock()
         self.watchers: list = []
         self.name = "the cluster barrier"
-        self.passed: dict = {}               # warp -> for each lane the phase it has arrived at and not waited for, or -1
+        self.passed: dict = {}  # warp -> for each lane the phase it has arrived at and not waited for, or -1
 
     def arrive(self, f, site: int, release: bool) -> None:
         phases = self.passed.setdefault(f.warp, np.full(32, -1))
         twice = f.mask & (phases >= 0)
         if twice.any():
-            self.machine.fail("barrier", "arrives at the cluster barrier twice without waiting", f.warp, np.flatnonzero(twice), site)
+            self.machine.fail(
+                "barrier", "arrives at the cluster barrier twice without waiting", f.warp, np.flatnonzero(twice), site
+            )
         phases[f.mask] = self.phase
         self.arrived[f.warp] = self.arrived.get(f.warp, 0) | f.bits
         self.machine.effects += 1
@@ -104,7 +126,9 @@ class ClusterBarrier:
 
     def check(self) -> None:
         """Complete the phase once every thread still alive has arrived."""
-        if self.arrived and not any(warp.live & ~self.arrived.get(warp, 0) for block in self.blocks for warp in block.warps):
+        if self.arrived and not any(
+            warp.live & ~self.arrived.get(warp, 0) for block in self.blocks for warp in block.warps
+        ):
             self.phase += 1
             self.arrived, self.completed, self.clock = {}, self.clock, Clock()
             self.machine.wake(self)
@@ -114,7 +138,9 @@ class ClusterBarrier:
         phases = self.passed.setdefault(f.warp, np.full(32, -1))
         absent = f.mask & (phases < 0)
         if absent.any():
-            self.machine.fail("barrier", "waits at the cluster barrier without having arrived", f.warp, np.flatnonzero(absent), site)
+            self.machine.fail(
+                "barrier", "waits at the cluster barrier without having arrived", f.warp, np.flatnonzero(absent), site
+            )
         if self.phase > phases[f.mask].max():
             phases[f.mask] = -1
             if acquire and self.machine.sanitizer is not None:
@@ -122,7 +148,9 @@ class ClusterBarrier:
             return pc
         self.watchers.append(f)
         arrived = sum(bits.bit_count() for bits in self.arrived.values())
-        return f.block_on(f"waits at the cluster barrier, phase {self.phase}: {arrived} threads have arrived", self, index, site)
+        return f.block_on(
+            f"waits at the cluster barrier, phase {self.phase}: {arrived} threads have arrived", self, index, site
+        )
 
     def lanes_left(self) -> None:
         self.check()
@@ -149,10 +177,10 @@ class MBarrier:
         self.version = 0
         self.fenced = False
         self.watchers: list = []
-        self.arrived: list[Arrival] = []         # in the running phase
-        self.completed: list[Arrival] = []       # in the last phase that completed
-        self.knows: dict = {}                    # warp -> (its lanes, time): events that the completion of the last phase came before
-        self.knew: dict = {}                     # and the same for the phase before that one
+        self.arrived: list[Arrival] = []  # in the running phase
+        self.completed: list[Arrival] = []  # in the last phase that completed
+        self.knows: dict = {}  # warp -> (its lanes, time): events that the completion of the last phase came before
+        self.knew: dict = {}  # and the same for the phase before that one
         self.history: list[str] = [f"initialised with {count} by {actor(f.warp, [lane])}"]
         self.init_event = (f.warp, lane, f.warp.clock.time)
         self.site = site
@@ -162,8 +190,14 @@ class MBarrier:
     def arrive(self, f, lanes, count: int, site: int, scope: int, release: bool, *, drop: bool = False) -> int:
         """``count`` arrivals; gives the phase they belong to. Never completes a phase on its own: call ``settle``."""
         if count > self.pending:
-            self.machine.fail("barrier", f"{self.name}: {count} arrivals where {self.pending} of {self.count} are still expected in phase {self.phase}",
-                              f.warp, lanes, site, self.history_lines())
+            self.machine.fail(
+                "barrier",
+                f"{self.name}: {count} arrivals where {self.pending} of {self.count} are still expected in phase {self.phase}",
+                f.warp,
+                lanes,
+                site,
+                self.history_lines(),
+            )
         if drop:
             self.count -= count
         self.pending -= count
@@ -188,7 +222,14 @@ class MBarrier:
 
     def check_tx(self, warp, lanes, site: int) -> None:
         if abs(self.tx) >= 1 << 20:
-            self.machine.fail("transaction", f"{self.name}: the transaction count {self.tx} is out of range", warp, lanes, site, self.history_lines())
+            self.machine.fail(
+                "transaction",
+                f"{self.name}: the transaction count {self.tx} is out of range",
+                warp,
+                lanes,
+                site,
+                self.history_lines(),
+            )
 
     def settle(self) -> None:
         """Complete the phase if nothing is outstanding."""
@@ -229,8 +270,13 @@ class MBarrier:
             return False
         known_to = [clock for clock, _ in f.warp.clock.groups(lanes)]
         clocks = [clock.known for clock in known_to] + [clock.seen.known for clock in known_to if clock.seen]
-        return not any((table[block][who + warp * ACTORS] >= time).any()
-                       for events in known for (block, warp), (who, time) in events.items() for table in clocks if block in table)
+        return not any(
+            (table[block][who + warp * ACTORS] >= time).any()
+            for events in known
+            for (block, warp), (who, time) in events.items()
+            for table in clocks
+            if block in table
+        )
 
     def learn(self, f, lanes, scope: int) -> None:
         """A successful wait: what arrived in the completed phase is known, as far as the scopes reach."""
@@ -238,7 +284,9 @@ class MBarrier:
             return
         together = Clock()
         for arrival in self.completed:
-            reaches = arrival.block == f.warp.block.number or (arrival.scope >= CLUSTER_SCOPE and scope >= CLUSTER_SCOPE)
+            reaches = arrival.block == f.warp.block.number or (
+                arrival.scope >= CLUSTER_SCOPE and scope >= CLUSTER_SCOPE
+            )
             together.join(arrival.clock if reaches or arrival.landed else arrival.clock.as_seen())
         f.warp.learn(lanes, together)
 
@@ -250,5 +298,7 @@ class MBarrier:
             del self.history[1:5]
 
     def history_lines(self) -> list[str]:
-        state = f"{self.name}: phase {self.phase}, {self.pending} of {self.count} arrivals and {self.tx} bytes outstanding"
+        state = (
+            f"{self.name}: phase {self.phase}, {self.pending} of {self.count} arrivals and {self.tx} bytes outstanding"
+        )
         return [state, *("  " + line for line in self.history[-10:])]

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 _U32, _I64 = np.dtype(np.uint32), np.dtype(np.int64)
 _LANES = np.arange(32)
-MOST_BLOCKS = (1 << 63 - BLOCK_AT) - 2     # that keys in shadow memory can tell apart
-_OF_BLOCK = ("ctaid", "cluster", "smid")     # special registers that differ between blocks start so
+MOST_BLOCKS = (1 << 63 - BLOCK_AT) - 2  # that keys in shadow memory can tell apart
+_OF_BLOCK = ("ctaid", "cluster", "smid")  # special registers that differ between blocks start so
 
 
 class Warp:
@@ -36,9 +36,9 @@ class Warp:
         self.heard: dict = {}
         self.fenced: dict = {}
         self.groups: dict = {}
-        self.stores: dict = {}               # the last copy to global memory of each instruction, which lanes share
+        self.stores: dict = {}  # the last copy to global memory of each instruction, which lanes share
         self.tensor: TensorRegisters | None = None
-        self.budgets: list = []              # setmaxnreg so far: (site, registers)
+        self.budgets: list = []  # setmaxnreg so far: (site, registers)
         self.local: Region | None = None
         self.fragments = [Fragment(self, 0, self.live)]
         self.priority = 0.0
@@ -61,7 +61,12 @@ class Warp:
     def merge(self, fragment: Fragment) -> None:
         """Join the fragment with those of its warp that are at the same place."""
         for other in list(self.fragments):
-            if other is not fragment and other.pc == fragment.pc and other.state in (RUN, CONVERGE) and fragment.state in (RUN, CONVERGE):
+            if (
+                other is not fragment
+                and other.pc == fragment.pc
+                and other.state in (RUN, CONVERGE)
+                and fragment.state in (RUN, CONVERGE)
+            ):
                 if (other.lagging or fragment.lagging) and CONVERGE not in (other.state, fragment.state):
                     continue
                 self.fragments.remove(other)
@@ -82,7 +87,9 @@ class Warp:
 
     def sreg(self, name: str) -> np.ndarray:
         """A special register. What does not depend on the block is made once a launch, the rest once a block."""
-        held, key = (self.block.special, name) if name.startswith(_OF_BLOCK) else (self.machine.special, (name, self.index))
+        held, key = (
+            (self.block.special, name) if name.startswith(_OF_BLOCK) else (self.machine.special, (name, self.index))
+        )
         value = held.get(key)
         if value is None:
             value = held[key] = self.make_special(name)
@@ -95,20 +102,41 @@ class Warp:
         tid = (thread % x, thread // x % y, thread // (x * y))
         base, _, axis = name.partition("_") if name[-2:] not in ("_x", "_y", "_z", "_w") else (name[:-2], "", name[-1])
         axis = "xyzw".find(axis) if axis else -1
-        triples = {"tid": tid, "ntid": machine.block, "ctaid": block.coordinates, "nctaid": machine.grid,
-                   "cluster_ctaid": block.in_cluster, "cluster_nctaid": machine.cluster,
-                   "clusterid": tuple(c // s for c, s in zip(block.coordinates, machine.cluster)),
-                   "nclusterid": tuple(g // c for g, c in zip(machine.grid, machine.cluster))}
+        triples = {
+            "tid": tid,
+            "ntid": machine.block,
+            "ctaid": block.coordinates,
+            "nctaid": machine.grid,
+            "cluster_ctaid": block.in_cluster,
+            "cluster_nctaid": machine.cluster,
+            "clusterid": tuple(c // s for c, s in zip(block.coordinates, machine.cluster)),
+            "nclusterid": tuple(g // c for g, c in zip(machine.grid, machine.cluster)),
+        }
         if base in triples and axis >= 0:
             value = triples[base][axis] if axis < 3 else 0
         else:
-            scalars = {"laneid": _LANES, "warpid": self.index, "nwarpid": block.warp_count, "smid": block.number % 132, "nsmid": 132, "gridid": 0,
-                       "cluster_ctarank": block.rank, "cluster_nctarank": machine.cluster_size, "is_explicit_cluster": int(machine.cluster_size > 1),
-                       "lanemask_eq": 1 << _LANES, "lanemask_lt": (1 << _LANES) - 1, "lanemask_le": (2 << _LANES) - 1,
-                       "lanemask_gt": ~((2 << _LANES) - 1), "lanemask_ge": ~((1 << _LANES) - 1),
-                       "dynamic_smem_size": machine.dynamic_bytes, "total_smem_size": machine.shared_bytes}
+            scalars = {
+                "laneid": _LANES,
+                "warpid": self.index,
+                "nwarpid": block.warp_count,
+                "smid": block.number % 132,
+                "nsmid": 132,
+                "gridid": 0,
+                "cluster_ctarank": block.rank,
+                "cluster_nctarank": machine.cluster_size,
+                "is_explicit_cluster": int(machine.cluster_size > 1),
+                "lanemask_eq": 1 << _LANES,
+                "lanemask_lt": (1 << _LANES) - 1,
+                "lanemask_le": (2 << _LANES) - 1,
+                "lanemask_gt": ~((2 << _LANES) - 1),
+                "lanemask_ge": ~((1 << _LANES) - 1),
+                "dynamic_smem_size": machine.dynamic_bytes,
+                "total_smem_size": machine.shared_bytes,
+            }
             if name not in scalars:
-                raise EmulationError(Report("unsupported", f"the special register %{name} is not known", machine.program.function.name))
+                raise EmulationError(
+                    Report("unsupported", f"the special register %{name} is not known", machine.program.function.name)
+                )
             value = scalars[name]
         return np.ascontiguousarray(np.broadcast_to(np.asarray(value, _I64), 32)).astype(_U32)
 
@@ -143,7 +171,7 @@ class Block:
         self.special: dict[str, np.ndarray] = {}
         self.named: dict = {}
         self.mbarriers: dict = {}
-        self.gatherings: dict = {}           # warpgroup -> warps that have come to a wgmma
+        self.gatherings: dict = {}  # warpgroup -> warps that have come to a wgmma
         self.cluster_barrier = None
         self.warps = [Warp(self, i, min(32, threads - 32 * i)) for i in range(self.warp_count)]
         self.live_warps = self.warp_count

@@ -12,9 +12,23 @@ from ..runtime import compiler
 from .run import DEVICE, LOCK, Device, run
 from .settings import Settings, emulate
 
-_TYPES = {"float32": "Float32", "float64": "Float64", "float16": "Float16", "bfloat16": "BFloat16", "int8": "Int8", "int16": "Int16",
-          "int32": "Int32", "int64": "Int64", "uint8": "Uint8", "uint16": "Uint16", "uint32": "Uint32", "uint64": "Uint64", "bool": "Uint8",
-          "float8_e4m3fn": "Float8E4M3FN", "float8_e5m2": "Float8E5M2"}
+_TYPES = {
+    "float32": "Float32",
+    "float64": "Float64",
+    "float16": "Float16",
+    "bfloat16": "BFloat16",
+    "int8": "Int8",
+    "int16": "Int16",
+    "int32": "Int32",
+    "int64": "Int64",
+    "uint8": "Uint8",
+    "uint16": "Uint16",
+    "uint32": "Uint32",
+    "uint64": "Uint64",
+    "bool": "Uint8",
+    "float8_e4m3fn": "Float8E4M3FN",
+    "float8_e5m2": "Float8E5M2",
+}
 
 
 def dsl_type(dtype: np.dtype):
@@ -40,7 +54,9 @@ def arguments(jit_function, args, run_time: bool = False) -> list:
 
     parameters = list(inspect.signature(getattr(jit_function, "__wrapped__", jit_function)).parameters.values())
     if len(args) > len(parameters):
-        raise ArgumentTypeError(explain(f"arguments of {jit_function.__name__}", len(args), f"{len(parameters)} at most"))
+        raise ArgumentTypeError(
+            explain(f"arguments of {jit_function.__name__}", len(args), f"{len(parameters)} at most")
+        )
     out = []
     for p, a in zip(parameters, args):
         if run_time and "Constexpr" in str(p.annotation):
@@ -57,8 +73,10 @@ def arguments(jit_function, args, run_time: bool = False) -> list:
             raise ArgumentValueError(explain(p.name, came, "a C-contiguous array: a pointer has no strides", advice))
         else:
             align = next(n for n in (16, 8, 4, 2, 1) if a.ctypes.data % n == 0)
-            out.append(make_ptr(dsl_type(a.dtype), a.ctypes.data, cute.AddressSpace.gmem, assumed_align=max(align, a.itemsize)))
-    for p in parameters[len(args):]:
+            out.append(
+                make_ptr(dsl_type(a.dtype), a.ctypes.data, cute.AddressSpace.gmem, assumed_align=max(align, a.itemsize))
+            )
+    for p in parameters[len(args) :]:
         if p.default is inspect.Parameter.empty and "stream" in str(p.annotation).lower() + p.name.lower():
             out.append(driver.CUstream(0))
     return out
@@ -68,19 +86,29 @@ def call(compiled, jit_function, *args, device: Device = DEVICE, fresh=(), edit=
     """Run a compiled cute function on the emulator with NumPy arrays as memory, under the settings in force. The arrays in ``fresh`` are
     poisoned, and reading one of their bytes before the kernel has written it is a fault."""
     with compiler.alone():
-        values = arguments(jit_function, args, run_time=True)     # hold the memory that the packed pointers point to
+        values = arguments(jit_function, args, run_time=True)  # hold the memory that the packed pointers point to
         pointers, keep = compiled.generate_execution_args(*values)
     result = ctypes.c_int32(0)
     addresses = [ctypes.cast(p, ctypes.c_void_p) for p in (*pointers, ctypes.pointer(result))]
     packed = (ctypes.c_void_p * len(addresses))(*addresses)
     arrays = [a for a in args if isinstance(a, np.ndarray)]
-    with LOCK, device.arrays(*arrays, fresh=fresh):      # another thread may give the same arrays
+    with LOCK, device.arrays(*arrays, fresh=fresh):  # another thread may give the same arrays
         run(compiled, packed, device, edit)
     del values, keep
 
 
-def check(jit_function, *args, schedules: int = 20, policy: str | None = None, seed: int = 0, sanitize: bool = True, options: str = "",
-          resident: int = 16, fresh=(), max_steps: int | None = None) -> Settings:
+def check(
+    jit_function,
+    *args,
+    schedules: int = 20,
+    policy: str | None = None,
+    seed: int = 0,
+    sanitize: bool = True,
+    options: str = "",
+    resident: int = 16,
+    fresh=(),
+    max_steps: int | None = None,
+) -> Settings:
     """Compile a ``@cute.jit`` host function for sm_90a and run it under ``schedules`` schedules over all policies (or one ``policy``).
 
     NumPy arrays are passed as pointers (or tensors, where the parameter is annotated so) and are changed in place by the last run; a

@@ -21,7 +21,7 @@ import numpy as np
 
 ACTORS = 40
 LANES = 32
-PRECEDING = -1       # no block's number
+PRECEDING = -1  # no block's number
 SHARED, GLOBAL = 0, 1
 
 
@@ -78,7 +78,7 @@ def _advance(into: dict, block: int, warp: int, lanes, time: int, warps: int) ->
     old = into.get(block)
     fresh = np.zeros(warps * ACTORS, np.int64) if old is None else old.copy()
     if lanes is None:
-        fresh[warp * ACTORS: warp * ACTORS + LANES] = time
+        fresh[warp * ACTORS : warp * ACTORS + LANES] = time
     else:
         fresh[lanes + warp * ACTORS] = time
     into[block] = fresh

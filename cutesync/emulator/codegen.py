@@ -39,7 +39,7 @@ class Program:
         self.names |= {f"Z{bits}": zero for bits, zero in ZERO.items()}
         registers = {**function.registers, CARRY.name: CARRY}
         self.slots = {name: i for i, name in enumerate(registers)}
-        self.initial = [ZERO.get(reg.bits) for reg in registers.values()]     # structures have their members' registers
+        self.initial = [ZERO.get(reg.bits) for reg in registers.values()]  # structures have their members' registers
         self.constants: dict[tuple, str] = {}
         self.factories: dict[str, object] = {}
         self.sites: list[syntax.Instr] = []
@@ -55,7 +55,7 @@ class Program:
         self.exit = len(self.segments)
         try:
             self._analyse()
-        except gate.MALFORMED as fault:      # a branch by a table that is nowhere
+        except gate.MALFORMED as fault:  # a branch by a table that is nowhere
             if isinstance(fault, CutesyncError):
                 raise
             raise syntax.PtxSyntaxError(f"{function.name} has a branch that cannot be read ({fault})") from fault
@@ -255,7 +255,13 @@ class Program:
 
 def _tensor_registers(function: syntax.Function) -> set[syntax.Reg]:
     """The accumulators and A fragments of all ``wgmma`` instructions."""
-    operands = [a for i in function.code if i.parts[:2] == ("wgmma", "mma_async") for a in i.args[:2] if isinstance(a, syntax.Vec)]
+    operands = [
+        a
+        for i in function.code
+        if i.parts[:2] == ("wgmma", "mma_async")
+        for a in i.args[:2]
+        if isinstance(a, syntax.Vec)
+    ]
     return {register for operand in operands for register in operand.items}
 
 

@@ -18,7 +18,7 @@ from .codegen import Program
 _P, _I, _U, _S = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
 _SUCCESS, _NOT_SUPPORTED = 0, 801
 _COOPERATIVE_ATTRIBUTE, _CLUSTER_ATTRIBUTE, _PROGRAMMATIC_ATTRIBUTE = 2, 4, 6
-_MOST_SHARED, _NON_PORTABLE = 8, 14      # cudaFuncAttribute: MaxDynamicSharedMemorySize, NonPortableClusterSizeAllowed
+_MOST_SHARED, _NON_PORTABLE = 8, 14  # cudaFuncAttribute: MaxDynamicSharedMemorySize, NonPortableClusterSizeAllowed
 _ATTRIBUTE_BYTES = 72
 _ABSENT = (0, 0, 0)
 
@@ -55,7 +55,9 @@ class Executable:
     def __init__(self, compiled):
         self.text = getattr(compiled, "__ptx__", None)
         if not self.text or compiled.ir_module is None:
-            raise LaunchError("the emulator needs the PTX and the host module of a kernel: compile it with the option --keep-ptx")
+            raise LaunchError(
+                "the emulator needs the PTX and the host module of a kernel: compile it with the option --keep-ptx"
+            )
         self.compiled = compiled
         self.module = ptx.parse(self.text)
         self.programs: dict[str, Program] = {}
@@ -153,11 +155,20 @@ class Executable:
         cluster, cooperative, programmatic = (self._attribute(c, attribute) for attribute in wanted)
         declared = limits.padded(program.function.cluster or ())
         launch = Launch(
-            program, tuple(c.grid), tuple(c.block), declared if cluster == _ABSENT else cluster, int(c.shared),
-            self._parameters(program, arguments), bool(cooperative[0]), cluster != _ABSENT, bool(programmatic[0]),
-            most_cluster=limits.LARGEST_CLUSTER if self.attributes.get((kernel, _NON_PORTABLE)) else limits.PORTABLE_CLUSTER,
+            program,
+            tuple(c.grid),
+            tuple(c.block),
+            declared if cluster == _ABSENT else cluster,
+            int(c.shared),
+            self._parameters(program, arguments),
+            bool(cooperative[0]),
+            cluster != _ABSENT,
+            bool(programmatic[0]),
+            most_cluster=limits.LARGEST_CLUSTER
+            if self.attributes.get((kernel, _NON_PORTABLE))
+            else limits.PORTABLE_CLUSTER,
             most_shared=self.attributes.get((kernel, _MOST_SHARED), limits.PLAIN_SHARED),
-        )  # fmt: skip
+        )
         limits.check(launch)
         self.launches.append(launch)
         return _SUCCESS
@@ -180,7 +191,7 @@ class Executable:
         pointers = ctypes.cast(arguments, ctypes.POINTER(_P))
         out = bytearray(program.function.param_bytes())
         for i, p in enumerate(program.function.params):
-            out[p.offset:p.offset + p.size] = ctypes.string_at(pointers[i], p.size)
+            out[p.offset : p.offset + p.size] = ctypes.string_at(pointers[i], p.size)
         return bytes(out)
 
     def _load_data(self, library, *_) -> int:
@@ -202,7 +213,18 @@ class Executable:
     @staticmethod
     def _device_attribute(value, attribute, _) -> int:
         """Device attributes of a Hopper: multiprocessors (16), shared memory (8, 81, 97), compute capability (75, 76); 0 otherwise."""
-        known = {16: 132, 8: 49152, 81: limits.SHARED_OF_SM, 97: limits.SHARED, 75: 9, 76: 0, 1: 1024, 10: 32, 39: 2048, 95: 1}
+        known = {
+            16: 132,
+            8: 49152,
+            81: limits.SHARED_OF_SM,
+            97: limits.SHARED,
+            75: 9,
+            76: 0,
+            1: 1024,
+            10: 32,
+            39: 2048,
+            95: 1,
+        }
         ctypes.cast(value, ctypes.POINTER(_I))[0] = known.get(attribute, 0)
         return _SUCCESS
 

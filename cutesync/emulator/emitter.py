@@ -18,14 +18,20 @@ if TYPE_CHECKING:
     from .codegen import Program
 
 STOP = -1
-UNSIGNED = {8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32), 64: np.dtype(np.uint64), 128: np.dtype(np.complex128)}
+UNSIGNED = {
+    8: np.dtype(np.uint8),
+    16: np.dtype(np.uint16),
+    32: np.dtype(np.uint32),
+    64: np.dtype(np.uint64),
+    128: np.dtype(np.complex128),
+}
 SIGNED = {8: np.dtype(np.int8), 16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
 FLOAT = {16: np.dtype(np.float16), 32: np.dtype(np.float32), 64: np.dtype(np.float64)}
 VIEWS = {"u": UNSIGNED, "s": SIGNED, "f": FLOAT}
 ZERO = {bits: np.zeros(32, dtype) for bits, dtype in UNSIGNED.items()}
 ZERO[1] = np.zeros(32, bool)
 ALL = np.ones(32, bool)
-CARRY = syntax.Reg("%carry", 1)     # the condition code of add.cc and friends
+CARRY = syntax.Reg("%carry", 1)  # the condition code of add.cc and friends
 
 
 class Emitter:
@@ -36,11 +42,11 @@ class Emitter:
         self.full = full
         self.lines: list[str] = []
         self.indent = "    "
-        self.have: dict[tuple[str, str], str] = {}     # (register, kind) -> local variable that holds it
+        self.have: dict[tuple[str, str], str] = {}  # (register, kind) -> local variable that holds it
         self.reads: set[str] = set()
         self.writes: dict[str, syntax.Reg] = {}
-        self.guard: str | None = None                  # the local that holds the running instruction's lane mask
-        self.uses: Uses | None = None                  # of registers that wgmma works on
+        self.guard: str | None = None  # the local that holds the running instruction's lane mask
+        self.uses: Uses | None = None  # of registers that wgmma works on
         self.temporaries = 0
         self.ended = False
         self.instr: syntax.Instr | None = None
@@ -99,8 +105,11 @@ class Emitter:
             raise unknown(self.instr, "a predicate where a number is needed")
         plain = self.register(operand, "s" if kind == "s" and operand.bits < bits else "u")
         cast = f"{plain}.astype({'s' if kind == 's' and operand.bits < bits else 'u'}{bits})"
-        return self.temp(cast if kind != "f" else f"{cast}.view(f{bits})") if kind == "u" or operand.bits < bits else \
-            self.temp(f"{cast}.view({kind}{bits})")
+        return (
+            self.temp(cast if kind != "f" else f"{cast}.view(f{bits})")
+            if kind == "u" or operand.bits < bits
+            else self.temp(f"{cast}.view({kind}{bits})")
+        )
 
     def immediate(self, operand: syntax.Imm, kind: str, bits: int) -> str:
         value = operand.value

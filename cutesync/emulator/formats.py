@@ -164,7 +164,9 @@ def _encode_any(fmt: Format, values: np.ndarray, mode: str, satfinite: bool) -> 
         over_code = np.int64(fmt.max_code)
     else:
         if fmt.inf_code is None:
-            raise ArgumentValueError(explain(fmt.name, "a conversion without .satfinite", ".satfinite: it has no infinity"))
+            raise ArgumentValueError(
+                explain(fmt.name, "a conversion without .satfinite", ".satfinite: it has no infinity")
+            )
         stays = {"rn": False, "rna": False, "rz": True, "rm": ~negative, "rp": negative}[mode] & ~infinite
         over_code = np.where(stays, np.int64(fmt.max_code), np.int64(fmt.inf_code))
     code = np.where((code > fmt.max_code) | infinite, over_code, code)

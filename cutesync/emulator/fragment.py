@@ -34,11 +34,11 @@ class Fragment:
     def __init__(self, warp: "Warp", pc: int, bits: int):
         self.warp, self.pc, self.state = warp, pc, RUN
         self.waits: str | None = None
-        self.site = 0                    # the instruction it is blocked at
+        self.site = 0  # the instruction it is blocked at
         self.waits_on = None
         self.poll: tuple | None = None
         self.sleep_on = None
-        self.watched: tuple[int, int] | None = None      # the bytes of ``sleep_on`` that it polls; None for all
+        self.watched: tuple[int, int] | None = None  # the bytes of ``sleep_on`` that it polls; None for all
         self.lagging = False
         self.priority = 0.0
         self.set_lanes(bits)

@@ -20,8 +20,15 @@ ATTRIBUTES = frozenset(
     "mask maximum minimum pick reduce reshape split sreg stack tiny view warp".split()
 )
 MALFORMED = (
-    ArithmeticError, AssertionError, AttributeError, LookupError, NameError, RecursionError, TypeError, ValueError,
-)  # fmt: skip
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 """What Python raises where an instruction's operands are of a kind that no compiler writes."""
 
 

@@ -47,14 +47,24 @@ class Im2colMap:
         spatial = len(self.extents) - 2
         if spatial not in CORNER_BITS or (len(self.lower), len(self.upper)) != (spatial, spatial):
             raise ArgumentValueError(
-                explain("im2col map", f"rank {len(self.extents)}, corners {self.lower} {self.upper}", "rank 3 to 5, a corner for each of W, H, D")
+                explain(
+                    "im2col map",
+                    f"rank {len(self.extents)}, corners {self.lower} {self.upper}",
+                    "rank 3 to 5, a corner for each of W, H, D",
+                )
             )
         half = 1 << (CORNER_BITS[spatial] - 1)
         if not all(-half <= corner < half for corner in self.lower + self.upper):
-            raise ArgumentValueError(explain("im2col corners", (self.lower, self.upper), f"{-half} to {half - 1} at this rank"))
+            raise ArgumentValueError(
+                explain("im2col corners", (self.lower, self.upper), f"{-half} to {half - 1} at this rank")
+            )
         if not (0 < self.channels <= 256 and 0 < self.pixels <= 1024):
             raise ArgumentValueError(
-                explain("im2col column", f"{self.channels} channels, {self.pixels} pixels", "at most 256 channels and 1024 pixels")
+                explain(
+                    "im2col column",
+                    f"{self.channels} channels, {self.pixels} pixels",
+                    "at most 256 channels and 1024 pixels",
+                )
             )
         self.tiled  # noqa: B018  (refuses what no map may be)
 
@@ -63,7 +73,9 @@ class Im2colMap:
         """The fields that both modes share, with a box of one pixel."""
         box = (self.channels, *(1,) * (len(self.extents) - 1))
         steps = self.element_strides
-        return TensorMap(self.element, self.address, self.extents, self.strides, box, steps, 0, self.swizzle, self.nan_fill)
+        return TensorMap(
+            self.element, self.address, self.extents, self.strides, box, steps, 0, self.swizzle, self.nan_fill
+        )
 
     @property
     def rank(self) -> int:
@@ -83,20 +95,40 @@ class Im2colMap:
     def rounds(self) -> bool:
         return self.tiled.rounds
 
-    def transfer(self, coordinates: tuple[int, ...], shared_address: int, offsets: tuple[int, ...] = (), *, store: bool = False) -> Transfer:
+    def transfer(
+        self, coordinates: tuple[int, ...], shared_address: int, offsets: tuple[int, ...] = (), *, store: bool = False
+    ) -> Transfer:
         """What a copy that starts at ``coordinates`` (C, W, H, D, N) touches; ``offsets`` (W, H, D) are 0 for a store."""
         if len(coordinates) != self.rank or len(offsets) not in (0, self.rank - 2):
-            raise ArgumentValueError(explain("im2col coordinates", (coordinates, offsets), f"{self.rank} coordinates and {self.rank - 2} offsets"))
+            raise ArgumentValueError(
+                explain(
+                    "im2col coordinates", (coordinates, offsets), f"{self.rank} coordinates and {self.rank - 2} offsets"
+                )
+            )
         self.check_corner(coordinates if store else coordinates[:1], store)
         positions = self._walk(coordinates[1:])
         positions[:, :-1] += np.array(offsets or (0,) * (self.rank - 2))
         channel = coordinates[0] + np.arange(self.channels)
         exists = ((positions >= 0) & (positions < np.array(self.extents[1:]))).all(axis=1)
-        in_bounds = exists[:, None] & ((channel >= 0) & (channel < (self.tiled.stored_extent if store else self.extents[0])))
-        addresses = self.address + (positions @ np.array(self.strides, np.int64))[:, None] + channel * self.element_bytes
+        in_bounds = exists[:, None] & (
+            (channel >= 0) & (channel < (self.tiled.stored_extent if store else self.extents[0]))
+        )
+        addresses = (
+            self.address + (positions @ np.array(self.strides, np.int64))[:, None] + channel * self.element_bytes
+        )
         row = self.swizzle or self.channels * self.element_bytes
-        shared = shared_address + np.arange(self.pixels, dtype=np.int64)[:, None] * row + np.arange(self.channels) * self.element_bytes
-        return Transfer(addresses.ravel(), in_bounds.ravel(), swizzle_addresses(shared.ravel(), self.swizzle), self.element_bytes, self.tiled.fill)
+        shared = (
+            shared_address
+            + np.arange(self.pixels, dtype=np.int64)[:, None] * row
+            + np.arange(self.channels) * self.element_bytes
+        )
+        return Transfer(
+            addresses.ravel(),
+            in_bounds.ravel(),
+            swizzle_addresses(shared.ravel(), self.swizzle),
+            self.element_bytes,
+            self.tiled.fill,
+        )
 
     def _walk(self, start: tuple[int, ...]) -> np.ndarray:
         """The base positions (W, H, D, N), shape (pixels, rank - 1), in the order of traversal."""
@@ -122,7 +154,19 @@ def decode_im2col(data: bytes, shared_fields: TensorMap) -> Im2colMap:
     lower, upper = (_signed_fields(half, bits, spatial) for half in struct.unpack_from("<HH", data, 56))
     (pixels,) = struct.unpack_from("<H", data, 60)
     m = shared_fields
-    return Im2colMap(m.element, m.address, m.extents, m.strides, lower, upper, m.box[0], pixels + 1, m.element_strides, m.swizzle, m.nan_fill)
+    return Im2colMap(
+        m.element,
+        m.address,
+        m.extents,
+        m.strides,
+        lower,
+        upper,
+        m.box[0],
+        pixels + 1,
+        m.element_strides,
+        m.swizzle,
+        m.nan_fill,
+    )
 
 
 def _signed_fields(word: int, bits: int, count: int) -> tuple[int, ...]:

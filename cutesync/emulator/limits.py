@@ -13,7 +13,7 @@ from ..errors import ArgumentTypeError, ArgumentValueError, LaunchError, explain
 
 GRID, BLOCK, THREADS = ((1 << 31) - 1, 65535, 65535), (1024, 1024, 64), 1024
 PORTABLE_CLUSTER, LARGEST_CLUSTER = 8, 16
-STATIC_SHARED = PLAIN_SHARED = 48 << 10      # without cudaFuncAttributeMaxDynamicSharedMemorySize
+STATIC_SHARED = PLAIN_SHARED = 48 << 10  # without cudaFuncAttributeMaxDynamicSharedMemorySize
 SHARED, SHARED_OF_SM, RESERVED_SHARED = 232448, 233472, 1024
 _MULTIPROCESSORS, _THREADS_OF_SM, _BLOCKS_OF_SM = 132, 2048, 32
 
@@ -83,7 +83,9 @@ def _shared(who: str, launch) -> None:
     static, dynamic = launch.program.static_shared, launch.shared_bytes
     came = f"{dynamic} bytes of dynamic shared memory and {static} of static"
     if static > STATIC_SHARED:
-        raise LaunchError(explain(who, came, f"{STATIC_SHARED} of static at most", "use dynamic shared memory for more"))
+        raise LaunchError(
+            explain(who, came, f"{STATIC_SHARED} of static at most", "use dynamic shared memory for more")
+        )
     if not 0 <= dynamic <= SHARED - static:
         raise LaunchError(explain(who, came, f"0 to {SHARED} together"))
     if dynamic > launch.most_shared:

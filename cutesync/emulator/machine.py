@@ -17,15 +17,31 @@ from .patience import Patience
 from .report import EmulationError, Report, actor, lane_list
 from .sanitizer import Sanitizer
 
-_MOST_LINES = 60                 # of a report
+_MOST_LINES = 60  # of a report
 _POLL_ROUNDS = 64
 
 
 class Machine:
     """Runs one launch to its end. ``schedule`` decides the order, ``sanitizer`` may be None."""
 
-    def __init__(self, program, grid, block, cluster, shared_bytes: int, dynamic_bytes: int, parameters: Region, memory: Memory, schedule, *,
-                 sanitize: bool, trace=None, clustered: bool = False, programmatic: bool = False, max_steps: int | None = None):
+    def __init__(
+        self,
+        program,
+        grid,
+        block,
+        cluster,
+        shared_bytes: int,
+        dynamic_bytes: int,
+        parameters: Region,
+        memory: Memory,
+        schedule,
+        *,
+        sanitize: bool,
+        trace=None,
+        clustered: bool = False,
+        programmatic: bool = False,
+        max_steps: int | None = None,
+    ):
         self.program, self.grid, self.block, self.cluster = program, grid, block, cluster
         self.cluster_size = cluster[0] * cluster[1] * cluster[2]
         self.clustered, self.programmatic = clustered, programmatic
@@ -36,16 +52,16 @@ class Machine:
         self.special: dict = {}
         self.start_of_time = np.zeros(-(-block[0] * block[1] * block[2] // 32) * ACTORS, np.int64)
         self.resident: dict[int, Block] = {}
-        self.pending: list = []            # asynchronous operations under way
-        self.now = 1_000_000               # virtual nanoseconds
+        self.pending: list = []  # asynchronous operations under way
+        self.now = 1_000_000  # virtual nanoseconds
         self.steps = self.look_at = 0
-        self.effects = 0                   # stores, arrivals and the like, to tell waiting from a deadlock
+        self.effects = 0  # stores, arrivals and the like, to tell waiting from a deadlock
         self.effects_at_stall = 0
-        self.exits = 0                     # how often threads have ended
+        self.exits = 0  # how often threads have ended
         self.patience = Patience(self, max_steps)
-        self.quiet = False                 # for long: from then on plain loads that find nothing new count as polls, too
+        self.quiet = False  # for long: from then on plain loads that find nothing new count as polls, too
         self.poll_rounds = 0
-        self.printed: dict = {}            # the last words of each warp
+        self.printed: dict = {}  # the last words of each warp
         self.sanitizer = Sanitizer(self) if sanitize else None
         program.bind_launch(self)
 
@@ -71,7 +87,11 @@ class Machine:
         """Wake those who sleep on a barrier or group, or on these bytes of a region."""
         watchers, source.watchers = source.watchers, []
         for fragment in watchers:
-            if fragment.state is POLL and fragment.watched is not None and not (low < fragment.watched[1] and fragment.watched[0] < high):
+            if (
+                fragment.state is POLL
+                and fragment.watched is not None
+                and not (low < fragment.watched[1] and fragment.watched[0] < high)
+            ):
                 if fragment.waits_on is source:
                     source.watchers.append(fragment)
                 continue
@@ -121,7 +141,7 @@ class Machine:
                 elif f.state is not RUN:
                     self.schedule.gone(f)
                 else:
-                    self.schedule.gone(f)      # it has exited
+                    self.schedule.gone(f)  # it has exited
                 return
             f.pc = pc
             if len(warp.fragments) > 1:
@@ -147,7 +167,9 @@ class Machine:
             return False
         if self.effects != self.effects_at_stall:
             self.effects_at_stall, self.poll_rounds = self.effects, 0
-        sleepers = [f for block in self.resident.values() for warp in block.warps for f in warp.fragments if f.state is POLL]
+        sleepers = [
+            f for block in self.resident.values() for warp in block.warps for f in warp.fragments if f.state is POLL
+        ]
         if sleepers and self.poll_rounds < _POLL_ROUNDS:
             self.poll_rounds += 1
             self.now += 1000 << min(self.poll_rounds, 40)
@@ -166,11 +188,17 @@ class Machine:
                     lines.append(f"{actor(warp, np.flatnonzero(f.mask))} {self.waiting(f)}")
                     lines.append(f"  at {f.where().where()}")
         waited = {id(f.waits_on): f.waits_on for b in self.resident.values() for w in b.warps for f in w.fragments}
-        lines += [line for thing in waited.values() if hasattr(thing, "history_lines") for line in thing.history_lines()]
+        lines += [
+            line for thing in waited.values() if hasattr(thing, "history_lines") for line in thing.history_lines()
+        ]
         only_lanes = all(f.state is CONVERGE for b in self.resident.values() for w in b.warps for f in w.fragments)
         if only_lanes:
-            self.fail("convergence", "lanes of one warp wait for each other at different instructions", None, (), None, lines)
-        self.fail("deadlock", "every thread left waits for something that cannot happen any more", None, (), None, lines)
+            self.fail(
+                "convergence", "lanes of one warp wait for each other at different instructions", None, (), None, lines
+            )
+        self.fail(
+            "deadlock", "every thread left waits for something that cannot happen any more", None, (), None, lines
+        )
 
     def waiting(self, f: Fragment) -> str:
         if f.state is CONVERGE:
@@ -216,19 +244,35 @@ class Machine:
     def finish_block(self, block: Block) -> None:
         """What must hold when all of a block's threads have exited."""
         for first in range(0, block.warp_count - block.warp_count % 4, 4):
-            group = block.warps[first:first + 4]
+            group = block.warps[first : first + 4]
             if any(warp.budgets != group[0].budgets for warp in group):
                 site, registers = max((w.budgets for w in group), key=len)[-1]
                 missing = [w.index for w in group if (site, registers) not in w.budgets]
-                self.fail("convergence", f"setmaxnreg {registers} needs all four warps of its warpgroup; warps {missing} did not run it",
-                          group[0], range(32), site)
+                self.fail(
+                    "convergence",
+                    f"setmaxnreg {registers} needs all four warps of its warpgroup; warps {missing} did not run it",
+                    group[0],
+                    range(32),
+                    site,
+                )
         for barrier in block.named.values():
             if barrier.arrived:
-                self.fail("barrier", f"{barrier.name} ends with {barrier.arrived} of {barrier.expected} threads arrived", None, (), barrier.first_site)
+                self.fail(
+                    "barrier",
+                    f"{barrier.name} ends with {barrier.arrived} of {barrier.expected} threads arrived",
+                    None,
+                    (),
+                    barrier.first_site,
+                )
         for operation in self.pending:
             if operation.uses_shared_of(block):
-                self.fail("barrier", f"block {block.coordinates} has exited with an asynchronous operation under way in its shared memory",
-                          operation.warp, [operation.lane], operation.site)
+                self.fail(
+                    "barrier",
+                    f"block {block.coordinates} has exited with an asynchronous operation under way in its shared memory",
+                    operation.warp,
+                    [operation.lane],
+                    operation.site,
+                )
 
     # --- failure ----------------------------------------------------------------------------------------------------
 

@@ -15,14 +15,30 @@ import numpy as np
 
 from ..runtime import forks
 
-WINDOWS = {"global": 0, "const": 0, "shared": 1 << 56, "shared::cta": 1 << 56, "shared::cluster": 1 << 56, "local": 2 << 56, "param": 3 << 56}
-SHARED_START = 1024        # the driver keeps the first kilobyte on sm_90: address 0 is nobody's
+WINDOWS = {
+    "global": 0,
+    "const": 0,
+    "shared": 1 << 56,
+    "shared::cta": 1 << 56,
+    "shared::cluster": 1 << 56,
+    "local": 2 << 56,
+    "param": 3 << 56,
+}
+SHARED_START = 1024  # the driver keeps the first kilobyte on sm_90: address 0 is nobody's
 RANK_SHIFT = 24
-SHARED_BITS = (1 << 32) - 1   # of a generic address that points to shared memory
+SHARED_BITS = (1 << 32) - 1  # of a generic address that points to shared memory
 POISON = 0xCD
 _I64 = np.dtype(np.int64)
-UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}     # 16 bytes: only moved, never compared
-_ONES = {size: np.full(1, 1, np.uint8).repeat(min(size, 8)).view(UNSIGNED[min(size, 8)])[0] for size in (1, 2, 4, 8, 16, 32)}
+UNSIGNED = {
+    1: np.uint8,
+    2: np.uint16,
+    4: np.uint32,
+    8: np.uint64,
+    16: np.complex128,
+}  # 16 bytes: only moved, never compared
+_ONES = {
+    size: np.full(1, 1, np.uint8).repeat(min(size, 8)).view(UNSIGNED[min(size, 8)])[0] for size in (1, 2, 4, 8, 16, 32)
+}
 _SHIFTS = {size: np.uint64(size.bit_length() - 1) for size in (1, 2, 4, 8, 16, 32)}
 cnz = np.count_nonzero
 
@@ -35,15 +51,27 @@ def space_of(address: np.ndarray) -> np.ndarray:
 class Region:
     """Contiguous bytes at an address. ``low`` and ``high`` bound the legal offsets; the views cover whole 16-byte units around them."""
 
-    def __init__(self, name: str, base: int, data: np.ndarray, *, low: int = 0, high: int | None = None, initialised: bool, writable: bool = True):
+    def __init__(
+        self,
+        name: str,
+        base: int,
+        data: np.ndarray,
+        *,
+        low: int = 0,
+        high: int | None = None,
+        initialised: bool,
+        writable: bool = True,
+    ):
         self.name, self.base, self.data = name, base, data
         self.low, self.high = low, len(data) if high is None else high
         self.ragged = low > 0
         self.writable = writable
-        self.owner = None                    # a weak reference to what keeps the memory, if it may be freed without a word
-        self.sealed = not writable           # the next write calls ``unseal`` first
-        self.rewind = None                   # who keeps what is there before a launch writes it (``rewind``)
-        self.written: dict[int, np.ndarray] | None = None      # units of each size that a launch has written, if ``rewind`` asks
+        self.owner = None  # a weak reference to what keeps the memory, if it may be freed without a word
+        self.sealed = not writable  # the next write calls ``unseal`` first
+        self.rewind = None  # who keeps what is there before a launch writes it (``rewind``)
+        self.written: dict[int, np.ndarray] | None = (
+            None  # units of each size that a launch has written, if ``rewind`` asks
+        )
         self.valid = None if initialised else np.zeros(len(data), np.uint8)
         self.views: dict[tuple[int, int], np.ndarray] = {}
         self.valid_views: dict[int, np.ndarray] = {}
@@ -52,11 +80,21 @@ class Region:
         self.base_array, self.first, self.stop = np.uint64(base), np.uint64(low), np.uint64(self.high)
 
     @classmethod
-    def of_address(cls, name: str, address: int, size: int, *, initialised: bool = True, writable: bool = True) -> "Region":
+    def of_address(
+        cls, name: str, address: int, size: int, *, initialised: bool = True, writable: bool = True
+    ) -> "Region":
         """The region over ``size`` bytes at a real address of this process. The caller keeps the memory alive."""
         start, stop = address & ~15, (address + size + 15) & ~15
         data = np.frombuffer((ctypes.c_uint8 * (stop - start)).from_address(start), np.uint8)
-        return cls(name, start, data, low=address - start, high=address + size - start, initialised=initialised, writable=writable)
+        return cls(
+            name,
+            start,
+            data,
+            low=address - start,
+            high=address + size - start,
+            initialised=initialised,
+            writable=writable,
+        )
 
     @classmethod
     def shared(cls, name: str, size: int, content: np.ndarray | None = None) -> "Region":
@@ -105,7 +143,6 @@ class Region:
         if self.valid is not None:
             self.valid[start:stop] = 1
 
-
     def alive(self) -> bool:
         return self.owner is None or self.owner() is not None
 
@@ -116,7 +153,7 @@ class Memory:
 
     def __init__(self):
         self.table: tuple[tuple[int, ...], tuple[Region, ...]] = (), ()
-        self.lock = forks.lock(threading.RLock)        # a finalizer that removes a region may run anywhere, in here as well
+        self.lock = forks.lock(threading.RLock)  # a finalizer that removes a region may run anywhere, in here as well
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -134,7 +171,7 @@ class Memory:
             regions = sorted(kept.values(), key=lambda r: r.base + r.low)
             changed = tuple(r.base + r.low for r in regions), tuple(regions)
             with self.lock:
-                if self.table is table:      # else somebody was faster
+                if self.table is table:  # else somebody was faster
                     self.table = changed
                     return
 
@@ -148,7 +185,7 @@ class Memory:
     def starting_at(self, address: int) -> list[Region]:
         """The regions whose first byte is at an address."""
         starts, regions = self.table
-        return list(regions[bisect.bisect_left(starts, address):bisect.bisect_right(starts, address)])
+        return list(regions[bisect.bisect_left(starts, address) : bisect.bisect_right(starts, address)])
 
     def find(self, address: int, size: int = 1) -> Region | None:
         """The region that holds all of ``[address, address + size)``."""
@@ -199,7 +236,7 @@ class Port:
         region = f.warp.block.shared if space == "shared::cta" else self.region
         if region is not None:
             offsets = active - region.base_array
-            rows = (offsets >> self.shift).view(_I64)            # an address below the region becomes a huge row
+            rows = (offsets >> self.shift).view(_I64)  # an address below the region becomes a huge row
             if not (region.ragged and cnz(offsets < region.first)) and self.within(region, offsets, rows):
                 return ((region, rows, lanes, None),)
         return self.sort_out(f, lanes, active)
@@ -228,7 +265,10 @@ class Port:
             if self.space == "global" or (self.space == "generic" and region.base > SHARED_START):
                 self.region = region
             return ((region, np.array(rows, _I64), lanes, None),)
-        return tuple((region, np.array(rows, _I64), np.array(who, _I64), np.array(positions)) for region, rows, who, positions in groups.values())
+        return tuple(
+            (region, np.array(rows, _I64), np.array(who, _I64), np.array(positions))
+            for region, rows, who, positions in groups.values()
+        )
 
     def resolve(self, f, lane: int, address: int) -> tuple[Region, int]:
         """The region and offset of one lane's address; reports an address that is nobody's."""
@@ -240,7 +280,9 @@ class Port:
         if space.startswith("shared"):
             block = f.warp.block.block_at(address)[0]
             if block is not None and not block.live_warps:
-                self.fault(f, lane, "out-of-bounds", f"touches shared memory of block {block.coordinates}, which has exited")
+                self.fault(
+                    f, lane, "out-of-bounds", f"touches shared memory of block {block.coordinates}, which has exited"
+                )
             region, offset = f.warp.block.shared_at(address)
         elif space == "local":
             region, offset = f.warp.local_region(), address + lane * f.warp.local_stride()
@@ -260,7 +302,12 @@ class Port:
     def misaligned(self, f, lanes, active: np.ndarray):
         at = int(np.flatnonzero(active & self.low_bits)[0])
         lane = at if lanes is None else int(lanes[at])
-        self.fault(f, lane, "misaligned", f"an access of {self.size} bytes at {int(active[at]):#x} needs an address that is a multiple of {self.size}")
+        self.fault(
+            f,
+            lane,
+            "misaligned",
+            f"an access of {self.size} bytes at {int(active[at]):#x} needs an address that is a multiple of {self.size}",
+        )
 
 
 def load(machine, site: int, space: str, width: int, count: int, scope: int, acquire: bool):
@@ -273,7 +320,12 @@ def load(machine, site: int, space: str, width: int, count: int, scope: int, acq
             bad = np.flatnonzero((region.valid_view(size)[rows] != ones).reshape(len(rows), -1).any(1))[0]
             lane = int(bad) if lanes is None else int(lanes[bad])
             offset = int(rows[bad]) * size
-            port.fault(f, lane, "uninitialised", f"reads {size} bytes that nobody has written, at byte {offset - region.low} of {region.name}")
+            port.fault(
+                f,
+                lane,
+                "uninitialised",
+                f"reads {size} bytes that nobody has written, at byte {offset - region.low} of {region.name}",
+            )
         sanitizer.load(f, lanes, region, rows, size, site, scope, acquire)
 
     def run(f, lanes, address):

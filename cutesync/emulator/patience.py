@@ -17,7 +17,7 @@ from .report import actor
 
 _STEPS, _STEPS_OF_WARP, _SECONDS = 1_000_000, 50_000, 20.0
 _QUIET_STEPS, _QUIET_SECONDS = 20_000, 8.0
-_EVERY = 4096                    # steps between two looks
+_EVERY = 4096  # steps between two looks
 _MOST_SHOWN = 8
 _ADVICE = "if it is long and not endless, raise the bound: max_steps= of emulate or check, or CUTESYNC_MAX_STEPS"
 
@@ -29,7 +29,7 @@ class Patience:
         self.machine, self.most = machine, most
         self.every = _EVERY if most is None else min(_EVERY, most // 4 + 1)
         self.effects = self.exits = -1
-        self.effect_at = self.exit_at = (0, 0.0)          # steps and seconds at the last look that found something new
+        self.effect_at = self.exit_at = (0, 0.0)  # steps and seconds at the last look that found something new
 
     def look(self, f) -> int:
         """Report a launch without end, whose fragment ``f`` has just run. Returns the step to look at again."""

@@ -50,7 +50,7 @@ class AsyncAccess:
             unfenced = False
             if self.proxy and cnz(generic):
                 unfenced = self._unordered(generic, np.int64(-1), [clock.proxied[self.space] for clock in clocks])
-        else:                           # one operation or thread did it all: the usual case of a stage
+        else:  # one operation or thread did it all: the usual case of a stage
             key = int(earlier[0])
             generic = (key >> ACTOR_AT & int(ACTOR_MASK)) % ACTORS < LANES
             bad = key >> ACTOR_AT != self.own and not any(happened(key, clock.known) for clock in clocks)
@@ -75,8 +75,10 @@ class AsyncAccess:
         machine, other = self.sanitizer.machine, key & ((1 << SITE_BITS) - 1)
         read = before == "read"
         now, then = "write" if self.write else "read", "load read" if read else "store wrote"
-        lines = [f"its asynchronous operation {now}s byte {offset - self.region.low} of {self.region.name}, "
-                 f"which an ordinary {then}"]
+        lines = [
+            f"its asynchronous operation {now}s byte {offset - self.region.low} of {self.region.name}, "
+            f"which an ordinary {then}"
+        ]
         if other:
             lines.append(f"  at {machine.program.sites[other - 1].where()}")
         if read:

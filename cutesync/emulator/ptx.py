@@ -13,21 +13,41 @@ from . import words
 from .declarations import declared, split, variable
 from .gate import MALFORMED, NAME
 from .syntax import (
-    NOWHERE, PARAM, SINK, SIZES, Function, Imm, Instr, Loc, Mem, Module, Not, Pair, Param, PtxSyntaxError, Reg, Special, Symbol, Vec,
-)  # fmt: skip
+    NOWHERE,
+    PARAM,
+    SINK,
+    SIZES,
+    Function,
+    Imm,
+    Instr,
+    Loc,
+    Mem,
+    Module,
+    Not,
+    Pair,
+    Param,
+    PtxSyntaxError,
+    Reg,
+    Special,
+    Symbol,
+    Vec,
+)
 
 __all__ = ["PtxSyntaxError", "parse"]
 
 _COMMENT = re.compile(r"/\*.*?\*/", re.S)
 _FILE = re.compile(r"^\s*\.file\s+(\d+)\s+\"([^\"]*)\"", re.M)
-_SPECIAL = re.compile(r"%(tid|ntid|ctaid|nctaid|laneid|warpid|nwarpid|smid|nsmid|gridid|clusterid|nclusterid|cluster_ctaid|"
-                      r"cluster_nctaid|cluster_ctarank|cluster_nctarank|is_explicit_cluster|lanemask_\w+|clock|clock64|clock_hi|"
-                      r"globaltimer|globaltimer_lo|globaltimer_hi|dynamic_smem_size|total_smem_size|aggr_smem_size|envreg\d+|"
-                      r"current_graph_exec|pm\d+|reserved_smem\w*)(\.[xyzw])?", re.A)
+_SPECIAL = re.compile(
+    r"%(tid|ntid|ctaid|nctaid|laneid|warpid|nwarpid|smid|nsmid|gridid|clusterid|nclusterid|cluster_ctaid|"
+    r"cluster_nctaid|cluster_ctarank|cluster_nctarank|is_explicit_cluster|lanemask_\w+|clock|clock64|clock_hi|"
+    r"globaltimer|globaltimer_lo|globaltimer_hi|dynamic_smem_size|total_smem_size|aggr_smem_size|envreg\d+|"
+    r"current_graph_exec|pm\d+|reserved_smem\w*)(\.[xyzw])?",
+    re.A,
+)
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]{1,16}|\d{1,20})U?", re.A)
 _FLOAT = re.compile(r"-?\d{1,40}\.\d{0,400}([eE][-+]?\d{1,4})?", re.A)
 _OFFSET = re.compile(r"(.+?)\s*\+\s*(-?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,20}))", re.A)
-_MOST = 1 << 20                  # registers or instructions of one function: what a compiler writes has far fewer
+_MOST = 1 << 20  # registers or instructions of one function: what a compiler writes has far fewer
 
 
 def _statements(text: str):
@@ -65,8 +85,15 @@ def _statements(text: str):
         elif ch == ":" and re.fullmatch(r"[$%\w]+", head):
             yield start_line, head + ":"
             buffer = []
-        elif ch == "\n" and re.match(r"\s*\.(loc|file|version|target|address_size|section|pragma|reqntid|maxntid|minnctapersm|"
-                                     r"maxnreg|reqnctapercluster|explicitcluster|blocksareclusters|noreturn)\b", "".join(buffer)) and depth == 0:
+        elif (
+            ch == "\n"
+            and re.match(
+                r"\s*\.(loc|file|version|target|address_size|section|pragma|reqntid|maxntid|minnctapersm|"
+                r"maxnreg|reqnctapercluster|explicitcluster|blocksareclusters|noreturn)\b",
+                "".join(buffer),
+            )
+            and depth == 0
+        ):
             yield start_line, "".join(buffer).strip()
             buffer = []
         else:
@@ -167,14 +194,14 @@ class _Reader:
         elif ".entry" in s:
             name = re.search(r"\.entry\s+([$\w]+)", s).group(1)
             self.function = Function(name)
-            inner = s[s.index("(") + 1:s.rindex(")")] if "(" in s else ""
+            inner = s[s.index("(") + 1 : s.rindex(")")] if "(" in s else ""
             offset = 0
             for piece in split(inner):
                 size, align, pname = declared(piece)
                 offset = -(-offset // align) * align
                 self.function.params.append(Param(pname, size, align, offset))
                 offset += size
-            self.dimensions(s[s.rindex(")") + 1:] if ")" in s else s)
+            self.dimensions(s[s.rindex(")") + 1 :] if ")" in s else s)
         elif s.startswith((".reqntid", ".reqnctapercluster", ".maxntid")):
             self.dimensions(s)
         elif re.match(r"(\.\w+\s+)*\.(global|const|shared)\b", s):
@@ -193,7 +220,7 @@ class _Reader:
     def directive(self, s: str) -> None:
         word = s.split()[0]
         if word == ".loc" and len(self.scopes) > 1:
-            return                  # lines of inline assembly count from the statement that holds it, which is the useful one
+            return  # lines of inline assembly count from the statement that holds it, which is the useful one
         if word == ".loc":
             pieces = s.split()
             file, line = int(pieces[1]), int(pieces[2].rstrip(","))
@@ -273,7 +300,12 @@ class _Reader:
 
     def field(self, operand, opcode: str):
         """A member of a call's structure parameter is a register of its own, named by its offset."""
-        if isinstance(operand, Mem) and isinstance(operand.base, Reg) and operand.base.name.startswith(PARAM) and operand.base.bits > 64:
+        if (
+            isinstance(operand, Mem)
+            and isinstance(operand.base, Reg)
+            and operand.base.name.startswith(PARAM)
+            and operand.base.bits > 64
+        ):
             member = Reg(f"{operand.base.name}+{operand.offset}", 8 * SIZES[opcode.rsplit(".", 1)[1]])
             self.function.registers[member.name] = member
             return Mem(member)

@@ -30,8 +30,16 @@ class Device:
     def __init__(self):
         self.memory = Memory()
 
-    def register(self, address: int, size: int, name: str = "a buffer", *, initialised: bool = True, writable: bool = True,
-                 owner=None) -> Region | None:  # fmt: skip
+    def register(
+        self,
+        address: int,
+        size: int,
+        name: str = "a buffer",
+        *,
+        initialised: bool = True,
+        writable: bool = True,
+        owner=None,
+    ) -> Region | None:
         """Make ``size`` bytes at ``address`` visible to kernels: until ``unregister``, and the caller keeps them alive until then, or for
         the life of their ``owner``. Bytes of a buffer that is not ``initialised`` must be written before they are read."""
         if size <= 0:
@@ -62,7 +70,7 @@ class Device:
 def _region(name: str, address: int, size: int, initialised: bool, writable: bool) -> Region:
     region = Region.of_address(name, address, size, initialised=initialised, writable=writable)
     if not initialised and writable:
-        region.data[region.low:region.high] = POISON
+        region.data[region.low : region.high] = POISON
     return region
 
 
@@ -88,7 +96,7 @@ def _buffers(arrays, fresh) -> list[tuple[int, int, str, bool, bool]]:
 
 
 DEVICE = Device()
-LOCK = threading.RLock()     # launches run one at a time: generated code is bound to one machine
+LOCK = threading.RLock()  # launches run one at a time: generated code is bound to one machine
 forks.wait_for(LOCK)
 _EXECUTABLES: "weakref.WeakKeyDictionary[object, Executable]" = weakref.WeakKeyDictionary()
 
@@ -97,7 +105,7 @@ def executable(compiled) -> Executable:
     """The runnable form of a compiled cute function, made once."""
     found = _EXECUTABLES.get(compiled)
     if found is None:
-        with compiler.alone():     # it makes an engine, which compiles the host code
+        with compiler.alone():  # it makes an engine, which compiles the host code
             found = _EXECUTABLES.get(compiled) or _EXECUTABLES.setdefault(compiled, Executable(compiled))
     return found
 
@@ -120,12 +128,25 @@ def program(text: str, kernel: str | None = None) -> Program:
     if kernel is None and len(names) == 1:
         (kernel,) = names
     if kernel not in module.functions:
-        raise ArgumentValueError(explain("kernel", kernel, f"the name of one of the text's kernels: {', '.join(names)}"))
+        raise ArgumentValueError(
+            explain("kernel", kernel, f"the name of one of the text's kernels: {', '.join(names)}")
+        )
     return Program(module.functions[kernel], module)
 
 
-def launch(text: str, grid, block, parameters, *, cluster=None, shared_bytes: int = 0, cooperative: bool = False,
-           programmatic: bool = False, kernel: str | None = None, device: Device = DEVICE) -> None:
+def launch(
+    text: str,
+    grid,
+    block,
+    parameters,
+    *,
+    cluster=None,
+    shared_bytes: int = 0,
+    cooperative: bool = False,
+    programmatic: bool = False,
+    kernel: str | None = None,
+    device: Device = DEVICE,
+) -> None:
     """Launch a kernel given as PTX text, under the settings in force. ``parameters`` are the packed parameter bytes, or one integer a
     parameter (addresses, scalars as their bits). Addresses must lie in registered buffers. A ``programmatic`` launch may start before those
     before it in its stream have ended: what touches global memory before ``griddepcontrol.wait`` is a race. Raises LaunchError for what a
@@ -135,9 +156,22 @@ def launch(text: str, grid, block, parameters, *, cluster=None, shared_bytes: in
         code = program(text, kernel)
         if cluster is None:
             cluster = limits.padded(code.function.cluster or ())
-        extents = (limits.extents(what, value) for what, value in (("grid", grid), ("block", block), ("cluster", cluster)))
+        extents = (
+            limits.extents(what, value) for what, value in (("grid", grid), ("block", block), ("cluster", cluster))
+        )
         packed = _packed(code.function, parameters)
-        run_launch(Launch(code, *extents, limits.whole("shared_bytes", shared_bytes), packed, cooperative, programmatic=programmatic), device, settings())
+        run_launch(
+            Launch(
+                code,
+                *extents,
+                limits.whole("shared_bytes", shared_bytes),
+                packed,
+                cooperative,
+                programmatic=programmatic,
+            ),
+            device,
+            settings(),
+        )
 
 
 def _packed(function, parameters) -> bytes:
@@ -153,15 +187,17 @@ def _packed(function, parameters) -> bytes:
         return bytes(parameters)
     packed = bytearray(function.param_bytes())
     for p, value in zip(function.params, parameters):
-        packed[p.offset:p.offset + p.size] = (int(value) & ((1 << 8 * p.size) - 1)).to_bytes(p.size, "little")
+        packed[p.offset : p.offset + p.size] = (int(value) & ((1 << 8 * p.size) - 1)).to_bytes(p.size, "little")
     return bytes(packed)
 
 
 def run_launch(launch: Launch, device: Device, how: Settings) -> None:
     """One launch, under one schedule or several; several must leave the same memory behind."""
     limits.check(launch)
-    own = [Region.of_address(name, array.ctypes.data, max(v.size, 1), writable=v.space == "global")
-           for name, (v, array) in launch.program.variables.items()]  # fmt: skip
+    own = [
+        Region.of_address(name, array.ctypes.data, max(v.size, 1), writable=v.space == "global")
+        for name, (v, array) in launch.program.variables.items()
+    ]
     try:
         device.memory.replace((), own)
         if how.schedules == 1:
@@ -193,7 +229,9 @@ def _run_all(launch: Launch, device: Device, how: Settings) -> None:
 def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, trace: Trace | None = None) -> Machine:
     content = np.zeros(max(len(launch.parameters), 16) + 15 & ~15, np.uint8)
     content[: len(launch.parameters)] = np.frombuffer(launch.parameters, np.uint8)
-    parameters = Region("the kernel's parameters", 0, content, high=max(len(launch.parameters), 1), initialised=True, writable=False)
+    parameters = Region(
+        "the kernel's parameters", 0, content, high=max(len(launch.parameters), 1), initialised=True, writable=False
+    )
     regions = device.memory.regions
     for region in regions:
         region.shadow, region.watchers = None, []
@@ -217,9 +255,22 @@ def _machine(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
     program, dynamic = launch.program, launch.shared_bytes
     clustered = launch.clustered or launch.cluster != (1, 1, 1) or bool(program.function.cluster)
     try:
-        return Machine(program, launch.grid, launch.block, launch.cluster, dynamic + program.static_shared, dynamic, parameters,
-                       device.memory, schedule, sanitize=how.sanitize, trace=trace, clustered=clustered,
-                       programmatic=launch.programmatic, max_steps=how.step_limit())  # fmt: skip
+        return Machine(
+            program,
+            launch.grid,
+            launch.block,
+            launch.cluster,
+            dynamic + program.static_shared,
+            dynamic,
+            parameters,
+            device.memory,
+            schedule,
+            sanitize=how.sanitize,
+            trace=trace,
+            clustered=clustered,
+            programmatic=launch.programmatic,
+            max_steps=how.step_limit(),
+        )
     except CutesyncError:
         raise
     except MALFORMED as fault:

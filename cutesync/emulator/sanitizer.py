@@ -30,8 +30,23 @@ from .clocks import ACTORS, LANES, PRECEDING, Clock, preceding
 from .memory import SHARED_START, Region
 from .proxies import AsyncAccess
 from .report import lane_list
-from .shadow import (ACTOR_AT, ACTOR_MASK, ASYNC_ROWS, BLOCK_AT, CLUSTER, CTA, GPU, READ_ROWS, SHIFT, SITE_BITS,
-                     TIME_AT, TIME_MASK, Location, Shadow, cnz)
+from .shadow import (
+    ACTOR_AT,
+    ACTOR_MASK,
+    ASYNC_ROWS,
+    BLOCK_AT,
+    CLUSTER,
+    CTA,
+    GPU,
+    READ_ROWS,
+    SHIFT,
+    SITE_BITS,
+    TIME_AT,
+    TIME_MASK,
+    Location,
+    Shadow,
+    cnz,
+)
 
 
 class Sanitizer:
@@ -57,9 +72,17 @@ class Sanitizer:
         for known, positions in warp.clock.groups(lanes):
             if PRECEDING not in known.known:
                 numbers = np.arange(LANES) if lanes is None else lanes
-                self.machine.fail("race", "global memory touched before griddepcontrol.wait", warp, numbers if positions is None else numbers[positions], site, [
-                    f"it accesses {region.name}, which the launch before it in the stream may still read or write",
-                    "the launch is programmatic: a thread must pass griddepcontrol.wait, or synchronize with one that has, before it touches global memory"])
+                self.machine.fail(
+                    "race",
+                    "global memory touched before griddepcontrol.wait",
+                    warp,
+                    numbers if positions is None else numbers[positions],
+                    site,
+                    [
+                        f"it accesses {region.name}, which the launch before it in the stream may still read or write",
+                        "the launch is programmatic: a thread must pass griddepcontrol.wait, or synchronize with one that has, before it touches global memory",
+                    ],
+                )
 
     # --- keys -------------------------------------------------------------------------------------------------------
 
@@ -100,7 +123,11 @@ class Sanitizer:
         """Both are strong and each one's scope includes the other's thread."""
         least = np.minimum((keys >> np.int64(SITE_BITS)) & 3, scope)
         size = self.machine.cluster_size
-        return (least == GPU) | ((least == CTA) & (blocks == block)) | ((least == CLUSTER) & (blocks // size == block // size))
+        return (
+            (least == GPU)
+            | ((least == CTA) & (blocks == block))
+            | ((least == CLUSTER) & (blocks // size == block // size))
+        )
 
     # --- accesses of threads ----------------------------------------------------------------------------------------
 
@@ -114,8 +141,18 @@ class Sanitizer:
         if scope:
             self.take(f, lanes, shadow, rows, size, scope, acquire)
 
-    def store(self, f, lanes, region: Region, rows: np.ndarray, size: int, site: int, scope: int, release: bool,
-              update: bool = False) -> None:
+    def store(
+        self,
+        f,
+        lanes,
+        region: Region,
+        rows: np.ndarray,
+        size: int,
+        site: int,
+        scope: int,
+        release: bool,
+        update: bool = False,
+    ) -> None:
         self.touch(f.warp, lanes, region, site)
         shadow = region.shadow or self.shadow(region)
         keys = self.keys(f, lanes, site, scope)
@@ -136,7 +173,9 @@ class Sanitizer:
         if scope or shadow.locations:
             self.leave(f, lanes, shadow, rows, size, scope, release, update)
 
-    def atomic(self, f, lanes, region: Region, rows, size: int, site: int, scope: int, acquire: bool, release: bool) -> None:
+    def atomic(
+        self, f, lanes, region: Region, rows, size: int, site: int, scope: int, acquire: bool, release: bool
+    ) -> None:
         """A read-modify-write: a strong access that continues the release sequence at its place."""
         self.take(f, lanes, region.shadow or self.shadow(region), rows, size, scope, acquire)
         self.store(f, lanes, region, rows, size, site, scope, release, update=True)
@@ -169,8 +208,14 @@ class Sanitizer:
         values, counts = np.unique(rows, return_counts=True)
         twice = np.flatnonzero(rows == values[counts > 1][0])
         who = twice if lanes is None else lanes[twice]
-        self.machine.fail("race", f"{lane_list(who)} of one store write different values to the same {size} bytes, at byte "
-                          f"{int(rows[twice[0]]) * size - region.low} of {region.name}", f.warp, who, site)
+        self.machine.fail(
+            "race",
+            f"{lane_list(who)} of one store write different values to the same {size} bytes, at byte "
+            f"{int(rows[twice[0]]) * size - region.low} of {region.name}",
+            f.warp,
+            who,
+            site,
+        )
 
     def race(self, warp, lane, region, offset: int, size: int, key: int, site: int, before: str, now: str) -> None:
         machine = self.machine
@@ -178,11 +223,15 @@ class Sanitizer:
         slot = actor % ACTORS
         what = f"lane {slot}" if slot < LANES else "(an asynchronous operation it started)"
         instr = machine.program.sites[other - 1] if other else None
-        lines = [f"it {now}s {size} bytes at byte {offset - region.low} of {region.name}",
-                 f"unordered with the {before} by block {machine.block_coordinates(block)} warp {actor // ACTORS} {what}"]
+        lines = [
+            f"it {now}s {size} bytes at byte {offset - region.low} of {region.name}",
+            f"unordered with the {before} by block {machine.block_coordinates(block)} warp {actor // ACTORS} {what}",
+        ]
         if instr is not None:
             lines.append(f"  at {instr.where()}")
-        machine.fail("race", f"{now} and {before} of the same bytes with nothing to order them", warp, [lane], site, lines)
+        machine.fail(
+            "race", f"{now} and {before} of the same bytes with nothing to order them", warp, [lane], site, lines
+        )
 
     # --- release and acquire ----------------------------------------------------------------------------------------
 
@@ -253,8 +302,18 @@ class Sanitizer:
 
     # --- accesses of the async proxy --------------------------------------------------------------------------------
 
-    def async_access(self, warp, lane: int, region: Region, offsets: np.ndarray, unit: int, write: bool, event: tuple[int, int], site: int,
-                     generic: bool = False) -> None:
+    def async_access(
+        self,
+        warp,
+        lane: int,
+        region: Region,
+        offsets: np.ndarray,
+        unit: int,
+        write: bool,
+        event: tuple[int, int],
+        site: int,
+        generic: bool = False,
+    ) -> None:
         """An asynchronous operation started by ``lane`` reads or writes units of ``unit`` bytes at byte ``offsets``.
 
         It must be ordered after what it conflicts with (the starter's clock), and where that was a generic access

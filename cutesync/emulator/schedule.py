@@ -22,7 +22,7 @@ POLICIES = {
     "one_block": "one block (or cluster) is resident at a time",
 }
 _RESIDENT = 16
-_MOST_SHUFFLED = 1 << 16         # clusters: a larger grid is shuffled in windows of so many, as it runs
+_MOST_SHUFFLED = 1 << 16  # clusters: a larger grid is shuffled in windows of so many, as it runs
 
 
 class Schedule:
@@ -34,14 +34,16 @@ class Schedule:
         self.policy, self.seed = policy, seed
         self.random = random.Random(f"{policy}/{seed}")
         self.limit = 1 if policy == "one_block" else resident
-        self.queue: list = []                # fragments that can run
-        self.clusters_left = 0               # that are not admitted yet
+        self.queue: list = []  # fragments that can run
+        self.clusters_left = 0  # that are not admitted yet
         self.order = iter(())
         self.machine = None
         self.turn = 0
         self.steps_to_change = 0
         self.victim = None
-        self.copy_chance = {"random": 0.25, "copies_early": 1.0, "copies_late": 0.0, "round_robin": 0.1}.get(policy, 0.1 + 0.3 * self.random.random())
+        self.copy_chance = {"random": 0.25, "copies_early": 1.0, "copies_late": 0.0, "round_robin": 0.1}.get(
+            policy, 0.1 + 0.3 * self.random.random()
+        )
 
     def describe(self) -> str:
         return f"policy={self.policy!r}, seed={self.seed}"
@@ -61,7 +63,7 @@ class Schedule:
         if self.policy in ("round_robin", "one_block"):
             return iter(numbers)
         window = min(self.random.choice((1, 4, len(numbers))), _MOST_SHUFFLED)
-        windows = (numbers[i:i + window] for i in range(0, len(numbers), window))
+        windows = (numbers[i : i + window] for i in range(0, len(numbers), window))
         shuffled = (c for some in windows for c in self.random.sample(some, len(some)))
         return shuffled if len(numbers) > _MOST_SHUFFLED else iter(list(shuffled))
 

@@ -73,8 +73,15 @@ def settings() -> Settings:
 
 
 @contextlib.contextmanager
-def emulate(policy: str | None = None, seed: int = 0, schedules: int = 1, sanitize: bool = True, trace=None, resident: int = 16,
-            max_steps: int | None = None):  # fmt: skip
+def emulate(
+    policy: str | None = None,
+    seed: int = 0,
+    schedules: int = 1,
+    sanitize: bool = True,
+    trace=None,
+    resident: int = 16,
+    max_steps: int | None = None,
+):
     """Within the block launches on the emulator run under these settings. Yields them; ``steps`` and ``launches`` count what ran.
 
     ``schedules=N`` runs each launch N times from the same memory and refuses different results; without a ``policy`` all take turns.

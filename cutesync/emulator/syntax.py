@@ -7,8 +7,28 @@ from dataclasses import dataclass, field
 
 from ..errors import CutesyncError
 
-SIZES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "bf16": 2, "b32": 4, "u32": 4, "s32": 4, "f32": 4,
-         "b64": 8, "u64": 8, "s64": 8, "f64": 8, "b128": 16, "f16x2": 4, "bf16x2": 4, "pred": 0}
+SIZES = {
+    "b8": 1,
+    "u8": 1,
+    "s8": 1,
+    "b16": 2,
+    "u16": 2,
+    "s16": 2,
+    "f16": 2,
+    "bf16": 2,
+    "b32": 4,
+    "u32": 4,
+    "s32": 4,
+    "f32": 4,
+    "b64": 8,
+    "u64": 8,
+    "s64": 8,
+    "f64": 8,
+    "b128": 16,
+    "f16x2": 4,
+    "bf16x2": 4,
+    "pred": 0,
+}
 
 
 class PtxSyntaxError(CutesyncError, SyntaxError):
@@ -78,7 +98,7 @@ class Not:
 
 
 SINK = Symbol("_")
-PARAM = "param:"     # starts the names of registers that stand for the parameters of a call
+PARAM = "param:"  # starts the names of registers that stand for the parameters of a call
 
 
 @dataclass(frozen=True)
@@ -93,7 +113,7 @@ class Loc:
 
 
 NOWHERE = Loc("?", 0)
-_LONG_LIST = re.compile(r"\{([^{},]+),((?:[^{},]+,){5,})([^{},]+)\}")     # the registers of a wgmma
+_LONG_LIST = re.compile(r"\{([^{},]+),((?:[^{},]+,){5,})([^{},]+)\}")  # the registers of a wgmma
 
 
 def _shorter(m: re.Match) -> str:

@@ -83,11 +83,22 @@ class TensorMap:
         object.__setattr__(self, "element_strides", self.element_strides or (1,) * rank)
         if self.element not in ELEMENTS:
             raise ArgumentValueError(explain("tensor map element", repr(self.element), " ".join(ELEMENTS)))
-        if not 1 <= rank <= 5 or (len(self.strides), len(self.box), len(self.element_strides)) != (rank - 1, rank, rank):
-            raise ArgumentValueError(explain("tensor map rank", rank, "1 to 5, one stride less, and a box of the same rank"))
+        if not 1 <= rank <= 5 or (len(self.strides), len(self.box), len(self.element_strides)) != (
+            rank - 1,
+            rank,
+            rank,
+        ):
+            raise ArgumentValueError(
+                explain("tensor map rank", rank, "1 to 5, one stride less, and a box of the same rank")
+            )
         self._limit("address", self.address, self.address % 16 == 0, "a multiple of 16")
         self._limit("extents", self.extents, all(0 < e <= 1 << 32 for e in self.extents), "1 to 2**32")
-        self._limit("strides", self.strides, all(s % 16 == 0 and 0 <= s < 1 << 40 for s in self.strides), "multiples of 16 below 2**40")
+        self._limit(
+            "strides",
+            self.strides,
+            all(s % 16 == 0 and 0 <= s < 1 << 40 for s in self.strides),
+            "multiples of 16 below 2**40",
+        )
         self._limit("box", self.box, all(0 < b <= 256 for b in self.box), "1 to 256")
         self._limit("element strides", self.element_strides, all(0 < s <= 8 for s in self.element_strides), "1 to 8")
         self._limit("swizzle", self.swizzle, self.swizzle in SWIZZLES, "0, 32, 64 or 128 bytes")
@@ -130,7 +141,9 @@ class TensorMap:
         In shared memory the box is dense, but with a swizzle its innermost rows are as long as the swizzle.
         """
         if len(coordinates) != self.rank:
-            raise ArgumentValueError(explain("tensor coordinates", len(coordinates), f"{self.rank}, the rank of the map"))
+            raise ArgumentValueError(
+                explain("tensor coordinates", len(coordinates), f"{self.rank}, the rank of the map")
+            )
         self._limit("shared address", hex(shared_address), shared_address % 128 == 0, "a multiple of 128")
         self.check_corner(coordinates, store)
         relative, shared_offsets = _box_offsets(self)
@@ -149,8 +162,18 @@ class TensorMap:
     def check_corner(self, coordinates: tuple[int, ...], store: bool = False) -> None:
         """Where a box may start. Anything else is an illegal instruction on an H200."""
         aligned = coordinates[0] * self.element_bytes % 16 == 0
-        self._limit("inner coordinate", coordinates[0], aligned, f"a multiple of {16 // self.element_bytes}: boxes start at multiples of 16 bytes")
-        self._limit("coordinates of a store", coordinates, not store or min(coordinates) >= 0, "0 or more: only loads may start before the tensor")
+        self._limit(
+            "inner coordinate",
+            coordinates[0],
+            aligned,
+            f"a multiple of {16 // self.element_bytes}: boxes start at multiples of 16 bytes",
+        )
+        self._limit(
+            "coordinates of a store",
+            coordinates,
+            not store or min(coordinates) >= 0,
+            "0 or more: only loads may start before the tensor",
+        )
 
     def loaded(self, data: np.ndarray) -> np.ndarray:
         """Bytes of elements of the tensor as a load leaves them in shared memory: tf32 is rounded, the rest are copied, f32_ftz too.
@@ -184,14 +207,23 @@ def _box_offsets(tensor_map: TensorMap) -> tuple[np.ndarray, np.ndarray]:
     for dimension, (step, stride) in enumerate(zip(tensor_map._steps, (size, *tensor_map.strides), strict=True)):
         in_global = in_global + index[dimension] * (step * stride)
         in_shared = in_shared + index[dimension] * pitch
-        pitch = (tensor_map.swizzle or tensor_map.tile[0] * size) if dimension == 0 else pitch * tensor_map.tile[dimension]
+        pitch = (
+            (tensor_map.swizzle or tensor_map.tile[0] * size) if dimension == 0 else pitch * tensor_map.tile[dimension]
+        )
     return in_global.ravel(order="F"), in_shared.ravel(order="F")
 
 
 def from_encode_arguments(
-    data_type: int, address: int, extents: tuple[int, ...], strides: tuple[int, ...], box: tuple[int, ...],
-    element_strides: tuple[int, ...], interleave: int, swizzle: int, fill: int,
-) -> TensorMap:  # fmt: skip
+    data_type: int,
+    address: int,
+    extents: tuple[int, ...],
+    strides: tuple[int, ...],
+    box: tuple[int, ...],
+    element_strides: tuple[int, ...],
+    interleave: int,
+    swizzle: int,
+    fill: int,
+) -> TensorMap:
     """A map from the arguments of ``cuTensorMapEncodeTiled`` (enumerations as integers; the cache hint is left out)."""
     if not 0 <= data_type < len(API_ELEMENTS) or not 0 <= swizzle < len(SWIZZLES):
         raise ArgumentValueError(explain("tensor map", f"data type {data_type}, swizzle {swizzle}", "those of sm_90"))
@@ -212,7 +244,11 @@ def decode(data: bytes) -> TensorMap | Im2colMap:
     code = (control >> 7) & 15
     im2col = control & IM2COL
     if control & 15 != CONTROL_CONSTANT | im2col or rank > 5 or code >= ELEMENTS.index("tf32"):
-        raise ArgumentValueError(explain("tensor map", f"control word {control:#x}", "a map built for sm_90", "check the kernel's parameters"))
+        raise ArgumentValueError(
+            explain(
+                "tensor map", f"control word {control:#x}", "a map built for sm_90", "check the kernel's parameters"
+            )
+        )
     element = ELEMENTS[code]
     if (control >> TF32_BIT) & 1:
         element = {"f32": "tf32", "f32_ftz": "tf32_ftz"}[element]
@@ -220,9 +256,16 @@ def decode(data: bytes) -> TensorMap | Im2colMap:
     steps = int.from_bytes(data[52:55], "little")
     box = (data[55] + 1, *(1,) * (rank - 1)) if im2col else tuple(b + 1 for b in data[55 : 55 + rank])
     found = TensorMap(
-        element, address, tuple(e + 1 for e in extents[:rank]), tuple(strides), box, tuple(((steps >> (3 * i)) & 7) + 1 for i in range(rank)),
-        (control >> 11) & 3, SWIZZLES[(control >> 13) & 3], bool((control >> NAN_BIT) & 1),
-    )  # fmt: skip
+        element,
+        address,
+        tuple(e + 1 for e in extents[:rank]),
+        tuple(strides),
+        box,
+        tuple(((steps >> (3 * i)) & 7) + 1 for i in range(rank)),
+        (control >> 11) & 3,
+        SWIZZLES[(control >> 13) & 3],
+        bool((control >> NAN_BIT) & 1),
+    )
     if not im2col:
         return found
     from .im2col import decode_im2col
@@ -275,6 +318,8 @@ def _with_rank(old: TensorMap, rank: int) -> dict[str, tuple[int, ...]]:
         return (values + (filler,) * length)[:length]
 
     return {
-        "extents": fit(old.extents, rank, 1), "strides": fit(old.strides, rank - 1, 0), "box": fit(old.box, rank, 1),
+        "extents": fit(old.extents, rank, 1),
+        "strides": fit(old.strides, rank - 1, 0),
+        "box": fit(old.box, rank, 1),
         "element_strides": fit(old.element_strides, rank, 1),
-    }  # fmt: skip
+    }

@@ -36,7 +36,7 @@ class Product:
 
     def __init__(self, event: tuple[int, int], site: int, shape: tuple[int, int], d: frozenset, a: frozenset):
         self.event, self.site, self.shape, self.d, self.a = event, site, shape, d, a
-        self.fenced = False              # since it was started
+        self.fenced = False  # since it was started
 
     def disturbs(self, shape: tuple[int, int], d: frozenset, a: frozenset) -> frozenset:
         """Registers that a later ``wgmma`` must not use while this one is in flight."""
@@ -50,7 +50,7 @@ class TensorRegisters:
     def __init__(self, warp):
         self.warp = warp
         self.groups = groups_of(warp, KIND, 0)
-        self.touched: dict[int, int] = {}        # register slot -> instruction that touched it since the last fence
+        self.touched: dict[int, int] = {}  # register slot -> instruction that touched it since the last fence
         self.fenced = False
 
     def in_flight(self):
@@ -65,8 +65,14 @@ class TensorRegisters:
                 hit = slots & places.keys()
                 if hit:
                     slot = min(hit, key=places.get)
-                    self.fail("touches a register of a wgmma that it has not waited for", places[slot], slot, f"{role} of the wgmma", product.site,
-                              "wgmma.wait_group must come between them")
+                    self.fail(
+                        "touches a register of a wgmma that it has not waited for",
+                        places[slot],
+                        slot,
+                        f"{role} of the wgmma",
+                        product.site,
+                        "wgmma.wait_group must come between them",
+                    )
 
     def fence(self) -> None:
         self.fenced = True
@@ -77,19 +83,40 @@ class TensorRegisters:
     def start(self, site: int, shape: tuple[int, int], d: frozenset, a: frozenset) -> None:
         """A ``wgmma`` is about to work on these registers."""
         if not self.fenced:
-            self.warp.machine.fail("registers", "the first wgmma of a warp has no wgmma.fence before it", self.warp, range(32), site)
+            self.warp.machine.fail(
+                "registers", "the first wgmma of a warp has no wgmma.fence before it", self.warp, range(32), site
+            )
         for slot in sorted((d | a) & self.touched.keys()):
-            self.fail("no wgmma.fence between an access to a register and the wgmma that works on it", site, slot, "used", self.touched[slot],
-                      "wgmma.fence must come between them")
+            self.fail(
+                "no wgmma.fence between an access to a register and the wgmma that works on it",
+                site,
+                slot,
+                "used",
+                self.touched[slot],
+                "wgmma.fence must come between them",
+            )
         for product in self.in_flight():
             for slot in sorted(product.disturbs(shape, d, a)):
-                self.fail("uses a register of another wgmma that it has not waited for", site, slot, "used by the wgmma", product.site,
-                          "only accumulators may be handed on, from one wgmma to the next of the same shape")
+                self.fail(
+                    "uses a register of another wgmma that it has not waited for",
+                    site,
+                    slot,
+                    "used by the wgmma",
+                    product.site,
+                    "only accumulators may be handed on, from one wgmma to the next of the same shape",
+                )
 
     def fail(self, title: str, site: int, slot: int, role: str, other: int, advice: str) -> None:
         machine = self.warp.machine
         name = machine.program.register_name(slot)
-        machine.fail("registers", title, self.warp, range(32), site, [f"{name} is {role}", f"  at {machine.program.sites[other - 1].where()}", advice])
+        machine.fail(
+            "registers",
+            title,
+            self.warp,
+            range(32),
+            site,
+            [f"{name} is {role}", f"  at {machine.program.sites[other - 1].where()}", advice],
+        )
 
 
 def touch_maker(machine):

@@ -27,7 +27,9 @@ def _writable(path) -> Path:
 
 def _refused(path, error: Exception) -> Exception:
     kind = ArgumentTypeError if isinstance(error, TypeError) else ArgumentValueError
-    return kind(explain("trace", f"{shown(path)} ({type(error).__name__}: {error})", "the path of a file that can be written"))
+    return kind(
+        explain("trace", f"{shown(path)} ({type(error).__name__}: {error})", "the path of a file that can be written")
+    )
 
 
 class Trace:
@@ -72,24 +74,46 @@ class Trace:
     def label(self, block, thread: int, name: str) -> int:
         """Name the block's process and one of its tracks, once."""
         process = self.process(block)
-        for key, kind, text in (((process, -1), "process_name", f"launch {self.launch} {self.machine.name} block {block.coordinates}"),
-                                ((process, thread), "thread_name", name)):
+        for key, kind, text in (
+            ((process, -1), "process_name", f"launch {self.launch} {self.machine.name} block {block.coordinates}"),
+            ((process, thread), "thread_name", name),
+        ):
             if key not in self.named:
                 self.named.add(key)
-                self.events.append({"ph": "M", "pid": process, "tid": max(key[1], 0), "name": kind, "args": {"name": text}})
+                self.events.append(
+                    {"ph": "M", "pid": process, "tid": max(key[1], 0), "name": kind, "args": {"name": text}}
+                )
         return process
 
     def span(self, block, thread: int, track: str, name: str, start: int, stop: int, **details) -> None:
         process = self.label(block, thread, track)
-        self.events.append({"ph": "X", "pid": process, "tid": thread, "name": name, "ts": start, "dur": max(stop - start, 1), "args": details})
+        self.events.append(
+            {
+                "ph": "X",
+                "pid": process,
+                "tid": thread,
+                "name": name,
+                "ts": start,
+                "dur": max(stop - start, 1),
+                "args": details,
+            }
+        )
 
     # --- what the machine tells -------------------------------------------------------------------------------------
 
     def ran(self, fragment, start_steps: int, instr) -> None:
         warp = fragment.warp
         place = f"{Path(instr.loc.file).name}:{instr.loc.line}"
-        self.span(warp.block, warp.index, f"warp {warp.index}", place, self.offset + start_steps, self.now(),
-                  lanes=f"{fragment.bits:#010x}", at=instr.text[:120])
+        self.span(
+            warp.block,
+            warp.index,
+            f"warp {warp.index}",
+            place,
+            self.offset + start_steps,
+            self.now(),
+            lanes=f"{fragment.bits:#010x}",
+            at=instr.text[:120],
+        )
 
     def waits_now(self, fragment) -> None:
         self.waits[id(fragment)] = (self.now(), self.machine.waiting(fragment))
@@ -98,14 +122,29 @@ class Trace:
         began = self.waits.pop(id(fragment), None)
         if began is not None and self.now() > began[0]:
             warp = fragment.warp
-            self.span(warp.block, warp.index, f"warp {warp.index}", began[1], began[0], self.now(), lanes=f"{fragment.bits:#010x}")
+            self.span(
+                warp.block,
+                warp.index,
+                f"warp {warp.index}",
+                began[1],
+                began[0],
+                self.now(),
+                lanes=f"{fragment.bits:#010x}",
+            )
 
     def phase(self, barrier) -> None:
         """An mbarrier has just completed a phase."""
         start = self.phases.get(id(barrier), self.offset)
         self.phases[id(barrier)] = self.now()
-        self.span(barrier.block, _BARRIERS + barrier.offset, f"mbarrier at byte {barrier.offset}", f"phase {barrier.phase - 1}", start, self.now(),
-                  history="; ".join(barrier.history[-6:]))
+        self.span(
+            barrier.block,
+            _BARRIERS + barrier.offset,
+            f"mbarrier at byte {barrier.offset}",
+            f"phase {barrier.phase - 1}",
+            start,
+            self.now(),
+            history="; ".join(barrier.history[-6:]),
+        )
 
     def launched(self, key, block, name: str) -> None:
         """Something asynchronous has started."""

@@ -61,7 +61,9 @@ def instruction(opcode: str, a_in_registers: bool, immediates: tuple[int, ...] =
     satfinite = ".satfinite" in opcode
     found = SPELLING.fullmatch(opcode.replace(".satfinite", "", 1))
     if not found:
-        raise ArgumentValueError(explain("wgmma", repr(opcode), "wgmma.mma_async.sync.aligned.m64nNkK{.satfinite}.dtype.atype.btype"))
+        raise ArgumentValueError(
+            explain("wgmma", repr(opcode), "wgmma.mma_async.sync.aligned.m64nNkK{.satfinite}.dtype.atype.btype")
+        )
     n, k, d_type, a_type, b_type, popc = found.groups()
     n, k = int(n), int(k)
     pairs = {"f16": ("f16", "f32"), "bf16": ("f32",), "tf32": ("f32",), "b1": ("s32",)}
@@ -69,19 +71,38 @@ def instruction(opcode: str, a_in_registers: bool, immediates: tuple[int, ...] =
     same_family = a_type == b_type or {a_type, b_type} <= set(FP8) or {a_type, b_type} <= set(INT8)
     sizes = range(8, 257, 8) if d_type != "s32" else (8, 24, *range(16, 257, 16))
     bits = ELEMENT_BITS.get(a_type, 0)
-    fits = n in sizes and k * bits == 8 * K_BYTES and (a_type == "b1") == bool(popc) and not (satfinite and a_type not in INT8)
+    fits = (
+        n in sizes
+        and k * bits == 8 * K_BYTES
+        and (a_type == "b1") == bool(popc)
+        and not (satfinite and a_type not in INT8)
+    )
     if not (same_family and bits and d_type in pairs[a_type] and fits):
         raise ArgumentValueError(explain("wgmma", repr(opcode), "a shape and types that sm_90a has"))
     scales = 0 if d_type == "s32" else 2
     transposes = 0 if bits != 16 else (1 if a_in_registers else 2)
-    if len(immediates) != scales + transposes or not set(immediates[:scales]) <= {1, -1} or not set(immediates[scales:]) <= {0, 1}:
+    if (
+        len(immediates) != scales + transposes
+        or not set(immediates[:scales]) <= {1, -1}
+        or not set(immediates[scales:]) <= {0, 1}
+    ):
         allowed = f"{scales} scales of 1 or -1, then {transposes} transposes of 0 or 1"
         raise ArgumentValueError(explain("constants of " + opcode, immediates, allowed))
     negate_a, negate_b = (x == -1 for x in immediates[:2]) if scales else (False, False)
     transpose_a, transpose_b = {0: (False, False), 1: (False, *immediates[2:]), 2: immediates[2:]}[transposes]
     return Instruction(
-        n, k, d_type, a_type, b_type, a_in_registers, negate_a, negate_b, bool(transpose_a), bool(transpose_b), satfinite
-    )  # fmt: skip
+        n,
+        k,
+        d_type,
+        a_type,
+        b_type,
+        a_in_registers,
+        negate_a,
+        negate_b,
+        bool(transpose_a),
+        bool(transpose_b),
+        satfinite,
+    )
 
 
 # --- shared memory ------------------------------------------------------------------------------------------------------------

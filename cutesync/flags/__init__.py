@@ -62,7 +62,9 @@ def flag_tails(x, op="ne", *, successor=None, dtype="uint8", tile=None, out=None
     return _call(_arguments("tails", op, None, successor, dtype, tile), x, out, stream)
 
 
-def flag_heads_and_tails(x, op="ne", *, predecessor=None, successor=None, dtype="uint8", tile=None, out=None, stream=None):
+def flag_heads_and_tails(
+    x, op="ne", *, predecessor=None, successor=None, dtype="uint8", tile=None, out=None, stream=None
+):
     """``(heads, tails)``: both kinds of flags in one pass over ``x``. ``out`` is a pair of arrays."""
     return _call_pair(_arguments("both", op, predecessor, successor, dtype, tile), x, out, stream)
 
@@ -78,7 +80,12 @@ def adjacent_difference(x, op="sub", *, reverse=False, out=None, stream=None):
         float32 and rounded once. "sub" refuses bool.
     reverse : whether the neighbour is the item behind.
     """
-    return _call(("right" if flag(reverse, "reverse") else "left", op if type(op) is str else identify(op), None, None), x, out, stream)
+    return _call(
+        ("right" if flag(reverse, "reverse") else "left", op if type(op) is str else identify(op), None, None),
+        x,
+        out,
+        stream,
+    )
 
 
 def _arguments(form: str, op, predecessor, successor, dtype, tile) -> tuple:
@@ -87,7 +94,15 @@ def _arguments(form: str, op, predecessor, successor, dtype, tile) -> tuple:
     if predecessor is None and successor is None and tile is None:
         return (form, op, dtype, None)
     try:
-        return (form, op, dtype, tile, predecessor, successor, repr((predecessor, successor, tile)))  # as keys 1, 1.0 and True are one
+        return (
+            form,
+            op,
+            dtype,
+            tile,
+            predecessor,
+            successor,
+            repr((predecessor, successor, tile)),
+        )  # as keys 1, 1.0 and True are one
     except Exception as error:
         raise unshowable(predecessor, successor, tile) from error
 
@@ -102,7 +117,9 @@ def _result_of(arguments: tuple, view: View) -> tuple[tuple[int, ...], DType]:
 def _plans_of(arguments: tuple, view: View, outs: tuple, stream: int):
     if view.size == 0:
         return _nothing, False
-    return _launch(*_parse(arguments, view), view, min((alignment(out.ptr) for out in outs), default=16), stream).run, False
+    return _launch(
+        *_parse(arguments, view), view, min((alignment(out.ptr) for out in outs), default=16), stream
+    ).run, False
 
 
 def _plan_of(arguments: tuple, view: View, out: View | None, stream: int):
@@ -119,7 +136,9 @@ def _nothing(x: int, out: int, stream: int, other: int = 0) -> None:
 
 def _launch(marking: Marking, ends: tuple, tile: int | None, view: View, flag_aligned: int, stream: int) -> Launch:
     length, flag = view.shape[-1], 0 if marking.bits else marking.result.size
-    problem = Problem(view.size // length, length, tile or length, view.dtype.size, flag, alignment(view.ptr), flag_aligned)
+    problem = Problem(
+        view.size // length, length, tile or length, view.dtype.size, flag, alignment(view.ptr), flag_aligned
+    )
     return make_launch(choose(problem), marking, ends, view.device, stream)
 
 
@@ -150,10 +169,17 @@ def _parse(arguments: tuple, view: View) -> tuple[Marking, tuple, int | None]:
             raise ArgumentTypeError(explain("tile", shown(tile), "None or an int"))
         check_tile(tile)
     predecessor, successor = ends or (None, None)
-    scalars = tuple(None if end is None else scalar(end, view.dtype, name) for name, end in (("predecessor", predecessor), ("successor", successor)))
+    scalars = tuple(
+        None if end is None else scalar(end, view.dtype, name)
+        for name, end in (("predecessor", predecessor), ("successor", successor))
+    )
     parsed, result = neighbour_operator(op, COMPARISONS), _flag_dtype(wanted)
     bits = isinstance(wanted, str) and wanted == "bits"
-    return Marking(form, parsed, view.dtype, result, bits, predecessor is not None, successor is not None), scalars, None if tile is None else int(tile)
+    return (
+        Marking(form, parsed, view.dtype, result, bits, predecessor is not None, successor is not None),
+        scalars,
+        None if tile is None else int(tile),
+    )
 
 
 def _flag_dtype(wanted) -> DType:

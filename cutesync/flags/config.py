@@ -16,7 +16,9 @@ from ..sizes import ceil_div
 SMS = 132  # multiprocessors the block counts are tuned for
 LANES = 32
 VECTOR_BYTES = 16
-THREADS = SMS * 1024  # half of what the chip holds at once: beyond, two vectors a thread are faster than more blocks, and than four
+THREADS = (
+    SMS * 1024
+)  # half of what the chip holds at once: beyond, two vectors a thread are faster than more blocks, and than four
 LEAST_MOVED = 8192  # bytes a block: the chip starts about 0.8 blocks in a nanosecond; and no more, as small blocks mix reads with writes
 RUN = 2048  # elements, the most of a warp's run: rows of a multiple of it end where a run does
 IN_PIECES = 4  # elements, the longest vector that is loaded in pieces
@@ -70,9 +72,13 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
         rows, length = 1, rows * length  # rows are tiles of one long row: no row ends within a warp's run
     vector, piece = _vector(problem, length if rows > 1 else 0)
     vectors = rows * length // vector
-    narrow = VECTOR_BYTES // (vector * max(problem.size, problem.flag))  # how many times less than 16 bytes a vector has
+    narrow = VECTOR_BYTES // (
+        vector * max(problem.size, problem.flag)
+    )  # how many times less than 16 bytes a vector has
     several = rows > 1
-    most = 4 if several and problem.flag == 0 else 2  # a warp of rows of bits stores little for the division that finds its row
+    most = (
+        4 if several and problem.flag == 0 else 2
+    )  # a warp of rows of bits stores little for the division that finds its row
     unroll = unroll or (1 if vectors <= THREADS else most) * min(narrow, 8)
     while several and unroll > 1 and 2 * LANES * unroll * vector > length:
         unroll //= 2  # only a run within the row is straight code

@@ -31,7 +31,9 @@ from .config import team
 class FlagKernel:
     """A compiled kernel. ``marking`` says what is computed (``plan.Marking``), the rest is ``Config.kernel``."""
 
-    def __init__(self, marking, several_rows: bool, periodic: bool, vector: int, piece: int, unroll: int, warps: int) -> None:  # fmt: skip
+    def __init__(
+        self, marking, several_rows: bool, periodic: bool, vector: int, piece: int, unroll: int, warps: int
+    ) -> None:
         self.marking, self.several_rows, self.periodic = marking, several_rows, periodic
         self.vector, self.piece, self.unroll, self.threads = vector, piece, unroll, warps * LANES
         self.rule = Flag(marking.op, marking.source) if marking.is_flag else Difference(marking.op, marking.source)
@@ -42,16 +44,45 @@ class FlagKernel:
         self.group = LANES // vector  # lanes whose bits make a word
 
     @cute.jit
-    def __call__(self, x: cute.Pointer, out: cute.Pointer, other: cute.Pointer, length: Int64, rows: Int64, period: Int64, runs: Int64,
-                 predecessor, successor, grid: Int32, stream):  # fmt: skip
-        self.kernel.set_name_prefix(f"cutesync_{self.marking.name}", remove_cutlass_symbol=True, keep_mangled_name=False)
+    def __call__(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        other: cute.Pointer,
+        length: Int64,
+        rows: Int64,
+        period: Int64,
+        runs: Int64,
+        predecessor,
+        successor,
+        grid: Int32,
+        stream,
+    ):
+        self.kernel.set_name_prefix(
+            f"cutesync_{self.marking.name}", remove_cutlass_symbol=True, keep_mangled_name=False
+        )
         self.kernel(x, out, other, length, rows, period, runs, predecessor, successor).launch(
-            grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=0, min_blocks_per_mp=1, preferred_smem_carveout=-1, stream=stream,
-        )  # fmt: skip
+            grid=(grid, 1, 1),
+            block=(self.threads, 1, 1),
+            smem=0,
+            min_blocks_per_mp=1,
+            preferred_smem_carveout=-1,
+            stream=stream,
+        )
 
     @cute.kernel
-    def kernel(self, x: cute.Pointer, out: cute.Pointer, other: cute.Pointer, length: Int64, rows: Int64, period: Int64, runs: Int64,
-               predecessor, successor):  # fmt: skip
+    def kernel(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        other: cute.Pointer,
+        length: Int64,
+        rows: Int64,
+        period: Int64,
+        runs: Int64,
+        predecessor,
+        successor,
+    ):
         await_launches()
         let_next_start()
         thread, _, _ = cute.arch.thread_idx()
@@ -63,7 +94,15 @@ class FlagKernel:
             row = work // runs
             if row < rows:
                 outs = tuple(pointer + row * self.stride(length) for pointer in outs)
-                self.run(x + row * length, outs, ends, (work - row * runs) * self.elements, length, Int32(period), thread % LANES)
+                self.run(
+                    x + row * length,
+                    outs,
+                    ends,
+                    (work - row * runs) * self.elements,
+                    length,
+                    Int32(period),
+                    thread % LANES,
+                )
         else:
             self.run(x, outs, ends, Int64(block) * self.elements, length, Int32(period), thread)
 
@@ -85,7 +124,9 @@ class FlagKernel:
         else:
             for u in cutlass.range(self.unroll, unroll=1):
                 self.single(x, outs, row, place + Int64(u) * self.step, whole)
-        if (begin + self.elements >= length) & (member >= self.team - LANES):  # the last run; its last warp has the least to do
+        if (begin + self.elements >= length) & (
+            member >= self.team - LANES
+        ):  # the last run; its last warp has the least to do
             self.tail(x, outs, row, whole + member % LANES)
 
     def all(self, x, outs, row, place):
@@ -157,11 +198,15 @@ class FlagKernel:
         if self.marking.looks_back:
             given = first is not None and self.marking.predecessor
             flags = words.heads(self.marking.op.name, keys, choose(first, ends[0], before) if given else before)
-            found.append(flags if first is None or given else [flags[0] | choose(first, Uint32(1), Uint32(0)), *flags[1:]])
+            found.append(
+                flags if first is None or given else [flags[0] | choose(first, Uint32(1), Uint32(0)), *flags[1:]]
+            )
         if self.marking.looks_ahead:
             given = last is not None and self.marking.successor
             flags = words.tails(self.marking.op.name, keys, choose(last, ends[1], behind) if given else behind)
-            found.append(flags if last is None or given else [*flags[:-1], flags[-1] | choose(last, Uint32(1 << 24), Uint32(0))])
+            found.append(
+                flags if last is None or given else [*flags[:-1], flags[-1] | choose(last, Uint32(1 << 24), Uint32(0))]
+            )
         return found
 
     def load(self, x, place, length, outermost: bool):
@@ -173,7 +218,9 @@ class FlagKernel:
         width = self.piece * source.size
         word = source.cutlass if source.size >= 4 else Uint8 if width == 1 else Int16 if width == 2 else Int32
         count = self.vector * source.size * 8 // word.width
-        vector = cute.make_rmem_tensor((max(2, count),), word)  # CuTe gives an extent of one the stride 0, which recasting repeats
+        vector = cute.make_rmem_tensor(
+            (max(2, count),), word
+        )  # CuTe gives an extent of one the stride 0, which recasting repeats
         shape = cute.make_layout((count,))
         at = cute.make_ptr(word, (x + place).toint(), cute.AddressSpace.gmem, assumed_align=width)
         cute.autovec_copy(cute.make_tensor(at, shape), cute.make_tensor(vector.iterator, shape))
@@ -214,16 +261,33 @@ class FlagKernel:
         its first (last) element is that of the row, None if it cannot be."""
         _, ends, period, begin, start = row
         count = len(items) - 2
-        rests = [(start + Int32(place - begin)) % period] if self.periodic else []  # places in the period, counted in 32 bits from the run's
+        rests = (
+            [(start + Int32(place - begin)) % period] if self.periodic else []
+        )  # places in the period, counted in 32 bits from the run's
         for _ in range(count if self.periodic else 0):
             rests.append(choose(rests[-1] + 1 == period, Int32(0), rests[-1] + 1))
         found = []
         if self.marking.looks_back:
-            starts = [self.is_start(first if i == 0 else None, rests[i] if self.periodic else None) for i in range(count)]
-            found.append([self.backward(items[i], items[i + 1], ends[0], starts[i], self.index(place, rests, i)) for i in range(count)])
+            starts = [
+                self.is_start(first if i == 0 else None, rests[i] if self.periodic else None) for i in range(count)
+            ]
+            found.append(
+                [
+                    self.backward(items[i], items[i + 1], ends[0], starts[i], self.index(place, rests, i))
+                    for i in range(count)
+                ]
+            )
         if self.marking.looks_ahead:
-            stops = [self.is_start(last if i == count - 1 else None, rests[i + 1] if self.periodic else None) for i in range(count)]
-            found.append([self.forward(items[i + 1], items[i + 2], ends[1], stops[i], self.index(place, rests, i) + 1) for i in range(count)])
+            stops = [
+                self.is_start(last if i == count - 1 else None, rests[i + 1] if self.periodic else None)
+                for i in range(count)
+            ]
+            found.append(
+                [
+                    self.forward(items[i + 1], items[i + 2], ends[1], stops[i], self.index(place, rests, i) + 1)
+                    for i in range(count)
+                ]
+            )
         return found
 
     @staticmethod
@@ -257,7 +321,11 @@ class FlagKernel:
         return flag_unless(stop, self.rule.compare, item, following, index)
 
     def difference(self, item, neighbour, lone):
-        return self.rule.combine(item, neighbour) if lone is None else combine_where(cutlass.not_(lone), self.rule.combine, item, neighbour)
+        return (
+            self.rule.combine(item, neighbour)
+            if lone is None
+            else combine_where(cutlass.not_(lone), self.rule.combine, item, neighbour)
+        )
 
     def lowered(self, value):
         return self.marking.result.cutlass(value) if self.marking.is_flag else self.rule.lower(value)
@@ -269,7 +337,9 @@ class FlagKernel:
         results = cute.make_rmem_tensor(shape, kind)
         for i, value in enumerate(values):
             results[i] = value if self.by_words else self.lowered(value)
-        at = cute.make_ptr(kind, target.toint(), cute.AddressSpace.gmem, assumed_align=self.vector * self.marking.result.size)
+        at = cute.make_ptr(
+            kind, target.toint(), cute.AddressSpace.gmem, assumed_align=self.vector * self.marking.result.size
+        )
         cute.autovec_copy(results, cute.make_tensor(at, shape))
 
     def packed(self, flags):

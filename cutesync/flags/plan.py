@@ -10,7 +10,13 @@ from ..runtime import compiler
 from ..runtime.launch import Launch, bits
 from .config import Config
 
-FORMS = {"heads": "flag_heads", "tails": "flag_tails", "both": "flag_heads_and_tails", "left": "adjacent_difference", "right": "adjacent_difference"}
+FORMS = {
+    "heads": "flag_heads",
+    "tails": "flag_tails",
+    "both": "flag_heads_and_tails",
+    "left": "adjacent_difference",
+    "right": "adjacent_difference",
+}
 
 
 @dataclass(frozen=True)
@@ -87,5 +93,15 @@ def make_launch(config: Config, marking: Marking, ends: tuple, ordinal: int, str
     """The prepared launch. ``ends`` are the predecessor and the successor, or None."""
     kernel = kernel_for(config, marking, stream)
     predecessor, successor = (0 if end is None else bits(end, *marking.register()) for end in ends)
-    values = (0, 0, 0, config.length, config.rows, config.period, config.runs, predecessor, successor)  # what every warp waits for lies first
+    values = (
+        0,
+        0,
+        0,
+        config.length,
+        config.rows,
+        config.period,
+        config.runs,
+        predecessor,
+        successor,
+    )  # what every warp waits for lies first
     return Launch(kernel, ordinal, config.grid, values)

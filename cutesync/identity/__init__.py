@@ -34,7 +34,9 @@ class Identity:
 
 
 _identities: dict[str, Identity] = {}
-_readings: dict[int, list[tuple]] = {}  # by the id of a function's code, or of another callable, which the reading keeps alive
+_readings: dict[
+    int, list[tuple]
+] = {}  # by the id of a function's code, or of another callable, which the reading keeps alive
 
 
 def identify(fn: Any, what: str = "op") -> Any:
@@ -75,13 +77,17 @@ def _walk(fn: Callable, what: str) -> Identity:
         except OperatorError:
             raise
         except Exception as error:  # a callable's own attributes may raise anything, and nest without end
-            raise OperatorError(f"{what} {name_of(fn)!r} cannot be told by value: {type(error).__name__}: {error}") from error
+            raise OperatorError(
+                f"{what} {name_of(fn)!r} cannot be told by value: {type(error).__name__}: {error}"
+            ) from error
         if walk.attributes == attributes:
             break
         attributes = walk.attributes
     found = _intern(walk.digest.hexdigest()[:32], fn)
     if not walk.fluid:
-        _remember(fn.__code__ if is_function else fn, fn.__globals__ if is_function else None, captured, walk.reads, found)
+        _remember(
+            fn.__code__ if is_function else fn, fn.__globals__ if is_function else None, captured, walk.reads, found
+        )
     return found
 
 
@@ -117,7 +123,9 @@ def _captures(fn: types.FunctionType) -> tuple | None:
 
 
 def _same_captures(now: tuple | None, then: tuple | None) -> bool:
-    return now is then or (now is not None and then is not None and len(now) == len(then) and all(map(_same, now, then)))
+    return now is then or (
+        now is not None and then is not None and len(now) == len(then) and all(map(_same, now, then))
+    )
 
 
 def _still(reads: tuple) -> bool:

@@ -19,7 +19,9 @@ _PURE = frozenset(
     "_typing collections _collections _collections_abc struct _struct types abc _abc string statistics _statistics bisect _bisect copy copyreg array "
     "contextlib re reprlib warnings __future__".split()
 )
-_ASKS_AROUND = frozenset("eval exec globals locals vars open input __import__ compile breakpoint dir id".split())  # built-ins
+_ASKS_AROUND = frozenset(
+    "eval exec globals locals vars open input __import__ compile breakpoint dir id".split()
+)  # built-ins
 _NATIVE_PARTS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
@@ -72,7 +74,10 @@ def is_pure(module: str, name: str) -> bool:
 
 def public_name(value) -> tuple[str, str] | None:
     """``(module, qualified name)`` under which a trusted module has this very object, or None."""
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
+    module, name = (
+        getattr(value, "__module__", None),
+        getattr(value, "__qualname__", None) or getattr(value, "__name__", None),
+    )
     if module is None and isinstance(getattr(value, "__self__", None), types.ModuleType):
         module = value.__self__.__name__
     place = sys.modules.get(module) if isinstance(module, str) else None

@@ -18,7 +18,13 @@ from .trust import is_native, is_pure, module_is_trusted, public_name, scope_is_
 ABSENT = object()
 SCALARS = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), type(NotImplemented))
 _MOST_VALUES = 20_000
-_BUILT_IN = (types.BuiltinFunctionType, types.MethodWrapperType, types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
+_BUILT_IN = (
+    types.BuiltinFunctionType,
+    types.MethodWrapperType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+)
 _NOT_TOLD = frozenset(
     "__dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __annotate__ __annotate_func__ __annotations_cache__ __slots__ "
     "__abstractmethods__ _abc_impl __firstlineno__ __static_attributes__ __match_args__ __dataclass_fields__ __dataclass_params__ "
@@ -89,7 +95,10 @@ class Walk:
             self._code(fn, where, top)
         defaults, keywords = fn.__defaults__ or (), fn.__kwdefaults__ or {}
         if not top:
-            self.reads += [(functools.partial(getattr, fn), "__defaults__", fn.__defaults__), (functools.partial(getattr, fn), "__kwdefaults__", fn.__kwdefaults__)]
+            self.reads += [
+                (functools.partial(getattr, fn), "__defaults__", fn.__defaults__),
+                (functools.partial(getattr, fn), "__kwdefaults__", fn.__kwdefaults__),
+            ]
         self.put("defaults", len(defaults), len(keywords))
         for default in defaults:
             self.tell(default, f"a default of {where}")
@@ -104,17 +113,25 @@ class Walk:
             if top:
                 self.put("absent") if value is ABSENT else self.tell(value, f"{name!r}, which it captures,")
             else:
-                self.read(functools.partial(getattr, cell), "cell_contents", value, f"{name!r}, which {where} captures,")
+                self.read(
+                    functools.partial(getattr, cell), "cell_contents", value, f"{name!r}, which {where} captures,"
+                )
 
     def _function(self, fn: types.FunctionType, where: str) -> None:
         self.function(fn, where)
 
     def _code(self, fn: types.FunctionType, where: str, top: bool) -> None:
         """The code of a function, and the globals, imports and attributes of its own that it names."""
-        original = fn.__dict__.get("_original_code")  # the DSL puts its rewritten code in the place of a jit function's own
+        original = fn.__dict__.get(
+            "_original_code"
+        )  # the DSL puts its rewritten code in the place of a jit function's own
         facts = facts_of(original or fn.__code__)
         if not top:
-            self.reads.append((fn.__dict__.get, "_original_code", original) if original else (functools.partial(getattr, fn), "__code__", fn.__code__))
+            self.reads.append(
+                (fn.__dict__.get, "_original_code", original)
+                if original
+                else (functools.partial(getattr, fn), "__code__", fn.__code__)
+            )
         self.put("code", facts.digest)
         self.attributes |= facts.attributes
         if "getattr" in facts.globals:
@@ -135,7 +152,10 @@ class Walk:
             self.put(name)
             self.read(fn.__dict__.get, name, fn.__dict__[name], f"{name!r} of {where}")
         if "_dsl_cls" in fn.__dict__:  # the DSL reads the annotations of its functions
-            self.put(fn.__dict__.get("_preprocess_enabled"), *(f"{name}: {_annotation(note)}" for name, note in fn.__annotations__.items()))
+            self.put(
+                fn.__dict__.get("_preprocess_enabled"),
+                *(f"{name}: {_annotation(note)}" for name, note in fn.__annotations__.items()),
+            )
 
     def _import(self, scope: dict, name: str, names: tuple, level: int) -> None:
         """What the import statement gives when the code runs."""
@@ -316,7 +336,9 @@ class Walk:
 
     def _as_text(self, value: Any, where: str) -> None:
         del where
-        base = next(base for base in (int, float, complex, str, bytes, np.dtype, slice, range) if isinstance(value, base))
+        base = next(
+            base for base in (int, float, complex, str, bytes, np.dtype, slice, range) if isinstance(value, base)
+        )
         self.put(base.__name__, base.__repr__(value))
 
 
@@ -333,17 +355,39 @@ def _annotation(note: Any) -> str:
 
 
 _BY_TYPE: dict[type, Callable] = {
-    types.FunctionType: Walk._function, types.MethodType: Walk._method, types.ModuleType: Walk._module, functools.partial: Walk._partial,
-    staticmethod: Walk._wrapper, classmethod: Walk._wrapper, property: Walk._property, np.ufunc: Walk._ufunc, np.ndarray: Walk._array,
-    list: Walk._elements, tuple: Walk._elements, dict: Walk._mapping, types.MappingProxyType: Walk._mapping, set: Walk._unordered,
-    frozenset: Walk._unordered, slice: Walk._as_text, range: Walk._as_text, **dict.fromkeys(_BUILT_IN, Walk._built_in),
-}  # fmt: skip
+    types.FunctionType: Walk._function,
+    types.MethodType: Walk._method,
+    types.ModuleType: Walk._module,
+    functools.partial: Walk._partial,
+    staticmethod: Walk._wrapper,
+    classmethod: Walk._wrapper,
+    property: Walk._property,
+    np.ufunc: Walk._ufunc,
+    np.ndarray: Walk._array,
+    list: Walk._elements,
+    tuple: Walk._elements,
+    dict: Walk._mapping,
+    types.MappingProxyType: Walk._mapping,
+    set: Walk._unordered,
+    frozenset: Walk._unordered,
+    slice: Walk._as_text,
+    range: Walk._as_text,
+    **dict.fromkeys(_BUILT_IN, Walk._built_in),
+}
 _BY_BASE: tuple[tuple[type, Callable], ...] = (
-    (type, Walk._class), (types.ModuleType, Walk._module), (np.generic, Walk._number), (np.ndarray, Walk._array), (np.dtype, Walk._as_text),
-)  # fmt: skip
+    (type, Walk._class),
+    (types.ModuleType, Walk._module),
+    (np.generic, Walk._number),
+    (np.ndarray, Walk._array),
+    (np.dtype, Walk._as_text),
+)
 _CONTENTS: tuple[tuple[type, Callable], ...] = (
-    (dict, Walk._mapping), (list, Walk._elements), (tuple, Walk._elements), (set, Walk._unordered), (frozenset, Walk._unordered),
+    (dict, Walk._mapping),
+    (list, Walk._elements),
+    (tuple, Walk._elements),
+    (set, Walk._unordered),
+    (frozenset, Walk._unordered),
     *((base, Walk._as_text) for base in (int, float, complex, str, bytes)),
-)  # fmt: skip
+)
 """What an object of a Python class has from a built-in base, besides its attributes."""
 _NATIVE_BASES = (object, *(base for base, _ in _CONTENTS))

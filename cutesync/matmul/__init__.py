@@ -31,8 +31,25 @@ _MOST_PLANS = 4096
 _packing = forks.lock()
 
 
-def matmul(a, b, c=None, *, alpha=1.0, beta=None, bias=None, activation=None, out=None, out_dtype=None, scale_a=None, scale_b=None,
-           precision=None, fast_accumulation=False, batch_invariant=False, config=None, stream=None):  # fmt: skip
+def matmul(
+    a,
+    b,
+    c=None,
+    *,
+    alpha=1.0,
+    beta=None,
+    bias=None,
+    activation=None,
+    out=None,
+    out_dtype=None,
+    scale_a=None,
+    scale_b=None,
+    precision=None,
+    fast_accumulation=False,
+    batch_invariant=False,
+    config=None,
+    stream=None,
+):
     """``activation(alpha * (a @ b) + beta * c + bias)``, accumulated in float32 (in int32 for integers).
 
     Parameters
@@ -77,7 +94,14 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=None, bias=None, activation=None, ou
     kind = type(a)
     adapter = _adapters.get(kind) or arrays.adapter(a, "a")
     if adapter is arrays.NUMPY:
-        return _call_numpy((a, b, c, bias, scale_a, scale_b), (alpha, beta, activation, precision, fast_accumulation, batch_invariant), out, out_dtype, config, stream)
+        return _call_numpy(
+            (a, b, c, bias, scale_a, scale_b),
+            (alpha, beta, activation, precision, fast_accumulation, batch_invariant),
+            out,
+            out_dtype,
+            config,
+            stream,
+        )
     pointer_a, signature_a = adapter.identify_strided(a)
     pointer_b, signature_b = (adapter if type(b) is kind else arrays.beside(b, "b")).identify_strided(b)
     pointer_c = pointer_bias = pointer_out = pointer_scale_a = pointer_scale_b = 0
@@ -87,12 +111,30 @@ def matmul(a, b, c=None, *, alpha=1.0, beta=None, bias=None, activation=None, ou
     if bias is not None:
         pointer_bias, signature_bias = _identify(bias, "bias")
     if scale_a is not None or scale_b is not None:
-        (pointer_scale_a, of_a), (pointer_scale_b, of_b) = _identify_scale(scale_a, "scale_a"), _identify_scale(scale_b, "scale_b")
+        (pointer_scale_a, of_a), (pointer_scale_b, of_b) = (
+            _identify_scale(scale_a, "scale_a"),
+            _identify_scale(scale_b, "scale_b"),
+        )
         scales = (of_a, of_b)
     if out is not None:
         pointer_out, signature_out = (adapter if type(out) is kind else arrays.beside(out, "out")).identify_strided(out)
-    key = (signature_a, signature_b, signature_c, signature_bias, signature_out, scales, alpha, beta, activation, precision, fast_accumulation, batch_invariant, out_dtype, config,
-           (pointer_a | pointer_b | pointer_out) & 15 and (pointer_a & 15, pointer_b & 15, pointer_out & 15))  # fmt: skip
+    key = (
+        signature_a,
+        signature_b,
+        signature_c,
+        signature_bias,
+        signature_out,
+        scales,
+        alpha,
+        beta,
+        activation,
+        precision,
+        fast_accumulation,
+        batch_invariant,
+        out_dtype,
+        config,
+        (pointer_a | pointer_b | pointer_out) & 15 and (pointer_a & 15, pointer_b & 15, pointer_out & 15),
+    )
     try:
         plan = _plans[key]
     except (KeyError, TypeError):
@@ -131,7 +173,9 @@ class Plan(NamedTuple):
     run: Callable[[tuple[int, ...], int], None]
     ordinal: int
     empty: Callable[..., Any] | None  # makes a result on a stream; None where out is given
-    reads: tuple[tuple[int, int, int], ...]  # of each array that is read: its place among the addresses, and the bytes before and after it
+    reads: tuple[
+        tuple[int, int, int], ...
+    ]  # of each array that is read: its place among the addresses, and the bytes before and after it
     writes: tuple[int, int]  # the same bytes of D
     c_is_like_out: bool
 
@@ -141,7 +185,11 @@ class Plan(NamedTuple):
         low, high = out + self.writes[0], out + self.writes[1]
         for place, start, stop in self.reads:
             address = addresses[place]
-            if address + start < high and low < address + stop and not (place == 3 and address == out and self.c_is_like_out):
+            if (
+                address + start < high
+                and low < address + stop
+                and not (place == 3 and address == out and self.c_is_like_out)
+            ):
                 return True
         return False
 
@@ -156,7 +204,15 @@ def _plan(key: tuple, given: tuple, out, stream) -> Plan:
     views = tuple(None if x is None else arrays.checked(x, name, strided=True) for x, name in zip(given, _NAMES))
     target = None if out is None else arrays.checked(out, "out", writable=True, strided=True)
     raw = arrays.adapter(given[0]).stream(views[0].device) if stream is None else arrays.stream_handle(stream)
-    plan = make_plan(views, target, (alpha, beta, activation, precision, fast, whole), out_dtype, config, raw, arrays.adapter(given[0]))
+    plan = make_plan(
+        views,
+        target,
+        (alpha, beta, activation, precision, fast, whole),
+        out_dtype,
+        config,
+        raw,
+        arrays.adapter(given[0]),
+    )
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
     if config == "tune" and not tune.can_measure(plan.ordinal, raw):
@@ -177,7 +233,9 @@ def _numbers_in_alpha(given: tuple, alpha) -> tuple[tuple, float]:
     return tuple(arrays_), alpha
 
 
-def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, out_dtype, config, stream: int, library=arrays.OWN) -> Plan:
+def make_plan(
+    views: tuple[View | None, ...], out: View | None, numbers: tuple, out_dtype, config, stream: int, library=arrays.OWN
+) -> Plan:
     """The plan of a call: ``views`` of A, B, C, the bias and the scales, which a kernel may use, and ``numbers``: alpha, beta, the
     activation, the precision of float32, whether sums are left to the tensor cores, and whether K stays whole. ``library`` makes the result."""
     (a, b, c, bias, *scales), (alpha, beta, activation, precision, fast, whole) = views, numbers
@@ -185,7 +243,7 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
         if x is not None:
             arrays.same_device(a, x, name)
     if not (config is None or isinstance(config, Config) or (isinstance(config, str) and config == "tune")):
-        raise ArgumentTypeError(explain("config", shown(config), "None, \"tune\" or a cutesync.matmul.Config"))
+        raise ArgumentTypeError(explain("config", shown(config), 'None, "tune" or a cutesync.matmul.Config'))
     alpha, beta = _number(alpha, "alpha"), _number((0.0 if c is None else 1.0) if beta is None else beta, "beta")
     fast, whole = flag(fast, "fast_accumulation", numbers=True), flag(whole, "batch_invariant", numbers=True)
     elements, shape = element_types(a, b, precision), result_shape(a.shape, b.shape)
@@ -196,7 +254,9 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
     elif out.shape != shape or out.dtype is not element:
         raise ArgumentValueError(explain("out", f"shape {out.shape} of {out.dtype}", f"shape {shape} of {element}"))
     if arrays.share_memory(out.shape, out.steps):
-        raise ArgumentValueError(explain("out", f"strides {out.steps}: elements share memory", "memory of its own for each element"))
+        raise ArgumentValueError(
+            explain("out", f"strides {out.steps}: elements share memory", "memory of its own for each element")
+        )
     m, n = (a.shape[-2] if len(a.shape) > 1 else 1), (b.shape[-1] if len(b.shape) > 1 else 1)
     if c is not None:
         check_c(c, shape)
@@ -213,11 +273,19 @@ def make_plan(views: tuple[View | None, ...], out: View | None, numbers: tuple, 
         for step in steps:
             use = config
             if isinstance(config, str):
-                use = tune.choose(step.problem, _trials(step, turned, given, out, alpha, beta, a.device, stream), a.device, stream) if step.problem.k else None
+                use = (
+                    tune.choose(
+                        step.problem, _trials(step, turned, given, out, alpha, beta, a.device, stream), a.device, stream
+                    )
+                    if step.problem.k
+                    else None
+                )
             runs.append((step.offsets, _run_of(step, use, alpha, beta, a.device, stream)))
         run = _in_turn(runs, turned)
     read = ((0, a), (1, b), (3, c if beta else None), (4, bias))
-    reads = tuple((place, x.span[0] - x.ptr, x.span[1] - x.ptr) for place, x in read if x is not None and x.span[0] != x.span[1])
+    reads = tuple(
+        (place, x.span[0] - x.ptr, x.span[1] - x.ptr) for place, x in read if x is not None and x.span[0] != x.span[1]
+    )
     like = c is not None and (c.shape, c.steps, c.dtype) == (out.shape, out.steps, out.dtype)
     return Plan(run, a.device, empty, reads, (out.span[0] - out.ptr, out.span[1] - out.ptr), like)
 
@@ -227,7 +295,9 @@ def _nothing(addresses: tuple[int, ...], stream: int) -> None:
     del addresses, stream
 
 
-def _run_of(step: Step, config: Config | None, alpha: float, beta: float, ordinal: int, stream: int) -> Callable[[tuple[int, ...], int], None]:
+def _run_of(
+    step: Step, config: Config | None, alpha: float, beta: float, ordinal: int, stream: int
+) -> Callable[[tuple[int, ...], int], None]:
     """One function for a step: pack what must be, then launch."""
     if step.problem.k == 0:
         problem, zeros = without_k(step.problem, ordinal)
@@ -255,14 +325,18 @@ def _run_of(step: Step, config: Config | None, alpha: float, beta: float, ordina
     return run
 
 
-def _trials(step: Step, turned: bool, given: tuple[int, ...], out: View, alpha: float, beta: float, ordinal: int, stream: int):
+def _trials(
+    step: Step, turned: bool, given: tuple[int, ...], out: View, alpha: float, beta: float, ordinal: int, stream: int
+):
     """From a configuration to a function that does this step with it, into a result of its own, which all of them share."""
     result: list[DeviceArray] = []
 
     def trial(config: Config) -> Callable[[], None]:
         before = out.ptr - out.span[0]  # a negative stride reaches before the address
         if not result:
-            result.append(device_array.allocate((out.span[1] - out.span[0] + 2 * 16,), BY_NAME["uint8"], ordinal, stream))
+            result.append(
+                device_array.allocate((out.span[1] - out.span[0] + 2 * 16,), BY_NAME["uint8"], ordinal, stream)
+            )
         into = result[0].ptr + before + -before % 16 + out.ptr % 16  # as aligned as the result itself
         run = _in_turn([(step.offsets, _run_of(step, config, alpha, beta, ordinal, stream))], turned)
         return lambda: run((*given[:2], into, *given[3:]), stream)
@@ -295,9 +369,17 @@ def _call_numpy(given: tuple, numbers: tuple, out, out_dtype, config, stream):
             views.append(None)
             continue
         if not isinstance(x, np.ndarray):
-            raise DeviceError(explain(name, f"a {type(x).__name__} beside a NumPy a", "a NumPy array, or a number" if name.startswith("scale") else "a NumPy array"))
+            raise DeviceError(
+                explain(
+                    name,
+                    f"a {type(x).__name__} beside a NumPy a",
+                    "a NumPy array, or a number" if name.startswith("scale") else "a NumPy array",
+                )
+            )
         lies_turned = x.ndim > 1 and not x.flags.c_contiguous and np.swapaxes(x, -1, -2).flags.c_contiguous
-        array = device_array.from_numpy(np.swapaxes(x, -1, -2) if lies_turned else x, arrays.adapter(x, name).view(x).dtype, stream=raw)
+        array = device_array.from_numpy(
+            np.swapaxes(x, -1, -2) if lies_turned else x, arrays.adapter(x, name).view(x).dtype, stream=raw
+        )
         held.append(array)
         view = arrays.checked(array, name, strided=True)
         if lies_turned:
@@ -310,11 +392,18 @@ def _call_numpy(given: tuple, numbers: tuple, out, out_dtype, config, stream):
         target = arrays.adapter(out, "out").view(out)
         if not target.writable:
             raise ArgumentValueError(explain("out", "a read-only array", "a writable one"))
-        shape, element = result_shape(views[0].shape, views[1].shape), result_type(views[0], target.dtype if out_dtype is None else out_dtype)
+        shape, element = (
+            result_shape(views[0].shape, views[1].shape),
+            result_type(views[0], target.dtype if out_dtype is None else out_dtype),
+        )
         if target.shape != shape or target.dtype is not element:
-            raise ArgumentValueError(explain("out", f"shape {target.shape} of {target.dtype}", f"shape {shape} of {element}"))
+            raise ArgumentValueError(
+                explain("out", f"shape {target.shape} of {target.dtype}", f"shape {shape} of {element}")
+            )
         if arrays.share_memory(out.shape, out.strides, out.itemsize):
-            raise ArgumentValueError(explain("out", f"strides {out.strides}: elements share memory", "memory of its own for each element"))
+            raise ArgumentValueError(
+                explain("out", f"strides {out.strides}: elements share memory", "memory of its own for each element")
+            )
         out_dtype = element
     plan = make_plan(tuple(views), None, (alpha, *numbers[1:]), out_dtype, config, raw)
     result = plan.empty(raw)

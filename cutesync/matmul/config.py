@@ -66,16 +66,32 @@ class Config:
         m, n = self.tile
         step = 64 * CONSUMERS if self.schedule == "cooperative" else 64
         if m % step or not 0 < m <= 256 or n % 16 or not 0 < n <= 256:
-            raise ArgumentValueError(explain("config.tile", self.tile, f"M a multiple of {step} and N of 16, both up to 256"))
+            raise ArgumentValueError(
+                explain("config.tile", self.tile, f"M a multiple of {step} and N of 16, both up to 256")
+            )
         most = MOST_PROMOTED if self.promoted else MOST_SPLIT if self.splits > 1 else MOST_ACCUMULATORS
         if self.accumulators > most:
-            raise ArgumentValueError(explain("config.tile", f"{self.tile}: {self.accumulators} accumulators a thread", f"at most {most}"))
+            raise ArgumentValueError(
+                explain("config.tile", f"{self.tile}: {self.accumulators} accumulators a thread", f"at most {most}")
+            )
         if self.cluster not in CLUSTERS or self.tile[1] // 8 % self.cluster[0]:
-            raise ArgumentValueError(explain("config.cluster", self.cluster, f"one of {CLUSTERS}, its first number a divisor of N / 8 of the tile"))
+            raise ArgumentValueError(
+                explain(
+                    "config.cluster",
+                    self.cluster,
+                    f"one of {CLUSTERS}, its first number a divisor of N / 8 of the tile",
+                )
+            )
         if not 1 <= self.splits <= MOST_SPLITS:
             raise ArgumentValueError(explain("config.splits", self.splits, f"1 to {MOST_SPLITS}"))
         if self.stages < 0 or self.stages == 1 or self.group < 0:
-            raise ArgumentValueError(explain("config", f"stages={self.stages}, group={self.group}", "0, or 2 stages and more; a group of 0 or more"))
+            raise ArgumentValueError(
+                explain(
+                    "config",
+                    f"stages={self.stages}, group={self.group}",
+                    "0, or 2 stages and more; a group of 0 or more",
+                )
+            )
 
     def _check_types(self) -> None:
         for name in ("tile", "cluster"):
@@ -94,7 +110,15 @@ class Config:
     @property
     def kernel(self) -> tuple:
         """What of this decides the machine code."""
-        return (self.tile, self.schedule, self.cluster, self.stages, self.promoted, self.splits if self.meets else self.splits > 1, self.deferred)
+        return (
+            self.tile,
+            self.schedule,
+            self.cluster,
+            self.stages,
+            self.promoted,
+            self.splits if self.meets else self.splits > 1,
+            self.deferred,
+        )
 
     @property
     def rows(self) -> int:
@@ -142,7 +166,11 @@ class Config:
 
     def slots(self, multiprocessors: int) -> int:
         """Clusters that run at a time. Those of 4 and more leave some multiprocessors idle, as the parts of the GPU that hold a cluster are uneven."""
-        return multiprocessors // self.cluster_size if self.cluster_size < 4 else max(1, multiprocessors * 28 // 33 // self.cluster_size)
+        return (
+            multiprocessors // self.cluster_size
+            if self.cluster_size < 4
+            else max(1, multiprocessors * 28 // 33 // self.cluster_size)
+        )
 
     def slab_columns(self, out_bytes: int) -> int:
         """Columns that the epilogue stores at a time: at most 128 bytes, and a divisor of the tile's."""
@@ -157,12 +185,26 @@ class Config:
 
     def decided(self, out_bytes: int, several: bool = True) -> Config:
         """The same with the number of stages decided, and whether tiles are held: where blocks have ``several``, if not told."""
-        fits = (SMEM_BYTES - _BARRIER_BYTES - self.slab_bytes(out_bytes) - self.meets * self.share_bytes()) // self.stage_bytes()
+        fits = (
+            SMEM_BYTES - _BARRIER_BYTES - self.slab_bytes(out_bytes) - self.meets * self.share_bytes()
+        ) // self.stage_bytes()
         if max(self.stages, 2) > fits:
-            raise ArgumentValueError(explain("config", f"{max(self.stages, 2)} stages of {self.stage_bytes()} bytes", f"at most {fits} for this output type"))
+            raise ArgumentValueError(
+                explain(
+                    "config",
+                    f"{max(self.stages, 2)} stages of {self.stage_bytes()} bytes",
+                    f"at most {fits} for this output type",
+                )
+            )
         if self.deferred and not self.can_defer(out_bytes):
             allowed = f"a cooperative configuration, K whole, results of 2 or 4 bytes, {MOST_DEFERRED} registers for them and the accumulators"
-            raise ArgumentValueError(explain("config.deferred", f"True for {self.tile} {self.schedule}, splits {self.splits}, {out_bytes} bytes a result", allowed))
+            raise ArgumentValueError(
+                explain(
+                    "config.deferred",
+                    f"True for {self.tile} {self.schedule}, splits {self.splits}, {out_bytes} bytes a result",
+                    allowed,
+                )
+            )
         return replace(self, stages=self.stages or min(fits, 8), deferred=self.holds(out_bytes, several))
 
     def smem(self, out_bytes: int) -> int:
@@ -180,26 +222,58 @@ class Config:
         return -(-m // (self.tile[0] * self.cluster[0])), -(-n // (self.tile[1] * self.cluster[1]))
 
 
-COOPERATIVE = tuple(Config(tile, "cooperative", cluster) for tile in ((128, 256), (256, 128), (256, 160), (256, 192), (128, 224), (128, 128))
-                    for cluster in ((2, 1), (1, 2), (1, 1)))  # fmt: skip
-PINGPONG = tuple(Config(tile, "pingpong", cluster) for tile in ((128, 128), (128, 160), (128, 192), (128, 208), (64, 256), (64, 128), (64, 64))
-                 for cluster in ((1, 2), (2, 1), (1, 1)))  # fmt: skip
-STRADDLING = (Config((64, 160), "pingpong", (4, 1)),)  # for small results of operands whose rows are no cache lines: the fewest loads
+COOPERATIVE = tuple(
+    Config(tile, "cooperative", cluster)
+    for tile in ((128, 256), (256, 128), (256, 160), (256, 192), (128, 224), (128, 128))
+    for cluster in ((2, 1), (1, 2), (1, 1))
+)
+PINGPONG = tuple(
+    Config(tile, "pingpong", cluster)
+    for tile in ((128, 128), (128, 160), (128, 192), (128, 208), (64, 256), (64, 128), (64, 64))
+    for cluster in ((1, 2), (2, 1), (1, 1))
+)
+STRADDLING = (
+    Config((64, 160), "pingpong", (4, 1)),
+)  # for small results of operands whose rows are no cache lines: the fewest loads
 # for results of few columns, and of few rows, which are computed as columns
-_NARROW = (((64, 16), "pingpong"), ((64, 32), "pingpong"), ((128, 16), "cooperative"), ((128, 32), "cooperative"), ((128, 64), "cooperative"))
-SKINNY = tuple(Config(tile, schedule, cluster) for tile, schedule in _NARROW
-               for cluster in ((2, 1), (1, 1)))  # fmt: skip
-PROMOTED = tuple(Config(tile, schedule, cluster, promoted=True) for tile, schedule in (((128, 192), "cooperative"), ((128, 160), "cooperative"), ((128, 128), "cooperative"), ((64, 192), "pingpong"), ((64, 128), "pingpong"), ((64, 64), "pingpong"))
-                 for cluster in ((2, 1), (1, 2), (1, 1))) + tuple(replace(config, promoted=True) for config in SKINNY)  # fmt: skip
+_NARROW = (
+    ((64, 16), "pingpong"),
+    ((64, 32), "pingpong"),
+    ((128, 16), "cooperative"),
+    ((128, 32), "cooperative"),
+    ((128, 64), "cooperative"),
+)
+SKINNY = tuple(Config(tile, schedule, cluster) for tile, schedule in _NARROW for cluster in ((2, 1), (1, 1)))
+PROMOTED = tuple(
+    Config(tile, schedule, cluster, promoted=True)
+    for tile, schedule in (
+        ((128, 192), "cooperative"),
+        ((128, 160), "cooperative"),
+        ((128, 128), "cooperative"),
+        ((64, 192), "pingpong"),
+        ((64, 128), "pingpong"),
+        ((64, 64), "pingpong"),
+    )
+    for cluster in ((2, 1), (1, 2), (1, 1))
+) + tuple(replace(config, promoted=True) for config in SKINNY)
 
 # What the model knows of an H200. The rates that no manual states are fitted to times on one: of up to 57 configurations for 33 shapes, and of as
 # many more, with K in 1 to 8 shares, for 66 shapes of few rows.
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
 SHARED_RATE = 100  # bytes of shared memory that wgmma reads a clock
-ARRIVAL_RATE, L2_RATE = 58.7, 64.0  # bytes that reach an SM a clock, multicast or not; bytes that its own loads bring, in aligned rows of 128
+ARRIVAL_RATE, L2_RATE = (
+    58.7,
+    64.0,
+)  # bytes that reach an SM a clock, multicast or not; bytes that its own loads bring, in aligned rows of 128
 DRAM_RATE = 2200.0  # bytes that the GPU reads from memory or writes there a clock
-K_TILE_CLOCKS, LEAST_K_TILE = 13.0, 240.0  # what a k-tile adds to its multiplications; the least it takes: a barrier, multiplications, a release
-PROMOTION_CLOCKS = {"cooperative": 80.0, "pingpong": 300.0}  # the additions of float32 a k-tile: a cooperative block's other warpgroup hides most
+K_TILE_CLOCKS, LEAST_K_TILE = (
+    13.0,
+    240.0,
+)  # what a k-tile adds to its multiplications; the least it takes: a barrier, multiplications, a release
+PROMOTION_CLOCKS = {
+    "cooperative": 80.0,
+    "pingpong": 300.0,
+}  # the additions of float32 a k-tile: a cooperative block's other warpgroup hides most
 TILE_CLOCKS = 600.0  # between two tiles
 HOLD_CLOCKS = 1300.0  # the same where a tile is held
 EPILOGUE_RATE = 9.5  # bytes of the result that an SM stores a clock
@@ -223,7 +297,9 @@ class Access(NamedTuple):
     def bytes(self, config: Config) -> float:
         """What a block's loads of a k-tile are worth, in bytes. Columns of B come in boxes as wide as the swizzle that divides the tile."""
         boxes = 1 if self.b_k_major else 128 // math.gcd(2 * config.tile[1], 128)
-        return K_TILE_BYTES * (self.row_a * config.tile[0] / config.cluster[1] + self.row_b * boxes * config.tile[1] / config.cluster[0])
+        return K_TILE_BYTES * (
+            self.row_a * config.tile[0] / config.cluster[1] + self.row_b * boxes * config.tile[1] / config.cluster[0]
+        )
 
 
 ALIGNED = Access()
@@ -260,16 +336,38 @@ def cost(config: Config, m: int, n: int, k_tiles: int, batch: int, out_bytes: in
     # while both warpgroups of a cooperative block store, its tensor cores idle
     between = max(mainloop, store) - mainloop if held or config.schedule == "pingpong" else store
     work = waves * mainloop + (waves - 1) * (between + (HOLD_CLOCKS if held else TILE_CLOCKS))
-    return START_CLOCKS + max(work, memory + L2_SHARE * loaded / DRAM_RATE) + UNHIDDEN_MEMORY * min(work, memory) + store + (CLUSTER_CLOCKS if config.cluster_size > 1 else 0.0)
+    return (
+        START_CLOCKS
+        + max(work, memory + L2_SHARE * loaded / DRAM_RATE)
+        + UNHIDDEN_MEMORY * min(work, memory)
+        + store
+        + (CLUSTER_CLOCKS if config.cluster_size > 1 else 0.0)
+    )
 
 
 @lru_cache(maxsize=4096)
-def shortlist(m: int, n: int, k_tiles: int, batch: int, out_bytes: int, promoted: bool = False, split: bool = True, access: Access = ALIGNED, *,
-              count: int = 1) -> tuple[Config, ...]:  # fmt: skip
+def shortlist(
+    m: int,
+    n: int,
+    k_tiles: int,
+    batch: int,
+    out_bytes: int,
+    promoted: bool = False,
+    split: bool = True,
+    access: Access = ALIGNED,
+    *,
+    count: int = 1,
+) -> tuple[Config, ...]:
     """The ``count`` configurations with the least modelled cost, best first, with K cut or (without ``split``) whole; ties as they are listed."""
     tiles = PROMOTED if promoted else COOPERATIVE + PINGPONG + SKINNY + STRADDLING
-    cut = [replace(config, splits=splits) for config in tiles for splits in _splits(config, m, n, k_tiles, batch)] if split else []
-    return tuple(sorted([*tiles, *cut], key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes, access))[:count])
+    cut = (
+        [replace(config, splits=splits) for config in tiles for splits in _splits(config, m, n, k_tiles, batch)]
+        if split
+        else []
+    )
+    return tuple(
+        sorted([*tiles, *cut], key=lambda config: cost(config, m, n, k_tiles, batch, out_bytes, access))[:count]
+    )
 
 
 def choose(*problem, **options) -> Config:
@@ -283,7 +381,9 @@ def _splits(config: Config, m: int, n: int, k_tiles: int, batch: int) -> list[in
     if config.accumulators > MOST_SPLIT:
         return []
     room = config.slots(SMS) // (math.prod(config.tiles(m, n)) * batch)
-    return [splits for splits in (2, 3, 4, 6, 8, 12, 16, 24, 32) if splits <= min(room, k_tiles // LEAST_SHARE)]  # (of clusters a few less may run at once)
+    return [
+        splits for splits in (2, 3, 4, 6, 8, 12, 16, 24, 32) if splits <= min(room, k_tiles // LEAST_SHARE)
+    ]  # (of clusters a few less may run at once)
 
 
 def raster(config: Config, m: int, n: int) -> tuple[bool, int]:

@@ -23,10 +23,18 @@ def pair(low, high, out):
     """Two elements of 8 bits as one word. float8: beyond the largest finite element is that element, NaN stays. Integers: clamped, NaN is 0."""
     if out.is_float:
         kind = "e4m3x2" if out is Float8E4M3FN else "e5m2x2"
-        return cute.arch.inline_ptx(f"cvt.rn.satfinite.{kind}.f32 {{$w0}}, {{$r0}}, {{$r1}};", write_only_types=[Int16], read_only_args=[high, low])
+        return cute.arch.inline_ptx(
+            f"cvt.rn.satfinite.{kind}.f32 {{$w0}}, {{$r0}}, {{$r1}};",
+            write_only_types=[Int16],
+            read_only_args=[high, low],
+        )
     low, high = (rounded(value) if value.dtype is Float32 else value for value in (low, high))
     kind = "u8" if out is Uint8 else "s8"
-    packed = cute.arch.inline_ptx(f"cvt.pack.sat.{kind}.s32.b32 {{$w0}}, {{$r0}}, {{$r1}}, {{$r2}};", write_only_types=[Int32], read_only_args=[high, low, Int32(0)])
+    packed = cute.arch.inline_ptx(
+        f"cvt.pack.sat.{kind}.s32.b32 {{$w0}}, {{$r0}}, {{$r1}}, {{$r2}};",
+        write_only_types=[Int32],
+        read_only_args=[high, low, Int32(0)],
+    )
     return packed.to(Int16)
 
 

@@ -78,7 +78,10 @@ class Epilogue:
 
     def __init__(self, config: Config, out, terms: Terms) -> None:
         self.config, self.terms = config, terms
-        self.result, self.out = out, Uint8 if out.width == 8 else out  # 8 bits are moved as bits: the DSL has no single float8
+        self.result, self.out = (
+            out,
+            Uint8 if out.width == 8 else out,
+        )  # 8 bits are moved as bits: the DSL has no single float8
         self.columns = config.slab_columns(out.width // 8)
         self.across = config.tile[1] // self.columns
         self.parts = config.rows // 64 * self.across
@@ -86,7 +89,9 @@ class Epilogue:
 
     def slab_layout(self):
         """(64, columns, all slabs of the block), row-major and swizzled."""
-        return hopper_helpers.make_smem_layout_epi(self.out, LayoutEnum.ROW_MAJOR, (64, self.columns), CONSUMERS * SLABS)
+        return hopper_helpers.make_smem_layout_epi(
+            self.out, LayoutEnum.ROW_MAJOR, (64, self.columns), CONSUMERS * SLABS
+        )
 
     @cute.jit
     def store_tile(self, accumulators, tile, to: Outlet, stored: Int32):
@@ -94,7 +99,9 @@ class Epilogue:
         for part in cutlass.range_constexpr(self.parts):
             row, column = self.corner(part, tile, to)
             if row < to.result.shape[0] and column < to.result.shape[1]:  # else the slab lies outside the result
-                stored = self.store_slab(self.finished(accumulators, part, row, column, tile, to), row, column, tile, to, stored)
+                stored = self.store_slab(
+                    self.finished(accumulators, part, row, column, tile, to), row, column, tile, to, stored
+                )
         return stored
 
     @cute.jit
@@ -112,20 +119,27 @@ class Epilogue:
         """Store one of the slabs of the tile that was held."""
         row, column = self.corner(part, tile, to)
         if row < to.result.shape[0] and column < to.result.shape[1]:
-            finished = cute.make_tensor(cute.recast_ptr(held.iterator + part * self.words, dtype=self.out), cute.make_layout(self.registers(to).shape))
+            finished = cute.make_tensor(
+                cute.recast_ptr(held.iterator + part * self.words, dtype=self.out),
+                cute.make_layout(self.registers(to).shape),
+            )
             stored = self.store_slab(finished, row, column, tile, to, stored)
         return stored
 
     def corner(self, part: int, tile, to: Outlet):
         """The (row, column) of the result where a slab begins."""
         half = to.group if self.config.schedule == "cooperative" else 0
-        return tile[0] * self.config.tile[0] + half * self.config.rows + part // self.across * 64, tile[1] * self.config.tile[1] + part % self.across * self.columns
+        return tile[0] * self.config.tile[0] + half * self.config.rows + part // self.across * 64, tile[
+            1
+        ] * self.config.tile[1] + part % self.across * self.columns
 
     def finished(self, accumulators, part: int, row, column, tile, to: Outlet):
         """The elements of a slab, for the accumulators of this thread."""
         where = self.registers(to)
         count = cute.size(where)
-        values = self.finish([accumulators[part * count + i] for i in range(count)], where, row, column, tile[2], to.operands, to.result)
+        values = self.finish(
+            [accumulators[part * count + i] for i in range(count)], where, row, column, tile[2], to.operands, to.result
+        )
         return converted(values, where.shape, self.result)
 
     @cute.jit
@@ -146,9 +160,13 @@ class Epilogue:
             cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
             if thread < 32:
                 if cutlass.const_expr(self.terms.with_c):
-                    cute.arch.fence_proxy("async.global")  # TMA may overwrite the C that all have read (by all, 2 to 11 % slower)
+                    cute.arch.fence_proxy(
+                        "async.global"
+                    )  # TMA may overwrite the C that all have read (by all, 2 to 11 % slower)
                 places = cute.local_tile(to.result, shape, (None, None, tile[2]))
-                source, target = cpasync.tma_partition(to.atom, 0, cute.make_layout(1), cute.group_modes(to.slabs, 0, 2), cute.group_modes(places, 0, 2))
+                source, target = cpasync.tma_partition(
+                    to.atom, 0, cute.make_layout(1), cute.group_modes(to.slabs, 0, 2), cute.group_modes(places, 0, 2)
+                )
                 cute.copy(to.atom, source[None, slab], target[None, row // 64, column // self.columns])
                 cute.arch.cp_async_bulk_commit_group()
         else:
@@ -168,7 +186,9 @@ class Epilogue:
                 inner_row, inner_column = place % 64, place // 64
             row, column = row_block + inner_row, column_block + inner_column
             if row < result.shape[0] and column < result.shape[1]:
-                offset = Int64(tile[2]) * operands.d_batch + Int64(row) * operands.d_row + Int64(column) * operands.d_column
+                offset = (
+                    Int64(tile[2]) * operands.d_batch + Int64(row) * operands.d_row + Int64(column) * operands.d_column
+                )
                 cute.make_tensor(operands.d + offset, cute.make_layout((1,)))[0] = slab[inner_row, inner_column]
 
     @cute.jit
@@ -180,7 +200,13 @@ class Epilogue:
     def mma(self):
         """An MMA as wide as a slab: a thread's registers are in the order of the kernel's own."""
         return hopper_helpers.make_trivial_tiled_mma(
-            cutlass.Float16, cutlass.Float16, OperandMajorMode.K, OperandMajorMode.K, Float32, (1, 1, 1), (64, self.columns)
+            cutlass.Float16,
+            cutlass.Float16,
+            OperandMajorMode.K,
+            OperandMajorMode.K,
+            Float32,
+            (1, 1, 1),
+            (64, self.columns),
         )
 
     def registers(self, to: Outlet):
@@ -209,9 +235,13 @@ class Epilogue:
             value = values[i].to(Float32)
             by_row, by_column = i // 2 % 2, (i // 4, i % 2)
             if self.terms.scale_a:
-                value = value * kept(loaded, ("scale_a", by_row), operands.scale_a, row if self.terms.scale_a == "each" else 0)
+                value = value * kept(
+                    loaded, ("scale_a", by_row), operands.scale_a, row if self.terms.scale_a == "each" else 0
+                )
             if self.terms.scale_b:
-                value = value * kept(loaded, ("scale_b", by_column), operands.scale_b, column if self.terms.scale_b == "each" else 0)
+                value = value * kept(
+                    loaded, ("scale_b", by_column), operands.scale_b, column if self.terms.scale_b == "each" else 0
+                )
             if self.terms.scaled:
                 value = value * operands.alpha
             if cutlass.const_expr(self.terms.with_c):

@@ -68,18 +68,38 @@ class Matmul:
         self.threads, self.smem = THREADS, config.smem(out.width // 8)
 
     @cute.jit
-    def __call__(self, a: cute.Pointer, b: cute.Pointer, d: cute.Pointer, extents, strides, order, split, operands: Operands, grid: Int32, stream):
+    def __call__(
+        self,
+        a: cute.Pointer,
+        b: cute.Pointer,
+        d: cute.Pointer,
+        extents,
+        strides,
+        order,
+        split,
+        operands: Operands,
+        grid: Int32,
+        stream,
+    ):
         """``extents`` are (M, N, K, L), ``strides`` those of A, B and D that are not 1, in elements: (row or column, batch) of each. Only
         its launch facts are used at run time; ``plan`` encodes the tensor maps that this function describes."""
         m, n, k, items = extents
         (a_step, a_batch), (b_step, b_batch), (d_step, d_batch) = strides
         a_k, b_k = self.a_major == LayoutEnum.ROW_MAJOR, self.b_major == LayoutEnum.ROW_MAJOR
-        in_a = cute.make_tensor(a, cute.make_layout((m, k, items), stride=(a_step, 1, a_batch) if a_k else (1, a_step, a_batch)))
-        in_b = cute.make_tensor(b, cute.make_layout((n, k, items), stride=(b_step, 1, b_batch) if b_k else (1, b_step, b_batch)))
+        in_a = cute.make_tensor(
+            a, cute.make_layout((m, k, items), stride=(a_step, 1, a_batch) if a_k else (1, a_step, a_batch))
+        )
+        in_b = cute.make_tensor(
+            b, cute.make_layout((n, k, items), stride=(b_step, 1, b_batch) if b_k else (1, b_step, b_batch))
+        )
         in_d = cute.make_tensor(d, cute.make_layout((m, n, items), stride=(d_step, 1, d_batch)))
         (tile_m, tile_n), (peers_m, peers_n) = self.config.tile, self.config.cluster
-        layout_a = hopper_helpers.make_smem_layout_a(self.a_major, (tile_m, tile_n, self.k), self.element_a, self.config.stages)
-        layout_b = hopper_helpers.make_smem_layout_b(self.b_major, (tile_m, tile_n, self.k), self.element_b, self.config.stages)
+        layout_a = hopper_helpers.make_smem_layout_a(
+            self.a_major, (tile_m, tile_n, self.k), self.element_a, self.config.stages
+        )
+        layout_b = hopper_helpers.make_smem_layout_b(
+            self.b_major, (tile_m, tile_n, self.k), self.element_b, self.config.stages
+        )
         layout_d = self.epilogue.slab_layout()
         atom_a, a_at = self.load_atom(in_a, layout_a, (tile_m, self.k), peers_n)
         atom_b, b_at = self.load_atom(in_b, layout_b, (tile_n, self.k), peers_m)
@@ -87,8 +107,15 @@ class Matmul:
             cpasync.CopyBulkTensorTileS2GOp(), in_d, cute.slice_(layout_d, (None, None, 0)), (64, self.epilogue.columns)
         )
         self.kernel.set_name_prefix("cutesync_matmul", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(atom_a, a_at, atom_b, b_at, atom_d, d_at, layout_a, layout_b, layout_d, order, split, operands).launch(
-            grid=(grid, 1, 1), block=(THREADS, 1, 1), cluster=(self.config.cluster_size, 1, 1), smem=self.smem, min_blocks_per_mp=1, stream=stream
+        self.kernel(
+            atom_a, a_at, atom_b, b_at, atom_d, d_at, layout_a, layout_b, layout_d, order, split, operands
+        ).launch(
+            grid=(grid, 1, 1),
+            block=(THREADS, 1, 1),
+            cluster=(self.config.cluster_size, 1, 1),
+            smem=self.smem,
+            min_blocks_per_mp=1,
+            stream=stream,
         )  # without min_blocks_per_mp the compiler drops setmaxnreg
 
     def load_atom(self, tensor, layout, tile, peers: int):
@@ -97,8 +124,21 @@ class Matmul:
         return cpasync.make_tiled_tma_atom(operation, tensor, layout, tile, num_multicast=peers)
 
     @cute.kernel
-    def kernel(self, atom_a: cute.CopyAtom, a: cute.Tensor, atom_b: cute.CopyAtom, b: cute.Tensor, atom_d: cute.CopyAtom, d: cute.Tensor,
-               layout_a: cute.ComposedLayout, layout_b: cute.ComposedLayout, layout_d: cute.ComposedLayout, order, split, operands: Operands):  # fmt: skip
+    def kernel(
+        self,
+        atom_a: cute.CopyAtom,
+        a: cute.Tensor,
+        atom_b: cute.CopyAtom,
+        b: cute.Tensor,
+        atom_d: cute.CopyAtom,
+        d: cute.Tensor,
+        layout_a: cute.ComposedLayout,
+        layout_b: cute.ComposedLayout,
+        layout_d: cute.ComposedLayout,
+        order,
+        split,
+        operands: Operands,
+    ):
         thread = cute.arch.thread_idx()[0]
         group = cute.arch.make_warp_uniform(thread // WARPGROUP)
         cute.arch.griddepcontrol_launch_dependents()
@@ -106,8 +146,12 @@ class Matmul:
             cpasync.prefetch_descriptor(atom_a)
             cpasync.prefetch_descriptor(atom_b)
         allocator = SmemAllocator()
-        stages_a = allocator.allocate_tensor(self.element_a, layout_a.outer, byte_alignment=1024, swizzle=layout_a.inner)
-        stages_b = allocator.allocate_tensor(self.element_b, layout_b.outer, byte_alignment=1024, swizzle=layout_b.inner)
+        stages_a = allocator.allocate_tensor(
+            self.element_a, layout_a.outer, byte_alignment=1024, swizzle=layout_a.inner
+        )
+        stages_b = allocator.allocate_tensor(
+            self.element_b, layout_b.outer, byte_alignment=1024, swizzle=layout_b.inner
+        )
         slabs = allocator.allocate_tensor(self.out, layout_d.outer, byte_alignment=1024, swizzle=layout_d.inner)
         barriers = allocator.allocate_array(Int64, 2 * self.config.stages)
         exchange = self.make_exchange(allocator)
@@ -122,34 +166,63 @@ class Matmul:
                 in_role("producer", self.produce, atom_a, a, atom_b, b, d, stages_a, stages_b, ring, order, split)
         else:
             cute.arch.setmaxregister_increase(CONSUMER_REGISTERS - spare)
-            in_role("consumer", self.consume, atom_d, a, d, stages_a, stages_b, slabs, ring, order, split, exchange, operands,
-                    group, thread % WARPGROUP)  # fmt: skip
+            in_role(
+                "consumer",
+                self.consume,
+                atom_d,
+                a,
+                d,
+                stages_a,
+                stages_b,
+                slabs,
+                ring,
+                order,
+                split,
+                exchange,
+                operands,
+                group,
+                thread % WARPGROUP,
+            )
 
     def make_ring(self, barriers):
         """The full and empty barriers of all stages, initialised and visible to the whole cluster."""
         peers_m, peers_n = self.config.cluster
         readers = 4 * CONSUMERS if self.config.schedule == "cooperative" else 4
         return pipeline.PipelineTmaAsync.create(
-            num_stages=self.config.stages, barrier_storage=barriers, tx_count=self.config.stage_bytes(),
+            num_stages=self.config.stages,
+            barrier_storage=barriers,
+            tx_count=self.config.stage_bytes(),
             producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, 1),
             consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, readers * (peers_m + peers_n - 1)),
             cta_layout_vmnk=cute.make_layout((1, peers_m, peers_n, 1)),
-        )  # fmt: skip
+        )
 
     def make_exchange(self, allocator):
         """What the shares of split-K meet by: ``(shares, their barriers)`` in a cluster, else the words of the notice."""
         if self.config.meets:
             shares = allocator.allocate_array(self.accumulator, self.config.share_bytes() // 4)
-            return shares, ShareBarriers.make(CONSUMERS, (self.config.splits - 1) * WARPGROUP, scope="cluster", name="shares")
-        return allocator.allocate_tensor(Int32, cute.make_layout(CONSUMERS), byte_alignment=4) if self.config.splits > 1 else None
+            return shares, ShareBarriers.make(
+                CONSUMERS, (self.config.splits - 1) * WARPGROUP, scope="cluster", name="shares"
+            )
+        return (
+            allocator.allocate_tensor(Int32, cute.make_layout(CONSUMERS), byte_alignment=4)
+            if self.config.splits > 1
+            else None
+        )
 
     # --- the tiles of this block ---------------------------------------------------------------------------------------------------
 
     @cute.jit
     def walk(self, d, split):
         """The first unit of this block's cluster, the step to its next, and the number of all units. (A cluster of shares has one.)"""
-        units = self.order.units(*self.tiles(d), d.shape[2]) * (split[0] if self.config.splits > 1 and not self.config.meets else 1)
-        return cute.arch.block_idx()[0] // self.config.cluster_size, cute.arch.grid_dim()[0] // self.config.cluster_size, units
+        units = self.order.units(*self.tiles(d), d.shape[2]) * (
+            split[0] if self.config.splits > 1 and not self.config.meets else 1
+        )
+        return (
+            cute.arch.block_idx()[0] // self.config.cluster_size,
+            cute.arch.grid_dim()[0] // self.config.cluster_size,
+            units,
+        )
 
     def rank(self):
         """Which of the peers this block is."""
@@ -203,7 +276,9 @@ class Matmul:
         """``(shared, global)`` for the copies of one operand: (copy, stage) and (copy, tile of rows, k-tile, batch). A block brings
         ``share`` of ``peers``."""
         tiles = cute.local_tile(tensor, (rows, self.k), (None, None, None))
-        return cpasync.tma_partition(atom, share, cute.make_layout(peers), cute.group_modes(stages, 0, 2), cute.group_modes(tiles, 0, 2))
+        return cpasync.tma_partition(
+            atom, share, cute.make_layout(peers), cute.group_modes(stages, 0, 2), cute.group_modes(tiles, 0, 2)
+        )
 
     def load(self, atom, source, target, full, peers: int) -> None:
         """Start the load; its bytes arrive at ``full``, in every block of the cluster that needs them."""
@@ -224,9 +299,16 @@ class Matmul:
         stage = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, self.config.stages)
         alternating = cutlass.const_expr(self.config.schedule == "pingpong")
         to = Outlet(atom_d, d, slabs, operands, group, thread)
-        stored, turn = Int32(0), Int32(group)  # slabs stored by this warpgroup; tiles of this block before the one at hand
+        stored, turn = (
+            Int32(0),
+            Int32(group),
+        )  # slabs stored by this warpgroup; tiles of this block before the one at hand
         held = cute.make_rmem_tensor((self.epilogue.parts * self.epilogue.words if self.config.deferred else 1,), Int32)
-        tile = (self.tiles(d)[0] + self.config.peers, Int32(0), Int32(0))  # the tile held: at first one outside the result, of which nothing is stored
+        tile = (
+            self.tiles(d)[0] + self.config.peers,
+            Int32(0),
+            Int32(0),
+        )  # the tile held: at first one outside the result, of which nothing is stored
         if alternating:
             if group == 1:
                 stage.advance(k_tiles)
@@ -236,7 +318,9 @@ class Matmul:
             if alternating:
                 if turn > 0:
                     cute.arch.barrier(barrier_id=Barriers.TURN + group, number_of_threads=2 * WARPGROUP)
-            accumulators, stage, last, stored = self.multiply(stages_a, stages_b, ring, stage, k_tiles, held, tile, to, stored)
+            accumulators, stage, last, stored = self.multiply(
+                stages_a, stages_b, ring, stage, k_tiles, held, tile, to, stored
+            )
             if alternating:
                 if unit + step < units:
                     cute.arch.barrier_arrive(barrier_id=Barriers.TURN + 1 - group, number_of_threads=2 * WARPGROUP)
@@ -251,7 +335,9 @@ class Matmul:
                     whole = meet(accumulators, *exchange, self.config.splits, share, mine, thread)
                 else:
                     place = (cluster_tile * self.config.peers + rank) * self.config.holders + mine
-                    whole = gather_shares(accumulators, split[2], split[3], exchange, place, share, split[0], group, thread)
+                    whole = gather_shares(
+                        accumulators, split[2], split[3], exchange, place, share, split[0], group, thread
+                    )
                 if whole:
                     stored = self.epilogue.store_tile(accumulators, tile, to, stored)
             elif cutlass.const_expr(self.config.deferred):
@@ -278,7 +364,9 @@ class Matmul:
         mine = to.group if self.config.schedule == "cooperative" else 0
         of_a = mma.make_fragment_A(part.partition_A(cute.local_tile(stages_a, (rows, self.k), (mine, 0, None))))
         of_b = mma.make_fragment_B(part.partition_B(stages_b))
-        accumulators = cute.make_rmem_tensor(part.partition_C(cute.make_identity_tensor((rows, columns))).shape, self.accumulator)
+        accumulators = cute.make_rmem_tensor(
+            part.partition_C(cute.make_identity_tensor((rows, columns))).shape, self.accumulator
+        )
         last = stage.clone()
         if cutlass.const_expr(self.config.promoted):
             products = cute.make_rmem_tensor(accumulators.shape, self.accumulator)
@@ -341,7 +429,13 @@ class Matmul:
         warpgroup.fence()
         for block in range(K_TILE_BYTES // 32):
             mma.set(warpgroup.Field.ACCUMULATE, add or block > 0)
-            cute.gemm(mma, accumulators, of_a[None, None, block, stage.index], of_b[None, None, block, stage.index], accumulators)
+            cute.gemm(
+                mma,
+                accumulators,
+                of_a[None, None, block, stage.index],
+                of_b[None, None, block, stage.index],
+                accumulators,
+            )
         warpgroup.commit_group()
 
     @cute.jit

@@ -21,6 +21,8 @@ class MmaTF32Op(warpgroup.MmaF16BF16Op):
 def tiled_mma(element_a, element_b, a_major, b_major, accumulator, columns: int) -> cute.TiledMma:
     """64 x ``columns`` by one warpgroup, both operands out of shared memory."""
     if element_a is not TFloat32:
-        return hopper_helpers.make_trivial_tiled_mma(element_a, element_b, a_major, b_major, accumulator, (1, 1, 1), (64, columns))
+        return hopper_helpers.make_trivial_tiled_mma(
+            element_a, element_b, a_major, b_major, accumulator, (1, 1, 1), (64, columns)
+        )
     operation = MmaTF32Op(element_a, accumulator, (64, columns), warpgroup.OperandSource.SMEM, a_major, b_major)
     return cute.make_tiled_mma(cute.make_mma_atom(operation), (1, 1, 1))

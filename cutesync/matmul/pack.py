@@ -20,7 +20,9 @@ from .config import PACK_ROWS, PACK_WORDS
 
 THREADS = 256
 _WARPS = THREADS // 32
-_PITCH = PACK_WORDS + 1  # words between rows of the tile: one more than there are banks, so that a column lies in 32 different ones
+_PITCH = (
+    PACK_WORDS + 1
+)  # words between rows of the tile: one more than there are banks, so that a column lies in 32 different ones
 
 
 class Pack:
@@ -37,14 +39,41 @@ class Pack:
         self.width = PACK_WORDS * 32 // element.width  # elements of a tile's row
 
     @cute.jit
-    def __call__(self, x: cute.Pointer, out: cute.Pointer, rows: Int64, inner: Int64, steps, span: Int64, across: Uint32, down: Uint32, grid: Int32, stream):
+    def __call__(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        rows: Int64,
+        inner: Int64,
+        steps,
+        span: Int64,
+        across: Uint32,
+        down: Uint32,
+        grid: Int32,
+        stream,
+    ):
         self.kernel.set_name_prefix("cutesync_matmul_pack", remove_cutlass_symbol=True, keep_mangled_name=False)
         self.kernel(x, out, rows, inner, steps, span, across, down).launch(
-            grid=(grid, 1, 1), block=(THREADS, 1, 1), smem=self.smem, min_blocks_per_mp=8, preferred_smem_carveout=-1, stream=stream
+            grid=(grid, 1, 1),
+            block=(THREADS, 1, 1),
+            smem=self.smem,
+            min_blocks_per_mp=8,
+            preferred_smem_carveout=-1,
+            stream=stream,
         )
 
     @cute.kernel
-    def kernel(self, x: cute.Pointer, out: cute.Pointer, rows: Int64, inner: Int64, steps, span: Int64, across: Uint32, down: Uint32):
+    def kernel(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        rows: Int64,
+        inner: Int64,
+        steps,
+        span: Int64,
+        across: Uint32,
+        down: Uint32,
+    ):
         """``steps`` are the strides of ``x``: (item, row, element). ``span`` is in words here; ``across`` and ``down`` count the tiles of an
         item. A thread moves 16 bytes in all: what it computes besides would be what limits the copy."""
         await_launches()
@@ -55,16 +84,30 @@ class Pack:
         column, row = Int64(block % across) * self.width, Int64(line % down) * PACK_ROWS
         store = SmemAllocator().allocate_array(Int32, PACK_ROWS * _PITCH)
         rows_left = Int32(cutlass.min(rows - row, PACK_ROWS))
-        self.read(x + (item * steps[0] + row * steps[1] + column * steps[2]), steps, rows_left, Int32(cutlass.min(inner - column, self.width)), store, warp, lane)
+        self.read(
+            x + (item * steps[0] + row * steps[1] + column * steps[2]),
+            steps,
+            rows_left,
+            Int32(cutlass.min(inner - column, self.width)),
+            store,
+            warp,
+            lane,
+        )
         cute.arch.barrier()
         word = Int64(block % across) * PACK_WORDS + lane
         words = cute.make_tensor(store, cute.make_layout((PACK_ROWS, PACK_WORDS), stride=(_PITCH, 1)))
         count = 3 if self.parts else 1
-        at = cute.make_ptr(Int32, out.toint(), cute.AddressSpace.gmem, assumed_align=4) + ((item * rows + row + warp) * (count * span) + word)
+        at = cute.make_ptr(Int32, out.toint(), cute.AddressSpace.gmem, assumed_align=4) + (
+            (item * rows + row + warp) * (count * span) + word
+        )
         if word < span:
             for i in cutlass.range_constexpr(PACK_ROWS // _WARPS):
                 if warp + i * _WARPS < rows_left:
-                    parts = parts_of(words[warp + i * _WARPS, lane], self.parts) if self.parts else (words[warp + i * _WARPS, lane],)
+                    parts = (
+                        parts_of(words[warp + i * _WARPS, lane], self.parts)
+                        if self.parts
+                        else (words[warp + i * _WARPS, lane],)
+                    )
                     for part in cutlass.range_constexpr(count):
                         cute.make_tensor(at + part * span, cute.make_layout((1,)))[0] = parts[part]
                 at = at + _WARPS * count * span
@@ -72,7 +115,10 @@ class Pack:
     @cute.jit
     def read(self, source, steps, rows, inner, store, warp, lane):
         """Fill the tile from ``source``, of which ``rows`` and ``inner`` exist. All loads are in flight before the first is stored."""
-        tile = cute.make_tensor(cute.recast_ptr(store, dtype=self.element), cute.make_layout((PACK_ROWS, self.width), stride=(_PITCH * 32 // self.element.width, 1)))
+        tile = cute.make_tensor(
+            cute.recast_ptr(store, dtype=self.element),
+            cute.make_layout((PACK_ROWS, self.width), stride=(_PITCH * 32 // self.element.width, 1)),
+        )
         lines = 1 if self.turned else PACK_ROWS // _WARPS  # rows that a thread has elements of, or the one
         hops = PACK_ROWS * self.width // THREADS // lines
         held = cute.make_rmem_tensor((lines * hops,), self.element)
@@ -106,7 +152,9 @@ def parts_of(word, side: str) -> tuple:
     overflows = (nearest & exponent) == exponent
     big = Int32(cutlass.select_(overflows, word & ~low, nearest))
     rest = (word.bitcast(Float32) - big.bitcast(Float32)).bitcast(Int32)
-    rest = Int32(cutlass.select_(overflows, rest & ~low, rest))  # near the largest float32 both parts are cut off: no sum of them overflows
+    rest = Int32(
+        cutlass.select_(overflows, rest & ~low, rest)
+    )  # near the largest float32 both parts are cut off: no sum of them overflows
     bounded, small = (Int32(cutlass.select_(finite, part, Int32(0))) for part in (big, rest))
     big = Int32(cutlass.select_(finite, big, word))
     return (small, bounded, big) if side == "left" else (bounded, small, big)

@@ -33,14 +33,43 @@ class PackRows:
         self.size = element.width // 8
 
     @cute.jit
-    def __call__(self, x: cute.Pointer, out: cute.Pointer, lines: Uint32, rows: Uint32, inner: Int64, steps, edges, span: Int64, across: Uint32, grid: Int32, stream):
+    def __call__(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        lines: Uint32,
+        rows: Uint32,
+        inner: Int64,
+        steps,
+        edges,
+        span: Int64,
+        across: Uint32,
+        grid: Int32,
+        stream,
+    ):
         self.kernel.set_name_prefix("cutesync_matmul_pack", remove_cutlass_symbol=True, keep_mangled_name=False)
         self.kernel(x, out, lines, rows, inner, steps, edges, span, across).launch(
-            grid=(grid, 1, 1), block=(THREADS, 1, 1), smem=self.smem, min_blocks_per_mp=8, preferred_smem_carveout=-1, stream=stream
+            grid=(grid, 1, 1),
+            block=(THREADS, 1, 1),
+            smem=self.smem,
+            min_blocks_per_mp=8,
+            preferred_smem_carveout=-1,
+            stream=stream,
         )
 
     @cute.kernel
-    def kernel(self, x: cute.Pointer, out: cute.Pointer, lines: Uint32, rows: Uint32, inner: Int64, steps, edges, span: Int64, across: Uint32):
+    def kernel(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        lines: Uint32,
+        rows: Uint32,
+        inner: Int64,
+        steps,
+        edges,
+        span: Int64,
+        across: Uint32,
+    ):
         """All in bytes: ``inner``, ``span``, ``steps``, the strides (item, row) of ``x``, and ``edges``, where its memory begins and ends, from ``x`` on.
         ``across`` counts the runs of a line."""
         await_launches()
@@ -51,7 +80,9 @@ class PackRows:
             at = cute.arch.lane_idx() * VECTOR  # of the lane's first vector in the run
             start = x.toint() + (Int64(item) * steps[0] + Int64(line - item * rows) * steps[1]) + run
             target = out.toint() + (Int64(line) * (span * (3 if self.parts else 1)) + run + at)
-            left, room = (Int32(cutlass.min(length - run, Int64(PACK_RUN))) - at for length in (inner, span))  # bytes from there to the ends of the two lines
+            left, room = (
+                Int32(cutlass.min(length - run, Int64(PACK_RUN))) - at for length in (inner, span)
+            )  # bytes from there to the ends of the two lines
             first = start & -VECTOR
             if (first >= x.toint() + edges[0]) & (first + (PACK_RUN + VECTOR) <= x.toint() + edges[1]):
                 self.copy_vectors(first + at, Int32(start) & (VECTOR - 1), left, target, room, span)
@@ -69,7 +100,9 @@ class PackRows:
             if room > j * STRIDE:
                 words = [held[i, j] for i in range(2 * WORDS)]
                 for hop in (2, 1):
-                    words = [Uint32(cutlass.select_((skew & (4 * hop)) != 0, *pair)) for pair in zip(words[hop:], words)]
+                    words = [
+                        Uint32(cutlass.select_((skew & (4 * hop)) != 0, *pair)) for pair in zip(words[hop:], words)
+                    ]
                 words = [shifted(*pair, (skew & 3) * 8) for pair in zip(words, words[1:])]
                 if left < j * STRIDE + VECTOR:
                     for i in cutlass.range_constexpr(WORDS):
@@ -100,7 +133,9 @@ class PackRows:
 
 def memory(kind, address, count: int, align: int):
     """The ``count`` elements at an address that is a multiple of ``align`` bytes."""
-    return cute.make_tensor(cute.make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=align), cute.make_layout((count,)))
+    return cute.make_tensor(
+        cute.make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=align), cute.make_layout((count,))
+    )
 
 
 def shifted(low, high, bits):
@@ -112,4 +147,6 @@ def shifted(low, high, bits):
 def mask(count):
     """The bits of the first ``count`` bytes of a word: none if it is negative, all if it is large."""
     bits = "bmsk.clamp.b32 {$w0}, 0, {$r0};"
-    return Uint32(cute.arch.inline_ptx(bits, write_only_types=[Uint32], read_only_args=[cutlass.max(count, Int32(0)) * 8]))
+    return Uint32(
+        cute.arch.inline_ptx(bits, write_only_types=[Uint32], read_only_args=[cutlass.max(count, Int32(0)) * 8])
+    )

@@ -59,17 +59,49 @@ class Problem:
 
     def shortlist(self, count: int = 1) -> tuple[Config, ...]:
         """What the model chooses, best first."""
-        access = configs.Access(self.b.k_major, *(configs.row_cost(operand.step * self.elements[0].size) for operand in (self.a, self.b)))
-        return configs.shortlist(self.m, self.n, -(-self.k // self.k_elements), self.items, self.out.size, self.promoted, self.split, access, count=count)
+        access = configs.Access(
+            self.b.k_major, *(configs.row_cost(operand.step * self.elements[0].size) for operand in (self.a, self.b))
+        )
+        return configs.shortlist(
+            self.m,
+            self.n,
+            -(-self.k // self.k_elements),
+            self.items,
+            self.out.size,
+            self.promoted,
+            self.split,
+            access,
+            count=count,
+        )
 
     @property
     def key(self) -> tuple:
         """What its speed depends on."""
         types = (*(element.name for element in self.elements), self.out.name)
-        return (self.m, self.n, self.k, self.items, repr(self.a), repr(self.b), self.c, self.d, *types, *self.terms.key, self.promoted, self.split)
+        return (
+            self.m,
+            self.n,
+            self.k,
+            self.items,
+            repr(self.a),
+            repr(self.b),
+            self.c,
+            self.d,
+            *types,
+            *self.terms.key,
+            self.promoted,
+            self.split,
+        )
 
 
-def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors: tuple[bool, bool], terms: TermsSpec, stream: int = 0) -> compiler.Kernel:
+def kernel_for(
+    config: Config,
+    elements: tuple[DType, DType],
+    out: DType,
+    majors: tuple[bool, bool],
+    terms: TermsSpec,
+    stream: int = 0,
+) -> compiler.Kernel:
     """The compiled kernel; one serves all shapes of its layout class. ``config`` is ``decided``."""
     key = ("matmul", *config.kernel, *(element.name for element in elements), out.name, *majors, *terms.key)
 
@@ -91,19 +123,48 @@ def kernel_for(config: Config, elements: tuple[DType, DType], out: DType, majors
         stored = BY_NAME["uint8"] if out.size == 1 else out  # as the epilogue moves them
         word, long = Int32(0), Int64(0)
         strides = (long,) * 3
-        operands = Operands(Float32(0), Float32(0), pointer(terms.c, None), *strides, pointer(terms.bias_type, None), pointer(stored, None), *strides, pointer(FLOAT32, None), pointer(FLOAT32, None))
+        operands = Operands(
+            Float32(0),
+            Float32(0),
+            pointer(terms.c, None),
+            *strides,
+            pointer(terms.bias_type, None),
+            pointer(stored, None),
+            *strides,
+            pointer(FLOAT32, None),
+            pointer(FLOAT32, None),
+        )
         accumulator = INT32 if elements[0].kind in "iu" else FLOAT32
         split = (word, word, pointer(accumulator), pointer(INT32, 4))
-        arguments = [pointer(elements[0]), pointer(elements[1]), pointer(stored), (word,) * 4, ((long, long),) * 3, (word,) * 4, split, operands, word, make_fake_stream()]
-        return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": (config.cluster_size, 1, 1)}
+        arguments = [
+            pointer(elements[0]),
+            pointer(elements[1]),
+            pointer(stored),
+            (word,) * 4,
+            ((long, long),) * 3,
+            (word,) * 4,
+            split,
+            operands,
+            word,
+            make_fake_stream(),
+        ]
+        return (
+            host.__call__,
+            arguments,
+            {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": (config.cluster_size, 1, 1)},
+        )
 
     return compiler.get(key, build, stream=stream, warm="cutesync.matmul")
 
 
-def make_launch(problem: Problem, config: Config | None, alpha: float, beta: float, ordinal: int, stream: int) -> MapLaunch:
+def make_launch(
+    problem: Problem, config: Config | None, alpha: float, beta: float, ordinal: int, stream: int
+) -> MapLaunch:
     """The prepared launch. Its ``run`` takes the addresses of A, B, D, C, the bias and the two scales (0 where there is none) and the stream."""
     config = decided(problem, config, ordinal)
-    kernel = kernel_for(config, problem.elements, problem.out, (problem.a.k_major, problem.b.k_major), problem.terms, stream)
+    kernel = kernel_for(
+        config, problem.elements, problem.out, (problem.a.k_major, problem.b.k_major), problem.terms, stream
+    )
     m, n, k, items = problem.m, problem.n, problem.k, problem.items
     (tile_m, tile_n), (peers_m, peers_n) = config.tile, config.cluster
     along_n, group = configs.raster(config, m, n)
@@ -114,14 +175,34 @@ def make_launch(problem: Problem, config: Config | None, alpha: float, beta: flo
     clusters = tiles if config.meets else min(tiles * splits, config.slots(multiprocessors(ordinal)))
     d_map = result_map(problem, config) if problem.terms.by_tma else bytes(128)
     parameters = [
-        operand_map(problem, problem.elements[0], problem.a, m, tile_m, peers_n), struct.pack("<3i", m, k, problem.a.items),
-        operand_map(problem, problem.elements[1], problem.b, n, tile_n, peers_m), struct.pack("<3i", n, k, problem.b.items),
-        d_map, struct.pack("<3i", m, n, items),
-        int(along_n), group, int(problem.a.items > 1), int(problem.b.items > 1), splits, share, 0, 0,
-        bits(alpha, 4, True), bits(beta, 4, True), 0, *problem.c, 0, 0, *problem.d, 0, 0,
-    ]  # fmt: skip
+        operand_map(problem, problem.elements[0], problem.a, m, tile_m, peers_n),
+        struct.pack("<3i", m, k, problem.a.items),
+        operand_map(problem, problem.elements[1], problem.b, n, tile_n, peers_m),
+        struct.pack("<3i", n, k, problem.b.items),
+        d_map,
+        struct.pack("<3i", m, n, items),
+        int(along_n),
+        group,
+        int(problem.a.items > 1),
+        int(problem.b.items > 1),
+        splits,
+        share,
+        0,
+        0,
+        bits(alpha, 4, True),
+        bits(beta, 4, True),
+        0,
+        *problem.c,
+        0,
+        0,
+        *problem.d,
+        0,
+        0,
+    ]
     arrays = (0, 2, 4 if problem.terms.by_tma else 21, 16, 20, 25, 26)
-    return MapLaunch(kernel, ordinal, clusters * config.cluster_size, parameters, arrays, _workspace(problem, config, splits))
+    return MapLaunch(
+        kernel, ordinal, clusters * config.cluster_size, parameters, arrays, _workspace(problem, config, splits)
+    )
 
 
 def decided(problem: Problem, config: Config | None, ordinal: int) -> Config:
@@ -171,10 +252,17 @@ def make_pack(job, element: DType, ordinal: int, stream: int) -> Launch:
     if job.form == "rows":
         lines, across = job.items * job.rows, -(-span // configs.PACK_RUN)
         inner, *steps = (element.size * length for length in (job.inner, *job.strides[:2], *job.edges))
-        return Launch(kernel, ordinal, -(-lines * across * 32 // kernel.block[0]), (0, 0, lines, job.rows, inner, *steps, span, across))
+        return Launch(
+            kernel,
+            ordinal,
+            -(-lines * across * 32 // kernel.block[0]),
+            (0, 0, lines, job.rows, inner, *steps, span, across),
+        )
     words = span // 4
     across, down = -(-words // configs.PACK_WORDS), -(-job.rows // configs.PACK_ROWS)
-    return Launch(kernel, ordinal, job.items * across * down, (0, 0, job.rows, job.inner, *job.strides, words, across, down))
+    return Launch(
+        kernel, ordinal, job.items * across * down, (0, 0, job.rows, job.inner, *job.strides, words, across, down)
+    )
 
 
 def pack_kernel(element: DType, form: str, parts: str, stream: int) -> compiler.Kernel:
@@ -194,7 +282,18 @@ def pack_kernel(element: DType, form: str, parts: str, stream: int) -> compiler.
         pointers = [make_ptr(moved.cutlass, 0, space, assumed_align=align) for align in (element.size, TMA_BYTES)]
         if form == "rows":
             host = PackRows(moved.cutlass, parts)
-            arguments = [*pointers, count, count, long, (long,) * 2, (long,) * 2, long, count, Int32(0), make_fake_stream()]
+            arguments = [
+                *pointers,
+                count,
+                count,
+                long,
+                (long,) * 2,
+                (long,) * 2,
+                long,
+                count,
+                Int32(0),
+                make_fake_stream(),
+            ]
         else:
             host = Pack(moved.cutlass, form == "turned", parts)
             arguments = [*pointers, long, long, (long,) * 3, long, count, count, Int32(0), make_fake_stream()]

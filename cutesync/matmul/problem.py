@@ -87,7 +87,9 @@ def element_types(a: View, b: View, precision: str | None) -> tuple[DType, DType
         allowed = "two of float32, of float16, of bfloat16, of float8_e4m3fn and float8_e5m2, or of int8 and uint8"
         raise ArgumentTypeError(explain("a, b", f"{a.dtype} and {b.dtype}", allowed, "convert one (astype)"))
     if a.dtype is not FLOAT32 and precision is not None:
-        raise ArgumentTypeError(explain("precision", f"{shown(precision)} for {a.dtype}", "None: it is for float32 operands"))
+        raise ArgumentTypeError(
+            explain("precision", f"{shown(precision)} for {a.dtype}", "None: it is for float32 operands")
+        )
     if precision is not None:
         choice(precision, "precision", PRECISIONS)
     return (TFLOAT32, TFLOAT32) if a.dtype is FLOAT32 else (a.dtype, b.dtype)
@@ -107,10 +109,14 @@ def result_type(a: View, wanted) -> DType:
 def result_shape(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of ``a @ b`` as NumPy has it; ArgumentValueError if they do not contract."""
     if not a or not b:
-        raise ArgumentValueError(explain("a, b", f"shapes {a} and {b}", "at least one dimension each", "use * for scalars"))
+        raise ArgumentValueError(
+            explain("a, b", f"shapes {a} and {b}", "at least one dimension each", "use * for scalars")
+        )
     inner_a, inner_b = a[-1], b[-2] if len(b) > 1 else b[0]
     if inner_a != inner_b:
-        raise ArgumentValueError(explain("a, b", f"shapes {a} and {b}", f"a second operand with {inner_a} rows", "transpose one of them?"))
+        raise ArgumentValueError(
+            explain("a, b", f"shapes {a} and {b}", f"a second operand with {inner_a} rows", "transpose one of them?")
+        )
     return (*_broadcast(a[:-2], b[:-2], "a, b"), *a[-2:-1], *(b[-1:] if len(b) > 1 else ()))
 
 
@@ -132,13 +138,24 @@ def check_c(c: View, shape: tuple[int, ...]) -> None:
         raise ArgumentValueError(explain("c", f"shape {c.shape}", f"one that broadcasts to {shape}"))
 
 
-def terms_of(alpha: float, beta: float, c: View | None, bias: View | None, activation, scales: tuple[View | None, View | None], result: DType,
-             m: int, n: int) -> TermsSpec:  # fmt: skip
+def terms_of(
+    alpha: float,
+    beta: float,
+    c: View | None,
+    bias: View | None,
+    activation,
+    scales: tuple[View | None, View | None],
+    result: DType,
+    m: int,
+    n: int,
+) -> TermsSpec:
     """The epilogue of a call; checks what goes into it."""
     if beta and c is None:
         raise ArgumentValueError(explain("c", "None with beta not 0", "an array that broadcasts to the result"))
     if isinstance(activation, str) and activation not in ACTIVATIONS:
-        raise ArgumentValueError(explain("activation", repr(activation), ", ".join(ACTIVATIONS) + ", or a callable of one value"))
+        raise ArgumentValueError(
+            explain("activation", repr(activation), ", ".join(ACTIVATIONS) + ", or a callable of one value")
+        )
     if type(activation) is Identity:
         activation = activation.fn
     if activation is not None and not isinstance(activation, str) and not callable(activation):
@@ -150,13 +167,26 @@ def terms_of(alpha: float, beta: float, c: View | None, bias: View | None, activ
         elif bias.shape == (m, 1):
             where = "row"
         else:
-            raise ArgumentValueError(explain("bias", f"shape {bias.shape}", f"({n},), one element a column, or ({m}, 1), one a row"))
+            raise ArgumentValueError(
+                explain("bias", f"shape {bias.shape}", f"({n},), one element a column, or ({m}, 1), one a row")
+            )
     if bias is not None and bias.dtype.name not in FLOATS:
         raise ArgumentTypeError(explain("bias", str(bias.dtype), " or ".join(FLOATS)))
-    given = [_scale(scale, name, extents) for scale, name, extents in zip(scales, ("scale_a", "scale_b"), ((m, 1), (1, n)))]
-    terms = TermsSpec(alpha != 1.0, c.dtype if beta else None, where, bias.dtype if bias else None, activation, True, *given)
+    given = [
+        _scale(scale, name, extents) for scale, name, extents in zip(scales, ("scale_a", "scale_b"), ((m, 1), (1, n)))
+    ]
+    terms = TermsSpec(
+        alpha != 1.0, c.dtype if beta else None, where, bias.dtype if bias else None, activation, True, *given
+    )
     if result.name == "int32" and not terms.plain:
-        raise ArgumentValueError(explain("out_dtype", "int32 with alpha, beta, bias, scales or an activation", "a float type", "out_dtype='float32'"))
+        raise ArgumentValueError(
+            explain(
+                "out_dtype",
+                "int32 with alpha, beta, bias, scales or an activation",
+                "a float type",
+                "out_dtype='float32'",
+            )
+        )
     return terms
 
 
@@ -169,12 +199,27 @@ def _scale(scale: View | None, name: str, each: tuple[int, int]) -> str:
     if scale.size == 1:
         return "one"
     if scale.shape != each or not scale.contiguous:
-        raise ArgumentValueError(explain(name, f"shape {scale.shape}, strides {scale.steps}", f"one element, or a contiguous array of shape {each}"))
+        raise ArgumentValueError(
+            explain(
+                name,
+                f"shape {scale.shape}, strides {scale.steps}",
+                f"one element, or a contiguous array of shape {each}",
+            )
+        )
     return "each"
 
 
-def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec, elements: tuple[DType, DType], parted: bool = False,
-             promoted: bool = False, split: bool = True) -> tuple[bool, list[Step]]:  # fmt: skip
+def steps_of(
+    a: View,
+    b: View,
+    c: View | None,
+    out: View,
+    terms: TermsSpec,
+    elements: tuple[DType, DType],
+    parted: bool = False,
+    promoted: bool = False,
+    split: bool = True,
+) -> tuple[bool, list[Step]]:
     """``(turned, steps)``: the launches of a call whose arguments have been checked and whose result is not empty. A result is computed
     ``turned``, as the product of the transposes in the other order, if that makes it row-major, or if it has few rows (see ``_turned``). ``elements`` are those of ``element_types``;
     ``parted`` multiplies float32 numbers in parts: three products, which lie behind one another in a K three times as long."""
@@ -199,13 +244,30 @@ def steps_of(a: View, b: View, c: View | None, out: View, terms: TermsSpec, elem
     for index in product(*map(range, extents[:-1])):
         offsets = [size * sum(i * step for i, step in zip(index, of)) for size, of in zip(sizes, steps)]
         sides = ("left", "right") if parted else ("", "")
-        operands = (left, steps[0][-1], bases[0] + offsets[0], False, sides[0]), (right, steps[1][-1], bases[1] + offsets[1], True, sides[1])
+        operands = (
+            (left, steps[0][-1], bases[0] + offsets[0], False, sides[0]),
+            (right, steps[1][-1], bases[1] + offsets[1], True, sides[1]),
+        )
         (in_a, pack_a), (in_b, pack_b) = (_operand(*operand, extents[-1], a.dtype.size) for operand in operands)
         (m, k), (_, n) = left.shape, right.shape
         k = in_a.step if parted else k
         of_d = (*d.steps, steps[2][-1])
         by_tma = _tma_stores(out.ptr + offsets[2], of_d, (m, n, extents[-1]), out.dtype.size)
-        problem = Problem(m, n, k, extents[-1], in_a, in_b, (*term.steps, steps[3][-1]), of_d, elements, out.dtype, replace(terms, by_tma=by_tma), promoted, split)
+        problem = Problem(
+            m,
+            n,
+            k,
+            extents[-1],
+            in_a,
+            in_b,
+            (*term.steps, steps[3][-1]),
+            of_d,
+            elements,
+            out.dtype,
+            replace(terms, by_tma=by_tma),
+            promoted,
+            split,
+        )
         found.append(Step(problem, (*offsets, 0, 0, 0), (pack_a, pack_b)))
     return turned, found
 
@@ -229,7 +291,9 @@ def _matrices(x: View, batch: tuple[int, ...], has_rows: bool, has_columns: bool
     if not has_columns:
         shape.append(1)
         steps.append(0)
-    outer = View(x.ptr, x.shape[: len(x.shape) - matrix], x.dtype, x.device, False, True, x.steps[: len(x.shape) - matrix])
+    outer = View(
+        x.ptr, x.shape[: len(x.shape) - matrix], x.dtype, x.device, False, True, x.steps[: len(x.shape) - matrix]
+    )
     return Matrices(tuple(shape), tuple(steps), _broadcast_steps(outer, batch))
 
 
@@ -257,7 +321,9 @@ def _collapse(batch: tuple[int, ...], steps: list[tuple[int, ...]]) -> tuple[lis
     return (extents, merged) if extents else ([1], [[0] for _ in steps])
 
 
-def _operand(x: Matrices, batch_step: int, address: int, is_right: bool, parts: str, items: int, size: int) -> tuple[Operand, PackJob | None]:
+def _operand(
+    x: Matrices, batch_step: int, address: int, is_right: bool, parts: str, items: int, size: int
+) -> tuple[Operand, PackJob | None]:
     """How TMA reads an operand in place, or else how it is packed first."""
     (k_extent, rows), (k_step, row_step) = (x.shape, x.steps) if is_right else (x.shape[::-1], x.steps[::-1])
     items = 1 if batch_step == 0 else items
@@ -269,7 +335,14 @@ def _operand(x: Matrices, batch_step: int, address: int, is_right: bool, parts: 
         pitch = outer_step if outer > 1 else _up(inner, unit)
         of_items = batch_step if items > 1 else _up(pitch * outer, unit)
         fits = inner_step == 1 or inner == 1
-        if fits and address % TMA_BYTES == 0 and pitch % unit == 0 and of_items % unit == 0 and pitch > 0 and of_items > 0:
+        if (
+            fits
+            and address % TMA_BYTES == 0
+            and pitch % unit == 0
+            and of_items % unit == 0
+            and pitch > 0
+            and of_items > 0
+        ):
             return Operand(k_major, pitch, items, of_items), None
     span = _up(k_extent, K_TILE_BYTES // size)  # whole cache lines: a row that straddles them is read in twice as many
     job = PackJob(items, rows, k_extent, (batch_step, row_step, k_step), span, parts)
@@ -282,7 +355,12 @@ def _tma_stores(address: int, steps: tuple[int, int, int], shape: tuple[int, int
     (row, column, item), (m, n, items) = steps, shape
     unit = TMA_BYTES // size
     strides = ([row] if m > 1 else []) + ([item] if items > 1 else [])
-    return address % TMA_BYTES == 0 and column == 1 and n % unit == 0 and all(step > 0 and step % unit == 0 for step in strides)
+    return (
+        address % TMA_BYTES == 0
+        and column == 1
+        and n % unit == 0
+        and all(step > 0 and step % unit == 0 for step in strides)
+    )
 
 
 def _up(value: int, unit: int) -> int:

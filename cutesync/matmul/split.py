@@ -26,7 +26,17 @@ VECTOR = 4  # accumulators that a thread moves at a time: 16 bytes
 
 
 @cute.jit
-def gather_shares(accumulators, partials: cute.Pointer, counters: cute.Pointer, notice, place: Int32, share: Int32, splits: Int32, group: Int32, thread: Int32):
+def gather_shares(
+    accumulators,
+    partials: cute.Pointer,
+    counters: cute.Pointer,
+    notice,
+    place: Int32,
+    share: Int32,
+    splits: Int32,
+    group: Int32,
+    thread: Int32,
+):
     """Whether this warpgroup came last to its part ``place`` of a tile; if so the accumulators hold the sum of all shares.
 
     ``partials`` has ``splits`` shares a place, each as (vector, thread, element); ``counters`` one word a place, zero before and after.
@@ -41,7 +51,9 @@ def gather_shares(accumulators, partials: cute.Pointer, counters: cute.Pointer, 
     cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
     if thread == 0:
         notice[group] = cute.arch.inline_ptx(
-            "atom.global.acq_rel.gpu.inc.u32 {$w0}, [{$r0}], {$r1};", write_only_types=[Int32], read_only_args=[counters + place, splits - 1]
+            "atom.global.acq_rel.gpu.inc.u32 {$w0}, [{$r0}], {$r1};",
+            write_only_types=[Int32],
+            read_only_args=[counters + place, splits - 1],
         )
     cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
     last = notice[group] == splits - 1
@@ -53,7 +65,15 @@ def gather_shares(accumulators, partials: cute.Pointer, counters: cute.Pointer, 
 
 
 @cute.jit
-def meet(accumulators, shares: cute.Pointer, arrived: Barriers, splits: cutlass.Constexpr, rank: Int32, group: Int32, thread: Int32):
+def meet(
+    accumulators,
+    shares: cute.Pointer,
+    arrived: Barriers,
+    splits: cutlass.Constexpr,
+    rank: Int32,
+    group: Int32,
+    thread: Int32,
+):
     """Whether this is the first block of the cluster, whose accumulators then hold the sum of all shares.
 
     ``shares`` has ``splits - 1`` shares of each warpgroup's part of a tile, each as (vector, thread, element); only those of block 0 are used, and once a

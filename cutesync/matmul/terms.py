@@ -35,7 +35,16 @@ class TermsSpec:
     def key(self) -> tuple:
         """What names the machine code in caches."""
         activation = identify(self.activation, "activation").key if callable(self.activation) else self.activation
-        return (self.scaled, self.c and self.c.name, self.bias, self.bias_type and self.bias_type.name, activation, self.by_tma, self.scale_a, self.scale_b)
+        return (
+            self.scaled,
+            self.c and self.c.name,
+            self.bias,
+            self.bias_type and self.bias_type.name,
+            activation,
+            self.by_tma,
+            self.scale_a,
+            self.scale_b,
+        )
 
     def terms(self):
         """The device side (imports the DSL)."""

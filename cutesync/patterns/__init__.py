@@ -12,9 +12,21 @@ from __future__ import annotations
 import importlib
 
 NAMES = (
-    "producer_consumer", "divergence", "reductions", "tiered_scan", "early_exit", "completion", "transactions", "phases", "warp_entanglement", "ping_pong", "relay",
-    "output_list", "primes", "round_trip",
-)  # fmt: skip
+    "producer_consumer",
+    "divergence",
+    "reductions",
+    "tiered_scan",
+    "early_exit",
+    "completion",
+    "transactions",
+    "phases",
+    "warp_entanglement",
+    "ping_pong",
+    "relay",
+    "output_list",
+    "primes",
+    "round_trip",
+)
 __all__ = [*NAMES, "Channel"]
 
 

@@ -43,7 +43,9 @@ class Channel:
         call = Call(x, stream, dtypes=(self.dtype.name,))
         keep = _all if keep is None else traceable(keep, "keep")
         if call.device != self._items.device:
-            raise DeviceError(explain("x", f"an array on device {call.device}", f"the device of the channel, {self._items.device}"))
+            raise DeviceError(
+                explain("x", f"an array on device {call.device}", f"the device of the channel, {self._items.device}")
+            )
         self._stream = call.stream
         items, vector = shares(self.dtype, call.x.ptr)
         dtype = self.dtype
@@ -55,7 +57,16 @@ class Channel:
 
         if call.size:
             grid = -(-call.size // (items * THREADS))
-            call.launch(host, call.x.ptr, self._items.ptr, state=self._state.ptr, types=(self.dtype, self.dtype, INT64), n=call.size, m=self.capacity, grid=grid)
+            call.launch(
+                host,
+                call.x.ptr,
+                self._items.ptr,
+                state=self._state.ptr,
+                types=(self.dtype, self.dtype, INT64),
+                n=call.size,
+                m=self.capacity,
+                grid=grid,
+            )
         return self
 
     def take(self, count: int, *, stream=0) -> np.ndarray:
@@ -74,7 +85,9 @@ class Channel:
 
         if count:
             values = (self._items.ptr, out.ptr, self._state.ptr, count, 0)
-            launch(host, values, (self.dtype, self.dtype, INT64), -(-count // THREADS), self._items.device, self._stream)
+            launch(
+                host, values, (self.dtype, self.dtype, INT64), -(-count // THREADS), self._items.device, self._stream
+            )
         return device_array.to_numpy(out[: int(self._words()[2])], self._stream)
 
     @property

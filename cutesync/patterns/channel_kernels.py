@@ -23,7 +23,14 @@ class Give(PatternKernel):
     family, blocks_per_sm = "list", 4  # at most 64 registers a thread: 64 KiB of loads in flight a multiprocessor
 
     def __init__(self, keep, dtype, method: str, items: int, threads: int, vector: int = 1) -> None:
-        self.keep, self.dtype, self.method, self.items, self.threads, self.vector = keep, dtype, method, items, threads, vector
+        self.keep, self.dtype, self.method, self.items, self.threads, self.vector = (
+            keep,
+            dtype,
+            method,
+            items,
+            threads,
+            vector,
+        )
         self.name = f"{self.family}_{method}"
         self.smem = 8 * threads // WARP + 16
 
@@ -48,7 +55,9 @@ class Give(PatternKernel):
 
     def reach(self, n):
         """``(first, count)``: the number of the warp's first candidate (Int64), and how many it has (Int32, below 1 if none)."""
-        first = (Int64(cute.arch.block_idx()[0]) * (self.threads // WARP) + cute.arch.thread_idx()[0] // WARP) * (self.items * WARP)
+        first = (Int64(cute.arch.block_idx()[0]) * (self.threads // WARP) + cute.arch.thread_idx()[0] // WARP) * (
+            self.items * WARP
+        )
         return first, Int32(cutlass.min(n - first, Int64(self.items * WARP)))
 
     def place(self, j: int):
@@ -66,18 +75,24 @@ class Give(PatternKernel):
 
 
 @cute.jit
-def load(source: cute.Pointer, count: Int32, items: cutlass.Constexpr, vector: cutlass.Constexpr, dtype: cutlass.Constexpr):
+def load(
+    source: cute.Pointer, count: Int32, items: cutlass.Constexpr, vector: cutlass.Constexpr, dtype: cutlass.Constexpr
+):
     """A lane's candidates of the ``count`` at ``source``: whole vectors where the warp has all of its own, else one by one."""
     wide = vector * dtype.size % 4 == 0  # registers hold words, whose parts are taken later
     each = vector * dtype.size // 4 if wide else vector
-    held = cute.make_rmem_tensor(cute.make_layout((each, items // vector), stride=(1, each)), Int32 if wide else dtype.cutlass)
+    held = cute.make_rmem_tensor(
+        cute.make_layout((each, items // vector), stride=(1, each)), Int32 if wide else dtype.cutlass
+    )
     lane = cute.arch.lane_idx()
     elements = cute.recast_tensor(held, dtype.cutlass) if wide else held
     elements = cute.make_tensor(elements.iterator, cute.make_layout(items))
     if count == items * WARP:
         for u in cutlass.range_constexpr(items // vector):
             start = source + (u * WARP + lane) * vector
-            start = cute.make_ptr(held.element_type, start.toint(), cute.AddressSpace.gmem, assumed_align=vector * dtype.size)
+            start = cute.make_ptr(
+                held.element_type, start.toint(), cute.AddressSpace.gmem, assumed_align=vector * dtype.size
+            )
             cute.autovec_copy(cute.make_tensor(start, cute.make_layout(each)), held[(None, u)])
     else:
         for j in cutlass.range_constexpr(items):
@@ -119,7 +134,9 @@ class Relay(PatternKernel):
         count = Int32(cutlass.min(n - start, Int64(self.items)))
         slots = Int64(1) << m
         turns = cute.make_ptr(Int32, (state + 2).toint(), cute.AddressSpace.gmem, assumed_align=4)
-        items = cute.make_ptr(self.dtype.cutlass, (turns + slots + slots % 2).toint(), cute.AddressSpace.gmem, assumed_align=8)
+        items = cute.make_ptr(
+            self.dtype.cutlass, (turns + slots + slots % 2).toint(), cute.AddressSpace.gmem, assumed_align=8
+        )
         queue = ConcurrentQueue(items, turns, state, m)
         source, target = part(x, start, self.items), part(out, start, self.items)
         half = self.warps * WARP

@@ -74,4 +74,8 @@ def run(x, *, out=None, stream=None):
 
 def reference(x: np.ndarray) -> np.ndarray:
     """The same in NumPy."""
-    return np.add.accumulate(np.add.reduceat(x, np.arange(0, len(x), THREADS), dtype=x.dtype), dtype=x.dtype) if len(x) else x[:0]
+    return (
+        np.add.accumulate(np.add.reduceat(x, np.arange(0, len(x), THREADS), dtype=x.dtype), dtype=x.dtype)
+        if len(x)
+        else x[:0]
+    )

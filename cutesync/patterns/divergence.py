@@ -76,7 +76,15 @@ def run(x, form: str = "regrouped", *, work: int = 64, out=None, stream=None):
     work = integer(work, "work", 0, (1 << 31) - 1)
     result = call.out(out, call.x.shape, INT32)
     if call.size:
-        call.launch(lambda: Divergence(form), call.x.ptr, call.pointer(result), types=(INT32,) * 3, n=call.size, m=work, grid=-(-call.size // Divergence.threads))
+        call.launch(
+            lambda: Divergence(form),
+            call.x.ptr,
+            call.pointer(result),
+            types=(INT32,) * 3,
+            n=call.size,
+            m=work,
+            grid=-(-call.size // Divergence.threads),
+        )
     return call.result(result)
 
 

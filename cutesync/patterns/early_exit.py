@@ -64,7 +64,9 @@ def run(x, *, out=None, stream=None):
         raise ArgumentValueError(explain("x", f"values from {np.min(x)} to {np.max(x)}", f"0 to {MOST_ROUNDS} rounds"))
     result = call.out(out, call.x.shape, INT32)
     if call.size:
-        call.launch(EarlyExit, call.x.ptr, call.pointer(result), types=(INT32,) * 3, n=call.size, grid=-(-call.size // THREADS))
+        call.launch(
+            EarlyExit, call.x.ptr, call.pointer(result), types=(INT32,) * 3, n=call.size, grid=-(-call.size // THREADS)
+        )
     return call.result(result)
 
 

@@ -48,7 +48,11 @@ class Call:
         if out is None:
             return self.array(shape, dtype)
         if self.from_numpy:
-            raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy x", "no out: the result of a NumPy x is a new array"))
+            raise DeviceError(
+                explain(
+                    "out", f"a {type(out).__name__} for a NumPy x", "no out: the result of a NumPy x is a new array"
+                )
+            )
         view = arrays.checked(out, "out", writable=True)
         arrays.same_device(self.x, view, "out")
         if view.shape != tuple(shape) or view.dtype is not dtype:
@@ -74,7 +78,19 @@ class Call:
         """What the caller gets: NumPy if it gave NumPy."""
         return device_array.to_numpy(array, self.stream) if self.from_numpy else array
 
-    def launch(self, host: Callable, x: int, out: int, *, types, state: int = 0, n: int = 0, m: int = 0, grid: int = 1, counted=False) -> None:
+    def launch(
+        self,
+        host: Callable,
+        x: int,
+        out: int,
+        *,
+        types,
+        state: int = 0,
+        n: int = 0,
+        m: int = 0,
+        grid: int = 1,
+        counted=False,
+    ) -> None:
         """Compile (once) and launch. ``host()`` makes the PatternKernel, and names it by what it reaches: the source of the kernel, what it is
         made with, the user's callables. ``types`` are the DTypes that ``x``, ``out`` and ``state`` point to. ``counted``: ``state`` is the
         stream's workspace, its counters first."""
@@ -84,7 +100,9 @@ class Call:
 def launch(host: Callable, values: tuple, types, grid: int, ordinal: int, stream: int, counted: bool = False) -> None:
     """One launch of a pattern kernel with its five arguments; ``counted``: the workspace of the stream takes the place of ``state`` and ``m``."""
     if not 0 < grid < 2**31:
-        raise ArgumentValueError(explain("x", f"a size that needs {grid} blocks", "fewer than 2**31 blocks", "work on it in pieces"))
+        raise ArgumentValueError(
+            explain("x", f"a size that needs {grid} blocks", "fewer than 2**31 blocks", "work on it in pieces")
+        )
 
     def build() -> tuple:
         import cutlass.cute as cute

@@ -22,12 +22,18 @@ class PatternKernel:
     blocks_per_sm = 1
 
     @cute.jit
-    def __call__(self, x: cute.Pointer, out: cute.Pointer, state: cute.Pointer, n: Int64, m: Int64, grid: Int32, stream):
+    def __call__(
+        self, x: cute.Pointer, out: cute.Pointer, state: cute.Pointer, n: Int64, m: Int64, grid: Int32, stream
+    ):
         self.kernel.set_name_prefix(f"cutesync_{self.name}", remove_cutlass_symbol=True, keep_mangled_name=False)
         self.kernel(x, out, state, n, m).launch(
-            grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=self.smem, min_blocks_per_mp=self.blocks_per_sm,
-            preferred_smem_carveout=-1, stream=stream,
-        )  # fmt: skip
+            grid=(grid, 1, 1),
+            block=(self.threads, 1, 1),
+            smem=self.smem,
+            min_blocks_per_mp=self.blocks_per_sm,
+            preferred_smem_carveout=-1,
+            stream=stream,
+        )
 
     @cute.kernel
     def kernel(self, x: cute.Pointer, out: cute.Pointer, state: cute.Pointer, n: Int64, m: Int64):

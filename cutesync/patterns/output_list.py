@@ -46,20 +46,38 @@ def listed(call: Call, n: int, dtype, kernels, method: str | None, ordered: bool
     method = ("scan" if flag(ordered, "ordered") else "block") if method is None else method
     choice(method, "method", METHODS)
     if ordered and method != "scan":
-        raise ArgumentValueError(explain("method", f"{method!r} for an ordered list", "'scan': atomics give places in no order"))
+        raise ArgumentValueError(
+            explain("method", f"{method!r} for an ordered list", "'scan': atomics give places in no order")
+        )
     capacity = n if capacity is None else integer(capacity, "capacity", 0, (1 << 40) - 1)
     if not n:
         return call.result(call.array((0,), dtype))
     list_of = _by_scan if method == "scan" else _by_atomics
     out, total = list_of(call, n, dtype, kernels, method, capacity, -(-n // tile))
     if total > capacity:
-        raise ArgumentValueError(explain("capacity", f"{capacity} places for {total} items: {total - capacity} too few", "room for all of them", f"capacity={total}"))
+        raise ArgumentValueError(
+            explain(
+                "capacity",
+                f"{capacity} places for {total} items: {total - capacity} too few",
+                "room for all of them",
+                f"capacity={total}",
+            )
+        )
     return call.result(out[:total])
 
 
 def _by_atomics(call: Call, n: int, dtype, kernels, method: str, capacity: int, grid: int):
     out, state = call.array((max(capacity, 1),), dtype), call.zeros(2)
-    call.launch(lambda: kernels(method), call.x.ptr, call.pointer(out), state=state.ptr, types=(call.x.dtype, dtype, INT64), n=n, m=capacity, grid=grid)
+    call.launch(
+        lambda: kernels(method),
+        call.x.ptr,
+        call.pointer(out),
+        state=state.ptr,
+        types=(call.x.dtype, dtype, INT64),
+        n=n,
+        m=capacity,
+        grid=grid,
+    )
     held, lost = call.read(state).tolist()
     return out, held + lost
 

@@ -38,7 +38,9 @@ class Phases(PatternKernel):
         thread, _, _ = cute.arch.thread_idx()
         start = Int64(cute.arch.block_idx()[0]) * self.threads
         count = Int32(cutlass.min(n - start, Int64(self.threads)))
-        cells = cute.make_tensor(SmemAllocator().allocate_array(Int32, 2 * self.threads), cute.make_layout((self.threads, 2)))
+        cells = cute.make_tensor(
+            SmemAllocator().allocate_array(Int32, 2 * self.threads), cute.make_layout((self.threads, 2))
+        )
         source, target = part(x, start, self.threads), part(out, start, self.threads)
         bar = Barrier.make(self.threads, name="phase")
         value, neighbour = Int32(0), Int32(0)
@@ -70,10 +72,24 @@ def run(x, phases: int, *, how: str = "token", threads: int = 256, out=None, str
     choice(how, "how", HOW)
     phases, threads = integer(phases, "phases", 0, MOST_PHASES), whole(threads, "threads")
     if threads % 32 or not 32 <= threads <= MOST_THREADS:
-        raise ArgumentValueError(explain("threads", f"{threads} = {threads // 32} * 32 + {threads % 32}", f"a multiple of 32 from 32 to {MOST_THREADS}"))
+        raise ArgumentValueError(
+            explain(
+                "threads",
+                f"{threads} = {threads // 32} * 32 + {threads % 32}",
+                f"a multiple of 32 from 32 to {MOST_THREADS}",
+            )
+        )
     result = call.out(out, call.x.shape, INT32)
     if call.size:
-        call.launch(lambda: Phases(how, threads), call.x.ptr, call.pointer(result), types=(INT32,) * 3, n=call.size, m=phases, grid=-(-call.size // threads))
+        call.launch(
+            lambda: Phases(how, threads),
+            call.x.ptr,
+            call.pointer(result),
+            types=(INT32,) * 3,
+            n=call.size,
+            m=phases,
+            grid=-(-call.size // threads),
+        )
     return call.result(result)
 
 

@@ -44,18 +44,34 @@ class PingPong(PatternKernel):
 
     @cute.jit
     def body(self, x, out, state, n, m):
-        shared = cute.make_tensor(SmemAllocator().allocate_array(Int32, 9), cute.make_layout(9))  # 4 sums a warpgroup, and h
+        shared = cute.make_tensor(
+            SmemAllocator().allocate_array(Int32, 9), cute.make_layout(9)
+        )  # 4 sums a warpgroup, and h
         thread, _, _ = cute.arch.thread_idx()
         if thread == 0:
             shared[8] = Int32(0)  # seen by the others from the first turn on
         Roles(Role("first", 4), Role("second", 4)).run(
-            first=lambda warp: self.play(x, out, n, shared, 0, warp, NamedBarrier(Turn.READ_FIRST, TILE), Turn.FIRST, Turn.SECOND),
-            second=lambda warp: self.play(x, out, n, shared, 1, warp, NamedBarrier(Turn.READ_SECOND, TILE), Turn.SECOND, Turn.FIRST),
+            first=lambda warp: self.play(
+                x, out, n, shared, 0, warp, NamedBarrier(Turn.READ_FIRST, TILE), Turn.FIRST, Turn.SECOND
+            ),
+            second=lambda warp: self.play(
+                x, out, n, shared, 1, warp, NamedBarrier(Turn.READ_SECOND, TILE), Turn.SECOND, Turn.FIRST
+            ),
         )
 
     @cute.jit
-    def play(self, x, out, n: Int64, shared, number: cutlass.Constexpr, warp: Int32, read: cutlass.Constexpr, mine: cutlass.Constexpr,
-             other: cutlass.Constexpr):  # fmt: skip
+    def play(
+        self,
+        x,
+        out,
+        n: Int64,
+        shared,
+        number: cutlass.Constexpr,
+        warp: Int32,
+        read: cutlass.Constexpr,
+        mine: cutlass.Constexpr,
+        other: cutlass.Constexpr,
+    ):
         my_turn, other_turn = NamedBarrier(mine, 2 * TILE), NamedBarrier(other, 2 * TILE)
         lane = cute.arch.lane_idx()
         if cutlass.const_expr(number == 1):

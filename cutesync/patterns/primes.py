@@ -23,11 +23,15 @@ MOST = 1 << 31
 _SENTINEL = 65521  # its square is above 2**31: the loop over the small primes ends there
 
 
-def run(limit: int, *, method: str | None = None, ordered: bool = False, capacity: int | None = None, stream=None) -> np.ndarray:
+def run(
+    limit: int, *, method: str | None = None, ordered: bool = False, capacity: int | None = None, stream=None
+) -> np.ndarray:
     """The primes below ``limit`` (up to 2**31) as int32 NumPy array; ``method``, ``ordered`` and ``capacity`` as in output_list."""
     limit = integer(limit, "limit", 0, MOST)
     call = Call(device_array.asarray(table(limit)), stream)
-    found = listed(call, limit, INT32, kernels, method, ordered, room(limit) if capacity is None else capacity, ITEMS * THREADS)
+    found = listed(
+        call, limit, INT32, kernels, method, ordered, room(limit) if capacity is None else capacity, ITEMS * THREADS
+    )
     return device_array.to_numpy(found, call.stream)
 
 

@@ -24,7 +24,18 @@ UNIT = WARP * 16  # bytes that a consumer warp handles at a time
 BUFFER = 1024  # elements of each of the two buffers
 
 
-def run(x, fn, *, form: str = "auto", stages: int = STAGES, buffer: int | None = None, consumers: int | None = None, blocks: int | None = None, out=None, stream=None):  # fmt: skip
+def run(
+    x,
+    fn,
+    *,
+    form: str = "auto",
+    stages: int = STAGES,
+    buffer: int | None = None,
+    consumers: int | None = None,
+    blocks: int | None = None,
+    out=None,
+    stream=None,
+):
     """``fn`` of every element of the vector ``x``.
 
     Parameters
@@ -47,7 +58,9 @@ def run(x, fn, *, form: str = "auto", stages: int = STAGES, buffer: int | None =
     given = ((buffer, "buffer"), (consumers, "consumers"), (blocks, "blocks"))
     buffer, consumers, blocks = (None if number is None else whole(number, name) for number, name in given)
     if consumers is not None and not 1 <= consumers <= 31:
-        raise ArgumentValueError(explain("consumers", f"{consumers} consumer warps + 1 producer warp", "2 to 32 warps a block"))
+        raise ArgumentValueError(
+            explain("consumers", f"{consumers} consumer warps + 1 producer warp", "2 to 32 warps a block")
+        )
     if blocks is not None and not 1 <= blocks < 2**31:
         raise ArgumentValueError(explain("blocks", blocks, "1 to 2**31 - 1"))
     result = call.out(out, call.x.shape, call.x.dtype)
@@ -56,7 +69,14 @@ def run(x, fn, *, form: str = "auto", stages: int = STAGES, buffer: int | None =
     if form == "auto":
         form = "bulk" if aligned else "parity"
     if form == "bulk" and not aligned:
-        raise ArgumentValueError(explain("form 'bulk'", f"x at {call.x.ptr:#x} and out at {target:#x}", "multiples of 16: bulk copies need that", "form='auto'"))
+        raise ArgumentValueError(
+            explain(
+                "form 'bulk'",
+                f"x at {call.x.ptr:#x} and out at {target:#x}",
+                "multiples of 16: bulk copies need that",
+                "form='auto'",
+            )
+        )
     consumers = CONSUMERS[form] if consumers is None else consumers
     make = _bulk if form == "bulk" else _two_buffers
     host, tile_bytes, per_sm = make(traceable(fn, "fn"), call.x.dtype, form, stages, buffer, consumers)
@@ -72,10 +92,22 @@ def _bulk(fn, dtype, form: str, stages: int, stage_bytes: int | None, consumers:
     if stages < 1:
         raise ArgumentValueError(explain("stages", stages, "at least 1"))
     if stage_bytes < 1 or stage_bytes % (consumers * UNIT):
-        raise ArgumentValueError(explain("buffer", f"{stage_bytes} bytes", f"a multiple of {consumers} consumers * {UNIT} = {consumers * UNIT} bytes"))
+        raise ArgumentValueError(
+            explain(
+                "buffer",
+                f"{stage_bytes} bytes",
+                f"a multiple of {consumers} consumers * {UNIT} = {consumers * UNIT} bytes",
+            )
+        )
     shared = stages * stage_bytes
     if shared + 1024 > MOST_SHARED:
-        raise ArgumentValueError(explain("stages * buffer", f"{stages} * {stage_bytes} = {shared} bytes", f"at most {MOST_SHARED - 1024} bytes of shared memory"))
+        raise ArgumentValueError(
+            explain(
+                "stages * buffer",
+                f"{stages} * {stage_bytes} = {shared} bytes",
+                f"at most {MOST_SHARED - 1024} bytes of shared memory",
+            )
+        )
 
     def host():
         from .streaming import Streaming
@@ -89,7 +121,13 @@ def _two_buffers(fn, dtype, form: str, stages: int, buffer: int | None, consumer
     buffer = BUFFER if buffer is None else buffer
     shared = 2 * buffer * dtype.size
     if buffer < 1 or shared + 1024 > MOST_SHARED:
-        raise ArgumentValueError(explain("buffer", f"2 * {buffer} * {dtype.size} = {shared} bytes", f"1 element to {MOST_SHARED - 1024} bytes of shared memory"))
+        raise ArgumentValueError(
+            explain(
+                "buffer",
+                f"2 * {buffer} * {dtype.size} = {shared} bytes",
+                f"1 element to {MOST_SHARED - 1024} bytes of shared memory",
+            )
+        )
 
     def host():
         from .two_buffers import THREAD_FORMS

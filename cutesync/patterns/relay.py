@@ -37,7 +37,16 @@ def run(x, capacity: int = 1024, *, items: int = ITEMS, stream=None):
         return Relay(dtype, items, WARPS)
 
     if call.size:
-        call.launch(host, call.x.ptr, call.pointer(out), state=state.ptr, types=(dtype, dtype, INT64), n=call.size, m=log, grid=-(-call.size // items))
+        call.launch(
+            host,
+            call.x.ptr,
+            call.pointer(out),
+            state=state.ptr,
+            types=(dtype, dtype, INT64),
+            n=call.size,
+            m=log,
+            grid=-(-call.size // items),
+        )
     return call.result(out)
 
 

@@ -27,7 +27,15 @@ from ..sync.wait import of_barrier, until
 from .host import launch
 from .kernel import PatternKernel, part
 
-WAYS = ("sync_threads", "named barrier", "arrive_and_wait", "arrive_warp, wait", "arrive, wait_parity", "arrive, spin on test_wait", "one look")
+WAYS = (
+    "sync_threads",
+    "named barrier",
+    "arrive_and_wait",
+    "arrive_warp, wait",
+    "arrive, wait_parity",
+    "arrive, spin on test_wait",
+    "one look",
+)
 
 
 class Ids(IntEnum):
@@ -82,7 +90,13 @@ def run(rounds: int = 1000, *, threads: int = 256, stream: int = 0) -> dict[str,
     rounds, threads = integer(rounds, "rounds", 1, (1 << 31) - 1), whole(threads, "threads")
     stream = arrays.stream_handle(stream)
     if threads % 32 or not 32 <= threads <= MOST_THREADS:
-        raise ArgumentValueError(explain("threads", f"{threads} = {threads // 32} * 32 + {threads % 32}", f"a multiple of 32 from 32 to {MOST_THREADS}"))
+        raise ArgumentValueError(
+            explain(
+                "threads",
+                f"{threads} = {threads // 32} * 32 + {threads % 32}",
+                f"a multiple of 32 from 32 to {MOST_THREADS}",
+            )
+        )
     out = device_array.allocate((len(WAYS),), INT64, stream=stream)
     launch(lambda: RoundTrip(threads), (out.ptr, out.ptr, 0, 0, rounds), (INT64,) * 3, 1, out.device, stream)
     return {way: cycles / rounds for way, cycles in zip(WAYS, device_array.to_numpy(out, stream).tolist())}

@@ -52,7 +52,9 @@ class Streaming(PatternKernel):
         cute.arch.sync_threads()
         whole = n * self.dtype.size // VECTOR * VECTOR
         counters = cute.make_ptr(Int32, state.toint(), cute.AddressSpace.gmem, assumed_align=4)
-        tickets = Tickets(counters + GROUPS_OFFSET, Int32((whole + self.stage_bytes - 1) // self.stage_bytes), cute.arch.grid_dim()[0])
+        tickets = Tickets(
+            counters + GROUPS_OFFSET, Int32((whole + self.stage_bytes - 1) // self.stage_bytes), cute.arch.grid_dim()[0]
+        )
         self.roles.run(
             producer=lambda _: self.produce(ring, numbers, buffer, memory(x), whole, tickets),
             consumer=lambda warp: self.consume(ring, numbers, buffer, memory(out), whole, warp),
@@ -135,7 +137,9 @@ def give(held, u: cutlass.Constexpr, target, begin: cutlass.Constexpr, size: Int
 
 def words(pointer):
     """The 16 bytes at ``pointer``, as a tensor of four words."""
-    return cute.make_tensor(cute.make_ptr(Int32, pointer.toint(), pointer.memspace, assumed_align=VECTOR), cute.make_layout(VECTOR // 4))
+    return cute.make_tensor(
+        cute.make_ptr(Int32, pointer.toint(), pointer.memspace, assumed_align=VECTOR), cute.make_layout(VECTOR // 4)
+    )
 
 
 def memory(pointer):

@@ -19,7 +19,18 @@ from ..scan import scan
 
 def run(x, op="add", *, exclusive=False, reverse=False, init=None, dtype=None, identity=None, out=None, stream=None):
     """``cs.scan`` of ``x`` along its last axis, with ``algorithm="tiered"``: its arguments, results and errors."""
-    return scan(x, op, exclusive=exclusive, reverse=reverse, init=init, dtype=dtype, identity=identity, out=out, algorithm="tiered", stream=stream)
+    return scan(
+        x,
+        op,
+        exclusive=exclusive,
+        reverse=reverse,
+        init=init,
+        dtype=dtype,
+        identity=identity,
+        out=out,
+        algorithm="tiered",
+        stream=stream,
+    )
 
 
 def reference(x, op="add", **options):

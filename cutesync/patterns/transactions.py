@@ -40,7 +40,9 @@ class Transactions(PatternKernel):
         start = Int64(cute.arch.block_idx()[0]) * TILE
         count = Int32(cutlass.min(n - start, Int64(TILE)))
         whole = count // 4 * 4  # copies move multiples of 16 bytes
-        tile = cute.make_tensor(SmemAllocator().allocate_array(self.dtype.cutlass, TILE, byte_alignment=128), cute.make_layout(TILE))
+        tile = cute.make_tensor(
+            SmemAllocator().allocate_array(self.dtype.cutlass, TILE, byte_alignment=128), cute.make_layout(TILE)
+        )
         source, target = part(x, start, TILE), part(out, start, TILE)
         bar = Barrier.make(1 if self.copy else 1 + WARP, name="tile")
         for j in cutlass.range(whole + thread, count, THREADS, unroll=1):  # the last elements, by hand
@@ -50,7 +52,9 @@ class Transactions(PatternKernel):
             if thread == 0:
                 bar.arrive_tx(1, 4 * whole)
                 if whole > 0:
-                    primitives.cp_async_bulk_shared_cluster_global(tile.iterator, source.iterator, bar.pointer, 4 * whole)
+                    primitives.cp_async_bulk_shared_cluster_global(
+                        tile.iterator, source.iterator, bar.pointer, 4 * whole
+                    )
         else:
             if thread == 0:
                 bar.arrive_tx(1, 4 * whole)
@@ -68,11 +72,20 @@ def run(x, *, copy: bool = True, out=None, stream=None):
     """Every 512 elements of the vector ``x`` (int32 or float32) in reverse order; ``x`` on a 16-byte boundary if by a ``copy``."""
     call = Call(x, stream, dtypes=("int32", "float32"))
     if flag(copy, "copy") and call.x.ptr % 16:
-        raise ArgumentValueError(explain("x", f"address {call.x.ptr:#x}", "a multiple of 16: bulk copies need that", "copy=False"))
+        raise ArgumentValueError(
+            explain("x", f"address {call.x.ptr:#x}", "a multiple of 16: bulk copies need that", "copy=False")
+        )
     dtype = call.x.dtype
     result = call.out(out, call.x.shape, dtype)
     if call.size:
-        call.launch(lambda: Transactions(dtype, copy), call.x.ptr, call.pointer(result), types=(dtype,) * 3, n=call.size, grid=-(-call.size // TILE))
+        call.launch(
+            lambda: Transactions(dtype, copy),
+            call.x.ptr,
+            call.pointer(result),
+            types=(dtype,) * 3,
+            n=call.size,
+            grid=-(-call.size // TILE),
+        )
     return call.result(result)
 
 

@@ -49,13 +49,29 @@ class TwoBuffers(PatternKernel):
 
     def fill(self, buffer, x, start, n) -> None:
         """The producer warp copies the tile that begins at element ``start``."""
-        _copy(buffer, part(x, start, self.buffer), _left(n, start, self.buffer), cute.arch.thread_idx()[0], WARP, lambda value: value, self.buffer)
+        _copy(
+            buffer,
+            part(x, start, self.buffer),
+            _left(n, start, self.buffer),
+            cute.arch.thread_idx()[0],
+            WARP,
+            lambda value: value,
+            self.buffer,
+        )
 
     def use(self, buffer, out, start, n) -> None:
         """The consumer warps apply ``fn`` and store."""
         step = self.consumers * WARP
         fn = mapped(self.fn, self.dtype)
-        _copy(part(out, start, self.buffer), buffer, _left(n, start, self.buffer), cute.arch.thread_idx()[0] - WARP, step, fn, self.buffer)
+        _copy(
+            part(out, start, self.buffer),
+            buffer,
+            _left(n, start, self.buffer),
+            cute.arch.thread_idx()[0] - WARP,
+            step,
+            fn,
+            self.buffer,
+        )
 
     def half(self, buffers, i):
         """Buffer ``i % 2``."""
@@ -67,7 +83,9 @@ def _left(n, start, most: int):
 
 
 @cute.jit
-def _copy(target, source, count: Int32, first: Int32, step: cutlass.Constexpr, fn: cutlass.Constexpr, most: cutlass.Constexpr):
+def _copy(
+    target, source, count: Int32, first: Int32, step: cutlass.Constexpr, fn: cutlass.Constexpr, most: cutlass.Constexpr
+):
     for j in cutlass.range(first, count, step, unroll=1):
         target[j] = fn(source[j])
 
@@ -146,7 +164,9 @@ class Pipeline(TwoBuffers):
     def make_sync(self):
         group = lambda count: pipeline.CooperativeGroup(pipeline.Agent.Thread, count)  # noqa: E731
         barriers = SmemAllocator().allocate_array(Int64, 4)
-        return pipeline.PipelineAsync.create(num_stages=2, barrier_storage=barriers, producer_group=group(WARP), consumer_group=group(self.consumers))
+        return pipeline.PipelineAsync.create(
+            num_stages=2, barrier_storage=barriers, producer_group=group(WARP), consumer_group=group(self.consumers)
+        )
 
     @cute.jit
     def produce(self, sync: cutlass.Constexpr, buffers, x, n: Int64, tile: Int64):

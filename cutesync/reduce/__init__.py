@@ -25,8 +25,20 @@ from .plan import AtomicLaunches, Folding, atomic_takes, make_fill, make_levels,
 _ARG = object()  # the algorithm of argmin and argmax, which nobody can ask for
 
 
-def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, transform=None, identity=None, out=None,
-           algorithm="auto", stream=None):  # fmt: skip
+def reduce(
+    x,
+    op="add",
+    *,
+    axis=None,
+    keepdims=False,
+    init=None,
+    dtype=None,
+    transform=None,
+    identity=None,
+    out=None,
+    algorithm="auto",
+    stream=None,
+):
     """Fold the elements of ``x`` along ``axis`` with an associative operator.
 
     Parameters
@@ -64,7 +76,11 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
     arguments = (op, axis, keepdims, init, dtype, transform, identity, algorithm)
     if axis is not None or init is not None or identity is not None:
         try:
-            arguments += (repr(axis), repr(init), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
+            arguments += (
+                repr(axis),
+                repr(init),
+                repr(identity),
+            )  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
         except Exception as error:
             raise unshowable(axis, init, identity) from error
     return _call(arguments, x, out, stream)
@@ -92,12 +108,16 @@ def _arg(name: str, x, axis, keepdims, out, stream):
 
 def sum(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):
     """Sum. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
-    return reduce(x, "add", axis=axis, keepdims=keepdims, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
+    return reduce(
+        x, "add", axis=axis, keepdims=keepdims, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream
+    )
 
 
 def prod(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):
     """Product. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
-    return reduce(x, "mul", axis=axis, keepdims=keepdims, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
+    return reduce(
+        x, "mul", axis=axis, keepdims=keepdims, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream
+    )
 
 
 def min(x, axis=None, *, keepdims=False, out=None, stream=None):
@@ -149,7 +169,9 @@ def _result_of(arguments: tuple, view: View) -> tuple[tuple[int, ...], DType]:
     return _result(_parse(arguments, view))
 
 
-def _plan_of(arguments: tuple, view: View, out: View | None, stream: int) -> tuple[Callable[[int, int, int], None], bool]:
+def _plan_of(
+    arguments: tuple, view: View, out: View | None, stream: int
+) -> tuple[Callable[[int, int, int], None], bool]:
     launches = _launches(_parse(arguments, view), view, stream, out is None or out.ptr % 16 == 0)
     return _run_of(launches, view.device), False
 
@@ -168,7 +190,9 @@ def _launches(reduction: dict, view: View, stream: int, aligned_out: bool) -> li
         start = _atomic_start(folding) if reduction["init"] is None else reduction["init"]
         return [(AtomicLaunches(folding, view.size, start, view.device, stream), 1, folding.result)]
     if view.size:
-        return make_stages(folding, shape, axes, reduction["init"], view.ptr % 16 == 0, aligned_out, view.device, stream)
+        return make_stages(
+            folding, shape, axes, reduction["init"], view.ptr % 16 == 0, aligned_out, view.device, stream
+        )
     value = reduction["init"] if reduction["init"] is not None else _identity(folding)
     return [(make_fill(folding, count, value, view.device, stream), count, folding.result)]
 
@@ -185,7 +209,14 @@ def _identity(folding: Folding):
     value = None if folding.is_arg else folding.op.identity(folding.accumulate)
     if value is None:
         name = folding.op if folding.is_arg else folding.op.name
-        raise ArgumentValueError(explain("x", f"an empty axis to reduce with {name!r}, which has no identity", "at least one element", "give init= or identity="))
+        raise ArgumentValueError(
+            explain(
+                "x",
+                f"an empty axis to reduce with {name!r}, which has no identity",
+                "at least one element",
+                "give init= or identity=",
+            )
+        )
     return scalar(value, folding.value, "identity")
 
 
@@ -200,7 +231,14 @@ def _parse(key: tuple, view: View) -> dict[str, Any]:
     else:
         folding = _folding(op, identity, view.dtype, wanted, transform)
         _check_algorithm(algorithm, folding, axes, view)
-    return {"folding": folding, "axes": axes, "keepdims": keepdims, "shape": view.shape, "init": None if init is None else scalar(init, folding.value, "init"), "algorithm": algorithm}
+    return {
+        "folding": folding,
+        "axes": axes,
+        "keepdims": keepdims,
+        "shape": view.shape,
+        "init": None if init is None else scalar(init, folding.value, "init"),
+        "algorithm": algorithm,
+    }
 
 
 def _folding(op, identity, source: DType, wanted, transform) -> Folding:
@@ -223,10 +261,14 @@ def _folding(op, identity, source: DType, wanted, transform) -> Folding:
 def _check_algorithm(algorithm, folding: Folding, axes: frozenset[int], view: View) -> None:
     choice(algorithm, "algorithm", ("auto", "atomic", "multi_launch"))
     if algorithm != "auto" and len(axes) != len(view.shape):
-        raise ArgumentValueError(explain("algorithm", f"{algorithm!r} with some axes kept", "axis=None", "use algorithm='auto'"))
+        raise ArgumentValueError(
+            explain("algorithm", f"{algorithm!r} with some axes kept", "axis=None", "use algorithm='auto'")
+        )
     if algorithm == "atomic" and not atomic_takes(folding):
         allowed = "add, min, max, and, or, xor of 4- and 8-byte integers, or add of float32 and float64"
-        raise ArgumentValueError(explain("algorithm='atomic'", f"{folding.op.name} of {folding.result}", allowed, "use algorithm='auto'"))
+        raise ArgumentValueError(
+            explain("algorithm='atomic'", f"{folding.op.name} of {folding.result}", allowed, "use algorithm='auto'")
+        )
 
 
 def _axes(axis, ndim: int) -> frozenset[int]:
@@ -238,7 +280,9 @@ def _axes(axis, ndim: int) -> frozenset[int]:
         if not isinstance(entry, (int, np.integer)) or isinstance(entry, bool):
             raise ArgumentTypeError(explain("axis", shown(axis), "None, an int or a tuple of ints"))
         if not -ndim <= entry < ndim:
-            raise ArgumentValueError(explain("axis", shown(axis), f"{-ndim} to {ndim - 1} for an array of {ndim} dimensions"))
+            raise ArgumentValueError(
+                explain("axis", shown(axis), f"{-ndim} to {ndim - 1} for an array of {ndim} dimensions")
+            )
         found.append(int(entry) % ndim)
     if len(set(found)) != len(found):
         raise ArgumentValueError(explain("axis", shown(axis), "each axis once"))
@@ -248,5 +292,7 @@ def _axes(axis, ndim: int) -> frozenset[int]:
 def _result(reduction: dict) -> tuple[tuple[int, ...], DType]:
     """Shape and type of the result."""
     axes, keep = reduction["axes"], reduction["keepdims"]
-    shape = tuple(1 if axis in axes else extent for axis, extent in enumerate(reduction["shape"]) if keep or axis not in axes)
+    shape = tuple(
+        1 if axis in axes else extent for axis, extent in enumerate(reduction["shape"]) if keep or axis not in axes
+    )
     return shape, reduction["folding"].result

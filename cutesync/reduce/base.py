@@ -19,20 +19,54 @@ class ReduceKernel:
     """A compiled reduction. A subclass defines ``body``, which gets the arguments in the order above."""
 
     def __init__(self, monoid, has_init: bool, threads: int, smem: int, blocks_per_sm: int) -> None:
-        self.monoid, self.has_init, self.threads, self.smem, self.blocks_per_sm = monoid, has_init, threads, smem, blocks_per_sm
+        self.monoid, self.has_init, self.threads, self.smem, self.blocks_per_sm = (
+            monoid,
+            has_init,
+            threads,
+            smem,
+            blocks_per_sm,
+        )
 
     @cute.jit
-    def __call__(self, x: cute.Pointer, out: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer, outer: Int64,
-                 length: Int64, inner: Int64, splits: Int32, tiles: Int32, grid: Int32, stream):  # fmt: skip
+    def __call__(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        init,
+        slots: cute.Pointer,
+        counters: cute.Pointer,
+        outer: Int64,
+        length: Int64,
+        inner: Int64,
+        splits: Int32,
+        tiles: Int32,
+        grid: Int32,
+        stream,
+    ):
         self.kernel.set_name_prefix("cutesync_reduce", remove_cutlass_symbol=True, keep_mangled_name=False)
         self.kernel(x, out, init, slots, counters, outer, length, inner, splits, tiles).launch(
-            grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=self.smem, min_blocks_per_mp=self.blocks_per_sm,
-            preferred_smem_carveout=-1, stream=stream,
-        )  # fmt: skip
+            grid=(grid, 1, 1),
+            block=(self.threads, 1, 1),
+            smem=self.smem,
+            min_blocks_per_mp=self.blocks_per_sm,
+            preferred_smem_carveout=-1,
+            stream=stream,
+        )
 
     @cute.kernel
-    def kernel(self, x: cute.Pointer, out: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer, outer: Int64,
-               length: Int64, inner: Int64, splits: Int32, tiles: Int32):  # fmt: skip
+    def kernel(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        init,
+        slots: cute.Pointer,
+        counters: cute.Pointer,
+        outer: Int64,
+        length: Int64,
+        inner: Int64,
+        splits: Int32,
+        tiles: Int32,
+    ):
         await_launches()
         self.body(x, out, init, slots, counters, outer, length, inner, splits, tiles)
 
@@ -44,7 +78,9 @@ class ReduceKernel:
         """``count`` consecutive results at a multiple of ``count``, as a tensor; with ``aligned``, ``out`` lies on a 16-byte boundary."""
         size = self.monoid.result.size
         align = math.gcd(count * size, 16) if aligned else size
-        start = cute.make_ptr(self.monoid.result.cutlass, (out + place).toint(), cute.AddressSpace.gmem, assumed_align=align)
+        start = cute.make_ptr(
+            self.monoid.result.cutlass, (out + place).toint(), cute.AddressSpace.gmem, assumed_align=align
+        )
         return cute.make_tensor(start, cute.make_layout((count,)))
 
     def finish(self, out, init, place, state):

@@ -24,10 +24,26 @@ from .chunk import VECTOR_BYTES, WORDS, aligned_words
 class ColumnReduce(ReduceKernel):
     """The kernel. With ``vectors`` a thread folds the columns of one 16-byte vector (rows and base aligned), else a single one."""
 
-    def __init__(self, monoid, has_init: bool, vectors: bool, lanes: int, groups: int, unroll: int, split: bool,
-                 aligned_out: bool) -> None:  # fmt: skip
+    def __init__(
+        self,
+        monoid,
+        has_init: bool,
+        vectors: bool,
+        lanes: int,
+        groups: int,
+        unroll: int,
+        split: bool,
+        aligned_out: bool,
+    ) -> None:
         self.width = VECTOR_BYTES // monoid.source.size if vectors else 1
-        self.lanes, self.groups, self.unroll, self.split, self.vectors, self.aligned_out = lanes, groups, unroll, split, vectors, aligned_out
+        self.lanes, self.groups, self.unroll, self.split, self.vectors, self.aligned_out = (
+            lanes,
+            groups,
+            unroll,
+            split,
+            vectors,
+            aligned_out,
+        )
         threads = lanes * groups
         smem = state_bytes((*monoid.types, Int32), threads * self.width) + 32 if groups > 1 or split else 0
         super().__init__(monoid, has_init, threads, smem, 1)
@@ -65,7 +81,21 @@ class ColumnReduce(ReduceKernel):
             if (group == 0) & inside:
                 self.publish(slots, (slab * splits + split) * inner + column, stride, state, notice[1])
             if notice[0] != 0:
-                self.collect_tile(out, init, place, slots, slab * splits * inner + column, stride, splits, inner, inside, storage, thread, group, notice[1])
+                self.collect_tile(
+                    out,
+                    init,
+                    place,
+                    slots,
+                    slab * splits * inner + column,
+                    stride,
+                    splits,
+                    inner,
+                    inside,
+                    storage,
+                    thread,
+                    group,
+                    notice[1],
+                )
         else:
             if (group == 0) & inside:
                 self.store(out, init, place, state)
@@ -77,7 +107,17 @@ class ColumnReduce(ReduceKernel):
         count = stop - first
         if cutlass.not_(inside):
             count = Int32(0)
-        have, state = collect(slots, at + Int64(first) * inner, count, inner, stride, tag, self.monoid.types, self.monoid.combine, self.width)
+        have, state = collect(
+            slots,
+            at + Int64(first) * inner,
+            count,
+            inner,
+            stride,
+            tag,
+            self.monoid.types,
+            self.monoid.combine,
+            self.width,
+        )
         have, state = self.fold_groups(have, state, storage, thread, group)
         if (group == 0) & inside:
             self.store(out, init, place, state)
@@ -91,7 +131,11 @@ class ColumnReduce(ReduceKernel):
         """``(any, states of this thread's columns)`` of rows ``begin`` to ``end``: ``unroll`` rows in flight."""
         have = Boolean(False)
         state = self.nothing()
-        words = cute.make_rmem_tensor((WORDS, self.unroll), Int32) if self.vectors else cute.make_rmem_tensor((1, self.unroll), self.monoid.source.cutlass)
+        words = (
+            cute.make_rmem_tensor((WORDS, self.unroll), Int32)
+            if self.vectors
+            else cute.make_rmem_tensor((1, self.unroll), self.monoid.source.cutlass)
+        )
         row = begin
         if inside:
             at = x + begin * inner
@@ -122,7 +166,11 @@ class ColumnReduce(ReduceKernel):
 
     def element(self, at):
         """What a thread loads of one row: a vector as words, or one element."""
-        return cute.make_tensor(aligned_words(at), cute.make_layout((WORDS,))) if self.vectors else cute.make_tensor(at, cute.make_layout((1,)))
+        return (
+            cute.make_tensor(aligned_words(at), cute.make_layout((WORDS,)))
+            if self.vectors
+            else cute.make_tensor(at, cute.make_layout((1,)))
+        )
 
     def nothing(self):
         return tuple(tuple(t(0) for t in self.monoid.types) for _ in range(self.width))
@@ -148,7 +196,9 @@ class ColumnReduce(ReduceKernel):
                     other = thread + g * self.lanes
                     valid = storage[-1][other]
                     if valid != 0:
-                        following = tuple(get(storage, c * self.threads + other, self.monoid.types) for c in range(self.width))
+                        following = tuple(
+                            get(storage, c * self.threads + other, self.monoid.types) for c in range(self.width)
+                        )
                         if have:
                             following = self.merge(state, following)
                         state = following

@@ -46,7 +46,9 @@ class Config:
 
     def __post_init__(self) -> None:
         if not 0 < self.grid < 2**31:
-            raise ArgumentValueError(explain("x", f"a shape that needs {self.grid} blocks", "fewer than 2**31 blocks", "reduce it in pieces"))
+            raise ArgumentValueError(
+                explain("x", f"a shape that needs {self.grid} blocks", "fewer than 2**31 blocks", "reduce it in pieces")
+            )
 
 
 def choose(problem: Problem) -> Config:
@@ -69,7 +71,12 @@ def _segments(problem: Problem) -> Config:
     splits = min(most // problem.outer, chunks // (4 if chunks <= 64 else 8), SLOTS // (problem.words * problem.outer))
     if splits > 1 and problem.outer <= GROUPS:
         scope = "grid" if problem.outer == 1 else "grid_rows"
-        return Config(("segments", scope, warps, unroll, 2, _whole(problem, unroll), splits <= 32), splits, 1, problem.outer * splits)
+        return Config(
+            ("segments", scope, warps, unroll, 2, _whole(problem, unroll), splits <= 32),
+            splits,
+            1,
+            problem.outer * splits,
+        )
     if problem.outer < 2 * SMS or chunks > 32:
         return Config(("segments", "block", warps, unroll, 2, _whole(problem, unroll)), 1, 1, problem.outer)
     return Config(("segments", "warp", 8, 4, 4), 1, 1, ceil_div(problem.outer, 8))
@@ -87,7 +94,12 @@ def _short_rows(problem: Problem) -> Config:
     unroll, warps = 4, 8
     whole = math.lcm(row_bytes, VECTOR_BYTES)
     if problem.aligned and problem.length > 1 and whole <= LANE_BYTES:
-        return Config(("whole_rows", problem.length, warps, problem.aligned_out), 1, 1, ceil_div(problem.outer, warps * 32 * (whole // row_bytes) * 2))
+        return Config(
+            ("whole_rows", problem.length, warps, problem.aligned_out),
+            1,
+            1,
+            ceil_div(problem.outer, warps * 32 * (whole // row_bytes) * 2),
+        )
     rows = warps * (32 // group) * unroll
     return Config(("rows", vectors, group, unroll, warps), 1, 1, ceil_div(problem.outer, rows))
 
@@ -95,7 +107,12 @@ def _short_rows(problem: Problem) -> Config:
 def _columns(problem: Problem) -> Config:
     narrow = math.lcm(problem.inner * problem.size, VECTOR_BYTES)
     slab = problem.length * problem.inner * problem.size
-    if problem.aligned and problem.inner <= 16 and narrow <= LANE_BYTES and (problem.outer == 1 or slab % VECTOR_BYTES == 0):
+    if (
+        problem.aligned
+        and problem.inner <= 16
+        and narrow <= LANE_BYTES
+        and (problem.outer == 1 or slab % VECTOR_BYTES == 0)
+    ):
         return _narrow_columns(problem, narrow)
     vectors = problem.aligned and problem.inner * problem.size % VECTOR_BYTES == 0
     width = VECTOR_BYTES // problem.size if vectors else 1
@@ -111,7 +128,12 @@ def _columns(problem: Problem) -> Config:
     splits = min(ceil_div(4 * SMS, blocks), rows, SLOTS // (problem.words * problem.outer * problem.inner) or 1)
     if blocks > GROUPS:
         splits = 1
-    return Config(("columns", vectors, lanes, groups, 8, splits > 1, vectors and problem.aligned_out), max(splits, 1), tiles, blocks * max(splits, 1))
+    return Config(
+        ("columns", vectors, lanes, groups, 8, splits > 1, vectors and problem.aligned_out),
+        max(splits, 1),
+        tiles,
+        blocks * max(splits, 1),
+    )
 
 
 def _narrow_columns(problem: Problem, lane_bytes: int) -> Config:

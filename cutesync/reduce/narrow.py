@@ -30,15 +30,25 @@ class NarrowColumnReduce(ReduceKernel):
     With several splits every block has rows (the configuration sees to it).
     """
 
-    def __init__(self, monoid, has_init: bool, columns: int, lane_bytes: int, unroll: int, warps: int, split: bool) -> None:
+    def __init__(
+        self, monoid, has_init: bool, columns: int, lane_bytes: int, unroll: int, warps: int, split: bool
+    ) -> None:
         self.columns, self.unroll, self.warps, self.split = columns, unroll, warps, split
         self.lane_words = lane_bytes // 4
         self.per_lane = lane_bytes // (columns * monoid.source.size)
-        self.spread = columns & (columns - 1) == 0  # a power of two: the lanes hold a column each, not every lane all of them
+        self.spread = (
+            columns & (columns - 1) == 0
+        )  # a power of two: the lanes hold a column each, not every lane all of them
         self.parts = min(MOST_PARTS, warps * LANES // columns)
         self.places = max(warps, self.parts)
         small = sum(t.width for t in monoid.types) <= 32  # larger states would not fit a third of the registers
-        super().__init__(monoid, has_init, warps * LANES, state_bytes((*monoid.types, Int32), self.places * columns) + 32, 3 if small else 1)
+        super().__init__(
+            monoid,
+            has_init,
+            warps * LANES,
+            state_bytes((*monoid.types, Int32), self.places * columns) + 32,
+            3 if small else 1,
+        )
 
     @cute.jit
     def body(self, x, out, init, slots, counters, outer, length, inner, splits, tiles):
@@ -54,7 +64,9 @@ class NarrowColumnReduce(ReduceKernel):
             entered = (Int64(0), Int32(0))
             if thread == 0:
                 entered = enter(counters, slab, splits)
-        have, state = self.fold_warp(x + slab * length * self.columns, length, split * self.warps + warp, splits * self.warps, lane)
+        have, state = self.fold_warp(
+            x + slab * length * self.columns, length, split * self.warps + warp, splits * self.warps, lane
+        )
         let_next_start()
         self.deposit(storage, warp, have, state, lane)
         if cutlass.const_expr(self.split):
@@ -137,7 +149,9 @@ class NarrowColumnReduce(ReduceKernel):
         for r in range(first + 1, stop):
             columns = self.merge(columns, self.row(x, done + r))
         valid = (left + each - 1) // each
-        folded = tuple(broadcast(reduce_valid(columns[c], valid, self.monoid.combine, lane)) for c in range(self.columns))
+        folded = tuple(
+            broadcast(reduce_valid(columns[c], valid, self.monoid.combine, lane)) for c in range(self.columns)
+        )
         if cutlass.const_expr(self.spread):
             mine = column_of_lane(lane, self.columns)
             chosen = folded[0]
@@ -185,7 +199,9 @@ class NarrowColumnReduce(ReduceKernel):
         if part < self.parts:
             first, stop = share(splits, part, Int32(self.parts))
             at += Int64(first) * self.columns + column
-            have, state = collect(slots, at, stop - first, Int64(self.columns), stride, tag, self.monoid.types, self.monoid.combine)
+            have, state = collect(
+                slots, at, stop - first, Int64(self.columns), stride, tag, self.monoid.types, self.monoid.combine
+            )
             put(storage, part * self.columns + column, (*state[0], Int32(have)))
         cute.arch.sync_threads()
         _, total = self.withdraw(storage, Int32(self.parts), thread)

@@ -45,7 +45,13 @@ class Folding:
     @property
     def value(self) -> DType:
         """The type of a state's value, and of ``init``: any and all fold truth values."""
-        return self.source if self.is_arg else BOOL if self.op.name in ("any", "all") and self.op.fn is None else self.accumulate
+        return (
+            self.source
+            if self.is_arg
+            else BOOL
+            if self.op.name in ("any", "all") and self.op.fn is None
+            else self.accumulate
+        )
 
     def register(self) -> tuple[int, bool]:
         """Size in bytes, and whether floating, of the register that holds a value."""
@@ -129,19 +135,39 @@ def kernel_for(config: Config, folding: Folding, has_init: bool, stream: int = 0
         if kind == "fill":
             host = FillReduce(monoid)
         else:
-            kinds = {"segments": SegmentReduce, "rows": ShortRowReduce, "whole_rows": WholeRowReduce, "columns": ColumnReduce, "narrow": NarrowColumnReduce}
+            kinds = {
+                "segments": SegmentReduce,
+                "rows": ShortRowReduce,
+                "whole_rows": WholeRowReduce,
+                "columns": ColumnReduce,
+                "narrow": NarrowColumnReduce,
+            }
             host = kinds[kind](monoid, has_init, *arguments)
         space = cute.AddressSpace.gmem
         pointers = [make_ptr(folding.source.cutlass, 0, space), make_ptr(folding.result.cutlass, 0, space)]
         extents = [Int64(0)] * 3 + [Int32(0)] * 3
-        arguments_ = [*pointers, monoid.types[0](0), make_ptr(Int64, 0, space), make_ptr(Int32, 0, space), *extents, make_fake_stream()]
+        arguments_ = [
+            *pointers,
+            monoid.types[0](0),
+            make_ptr(Int64, 0, space),
+            make_ptr(Int32, 0, space),
+            *extents,
+            make_fake_stream(),
+        ]
         return host.__call__, arguments_, {"block": (host.threads, 1, 1), "smem": host.smem}
 
     return compiler.get(name, build, stream=stream, warm="the same cutesync function")
 
 
-def _launch(config: Config, folding: Folding, extents: tuple[int, int, int], init, ordinal: int, stream: int,
-            splits: int | None = None) -> Launch:  # fmt: skip
+def _launch(
+    config: Config,
+    folding: Folding,
+    extents: tuple[int, int, int],
+    init,
+    ordinal: int,
+    stream: int,
+    splits: int | None = None,
+) -> Launch:
     """The prepared launch; ``splits`` overrides the configuration's where blocks share a row without the workspace."""
     kernel = kernel_for(config, folding, init is not None, stream)
     first = 0 if init is None else bits(init, *folding.register())
@@ -149,7 +175,9 @@ def _launch(config: Config, folding: Folding, extents: tuple[int, int, int], ini
     return Launch(kernel, ordinal, config.grid, values, workspace=(4, 3) if config.splits > 1 else None)
 
 
-def make_stages(folding: Folding, shape, axes, init, aligned: bool, aligned_out: bool, ordinal: int, stream: int) -> list[tuple[Launch, int, DType]]:
+def make_stages(
+    folding: Folding, shape, axes, init, aligned: bool, aligned_out: bool, ordinal: int, stream: int
+) -> list[tuple[Launch, int, DType]]:
     """Every launch of a reduction with the element count and type of what it writes."""
     plans = stages(shape, axes)
     made = []
@@ -159,8 +187,16 @@ def make_stages(folding: Folding, shape, axes, init, aligned: bool, aligned_out:
         if 0 < i < len(plans) - 1:
             current = Folding(folding.op, folding.between, folding.accumulate, folding.between)
         words = current.slot_words
-        config = choose(Problem(outer, length, inner, current.source.size, words, aligned or i > 0, aligned_out or not last))
-        made.append((_launch(config, current, (outer, length, inner), init if last else None, ordinal, stream), outer * inner, current.result))
+        config = choose(
+            Problem(outer, length, inner, current.source.size, words, aligned or i > 0, aligned_out or not last)
+        )
+        made.append(
+            (
+                _launch(config, current, (outer, length, inner), init if last else None, ordinal, stream),
+                outer * inner,
+                current.result,
+            )
+        )
     return made
 
 
@@ -179,11 +215,23 @@ def make_levels(folding: Folding, count: int, init, ordinal: int, stream: int) -
     while not made or count > 1:
         blocks = -(-count // LEVEL)
         last = blocks == 1
-        current = (folding if last else folding.first_of_two()) if not made else (
-            folding.second_of_two() if last else Folding(folding.op, folding.between, folding.accumulate, folding.between)
-        )  # fmt: skip
+        current = (
+            (folding if last else folding.first_of_two())
+            if not made
+            else (
+                folding.second_of_two()
+                if last
+                else Folding(folding.op, folding.between, folding.accumulate, folding.between)
+            )
+        )
         config = Config(("segments", "level", 16, 4, 2), 1, 1, blocks)
-        made.append((_launch(config, current, (blocks, LEVEL, count), init if last else None, ordinal, stream), blocks, current.result))
+        made.append(
+            (
+                _launch(config, current, (blocks, LEVEL, count), init if last else None, ordinal, stream),
+                blocks,
+                current.result,
+            )
+        )
         count = blocks
     return made
 

@@ -39,7 +39,11 @@ class ShortRowReduce(ReduceKernel):
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         lane = thread % LANES
-        first = Int64(block) * self.rows_per_block + (thread // LANES) * ((LANES // self.group) * self.unroll) + lane // self.group
+        first = (
+            Int64(block) * self.rows_per_block
+            + (thread // LANES) * ((LANES // self.group) * self.unroll)
+            + lane // self.group
+        )
         if cutlass.const_expr(self.vectors):
             self.fold_vectors(x, out, init, first, outer, Int32(length), lane)
         else:
@@ -60,7 +64,14 @@ class ShortRowReduce(ReduceKernel):
             state = self.monoid.nothing()
             if member < count:
                 state = self.monoid.fold(words[(None, u)], member * size)
-            self.store(out, init, first + u * step, rows, reduce_valid(state, count, self.monoid.combine, lane, self.group), member)
+            self.store(
+                out,
+                init,
+                first + u * step,
+                rows,
+                reduce_valid(state, count, self.monoid.combine, lane, self.group),
+                member,
+            )
 
     @cute.jit
     def fold_elements(self, x, out, init, first, rows, length, lane):
@@ -116,10 +127,14 @@ class WholeRowReduce(ReduceKernel):
         if first + (step * (self.unroll - 1) + self.per_lane) <= outer:
             words = cute.make_rmem_tensor((self.lane_words, self.unroll), Int32)
             for u in cutlass.range_constexpr(self.unroll):
-                source = cute.make_tensor(aligned_words(x + (first + u * step) * self.length), cute.make_layout((self.lane_words,)))
+                source = cute.make_tensor(
+                    aligned_words(x + (first + u * step) * self.length), cute.make_layout((self.lane_words,))
+                )
                 cute.autovec_copy(source, words[(None, u)])
             for u in cutlass.range_constexpr(self.unroll):
-                self.store_rows(out, init, first + u * step, cute.recast_tensor(words[(None, u)], self.monoid.source.cutlass))
+                self.store_rows(
+                    out, init, first + u * step, cute.recast_tensor(words[(None, u)], self.monoid.source.cutlass)
+                )
         else:
             for u in range(self.unroll):
                 row = first + u * step

@@ -39,7 +39,17 @@ class SegmentReduce(ReduceKernel):
     others need is then left out, which small arrays feel: a launch fetches its instructions as it does its data, and finds none of them in
     the caches of an SM."""
 
-    def __init__(self, monoid, has_init: bool, scope: str, warps: int, unroll: int, blocks_per_sm: int, whole: bool = False, few: bool = False) -> None:
+    def __init__(
+        self,
+        monoid,
+        has_init: bool,
+        scope: str,
+        warps: int,
+        unroll: int,
+        blocks_per_sm: int,
+        whole: bool = False,
+        few: bool = False,
+    ) -> None:
         block = 0 if scope == "warp" else state_bytes(monoid.types, SLOTS)
         grid = fold_storage_bytes(monoid.types, warps) + 16 if scope.startswith("grid") else 0
         super().__init__(monoid, has_init, warps * LANES, block + grid, blocks_per_sm)
@@ -106,7 +116,17 @@ class SegmentReduce(ReduceKernel):
     def collect_few(self, out, init, slots, row, splits, blocks, tag, lane):
         """The collector's first warp: a lane a block, then the lanes."""
         count = cutlass.select_(lane < splits, Int32(1), Int32(0))
-        _, states = collect(slots, row * splits + lane, count, Int64(1), Int64(blocks), tag, self.monoid.types, self.monoid.combine, batch=1)
+        _, states = collect(
+            slots,
+            row * splits + lane,
+            count,
+            Int64(1),
+            Int64(blocks),
+            tag,
+            self.monoid.types,
+            self.monoid.combine,
+            batch=1,
+        )
         total = reduce_valid(states[0], splits, self.monoid.combine, lane)
         if lane == 0:
             self.finish(out, init, row, total)
@@ -117,7 +137,17 @@ class SegmentReduce(ReduceKernel):
         each = (splits + self.threads - 1) // self.threads
         first = thread * each
         count = cutlass.min(first + each, splits) - first
-        have, states = collect(slots, row * splits + first, count, Int64(1), Int64(blocks), tag, self.monoid.types, self.monoid.combine, batch=1)
+        have, states = collect(
+            slots,
+            row * splits + first,
+            count,
+            Int64(1),
+            Int64(blocks),
+            tag,
+            self.monoid.types,
+            self.monoid.combine,
+            batch=1,
+        )
         _, total = fold_threads(states[0], have, self.monoid.combine, storage, thread)
         if thread == 0:
             self.finish(out, init, row, total)

@@ -67,7 +67,14 @@ class _Torch:
     def identify(x) -> tuple[int, tuple]:
         try:
             grad = x.requires_grad and _has_grad_mode()
-            return (x.data_ptr() or _no_memory(x)), (x.dtype, x.shape, x.get_device(), x.is_contiguous(), x.is_neg(), grad)
+            return (x.data_ptr() or _no_memory(x)), (
+                x.dtype,
+                x.shape,
+                x.get_device(),
+                x.is_contiguous(),
+                x.is_neg(),
+                grad,
+            )
         except RuntimeError as error:
             raise _no_plain_tensor(x) from error
 
@@ -83,11 +90,24 @@ class _Torch:
         if x.device.type not in ("cuda", "cpu"):
             raise DeviceError(explain("array", f"a torch tensor on {x.device}", "one on a CUDA device", "x.cuda()"))
         if x.requires_grad and self.torch.is_grad_enabled():
-            raise ArgumentValueError(explain("array", "a torch tensor that requires grad", "one that does not: no gradient is computed", "x.detach()"))
+            raise ArgumentValueError(
+                explain(
+                    "array",
+                    "a torch tensor that requires grad",
+                    "one that does not: no gradient is computed",
+                    "x.detach()",
+                )
+            )
         if x.is_conj() or x.is_neg():
-            raise ArgumentValueError(explain("array", "a lazily conjugated or negated tensor", "plain values", "x.resolve_conj().resolve_neg()"))
+            raise ArgumentValueError(
+                explain(
+                    "array", "a lazily conjugated or negated tensor", "plain values", "x.resolve_conj().resolve_neg()"
+                )
+            )
         ordinal = HOST if x.device.type == "cpu" else x.device.index
-        return View(x.data_ptr(), tuple(x.shape), parse_dtype(x.dtype), ordinal, x.is_contiguous(), True, tuple(x.stride()))
+        return View(
+            x.data_ptr(), tuple(x.shape), parse_dtype(x.dtype), ordinal, x.is_contiguous(), True, tuple(x.stride())
+        )
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int):
         """Memory belongs to the current stream: what stood there before may still be in use there, so another stream gets its own.
@@ -124,7 +144,9 @@ def _no_memory(x) -> int:
 def _no_plain_tensor(x) -> ArgumentTypeError:
     """The error for tensors that have no address, shape or strides: sparse, nested, and those of torch.func."""
     came = f"a torch tensor of layout {x.layout} that is not one block of memory"
-    return ArgumentTypeError(explain("array", came, "a dense tensor", "x.to_dense(), outside torch.func and torch.vmap"))
+    return ArgumentTypeError(
+        explain("array", came, "a dense tensor", "x.to_dense(), outside torch.func and torch.vmap")
+    )
 
 
 class _Cupy:
@@ -151,7 +173,9 @@ class _Cupy:
 
     def view(self, x) -> View:
         dtype = parse_dtype(x.dtype)
-        return View(x.data.ptr, x.shape, dtype, x.data.device_id, x.flags.c_contiguous, True, in_elements(x.strides, dtype.size))
+        return View(
+            x.data.ptr, x.shape, dtype, x.data.device_id, x.flags.c_contiguous, True, in_elements(x.strides, dtype.size)
+        )
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int):
         make, element, cuda = self.cupy.empty, dtype.numpy, self.cupy.cuda
@@ -199,7 +223,9 @@ class _Protocol:
         contiguous = strided.strides is None or is_c_contiguous(tuple(strided.shape), tuple(strided.strides))
         ordinal = strided.device_id if strided.is_device_accessible else HOST
         steps = None if strided.strides is None else tuple(strided.strides)
-        return View(strided.ptr, tuple(strided.shape), parse_dtype(element), ordinal, contiguous, not strided.readonly, steps)
+        return View(
+            strided.ptr, tuple(strided.shape), parse_dtype(element), ordinal, contiguous, not strided.readonly, steps
+        )
 
 
 def _dlpack_type(strided):
@@ -226,10 +252,14 @@ def _cuda_array_interface(facts: dict) -> View:
             raise ValueError(f"address {ptr:#x} for shape {shape}")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         allowed = "shape, typestr, data=(address, read-only) and strides as the CUDA array interface has them"
-        raise ArgumentTypeError(explain("__cuda_array_interface__", f"{type(error).__name__}: {error}", allowed)) from error
+        raise ArgumentTypeError(
+            explain("__cuda_array_interface__", f"{type(error).__name__}: {error}", allowed)
+        ) from error
     if facts.get("mask") is not None:
         allowed = "one without: every element counts"
-        raise ArgumentTypeError(explain("__cuda_array_interface__", "an array with a mask", allowed, "fill the masked elements"))
+        raise ArgumentTypeError(
+            explain("__cuda_array_interface__", "an array with a mask", allowed, "fill the masked elements")
+        )
     dtype = parse_dtype(typestr, "typestr")
     steps = None if strides is None else in_elements(strides, dtype.size)
     contiguous = steps is None or is_c_contiguous(shape, steps)
@@ -264,7 +294,9 @@ def beside(x: object, argument: str):
         found = adapter(x, argument)
     if found is NUMPY:
         advice = f"cutesync.asarray({argument}), or NumPy arrays alone"
-        raise DeviceError(explain(argument, "a NumPy array beside arrays on a device", "an array on the same device", advice))
+        raise DeviceError(
+            explain(argument, "a NumPy array beside arrays on a device", "an array on the same device", advice)
+        )
     return found
 
 
@@ -278,7 +310,9 @@ def _new_adapter(x: object, argument: str):
         base = sys.modules["torch"].Tensor
         if getattr(type(x), "__torch_dispatch__", None) is not getattr(base, "__torch_dispatch__", None):
             allowed = "a plain tensor: this type gives operations a meaning of its own"
-            raise ArgumentTypeError(explain(argument, described(x), allowed, "give the tensor inside it (DTensor: x.to_local())"))
+            raise ArgumentTypeError(
+                explain(argument, described(x), allowed, "give the tensor inside it (DTensor: x.to_local())")
+            )
         return _Torch()
     if "cupy" in roots and hasattr(x, "data"):
         return _Cupy()
@@ -295,20 +329,52 @@ def checked(x: object, argument: str, *, writable: bool = False, strided: bool =
     ``strided`` any strides will do, and float8 (which is what matmul takes)."""
     view = adapter(x, argument).view(x)
     if view.dtype.name in FLOAT8 and not strided:
-        raise ArgumentTypeError(explain(argument, f"elements of {view.dtype}", "one of " + ", ".join(BY_NAME), "float8 is for matmul"))
+        raise ArgumentTypeError(
+            explain(argument, f"elements of {view.dtype}", "one of " + ", ".join(BY_NAME), "float8 is for matmul")
+        )
     if not view.contiguous and not strided:
-        raise ArgumentValueError(explain(argument, f"a non-contiguous array of shape {view.shape}", "a C-contiguous one", "copy it first (.contiguous(), ascontiguousarray)"))
+        raise ArgumentValueError(
+            explain(
+                argument,
+                f"a non-contiguous array of shape {view.shape}",
+                "a C-contiguous one",
+                "copy it first (.contiguous(), ascontiguousarray)",
+            )
+        )
     if view.size and view.ptr % view.dtype.size:
-        raise ArgumentValueError(explain(argument, f"address {view.ptr:#x} for {view.dtype}", f"a multiple of {view.dtype.size} bytes", "copy it first"))
+        raise ArgumentValueError(
+            explain(
+                argument,
+                f"address {view.ptr:#x} for {view.dtype}",
+                f"a multiple of {view.dtype.size} bytes",
+                "copy it first",
+            )
+        )
     if writable and not view.writable:
         raise ArgumentValueError(explain(argument, "a read-only array", "a writable one", "copy it first"))
     on_host = view.device == HOST
     if on_host and device.backend() == "emulator" and type(x) is not DeviceArray:
-        raise DeviceError(explain(argument, f"a {type(x).__name__} in host memory", "a NumPy array or a DeviceArray: the emulator is in use", "np.asarray(x)"))
+        raise DeviceError(
+            explain(
+                argument,
+                f"a {type(x).__name__} in host memory",
+                "a NumPy array or a DeviceArray: the emulator is in use",
+                "np.asarray(x)",
+            )
+        )
     if on_host and device.backend() == "gpu":
-        raise DeviceError(explain(argument, "an array in host memory", "an array on a GPU or a NumPy array", "move it to the device"))
+        raise DeviceError(
+            explain(argument, "an array in host memory", "an array on a GPU or a NumPy array", "move it to the device")
+        )
     if not on_host and device.backend() == "emulator":
-        raise DeviceError(explain(argument, f"an array on GPU {view.device}", "an array in host memory: the emulator is in use", "set CUTESYNC_BACKEND=gpu"))
+        raise DeviceError(
+            explain(
+                argument,
+                f"an array on GPU {view.device}",
+                "an array in host memory: the emulator is in use",
+                "set CUTESYNC_BACKEND=gpu",
+            )
+        )
     return view
 
 

@@ -26,7 +26,9 @@ from ..errors import ArgumentValueError, explain
 from . import folder
 
 _KERNEL, _NOTE = ".kernel", ".note"
-_NAMES = re.compile(r"[0-9a-f]{40}\.(kernel|note)(\.[0-9a-f]{8}\.tmp)?|(tmp[a-z0-9_]{8}\.tmp)")  # the last: of earlier versions
+_NAMES = re.compile(
+    r"[0-9a-f]{40}\.(kernel|note)(\.[0-9a-f]{8}\.tmp)?|(tmp[a-z0-9_]{8}\.tmp)"
+)  # the last: of earlier versions
 _DSL = ("", "-libs-base", "-libs-core", "-libs-cu12", "-libs-cu13")
 
 
@@ -104,7 +106,10 @@ def _write(name: str, data: bytes) -> None:
     except folder.Untrusted as error:
         _say("folder", f"{env.cache_dir()} is not used ({_reason(error)}); kernels are kept in memory")
     except OSError as error:
-        _say("write", f"cannot write {env.cache_dir()} ({_reason(error)}); kernels are kept in memory; set CUTESYNC_CACHE_DIR")
+        _say(
+            "write",
+            f"cannot write {env.cache_dir()} ({_reason(error)}); kernels are kept in memory; set CUTESYNC_CACHE_DIR",
+        )
 
 
 def _reason(error: OSError) -> str:
@@ -119,7 +124,11 @@ def load(key: tuple) -> tuple[dict, bytes, str] | None:
         return None
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as entry:
-            facts, cubin, ptx = json.loads(entry.read("facts.json")), entry.read("kernel.cubin"), entry.read("kernel.ptx").decode()
+            facts, cubin, ptx = (
+                json.loads(entry.read("facts.json")),
+                entry.read("kernel.cubin"),
+                entry.read("kernel.ptx").decode(),
+            )
         if missing := {"name", "block", "smem", "params", "cluster"} - facts.keys():
             raise ValueError(f"no {', '.join(sorted(missing))}")
         if facts | _label(key) != facts:
@@ -194,7 +203,10 @@ def _files(place: int) -> Iterator[tuple[str, str]]:
         if match:
             with contextlib.suppress(OSError):
                 begin = folder.read(place, name, 64, trusted=False)
-                zipped, noted = begin[:4] == b"PK\3\4" and begin[30:40] == b"facts.json", begin.startswith(b'{\n "key": [')
+                zipped, noted = (
+                    begin[:4] == b"PK\3\4" and begin[30:40] == b"facts.json",
+                    begin.startswith(b'{\n "key": ['),
+                )
                 if match[2] or match[3]:
                     kind = "temporary" if zipped or noted or match[2] and not begin else kind
                 elif zipped if match[1] == "kernel" else noted:
@@ -239,4 +251,6 @@ def clear() -> Cleared:
 
 
 def _no_cache(why: str) -> ArgumentValueError:
-    return ArgumentValueError(explain("cache", f"{env.cache_dir()} {why}", "a folder of compiled kernels", "set CUTESYNC_CACHE_DIR"))
+    return ArgumentValueError(
+        explain("cache", f"{env.cache_dir()} {why}", "a folder of compiled kernels", "set CUTESYNC_CACHE_DIR")
+    )

@@ -41,7 +41,9 @@ def caller(family: str, result_of: Callable, plan_of: Callable):
 
     def call(arguments: tuple, x, out, stream, other: int = 0):
         kind = type(x)
-        if kind is DeviceArray and type(out) is DeviceArray:  # the cheapest way through: plain attributes, the default stream
+        if (
+            kind is DeviceArray and type(out) is DeviceArray
+        ):  # the cheapest way through: plain attributes, the default stream
             pointer, out_pointer = x.ptr, out.ptr
             key = (family, arguments, x.signature, pointer & 15, out.signature, out_pointer & 15)
             adapter = own
@@ -64,7 +66,13 @@ def caller(family: str, result_of: Callable, plan_of: Callable):
             out = empty(raw, stream is not None)
             out_pointer = adapter.address(out)
         elif -x_bytes < pointer - out_pointer < out_bytes and not (in_place and pointer == out_pointer):
-            raise ArgumentValueError(explain("out", "memory that overlaps x", "x itself or memory of its own" if in_place else "memory of its own"))
+            raise ArgumentValueError(
+                explain(
+                    "out",
+                    "memory that overlaps x",
+                    "x itself or memory of its own" if in_place else "memory of its own",
+                )
+            )
         if other:
             run(pointer, out_pointer, raw, other)
         else:
@@ -72,7 +80,14 @@ def caller(family: str, result_of: Callable, plan_of: Callable):
         return out
 
     def plan(key: tuple, x, out, stream) -> Plan:
-        return _make(key, x, () if out is None else (out,), stream, result_of, lambda arguments, view, outs, raw: plan_of(arguments, view, *(outs or (None,)), raw))
+        return _make(
+            key,
+            x,
+            () if out is None else (out,),
+            stream,
+            result_of,
+            lambda arguments, view, outs, raw: plan_of(arguments, view, *(outs or (None,)), raw),
+        )
 
     def call_numpy(arguments: tuple, x: np.ndarray, out, stream):
         """NumPy in, NumPy out, by way of the device."""
@@ -80,7 +95,9 @@ def caller(family: str, result_of: Callable, plan_of: Callable):
         if out is not None:
             _check_numpy_out(out, x, result_of(arguments, view))
         raw = 0 if stream is None else arrays.stream_handle(stream)
-        result = device_array.to_numpy(call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw), raw)
+        result = device_array.to_numpy(
+            call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw), raw
+        )
         if out is not None:
             out[...] = result
             return out
@@ -97,7 +114,9 @@ def pair_caller(family: str, result_of: Callable, plan_of: Callable):
     """
 
     def call(arguments: tuple, x, outs, stream):
-        if outs is not None and not (isinstance(outs, (tuple, list)) and len(outs) == 2 and outs[0] is not None and outs[1] is not None):
+        if outs is not None and not (
+            isinstance(outs, (tuple, list)) and len(outs) == 2 and outs[0] is not None and outs[1] is not None
+        ):
             raise ArgumentTypeError(explain("out", f"a {type(outs).__name__}", "a pair of arrays"))
         adapter = arrays.ADAPTERS.get(type(x)) or arrays.adapter(x)
         if adapter is arrays.NUMPY:
@@ -105,7 +124,9 @@ def pair_caller(family: str, result_of: Callable, plan_of: Callable):
         pointer, signature = adapter.identify(x)
         key = (family, arguments, signature, pointer & 15)
         if outs is not None:
-            (first, first_signature), (second, second_signature) = (arrays.beside(out, "out").identify(out) for out in outs)
+            (first, first_signature), (second, second_signature) = (
+                arrays.beside(out, "out").identify(out) for out in outs
+            )
             key += (first_signature, first & 15, second_signature, second & 15)
         try:
             plan = _plans[key]
@@ -129,7 +150,10 @@ def pair_caller(family: str, result_of: Callable, plan_of: Callable):
         if outs is not None and np.may_share_memory(*outs):
             raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
         raw = 0 if stream is None else arrays.stream_handle(stream)
-        results = [device_array.to_numpy(result, raw) for result in call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw)]
+        results = [
+            device_array.to_numpy(result, raw)
+            for result in call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw)
+        ]
         for out, result in zip(outs or (), results):
             out[...] = result
         return tuple(outs or results)
@@ -167,7 +191,9 @@ def _check_numpy_out(out, x: np.ndarray, result: tuple[tuple[int, ...], DType]) 
     if np.may_share_memory(x, out) and not _same_memory(x, out):
         raise ArgumentValueError(explain("out", "memory that overlaps x", "x itself or memory of its own"))
     if arrays.share_memory(out.shape, out.strides, out.itemsize):
-        raise ArgumentValueError(explain("out", f"strides {out.strides}: elements share memory", "memory of its own for each element"))
+        raise ArgumentValueError(
+            explain("out", f"strides {out.strides}: elements share memory", "memory of its own for each element")
+        )
 
 
 def _same_memory(x: np.ndarray, out: np.ndarray) -> bool:

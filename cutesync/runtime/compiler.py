@@ -59,9 +59,14 @@ class Kernel:
                 self._kernel = device.check(cu.cuLibraryGetKernel(library, self.name.encode()), f"finding {self.name}")
             if self.smem > 48 * 1024:
                 attribute = cu.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-                device.check(cu.cuKernelSetAttribute(attribute, self.smem, self._kernel, ordinal), f"shared memory of {self.name}")
+                device.check(
+                    cu.cuKernelSetAttribute(attribute, self.smem, self._kernel, ordinal),
+                    f"shared memory of {self.name}",
+                )
             with device.using(ordinal):
-                self.handles[ordinal] = int(device.check(cu.cuKernelGetFunction(self._kernel), f"function of {self.name}"))
+                self.handles[ordinal] = int(
+                    device.check(cu.cuKernelGetFunction(self._kernel), f"function of {self.name}")
+                )
         return self.handles[ordinal]
 
 
@@ -79,7 +84,14 @@ def get(key: tuple, build: Callable[[], tuple], *, stream: int = 0, warm: str = 
         _counts["memory"] += 1
         return found
     if device.backend() == "gpu" and device.capturing(stream):
-        raise CaptureError(explain("graph capture", f"a kernel not compiled yet ({key[0]})", "kernels that are loaded", f"call {warm} once before capturing"))
+        raise CaptureError(
+            explain(
+                "graph capture",
+                f"a kernel not compiled yet ({key[0]})",
+                "kernels that are loaded",
+                f"call {warm} once before capturing",
+            )
+        )
     with alone():
         if held not in _kernels:
             _kernels[held] = _from_disk(key) or _compile(key, build)
@@ -97,7 +109,9 @@ def _from_disk(key: tuple) -> Kernel | None:
         return None
     facts, cubin, ptx = entry
     _counts["disk"] += 1
-    return Kernel(facts["name"], cubin, ptx, tuple(facts["block"]), facts["smem"], tuple(facts["params"]), tuple(facts["cluster"]))
+    return Kernel(
+        facts["name"], cubin, ptx, tuple(facts["block"]), facts["smem"], tuple(facts["params"]), tuple(facts["cluster"])
+    )
 
 
 def _compile(key: tuple, build: Callable[[], tuple]) -> Kernel:
@@ -128,7 +142,9 @@ def refuse_while_tracing() -> None:
     """Raise if this thread compiles: only code that is traced can come here then."""
     if compiling[0] == get_ident():
         advice = "call cutesync before, and let the callable capture the result"
-        raise OperatorError(explain("callable", "a call of cutesync while it is traced", "operations on its arguments", advice))
+        raise OperatorError(
+            explain("callable", "a call of cutesync while it is traced", "operations on its arguments", advice)
+        )
 
 
 def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any:
@@ -144,8 +160,12 @@ def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any
             if found is None:
                 raise
             raise found.with_traceback(None) from found.__cause__  # without the DSL's frames
-        if ".entry" not in compiled.__ptx__ or compiled.__ptx__[-1] not in "\n\0":  # the name of a file that is not there, or half of it
-            raise _cannot_compile(f"no whole PTX in the temporary folder {folder}", "room to write it", "free space there, or set TMPDIR")
+        if (
+            ".entry" not in compiled.__ptx__ or compiled.__ptx__[-1] not in "\n\0"
+        ):  # the name of a file that is not there, or half of it
+            raise _cannot_compile(
+                f"no whole PTX in the temporary folder {folder}", "room to write it", "free space there, or set TMPDIR"
+            )
         return compiled
 
 
@@ -155,11 +175,17 @@ def _temporary_folder() -> Iterator[str]:
     try:
         folder = tempfile.mkdtemp(prefix="cutesync-")
     except OSError as error:
-        raise _cannot_compile(f"no folder for temporary files ({error})", "one that can be written", "free space there, or set TMPDIR") from None
+        raise _cannot_compile(
+            f"no folder for temporary files ({error})", "one that can be written", "free space there, or set TMPDIR"
+        ) from None
     owner = os.getpid()
     try:
         if set(folder) & set("'{}\n"):
-            raise _cannot_compile(f"the temporary folder {folder!r}", "a name without quotes and braces, which the DSL misreads", "set TMPDIR")
+            raise _cannot_compile(
+                f"the temporary folder {folder!r}",
+                "a name without quotes and braces, which the DSL misreads",
+                "set TMPDIR",
+            )
         yield folder
     finally:
         if os.getpid() == owner:

@@ -17,7 +17,10 @@ from . import forks
 
 _INVALID_CONTEXT = 201
 ARCH = "sm_90a"
-DEFAULT, PER_THREAD = (0, 1), 2  # handles: both of the default stream, and the one that means another stream in each thread
+DEFAULT, PER_THREAD = (
+    (0, 1),
+    2,
+)  # handles: both of the default stream, and the one that means another stream in each thread
 HOST = -1  # the device ordinal of memory that the emulator runs on
 
 
@@ -25,16 +28,27 @@ HOST = -1  # the device ordinal of memory that the emulator runs on
 def driver():
     """``cuda.bindings.driver``, initialised; NoGpuError if there is no usable driver, LaunchError in a child forked after it was initialised."""
     if _of_parent:
-        advice = "start the process with multiprocessing's \"spawn\", fork before the first use of a GPU, or set CUTESYNC_BACKEND=emulator in the child"
-        raise LaunchError(explain("GPU", "a forked child of a process that had initialised CUDA", "a process of its own, which CUDA asks for", advice))
+        advice = 'start the process with multiprocessing\'s "spawn", fork before the first use of a GPU, or set CUTESYNC_BACKEND=emulator in the child'
+        raise LaunchError(
+            explain(
+                "GPU",
+                "a forked child of a process that had initialised CUDA",
+                "a process of its own, which CUDA asks for",
+                advice,
+            )
+        )
     try:
         from cuda.bindings import driver as cu
     except ImportError as error:
-        raise NoGpuError(explain("cuda-python", f"no module ({error})", "the package cuda-python", "pip install cuda-python")) from error
+        raise NoGpuError(
+            explain("cuda-python", f"no module ({error})", "the package cuda-python", "pip install cuda-python")
+        ) from error
     try:
         (code,) = cu.cuInit(0)
     except RuntimeError as error:  # the bindings raise when libcuda is absent
-        raise NoGpuError(explain("GPU", f"no NVIDIA driver ({error})", "a Hopper GPU with its driver", _ADVICE)) from error
+        raise NoGpuError(
+            explain("GPU", f"no NVIDIA driver ({error})", "a Hopper GPU with its driver", _ADVICE)
+        ) from error
     if code != cu.CUresult.CUDA_SUCCESS:
         raise NoGpuError(explain("GPU", f"{code.name} from cuInit", "a Hopper GPU with its driver", _ADVICE))
     return cu
@@ -75,8 +89,15 @@ def failure(code: int, what: str) -> Exception:
     cu = driver()
     name = cu.CUresult(code).name
     if name == "CUDA_ERROR_OUT_OF_MEMORY":
-        return WorkspaceError(explain(what, name, "free memory on the device", "free arrays or empty the cache of your array library"))
-    sticky = name in ("CUDA_ERROR_ILLEGAL_ADDRESS", "CUDA_ERROR_LAUNCH_FAILED", "CUDA_ERROR_ASSERT", "CUDA_ERROR_ILLEGAL_INSTRUCTION")
+        return WorkspaceError(
+            explain(what, name, "free memory on the device", "free arrays or empty the cache of your array library")
+        )
+    sticky = name in (
+        "CUDA_ERROR_ILLEGAL_ADDRESS",
+        "CUDA_ERROR_LAUNCH_FAILED",
+        "CUDA_ERROR_ASSERT",
+        "CUDA_ERROR_ILLEGAL_INSTRUCTION",
+    )
     advice = "an earlier kernel of this process failed; its context is lost, restart the process" if sticky else ""
     return LaunchError(explain(what, name, "CUDA_SUCCESS", advice))
 
@@ -161,7 +182,9 @@ def require_hopper(device: int) -> None:
     """Raise unless the device runs sm_90a code."""
     if capability(device) != (9, 0):
         major, minor = capability(device)
-        raise NoGpuError(explain(f"GPU {device}", f"{name(device)} (sm_{major}{minor})", "a Hopper GPU (sm_90: H100, H200)", _ADVICE))
+        raise NoGpuError(
+            explain(f"GPU {device}", f"{name(device)} (sm_{major}{minor})", "a Hopper GPU (sm_90: H100, H200)", _ADVICE)
+        )
 
 
 @functools.lru_cache(maxsize=64)

@@ -61,7 +61,11 @@ class DeviceArray:
     def __getitem__(self, rows) -> DeviceArray:
         """A view of consecutive entries of the first axis: ``x[a:b]``."""
         if not isinstance(rows, slice) or rows.step not in (None, 1) or not self.shape:
-            raise ArgumentValueError(explain("DeviceArray index", shown(rows), "a slice a:b of the first axis", "use np.asarray(x) for the rest"))
+            raise ArgumentValueError(
+                explain(
+                    "DeviceArray index", shown(rows), "a slice a:b of the first axis", "use np.asarray(x) for the rest"
+                )
+            )
         try:
             first, stop, _ = rows.indices(self.shape[0])
         except TypeError as error:
@@ -73,14 +77,23 @@ class DeviceArray:
     def reshape(self, *shape) -> DeviceArray:
         shape = _shape(shape[0] if len(shape) == 1 else shape)
         if math.prod(shape) != self.size:
-            raise ArgumentValueError(explain("reshape", f"{shape} for {self.size} elements", "a shape of as many elements"))
+            raise ArgumentValueError(
+                explain("reshape", f"{shape} for {self.size} elements", "a shape of as many elements")
+            )
         return DeviceArray(self.ptr, shape, self.dtype, self.device, self._owner)
 
     @property
     def __cuda_array_interface__(self) -> dict:
         if self.device == HOST:
             raise AttributeError("this DeviceArray lives in the emulator's memory; use np.asarray(x)")
-        return {"shape": self.shape, "typestr": self.dtype.numpy.str, "data": (self.ptr, False), "strides": None, "version": 3, "stream": 1}
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.numpy.str,
+            "data": (self.ptr, False),
+            "strides": None,
+            "version": 3,
+            "stream": 1,
+        }
 
     def _view(self):
         device.import_core()
@@ -123,7 +136,9 @@ def allocator(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[..
     return functools.partial(_on_emulator if ordinal == HOST else _on_gpu, shape, dtype, ordinal, nbytes)
 
 
-def _on_emulator(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int, other: bool = False) -> DeviceArray:
+def _on_emulator(
+    shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int, other: bool = False
+) -> DeviceArray:
     del stream, other
     try:
         owner = np.empty(nbytes + 256, np.uint8)
@@ -134,11 +149,15 @@ def _on_emulator(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int
     return DeviceArray(ptr, shape, dtype, ordinal, owner)
 
 
-def _on_gpu(shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int, other: bool = False) -> DeviceArray:
+def _on_gpu(
+    shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int, other: bool = False
+) -> DeviceArray:
     del other
     if device.capturing(stream):
         advice = "give DeviceArrays, and a result as out=, made before the capture"
-        raise CaptureError(explain("graph capture", "a call that allocates or copies from NumPy", "arrays that exist", advice))
+        raise CaptureError(
+            explain("graph capture", "a call that allocates or copies from NumPy", "arrays that exist", advice)
+        )
     memory, default, of_handle = _memory(ordinal)
     with device.using(ordinal):
         try:
@@ -206,7 +225,9 @@ def empty(shape, dtype) -> DeviceArray:
 
 def _shape(shape) -> tuple[int, ...]:
     extents = (shape,) if isinstance(shape, (int, np.integer)) else shape
-    if not isinstance(extents, (tuple, list)) or not all(isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in extents):
+    if not isinstance(extents, (tuple, list)) or not all(
+        isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in extents
+    ):
         raise ArgumentTypeError(explain("shape", shown(shape), "an int or a tuple of ints"))
     if any(not 0 <= n < _MOST_BYTES for n in extents):
         raise ArgumentValueError(explain("shape", shown(shape), "extents of 0 or more, below 2**63"))
@@ -222,7 +243,9 @@ def asarray(x) -> DeviceArray:
     try:
         host = np.asarray(x)
     except Exception as error:  # NumPy's, or of an object with __array__
-        raise ArgumentTypeError(explain("x", f"{shown(x)} ({type(error).__name__}: {error})", "what NumPy can make an array of")) from error
+        raise ArgumentTypeError(
+            explain("x", f"{shown(x)} ({type(error).__name__}: {error})", "what NumPy can make an array of")
+        ) from error
     return from_numpy(host, parse_dtype(host.dtype, "x"))
 
 
@@ -230,6 +253,23 @@ def require_plain(x: np.ndarray, argument: str) -> None:
     """Refuse NumPy arrays that mean more than their elements: a mask, units, any type with operations of its own."""
     kind = type(x)
     if isinstance(x, np.ma.MaskedArray):
-        raise ArgumentTypeError(explain(argument, f"a {kind.__name__}: its mask would be lost", "an array without a mask", f"{argument}.filled(value)"))
-    if kind.__array_ufunc__ is not np.ndarray.__array_ufunc__ or kind.__array_function__ is not np.ndarray.__array_function__:
-        raise ArgumentTypeError(explain(argument, f"a {kind.__name__}, whose operations are its own", "a plain NumPy array", f"np.asarray({argument})"))
+        raise ArgumentTypeError(
+            explain(
+                argument,
+                f"a {kind.__name__}: its mask would be lost",
+                "an array without a mask",
+                f"{argument}.filled(value)",
+            )
+        )
+    if (
+        kind.__array_ufunc__ is not np.ndarray.__array_ufunc__
+        or kind.__array_function__ is not np.ndarray.__array_function__
+    ):
+        raise ArgumentTypeError(
+            explain(
+                argument,
+                f"a {kind.__name__}, whose operations are its own",
+                "a plain NumPy array",
+                f"np.asarray({argument})",
+            )
+        )

@@ -44,7 +44,9 @@ def _require_trust(found: os.stat_result) -> None:
     if not shared and mode & stat.S_IWGRP:
         raise Untrusted("its group can write it; chmod g-w, or CUTESYNC_CACHE_SHARED=1 to trust the group")
     if not shared and found.st_uid not in (0, os.geteuid()):
-        raise Untrusted(f"user {found.st_uid} owns it and this is user {os.geteuid()}; CUTESYNC_CACHE_SHARED=1 trusts other owners")
+        raise Untrusted(
+            f"user {found.st_uid} owns it and this is user {os.geteuid()}; CUTESYNC_CACHE_SHARED=1 trusts other owners"
+        )
 
 
 def read(folder: int, name: str, limit: int = -1, *, trusted: bool = True) -> bytes:

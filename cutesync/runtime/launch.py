@@ -73,11 +73,22 @@ class Launch:
 
     __slots__ = ("kernel", "parameters", "run")
 
-    def __init__(self, kernel: Kernel, ordinal: int, grid: int, values: Sequence[int], workspace: tuple[int, int] | None = None,
-                 slots: int = 0) -> None:  # fmt: skip
+    def __init__(
+        self,
+        kernel: Kernel,
+        ordinal: int,
+        grid: int,
+        values: Sequence[int],
+        workspace: tuple[int, int] | None = None,
+        slots: int = 0,
+    ) -> None:
         self.kernel = kernel
         self.parameters = (ctypes.c_uint64 * len(values))(*values)
-        self.run = self._on_emulator(grid, workspace, slots) if ordinal == device.HOST else self._on_gpu(ordinal, grid, workspace, slots)
+        self.run = (
+            self._on_emulator(grid, workspace, slots)
+            if ordinal == device.HOST
+            else self._on_gpu(ordinal, grid, workspace, slots)
+        )
 
     def _on_gpu(self, ordinal: int, grid: int, workspace: tuple[int, int] | None, slots: int):
         kernel, parameters = self.kernel, self.parameters
@@ -107,7 +118,9 @@ class Launch:
                 parameters[1] = out
                 if other:
                     parameters[2] = other
-                if stream != bound or stream > 1:  # a stream that may be capturing, or a new one with an old handle, is bound anew
+                if (
+                    stream != bound or stream > 1
+                ):  # a stream that may be capturing, or a new one with an old handle, is bound anew
                     here = bind(stream)  # noqa: F841 (see there)
                 code = entry(config_at, handle, addresses_at, None)
                 if code in _WRONG_CONTEXT:
@@ -132,9 +145,19 @@ class Launch:
                     here = workspaces.counters_and_slots(device.HOST, stream, slots)
                     parameters[workspace[0]], parameters[workspace[1]] = here.addresses
                 try:
-                    emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, list(parameters), cluster=kernel.cluster, shared_bytes=kernel.smem, programmatic=True)
+                    emulator.launch(
+                        kernel.ptx,
+                        (grid, 1, 1),
+                        kernel.block,
+                        list(parameters),
+                        cluster=kernel.cluster,
+                        shared_bytes=kernel.smem,
+                        programmatic=True,
+                    )
                 except BaseException:
-                    workspaces.forget(device.HOST, stream)  # a launch that stopped half way leaves its counters in between
+                    workspaces.forget(
+                        device.HOST, stream
+                    )  # a launch that stopped half way leaves its counters in between
                     raise
 
         return run
@@ -152,17 +175,37 @@ class MapLaunch:
 
     __slots__ = ("kernel", "parameters", "run")
 
-    def __init__(self, kernel: Kernel, ordinal: int, grid: int, parameters: Sequence[TiledMap | bytes | int], arrays: Sequence[int],
-                 workspace: tuple[int, int, int, int] | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        kernel: Kernel,
+        ordinal: int,
+        grid: int,
+        parameters: Sequence[TiledMap | bytes | int],
+        arrays: Sequence[int],
+        workspace: tuple[int, int, int, int] | None = None,
+    ) -> None:
         self.kernel = kernel
         block = _Block(parameters, ordinal)
         self.parameters = block
-        self.run = self._on_emulator(grid, block, arrays, workspace) if ordinal == device.HOST else self._on_gpu(ordinal, grid, block, arrays, workspace)
+        self.run = (
+            self._on_emulator(grid, block, arrays, workspace)
+            if ordinal == device.HOST
+            else self._on_gpu(ordinal, grid, block, arrays, workspace)
+        )
 
     def _on_gpu(self, ordinal: int, grid: int, block: _Block, arrays: Sequence[int], workspace):
         kernel = self.kernel
-        attributes = (_Attribute * 2)(_Attribute(_PROGRAMMATIC_SERIALIZATION, 0, (1,)), _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster))
-        config = _Config((grid, 1, 1), kernel.block, kernel.smem, None, ctypes.addressof(attributes), 2 if kernel.cluster != (1, 1, 1) else 1)
+        attributes = (_Attribute * 2)(
+            _Attribute(_PROGRAMMATIC_SERIALIZATION, 0, (1,)), _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster)
+        )
+        config = _Config(
+            (grid, 1, 1),
+            kernel.block,
+            kernel.smem,
+            None,
+            ctypes.addressof(attributes),
+            2 if kernel.cluster != (1, 1, 1) else 1,
+        )
         entry, lock, handle = _entry(), forks.lock(), ctypes.c_void_p(kernel.handle(ordinal))
         config_at, addresses_at = ctypes.byref(config), ctypes.byref(block.addresses)
         known: tuple[int, ...] | None = None
@@ -203,9 +246,19 @@ class MapLaunch:
                 if workspace is not None:
                     here = block.bind(workspace, stream)  # noqa: F841
                 try:
-                    emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, block.packed(), cluster=kernel.cluster, shared_bytes=kernel.smem, programmatic=True)
+                    emulator.launch(
+                        kernel.ptx,
+                        (grid, 1, 1),
+                        kernel.block,
+                        block.packed(),
+                        cluster=kernel.cluster,
+                        shared_bytes=kernel.smem,
+                        programmatic=True,
+                    )
                 except BaseException:
-                    workspaces.forget(device.HOST, stream)  # a launch that stopped half way leaves its counters in between
+                    workspaces.forget(
+                        device.HOST, stream
+                    )  # a launch that stopped half way leaves its counters in between
                     raise
 
         return run
@@ -253,4 +306,6 @@ class _Block:
 
     def packed(self) -> list[int]:
         """One integer a parameter, as the emulator takes them."""
-        return [int.from_bytes(ctypes.string_at(place, size), "little") for place, size in zip(self.addresses, self.sizes)]
+        return [
+            int.from_bytes(ctypes.string_at(place, size), "little") for place, size in zip(self.addresses, self.sizes)
+        ]

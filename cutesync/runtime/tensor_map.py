@@ -15,7 +15,17 @@ from ..errors import LaunchError, explain
 from . import device
 
 BYTES, ALIGNMENT = 128, 64
-_TYPES = {"uint8": 0, "int8": 0, "float8_e4m3fn": 0, "float8_e5m2": 0, "int32": 3, "float16": 6, "float32": 7, "bfloat16": 9, "tfloat32": 11}
+_TYPES = {
+    "uint8": 0,
+    "int8": 0,
+    "float8_e4m3fn": 0,
+    "float8_e5m2": 0,
+    "int32": 3,
+    "float16": 6,
+    "float32": 7,
+    "bfloat16": 9,
+    "tfloat32": 11,
+}
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 _PROMOTE_TO_256_BYTES = 3  # sectors that a miss brings into the L2
 
@@ -41,15 +51,42 @@ class TiledMap:
         if ordinal == device.HOST:
             from ..emulator.tensor_map import encode, from_encode_arguments
 
-            described = from_encode_arguments(_TYPES[self.element], address, self.extents, self.strides, self.box, steps, 0, _SWIZZLES[self.swizzle], 0)
+            described = from_encode_arguments(
+                _TYPES[self.element],
+                address,
+                self.extents,
+                self.strides,
+                self.box,
+                steps,
+                0,
+                _SWIZZLES[self.swizzle],
+                0,
+            )
             ctypes.memmove(place, encode(described), BYTES)
             return
         extents, strides = (ctypes.c_uint64 * rank)(*self.extents), (ctypes.c_uint64 * rank)(*self.strides)
         box, ones = (ctypes.c_uint32 * rank)(*self.box), (ctypes.c_uint32 * rank)(*steps)
         encode, _ = _driver()
-        code = encode(place, _TYPES[self.element], rank, address, extents, strides, box, ones, 0, _SWIZZLES[self.swizzle], _PROMOTE_TO_256_BYTES, 0)
+        code = encode(
+            place,
+            _TYPES[self.element],
+            rank,
+            address,
+            extents,
+            strides,
+            box,
+            ones,
+            0,
+            _SWIZZLES[self.swizzle],
+            _PROMOTE_TO_256_BYTES,
+            0,
+        )
         if code:
-            raise LaunchError(explain("tensor map", f"CUDA error {code} for {self} at {address:#x}", "what cuTensorMapEncodeTiled takes"))
+            raise LaunchError(
+                explain(
+                    "tensor map", f"CUDA error {code} for {self} at {address:#x}", "what cuTensorMapEncodeTiled takes"
+                )
+            )
 
 
 def move(place: int, address: int) -> None:

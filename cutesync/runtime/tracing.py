@@ -20,7 +20,9 @@ def quick_tracing() -> Iterator[None]:
     if plain is None:
         yield
         return
-    arith.ArithValue.__init__ = lambda self, *arguments, loc=None, **options: plain(self, *arguments, loc=loc, **options)
+    arith.ArithValue.__init__ = lambda self, *arguments, loc=None, **options: plain(
+        self, *arguments, loc=loc, **options
+    )
     try:
         yield
     finally:

@@ -69,7 +69,9 @@ def counters_and_scratch(ordinal: int, stream: int, counter_bytes: int, scratch_
 def scratch(ordinal: int, stream: int, size: int) -> Workspace:
     """At least ``size`` bytes that hold anything, for work on ``stream`` of device ``ordinal`` that is in its queue before the
     next call of this. Whoever may share the stream with another thread holds a lock until then."""
-    unit = max(1 << 21, (1 << (size - 1).bit_length()) >> 3)  # so that it seldom grows, and never to much more than is needed
+    unit = max(
+        1 << 21, (1 << (size - 1).bit_length()) >> 3
+    )  # so that it seldom grows, and never to much more than is needed
     return _place(ordinal, stream, ("scratch",), -(-size // unit) * unit, 0)
 
 
@@ -143,7 +145,9 @@ def _free_what_is_given_up() -> None:
     left = []
     while _given_up:
         ordinal, base = _given_up.pop()
-        if ordinal == device.HOST:  # nothing runs on there, and every later launch would save and compare what is left registered
+        if (
+            ordinal == device.HOST
+        ):  # nothing runs on there, and every later launch would save and compare what is left registered
             from ..emulator import DEVICE
 
             DEVICE.unregister(base)
@@ -183,7 +187,9 @@ def _allocate(ordinal: int, size: int) -> int:
 def _uncaptured():
     """Inside, this thread leaves the mode in which others' captures forbid calls, as torch's allocator does."""
     cu = device.driver()
-    mode = device.check(cu.cuThreadExchangeStreamCaptureMode(cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED), "capture mode")
+    mode = device.check(
+        cu.cuThreadExchangeStreamCaptureMode(cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED), "capture mode"
+    )
     try:
         yield
     finally:

@@ -24,8 +24,20 @@ from .plan import Meaning, TieredScan, make_launch
 _NAMES = ("add", "mul", "min", "max", "and", "or", "xor")
 
 
-def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dtype=None, identity=None, out=None,
-         algorithm="auto", stream=None):  # fmt: skip
+def scan(
+    x,
+    op="add",
+    *,
+    axis=-1,
+    exclusive=False,
+    reverse=False,
+    init=None,
+    dtype=None,
+    identity=None,
+    out=None,
+    algorithm="auto",
+    stream=None,
+):
     """``out[i]`` is the fold of ``x[0] ... x[i]`` along ``axis`` with an associative operator.
 
     Parameters
@@ -66,7 +78,11 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
     arguments = (op, axis, exclusive, reverse, start, dtype, identity, algorithm)
     if type(axis) is not int or axis != -1 or init is not None or identity is not None:
         try:
-            arguments += (repr(axis), repr(start), repr(identity))  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
+            arguments += (
+                repr(axis),
+                repr(start),
+                repr(identity),
+            )  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
         except Exception as error:
             raise unshowable(axis, start, identity) from error
     return _call(arguments, x, out, stream, at)
@@ -91,7 +107,11 @@ def _device_scalar(init, x, out) -> tuple[_InMemory, int]:
     on_host = arrays.adapter(x) is arrays.NUMPY
     if adapter is arrays.NUMPY:
         error = ArgumentTypeError if on_host else DeviceError
-        raise error(explain("init", "a NumPy array", "a scalar, or an array of one element on the device of x", "give init.item()"))
+        raise error(
+            explain(
+                "init", "a NumPy array", "a scalar, or an array of one element on the device of x", "give init.item()"
+            )
+        )
     view = arrays.checked(init, "init")
     if view.size != 1:
         raise ArgumentValueError(explain("init", f"an array of shape {view.shape}", "one element"))
@@ -117,7 +137,9 @@ def _plan_of(arguments: tuple, view: View, out: View | None, stream: int):
     if view.size == 0:
         return _nothing, in_place
     rows, length, inner = _extents(arguments[1], view.shape)
-    problem = Problem(rows, length, inner, view.dtype.size, result.size, view.ptr % 16, 0 if out is None else out.ptr % 16)
+    problem = Problem(
+        rows, length, inner, view.dtype.size, result.size, view.ptr % 16, 0 if out is None else out.ptr % 16
+    )
     make = TieredScan if arguments[7] == "tiered" else make_launch
     return make(meaning, problem, view.device, stream).run, in_place
 
@@ -135,7 +157,9 @@ def _meaning(arguments: tuple, view: View) -> tuple[Meaning, DType]:
     _extents(axis, view.shape)
     parsed = operator(op, identity)
     if parsed.fn is None and parsed.name not in _NAMES:
-        raise ArgumentValueError(explain("op", repr(op), "one of " + ", ".join(_NAMES) + ", or a callable of two values"))
+        raise ArgumentValueError(
+            explain("op", repr(op), "one of " + ", ".join(_NAMES) + ", or a callable of two values")
+        )
     result = view.dtype if wanted is None else sum_dtype(view.dtype) if wanted is PROMOTED else dtype(wanted)
     parsed.check(result)
     accumulate = result.accumulator
@@ -151,15 +175,31 @@ def _meaning(arguments: tuple, view: View) -> tuple[Meaning, DType]:
     elif exclusive:
         init = parsed.identity(accumulate)
         if init is None:
-            raise ArgumentValueError(explain("exclusive", f"True for {parsed.name!r}, which has no identity", "a first result", "give init= or identity="))
+            raise ArgumentValueError(
+                explain(
+                    "exclusive",
+                    f"True for {parsed.name!r}, which has no identity",
+                    "a first result",
+                    "give init= or identity=",
+                )
+            )
         init = scalar(init, accumulate, "identity")
-    return Meaning(parsed, view.dtype, accumulate, result, exclusive, reverse, None if in_memory else init, in_memory), result
+    return Meaning(
+        parsed, view.dtype, accumulate, result, exclusive, reverse, None if in_memory else init, in_memory
+    ), result
 
 
 def _check_algorithm(algorithm, inner: int) -> None:
     choice(algorithm, "algorithm", ("auto", "tiered"))
     if algorithm == "tiered" and inner != 1:
-        raise ArgumentValueError(explain("algorithm", f"'tiered' along an axis of elements that lie {inner} apart", "the last axis, or axis=None", "use algorithm='auto'"))
+        raise ArgumentValueError(
+            explain(
+                "algorithm",
+                f"'tiered' along an axis of elements that lie {inner} apart",
+                "the last axis, or axis=None",
+                "use algorithm='auto'",
+            )
+        )
 
 
 def _extents(axis, shape: tuple[int, ...]) -> tuple[int, int, int]:
@@ -169,7 +209,11 @@ def _extents(axis, shape: tuple[int, ...]) -> tuple[int, int, int]:
     if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
         raise ArgumentTypeError(explain("axis", shown(axis), "None or an int"))
     if not -len(shape) <= axis < len(shape):
-        allowed = f"{-len(shape)} to {len(shape) - 1} for an array of {len(shape)} dimensions" if shape else "None for an array of no dimensions"
+        allowed = (
+            f"{-len(shape)} to {len(shape) - 1} for an array of {len(shape)} dimensions"
+            if shape
+            else "None for an array of no dimensions"
+        )
         raise ArgumentValueError(explain("axis", shown(axis), allowed))
     axis = int(axis) % len(shape)
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])

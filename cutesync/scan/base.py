@@ -42,7 +42,11 @@ class Scan:
         """Combine ``a``, which comes earlier in scan order, with ``b``."""
         first, second = (b, a) if self.reverse else (a, b)
         each = len(self.monoid.types)
-        return tuple(value for c in range(0, len(a), each) for value in self.monoid.combine(first[c : c + each], second[c : c + each]))
+        return tuple(
+            value
+            for c in range(0, len(a), each)
+            for value in self.monoid.combine(first[c : c + each], second[c : c + each])
+        )
 
     def lift(self, elements, place):
         """The state of the position whose first element is ``elements[place]``."""
@@ -73,17 +77,45 @@ class ScanKernel:
         self.scan, self.threads, self.smem, self.blocks_per_sm = scan, threads, smem, blocks_per_sm
 
     @cute.jit
-    def __call__(self, x: cute.Pointer, out: cute.Pointer, init_at: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer,
-                 rows: Int64, length: Int64, inner: Int64, tiles: Int32, grid: Int32, stream):  # fmt: skip
+    def __call__(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        init_at: cute.Pointer,
+        init,
+        slots: cute.Pointer,
+        counters: cute.Pointer,
+        rows: Int64,
+        length: Int64,
+        inner: Int64,
+        tiles: Int32,
+        grid: Int32,
+        stream,
+    ):
         self.kernel.set_name_prefix("cutesync_scan", remove_cutlass_symbol=True, keep_mangled_name=False)
         self.kernel(x, out, init_at, init, slots, counters, rows, length, inner, tiles).launch(
-            grid=(grid, 1, 1), block=(self.threads, 1, 1), smem=self.smem, min_blocks_per_mp=self.blocks_per_sm,
-            preferred_smem_carveout=-1, stream=stream,
-        )  # fmt: skip
+            grid=(grid, 1, 1),
+            block=(self.threads, 1, 1),
+            smem=self.smem,
+            min_blocks_per_mp=self.blocks_per_sm,
+            preferred_smem_carveout=-1,
+            stream=stream,
+        )
 
     @cute.kernel
-    def kernel(self, x: cute.Pointer, out: cute.Pointer, init_at: cute.Pointer, init, slots: cute.Pointer, counters: cute.Pointer,
-               rows: Int64, length: Int64, inner: Int64, tiles: Int32):  # fmt: skip
+    def kernel(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        init_at: cute.Pointer,
+        init,
+        slots: cute.Pointer,
+        counters: cute.Pointer,
+        rows: Int64,
+        length: Int64,
+        inner: Int64,
+        tiles: Int32,
+    ):
         await_launches()
         self.body(x, out, init_at, init, slots, counters, rows, length, inner, tiles)
 

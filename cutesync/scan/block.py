@@ -27,7 +27,9 @@ class BlockScan:
         """Fold a tile of the row of ``length`` elements at ``x``: ``(held, have, before, total)``. ``before`` (if ``have``) is the state of the
         tile's chunks before this warp's, ``total`` that of all, ``held`` what ``emit`` needs. ``totals`` is a state array with a flag, a
         place a warp. One block barrier."""
-        offset, begin, end = self.chunk.span(x, length, Int64(tile) * self.chunk.tile + warp * self.chunk.chunk, self.chunk.chunk)
+        offset, begin, end = self.chunk.span(
+            x, length, Int64(tile) * self.chunk.tile + warp * self.chunk.chunk, self.chunk.chunk
+        )
         elements, prefixes = self.chunk.registers()
         have, state = Boolean(True), tuple(t(0) for t in self.scan.types)
         if self.full(begin, end):

@@ -22,7 +22,9 @@ from .base import Scan, ScanKernel
 class ColumnScan(ScanKernel):
     """The kernel: ``width`` columns a thread, loaded as one vector; ``unroll`` rows in flight."""
 
-    def __init__(self, scan: Scan, width: int, lanes: int, groups: int, unroll: int, split: bool, aligned_out: bool) -> None:
+    def __init__(
+        self, scan: Scan, width: int, lanes: int, groups: int, unroll: int, split: bool, aligned_out: bool
+    ) -> None:
         self.width, self.lanes, self.groups, self.unroll, self.split = width, lanes, groups, unroll, split
         self.aligned_out = aligned_out
         self.types = scan.monoid.types
@@ -62,7 +64,20 @@ class ColumnScan(ScanKernel):
                 if inside & (group == self.groups - 1):
                     for c in cutlass.range_constexpr(self.width):
                         publish(slots, at + c, stride, total[c], tag)
-                have, states = self.look_back(slots, slab * splits * inner + column, segment, inner, stride, tag, inside, have, states, storage, thread, group)
+                have, states = self.look_back(
+                    slots,
+                    slab * splits * inner + column,
+                    segment,
+                    inner,
+                    stride,
+                    tag,
+                    inside,
+                    have,
+                    states,
+                    storage,
+                    thread,
+                    group,
+                )
             have, states = self.after(have, states, some, before)
         self.scan_run(x + place, out + place, first, stop, length, inner, have, states)
 
@@ -74,7 +89,9 @@ class ColumnScan(ScanKernel):
         if cutlass.not_(inside):
             count = Int32(0)
         cute.arch.sync_threads()
-        found, folds = collect(slots, at + Int64(first) * inner, count, inner, stride, tag, self.types, self.scan.combine, self.width)
+        found, folds = collect(
+            slots, at + Int64(first) * inner, count, inner, stride, tag, self.types, self.scan.combine, self.width
+        )
         _, _, any_, total = self.around(found, folds, storage, thread, group)
         return self.after(have, states, any_, total)
 
@@ -129,13 +146,17 @@ class ColumnScan(ScanKernel):
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
                     _, following = self.after(have, states, Boolean(True), self.lifted(elements, u))
-                    self.store(out + self.scan.flip(first + u, length) * inner, states if self.scan.exclusive else following)
+                    self.store(
+                        out + self.scan.flip(first + u, length) * inner, states if self.scan.exclusive else following
+                    )
                     states = following
                     have = Boolean(True)
             first += self.unroll
 
     def registers(self):
-        return cute.make_rmem_tensor(cute.make_layout((self.width, self.unroll), stride=(1, self.width)), self.scan.monoid.source.cutlass)
+        return cute.make_rmem_tensor(
+            cute.make_layout((self.width, self.unroll), stride=(1, self.width)), self.scan.monoid.source.cutlass
+        )
 
     @cute.jit
     def load(self, x, elements, first, left, length, inner):

@@ -79,7 +79,9 @@ class Config:
 
     def __post_init__(self) -> None:
         if not 0 < self.grid < 2**31:
-            raise ArgumentValueError(explain("x", f"a shape that needs {self.grid} blocks", "fewer than 2**31 blocks", "scan it in pieces"))
+            raise ArgumentValueError(
+                explain("x", f"a shape that needs {self.grid} blocks", "fewer than 2**31 blocks", "scan it in pieces")
+            )
 
 
 def choose(problem: Problem) -> Config:
@@ -92,7 +94,9 @@ def choose(problem: Problem) -> Config:
     vectors = problem.length // items
     if problem.rows > 1 and vectors <= LANES:
         group = power_of_two(vectors)
-        return Config(("short_rows", items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4))
+        return Config(
+            ("short_rows", items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4)
+        )
     most = LANES * (2 * MOST_WARPS if problem.rows == 1 else 16 * ROW_WARPS)
     ragged = problem.length > LANES * problem.items and (items * problem.wide < LEAST_BYTES or vectors > most)
     if ragged:
@@ -125,14 +129,23 @@ def _few_columns(problem: Problem) -> bool:
     """Whether a position of all columns makes one state of registers, and every slab is long and begins on a boundary."""
     slab = problem.length * problem.inner
     starts = [problem.x, problem.out] + ([slab * problem.source, slab * problem.result] if problem.rows > 1 else [])
-    return problem.inner <= 4 and problem.inner * problem.wide <= VECTOR_BYTES and slab * problem.wide >= SLAB_BYTES and not any(at % VECTOR_BYTES for at in starts)
+    return (
+        problem.inner <= 4
+        and problem.inner * problem.wide <= VECTOR_BYTES
+        and slab * problem.wide >= SLAB_BYTES
+        and not any(at % VECTOR_BYTES for at in starts)
+    )
 
 
 def _narrow(problem: Problem) -> bool:
     """Whether slabs are worth streaming through shared memory, and tiles of them can be copied and scanned in place."""
     slab = problem.length * problem.inner * problem.source
     starts = (problem.x, problem.out, slab if problem.rows > 1 else 0)
-    fits = problem.inner <= SLAB_COLUMNS and problem.source == problem.result and not any(at % VECTOR_BYTES for at in starts)
+    fits = (
+        problem.inner <= SLAB_COLUMNS
+        and problem.source == problem.result
+        and not any(at % VECTOR_BYTES for at in starts)
+    )
     if problem.inner == 2 or problem.source < 4:
         fits &= not _few_columns(problem)  # these are faster side by side
     return fits and 2 * problem.rows * slab > LARGE_BYTES and slab >= 8 * SLAB_TILE
@@ -141,7 +154,9 @@ def _narrow(problem: Problem) -> bool:
 def _slabs(problem: Problem) -> Config:
     inner, size = problem.inner, problem.source
     runs = max(LEAST_RUNS, min(LANES, 1 << (SLAB_WORKERS // inner).bit_length() - 1))
-    apart = 128 // size // math.gcd(128 // size, inner) if inner <= 16 else 1  # runs of a multiple of it and one rows begin in banks of their own
+    apart = (
+        128 // size // math.gcd(128 // size, inner) if inner <= 16 else 1
+    )  # runs of a multiple of it and one rows begin in banks of their own
     run = (SLAB_TILE // (size * inner * runs) - 1) // apart * apart + 1
     while runs * run * inner * size % VECTOR_BYTES:
         run -= 1
@@ -165,17 +180,33 @@ def _long_rows(problem: Problem, width: int = 1) -> Config:
         return 1 << max(most if problem.wide == 4 else most // 2, 1).bit_length() - 1
 
     def tiles_of(warps: int, rows: int, boundary: int) -> int:
-        slack = boundary // problem.source - 1 if width == 1 else items - 1  # positions that may be missing before the first element
+        slack = (
+            boundary // problem.source - 1 if width == 1 else items - 1
+        )  # positions that may be missing before the first element
         return ceil_div(problem.length + slack, warps * fitted(rows) * LANES * items)
 
     folders, squads, warps, rows, stages = PIPELINE
     tiles = tiles_of(warps, rows, LINE_BYTES)
     if total > LARGE_BYTES and tiles > 1:
         slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
-        return Config(("pipeline", folders, squads, warps, fitted(rows), stages, shift), tiles, min(SMS, problem.rows * tiles), slots, width)
-    warps, rows = (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
+        return Config(
+            ("pipeline", folders, squads, warps, fitted(rows), stages, shift),
+            tiles,
+            min(SMS, problem.rows * tiles),
+            slots,
+            width,
+        )
+    warps, rows = (
+        (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
+    )
     tiles = tiles_of(warps, rows, VECTOR_BYTES)
-    return Config(("wave", tiles == 1, warps, fitted(rows), shift), tiles, problem.rows * tiles, problem.rows * tiles if tiles > 1 else 0, width)
+    return Config(
+        ("wave", tiles == 1, warps, fitted(rows), shift),
+        tiles,
+        problem.rows * tiles,
+        problem.rows * tiles if tiles > 1 else 0,
+        width,
+    )
 
 
 def tier(problem: Problem, fold: bool, warps: int, rows: int) -> Config:
@@ -195,8 +226,17 @@ def _columns(problem: Problem) -> Config:
     groups = 1
     if problem.rows * units < SMS * 256:  # too few columns to fill the GPU: groups and blocks share the rows
         groups = min(128 // lanes, power_of_two(problem.length // 16 + 1))
-    splits = min(ceil_div(SMS * 8, blocks), problem.length // (groups * 16), MOST_SEGMENTS) if groups > 1 or blocks < SMS else 1
+    splits = (
+        min(ceil_div(SMS * 8, blocks), problem.length // (groups * 16), MOST_SEGMENTS)
+        if groups > 1 or blocks < SMS
+        else 1
+    )
     splits = max(1, splits)
     slots = problem.rows * splits * problem.inner if splits > 1 else 0
     unroll = 32 if items * problem.source <= 8 and groups == 1 else 16
-    return Config(("columns", items, lanes, groups, unroll, splits > 1, problem.aligned(items) == 0), tiles, blocks * splits, slots)
+    return Config(
+        ("columns", items, lanes, groups, unroll, splits > 1, problem.aligned(items) == 0),
+        tiles,
+        blocks * splits,
+        slots,
+    )

@@ -38,13 +38,25 @@ class PartScan:
         while piece * self.tile.chunk < end:
             elements, prefixes = self.tile.registers()
             low, high = self.clip(begin, end, piece)
-            found, fold = self.fold_piece(start + self.place(piece), vectors + self.place(piece), low, high, elements, prefixes, lane)
+            found, fold = self.fold_piece(
+                start + self.place(piece), vectors + self.place(piece), low, high, elements, prefixes, lane
+            )
             have, state = after(have, state, found, fold, self.scan.combine)
             piece += 1
         return have, state
 
     @cute.jit
-    def emit(self, start: cute.Pointer, out: cute.Pointer, begin: Int32, end: Int32, have: Boolean, state, lane: Int32, vectors=None):
+    def emit(
+        self,
+        start: cute.Pointer,
+        out: cute.Pointer,
+        begin: Int32,
+        end: Int32,
+        have: Boolean,
+        state,
+        lane: Int32,
+        vectors=None,
+    ):
         """Store the scanned chunk at ``out``; ``state`` (if ``have``) is that of everything before the chunk."""
         vectors = start if vectors is None else vectors
         piece = begin // self.tile.chunk
@@ -86,7 +98,9 @@ class PartScan:
         return inner & ((vector < count - 1) | ((vector == count - 1) & (tail == self.tile.items)))
 
     @cute.jit
-    def fold_piece(self, start: cute.Pointer, vectors: cute.Pointer, begin: Int32, end: Int32, elements, prefixes, lane: Int32):
+    def fold_piece(
+        self, start: cute.Pointer, vectors: cute.Pointer, begin: Int32, end: Int32, elements, prefixes, lane: Int32
+    ):
         """``(any, state)`` of a piece; fills ``elements`` and ``prefixes``."""
         shift, skip, count, tail = self.geometry(begin, end)
         start, vectors = self.moved(start, shift), self.moved(vectors, shift)
@@ -127,11 +141,25 @@ class PartScan:
         place = self.scan.flip(vector * self.tile.items + i, self.tile.chunk) * self.scan.width
         state = (*self.nothing(), Int32(0))
         if exists:
-            state = (*self.scan.lift(cute.make_tensor(start, cute.make_layout((self.tile.chunk * self.scan.width,))), place), Int32(1))
+            state = (
+                *self.scan.lift(cute.make_tensor(start, cute.make_layout((self.tile.chunk * self.scan.width,))), place),
+                Int32(1),
+            )
         return place, exists, scan_states(state, lambda a, b: combine_valid(a, b, self.scan.combine), lane, HALF)
 
     @cute.jit
-    def emit_piece(self, start: cute.Pointer, out: cute.Pointer, begin: Int32, end: Int32, elements, prefixes, have: Boolean, state, lane: Int32):
+    def emit_piece(
+        self,
+        start: cute.Pointer,
+        out: cute.Pointer,
+        begin: Int32,
+        end: Int32,
+        elements,
+        prefixes,
+        have: Boolean,
+        state,
+        lane: Int32,
+    ):
         """Store a scanned piece; ``state`` (if ``have``) is that of everything before it."""
         shift, skip, count, tail = self.geometry(begin, end)
         start, out = self.moved(start, shift), self.moved(out, shift)
@@ -140,11 +168,22 @@ class PartScan:
             vector = lane + u * LANES
             before = tuple(t(member[u]) for t, member in zip(self.scan.types, prefixes))
             first = lane == 0 if u == 0 else False
-            self.tile.emit_vector(elements, u, have, state, first, before, out + self.tile.place(u, lane), self.whole(vector, skip, count, tail))
+            self.tile.emit_vector(
+                elements,
+                u,
+                have,
+                state,
+                first,
+                before,
+                out + self.tile.place(u, lane),
+                self.whole(vector, skip, count, tail),
+            )
             if vector == count - 1:
                 before_last = before
         if self.ragged(skip, tail) & (count > 0):
-            self.emit_edges(start, out, skip, count, tail, have, state, broadcast(before_last, (count - 1) % LANES), lane)
+            self.emit_edges(
+                start, out, skip, count, tail, have, state, broadcast(before_last, (count - 1) % LANES), lane
+            )
 
     @cute.jit
     def emit_edges(self, start, out, skip, count, tail, have: Boolean, state, before_last, lane):
@@ -160,4 +199,6 @@ class PartScan:
             own = (*before[:-1], choose(lane % HALF > 0, before[-1], Int32(0)))
         result = combine_valid(front, own, self.scan.combine)
         if exists:
-            self.scan.lower(result[:-1], cute.make_tensor(out, cute.make_layout((self.tile.chunk * self.scan.width,))), place)
+            self.scan.lower(
+                result[:-1], cute.make_tensor(out, cute.make_layout((self.tile.chunk * self.scan.width,))), place
+            )

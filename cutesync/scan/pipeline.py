@@ -44,7 +44,11 @@ from .tile import VECTOR_BYTES, WarpScan
 
 DONE = -1  # the tile number that says that there are no more
 REGISTERS = 1 << 16  # of a multiprocessor
-FOR_CONTROL, FOR_LOOK_AHEAD, FOR_FOLDERS = 72, 88, 72  # registers of a thread: with these nothing spills in any of the warps
+FOR_CONTROL, FOR_LOOK_AHEAD, FOR_FOLDERS = (
+    72,
+    88,
+    72,
+)  # registers of a thread: with these nothing spills in any of the warps
 
 
 class Shared:
@@ -55,7 +59,9 @@ class Shared:
         types = (*scan.types, Int32)
         self.ring = allocator.allocate_array(scan.monoid.source.cutlass, stages * tile * scan.width, byte_alignment=128)
         self.full, self.folded, self.ready, self.empty = (allocator.allocate_array(Int64, stages) for _ in range(4))
-        self.numbers, self.tags = (cute.make_tensor(allocator.allocate_array(Int32, stages), cute.make_layout((stages,))) for _ in range(2))
+        self.numbers, self.tags = (
+            cute.make_tensor(allocator.allocate_array(Int32, stages), cute.make_layout((stages,))) for _ in range(2)
+        )
         self.totals = state_array(types, stages * warps)
         self.prefixes = state_array(types, stages)
 
@@ -75,21 +81,40 @@ class PipelineScan(ScanKernel):
     ``folders`` and ``warps`` are multiples of four. The emitting warps hold a tile in registers: they get what the others can spare.
     """
 
-    def __init__(self, scan: Scan, folders: int, squads: int, warps: int, rows: int, stages: int, shift: int | None) -> None:
+    def __init__(
+        self, scan: Scan, folders: int, squads: int, warps: int, rows: int, stages: int, shift: int | None
+    ) -> None:
         if folders % 4 or warps % 4 or not squads <= stages:
-            raise ArgumentValueError(explain("config", f"{folders} folders, {squads} squads of {warps} warps, {stages} stages", "multiples of four warps, a stage a squad"))
+            raise ArgumentValueError(
+                explain(
+                    "config",
+                    f"{folders} folders, {squads} squads of {warps} warps, {stages} stages",
+                    "multiples of four warps, a stage a squad",
+                )
+            )
         self.folders, self.squads, self.warps, self.stages = folders, squads, warps, stages
         self.tile = WarpScan(scan, rows, warps, shift, boundary=LINE_BYTES)
         self.part = PartScan(self.tile)
         self.vectors_held = scan.width == 1 and self.tile.in_bytes == VECTOR_BYTES
-        self.unit = self.tile.items if self.vectors_held else self.tile.chunk  # the ring holds a tile's whole units; the rest is read from global memory
+        self.unit = (
+            self.tile.items if self.vectors_held else self.tile.chunk
+        )  # the ring holds a tile's whole units; the rest is read from global memory
         self.first_emitter = Warps.FOLD + folders
         groups = (1 + folders // 4, squads * warps // 4)
         self.at_launch = REGISTERS // (128 * sum(groups)) // 8 * 8
-        self.for_control = FOR_CONTROL if words(scan.types) <= 3 else FOR_LOOK_AHEAD  # it holds two groups of states that are on their way
-        self.for_emitters = min((self.at_launch * sum(groups) - self.for_control - FOR_FOLDERS * (groups[0] - 1)) // groups[1] // 8 * 8, 232)
+        self.for_control = (
+            FOR_CONTROL if words(scan.types) <= 3 else FOR_LOOK_AHEAD
+        )  # it holds two groups of states that are on their way
+        self.for_emitters = min(
+            (self.at_launch * sum(groups) - self.for_control - FOR_FOLDERS * (groups[0] - 1)) // groups[1] // 8 * 8, 232
+        )
         types = (*scan.types, Int32)
-        smem = stages * (self.tile.tile * scan.width * scan.monoid.source.size + 40) + state_bytes(types, stages * warps) + state_bytes(types, stages) + 128
+        smem = (
+            stages * (self.tile.tile * scan.width * scan.monoid.source.size + 40)
+            + state_bytes(types, stages * warps)
+            + state_bytes(types, stages)
+            + 128
+        )
         super().__init__(scan, (self.first_emitter + squads * warps) * LANES, smem, 1)
 
     @cute.jit
@@ -194,7 +219,9 @@ class PipelineScan(ScanKernel):
             for chunk in cutlass.range(folder, self.warps, self.folders, unroll=1):
                 have = Boolean(True)
                 state = tuple(t(0) for t in self.scan.types)
-                offset, begin, end = self.tile.span(start, length, Int64(number % tiles) * self.tile.tile + chunk * self.tile.chunk, self.tile.chunk)
+                offset, begin, end = self.tile.span(
+                    start, length, Int64(number % tiles) * self.tile.tile + chunk * self.tile.chunk, self.tile.chunk
+                )
                 held = self.chunk_in(shared, stage, chunk)
                 if (begin == 0) & (end == self.tile.chunk):
                     elements, _ = self.tile.registers()
@@ -213,7 +240,9 @@ class PipelineScan(ScanKernel):
 
     def chunk_in(self, shared, stage, chunk):
         """A chunk of the tile in a stage."""
-        return shared.ring + (stage * self.warps + self.scan.flip(chunk, self.warps)) * self.tile.chunk * self.scan.width
+        return (
+            shared.ring + (stage * self.warps + self.scan.flip(chunk, self.warps)) * self.tile.chunk * self.scan.width
+        )
 
     @cute.jit
     def release(self, shared: cutlass.Constexpr, stage, lane):
@@ -231,7 +260,9 @@ class PipelineScan(ScanKernel):
         number = shared.numbers[stage]
         while number != DONE:
             await_phase(shared.folded, stage, phase, "folded")
-            _, _, _, total = around(shared.totals, stage * self.warps, self.warps, Int32(0), lane, types, self.scan.combine)
+            _, _, _, total = around(
+                shared.totals, stage * self.warps, self.warps, Int32(0), lane, types, self.scan.combine
+            )
             tag = shared.tags[stage]
             cute.arch.sync_warp()
             if lane == 0:
@@ -265,13 +296,17 @@ class PipelineScan(ScanKernel):
             reads = read_group(slots, base + group * GROUP, stride, types, lane)
             while group < tile // GROUP:
                 following = read_group(slots, base + (group + 1) * GROUP, stride, types, lane)
-                fold = fold_group(slots, base + group * GROUP, stride, reads, Int32(GROUP), tag, types, self.scan.combine, lane)
+                fold = fold_group(
+                    slots, base + group * GROUP, stride, reads, Int32(GROUP), tag, types, self.scan.combine, lane
+                )
                 have, state = after(have, state, Boolean(True), fold, self.scan.combine)
                 reads = following
                 group += 1
             before, prefix = have, state
             if tile % GROUP > 0:
-                fold = fold_group(slots, base + group * GROUP, stride, reads, tile % GROUP, tag, types, self.scan.combine, lane)
+                fold = fold_group(
+                    slots, base + group * GROUP, stride, reads, tile % GROUP, tag, types, self.scan.combine, lane
+                )
                 before, prefix = after(have, state, Boolean(True), fold, self.scan.combine)
             cute.arch.sync_warp()
             if lane == 0:
@@ -291,7 +326,9 @@ class PipelineScan(ScanKernel):
         while number != DONE:
             elements, vectors = self.tile.registers()
             at = Int64(number // tiles) * length * inner
-            offset, begin, end = self.tile.span(x + at, length, Int64(number % tiles) * self.tile.tile + warp * self.tile.chunk, self.tile.chunk)
+            offset, begin, end = self.tile.span(
+                x + at, length, Int64(number % tiles) * self.tile.tile + warp * self.tile.chunk, self.tile.chunk
+            )
             at += offset
             held = self.chunk_in(shared, stage, warp)
             full = (begin == 0) & (end == self.tile.chunk)
@@ -299,7 +336,9 @@ class PipelineScan(ScanKernel):
                 self.tile.load(held, lane, elements)
                 self.tile.fold(elements, vectors, lane)
             await_phase(shared.folded, stage, phase, "folded")
-            have, state, _, _ = around(shared.totals, stage * self.warps, self.warps, warp, lane, types, self.scan.combine)
+            have, state, _, _ = around(
+                shared.totals, stage * self.warps, self.warps, warp, lane, types, self.scan.combine
+            )
             await_phase(shared.ready, stage, phase, "ready")
             *before, known = get(shared.prefixes, stage, (*types, Int32))
             have, state = after(known != 0, tuple(before), have, state, self.scan.combine)

@@ -62,16 +62,37 @@ def kernel_for(config: Config, meaning: Meaning, stream: int = 0) -> compiler.Ke
         from .tiered import Tier
         from .wave import WaveScan
 
-        kinds = {"short_rows": ShortRowScan, "rows": RowScan, "wave": WaveScan, "pipeline": PipelineScan, "columns": ColumnScan, "slabs": SlabScan, "tier": Tier}
+        kinds = {
+            "short_rows": ShortRowScan,
+            "rows": RowScan,
+            "wave": WaveScan,
+            "pipeline": PipelineScan,
+            "columns": ColumnScan,
+            "slabs": SlabScan,
+            "tier": Tier,
+        }
         monoid = Monoid(op, meaning.source, meaning.accumulate, meaning.result)
-        host = kinds[kind](Scan(monoid, meaning.exclusive, meaning.reverse, meaning.start_kind, config.width), *arguments)
+        host = kinds[kind](
+            Scan(monoid, meaning.exclusive, meaning.reverse, meaning.start_kind, config.width), *arguments
+        )
 
         def pointer(element):
             return make_ptr(element, 0, cute.AddressSpace.gmem)
 
         result = meaning.result.cutlass
-        pointers = [pointer(meaning.source.cutlass), pointer(result), pointer(result), monoid.types[0](0), pointer(Int64), pointer(Int32)]
-        return host.__call__, [*pointers, *[Int64(0)] * 3, *[Int32(0)] * 2, make_fake_stream()], {"block": (host.threads, 1, 1), "smem": host.smem}
+        pointers = [
+            pointer(meaning.source.cutlass),
+            pointer(result),
+            pointer(result),
+            monoid.types[0](0),
+            pointer(Int64),
+            pointer(Int32),
+        ]
+        return (
+            host.__call__,
+            [*pointers, *[Int64(0)] * 3, *[Int32(0)] * 2, make_fake_stream()],
+            {"block": (host.threads, 1, 1), "smem": host.smem},
+        )
 
     return compiler.get(name, build, stream=stream, warm="the same cutesync function")
 
@@ -83,7 +104,9 @@ def make_launch(meaning: Meaning, problem: Problem, ordinal: int, stream: int) -
     start = 0 if meaning.start is None else bits(meaning.start, *meaning.register())
     values = (0, 0, 0, start, 0, 0, problem.rows, problem.length, problem.inner, config.tiles)
     words = max(1, meaning.register()[0] // 4) * config.width
-    return Launch(kernel, ordinal, config.grid, values, workspace=(5, 4) if config.slots else None, slots=config.slots * words)
+    return Launch(
+        kernel, ordinal, config.grid, values, workspace=(5, 4) if config.slots else None, slots=config.slots * words
+    )
 
 
 TIER = (8, 4)  # warps and rows of vectors a tile: 16 KiB of 4-byte elements
@@ -94,16 +117,29 @@ class TieredScan:
 
     def __init__(self, meaning: Meaning, problem: Problem, ordinal: int, stream: int) -> None:
         self.ordinal, self.width, self.lock = ordinal, meaning.accumulate, forks.lock()
-        self.up, self.down, self.places = [], [], [0]  # launches by tier; where in the memory for totals each tier's begin, and the end
+        self.up, self.down, self.places = (
+            [],
+            [],
+            [0],
+        )  # launches by tier; where in the memory for totals each tier's begin, and the end
         start = 0 if meaning.start is None else bits(meaning.start, *meaning.register())
         tiles = 2
         while tiles > 1:
             config = tier(problem, False, *TIER)
             tiles, extents = config.tiles, (problem.rows, problem.length, 0, config.tiles)
-            self.down.append(Launch(kernel_for(config, meaning, stream), ordinal, config.grid, (0, 0, 0, start, 0, 0, *extents)))
+            self.down.append(
+                Launch(kernel_for(config, meaning, stream), ordinal, config.grid, (0, 0, 0, start, 0, 0, *extents))
+            )
             if tiles > 1:
                 fold = Meaning(meaning.op, meaning.source, self.width, self.width, False, meaning.reverse)
-                self.up.append(Launch(kernel_for(tier(problem, True, *TIER), fold, stream), ordinal, config.grid, (0, 0, 0, 0, 0, 0, *extents)))
+                self.up.append(
+                    Launch(
+                        kernel_for(tier(problem, True, *TIER), fold, stream),
+                        ordinal,
+                        config.grid,
+                        (0, 0, 0, 0, 0, 0, *extents),
+                    )
+                )
                 self.places.append(self.places[-1] + config.grid)
             meaning, start = Meaning(meaning.op, self.width, self.width, self.width, False, meaning.reverse), 0
             problem = Problem(problem.rows, tiles, 1, self.width.size, self.width.size, 0, 0)

@@ -45,7 +45,9 @@ class RowScan(ScanKernel):
         if cutlass.const_expr(self.ragged is None):
             offset, begin, end = self.span(length, part)
         else:
-            offset, begin, end = self.tile.span(x + row * length, length, Int64(part * self.tile.chunk), self.tile.chunk)
+            offset, begin, end = self.tile.span(
+                x + row * length, length, Int64(part * self.tile.chunk), self.tile.chunk
+            )
         if row >= rows:
             begin, end = Int32(0), Int32(0)
         source, target = x + row * length + offset, out + row * length + offset
@@ -93,7 +95,9 @@ class RowScan(ScanKernel):
         for u in cutlass.range_constexpr(self.tile.rows):
             before = tuple(t(member[u]) for t, member in zip(self.scan.types, prefixes))
             first = lane == 0 if u == 0 else False
-            self.tile.emit_vector(elements, u, have, state, first, before, target + self.tile.place(u, lane), lane + u * LANES < count)
+            self.tile.emit_vector(
+                elements, u, have, state, first, before, target + self.tile.place(u, lane), lane + u * LANES < count
+            )
 
 
 class ShortRowScan(ScanKernel):
@@ -124,4 +128,6 @@ class ShortRowScan(ScanKernel):
         for u in cutlass.range_constexpr(self.unroll):
             exists = (place < count) & (row + u * step < rows)
             before = shift_up(self.tile.scan_row(elements, u, lane, exists, self.group))
-            self.tile.emit_vector(elements, u, known, start, place == 0, before, out + offset + u * step * length, exists)
+            self.tile.emit_vector(
+                elements, u, known, start, place == 0, before, out + offset + u * step * length, exists
+            )

@@ -59,7 +59,11 @@ class Shared:
     @staticmethod
     def bytes(scan: Scan, stages: int, tile: int, states: int, inner: int) -> int:
         types = (*scan.types, Int32)
-        return stages * (tile * scan.monoid.source.size + 24) + sum(state_bytes(types, n) for n in (2 * states, states, 2 * inner, inner)) + 64
+        return (
+            stages * (tile * scan.monoid.source.size + 24)
+            + sum(state_bytes(types, n) for n in (2 * states, states, 2 * inner, inner))
+            + 64
+        )
 
 
 class SlabScan(ScanKernel):
@@ -71,7 +75,9 @@ class SlabScan(ScanKernel):
         self.tile, self.states = runs * height, runs * inner  # rows of a tile, and states in it
         self.workers = -(-self.states // LANES) * LANES
         self.size = scan.monoid.source.size
-        super().__init__(scan, LANES + self.workers, Shared.bytes(scan, stages, self.tile * inner, self.states, inner), 1)
+        super().__init__(
+            scan, LANES + self.workers, Shared.bytes(scan, stages, self.tile * inner, self.states, inner), 1
+        )
 
     @cute.jit
     def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
@@ -262,14 +268,18 @@ class SlabScan(ScanKernel):
         if last:
             known = Boolean(self.scan.start is not None)
             start = self.scan.first(init, init_at) if self.scan.start is not None else self.nothing()
-            ends = slot + Int64(tiles - number % tiles + group) * self.inner + column  # where this group's end is published
+            ends = (
+                slot + Int64(tiles - number % tiles + group) * self.inner + column
+            )  # where this group's end is published
             some, before = collect(slots, ends - self.inner, Int32(group > 0), Int64(0), stride, tag, types, combine)
             if some:
                 known, start = some, before[0]
             known, start = after(known, start, fold[-1] != 0, fold[:-1], combine)
             leave(shared.prefixes, column, known, start)
             if inside == self.group - 1:
-                _, end = after(known, start, Boolean(True), get(shared.totals, turn * self.inner + column, types), combine)
+                _, end = after(
+                    known, start, Boolean(True), get(shared.totals, turn * self.inner + column, types), combine
+                )
                 publish(slots, ends, stride, end, tag)
         NamedBarrier(Barriers.WORKERS, self.workers).sync()
 
@@ -297,7 +307,9 @@ class SlabScan(ScanKernel):
                 state = following
             first += UNROLL
         while first < stop:
-            following = self.scan.combine(state, self.scan.lift(element(self.at(shared, stage, first, count, worker)), 0))
+            following = self.scan.combine(
+                state, self.scan.lift(element(self.at(shared, stage, first, count, worker)), 0)
+            )
             self.put(self.at(shared, stage, first, count, worker), state if self.scan.exclusive else following)
             state = following
             first += 1

@@ -64,9 +64,13 @@ class Tier(ScanKernel):
         """``(any, state)`` in front of the tile whose own total is at ``place``."""
         accumulate, reverse = self.totals.result, self.scan.reverse
         known = Boolean(self.scan.start is not None)
-        state = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in self.totals.types)
+        state = (
+            self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in self.totals.types)
+        )
         if tile > 0:
-            scanned = cute.make_ptr(accumulate.cutlass, slots.toint(), cute.AddressSpace.gmem, assumed_align=accumulate.size)
+            scanned = cute.make_ptr(
+                accumulate.cutlass, slots.toint(), cute.AddressSpace.gmem, assumed_align=accumulate.size
+            )
             before = cute.make_tensor(scanned + (place + (1 if reverse else -1)), cute.make_layout((1,)))
             known, state = after(known, state, Boolean(True), self.totals.lift(before[0], 0), self.scan.combine)
         return known, state

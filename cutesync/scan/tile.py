@@ -30,10 +30,20 @@ class WarpScan:
     boundary the output's vectors begin; None: unknown, they are stored element by element. Tiles begin on multiples of ``boundary`` bytes in the input.
     """
 
-    def __init__(self, scan: Scan, rows: int, warps: int, shift: int | None, items: int | None = None, boundary: int = VECTOR_BYTES) -> None:
+    def __init__(
+        self,
+        scan: Scan,
+        rows: int,
+        warps: int,
+        shift: int | None,
+        items: int | None = None,
+        boundary: int = VECTOR_BYTES,
+    ) -> None:
         self.scan, self.rows, self.warps, self.shift, self.boundary = scan, rows, warps, shift, boundary
         self.monoid = scan.monoid
-        self.items = items or VECTOR_BYTES // math.gcd(VECTOR_BYTES, scan.width * max(self.monoid.source.size, self.monoid.result.size))
+        self.items = items or VECTOR_BYTES // math.gcd(
+            VECTOR_BYTES, scan.width * max(self.monoid.source.size, self.monoid.result.size)
+        )
         self.vectors = rows * LANES
         self.chunk = self.vectors * self.items  # positions
         self.tile = warps * self.chunk
@@ -71,8 +81,12 @@ class WarpScan:
         """``(elements, prefixes)`` of a chunk: packed elements (words, rows), and a tensor of ``rows`` values a state member."""
         held = Int32 if self.in_bytes % 4 == 0 else self.monoid.source.cutlass
         each = self.in_bytes // 4 if self.in_bytes % 4 == 0 else self.elements
-        layout = cute.make_layout((each, self.rows), stride=(1, each))  # stated: a mode of one element would get stride 0, which recasting spreads
-        return cute.make_rmem_tensor(layout, held), tuple(cute.make_rmem_tensor((self.rows,), t) for t in self.scan.types)
+        layout = cute.make_layout(
+            (each, self.rows), stride=(1, each)
+        )  # stated: a mode of one element would get stride 0, which recasting spreads
+        return cute.make_rmem_tensor(layout, held), tuple(
+            cute.make_rmem_tensor((self.rows,), t) for t in self.scan.types
+        )
 
     def load(self, start, lane, elements) -> None:
         """Fill ``elements`` from the chunk that starts in memory at ``start`` (any address space)."""
@@ -83,8 +97,12 @@ class WarpScan:
     def load_vector(self, start, elements, u: cutlass.Constexpr, exists):
         if exists:
             held = Int32 if self.in_bytes % 4 == 0 else self.monoid.source.cutlass
-            source = cute.make_ptr(held, start.toint(), start.memspace, assumed_align=math.gcd(self.in_bytes, VECTOR_BYTES))
-            cute.autovec_copy(cute.make_tensor(source, cute.make_layout((cute.size(elements, mode=[0]),))), elements[(None, u)])
+            source = cute.make_ptr(
+                held, start.toint(), start.memspace, assumed_align=math.gcd(self.in_bytes, VECTOR_BYTES)
+            )
+            cute.autovec_copy(
+                cute.make_tensor(source, cute.make_layout((cute.size(elements, mode=[0]),))), elements[(None, u)]
+            )
 
     def lifted(self, elements, u: int):
         """The states of the elements of a lane's vector of row ``u``, in scan order."""
@@ -113,7 +131,9 @@ class WarpScan:
         total = None
         for u in range(self.rows):
             before = shift_up(inclusive[u])
-            last = broadcast(inclusive[u], LANES - 1 if count is None else cutlass.max(cutlass.min(count - u * LANES, LANES) - 1, 0))
+            last = broadcast(
+                inclusive[u], LANES - 1 if count is None else cutlass.max(cutlass.min(count - u * LANES, LANES) - 1, 0)
+            )
             if u > 0:
                 here, some = (True, True) if count is None else (lane + u * LANES < count, u * LANES < count)
                 before = append((lane > 0) & here, total, before, self.scan.combine)
@@ -167,7 +187,9 @@ class WarpScan:
         results = cute.make_rmem_tensor((self.elements,), self.monoid.result.cutlass)
         for i, value in enumerate(self.lifted(elements, u)):
             following = prepend(known, before, value, self.scan.combine) if i == 0 else self.scan.combine(before, value)
-            self.scan.lower(before if self.scan.exclusive else following, results, self.scan.flip(i, self.items) * self.scan.width)
+            self.scan.lower(
+                before if self.scan.exclusive else following, results, self.scan.flip(i, self.items) * self.scan.width
+            )
             before = following
         return results
 
@@ -183,7 +205,9 @@ class WarpScan:
         words = cute.recast_tensor(results, Int32)
         count = cute.size(words)
         own = tuple(words[w] for w in range(count))
-        last, step = (0, 1) if self.scan.reverse else (LANES - 1, LANES - 1)  # the last lane in memory, and the way to the one before
+        last, step = (
+            (0, 1) if self.scan.reverse else (LANES - 1, LANES - 1)
+        )  # the last lane in memory, and the way to the one before
         sent = own if cutlass.const_expr(held is None) else tuple(choose(lane == last, a, b) for a, b in zip(held, own))
         both = cute.make_rmem_tensor((2 * count,), Int32)
         for w in cutlass.range_constexpr(count):
@@ -213,7 +237,9 @@ class WarpScan:
             cute.make_tensor(out + i, cute.make_layout((1,)))[0] = results[i]
 
     def _store_aligned(self, results, out) -> None:
-        target = cute.make_ptr(self.monoid.result.cutlass, out.toint(), cute.AddressSpace.gmem, assumed_align=self.out_bytes)
+        target = cute.make_ptr(
+            self.monoid.result.cutlass, out.toint(), cute.AddressSpace.gmem, assumed_align=self.out_bytes
+        )
         cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.items,))))
 
 

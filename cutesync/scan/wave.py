@@ -30,7 +30,12 @@ class WaveScan(ScanKernel):
 
     def __init__(self, scan: Scan, alone: bool, warps: int, rows: int, shift: int | None) -> None:
         types = scan.types
-        smem = state_bytes((*types, Int32), warps) + fold_storage_bytes(types, warps) + state_bytes((*types, Int32), APART) + 8
+        smem = (
+            state_bytes((*types, Int32), warps)
+            + fold_storage_bytes(types, warps)
+            + state_bytes((*types, Int32), APART)
+            + 8
+        )
         super().__init__(scan, warps * LANES, smem, 1)
         self.alone, self.warps, self.tile = alone, warps, BlockScan(scan, warps, rows, shift)
 
@@ -68,7 +73,9 @@ class WaveScan(ScanKernel):
         each = (tile + self.threads - 1) // self.threads
         first = thread * each
         count = cutlass.min(first + each, tile) - first
-        have, states = collect(slots, Int64(number - tile) + first, count, Int64(1), stride, tag, types, self.scan.combine, batch=1)
+        have, states = collect(
+            slots, Int64(number - tile) + first, count, Int64(1), stride, tag, types, self.scan.combine, batch=1
+        )
         have, before = fold_threads(states[0], have, self.scan.combine, storage, thread)
         if thread == 0:
             have, before = after(known, start, have, before, self.scan.combine)

@@ -19,10 +19,18 @@ from __future__ import annotations
 import importlib
 
 _HOMES = {
-    "Barrier": "barrier", "Barriers": "barrier", "CompletionBarrier": "completion", "NamedBarrier": "named_barrier", "Ring": "ring",
-    "Role": "roles", "Roles": "roles", "Queue": "queue", "ConcurrentQueue": "concurrent_queue", "GridBarrier": "grid_barrier",
+    "Barrier": "barrier",
+    "Barriers": "barrier",
+    "CompletionBarrier": "completion",
+    "NamedBarrier": "named_barrier",
+    "Ring": "ring",
+    "Role": "roles",
+    "Roles": "roles",
+    "Queue": "queue",
+    "ConcurrentQueue": "concurrent_queue",
+    "GridBarrier": "grid_barrier",
     "Tickets": "tickets",
-}  # fmt: skip
+}
 __all__ = [*_HOMES, "lookback"]
 
 

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import cutlass.cute as cute
 
-OPERATIONS = {"add": cute.arch.atomic_add, "min": cute.arch.atomic_min, "max": cute.arch.atomic_max, "and": cute.arch.atomic_and,
-              "or": cute.arch.atomic_or, "xor": cute.arch.atomic_xor}  # fmt: skip
+OPERATIONS = {
+    "add": cute.arch.atomic_add,
+    "min": cute.arch.atomic_min,
+    "max": cute.arch.atomic_max,
+    "and": cute.arch.atomic_and,
+    "or": cute.arch.atomic_or,
+    "xor": cute.arch.atomic_xor,
+}
 
 
 def atomic_fold(name: str, address, value) -> None:

@@ -51,9 +51,13 @@ class Barriers:
         if number < 1:
             raise ArgumentValueError(explain(f"number of barriers {name!r}", number, "at least 1"))
         if isinstance(count, int) and not 1 <= count <= MOST_ARRIVALS:
-            raise ArgumentValueError(explain(f"count of barrier {name!r}", count, f"1 to 2**20 - 1 = {MOST_ARRIVALS} arrivals a phase"))
+            raise ArgumentValueError(
+                explain(f"count of barrier {name!r}", count, f"1 to 2**20 - 1 = {MOST_ARRIVALS} arrivals a phase")
+            )
         if scope not in _SCOPES:
-            raise ArgumentValueError(explain(f"scope of barrier {name!r}", repr(scope), " or ".join(map(repr, _SCOPES))))
+            raise ArgumentValueError(
+                explain(f"scope of barrier {name!r}", repr(scope), " or ".join(map(repr, _SCOPES)))
+            )
         start = SmemAllocator().allocate_array(Int64, number)
         _initialise(start, number, Int32(count))
         return Barriers(start, scope, name)

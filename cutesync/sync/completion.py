@@ -43,7 +43,9 @@ class CompletionBarrier:
         if not callable(completion):
             raise ArgumentTypeError(explain("completion", repr(completion), "a traced function of no arguments"))
         if isinstance(count, int) and not 1 <= count <= MOST_ARRIVALS:
-            raise ArgumentValueError(explain(f"count of barrier {name!r}", count, f"1 to 2**20 - 1 = {MOST_ARRIVALS} arrivals a phase"))
+            raise ArgumentValueError(
+                explain(f"count of barrier {name!r}", count, f"1 to 2**20 - 1 = {MOST_ARRIVALS} arrivals a phase")
+            )
         word = SmemAllocator().allocate_array(Int64, 1)
         _initialise(word, Int64(count))
         return CompletionBarrier(word, Barrier.make(1, name=name), completion)
@@ -78,6 +80,8 @@ def _arrive(word: cute.Pointer, barrier: cutlass.Constexpr, completion: cutlass.
         settled = Int64(cute.arch.load(word, Int64, sem="acquire", scope="cta"))
         completion()
         # nobody else touches the word before the mbarrier lets them go: start the next phase's count, and count the phase
-        cute.arch.atomic_add(word, ((settled >> _FIELD) & _MASK) + (Int64(1) << (2 * _FIELD)), sem="relaxed", scope="cta")
+        cute.arch.atomic_add(
+            word, ((settled >> _FIELD) & _MASK) + (Int64(1) << (2 * _FIELD)), sem="relaxed", scope="cta"
+        )
         barrier.arrive()
     return Int32(before >> (2 * _FIELD)) & 1

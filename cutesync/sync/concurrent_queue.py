@@ -67,7 +67,9 @@ class ConcurrentQueue:
         return seen - 2 * Int32(place >> self.log)
 
     def _next_turn(self, place, full: int) -> None:
-        cute.arch.store(self.turns + self._slot(place), 2 * Int32(place >> self.log) + full + 1, sem="release", scope="gpu")
+        cute.arch.store(
+            self.turns + self._slot(place), 2 * Int32(place >> self.log) + full + 1, sem="release", scope="gpu"
+        )
 
 
 @cute.jit

@@ -91,8 +91,18 @@ def await_state(slots, place, stride, types, reads, tag):
 
 
 @cute.jit
-def collect(slots: cute.Pointer, at: Int64, count: Int32, step: Int64, stride: Int64, tag: Int32, types: cutlass.Constexpr,
-            combine: cutlass.Constexpr, width: cutlass.Constexpr = 1, batch: cutlass.Constexpr = 8):  # fmt: skip
+def collect(
+    slots: cute.Pointer,
+    at: Int64,
+    count: Int32,
+    step: Int64,
+    stride: Int64,
+    tag: Int32,
+    types: cutlass.Constexpr,
+    combine: cutlass.Constexpr,
+    width: cutlass.Constexpr = 1,
+    batch: cutlass.Constexpr = 8,
+):
     """``(any, states)``: fold the states at places ``at, at + step, ...`` (``count`` of them) in order, waiting for each.
 
     ``width`` neighbouring places are folded side by side; the result is a tuple of ``width`` states. First reads go out ``batch``
@@ -104,7 +114,10 @@ def collect(slots: cute.Pointer, at: Int64, count: Int32, step: Int64, stride: I
     states = tuple(tuple(t(0) for t in types) for _ in range(width))
     done = Int32(0)
     while done < count:
-        addresses = [[slots + (at + cutlass.min(done + b, count - 1) * step + offset) for offset in offsets] for b in range(batch)]
+        addresses = [
+            [slots + (at + cutlass.min(done + b, count - 1) * step + offset) for offset in offsets]
+            for b in range(batch)
+        ]
         first = [[_load(address) for address in run] for run in addresses]
         for b in cutlass.range_constexpr(batch):
             if done + b < count:
@@ -172,5 +185,3 @@ def _join(halves, types):
             word, *halves = halves
             state.append(word.bitcast(Float32) if t is Float32 else t(word))
     return tuple(state)
-
-

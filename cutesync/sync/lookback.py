@@ -35,8 +35,17 @@ def read_group(slots, at, stride, types, lane):
 
 
 @cute.jit
-def fold_group(slots: cute.Pointer, at: Int64, stride: Int64, reads, count: Int32, tag: Int32, types: cutlass.Constexpr,
-               combine: cutlass.Constexpr, lane: Int32):  # fmt: skip
+def fold_group(
+    slots: cute.Pointer,
+    at: Int64,
+    stride: Int64,
+    reads,
+    count: Int32,
+    tag: Int32,
+    types: cutlass.Constexpr,
+    combine: cutlass.Constexpr,
+    lane: Int32,
+):
     """The fold of the group's first ``count`` > 0 tiles, in lane 0 at least; waits for them."""
     each = words(types)
     state = tuple(t(0) for t in types)

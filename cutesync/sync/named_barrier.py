@@ -37,16 +37,31 @@ class NamedBarrier:
 
     def __post_init__(self) -> None:
         if not isinstance(self.id, IntEnum):
-            raise ArgumentTypeError(explain("id of a named barrier", repr(self.id), "a member of an IntEnum", "list the kernel's barriers in one IntEnum, from 1"))
+            raise ArgumentTypeError(
+                explain(
+                    "id of a named barrier",
+                    repr(self.id),
+                    "a member of an IntEnum",
+                    "list the kernel's barriers in one IntEnum, from 1",
+                )
+            )
         kind = type(self.id)
         if len(kind.__members__) != len(kind):
             twice = sorted({name for name, member in kind.__members__.items() if name != member.name})
-            raise ArgumentValueError(explain(f"ids {kind.__name__}", f"{', '.join(twice)} with a number that is taken", "one number a barrier"))
+            raise ArgumentValueError(
+                explain(
+                    f"ids {kind.__name__}", f"{', '.join(twice)} with a number that is taken", "one number a barrier"
+                )
+            )
         if not 1 <= self.id <= 15:
-            raise ArgumentValueError(explain(f"id {self.id!r}", int(self.id), "1 to 15", "a block has 16 barriers, and 0 is sync_threads"))
+            raise ArgumentValueError(
+                explain(f"id {self.id!r}", int(self.id), "1 to 15", "a block has 16 barriers, and 0 is sync_threads")
+            )
         if self.threads % LANES or not LANES <= self.threads <= MOST_THREADS:
             came = f"{self.threads} = {self.threads // LANES} * {LANES} + {self.threads % LANES} threads"
-            raise ArgumentValueError(explain(f"named barrier {self.id.name}", came, f"a multiple of {LANES} from {LANES} to {MOST_THREADS}"))
+            raise ArgumentValueError(
+                explain(f"named barrier {self.id.name}", came, f"a multiple of {LANES} from {LANES} to {MOST_THREADS}")
+            )
 
     def sync(self) -> None:
         """Arrive, and wait for the phase to be complete."""

@@ -124,7 +124,9 @@ def _return(queue: cutlass.Constexpr, place: Int64, count: Int32):
 
 
 @cute.jit
-def store_marked(items: cute.Pointer, capacity: Int64, place: Int64, values: cutlass.Constexpr, ballots: cutlass.Constexpr):
+def store_marked(
+    items: cute.Pointer, capacity: Int64, place: Int64, values: cutlass.Constexpr, ballots: cutlass.Constexpr
+):
     """Value after value, the lanes in its ballot store theirs to consecutive places from ``place`` on, below ``capacity``."""
     target = cute.make_tensor(items + place, cute.make_layout(len(values) * LANES))
     room = Int32(cutlass.max(cutlass.min(capacity - place, Int64(len(values) * LANES)), Int64(0)))
@@ -179,7 +181,9 @@ def _take(queue: cutlass.Constexpr, wanted: Boolean, dtype: cutlass.Constexpr):
         if count > 0:
             held = Int64(cute.arch.atomic_add(queue.state + HELD, -Int64(count), sem="relaxed", scope="gpu"))
             if held < count:  # as in _return: once empty it stays empty, so what is added back is nobody's
-                cute.arch.atomic_add(queue.state + HELD, count - cutlass.max(held, Int64(0)), sem="relaxed", scope="gpu")
+                cute.arch.atomic_add(
+                    queue.state + HELD, count - cutlass.max(held, Int64(0)), sem="relaxed", scope="gpu"
+                )
     held = _from_lane(held, 0)
     place = held - 1 - Int32(cute.arch.popc(ballot & Int32(cute.arch.lanemask_lt())))
     got = wanted & (place >= 0)

@@ -49,10 +49,14 @@ class Ring:
         if stages < 1:
             raise ArgumentValueError(explain(f"stages of {name!r}", stages, "at least 1"))
         if producer not in PRODUCERS:
-            raise ArgumentValueError(explain(f"producer of {name!r}", repr(producer), " or ".join(map(repr, PRODUCERS))))
+            raise ArgumentValueError(
+                explain(f"producer of {name!r}", repr(producer), " or ".join(map(repr, PRODUCERS)))
+            )
         if consumers < 1 or producers < 1 or (producer == "copies" and producers > 1):
             came = f"{producers} producer and {consumers} consumer warps"
-            raise ArgumentValueError(explain(f"warps of {name!r}", came, "1 or more of each", "copies are issued by one warp"))
+            raise ArgumentValueError(
+                explain(f"warps of {name!r}", came, "1 or more of each", "copies are issued by one warp")
+            )
         arrivals = {"threads": producers, "cp_async": producers * LANES, "copies": 1}[producer]
         full = Barriers.make(stages, arrivals, name=f"full of {name}")
         return Ring(full, Barriers.make(stages, consumers, name=f"empty of {name}"), stages, producer)
@@ -69,17 +73,28 @@ class Ring:
     def acquire(self, k) -> None:
         """Wait until the consumers have released what fill ``k`` is about to overwrite."""
         self.empty[self.stage(k)].wait_parity(self._parity(k) ^ 1)
-        if self.producer == "copies":  # one lane goes on to start the copies: a lane still waiting could be lapped by two phases
+        if (
+            self.producer == "copies"
+        ):  # one lane goes on to start the copies: a lane still waiting could be lapped by two phases
             cute.arch.sync_warp()
 
     def publish(self, k, *, to_async: bool = False) -> None:
         """Hand fill ``k`` over ("threads", "cp_async"). ``to_async``: the consumers read it by copies or tensor cores."""
         if self.producer == "copies":
-            raise ArgumentValueError(explain("publish()", "a ring filled by copies", "producer='threads' or 'cp_async'", "copies publish themselves: load() or expect()"))
+            raise ArgumentValueError(
+                explain(
+                    "publish()",
+                    "a ring filled by copies",
+                    "producer='threads' or 'cp_async'",
+                    "copies publish themselves: load() or expect()",
+                )
+            )
         if to_async:
             cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic writes before reads by the async proxy
         if self.producer == "cp_async":
-            cute.arch.cp_async_mbarrier_arrive_noinc(self.full[self.stage(k)].pointer)  # once this thread's copies have landed
+            cute.arch.cp_async_mbarrier_arrive_noinc(
+                self.full[self.stage(k)].pointer
+            )  # once this thread's copies have landed
         else:
             _arrive_for_warp(self.full[self.stage(k)])
 

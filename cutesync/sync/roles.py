@@ -32,12 +32,16 @@ class Role:
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
-            raise ArgumentValueError(explain("name of a role", repr(self.name), "an identifier: it is a keyword of run()"))
+            raise ArgumentValueError(
+                explain("name of a role", repr(self.name), "an identifier: it is a keyword of run()")
+            )
         if not 1 <= self.warps <= MOST_WARPS:
             raise ArgumentValueError(explain(f"role {self.name!r}", f"{self.warps} warps", f"1 to {MOST_WARPS}"))
         budget = self.registers
         if budget is not None and (budget % 8 or not 24 <= budget <= 256):
-            raise ArgumentValueError(explain(f"registers of role {self.name!r}", budget, "a multiple of 8 from 24 to 256"))
+            raise ArgumentValueError(
+                explain(f"registers of role {self.name!r}", budget, "a multiple of 8 from 24 to 256")
+            )
 
 
 class Roles:
@@ -66,11 +70,19 @@ class Roles:
             first = self.first[role.name]
             if role.registers is None or role.warps % WARPGROUP or first % WARPGROUP:
                 came = f"role {role.name!r} with warps {first} to {first + role.warps - 1}, registers={role.registers}"
-                raise ArgumentValueError(explain("register budgets", came, f"one for every role, and roles of whole warpgroups ({WARPGROUP} warps, aligned)"))
+                raise ArgumentValueError(
+                    explain(
+                        "register budgets",
+                        came,
+                        f"one for every role, and roles of whole warpgroups ({WARPGROUP} warps, aligned)",
+                    )
+                )
         terms = " + ".join(f"{role.warps * LANES} * {role.registers}" for role in self.roles)
         used = sum(role.warps * LANES * role.registers for role in self.roles)
         if used > REGISTERS:
-            raise ArgumentValueError(explain("register budgets", f"{terms} = {used}", f"at most {REGISTERS} registers of a multiprocessor"))
+            raise ArgumentValueError(
+                explain("register budgets", f"{terms} = {used}", f"at most {REGISTERS} registers of a multiprocessor")
+            )
         self._most = REGISTERS // self.threads // 8 * 8  # what the launch can have given each thread
 
     def run(self, **functions) -> None:
@@ -78,14 +90,18 @@ class Roles:
         of its warp within the role (Int32)."""
         wanted = [role.name for role in self.roles]
         if sorted(functions) != sorted(wanted):
-            raise ArgumentTypeError(explain("run()", ", ".join(functions) or "no function", f"one function for each of {', '.join(wanted)}"))
+            raise ArgumentTypeError(
+                explain("run()", ", ".join(functions) or "no function", f"one function for each of {', '.join(wanted)}")
+            )
         warp = cute.arch.make_warp_uniform(block_thread() // LANES)
         for role in self.roles:
             _run_role(warp, self.first[role.name], role, getattr(self, "_most", 0), functions[role.name])
 
 
 @cute.jit
-def _run_role(warp, first: cutlass.Constexpr, role: cutlass.Constexpr, most: cutlass.Constexpr, function: cutlass.Constexpr):
+def _run_role(
+    warp, first: cutlass.Constexpr, role: cutlass.Constexpr, most: cutlass.Constexpr, function: cutlass.Constexpr
+):
     if (warp >= first) & (warp < first + role.warps):
         if cutlass.const_expr(role.registers is not None):
             if cutlass.const_expr(role.registers > most):

@@ -15,7 +15,16 @@ from cutesync import block
 from ..compiled import check
 
 SCHEDULES = 20
-FORMS = ("heads", "heads predecessor", "tails", "tails successor", "both", "both predecessor", "both successor", "both predecessor successor")
+FORMS = (
+    "heads",
+    "heads predecessor",
+    "tails",
+    "tails successor",
+    "both",
+    "both predecessor",
+    "both successor",
+    "both predecessor successor",
+)
 ROWS = 12  # flags of all forms: four forms give one row, four give two
 
 
@@ -32,7 +41,10 @@ def run(place, host, *arrays: np.ndarray, schedules: int = SCHEDULES) -> list[np
     from cutesync.emulator.check import dsl_type
 
     on_gpu = [cs.asarray(array) for array in arrays]
-    pointers = [make_ptr(dsl_type(array.dtype), there.ptr, cute.AddressSpace.gmem, assumed_align=16) for array, there in zip(arrays, on_gpu)]
+    pointers = [
+        make_ptr(dsl_type(array.dtype), there.ptr, cute.AddressSpace.gmem, assumed_align=16)
+        for array, there in zip(arrays, on_gpu)
+    ]
     compiled = cute.compile(host.__call__, *pointers, driver.CUstream(0), options="--gpu-arch sm_90a")
     compiled(*pointers, driver.CUstream(0))
     return [np.asarray(there) for there in on_gpu]
@@ -63,8 +75,17 @@ class AllForms:
     Between every two a barrier is owed, and given unless ``owed`` is False.
     """
 
-    def __init__(self, dtype, block_dim, items: int, tiles: int = 1, op="ne", flag=Int32, owed: bool = True, forms=FORMS) -> None:
-        self.dtype, self.block_dim, self.items, self.tiles, self.op, self.flag = dtype, (*block_dim, 1, 1)[:3], items, tiles, op, flag
+    def __init__(
+        self, dtype, block_dim, items: int, tiles: int = 1, op="ne", flag=Int32, owed: bool = True, forms=FORMS
+    ) -> None:
+        self.dtype, self.block_dim, self.items, self.tiles, self.op, self.flag = (
+            dtype,
+            (*block_dim, 1, 1)[:3],
+            items,
+            tiles,
+            op,
+            flag,
+        )
         self.owed, self.forms = owed, forms
         self.count = items * tiles * int(np.prod(block_dim))
 
@@ -85,7 +106,11 @@ class AllForms:
             if number > 0 and self.owed:
                 cute.arch.sync_threads()
             kind, *given = form.split()
-            method = {"heads": collective.flag_heads, "tails": collective.flag_tails, "both": collective.flag_heads_and_tails}[kind]
+            method = {
+                "heads": collective.flag_heads,
+                "tails": collective.flag_tails,
+                "both": collective.flag_heads_and_tails,
+            }[kind]
             options = {name: value for name, value in scalars.items() if name.split("_")[1] in given}
             found = method(items, self.op, flag_dtype=self.flag, **options)
             for flag in found if kind == "both" else (found,):
@@ -94,7 +119,9 @@ class AllForms:
                     target[first + i] = flag[i]
                 row += 1
         for i in range(self.items):  # the items are as they were
-            vector(flags + row * self.count, self.count)[first + i] = self.flag(items[i] == vector(x, self.count)[first + i])
+            vector(flags + row * self.count, self.count)[first + i] = self.flag(
+                items[i] == vector(x, self.count)[first + i]
+            )
 
 
 class Differences:

@@ -26,8 +26,27 @@ def expected(x: np.ndarray, tile: int, op="ne", ends=(0, 0), flag="int32") -> np
     return np.stack([*heads, *tails, *(flags for pair in both for flags in pair)])
 
 
-def check(place, x: np.ndarray, dtype, block_dim, items: int, *, op="ne", ends=(0, 0), flag=cutlass.Int32, tiles=1, schedules=SCHEDULES):
-    name = {"Int32": "int32", "Int8": "int8", "Uint8": "uint8", "Boolean": "bool", "Int64": "int64", "Uint16": "uint16"}[flag.__name__]
+def check(
+    place,
+    x: np.ndarray,
+    dtype,
+    block_dim,
+    items: int,
+    *,
+    op="ne",
+    ends=(0, 0),
+    flag=cutlass.Int32,
+    tiles=1,
+    schedules=SCHEDULES,
+):
+    name = {
+        "Int32": "int32",
+        "Int8": "int8",
+        "Uint8": "uint8",
+        "Boolean": "bool",
+        "Int64": "int64",
+        "Uint16": "uint16",
+    }[flag.__name__]
     host = AllForms(dtype, block_dim, items, tiles, op, flag)
     assert x.size == host.count
     flags = np.full((ROWS + 1, x.size), 77).astype(name)
@@ -55,15 +74,24 @@ class TestTheSourceDocument:
     SHOWN = [[0, 0, 1, 1], [1, 1, 1, 1], [2, 3, 3, 3], [3, 4, 4, 4]]
     THREADS = [*SHOWN, *([t, t + 1, t + 1, t + 1] for t in range(4, 125)), [125] * 4, [125] * 4, [124, 125, 125, 125]]
 
-    HEADS, HEADS_AFTER_0 = [[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 0], [0, 1, 0, 0]], [[0, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 0], [0, 1, 0, 0]]
+    HEADS, HEADS_AFTER_0 = (
+        [[1, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 0], [0, 1, 0, 0]],
+        [[0, 0, 1, 0], [0, 0, 0, 0], [1, 1, 0, 0], [0, 1, 0, 0]],
+    )
     TAILS = [[0, 1, 0, 0], [0, 0, 0, 1], [1, 0, 0]]
     LAST, LAST_BEFORE_125 = [1, 0, 0, 1], [1, 0, 0, 0]
 
-    @pytest.mark.parametrize(("row", "first"), [(0, HEADS), (1, HEADS_AFTER_0), (4, HEADS), (6, HEADS_AFTER_0), (8, HEADS), (10, HEADS_AFTER_0)])
+    @pytest.mark.parametrize(
+        ("row", "first"),
+        [(0, HEADS), (1, HEADS_AFTER_0), (4, HEADS), (6, HEADS_AFTER_0), (8, HEADS), (10, HEADS_AFTER_0)],
+    )
     def test_head_flags(self, rows, row, first):
         assert rows[row][:4] == first
 
-    @pytest.mark.parametrize(("row", "last"), [(2, LAST), (3, LAST_BEFORE_125), (5, LAST), (7, LAST), (9, LAST_BEFORE_125), (11, LAST_BEFORE_125)])
+    @pytest.mark.parametrize(
+        ("row", "last"),
+        [(2, LAST), (3, LAST_BEFORE_125), (5, LAST), (7, LAST), (9, LAST_BEFORE_125), (11, LAST_BEFORE_125)],
+    )
     def test_tail_flags(self, rows, row, last):
         assert rows[row][:2] + [rows[row][2][:3]] == self.TAILS
         assert rows[row][127] == last
@@ -83,8 +111,19 @@ def test_large_blocks(place, block_dim):
     check(place, sorted_keys(int(np.prod(block_dim)) * 2), cutlass.Int32, block_dim, 2, ends=(0, 9), schedules=3)
 
 
-TYPES = {"bool": "Boolean", "int8": "Int8", "uint8": "Uint8", "int16": "Int16", "uint16": "Uint16", "uint32": "Uint32", "int64": "Int64", "uint64": "Uint64",
-         "float16": "Float16", "float32": "Float32", "float64": "Float64"}  # fmt: skip
+TYPES = {
+    "bool": "Boolean",
+    "int8": "Int8",
+    "uint8": "Uint8",
+    "int16": "Int16",
+    "uint16": "Uint16",
+    "uint32": "Uint32",
+    "int64": "Int64",
+    "uint64": "Uint64",
+    "float16": "Float16",
+    "float32": "Float32",
+    "float64": "Float64",
+}
 
 
 @pytest.mark.parametrize("dtype", TYPES)
@@ -112,9 +151,15 @@ def every_third(a, b, index):
 
 
 OPERATORS = {
-    "gt": "gt", "le": "le", "ge": "ge", "eq": "eq", "asymmetric": lambda a, b: a + 1 < b, "index": every_third,
-    "index alone": lambda a, b, i: i % 2 == 0, "a default": lambda a, b, by=2: b - a >= by,
-}  # fmt: skip
+    "gt": "gt",
+    "le": "le",
+    "ge": "ge",
+    "eq": "eq",
+    "asymmetric": lambda a, b: a + 1 < b,
+    "index": every_third,
+    "index alone": lambda a, b, i: i % 2 == 0,
+    "a default": lambda a, b, by=2: b - a >= by,
+}
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -126,13 +171,21 @@ def test_operators(place, name):
 @pytest.mark.parametrize("ends", [(1, 1), (9, 9)], ids=["equal to the edges", "unequal"])
 @pytest.mark.parametrize("kind", ["all equal", "all distinct", "alternating"])
 def test_data(place, kind, ends):
-    x = {"all equal": np.ones(256), "all distinct": np.arange(1, 257)[::-1], "alternating": np.arange(256) % 2 + 1}[kind].astype(np.int32)
+    x = {"all equal": np.ones(256), "all distinct": np.arange(1, 257)[::-1], "alternating": np.arange(256) % 2 + 1}[
+        kind
+    ].astype(np.int32)
     check(place, x, cutlass.Int32, (64,), 4, ends=ends, schedules=3)
 
 
 def test_nan_differs_from_itself_and_zero_from_no_zero(place):
     x = np.array([np.nan, np.nan, 0.0, -0.0] * 32, np.float32)
-    flags = run(place, AllForms(cutlass.Float32, (64,), 2), x, np.array([np.nan, -0.0], np.float32), np.zeros((ROWS + 1, 128), np.int32))[2]
+    flags = run(
+        place,
+        AllForms(cutlass.Float32, (64,), 2),
+        x,
+        np.array([np.nan, -0.0], np.float32),
+        np.zeros((ROWS + 1, 128), np.int32),
+    )[2]
     assert flags[1].reshape(-1, 4).tolist() == [[1, 1, 1, 0]] * 32
     assert flags[3].reshape(-1, 4).tolist() == [[1, 1, 0, 1]] * 31 + [[1, 1, 0, 0]]
 
@@ -142,7 +195,9 @@ def test_nan_differs_from_itself_and_zero_from_no_zero(place):
 def test_the_operator_is_called_for_every_pair_and_no_more(place, form, block_dim, items):
     """A forced flag calls nothing, and the indexes are 1 to n - 1, each once."""
     host = Counted(block_dim, items, form)
-    calls = run(place, host, np.zeros(host.count, np.int32), np.zeros(2, np.int64), np.zeros(host.count, np.int32), schedules=1)[1]
+    calls = run(
+        place, host, np.zeros(host.count, np.int32), np.zeros(2, np.int64), np.zeros(host.count, np.int32), schedules=1
+    )[1]
     assert calls.tolist() == [host.count - 1, sum(i * i for i in range(host.count))]
 
 
@@ -159,7 +214,7 @@ def test_every_form_is_there():
         (lambda: block.Exchange(cutlass.Int32, (32,), 0), ArgumentValueError, "1 or more"),
         (lambda: block.Load((32,), 4, "warped"), ArgumentValueError, "'striped'"),
     ],
-)  # fmt: skip
+)
 def test_what_is_refused(make, error, words):
     with pytest.raises(error, match=words):
         make()

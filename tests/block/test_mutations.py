@@ -37,7 +37,11 @@ def run(make, edit=None) -> np.ndarray:
 
 
 def flags(**options):
-    return AllForms(cutlass.Int32, (96,), 2, **options), [X[:192], np.array([0, 9], np.int32), np.zeros((ROWS + 1, 192), np.int32)]
+    return AllForms(cutlass.Int32, (96,), 2, **options), [
+        X[:192],
+        np.array([0, 9], np.int32),
+        np.zeros((ROWS + 1, 192), np.int32),
+    ]
 
 
 def rearranged():
@@ -63,16 +67,25 @@ def as_it_is(make) -> np.ndarray:
 
 
 FAULTS = {
-    **{f"the barrier of form {number} is missing": (flags, drop(r"bar\.sync|barrier\.sync", 2 * number)) for number in range(8)},
+    **{
+        f"the barrier of form {number} is missing": (flags, drop(r"bar\.sync|barrier\.sync", 2 * number))
+        for number in range(8)
+    },
     # not the one between forms 1 and 2: heads and tails keep their edges apart
-    **{f"the owed barrier {number} is missing": (flags, drop(r"bar\.sync|barrier\.sync", 2 * number + 1)) for number in (0, 2, 3, 4, 5, 6)},
+    **{
+        f"the owed barrier {number} is missing": (flags, drop(r"bar\.sync|barrier\.sync", 2 * number + 1))
+        for number in (0, 2, 3, 4, 5, 6)
+    },
     "no barrier in the exchange": (rearranged, drop(r"bar\.sync|barrier\.sync", 0)),
-    "no barrier in the exchange back": (rearranged, drop(r"bar\.sync|barrier\.sync", 2)),  # the one between: each thread puts where it got
+    "no barrier in the exchange back": (
+        rearranged,
+        drop(r"bar\.sync|barrier\.sync", 2),
+    ),  # the one between: each thread puts where it got
     "heads look the wrong way": (flags, swap(r"shfl\.sync\.up", "shfl.sync.down")),
     "tails look the wrong way": (flags, swap(r"shfl\.sync\.down", "shfl.sync.up")),
     "a neighbour too far": (flags, swap(r"(shfl\.sync\.up\.b32[^;]*, )1,", r"\g<1>2,")),
     "warps' edges one warp off": (flags, swap(r"(ld\.shared\.b32[^;]*\+)-?\d+\]", r"\g<1>0]", 1)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

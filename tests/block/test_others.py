@@ -20,8 +20,10 @@ def right(x, op, last):
 
 @pytest.mark.parametrize("valid", [0, 1, 50, 192])
 @pytest.mark.parametrize(
-    ("dtype", "block_dim", "items", "op"), [("int32", (64,), 3, "sub"), ("float16", (4, 4, 4), 3, "sub"), ("uint8", (96,), 2, lambda a, b: a + 2 * b)], ids=["int32", "float16", "uint8"]
-)  # fmt: skip
+    ("dtype", "block_dim", "items", "op"),
+    [("int32", (64,), 3, "sub"), ("float16", (4, 4, 4), 3, "sub"), ("uint8", (96,), 2, lambda a, b: a + 2 * b)],
+    ids=["int32", "float16", "uint8"],
+)
 def test_differences(place, dtype, block_dim, items, op, valid):
     x = np.random.default_rng(2).integers(0, 200, 192).astype(dtype)
     host = Differences(getattr(cutlass, dtype.capitalize()), block_dim, items, valid, op)
@@ -36,7 +38,11 @@ def test_differences(place, dtype, block_dim, items, op, valid):
         same(out[5], np.where(np.arange(192) + 1 < valid, out[2], x), "right of the valid ones")
 
 
-@pytest.mark.parametrize(("dtype", "block_dim", "items"), [("int32", (64,), 1), ("int8", (8, 4, 2), 4), ("float64", (96,), 5), ("int32", (32,), 8)], ids=str)
+@pytest.mark.parametrize(
+    ("dtype", "block_dim", "items"),
+    [("int32", (64,), 1), ("int8", (8, 4, 2), 4), ("float64", (96,), 5), ("int32", (32,), 8)],
+    ids=str,
+)
 @pytest.mark.parametrize("missing", [0, 13])
 def test_exchange_load_and_store(place, dtype, block_dim, items, missing):
     threads = int(np.prod(block_dim))
@@ -47,4 +53,8 @@ def test_exchange_load_and_store(place, dtype, block_dim, items, missing):
     loaded = np.where(np.arange(count) < count - missing, x, 7).astype(dtype)
     same(out[0], loaded.reshape(items, threads).T.reshape(-1), "striped")
     for row in (1, 2):
-        same(out[row], np.where(np.arange(count) < count - missing, x, 77).astype(dtype), "loaded, exchanged twice and stored")
+        same(
+            out[row],
+            np.where(np.arange(count) < count - missing, x, 77).astype(dtype),
+            "loaded, exchanged twice and stored",
+        )

@@ -39,7 +39,10 @@ def thread_values(layout, rows: int) -> tuple[np.ndarray, np.ndarray]:
     """A thread-value layout over a column-major tile -> (row, column) of every (value, thread)."""
     (threads, values), (thread_stride, value_stride) = layout
     count = [int(np.prod(np.array(flatten(s)))) for s in (threads, values)]
-    index = evaluate(threads, thread_stride, np.arange(count[0])) + evaluate(values, value_stride, np.arange(count[1]))[:, None]
+    index = (
+        evaluate(threads, thread_stride, np.arange(count[0]))
+        + evaluate(values, value_stride, np.arange(count[1]))[:, None]
+    )
     return index % rows, index // rows
 
 
@@ -65,7 +68,9 @@ def warp_mma(ab: str, shape: tuple[int, int, int]):
 def warpgroup_mma(n: int, acc: str = "Float32"):
     def make():
         source = warpgroup.OperandSource.RMEM
-        return warpgroup.MmaF16BF16Op(cutlass.Float16, getattr(cutlass, acc), (64, n, 16), source, MAJORS["K"], MAJORS["K"])
+        return warpgroup.MmaF16BF16Op(
+            cutlass.Float16, getattr(cutlass, acc), (64, n, 16), source, MAJORS["K"], MAJORS["K"]
+        )
 
     return make
 
@@ -73,7 +78,9 @@ def warpgroup_mma(n: int, acc: str = "Float32"):
 # --- descriptors --------------------------------------------------------------------------------------------------------------
 
 DEFINITION = re.compile(r"(?:or\.b64|add\.s64)\s+(%rd\d+), %rd\d+, (-?\d+);")
-USE = re.compile(r"(wgmma\.mma_async\.[\w.]+) \{[^}]*\}, (%rd\d+), (%rd\d+), p(?:, *(-?\d+), *(-?\d+)(?:, *(\d), *(\d))?)?;")
+USE = re.compile(
+    r"(wgmma\.mma_async\.[\w.]+) \{[^}]*\}, (%rd\d+), (%rd\d+), p(?:, *(-?\d+), *(-?\d+)(?:, *(\d), *(\d))?)?;"
+)
 
 
 def _kernel(dtype_name: str, n: int, block_k: int, kinds: tuple[str, str], order: tuple[int, int], op):
@@ -107,12 +114,16 @@ def _kernel(dtype_name: str, n: int, block_k: int, kinds: tuple[str, str], order
 
     @cute.jit
     def host(pointer: cute.Pointer):
-        one_wgmma(cute.make_tensor(pointer, cute.make_layout((64, n), stride=(n, 1)))).launch(grid=(1, 1, 1), block=(128, 1, 1))
+        one_wgmma(cute.make_tensor(pointer, cute.make_layout((64, n), stride=(n, 1)))).launch(
+            grid=(1, 1, 1), block=(128, 1, 1)
+        )
 
     return host, layouts
 
 
-def compiled_descriptors(dtype: str, n: int, block_k: int, kinds: tuple[str, str], order: tuple[int, int], folder) -> tuple[list, dict, int]:
+def compiled_descriptors(
+    dtype: str, n: int, block_k: int, kinds: tuple[str, str], order: tuple[int, int], folder
+) -> tuple[list, dict, int]:
     """Compile a kernel of one k-block and read from its PTX what the DSL hands to the tensor core.
 
     Returns [(opcode, descriptor a, descriptor b, immediates)] with both matrices based at shared address 0 and ``b_base``, the affine

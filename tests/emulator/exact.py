@@ -35,9 +35,15 @@ class Spec:
             return self.top
         exponent = magnitude.numerator.bit_length() - magnitude.denominator.bit_length() if magnitude else -self.bias
         field = max(exponent - 1 + self.bias, 1)  # at most one too small
-        code = max(int(magnitude / Fraction(2) ** (field - self.bias - self.fraction_bits)) + ((field - 1) << self.fraction_bits), 0)
+        code = max(
+            int(magnitude / Fraction(2) ** (field - self.bias - self.fraction_bits))
+            + ((field - 1) << self.fraction_bits),
+            0,
+        )
         if code >= (field + 1) << self.fraction_bits:
-            code = int(magnitude / Fraction(2) ** (field + 1 - self.bias - self.fraction_bits)) + (field << self.fraction_bits)
+            code = int(magnitude / Fraction(2) ** (field + 1 - self.bias - self.fraction_bits)) + (
+                field << self.fraction_bits
+            )
         if not self.value(code) <= magnitude < self.value(code + 1):
             raise AssertionError(f"{code:#x} is not the floor of {magnitude}")
         return code
@@ -59,7 +65,11 @@ def decode(kind: str, code: int) -> Fraction | float:
     spec = SPECS[kind]
     magnitude = code & (spec.sign - 1)
     if magnitude > spec.top:
-        return math.nan if kind == "e4m3" or magnitude > spec.top + 1 else math.copysign(math.inf, -1 if code & spec.sign else 1)
+        return (
+            math.nan
+            if kind == "e4m3" or magnitude > spec.top + 1
+            else math.copysign(math.inf, -1 if code & spec.sign else 1)
+        )
     return -spec.value(magnitude) if code & spec.sign else spec.value(magnitude)
 
 
@@ -84,11 +94,69 @@ def encode(kind: str, value: Fraction, mode: str = "rn", negative_zero: bool = F
 
 
 SPECIALS_32 = [
-    0x00000000, 0x80000000, 0x00000001, 0x80000001, 0x007FFFFF, 0x00800000, 0x80800000, 0x3F800000, 0xBF800000, 0x3F000000, 0xBF000000,
-    0x3FC00000, 0x40200000, 0xC0200000, 0x477FE000, 0x477FEFFF, 0x477FF000, 0x477FF001, 0xC77FF000, 0x33800000, 0x33000000, 0x33000001,
-    0x38800000, 0x387FC000, 0x387FE000, 0x387FF000, 0x7F7FFFFF, 0xFF7FFFFF, 0x7F7F0000, 0x7F7F7FFF, 0x7F7F8000, 0x7F7F8001, 0x7F800000,
-    0xFF800000, 0x7FC00000, 0x7F800001, 0xFFFFFFFF, 0x4F000000, 0xCF000000, 0x4EFFFFFF, 0x4F800000, 0x5F000000, 0xDF000000, 0x5F800000,
-    0x43E00000, 0x43E80000, 0x43E80001, 0x47600000, 0x47700000, 0x477FFFFF, 0x3C000000, 0x3A800000, 0x36800000, 0x37000000, 0x40490FDB,
-    0xC0490FDB, 0x3F801000, 0x3F803000, 0x3F800800, 0x3F80FFFF, 0x3F818000, 0x42FF0000, 0xC3008000, 0x437F8000,
-]  # fmt: skip
+    0x00000000,
+    0x80000000,
+    0x00000001,
+    0x80000001,
+    0x007FFFFF,
+    0x00800000,
+    0x80800000,
+    0x3F800000,
+    0xBF800000,
+    0x3F000000,
+    0xBF000000,
+    0x3FC00000,
+    0x40200000,
+    0xC0200000,
+    0x477FE000,
+    0x477FEFFF,
+    0x477FF000,
+    0x477FF001,
+    0xC77FF000,
+    0x33800000,
+    0x33000000,
+    0x33000001,
+    0x38800000,
+    0x387FC000,
+    0x387FE000,
+    0x387FF000,
+    0x7F7FFFFF,
+    0xFF7FFFFF,
+    0x7F7F0000,
+    0x7F7F7FFF,
+    0x7F7F8000,
+    0x7F7F8001,
+    0x7F800000,
+    0xFF800000,
+    0x7FC00000,
+    0x7F800001,
+    0xFFFFFFFF,
+    0x4F000000,
+    0xCF000000,
+    0x4EFFFFFF,
+    0x4F800000,
+    0x5F000000,
+    0xDF000000,
+    0x5F800000,
+    0x43E00000,
+    0x43E80000,
+    0x43E80001,
+    0x47600000,
+    0x47700000,
+    0x477FFFFF,
+    0x3C000000,
+    0x3A800000,
+    0x36800000,
+    0x37000000,
+    0x40490FDB,
+    0xC0490FDB,
+    0x3F801000,
+    0x3F803000,
+    0x3F800800,
+    0x3F80FFFF,
+    0x3F818000,
+    0x42FF0000,
+    0xC3008000,
+    0x437F8000,
+]
 """Single-precision bits worth trying everywhere: zeros, subnormals, ties, the edges of every narrower type, infinities, NaNs."""

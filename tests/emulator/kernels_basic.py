@@ -63,13 +63,22 @@ def reduce_kernel(x: cute.Pointer, out: cute.Pointer, n: Int32, sync: cutlass.Co
 
 
 @cute.jit
-def reduce(x: cute.Pointer, out: cute.Pointer, n: Int32, blocks: Int32, sync: cutlass.Constexpr, stream: driver.CUstream):
+def reduce(
+    x: cute.Pointer, out: cute.Pointer, n: Int32, blocks: Int32, sync: cutlass.Constexpr, stream: driver.CUstream
+):
     reduce_kernel(x, out, n, sync).launch(grid=(blocks, 1, 1), block=(THREADS, 1, 1), stream=stream)
 
 
 @cute.kernel
-def last_block_kernel(x: cute.Pointer, partials: cute.Pointer, ticket: cute.Pointer, out: cute.Pointer, n: Int32, fence: cutlass.Constexpr,
-                      scope: cutlass.Constexpr):
+def last_block_kernel(
+    x: cute.Pointer,
+    partials: cute.Pointer,
+    ticket: cute.Pointer,
+    out: cute.Pointer,
+    n: Int32,
+    fence: cutlass.Constexpr,
+    scope: cutlass.Constexpr,
+):
     """A single-launch sum: the block that takes the last ticket folds the partial sums."""
     t = cute.arch.thread_idx()[0]
     block = cute.arch.block_idx()[0]
@@ -98,14 +107,35 @@ def last_block_kernel(x: cute.Pointer, partials: cute.Pointer, ticket: cute.Poin
 
 
 @cute.jit
-def last_block(x: cute.Pointer, partials: cute.Pointer, ticket: cute.Pointer, out: cute.Pointer, n: Int32, blocks: Int32, fence: cutlass.Constexpr,
-               scope: cutlass.Constexpr, stream: driver.CUstream):
-    last_block_kernel(x, partials, ticket, out, n, fence, scope).launch(grid=(blocks, 1, 1), block=(32, 1, 1), stream=stream)
+def last_block(
+    x: cute.Pointer,
+    partials: cute.Pointer,
+    ticket: cute.Pointer,
+    out: cute.Pointer,
+    n: Int32,
+    blocks: Int32,
+    fence: cutlass.Constexpr,
+    scope: cutlass.Constexpr,
+    stream: driver.CUstream,
+):
+    last_block_kernel(x, partials, ticket, out, n, fence, scope).launch(
+        grid=(blocks, 1, 1), block=(32, 1, 1), stream=stream
+    )
 
 
 @cute.kernel
-def look_back_kernel(x: cute.Pointer, out: cute.Pointer, flags: cute.Pointer, sums: cute.Pointer, ticket: cute.Pointer, n: Int32,
-                     ticketed: cutlass.Constexpr, acquire: cutlass.Constexpr, release: cutlass.Constexpr, scope: cutlass.Constexpr):
+def look_back_kernel(
+    x: cute.Pointer,
+    out: cute.Pointer,
+    flags: cute.Pointer,
+    sums: cute.Pointer,
+    ticket: cute.Pointer,
+    n: Int32,
+    ticketed: cutlass.Constexpr,
+    acquire: cutlass.Constexpr,
+    release: cutlass.Constexpr,
+    scope: cutlass.Constexpr,
+):
     """Inclusive int32 scan, one warp a tile of 32, chained through a flag and a separate payload per tile."""
     lane = cute.arch.thread_idx()[0]
     tiles = cute.arch.grid_dim()[0]
@@ -137,14 +167,32 @@ def look_back_kernel(x: cute.Pointer, out: cute.Pointer, flags: cute.Pointer, su
 
 
 @cute.jit
-def look_back(x: cute.Pointer, out: cute.Pointer, flags: cute.Pointer, sums: cute.Pointer, ticket: cute.Pointer, n: Int32, ticketed: cutlass.Constexpr,
-              acquire: cutlass.Constexpr, release: cutlass.Constexpr, scope: cutlass.Constexpr, stream: driver.CUstream):
+def look_back(
+    x: cute.Pointer,
+    out: cute.Pointer,
+    flags: cute.Pointer,
+    sums: cute.Pointer,
+    ticket: cute.Pointer,
+    n: Int32,
+    ticketed: cutlass.Constexpr,
+    acquire: cutlass.Constexpr,
+    release: cutlass.Constexpr,
+    scope: cutlass.Constexpr,
+    stream: driver.CUstream,
+):
     look_back_kernel(x, out, flags, sums, ticket, n, ticketed, acquire, release, scope).launch(
-        grid=((n + 31) // 32, 1, 1), block=(32, 1, 1), stream=stream)
+        grid=((n + 31) // 32, 1, 1), block=(32, 1, 1), stream=stream
+    )
 
 
 @cute.kernel
-def named_kernel(out: cute.Pointer, consumer: cutlass.Constexpr, first: cutlass.Constexpr, second: cutlass.Constexpr, count: cutlass.Constexpr):
+def named_kernel(
+    out: cute.Pointer,
+    consumer: cutlass.Constexpr,
+    first: cutlass.Constexpr,
+    second: cutlass.Constexpr,
+    count: cutlass.Constexpr,
+):
     """Warp 0 fills shared memory for warp 1 through named barriers ``first`` (full) and ``second`` (empty), four times."""
     t = cute.arch.thread_idx()[0]
     cell = SmemAllocator().allocate_tensor(Int32, cute.make_layout(32), byte_alignment=16)
@@ -164,8 +212,14 @@ def named_kernel(out: cute.Pointer, consumer: cutlass.Constexpr, first: cutlass.
 
 
 @cute.jit
-def named(out: cute.Pointer, consumer: cutlass.Constexpr, first: cutlass.Constexpr, second: cutlass.Constexpr, count: cutlass.Constexpr,
-          stream: driver.CUstream):
+def named(
+    out: cute.Pointer,
+    consumer: cutlass.Constexpr,
+    first: cutlass.Constexpr,
+    second: cutlass.Constexpr,
+    count: cutlass.Constexpr,
+    stream: driver.CUstream,
+):
     named_kernel(out, consumer, first, second, count).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
 
 
@@ -210,8 +264,6 @@ def divergent_barrier_kernel(out: cute.Pointer):
 @cute.jit
 def divergent_barrier(out: cute.Pointer, stream: driver.CUstream):
     divergent_barrier_kernel(out).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
-
-
 
 
 @cute.kernel

@@ -24,7 +24,11 @@ def read_peer_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
         cute.arch.cluster_arrive()
         cute.arch.cluster_wait()
     peer = map_dsmem_ptr(cell.iterator, (rank + 1) % PEERS)
-    theirs = inline_ptx("ld.shared::cluster.u32 {$w0}, [{$r0}];", write_only_types=[Int32], read_only_args=[(peer + (31 - thread)).toint()])
+    theirs = inline_ptx(
+        "ld.shared::cluster.u32 {$w0}, [{$r0}];",
+        write_only_types=[Int32],
+        read_only_args=[(peer + (31 - thread)).toint()],
+    )
     cute.make_tensor(out, cute.make_layout(1 << 20))[block * 32 + thread] = theirs
     if cutlass.const_expr(fault != "no_last_barrier"):
         cute.arch.cluster_arrive()
@@ -33,7 +37,9 @@ def read_peer_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
 
 @cute.jit
 def read_peer(out: cute.Pointer, clusters: Int32, fault: cutlass.Constexpr, stream: driver.CUstream):
-    read_peer_kernel(out, fault).launch(grid=(clusters * PEERS, 1, 1), block=(32, 1, 1), cluster=(PEERS, 1, 1), stream=stream)
+    read_peer_kernel(out, fault).launch(
+        grid=(clusters * PEERS, 1, 1), block=(32, 1, 1), cluster=(PEERS, 1, 1), stream=stream
+    )
 
 
 @cute.kernel
@@ -68,7 +74,9 @@ def gather_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
 
 @cute.jit
 def gather(out: cute.Pointer, clusters: Int32, fault: cutlass.Constexpr, stream: driver.CUstream):
-    gather_kernel(out, fault).launch(grid=(clusters * PEERS, 1, 1), block=(32, 1, 1), cluster=(PEERS, 1, 1), stream=stream)
+    gather_kernel(out, fault).launch(
+        grid=(clusters * PEERS, 1, 1), block=(32, 1, 1), cluster=(PEERS, 1, 1), stream=stream
+    )
 
 
 @cute.kernel
@@ -85,12 +93,20 @@ def hand_over_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
     cute.arch.cluster_arrive()
     cute.arch.cluster_wait()
     if rank == 0:
-        inline_ptx("st.shared::cluster.u32 [{$r0}], {$r1};", read_only_args=[(map_dsmem_ptr(cell.iterator, 1) + thread).toint(), thread * 3])
+        inline_ptx(
+            "st.shared::cluster.u32 [{$r0}], {$r1};",
+            read_only_args=[(map_dsmem_ptr(cell.iterator, 1) + thread).toint(), thread * 3],
+        )
         scope = "cta" if fault == "cta_scope" else "cluster"
-        inline_ptx(f"mbarrier.arrive.release.{scope}.shared::cluster.b64 _, [{{$r0}}];", read_only_args=[map_dsmem_ptr(barrier, 1).toint()])
+        inline_ptx(
+            f"mbarrier.arrive.release.{scope}.shared::cluster.b64 _, [{{$r0}}];",
+            read_only_args=[map_dsmem_ptr(barrier, 1).toint()],
+        )
     else:
-        inline_ptx("{ .reg .pred P; AGAIN: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 P, [{$r0}], 0; @!P bra AGAIN; }",
-                   read_only_args=[barrier.toint()])
+        inline_ptx(
+            "{ .reg .pred P; AGAIN: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 P, [{$r0}], 0; @!P bra AGAIN; }",
+            read_only_args=[barrier.toint()],
+        )
         cute.make_tensor(out, cute.make_layout(32))[thread] = cell[31 - thread]
     cute.arch.cluster_arrive()
     cute.arch.cluster_wait()
@@ -110,18 +126,37 @@ def multicast_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor,
     rank = cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())
     allocator = SmemAllocator()
     barriers = allocator.allocate_array(cutlass.Int64, 2 * STAGES)
-    tile = allocator.allocate_tensor(Float32, cute.make_layout((ROWS, COLUMNS, STAGES), stride=(COLUMNS, 1, ROWS * COLUMNS)), byte_alignment=128)
+    tile = allocator.allocate_tensor(
+        Float32, cute.make_layout((ROWS, COLUMNS, STAGES), stride=(COLUMNS, 1, ROWS * COLUMNS)), byte_alignment=128
+    )
     cluster = cute.make_layout((1, 1, 2, 1))
     ring = pipeline.PipelineTmaAsync.create(
-        num_stages=STAGES, barrier_storage=barriers, tx_count=ROWS * COLUMNS * 4, cta_layout_vmnk=cluster, mcast_mode_mn=(1, 0),
-        producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread), consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, 2))
-    shared, tiled = cpasync.tma_partition(atom, rank, cute.make_layout(2), cute.group_modes(tile, 0, 2),
-                                          cute.group_modes(cute.local_tile(source, (ROWS, COLUMNS), (None, 0)), 0, 2))
+        num_stages=STAGES,
+        barrier_storage=barriers,
+        tx_count=ROWS * COLUMNS * 4,
+        cta_layout_vmnk=cluster,
+        mcast_mode_mn=(1, 0),
+        producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread),
+        consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, 2),
+    )
+    shared, tiled = cpasync.tma_partition(
+        atom,
+        rank,
+        cute.make_layout(2),
+        cute.group_modes(tile, 0, 2),
+        cute.group_modes(cute.local_tile(source, (ROWS, COLUMNS), (None, 0)), 0, 2),
+    )
     if warp == 0:
         state = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, STAGES)
         for i in cutlass.range(TILES, unroll=1):
             ring.producer_acquire(state)
-            cute.copy(atom, tiled[None, i], shared[None, state.index], tma_bar_ptr=ring.producer_get_barrier(state), mcast_mask=cutlass.Int16(3))
+            cute.copy(
+                atom,
+                tiled[None, i],
+                shared[None, state.index],
+                tma_bar_ptr=ring.producer_get_barrier(state),
+                mcast_mask=cutlass.Int16(3),
+            )
             ring.producer_commit(state)
             state.advance()
         if cutlass.const_expr(fault != "no_tail"):
@@ -143,6 +178,13 @@ def multicast_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor,
 def multicast(x: cute.Pointer, y: cute.Pointer, fault: cutlass.Constexpr, stream: driver.CUstream):
     source = cute.make_tensor(x, cute.make_layout((TILES * ROWS, COLUMNS), stride=(COLUMNS, 1)))
     out = cute.make_tensor(y, cute.make_layout((2, TILES * ROWS, COLUMNS), stride=(TILES * ROWS * COLUMNS, COLUMNS, 1)))
-    atom, mapped = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileG2SMulticastOp(), source,
-                                               cute.make_layout((ROWS, COLUMNS), stride=(COLUMNS, 1)), (ROWS, COLUMNS), num_multicast=2)
-    multicast_kernel(atom, mapped, out, fault).launch(grid=(2, 1, 1), block=(64, 1, 1), cluster=(2, 1, 1), stream=stream)
+    atom, mapped = cpasync.make_tiled_tma_atom(
+        cpasync.CopyBulkTensorTileG2SMulticastOp(),
+        source,
+        cute.make_layout((ROWS, COLUMNS), stride=(COLUMNS, 1)),
+        (ROWS, COLUMNS),
+        num_multicast=2,
+    )
+    multicast_kernel(atom, mapped, out, fault).launch(
+        grid=(2, 1, 1), block=(64, 1, 1), cluster=(2, 1, 1), stream=stream
+    )

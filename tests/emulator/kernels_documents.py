@@ -31,7 +31,9 @@ def global_reduction_kernel(x: cute.Pointer, n: Int32):
 
 @cute.jit
 def global_reduction(x: cute.Pointer, n: Int32, stream: driver.CUstream):
-    global_reduction_kernel(x, n).launch(grid=((n + THREADS - 1) // THREADS, 1, 1), block=(THREADS, 1, 1), stream=stream)
+    global_reduction_kernel(x, n).launch(
+        grid=((n + THREADS - 1) // THREADS, 1, 1), block=(THREADS, 1, 1), stream=stream
+    )
 
 
 @cute.kernel
@@ -44,7 +46,9 @@ def atomic_reduction_kernel(x: cute.Pointer, out: cute.Pointer, n: Int32):
 
 @cute.jit
 def atomic_reduction(x: cute.Pointer, out: cute.Pointer, n: Int32, stream: driver.CUstream):
-    atomic_reduction_kernel(x, out, n).launch(grid=((n + THREADS - 1) // THREADS, 1, 1), block=(THREADS, 1, 1), stream=stream)
+    atomic_reduction_kernel(x, out, n).launch(
+        grid=((n + THREADS - 1) // THREADS, 1, 1), block=(THREADS, 1, 1), stream=stream
+    )
 
 
 @cute.kernel
@@ -69,7 +73,9 @@ def block_reduction(x: cute.Pointer, out: cute.Pointer, blocks: Int32, stream: d
 
 
 @cute.kernel
-def two_partitions_kernel(x: cute.Pointer, y: cute.Pointer, n: Int32, length: cutlass.Constexpr, tail: cutlass.Constexpr):
+def two_partitions_kernel(
+    x: cute.Pointer, y: cute.Pointer, n: Int32, length: cutlass.Constexpr, tail: cutlass.Constexpr
+):
     """Producer and consumer warps, two buffers, two mbarriers a buffer. The listing runs n / length rounds: a ragged tail is dropped."""
     t = cute.arch.thread_idx()[0]
     lane = t % 32
@@ -102,7 +108,14 @@ def two_partitions_kernel(x: cute.Pointer, y: cute.Pointer, n: Int32, length: cu
 
 
 @cute.jit
-def two_partitions(x: cute.Pointer, y: cute.Pointer, n: Int32, length: cutlass.Constexpr, tail: cutlass.Constexpr, stream: driver.CUstream):
+def two_partitions(
+    x: cute.Pointer,
+    y: cute.Pointer,
+    n: Int32,
+    length: cutlass.Constexpr,
+    tail: cutlass.Constexpr,
+    stream: driver.CUstream,
+):
     two_partitions_kernel(x, y, n, length, tail).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
 
 
@@ -121,8 +134,18 @@ def take(items: cute.Pointer, count: cute.Pointer, got: cute.Pointer, stream: dr
 
 
 @cute.kernel
-def skeleton_kernel(atom_a: cute.CopyAtom, a: cute.Tensor, atom_b: cute.CopyAtom, b: cute.Tensor, c: cute.Tensor, mma: cute.TiledMma,
-                    layout_a: cute.ComposedLayout, layout_b: cute.ComposedLayout, steps: Int32, faults: cutlass.Constexpr):
+def skeleton_kernel(
+    atom_a: cute.CopyAtom,
+    a: cute.Tensor,
+    atom_b: cute.CopyAtom,
+    b: cute.Tensor,
+    c: cute.Tensor,
+    mma: cute.TiledMma,
+    layout_a: cute.ComposedLayout,
+    layout_b: cute.ComposedLayout,
+    steps: Int32,
+    faults: cutlass.Constexpr,
+):
     """The matmul skeleton: warpgroup 1 loads, warpgroup 0 multiplies. ``faults`` are the listing's own, by name."""
     thread = cute.arch.thread_idx()[0]
     warp = cute.arch.make_warp_uniform(thread // 32)
@@ -138,10 +161,20 @@ def skeleton_kernel(atom_a: cute.CopyAtom, a: cute.Tensor, atom_b: cute.CopyAtom
                 cute.arch.mbarrier_init(empty + s, 128)
         cute.arch.mbarrier_init_fence()
     cute.arch.barrier()
-    ta, ga = cpasync.tma_partition(atom_a, 0, cute.make_layout(1), cute.group_modes(sa, 0, 2),
-                                   cute.group_modes(cute.local_tile(a, (SIDE, SIDE), (0, None)), 0, 2))
-    tb, gb = cpasync.tma_partition(atom_b, 0, cute.make_layout(1), cute.group_modes(sb, 0, 2),
-                                   cute.group_modes(cute.local_tile(b, (SIDE, SIDE), (0, None)), 0, 2))
+    ta, ga = cpasync.tma_partition(
+        atom_a,
+        0,
+        cute.make_layout(1),
+        cute.group_modes(sa, 0, 2),
+        cute.group_modes(cute.local_tile(a, (SIDE, SIDE), (0, None)), 0, 2),
+    )
+    tb, gb = cpasync.tma_partition(
+        atom_b,
+        0,
+        cute.make_layout(1),
+        cute.group_modes(sb, 0, 2),
+        cute.group_modes(cute.local_tile(b, (SIDE, SIDE), (0, None)), 0, 2),
+    )
     if warp >= 4:
         if cutlass.const_expr("setmaxnreg_one_warp" in faults):
             if warp == 4:
@@ -161,7 +194,11 @@ def skeleton_kernel(atom_a: cute.CopyAtom, a: cute.Tensor, atom_b: cute.CopyAtom
     else:
         cute.arch.setmaxregister_increase(232)
         part = mma.get_slice(thread)
-        tca, tcb, tcc = mma.make_fragment_A(part.partition_A(sa)), mma.make_fragment_B(part.partition_B(sb)), part.partition_C(c)
+        tca, tcb, tcc = (
+            mma.make_fragment_A(part.partition_A(sa)),
+            mma.make_fragment_B(part.partition_B(sb)),
+            part.partition_C(c),
+        )
         accumulators = cute.make_rmem_tensor(tcc.shape, Float32)
         mma.set(warpgroup.Field.ACCUMULATE, False)
         for k in cutlass.range(steps, unroll=1):
@@ -183,7 +220,9 @@ def skeleton_kernel(atom_a: cute.CopyAtom, a: cute.Tensor, atom_b: cute.CopyAtom
 
 
 @cute.jit
-def skeleton(a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, k: Int32, faults: cutlass.Constexpr, stream: driver.CUstream):
+def skeleton(
+    a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, k: Int32, faults: cutlass.Constexpr, stream: driver.CUstream
+):
     ta = cute.make_tensor(a, cute.make_layout((SIDE, k), stride=(k, 1)))
     tb = cute.make_tensor(b, cute.make_layout((SIDE, k), stride=(k, 1)))
     tc = cute.make_tensor(c, cute.make_layout((SIDE, SIDE), stride=(SIDE, 1)))
@@ -196,5 +235,6 @@ def skeleton(a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, k: Int32, faults
     atom_a, ma = cpasync.make_tiled_tma_atom(load, ta, cute.slice_(layout_a, (None, None, 0)), (SIDE, SIDE))
     atom_b, mb = cpasync.make_tiled_tma_atom(load, tb, cute.slice_(layout_b, (None, None, 0)), (SIDE, SIDE))
     steps = k // SIDE if "drops_tail" in faults else (k + SIDE - 1) // SIDE
-    skeleton_kernel(atom_a, ma, atom_b, mb, tc, mma, layout_a, layout_b, steps, faults).launch(grid=(1, 1, 1), block=(256, 1, 1),
-                                                                                              min_blocks_per_mp=1, stream=stream)
+    skeleton_kernel(atom_a, ma, atom_b, mb, tc, mma, layout_a, layout_b, steps, faults).launch(
+        grid=(1, 1, 1), block=(256, 1, 1), min_blocks_per_mp=1, stream=stream
+    )

@@ -15,8 +15,20 @@ THREADS = 128 * (1 + CONSUMERS)
 
 
 @cute.kernel
-def kernel(atom_a: cute.CopyAtom, a: cute.Tensor, atom_b: cute.CopyAtom, b: cute.Tensor, atom_d: cute.CopyAtom, d: cute.Tensor, mma: cute.TiledMma,
-           layout_a: cute.ComposedLayout, layout_b: cute.ComposedLayout, layout_d: cute.ComposedLayout, steps: Int32, fault: cutlass.Constexpr):
+def kernel(
+    atom_a: cute.CopyAtom,
+    a: cute.Tensor,
+    atom_b: cute.CopyAtom,
+    b: cute.Tensor,
+    atom_d: cute.CopyAtom,
+    d: cute.Tensor,
+    mma: cute.TiledMma,
+    layout_a: cute.ComposedLayout,
+    layout_b: cute.ComposedLayout,
+    layout_d: cute.ComposedLayout,
+    steps: Int32,
+    fault: cutlass.Constexpr,
+):
     """D (2 * 128, 64) = A B^T: block r of the cluster computes rows 128 r and up; each loads half of B for both."""
     thread = cute.arch.thread_idx()[0]
     group = cute.arch.make_warp_uniform(thread // 128)
@@ -27,13 +39,28 @@ def kernel(atom_a: cute.CopyAtom, a: cute.Tensor, atom_b: cute.CopyAtom, b: cute
     sb = allocator.allocate_tensor(Float16, layout_b.outer, byte_alignment=1024, swizzle=layout_b.inner)
     sd = allocator.allocate_tensor(Float16, layout_d.outer, byte_alignment=1024, swizzle=layout_d.inner)
     ring = pipeline.PipelineTmaAsync.create(
-        num_stages=STAGES, barrier_storage=barriers, tx_count=(M + N) * K * 2, cta_layout_vmnk=cute.make_layout((1, 2, 1, 1)), mcast_mode_mn=(0, 1),
+        num_stages=STAGES,
+        barrier_storage=barriers,
+        tx_count=(M + N) * K * 2,
+        cta_layout_vmnk=cute.make_layout((1, 2, 1, 1)),
+        mcast_mode_mn=(0, 1),
         producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread),
-        consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, CLUSTER * 4 * CONSUMERS))
-    ta, ga = cpasync.tma_partition(atom_a, 0, cute.make_layout(1), cute.group_modes(sa, 0, 2),
-                                   cute.group_modes(cute.local_tile(a, (M, K), (rank, None)), 0, 2))
-    tb, gb = cpasync.tma_partition(atom_b, rank, cute.make_layout(CLUSTER), cute.group_modes(sb, 0, 2),
-                                   cute.group_modes(cute.local_tile(b, (N, K), (0, None)), 0, 2))
+        consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, CLUSTER * 4 * CONSUMERS),
+    )
+    ta, ga = cpasync.tma_partition(
+        atom_a,
+        0,
+        cute.make_layout(1),
+        cute.group_modes(sa, 0, 2),
+        cute.group_modes(cute.local_tile(a, (M, K), (rank, None)), 0, 2),
+    )
+    tb, gb = cpasync.tma_partition(
+        atom_b,
+        rank,
+        cute.make_layout(CLUSTER),
+        cute.group_modes(sb, 0, 2),
+        cute.group_modes(cute.local_tile(b, (N, K), (0, None)), 0, 2),
+    )
     if group == 0:
         cute.arch.setmaxregister_decrease(40)
         if cute.arch.make_warp_uniform(thread // 32) == 0:
@@ -41,7 +68,13 @@ def kernel(atom_a: cute.CopyAtom, a: cute.Tensor, atom_b: cute.CopyAtom, b: cute
             for k in cutlass.range(steps, unroll=1):
                 ring.producer_acquire(state)
                 cute.copy(atom_a, ga[None, k], ta[None, state.index], tma_bar_ptr=ring.producer_get_barrier(state))
-                cute.copy(atom_b, gb[None, k], tb[None, state.index], tma_bar_ptr=ring.producer_get_barrier(state), mcast_mask=Int16(3))
+                cute.copy(
+                    atom_b,
+                    gb[None, k],
+                    tb[None, state.index],
+                    tma_bar_ptr=ring.producer_get_barrier(state),
+                    mcast_mask=Int16(3),
+                )
                 ring.producer_commit(state)
                 state.advance()
             ring.producer_tail(state)
@@ -57,7 +90,13 @@ def kernel(atom_a: cute.CopyAtom, a: cute.Tensor, atom_b: cute.CopyAtom, b: cute
             ring.consumer_wait(state)
             warpgroup.fence()
             for block in cutlass.range_constexpr(K // 16):
-                cute.gemm(mma, accumulators, tca[None, None, block, state.index], tcb[None, None, block, state.index], accumulators)
+                cute.gemm(
+                    mma,
+                    accumulators,
+                    tca[None, None, block, state.index],
+                    tcb[None, None, block, state.index],
+                    accumulators,
+                )
                 mma.set(warpgroup.Field.ACCUMULATE, True)
             warpgroup.commit_group()
             warpgroup.wait_group(0)
@@ -73,15 +112,22 @@ def kernel(atom_a: cute.CopyAtom, a: cute.Tensor, atom_b: cute.CopyAtom, b: cute
         if cutlass.const_expr(fault != "no_named_barrier"):
             cute.arch.barrier(barrier_id=1, number_of_threads=128 * CONSUMERS)
         if cute.arch.make_warp_uniform(thread // 32) == 4:
-            td, gd = cpasync.tma_partition(atom_d, 0, cute.make_layout(1), cute.group_modes(sd, 0, 2),
-                                           cute.group_modes(cute.local_tile(d, (M, N), (None, 0)), 0, 2))
+            td, gd = cpasync.tma_partition(
+                atom_d,
+                0,
+                cute.make_layout(1),
+                cute.group_modes(sd, 0, 2),
+                cute.group_modes(cute.local_tile(d, (M, N), (None, 0)), 0, 2),
+            )
             cute.copy(atom_d, td[None, 0], gd[None, rank])
             cute.arch.cp_async_bulk_commit_group()
             cute.arch.cp_async_bulk_wait_group(0)
 
 
 @cute.jit
-def matmul(a: cute.Pointer, b: cute.Pointer, d: cute.Pointer, k: Int32, fault: cutlass.Constexpr, stream: driver.CUstream):
+def matmul(
+    a: cute.Pointer, b: cute.Pointer, d: cute.Pointer, k: Int32, fault: cutlass.Constexpr, stream: driver.CUstream
+):
     ta = cute.make_tensor(a, cute.make_layout((CLUSTER * M, k), stride=(k, 1)))
     tb = cute.make_tensor(b, cute.make_layout((N, k), stride=(k, 1)))
     td = cute.make_tensor(d, cute.make_layout((CLUSTER * M, N), stride=(N, 1)))
@@ -91,9 +137,19 @@ def matmul(a: cute.Pointer, b: cute.Pointer, d: cute.Pointer, k: Int32, fault: c
     layout_a = hopper_helpers.make_smem_layout_a(row, (M, N, K), Float16, STAGES)
     layout_b = hopper_helpers.make_smem_layout_b(row, (M, N, K), Float16, STAGES)
     layout_d = hopper_helpers.make_smem_layout_epi(Float16, row, (M, N), 1)
-    atom_a, ma = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileG2SOp(), ta, cute.slice_(layout_a, (None, None, 0)), (M, K))
-    atom_b, mb = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileG2SMulticastOp(), tb, cute.slice_(layout_b, (None, None, 0)), (N, K),
-                                             num_multicast=CLUSTER)
-    atom_d, md = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileS2GOp(), td, cute.slice_(layout_d, (None, None, 0)), (M, N))
+    atom_a, ma = cpasync.make_tiled_tma_atom(
+        cpasync.CopyBulkTensorTileG2SOp(), ta, cute.slice_(layout_a, (None, None, 0)), (M, K)
+    )
+    atom_b, mb = cpasync.make_tiled_tma_atom(
+        cpasync.CopyBulkTensorTileG2SMulticastOp(),
+        tb,
+        cute.slice_(layout_b, (None, None, 0)),
+        (N, K),
+        num_multicast=CLUSTER,
+    )
+    atom_d, md = cpasync.make_tiled_tma_atom(
+        cpasync.CopyBulkTensorTileS2GOp(), td, cute.slice_(layout_d, (None, None, 0)), (M, N)
+    )
     kernel(atom_a, ma, atom_b, mb, atom_d, md, mma, layout_a, layout_b, layout_d, (k + K - 1) // K, fault).launch(
-        grid=(CLUSTER, 1, 1), block=(THREADS, 1, 1), cluster=(CLUSTER, 1, 1), min_blocks_per_mp=1, stream=stream)
+        grid=(CLUSTER, 1, 1), block=(THREADS, 1, 1), cluster=(CLUSTER, 1, 1), min_blocks_per_mp=1, stream=stream
+    )

@@ -32,16 +32,28 @@ def add_kernel(x: cute.Pointer, y: cute.Pointer, weights: cute.Pointer, how: cut
         if cutlass.const_expr(how == "the copying thread"):
             cute.arch.griddepcontrol_wait()
         cute.arch.mbarrier_arrive_and_expect_tx(barrier, 4 * THREADS)
-        source = cute.make_tensor(cute.make_ptr(Int32, weights.toint(), cute.AddressSpace.gmem, assumed_align=16), cute.make_layout(THREADS))
+        source = cute.make_tensor(
+            cute.make_ptr(Int32, weights.toint(), cute.AddressSpace.gmem, assumed_align=16), cute.make_layout(THREADS)
+        )
         cute.copy(cute.make_copy_atom(cpasync.CopyBulkG2SOp(), Int32), source, copied, mbar_ptr=barrier)
     if cutlass.const_expr(how == "after the copy"):
         cute.arch.griddepcontrol_wait()
     cute.arch.mbarrier_wait(barrier, 0)
-    cute.make_tensor(y, cute.make_layout(1 << 20))[i] = cute.make_tensor(x, cute.make_layout(1 << 20))[i] + copied[thread]
+    cute.make_tensor(y, cute.make_layout(1 << 20))[i] = (
+        cute.make_tensor(x, cute.make_layout(1 << 20))[i] + copied[thread]
+    )
 
 
 @cute.jit
-def add(x: cute.Pointer, y: cute.Pointer, weights: cute.Pointer, blocks: Int32, how: cutlass.Constexpr, overlaps: cutlass.Constexpr, stream: driver.CUstream):
+def add(
+    x: cute.Pointer,
+    y: cute.Pointer,
+    weights: cute.Pointer,
+    blocks: Int32,
+    how: cutlass.Constexpr,
+    overlaps: cutlass.Constexpr,
+    stream: driver.CUstream,
+):
     add_kernel(x, y, weights, how).launch(grid=(blocks, 1, 1), block=(THREADS, 1, 1), stream=stream, use_pdl=overlaps)
 
 
@@ -56,7 +68,9 @@ def tile_kernel(atom: cute.CopyAtom, out: cute.Tensor, late: cutlass.Constexpr):
     cute.arch.sync_warp()
     if cutlass.const_expr(not late):
         cute.arch.griddepcontrol_wait()
-    source, target = cpasync.tma_partition(atom, 0, cute.make_layout(1), cute.group_modes(tile, 0, 2), cute.group_modes(out, 0, 2))
+    source, target = cpasync.tma_partition(
+        atom, 0, cute.make_layout(1), cute.group_modes(tile, 0, 2), cute.group_modes(out, 0, 2)
+    )
     cute.copy(atom, source, target)
     cute.arch.cp_async_bulk_commit_group()
     cute.arch.cp_async_bulk_wait_group(0)
@@ -67,5 +81,7 @@ def tile_kernel(atom: cute.CopyAtom, out: cute.Tensor, late: cutlass.Constexpr):
 @cute.jit
 def store_tile(y: cute.Pointer, late: cutlass.Constexpr, stream: driver.CUstream):
     layout = cute.make_layout((8, 32), stride=(32, 1))
-    atom, mapped = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileS2GOp(), cute.make_tensor(y, layout), layout, (8, 32))
+    atom, mapped = cpasync.make_tiled_tma_atom(
+        cpasync.CopyBulkTensorTileS2GOp(), cute.make_tensor(y, layout), layout, (8, 32)
+    )
     tile_kernel(atom, mapped, late).launch(grid=(1, 1, 1), block=(32, 1, 1), stream=stream, use_pdl=True)

@@ -25,13 +25,25 @@ def stream_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor, ti
     bytes_expected = TILE_BYTES - 16 if fault == "bytes" else TILE_BYTES
     arrivals = {"count_up": CONSUMERS + 1, "count_down": CONSUMERS - 1}.get(fault, CONSUMERS)
     barriers = allocator.allocate_array(cutlass.Int64, 2 * STAGES)
-    tile = allocator.allocate_tensor(Float32, cute.make_layout((ROWS, COLUMNS, STAGES), stride=(COLUMNS, 1, ROWS * COLUMNS)), byte_alignment=128)
+    tile = allocator.allocate_tensor(
+        Float32, cute.make_layout((ROWS, COLUMNS, STAGES), stride=(COLUMNS, 1, ROWS * COLUMNS)), byte_alignment=128
+    )
     ring = pipeline.PipelineTmaAsync.create(
-        num_stages=STAGES, barrier_storage=barriers, tx_count=bytes_expected, cta_layout_vmnk=cute.make_layout((1, 1, 1, 1)),
-        producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread), defer_sync=fault == "no_init_sync",
-        consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, arrivals))
-    shared, tiled = cpasync.tma_partition(atom, 0, cute.make_layout(1), cute.group_modes(tile, 0, 2),
-                                          cute.group_modes(cute.local_tile(source, (ROWS, COLUMNS), (None, 0)), 0, 2))
+        num_stages=STAGES,
+        barrier_storage=barriers,
+        tx_count=bytes_expected,
+        cta_layout_vmnk=cute.make_layout((1, 1, 1, 1)),
+        producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread),
+        defer_sync=fault == "no_init_sync",
+        consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, arrivals),
+    )
+    shared, tiled = cpasync.tma_partition(
+        atom,
+        0,
+        cute.make_layout(1),
+        cute.group_modes(tile, 0, 2),
+        cute.group_modes(cute.local_tile(source, (ROWS, COLUMNS), (None, 0)), 0, 2),
+    )
     if warp == 0:
         kind = pipeline.PipelineUserType.Consumer if fault == "phase" else pipeline.PipelineUserType.Producer
         state = pipeline.make_pipeline_state(kind, STAGES)
@@ -68,9 +80,15 @@ def stream_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor, ti
 def stream_tiles(x: cute.Pointer, y: cute.Pointer, tiles: Int32, fault: cutlass.Constexpr, stream: driver.CUstream):
     layout = cute.make_layout((tiles * ROWS, COLUMNS), stride=(COLUMNS, 1))
     source, out = cute.make_tensor(x, layout), cute.make_tensor(y, layout)
-    atom, mapped = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileG2SOp(), source, cute.make_layout((ROWS, COLUMNS), stride=(COLUMNS, 1)),
-                                               (ROWS, COLUMNS))
-    stream_kernel(atom, mapped, out, tiles, fault).launch(grid=(1, 1, 1), block=(32 * (1 + CONSUMERS), 1, 1), stream=stream)
+    atom, mapped = cpasync.make_tiled_tma_atom(
+        cpasync.CopyBulkTensorTileG2SOp(),
+        source,
+        cute.make_layout((ROWS, COLUMNS), stride=(COLUMNS, 1)),
+        (ROWS, COLUMNS),
+    )
+    stream_kernel(atom, mapped, out, tiles, fault).launch(
+        grid=(1, 1, 1), block=(32 * (1 + CONSUMERS), 1, 1), stream=stream
+    )
 
 
 @cute.kernel

@@ -12,8 +12,17 @@ SIDE, STEPS, DEPTH = 64, 4, 64
 
 
 @cute.kernel
-def product_kernel(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, mma: cute.TiledMma, layout_a: cute.ComposedLayout,
-                   layout_b: cute.ComposedLayout, steps: Int32, from_registers: cutlass.Constexpr, fault: cutlass.Constexpr):
+def product_kernel(
+    a: cute.Tensor,
+    b: cute.Tensor,
+    c: cute.Tensor,
+    mma: cute.TiledMma,
+    layout_a: cute.ComposedLayout,
+    layout_b: cute.ComposedLayout,
+    steps: Int32,
+    from_registers: cutlass.Constexpr,
+    fault: cutlass.Constexpr,
+):
     """C = A B^T with one group of wgmma in flight across steps; A comes from registers or from shared memory."""
     thread = cute.arch.thread_idx()[0]
     allocator = SmemAllocator()
@@ -62,14 +71,25 @@ def product_kernel(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, mma: cute.Til
 
 
 @cute.jit
-def product(a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, steps: Int32, from_registers: cutlass.Constexpr, fault: cutlass.Constexpr,
-            stream: driver.CUstream):
+def product(
+    a: cute.Pointer,
+    b: cute.Pointer,
+    c: cute.Pointer,
+    steps: Int32,
+    from_registers: cutlass.Constexpr,
+    fault: cutlass.Constexpr,
+    stream: driver.CUstream,
+):
     ta, tb = (cute.make_tensor(x, cute.make_layout((SIDE, STEPS * DEPTH), stride=(STEPS * DEPTH, 1))) for x in (a, b))
     tc = cute.make_tensor(c, cute.make_layout((SIDE, SIDE), stride=(SIDE, 1)))
     k_major = cute.nvgpu.OperandMajorMode.K
     source = warpgroup.OperandSource.RMEM if from_registers else warpgroup.OperandSource.SMEM
-    mma = hopper_helpers.make_trivial_tiled_mma(Float16, Float16, k_major, k_major, Float32, (1, 1, 1), (SIDE, SIDE), source)
+    mma = hopper_helpers.make_trivial_tiled_mma(
+        Float16, Float16, k_major, k_major, Float32, (1, 1, 1), (SIDE, SIDE), source
+    )
     row = cutlass.tensor_utils.LayoutEnum.ROW_MAJOR
     layout_a = hopper_helpers.make_smem_layout_a(row, (SIDE, SIDE, DEPTH), Float16, STEPS)
     layout_b = hopper_helpers.make_smem_layout_b(row, (SIDE, SIDE, DEPTH), Float16, STEPS)
-    product_kernel(ta, tb, tc, mma, layout_a, layout_b, steps, from_registers, fault).launch(grid=(1, 1, 1), block=(128, 1, 1), stream=stream)
+    product_kernel(ta, tb, tc, mma, layout_a, layout_b, steps, from_registers, fault).launch(
+        grid=(1, 1, 1), block=(128, 1, 1), stream=stream
+    )

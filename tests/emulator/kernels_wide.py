@@ -11,7 +11,14 @@ def vector(pointer, n):
 
 
 @cute.kernel
-def descriptors_kernel(x: cute.Pointer, out: cute.Pointer, descriptors: cute.Pointer, ticket: cute.Pointer, n: Int32, fault: cutlass.Constexpr):
+def descriptors_kernel(
+    x: cute.Pointer,
+    out: cute.Pointer,
+    descriptors: cute.Pointer,
+    ticket: cute.Pointer,
+    n: Int32,
+    fault: cutlass.Constexpr,
+):
     """Inclusive int64 scan, one warp a tile of 32. Descriptor: low word 1 once the high word holds the sum up to the tile."""
     lane = cute.arch.thread_idx()[0]
     tile = Int32(0)
@@ -43,13 +50,27 @@ def descriptors_kernel(x: cute.Pointer, out: cute.Pointer, descriptors: cute.Poi
             cute.arch.store(mine, Uint64(1), sem="relaxed", scope="gpu")
             cute.arch.store(mine + 1, Uint64(before + value), sem="relaxed", scope="gpu")
         else:
-            cute.arch.store(mine, (Uint128(Uint64(before + value)) << Uint128(Uint64(64))) | Uint128(Uint64(1)), sem="relaxed", scope="gpu")
+            cute.arch.store(
+                mine,
+                (Uint128(Uint64(before + value)) << Uint128(Uint64(64))) | Uint128(Uint64(1)),
+                sem="relaxed",
+                scope="gpu",
+            )
     before = cute.arch.shuffle_sync(before, 31)
     if i < n:
         vector(out, n)[i] = value + before
 
 
 @cute.jit
-def descriptors(x: cute.Pointer, out: cute.Pointer, words: cute.Pointer, ticket: cute.Pointer, n: Int32, fault: cutlass.Constexpr,
-                stream: driver.CUstream):
-    descriptors_kernel(x, out, words, ticket, n, fault).launch(grid=((n + 31) // 32, 1, 1), block=(32, 1, 1), stream=stream)
+def descriptors(
+    x: cute.Pointer,
+    out: cute.Pointer,
+    words: cute.Pointer,
+    ticket: cute.Pointer,
+    n: Int32,
+    fault: cutlass.Constexpr,
+    stream: driver.CUstream,
+):
+    descriptors_kernel(x, out, words, ticket, n, fault).launch(
+        grid=((n + 31) // 32, 1, 1), block=(32, 1, 1), stream=stream
+    )

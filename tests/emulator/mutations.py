@@ -55,7 +55,7 @@ def _shift_constant(delta: int):
     return change
 
 
-_WRAP = r"(setp\.eq\.b32 \t%p\d+, %r\d+, )(\d+)(;\n\s*selp\.b32 \t%r\d+, 0,)"     # the ring's index goes back to 0
+_WRAP = r"(setp\.eq\.b32 \t%p\d+, %r\d+, )(\d+)(;\n\s*selp\.b32 \t%r\d+, 0,)"  # the ring's index goes back to 0
 TABLE = (
     Mutation("init count +1", _constant_of(r"mbarrier\.init\.shared\.b64"), _shift_constant(1)),
     Mutation("init count -1", _constant_of(r"mbarrier\.init\.shared\.b64"), _shift_constant(-1)),
@@ -75,19 +75,38 @@ TABLE = (
     drop("no store", r"st\.global", most=2),
     drop("no commit", r"(cp\.async\.bulk|wgmma)\.commit_group"),
     Mutation("double arrive", r"^\s*mbarrier\.arrive\.shared\.b64 [^;\n]*;", lambda m: m.group(0) * 2),
-    Mutation("parity flipped", r"^([ \t]*)(mbarrier\.try_wait\.parity[^\n]*\], )(%r\d+)(, \d+;)",
-             lambda m: f"{m.group(1)}{{ .reg .b32 flip; xor.b32 flip, {m.group(3)}, 1; {m.group(2)}flip{m.group(4)} }}"),
-    Mutation("constant parity", r"(mbarrier\.try_wait\.parity[^\n]*\], )(%r\d+)(, \d+;)", lambda m: f"{m.group(1)}0{m.group(3)}"),
-    Mutation("parity not flipped on wrap", r"(selp\.b32 \t(%r\d+), 1, 0, %p\d+;\n\s*)xor\.b32 \t(%r\d+), (%r\d+), \2;",
-             lambda m: f"{m.group(1)}mov.b32 {m.group(3)}, {m.group(4)};"),
+    Mutation(
+        "parity flipped",
+        r"^([ \t]*)(mbarrier\.try_wait\.parity[^\n]*\], )(%r\d+)(, \d+;)",
+        lambda m: f"{m.group(1)}{{ .reg .b32 flip; xor.b32 flip, {m.group(3)}, 1; {m.group(2)}flip{m.group(4)} }}",
+    ),
+    Mutation(
+        "constant parity",
+        r"(mbarrier\.try_wait\.parity[^\n]*\], )(%r\d+)(, \d+;)",
+        lambda m: f"{m.group(1)}0{m.group(3)}",
+    ),
+    Mutation(
+        "parity not flipped on wrap",
+        r"(selp\.b32 \t(%r\d+), 1, 0, %p\d+;\n\s*)xor\.b32 \t(%r\d+), (%r\d+), \2;",
+        lambda m: f"{m.group(1)}mov.b32 {m.group(3)}, {m.group(4)};",
+    ),
     Mutation("one stage fewer than declared", _WRAP, _immediate(-1)),
     Mutation("one stage more than declared", _WRAP, _immediate(1)),
     swap("release to relaxed", r"^\s*(st|atom|red|mbarrier\.arrive)[^\n;]*\.release[^\n;]*;", ".release", ".relaxed"),
     swap("acq_rel to relaxed", r"^\s*(atom|red)[^\n;]*\.acq_rel[^\n;]*;", ".acq_rel", ".relaxed"),
     swap("acquire to relaxed", r"^\s*ld[^\n;]*\.acquire[^\n;]*;", ".acquire", ".relaxed"),
     swap("gpu to cta scope", r"^\s*(ld|st|atom|red)[^\n;]*\.gpu[^\n;]*;", ".gpu", ".cta"),
-    swap("cluster to cta scope", r"^\s*(mbarrier\.arrive)[^\n;]*\.cluster\.shared[^\n;]*;", ".cluster.shared", ".cta.shared"),
-    Mutation("named barrier number", r"(bar\.(?:sync|arrive) \t)()([1-9]), ", lambda m: f"{m.group(1)}{3 - int(m.group(3))}, "),
+    swap(
+        "cluster to cta scope",
+        r"^\s*(mbarrier\.arrive)[^\n;]*\.cluster\.shared[^\n;]*;",
+        ".cluster.shared",
+        ".cta.shared",
+    ),
+    Mutation(
+        "named barrier number",
+        r"(bar\.(?:sync|arrive) \t)()([1-9]), ",
+        lambda m: f"{m.group(1)}{3 - int(m.group(3))}, ",
+    ),
     Mutation("named barrier count +32", r"(bar\.(?:sync|arrive) \t[1-9], )()(\d+);", _named(32)),
     Mutation("named barrier count -32", r"(bar\.(?:sync|arrive) \t[1-9], )()(\d+);", _named(-32)),
 )
@@ -99,4 +118,4 @@ def mutants(text: str) -> Iterator[tuple[str, str]]:
         for number, match in enumerate(islice(re.finditer(mutation.pattern, text, re.M), mutation.most)):
             replacement = mutation.change(match)
             if replacement is not None and replacement != match.group(0):
-                yield f"{mutation.name} #{number}", text[: match.start()] + replacement + text[match.end():]
+                yield f"{mutation.name} #{number}", text[: match.start()] + replacement + text[match.end() :]

@@ -19,9 +19,14 @@ from cutlass._mlir.execution_engine import ExecutionEngine  # noqa: E402
 from cutlass.cute.nvgpu import cpasync  # noqa: E402
 
 RUNTIME = (
-    "_cudaLibraryLoadData", "_cudaLibraryGetKernel", "_cudaFuncSetAttribute", "_cudaKernelSetAttributeForDevice", "_cuKernelGetAttribute", "_cudaGetDevice",
+    "_cudaLibraryLoadData",
+    "_cudaLibraryGetKernel",
+    "_cudaFuncSetAttribute",
+    "_cudaKernelSetAttributeForDevice",
+    "_cuKernelGetAttribute",
+    "_cudaGetDevice",
     "_cudaDeviceGetAttribute",
-)  # fmt: skip
+)
 ADDRESS = 0x7F00_1234_5680
 
 
@@ -38,7 +43,9 @@ def host_function(shape, stride, box, shared_stride, swizzle, store):
         shared = cute.make_layout(box, stride=shared_stride)
         if cutlass.const_expr(swizzle is not None):
             shared = cute.make_composed_layout(cute.make_swizzle(*swizzle), 0, shared)
-        operation = cpasync.CopyBulkTensorTileS2GOp() if cutlass.const_expr(store) else cpasync.CopyBulkTensorTileG2SOp()
+        operation = (
+            cpasync.CopyBulkTensorTileS2GOp() if cutlass.const_expr(store) else cpasync.CopyBulkTensorTileG2SOp()
+        )
         atom, coordinates = cpasync.make_tiled_tma_atom(operation, tensor, shared, box)
         takes_map(atom, coordinates).launch(grid=(1, 1, 1), block=(32, 1, 1))
 
@@ -58,18 +65,22 @@ def im2col_function(extents, pixels, channels, lower, upper, strides, swizzle):
     @cute.jit
     def host(pointer: cute.Pointer):
         tensor = cute.make_tensor(pointer, cute.make_layout((extents[1:], extents[0]), stride=(steps, 1)))
-        shared = cute.make_composed_layout(cute.make_swizzle(*swizzle), 0, cute.make_layout((pixels, channels), stride=(channels, 1)))
+        shared = cute.make_composed_layout(
+            cute.make_swizzle(*swizzle), 0, cute.make_layout((pixels, channels), stride=(channels, 1))
+        )
         operation = cpasync.CopyBulkTensorIm2ColG2SOp()
         atom, coordinates = cpasync.make_im2col_tma_atom(
             operation, tensor, shared, (pixels, channels), lower, upper, zeros, zeros, strides, zeros, ones
-        )  # fmt: skip
+        )
         takes_map(atom, coordinates).launch(grid=(1, 1, 1), block=(32, 1, 1))
 
     return host
 
 
 def observe_im2col(dtype: str, extents, pixels, channels, lower, upper, strides, swizzle) -> bytes:
-    return run_host(im2col_function(extents, pixels, channels, lower, upper, strides, swizzle), getattr(cutlass, dtype), ADDRESS)
+    return run_host(
+        im2col_function(extents, pixels, channels, lower, upper, strides, swizzle), getattr(cutlass, dtype), ADDRESS
+    )
 
 
 def observe(dtype: str, shape, stride, box, swizzle=None, store: bool = False, address: int = ADDRESS) -> bytes:
@@ -79,7 +90,9 @@ def observe(dtype: str, shape, stride, box, swizzle=None, store: bool = False, a
     for d in order:
         shared_stride[d] = pitch
         pitch *= box[d]
-    return run_host(host_function(shape, stride, box, tuple(shared_stride), swizzle, store), getattr(cutlass, dtype), address)
+    return run_host(
+        host_function(shape, stride, box, tuple(shared_stride), swizzle, store), getattr(cutlass, dtype), address
+    )
 
 
 def run_host(host, element, address: int) -> bytes:

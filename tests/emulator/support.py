@@ -35,15 +35,26 @@ def kernel_text(body: str, parameters: int, registers: str = "", shared: int = 0
 """
 
 
-def launch(text: str, *arrays: np.ndarray, grid=(1, 1, 1), block=(32, 1, 1), cluster=(1, 1, 1), settings: Settings | None = None,
-           programmatic: bool = False) -> Settings:
+def launch(
+    text: str,
+    *arrays: np.ndarray,
+    grid=(1, 1, 1),
+    block=(32, 1, 1),
+    cluster=(1, 1, 1),
+    settings: Settings | None = None,
+    programmatic: bool = False,
+) -> Settings:
     """Run the one kernel of a PTX text with the arrays' addresses as its 64-bit parameters."""
     module = ptx.parse(text)
     (function,) = module.functions.values()
     device, how = Device(), settings or Settings()
     parameters = b"".join(int(a.ctypes.data).to_bytes(8, "little") for a in arrays)
     with device.arrays(*arrays):
-        run_launch(Launch(Program(function, module), grid, block, cluster, 0, parameters, programmatic=programmatic), device, how)
+        run_launch(
+            Launch(Program(function, module), grid, block, cluster, 0, parameters, programmatic=programmatic),
+            device,
+            how,
+        )
     return how
 
 
@@ -56,10 +67,19 @@ def lanes(instruction: str, *inputs: np.ndarray, out: str, settings: Settings | 
         width = values.itemsize
         name = f"{prefix[width]}{i + 10}"
         names.append(name)
-        body += [f"\tmul.wide.u32 %rd1, %r0, {width};", f"\tadd.u64 %rd1, %rd1, %a{i + 1};", f"\tld.global.b{8 * width} {name}, [%rd1];"]
+        body += [
+            f"\tmul.wide.u32 %rd1, %r0, {width};",
+            f"\tadd.u64 %rd1, %rd1, %a{i + 1};",
+            f"\tld.global.b{8 * width} {name}, [%rd1];",
+        ]
     destination = f"{prefix[size]}30"
     text = re.sub(r"\$(\d)", lambda m: destination if m.group(1) == "0" else names[int(m.group(1)) - 1], instruction)
-    body += [f"\t{text}", f"\tmul.wide.u32 %rd1, %r0, {size};", "\tadd.u64 %rd1, %rd1, %a0;", f"\tst.global.b{8 * size} [%rd1], {destination};"]
+    body += [
+        f"\t{text}",
+        f"\tmul.wide.u32 %rd1, %r0, {size};",
+        "\tadd.u64 %rd1, %rd1, %a0;",
+        f"\tst.global.b{8 * size} [%rd1], {destination};",
+    ]
     result = np.zeros(32, out)
     launch(kernel_text("\n".join(body), len(inputs) + 1), result, *inputs, settings=settings)
     return result

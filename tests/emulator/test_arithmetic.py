@@ -17,7 +17,12 @@ from . import exact
 MODES = ("rn", "rz", "rm", "rp")
 UNSIGNED = {16: np.uint16, 32: np.uint32, 64: np.uint64}
 NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
-EXACT = {"add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "fma": lambda x, y, z: x * y + z}
+EXACT = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "fma": lambda x, y, z: x * y + z,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -36,10 +41,22 @@ def finite_codes(kind: str, seed: int, count: int) -> np.ndarray:
     spec, width = exact.SPECS[kind], bits_of(kind)
     anything = rng.integers(0, spec.top + 1, count, dtype=np.uint64)
     middle = np.uint64(spec.bias << spec.fraction_bits)
-    near = middle + rng.integers(0, 1 << (spec.fraction_bits + 3), count, dtype=np.uint64) - np.uint64(1 << (spec.fraction_bits + 1))
-    edges = middle + rng.integers(-20, 20, count).astype(np.uint64) * np.uint64(1 << spec.fraction_bits) + rng.integers(0, 3, count).astype(np.uint64)
+    near = (
+        middle
+        + rng.integers(0, 1 << (spec.fraction_bits + 3), count, dtype=np.uint64)
+        - np.uint64(1 << (spec.fraction_bits + 1))
+    )
+    edges = (
+        middle
+        + rng.integers(-20, 20, count).astype(np.uint64) * np.uint64(1 << spec.fraction_bits)
+        + rng.integers(0, 3, count).astype(np.uint64)
+    )
     small = rng.integers(0, 1 << (spec.fraction_bits + 1), count, dtype=np.uint64)
-    chosen = np.where(rng.random(count) < 0.4, near, np.where(rng.random(count) < 0.5, edges, np.where(rng.random(count) < 0.6, anything, small)))
+    chosen = np.where(
+        rng.random(count) < 0.4,
+        near,
+        np.where(rng.random(count) < 0.5, edges, np.where(rng.random(count) < 0.6, anything, small)),
+    )
     chosen = np.minimum(chosen, np.uint64(spec.top))
     chosen[:2] = 0
     signs = rng.integers(0, 2, count).astype(np.uint64) << np.uint64(width - 1)
@@ -73,7 +90,9 @@ def near_ties(kind: str, seed: int, count: int) -> list[np.ndarray]:
     half_ulp = Fraction(1, 1 << (spec.fraction_bits + 1))
     a, b, c = [], [], []
     while len(a) < count:
-        x = exact.decode(kind, int(rng.integers(spec.bias << spec.fraction_bits, (spec.bias + 1) << spec.fraction_bits)))
+        x = exact.decode(
+            kind, int(rng.integers(spec.bias << spec.fraction_bits, (spec.bias + 1) << spec.fraction_bits))
+        )
         target = (1 + 2 * half_ulp * int(rng.integers(0, 1 << spec.fraction_bits))) + half_ulp
         y_code = exact.encode(kind, target / x)
         x_code = exact.encode(kind, x)
@@ -160,7 +179,14 @@ def test_modifiers():
 @pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
 def test_min_and_max(kind):
     spec, width = exact.SPECS[kind], bits_of(kind)
-    codes = finite_codes(kind, 3, 40).tolist() + [0, spec.sign, spec.top + 1, spec.top + 1 | spec.sign, spec.top + 2, spec.top + 2 | spec.sign]
+    codes = finite_codes(kind, 3, 40).tolist() + [
+        0,
+        spec.sign,
+        spec.top + 1,
+        spec.top + 1 | spec.sign,
+        spec.top + 2,
+        spec.top + 2 | spec.sign,
+    ]
     a = np.repeat(np.array(codes, np.uint64), len(codes)).astype(UNSIGNED[width])
     b = np.tile(np.array(codes, np.uint64), len(codes)).astype(UNSIGNED[width])
     forms = ("min", "max") + (("min.NaN", "max.NaN", "min.xorsign.abs", "max.NaN.xorsign.abs") if kind != "f64" else ())
@@ -188,7 +214,11 @@ def test_neg_and_abs_change_the_sign_of_all_but_nan():
     a = np.array([0x3C008000, 0xFFFF0001, 0x7C01FC01, 0x7FC0FF81], np.uint32)
     assert operation("neg.f16x2")(a).tolist() == [0xBC000000, 0x7FFF8001, 0x7FFF7FFF, 0x7FFF7FFF]
     assert operation("abs.bf16x2")(a).tolist() == [0x3C000000, 0x7FFF0001, 0x7C017C01, 0x7FFF7FFF]
-    assert operation("neg.ftz.f32")(np.array([0x7FC00000, 0x7F800001, 0x3F800000], np.uint32)).tolist() == [0x7FFFFFFF, 0x7FFFFFFF, 0xBF800000]
+    assert operation("neg.ftz.f32")(np.array([0x7FC00000, 0x7F800001, 0x3F800000], np.uint32)).tolist() == [
+        0x7FFFFFFF,
+        0x7FFFFFFF,
+        0xBF800000,
+    ]
     doubles = np.array([0x7FF8000000000123, 0xFFF0000000000001, 0xBFF0000000000000], np.uint64)
     assert operation("neg.f64")(doubles).tolist() == [0x7FF8000000000123, 0xFFF8000000000001, 0x3FF0000000000000]
     assert operation("abs.f64")(doubles).tolist() == [0x7FF8000000000123, 0xFFF8000000000001, 0x3FF0000000000000]
@@ -203,10 +233,22 @@ def test_f64_results_keep_nans_and_make_a_negative_one(mode):
         make = special if opcode.split(".")[0] in ("div", "rcp", "sqrt") else operation
         return int(make(f"{opcode}.{mode}.f64")(*(np.array([v], np.uint64) for v in values))[0])
 
-    assert [run("mul", infinity, zero), run("fma", infinity, zero, zero), run("div", zero, zero), run("sqrt", minus_one)] == [made] * 4
-    assert [run("sub", infinity, infinity), run("sub", zero, nan), run("add", nan, zero), run("rcp", nan)] == [made, nan, nan, nan]
+    assert [
+        run("mul", infinity, zero),
+        run("fma", infinity, zero, zero),
+        run("div", zero, zero),
+        run("sqrt", minus_one),
+    ] == [made] * 4
+    assert [run("sub", infinity, infinity), run("sub", zero, nan), run("add", nan, zero), run("rcp", nan)] == [
+        made,
+        nan,
+        nan,
+        nan,
+    ]
     quiet = signalling | 1 << 51
-    assert [run(n, signalling, zero) for n in ("add", "sub", "mul", "div")] + [run("fma", zero, infinity, signalling)] == [quiet] * 5
+    assert [run(n, signalling, zero) for n in ("add", "sub", "mul", "div")] + [
+        run("fma", zero, infinity, signalling)
+    ] == [quiet] * 5
     assert [run("rcp", signalling), run("sqrt", signalling), run("sqrt", nan)] == [quiet, quiet, nan]
 
 
@@ -229,7 +271,9 @@ def test_comparisons():
     for name, test in RELATIONS.items():
         ordered = [not u and test(o) for u, o in zip(unordered, order)]
         assert compare(name, "f16", a.view(np.uint16), b.view(np.uint16)).tolist() == ordered
-        assert compare(name + "u", "f16", a.view(np.uint16), b.view(np.uint16)).tolist() == [u or o for u, o in zip(unordered, ordered)]
+        assert compare(name + "u", "f16", a.view(np.uint16), b.view(np.uint16)).tolist() == [
+            u or o for u, o in zip(unordered, ordered)
+        ]
     assert compare("nan", "f16", a.view(np.uint16), b.view(np.uint16)).tolist() == unordered
     assert compare("num", "f16", a.view(np.uint16), b.view(np.uint16)).tolist() == [not u for u in unordered]
 
@@ -238,8 +282,12 @@ def test_pair_comparisons_and_set():
     a, b = np.array([0x3C000000], np.uint32), np.array([0x00003C00], np.uint32)
     truth = compare("gt", "f16x2", a, b)
     assert truth.tolist() == [[False, True]]
-    assert select_truth(truth, "f16x2").tolist() == [0x3C000000] and select_truth(truth, "bf16x2").tolist() == [0x3F800000]
-    assert select_truth(truth[:, 1], "u32").tolist() == [0xFFFFFFFF] and select_truth(truth[:, 1], "f32").tolist() == [0x3F800000]
+    assert select_truth(truth, "f16x2").tolist() == [0x3C000000] and select_truth(truth, "bf16x2").tolist() == [
+        0x3F800000
+    ]
+    assert select_truth(truth[:, 1], "u32").tolist() == [0xFFFFFFFF] and select_truth(truth[:, 1], "f32").tolist() == [
+        0x3F800000
+    ]
     assert not compare("lt", "f16", np.array([1], np.uint16), np.array([2], np.uint16), ftz=True).any()
 
 
@@ -266,7 +314,10 @@ def test_division_and_roots_round_once(mode):
     values = [exact.decode("f32", c) for c in a.tolist()], [exact.decode("f32", c) for c in b.tolist()]
     got = special(f"div.{mode}.f32")(a, b)
     for lane, (x, y) in enumerate(zip(*values)):
-        assert int(got[lane]) & (0x7FFFFFFF if x / y == 0 else 0xFFFFFFFF) == exact.encode("f32", x / y, mode), (hex(a[lane]), hex(b[lane]))
+        assert int(got[lane]) & (0x7FFFFFFF if x / y == 0 else 0xFFFFFFFF) == exact.encode("f32", x / y, mode), (
+            hex(a[lane]),
+            hex(b[lane]),
+        )
     assert special(f"rcp.{mode}.f32")(b).tolist() == [exact.encode("f32", 1 / y, mode) for y in values[1]]
     positive = a & np.uint32(0x7FFFFFFF)
     assert special(f"sqrt.{mode}.f32")(positive).tolist() == [rounded_root(abs(x), mode) for x in values[0]]
@@ -311,7 +362,10 @@ def test_special_cases_of_the_approximate_functions():
 def test_edges_of_the_approximate_functions_on_the_hardware():
     """Answers of an H200: divisors above 2**126 give zero, bf16 powers and f64 reciprocals flush, only .ftz.f64 cuts."""
     one, minus_one, largest, infinity = 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0x7F800000
-    a, b = np.array([one, minus_one, largest, infinity, one], np.uint32), np.array([largest] * 4 + [0x7E800000], np.uint32)
+    a, b = (
+        np.array([one, minus_one, largest, infinity, one], np.uint32),
+        np.array([largest] * 4 + [0x7E800000], np.uint32),
+    )
     assert special("div.approx.f32")(a, b).tolist() == [0, 0x80000000, 0, 0x7FFFFFFF, 0x00800000]
     assert special("div.full.f32")(a, b).tolist() == [0x200000, 0x80200000, one, infinity, 0x00800000]
     assert special("ex2.approx.ftz.bf16x2")(np.array([0xC3003F80], np.uint32)).tolist() == [0x00004000]
@@ -336,8 +390,18 @@ def test_approximations_round_the_true_value():
     assert np.array_equal(special("tanh.approx.f16x2")(pairs).view(np.float16), want)
 
 
-@pytest.mark.parametrize("door,opcode", [(operation, "add.f8"), (operation, "div.f32"), (operation, "add.rn.rz.f32"), (operation, "add.f32x2"),
-                                         (special, "sin.approx.f16"), (special, "rsqrt.rn.f32"), (special, "sin.approx.f64")])  # fmt: skip
+@pytest.mark.parametrize(
+    "door,opcode",
+    [
+        (operation, "add.f8"),
+        (operation, "div.f32"),
+        (operation, "add.rn.rz.f32"),
+        (operation, "add.f32x2"),
+        (special, "sin.approx.f16"),
+        (special, "rsqrt.rn.f32"),
+        (special, "sin.approx.f64"),
+    ],
+)
 def test_unknown_spellings_are_refused(door, opcode):
     with pytest.raises(ArgumentValueError):
         door(opcode)

@@ -69,7 +69,9 @@ WAIT:
 	cvt.u64.u32 %rd1, %r3;
 	add.u64 %rd1, %rd1, %a0;
 	st.global.b32 [%rd1], %r10;"""
-COPY, REDUCE = (f"cp.{way}.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes" for way in ("async", "reduce.async"))
+COPY, REDUCE = (
+    f"cp.{way}.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes" for way in ("async", "reduce.async")
+)
 
 
 def alone(instruction: str, clustered: bool) -> np.ndarray:
@@ -79,14 +81,32 @@ def alone(instruction: str, clustered: bool) -> np.ndarray:
     (function,), device = module.functions.values(), Device()
     with device.arrays(out):
         one = (1, 1, 1)
-        run_launch(Launch(Program(function, module), one, (32, 1, 1), one, 0, out.ctypes.data.to_bytes(8, "little"), clustered=clustered), device, Settings())
+        run_launch(
+            Launch(
+                Program(function, module),
+                one,
+                (32, 1, 1),
+                one,
+                0,
+                out.ctypes.data.to_bytes(8, "little"),
+                clustered=clustered,
+            ),
+            device,
+            Settings(),
+        )
     return out
 
 
-@pytest.mark.parametrize("instruction, want", (
-    (COPY, 100 + LANES), (REDUCE + ".add.u32", 107 + LANES), (REDUCE + ".add.u64", 107 + LANES), (REDUCE + ".inc.u32", np.full(32, 8)),
-    (REDUCE + ".and.b32", 7 & 100 + LANES),
-))
+@pytest.mark.parametrize(
+    "instruction, want",
+    (
+        (COPY, 100 + LANES),
+        (REDUCE + ".add.u32", 107 + LANES),
+        (REDUCE + ".add.u64", 107 + LANES),
+        (REDUCE + ".inc.u32", np.full(32, 8)),
+        (REDUCE + ".and.b32", 7 & 100 + LANES),
+    ),
+)
 def test_a_launch_has_bulk_copies_between_shared_memories_only_as_clusters(instruction, want):
     """As on an H200: an illegal instruction, unless the launch has the cluster attribute, if only of one block. The values are its own."""
     assert np.array_equal(alone(instruction, True), want)
@@ -97,25 +117,39 @@ def test_a_launch_has_bulk_copies_between_shared_memories_only_as_clusters(instr
 
 def reduce(operation: str, change=lambda text: text) -> np.ndarray:
     out, body = np.zeros(32, np.uint32), change(BODY)
-    launch(kernel_text(body.replace("OPERATION", operation), 1, shared=384), out, grid=(2, 1, 1), cluster=(2, 1, 1),
-           settings=Settings(schedules=2 * len(POLICIES)))
+    launch(
+        kernel_text(body.replace("OPERATION", operation), 1, shared=384),
+        out,
+        grid=(2, 1, 1),
+        cluster=(2, 1, 1),
+        settings=Settings(schedules=2 * len(POLICIES)),
+    )
     return out
 
 
-@pytest.mark.parametrize("operation, want", (
-    ("add.u32", 107 + 2 * LANES), ("max.s32", 100 + LANES), ("min.u32", np.minimum(LANES, 7)), ("or.b32", 7 | LANES | (100 + LANES)),
-))
+@pytest.mark.parametrize(
+    "operation, want",
+    (
+        ("add.u32", 107 + 2 * LANES),
+        ("max.s32", 100 + LANES),
+        ("min.u32", np.minimum(LANES, 7)),
+        ("or.b32", 7 | LANES | (100 + LANES)),
+    ),
+)
 def test_two_blocks_reduce_into_one(operation, want):
     assert np.array_equal(reduce(operation), want)
 
 
-@pytest.mark.parametrize("old, new, kinds", (
-    ("\tfence.proxy.async;", "", {"proxy"}),
-    ("\tfence.proxy.async;", "\tfence.proxy.async;\n\tld.shared.b32 %r11, [%r4+256];", {"proxy-read"}),
-    ("\tst.shared.b32 [%r4+256], 7;", "", {"uninitialised"}),
-    ("_, [%r2], 256", "_, [%r2], 272", {"deadlock"}),
-    ("128, [%r9]", "120, [%r9]", {"misaligned"}),
-))
+@pytest.mark.parametrize(
+    "old, new, kinds",
+    (
+        ("\tfence.proxy.async;", "", {"proxy"}),
+        ("\tfence.proxy.async;", "\tfence.proxy.async;\n\tld.shared.b32 %r11, [%r4+256];", {"proxy-read"}),
+        ("\tst.shared.b32 [%r4+256], 7;", "", {"uninitialised"}),
+        ("_, [%r2], 256", "_, [%r2], 272", {"deadlock"}),
+        ("128, [%r9]", "120, [%r9]", {"misaligned"}),
+    ),
+)
 def test_a_reduction_gone_wrong(old, new, kinds):
     assert old in BODY
     with pytest.raises(EmulationError) as found:

@@ -18,7 +18,9 @@ POLICIES = ("round_robin", "random", "lagging_lane")
 def out_of(body: str, *, settings=None, shared=0, block=(32, 1, 1)) -> np.ndarray:
     """%r5 of every thread after ``body``; %r0 is the thread's number."""
     result = np.zeros(block[0], np.uint32)
-    launch(kernel_text("\tmov.u32 %r0, %tid.x;\n" + body + STORE, 1, shared=shared), result, settings=settings, block=block)
+    launch(
+        kernel_text("\tmov.u32 %r0, %tid.x;\n" + body + STORE, 1, shared=shared), result, settings=settings, block=block
+    )
     return result
 
 
@@ -93,10 +95,12 @@ def test_a_block_that_is_no_multiple_of_a_warp():
 
 def test_special_registers():
     assert lanes("mov.u32 $0, %lanemask_lt;", out="uint32").tolist() == [(1 << n) - 1 for n in range(32)]
-    assert lanes("mov.u32 $0, %lanemask_ge;", out="uint32").tolist() == [0xFFFFFFFF & ~((1 << n) - 1) for n in range(32)]
+    assert lanes("mov.u32 $0, %lanemask_ge;", out="uint32").tolist() == [
+        0xFFFFFFFF & ~((1 << n) - 1) for n in range(32)
+    ]
     assert set(lanes("mov.u32 $0, %ntid.x;", out="uint32").tolist()) == {32}
     first, second = (lanes("mov.u64 $0, %globaltimer;", out="uint64") for _ in range(2))
-    assert np.all(first == second)      # virtual time: the same in every run
+    assert np.all(first == second)  # virtual time: the same in every run
 
 
 def test_128_bit_registers_move_whole():
@@ -127,7 +131,9 @@ def test_local_memory_is_each_threads_own():
 
 
 def test_printf(capsys):
-    text = HEADER + """
+    text = (
+        HEADER
+        + """
 .extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);
 .global .align 1 .b8 format[22] = {108, 97, 110, 101, 32, 37, 100, 58, 32, 37, 46, 50, 102, 32, 37, 117, 10};
 .visible .entry k(.param .u64 p0)
@@ -155,6 +161,7 @@ def test_printf(capsys):
 	ret;
 }
 """
+    )
     launch_text(text, (1, 1, 1), (32, 1, 1), [0])
     assert capsys.readouterr().out == "lane 0: 1.50 4000000000\nlane 1: 1.50 4000000000\n"
 
@@ -244,12 +251,16 @@ def test_lanes_of_one_store_that_disagree():
 
 
 def test_lanes_of_one_store_may_agree():
-    assert out_of("\tmov.u32 %r1, smem;\n\tmov.u32 %r5, 9;\n\tst.shared.b32 [%r1], %r5;", shared=16).tolist() == [9] * 32
+    assert (
+        out_of("\tmov.u32 %r1, smem;\n\tmov.u32 %r5, 9;\n\tst.shared.b32 [%r1], %r5;", shared=16).tolist() == [9] * 32
+    )
 
 
 def test_shared_memory_is_poisoned():
     assert fault_of("\tmov.u32 %r1, smem;\n\tld.shared.b32 %r5, [%r1];", shared=16).kind == "uninitialised"
-    unchecked = out_of("\tmov.u32 %r1, smem;\n\tld.shared.b32 %r5, [%r1];", shared=16, settings=Settings(sanitize=False))
+    unchecked = out_of(
+        "\tmov.u32 %r1, smem;\n\tld.shared.b32 %r5, [%r1];", shared=16, settings=Settings(sanitize=False)
+    )
     assert set(unchecked.tolist()) == {0xCDCDCDCD}
 
 

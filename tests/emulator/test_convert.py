@@ -59,7 +59,10 @@ def test_f32_to_half_types(kind, mode):
 def test_satfinite_pairs_clamp_infinity_and_put_the_first_source_on_top(kind, mode):
     a, b = singles(2), singles(3)
     got = conversion(f"cvt.{mode}.satfinite.{kind}x2.f32")(a, b)
-    want = [expected_float(kind, "f32", x, mode, True) << 16 | expected_float(kind, "f32", y, mode, True) for x, y in zip(a, b)]
+    want = [
+        expected_float(kind, "f32", x, mode, True) << 16 | expected_float(kind, "f32", y, mode, True)
+        for x, y in zip(a, b)
+    ]
     assert got.tolist() == want
 
 
@@ -67,7 +70,10 @@ def test_satfinite_pairs_clamp_infinity_and_put_the_first_source_on_top(kind, mo
 def test_f32_to_eight_bit_floats(kind):
     a, b = singles(4), singles(5)
     got = conversion(f"cvt.rn.satfinite.{kind}x2.f32")(a, b)
-    want = [expected_float(kind, "f32", x, "rn", True) << 8 | expected_float(kind, "f32", y, "rn", True) for x, y in zip(a, b)]
+    want = [
+        expected_float(kind, "f32", x, "rn", True) << 8 | expected_float(kind, "f32", y, "rn", True)
+        for x, y in zip(a, b)
+    ]
     assert got.dtype == np.uint16 and got.tolist() == want
 
 
@@ -95,7 +101,9 @@ def test_bf16_over_the_whole_range_and_rounding_against_ml_dtypes():
     codes = np.arange(1 << 16, dtype=np.uint16)
     values = codes.view(ml_dtypes.bfloat16).astype(np.float32)
     got = conversion("cvt.f32.bf16")(codes)
-    assert np.array_equal(got, codes.astype(np.uint32) << 16) and np.array_equal(got, values.view(np.uint32))  # NaNs as they are
+    assert np.array_equal(got, codes.astype(np.uint32) << 16) and np.array_equal(
+        got, values.view(np.uint32)
+    )  # NaNs as they are
     bits = np.random.default_rng(0).integers(0, 1 << 32, 1 << 16, dtype=np.uint64).astype(np.uint32)
     floats = bits.view(np.float32)
     want = np.where(np.isnan(floats), 0x7FFF, floats.astype(ml_dtypes.bfloat16).view(np.uint16))
@@ -121,14 +129,27 @@ def test_nans_to_tf32():
         assert (conversion(f"cvt.{form}.tf32.f32")(bits[:5]) == 0x7FFFE000).all()
 
 
-@pytest.mark.parametrize("opcode,nan,want", [
-    ("cvt.rn.f16.f64", 0x7FF8000000000123, 0x7E00), ("cvt.rz.f16.f64", 0xFFF0000000000001, 0xFE00), ("cvt.rn.bf16.f64", 0xFFF0000000000001, 0xFFC0),
-    ("cvt.rm.f32.f64", 0xFFF0000000000001, 0xFFC00000), ("cvt.rn.ftz.f32.f64", 0x7FF8000000000123, 0x7FC00000),
-    ("cvt.rn.f32.f64", 0xFFFB8DB280000000, 0xFFDC6D94), ("cvt.f64.f16", 0x7C01, 0x7FF8040000000000), ("cvt.f64.f16", 0xFFFF, 0xFFFFFC0000000000),
-    ("cvt.f64.bf16", 0x7FBB, 0x7FFF600000000000), ("cvt.f64.bf16", 0xFFFF, 0xFFFFE00000000000), ("cvt.f64.f32", 0x7F800001, 0x7FF8000020000000),
-    ("cvt.f64.f32", 0xFF9C6D94, 0xFFFB8DB280000000), ("cvt.rzi.f64.f64", 0xFFF0000000000001, 0xFFF8000000000001), ("cvt.f32.bf16", 0xFFFF, 0xFFFF0000),
-    ("cvt.rn.bf16.f16", 0xFC01, 0x7FFF), ("cvt.f32.f16", 0xFC01, 0x7FFFFFFF),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "opcode,nan,want",
+    [
+        ("cvt.rn.f16.f64", 0x7FF8000000000123, 0x7E00),
+        ("cvt.rz.f16.f64", 0xFFF0000000000001, 0xFE00),
+        ("cvt.rn.bf16.f64", 0xFFF0000000000001, 0xFFC0),
+        ("cvt.rm.f32.f64", 0xFFF0000000000001, 0xFFC00000),
+        ("cvt.rn.ftz.f32.f64", 0x7FF8000000000123, 0x7FC00000),
+        ("cvt.rn.f32.f64", 0xFFFB8DB280000000, 0xFFDC6D94),
+        ("cvt.f64.f16", 0x7C01, 0x7FF8040000000000),
+        ("cvt.f64.f16", 0xFFFF, 0xFFFFFC0000000000),
+        ("cvt.f64.bf16", 0x7FBB, 0x7FFF600000000000),
+        ("cvt.f64.bf16", 0xFFFF, 0xFFFFE00000000000),
+        ("cvt.f64.f32", 0x7F800001, 0x7FF8000020000000),
+        ("cvt.f64.f32", 0xFF9C6D94, 0xFFFB8DB280000000),
+        ("cvt.rzi.f64.f64", 0xFFF0000000000001, 0xFFF8000000000001),
+        ("cvt.f32.bf16", 0xFFFF, 0xFFFF0000),
+        ("cvt.rn.bf16.f16", 0xFC01, 0x7FFF),
+        ("cvt.f32.f16", 0xFC01, 0x7FFFFFFF),
+    ],
+)
 def test_f64_keeps_the_payload_of_a_nan(opcode, nan, want):
     source = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}[opcode.split(".")[-1]]
     assert conversion(opcode)(np.array([nan], source)).tolist() == [want]
@@ -147,13 +168,30 @@ def test_relu_turns_negatives_to_plus_zero_and_keeps_nan():
 @pytest.mark.parametrize("source", ["f32", "f16", "bf16"])
 def test_f64_to_narrow_and_back(source, mode):
     rng = np.random.default_rng(8)
-    doubles = np.concatenate([singles(8, 200).view(np.float32).astype(np.float64), rng.standard_normal(300) * np.exp2(rng.integers(-160, 140, 300))])
-    step = np.array([1 + 2.0**-24, 1 + 3 * 2.0**-24, 1 + 2.0**-24 + 2.0**-52, 2.0**-149, 2.0**-150, 2.0**-150 * (1 + 2.0**-50), 5e-324])
+    doubles = np.concatenate(
+        [
+            singles(8, 200).view(np.float32).astype(np.float64),
+            rng.standard_normal(300) * np.exp2(rng.integers(-160, 140, 300)),
+        ]
+    )
+    step = np.array(
+        [
+            1 + 2.0**-24,
+            1 + 3 * 2.0**-24,
+            1 + 2.0**-24 + 2.0**-52,
+            2.0**-149,
+            2.0**-150,
+            2.0**-150 * (1 + 2.0**-50),
+            5e-324,
+        ]
+    )
     bits = np.concatenate([doubles, step, -step]).view(np.uint64)
     got = conversion(f"cvt.{mode}.{source}.f64")(bits)
     want = np.array([expected_float(source, "f64", c, mode) for c in bits.tolist()])
     number = ~np.isnan(bits.view(np.float64))
-    assert np.array_equal(got[number], want[number]) and all(math.isnan(exact.decode(source, c)) for c in got[~number].tolist())
+    assert np.array_equal(got[number], want[number]) and all(
+        math.isnan(exact.decode(source, c)) for c in got[~number].tolist()
+    )
     finite = ~np.isnan(bits.view(np.float64))
     wide = conversion(f"cvt.f64.{source}")(got)
     values = [exact.decode(source, c) for c in got[finite].tolist()]
@@ -195,8 +233,16 @@ def test_integer_to_float_rounds_once(target, source, mode):
     rng = np.random.default_rng(width)
     numbers = [int(rng.integers(0, 1 << min(width, 62))) >> int(rng.integers(0, width)) for _ in range(120)]
     numbers += [(1 << k) + d for k in range(width) for d in (-1, 0, 1)]
-    numbers += [(1 << 40) + (1 << 16), (1 << 63) + (1 << 39), (1 << 63) + (1 << 39) + 1, (1 << 62) + (1 << 38) - 1, (1 << 60) + (1 << 36) + 1]
-    bits = np.array([n & ((1 << width) - 1) for n in numbers] + [-n & ((1 << width) - 1) for n in numbers], UNSIGNED[width])
+    numbers += [
+        (1 << 40) + (1 << 16),
+        (1 << 63) + (1 << 39),
+        (1 << 63) + (1 << 39) + 1,
+        (1 << 62) + (1 << 38) - 1,
+        (1 << 60) + (1 << 36) + 1,
+    ]
+    bits = np.array(
+        [n & ((1 << width) - 1) for n in numbers] + [-n & ((1 << width) - 1) for n in numbers], UNSIGNED[width]
+    )
     values = bits.view(np.dtype(f"i{width // 8}")) if source[0] == "s" else bits
     want = [exact.encode(target, Fraction(int(v)), mode) for v in values]
     assert conversion(f"cvt.{mode}.{target}.{source}")(bits).tolist() == want
@@ -212,20 +258,44 @@ def test_integers_extend_truncate_and_saturate():
     assert conversion("cvt.sat.s8.s32", 32)(bits).view(np.int32).tolist() == [min(max(v, -128), 127) for v in signed]
     assert conversion("cvt.sat.u8.s32", 32)(bits).tolist() == [min(max(v, 0), 255) for v in signed]
     assert conversion("cvt.sat.s32.u32")(bits).tolist() == [min(v, 2**31 - 1) for v in bits.tolist()]
-    assert conversion("cvt.sat.u64.s64")(bits.view(np.int32).astype(np.int64).view(np.uint64)).tolist() == [max(v, 0) for v in signed]
+    assert conversion("cvt.sat.u64.s64")(bits.view(np.int32).astype(np.int64).view(np.uint64)).tolist() == [
+        max(v, 0) for v in signed
+    ]
 
 
 def test_pack_joins_saturated_halves():
     a = np.array([-40000, 5, 70000], np.int32).view(np.uint32)
     b = np.array([1, -2, -70000], np.int32).view(np.uint32)
     assert conversion("cvt.pack.sat.s16.s32")(a, b).tolist() == [0x80000001, 0x0005FFFE, 0x7FFF8000]
-    assert conversion("cvt.pack.sat.u8.s32.b32")(a, b, np.array([0xAABB, 1, 2], np.uint32)).tolist() == [0xAABB0001, 0x00010500, 0x0002FF00]
+    assert conversion("cvt.pack.sat.u8.s32.b32")(a, b, np.array([0xAABB, 1, 2], np.uint32)).tolist() == [
+        0xAABB0001,
+        0x00010500,
+        0x0002FF00,
+    ]
 
 
 def test_integral_rounding_keeps_the_type_and_the_sign_of_zero():
     values = np.array([-0.5, 0.5, 1.5, 2.5, -2.5, 1e30, -0.0, 2.0**-140], np.float32)
-    assert conversion("cvt.rni.f32.f32")(values.view(np.uint32)).view(np.float32).tolist() == [-0.0, 0, 2, 2, -2, np.float32(1e30), -0.0, 0]
-    assert np.signbit(conversion("cvt.rni.f32.f32")(values.view(np.uint32)).view(np.float32)).tolist() == [1, 0, 0, 0, 1, 0, 1, 0]
+    assert conversion("cvt.rni.f32.f32")(values.view(np.uint32)).view(np.float32).tolist() == [
+        -0.0,
+        0,
+        2,
+        2,
+        -2,
+        np.float32(1e30),
+        -0.0,
+        0,
+    ]
+    assert np.signbit(conversion("cvt.rni.f32.f32")(values.view(np.uint32)).view(np.float32)).tolist() == [
+        1,
+        0,
+        0,
+        0,
+        1,
+        0,
+        1,
+        0,
+    ]
     assert conversion("cvt.rpi.f32.f32")(values.view(np.uint32)).view(np.float32)[-1] == 1
     assert conversion("cvt.rpi.ftz.f32.f32")(values.view(np.uint32)).view(np.float32)[-1] == 0
 
@@ -237,8 +307,19 @@ def test_sat_and_ftz():
     assert conversion("cvt.ftz.sat.f32.f32")(values).view(np.float32)[-1] == 0
 
 
-@pytest.mark.parametrize("opcode", ["cvt.f32", "cvt.rn.rz.f16.f32", "cvt.rn.e4m3x2.f32", "cvt.rn.f16.s7", "cvt.hot.f16.f32", "cvt.rn.f32.tf32",
-                                    "cvt.pack.sat.s32.s32", "cvt.rn.bf16x2.e4m3x2"])  # fmt: skip
+@pytest.mark.parametrize(
+    "opcode",
+    [
+        "cvt.f32",
+        "cvt.rn.rz.f16.f32",
+        "cvt.rn.e4m3x2.f32",
+        "cvt.rn.f16.s7",
+        "cvt.hot.f16.f32",
+        "cvt.rn.f32.tf32",
+        "cvt.pack.sat.s32.s32",
+        "cvt.rn.bf16x2.e4m3x2",
+    ],
+)
 def test_spellings_that_do_not_exist_are_refused(opcode):
     with pytest.raises(ArgumentValueError, match="cvt"):
         conversion(opcode)

@@ -74,20 +74,30 @@ def test_the_repaired_skeleton_multiplies():
     assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
 
 
-@pytest.mark.parametrize("fault, kinds, word", (
-    ("no_empty_init", {"barrier"}, "no mbarrier has been initialised"),
-    ("full_counts_128", {"deadlock"}, "127 of 128"),
-    ("release_after_commit", {"race"}, "wgmma"),
-    ("no_parity", {"race", "deadlock", "barrier"}, ""),
-    ("setmaxnreg_one_warp", {"convergence"}, "setmaxnreg"),
-))
+@pytest.mark.parametrize(
+    "fault, kinds, word",
+    (
+        ("no_empty_init", {"barrier"}, "no mbarrier has been initialised"),
+        ("full_counts_128", {"deadlock"}, "127 of 128"),
+        ("release_after_commit", {"race"}, "wgmma"),
+        ("no_parity", {"race", "deadlock", "barrier"}, ""),
+        ("setmaxnreg_one_warp", {"convergence"}, "setmaxnreg"),
+    ),
+)
 def test_each_synchronization_fault_of_the_skeleton(fault, kinds, word):
     found = finding(documents.skeleton, *operands(320), 320, (fault,))
     assert found.kind in kinds and word in str(found), str(found)
 
 
 def test_the_skeleton_as_printed():
-    printed = ("no_empty_init", "full_counts_128", "release_after_commit", "no_parity", "setmaxnreg_one_warp", "drops_tail")
+    printed = (
+        "no_empty_init",
+        "full_counts_128",
+        "release_after_commit",
+        "no_parity",
+        "setmaxnreg_one_warp",
+        "drops_tail",
+    )
     finding(documents.skeleton, *operands(320), 320, printed)
 
 

@@ -38,9 +38,21 @@ OPERANDS = np.ones((256, 128), np.float16), np.ones((64, 128), np.float16), np.z
 
 # name -> (host function, arguments), kinds of report that are right, a word the report must hold
 FAULTS = {
-    "block barrier left out": ((basic.reduce, (f32(500), f32(2), 500, 2, False)), {"race", "uninitialised"}, "partial[w]"),
-    "ticket relaxed instead of acq_rel": ((basic.last_block, (i32(500), i32(6), i32(1), i32(1), 500, 6, False, "gpu")), {"race"}, "unordered"),
-    "ticket at block scope": ((basic.last_block, (i32(500), i32(6), i32(1), i32(1), 500, 6, True, "cta")), {"race"}, "atom.global.cta"),
+    "block barrier left out": (
+        (basic.reduce, (f32(500), f32(2), 500, 2, False)),
+        {"race", "uninitialised"},
+        "partial[w]",
+    ),
+    "ticket relaxed instead of acq_rel": (
+        (basic.last_block, (i32(500), i32(6), i32(1), i32(1), 500, 6, False, "gpu")),
+        {"race"},
+        "unordered",
+    ),
+    "ticket at block scope": (
+        (basic.last_block, (i32(500), i32(6), i32(1), i32(1), 500, 6, True, "cta")),
+        {"race"},
+        "atom.global.cta",
+    ),
     "flag read relaxed": (look_back(True, "relaxed", "release", "gpu"), {"race"}, "unordered"),
     "flag read weak": (look_back(True, None, "release", "gpu"), {"race", "livelock"}, ""),
     "flag written relaxed": (look_back(True, "acquire", "relaxed", "gpu"), {"race"}, "unordered"),
@@ -63,22 +75,51 @@ FAULTS = {
     "stage released for a warp by one lane": (ring("no_sync_warp"), {"race"}, "cp.async.bulk.tensor"),
     "stage released without a proxy fence": (ring("no_fence"), {"proxy-read"}, "fence.proxy.async"),
     "stage of a cluster released without a proxy fence": (
-        (cluster.multicast, (f32(80, 32), f32(2, 80, 32), "no_fence")), {"proxy-read"}, "ld.shared"),
+        (cluster.multicast, (f32(80, 32), f32(2, 80, 32), "no_fence")),
+        {"proxy-read"},
+        "ld.shared",
+    ),
     "stage released twice": (ring("double_release"), {"deadlock", "race", "barrier"}, ""),
-    "listener overrun by two phases": ((pipeline.take_turns, (i32(1), 6, "not answered")), {"barrier"}, "may mean phase"),
+    "listener overrun by two phases": (
+        (pipeline.take_turns, (i32(1), 6, "not answered")),
+        {"barrier"},
+        "may mean phase",
+    ),
     "phases left out on no ground": ((pipeline.take_turns, (i32(1), 6, "no barrier")), {"barrier"}, "may mean phase"),
     "stage released before wgmma has read it": (
-        (matmul.matmul, (np.ones((64, 256), np.float16), np.ones((64, 256), np.float16), f32(64, 64), 256, "release_before_wait")), {"race"}, "wgmma"),
-    "no proxy fence before a tensor store": ((epilogue.matmul, (*OPERANDS, 128, "no_proxy_fence")), {"proxy"}, "fence.proxy.async"),
+        (
+            matmul.matmul,
+            (np.ones((64, 256), np.float16), np.ones((64, 256), np.float16), f32(64, 64), 256, "release_before_wait"),
+        ),
+        {"race"},
+        "wgmma",
+    ),
+    "no proxy fence before a tensor store": (
+        (epilogue.matmul, (*OPERANDS, 128, "no_proxy_fence")),
+        {"proxy"},
+        "fence.proxy.async",
+    ),
     "no barrier before a tensor store": ((epilogue.matmul, (*OPERANDS, 128, "no_named_barrier")), {"race"}, "stmatrix"),
-    "peer read before the cluster barrier": ((cluster.read_peer, (i32(256), 2, "no_first_barrier")), {"race", "uninitialised"}, "shared::cluster"),
-    "block exits while a peer reads it": ((cluster.read_peer, (i32(256), 2, "no_last_barrier")), {"out-of-bounds"}, "has exited"),
+    "peer read before the cluster barrier": (
+        (cluster.read_peer, (i32(256), 2, "no_first_barrier")),
+        {"race", "uninitialised"},
+        "shared::cluster",
+    ),
+    "block exits while a peer reads it": (
+        (cluster.read_peer, (i32(256), 2, "no_last_barrier")),
+        {"out-of-bounds"},
+        "has exited",
+    ),
     "mbarrier not fenced before a peer's store": ((cluster.gather, (i32(8), 2, "no_init_fence")), {"barrier"}, "fence"),
     "cluster barrier left out after init": ((cluster.gather, (i32(8), 2, "no_cluster_sync")), {"barrier"}, ""),
     "expect_tx too large": ((cluster.gather, (i32(8), 2, "bytes")), {"deadlock"}, "4 bytes outstanding"),
     "asynchronous store not waited for": ((cluster.gather, (i32(8), 2, "no_wait")), {"race", "uninitialised"}, ""),
     "remote arrival at block scope": ((cluster.hand_over, (i32(32), "cta_scope")), {"race"}, "shared::cluster"),
-    "producer's tail left out in a cluster": ((cluster.multicast, (f32(80, 32), f32(2, 80, 32), "no_tail")), {"barrier", "out-of-bounds"}, "exited"),
+    "producer's tail left out in a cluster": (
+        (cluster.multicast, (f32(80, 32), f32(2, 80, 32), "no_tail")),
+        {"barrier", "out-of-bounds"},
+        "exited",
+    ),
 }
 
 

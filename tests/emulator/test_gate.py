@@ -17,11 +17,62 @@ from . import kernels_basic as basic
 from .support import kernel_text
 
 HOSTILE = (
-    "canary()", "'+str(canary())+'", '"+canary()+"', '";canary();"', "\ncanary()\n", "\n canary()\n#", "x'+str(exec('canary()'))+'",
-    "lambda:canary()", "f.warp.machine", "().__class__", "__class__", "__import__('os')", "np.load", "R[0]", "canary", "{canary()}",
-    "(", ")", "[", "]", "{", "}", ";", ":", "=", "@", "!", "~", "|", "\\", "'", '"', "#", "%", "$", "_", "0x", "1_0", "1e999", "-1",
-    "9" * 30, "\u0661", "\u00aa", "%tid.x", "[%rd1]", "{%r1,%r2}", "%r1|%p1", "s32", "f16x2", "b128", "u48", "v4", "sync", "lt", "xor",
-)  # fmt: skip
+    "canary()",
+    "'+str(canary())+'",
+    '"+canary()+"',
+    '";canary();"',
+    "\ncanary()\n",
+    "\n canary()\n#",
+    "x'+str(exec('canary()'))+'",
+    "lambda:canary()",
+    "f.warp.machine",
+    "().__class__",
+    "__class__",
+    "__import__('os')",
+    "np.load",
+    "R[0]",
+    "canary",
+    "{canary()}",
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ";",
+    ":",
+    "=",
+    "@",
+    "!",
+    "~",
+    "|",
+    "\\",
+    "'",
+    '"',
+    "#",
+    "%",
+    "$",
+    "_",
+    "0x",
+    "1_0",
+    "1e999",
+    "-1",
+    "9" * 30,
+    "\u0661",
+    "\u00aa",
+    "%tid.x",
+    "[%rd1]",
+    "{%r1,%r2}",
+    "%r1|%p1",
+    "s32",
+    "f16x2",
+    "b128",
+    "u48",
+    "v4",
+    "sync",
+    "lt",
+    "xor",
+)
 
 
 @pytest.fixture
@@ -95,7 +146,12 @@ PLACES = {
 @pytest.mark.parametrize("python", [text for text in HOSTILE if "canary" in text and text != "canary"])
 def test_python_in_the_place_of(place, python, canary):
     text = kernel_text("\tmov.u32 %r0, %tid.x;\n\t" + PLACES[place].replace("{}", python), 1)
-    assert outcome(text, np.zeros(64, np.int32)) in ("PtxSyntaxError", "UnknownInstruction", "ForeignCode", "ArgumentValueError")
+    assert outcome(text, np.zeros(64, np.int32)) in (
+        "PtxSyntaxError",
+        "UnknownInstruction",
+        "ForeignCode",
+        "ArgumentValueError",
+    )
     assert not canary
 
 
@@ -103,7 +159,9 @@ def test_python_in_the_place_of(place, python, canary):
 def test_words_of_ptx_in_the_wrong_place(place):
     """A legal word where the instruction has no such form is an error that has a type."""
     for word in ("sync", "f16x2", "xor", "u48", "tid.x", "_"):
-        outcome(kernel_text("\tmov.u32 %r0, %tid.x;\n\t" + PLACES[place].replace("{}", word), 1), np.zeros(64, np.int32))
+        outcome(
+            kernel_text("\tmov.u32 %r0, %tid.x;\n\t" + PLACES[place].replace("{}", word), 1), np.zeros(64, np.int32)
+        )
 
 
 GENERATED = {
@@ -146,20 +204,34 @@ def test_a_handler_that_pastes_what_it_is_given_is_stopped(monkeypatch, canary):
 @pytest.mark.parametrize(
     "text",
     [
-        "", "}", "{", ".visible .entry k(", ".visible .entry k() {", ".func f() {", ".visible .entry k() { ret; ", "\"",
-        ".visible .entry k() { .reg .b32 %r<999999999999>; ret; }", ".visible .entry k() { .local .align 0 .b8 x[4]; ret; }",
-        ".visible .entry k() { .local .b8 x[9999999999]; ret; }", ".global .b8 x[99999999999999];\n.visible .entry k() { ret; }",
+        "",
+        "}",
+        "{",
+        ".visible .entry k(",
+        ".visible .entry k() {",
+        ".func f() {",
+        ".visible .entry k() { ret; ",
+        '"',
+        ".visible .entry k() { .reg .b32 %r<999999999999>; ret; }",
+        ".visible .entry k() { .local .align 0 .b8 x[4]; ret; }",
+        ".visible .entry k() { .local .b8 x[9999999999]; ret; }",
+        ".global .b8 x[99999999999999];\n.visible .entry k() { ret; }",
         ".visible .entry k() { .reg .pred %p<2>; setp.eq.u32 %p1, " + "!" * 3000 + "%p1, 1; ret; }",
-        ".visible .entry k() { brx.idx %r1, nowhere; ret; }", ".visible .entry k(.param .align 0 .b8 p[4]) { ret; }",
+        ".visible .entry k() { brx.idx %r1, nowhere; ret; }",
+        ".visible .entry k(.param .align 0 .b8 p[4]) { ret; }",
     ],
-)  # fmt: skip
+)
 def test_texts_that_are_no_kernels(text):
     with pytest.raises(CutesyncError):
         emulator.launch(text, (1, 1, 1), (32, 1, 1), [])
 
 
 def test_operands_that_no_compiler_writes_are_a_report():
-    text = kernel_text("\tmov.u64 %rd1, 0;\n\tmov.u32 %r1, smem;\n\tcp.async.bulk.global.shared::cta.bulk_group [%a0], [%r1], 0;", 1, shared=64)
+    text = kernel_text(
+        "\tmov.u64 %rd1, 0;\n\tmov.u32 %r1, smem;\n\tcp.async.bulk.global.shared::cta.bulk_group [%a0], [%r1], 0;",
+        1,
+        shared=64,
+    )
     with pytest.raises((emulator.EmulationError, UnknownInstruction)):
         run(text, np.zeros(64, np.int32))
 

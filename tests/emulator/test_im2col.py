@@ -10,7 +10,15 @@ from cutesync.emulator.tensor_map import decode, replace_field
 from cutesync.errors import ArgumentValueError
 
 OBSERVED = [
-    {"extents": (64, 20, 16, 4), "pixels": 64, "channels": 64, "lower": (-1, -2), "upper": (-1, -3), "strides": (2, 3), "swizzle": (3, 4, 3)},
+    {
+        "extents": (64, 20, 16, 4),
+        "pixels": 64,
+        "channels": 64,
+        "lower": (-1, -2),
+        "upper": (-1, -3),
+        "strides": (2, 3),
+        "swizzle": (3, 4, 3),
+    },
     {
         "extents": (64, 20, 16, 6, 4),
         "pixels": 128,
@@ -20,7 +28,15 @@ OBSERVED = [
         "strides": (1, 1, 2),
         "swizzle": (2, 4, 3),
     },
-    {"extents": (32, 2000, 4), "pixels": 16, "channels": 16, "lower": (-300,), "upper": (-477,), "strides": (1,), "swizzle": (1, 4, 3)},
+    {
+        "extents": (32, 2000, 4),
+        "pixels": 16,
+        "channels": 16,
+        "lower": (-300,),
+        "upper": (-477,),
+        "strides": (1,),
+        "swizzle": (1, 4, 3),
+    },
 ]
 
 
@@ -31,36 +47,70 @@ def test_the_dsl_still_builds_maps_this_way(request_):
     extents = request_["extents"]
     strides = tuple(2 * int(np.prod(extents[: d + 1])) for d in range(len(extents) - 1))
     want = Im2colMap(
-        "f16", observed_maps.ADDRESS, extents, strides, request_["lower"], request_["upper"], request_["channels"], request_["pixels"],
-        (1, *request_["strides"], 1), {1: 32, 2: 64, 3: 128}[request_["swizzle"][0]],
-    )  # fmt: skip
+        "f16",
+        observed_maps.ADDRESS,
+        extents,
+        strides,
+        request_["lower"],
+        request_["upper"],
+        request_["channels"],
+        request_["pixels"],
+        (1, *request_["strides"], 1),
+        {1: 32, 2: 64, 3: 128}[request_["swizzle"][0]],
+    )
     assert decode(data) == want
     unexplained = [i for i in range(64) if i not in (9, 10, 11) and data[i] != encode_im2col(want)[i]]
     assert not unexplained
 
 
 def test_encode_and_decode_are_inverse():
-    m = Im2colMap("bf16", 0x1000, (40, 20, 16, 8, 4), (80, 1600, 1 << 20, 1 << 38), (-16, 15, 0), (3, -1, 7), 40, 1024, (1, 2, 3, 4, 1), 128, True)
+    m = Im2colMap(
+        "bf16",
+        0x1000,
+        (40, 20, 16, 8, 4),
+        (80, 1600, 1 << 20, 1 << 38),
+        (-16, 15, 0),
+        (3, -1, 7),
+        40,
+        1024,
+        (1, 2, 3, 4, 1),
+        128,
+        True,
+    )
     assert decode(encode_im2col(m)) == m
     with pytest.raises(ArgumentValueError, match="im2col"):
         replace_field(encode_im2col(m), "rank", 2)
 
 
 @pytest.mark.parametrize(
-    "pad,filters,stride,dilation", [((1, 1), (3, 3), (1, 1), (1, 1)), ((2, 0), (4, 2), (2, 1), (1, 3)), ((0, 3), (2, 5), (3, 2), (2, 1))]
+    "pad,filters,stride,dilation",
+    [((1, 1), (3, 3), (1, 1), (1, 1)), ((2, 0), (4, 2), (2, 1), (1, 3)), ((0, 3), (2, 5), (3, 2), (2, 1))],
 )
 def test_columns_are_the_patches_of_a_convolution(pad, filters, stride, dilation):
     """Row m of the column for filter tap (s, r) is the padded image at output pixel m, shifted by the tap."""
     images, height, width, channels = 3, 9, 11, 16
-    array = np.arange(1, images * height * width * channels + 1, dtype=np.uint16).reshape(images, height, width, channels)
+    array = np.arange(1, images * height * width * channels + 1, dtype=np.uint16).reshape(
+        images, height, width, channels
+    )
     padded = np.pad(array, ((0, 0), (pad[1], pad[1]), (pad[0], pad[0]), (0, 0)))
     lower = tuple(-p for p in pad)
     upper = tuple(p - (f - 1) * d for p, f, d in zip(pad, filters, dilation))
-    sizes = [(e + 2 * p - (f - 1) * d - 1) // s + 1 for e, p, f, d, s in zip((width, height), pad, filters, dilation, stride)]
+    sizes = [
+        (e + 2 * p - (f - 1) * d - 1) // s + 1 for e, p, f, d, s in zip((width, height), pad, filters, dilation, stride)
+    ]
     total = images * sizes[0] * sizes[1]
     pixels, first = min(40, total - 5), 5
     m = Im2colMap(
-        "u16", 0, (channels, width, height, images), (32, 32 * width, 32 * width * height), lower, upper, channels, pixels, (1, *stride, 1), 32
+        "u16",
+        0,
+        (channels, width, height, images),
+        (32, 32 * width, 32 * width * height),
+        lower,
+        upper,
+        channels,
+        pixels,
+        (1, *stride, 1),
+        32,
     )
     image, row, column = first // (sizes[0] * sizes[1]), first // sizes[0] % sizes[1], first % sizes[0]
     start = (0, lower[0] + column * stride[0], lower[1] + row * stride[1], image)
@@ -82,7 +132,9 @@ def test_channels_beyond_the_tensor_are_filled():
     copy = m.transfer((16, 3, 0), 0)
     assert copy.in_bounds.reshape(4, 8).tolist() == [[True] * 4 + [False] * 4] * 4 and copy.fill == 0x7FF77FF7
     assert m.transfer((16, 0, 0), 0, store=True).in_bounds.reshape(4, 8).tolist() == [[True] * 4 + [False] * 4] * 4
-    assert m.transfer((-4, 3, 1), 0).in_bounds.reshape(4, 8).tolist() == [[False] * 4 + [True] * 4] * 2 + [[False] * 8] * 2
+    assert (
+        m.transfer((-4, 3, 1), 0).in_bounds.reshape(4, 8).tolist() == [[False] * 4 + [True] * 4] * 2 + [[False] * 8] * 2
+    )
 
 
 @pytest.mark.parametrize(

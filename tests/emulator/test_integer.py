@@ -7,7 +7,26 @@ from cutesync.emulator.instructions.registry import UnknownInstruction
 
 from .support import kernel_text, lanes, launch
 
-EDGES = [0, 1, 2, 3, 5, 7, 31, 32, 33, 255, 0x7FFF, 0x8000, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFE, 0xFFFFFFFF]
+EDGES = [
+    0,
+    1,
+    2,
+    3,
+    5,
+    7,
+    31,
+    32,
+    33,
+    255,
+    0x7FFF,
+    0x8000,
+    0xFFFF,
+    0x7FFFFFFF,
+    0x80000000,
+    0x80000001,
+    0xFFFFFFFE,
+    0xFFFFFFFF,
+]
 random = np.random.default_rng(7)
 A = np.array(EDGES + random.integers(0, 1 << 32, 14).tolist(), np.uint32)
 B = np.array(random.permutation(A))
@@ -44,7 +63,10 @@ def bfe(value: int, position: int, length: int, sign: bool) -> int:
     if not length:
         return 0
     top = min(position + length - 1, 31)
-    bits = [(value >> min(position + i, 31)) & 1 if position + i <= 31 else (value >> top) & 1 for i in range(min(length, 32))]
+    bits = [
+        (value >> min(position + i, 31)) & 1 if position + i <= 31 else (value >> top) & 1
+        for i in range(min(length, 32))
+    ]
     fill = (value >> top) & 1
     return sum((bits[i] if i < len(bits) else fill) << i for i in range(32))
 
@@ -58,12 +80,16 @@ TABLE = {
     "mul.hi.s32 $0, $1, $2;": lambda a, b, c: (signed(a) * signed(b)) >> 32,
     "mad.lo.s32 $0, $1, $2, $3;": lambda a, b, c: a * b + c,
     "mad.hi.u32 $0, $1, $2, $3;": lambda a, b, c: ((a * b) >> 32) + c,
-    "mad.hi.sat.s32 $0, $1, $2, $3;": lambda a, b, c: max(-(1 << 31), min((1 << 31) - 1, ((signed(a) * signed(b)) >> 32) + signed(c))),
+    "mad.hi.sat.s32 $0, $1, $2, $3;": lambda a, b, c: max(
+        -(1 << 31), min((1 << 31) - 1, ((signed(a) * signed(b)) >> 32) + signed(c))
+    ),
     "mul24.lo.u32 $0, $1, $2;": lambda a, b, c: (a % 2**24) * (b % 2**24),
     "mul24.hi.s32 $0, $1, $2;": lambda a, b, c: (signed(a, 24) * signed(b, 24)) >> 16,
     "mad24.lo.s32 $0, $1, $2, $3;": lambda a, b, c: signed(a, 24) * signed(b, 24) + c,
     "mad24.hi.u32 $0, $1, $2, $3;": lambda a, b, c: ((a % 2**24) * (b % 2**24) >> 16) + c,
-    "mad24.hi.sat.s32 $0, $1, $2, $3;": lambda a, b, c: max(-(1 << 31), min((1 << 31) - 1, ((signed(a, 24) * signed(b, 24)) >> 16) + signed(c))),
+    "mad24.hi.sat.s32 $0, $1, $2, $3;": lambda a, b, c: max(
+        -(1 << 31), min((1 << 31) - 1, ((signed(a, 24) * signed(b, 24)) >> 16) + signed(c))
+    ),
     "div.u32 $0, $1, $2;": lambda a, b, c: a // b if b else 0xFFFFFFFF,
     "div.s32 $0, $1, $2;": lambda a, b, c: truncated(signed(a), signed(b)) if b else -1,
     "rem.u32 $0, $1, $2;": lambda a, b, c: a % b if b else a,
@@ -90,10 +116,18 @@ TABLE = {
     "bfe.s32 $0, $1, $2, $3;": lambda a, b, c: bfe(signed(a), b, c, True),
     "sad.u32 $0, $1, $2, $3;": lambda a, b, c: abs(a - b) + c,
     "slct.b32.s32 $0, $1, $2, $3;": lambda a, b, c: a if signed(c) >= 0 else b,
-    "dp4a.s32.s32 $0, $1, $2, $3;": lambda a, b, c: c + sum(signed(a >> 8 * i, 8) * signed(b >> 8 * i, 8) for i in range(4)),
-    "{ .reg .pred q; setp.lt.s32 q, $1, $2; selp.b32 $0, $3, 17, q; }": lambda a, b, c: c if signed(a) < signed(b) else 17,
-    "{ .reg .pred q, t; setp.hi.u32 q|t, $1, $2; @t mov.u32 $0, 5; @q mov.u32 $0, 6; }": lambda a, b, c: 6 if a > b else 5,
-    "{ .reg .pred q, t; setp.eq.u32 t, $3, 0; setp.le.and.s32 q, $1, $2, !t; selp.b32 $0, 1, 0, q; }": lambda a, b, c: signed(a) <= signed(b) and c != 0,
+    "dp4a.s32.s32 $0, $1, $2, $3;": lambda a, b, c: (
+        c + sum(signed(a >> 8 * i, 8) * signed(b >> 8 * i, 8) for i in range(4))
+    ),
+    "{ .reg .pred q; setp.lt.s32 q, $1, $2; selp.b32 $0, $3, 17, q; }": lambda a, b, c: (
+        c if signed(a) < signed(b) else 17
+    ),
+    "{ .reg .pred q, t; setp.hi.u32 q|t, $1, $2; @t mov.u32 $0, 5; @q mov.u32 $0, 6; }": lambda a, b, c: (
+        6 if a > b else 5
+    ),
+    "{ .reg .pred q, t; setp.eq.u32 t, $3, 0; setp.le.and.s32 q, $1, $2, !t; selp.b32 $0, 1, 0, q; }": lambda a, b, c: (
+        signed(a) <= signed(b) and c != 0
+    ),
     "{ .reg .b64 w; mov.b64 w, {$1, $2}; shr.u64 w, w, 16; cvt.u32.u64 $0, w; }": lambda a, b, c: ((b << 32) | a) >> 16,
     "{ .reg .b16 l, h; mov.b32 {l, h}, $1; mov.b32 $0, {h, l}; }": lambda a, b, c: (a >> 16) | (a << 16),
     "cvt.s32.s8 $0, $1;": lambda a, b, c: signed(a, 8),

@@ -15,9 +15,20 @@ ml_dtypes = pytest.importorskip("ml_dtypes")
 POSITIVE = np.linspace(0.05, 3, 32)
 INTEGERS = np.arange(-16, 16).astype(np.int32)
 FUNCTIONS = {
-    "exp": np.exp, "exp2": np.exp2, "log": np.log, "log2": np.log2, "log10": np.log10, "sin": np.sin, "cos": np.cos, "tan": np.tan,
-    "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "tanh": np.tanh, "atan": np.arctan, "erf": np.vectorize(math.erf),
-}  # fmt: skip
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "log": np.log,
+    "log2": np.log2,
+    "log10": np.log10,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "tanh": np.tanh,
+    "atan": np.arctan,
+    "erf": np.vectorize(math.erf),
+}
 
 
 def apply(x: np.ndarray, op, dtype) -> np.ndarray:
@@ -27,10 +38,12 @@ def apply(x: np.ndarray, op, dtype) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-@pytest.mark.parametrize("dtype, fast, tolerance", ((np.float32, False, 2e-6), (np.float32, True, 1e-4), (np.float64, False, 1e-14)))
+@pytest.mark.parametrize(
+    "dtype, fast, tolerance", ((np.float32, False, 2e-6), (np.float32, True, 1e-4), (np.float64, False, 1e-14))
+)
 def test_mathematics(name, dtype, fast, tolerance):
     if name == "rsqrt":
-        tolerance = max(tolerance, 1e-6)       # the instruction has about 20 good bits in double precision
+        tolerance = max(tolerance, 1e-6)  # the instruction has about 20 good bits in double precision
     x = POSITIVE.astype(dtype)
     got = apply(x, lambda v: getattr(cute.math, name)(v, fastmath=fast), dtype)
     np.testing.assert_allclose(got, FUNCTIONS[name](x.astype(np.float64)), rtol=tolerance, atol=tolerance)
@@ -43,22 +56,44 @@ def test_half_precision_is_rounded_as_its_type_says(dtype):
     assert np.array_equal(apply(x, lambda v: v * v, dtype), (wide * wide).astype(dtype))
     assert np.array_equal(apply(x, lambda v: v + v.to(Float32).to(type(v)), dtype), (wide + wide).astype(dtype))
     assert np.array_equal(apply(x, lambda v: v.to(Float32), np.float32), x.astype(np.float32))
-    assert np.array_equal(apply(x, lambda v: select_(v > v * v, Int32(1), Int32(0)), np.int32), (x > x * x).astype(np.int32))
+    assert np.array_equal(
+        apply(x, lambda v: select_(v > v * v, Int32(1), Int32(0)), np.int32), (x > x * x).astype(np.int32)
+    )
 
 
 CONVERSIONS = {
-    "float to int truncates": (POSITIVE.astype(np.float32) * 10, lambda v: v.to(Int32), lambda x: np.trunc(x).astype(np.int32)),
+    "float to int truncates": (
+        POSITIVE.astype(np.float32) * 10,
+        lambda v: v.to(Int32),
+        lambda x: np.trunc(x).astype(np.int32),
+    ),
     "double to long": (POSITIVE * 1e12, lambda v: v.to(Int64), lambda x: np.trunc(x).astype(np.int64)),
     "int to float": (INTEGERS, lambda v: v.to(Float32), lambda x: x.astype(np.float32)),
     "long to float": (np.arange(32) * 123456789012, lambda v: v.to(Float32), lambda x: x.astype(np.float32)),
     "float to double": (POSITIVE.astype(np.float32), lambda v: v.to(Float64), lambda x: x.astype(np.float64)),
     "float to half": (POSITIVE.astype(np.float32), lambda v: v.to(Float16), lambda x: x.astype(np.float16)),
-    "float to bfloat16": (POSITIVE.astype(np.float32), lambda v: v.to(BFloat16), lambda x: x.astype(ml_dtypes.bfloat16)),
-    "float to e4m3": (POSITIVE.astype(np.float32), lambda v: v.to(Float8E4M3FN), lambda x: x.astype(ml_dtypes.float8_e4m3fn)),
+    "float to bfloat16": (
+        POSITIVE.astype(np.float32),
+        lambda v: v.to(BFloat16),
+        lambda x: x.astype(ml_dtypes.bfloat16),
+    ),
+    "float to e4m3": (
+        POSITIVE.astype(np.float32),
+        lambda v: v.to(Float8E4M3FN),
+        lambda x: x.astype(ml_dtypes.float8_e4m3fn),
+    ),
     "bytes wrap": (np.arange(-16, 16).astype(np.int8), lambda v: v * Int8(20), lambda x: x * np.int8(20)),
     "division rounds down": (INTEGERS, lambda v: v // 3, lambda x: x // 3),
-    "bits are counted": (INTEGERS, lambda v: cute.arch.popc(v), lambda x: np.array([bin(v & 0xFFFFFFFF).count("1") for v in x.tolist()], np.int32)),
-    "a warp adds up": (INTEGERS, lambda v: cute.arch.warp_redux_sync(v, "add"), lambda x: np.full(32, x.sum(), np.int32)),
+    "bits are counted": (
+        INTEGERS,
+        lambda v: cute.arch.popc(v),
+        lambda x: np.array([bin(v & 0xFFFFFFFF).count("1") for v in x.tolist()], np.int32),
+    ),
+    "a warp adds up": (
+        INTEGERS,
+        lambda v: cute.arch.warp_redux_sync(v, "add"),
+        lambda x: np.full(32, x.sum(), np.int32),
+    ),
 }
 
 

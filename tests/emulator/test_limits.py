@@ -48,7 +48,11 @@ REFUSED = {
     "cooperative with shared memory": {"grid": (133, 1, 1), "cooperative": True, "shared_bytes": 200_000},
     "another block than compiled for": {"block": (64, 1, 1), "text": header(".reqntid 32, 1, 1")},
     "more threads than compiled for": {"block": (64, 1, 1), "text": header(".maxntid 32")},
-    "another cluster than compiled for": {"grid": (4, 1, 1), "cluster": (4, 1, 1), "text": header(".reqnctapercluster 2")},
+    "another cluster than compiled for": {
+        "grid": (4, 1, 1),
+        "cluster": (4, 1, 1),
+        "text": header(".reqnctapercluster 2"),
+    },
 }
 ALLOWED = {
     "block z": {"block": (1, 1, 64)},
@@ -80,7 +84,9 @@ def test_nothing_runs_and_nothing_stays():
     assert used.launches == used.steps == x[0] == 0 and emulator.DEVICE.memory.regions == before
 
 
-@pytest.mark.parametrize("name, value", [("grid", (1.5, 1, 1)), ("block", (1, "1", 1)), ("cluster", (None, 1, 1)), ("shared_bytes", "1")])
+@pytest.mark.parametrize(
+    "name, value", [("grid", (1.5, 1, 1)), ("block", (1, "1", 1)), ("cluster", (None, 1, 1)), ("shared_bytes", "1")]
+)
 def test_extents_that_are_no_integers(name, value):
     with pytest.raises(ArgumentTypeError, match=name):
         launch(**{name: value})
@@ -128,7 +134,15 @@ def test_launches_of_the_dsl():
     x = np.zeros(4, np.int32)
     compiled = emulator.compile_for_emulator(of_the_dsl, x, *map(Int32, (1, 1, 1, 1)))
     with emulator.emulate(sanitize=False) as used:
-        for values in ((65536, 1, 1, 0), (1, 65, 1, 0), (32, 1, 32, 0), (16, 1, 0, 0), (3, 1, 2, 0), (1, 1, 1, 232449), (-1, 1, 1, 0)):
+        for values in (
+            (65536, 1, 1, 0),
+            (1, 65, 1, 0),
+            (32, 1, 32, 0),
+            (16, 1, 0, 0),
+            (3, 1, 2, 0),
+            (1, 1, 1, 232449),
+            (-1, 1, 1, 0),
+        ):
             with pytest.raises(LaunchError):
                 emulator.call(compiled, of_the_dsl, x, *map(Int32, values))
         assert used.launches == x[0] == 0

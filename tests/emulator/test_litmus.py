@@ -18,7 +18,9 @@ from .litmus.store import ANSWERS, Answers, load, save
 with np.errstate(all="ignore"):
     CASES = {case.name: case for case in all_cases()}
 STORED = load() if ANSWERS.exists() else None
-needs_answers = pytest.mark.skipif(STORED is None, reason="no stored answers: run python -m tests.emulator.litmus --out on a Hopper GPU")
+needs_answers = pytest.mark.skipif(
+    STORED is None, reason="no stored answers: run python -m tests.emulator.litmus --out on a Hopper GPU"
+)
 FAMILIES = sorted({name.split(".")[0] for name in CASES})
 
 
@@ -65,7 +67,9 @@ def test_a_file_may_lack_answers(monkeypatch):
     fingerprints = {case.name: case.fingerprint for case in rest} | {faulted.name: faulted.fingerprint, old.name: 0}
     arrays = {old.name: np.zeros(99, np.uint8)} | {case.name: emulated.run(case) for case in rest}
     monkeypatch.setitem(globals(), "CASES", cases)
-    monkeypatch.setitem(globals(), "STORED", Answers("some GPU", arrays, {faulted.name: "illegal instruction"}, fingerprints))
+    monkeypatch.setitem(
+        globals(), "STORED", Answers("some GPU", arrays, {faulted.name: "illegal instruction"}, fingerprints)
+    )
     assert stored(old) is None and stored(faulted) is None and all(stored(case) is not None for case in rest)
     test_the_emulator_agrees_with_the_gpu("mbarrier")
     test_whole_kernels_agree("mbarrier")
@@ -80,7 +84,10 @@ def test_a_store_keeps_to_a_buffer_that_ends_with_its_tensor():
     arguments = list(case.arguments)
     arguments[case.output] = arguments[case.output][: ((rows - 1) * pitch + columns) * 4]
     short, whole = emulated.run(replace(case, arguments=tuple(arguments))), emulated.run(case)
-    assert np.array_equal(short, whole[: short.size]) and (whole[short.size : short.size + 8] != arguments[case.output][0]).all()
+    assert (
+        np.array_equal(short, whole[: short.size])
+        and (whole[short.size : short.size + 8] != arguments[case.output][0]).all()
+    )
 
 
 class Fragile(emulated.Emulator):
@@ -162,6 +169,9 @@ def test_every_kernel_assembles(family, tmp_path):
         if name.split(".")[0] == family:
             source.write_text(case.ptx)
             done = subprocess.run(
-                ["ptxas", "-arch=sm_90a", str(source), "-o", str(tmp_path / "litmus.cubin")], capture_output=True, text=True, check=False
+                ["ptxas", "-arch=sm_90a", str(source), "-o", str(tmp_path / "litmus.cubin")],
+                capture_output=True,
+                text=True,
+                check=False,
             )
             assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"

@@ -109,12 +109,30 @@ def accumulators(values: np.ndarray, kind: str) -> np.ndarray:
 
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1, "f64": 64}
 FORMS = [
-    "m16n8k8.f16.f16.f16.f16", "m16n8k16.f16.f16.f16.f16", "m16n8k16.f32.f16.f16.f32", "m16n8k8.f32.bf16.bf16.f32", "m16n8k16.f32.bf16.bf16.f32",
-    "m16n8k4.f32.tf32.tf32.f32", "m16n8k8.f32.tf32.tf32.f32", "m16n8k32.f32.e4m3.e5m2.f32", "m16n8k32.f32.e5m2.e5m2.f32", "m16n8k16.f16.e4m3.e4m3.f16",
-    "m8n8k16.s32.s8.u8.s32", "m16n8k16.s32.s8.s8.s32", "m16n8k32.s32.u8.s8.s32", "m8n8k32.s32.s4.s4.s32", "m16n8k32.s32.u4.s4.s32", "m16n8k64.s32.s4.u4.s32",
-    "m8n8k128.s32.b1.b1.s32.and.popc", "m16n8k128.s32.b1.b1.s32.xor.popc", "m16n8k256.s32.b1.b1.s32.and.popc",
-    "m8n8k4.f64.f64.f64.f64", "m16n8k4.f64.f64.f64.f64", "m16n8k8.f64.f64.f64.f64", "m16n8k16.f64.f64.f64.f64",
-]  # fmt: skip
+    "m16n8k8.f16.f16.f16.f16",
+    "m16n8k16.f16.f16.f16.f16",
+    "m16n8k16.f32.f16.f16.f32",
+    "m16n8k8.f32.bf16.bf16.f32",
+    "m16n8k16.f32.bf16.bf16.f32",
+    "m16n8k4.f32.tf32.tf32.f32",
+    "m16n8k8.f32.tf32.tf32.f32",
+    "m16n8k32.f32.e4m3.e5m2.f32",
+    "m16n8k32.f32.e5m2.e5m2.f32",
+    "m16n8k16.f16.e4m3.e4m3.f16",
+    "m8n8k16.s32.s8.u8.s32",
+    "m16n8k16.s32.s8.s8.s32",
+    "m16n8k32.s32.u8.s8.s32",
+    "m8n8k32.s32.s4.s4.s32",
+    "m16n8k32.s32.u4.s4.s32",
+    "m16n8k64.s32.s4.u4.s32",
+    "m8n8k128.s32.b1.b1.s32.and.popc",
+    "m16n8k128.s32.b1.b1.s32.xor.popc",
+    "m16n8k256.s32.b1.b1.s32.and.popc",
+    "m8n8k4.f64.f64.f64.f64",
+    "m16n8k4.f64.f64.f64.f64",
+    "m16n8k8.f64.f64.f64.f64",
+    "m16n8k16.f64.f64.f64.f64",
+]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -147,11 +165,22 @@ def test_integer_sums_saturate_only_when_asked():
     ones, top = np.full((4, 32), 0x01010101, np.uint32), np.full((4, 32), 0x7FFFFFF0, np.uint32)
     form = "m16n8k32.row.col{}.s32.u8.u8.s32"
     assert (matrix.multiply(matrix.instruction(SPELL + form.format("")), ones, ones[:2], top) == 0x7FFFFFF0 + 32).all()
-    assert (matrix.multiply(matrix.instruction(SPELL + form.format(".satfinite")), ones, ones[:2], top) == 0x7FFFFFFF).all()
+    assert (
+        matrix.multiply(matrix.instruction(SPELL + form.format(".satfinite")), ones, ones[:2], top) == 0x7FFFFFFF
+    ).all()
 
 
-@pytest.mark.parametrize("form", ["m16n8k16.row.row.f32.f16.f16.f32", "m8n8k4.row.col.f32.f16.f16.f32", "m16n8k16.row.col.f32.f16.bf16.f32",
-                                  "m16n8k8.row.col.f16.bf16.bf16.f16", "m16n8k128.row.col.s32.b1.b1.s32", "m16n8k16.row.col.f32.s8.s8.f32"])  # fmt: skip
+@pytest.mark.parametrize(
+    "form",
+    [
+        "m16n8k16.row.row.f32.f16.f16.f32",
+        "m8n8k4.row.col.f32.f16.f16.f32",
+        "m16n8k16.row.col.f32.f16.bf16.f32",
+        "m16n8k8.row.col.f16.bf16.bf16.f16",
+        "m16n8k128.row.col.s32.b1.b1.s32",
+        "m16n8k16.row.col.f32.s8.s8.f32",
+    ],
+)
 def test_forms_that_do_not_exist_are_refused(form):
     with pytest.raises(ArgumentValueError):
         matrix.instruction(SPELL + form)

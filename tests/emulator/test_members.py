@@ -13,7 +13,8 @@ LOW = "\tsetp.lt.u32 %p1, %r0, 5;\n\tvote.sync.ballot.b32 %r9, %p1, -1;"
 
 
 def out_of(body: str, policy: str) -> list[int]:
-    text = kernel_text(f"""
+    text = kernel_text(
+        f"""
 \tmov.u32 %r0, %tid.x;
 \tmul.wide.u32 %rd1, %r0, 4;
 \tadd.u64 %rd2, %rd1, %a1;
@@ -21,26 +22,43 @@ def out_of(body: str, policy: str) -> list[int]:
 \tmov.u32 %r5, 0;
 {body}
 \tadd.u64 %rd2, %rd1, %a0;
-\tst.global.b32 [%rd2], %r5;""", 2)
+\tst.global.b32 [%rd2], %r5;""",
+        2,
+    )
     out = np.zeros(32, np.uint32)
     launch(text, out, VALUES, settings=Settings(policy))
     return out.tolist()
 
 
 def halves(function) -> list[int]:
-    return [int(function(VALUES[i // 16 * 16:i // 16 * 16 + 16].tolist())) for i in range(32)]
+    return [int(function(VALUES[i // 16 * 16 : i // 16 * 16 + 16].tolist())) for i in range(32)]
 
 
 @pytest.mark.parametrize("policy", ("random", "lagging_lane"))
-@pytest.mark.parametrize("instruction, want", (
-    ("redux.sync.add.u32 %r5, %r1, %r9;", halves(sum)),
-    ("redux.sync.max.u32 %r5, %r1, %r9;", halves(max)),
-    ("setp.gt.u32 %p2, %r1, 500000;\n\tvote.sync.ballot.b32 %r5, %p2, %r9;",
-     [sum((int(VALUES[j]) > 500000) << j for j in range(i // 16 * 16, i // 16 * 16 + 16)) for i in range(32)]),
-    ("setp.gt.u32 %p2, %r0, 15;\n\tvote.sync.all.pred %p3, %p2, %r9;\n\tselp.u32 %r5, 1, 0, %p3;", [i // 16 for i in range(32)]),
-    ("and.b32 %r2, %r0, 1;\n\tmatch.any.sync.b32 %r5, %r2, %r9;", [(0x5555 << i % 2) << (i // 16 * 16) for i in range(32)]),
-    ("shr.u32 %r2, %r0, 4;\n\tmatch.all.sync.b32 %r5|%p2, %r2, %r9;", [0xFFFF << (i // 16 * 16) for i in range(32)]),
-), ids=("add", "max", "ballot", "all", "match any", "match all"))
+@pytest.mark.parametrize(
+    "instruction, want",
+    (
+        ("redux.sync.add.u32 %r5, %r1, %r9;", halves(sum)),
+        ("redux.sync.max.u32 %r5, %r1, %r9;", halves(max)),
+        (
+            "setp.gt.u32 %p2, %r1, 500000;\n\tvote.sync.ballot.b32 %r5, %p2, %r9;",
+            [sum((int(VALUES[j]) > 500000) << j for j in range(i // 16 * 16, i // 16 * 16 + 16)) for i in range(32)],
+        ),
+        (
+            "setp.gt.u32 %p2, %r0, 15;\n\tvote.sync.all.pred %p3, %p2, %r9;\n\tselp.u32 %r5, 1, 0, %p3;",
+            [i // 16 for i in range(32)],
+        ),
+        (
+            "and.b32 %r2, %r0, 1;\n\tmatch.any.sync.b32 %r5, %r2, %r9;",
+            [(0x5555 << i % 2) << (i // 16 * 16) for i in range(32)],
+        ),
+        (
+            "shr.u32 %r2, %r0, 4;\n\tmatch.all.sync.b32 %r5|%p2, %r2, %r9;",
+            [0xFFFF << (i // 16 * 16) for i in range(32)],
+        ),
+    ),
+    ids=("add", "max", "ballot", "all", "match any", "match all"),
+)
 def test_lanes_with_different_masks_work_apart(instruction, want, policy):
     assert out_of(f"{HALVES}\n\t{instruction}", policy) == [w & 0xFFFFFFFF for w in want]
 
@@ -51,10 +69,17 @@ def test_a_mask_made_by_a_vote(policy):
     assert out_of(f"{LOW}\n\t@%p1 redux.sync.add.u32 %r5, %r1, %r9;", policy) == [first] * 5 + [0] * 27
 
 
-@pytest.mark.parametrize("instruction", (
-    "redux.sync.add.u32 %r5, %r1, {};", "vote.sync.ballot.b32 %r5, %p1, {};", "match.any.sync.b32 %r5, %r1, {};",
-    "shfl.sync.idx.b32 %r5, %r1, 3, 31, {};", "bar.warp.sync {};", "elect.sync %r5|%p3, {};",
-))
+@pytest.mark.parametrize(
+    "instruction",
+    (
+        "redux.sync.add.u32 %r5, %r1, {};",
+        "vote.sync.ballot.b32 %r5, %p1, {};",
+        "match.any.sync.b32 %r5, %r1, {};",
+        "shfl.sync.idx.b32 %r5, %r1, 3, 31, {};",
+        "bar.warp.sync {};",
+        "elect.sync %r5|%p3, {};",
+    ),
+)
 @pytest.mark.parametrize("mask", ("%r9", "31"), ids=("register", "constant"))
 def test_a_lane_outside_its_mask_is_reported(instruction, mask):
     with pytest.raises(EmulationError, match="member mask leaves them out") as found:

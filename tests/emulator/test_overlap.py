@@ -39,7 +39,12 @@ def test_what_does_not_wait_is_found_where_it_is(how):
     with pytest.raises(EmulationError, match=TITLE) as found:
         add(how)
     text = str(found.value)
-    assert found.value.kind == "race" and "add_kernel" in text and re.search(r"block \(\d, 0, 0\) warp 0 lane 0", text) and "seed=" in text
+    assert (
+        found.value.kind == "race"
+        and "add_kernel" in text
+        and re.search(r"block \(\d, 0, 0\) warp 0 lane 0", text)
+        and "seed=" in text
+    )
     path, line = re.search(r"(\S+kernels_overlap\.py):(\d+)", text).groups()
     assert "CopyBulkG2SOp" in open(path).read().split("\n")[int(line) - 1]
 
@@ -69,11 +74,12 @@ ACCESSES = {
     "reduction": "\tred.global.add.u32 [%rd2], %r5;\n",
     "tensor map": "\ttensormap.replace.tile.global_address.global.b1024.b64 [%a0], %a0;\n",
     "small copy": "\tshl.b32 %r2, %r0, 2;\n\tadd.u32 %r2, %r2, %r1;\n\tcp.async.ca.shared.global [%r2], [%rd2], 4;\n\tcp.async.wait_all;\n",
-    "bulk store": ONE_LANE + "\tst.shared.b32 [%r1], %r5;\n\tfence.proxy.async;\n\tbar.warp.sync -1;\n\t@%p1 cp.async.bulk.global.shared::cta.bulk_group [%a0], [%r1], 16;\n"
+    "bulk store": ONE_LANE
+    + "\tst.shared.b32 [%r1], %r5;\n\tfence.proxy.async;\n\tbar.warp.sync -1;\n\t@%p1 cp.async.bulk.global.shared::cta.bulk_group [%a0], [%r1], 16;\n"
     "\tcp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group 0;\n",
     "bulk reduction": ONE_LANE + "\tst.shared.b32 [%r1], %r5;\n\tfence.proxy.async;\n\tbar.warp.sync -1;\n"
     "\t@%p1 cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%a0], [%r1], 16;\n\tcp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group 0;\n",
-}  # fmt: skip
+}
 
 
 def run(body: str, programmatic: bool = True, **settings) -> None:
@@ -82,7 +88,9 @@ def run(body: str, programmatic: bool = True, **settings) -> None:
     room = np.zeros(48, np.uint32)
     x = room[-room.ctypes.data % 64 // 4 :][:32]
     x[:] = np.frombuffer(encode(TensorMap("f32", x.ctypes.data, (16,), (), (16,))), np.uint32)
-    launch(kernel_text(ADDRESS + filled + body, 1, shared=128), x, settings=Settings(**settings), programmatic=programmatic)
+    launch(
+        kernel_text(ADDRESS + filled + body, 1, shared=128), x, settings=Settings(**settings), programmatic=programmatic
+    )
 
 
 @pytest.mark.parametrize("kind", ACCESSES)
@@ -90,7 +98,9 @@ def test_every_kind_of_access(kind):
     access = ACCESSES[kind].replace("\tst.shared.b32 [%r1], %r5;\n", "")
     with pytest.raises(EmulationError, match=TITLE) as found:
         run(access + WAIT)
-    line = next(line for line in access.split("\n") if re.search(r"\b(ld|st|atom|red|cp|tensormap)\b\S*global|ld\.b32", line))
+    line = next(
+        line for line in access.split("\n") if re.search(r"\b(ld|st|atom|red|cp|tensormap)\b\S*global|ld\.b32", line)
+    )
     assert line.split("\t")[-1].split()[0 if "@" not in line else 1] in str(found.value)
     run(WAIT + access)
     run(access + WAIT, programmatic=False)
@@ -137,9 +147,12 @@ def test_the_launch_of_a_text_says_whether_it_may_start_early():
 X = np.arange(600, dtype=np.float32)
 A = np.ones((5, 7), np.float16)  # rows that TMA cannot read: packed by a launch of their own
 CALLS = {
-    "reduce": lambda: cs.sum(X), "scan": lambda: cs.cumsum(X), "flags": lambda: cs.flag_heads(X), "matmul": lambda: cs.matmul(A, A.T),
+    "reduce": lambda: cs.sum(X),
+    "scan": lambda: cs.cumsum(X),
+    "flags": lambda: cs.flag_heads(X),
+    "matmul": lambda: cs.matmul(A, A.T),
     "a pattern": lambda: patterns.primes.run(50),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CALLS)

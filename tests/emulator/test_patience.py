@@ -22,12 +22,12 @@ LOOPS = {
     "atomics": "L:\n\tatom.global.add.u32 %r1, [%a0], 1;\n\tbra L;",
     "meets at a barrier": "L:\n\tbar.sync 0;\n\tbra L;",
     "arrives": "\tmov.u32 %r3, smem;\n\tmbarrier.init.shared.b64 [%r3], 1;\n"
-               "L:\n\tmbarrier.arrive.shared.b64 %rd2, [%r3];\n\tbra L;",
+    "L:\n\tmbarrier.arrive.shared.b64 %rd2, [%r3];\n\tbra L;",
     "sleeps": "L:\n\tnanosleep.u32 100;\n\tbra L;",
     "reads the clock": "L:\n\tmov.u64 %rd2, %globaltimer;\n\tbra L;",
     "copies": "\tmov.u32 %r3, smem;\nL:\n\tcp.async.ca.shared.global [%r3], [%a0], 4;\n\tcp.async.wait_all;\n\tbra L;",
     "diverges": "\tsetp.lt.u32 %p1, %r0, 1;\nL:\n\t@%p1 bra M;\n\tadd.u32 %r1, %r1, 1;\nM:\n\tbra L;",
-}  # fmt: skip
+}
 
 
 def run(loop: str, block: int = 1, **settings) -> None:
@@ -90,8 +90,13 @@ def test_the_bound_can_be_raised(monkeypatch):
 
 
 def test_what_ends_block_by_block_may_be_long():
-    text = kernel_text("\tmov.u32 %r1, 0;\n" + counted(20).replace("[%a0]", "[%rd1]").replace(
-        "L:", "\tmov.u32 %r2, %ctaid.x;\n\tmul.wide.u32 %rd1, %r2, 4;\n\tadd.u64 %rd1, %rd1, %a0;\nL:"), 1)  # fmt: skip
+    text = kernel_text(
+        "\tmov.u32 %r1, 0;\n"
+        + counted(20)
+        .replace("[%a0]", "[%rd1]")
+        .replace("L:", "\tmov.u32 %r2, %ctaid.x;\n\tmul.wide.u32 %rd1, %r2, 4;\n\tadd.u64 %rd1, %rd1, %a0;\nL:"),
+        1,
+    )
     x = np.zeros(200, np.int32)
     with emulator.emulate(max_steps=1000, resident=4) as used, emulator.DEVICE.arrays(x):
         emulator.launch(text, (200, 1, 1), (1, 1, 1), [x.ctypes.data])

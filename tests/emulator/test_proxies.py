@@ -83,15 +83,24 @@ def stage(read: str = READ, write: str = COPY, **parts: str) -> tuple[str, str]:
 
 
 FENCED = (
-    {"reader": FENCE}, {"issuer": FENCE}, {"met": "@%p4 " + FENCE}, {"issuer": "@%p1 " + FENCE},
+    {"reader": FENCE},
+    {"issuer": FENCE},
+    {"met": "@%p4 " + FENCE},
+    {"issuer": "@%p1 " + FENCE},
     {"reader": "fence.proxy.async;"},
     {"reader": "fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;"},
-)  # fmt: skip
+)
 NOT_FENCED = (
-    {}, {"before": FENCE}, {"after": FENCE}, {"early": FENCE}, {"reader": "@%p4 " + FENCE}, {"issuer": "@%p3 " + FENCE},
-    {"reader": "fence.proxy.async.global;"}, {"reader": "fence.acq_rel.cluster;"},
+    {},
+    {"before": FENCE},
+    {"after": FENCE},
+    {"early": FENCE},
+    {"reader": "@%p4 " + FENCE},
+    {"issuer": "@%p3 " + FENCE},
+    {"reader": "fence.proxy.async.global;"},
+    {"reader": "fence.acq_rel.cluster;"},
     {"issuer": "fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster;"},
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize("where", FENCED, ids=str)
@@ -170,13 +179,15 @@ AGAIN:
     add.u64 %rd1, %rd1, %a0;
     st.global.b32 [%rd1], %r6;"""
 ARRIVALS = {
-    scope: (f"@%p1 mbarrier.arrive.release.{scope}.shared::cluster.b64 _, [%r8+8];",
-            "EMPTY:\n    mbarrier.try_wait.parity.shared.b64 %p5, [%r1+8], 0;\n    @!%p5 bra EMPTY;")
+    scope: (
+        f"@%p1 mbarrier.arrive.release.{scope}.shared::cluster.b64 _, [%r8+8];",
+        "EMPTY:\n    mbarrier.try_wait.parity.shared.b64 %p5, [%r1+8], 0;\n    @!%p5 bra EMPTY;",
+    )
     for scope in ("cta", "cluster")
 } | {
     order: (f"barrier.cluster.arrive{order}.aligned;\n    barrier.cluster.wait.aligned;", "")
     for order in (".relaxed", ".release")
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", ARRIVALS)
@@ -212,10 +223,15 @@ IN_PLACE = """
     @%p1 cp.async.bulk.wait_group 0;"""
 
 
-@pytest.mark.parametrize("fence, kind", (
-    ("fence.proxy.async;", ""), (FENCE + " fence.proxy.async.global;", ""), (FENCE, "proxy-read"),
-    ("fence.proxy.async.global;", "proxy"),
-))
+@pytest.mark.parametrize(
+    "fence, kind",
+    (
+        ("fence.proxy.async;", ""),
+        (FENCE + " fence.proxy.async.global;", ""),
+        (FENCE, "proxy-read"),
+        ("fence.proxy.async.global;", "proxy"),
+    ),
+)
 def test_a_fence_counts_for_the_memory_that_it_names(fence, kind):
     x = np.arange(32, dtype=np.uint32)
     found, text = kind_of(IN_PLACE.format(fence=fence), x)

@@ -26,14 +26,17 @@ def test_correct_kernels_are_clean(from_registers, fault):
     product(from_registers, fault, 2 * len(POLICIES))
 
 
-@pytest.mark.parametrize("from_registers, fault, line, role", (
-    (False, "accumulators scaled", "* Float32(0.5)", "an accumulator"),
-    (False, "read before the wait", "tcc[i] = accumulators[i]", "an accumulator"),
-    (True, "read before the wait", "tcc[i] = accumulators[i]", "an accumulator"),
-    (True, "fragment overwritten", "tca[i] = tcsa", "part of the A fragment"),
-    (False, "no fence", "cute.gemm", "the first wgmma"),
-    (True, "one fence", "cute.gemm", "no wgmma.fence between"),
-))
+@pytest.mark.parametrize(
+    "from_registers, fault, line, role",
+    (
+        (False, "accumulators scaled", "* Float32(0.5)", "an accumulator"),
+        (False, "read before the wait", "tcc[i] = accumulators[i]", "an accumulator"),
+        (True, "read before the wait", "tcc[i] = accumulators[i]", "an accumulator"),
+        (True, "fragment overwritten", "tca[i] = tcsa", "part of the A fragment"),
+        (False, "no fence", "cute.gemm", "the first wgmma"),
+        (True, "one fence", "cute.gemm", "no wgmma.fence between"),
+    ),
+)
 def test_fault_is_reported_at_its_line(from_registers, fault, line, role):
     with pytest.raises(EmulationError) as found:
         product(from_registers, fault)
@@ -46,7 +49,7 @@ def test_fault_is_reported_at_its_line(from_registers, fault, line, role):
 
 # --- forms the DSL does not emit ----------------------------------------------------------------------------------------
 
-DESCRIPTOR = "\tmov.b64 %rd1, 64;"       # 8 x 8 pieces at shared byte 1024, no swizzle
+DESCRIPTOR = "\tmov.b64 %rd1, 64;"  # 8 x 8 pieces at shared byte 1024, no swizzle
 
 
 def multiply(d: str, n: int = 8, a: str = "%rd1", k_type: str = "k16.f16.f16.f16") -> str:
@@ -55,34 +58,78 @@ def multiply(d: str, n: int = 8, a: str = "%rd1", k_type: str = "k16.f16.f16.f16
 
 
 def run(*body: str) -> None:
-    fill = ["\tmov.u32 %r0, %tid.x;", "\tshl.b32 %r1, %r0, 4;", "\tadd.u32 %r1, %r1, 1024;", "\tmov.u64 %rd2, 0;",
-            "\tst.shared.v2.b64 [%r1], {%rd2, %rd2};", "\tfence.proxy.async;", "\tbar.sync 0;", "\tsetp.gt.u32 %p1, %r0, 999;", DESCRIPTOR]
+    fill = [
+        "\tmov.u32 %r0, %tid.x;",
+        "\tshl.b32 %r1, %r0, 4;",
+        "\tadd.u32 %r1, %r1, 1024;",
+        "\tmov.u64 %rd2, 0;",
+        "\tst.shared.v2.b64 [%r1], {%rd2, %rd2};",
+        "\tfence.proxy.async;",
+        "\tbar.sync 0;",
+        "\tsetp.gt.u32 %p1, %r0, 999;",
+        DESCRIPTOR,
+    ]
     launch(kernel_text("\n".join([*fill, *body]), 1, shared=4096), np.zeros(1, np.uint64), block=(128, 1, 1))
 
 
-FENCE, COMMIT, WAIT = "\twgmma.fence.sync.aligned;", "\twgmma.commit_group.sync.aligned;", "\twgmma.wait_group.sync.aligned 0;"
-SMALL, LARGE, CHAIN = multiply("%r10, %r11"), multiply("%r10, %r11, %r12, %r13", 16), multiply("%r20, %r21", a="{%r10, %r11, %r12, %r13}")
+FENCE, COMMIT, WAIT = (
+    "\twgmma.fence.sync.aligned;",
+    "\twgmma.commit_group.sync.aligned;",
+    "\twgmma.wait_group.sync.aligned 0;",
+)
+SMALL, LARGE, CHAIN = (
+    multiply("%r10, %r11"),
+    multiply("%r10, %r11, %r12, %r13", 16),
+    multiply("%r20, %r21", a="{%r10, %r11, %r12, %r13}"),
+)
 
 
-@pytest.mark.parametrize("body", (
-    (FENCE, SMALL, SMALL, COMMIT, WAIT),
-    (FENCE, SMALL, FENCE, LARGE, COMMIT, WAIT),
-    (FENCE, LARGE, COMMIT, WAIT, FENCE, CHAIN, COMMIT, WAIT),
-    (FENCE, CHAIN, CHAIN, COMMIT, WAIT),
-    (FENCE, SMALL, "\t@%p1 mov.b32 %r10, 1;", COMMIT, WAIT, "\tmov.b32 %r10, 2;", FENCE, SMALL, COMMIT, WAIT, "\tadd.u32 %r5, %r10, %r11;"),
-), ids=("same shape", "fence between shapes", "result becomes A", "A shared", "no lane touches"))
+@pytest.mark.parametrize(
+    "body",
+    (
+        (FENCE, SMALL, SMALL, COMMIT, WAIT),
+        (FENCE, SMALL, FENCE, LARGE, COMMIT, WAIT),
+        (FENCE, LARGE, COMMIT, WAIT, FENCE, CHAIN, COMMIT, WAIT),
+        (FENCE, CHAIN, CHAIN, COMMIT, WAIT),
+        (
+            FENCE,
+            SMALL,
+            "\t@%p1 mov.b32 %r10, 1;",
+            COMMIT,
+            WAIT,
+            "\tmov.b32 %r10, 2;",
+            FENCE,
+            SMALL,
+            COMMIT,
+            WAIT,
+            "\tadd.u32 %r5, %r10, %r11;",
+        ),
+    ),
+    ids=("same shape", "fence between shapes", "result becomes A", "A shared", "no lane touches"),
+)
 def test_registers_may_be_handed_on(body):
     run(*body)
 
 
-@pytest.mark.parametrize("body, word", (
-    ((FENCE, SMALL, LARGE, COMMIT, WAIT), "of the same shape"),
-    ((FENCE, LARGE, FENCE, CHAIN, COMMIT, WAIT), "used by the wgmma"),
-    ((FENCE, CHAIN, FENCE, SMALL, COMMIT, WAIT), "used by the wgmma"),
-    ((FENCE, SMALL, COMMIT, "\tadd.u32 %r5, %r11, 1;", WAIT), "%r11 is an accumulator"),
-    ((FENCE, SMALL, COMMIT, "\t@!%p1 mov.b32 %r10, 1;", WAIT), "%r10 is an accumulator"),
-    ((FENCE, SMALL, COMMIT, WAIT, "\tadd.u32 %r5, %r10, 1;", SMALL, COMMIT, WAIT), "no wgmma.fence between"),
-), ids=("two shapes", "result becomes A", "A becomes result", "read", "written where a lane is", "read and used again without a fence"))
+@pytest.mark.parametrize(
+    "body, word",
+    (
+        ((FENCE, SMALL, LARGE, COMMIT, WAIT), "of the same shape"),
+        ((FENCE, LARGE, FENCE, CHAIN, COMMIT, WAIT), "used by the wgmma"),
+        ((FENCE, CHAIN, FENCE, SMALL, COMMIT, WAIT), "used by the wgmma"),
+        ((FENCE, SMALL, COMMIT, "\tadd.u32 %r5, %r11, 1;", WAIT), "%r11 is an accumulator"),
+        ((FENCE, SMALL, COMMIT, "\t@!%p1 mov.b32 %r10, 1;", WAIT), "%r10 is an accumulator"),
+        ((FENCE, SMALL, COMMIT, WAIT, "\tadd.u32 %r5, %r10, 1;", SMALL, COMMIT, WAIT), "no wgmma.fence between"),
+    ),
+    ids=(
+        "two shapes",
+        "result becomes A",
+        "A becomes result",
+        "read",
+        "written where a lane is",
+        "read and used again without a fence",
+    ),
+)
 def test_registers_in_flight_are_not_touched(body, word):
     with pytest.raises(EmulationError, match=re.escape(word)) as found:
         run(*body)

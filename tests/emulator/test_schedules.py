@@ -186,7 +186,10 @@ def test_threads_may_launch_at_the_same_time():
     arrays = [np.full(200, float(i), np.float32) for i in range(4)]
     outputs = [np.zeros(200, np.float32) for _ in arrays]
     kernel = emulator.compile_for_emulator(basic.add, arrays[0], arrays[0], outputs[0], 200)
-    threads = [threading.Thread(target=emulator.call, args=(kernel, basic.add, a, a, out, 200)) for a, out in zip(arrays, outputs)]
+    threads = [
+        threading.Thread(target=emulator.call, args=(kernel, basic.add, a, a, out, 200))
+        for a, out in zip(arrays, outputs)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -175,7 +175,11 @@ def test_what_a_later_schedule_writes_is_compared_and_put_back():
 DONE:"""
     x = np.full(70, 9, np.int32)
     x[0] = 0
-    with emulator.emulate(schedules=9), emulator.DEVICE.arrays(x), pytest.raises(emulator.EmulationError, match="mismatch"):
+    with (
+        emulator.emulate(schedules=9),
+        emulator.DEVICE.arrays(x),
+        pytest.raises(emulator.EmulationError, match="mismatch"),
+    ):
         emulator.launch(kernel_text(body, 1), (64, 1, 1), (1, 1, 1), [x.ctypes.data])
     assert x[0] == 64 and (x[1:65] != 9).sum() == 1
 
@@ -188,7 +192,7 @@ def test_variables_of_a_module_start_every_schedule_as_they_were():
         emulator.launch(text, (1, 1, 1), (1, 1, 1), [x.ctypes.data])
         assert x[0] == 0
         emulator.launch(text, (1, 1, 1), (1, 1, 1), [x.ctypes.data])
-    assert x[0] == 1                              # a module's variables live from launch to launch
+    assert x[0] == 1  # a module's variables live from launch to launch
 
 
 WRITES = {
@@ -196,8 +200,8 @@ WRITES = {
     "atomic": "\tatom.global.add.u32 %r1, [%a0], 1;",
     "reduction": "\tred.global.add.u32 [%a0], 1;",
     "bulk copy": "\tmov.u32 %r1, smem;\n\tst.shared.b64 [%r1], %rd1;\n\tst.shared.b64 [%r1+8], %rd1;\n\tfence.proxy.async;\n"
-                 "\tcp.async.bulk.global.shared::cta.bulk_group [%a0], [%r1], 16;",
-}  # fmt: skip
+    "\tcp.async.bulk.global.shared::cta.bulk_group [%a0], [%r1], 16;",
+}
 
 
 @pytest.mark.parametrize("way", WRITES)
@@ -275,8 +279,14 @@ PLACES = {
     "while the trace is kept": (trace.Trace, "ran"),
     "at the trace's end": (trace.Trace, "end"),
 }
-CALLS = {"sum": (lambda: cs.sum(X), X.sum()), "scan": (lambda: cs.cumsum(X), np.cumsum(X)), "matmul": (
-    lambda: cs.matmul(np.ones((70, 40), np.float16), np.ones((40, 70), np.float16)), np.full((70, 70), 40, np.float16))}  # fmt: skip
+CALLS = {
+    "sum": (lambda: cs.sum(X), X.sum()),
+    "scan": (lambda: cs.cumsum(X), np.cumsum(X)),
+    "matmul": (
+        lambda: cs.matmul(np.ones((70, 40), np.float16), np.ones((40, 70), np.float16)),
+        np.full((70, 70), 40, np.float16),
+    ),
+}
 
 
 def right(call: str) -> bool:
@@ -284,7 +294,12 @@ def right(call: str) -> bool:
     return np.array_equal(np.asarray(run()), expected)
 
 
-INTERRUPTS = (("sum", KeyboardInterrupt, 1), ("scan", MemoryError, 2), ("matmul", KeyboardInterrupt, 40), ("sum", OSError, 40))
+INTERRUPTS = (
+    ("sum", KeyboardInterrupt, 1),
+    ("scan", MemoryError, 2),
+    ("matmul", KeyboardInterrupt, 40),
+    ("sum", OSError, 40),
+)
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -292,7 +307,7 @@ def test_everything_is_as_new_after_an_interrupt(place, monkeypatch, tmp_path):
     owner, name = PLACES[place]
     original = getattr(owner, name)
     with cs.emulate(sanitize=False):
-        assert all(map(right, CALLS))                        # compiled, and their workspaces are there
+        assert all(map(right, CALLS))  # compiled, and their workspaces are there
     before, regions = emulator.settings(), len(emulator.DEVICE.memory.regions)
     for call, error, moment in INTERRUPTS:
         left = [moment]

@@ -5,37 +5,70 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cutesync.emulator.tensor_map import API_ELEMENTS, ELEMENTS, TensorMap, decode, encode, from_encode_arguments, replace_field
+from cutesync.emulator.tensor_map import (
+    API_ELEMENTS,
+    ELEMENTS,
+    TensorMap,
+    decode,
+    encode,
+    from_encode_arguments,
+    replace_field,
+)
 from cutesync.errors import ArgumentValueError
 
 # --- bytes: calibrated against the DSL on every run ----------------------------------------------------------------------------
 
 BASE = {"shape": (120, 60), "stride": (1, 128), "box": (32, 8)}
 OBSERVED = [
-    ("u8", {"dtype": "Uint8", **BASE}), ("u8", {"dtype": "Int8", **BASE}), ("u8", {"dtype": "Float8E4M3FN", **BASE}), ("u16", {"dtype": "Uint16", **BASE}),
-    ("u32", {"dtype": "Uint32", **BASE}), ("u32", {"dtype": "Int32", **BASE}), ("u64", {"dtype": "Int64", **BASE}), ("f16", {"dtype": "Float16", **BASE}),
-    ("bf16", {"dtype": "BFloat16", **BASE}), ("f32", {"dtype": "Float32", **BASE}), ("f64", {"dtype": "Float64", **BASE}), ("tf32", {"dtype": "TFloat32", **BASE}),
-    ("f16", {"dtype": "Float16", **BASE, "box": (64, 8), "swizzle": (3, 4, 3)}), ("f16", {"dtype": "Float16", **BASE, "swizzle": (2, 4, 3)}),
-    ("f32", {"dtype": "Float32", **BASE, "box": (8, 8), "swizzle": (1, 4, 3)}), ("f32", {"dtype": "Float32", **BASE, "store": True}),
+    ("u8", {"dtype": "Uint8", **BASE}),
+    ("u8", {"dtype": "Int8", **BASE}),
+    ("u8", {"dtype": "Float8E4M3FN", **BASE}),
+    ("u16", {"dtype": "Uint16", **BASE}),
+    ("u32", {"dtype": "Uint32", **BASE}),
+    ("u32", {"dtype": "Int32", **BASE}),
+    ("u64", {"dtype": "Int64", **BASE}),
+    ("f16", {"dtype": "Float16", **BASE}),
+    ("bf16", {"dtype": "BFloat16", **BASE}),
+    ("f32", {"dtype": "Float32", **BASE}),
+    ("f64", {"dtype": "Float64", **BASE}),
+    ("tf32", {"dtype": "TFloat32", **BASE}),
+    ("f16", {"dtype": "Float16", **BASE, "box": (64, 8), "swizzle": (3, 4, 3)}),
+    ("f16", {"dtype": "Float16", **BASE, "swizzle": (2, 4, 3)}),
+    ("f32", {"dtype": "Float32", **BASE, "box": (8, 8), "swizzle": (1, 4, 3)}),
+    ("f32", {"dtype": "Float32", **BASE, "store": True}),
     ("f32", {"dtype": "Float32", "shape": (1000,), "stride": (1,), "box": (64,)}),
     ("bf16", {"dtype": "BFloat16", "shape": (60, 120), "stride": (128, 1), "box": (8, 64)}),
     ("f16", {"dtype": "Float16", "shape": (128, 5, 6), "stride": (1, 136, 136 * 7), "box": (16, 2, 3)}),
     ("f32", {"dtype": "Float32", "shape": (128, 5, 6, 7), "stride": (1, 128, 640, 4000), "box": (16, 2, 3, 4)}),
-    ("f32", {"dtype": "Float32", "shape": (128, 5, 6, 7, 9), "stride": (1, 1 << 33, 1 << 34, 1 << 35, 1 << 36), "box": (16, 2, 1, 1, 1)}),
+    (
+        "f32",
+        {
+            "dtype": "Float32",
+            "shape": (128, 5, 6, 7, 9),
+            "stride": (1, 1 << 33, 1 << 34, 1 << 35, 1 << 36),
+            "box": (16, 2, 1, 1, 1),
+        },
+    ),
     ("u8", {"dtype": "Uint8", "shape": (1 << 20, 1 << 20), "stride": (1, 1 << 20), "box": (256, 256)}),
-]  # fmt: skip
+]
 SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "f16": 2, "bf16": 2, "f32": 4, "f64": 8, "tf32": 4}
 
 
-@pytest.mark.parametrize("element,request_", OBSERVED, ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v.values())))
+@pytest.mark.parametrize(
+    "element,request_", OBSERVED, ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v.values()))
+)
 def test_the_dsl_still_builds_maps_this_way(element, request_):
     observed_maps = pytest.importorskip("tests.emulator.observed_maps")
     data = observed_maps.observe(**request_)
     order = sorted(range(len(request_["shape"])), key=lambda d: request_["stride"][d])
     want = TensorMap(
-        element, observed_maps.ADDRESS, tuple(request_["shape"][d] for d in order), tuple(request_["stride"][d] * SIZES[element] for d in order[1:]),
-        tuple(request_["box"][d] for d in order), swizzle={1: 32, 2: 64, 3: 128}[request_["swizzle"][0]] if "swizzle" in request_ else 0,
-    )  # fmt: skip
+        element,
+        observed_maps.ADDRESS,
+        tuple(request_["shape"][d] for d in order),
+        tuple(request_["stride"][d] * SIZES[element] for d in order[1:]),
+        tuple(request_["box"][d] for d in order),
+        swizzle={1: 32, 2: 64, 3: 128}[request_["swizzle"][0]] if "swizzle" in request_ else 0,
+    )
     assert decode(data) == want
     hints = 0xFFFE0000
     word = slice(8, 12)
@@ -46,7 +79,9 @@ def test_the_dsl_still_builds_maps_this_way(element, request_):
 
 def test_encode_and_decode_are_inverse():
     for element in ELEMENTS:
-        m = TensorMap(element, 0x7FFF12345670, (37, 5, 1 << 32), (1 << 20, (1 << 40) - 16), (256, 1, 7), (1, 8, 3), 0, 0, True)
+        m = TensorMap(
+            element, 0x7FFF12345670, (37, 5, 1 << 32), (1 << 20, (1 << 40) - 16), (256, 1, 7), (1, 8, 3), 0, 0, True
+        )
         assert decode(encode(m)) == m and len(encode(m)) == 128
     for swizzle in (0, 32, 64, 128):
         m = TensorMap("f16", 0, (5,), (), (16,), swizzle=swizzle)
@@ -62,8 +97,16 @@ def test_the_arguments_of_the_driver_call():
 
 def test_fields_are_replaced_one_by_one():
     data = encode(TensorMap("f16", 0x100, (64, 8), (256,), (16, 4)))
-    for field, value, ordinal in (("global_address", 0x200, 0), ("global_dim", 100, 1), ("global_stride", 512, 0), ("box_dim", 32, 0), ("swizzle_mode", 2, 0),
-                                  ("elemtype", 10, 0), ("fill_mode", 1, 0), ("element_stride", 2, 1)):  # fmt: skip
+    for field, value, ordinal in (
+        ("global_address", 0x200, 0),
+        ("global_dim", 100, 1),
+        ("global_stride", 512, 0),
+        ("box_dim", 32, 0),
+        ("swizzle_mode", 2, 0),
+        ("elemtype", 10, 0),
+        ("fill_mode", 1, 0),
+        ("element_stride", 2, 1),
+    ):
         data = replace_field(data, field, value, ordinal)
     assert decode(data) == TensorMap("bf16", 0x200, (64, 100), (512,), (32, 4), (1, 2), 0, 64, True)
     deeper = decode(replace_field(data, "rank", 2))
@@ -72,10 +115,24 @@ def test_fields_are_replaced_one_by_one():
         replace_field(data, "colour", 1)
 
 
-@pytest.mark.parametrize("change", [
-    {"element": "f8"}, {"address": 8}, {"extents": (0, 8)}, {"strides": (24,)}, {"strides": (1 << 40,)}, {"box": (257, 1)}, {"box": (4, 4)}, {"element_strides": (1, 9)},
-    {"swizzle": 16}, {"swizzle": 32, "box": (32, 4)}, {"interleave": 1}, {"strides": ()}, {"extents": (1,) * 6},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"element": "f8"},
+        {"address": 8},
+        {"extents": (0, 8)},
+        {"strides": (24,)},
+        {"strides": (1 << 40,)},
+        {"box": (257, 1)},
+        {"box": (4, 4)},
+        {"element_strides": (1, 9)},
+        {"swizzle": 16},
+        {"swizzle": 32, "box": (32, 4)},
+        {"interleave": 1},
+        {"strides": ()},
+        {"extents": (1,) * 6},
+    ],
+)
 def test_maps_that_cannot_exist_are_refused(change):
     fields = {"element": "f16", "address": 0, "extents": (64, 8), "strides": (256,), "box": (16, 4)} | change
     with pytest.raises(ArgumentValueError, match="tensor map"):
@@ -106,10 +163,19 @@ def load(m: TensorMap, memory: np.ndarray, at: tuple[int, ...], shared_address: 
 
 
 TILES = [
-    ((100,), (32,), (88,), 0), ((100,), (32,), (-8,), 0), ((60, 40), (32, 8), (8, 5), 64), ((60, 40), (32, 8), (48, 36), 64), ((60, 40), (64, 24), (-8, -3), 128),
-    ((60, 40), (16, 8), (0, 0), 32), ((50, 7, 9), (32, 4, 5), (32, -2, 6), 0), ((50, 7, 9), (64, 8, 3), (-8, 4, 3), 128), ((20, 5, 4, 6), (8, 3, 2, 4), (16, 3, -1, 4), 0),
-    ((20, 5, 4, 3, 6), (8, 3, 2, 2, 3), (16, -1, 3, 2, 4), 0), ((3, 2), (16, 8), (0, 0), 0), ((40, 40), (16, 8), (104, 100), 32),
-]  # fmt: skip
+    ((100,), (32,), (88,), 0),
+    ((100,), (32,), (-8,), 0),
+    ((60, 40), (32, 8), (8, 5), 64),
+    ((60, 40), (32, 8), (48, 36), 64),
+    ((60, 40), (64, 24), (-8, -3), 128),
+    ((60, 40), (16, 8), (0, 0), 32),
+    ((50, 7, 9), (32, 4, 5), (32, -2, 6), 0),
+    ((50, 7, 9), (64, 8, 3), (-8, 4, 3), 128),
+    ((20, 5, 4, 6), (8, 3, 2, 4), (16, 3, -1, 4), 0),
+    ((20, 5, 4, 3, 6), (8, 3, 2, 2, 3), (16, -1, 3, 2, 4), 0),
+    ((3, 2), (16, 8), (0, 0), 0),
+    ((40, 40), (16, 8), (104, 100), 32),
+]
 
 
 @pytest.mark.parametrize("extents,box,at,swizzle", TILES)
@@ -162,11 +228,26 @@ def test_fill_values():
 
 def test_loads_round_to_tf32():
     def loaded(element, *values):
-        return TensorMap(element, 0, (8,), (), (4,)).loaded(np.array(values, np.uint32).view(np.uint8)).view(np.uint32).tolist()
+        return (
+            TensorMap(element, 0, (8,), (), (4,))
+            .loaded(np.array(values, np.uint32).view(np.uint8))
+            .view(np.uint32)
+            .tolist()
+        )
 
-    assert loaded("tf32", 0x3F801001, 0xBF800FFF, 0x7FFFFFFF, 0xFF800001) == [0x3F802000, 0xBF800000, 0x7FFFE000, 0x7FFFE000]
+    assert loaded("tf32", 0x3F801001, 0xBF800FFF, 0x7FFFFFFF, 0xFF800001) == [
+        0x3F802000,
+        0xBF800000,
+        0x7FFFE000,
+        0x7FFFE000,
+    ]
     assert loaded("tf32_ftz", 0x7F800000, 0xFF800000, 0, 1 << 31) == [0x7F800000, 0xFF800000, 0, 1 << 31]
-    assert loaded("tf32", 0x3F801000, 0x3F803000, 0xBF801000, 0x3FBF) == [0x3F800000, 0x3F804000, 0xBF800000, 0x4000]  # ties to even, as on an H200
+    assert loaded("tf32", 0x3F801000, 0x3F803000, 0xBF801000, 0x3FBF) == [
+        0x3F800000,
+        0x3F804000,
+        0xBF800000,
+        0x4000,
+    ]  # ties to even, as on an H200
     assert loaded("f32_ftz", 1, 0x80000001, 0x3F800001, 0x7F800001) == [1, 0x80000001, 0x3F800001, 0x7F800001]
 
 

@@ -20,14 +20,14 @@ def test_trace_of_a_matmul(tmp_path):
     spans = [e for e in events if e["ph"] == "X"]
     assert all(0 <= e["ts"] and e["ts"] + e["dur"] <= used.steps + 20 for e in spans)
     names = [e["name"] for e in spans]
-    assert names.count("tensor copy to shared memory") == 8          # two operands, four steps of k
-    assert sum(n.startswith("phase") for n in names) >= 8            # four full, four empty
+    assert names.count("tensor copy to shared memory") == 8  # two operands, four steps of k
+    assert sum(n.startswith("phase") for n in names) >= 8  # four full, four empty
     assert any(n.startswith("waits for parity") for n in names)
     assert any(n.startswith("wgmma m64n64") for n in names)
     by_warp = {}
     for e in spans:
         if e["tid"] < 1000 and "at" in e["args"]:
             by_warp.setdefault(e["tid"], []).append((e["ts"], e["ts"] + e["dur"]))
-    for slices in by_warp.values():                                  # one warp runs one thing at a time
+    for slices in by_warp.values():  # one warp runs one thing at a time
         slices.sort()
         assert all(stop <= start + 1 for (_, stop), (start, _) in zip(slices, slices[1:]))

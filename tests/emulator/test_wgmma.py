@@ -57,18 +57,26 @@ def test_a_fragment_of_other_widths_follows_the_isa(types, k, bits):
             warp, lane = divmod(thread, 32)
             for j in range(per):
                 column = (lane % 4) * per + (r // 2) * 4 * per + j
-                want[16 * warp + lane // 4 + 8 * (r % 2), column] = (int(regs[r, thread]) >> (bits * j)) & ((1 << bits) - 1)
+                want[16 * warp + lane // 4 + 8 * (r % 2), column] = (int(regs[r, thread]) >> (bits * j)) & (
+                    (1 << bits) - 1
+                )
     assert np.array_equal(wgmma.registers(step, regs), want)
 
 
 # --- shared memory ------------------------------------------------------------------------------------------------------------
 
 KINDS = [
-    ("Float16", 64, ("K_SW128", "K_SW128"), (0, 1)), ("Float16", 256, ("K_SW64", "K_SW32"), (0, 1)), ("BFloat16", 24, ("K_INTER", "K_INTER"), (0, 1)),
-    ("BFloat16", 64, ("MN_SW128", "MN_SW128"), (0, 1)), ("Float16", 192, ("MN_SW64", "MN_SW64"), (1, 0)), ("Float16", 16, ("MN_SW32", "MN_SW32"), (0, 1)),
-    ("Float16", 40, ("MN_INTER", "MN_INTER"), (1, 0)), ("Float16", 128, ("K_SW32", "MN_SW128"), (1, 0)), ("Float8E4M3FN", 72, ("K_SW128", "K_SW64"), (0, 1)),
+    ("Float16", 64, ("K_SW128", "K_SW128"), (0, 1)),
+    ("Float16", 256, ("K_SW64", "K_SW32"), (0, 1)),
+    ("BFloat16", 24, ("K_INTER", "K_INTER"), (0, 1)),
+    ("BFloat16", 64, ("MN_SW128", "MN_SW128"), (0, 1)),
+    ("Float16", 192, ("MN_SW64", "MN_SW64"), (1, 0)),
+    ("Float16", 16, ("MN_SW32", "MN_SW32"), (0, 1)),
+    ("Float16", 40, ("MN_INTER", "MN_INTER"), (1, 0)),
+    ("Float16", 128, ("K_SW32", "MN_SW128"), (1, 0)),
+    ("Float8E4M3FN", 72, ("K_SW128", "K_SW64"), (0, 1)),
     ("Int8", 48, ("K_INTER", "K_SW128"), (1, 0)),
-]  # fmt: skip
+]
 
 
 def cute_matrix(cute_layouts, layout, extent, block_k, base, width_bytes, swizzle_bytes):
@@ -141,8 +149,19 @@ def raw_of(kind: str, values: np.ndarray) -> np.ndarray:
     return values.astype(np.int8).view(np.uint8)
 
 
-CASES = [("f32", "f16", "f16", 16), ("f16", "f16", "f16", 16), ("f32", "bf16", "bf16", 16), ("f32", "tf32", "tf32", 8), ("f32", "e4m3", "e4m3", 32),
-         ("f32", "e4m3", "e5m2", 32), ("f16", "e5m2", "e4m3", 32), ("s32", "s8", "s8", 32), ("s32", "u8", "s8", 32), ("s32", "s8", "u8", 32), ("s32", "u8", "u8", 32)]  # fmt: skip
+CASES = [
+    ("f32", "f16", "f16", 16),
+    ("f16", "f16", "f16", 16),
+    ("f32", "bf16", "bf16", 16),
+    ("f32", "tf32", "tf32", 8),
+    ("f32", "e4m3", "e4m3", 32),
+    ("f32", "e4m3", "e5m2", 32),
+    ("f16", "e5m2", "e4m3", 32),
+    ("s32", "s8", "s8", 32),
+    ("s32", "u8", "s8", 32),
+    ("s32", "s8", "u8", 32),
+    ("s32", "u8", "u8", 32),
+]
 
 
 @pytest.mark.parametrize("d,a,b,k", CASES)
@@ -211,15 +230,28 @@ def test_nan_is_canonical_and_tf32_ignores_low_bits():
     a = np.zeros((64, 8), np.uint32)
     a[3, 2], a[4, 0] = 0xFFC01234, np.float32(1).view(np.uint32) | 0x1FFF
     b = np.full((8, 8), np.float32(1).view(np.uint32), np.uint32)
-    out = wgmma.accumulator_matrix(wgmma.multiply(wgmma.instruction(SPELL + "m64n8k8.f32.tf32.tf32", False, (1, 1)), a, b, None))
+    out = wgmma.accumulator_matrix(
+        wgmma.multiply(wgmma.instruction(SPELL + "m64n8k8.f32.tf32.tf32", False, (1, 1)), a, b, None)
+    )
     assert (out[3] == 0x7FFFFFFF).all() and (out[4].view(np.float32) == 1).all() and not out[5:].any()
 
 
-@pytest.mark.parametrize("opcode,in_registers,immediates", [
-    (SPELL + "m64n12k16.f32.f16.f16", False, (1, 1, 0, 0)), (SPELL + "m64n8k8.f32.f16.f16", False, (1, 1, 0, 0)), (SPELL + "m64n8k16.f16.bf16.bf16", False, (1, 1, 0, 0)),
-    (SPELL + "m64n8k16.f32.f16.bf16", False, (1, 1, 0, 0)), (SPELL + "m64n40k32.s32.s8.s8", False, ()), (F16, False, (1, 1)), (F16, True, (1, 1, 0, 0)),
-    (F16, False, (2, 1, 0, 0)), (F16 + ".satfinite", False, (1, 1, 0, 0)), (SPELL + "m64n8k256.s32.b1.b1", False, ()), ("wgmma.fence.sync.aligned", False, ()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "opcode,in_registers,immediates",
+    [
+        (SPELL + "m64n12k16.f32.f16.f16", False, (1, 1, 0, 0)),
+        (SPELL + "m64n8k8.f32.f16.f16", False, (1, 1, 0, 0)),
+        (SPELL + "m64n8k16.f16.bf16.bf16", False, (1, 1, 0, 0)),
+        (SPELL + "m64n8k16.f32.f16.bf16", False, (1, 1, 0, 0)),
+        (SPELL + "m64n40k32.s32.s8.s8", False, ()),
+        (F16, False, (1, 1)),
+        (F16, True, (1, 1, 0, 0)),
+        (F16, False, (2, 1, 0, 0)),
+        (F16 + ".satfinite", False, (1, 1, 0, 0)),
+        (SPELL + "m64n8k256.s32.b1.b1", False, ()),
+        ("wgmma.fence.sync.aligned", False, ()),
+    ],
+)
 def test_forms_that_do_not_exist_are_refused(opcode, in_registers, immediates):
     with pytest.raises(ArgumentValueError):
         wgmma.instruction(opcode, in_registers, immediates)

@@ -15,7 +15,7 @@ SCHEDULES = 2 * len(POLICIES)
 def scan(n: int, fault: str | None):
     x = np.random.default_rng(n).integers(-(1 << 40), 1 << 40, n)
     out, words, ticket = np.zeros(n, np.int64), np.zeros(2 * (n // 32 + 2), np.uint64), np.zeros(1, np.int32)
-    words = words[words.ctypes.data // 8 % 2:]        # 16-byte descriptors start at multiples of 16
+    words = words[words.ctypes.data // 8 % 2 :]  # 16-byte descriptors start at multiples of 16
     check(kernels.descriptors, x, out, words, ticket, n, fault, schedules=SCHEDULES)
     assert np.array_equal(out, np.cumsum(x))
 
@@ -34,14 +34,19 @@ def test_scan_with_torn_descriptors():
 
 def wide(body: str, memory: np.ndarray, policy: str | None = None, blocks: int = 2, threads: int = 32) -> None:
     declared = "\t.reg .b128 %q<4>;"
-    launch(kernel_text("\tmov.u32 %r0, %tid.x;\n\tmov.u32 %r1, %ctaid.x;" + body, 1, declared), memory, grid=(blocks, 1, 1), block=(threads, 1, 1),
-           settings=Settings(policy, schedules=1 if policy else SCHEDULES))
+    launch(
+        kernel_text("\tmov.u32 %r0, %tid.x;\n\tmov.u32 %r1, %ctaid.x;" + body, 1, declared),
+        memory,
+        grid=(blocks, 1, 1),
+        block=(threads, 1, 1),
+        settings=Settings(policy, schedules=1 if policy else SCHEDULES),
+    )
 
 
 def cells(*numbers: int) -> np.ndarray:
     """16-byte numbers at an address that is a multiple of 16."""
     spare = np.zeros(2 * len(numbers) + 1, np.uint64)
-    memory = spare[spare.ctypes.data // 8 % 2:][: 2 * len(numbers)]
+    memory = spare[spare.ctypes.data // 8 % 2 :][: 2 * len(numbers)]
     memory[:] = [half for n in numbers for half in (n & (1 << 64) - 1, n >> 64)]
     return memory
 
@@ -63,7 +68,9 @@ AGAIN:
 
 
 def test_both_halves_change_together():
-    start = 0x7FF4000000000000 << 64 | 0xFFF4000000000001       # what no arithmetic would leave alone: the bits of signalling NaNs
+    start = (
+        0x7FF4000000000000 << 64 | 0xFFF4000000000001
+    )  # what no arithmetic would leave alone: the bits of signalling NaNs
     memory = cells(start)
     wide(COUNT, memory)
     assert memory.tolist() == [((start & (1 << 64) - 1) + 64) % (1 << 64), ((start >> 64) - 64) % (1 << 64)]
@@ -90,13 +97,23 @@ def test_exchanged_words_come_back_once(policy):
 
 
 def test_a_spin_on_a_wide_word_nobody_writes():
-    body = COUNT.replace("[%a0], %q0, %q1", "[%a0], %q1, %q1").replace("\tmov.b128 %q0, %q2;", "").replace("setp.ne.u64 %p1", "setp.eq.u64 %p1")
+    body = (
+        COUNT.replace("[%a0], %q0, %q1", "[%a0], %q1, %q1")
+        .replace("\tmov.b128 %q0, %q2;", "")
+        .replace("setp.ne.u64 %p1", "setp.eq.u64 %p1")
+    )
     with pytest.raises(EmulationError, match="nobody changes"):
         wide(body, cells(0x7FF8 << 112), "random")
 
 
-@pytest.mark.parametrize("access", ("ld.relaxed.gpu.global.b128 %q0, [%rd1]", "st.release.gpu.global.b128 [%rd1], %q0",
-                                    "atom.relaxed.gpu.global.exch.b128 %q0, [%rd1], %q1"))
+@pytest.mark.parametrize(
+    "access",
+    (
+        "ld.relaxed.gpu.global.b128 %q0, [%rd1]",
+        "st.release.gpu.global.b128 [%rd1], %q0",
+        "atom.relaxed.gpu.global.exch.b128 %q0, [%rd1], %q1",
+    ),
+)
 def test_wide_words_are_aligned(access):
     with pytest.raises(EmulationError, match="multiple of 16"):
         wide(f"\n\tadd.u64 %rd1, %a0, 8;\n\t{access};", cells(0, 0), "random")

@@ -20,7 +20,13 @@ def keys(shape, dtype: str, seed: int = 0) -> np.ndarray:
     rng = np.random.default_rng([seed, *np.atleast_1d(shape)])
     element = dtypes.dtype(dtype)
     numpy = numpy_dtype(dtype)
-    few = [0, 1] if element.kind == "b" else [-1.5, 0.0, 2.0, 300.0] if element.kind == "f" else [np.iinfo(numpy).min, np.iinfo(numpy).max, 1, 2]
+    few = (
+        [0, 1]
+        if element.kind == "b"
+        else [-1.5, 0.0, 2.0, 300.0]
+        if element.kind == "f"
+        else [np.iinfo(numpy).min, np.iinfo(numpy).max, 1, 2]
+    )
     count = int(np.prod(shape))
     values = rng.choice(len(few), count + 1)
     return np.array(few, numpy)[values[np.cumsum(rng.random(count) < 0.4)]].reshape(shape)
@@ -29,7 +35,10 @@ def keys(shape, dtype: str, seed: int = 0) -> np.ndarray:
 def check(x: np.ndarray, call: str = "flag_heads", op=None, *, on=None, **options) -> None:
     """The call on ``x`` (or on ``on``, a device array of the same values) agrees with the reference."""
     arguments = () if op is None else (op,)
-    found, wanted = getattr(cs, call)(cs.asarray(x) if on is None else on, *arguments, **options), getattr(reference, call)(x, *arguments, **options)
+    found, wanted = (
+        getattr(cs, call)(cs.asarray(x) if on is None else on, *arguments, **options),
+        getattr(reference, call)(x, *arguments, **options),
+    )
     pairs = zip(("heads", "tails"), found, wanted) if isinstance(found, tuple) else [("", found, wanted)]
     for name, actual, expected in pairs:
         same(np.asarray(actual), expected, f"{call} {name} {op or ''} of {x.dtype}{list(x.shape)} {options}")
@@ -91,7 +100,9 @@ def every_third(a, b, index):
     return (a != b) & (index % 3 == 1)
 
 
-@pytest.mark.parametrize("op", [far, every_third, lambda a, b, i: i % 2 == 0], ids=["asymmetric", "index", "index alone"])
+@pytest.mark.parametrize(
+    "op", [far, every_third, lambda a, b, i: i % 2 == 0], ids=["asymmetric", "index", "index alone"]
+)
 def test_callables(place, op):
     for n in place.sizes([1, 2, 130, 1000, 70001]):
         x = keys(n, "int32")
@@ -136,7 +147,9 @@ def test_rows_start_fresh(place, dtype):
             check(keys(shape, dtype), "flag_heads_and_tails", dtype=flag)
 
 
-@pytest.mark.parametrize(("dtype", "flag"), [("int8", "uint8"), ("int32", "uint8"), ("int16", "int32"), ("int32", "bits"), ("int8", "bits")])
+@pytest.mark.parametrize(
+    ("dtype", "flag"), [("int8", "uint8"), ("int32", "uint8"), ("int16", "int32"), ("int32", "bits"), ("int8", "bits")]
+)
 def test_views_that_begin_anywhere(place, dtype, flag):
     """Every alignment of the keys, and of the flags."""
     count = 1000 if place.name == "emulator" else 150001
@@ -188,14 +201,18 @@ def test_outs_of_both(place):
 def test_nan_differs_from_itself_and_zero_from_no_zero(place, dtype):
     x = np.array([np.nan, np.nan, 0.0, -0.0] * 64, numpy_dtype(dtype))
     assert np.asarray(cs.flag_heads(cs.asarray(x))).reshape(-1, 4).tolist() == [[1, 1, 1, 0]] * 64
-    assert np.asarray(cs.flag_tails(cs.asarray(x), successor=0.0)).reshape(-1, 4).tolist() == [[1, 1, 0, 1]] * 63 + [[1, 1, 0, 0]]
+    assert np.asarray(cs.flag_tails(cs.asarray(x), successor=0.0)).reshape(-1, 4).tolist() == [[1, 1, 0, 1]] * 63 + [
+        [1, 1, 0, 0]
+    ]
 
 
 @pytest.mark.parametrize("form", ["flag_heads", "flag_tails"])
 @pytest.mark.parametrize("ends", [{}, {"predecessor": 3, "successor": 4}], ids=["forced", "given"])
 def test_the_operator_is_called_for_every_pair_and_no_more(place, form, ends):
     """It counts its calls, and adds up the squares of the indexes it sees."""
-    ends = {name: value for name, value in ends.items() if name == ("predecessor" if form == "flag_heads" else "successor")}
+    ends = {
+        name: value for name, value in ends.items() if name == ("predecessor" if form == "flag_heads" else "successor")
+    }
     calls = cs.asarray(np.zeros(2, np.int64))
     address = calls.ptr
 
@@ -219,11 +236,19 @@ def test_adjacent_difference(place, dtype, reverse):
     place.covers(dtype)
     rng = np.random.default_rng(4)
     for shape in [(130,), (1024,), (7, 37)] + ([(70001,), (300, 513)] if place.name == "gpu" else []):
-        x = keys(shape, dtype) if dtype.startswith(("int", "uint")) else rng.integers(-60, 60, shape).astype(numpy_dtype(dtype)) / numpy_dtype(dtype).type(8)
+        x = (
+            keys(shape, dtype)
+            if dtype.startswith(("int", "uint"))
+            else rng.integers(-60, 60, shape).astype(numpy_dtype(dtype)) / numpy_dtype(dtype).type(8)
+        )
         check(x, "adjacent_difference", reverse=reverse)
 
 
-@pytest.mark.parametrize("op", ["add", "mul", "min", "max", "xor", lambda a, b: a - 2 * b], ids=lambda op: op if isinstance(op, str) else "lambda")
+@pytest.mark.parametrize(
+    "op",
+    ["add", "mul", "min", "max", "xor", lambda a, b: a - 2 * b],
+    ids=lambda op: op if isinstance(op, str) else "lambda",
+)
 def test_other_differences(place, op):
     check(np.random.default_rng(1).integers(-9, 9, 300).astype(np.int32), "adjacent_difference", op)
 

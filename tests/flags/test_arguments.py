@@ -56,8 +56,16 @@ BAD = {
     "predecessor type": (lambda: cs.flag_heads(X, predecessor="1"), TypeError, ["predecessor", "'1'", "int32"]),
     "predecessor float": (lambda: cs.flag_heads(X, predecessor=1.5), TypeError, ["predecessor", "1.5", "int32"]),
     "predecessor array": (lambda: cs.flag_heads(X, predecessor=np.ones(3)), TypeError, ["predecessor"]),
-    "successor range": (lambda: cs.flag_tails(X.astype(np.int8), successor=128), ValueError, ["successor", "128", "-128 to 127"]),
-    "successor negative": (lambda: cs.flag_heads_and_tails(X.astype(np.uint32), successor=-1), ValueError, ["successor", "-1"]),
+    "successor range": (
+        lambda: cs.flag_tails(X.astype(np.int8), successor=128),
+        ValueError,
+        ["successor", "128", "-128 to 127"],
+    ),
+    "successor negative": (
+        lambda: cs.flag_heads_and_tails(X.astype(np.uint32), successor=-1),
+        ValueError,
+        ["successor", "-1"],
+    ),
     "tile type": (lambda: cs.flag_heads(X, tile=1.0), TypeError, ["tile", "1.0", "an int"]),
     "tile bool": (lambda: cs.flag_heads(X, tile=True), TypeError, ["tile", "True"]),
     "tile of nothing": (lambda: cs.flag_heads(X, tile=0), ValueError, ["tile", "0", "1 to"]),
@@ -66,17 +74,33 @@ BAD = {
     "stream object": (lambda: cs.flag_heads(X, stream=NotAStream()), TypeError, ["stream", "NotAStream"]),
     "out a list": (lambda: cs.flag_heads(X, out=[0]), (TypeError, ValueError), ["out", "a list"]),
     "out shape": (lambda: cs.flag_heads(X, out=np.zeros(12, np.uint8)), ValueError, ["out", "(12,)", "(3, 4)"]),
-    "out of bits": (lambda: cs.flag_heads(X, dtype="bits", out=np.zeros((3, 4), np.uint32)), ValueError, ["out", "(3, 4)", "(3, 1)"]),
+    "out of bits": (
+        lambda: cs.flag_heads(X, dtype="bits", out=np.zeros((3, 4), np.uint32)),
+        ValueError,
+        ["out", "(3, 4)", "(3, 1)"],
+    ),
     "out dtype": (lambda: cs.flag_heads(X, out=np.zeros((3, 4), np.int8)), TypeError, ["out", "int8", "uint8"]),
     "out read-only": (lambda: cs.flag_heads(X, out=read_only(OUT)), ValueError, ["out", "read-only"]),
     "out overlaps": (lambda: cs.adjacent_difference(X[:2], out=X[1:]), ValueError, ["out", "overlap"]),
-    "out elsewhere": (lambda: cs.flag_heads(X, out=cs.empty((3, 4), "uint8")), ValueError, ["out", "DeviceArray", "NumPy"]),
+    "out elsewhere": (
+        lambda: cs.flag_heads(X, out=cs.empty((3, 4), "uint8")),
+        ValueError,
+        ["out", "DeviceArray", "NumPy"],
+    ),
     "one out for both": (lambda: cs.flag_heads_and_tails(X, out=OUT), TypeError, ["out", "a pair of arrays"]),
     "half a pair": (lambda: cs.flag_heads_and_tails(X, out=(OUT, None)), TypeError, ["out", "a pair of arrays"]),
     "one out twice": (lambda: cs.flag_heads_and_tails(X, out=(OUT, OUT)), ValueError, ["out", "overlap"]),
-    "second out dtype": (lambda: cs.flag_heads_and_tails(X, out=(OUT, np.zeros((3, 4), np.int8))), TypeError, ["out", "int8", "uint8"]),
-    "other GPU": (lambda: cs.flag_heads(DeviceArray(4096, (4,), dtypes.INT32, 0, None)), ValueError, ["GPU 0", "CUTESYNC_BACKEND=gpu"]),
-}  # fmt: skip
+    "second out dtype": (
+        lambda: cs.flag_heads_and_tails(X, out=(OUT, np.zeros((3, 4), np.int8))),
+        TypeError,
+        ["out", "int8", "uint8"],
+    ),
+    "other GPU": (
+        lambda: cs.flag_heads(DeviceArray(4096, (4,), dtypes.INT32, 0, None)),
+        ValueError,
+        ["GPU 0", "CUTESYNC_BACKEND=gpu"],
+    ),
+}
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -151,10 +175,15 @@ def test_ends_that_are_equal_but_mean_different_bits(launches):
 
 @pytest.mark.parametrize(
     ("op", "words"),
-    [(lambda a, b: {}["the original message"], "the original message"), (lambda a: a, "argument"), (lambda a, b: 1 if a < b else 0, "could not be traced"),
-     (lambda a, b: None, "not a number"), (lambda a, b, c, d: a, "argument")],
+    [
+        (lambda a, b: {}["the original message"], "the original message"),
+        (lambda a: a, "argument"),
+        (lambda a, b: 1 if a < b else 0, "could not be traced"),
+        (lambda a, b: None, "not a number"),
+        (lambda a, b, c, d: a, "argument"),
+    ],
     ids=["raises", "one argument", "branches", "nothing", "four arguments"],
-)  # fmt: skip
+)
 def test_operators_that_cannot_be_traced(op, words, on_emulator):
     with pytest.raises(OperatorError, match=words):
         cs.flag_heads(X, op)

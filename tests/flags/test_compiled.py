@@ -29,15 +29,38 @@ def compiled(form: str, op, source: str, flag: str, *, rows=1, length=1 << 28, t
     """The kernel that a call of this kind launches."""
     bits = flag == "bits"
     result = BY_NAME["uint32" if bits else flag]
-    marking = Marking(form, neighbour_operator(op, DIFFERENCES if form in ("left", "right") else COMPARISONS), BY_NAME[source], result, bits, ends, ends)
+    marking = Marking(
+        form,
+        neighbour_operator(op, DIFFERENCES if form in ("left", "right") else COMPARISONS),
+        BY_NAME[source],
+        result,
+        bits,
+        ends,
+        ends,
+    )
     size = BY_NAME[source].size
-    return kernel_for(choose(Problem(rows, length, tile or length, size, 0 if bits else result.size, max(aligned, size), max(aligned, result.size))), marking)
+    return kernel_for(
+        choose(
+            Problem(
+                rows,
+                length,
+                tile or length,
+                size,
+                0 if bits else result.size,
+                max(aligned, size),
+                max(aligned, result.size),
+            )
+        ),
+        marking,
+    )
 
 
 def verify(kernel, registers: int = 128) -> str:
     ptx = kernel.ptx
     assert re.findall(r"^\.target (.*)$", ptx, re.M) in (["sm_90a"], ["sm_90a, debug"])
-    assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith(("cutesync_flag_", "cutesync_adjacent_difference"))
+    assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith(
+        ("cutesync_flag_", "cutesync_adjacent_difference")
+    )
     assert_overlaps(ptx)
     assert not re.search(r"\.local\b|\.shared\b|\bbar\b|\bcall\b|\btrap\b", ptx)
     used, frame = cubin_figures(kernel.cubin)
@@ -45,7 +68,16 @@ def verify(kernel, registers: int = 128) -> str:
     return ptx
 
 
-FORMS = [("heads", "uint8"), ("tails", "uint8"), ("both", "uint8"), ("heads", "int32"), ("heads", "bits"), ("both", "bits"), ("left", None), ("right", None)]
+FORMS = [
+    ("heads", "uint8"),
+    ("tails", "uint8"),
+    ("both", "uint8"),
+    ("heads", "int32"),
+    ("heads", "bits"),
+    ("both", "bits"),
+    ("left", None),
+    ("right", None),
+]
 
 
 KINDS = [(form, flag, source) for form, flag in FORMS for source in ("int8", "int32")]
@@ -56,12 +88,25 @@ KINDS += [(form, flag, source) for form, flag in FORMS[2:6:3] + FORMS[-2:-1] for
 def test_every_form(form, flag, source):
     ptx = verify(compiled(form, "sub" if flag is None else "ne", source, flag or source))
     into, out = BY_NAME[source].size, 0 if flag == "bits" else BY_NAME[flag or source].size
-    assert bool(re.search(r"ld\.global\.(v4\.b32|v2\.b64)", ptx)) == (into >= out), "the wider side goes in 16-byte vectors"
+    assert bool(re.search(r"ld\.global\.(v4\.b32|v2\.b64)", ptx)) == (into >= out), (
+        "the wider side goes in 16-byte vectors"
+    )
     assert bool(re.search(r"st\.global\.(v4\.b32|v2\.b64)", ptx)) == (into <= out)
 
 
-@pytest.mark.parametrize("options", [{"tile": 7}, {"rows": 1 << 20, "length": 37}, {"rows": 64, "length": 1 << 22}, {"rows": 9, "length": 1000, "tile": 7}, {"ends": True},
-                                     {"aligned": 4}, {"aligned": 8}], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tile": 7},
+        {"rows": 1 << 20, "length": 37},
+        {"rows": 64, "length": 1 << 22},
+        {"rows": 9, "length": 1000, "tile": 7},
+        {"ends": True},
+        {"aligned": 4},
+        {"aligned": 8},
+    ],
+    ids=str,
+)
 @pytest.mark.parametrize("flag", ["uint8", "bits"])
 def test_every_layout(options, flag):
     verify(compiled("both", "ne", "int32", flag, **options))
@@ -89,5 +134,7 @@ def test_a_grid_holds_as_many_rows_as_memory_does(rows):
 def test_misaligned_keys_are_loaded_in_pieces_and_their_flags_stored_whole(source, piece):
     size = BY_NAME[source].size
     config = choose(Problem(1, 1 << 28, 1 << 28, size, 1, size, 16))
-    ptx = verify(kernel_for(config, Marking("heads", neighbour_operator("ne", COMPARISONS), BY_NAME[source], BY_NAME["uint8"])))
+    ptx = verify(
+        kernel_for(config, Marking("heads", neighbour_operator("ne", COMPARISONS), BY_NAME[source], BY_NAME["uint8"]))
+    )
     assert f"ld.global.{piece}" in ptx and "ld.global.v" not in ptx and "st.global.b32" in ptx

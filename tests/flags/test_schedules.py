@@ -56,7 +56,9 @@ def run(name: str, monkeypatch, schedules: int = SCHEDULES):
         found = getattr(cs, call)(cs.asarray(x), **options)
     assert ran.launches == schedules
     wanted = getattr(cs.reference, call)(x, **options)
-    return [[np.asarray(array) for array in (group if isinstance(group, tuple) else (group,))] for group in (found, wanted)]
+    return [
+        [np.asarray(array) for array in (group if isinstance(group, tuple) else (group,))] for group in (found, wanted)
+    ]
 
 
 @pytest.mark.parametrize("name", KERNELS)
@@ -72,14 +74,23 @@ def swap(pattern: str, new: str, count: int = 0):
 FAULTS = {
     "the element before a vector, one too far": ("heads", swap(r"(ld\.global\.b32 [^;]*)\+-4\]", r"\g<1>+-8]")),
     "the element behind a vector, one too near": ("tails", swap(r"(ld\.global\.b32 [^;]*)\+16\]", r"\g<1>+12]")),
-    "an element before the first": ("ends", swap(r"@%p\d+ bra[^;]*;(\s*(?:\.loc[^\n]*\s*)*ld\.global\.b16 [^;]*\+-2\])", r"\1")),
-    "an element behind the last": ("tails", swap(r"@%p\d+ bra[^;]*;(\s*(?:\.loc[^\n]*\s*)*ld\.global\.b32 [^;]*\+1552\])", r"\1")),
+    "an element before the first": (
+        "ends",
+        swap(r"@%p\d+ bra[^;]*;(\s*(?:\.loc[^\n]*\s*)*ld\.global\.b16 [^;]*\+-2\])", r"\1"),
+    ),
+    "an element behind the last": (
+        "tails",
+        swap(r"@%p\d+ bra[^;]*;(\s*(?:\.loc[^\n]*\s*)*ld\.global\.b32 [^;]*\+1552\])", r"\1"),
+    ),
     "no tail": ("heads", swap(r"setp\.lt\.u32 \t(%p\d+, %r\d+), 32;", r"setp.lt.u32 \t\1, 64;")),
-    "bits joined with the wrong lane": ("bits of four", swap(r"shfl\.sync\.bfly\.b32 \t([^;]*), 1, 31", r"shfl.sync.bfly.b32 \t\1, 8, 31")),
+    "bits joined with the wrong lane": (
+        "bits of four",
+        swap(r"shfl\.sync\.bfly\.b32 \t([^;]*), 1, 31", r"shfl.sync.bfly.b32 \t\1, 8, 31"),
+    ),
     "bytes shifted by too few bits": ("vectors of sixteen", swap(r"(shf\.l\.wrap\.b32 [^;]*, )8;", r"\g<1>7;", 1)),
     "bits of bytes in the wrong order": ("bits of sixteen", swap(r"270549120", "134480385")),
     "tiles one item late": ("tiles", swap(r"rem\.u32|rem\.s32", "div.s32")),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", FAULTS)

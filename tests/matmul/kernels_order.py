@@ -17,8 +17,19 @@ class WriteOrder:
         self.order = TileOrder(cluster)
 
     @cute.jit
-    def __call__(self, out: cute.Pointer, tiles_m: Int32, tiles_n: Int32, batch: Int32, along_n: Int32, group: Int32, stream: driver.CUstream):
-        self.kernel(out, tiles_m, tiles_n, batch, along_n, group).launch(grid=(1, 1, 1), block=(32, 1, 1), stream=stream)
+    def __call__(
+        self,
+        out: cute.Pointer,
+        tiles_m: Int32,
+        tiles_n: Int32,
+        batch: Int32,
+        along_n: Int32,
+        group: Int32,
+        stream: driver.CUstream,
+    ):
+        self.kernel(out, tiles_m, tiles_n, batch, along_n, group).launch(
+            grid=(1, 1, 1), block=(32, 1, 1), stream=stream
+        )
 
     @cute.kernel
     def kernel(self, out: cute.Pointer, tiles_m: Int32, tiles_n: Int32, batch: Int32, along_n: Int32, group: Int32):

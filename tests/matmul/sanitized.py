@@ -9,13 +9,27 @@ sys.path.insert(0, os.getcwd())
 import cutesync as cs
 from cutesync.matmul import Config
 
-CONFIGS = (None, Config((64, 64), "pingpong"), Config((128, 128), "cooperative", (2, 1)), Config((128, 64), "pingpong", (1, 2)), Config((64, 64), "pingpong", splits=3), Config((64, 64), "pingpong", (2, 1), splits=3))
-if sys.argv[1:] == ["racecheck"]:  # it takes only a cluster's barrier for proof that the block written to still runs, not the barrier of shared memory that it waits for
+CONFIGS = (
+    None,
+    Config((64, 64), "pingpong"),
+    Config((128, 128), "cooperative", (2, 1)),
+    Config((128, 64), "pingpong", (1, 2)),
+    Config((64, 64), "pingpong", splits=3),
+    Config((64, 64), "pingpong", (2, 1), splits=3),
+)
+if (
+    sys.argv[1:] == ["racecheck"]
+):  # it takes only a cluster's barrier for proof that the block written to still runs, not the barrier of shared memory that it waits for
     CONFIGS = [config for config in CONFIGS if config and not config.meets]
 for m, n, k in [(200, 136, 200), (65, 67, 35), (1, 300, 520)]:
-    a, b = (np.random.default_rng(seed).integers(-3, 4, shape).astype(np.float16) for seed, shape in enumerate([(m, k), (k, n)]))
+    a, b = (
+        np.random.default_rng(seed).integers(-3, 4, shape).astype(np.float16)
+        for seed, shape in enumerate([(m, k), (k, n)])
+    )
     for config in CONFIGS:
         for _ in range(2):
             out = cs.asarray(np.zeros((m, n), np.float16))  # tensor copies write it
-            assert np.array_equal(np.asarray(cs.matmul(cs.asarray(a), cs.asarray(b), out=out, config=config)), cs.reference.matmul(a, b)), (m, n, k, config)
+            assert np.array_equal(
+                np.asarray(cs.matmul(cs.asarray(a), cs.asarray(b), out=out, config=config)), cs.reference.matmul(a, b)
+            ), (m, n, k, config)
 print("sanitized: done")

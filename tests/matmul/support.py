@@ -18,7 +18,11 @@ def integers(*shape: int, dtype: str = "float16", seed: int = 0) -> np.ndarray:
 
 def operand(rows: int, columns: int, transposed: bool, dtype: str = "float16", seed: int = 0) -> np.ndarray:
     """(rows, columns), lying in memory row by row or column by column."""
-    return integers(columns, rows, dtype=dtype, seed=seed).T if transposed else integers(rows, columns, dtype=dtype, seed=seed)
+    return (
+        integers(columns, rows, dtype=dtype, seed=seed).T
+        if transposed
+        else integers(rows, columns, dtype=dtype, seed=seed)
+    )
 
 
 def agrees(got, a, b, c=None, what: str = "", **terms) -> None:

@@ -20,9 +20,19 @@ def _emulator(on_emulator):
 
 
 SHAPES = [
-    ((5,), (5,)), ((67, 35), (35,)), ((35,), (35, 66)), ((1, 1), (1, 1)), ((3, 20, 33), (3, 33, 70)), ((3, 20, 33), (33, 70)), ((20, 33), (3, 33, 7)),
-    ((2, 1, 20, 32), (3, 32, 72)), ((2, 3, 4, 8), (2, 3, 8, 8)), ((4, 5), (2, 1, 5, 3)), ((65, 129), (129, 63)), ((2, 7), (3, 2, 7, 5)),
-]  # fmt: skip
+    ((5,), (5,)),
+    ((67, 35), (35,)),
+    ((35,), (35, 66)),
+    ((1, 1), (1, 1)),
+    ((3, 20, 33), (3, 33, 70)),
+    ((3, 20, 33), (33, 70)),
+    ((20, 33), (3, 33, 7)),
+    ((2, 1, 20, 32), (3, 32, 72)),
+    ((2, 3, 4, 8), (2, 3, 8, 8)),
+    ((4, 5), (2, 1, 5, 3)),
+    ((65, 129), (129, 63)),
+    ((2, 7), (3, 2, 7, 5)),
+]
 
 
 @pytest.mark.parametrize(("first", "second"), SHAPES)
@@ -31,14 +41,19 @@ def test_shapes_and_batches(first, second):
     agrees(np.asarray(cs.matmul(a, b, config=CONFIG)), a, b)
 
 
-@pytest.mark.parametrize(("first", "second"), [((3, 0), (0, 8)), ((0, 3), (3, 8)), ((3, 5), (5, 0)), ((0, 3, 4), (0, 4, 5)), ((2, 3, 0), (0, 9))])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [((3, 0), (0, 8)), ((0, 3), (3, 8)), ((3, 5), (5, 0)), ((0, 3, 4), (0, 4, 5)), ((2, 3, 0), (0, 9))],
+)
 def test_extents_of_zero(first, second):
     a, b = integers(*first), integers(*second)
     bias = integers(second[-1])
     agrees(cs.matmul(a, b, bias=bias, config=CONFIG), a, b, bias=bias)
 
 
-@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)], ids=["NN", "TN", "NT", "TT"])
+@pytest.mark.parametrize(
+    "transposed", [(False, False), (True, False), (False, True), (True, True)], ids=["NN", "TN", "NT", "TT"]
+)
 def test_odd_leading_dimensions(transposed):
     """TMA reads neither operand and stores no result."""
     a, b = operand(71, 37, transposed[0]), operand(37, 67, transposed[1])
@@ -55,12 +70,22 @@ def test_padded_views_read_and_write_nothing_else(extra):
         whole[1:-1, extra:-extra] = values
         array = from_numpy(whole, cs.asarray(whole).dtype)
         pitch = columns + 2 * extra
-        return array, View(array.ptr + (pitch + extra) * values.itemsize, values.shape, array.dtype, array.device, False, True, (pitch, 1))
+        return array, View(
+            array.ptr + (pitch + extra) * values.itemsize,
+            values.shape,
+            array.dtype,
+            array.device,
+            False,
+            True,
+            (pitch, 1),
+        )
 
     a, b = integers(70, 40), integers(40, 66)
     (keep_a, in_a), (keep_b, in_b) = device_view(a, np.nan), device_view(b, np.nan)
     whole, out = device_view(np.zeros((70, 66), np.float16), 7)
-    make_plan((in_a, in_b, None, None, None, None), out, PLAIN, None, CONFIG, 0).run((in_a.ptr, in_b.ptr, out.ptr, 0, 0, 0, 0), 0)
+    make_plan((in_a, in_b, None, None, None, None), out, PLAIN, None, CONFIG, 0).run(
+        (in_a.ptr, in_b.ptr, out.ptr, 0, 0, 0, 0), 0
+    )
     got = np.asarray(whole)
     agrees(got[1:-1, extra:-extra], a, b)
     got[1:-1, extra:-extra] = 7
@@ -77,19 +102,27 @@ def test_column_major_results(rows_first):
     out = View(holder.ptr, (72, 136), holder.dtype, holder.device, False, True, steps)
     in_a, in_b, in_bias = (cs.asarray(x) for x in (a, b, bias))
     views = [View(x.ptr, x.shape, x.dtype, x.device, True) for x in (in_a, in_b, in_bias)]
-    make_plan((*views[:2], None, views[2], None, None), out, PLAIN, None, CONFIG, 0).run((in_a.ptr, in_b.ptr, out.ptr, 0, in_bias.ptr, 0, 0), 0)
+    make_plan((*views[:2], None, views[2], None, None), out, PLAIN, None, CONFIG, 0).run(
+        (in_a.ptr, in_b.ptr, out.ptr, 0, in_bias.ptr, 0, 0), 0
+    )
     stored = np.asarray(holder).ravel()
     got = stored[: 72 * 136].reshape(136, 72).T if rows_first else stored[::2].reshape(136, 72).T
     agrees(got, a, b, bias=bias)
 
 
-@pytest.mark.parametrize(("element", "out"), [("float16", "bfloat16"), ("bfloat16", "float16"), ("bfloat16", "bfloat16"), ("bfloat16", "float32")])
+@pytest.mark.parametrize(
+    ("element", "out"),
+    [("float16", "bfloat16"), ("bfloat16", "float16"), ("bfloat16", "bfloat16"), ("bfloat16", "float32")],
+)
 def test_types(element, out):
     a, b = integers(70, 72, dtype=element), integers(72, 72, dtype=element)
     agrees(cs.matmul(a, b, out_dtype=out, config=CONFIG), a, b, out_dtype=out)
 
 
-@pytest.mark.parametrize(("first", "second"), [("float8_e4m3fn", "float8_e4m3fn"), ("float8_e4m3fn", "float8_e5m2"), ("float8_e5m2", "float8_e5m2")])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("float8_e4m3fn", "float8_e4m3fn"), ("float8_e4m3fn", "float8_e5m2"), ("float8_e5m2", "float8_e5m2")],
+)
 @pytest.mark.parametrize("fast", [True, False])
 def test_float8(first, second, fast):
     """Three k-tiles, the last ragged; small integers are exact in either way of adding up."""
@@ -110,16 +143,29 @@ def test_float8_sums_are_as_exact_as_promised():
 def test_float8_scales_and_odd_strides():
     a, b = integers(66, 37, dtype="float8_e4m3fn"), integers(37, 71, dtype="float8_e5m2")
     each_a, each_b = np.exp2(integers(66, 1, dtype="float32")), np.exp2(integers(1, 71, dtype="float32"))
-    for scales in ({"scale_a": each_a, "scale_b": each_b}, {"scale_a": each_a[0], "scale_b": each_b[:, 0]}, {"scale_a": each_a, "scale_b": 0.25}):
+    for scales in (
+        {"scale_a": each_a, "scale_b": each_b},
+        {"scale_a": each_a[0], "scale_b": each_b[:, 0]},
+        {"scale_a": each_a, "scale_b": 0.25},
+    ):
         agrees(cs.matmul(a, b, out_dtype="float32", config=CONFIG, **scales), a, b, out_dtype="float32", **scales)
 
 
-@pytest.mark.parametrize("scale", [2, 0.5, True, np.float32(0.25), np.float64(-2), np.int8(3), np.bool_(True), np.array(0.5), np.array(4, np.int64)], ids=repr)
+@pytest.mark.parametrize(
+    "scale",
+    [2, 0.5, True, np.float32(0.25), np.float64(-2), np.int8(3), np.bool_(True), np.array(0.5), np.array(4, np.int64)],
+    ids=repr,
+)
 def test_scales_that_are_numbers(scale):
     """Of Python and NumPy, for arrays of NumPy and of a device; a call with another number is another call."""
     a, b = integers(9, 16), integers(16, 24)
     for first, second in ((a, b), (cs.asarray(a), cs.asarray(b))):
-        for scales in ({"scale_a": scale}, {"scale_b": scale, "alpha": 2.0}, {"scale_a": scale, "scale_b": 0.5}, {"scale_a": 0.125, "scale_b": scale}):
+        for scales in (
+            {"scale_a": scale},
+            {"scale_b": scale, "alpha": 2.0},
+            {"scale_a": scale, "scale_b": 0.5},
+            {"scale_a": 0.125, "scale_b": scale},
+        ):
             agrees(np.asarray(cs.matmul(first, second, config=CONFIG, **scales)), a, b, **scales)
 
 
@@ -133,7 +179,10 @@ def test_a_scale_of_one_is_none():
 def test_integers(first, second):
     """The whole range of the types, in int32."""
     random = np.random.default_rng(5)
-    a, b = (random.integers(np.iinfo(t).min, np.iinfo(t).max, s, t, endpoint=True) for t, s in ((first, (66, 272)), (second, (72, 272))))
+    a, b = (
+        random.integers(np.iinfo(t).min, np.iinfo(t).max, s, t, endpoint=True)
+        for t, s in ((first, (66, 272)), (second, (72, 272)))
+    )
     got = cs.matmul(a, b.T, config=CONFIG)
     assert got.dtype == np.int32
     agrees(got, a, b.T)
@@ -156,7 +205,9 @@ def test_c_is_added_when_beta_is_not_given():
     a, b, c = integers(9, 16), integers(16, 8), integers(9, 8, seed=2)
     for beta in ({}, {"beta": None}, {"beta": 0}, {"beta": 1}, {"beta": np.float32(-0.5)}):
         agrees(cs.matmul(a, b, c, config=CONFIG, **beta), a, b, c, **beta)
-        agrees(np.asarray(cs.matmul(cs.asarray(a), cs.asarray(b), cs.asarray(c), config=CONFIG, **beta)), a, b, c, **beta)
+        agrees(
+            np.asarray(cs.matmul(cs.asarray(a), cs.asarray(b), cs.asarray(c), config=CONFIG, **beta)), a, b, c, **beta
+        )
     assert np.array_equal(cs.matmul(a, b, c, config=CONFIG), a @ b + c)
     agrees(cs.matmul(a, b, beta=0.0, config=CONFIG), a, b)
 
@@ -171,7 +222,11 @@ def test_c_broadcasts_and_may_be_the_result():
     agrees(np.asarray(in_place), a, b, whole, beta=1.0, out_dtype="float32")
 
 
-@pytest.mark.parametrize("activation", ["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", lambda v: v * v - 1.0], ids=lambda f: f if isinstance(f, str) else "lambda")
+@pytest.mark.parametrize(
+    "activation",
+    ["relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh", lambda v: v * v - 1.0],
+    ids=lambda f: f if isinstance(f, str) else "lambda",
+)
 def test_activations(activation):
     a, b = integers(40, 24), integers(24, 40)
     got = cs.matmul(a, b, alpha=0.05, activation=activation, out_dtype="float32", config=CONFIG)

@@ -26,10 +26,16 @@ from ..reduce.test_compiled import cubin_figures
 pytestmark = pytest.mark.slow
 
 MAJORS = [(True, True), (True, False), (False, True), (False, False)]
-TILES = {(c.tile, c.schedule): c for c in COOPERATIVE + PINGPONG + SKINNY + STRADDLING if c.cluster[0] > 1}  # all that the model chooses among
+TILES = {
+    (c.tile, c.schedule): c for c in COOPERATIVE + PINGPONG + SKINNY + STRADDLING if c.cluster[0] > 1
+}  # all that the model chooses among
 BFLOAT16 = BY_NAME["bfloat16"]
-FORMS = {"bfloat16": "k16\\.f32\\.bf16\\.bf16", "float8_e4m3fn": "k32\\.f32\\.e4m3\\.e4m3", "int8": "k32\\.satfinite\\.s32\\.s8\\.s8",
-         "tfloat32": "k8\\.f32\\.tf32\\.tf32"}  # fmt: skip
+FORMS = {
+    "bfloat16": "k16\\.f32\\.bf16\\.bf16",
+    "float8_e4m3fn": "k32\\.f32\\.e4m3\\.e4m3",
+    "int8": "k32\\.satfinite\\.s32\\.s8\\.s8",
+    "tfloat32": "k8\\.f32\\.tf32\\.tf32",
+}
 EVERYTHING = TermsSpec(True, BFLOAT16, "column", BFLOAT16, "gelu", True, "each", "each")
 
 
@@ -40,10 +46,18 @@ def _fresh_compiler(monkeypatch):
     monkeypatch.setattr(compiler, "_kernels", {})
 
 
-def verify(config: Config, out: str = "bfloat16", majors=(True, True), terms: TermsSpec = TermsSpec(), element: str = "bfloat16") -> str:
+def verify(
+    config: Config,
+    out: str = "bfloat16",
+    majors=(True, True),
+    terms: TermsSpec = TermsSpec(),
+    element: str = "bfloat16",
+) -> str:
     result = element_type(out)
     config = config.decided(result.size)
-    kernel = kernel_for(config, (TFLOAT32 if element == "tfloat32" else element_type(element),) * 2, result, majors, terms)
+    kernel = kernel_for(
+        config, (TFLOAT32 if element == "tfloat32" else element_type(element),) * 2, result, majors, terms
+    )
     ptx = kernel.ptx
     assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith("cutesync_matmul")
     assert kernel.block == (THREADS, 1, 1) and kernel.cluster == (config.cluster_size, 1, 1)
@@ -53,25 +67,36 @@ def verify(config: Config, out: str = "bfloat16", majors=(True, True), terms: Te
     prologue, *roles = re.split(r"setmaxnreg[^\n]*", ptx)
     assert not re.search(touches, prologue)
     for role in roles:  # the launch before may still run: nothing in global memory is touched before it has ended
-        assert role.count("griddepcontrol.wait") == 1 and role.index("griddepcontrol.wait") < re.search(touches, role).start()
+        assert (
+            role.count("griddepcontrol.wait") == 1
+            and role.index("griddepcontrol.wait") < re.search(touches, role).start()
+        )
     a_k, b_k = majors
     transposed = f"{int(not a_k)}, {int(not b_k)};"
     instruction = rf"wgmma\.mma_async\.sync\.aligned\.m64n{config.tile[1]}{FORMS[element]} [^;]*{transposed if element == 'bfloat16' else ';'}"
     slabs = config.rows // 64 * config.tile[1] // config.slab_columns(result.size) if config.deferred else 0
-    planned = ((1 if config.promoted else 2) + slabs) * 4 * config.rows // 64  # first k-tile, one beside each slab, loop; 4 steps of 32 bytes each, every 64 rows
+    planned = (
+        ((1 if config.promoted else 2) + slabs) * 4 * config.rows // 64
+    )  # first k-tile, one beside each slab, loop; 4 steps of 32 bytes each, every 64 rows
     assert len(re.findall(instruction, ptx)) == planned == ptx.count("wgmma.mma_async")
     assert not re.search(r"\.local\b|ld\.local|st\.local|\bcall\b|\btrap\b", ptx)
     assert kernel.smem == config.smem(result.size) <= 227 * 1024
     allocated = [int(n) for n in re.findall(r"mbarrier\.init\.shared\.b64 \t\[%r\d+\+(\d+)\]", ptx)]
     ends = 0 if config.meets else 8 * (config.splits > 1)  # what lies behind the barriers: the notice
-    assert ptx.count("mbarrier.init") == 2 * config.stages + 2 * config.meets and max(allocated) + 8 + ends == kernel.smem
+    assert (
+        ptx.count("mbarrier.init") == 2 * config.stages + 2 * config.meets and max(allocated) + 8 + ends == kernel.smem
+    )
     registers, frame = cubin_figures(kernel.cubin)
     assert frame == 0, f"{config}: {frame} bytes of stack a thread"
     assert registers == 168, "the compiler's budget before setmaxnreg: 65536 / 384"
     return ptx
 
 
-@pytest.mark.parametrize(("element", "out"), [("bfloat16", "bfloat16"), ("float8_e4m3fn", "bfloat16"), ("tfloat32", "float32")], ids=["16 bits", "8 bits", "tf32"])
+@pytest.mark.parametrize(
+    ("element", "out"),
+    [("bfloat16", "bfloat16"), ("float8_e4m3fn", "bfloat16"), ("tfloat32", "float32")],
+    ids=["16 bits", "8 bits", "tf32"],
+)
 @pytest.mark.parametrize("tile", TILES, ids=str)
 def test_every_tile(tile, element, out):
     """A stage's layout follows from the width of the elements and from the tile."""
@@ -84,7 +109,9 @@ def test_every_width_that_a_user_may_ask_for(columns):
     verify(Config((64, columns), "pingpong"), "float32", element="tfloat32")
 
 
-@pytest.mark.parametrize("config", [c for c in SKINNY if c.tile[1] < 64 and c.cluster == (2, 1)], ids=lambda c: str(c.tile))
+@pytest.mark.parametrize(
+    "config", [c for c in SKINNY if c.tile[1] < 64 and c.cluster == (2, 1)], ids=lambda c: str(c.tile)
+)
 def test_narrow_tiles(config):
     verify(replace(config, splits=2), terms=TermsSpec(by_tma=False))
     verify(replace(config, splits=2, cluster=(1, 1)), terms=TermsSpec(by_tma=False))
@@ -105,41 +132,75 @@ def test_tf32_and_its_parts():
     verify(Config((128, 192), "cooperative", (2, 1), promoted=True), out="float32", element="tfloat32")
 
 
-@pytest.mark.parametrize(("element", "out", "converted"), [
-    ("int8", "uint8", r"cvt\.pack\.sat\.u8\.s32\.b32"), ("int8", "int8", r"cvt\.pack\.sat\.s8\.s32\.b32"),
-    ("bfloat16", "float8_e4m3fn", r"cvt\.rn\.satfinite\.e4m3x2\.f32"), ("float8_e4m3fn", "float8_e5m2", r"cvt\.rn\.satfinite\.e5m2x2\.f32"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("element", "out", "converted"),
+    [
+        ("int8", "uint8", r"cvt\.pack\.sat\.u8\.s32\.b32"),
+        ("int8", "int8", r"cvt\.pack\.sat\.s8\.s32\.b32"),
+        ("bfloat16", "float8_e4m3fn", r"cvt\.rn\.satfinite\.e4m3x2\.f32"),
+        ("float8_e4m3fn", "float8_e5m2", r"cvt\.rn\.satfinite\.e5m2x2\.f32"),
+    ],
+)
 def test_results_of_eight_bits(element, out, converted):
     """Two elements an instruction."""
     config = Config((128, 256), "cooperative", (2, 1))
     terms = TermsSpec(True, None, "column", BFLOAT16, None, True, "each", "each") if out == "int8" else TermsSpec()
     ptx = verify(config, out, terms=terms, element=element)
-    assert len(re.findall(converted, ptx)) == config.accumulators // 2 and len(re.findall(r"cvt\.rni\.s32\.f32", ptx)) == (config.accumulators if out == "int8" else 0)
+    assert len(re.findall(converted, ptx)) == config.accumulators // 2 and len(
+        re.findall(r"cvt\.rni\.s32\.f32", ptx)
+    ) == (config.accumulators if out == "int8" else 0)
 
 
-@pytest.mark.parametrize(("size", "form", "parts"), [
-    (1, "rows", ""), (2, "rows", ""), (4, "rows", "left"), (1, "apart", ""), (1, "turned", ""), (2, "turned", ""), (4, "apart", "left"), (4, "turned", "right"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("size", "form", "parts"),
+    [
+        (1, "rows", ""),
+        (2, "rows", ""),
+        (4, "rows", "left"),
+        (1, "apart", ""),
+        (1, "turned", ""),
+        (2, "turned", ""),
+        (4, "apart", "left"),
+        (4, "turned", "right"),
+    ],
+)
 def test_packing_kernels(size, form, parts):
     kernel = pack_kernel(BY_NAME[f"uint{8 * size}"], form, parts, 0)
     registers, frame = cubin_figures(kernel.cubin)
     assert_overlaps(kernel.ptx)
-    assert kernel.name.startswith("cutesync_matmul_pack") and frame == 0 and registers <= 40, "six blocks of 256 threads an SM"
+    assert kernel.name.startswith("cutesync_matmul_pack") and frame == 0 and registers <= 40, (
+        "six blocks of 256 threads an SM"
+    )
     lane = PACK_RUN // 32 if form == "rows" else 128 * 32 // 256  # bytes that a lane copies
     vectors = 2 * lane // 16 if form == "rows" else 0  # and of vectors also what lies behind each
-    assert len(re.findall(r"ld\.global\.v4", kernel.ptx)) == vectors and len(re.findall(r"ld\.global", kernel.ptx)) == vectors + lane // size, "each element is read once"
+    assert (
+        len(re.findall(r"ld\.global\.v4", kernel.ptx)) == vectors
+        and len(re.findall(r"ld\.global", kernel.ptx)) == vectors + lane // size
+    ), "each element is read once"
 
 
 def test_split_k():
     verify(Config((128, 256), "cooperative", (2, 1), splits=2))
 
 
-@pytest.mark.parametrize("config", [Config((128, 64), "cooperative", splits=4), Config((64, 64), "pingpong", splits=8), Config((128, 16), "cooperative", splits=2)], ids=lambda c: f"{c.tile} {c.splits}")
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config((128, 64), "cooperative", splits=4),
+        Config((64, 64), "pingpong", splits=8),
+        Config((128, 16), "cooperative", splits=2),
+    ],
+    ids=lambda c: f"{c.tile} {c.splits}",
+)
 def test_shares_that_meet(config):
     """A store of 16 bytes for 4 accumulators, to the first block's shared memory; no atomics, and no memory of the launch's own."""
     ptx = verify(config)
     assert len(re.findall(r"st\.shared::cluster\.v4", ptx)) == config.accumulators // 4
-    assert ptx.count("mbarrier.arrive.release.cluster.shared::cluster") == 1 and "try_wait.parity.acquire.cluster" in ptx and "atom." not in ptx
+    assert (
+        ptx.count("mbarrier.arrive.release.cluster.shared::cluster") == 1
+        and "try_wait.parity.acquire.cluster" in ptx
+        and "atom." not in ptx
+    )
 
 
 @pytest.mark.parametrize("majors", MAJORS[1:], ids=str)

@@ -11,10 +11,21 @@ from cutesync.matmul import config as configs
 from cutesync.matmul.config import COOPERATIVE, PINGPONG, SKINNY, SMEM_BYTES, Config, choose, raster
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"tile": (64, 256)}, "multiple of 128"), ({"tile": (128, 100)}, "N of 16"), ({"tile": (512, 64)}, "up to 256"), ({"schedule": "round"}, "'pingpong'"),
-    ({"tile": (256, 224)}, "accumulators"), ({"cluster": (1, 4)}, "(4, 1)"), ({"splits": 0}, "1 to 64"), ({"tile": (256, 192), "splits": 2}, "at most 128"), ({"stages": 1}, "2 stages"), ({"group": -1}, "group"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"tile": (64, 256)}, "multiple of 128"),
+        ({"tile": (128, 100)}, "N of 16"),
+        ({"tile": (512, 64)}, "up to 256"),
+        ({"schedule": "round"}, "'pingpong'"),
+        ({"tile": (256, 224)}, "accumulators"),
+        ({"cluster": (1, 4)}, "(4, 1)"),
+        ({"splits": 0}, "1 to 64"),
+        ({"tile": (256, 192), "splits": 2}, "at most 128"),
+        ({"stages": 1}, "2 stages"),
+        ({"group": -1}, "group"),
+    ],
+)
 def test_configs_that_cannot_be(change, words):
     with pytest.raises(ArgumentValueError) as refused:
         Config(**change)
@@ -32,10 +43,21 @@ def test_all_configs_fit(out_bytes):
             Config(config.tile, config.schedule, config.cluster, stages=40).decided(out_bytes)
 
 
-@pytest.mark.parametrize(("config", "out_bytes", "may"), [
-    (Config((128, 256)), 2, True), (Config((128, 256)), 4, False), (Config((128, 128)), 4, True), (Config((128, 128)), 1, False), (Config((256, 160)), 2, False),
-    (Config((128, 128), "pingpong"), 2, False), (Config((128, 128), splits=2), 2, False), (Config((128, 128), promoted=True), 2, True), (Config((128, 160), promoted=True), 2, False), (Config((128, 192), promoted=True), 2, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("config", "out_bytes", "may"),
+    [
+        (Config((128, 256)), 2, True),
+        (Config((128, 256)), 4, False),
+        (Config((128, 128)), 4, True),
+        (Config((128, 128)), 1, False),
+        (Config((256, 160)), 2, False),
+        (Config((128, 128), "pingpong"), 2, False),
+        (Config((128, 128), splits=2), 2, False),
+        (Config((128, 128), promoted=True), 2, True),
+        (Config((128, 160), promoted=True), 2, False),
+        (Config((128, 192), promoted=True), 2, False),
+    ],
+)
 def test_tiles_are_held_where_registers_and_tiles_are_enough(config, out_bytes, may):
     assert config.decided(out_bytes, True).deferred is may and config.decided(out_bytes, False).deferred is False
     assert replace(config, deferred=False).decided(out_bytes, True).deferred is False
@@ -48,7 +70,12 @@ def test_tiles_are_held_where_registers_and_tiles_are_enough(config, out_bytes, 
 
 def test_few_shares_meet_in_a_cluster():
     for splits in range(1, 13):
-        for tile, schedule, most in (((64, 64), "pingpong", 8), ((64, 128), "pingpong", 4), ((128, 128), "cooperative", 2), ((128, 256), "cooperative", 1)):
+        for tile, schedule, most in (
+            ((64, 64), "pingpong", 8),
+            ((64, 128), "pingpong", 4),
+            ((128, 128), "cooperative", 2),
+            ((128, 256), "cooperative", 1),
+        ):
             config = Config(tile, schedule, splits=splits)
             assert config.meets is (1 < splits <= most) and config.cluster_size == (splits if config.meets else 1)
             full = config.decided(2)
@@ -60,7 +87,15 @@ def test_the_model_prefers_full_waves():
     assert choose(8192, 8192, 128, 1, 2).accumulators >= 128
     assert math.prod(choose(256, 256, 64, 1, 2).tile) <= 64 * 128
     assert choose(256, 256, 1024, 1, 2).splits > 4 and choose(256, 256, 1024, 1, 2, split=False).splits == 1
-    for m, n, k_tiles in ((1, 1, 1), (1, 8192, 128), (8192, 1, 128), (4096, 4096, 1), (10**6, 64, 4), (64, 10**6, 4), (100000, 100000, 1000)):
+    for m, n, k_tiles in (
+        (1, 1, 1),
+        (1, 8192, 128),
+        (8192, 1, 128),
+        (4096, 4096, 1),
+        (10**6, 64, 4),
+        (64, 10**6, 4),
+        (100000, 100000, 1000),
+    ):
         assert replace(choose(m, n, k_tiles, 1, 2), splits=1) in COOPERATIVE + PINGPONG + SKINNY
 
 
@@ -77,17 +112,26 @@ def order(tiles_m: int, tiles_n: int, batch: int, cluster, along_n: bool, group:
         yield item, *((band * group + across, step) if along_n else (step, band * group + across))
 
 
-@pytest.mark.parametrize(("tiles", "cluster", "group"), [((5, 7), (1, 1), 2), ((5, 7), (2, 1), 3), ((1, 9), (1, 2), 1), ((8, 3), (2, 1), 4), ((6, 6), (1, 1), 6)])
+@pytest.mark.parametrize(
+    ("tiles", "cluster", "group"),
+    [((5, 7), (1, 1), 2), ((5, 7), (2, 1), 3), ((1, 9), (1, 2), 1), ((8, 3), (2, 1), 4), ((6, 6), (1, 1), 6)],
+)
 @pytest.mark.parametrize("along_n", [False, True])
 def test_the_device_counts_through_all_tiles_once(tiles, cluster, group, along_n, on_emulator):
     """The order of tiles as the device computes it: every cluster tile once, neighbours one after the other."""
     from .kernels_order import tiles_in_order
 
     found = tiles_in_order(*tiles, 2, cluster, along_n, group)
-    wanted = np.array([(m * cluster[0], n * cluster[1], item) for item, m, n in order(*tiles, 2, cluster, along_n, group)])
+    wanted = np.array(
+        [(m * cluster[0], n * cluster[1], item) for item, m, n in order(*tiles, 2, cluster, along_n, group)]
+    )
     assert np.array_equal(found, wanted)
     places = {tuple(row) for row in found}
-    assert len(places) == len(found) == math.prod(Config((64, 64), "pingpong", cluster).tiles(tiles[0] * 64, tiles[1] * 64)) * 2
+    assert (
+        len(places)
+        == len(found)
+        == math.prod(Config((64, 64), "pingpong", cluster).tiles(tiles[0] * 64, tiles[1] * 64)) * 2
+    )
     half = found[: len(found) // 2, :2] // np.array(cluster)
     steps = np.abs(np.diff(half, axis=0)).max(axis=1)
     assert (steps <= max(group, 1)).all(), "a jump longer than a band is wide"

@@ -19,7 +19,10 @@ def _emulator(on_emulator):
 
 def error(got, a, b, precision=None) -> float:
     """The largest error relative to |a| |b|, which bounds what rounding can do."""
-    exact, size = (cs.reference.matmul(*operands, precision=precision, out_dtype="float64") for operands in ((a, b), (np.abs(a), np.abs(b))))
+    exact, size = (
+        cs.reference.matmul(*operands, precision=precision, out_dtype="float64")
+        for operands in ((a, b), (np.abs(a), np.abs(b)))
+    )
     return float((np.abs(got - exact) / size).max())
 
 
@@ -27,8 +30,13 @@ def error(got, a, b, precision=None) -> float:
 @pytest.mark.parametrize(("m", "n", "k"), [(70, 72, 40), (35, 67, 37)])
 def test_integers_of_15_bits_are_exact(m, n, k, transposed):
     """Numbers that tfloat32 cannot hold, on either side: any difference is a fault."""
-    wide, narrow = (operand(*shape, turned, "float32") * np.float32(factor) for shape, turned, factor in (((m, k), transposed[0], 6827), ((k, n), transposed[1], 1)))
-    assert not np.array_equal(cs.reference.matmul(wide, np.eye(wide.shape[1], dtype=np.float32), precision="tf32"), wide)
+    wide, narrow = (
+        operand(*shape, turned, "float32") * np.float32(factor)
+        for shape, turned, factor in (((m, k), transposed[0], 6827), ((k, n), transposed[1], 1))
+    )
+    assert not np.array_equal(
+        cs.reference.matmul(wide, np.eye(wide.shape[1], dtype=np.float32), precision="tf32"), wide
+    )
     a, b = (wide, narrow) if k == 40 else (narrow.T, wide.T)
     agrees(cs.matmul(a, b, config=CONFIG), a, b)
 
@@ -98,9 +106,13 @@ def test_batches_terms_and_no_k():
     agrees(cs.matmul(a[:, :, :0], b[:0], config=CONFIG), a[:, :, :0], b[:0])
 
 
-@pytest.mark.parametrize(("chosen", "precision"), [
-    (Config((128, 64), "cooperative", (2, 1), stages=2, splits=2), None), (Config((64, 64), "pingpong", (1, 2), stages=3), "tf32"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("chosen", "precision"),
+    [
+        (Config((128, 64), "cooperative", (2, 1), stages=2, splits=2), None),
+        (Config((64, 64), "pingpong", (1, 2), stages=3), "tf32"),
+    ],
+)
 def test_hostile_schedules(chosen, precision, monkeypatch):
     """The packing kernels, the ring and the slabs, under every policy with the sanitizer."""
     monkeypatch.setattr(config, "SMS", 2)

@@ -15,7 +15,14 @@ pytestmark = pytest.mark.gpu
 torch = pytest.importorskip("torch")
 
 EVERY = config.COOPERATIVE + config.PINGPONG + config.SKINNY + config.STRADDLING
-FEW = [Config((128, 256), "cooperative", (2, 1)), Config((128, 192), "pingpong", (2, 1)), Config((64, 64), "pingpong", (1, 2)), Config((128, 128), "cooperative", splits=3), Config((64, 64), "pingpong", splits=4), Config((128, 32), "cooperative", splits=8)]
+FEW = [
+    Config((128, 256), "cooperative", (2, 1)),
+    Config((128, 192), "pingpong", (2, 1)),
+    Config((64, 64), "pingpong", (1, 2)),
+    Config((128, 128), "cooperative", splits=3),
+    Config((64, 64), "pingpong", splits=4),
+    Config((128, 32), "cooperative", splits=8),
+]
 RAGGED = [(1, 1, 1), (129, 257, 65), (1000, 1000, 1000), (777, 3336, 1224), (5000, 136, 8), (136, 2000, 4096)]
 
 
@@ -42,26 +49,41 @@ def test_every_configuration_is_exact(chosen):
         agrees(cs.matmul(a, b, config=chosen), a, b, (m, n, k))
 
 
-@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)], ids=["NN", "TN", "NT", "TT"])
+@pytest.mark.parametrize(
+    "transposed", [(False, False), (True, False), (False, True), (True, True)], ids=["NN", "TN", "NT", "TT"]
+)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_majors_odd_shapes_and_batches(dtype, transposed):
     for chosen in FEW:
         for shape in [(1000, 1032, 328), (257, 136, 1000), (1023, 517, 259), (33, 1, 77)]:
             for batch in [(), (3,)]:
                 m, n, k = shape
-                a, b = integers(*batch, m, k, dtype=dtype, transposed=transposed[0]), integers(*batch, k, n, dtype=dtype, transposed=transposed[1])
+                a, b = (
+                    integers(*batch, m, k, dtype=dtype, transposed=transposed[0]),
+                    integers(*batch, k, n, dtype=dtype, transposed=transposed[1]),
+                )
                 agrees(cs.matmul(a, b, config=chosen, out_dtype="float32"), a, b, (chosen, shape, batch))
 
 
 EXACT = [
-    ("float32", "float32", "float32", {}), ("float32", "float32", "float16", {"fast_accumulation": True}), ("float32", "float32", "float32", {"precision": "tf32"}),
-    ("float8_e4m3fn", "float8_e4m3fn", "float32", {}), ("float8_e4m3fn", "float8_e5m2", "bfloat16", {"fast_accumulation": True}), ("float16", "float16", "float8_e4m3fn", {}),
-    ("int8", "int8", "int32", {}), ("uint8", "int8", "int8", {}), ("int8", "int8", "float32", {}),
-]  # fmt: skip
+    ("float32", "float32", "float32", {}),
+    ("float32", "float32", "float16", {"fast_accumulation": True}),
+    ("float32", "float32", "float32", {"precision": "tf32"}),
+    ("float8_e4m3fn", "float8_e4m3fn", "float32", {}),
+    ("float8_e4m3fn", "float8_e5m2", "bfloat16", {"fast_accumulation": True}),
+    ("float16", "float16", "float8_e4m3fn", {}),
+    ("int8", "int8", "int32", {}),
+    ("uint8", "int8", "int8", {}),
+    ("int8", "int8", "float32", {}),
+]
 
 
-@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)], ids=["NN", "TN", "NT", "TT"])
-@pytest.mark.parametrize(("first", "second", "out", "options"), EXACT, ids=lambda v: "-".join(v) if isinstance(v, dict) else v)
+@pytest.mark.parametrize(
+    "transposed", [(False, False), (True, False), (False, True), (True, True)], ids=["NN", "TN", "NT", "TT"]
+)
+@pytest.mark.parametrize(
+    ("first", "second", "out", "options"), EXACT, ids=lambda v: "-".join(v) if isinstance(v, dict) else v
+)
 def test_types(first, second, out, options, transposed):
     """Those of 8 bits saturate as results."""
     for m, n, k in [(256, 384, 512), (130, 200, 264), (257, 65, 101), (1, 640, 300), (700, 3, 128)]:
@@ -87,7 +109,15 @@ def test_tuning_measures_and_keeps_its_answer():
 
 
 def test_the_model_chooses_well_enough_to_be_right():
-    for m, n, k in [(1, 4096, 4096), (16, 8192, 1024), (64, 64, 16384), (4096, 4096, 64), (2048, 2056, 520), (3000, 1, 3000), (4097, 1023, 511)]:
+    for m, n, k in [
+        (1, 4096, 4096),
+        (16, 8192, 1024),
+        (64, 64, 16384),
+        (4096, 4096, 64),
+        (2048, 2056, 520),
+        (3000, 1, 3000),
+        (4097, 1023, 511),
+    ]:
         a, b = integers(m, k, dtype="bfloat16"), integers(n, k, dtype="bfloat16").T
         agrees(cs.matmul(a, b, out_dtype="float32"), a, b, (m, n, k))
 
@@ -112,7 +142,10 @@ def test_padding_is_not_read_and_nothing_beside_the_result_is_written(extra):
 
 @pytest.mark.parametrize("chosen", FEW, ids=label)
 def test_a_thousand_repeats_are_bitwise_equal(chosen):
-    a, b = torch.randn(1024, 2048, device="cuda", dtype=torch.bfloat16), torch.randn(1024, 2048, device="cuda", dtype=torch.bfloat16).T
+    a, b = (
+        torch.randn(1024, 2048, device="cuda", dtype=torch.bfloat16),
+        torch.randn(1024, 2048, device="cuda", dtype=torch.bfloat16).T,
+    )
     first, out = cs.matmul(a, b, out_dtype="float32", config=chosen), torch.empty(1024, 1024, device="cuda")
     different = torch.zeros((), device="cuda", dtype=torch.int64)
     for _ in range(1000):
@@ -124,7 +157,10 @@ def test_a_thousand_repeats_are_bitwise_equal(chosen):
 @pytest.mark.parametrize("size", [8192, 16384])
 def test_large_products_by_samples(size):
     """Random normal data; 256 elements summed in float64."""
-    a, b = torch.randn(size, size, device="cuda", dtype=torch.bfloat16), torch.randn(size, size, device="cuda", dtype=torch.bfloat16).T
+    a, b = (
+        torch.randn(size, size, device="cuda", dtype=torch.bfloat16),
+        torch.randn(size, size, device="cuda", dtype=torch.bfloat16).T,
+    )
     got = cs.matmul(a, b, out_dtype="float32")
     rows, columns = torch.randint(0, size, (2, 256), device="cuda")
     wanted = (a[rows].double() * b[:, columns].T.double()).sum(1)
@@ -165,7 +201,10 @@ def test_eight_streams(cluster):
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             a, b = integers(300, 512), integers(200, 512).T
-            right = [torch.equal(cs.matmul(a, b, out_dtype="float32", config=chosen), (a.double() @ b.double()).float()) for _ in range(50)]
+            right = [
+                torch.equal(cs.matmul(a, b, out_dtype="float32", config=chosen), (a.double() @ b.double()).float())
+                for _ in range(50)
+            ]
             stream.synchronize()
         return all(right)
 
@@ -175,7 +214,10 @@ def test_eight_streams(cluster):
 
 @pytest.mark.parametrize("library", ["cupy", "numpy", "DeviceArray"])
 def test_other_libraries(library):
-    a, b = np.random.default_rng(3).integers(-3, 4, (70, 90)).astype(np.float16), np.random.default_rng(4).integers(-3, 4, (90, 50)).astype(np.float16)
+    a, b = (
+        np.random.default_rng(3).integers(-3, 4, (70, 90)).astype(np.float16),
+        np.random.default_rng(4).integers(-3, 4, (90, 50)).astype(np.float16),
+    )
     wanted = (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
     if library == "cupy":
         cupy = pytest.importorskip("cupy")

@@ -24,7 +24,9 @@ def _emulator(on_emulator):
     """No GPU here, whatever the machine has."""
 
 
-def packed(x: np.ndarray, first: int, shape: tuple[int, int, int], strides: tuple[int, int, int], parts: str = "") -> np.ndarray:
+def packed(
+    x: np.ndarray, first: int, shape: tuple[int, int, int], strides: tuple[int, int, int], parts: str = ""
+) -> np.ndarray:
     """What the kernel makes of ``shape`` = (items, rows, inner) of the elements of ``x`` from ``first`` on, and 64 bytes after it."""
     element, (items, rows, inner) = BY_NAME[x.dtype.name], shape
     unit = 128 // x.itemsize
@@ -38,11 +40,17 @@ def packed(x: np.ndarray, first: int, shape: tuple[int, int, int], strides: tupl
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize(("items", "rows", "inner", "first"), [(1, 70, 300, 3), (2, 33, 31, 1), (1, 1, 129, 0), (3, 40, 1, 5)])
+@pytest.mark.parametrize(
+    ("items", "rows", "inner", "first"), [(1, 70, 300, 3), (2, 33, 31, 1), (1, 1, 129, 0), (3, 40, 1, 5)]
+)
 def test_any_strides(items, rows, inner, first, turned, size):
     """Several tiles each way with ragged ends, from a base of any alignment; zeros behind each row."""
     strides = (rows * inner + 7, 1, rows + 2) if turned else (rows * (inner + 3), inner + 3, 1)
-    x = np.random.default_rng(size).integers(1, 100, 2 + first + sum(s * e for s, e in zip(strides, (items, rows, inner)))).astype(f"uint{8 * size}")
+    x = (
+        np.random.default_rng(size)
+        .integers(1, 100, 2 + first + sum(s * e for s, e in zip(strides, (items, rows, inner))))
+        .astype(f"uint{8 * size}")
+    )
     wanted = np.lib.stride_tricks.as_strided(x[first:], (items, rows, inner), [s * size for s in strides])
     with cs.emulate(schedules=20 if items == 2 else 1):
         got = packed(x, first, (items, rows, inner), strides)[:, :, 0]
@@ -71,10 +79,22 @@ def check_at_edges(size: int, rows: int, inner: int, pitch: int, skew: int, sche
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize(("rows", "inner", "pitch"), [
-    (5, 301, 333), (5, 301, -333), (4, 301, 301), (2, 1101, 1103),  # in bytes, two runs and more of elements of 4, or of all
-    (3, 301, 0), (4, 301, 7), (450, 3, 5), (40, 37, -37), (1, 1, 1), (1, 15, 15), (1, 2500, 2500),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rows", "inner", "pitch"),
+    [
+        (5, 301, 333),
+        (5, 301, -333),
+        (4, 301, 301),
+        (2, 1101, 1103),  # in bytes, two runs and more of elements of 4, or of all
+        (3, 301, 0),
+        (4, 301, 7),
+        (450, 3, 5),
+        (40, 37, -37),
+        (1, 1, 1),
+        (1, 15, 15),
+        (1, 2500, 2500),
+    ],
+)
 def test_nothing_beside_the_array_is_read(rows, inner, pitch, size):
     """Rows that begin anywhere in a vector: far apart, backwards, side by side, in one another; of less than a vector, and a single one."""
     for skew in range(0, 16, size):
@@ -84,18 +104,45 @@ def test_nothing_beside_the_array_is_read(rows, inner, pitch, size):
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_the_parts_of_float32(side):
     """Of random bits and all borders: the parts hold the number to 2**-22, big ones fit in 11 bits, infinities and NaN are in the last alone."""
-    borders = np.uint32([0, 1, 0x7FFFFF, 0x800000, 0x3F800FFF, 0x3F801000, 0x3F801001, 0x3F803000, 0x7F7FEFFF, 0x7F7FF000, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001])
-    bits = np.concatenate([borders, borders | np.uint32(1 << 31), np.random.default_rng(2).integers(0, 2**32, 1000, np.uint32)])
+    borders = np.uint32(
+        [
+            0,
+            1,
+            0x7FFFFF,
+            0x800000,
+            0x3F800FFF,
+            0x3F801000,
+            0x3F801001,
+            0x3F803000,
+            0x7F7FEFFF,
+            0x7F7FF000,
+            0x7F7FFFFF,
+            0x7F800000,
+            0x7FC00000,
+            0x7F800001,
+        ]
+    )
+    bits = np.concatenate(
+        [borders, borders | np.uint32(1 << 31), np.random.default_rng(2).integers(0, 2**32, 1000, np.uint32)]
+    )
     x = bits.view(np.float32)
-    parts = packed(np.append(np.uint32([7] * 3), bits), 3, (1, 1, len(bits)), (0, len(bits), 1), side)[0, 0, :, : len(bits)].view(np.float32)
+    parts = packed(np.append(np.uint32([7] * 3), bits), 3, (1, 1, len(bits)), (0, len(bits), 1), side)[
+        0, 0, :, : len(bits)
+    ].view(np.float32)
     small, bounded, big = parts if side == "left" else parts[[1, 0, 2]]
     finite = np.isfinite(x)
-    assert np.array_equal(big[~finite], x[~finite], equal_nan=True) and not bounded[~finite].any() and not small[~finite].any()
+    assert (
+        np.array_equal(big[~finite], x[~finite], equal_nan=True)
+        and not bounded[~finite].any()
+        and not small[~finite].any()
+    )
     assert np.array_equal(bounded[finite], big[finite]) and not (big[finite].view(np.uint32) & 0x1FFF).any()
     exact = big[finite].astype(np.float64) + small[finite]
     assert (np.abs(exact - x[finite]) <= np.abs(x[finite].astype(np.float64)) * 2.0**-22).all()
     usual = finite & (np.abs(x) < 3.4e38)
-    assert (np.abs(small[usual]) <= np.abs(x[usual]) * 2.0**-11 + 2.0**-149).all() or (np.abs(x[usual]) < 2.0**-126).any()
+    assert (np.abs(small[usual]) <= np.abs(x[usual]) * 2.0**-11 + 2.0**-149).all() or (
+        np.abs(x[usual]) < 2.0**-126
+    ).any()
 
 
 @pytest.mark.parametrize("transposed", [(False, False), (True, True)], ids=["NN", "TT"])
@@ -124,7 +171,9 @@ def test_scratch_grows_and_is_given_back():
     assert workspace.scratch(device.HOST, 91, 1 << 21).addresses == base, "2 MiB at least"
     larger = workspace.scratch(device.HOST, 91, (1 << 21) + 1)
     assert len(workspace._alive) == held and larger.addresses[0] in workspace._alive, "one for the other"
-    assert workspace.scratch(device.HOST, 92, 100) is not larger and len(workspace._alive) == held + 1, "another stream's"
+    assert workspace.scratch(device.HOST, 92, 100) is not larger and len(workspace._alive) == held + 1, (
+        "another stream's"
+    )
 
 
 def plant(monkeypatch, pattern: str, new: str) -> None:
@@ -150,11 +199,17 @@ def test_a_tile_read_before_it_is_whole_is_found(monkeypatch):
 EDGES = r"or\.pred (\t%p\d+), (%p\d+), (%p\d+);"
 
 
-@pytest.mark.parametrize(("pattern", "new", "seen"), [
-    (r"bmsk\.clamp\.b32 (%r\d+), 0, %r\d+;", r"mov.b32 \1, -1;", "no zeros"), (r"(ld\.global\.v4[^\n]*)\+16\]", r"\1]", "other elements"),
-    (r"shf\.r\.wrap\.b32 (%r\d+), (%r\d+),[^;]*;", r"mov.b32 \1, \2;", "other elements"),
-    (EDGES, r"mov.pred \1, \2;", "out-of-bounds"), (EDGES, r"mov.pred \1, \3;", "out-of-bounds"),
-], ids=["mask", "vector behind", "shift", "end of memory", "begin of memory"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("pattern", "new", "seen"),
+    [
+        (r"bmsk\.clamp\.b32 (%r\d+), 0, %r\d+;", r"mov.b32 \1, -1;", "no zeros"),
+        (r"(ld\.global\.v4[^\n]*)\+16\]", r"\1]", "other elements"),
+        (r"shf\.r\.wrap\.b32 (%r\d+), (%r\d+),[^;]*;", r"mov.b32 \1, \2;", "other elements"),
+        (EDGES, r"mov.pred \1, \2;", "out-of-bounds"),
+        (EDGES, r"mov.pred \1, \3;", "out-of-bounds"),
+    ],
+    ids=["mask", "vector behind", "shift", "end of memory", "begin of memory"],
+)
 def test_faults_of_rows_are_found(pattern, new, seen, monkeypatch):
     plant(monkeypatch, pattern, new)
     with pytest.raises((EmulationError, AssertionError), match=seen):

@@ -29,7 +29,9 @@ def test_eight_bits_saturate(out, columns):
     """Stored by TMA, and by threads where rows are no multiples of 16 bytes."""
     a, b = operands(out, 70, columns, 72)
     wanted = cs.reference.matmul(a, b, out_dtype=out).astype(np.float64)
-    assert (np.abs(wanted) == np.abs(wanted).max()).sum() > 5 and len(np.unique(wanted)) > 20, "nothing saturates, or all does"
+    assert (np.abs(wanted) == np.abs(wanted).max()).sum() > 5 and len(np.unique(wanted)) > 20, (
+        "nothing saturates, or all does"
+    )
     agrees(cs.matmul(a, b, out_dtype=out, config=CONFIG), a, b, out_dtype=out)
 
 
@@ -45,7 +47,9 @@ def test_special_values_in_float8(out):
     a = np.float16([[np.inf], [-np.inf], [np.nan], [1e-7], [-1e-7], [448.0], [464.0], [480.0]])
     got = cs.matmul(a, np.ones((1, 16), np.float16), out_dtype=out, config=CONFIG)[:, 0]
     wanted = cs.reference.matmul(a, np.ones((1, 1), np.float16), out_dtype=out)[:, 0]
-    assert got.tobytes()[3:] == wanted.tobytes()[3:] and np.array_equal(got.astype(float), wanted.astype(float), equal_nan=True)
+    assert got.tobytes()[3:] == wanted.tobytes()[3:] and np.array_equal(
+        got.astype(float), wanted.astype(float), equal_nan=True
+    )
     assert np.isnan(got[2].astype(float)) and not np.isinf(got.astype(float)).any()
 
 

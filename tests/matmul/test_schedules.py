@@ -23,10 +23,18 @@ KERNELS = {
     "cooperative, A multicast": (Config((128, 64), "cooperative", (1, 2), stages=2), (136, 200, 136), 2),
     "pingpong, B multicast to 4": (Config((64, 96), "pingpong", (4, 1), stages=2), (300, 104, 136), 4),
     "split in 3, shares meet": (Config((64, 64), "pingpong", splits=3), (70, 72, 264), 5),
-    "split in 4, shares of two warpgroups meet": (Config((128, 32), "cooperative", stages=2, splits=4), (130, 40, 264), 8),
+    "split in 4, shares of two warpgroups meet": (
+        Config((128, 32), "cooperative", stages=2, splits=4),
+        (130, 40, 264),
+        8,
+    ),
     "split in 9, pingpong": (Config((64, 32), "pingpong", splits=9), (70, 40, 584), 5),
     "split in 2, multicast": (Config((128, 64), "cooperative", (2, 1), stages=2, splits=2), (200, 72, 264), 2),
-    "split in 2, more units than blocks": (Config((128, 64), "cooperative", (1, 2), stages=2, splits=2), (130, 200, 328), 2),
+    "split in 2, more units than blocks": (
+        Config((128, 64), "cooperative", (1, 2), stages=2, splits=2),
+        (130, 200, 328),
+        2,
+    ),
     "cooperative, B multicast": (Config((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 200), 2),
 }
 
@@ -37,9 +45,17 @@ def _emulator(on_emulator):
 
 
 SLOW = {
-    "split in 2, more units than blocks", "cooperative, B multicast", "pingpong, B multicast to 4", "tiles held, clusters at two edges", "split in 2, multicast",
-    "split in 4, shares of two warpgroups meet", "cooperative, A multicast", "cooperative, blocks of 256 rows", "split in 9, pingpong", "pingpong, blocks of 128 rows",
-}  # fmt: skip
+    "split in 2, more units than blocks",
+    "cooperative, B multicast",
+    "pingpong, B multicast to 4",
+    "tiles held, clusters at two edges",
+    "split in 2, multicast",
+    "split in 4, shares of two warpgroups meet",
+    "cooperative, A multicast",
+    "cooperative, blocks of 256 rows",
+    "split in 9, pingpong",
+    "pingpong, blocks of 128 rows",
+}
 
 
 @pytest.mark.parametrize("name", with_slow(KERNELS, SLOW))
@@ -49,13 +65,26 @@ def test_agrees_under_hostile_schedules(name, monkeypatch):
 
 
 EXCHANGES = {
-    "shares meet": Config((64, 64), "pingpong", splits=4), "shares of two warpgroups meet": Config((128, 32), "cooperative", splits=2),
-    "tiles held": Config((128, 64), "cooperative"), "tiles not held": Config((128, 64), "cooperative", deferred=False),
-}  # fmt: skip
+    "shares meet": Config((64, 64), "pingpong", splits=4),
+    "shares of two warpgroups meet": Config((128, 32), "cooperative", splits=2),
+    "tiles held": Config((128, 64), "cooperative"),
+    "tiles not held": Config((128, 64), "cooperative", deferred=False),
+}
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
-@pytest.mark.parametrize(("dtype", "out"), [("float16", "float16"), ("float16", "float32"), ("bfloat16", "float8_e4m3fn"), ("float8_e4m3fn", "bfloat16"), ("int8", "int32"), ("int8", "uint8"), ("float32", "float32")])
+@pytest.mark.parametrize(
+    ("dtype", "out"),
+    [
+        ("float16", "float16"),
+        ("float16", "float32"),
+        ("bfloat16", "float8_e4m3fn"),
+        ("float8_e4m3fn", "bfloat16"),
+        ("int8", "int32"),
+        ("int8", "uint8"),
+        ("float32", "float32"),
+    ],
+)
 def test_every_width_of_elements_and_results(dtype, out, name, monkeypatch):
     """Accumulators of both types, results of 1, 2 and 4 bytes, a batch, ends beside every tile."""
     monkeypatch.setattr(config, "SMS", 2)
@@ -80,7 +109,9 @@ def test_shares_that_lie_outside_k():
     agrees(cs.matmul(a, b, config=Config((64, 64), "pingpong", splits=4)), a, b)
 
 
-@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)], ids=["NN", "TN", "NT", "TT"])
+@pytest.mark.parametrize(
+    "transposed", [(False, False), (True, False), (False, True), (True, True)], ids=["NN", "TN", "NT", "TT"]
+)
 @pytest.mark.parametrize("cluster", [(1, 1), (2, 1), (1, 2)])
 def test_all_transposes(transposed, cluster, monkeypatch):
     monkeypatch.setattr(config, "SMS", 2)

@@ -33,7 +33,10 @@ def test_agrees_under_hostile_schedules(name, monkeypatch):
     agrees_under_schedules(monkeypatch, name, *KERNELS[name])
 
 
-@pytest.mark.parametrize(("m", "n", "transposed", "columns"), [(24, 136, (False, False), 16), (24, 136, (True, True), 32), (136, 24, (True, False), 16)])
+@pytest.mark.parametrize(
+    ("m", "n", "transposed", "columns"),
+    [(24, 136, (False, False), 16), (24, 136, (True, True), 32), (136, 24, (True, False), 16)],
+)
 def test_contiguous_rows_and_columns(m, n, transposed, columns):
     """The narrow operand's swizzle is as wide as its tile, 32 or 64 bytes, where what the tile counts is contiguous."""
     a, b = operand(m, 72, transposed[0]), operand(72, n, transposed[1])
@@ -72,9 +75,18 @@ def test_the_same_bits_for_any_number_of_rows():
         assert np.array_equal(cs.matmul(a[:rows], b, out_dtype="float32", batch_invariant=True), many[:rows])
 
 
-@pytest.mark.parametrize(("shape", "steps", "turned"), [
-    ((1, 72), (72, 1), True), ((72, 1), (1, 1), False), ((64, 65), (65, 1), True), ((65, 64), (1, 65), False), ((65, 66), (66, 1), False), ((65, 66), (1, 65), True), ((8, 8), (8, 1), False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "steps", "turned"),
+    [
+        ((1, 72), (72, 1), True),
+        ((72, 1), (1, 1), False),
+        ((64, 65), (65, 1), True),
+        ((65, 64), (1, 65), False),
+        ((65, 66), (66, 1), False),
+        ((65, 66), (1, 65), True),
+        ((8, 8), (8, 1), False),
+    ],
+)
 def test_which_results_are_turned(shape, steps, turned):
     assert _turned(Matrices(shape, steps, ())) is turned
 
@@ -85,7 +97,9 @@ def test_the_model_streams_the_large_operand_once():
         chosen = choose(8192, columns, 128, 1, 2)
         tiles_m, tiles_n = chosen.tiles(8192, columns)
         assert tiles_n == 1 and chosen.tile[1] <= max(16, columns) and tiles_m * chosen.peers * chosen.splits >= 120
-    assert all(c.stage_bytes() * c.decided(4).stages >= 64 * 1024 for c in SKINNY), "too little in flight for the latency of memory"
+    assert all(c.stage_bytes() * c.decided(4).stages >= 64 * 1024 for c in SKINNY), (
+        "too little in flight for the latency of memory"
+    )
 
 
 def test_the_model_knows_how_operands_lie():
@@ -96,7 +110,9 @@ def test_the_model_knows_how_operands_lie():
     assert columns.bytes(wide) == rows.bytes(wide) + 128 * 104 * 3 and columns.bytes(even) == rows.bytes(even)
     assert cost(wide, 4096, 4096, 64, 1, 2, columns) > 1.2 * cost(wide, 4096, 4096, 64, 1, 2)
     assert choose(4096, 4096, 64, 1, 2, access=columns).tile[1] % 64 == 0
-    assert [row_cost(stride) for stride in (16384, 4000, 2000)] == sorted(row_cost(stride) for stride in (16384, 4000, 2000)) and row_cost(16384) == 1
+    assert [row_cost(stride) for stride in (16384, 4000, 2000)] == sorted(
+        row_cost(stride) for stride in (16384, 4000, 2000)
+    ) and row_cost(16384) == 1
     straddling = Access(True, row_cost(2000), row_cost(2000))
     assert straddling.bytes(even) == row_cost(2000) * rows.bytes(even)
     assert choose(1000, 1000, 16, 1, 2, access=straddling).peers > choose(1024, 1024, 16, 1, 2).peers

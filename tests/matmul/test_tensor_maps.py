@@ -15,7 +15,12 @@ from cutesync.runtime import compiler, device
 
 FLOAT16 = BY_NAME["float16"]
 A, B, D = 0x7F0000100000, 0x7F0000200000, 0x7F0000300000
-CONFIGS = [Config((128, 256), "cooperative", (2, 1)), Config((256, 160), "cooperative", (1, 2)), Config((128, 208), "pingpong", (2, 1)), Config((64, 112), "pingpong")]
+CONFIGS = [
+    Config((128, 256), "cooperative", (2, 1)),
+    Config((256, 160), "cooperative", (1, 2)),
+    Config((128, 208), "pingpong", (2, 1)),
+    Config((64, 112), "pingpong"),
+]
 
 
 def host_parameters(problem: Problem, config: Config, monkeypatch) -> list[bytes]:
@@ -33,10 +38,23 @@ def host_parameters(problem: Problem, config: Config, monkeypatch) -> list[bytes
     from cutlass.cute.runtime import make_ptr
 
     host, example, _ = kept["built"]
-    compiled = cute.compile(host, *example, options="--gpu-arch sm_90a --keep-ptx --dump-dir=" + str(kept.setdefault("folder", monkeypatch.tmp)))
-    pointers = [make_ptr(kind.cutlass, at, cute.AddressSpace.gmem, assumed_align=16) for kind, at in ((FLOAT16, A), (FLOAT16, B), (problem.out, D))]
+    compiled = cute.compile(
+        host,
+        *example,
+        options="--gpu-arch sm_90a --keep-ptx --dump-dir=" + str(kept.setdefault("folder", monkeypatch.tmp)),
+    )
+    pointers = [
+        make_ptr(kind.cutlass, at, cute.AddressSpace.gmem, assumed_align=16)
+        for kind, at in ((FLOAT16, A), (FLOAT16, B), (problem.out, D))
+    ]
     strides = ((problem.a.step, problem.a.batch), (problem.b.step, problem.b.batch), (problem.d[0], problem.d[2]))
-    arguments = [*pointers, tuple(map(Int32, (problem.m, problem.n, problem.k, problem.items))), tuple((Int64(x), Int64(y)) for x, y in strides), *example[5:8], Int32(2)]
+    arguments = [
+        *pointers,
+        tuple(map(Int32, (problem.m, problem.n, problem.k, problem.items))),
+        tuple((Int64(x), Int64(y)) for x, y in strides),
+        *example[5:8],
+        Int32(2),
+    ]
     import cuda.bindings.driver as driver
 
     values, keep = compiled.generate_execution_args(*arguments, driver.CUstream(0))
@@ -52,7 +70,19 @@ def test_parameters_are_those_of_the_dsl(config, majors, monkeypatch, tmp_path, 
     monkeypatch.tmp = tmp_path
     m, n, k, items = 1000, 520, 328, 3
     a, b = (Operand(k_major, 1336, items, 1336 * 1336) for k_major in majors)
-    problem = Problem(m, n, k, items, a, b, (0, 0, 0), (n + 8, 1, (n + 8) * m), (FLOAT16, FLOAT16), BY_NAME["float32" if config.tile == (64, 112) else "float16"], TermsSpec())
+    problem = Problem(
+        m,
+        n,
+        k,
+        items,
+        a,
+        b,
+        (0, 0, 0),
+        (n + 8, 1, (n + 8) * m),
+        (FLOAT16, FLOAT16),
+        BY_NAME["float32" if config.tile == (64, 112) else "float16"],
+        TermsSpec(),
+    )
     config = config.decided(problem.out.size)
     theirs = host_parameters(problem, config, monkeypatch)
     launch = plan.make_launch(problem, config, 1.0, 0.0, device.HOST, 0)

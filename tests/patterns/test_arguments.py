@@ -20,9 +20,15 @@ REFUSED = {
     "no consumers": (lambda: stream.run(F, triple, consumers=0), "0 consumer warps"),
     "33 warps": (lambda: stream.run(F, triple, consumers=32), "32 consumer warps [+] 1 producer warp"),
     "no stages": (lambda: stream.run(F, triple, form="bulk", stages=0), "at least 1"),
-    "a stage no slice divides": (lambda: stream.run(F, triple, form="bulk", consumers=3, buffer=2048), "3 consumers [*] 512 = 1536"),
+    "a stage no slice divides": (
+        lambda: stream.run(F, triple, form="bulk", consumers=3, buffer=2048),
+        "3 consumers [*] 512 = 1536",
+    ),
     "more stages than shared memory": (lambda: stream.run(F, triple, form="bulk", stages=30), "30 [*] 8192 = 245760"),
-    "buffers larger than shared memory": (lambda: stream.run(F, triple, form="tokens", buffer=40000), "2 [*] 40000 [*] 4 = 320000"),
+    "buffers larger than shared memory": (
+        lambda: stream.run(F, triple, form="tokens", buffer=40000),
+        "2 [*] 40000 [*] 4 = 320000",
+    ),
     "no blocks": (lambda: stream.run(F, triple, blocks=0), "1 to 2"),
     "a matrix": (lambda: stream.run(F.reshape(8, 8), triple), "2 dimensions"),
     "phases by hope": (lambda: patterns.phases.run(X, 3, how="hope"), "'token' or 'parity'"),
@@ -41,7 +47,7 @@ REFUSED = {
     "a negative take": (lambda: Channel(3).take(-1), "got -1"),
     "a channel by hope": (lambda: Channel(3).give(X, method="hope"), "'block' or 'warp'"),
     "a relay of three slots": (lambda: patterns.relay.run(X, 3), "power of two"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -53,9 +59,14 @@ def test_is_refused_with_the_arithmetic(what, on_emulator):
 
 def test_the_wrong_type_is_refused(on_emulator):
     calls = (
-        lambda: stream.run(F, "add"), lambda: patterns.early_exit.run(F), lambda: Channel("three"), lambda: Channel(3, "float32").give(X),
-        lambda: patterns.primes.run("ten"), lambda: patterns.phases.run(None, 3), lambda: patterns.completion.run(X.astype(np.int8)),
-    )  # fmt: skip
+        lambda: stream.run(F, "add"),
+        lambda: patterns.early_exit.run(F),
+        lambda: Channel("three"),
+        lambda: Channel(3, "float32").give(X),
+        lambda: patterns.primes.run("ten"),
+        lambda: patterns.phases.run(None, 3),
+        lambda: patterns.completion.run(X.astype(np.int8)),
+    )
     for call in calls:
         with pytest.raises(ArgumentTypeError):
             call()
@@ -64,7 +75,10 @@ def test_the_wrong_type_is_refused(on_emulator):
 @pytest.mark.parametrize("method", ["block", "warp", "each", "scan"])
 def test_a_list_that_is_too_long_is_an_error_that_says_by_how_much(method):
     kept = int(np.count_nonzero(thirds(X)))
-    with cs.emulate("random"), pytest.raises(ArgumentValueError, match=f"{kept - 1} places for {kept} items: 1 too few"):
+    with (
+        cs.emulate("random"),
+        pytest.raises(ArgumentValueError, match=f"{kept - 1} places for {kept} items: 1 too few"),
+    ):
         patterns.output_list.run(X, thirds, method=method, capacity=kept - 1)
     with cs.emulate("random"):
         assert len(patterns.output_list.run(X, thirds, method=method, capacity=kept)) == kept

@@ -14,22 +14,56 @@ pytestmark = pytest.mark.slow
 
 # name: the number of elements; together they have every kind of synchronization of the patterns
 SIZES = {
-    "bulk": 3001, "tokens": 700, "parity": 700, "pipeline": 700, "early exit": 300, "completion": 300, "transactions, copy": 700,
-    "transactions, by hand": 600, "ping pong": 600, "phases by token": 100, "shared_tree": 300, "register_tree": 300,
-    "list by block": 4200, "list by warp": 600, "list by scan": 1500, "scan of counts": 1500, "relay": 90,
-}  # fmt: skip
+    "bulk": 3001,
+    "tokens": 700,
+    "parity": 700,
+    "pipeline": 700,
+    "early exit": 300,
+    "completion": 300,
+    "transactions, copy": 700,
+    "transactions, by hand": 600,
+    "ping pong": 600,
+    "phases by token": 100,
+    "shared_tree": 300,
+    "register_tree": 300,
+    "list by block": 4200,
+    "list by warp": 600,
+    "list by scan": 1500,
+    "scan of counts": 1500,
+    "relay": 90,
+}
 OWN_THREADS = "only threads of the block use the barrier, and the block barrier orders them"
 TOKEN = "arrives only to get a token: it has written nothing"
-HARMLESS = {(name, "no init fence #0"): OWN_THREADS for name in ("tokens", "parity", "pipeline", "early exit", "completion", "transactions, by hand",
-                                                               "phases by token")} | {
-    (name, mutant): OWN_THREADS for name in ("tokens", "parity") for mutant in ("no init fence #1", "no init fence at all")} | {
-    ("tokens", f"a relaxed arrival #{i}"): TOKEN for i in (0, 2, 3, 4)} | {
-    ("bulk", f"no init fence #{i}"): "the other fence of thread 0 serves the barriers that copies signal" for i in range(2)} | {
-    ("pipeline", "no block barrier #0"): "the DSL's pipeline brings a block barrier of its own",
-    ("pipeline", "no block barrier #1"): "the DSL's pipeline brings a block barrier of its own",
-    ("ping pong", "named barrier number #1"): "it becomes number 0, which nobody else uses",
-    ("shared_tree", "no block barrier #8"): "thread 0 has written the last cell itself",
-}  # fmt: skip
+HARMLESS = (
+    {
+        (name, "no init fence #0"): OWN_THREADS
+        for name in (
+            "tokens",
+            "parity",
+            "pipeline",
+            "early exit",
+            "completion",
+            "transactions, by hand",
+            "phases by token",
+        )
+    }
+    | {
+        (name, mutant): OWN_THREADS
+        for name in ("tokens", "parity")
+        for mutant in ("no init fence #1", "no init fence at all")
+    }
+    | {("tokens", f"a relaxed arrival #{i}"): TOKEN for i in (0, 2, 3, 4)}
+    | {
+        ("bulk", f"no init fence #{i}"): "the other fence of thread 0 serves the barriers that copies signal"
+        for i in range(2)
+    }
+    | {
+        ("pipeline", "no block barrier #0"): "the DSL's pipeline brings a block barrier of its own",
+        ("pipeline", "no block barrier #1"): "the DSL's pipeline brings a block barrier of its own",
+        ("ping pong", "named barrier number #1"): "it becomes number 0, which nobody else uses",
+        ("shared_tree", "no block barrier #8"): "thread 0 has written the last cell itself",
+    }
+)
 
 
 @pytest.mark.parametrize("name", SIZES)

@@ -54,7 +54,9 @@ def test_round_trips_meet_under_every_policy():
 def test_nothing_in_nothing_out(on_emulator):
     empty = np.zeros(0, np.int32)
     for name, pattern in PATTERNS.items():
-        if name not in ("chained", "launch_per_level", "scan of counts") and not name.startswith(("block_atomic", "primes")):
+        if name not in ("chained", "launch_per_level", "scan of counts") and not name.startswith(
+            ("block_atomic", "primes")
+        ):
             assert np.asarray(pattern.run(empty)).shape == (0,), name
 
 

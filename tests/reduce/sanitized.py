@@ -8,8 +8,21 @@ import numpy as np
 sys.path.insert(0, os.getcwd())
 import cutesync as cs
 
-for shape, axis in [((1,), None), ((37,), None), ((2500,), None), ((300_007,), None), ((1001, 3), 1), ((333, 37), 1), ((37, 333), 0), ((20_000, 40), 0),
-                    ((20_000, 17), 0), ((50_000, 3), 0), ((3, 40_000), 1), ((5, 7, 11), (0, 2)), ((0,), None)]:  # fmt: skip
+for shape, axis in [
+    ((1,), None),
+    ((37,), None),
+    ((2500,), None),
+    ((300_007,), None),
+    ((1001, 3), 1),
+    ((333, 37), 1),
+    ((37, 333), 0),
+    ((20_000, 40), 0),
+    ((20_000, 17), 0),
+    ((50_000, 3), 0),
+    ((3, 40_000), 1),
+    ((5, 7, 11), (0, 2)),
+    ((0,), None),
+]:
     x = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
     for _ in range(2):
         result = np.asarray(cs.reduce(cs.asarray(x), axis=axis))

@@ -12,7 +12,30 @@ import cutesync as cs
 from cutesync import reference
 
 # around a vector (16 bytes), a short row (512 bytes), a chunk of a warp (2 KiB), a block's share, and primes
-BYTES = (1, 15, 16, 17, 31, 32, 33, 127, 128, 129, 511, 512, 513, 2047, 2048, 2049, 8191, 8192, 8193, 65536, 262144, 2**20)
+BYTES = (
+    1,
+    15,
+    16,
+    17,
+    31,
+    32,
+    33,
+    127,
+    128,
+    129,
+    511,
+    512,
+    513,
+    2047,
+    2048,
+    2049,
+    8191,
+    8192,
+    8193,
+    65536,
+    262144,
+    2**20,
+)
 COUNTS = (1, 2, 3, 31, 32, 33, 127, 128, 129, 1009, 4099, 20011, 65537, 300007, 1299709)
 
 
@@ -71,7 +94,20 @@ def test_rows_that_begin_anywhere(place, dtype):
         check(x, "max", axis=1)
 
 
-SHAPES = [(3, 5), (1, 7), (7, 1), (130, 70), (2, 3, 4), (4, 1, 9), (1, 1, 1), (5, 6, 7, 3), (2, 1, 33, 1), (3, 0), (0, 3), (2, 0, 4)]
+SHAPES = [
+    (3, 5),
+    (1, 7),
+    (7, 1),
+    (130, 70),
+    (2, 3, 4),
+    (4, 1, 9),
+    (1, 1, 1),
+    (5, 6, 7, 3),
+    (2, 1, 33, 1),
+    (3, 0),
+    (0, 3),
+    (2, 0, 4),
+]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -91,7 +127,18 @@ def test_a_scalar_array_is_its_own_sum(place):
         check(np.array(5, numpy_dtype(dtype)))
 
 
-LONG = [(65536, 40), (40, 65536), (4096, 513), (1000, 1000), (3, 100000), (100000, 3), (20000, 16), (16, 20000), (300, 2, 300), (33, 129, 65)]
+LONG = [
+    (65536, 40),
+    (40, 65536),
+    (4096, 513),
+    (1000, 1000),
+    (3, 100000),
+    (100000, 3),
+    (20000, 16),
+    (16, 20000),
+    (300, 2, 300),
+    (33, 129, 65),
+]
 
 
 @pytest.mark.parametrize("shape", LONG, ids=str)
@@ -132,9 +179,19 @@ def test_init_comes_first(place, dtype):
 
 @pytest.mark.parametrize(
     ("source", "result"),
-    [("int8", "int64"), ("uint8", "int32"), ("bool", "int32"), ("bool", "float32"), ("float16", "float32"), ("bfloat16", "float64"),
-     ("int32", "float64"), ("float32", "float16"), ("int64", "int16"), ("uint16", "uint64")],
-)  # fmt: skip
+    [
+        ("int8", "int64"),
+        ("uint8", "int32"),
+        ("bool", "int32"),
+        ("bool", "float32"),
+        ("float16", "float32"),
+        ("bfloat16", "float64"),
+        ("int32", "float64"),
+        ("float32", "float16"),
+        ("int64", "int16"),
+        ("uint16", "uint64"),
+    ],
+)
 def test_dtype_is_the_type_of_the_operation(place, source, result):
     place.only(source, "int8", "bool", "float16", "float32", "int64")
     for shape, axis in (((2500,), None), ((45, 20), 0), ((45, 20), 1)):
@@ -142,12 +199,16 @@ def test_dtype_is_the_type_of_the_operation(place, source, result):
         check(x, axis=axis, dtype=result)
 
 
-@pytest.mark.parametrize(("source", "result"), [("int32", "int8"), ("int16", "uint8"), ("int64", "int32"), ("float32", "float16")])
+@pytest.mark.parametrize(
+    ("source", "result"), [("int32", "int8"), ("int16", "uint8"), ("int64", "int32"), ("float32", "float16")]
+)
 @pytest.mark.parametrize("op", ["min", "max", "any"])
 def test_values_are_converted_before_they_are_compared(place, op, source, result):
     """300 is 44 as an int8, and that is what takes part."""
     place.only(source, "int32", "float32")
-    x = np.array([300, 44, -200, 7, 256, 65536 + 3, -129] * 20, numpy_dtype(source).type if source != "int16" else np.int64).astype(source)
+    x = np.array(
+        [300, 44, -200, 7, 256, 65536 + 3, -129] * 20, numpy_dtype(source).type if source != "int16" else np.int64
+    ).astype(source)
     options = {} if op == "any" else {"dtype": result}
     check(x, op, **options)
     check(np.full(64, 16, "int8"), op, transform=square)  # 16 * 16 is 0 as an int8
@@ -209,7 +270,11 @@ def test_argmin_and_argmax_along_axes(place, name):
     for shape in ((45, 20), (300, 3), (3, 800), (4, 5, 60)):
         x = data(shape, "int8")  # few values: many ties
         for axis in range(len(shape)):
-            same(getattr(cs, name)(cs.asarray(x), axis=axis), getattr(np, name)(x, axis=axis), f"{name} {shape} axis={axis}")
+            same(
+                getattr(cs, name)(cs.asarray(x), axis=axis),
+                getattr(np, name)(x, axis=axis),
+                f"{name} {shape} axis={axis}",
+            )
 
 
 def test_random_shapes(place):
@@ -236,9 +301,17 @@ def test_the_other_rungs_agree(place, algorithm, dtype):
         for op in ("add", "max", "min", "xor"):
             if op == "add" or (has_meaning(op, dtype) and not (algorithm == "atomic" and dtype.startswith("float"))):
                 x = data(n, dtype, op)
-                same(cs.reduce(cs.asarray(x), op, algorithm=algorithm), reference.reduce(x, op), f"{algorithm} {op} of {n}")
+                same(
+                    cs.reduce(cs.asarray(x), op, algorithm=algorithm),
+                    reference.reduce(x, op),
+                    f"{algorithm} {op} of {n}",
+                )
                 if n < 5000:
-                    same(cs.reduce(cs.asarray(x), op, algorithm=algorithm, init=3), reference.reduce(x, op, init=3), f"{algorithm} {op} of {n} from 3")
+                    same(
+                        cs.reduce(cs.asarray(x), op, algorithm=algorithm, init=3),
+                        reference.reduce(x, op, init=3),
+                        f"{algorithm} {op} of {n} from 3",
+                    )
 
 
 def test_levels_keep_the_order_of_operands(place):
@@ -250,5 +323,8 @@ def test_levels_keep_the_order_of_operands(place):
 def test_levels_map_once_and_give_any_type(place):
     for n in place.sizes([100, 70001]):
         x = data(n, "int8")
-        same(cs.reduce(cs.asarray(x), transform=square, dtype="int64", algorithm="multi_launch"), (x.astype(np.int64) ** 2).sum())
+        same(
+            cs.reduce(cs.asarray(x), transform=square, dtype="int64", algorithm="multi_launch"),
+            (x.astype(np.int64) ** 2).sum(),
+        )
         same(cs.reduce(cs.asarray(x), "any", algorithm="multi_launch"), x.any())

@@ -27,13 +27,29 @@ BAD = {
     "axis list": (lambda: cs.reduce(X, axis=[0]), TypeError, ["axis", "tuple of ints"]),
     "axis twice": (lambda: cs.reduce(X, axis=(0, -2)), ValueError, ["axis", "each axis once"]),
     "axis of arg": (lambda: cs.argmax(X, axis=(0, 1)), TypeError, ["axis", "None or an int"]),
-    "algorithm": (lambda: cs.reduce(X, algorithm="fastest"), ValueError, ["'fastest'", "'auto'", "'atomic'", "'multi_launch'"]),
-    "algorithm and axis": (lambda: cs.reduce(X, axis=0, algorithm="atomic"), ValueError, ["'atomic'", "axis=None", "'auto'"]),
-    "levels and axis": (lambda: cs.reduce(X, axis=1, algorithm="multi_launch"), ValueError, ["'multi_launch'", "axis=None"]),
+    "algorithm": (
+        lambda: cs.reduce(X, algorithm="fastest"),
+        ValueError,
+        ["'fastest'", "'auto'", "'atomic'", "'multi_launch'"],
+    ),
+    "algorithm and axis": (
+        lambda: cs.reduce(X, axis=0, algorithm="atomic"),
+        ValueError,
+        ["'atomic'", "axis=None", "'auto'"],
+    ),
+    "levels and axis": (
+        lambda: cs.reduce(X, axis=1, algorithm="multi_launch"),
+        ValueError,
+        ["'multi_launch'", "axis=None"],
+    ),
     "atomic operator": (lambda: cs.reduce(X, "mul", algorithm="atomic"), ValueError, ["mul of int32", "add", "'auto'"]),
     "atomic type": (lambda: cs.reduce(X.astype(np.int8), algorithm="atomic"), ValueError, ["add of int8", "'auto'"]),
     "atomic float min": (lambda: cs.reduce(F, "min", algorithm="atomic"), ValueError, ["min of float32", "'auto'"]),
-    "atomic callable": (lambda: cs.reduce(X, lambda a, b: a + b, algorithm="atomic"), ValueError, ["<lambda> of int32", "'auto'"]),
+    "atomic callable": (
+        lambda: cs.reduce(X, lambda a, b: a + b, algorithm="atomic"),
+        ValueError,
+        ["<lambda> of int32", "'auto'"],
+    ),
     "transform": (lambda: cs.reduce(X, transform=2), TypeError, ["transform", "2", "callable"]),
     "dtype of any": (lambda: cs.reduce(X, "any", dtype="int32"), TypeError, ["dtype", "int32", "bool"]),
     "empty min": (lambda: cs.min(X[:0]), ValueError, ["'min'", "identity", "init="]),
@@ -42,10 +58,18 @@ BAD = {
     "init type": (lambda: cs.reduce(X, init="1"), TypeError, ["init", "'1'", "int32"]),
     "init array": (lambda: cs.reduce(X, init=np.ones(3)), TypeError, ["init"]),
     "out shape": (lambda: cs.reduce(X, axis=1, out=np.zeros(4, np.int32)), ValueError, ["out", "(4,)", "(3,)"]),
-    "out kept dims": (lambda: cs.reduce(X, axis=1, keepdims=True, out=np.zeros(3, np.int32)), ValueError, ["out", "(3,)", "(3, 1)"]),
+    "out kept dims": (
+        lambda: cs.reduce(X, axis=1, keepdims=True, out=np.zeros(3, np.int32)),
+        ValueError,
+        ["out", "(3,)", "(3, 1)"],
+    ),
     "out overlaps": (lambda: cs.reduce(X, axis=1, out=X[0, :3]), ValueError, ["out", "overlap"]),
-    "own out shape": (lambda: cs.reduce(cs.asarray(X), axis=1, out=cs.empty(4, "int32")), ValueError, ["out", "(4,)", "(3,)"]),
-}  # fmt: skip
+    "own out shape": (
+        lambda: cs.reduce(cs.asarray(X), axis=1, out=cs.empty(4, "int32")),
+        ValueError,
+        ["out", "(4,)", "(3,)"],
+    ),
+}
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -70,7 +94,12 @@ def test_a_large_out_around_a_small_input_overlaps(launches):
     """A reduction over no axis writes as much as it reads."""
     memory = cs.empty(100, "int8")
     with pytest.raises(ArgumentValueError, match="overlap"):
-        cs.reduce(memory[40:50], axis=(), dtype="int64", out=DeviceArray(memory.ptr + 8 - memory.ptr % 8, (10,), dtypes.INT64, HOST, memory))
+        cs.reduce(
+            memory[40:50],
+            axis=(),
+            dtype="int64",
+            out=DeviceArray(memory.ptr + 8 - memory.ptr % 8, (10,), dtypes.INT64, HOST, memory),
+        )
     assert launches == []
 
 
@@ -88,10 +117,22 @@ def test_somebody_elses_host_memory_on_the_emulator(launches):
 
 @pytest.mark.parametrize(
     ("shape", "options", "expected"),
-    [((3, 4), {}, ()), ((3, 4), {"axis": 0}, (4,)), ((3, 4), {"axis": -1}, (3,)), ((3, 4), {"axis": (0, 1)}, ()), ((3, 4), {"axis": ()}, (3, 4)),
-     ((3, 4), {"axis": 1, "keepdims": True}, (3, 1)), ((3, 4), {"keepdims": True}, (1, 1)), ((2, 3, 4), {"axis": (0, 2)}, (3,)), ((), {}, ()),
-     ((0, 4), {"axis": 0}, (4,)), ((0, 4), {"axis": 1}, (0,)), ((3, 4), {"axis": np.int64(1)}, (3,)), ((1, 1), {"axis": 0}, (1,))],
-)  # fmt: skip
+    [
+        ((3, 4), {}, ()),
+        ((3, 4), {"axis": 0}, (4,)),
+        ((3, 4), {"axis": -1}, (3,)),
+        ((3, 4), {"axis": (0, 1)}, ()),
+        ((3, 4), {"axis": ()}, (3, 4)),
+        ((3, 4), {"axis": 1, "keepdims": True}, (3, 1)),
+        ((3, 4), {"keepdims": True}, (1, 1)),
+        ((2, 3, 4), {"axis": (0, 2)}, (3,)),
+        ((), {}, ()),
+        ((0, 4), {"axis": 0}, (4,)),
+        ((0, 4), {"axis": 1}, (0,)),
+        ((3, 4), {"axis": np.int64(1)}, (3,)),
+        ((1, 1), {"axis": 0}, (1,)),
+    ],
+)
 def test_shapes_of_results(shape, options, expected, launches):
     result = cs.reduce(DeviceArray(cs.empty(64, "int32").ptr, shape, dtypes.INT32, HOST, None), **options)
     assert result.shape == expected and result.dtype is dtypes.INT32
@@ -112,7 +153,11 @@ def test_neighbouring_axes_need_one_launch_and_others_two(launches):
         assert len(launches) == count, axis
 
 
-@pytest.mark.parametrize("options", [{"axis": 0}, {"op": "max"}, {"init": 1}, {"dtype": "float64"}, {"keepdims": True}, {"transform": abs}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{"axis": 0}, {"op": "max"}, {"init": 1}, {"dtype": "float64"}, {"keepdims": True}, {"transform": abs}],
+    ids=str,
+)
 def test_other_options_are_another_plan(options, launches):
     x = cs.empty(1000, "float32")
     cs.reduce(x)
@@ -174,4 +219,8 @@ class TestTracedCallables:
 
 
 def test_errors_are_built_in_types_too():
-    assert issubclass(ArgumentTypeError, TypeError) and issubclass(ArgumentValueError, ValueError) and issubclass(DeviceError, ValueError)
+    assert (
+        issubclass(ArgumentTypeError, TypeError)
+        and issubclass(ArgumentValueError, ValueError)
+        and issubclass(DeviceError, ValueError)
+    )

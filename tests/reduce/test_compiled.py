@@ -19,13 +19,68 @@ pytestmark = pytest.mark.slow
 
 # shapes (outer, length, inner) that between them reach every kernel, scope, block size and vector width
 EVERY_CONFIG = [
-    (1, 1, 1), (1, 2, 1), (9, 3, 1), (9, 4, 1), (9, 7, 1), (9, 8, 1), (9, 16, 1), (9, 20, 1), (9, 37, 1), (9, 64, 1), (9, 100, 1), (9, 128, 1),
-    (1, 1000, 1), (1, 3000, 1), (1, 9000, 1), (5000, 300, 1), (5000, 2000, 1), (300, 5000, 1), (5000, 10**5, 1), (1, 10**5, 1), (1, 10**6, 1), (1, 10**8, 1), (1, 1 << 10, 1), (1, 1 << 16, 1), (1, 1 << 22, 1), (1, 1 << 27, 1), (3, 1 << 20, 1), (300, 1 << 14, 1), (3, 10**6, 1), (3, 10**8, 1),
-    (1, 50, 2), (1, 10**6, 2), (1, 50, 3), (1, 10**6, 3), (1, 10**6, 4), (1, 10**6, 5), (1, 10**6, 7), (1, 10**6, 8), (1, 10**6, 16), (20000, 50, 3),
-    (1, 9, 40), (1, 50, 40), (1, 10**5, 40), (1, 10**5, 41), (1, 50, 256), (1, 10**4, 256), (1, 50, 10**4), (1, 10**4, 10**4), (1, 3, 10**6), (20000, 50, 40),
-]  # fmt: skip
+    (1, 1, 1),
+    (1, 2, 1),
+    (9, 3, 1),
+    (9, 4, 1),
+    (9, 7, 1),
+    (9, 8, 1),
+    (9, 16, 1),
+    (9, 20, 1),
+    (9, 37, 1),
+    (9, 64, 1),
+    (9, 100, 1),
+    (9, 128, 1),
+    (1, 1000, 1),
+    (1, 3000, 1),
+    (1, 9000, 1),
+    (5000, 300, 1),
+    (5000, 2000, 1),
+    (300, 5000, 1),
+    (5000, 10**5, 1),
+    (1, 10**5, 1),
+    (1, 10**6, 1),
+    (1, 10**8, 1),
+    (1, 1 << 10, 1),
+    (1, 1 << 16, 1),
+    (1, 1 << 22, 1),
+    (1, 1 << 27, 1),
+    (3, 1 << 20, 1),
+    (300, 1 << 14, 1),
+    (3, 10**6, 1),
+    (3, 10**8, 1),
+    (1, 50, 2),
+    (1, 10**6, 2),
+    (1, 50, 3),
+    (1, 10**6, 3),
+    (1, 10**6, 4),
+    (1, 10**6, 5),
+    (1, 10**6, 7),
+    (1, 10**6, 8),
+    (1, 10**6, 16),
+    (20000, 50, 3),
+    (1, 9, 40),
+    (1, 50, 40),
+    (1, 10**5, 40),
+    (1, 10**5, 41),
+    (1, 50, 256),
+    (1, 10**4, 256),
+    (1, 50, 10**4),
+    (1, 10**4, 10**4),
+    (1, 3, 10**6),
+    (20000, 50, 40),
+]
 ONE_OF_EACH = [(9, 37, 1), (1, 10**6, 1), (1, 10**5, 40)]  # rows, segments, columns
-EVERY_KERNEL = [(9, 3, 1), (9, 37, 1), (1, 3000, 1), (5000, 2000, 1), (1, 10**6, 1), (3, 10**6, 1), (1, 10**6, 3), (1, 10**5, 40)]
+EVERY_KERNEL = [
+    (9, 3, 1),
+    (9, 37, 1),
+    (1, 3000, 1),
+    (5000, 2000, 1),
+    (1, 10**6, 1),
+    (3, 10**6, 1),
+    (1, 10**6, 3),
+    (1, 10**5, 40),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +113,10 @@ def allocated(monkeypatch):
 
     count = Count()
     count.inside = 0
-    array = lambda element, number=1, byte_alignment=1, **_: (max(byte_alignment, element.width // 8), number * element.width // 8)  # noqa: E731
+    array = lambda element, number=1, byte_alignment=1, **_: (
+        max(byte_alignment, element.width // 8),
+        number * element.width // 8,
+    )  # noqa: E731
     monkeypatch.setattr(SmemAllocator, "allocate_array", counting(SmemAllocator.allocate_array, array))
 
     def unseen(*arguments, **options):
@@ -129,7 +187,11 @@ def config_of(shape, folding: Folding, aligned: bool = True) -> Config:
 
 def test_every_configuration(allocated, capsys):
     folding = folding_of("add", "float32")
-    configs = {config_of(shape, folding, aligned).kernel: config_of(shape, folding, aligned) for shape in EVERY_CONFIG for aligned in (True, False)}
+    configs = {
+        config_of(shape, folding, aligned).kernel: config_of(shape, folding, aligned)
+        for shape in EVERY_CONFIG
+        for aligned in (True, False)
+    }
     assert {kernel[0] for kernel in configs} == {"segments", "rows", "whole_rows", "columns", "narrow"}
     assert {kernel[1] for kernel in configs if kernel[0] == "segments"} == {"warp", "block", "grid", "grid_rows"}
     tell_figures(capsys, [verify(config, folding, count=allocated) for config in configs.values()])
@@ -158,14 +220,21 @@ def test_argmin_and_argmax(op, dtype, allocated):
         verify(config_of(shape, folding), folding, count=allocated)
 
 
-@pytest.mark.parametrize(("op", "dtype"), [(bicyclic, "int64"), (lambda a, b: a + b, "int8"), (lambda a, b: a | b, "bool")], ids=["bicyclic", "int8", "bool"])
+@pytest.mark.parametrize(
+    ("op", "dtype"),
+    [(bicyclic, "int64"), (lambda a, b: a + b, "int8"), (lambda a, b: a | b, "bool")],
+    ids=["bicyclic", "int8", "bool"],
+)
 def test_callables(op, dtype, allocated):
     folding = folding_of(op, dtype)
     for shape in EVERY_KERNEL if op is bicyclic else ONE_OF_EACH:
         verify(config_of(shape, folding), folding, count=allocated)
 
 
-@pytest.mark.parametrize(("dtype", "result"), [("int8", "int64"), ("bool", "int32"), ("float16", "float32"), ("float32", "float16"), ("int32", "float64")])
+@pytest.mark.parametrize(
+    ("dtype", "result"),
+    [("int8", "int64"), ("bool", "int32"), ("float16", "float32"), ("float32", "float16"), ("int32", "float64")],
+)
 def test_init_transform_and_dtype(dtype, result, allocated):
     folding = folding_of("add", dtype, result, transform=lambda v: v * v)
     for shape in ONE_OF_EACH:

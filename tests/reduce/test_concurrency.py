@@ -49,7 +49,9 @@ def test_streams_do_not_share_a_workspace():
 def test_eight_streams_at_once(sizes):
     torch = pytest.importorskip("torch")
     streams = [torch.cuda.Stream() for _ in range(8)]
-    inputs = [torch.randint(-1000, 1000, (n + 8 * k,), device="cuda", dtype=torch.int32) for k in range(8) for n in sizes]
+    inputs = [
+        torch.randint(-1000, 1000, (n + 8 * k,), device="cuda", dtype=torch.int32) for k in range(8) for n in sizes
+    ]
     wanted = [int(x.sum()) for x in inputs]
     tall = torch.randint(-9, 9, (20_000, 40), device="cuda", dtype=torch.int32)
     tall_sum = tall.sum(0, dtype=torch.int32)
@@ -66,7 +68,9 @@ def test_eight_streams_at_once(sizes):
     assert all(bool((column == tall_sum).all()) for column in columns)
 
 
-@pytest.mark.parametrize("shape", [(37,), (2500,), (70_001,), (10**6 + 3,), (1 << 24,), (3000, 700), (100_003, 3), (40, 30_011)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(37,), (2500,), (70_001,), (10**6 + 3,), (1 << 24,), (3000, 700), (100_003, 3), (40, 30_011)], ids=str
+)
 def test_a_thousand_repeats_are_bitwise_equal(shape):
     """Random float32, whose sum depends on the order of additions."""
     torch = pytest.importorskip("torch")
@@ -105,7 +109,11 @@ class TestGraphs:
         torch = pytest.importorskip("torch")
         x, axis, op = split_problems()[case]
         source = torch.from_numpy(x).cuda()
-        out = torch.zeros(() if axis is None else tuple(n for a, n in enumerate(x.shape) if a != axis), dtype=source.dtype, device="cuda")
+        out = torch.zeros(
+            () if axis is None else tuple(n for a, n in enumerate(x.shape) if a != axis),
+            dtype=source.dtype,
+            device="cuda",
+        )
         graph = captured(lambda: cs.reduce(source, op, axis=axis, out=out))
         for turn in range(100):
             moved = np.roll(x, 7 * turn, axis=0)

@@ -12,7 +12,36 @@ from cutesync.reduce.config import SMS, Config, Problem, choose
 from cutesync.reduce.plan import collapse, stages
 from cutesync.runtime import device, workspace
 
-EXTENTS = (1, 2, 3, 5, 8, 16, 17, 31, 32, 33, 63, 64, 100, 127, 128, 129, 255, 512, 1000, 4096, 12345, 2**16, 2**20 + 7, 2**24, 2**31 - 1, 2**31, 2**32 + 3, 2**40)
+EXTENTS = (
+    1,
+    2,
+    3,
+    5,
+    8,
+    16,
+    17,
+    31,
+    32,
+    33,
+    63,
+    64,
+    100,
+    127,
+    128,
+    129,
+    255,
+    512,
+    1000,
+    4096,
+    12345,
+    2**16,
+    2**20 + 7,
+    2**24,
+    2**31 - 1,
+    2**31,
+    2**32 + 3,
+    2**40,
+)
 LARGEST = 2**40
 
 
@@ -31,7 +60,15 @@ def random_problems(count: int):
     rng = np.random.default_rng(11)
     for _ in range(count):
         outer, length, inner = (int(2 ** rng.uniform(0, 14)) for _ in range(3))
-        yield Problem(outer, length, inner, int(rng.choice([1, 2, 4, 8])), int(rng.choice([1, 2, 3, 4])), bool(rng.integers(2)), bool(rng.integers(2)))
+        yield Problem(
+            outer,
+            length,
+            inner,
+            int(rng.choice([1, 2, 4, 8])),
+            int(rng.choice([1, 2, 3, 4])),
+            bool(rng.integers(2)),
+            bool(rng.integers(2)),
+        )
 
 
 def slots_used(problem: Problem, config: Config) -> int:
@@ -76,7 +113,9 @@ def test_every_shape_stays_within_the_limits():
     for problem in problems():
         if checked(problem) is None:
             refused += 1
-            assert problem.outer * problem.inner >= 2**31, f"refused without need: {problem}"  # more blocks than results
+            assert problem.outer * problem.inner >= 2**31, (
+                f"refused without need: {problem}"
+            )  # more blocks than results
         else:
             accepted += 1
     assert accepted > 10 * refused
@@ -122,7 +161,13 @@ def test_blocks_cover_every_result():
 def test_blocks_are_whole_warps_within_1024_threads():
     for problem in random_problems(5000):
         kind, *rest = choose(problem).kernel
-        warps = {"segments": lambda: rest[1], "rows": lambda: rest[3], "whole_rows": lambda: rest[1], "columns": lambda: rest[1] * rest[2] // 32, "narrow": lambda: rest[3]}[kind]()
+        warps = {
+            "segments": lambda: rest[1],
+            "rows": lambda: rest[3],
+            "whole_rows": lambda: rest[1],
+            "columns": lambda: rest[1] * rest[2] // 32,
+            "narrow": lambda: rest[3],
+        }[kind]()
         assert 1 <= warps <= 32
 
 

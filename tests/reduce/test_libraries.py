@@ -44,7 +44,13 @@ RESULTS = {"numpy": "numpy", "torch": "torch", "cupy": "cupy"}  # the others giv
 
 
 def host(result) -> np.ndarray:
-    return result.cpu().numpy() if hasattr(result, "cpu") else result.get() if hasattr(result, "get") else np.asarray(result)
+    return (
+        result.cpu().numpy()
+        if hasattr(result, "cpu")
+        else result.get()
+        if hasattr(result, "get")
+        else np.asarray(result)
+    )
 
 
 @pytest.mark.parametrize("library", MAKERS)
@@ -180,7 +186,13 @@ def test_every_form_of_stream():
     x = torch.arange(70001, device="cuda", dtype=torch.int32)
     torch.cuda.synchronize()
     expected = int(x.sum())
-    for stream in (side, side.cuda_stream, driver.CUstream(side.cuda_stream), Streamy(side.cuda_stream), Stream.from_handle(side.cuda_stream)):
+    for stream in (
+        side,
+        side.cuda_stream,
+        driver.CUstream(side.cuda_stream),
+        Streamy(side.cuda_stream),
+        Stream.from_handle(side.cuda_stream),
+    ):
         out = torch.zeros((), dtype=torch.int64, device="cuda")
         torch.cuda.synchronize()
         cs.reduce(x, dtype="int64", out=out, stream=stream)

@@ -89,13 +89,22 @@ FAULTS = {
     "no barrier before the collector's news is read": ("more blocks than lanes", drop(r"bar\.sync", 2)),
     "no barrier between the collector's warps and their fold": ("more blocks than lanes", drop(r"bar\.sync", 3)),
     "a state published by a plain store": ("few blocks", swap("st.relaxed.gpu.global.b64", "st.global.b64")),
-    "a state published for the block alone": ("few blocks", swap("st.relaxed.gpu.global.b64", "st.relaxed.cta.global.b64")),
+    "a state published for the block alone": (
+        "few blocks",
+        swap("st.relaxed.gpu.global.b64", "st.relaxed.cta.global.b64"),
+    ),
     "a state collected by a plain load": ("few blocks", swap("ld.relaxed.gpu.global.b64", "ld.global.b64")),
-    "a state collected within the block alone": ("more blocks than lanes", swap("ld.relaxed.gpu.global.b64", "ld.relaxed.cta.global.b64")),
+    "a state collected within the block alone": (
+        "more blocks than lanes",
+        swap("ld.relaxed.gpu.global.b64", "ld.relaxed.cta.global.b64"),
+    ),
     "the epoch never raised": ("few blocks", drop(r"(atom|red)\.[\w.]*add", 1)),
     "no barrier in a block of whole chunks": ("whole chunks, one block", drop(r"bar\.sync")),
     "no barrier before the fold of whole chunks": ("whole chunks", drop(r"bar\.sync")),
-    "whole chunks published for the block alone": ("whole chunks", swap("st.relaxed.gpu.global.b64", "st.relaxed.cta.global.b64")),
+    "whole chunks published for the block alone": (
+        "whole chunks",
+        swap("st.relaxed.gpu.global.b64", "st.relaxed.cta.global.b64"),
+    ),
     "whole chunks collected by a plain load": ("whole chunks", swap("ld.relaxed.gpu.global.b64", "ld.global.b64")),
     "lanes that look the wrong way": ("one block", swap("shfl.sync.bfly.b32", "shfl.sync.up.b32")),
 }

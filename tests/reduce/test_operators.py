@@ -81,7 +81,10 @@ def test_an_identity_serves_only_the_empty_axis(place):
     """The identity never takes part in a fold that has elements: a wrong one does no harm."""
     assert int(np.asarray(cs.reduce(cs.asarray(np.zeros(0, np.int32)), lambda a, b: a * b, identity=1))) == 1
     assert int(np.asarray(cs.reduce(cs.asarray(np.full(37, 2, np.int32)), lambda a, b: a + b, identity=999))) == 74
-    same(cs.reduce(cs.asarray(np.zeros((0, 3), np.float32)), lambda a, b: a * b, axis=0, identity=1), np.ones(3, np.float32))
+    same(
+        cs.reduce(cs.asarray(np.zeros((0, 3), np.float32)), lambda a, b: a * b, axis=0, identity=1),
+        np.ones(3, np.float32),
+    )
 
 
 def test_the_operator_never_sees_padding(place):

@@ -18,7 +18,9 @@ def test_one_nan_anywhere_is_the_result(place, op, dtype):
         for at in {0, n // 3, n - 1}:
             x = np.ones(n, numpy_dtype(dtype))
             x[at] = np.nan
-            assert np.isnan(np.asarray(cs.reduce(cs.asarray(x), op)).astype(np.float64)), f"{op} {dtype} {n} NaN at {at}"
+            assert np.isnan(np.asarray(cs.reduce(cs.asarray(x), op)).astype(np.float64)), (
+                f"{op} {dtype} {n} NaN at {at}"
+            )
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
@@ -87,13 +89,22 @@ def test_nan_is_true_and_negative_zero_is_false(place):
     same(cs.any(cs.asarray(np.full(37, -0.0, np.float32))), np.bool_(False))
 
 
-@pytest.mark.parametrize("init", [0, 2, -2, True, -0.0, 0.5, float("nan"), np.float16(0), np.int8(-128), np.bool_(False), 2**70], ids=repr)
+@pytest.mark.parametrize(
+    "init", [0, 2, -2, True, -0.0, 0.5, float("nan"), np.float16(0), np.int8(-128), np.bool_(False), 2**70], ids=repr
+)
 def test_the_truth_of_init_counts_in_any_and_all(place, init):
     """Of every type, for every type of elements; not its bits, and it need not be one of theirs."""
     for dtype in ("int8", "bool", "float16"):
         for op in ("any", "all"):
             for fill in (0, 1):
                 x = np.full((3, 5), fill, dtype)
-                same(cs.reduce(cs.asarray(x), op, init=init), np.bool_(bool(init) | bool(fill) if op == "any" else bool(init) & bool(fill)), f"{op} of {dtype}")
-                same(np.asarray(cs.reduce(cs.asarray(x), op, axis=1, init=init, dtype=bool)), cs.reference.reduce(x, op, axis=1, init=init))
+                same(
+                    cs.reduce(cs.asarray(x), op, init=init),
+                    np.bool_(bool(init) | bool(fill) if op == "any" else bool(init) & bool(fill)),
+                    f"{op} of {dtype}",
+                )
+                same(
+                    np.asarray(cs.reduce(cs.asarray(x), op, axis=1, init=init, dtype=bool)),
+                    cs.reference.reduce(x, op, axis=1, init=init),
+                )
             same(cs.reduce(cs.asarray(np.zeros(0, dtype)), op, init=init), np.bool_(init), "nothing but init")

@@ -24,15 +24,30 @@ from cutesync.runtime.launch import bits
 def test_dlpack_gives_address_shape_and_type(dtype):
     x = data((3, 4), dtype)
     found = arrays.adapter(Capsule(x)).view(Capsule(x))
-    assert (found.ptr, found.shape, found.dtype.name, found.device, found.contiguous) == (x.ctypes.data, (3, 4), dtype, HOST, True)
+    assert (found.ptr, found.shape, found.dtype.name, found.device, found.contiguous) == (
+        x.ctypes.data,
+        (3, 4),
+        dtype,
+        HOST,
+        True,
+    )
     assert found.size == 12 and found.nbytes == x.nbytes
 
 
 @pytest.mark.parametrize(
     ("make", "contiguous"),
-    [(lambda x: x, True), (lambda x: x.T, False), (lambda x: x[:, :1], False), (lambda x: x[1:2], True), (lambda x: x[:, ::2], False), (lambda x: x[::2], False),
-     (lambda x: x[:1].T, True), (lambda x: x[0:0], True), (lambda x: x.reshape(1, 3, 1, 4), True)],
-)  # fmt: skip
+    [
+        (lambda x: x, True),
+        (lambda x: x.T, False),
+        (lambda x: x[:, :1], False),
+        (lambda x: x[1:2], True),
+        (lambda x: x[:, ::2], False),
+        (lambda x: x[::2], False),
+        (lambda x: x[:1].T, True),
+        (lambda x: x[0:0], True),
+        (lambda x: x.reshape(1, 3, 1, 4), True),
+    ],
+)
 def test_contiguity(make, contiguous):
     x = make(np.zeros((3, 4), np.int32))
     found = arrays.adapter(Capsule(x)).view(Capsule(x))
@@ -72,13 +87,42 @@ class CUstream:
         return 55
 
 
-@pytest.mark.parametrize(("stream", "handle"), [(0, 0), (1, 1), (12345, 12345), (Protocol(), 77), (Handle(cuda_stream=99), 99), (Handle(ptr=98), 98), (CUstream(), 55)])
+@pytest.mark.parametrize(
+    ("stream", "handle"),
+    [
+        (0, 0),
+        (1, 1),
+        (12345, 12345),
+        (Protocol(), 77),
+        (Handle(cuda_stream=99), 99),
+        (Handle(ptr=98), 98),
+        (CUstream(), 55),
+    ],
+)
 def test_forms_of_stream(stream, handle):
     assert arrays.stream_handle(stream) == handle
 
 
-NO_STREAMS = ["0", 1.0, True, object(), [], Handle(ptr="x"), -1, 2**64, 10**5000, Handle(cuda_stream=-1), Protocol, Protocol(None), Protocol((0,)), Protocol((0, "x")),
-              Protocol((0, True)), Protocol((0, -1)), Protocol((0, 2**70)), Protocol(lambda: 1 / 0)]  # fmt: skip
+NO_STREAMS = [
+    "0",
+    1.0,
+    True,
+    object(),
+    [],
+    Handle(ptr="x"),
+    -1,
+    2**64,
+    10**5000,
+    Handle(cuda_stream=-1),
+    Protocol,
+    Protocol(None),
+    Protocol((0,)),
+    Protocol((0, "x")),
+    Protocol((0, True)),
+    Protocol((0, -1)),
+    Protocol((0, 2**70)),
+    Protocol(lambda: 1 / 0),
+]
 
 
 @pytest.mark.parametrize("stream", NO_STREAMS, ids=lambda stream: type(stream).__name__)
@@ -119,7 +163,11 @@ class TestDeviceArray:
         array = cs.asarray(np.arange(3))
         assert cs.asarray(array) is array
 
-    @pytest.mark.parametrize("bad", [np.ones(2, complex), np.ones(2, ">f4"), np.array(["a"]), np.array([object()])], ids=["complex", "big-endian", "strings", "objects"])
+    @pytest.mark.parametrize(
+        "bad",
+        [np.ones(2, complex), np.ones(2, ">f4"), np.array(["a"]), np.array([object()])],
+        ids=["complex", "big-endian", "strings", "objects"],
+    )
     def test_of_types_it_does_not_have(self, bad):
         with pytest.raises(ArgumentTypeError, match="^x: got"):
             cs.asarray(bad)
@@ -140,7 +188,9 @@ class TestDeviceArray:
         with pytest.raises((ArgumentTypeError, ArgumentValueError), match="DeviceArray index"):
             cs.asarray(np.arange(5))[index]
 
-    @pytest.mark.parametrize("index", [0, slice(None, None, 2), slice(None, None, -1), (0, 1), None, "a", Ellipsis], ids=str)
+    @pytest.mark.parametrize(
+        "index", [0, slice(None, None, 2), slice(None, None, -1), (0, 1), None, "a", Ellipsis], ids=str
+    )
     def test_other_indexes_are_refused(self, index):
         with pytest.raises(ArgumentValueError, match="slice a:b"):
             cs.asarray(np.arange(5))[index]
@@ -157,7 +207,9 @@ class TestDeviceArray:
         with pytest.raises(ArgumentValueError, match="12 elements"):
             array.reshape(5)
 
-    @pytest.mark.parametrize("shape", [-1, (2, -3), 2.5, ("a",), "3", True, None, 2**63, (2**40, 2**40), 10**400], ids=str)
+    @pytest.mark.parametrize(
+        "shape", [-1, (2, -3), 2.5, ("a",), "3", True, None, 2**63, (2**40, 2**40), 10**400], ids=str
+    )
     def test_empty_refuses_shapes_that_are_none(self, shape):
         with pytest.raises((ArgumentTypeError, ArgumentValueError)):
             cs.empty(shape, "int8")
@@ -168,7 +220,11 @@ class TestDeviceArray:
             cs.asarray(np.arange(12)).reshape(*shape)
 
     def test_empty(self):
-        assert cs.empty(3, "float32").shape == (3,) and cs.empty((2, 3), np.int8).nbytes == 6 and cs.empty((), "int8").size == 1
+        assert (
+            cs.empty(3, "float32").shape == (3,)
+            and cs.empty((2, 3), np.int8).nbytes == 6
+            and cs.empty((), "int8").size == 1
+        )
 
     def test_views_keep_the_memory_alive(self):
         import gc
@@ -202,14 +258,30 @@ class TestDeviceArray:
 
 def test_the_interface_of_gpu_memory():
     interface = DeviceArray(4096, (2, 3), dtypes.FLOAT32, 0, None).__cuda_array_interface__
-    assert interface == {"shape": (2, 3), "typestr": "<f4", "data": (4096, False), "strides": None, "version": 3, "stream": 1}
+    assert interface == {
+        "shape": (2, 3),
+        "typestr": "<f4",
+        "data": (4096, False),
+        "strides": None,
+        "version": 3,
+        "stream": 1,
+    }
 
 
 @pytest.mark.parametrize(
     ("value", "size", "floating", "kind"),
-    [(-1, 1, False, "int8"), (-5, 4, False, "int32"), (2**63 - 1, 8, False, "int64"), (-(2**63), 8, False, "int64"), (2**64 - 1, 8, False, "uint64"),
-     (255, 1, False, "uint8"), (1.5, 4, True, "float32"), (-0.0, 8, True, "float64"), (float("inf"), 4, True, "float32")],
-)  # fmt: skip
+    [
+        (-1, 1, False, "int8"),
+        (-5, 4, False, "int32"),
+        (2**63 - 1, 8, False, "int64"),
+        (-(2**63), 8, False, "int64"),
+        (2**64 - 1, 8, False, "uint64"),
+        (255, 1, False, "uint8"),
+        (1.5, 4, True, "float32"),
+        (-0.0, 8, True, "float64"),
+        (float("inf"), 4, True, "float32"),
+    ],
+)
 def test_scalars_become_their_bits(value, size, floating, kind):
     block = ctypes.c_uint64(bits(value, size, floating))
     assert bytes(block)[:size] == np.array(value, kind).tobytes()
@@ -240,17 +312,28 @@ def test_one_thread_at_a_time_imports_cuda_core(monkeypatch):
     assert most and max(most) == 1
 
 
-@pytest.mark.parametrize(("shape", "strides"), [((3,), (0,)), ((3, 4), (4, 4)), ((2, 3), (8, 4)), ((3, 3), (4, -8)), ((2,), (2,))], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "strides"), [((3,), (0,)), ((3, 4), (4, 4)), ((2, 3), (8, 4)), ((3, 3), (4, -8)), ((2,), (2,))], ids=str
+)
 def test_a_result_whose_elements_share_memory_is_refused(shape, strides, on_emulator):
     """Later elements would overwrite earlier ones."""
     memory = np.zeros(64, np.int32)
     out, x = np.ndarray(shape, np.int32, memory, 64, strides), np.ones((*shape, 2), np.int32)
     a, b = np.ones((*shape, 8), np.int8), np.ones(8, np.int8)
-    for call in (lambda: cs.reduce(x, axis=-1, out=out), lambda: cs.scan(x[..., 0], out=out), lambda: cs.matmul(a, b, out=out)):
+    for call in (
+        lambda: cs.reduce(x, axis=-1, out=out),
+        lambda: cs.scan(x[..., 0], out=out),
+        lambda: cs.matmul(a, b, out=out),
+    ):
         with pytest.raises(ArgumentValueError, match="share memory"):
             call()
     assert not memory.any()
-    for distinct in (memory[:12].reshape(4, 3).T, memory[:24:2].reshape(3, 4)[::-1, ::-1], memory[:0].reshape(3, 0, 4), memory[:6].reshape(1, 6)):
+    for distinct in (
+        memory[:12].reshape(4, 3).T,
+        memory[:24:2].reshape(3, 4)[::-1, ::-1],
+        memory[:0].reshape(3, 0, 4),
+        memory[:6].reshape(1, 6),
+    ):
         assert not arrays.share_memory(distinct.shape, distinct.strides, distinct.itemsize)
 
 

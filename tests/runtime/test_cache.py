@@ -145,7 +145,11 @@ def test_a_changed_source_file_changes_the_fingerprint(tmp_path):
     script = "from cutesync.runtime import cache; print(cache.fingerprint()[0])"
     found = []
     for _ in range(2):
-        found.append(subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True).stdout)
+        found.append(
+            subprocess.run(
+                [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+            ).stdout
+        )
         with open(package / "monoid.py", "a") as file:
             file.write("# changed\n")
     assert found[0] != found[1]
@@ -199,19 +203,39 @@ def test_the_cache_can_be_switched_off(entry, folder, monkeypatch):
 def test_clear_deletes_what_the_cache_wrote_and_nothing_else(entry, folder):
     """By content: a name says nothing, a link is not followed, and a folder named so does not stop it."""
     own = "0" * 40
-    theirs = {"mine.txt": b"keep", "todo.note": b"{}", "weights.kernel": b"PK\3\4", f"{own}.kernel": b"no zip", f"{own}.note": b'{"value": 1}', "tmpabcdefgh.tmp": b"mine", f"{own}.kernel.zzzzzzzz.tmp": b""}
+    theirs = {
+        "mine.txt": b"keep",
+        "todo.note": b"{}",
+        "weights.kernel": b"PK\3\4",
+        f"{own}.kernel": b"no zip",
+        f"{own}.note": b'{"value": 1}',
+        "tmpabcdefgh.tmp": b"mine",
+        f"{own}.kernel.zzzzzzzz.tmp": b"",
+    }
     for name, content in theirs.items():
         (folder / name).write_bytes(content)
     (folder / f"{'1' * 40}.kernel").mkdir()
     (folder / f"{'2' * 40}.kernel").symlink_to(entry)
     cache.store(("other",), FACTS, CUBIN, PTX)
     cache.note(("tuned",), {"tile": 1})
-    left = {f"{own}.kernel.0123abcd.tmp": b"", f"{own}.note.0123abcd.tmp": b'{\n "key": [', "tmpabcd_123.tmp": entry.read_bytes()[:100]}  # by killed writers
+    left = {
+        f"{own}.kernel.0123abcd.tmp": b"",
+        f"{own}.note.0123abcd.tmp": b'{\n "key": [',
+        "tmpabcd_123.tmp": entry.read_bytes()[:100],
+    }  # by killed writers
     for name, content in left.items():
         (folder / name).write_bytes(content)
-    assert len(cache.entries()) == 2 and 0 < cache.size() < sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
+    assert len(cache.entries()) == 2 and 0 < cache.size() < sum(
+        path.stat().st_size for path in folder.iterdir() if path.is_file()
+    )
     done = cache.clear()
-    assert (done.kernels, done.notes, done.temporary, done.refused, done.others) == (2, 1, 3, 0, len(theirs) + 2) and done.size > 1000
+    assert (done.kernels, done.notes, done.temporary, done.refused, done.others) == (
+        2,
+        1,
+        3,
+        0,
+        len(theirs) + 2,
+    ) and done.size > 1000
     assert {path.name for path in folder.iterdir()} == {*theirs, f"{'1' * 40}.kernel", f"{'2' * 40}.kernel"}
     assert all((folder / name).read_bytes() == content for name, content in theirs.items())
 
@@ -250,8 +274,16 @@ def give_away(path: Path, monkeypatch) -> None:
 STRANGERS = {
     "everybody writes the folder": (lambda entry, _: entry.parent.chmod(0o707), "every user can write it", False),
     "a sticky folder": (lambda entry, _: entry.parent.chmod(0o1777), "every user can write it", False),
-    "the group writes the folder": (lambda entry, _: entry.parent.chmod(0o770), "its group can write it.*CUTESYNC_CACHE_SHARED", True),
-    "another owns the folder": (lambda entry, patch: give_away(entry.parent, patch), "owns it.*CUTESYNC_CACHE_SHARED", True),
+    "the group writes the folder": (
+        lambda entry, _: entry.parent.chmod(0o770),
+        "its group can write it.*CUTESYNC_CACHE_SHARED",
+        True,
+    ),
+    "another owns the folder": (
+        lambda entry, patch: give_away(entry.parent, patch),
+        "owns it.*CUTESYNC_CACHE_SHARED",
+        True,
+    ),
     "everybody writes the file": (lambda entry, _: entry.chmod(0o602), "every user can write it", False),
     "the group writes the file": (lambda entry, _: entry.chmod(0o660), "its group can write it", True),
     "another owns the file": (lambda entry, patch: give_away(entry, patch), "owns it", True),
@@ -278,9 +310,18 @@ def test_what_another_user_can_write_is_not_loaded(entry, stranger, monkeypatch)
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to make a file of root's")
 def test_root_may_own_the_cache(entry):
     script = "import os; from cutesync.runtime import cache; cache.fingerprint(), b'a'.decode('cp437'); os.setegid(12345); os.seteuid(12345); print(cache.load(('reduce', 'segments', 4, False)) is not None)"
-    for path, mode in ((entry, 0o644), (entry.parent, 0o755), *((parent, 0o755) for parent in entry.parent.parents[:-2])):
+    for path, mode in (
+        (entry, 0o644),
+        (entry.parent, 0o755),
+        *((parent, 0o755) for parent in entry.parent.parents[:-2]),
+    ):
         path.chmod(mode)
-    found = subprocess.run([sys.executable, "-W", "error", "-c", script], cwd=Path(cutesync.__file__).parent.parent, capture_output=True, text=True)
+    found = subprocess.run(
+        [sys.executable, "-W", "error", "-c", script],
+        cwd=Path(cutesync.__file__).parent.parent,
+        capture_output=True,
+        text=True,
+    )
     assert found.stdout == "True\n", found.stderr
 
 
@@ -304,9 +345,19 @@ def test_two_users_share_a_folder(folder, tmp_path):
         print(cache.load(("k",)) is not None, cache.recall(("k",)))
         """
     )
-    for user, task, by in ((12345, "store", 12345), (12346, "look", 12345), (12346, "store", 12346), (12345, "look", 12346)):
-        found = subprocess.run([sys.executable, "-W", "error", "-c", script, str(user), task], cwd=Path(cutesync.__file__).parent.parent,
-                               env=os.environ | {"CUTESYNC_CACHE_SHARED": "1"}, capture_output=True, text=True)  # fmt: skip
+    for user, task, by in (
+        (12345, "store", 12345),
+        (12346, "look", 12345),
+        (12346, "store", 12346),
+        (12345, "look", 12346),
+    ):
+        found = subprocess.run(
+            [sys.executable, "-W", "error", "-c", script, str(user), task],
+            cwd=Path(cutesync.__file__).parent.parent,
+            env=os.environ | {"CUTESYNC_CACHE_SHARED": "1"},
+            capture_output=True,
+            text=True,
+        )
         assert found.stdout == f"True {{'by': {by}}}\n", found.stderr
 
 
@@ -380,7 +431,12 @@ def test_processes_that_write_and_read_at_once(folder):
                 assert found is not None and found[1] == bytes([key]) * 20000
         """
     )
-    workers = [subprocess.Popen([sys.executable, "-c", script], cwd=Path(cutesync.__file__).parent.parent, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", script], cwd=Path(cutesync.__file__).parent.parent, stderr=subprocess.PIPE, text=True
+        )
+        for _ in range(3)
+    ]
     for worker in workers:
         assert worker.wait(120) == 0, worker.stderr.read()
         worker.stderr.close()

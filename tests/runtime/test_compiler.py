@@ -140,7 +140,14 @@ def test_memory_then_disk_then_compiler(monkeypatch):
     again = kernel()
     assert compiler.counts() == {"memory": 1, "disk": 1, "compiled": 1}
     assert (again.cubin, again.ptx, again.name, again.block, again.smem, again.params, again.cluster) == (
-        first.cubin, first.ptx, first.name, first.block, first.smem, first.params, first.cluster)  # fmt: skip
+        first.cubin,
+        first.ptx,
+        first.name,
+        first.block,
+        first.smem,
+        first.params,
+        first.cluster,
+    )
 
 
 def test_equal_lambdas_share_a_kernel_and_different_ones_do_not():
@@ -168,7 +175,10 @@ def test_one_callable_with_two_identities_is_one_kernel():
 
     element = dtypes.INT32
     config = choose(Problem(1, 50, 1, 4, 1, True, True))
-    kernels = [kernel_for(config, Folding(operator(op, identity), element, element, element), False) for identity in (None, 0, 7)]
+    kernels = [
+        kernel_for(config, Folding(operator(op, identity), element, element, element), False)
+        for identity in (None, 0, 7)
+    ]
     assert len({id(k) for k in kernels}) == 1
 
 
@@ -179,9 +189,15 @@ def test_entry_point_reads_names_and_sizes():
 
 def test_only_one_place_calls_the_dsls_compiler():
     """Inside ``alone()``, so that no two threads are ever in it: ``check`` and its engine too."""
-    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if re.search(r"cute\.compile\((?!\))|cute\.compile\[", path.read_text())}
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"cute\.compile\((?!\))|cute\.compile\[", path.read_text())
+    }
     assert found == {"runtime/compiler.py"}
-    engines = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "ExecutionEngine(" in path.read_text()}
+    engines = {
+        path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "ExecutionEngine(" in path.read_text()
+    }
     assert engines == {"emulator/driver.py"} and "with compiler.alone():" in (PACKAGE / "emulator/run.py").read_text()
 
 
@@ -238,12 +254,20 @@ OUTER = {
     "reduce": lambda op: cs.reduce(SMALL, lambda a, b: op() or a + b),
     "scan": lambda op: cs.scan(SMALL, lambda a, b: op() or a + b),
     "flags": lambda op: cs.flag_heads(SMALL, lambda a, b: op() or a != b),
-    "matmul": lambda op: cs.matmul(np.ones((8, 8), np.float32), np.ones((8, 8), np.float32), activation=lambda v: op() or v),
+    "matmul": lambda op: cs.matmul(
+        np.ones((8, 8), np.float32), np.ones((8, 8), np.float32), activation=lambda v: op() or v
+    ),
     "patterns": lambda op: cs.patterns.producer_consumer.run(SMALL, lambda v: op() or v),
 }
 
 
-@pytest.mark.parametrize(("outer", "nested"), [*(("reduce", name) for name in NESTED), *((name, "a call with a kernel to compile") for name in OUTER if name != "reduce")])
+@pytest.mark.parametrize(
+    ("outer", "nested"),
+    [
+        *(("reduce", name) for name in NESTED),
+        *((name, "a call with a kernel to compile") for name in OUTER if name != "reduce"),
+    ],
+)
 def test_a_callable_that_calls_cutesync_is_an_error(on_emulator, outer, nested):
     cs.sum(SMALL)
     with pytest.raises(errors.OperatorError, match="a call of cutesync while it is traced"):

@@ -20,14 +20,28 @@ PACKAGE = Path(cutesync.__file__).parent
 
 def run(script: str, **environment) -> subprocess.CompletedProcess:
     """A script in a process of its own, on the emulator and without a cache on disk; its functions are read from a file."""
-    script = "import os, sys, threading, time, warnings\nwarnings.simplefilter('ignore')\nimport numpy as np\nimport cutesync as cs\n" + textwrap.dedent(script)
+    script = (
+        "import os, sys, threading, time, warnings\nwarnings.simplefilter('ignore')\nimport numpy as np\nimport cutesync as cs\n"
+        + textwrap.dedent(script)
+    )
     environment = {"CUTESYNC_BACKEND": "emulator", "CUTESYNC_CACHE": "0"} | environment
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, env=os.environ | environment, cwd=PACKAGE.parent)
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env=os.environ | environment,
+        cwd=PACKAGE.parent,
+    )
 
 
 def test_every_lock_of_the_package_is_known_to_forks():
     """A new lock is made by ``forks.lock()``, or forks wait for it."""
-    found = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if re.search(r"threading\.(R?Lock|Condition|Semaphore|Event|Barrier)\(", path.read_text())}
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"threading\.(R?Lock|Condition|Semaphore|Event|Barrier)\(", path.read_text())
+    }
     assert found == {"runtime/compiler.py", "emulator/run.py"}
     for name in ("runtime/compiler.py", "emulator/run.py"):
         assert "forks.wait_for(" in (PACKAGE / name).read_text()

@@ -22,9 +22,21 @@ class Driver:
     def __init__(self) -> None:
         self.launches, self.encoded, self.moved = [], 0, 0
 
-    def encode(self, place, kind, rank, address, extents, strides, box, steps, interleave, swizzle, promotion, fill) -> int:
+    def encode(
+        self, place, kind, rank, address, extents, strides, box, steps, interleave, swizzle, promotion, fill
+    ) -> int:
         assert place % 64 == 0 and promotion in range(4)
-        made = from_encode_arguments(kind, address, tuple(extents), tuple(strides)[: rank - 1], tuple(box), tuple(steps), interleave, swizzle, fill)
+        made = from_encode_arguments(
+            kind,
+            address,
+            tuple(extents),
+            tuple(strides)[: rank - 1],
+            tuple(box),
+            tuple(steps),
+            interleave,
+            swizzle,
+            fill,
+        )
         ctypes.memmove(place, encode(made), 128)
         self.encoded += 1
         return 0
@@ -36,10 +48,14 @@ class Driver:
 
     def launch(self, config_at, function, addresses_at, extra) -> int:
         config, function = config_at._obj, function.value
-        attributes = [struct.unpack_from("<i4x3I", ctypes.string_at(config.attributes + 72 * i, 72)) for i in range(config.count)]
+        attributes = [
+            struct.unpack_from("<i4x3I", ctypes.string_at(config.attributes + 72 * i, 72)) for i in range(config.count)
+        ]
         places = addresses_at._obj
         parameters = [ctypes.string_at(place, size) for place, size in zip(places, (128, 12, 8, 8))]
-        self.launches.append((tuple(config.grid), tuple(config.block), config.smem, config.stream, attributes, function, parameters))
+        self.launches.append(
+            (tuple(config.grid), tuple(config.block), config.smem, config.stream, attributes, function, parameters)
+        )
         return 0
 
 
@@ -64,7 +80,13 @@ def test_what_the_driver_is_told(driver, cluster):
         assert attributes == ([overlaps] if cluster == (1, 1, 1) else [overlaps, (4, 2, 1, 1)])
         found = decode(parameters[0])
         assert (found.address, found.extents, found.strides, found.box, found.swizzle, found.element) == (
-            addresses[0], MAP.extents, MAP.strides, MAP.box, MAP.swizzle, "bf16")  # fmt: skip
+            addresses[0],
+            MAP.extents,
+            MAP.strides,
+            MAP.box,
+            MAP.swizzle,
+            "bf16",
+        )
         assert struct.unpack("<3i", parameters[1]) == (1, 2, 3)
         assert [int.from_bytes(p, "little") for p in parameters[2:]] == [5, addresses[1]]
     assert (driver.encoded, driver.moved) == (1, 1), "a map is encoded once, and moved when its array does"

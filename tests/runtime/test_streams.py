@@ -28,8 +28,16 @@ class NonBlocking:
 CALLS = {
     "reduce": (lambda x, stream: cs.reduce(x, axis=1, stream=stream), lambda x: x.sum(1, dtype=x.dtype)),
     "scan": (lambda x, stream: cs.scan(x, stream=stream), lambda x: np.cumsum(x, axis=1, dtype=x.dtype)),
-    "flags": (lambda x, stream: cs.flag_heads_and_tails(x, stream=stream)[0], lambda x: np.diff(x, axis=1, prepend=x[:, :1] + 1) != 0),
-    "patterns": (lambda x, stream: patterns.producer_consumer.run(x.reshape(-1), lambda v: v + 1, stream=stream).reshape(x.shape), lambda x: x + 1),
+    "flags": (
+        lambda x, stream: cs.flag_heads_and_tails(x, stream=stream)[0],
+        lambda x: np.diff(x, axis=1, prepend=x[:, :1] + 1) != 0,
+    ),
+    "patterns": (
+        lambda x, stream: patterns.producer_consumer.run(x.reshape(-1), lambda v: v + 1, stream=stream).reshape(
+            x.shape
+        ),
+        lambda x: x + 1,
+    ),
 }
 
 

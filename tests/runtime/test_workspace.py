@@ -54,7 +54,13 @@ def streams(monkeypatch):
     monkeypatch.setattr(workspace, "_uncaptured", lambda: contextlib.nullcontext())
     monkeypatch.setattr(device, "capturing", lambda stream: bool(found.numbers.get(stream, 1) < 0))
     monkeypatch.setattr(device, "stream_id", found.stream_id)
-    monkeypatch.setattr(device, "driver", lambda: SimpleNamespace(cuMemFree=found.cuMemFree, cuStreamGetCaptureInfo=lambda stream: (0, 1, -found.numbers[stream])))
+    monkeypatch.setattr(
+        device,
+        "driver",
+        lambda: SimpleNamespace(
+            cuMemFree=found.cuMemFree, cuStreamGetCaptureInfo=lambda stream: (0, 1, -found.numbers[stream])
+        ),
+    )
     monkeypatch.setattr(device, "using", lambda ordinal: contextlib.nullcontext())
     yield found
     workspace._by_stream.clear()
@@ -132,7 +138,11 @@ def test_a_capture_keeps_its_own_for_good(streams):
     gc.collect()
     for i in range(3 * workspace.MOST):
         workspace.counters_and_slots(0, streams.create(0x2000 + 16 * i))
-    assert small[0] in streams.memory and large[0] in streams.memory and workspace.scratch(0, 0x1000, 100).addresses == large
+    assert (
+        small[0] in streams.memory
+        and large[0] in streams.memory
+        and workspace.scratch(0, 0x1000, 100).addresses == large
+    )
 
 
 def test_ten_thousand_streams_on_the_emulator(on_emulator, monkeypatch):
@@ -161,13 +171,17 @@ class TestOnTheGpu:
     @staticmethod
     def held() -> int:
         """Workspaces not freed yet. (The driver's figure of free memory has what other processes take.)"""
-        return len({made.addresses[0] for made in workspace._by_stream.values()} | {base for _, base in workspace._given_up})
+        return len(
+            {made.addresses[0] for made in workspace._by_stream.values()} | {base for _, base in workspace._given_up}
+        )
 
     def use(self, streams: int, x, wanted: int, outs) -> None:
         for i in range(streams):
             with stream_of_ones_own() as stream:  # whose work is queued still when it goes
                 for k in range(3):
-                    cs.reduce(x[(i + i // len(outs)) % 5 :], keepdims=True, out=outs[i % len(outs)][k : k + 1], stream=stream)
+                    cs.reduce(
+                        x[(i + i // len(outs)) % 5 :], keepdims=True, out=outs[i % len(outs)][k : k + 1], stream=stream
+                    )
             if i % len(outs) == len(outs) - 1:
                 device.check(device.driver().cuCtxSynchronize(), "cuCtxSynchronize")
                 for j, out in enumerate(outs):

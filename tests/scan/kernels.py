@@ -32,7 +32,9 @@ def short_rows(unroll: int) -> Choice:
         items, shift = problem.vector(problem.length)
         group = 1 << (problem.length // items - 1).bit_length()
         assert group <= LANES
-        return Config(("short_rows", items, group, unroll, shift), 1, _ceil(problem.rows, ROW_WARPS * (LANES // group) * unroll))
+        return Config(
+            ("short_rows", items, group, unroll, shift), 1, _ceil(problem.rows, ROW_WARPS * (LANES // group) * unroll)
+        )
 
     return choose
 
@@ -50,7 +52,9 @@ def wave(warps: int, rows: int) -> Choice:
     def choose(problem: Problem) -> Config:
         tiles = _tiles(problem, warps, rows, VECTOR_BYTES)
         slots = problem.rows * tiles if tiles > 1 else 0
-        return Config(("wave", tiles == 1, warps, rows, _shift(problem)), tiles, problem.rows * tiles, slots, problem.inner)
+        return Config(
+            ("wave", tiles == 1, warps, rows, _shift(problem)), tiles, problem.rows * tiles, slots, problem.inner
+        )
 
     return choose
 
@@ -70,7 +74,12 @@ def columns(width: int, lanes: int, groups: int, unroll: int, splits: int) -> Ch
         each = min(width, items)
         tiles = _ceil(problem.inner // each, lanes)
         slots = problem.rows * splits * problem.inner if splits > 1 else 0
-        return Config(("columns", each, lanes, groups, unroll, splits > 1, problem.aligned(each) == 0), tiles, problem.rows * tiles * splits, slots)
+        return Config(
+            ("columns", each, lanes, groups, unroll, splits > 1, problem.aligned(each) == 0),
+            tiles,
+            problem.rows * tiles * splits,
+            slots,
+        )
 
     return choose
 
@@ -80,7 +89,9 @@ def slabs(runs: int, run: int, stages: int, blocks: int, group: int) -> Choice:
         tiles = _ceil(problem.length, runs * run)
         assert runs * run * problem.inner * problem.source % VECTOR_BYTES == 0
         slots = problem.rows * (tiles + _ceil(tiles, group)) * problem.inner
-        return Config(("slabs", problem.inner, runs, run, stages, group), tiles, min(blocks, problem.rows * tiles), slots)
+        return Config(
+            ("slabs", problem.inner, runs, run, stages, group), tiles, min(blocks, problem.rows * tiles), slots
+        )
 
     return choose
 

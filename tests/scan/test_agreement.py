@@ -9,7 +9,22 @@ import cutesync as cs
 from cutesync import reference
 from cutesync.scan.config import Problem, choose
 
-from ..cases import DTYPES, adjacent, bicyclic, brackets, check_scan, data, has_meaning, matrices, matrix, numpy_dtype, running, same, scanned, segments
+from ..cases import (
+    DTYPES,
+    adjacent,
+    bicyclic,
+    brackets,
+    check_scan,
+    data,
+    has_meaning,
+    matrices,
+    matrix,
+    numpy_dtype,
+    running,
+    same,
+    scanned,
+    segments,
+)
 from .kernels import force, pipeline, slabs, wave
 
 OPS = ("add", "mul", "min", "max", "and", "or", "xor")
@@ -29,7 +44,10 @@ LARGE = (4099, 20011, 65537, 300007, 1299709, 10**7 + 19)
 def edges(dtype: str) -> list[int]:
     """Around the tiles of the configurations chosen for long rows: one, two and nine of them."""
     size = numpy_dtype(dtype).itemsize
-    tiles = {int(np.prod(kernel[-4:-2])) * 512 // size for kernel in (("wave", 8, 4, 0, 0), ("wave", 4, 4, 0, 0), ("wave", 8, 16, 0, 0))}
+    tiles = {
+        int(np.prod(kernel[-4:-2])) * 512 // size
+        for kernel in (("wave", 8, 4, 0, 0), ("wave", 4, 4, 0, 0), ("wave", 8, 16, 0, 0))
+    }
     return sorted({k * tile + d for tile in tiles for k in (1, 2, 9) for d in (-1, 0, 1)})
 
 
@@ -75,7 +93,9 @@ def test_nothing_to_scan(place, dtype):
 @pytest.mark.parametrize(("dtype", "op"), [(d, o) for d in DTYPES for o in OPS if has_meaning(o, d)])
 def test_every_operator_on_every_type(place, dtype, op):
     place.covers(dtype)
-    if place.name == "emulator" and (dtype in ("bool", "float16") and op != "add" or dtype == "float64" and op not in ("min", "max")):
+    if place.name == "emulator" and (
+        dtype in ("bool", "float16") and op != "add" or dtype == "float64" and op not in ("min", "max")
+    ):
         pytest.skip("left to the GPU")
     for n in place.sizes([37, 1000, 70001]):
         check_scan(data(n, dtype, op), op)
@@ -86,7 +106,16 @@ def test_every_operator_on_every_type(place, dtype, op):
 def test_every_way_with_and_without_an_identity(place, op, options):
     if place.name == "emulator" and op != "mul":
         pytest.skip("left to the GPU")
-    for shape, axis in (((1000,), -1), ((40, 25), 0), ((40, 25), 1), ((70001,), 0), ((300, 4097), 1), ((4097, 300), 0), ((3, 100_003), 1), ((20_000, 64), 1)):
+    for shape, axis in (
+        ((1000,), -1),
+        ((40, 25), 0),
+        ((40, 25), 1),
+        ((70001,), 0),
+        ((300, 4097), 1),
+        ((4097, 300), 0),
+        ((3, 100_003), 1),
+        ((20_000, 64), 1),
+    ):
         if np.prod(shape) <= place.largest:
             check_scan(data(shape, "int32", op), op, axis=axis, **options)
 
@@ -107,11 +136,20 @@ def test_init_may_lie_on_the_device(place, dtype):
     if place.name == "emulator" and dtype != "int8":
         pytest.skip("left to the GPU")
     one, zero = cs.asarray(np.ones(1, numpy_dtype(dtype))), cs.asarray(np.zeros((), numpy_dtype(dtype)))
-    for shape, axis, options in (((1000,), -1, {}), ((40, 25), 1, {"reverse": True}), ((40, 25), 0, {"exclusive": True}), ((3, 70001), 1, {"exclusive": True})):
+    for shape, axis, options in (
+        ((1000,), -1, {}),
+        ((40, 25), 1, {"reverse": True}),
+        ((40, 25), 0, {"exclusive": True}),
+        ((3, 70001), 1, {"exclusive": True}),
+    ):
         if np.prod(shape) <= place.largest:
             x = data(shape, dtype)
             for chosen, value in ((one, 1), (zero, 0)):
-                same(cs.scan(cs.asarray(x), axis=axis, init=chosen, **options), scanned(x, axis=axis, init=value, **options), f"{shape} {options} from {value}")
+                same(
+                    cs.scan(cs.asarray(x), axis=axis, init=chosen, **options),
+                    scanned(x, axis=axis, init=value, **options),
+                    f"{shape} {options} from {value}",
+                )
 
 
 @pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float32", "float64"])
@@ -129,10 +167,24 @@ def test_views_that_begin_anywhere(place, dtype, count):
             out = memory[band + shift : band + shift + count]
             check_scan(x[offset : offset + count], on=whole[offset : offset + count], out=out, reverse=bool(offset & 1))
             around = np.asarray(memory)
-            assert (around[: band + shift] == 77).all() and (around[band + shift + count :] == 77).all(), f"offset {offset}, out {shift} off"
+            assert (around[: band + shift] == 77).all() and (around[band + shift + count :] == 77).all(), (
+                f"offset {offset}, out {shift} off"
+            )
 
 
-@pytest.mark.parametrize(("shape", "axis"), [((21, 37), 1), ((21, 37), 0), ((40, 24), 1), ((3, 301), 1), ((50_000, 19), 0), ((50_000, 19), 1), ((7, 90_001), 1)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        ((21, 37), 1),
+        ((21, 37), 0),
+        ((40, 24), 1),
+        ((3, 301), 1),
+        ((50_000, 19), 0),
+        ((50_000, 19), 1),
+        ((7, 90_001), 1),
+    ],
+    ids=str,
+)
 def test_guard_bands_around_rows_and_columns(place, shape, axis):
     place.fits(int(np.prod(shape)))
     x, band = data(shape, "float32"), 32
@@ -153,7 +205,15 @@ def test_guard_bands_around_rows_and_columns(place, shape, axis):
 def test_in_place(place, dtype, options):
     if place.name == "emulator" and (dtype != "float32" or options == {"exclusive": True}):
         pytest.skip("left to the GPU")
-    for shape, axis in (((1003,), 0), ((30, 36), 1), ((30, 35), 0), ((200_003,), 0), ((300, 5001), 1), ((5001, 300), 0), ((14_000_003,), 0)):
+    for shape, axis in (
+        ((1003,), 0),
+        ((30, 36), 1),
+        ((30, 35), 0),
+        ((200_003,), 0),
+        ((300, 5001), 1),
+        ((5001, 300), 0),
+        ((14_000_003,), 0),
+    ):
         if np.prod(shape) <= place.largest:
             x = data(shape, dtype)
             array = cs.asarray(x)
@@ -175,23 +235,41 @@ def test_in_place_in_small_tiles(place, monkeypatch):
 
 @pytest.mark.parametrize(
     ("source", "result"),
-    [("int8", "int64"), ("uint8", "int32"), ("bool", "int32"), ("bool", "float32"), ("float16", "float32"), ("bfloat16", "float64"),
-     ("int32", "float64"), ("float32", "float16"), ("int64", "int16"), ("uint16", "uint64")],
-)  # fmt: skip
+    [
+        ("int8", "int64"),
+        ("uint8", "int32"),
+        ("bool", "int32"),
+        ("bool", "float32"),
+        ("float16", "float32"),
+        ("bfloat16", "float64"),
+        ("int32", "float64"),
+        ("float32", "float16"),
+        ("int64", "int16"),
+        ("uint16", "uint64"),
+    ],
+)
 def test_dtype_is_the_type_of_the_operation(place, source, result):
     """The base of a wider result may lie anywhere."""
     if place.name == "emulator" and source in ("uint8", "int32", "uint16", "bfloat16"):
         pytest.skip("left to the GPU")
-    for shape, axis in some(place, [((1001,), 0), ((45, 20), 0), ((45, 20), 1), ((300_007,), 0)], [((1001,), 0)] if source != "int8" else [((45, 20), 0)]):
+    for shape, axis in some(
+        place,
+        [((1001,), 0), ((45, 20), 0), ((45, 20), 1), ((300_007,), 0)],
+        [((1001,), 0)] if source != "int8" else [((45, 20), 0)],
+    ):
         if np.prod(shape) <= place.largest:
             x = np.abs(data(shape, source)) if source.startswith(("float", "bf")) else data(shape, source)
             check_scan(x, axis=axis, dtype=result)
             memory = cs.empty(x.size + 8, result)
             for shift in some(place, (1, 2, 3), (1,) if source in ("int8", "float16") else ()):
-                check_scan(x, axis=axis, dtype=result, out=memory[shift : shift + x.size].reshape(*shape), reverse=shift == 3)
+                check_scan(
+                    x, axis=axis, dtype=result, out=memory[shift : shift + x.size].reshape(*shape), reverse=shift == 3
+                )
 
 
-@pytest.mark.parametrize("shape", [(3, 5), (1, 7), (7, 1), (130, 8), (2, 3, 4), (4, 1, 9), (1, 1, 1), (5, 6, 7, 3), (2, 1, 33, 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [(3, 5), (1, 7), (7, 1), (130, 8), (2, 3, 4), (4, 1, 9), (1, 1, 1), (5, 6, 7, 3), (2, 1, 33, 1)], ids=str
+)
 def test_every_axis(place, shape):
     if place.name == "emulator" and shape not in ((2, 3, 4), (1, 1, 1)):
         pytest.skip("left to the GPU")
@@ -206,8 +284,22 @@ def test_an_array_of_no_dimensions(place):
         check_scan(np.array(5, numpy_dtype(dtype)), axis=None)
 
 
-LONG = [(65536, 40), (40, 65536), (4096, 513), (1000, 1000), (3, 100_000), (100_000, 3), (20_000, 16), (16, 20_000), (300, 2, 300), (33, 129, 65), (2, 1 << 22), (1 << 22, 2),
-        (2_200_001, 3), (9, 10_001)]  # fmt: skip
+LONG = [
+    (65536, 40),
+    (40, 65536),
+    (4096, 513),
+    (1000, 1000),
+    (3, 100_000),
+    (100_000, 3),
+    (20_000, 16),
+    (16, 20_000),
+    (300, 2, 300),
+    (33, 129, 65),
+    (2, 1 << 22),
+    (1 << 22, 2),
+    (2_200_001, 3),
+    (9, 10_001),
+]
 
 
 @pytest.mark.parametrize("shape", LONG, ids=str)
@@ -231,17 +323,34 @@ def test_slabs_of_every_type(dtype, on_emulator, monkeypatch):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize(("shape", "axis"), [((40, 300_007), 1), ((700, 17_001), 1), ((9, 1_000_003), 1), ((1_500_001, 5), 0), ((1_000_003, 16), 0), ((400_001, 37), 0),
-                                             ((250_000, 64), 0), ((2, 300_002, 24), 1)], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [
+        ((40, 300_007), 1),
+        ((700, 17_001), 1),
+        ((9, 1_000_003), 1),
+        ((1_500_001, 5), 0),
+        ((1_000_003, 16), 0),
+        ((400_001, 37), 0),
+        ((250_000, 64), 0),
+        ((2, 300_002, 24), 1),
+    ],
+    ids=str,
+)
 def test_large_arrays_of_odd_rows_and_narrow_ones(shape, axis):
     """Rows of which only the ends are not whole vectors, and columns side by side, both in tiles that stream through shared memory."""
     for dtype in ("int8", "int16", "float32", "int64"):
         x = data(shape, dtype)
-        forward, backward = np.cumsum(x, axis, dtype=x.dtype), np.flip(np.cumsum(np.flip(x, axis), axis, dtype=x.dtype), axis)
+        forward, backward = (
+            np.cumsum(x, axis, dtype=x.dtype),
+            np.flip(np.cumsum(np.flip(x, axis), axis, dtype=x.dtype), axis),
+        )
         same(cs.scan(cs.asarray(x), axis=axis), forward, dtype)
         same(cs.scan(cs.asarray(x), axis=axis, reverse=True, exclusive=True), backward - x, f"{dtype} in reverse")
     x = segments(shape, axis)
-    same(cs.scan(cs.asarray(x), adjacent, axis=axis), (x.take([0], axis) & ~0xFFFFFFFF) | (x & 0xFFFFFFFF), "neighbours")
+    same(
+        cs.scan(cs.asarray(x), adjacent, axis=axis), (x.take([0], axis) & ~0xFFFFFFFF) | (x & 0xFFFFFFFF), "neighbours"
+    )
 
 
 @pytest.mark.parametrize("length", [*range(2, 18), 33, 64, 129])
@@ -255,10 +364,18 @@ def test_short_rows_and_few_columns(place, length):
 
 @pytest.mark.parametrize(
     ("shape", "dtype", "result"),
-    [((2801, 3), "float32", "float32"), ((3000, 3), "int8", "int32"), ((9001, 4), "uint8", "uint8"), ((3, 4000, 2), "int16", "int32"), ((2101, 2), "float64", "float64"),
-     ((2_100_001, 4), "int32", "int32"), ((3, 1_000_000, 3), "float32", "float32"), ((7_000_001, 3), "float16", "float16")],
+    [
+        ((2801, 3), "float32", "float32"),
+        ((3000, 3), "int8", "int32"),
+        ((9001, 4), "uint8", "uint8"),
+        ((3, 4000, 2), "int16", "int32"),
+        ((2101, 2), "float64", "float64"),
+        ((2_100_001, 4), "int32", "int32"),
+        ((3, 1_000_000, 3), "float32", "float32"),
+        ((7_000_001, 3), "float16", "float16"),
+    ],
     ids=str,
-)  # fmt: skip
+)
 def test_few_columns_side_by_side(place, shape, dtype, result):
     """Positions of a few elements, whose vectors hold one or several; from an address that is no boundary another kernel does it."""
     if place.name == "emulator" and shape != (2801, 3):
@@ -272,7 +389,11 @@ def test_few_columns_side_by_side(place, shape, dtype, result):
 
 
 @pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize(("op", "make"), [(bicyclic, brackets), (matrix, matrices), (adjacent, segments)], ids=["bicyclic", "matrix", "adjacent"])
+@pytest.mark.parametrize(
+    ("op", "make"),
+    [(bicyclic, brackets), (matrix, matrices), (adjacent, segments)],
+    ids=["bicyclic", "matrix", "adjacent"],
+)
 class TestOperatorsThatDoNotCommute:
     @pytest.fixture(autouse=True)
     def _one_on_the_emulator(self, place, op):
@@ -352,6 +473,11 @@ def test_random_shapes(place):
 
 def test_every_kernel_is_among_the_shapes_above():
     """Otherwise they would say less than they seem to."""
-    shapes = [(1, n, 1) for n in (*SMALL, *LARGE)] + [(s[0], s[1], 1) for s in LONG] + [(1, *s[:2]) for s in LONG] + [(21, 37, 1), (3, 350, 1)]
+    shapes = (
+        [(1, n, 1) for n in (*SMALL, *LARGE)]
+        + [(s[0], s[1], 1) for s in LONG]
+        + [(1, *s[:2]) for s in LONG]
+        + [(21, 37, 1), (3, 350, 1)]
+    )
     kinds = {choose(Problem(*shape, 4, 4, 0, 0)).kernel[0] for shape in shapes}
     assert kinds == {"short_rows", "rows", "wave", "columns", "slabs", "pipeline"}

@@ -32,23 +32,51 @@ BAD = {
     "operator of reductions": (lambda: cs.scan(X, "any"), ValueError, ["'any'", "add", "callable"]),
     "exclusive": (lambda: cs.scan(X, exclusive=1), TypeError, ["exclusive", "1", "True or False"]),
     "reverse": (lambda: cs.scan(X, reverse="yes"), TypeError, ["reverse", "'yes'", "True or False"]),
-    "exclusive min": (lambda: cs.scan(X, "min", exclusive=True), ValueError, ["exclusive", "'min'", "identity", "init="]),
+    "exclusive min": (
+        lambda: cs.scan(X, "min", exclusive=True),
+        ValueError,
+        ["exclusive", "'min'", "identity", "init="],
+    ),
     "exclusive callable": (lambda: cs.scan(X, plus, exclusive=True), ValueError, ["exclusive", "'plus'", "identity="]),
     "init type": (lambda: cs.scan(X, init="1"), TypeError, ["init", "a str"]),
     "init list": (lambda: cs.scan(X, init=[1]), TypeError, ["init", "a list"]),
-    "init NumPy array": (lambda: cs.scan(X, init=np.ones(1, np.int32)), TypeError, ["init", "NumPy array", "init.item()"]),
-    "init shape": (lambda: cs.scan(cs.asarray(X), init=cs.empty(2, "int32")), ValueError, ["init", "(2,)", "one element"]),
+    "init NumPy array": (
+        lambda: cs.scan(X, init=np.ones(1, np.int32)),
+        TypeError,
+        ["init", "NumPy array", "init.item()"],
+    ),
+    "init shape": (
+        lambda: cs.scan(cs.asarray(X), init=cs.empty(2, "int32")),
+        ValueError,
+        ["init", "(2,)", "one element"],
+    ),
     "init dtype": (lambda: cs.scan(cs.asarray(X), init=cs.empty(1, "int64")), TypeError, ["init", "int64", "int32"]),
-    "init dtype of a wider result": (lambda: cs.scan(cs.asarray(X), init=cs.empty(1, "int32"), dtype="int64"), TypeError, ["init", "int32", "int64"]),
+    "init dtype of a wider result": (
+        lambda: cs.scan(cs.asarray(X), init=cs.empty(1, "int32"), dtype="int64"),
+        TypeError,
+        ["init", "int32", "int64"],
+    ),
     "init elsewhere": (lambda: cs.scan(X, init=cs.empty(1, "int32")), ValueError, ["init", "device", "NumPy x"]),
-    "identity range": (lambda: cs.scan(X.astype(np.int8), plus, exclusive=True, identity=1000), ValueError, ["identity", "1000", "-128 to 127"]),
+    "identity range": (
+        lambda: cs.scan(X.astype(np.int8), plus, exclusive=True, identity=1000),
+        ValueError,
+        ["identity", "1000", "-128 to 127"],
+    ),
     "identity type": (lambda: cs.scan(X, plus, exclusive=True, identity=0.5), TypeError, ["identity", "0.5", "int32"]),
     "out shape": (lambda: cs.scan(X, out=np.zeros(12, np.int32)), ValueError, ["out", "(12,)", "(3, 4)"]),
     "out flat": (lambda: cs.scan(X, axis=None, out=np.zeros((3, 4), np.int32)), ValueError, ["out", "(3, 4)", "(12,)"]),
-    "out of a promoted sum": (lambda: cs.cumsum(X, axis=0, out=np.zeros((3, 4), np.int32)), TypeError, ["out", "int32", "int64"]),
+    "out of a promoted sum": (
+        lambda: cs.cumsum(X, axis=0, out=np.zeros((3, 4), np.int32)),
+        TypeError,
+        ["out", "int32", "int64"],
+    ),
     "out overlaps": (lambda: cs.scan(X[:2], axis=None, out=X.reshape(-1)[2:10]), ValueError, ["out", "overlap"]),
-    "own out shape": (lambda: cs.scan(cs.asarray(X), out=cs.empty(12, "int32")), ValueError, ["out", "(12,)", "(3, 4)"]),
-}  # fmt: skip
+    "own out shape": (
+        lambda: cs.scan(cs.asarray(X), out=cs.empty(12, "int32")),
+        ValueError,
+        ["out", "(12,)", "(3, 4)"],
+    ),
+}
 
 
 @pytest.mark.parametrize("case", BAD)
@@ -70,7 +98,11 @@ def test_out_may_be_x_itself_or_lie_beside_it(launches):
 
 
 def test_a_numpy_out_may_be_x_by_another_name(on_emulator):
-    for name, view in {"x": lambda x: x, "x[:]": lambda x: x[:], "a reshape": lambda x: x.reshape(-1).reshape(x.shape)}.items():
+    for name, view in {
+        "x": lambda x: x,
+        "x[:]": lambda x: x[:],
+        "a reshape": lambda x: x.reshape(-1).reshape(x.shape),
+    }.items():
         x = X.copy()
         out = view(x)
         assert cs.scan(x, out=out) is out
@@ -110,9 +142,16 @@ def test_init_on_another_device_than_x(on_emulator):
 
 @pytest.mark.parametrize(
     ("shape", "options", "expected"),
-    [((3, 4), {}, (3, 4)), ((3, 4), {"axis": 0}, (3, 4)), ((3, 4), {"axis": None}, (12,)), ((), {"axis": None}, (1,)), ((0, 4), {"axis": 0}, (0, 4)),
-     ((3, 4), {"axis": np.int64(1)}, (3, 4)), ((2, 3, 4), {"axis": None, "dtype": "int64"}, (24,))],
-)  # fmt: skip
+    [
+        ((3, 4), {}, (3, 4)),
+        ((3, 4), {"axis": 0}, (3, 4)),
+        ((3, 4), {"axis": None}, (12,)),
+        ((), {"axis": None}, (1,)),
+        ((0, 4), {"axis": 0}, (0, 4)),
+        ((3, 4), {"axis": np.int64(1)}, (3, 4)),
+        ((2, 3, 4), {"axis": None, "dtype": "int64"}, (24,)),
+    ],
+)
 def test_shapes_of_results(shape, options, expected, launches):
     result = cs.scan(DeviceArray(cs.empty(64, "int32").ptr, shape, dtypes.INT32, HOST, None), **options)
     assert result.shape == expected and result.dtype is dtypes.dtype(options.get("dtype", "int32"))
@@ -125,7 +164,17 @@ def test_an_empty_result_launches_nothing(launches):
     assert launches == []
 
 
-OTHERS = [{"op": "max"}, {"init": 1}, {"dtype": "float64"}, {"exclusive": True}, {"reverse": True}, {"axis": 0}, {"axis": None}, {"init": -0.0}, {"init": 0.0}]
+OTHERS = [
+    {"op": "max"},
+    {"init": 1},
+    {"dtype": "float64"},
+    {"exclusive": True},
+    {"reverse": True},
+    {"axis": 0},
+    {"axis": None},
+    {"init": -0.0},
+    {"init": 0.0},
+]
 
 
 def test_other_options_are_other_plans(launches):
@@ -159,7 +208,11 @@ def test_device_scalars_share_a_plan(on_emulator):
         cs.scan(array, init=cs.empty(1, "int64"))
 
 
-@pytest.mark.parametrize("op", [lambda a: a, lambda a, b: a if a < b else b, lambda a, b: None, lambda a, b: "text"], ids=["one argument", "if", "None", "text"])
+@pytest.mark.parametrize(
+    "op",
+    [lambda a: a, lambda a, b: a if a < b else b, lambda a, b: None, lambda a, b: "text"],
+    ids=["one argument", "if", "None", "text"],
+)
 def test_operators_that_cannot_be_traced(op, on_emulator):
     with pytest.raises(OperatorError):
         cs.scan(X, op)

@@ -20,9 +20,25 @@ pytestmark = pytest.mark.slow
 
 # shapes (rows, length, inner) that between them reach every kernel, team, group, vector width and tile size
 EVERY_CONFIG = [
-    (9, 3, 1), (9, 20, 1), (9, 37, 1), (9, 200, 1), (9, 3000, 1), (9, 16000, 1), (9, 1001, 1), (1, 1000, 1), (1, 4001, 1), (1, 10**5, 1), (1, 2 * 10**6, 1),
-    (1, 10**8, 1), (300, 2800, 3), (1, 10**7, 2), (1, 10**4, 40), (1, 50, 10**6), (1, 10**6, 5), (1, 10**5, 64),
-]  # fmt: skip
+    (9, 3, 1),
+    (9, 20, 1),
+    (9, 37, 1),
+    (9, 200, 1),
+    (9, 3000, 1),
+    (9, 16000, 1),
+    (9, 1001, 1),
+    (1, 1000, 1),
+    (1, 4001, 1),
+    (1, 10**5, 1),
+    (1, 2 * 10**6, 1),
+    (1, 10**8, 1),
+    (300, 2800, 3),
+    (1, 10**7, 2),
+    (1, 10**4, 40),
+    (1, 50, 10**6),
+    (1, 10**6, 5),
+    (1, 10**5, 64),
+]
 ROWS, WAVE, PIPELINE, COLUMNS, SLABS = (9, 3000, 1), (1, 10**6, 1), (1, 10**8, 1), (1, 10**4, 10**4), (1, 10**7, 9)
 
 
@@ -50,10 +66,18 @@ def verify(config: Config, meaning: Meaning, count) -> tuple:
     registers, frame = cubin_figures(kernel.cubin)
     assert frame == 0, f"{config.kernel} of {meaning.source}: {frame} bytes of stack a thread, spills or local arrays"
     assert 0 < registers * kernel.block[0] <= 65536
-    return (" ".join(map(str, config.kernel)) + f" {meaning.op.name}", meaning.source.name, kernel.block[0], kernel.smem, registers)
+    return (
+        " ".join(map(str, config.kernel)) + f" {meaning.op.name}",
+        meaning.source.name,
+        kernel.block[0],
+        kernel.smem,
+        registers,
+    )
 
 
-def meaning_of(op, dtype: str, result: str | None = None, exclusive: bool = False, reverse: bool = False, **start) -> Meaning:
+def meaning_of(
+    op, dtype: str, result: str | None = None, exclusive: bool = False, reverse: bool = False, **start
+) -> Meaning:
     source, target = dtypes.dtype(dtype), dtypes.dtype(result or dtype)
     return Meaning(operator(op), source, target.accumulator, target, exclusive, reverse, **start)
 
@@ -66,7 +90,16 @@ def test_every_configuration(allocated, capsys):  # noqa: F811
     meaning = meaning_of("add", "float32")
     configs = {config_of(shape, meaning) for shape in EVERY_CONFIG}
     kinds = {(config.kernel[0], config.width) for config in configs}
-    assert kinds == {("short_rows", 1), ("rows", 1), ("columns", 1), ("slabs", 1), ("wave", 1), ("wave", 3), ("pipeline", 1), ("pipeline", 2)}
+    assert kinds == {
+        ("short_rows", 1),
+        ("rows", 1),
+        ("columns", 1),
+        ("slabs", 1),
+        ("wave", 1),
+        ("wave", 3),
+        ("pipeline", 1),
+        ("pipeline", 2),
+    }
     assert {config.kernel[1] for config in configs if config.kernel[0] == "wave"} == {True, False}
     assert {config.kernel[-1] for config in configs if config.kernel[0] == "rows"} == {True, False}
     tell_figures(capsys, [verify(config, meaning, allocated) for config in configs])
@@ -87,7 +120,10 @@ def test_few_columns_of_many_elements_a_vector(allocated):  # noqa: F811
     verify(config, meaning, allocated)
 
 
-@pytest.mark.parametrize(("op", "dtype"), [("mul", "int64"), ("min", "float64"), ("max", "float32"), ("and", "int8"), ("or", "bool"), ("xor", "int64")])
+@pytest.mark.parametrize(
+    ("op", "dtype"),
+    [("mul", "int64"), ("min", "float64"), ("max", "float32"), ("and", "int8"), ("or", "bool"), ("xor", "int64")],
+)
 def test_every_operator(op, dtype, allocated):  # noqa: F811
     meaning = meaning_of(op, dtype)
     verify(config_of(PIPELINE, meaning), meaning, allocated)
@@ -95,10 +131,15 @@ def test_every_operator(op, dtype, allocated):  # noqa: F811
 
 @pytest.mark.parametrize(
     ("op", "dtype", "options"),
-    [(bicyclic, "int64", {"reverse": True}), (lambda a, b: a + b, "int8", {"exclusive": True, "start": 0}), ("add", "int8", {"result": "int64", "start_in_memory": True}),
-     ("add", "float16", {"exclusive": True, "reverse": True, "start": 0.0}), ("max", "float32", {"result": "float16", "reverse": True})],
+    [
+        (bicyclic, "int64", {"reverse": True}),
+        (lambda a, b: a + b, "int8", {"exclusive": True, "start": 0}),
+        ("add", "int8", {"result": "int64", "start_in_memory": True}),
+        ("add", "float16", {"exclusive": True, "reverse": True, "start": 0.0}),
+        ("max", "float32", {"result": "float16", "reverse": True}),
+    ],
     ids=["bicyclic", "a lambda", "wider", "half", "narrower"],
-)  # fmt: skip
+)
 def test_callables_ways_and_dtype(op, dtype, options, allocated):  # noqa: F811
     meaning = meaning_of(op, dtype, **options)
     for shape in (PIPELINE, *((COLUMNS, SLABS) if op is bicyclic else ())):

@@ -30,7 +30,11 @@ def torch():
 
 def test_eight_streams_at_once(torch):
     streams = [torch.cuda.Stream() for _ in range(8)]
-    inputs = [torch.randint(-1000, 1000, (n + 8 * k,), device="cuda", dtype=torch.int32) for k in range(4) for n in (1 << 20, 300_007, 9_000_000)]
+    inputs = [
+        torch.randint(-1000, 1000, (n + 8 * k,), device="cuda", dtype=torch.int32)
+        for k in range(4)
+        for n in (1 << 20, 300_007, 9_000_000)
+    ]
     wanted = [x.cumsum(0, dtype=torch.int32) for x in inputs]
     tall = torch.randint(-9, 9, (20_000, 40), device="cuda", dtype=torch.int32)
     tall_wanted = tall.cumsum(0, dtype=torch.int32)
@@ -45,7 +49,22 @@ def test_eight_streams_at_once(torch):
     assert [int(count) for count in wrong] == [0] * 8
 
 
-@pytest.mark.parametrize("shape", [(37,), (2500,), (70_001,), (10**6 + 3,), (10**7 + 19,), (1 << 24,), (3000, 700), (40, 30_011), (20_000, 40), (4, 5_000_011)], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (37,),
+        (2500,),
+        (70_001,),
+        (10**6 + 3,),
+        (10**7 + 19,),
+        (1 << 24,),
+        (3000, 700),
+        (40, 30_011),
+        (20_000, 40),
+        (4, 5_000_011),
+    ],
+    ids=str,
+)
 def test_a_thousand_repeats_are_bitwise_equal(torch, shape):
     """Random float32, whose sums depend on the order of additions."""
     x = torch.randn(shape, device="cuda", generator=torch.Generator("cuda").manual_seed(1))
@@ -60,7 +79,13 @@ def test_a_thousand_repeats_are_bitwise_equal(torch, shape):
 
 
 def test_float_products_and_halves_repeat_bitwise(torch):
-    for dtype, op in ((torch.float16, "add"), (torch.bfloat16, "add"), (torch.float64, "add"), (torch.float32, "mul"), (torch.float32, lambda a, b: a + b + a * b)):
+    for dtype, op in (
+        (torch.float16, "add"),
+        (torch.bfloat16, "add"),
+        (torch.float64, "add"),
+        (torch.float32, "mul"),
+        (torch.float32, lambda a, b: a + b + a * b),
+    ):
         x = torch.rand(10**7 + 19, device="cuda", generator=torch.Generator("cuda").manual_seed(2)).to(dtype) * 1e-3
         wanted = cs.scan(x, op)
         bits = torch.int16 if x.element_size() == 2 else torch.int32

@@ -101,7 +101,10 @@ def swap(pattern: str, old: str, new: str) -> Edit:
 
 def shifted(instruction: str, by: int) -> Edit:
     """The last operand of an instruction, plus ``by``."""
-    return each(rf"^([ \t]*{instruction}[^;\n]*, )(%r\d+);", lambda m: f"{{ .reg .b32 other; add.s32 other, {m[2]}, {by}; {m[1]}other; }}")
+    return each(
+        rf"^([ \t]*{instruction}[^;\n]*, )(%r\d+);",
+        lambda m: f"{{ .reg .b32 other; add.s32 other, {m[2]}, {by}; {m[1]}other; }}",
+    )
 
 
 def ticket_by_block_index(ptx: str) -> Iterator[str]:
@@ -124,7 +127,9 @@ FLAGS = {
     "a state published by a plain store": swap(r"st\.relaxed\.gpu\.global\.b64", "st.relaxed.gpu", "st"),
     "a state published for the block alone": swap(r"st\.relaxed\.gpu\.global\.b64", "gpu", "cta"),
     "states read by plain loads": lambda ptx: iter([ptx.replace("ld.relaxed.gpu.global.b64", "ld.global.b64")]),
-    "states read within the block alone": lambda ptx: iter([ptx.replace("ld.relaxed.gpu.global.b64", "ld.relaxed.cta.global.b64")]),
+    "states read within the block alone": lambda ptx: iter(
+        [ptx.replace("ld.relaxed.gpu.global.b64", "ld.relaxed.cta.global.b64")]
+    ),
     "the epoch never raised": lambda ptx: iter([list(drop(r"(atom|red)\.global\.add")(ptx))[-1]]),
 }
 BARRIERS = {"a block barrier dropped": drop(r"bar\.sync")}
@@ -139,7 +144,9 @@ RING = {
     "more bytes expected": shifted(r"mbarrier\.arrive\.expect_tx", 16),
     "fewer bytes expected": shifted(r"mbarrier\.arrive\.expect_tx", -16),
     "a wait dropped": each(WAIT, lambda m: f"setp.eq.b32 {m[2]}, 0, 0;"),
-    "a wait for the other phase": each(WAIT, lambda m: f"{{ .reg .b32 flip; xor.b32 flip, {m[3]}, 1; {m[1]}flip{m[4]} }}"),
+    "a wait for the other phase": each(
+        WAIT, lambda m: f"{{ .reg .b32 flip; xor.b32 flip, {m[3]}, 1; {m[1]}flip{m[4]} }}"
+    ),
     "no sync_warp before a release": drop(r"bar\.warp\.sync"),
 }
 RESULTS = {
@@ -161,7 +168,9 @@ def test_the_kernels_as_they_are(name, monkeypatch):
     Bench(name, monkeypatch).run()
 
 
-@pytest.mark.parametrize(("kernel", "fault", "edit"), [pytest.param(*case, id=f"{case[0]}-{case[1]}") for case in FAULTS])
+@pytest.mark.parametrize(
+    ("kernel", "fault", "edit"), [pytest.param(*case, id=f"{case[0]}-{case[1]}") for case in FAULTS]
+)
 def test_every_planted_fault_is_found(kernel, fault, edit, monkeypatch):
     bench = Bench(kernel, monkeypatch)
     mutants = list(edit(bench.ptx))

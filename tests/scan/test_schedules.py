@@ -24,10 +24,24 @@ def halved(shape, axis) -> tuple[int, ...]:
 
 
 # every kernel meets adjacent segments, and sums but for those of few columns; the state of 64 bits with a first operand is for one of each kind
-ORDER = ("short rows of vectors", "rows by two warps", "a wave of rows", "columns in groups of blocks", "pipeline, small ring")
+ORDER = (
+    "short rows of vectors",
+    "rows by two warps",
+    "a wave of rows",
+    "columns in groups of blocks",
+    "pipeline, small ring",
+)
 
 
-@pytest.mark.parametrize(("what", "name"), [(what, name) for what in WHAT for name in (ORDER if what == "order" else KERNELS) if what != "sum" or "few" not in name])
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [
+        (what, name)
+        for what in WHAT
+        for name in (ORDER if what == "order" else KERNELS)
+        if what != "sum" or "few" not in name
+    ],
+)
 def test_agrees_under_twenty_schedules(what, name, monkeypatch):
     choice, shape, axis = KERNELS[name]
     make, op, options = WHAT[what]

@@ -21,7 +21,9 @@ def test_everything_from_a_nan_on_is_nan(place, op, dtype):
             x = np.ones(n, numpy_dtype(dtype))
             x[at] = np.nan
             nan = np.isnan(np.asarray(cs.scan(cs.asarray(x), op, reverse=at == 0)).astype(np.float64))
-            assert nan[at:].all() and not nan[:at].any() if at else nan[0] and not nan[1:].any(), f"{op} {dtype} {n} NaN at {at}"
+            assert nan[at:].all() and not nan[:at].any() if at else nan[0] and not nan[1:].any(), (
+                f"{op} {dtype} {n} NaN at {at}"
+            )
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -95,5 +97,7 @@ def test_subnormals_are_kept(place):
 
 def test_init_of_negative_zero_and_nan(place):
     x = cs.asarray(np.full(37, -0.0, np.float32))
-    assert np.signbit(np.asarray(cs.scan(x, init=-0.0))).all() and not np.signbit(np.asarray(cs.scan(x, init=0.0))).any()
+    assert (
+        np.signbit(np.asarray(cs.scan(x, init=-0.0))).all() and not np.signbit(np.asarray(cs.scan(x, init=0.0))).any()
+    )
     assert np.isnan(np.asarray(cs.scan(x, init=float("nan")))).all()

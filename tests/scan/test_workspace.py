@@ -87,16 +87,28 @@ def test_every_state_has_a_slot(launches):
 
     for dtype, words in (("int8", 1), ("float32", 1), ("float64", 2)):
         size = np.dtype(dtype).itemsize
-        for shape, axis in (((1 << 20,), 0), ((1 << 26,), 0), ((3, 1 << 24), 1), ((1 << 20, 40), 0), ((1 << 14, 2, 100), 0)):
+        for shape, axis in (
+            ((1 << 20,), 0),
+            ((1 << 26,), 0),
+            ((3, 1 << 24), 1),
+            ((1 << 20, 40), 0),
+            ((1 << 14, 2, 100), 0),
+        ):
             launches.clear()
             x = cs.runtime.device_array.DeviceArray(1 << 20, shape, cs.dtypes.dtype(dtype), device.HOST, None)
-            cs.scan(x, axis=axis, out=cs.runtime.device_array.DeviceArray(1 << 60, shape, cs.dtypes.dtype(dtype), device.HOST, None))
+            cs.scan(
+                x,
+                axis=axis,
+                out=cs.runtime.device_array.DeviceArray(1 << 60, shape, cs.dtypes.dtype(dtype), device.HOST, None),
+            )
             rows, inner = (shape[0], 1) if axis else (1, int(np.prod(shape[1:])))
             config = choose(Problem(rows, shape[axis], inner, size, size, 0, 0))
             if config.kernel[0] == "pipeline":
                 assert config.slots >= rows * config.tiles
             elif config.grid > rows * config.tiles or config.kernel[0] == "wave":
-                assert config.slots >= (config.grid if config.kernel[0] == "wave" else config.grid // config.tiles * inner)
+                assert config.slots >= (
+                    config.grid if config.kernel[0] == "wave" else config.grid // config.tiles * inner
+                )
             assert launches[-1].slots == words * config.slots
     assert plan.choose is choose and call._plans
 

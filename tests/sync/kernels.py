@@ -182,7 +182,9 @@ def peers_kernel(out: cute.Pointer, rounds: Int32):
     cute.arch.cluster_wait()
     for i in cutlass.range(rounds, unroll=1):
         place = cute.arch.map_dsmem_ptr(cells.iterator + (i % 2) * 32 + t, Int32(rank ^ 1))
-        cute.arch.inline_ptx("st.shared::cluster.u32 [{$r0}], {$r1};", read_only_args=[place.toint(), Int32(100 * i + 10 * rank + t)])
+        cute.arch.inline_ptx(
+            "st.shared::cluster.u32 [{$r0}], {$r1};", read_only_args=[place.toint(), Int32(100 * i + 10 * rank + t)]
+        )
         bar.arrive_remote(Int32(rank ^ 1))
         bar.wait_parity(i & 1)
         vector(out)[(i * 2 + rank) * 32 + t] = cells[(i % 2) * 32 + 31 - t]
@@ -234,8 +236,17 @@ ROWS = 4  # of a tensor copy's box of 32 columns
 
 
 @cute.kernel
-def ring_kernel(x: cute.Pointer, out: cute.Pointer, fills: Int32, how: cutlass.Constexpr, stages: cutlass.Constexpr, producers: cutlass.Constexpr,
-                consumers: cutlass.Constexpr, atom: cute.CopyAtom, source: cute.Tensor):  # fmt: skip
+def ring_kernel(
+    x: cute.Pointer,
+    out: cute.Pointer,
+    fills: Int32,
+    how: cutlass.Constexpr,
+    stages: cutlass.Constexpr,
+    producers: cutlass.Constexpr,
+    consumers: cutlass.Constexpr,
+    atom: cute.CopyAtom,
+    source: cute.Tensor,
+):
     """``out = x + 1``, fill by fill through a ring, in every way a ring can be filled."""
     t = cute.arch.thread_idx()[0]
     kind = how if how in ("threads", "cp_async") else "copies"
@@ -250,7 +261,17 @@ def ring_kernel(x: cute.Pointer, out: cute.Pointer, fills: Int32, how: cutlass.C
 
 
 @cute.jit
-def produce(ring: cutlass.Constexpr, cells, x, fills: Int32, t: Int32, how: cutlass.Constexpr, producers: cutlass.Constexpr, atom, source):
+def produce(
+    ring: cutlass.Constexpr,
+    cells,
+    x,
+    fills: Int32,
+    t: Int32,
+    how: cutlass.Constexpr,
+    producers: cutlass.Constexpr,
+    atom,
+    source,
+):
     for k in cutlass.range(fills, unroll=1):
         ring.acquire(k)
         stage = ring.stage(k)
@@ -286,13 +307,22 @@ def consume(ring: cutlass.Constexpr, cells, out, fills: Int32, t: Int32, threads
 
 
 @cute.jit
-def ring(x: cute.Pointer, out: cute.Pointer, fills: Int32, how: cutlass.Constexpr, stages: cutlass.Constexpr, producers: cutlass.Constexpr,
-         consumers: cutlass.Constexpr, stream: driver.CUstream):  # fmt: skip
+def ring(
+    x: cute.Pointer,
+    out: cute.Pointer,
+    fills: Int32,
+    how: cutlass.Constexpr,
+    stages: cutlass.Constexpr,
+    producers: cutlass.Constexpr,
+    consumers: cutlass.Constexpr,
+    stream: driver.CUstream,
+):
     rows = cute.make_tensor(x, cute.make_layout((fills * ROWS, 32), stride=(32, 1)))
     box = cute.make_layout((ROWS, 32), stride=(32, 1))
     atom, mapped = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileG2SOp(), rows, box, (ROWS, 32))
     ring_kernel(x, out, fills, how, stages, producers, consumers, atom, mapped).launch(
-        grid=(1, 1, 1), block=(32 * (producers + consumers), 1, 1), stream=stream)  # fmt: skip
+        grid=(1, 1, 1), block=(32 * (producers + consumers), 1, 1), stream=stream
+    )
 
 
 @cute.kernel
@@ -327,7 +357,9 @@ def grid_kernel(cells: cute.Pointer, out: cute.Pointer, word: cute.Pointer, roun
 
 
 @cute.jit
-def grid(cells: cute.Pointer, out: cute.Pointer, word: cute.Pointer, rounds: Int32, blocks: Int32, stream: driver.CUstream):
+def grid(
+    cells: cute.Pointer, out: cute.Pointer, word: cute.Pointer, rounds: Int32, blocks: Int32, stream: driver.CUstream
+):
     grid_kernel(cells, out, word, rounds).launch(grid=(blocks, 1, 1), block=(64, 1, 1), cooperative=True, stream=stream)
 
 

@@ -13,7 +13,14 @@ THREADS = 6  # of a block that take part
 
 
 @cute.kernel
-def in_turn_kernel(items: cute.Pointer, turns: cute.Pointer, state: cute.Pointer, out: cute.Pointer, log: cutlass.Constexpr, laps: cutlass.Constexpr):
+def in_turn_kernel(
+    items: cute.Pointer,
+    turns: cute.Pointer,
+    state: cute.Pointer,
+    out: cute.Pointer,
+    log: cutlass.Constexpr,
+    laps: cutlass.Constexpr,
+):
     """One thread: gives until the queue is full and once more, takes until it is empty and once more; again and again."""
     queue = ConcurrentQueue(items, turns, state, Int64(log))
     if cute.arch.thread_idx()[0] == 0:
@@ -27,12 +34,22 @@ def in_turn_kernel(items: cute.Pointer, turns: cute.Pointer, state: cute.Pointer
 
 
 @cute.jit
-def in_turn(items: cute.Pointer, turns: cute.Pointer, state: cute.Pointer, out: cute.Pointer, log: cutlass.Constexpr, laps: cutlass.Constexpr, stream: driver.CUstream):
+def in_turn(
+    items: cute.Pointer,
+    turns: cute.Pointer,
+    state: cute.Pointer,
+    out: cute.Pointer,
+    log: cutlass.Constexpr,
+    laps: cutlass.Constexpr,
+    stream: driver.CUstream,
+):
     in_turn_kernel(items, turns, state, out, log, laps).launch(grid=(1, 1, 1), block=(32, 1, 1), stream=stream)
 
 
 @cute.kernel
-def at_once_kernel(items: cute.Pointer, turns: cute.Pointer, state: cute.Pointer, out: cute.Pointer, log: cutlass.Constexpr):
+def at_once_kernel(
+    items: cute.Pointer, turns: cute.Pointer, state: cute.Pointer, out: cute.Pointer, log: cutlass.Constexpr
+):
     """Every thread gives its number and takes one, trying again until both have worked; ``out`` counts who was taken how often."""
     queue = ConcurrentQueue(items, turns, state, Int64(log))
     number = cute.arch.block_idx()[0] * THREADS + cute.arch.thread_idx()[0]
@@ -48,7 +65,15 @@ def at_once_kernel(items: cute.Pointer, turns: cute.Pointer, state: cute.Pointer
 
 
 @cute.jit
-def at_once(items: cute.Pointer, turns: cute.Pointer, state: cute.Pointer, out: cute.Pointer, log: cutlass.Constexpr, blocks: Int32, stream: driver.CUstream):
+def at_once(
+    items: cute.Pointer,
+    turns: cute.Pointer,
+    state: cute.Pointer,
+    out: cute.Pointer,
+    log: cutlass.Constexpr,
+    blocks: Int32,
+    stream: driver.CUstream,
+):
     at_once_kernel(items, turns, state, out, log).launch(grid=(blocks, 1, 1), block=(32, 1, 1), stream=stream)
 
 

@@ -12,14 +12,27 @@ from ..emulator.mutations import Mutation, drop, swap
 
 _WAIT = r"(mbarrier\.try_wait\.parity[^\n]*\], )(%r\d+);"
 OWN = (
-    Mutation("parity flipped", rf"^([ \t]*){_WAIT}", lambda m: f"{m[1]}{{ .reg .b32 flip; xor.b32 flip, {m[3]}, 1; {m[2]}flip; }}"),
+    Mutation(
+        "parity flipped",
+        rf"^([ \t]*){_WAIT}",
+        lambda m: f"{m[1]}{{ .reg .b32 flip; xor.b32 flip, {m[3]}, 1; {m[2]}flip; }}",
+    ),
     Mutation("constant parity", _WAIT, lambda m: f"{m[1]}0;"),
     swap("a relaxed wait", r"^[^\n]*mbarrier\.try_wait[^\n]*;", ".acquire", ".relaxed"),
-    swap("a relaxed arrival", r"^\s*mbarrier\.arrive\.shared\.b64[^\n]*;", "arrive.shared.b64", "arrive.relaxed.cta.shared::cta.b64"),
+    swap(
+        "a relaxed arrival",
+        r"^\s*mbarrier\.arrive\.shared\.b64[^\n]*;",
+        "arrive.shared.b64",
+        "arrive.relaxed.cta.shared::cta.b64",
+    ),
     swap("a drop that only arrives", r"^\s*mbarrier\.arrive_drop[^\n]*;", "arrive_drop", "arrive"),
     swap("an atomic that releases nothing", r"^\s*atom[^\n;]*\.release[^\n;]*;", ".release", ".relaxed"),
     drop("no wait", r"(bar\.sync \t[1-9]|cp\.async\.bulk\.wait_group)"),
-    Mutation("no look at the barrier", r"^(\s*)mbarrier\.try_wait[^\n]* (%p\d+), [^\n]*;", lambda m: f"{m[1]}setp.eq.u32 {m[2]}, 0, 0;"),
+    Mutation(
+        "no look at the barrier",
+        r"^(\s*)mbarrier\.try_wait[^\n]* (%p\d+), [^\n]*;",
+        lambda m: f"{m[1]}setp.eq.u32 {m[2]}, 0, 0;",
+    ),
 )
 
 

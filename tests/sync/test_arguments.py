@@ -41,7 +41,10 @@ REFUSED = {
     "half a warp": (lambda: NamedBarrier(Ids.ONE, 48), "48 = 1 [*] 32 [+] 16"),
     "more than a block": (lambda: NamedBarrier(Ids.ONE, 1056), "32 to 1024"),
     "a ring without stages": (lambda: Ring.make(0, consumers=1), "got 0"),
-    "a ring filled by hope": (lambda: Ring.make(2, consumers=1, producer="hope"), "'threads' or 'cp_async' or 'copies'"),
+    "a ring filled by hope": (
+        lambda: Ring.make(2, consumers=1, producer="hope"),
+        "'threads' or 'cp_async' or 'copies'",
+    ),
     "a ring without consumers": (lambda: Ring.make(2, consumers=0), "0 consumer warps"),
     "copies by two warps": (lambda: Ring.make(2, consumers=1, producers=2), "2 producer"),
     "a role without warps": (lambda: Role("idle", 0), "1 to 32"),
@@ -50,10 +53,16 @@ REFUSED = {
     "no roles": (lambda: Roles(), "at least one"),
     "one name for two roles": (lambda: Roles(Role("a", 1), Role("a", 1)), "each name once"),
     "too many warps": (lambda: Roles(Role("a", 16), Role("b", 17)), "16 [+] 17 = 33"),
-    "registers for a single warp": (lambda: Roles(Role("a", 1, registers=40), Role("b", 3, registers=40)), "whole warpgroups"),
+    "registers for a single warp": (
+        lambda: Roles(Role("a", 1, registers=40), Role("b", 3, registers=40)),
+        "whole warpgroups",
+    ),
     "registers for some": (lambda: Roles(Role("a", 4, registers=40), Role("b", 4)), "every role"),
-    "too many registers": (lambda: Roles(Role("a", 8, registers=240), Role("b", 8, registers=240)), "256 [*] 240 [+] 256 [*] 240 = 122880"),
-}  # fmt: skip
+    "too many registers": (
+        lambda: Roles(Role("a", 8, registers=240), Role("b", 8, registers=240)),
+        "256 [*] 240 [+] 256 [*] 240 = 122880",
+    ),
+}
 
 
 @pytest.mark.parametrize("what", REFUSED)
@@ -94,7 +103,9 @@ def in_a_process(code: str, **environment: str) -> subprocess.CompletedProcess:
     """A kernel that hangs or traps takes its process with it, so it gets one of its own."""
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     variables = os.environ | {"CUTE_DSL_ARCH": "sm_90a", "PYTHONPATH": path} | environment
-    return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 @pytest.mark.gpu

@@ -20,9 +20,11 @@ def launched(function, arguments) -> list[np.ndarray]:
 
     held = [torch.from_numpy(a.copy()).cuda() if isinstance(a, np.ndarray) else a for a in arguments]
     values = [
-        make_ptr(dsl_type(a.dtype), h.data_ptr(), cute.AddressSpace.gmem, assumed_align=16) if isinstance(a, np.ndarray) else h
+        make_ptr(dsl_type(a.dtype), h.data_ptr(), cute.AddressSpace.gmem, assumed_align=16)
+        if isinstance(a, np.ndarray)
+        else h
         for a, h in zip(arguments, held)
-    ]  # fmt: skip
+    ]
     annotations = list(getattr(function, "__wrapped__", function).__annotations__.values())
     run_time = [value for value, kind in zip(values, annotations) if "Constexpr" not in str(kind)]
     stream = driver.CUstream(0)
@@ -31,7 +33,9 @@ def launched(function, arguments) -> list[np.ndarray]:
     return [h.cpu().numpy() if isinstance(a, np.ndarray) else h for a, h in zip(arguments, held)]
 
 
-@pytest.mark.parametrize("name", [name for name, (_, _, wanted) in KERNELS.items() if all(want is not None for want in wanted.values())])
+@pytest.mark.parametrize(
+    "name", [name for name, (_, _, wanted) in KERNELS.items() if all(want is not None for want in wanted.values())]
+)
 def test_does_what_the_emulator_says(name):
     function, arguments, wanted = KERNELS[name]
     found = launched(function, arguments)
@@ -41,7 +45,16 @@ def test_does_what_the_emulator_says(name):
 
 def test_blocks_of_a_full_grid_meet():
     blocks, rounds = 132, 20
-    found = launched(kernels.grid, (np.zeros(rounds * 64 * blocks, np.int32), np.zeros(64 * blocks, np.int32), np.zeros(4, np.int32), rounds, blocks))
+    found = launched(
+        kernels.grid,
+        (
+            np.zeros(rounds * 64 * blocks, np.int32),
+            np.zeros(64 * blocks, np.int32),
+            np.zeros(4, np.int32),
+            rounds,
+            blocks,
+        ),
+    )
     value = np.arange(64 * blocks).reshape(blocks, 64)
     for _ in range(rounds):
         value = np.roll(value, -1, 0)[:, ::-1] + 1
@@ -53,5 +66,7 @@ def test_every_item_and_every_ticket_once():
     word, dealt, _, _ = launched(kernels_queue.dealt, (np.zeros(4, np.int32), np.zeros(n, np.int32), n, blocks))
     assert word[0] == 0 and np.array_equal(dealt, np.ones(n))
     taken = np.zeros(blocks * kernels_queue.THREADS, np.int32)
-    found = launched(kernels_queue.at_once, (np.zeros(4, np.int32), np.zeros(4, np.int32), np.zeros(2, np.int64), taken, 1, blocks))
+    found = launched(
+        kernels_queue.at_once, (np.zeros(4, np.int32), np.zeros(4, np.int32), np.zeros(2, np.int64), taken, 1, blocks)
+    )
     assert np.array_equal(found[3], np.ones(taken.size))

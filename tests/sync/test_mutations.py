@@ -27,8 +27,16 @@ KERNELS = {
     "parity": (kernels.turns, (X, zeros(5 * T), 5, "parity"), {1: X[: 5 * T].reshape(5, T)[:, ::-1].ravel()}),
     "warps": (kernels.turns, (X, zeros(5 * T), 5, "warp"), {1: X[: 5 * T].reshape(5, T)[:, ::-1].ravel()}),
     "bytes": (kernels.counted_bytes, (X, zeros(64), False), {1: X[:64][::-1]}),
-    "completion": (kernels.running, (X, zeros(3 * T), 3), {1: np.repeat(np.cumsum(X[: 3 * T].reshape(3, T).sum(1)), T)}),
-    "peers": (kernels.peers, (zeros(3 * 64), 3), {0: [100 * i + 10 * (r ^ 1) + 31 - t for i in range(3) for r in range(2) for t in range(32)]}),
+    "completion": (
+        kernels.running,
+        (X, zeros(3 * T), 3),
+        {1: np.repeat(np.cumsum(X[: 3 * T].reshape(3, T).sum(1)), T)},
+    ),
+    "peers": (
+        kernels.peers,
+        (zeros(3 * 64), 3),
+        {0: [100 * i + 10 * (r ^ 1) + 31 - t for i in range(3) for r in range(2) for t in range(32)]},
+    ),
     "named": (kernels.named, (zeros(1), 6), {0: [378]}),
     "ring by threads": (kernels.ring, (X, zeros(8 * LENGTH), 8, "threads", 3, 1, 2), {1: X + 1}),
     "ring by bulk copies": (kernels.ring, (X, zeros(8 * LENGTH), 8, "bulk", 3, 1, 2), {1: X + 1}),
@@ -37,13 +45,20 @@ KERNELS = {
 }
 OWN_THREADS = "only threads of the block use the barrier, and the block barrier orders them"
 TWO_FENCES = "the other fence of thread 0 serves the barriers that copies signal"
-HARMLESS = {(name, "no init fence #0"): OWN_THREADS for name in ("tokens", "parity", "warps", "completion", "ring by threads")} | {
-    ("ring by threads", "no init fence #1"): OWN_THREADS,
-    ("ring by threads", "no init fence at all"): OWN_THREADS,
-    ("peers", "no init fence #0"): "the cluster barrier releases the initialisation to the other block's threads; no copy is involved",
-    ("bytes", "a relaxed arrival #0"): "the copy has written everything there is to see",
-    ("ring by tensor copies", "no sync_warp #0"): "the tensor copy elects a lane, for which the warp meets",
-} | {(f"ring by {kind} copies", f"no init fence #{i}"): TWO_FENCES for kind in ("bulk", "tensor") for i in range(2)}  # fmt: skip
+HARMLESS = (
+    {(name, "no init fence #0"): OWN_THREADS for name in ("tokens", "parity", "warps", "completion", "ring by threads")}
+    | {
+        ("ring by threads", "no init fence #1"): OWN_THREADS,
+        ("ring by threads", "no init fence at all"): OWN_THREADS,
+        (
+            "peers",
+            "no init fence #0",
+        ): "the cluster barrier releases the initialisation to the other block's threads; no copy is involved",
+        ("bytes", "a relaxed arrival #0"): "the copy has written everything there is to see",
+        ("ring by tensor copies", "no sync_warp #0"): "the tensor copy elects a lane, for which the warp meets",
+    }
+    | {(f"ring by {kind} copies", f"no init fence #{i}"): TWO_FENCES for kind in ("bulk", "tensor") for i in range(2)}
+)
 
 
 def expected(name: str) -> dict:

@@ -35,7 +35,9 @@ def at_once(compiled, policy: str, edit=None) -> np.ndarray:
 
 
 def test_every_item_is_taken_once_by_threads_that_keep_trying():
-    compiled = emulator.compile_for_emulator(kernels.at_once, zeros(2), zeros(2), zeros(2, np.int64), zeros(2 * kernels.THREADS), 1, 2)
+    compiled = emulator.compile_for_emulator(
+        kernels.at_once, zeros(2), zeros(2), zeros(2, np.int64), zeros(2 * kernels.THREADS), 1, 2
+    )
     # who tries and goes on is not waiting: "lagging_lane" runs a lane that has fallen behind only when all others wait, here never
     for policy in (policy for policy in emulator.POLICIES if policy != "lagging_lane"):
         assert np.array_equal(at_once(compiled, policy), np.ones(2 * kernels.THREADS)), policy

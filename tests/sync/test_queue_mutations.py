@@ -18,7 +18,9 @@ from . import kernels_queue as kernels
 pytestmark = pytest.mark.slow
 
 GIVE, TAKE = 0, 1  # which of the two, in the order of the kernel's text
-POLICIES = [policy for policy in emulator.POLICIES if policy != "lagging_lane"]  # runs a lagging lane when all others wait, here never
+POLICIES = [
+    policy for policy in emulator.POLICIES if policy != "lagging_lane"
+]  # runs a lagging lane when all others wait, here never
 BLOCKS = 2
 N = BLOCKS * kernels.THREADS
 
@@ -52,7 +54,12 @@ def published_early(which: int):
     """The store of the turn, before the access to the item."""
 
     def edit(ptx: str) -> str:
-        store = list(re.finditer(r"\tadd\.s32 \t%r\d+, %r\d+, \d;\n(?:[^\n]*\.loc[^\n]*\n|[^\n]*//[^\n]*\n)*[^\n]*st\.release[^\n]*\n", ptx))[which]
+        store = list(
+            re.finditer(
+                r"\tadd\.s32 \t%r\d+, %r\d+, \d;\n(?:[^\n]*\.loc[^\n]*\n|[^\n]*//[^\n]*\n)*[^\n]*st\.release[^\n]*\n",
+                ptx,
+            )
+        )[which]
         item = list(re.finditer(r"[^\n]*\b(?:st|ld)\.global\.b32[^\n]*\n", ptx[: store.start()]))[-1]
         return ptx[: item.start()] + store[0] + ptx[item.start() : store.start()] + ptx[store.end() :]
 
@@ -65,15 +72,34 @@ def both(name: str, make) -> dict:
 
 FAULTS = {
     **both("the turn not looked at before a place is claimed", lambda end: unchecked(2 * end)),
-    **both("a plain store for the compare-and-swap", lambda end: change(CAS, r"st.global.b64 \t[\2], \4;\n\tmov.b64 \t\1, \3;", end)),
-    **both("a relaxed store for the compare-and-swap", lambda end: change(CAS, r"st.relaxed.gpu.global.b64 \t[\2], \4;\n\tmov.b64 \t\1, \3;", end)),
-    **both("an exchange for the compare-and-swap", lambda end: change(CAS, r"atom.global.exch.b64 \t\1, [\2], \4;", end)),
+    **both(
+        "a plain store for the compare-and-swap",
+        lambda end: change(CAS, r"st.global.b64 \t[\2], \4;\n\tmov.b64 \t\1, \3;", end),
+    ),
+    **both(
+        "a relaxed store for the compare-and-swap",
+        lambda end: change(CAS, r"st.relaxed.gpu.global.b64 \t[\2], \4;\n\tmov.b64 \t\1, \3;", end),
+    ),
+    **both(
+        "an exchange for the compare-and-swap", lambda end: change(CAS, r"atom.global.exch.b64 \t\1, [\2], \4;", end)
+    ),
     **both("an addition for the compare-and-swap", lambda end: change(CAS, r"atom.global.add.u64 \t\1, [\2], 1;", end)),
-    **both("a compare-and-swap for the block alone", lambda end: change(CAS, r"atom.relaxed.cta.global.cas.b64 \t\1, [\2], \3, \4;", end)),
-    **both("a place claimed by who lost the compare-and-swap", lambda end: change(WON, r"setp.eq.b64 \1, \2, \2;", end)),
+    **both(
+        "a compare-and-swap for the block alone",
+        lambda end: change(CAS, r"atom.relaxed.cta.global.cas.b64 \t\1, [\2], \3, \4;", end),
+    ),
+    **both(
+        "a place claimed by who lost the compare-and-swap", lambda end: change(WON, r"setp.eq.b64 \1, \2, \2;", end)
+    ),
     **both("the turn published before the item is moved", published_early),
-    **both("the turn published relaxed", lambda end: change(r"st\.release\.gpu\.global\.b32", "st.relaxed.gpu.global.b32", end)),
-    **both("the turn published to the block alone", lambda end: change(r"st\.release\.gpu\.global\.b32", "st.release.cta.global.b32", end)),
+    **both(
+        "the turn published relaxed",
+        lambda end: change(r"st\.release\.gpu\.global\.b32", "st.relaxed.gpu.global.b32", end),
+    ),
+    **both(
+        "the turn published to the block alone",
+        lambda end: change(r"st\.release\.gpu\.global\.b32", "st.release.cta.global.b32", end),
+    ),
     **both("a turn published that is one too far", lambda end: change(PUBLISH, rf"\g<1>{end + 2};", end)),
     **both("a turn published that has not moved", lambda end: change(PUBLISH, rf"\g<1>{end};", end)),
     "a taken slot passed to the lap after the next": change(PUBLISH, r"\g<1>4;", TAKE),
@@ -84,7 +110,7 @@ LOOKED_AT_TWICE = "who claims a place has seen its turn, and only he may change 
 HARMLESS = {
     **both("the turn not looked at after a place is claimed", lambda end: unchecked(2 * end + 1)),
     **{f"look {look} at the turn relaxed": lambda ptx, look=look: relaxed(ptx, (look,)) for look in range(4)},
-}  # fmt: skip
+}
 
 
 def relaxed(ptx: str, looks) -> str:
@@ -104,7 +130,9 @@ def right(edit, log: int) -> bool:
     capacity = 1 << log
     arguments = [np.zeros(n, t) for n, t in ((capacity, np.int32), (capacity, np.int32), (2, np.int64), (N, np.int32))]
     kernel = compiled(kernels.at_once, *arguments, log, BLOCKS)
-    assert edit(kernel.__ptx__) != kernel.__ptx__ or edit is same, "the fault was not planted: the kernel's PTX has changed its form"
+    assert edit(kernel.__ptx__) != kernel.__ptx__ or edit is same, (
+        "the fault was not planted: the kernel's PTX has changed its form"
+    )
     for policy in POLICIES:
         items, turns, state, out = fresh = [np.zeros_like(a) for a in arguments]
         with emulator.emulate(policy, seed=log):

@@ -67,8 +67,19 @@ def test_named_barriers_take_turns():
     assert out[0] == value
 
 
-RINGS = [("threads", 1, 3, 2, 8), ("threads", 2, 4, 3, 5), ("threads", 1, 1, 1, 3), ("bulk", 1, 3, 2, 8), ("bulk", 1, 4, 3, 5), ("bulk", 1, 1, 1, 3),
-         ("tensor", 1, 3, 2, 8), ("tensor", 1, 4, 1, 5), ("cp_async", 1, 1, 1, 3), ("cp_async", 2, 1, 2, 2), ("cp_async", 1, 3, 2, 8)]  # fmt: skip
+RINGS = [
+    ("threads", 1, 3, 2, 8),
+    ("threads", 2, 4, 3, 5),
+    ("threads", 1, 1, 1, 3),
+    ("bulk", 1, 3, 2, 8),
+    ("bulk", 1, 4, 3, 5),
+    ("bulk", 1, 1, 1, 3),
+    ("tensor", 1, 3, 2, 8),
+    ("tensor", 1, 4, 1, 5),
+    ("cp_async", 1, 1, 1, 3),
+    ("cp_async", 2, 1, 2, 2),
+    ("cp_async", 1, 3, 2, 8),
+]
 
 
 @pytest.mark.parametrize("how, producers, stages, consumers, fills", RINGS)

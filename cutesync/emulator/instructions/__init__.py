@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 from . import (  # noqa: F401  (each registers its opcodes)
-    barrier, bits, bulk_copy, calls, control, floating, integer, matrix_ops,
-    memory_ops, moves, remote_store, small_copy, tensor_map_edit, warp,
-)  # fmt: skip
+    barrier,
+    bits,
+    bulk_copy,
+    calls,
+    control,
+    floating,
+    integer,
+    matrix_ops,
+    memory_ops,
+    moves,
+    remote_store,
+    small_copy,
+    tensor_map_edit,
+    warp,
+)
 from .registry import emitter, gathers_lanes, splits_around
 
 __all__ = ["emitter", "gathers_lanes", "splits_around"]

@@ -23,8 +23,23 @@ import numpy as np
 
 from ...errors import ArgumentValueError, explain
 from ..formats import (
-    BF16, F16, F32, F64, FORMATS, MODES, QUIET, Format, bf16_from_f32, canonical, clamp_negative, decode, encode, flush_subnormals, round_to_odd_sum, saturate_unit,
-)  # fmt: skip
+    BF16,
+    F16,
+    F32,
+    F64,
+    FORMATS,
+    MODES,
+    QUIET,
+    Format,
+    bf16_from_f32,
+    canonical,
+    clamp_negative,
+    decode,
+    encode,
+    flush_subnormals,
+    round_to_odd_sum,
+    saturate_unit,
+)
 
 Operation = Callable[..., np.ndarray]
 FLOATS = {16: np.float16, 32: np.float32, 64: np.float64}
@@ -39,8 +54,16 @@ def operation(opcode: str) -> Operation:
     fmt = {f.name: f for f in (F16, BF16, F32, F64)}.get(kind.removesuffix("x2"))
     rounding = [m for m in modifiers if m in MODES]
     flags = frozenset(modifiers) - frozenset(rounding)
-    if fmt is None or name not in MAKERS or len(rounding) > 1 or not flags <= set(SUFFIXES) or (kind.endswith("x2") and fmt.bits != 16):
-        raise ArgumentValueError(explain("float instruction", repr(opcode), " ".join(MAKERS) + " on f16, bf16, f32, f64 or a pair"))
+    if (
+        fmt is None
+        or name not in MAKERS
+        or len(rounding) > 1
+        or not flags <= set(SUFFIXES)
+        or (kind.endswith("x2") and fmt.bits != 16)
+    ):
+        raise ArgumentValueError(
+            explain("float instruction", repr(opcode), " ".join(MAKERS) + " on f16, bf16, f32, f64 or a pair")
+        )
     body = _finish(fmt, flags, MAKERS[name](fmt, rounding[0] if rounding else "rn", flags))
     return _on_pairs(body) if kind.endswith("x2") else body
 
@@ -154,8 +177,17 @@ def _two_sum(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return total, (x - (total - y_part)) + (y - y_part)
 
 
-EXACT: dict[str, Callable] = {"add": lambda x, y: x + y, "sub": lambda x, y: x - y, "mul": lambda x, y: x * y, "fma": lambda x, y, z: x * y + z}
-ADDENDS: dict[str, Callable] = {"add": lambda x, y: (x, y), "sub": lambda x, y: (x, -y), "fma": lambda x, y, z: (x * y, z)}
+EXACT: dict[str, Callable] = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "fma": lambda x, y, z: x * y + z,
+}
+ADDENDS: dict[str, Callable] = {
+    "add": lambda x, y: (x, y),
+    "sub": lambda x, y: (x, -y),
+    "fma": lambda x, y, z: (x * y, z),
+}
 
 
 def _f64_exactly(name: str, mode: str, *sources: np.ndarray) -> np.ndarray:
@@ -217,7 +249,9 @@ def _extremum(largest: bool, fmt: Format, mode: str, flags: frozenset[str]) -> O
 
     if fmt is BF16 or "xorsign" in flags:
         return general
-    pick, same, real = (np.maximum, np.bitwise_and, FLOATS[fmt.bits]) if largest else (np.minimum, np.bitwise_or, FLOATS[fmt.bits])
+    pick, same, real = (
+        (np.maximum, np.bitwise_and, FLOATS[fmt.bits]) if largest else (np.minimum, np.bitwise_or, FLOATS[fmt.bits])
+    )
 
     def native(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """numpy's own, but for NaNs, and for equal numbers with other bits: zeros of both signs."""
@@ -254,8 +288,13 @@ MAKERS: dict[str, Callable[[Format, str, frozenset[str]], Operation]] = {
 # --- comparison ---------------------------------------------------------------------------------------------------------------
 
 ORDERED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-}  # fmt: skip
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
 
 
 def compare(relation: str, kind: str, a: np.ndarray, b: np.ndarray, ftz: bool = False) -> np.ndarray:
@@ -275,7 +314,9 @@ def compare(relation: str, kind: str, a: np.ndarray, b: np.ndarray, ftz: bool = 
         return unordered if relation == "nan" else ~unordered
     base = relation if relation in ORDERED else relation[:-1]
     if base not in ORDERED or relation not in (base, base + "u"):
-        raise ArgumentValueError(explain("comparison", repr(relation), " ".join(ORDERED) + ", those with u, num or nan"))
+        raise ArgumentValueError(
+            explain("comparison", repr(relation), " ".join(ORDERED) + ", those with u, num or nan")
+        )
     truth = ORDERED[base](x, y)
     return truth | unordered if relation != base else truth & ~unordered
 

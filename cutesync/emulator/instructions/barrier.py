@@ -39,13 +39,23 @@ def bar_maker(machine, site: int, mode: str, operator: str, slot: int):
     def finish(f, votes):
         total = sum(n for n, _ in votes)
         population = sum(c for _, c in votes)
-        value = {"popc": np.full(32, population, np.uint32), "and": np.full(32, population == total), "or": np.full(32, population > 0)}[operator]
+        value = {
+            "popc": np.full(32, population, np.uint32),
+            "and": np.full(32, population == total),
+            "or": np.full(32, population > 0),
+        }[operator]
         f.warp.R[slot] = np.where(f.mask, value, f.warp.R[slot])
 
     def run(f, following, number, count, predicate=None):
         number = one_value(machine, f, number, "barrier numbers", site)
         if number > 15:
-            machine.fail("barrier", f"there is no named barrier {number}: they are numbered 0 to 15", f.warp, np.flatnonzero(f.mask), site)
+            machine.fail(
+                "barrier",
+                f"there is no named barrier {number}: they are numbered 0 to 15",
+                f.warp,
+                np.flatnonzero(f.mask),
+                site,
+            )
         barrier = named(machine, f, number)
         barrier.arrive(f, None if count is None else one_value(machine, f, count, "barrier counts", site), site)
         if mode == "arrive":
@@ -115,7 +125,9 @@ def mapa(e, instr):
 @handles("getctarank")
 def getctarank(e, instr):
     bits = int(instr.parts[-1][1:])
-    held = e.temp(f"(({e.u(instr.args[1], bits)} >> {e.const(RANK_SHIFT, 'u', bits)}).astype(u32) & {e.const(0xFF, 'u', 32)})")
+    held = e.temp(
+        f"(({e.u(instr.args[1], bits)} >> {e.const(RANK_SHIFT, 'u', bits)}).astype(u32) & {e.const(0xFF, 'u', 32)})"
+    )
     own = e.temp("f.warp.sreg('cluster_ctarank')")
     e.set(instr.args[0], f"where({held} == 0, {own}, {held} - {e.const(1, 'u', 32)})", "u", 32)
 
@@ -128,9 +140,17 @@ def find_barrier(machine, f, lanes, address: int, site: int) -> MBarrier:
     block, offset = f.warp.block.block_at(address & SHARED_BITS)
     barrier = block.mbarriers.get(offset - SHARED_START) if block else None
     if barrier is None:
-        machine.fail("barrier", f"no mbarrier has been initialised at shared address {address & SHARED_BITS:#x}", f.warp, lanes, site)
+        machine.fail(
+            "barrier",
+            f"no mbarrier has been initialised at shared address {address & SHARED_BITS:#x}",
+            f.warp,
+            lanes,
+            site,
+        )
     if not block.live_warps:
-        machine.fail("barrier", f"{barrier.name} is used from another block after its own block has exited", f.warp, lanes, site)
+        machine.fail(
+            "barrier", f"{barrier.name} is used from another block after its own block has exited", f.warp, lanes, site
+        )
     if machine.sanitizer is not None:
         check_initialised(machine, f, lanes, barrier, site)
     return barrier
@@ -149,26 +169,47 @@ def check_initialised(machine, f, lanes, barrier: MBarrier, site: int) -> None:
     warp, who, time = barrier.init_event
     number, actor = warp.block.number, warp.index * ACTORS + who
     others = [lane for lane in lanes if warp is not f.warp or lane != who]
-    clocks = {id(c): c for c in map(f.warp.clock.of, others)}.values() if f.warp.clock.single else [f.warp.clock.common] * (len(others) > 0)
+    clocks = (
+        {id(c): c for c in map(f.warp.clock.of, others)}.values()
+        if f.warp.clock.single
+        else [f.warp.clock.common] * (len(others) > 0)
+    )
     for clock in clocks:
         sources = [clock.known] + ([clock.seen.known] if clock.seen and barrier.fenced else [])
         if not any(number in source and source[number][actor] >= time for source in sources):
-            machine.fail("barrier", f"{barrier.name} is used without being ordered after its initialisation", f.warp, others, site,
-                         [f"initialised at {machine.program.sites[barrier.site - 1].where()}"])
+            machine.fail(
+                "barrier",
+                f"{barrier.name} is used without being ordered after its initialisation",
+                f.warp,
+                others,
+                site,
+                [f"initialised at {machine.program.sites[barrier.site - 1].where()}"],
+            )
 
 
 def init_maker(machine, site: int):
     def run(f, lanes, address, count):
-        for lane in (range(32) if lanes is None else lanes.tolist()):
+        for lane in range(32) if lanes is None else lanes.tolist():
             block, offset = f.warp.block.block_at(int(address[lane]) & SHARED_BITS)
             offset -= SHARED_START
             if block is None or offset < 0 or offset % 8 or offset + 8 > block.shared.high:
-                machine.fail("misaligned" if offset % 8 else "out-of-bounds", f"an mbarrier needs 8 aligned bytes of shared memory, not {offset}",
-                             f.warp, [lane], site)
+                machine.fail(
+                    "misaligned" if offset % 8 else "out-of-bounds",
+                    f"an mbarrier needs 8 aligned bytes of shared memory, not {offset}",
+                    f.warp,
+                    [lane],
+                    site,
+                )
             old = block.mbarriers.get(offset)
             if old is not None:
-                machine.fail("barrier", f"{old.name} is initialised again without mbarrier.inval", f.warp, [lane], site,
-                             [f"first at {machine.program.sites[old.site - 1].where()}"])
+                machine.fail(
+                    "barrier",
+                    f"{old.name} is initialised again without mbarrier.inval",
+                    f.warp,
+                    [lane],
+                    site,
+                    [f"first at {machine.program.sites[old.site - 1].where()}"],
+                )
             if not 1 <= int(count[lane]) < 1 << 20:
                 machine.fail("barrier", f"an mbarrier cannot expect {int(count[lane])} arrivals", f.warp, [lane], site)
             block.shared.mark_valid(offset, offset + 8)
@@ -181,7 +222,7 @@ def init_maker(machine, site: int):
 
 def inval_maker(machine, site: int):
     def run(f, lanes, address, _=None):
-        for lane in (range(32) if lanes is None else lanes.tolist()):
+        for lane in range(32) if lanes is None else lanes.tolist():
             barrier = find_barrier(machine, f, [lane], int(address[lane]), site)
             if barrier.watchers:
                 machine.fail("barrier", f"{barrier.name} is invalidated while threads wait on it", f.warp, [lane], site)
@@ -202,7 +243,9 @@ def arrive_maker(machine, site: int, scope: int, release: bool, drop: bool, expe
                 for lane in who.tolist():
                     barrier.expect(f, [lane], int(size[lane]), site)
             total = int(count[who].sum())
-            batches = [who] if total <= barrier.pending else [[lane] for lane in who.tolist()]     # more than one phase takes: in turn
+            batches = (
+                [who] if total <= barrier.pending else [[lane] for lane in who.tolist()]
+            )  # more than one phase takes: in turn
             for batch in batches:
                 before = barrier.pending
                 barrier.observe(f, batch)
@@ -218,13 +261,13 @@ def arrive_maker(machine, site: int, scope: int, release: bool, drop: bool, expe
 
 def tx_maker(machine, site: int, complete: bool):
     def run(f, lanes, address, size):
-        for lane in (range(32) if lanes is None else lanes.tolist()):
+        for lane in range(32) if lanes is None else lanes.tolist():
             barrier = find_barrier(machine, f, [lane], int(address[lane]), site)
             if complete:
                 barrier.complete_bytes(int(size[lane]), None, f.warp, lane, site)
             else:
                 barrier.expect(f, [lane], int(size[lane]), site)
-                if barrier.pending == 0 and barrier.tx == 0:     # the bytes came first, and then the last arrival
+                if barrier.pending == 0 and barrier.tx == 0:  # the bytes came first, and then the last arrival
                     barrier.settle()
 
     return run
@@ -236,9 +279,15 @@ def check_phase(machine, f, lanes, barrier: MBarrier, parities, site: int) -> No
         who = lanes[parities & 1 == parity]
         if barrier.unclear(f, who, parity):
             behind = barrier.phase - (2 if barrier.phase & 1 == parity else 3)
-            machine.fail("barrier", f"waits with parity {parity} on {barrier.name}, which is in phase {barrier.phase}, and may mean phase {behind}: "
-                         "a parity names the running or the last phase, and nothing ordered before this wait shows that it is one of them", f.warp, who,
-                         site, barrier.history_lines())
+            machine.fail(
+                "barrier",
+                f"waits with parity {parity} on {barrier.name}, which is in phase {barrier.phase}, and may mean phase {behind}: "
+                "a parity names the running or the last phase, and nothing ordered before this wait shows that it is one of them",
+                f.warp,
+                who,
+                site,
+                barrier.history_lines(),
+            )
 
 
 def wait_maker(machine, site: int, parity: bool, may_fail: bool, scope: int, acquire: bool):
@@ -257,8 +306,15 @@ def wait_maker(machine, site: int, parity: bool, may_fail: bool, scope: int, acq
             else:
                 done = wanted.astype(np.int64) < barrier.phase
                 if cnz(wanted.astype(np.int64) < barrier.phase - 1):
-                    machine.fail("barrier", f"waits for phase {int(wanted.min())} of {barrier.name}, which is in phase {barrier.phase}: only the "
-                                 "running and the last phase can be waited for", f.warp, who, site, barrier.history_lines())
+                    machine.fail(
+                        "barrier",
+                        f"waits for phase {int(wanted.min())} of {barrier.name}, which is in phase {barrier.phase}: only the "
+                        "running and the last phase can be waited for",
+                        f.warp,
+                        who,
+                        site,
+                        barrier.history_lines(),
+                    )
             spurious = may_fail and cnz(done) and machine.schedule.spurious()
             if spurious:
                 f.poll = None
@@ -316,9 +372,15 @@ def arrival(e, instr, drop: bool) -> None:
     one, none = e.const(1, "u", 32), e.const(0, "u", 32)
     size = e.u(rest[0], 32) if expects else none
     count = e.u(rest[0], 32) if rest and not expects else one
-    operation = e.op(arrive_maker, e.site(), scope_of(instr), "relaxed" not in instr.parts, drop, expects, "noComplete" not in instr.parts)
+    operation = e.op(
+        arrive_maker,
+        e.site(),
+        scope_of(instr),
+        "relaxed" not in instr.parts,
+        drop,
+        expects,
+        "noComplete" not in instr.parts,
+    )
     result = e.result(operation, barrier_address(e, mem), count, size)
     if destination != SINK:
         e.set_result(destination, result, result, "u", 64)
-
-

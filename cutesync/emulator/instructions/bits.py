@@ -61,14 +61,21 @@ def funnel(low: np.ndarray, high: np.ndarray, amount: np.ndarray, left: bool, cl
 @handles("shf")
 def shf(e, instr):
     low, high, amount = (e.u(x, 32) for x in instr.args[1:])
-    e.set(instr.args[0], f"{e.name(funnel, 'funnel')}({low}, {high}, {amount}, {instr.parts[1] == 'l'}, {'clamp' in instr.parts})")
+    e.set(
+        instr.args[0],
+        f"{e.name(funnel, 'funnel')}({low}, {high}, {amount}, {instr.parts[1] == 'l'}, {'clamp' in instr.parts})",
+    )
 
 
 @handles("lop3")
 def lop3(e, instr):
     a, b, c = (e.u(x, 32) for x in instr.args[1:4])
     table = instr.args[4].value
-    terms = [f"({'' if i & 4 else '~'}{a} & {'' if i & 2 else '~'}{b} & {'' if i & 1 else '~'}{c})" for i in range(8) if table >> i & 1]
+    terms = [
+        f"({'' if i & 4 else '~'}{a} & {'' if i & 2 else '~'}{b} & {'' if i & 1 else '~'}{c})"
+        for i in range(8)
+        if table >> i & 1
+    ]
     e.set(instr.args[0], " | ".join(terms) if terms else e.const(0, "u", 32))
 
 
@@ -82,8 +89,14 @@ def permute(a: np.ndarray, b: np.ndarray, selector: np.ndarray) -> np.ndarray:
     return np.where(nibbles & 8, signs, picked).astype(np.uint8).view(np.uint32).reshape(32)
 
 
-_SELECTORS = {"f4e": (0x3210, 0x4321, 0x5432, 0x6543), "b4e": (0x5670, 0x6701, 0x7012, 0x0123), "rc8": (0x0000, 0x1111, 0x2222, 0x3333),
-              "ecl": (0x3210, 0x3211, 0x3222, 0x3333), "ecr": (0x0000, 0x1110, 0x2210, 0x3210), "rc16": (0x1010, 0x3232, 0x1010, 0x3232)}
+_SELECTORS = {
+    "f4e": (0x3210, 0x4321, 0x5432, 0x6543),
+    "b4e": (0x5670, 0x6701, 0x7012, 0x0123),
+    "rc8": (0x0000, 0x1111, 0x2222, 0x3333),
+    "ecl": (0x3210, 0x3211, 0x3222, 0x3333),
+    "ecr": (0x0000, 0x1110, 0x2210, 0x3210),
+    "rc16": (0x1010, 0x3232, 0x1010, 0x3232),
+}
 
 
 @handles("prmt")
@@ -106,7 +119,13 @@ def leading_zeros(a: np.ndarray) -> np.ndarray:
 
 def reverse_bits(a: np.ndarray) -> np.ndarray:
     raw = np.ascontiguousarray(a).view(np.uint8).reshape(32, -1)
-    return np.ascontiguousarray(np.packbits(np.unpackbits(raw[:, ::-1], axis=1, bitorder="big"), axis=1, bitorder="little")).view(a.dtype).reshape(32)
+    return (
+        np.ascontiguousarray(
+            np.packbits(np.unpackbits(raw[:, ::-1], axis=1, bitorder="big"), axis=1, bitorder="little")
+        )
+        .view(a.dtype)
+        .reshape(32)
+    )
 
 
 def find_msb(a: np.ndarray) -> np.ndarray:
@@ -157,13 +176,20 @@ def extract(a: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarr
 def bfe(e, instr):
     kind, bits = int_type(instr)
     a = e.value(instr.args[1], kind, bits)
-    e.set(instr.args[0], f"{e.name(extract, 'extract')}({a}, {e.u(instr.args[2], 32)}, {e.u(instr.args[3], 32)})", "u", bits)
+    e.set(
+        instr.args[0],
+        f"{e.name(extract, 'extract')}({a}, {e.u(instr.args[2], 32)}, {e.u(instr.args[3], 32)})",
+        "u",
+        bits,
+    )
 
 
 def insert(source: np.ndarray, into: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarray:
     bits = source.itemsize * 8
     out = []
-    for value, base, pos, count in zip(source.tolist(), into.tolist(), (position & 0xFF).tolist(), (length & 0xFF).tolist()):
+    for value, base, pos, count in zip(
+        source.tolist(), into.tolist(), (position & 0xFF).tolist(), (length & 0xFF).tolist()
+    ):
         mask = (((1 << count) - 1) << pos) & ((1 << bits) - 1)
         out.append((base & ~mask) | ((value << pos) & mask))
     return np.array(out, source.dtype)
@@ -173,7 +199,12 @@ def insert(source: np.ndarray, into: np.ndarray, position: np.ndarray, length: n
 def bfi(e, instr):
     _, bits = int_type(instr)
     a, b = (e.u(x, bits) for x in instr.args[1:3])
-    e.set(instr.args[0], f"{e.name(insert, 'insert')}({a}, {b}, {e.u(instr.args[3], 32)}, {e.u(instr.args[4], 32)})", "u", bits)
+    e.set(
+        instr.args[0],
+        f"{e.name(insert, 'insert')}({a}, {b}, {e.u(instr.args[3], 32)}, {e.u(instr.args[4], 32)})",
+        "u",
+        bits,
+    )
 
 
 def bit_mask(position: np.ndarray, width: np.ndarray, clamp: bool) -> np.ndarray:
@@ -183,7 +214,12 @@ def bit_mask(position: np.ndarray, width: np.ndarray, clamp: bool) -> np.ndarray
 
 @handles("bmsk")
 def bmsk(e, instr):
-    e.set(instr.args[0], f"{e.name(bit_mask, 'bit_mask')}({e.u(instr.args[1], 32)}, {e.u(instr.args[2], 32)}, {'clamp' in instr.parts})", "u", 32)
+    e.set(
+        instr.args[0],
+        f"{e.name(bit_mask, 'bit_mask')}({e.u(instr.args[1], 32)}, {e.u(instr.args[2], 32)}, {'clamp' in instr.parts})",
+        "u",
+        32,
+    )
 
 
 def extend(value: np.ndarray, width: np.ndarray, clamp: bool, signed: bool) -> np.ndarray:
@@ -199,7 +235,12 @@ def extend(value: np.ndarray, width: np.ndarray, clamp: bool, signed: bool) -> n
 @handles("szext")
 def szext(e, instr):
     a, b = (e.u(x, 32) for x in instr.args[1:])
-    e.set(instr.args[0], f"{e.name(extend, 'extend')}({a}, {b}, {'clamp' in instr.parts}, {instr.parts[-1] == 's32'})", "u", 32)
+    e.set(
+        instr.args[0],
+        f"{e.name(extend, 'extend')}({a}, {b}, {'clamp' in instr.parts}, {instr.parts[-1] == 's32'})",
+        "u",
+        32,
+    )
 
 
 def find_set(mask: np.ndarray, base: np.ndarray, offset: np.ndarray) -> np.ndarray:

@@ -10,13 +10,33 @@ from .barrier import barrier_address
 from .moves import address_operand
 from .registry import handles, unknown
 from .tensor_copy import tensor
-from .transfers import REDUCTIONS, aligned, announce, announce_targets, announce_updates, commit_maker, destinations, each, finish_store, reducer, sharing, touch, wait_maker
+from .transfers import (
+    REDUCTIONS,
+    aligned,
+    announce,
+    announce_targets,
+    announce_updates,
+    commit_maker,
+    destinations,
+    each,
+    finish_store,
+    reducer,
+    sharing,
+    touch,
+    wait_maker,
+)
 
 
 def global_side(machine, f, lane: int, address: int, size: int, site: int) -> Side:
     region = machine.memory.find(address, size)
     if region is None:
-        machine.fail("out-of-bounds", f"a bulk copy of {size} bytes at {address:#x}, {machine.memory.describe(address)}", f.warp, [lane], site)
+        machine.fail(
+            "out-of-bounds",
+            f"a bulk copy of {size} bytes at {address:#x}, {machine.memory.describe(address)}",
+            f.warp,
+            [lane],
+            site,
+        )
     touch(machine, f, lane, region, site)
     start = address - region.base
     return Side(region, np.arange(start, start + size, UNIT, dtype=np.int64), UNIT)
@@ -25,7 +45,13 @@ def global_side(machine, f, lane: int, address: int, size: int, site: int) -> Si
 def fits(machine, f, lane: int, block, address: int, size: int, site: int) -> Side:
     side = shared_side(block, address, size) if block is not None else None
     if side is None:
-        machine.fail("out-of-bounds", f"{size} bytes at shared address {address:#x} are outside the block's {machine.shared_bytes} bytes", f.warp, [lane], site)
+        machine.fail(
+            "out-of-bounds",
+            f"{size} bytes at shared address {address:#x} are outside the block's {machine.shared_bytes} bytes",
+            f.warp,
+            [lane],
+            site,
+        )
     return side
 
 
@@ -47,15 +73,29 @@ def bulk_load_maker(machine, site: int, from_cluster: bool, operator: str, kind:
             aligned(machine, f, lane, "the destination of a bulk copy", int(destination[lane]), 16, site)
             operation = Operation(machine, f.warp, lane, site, f"bulk copy of {count} bytes to shared memory")
             if from_cluster and not machine.clustered:
-                machine.fail("launch", "a bulk copy between shared memories is an illegal instruction in a launch without clusters (of one block is "
-                             "enough): set the launch's cluster", f.warp, [lane], site)
+                machine.fail(
+                    "launch",
+                    "a bulk copy between shared memories is an illegal instruction in a launch without clusters (of one block is "
+                    "enough): set the launch's cluster",
+                    f.warp,
+                    [lane],
+                    site,
+                )
             if from_cluster:
                 origin = fits(machine, f, lane, f.warp.block, at & 0xFFFFFF, count, site)
                 operation.blocks.add(f.warp.block.number)
             else:
                 origin = global_side(machine, f, lane, at, count, site)
             announce(operation, origin, False)
-            places = destinations(machine, f, lane, int(destination[lane]), int(barrier[lane]), None if mask is None else int(mask[lane]), site)
+            places = destinations(
+                machine,
+                f,
+                lane,
+                int(destination[lane]),
+                int(barrier[lane]),
+                None if mask is None else int(mask[lane]),
+                site,
+            )
             sides = [fits(machine, f, lane, block, address, count, site) for block, address, _ in places]
             if operator:
                 origin, *sides = (elements(side, count, kind) for side in (origin, *sides))
@@ -64,7 +104,15 @@ def bulk_load_maker(machine, site: int, from_cluster: bool, operator: str, kind:
                 announce_targets(operation, sides)
             operation.blocks |= {block.number for block, _, _ in places}
             combine = reducer(operator, kind, flushes=False) if operator else None
-            to_shared(operation, origin, None, 0, [(side, b) for side, (_, _, b) in zip(sides, places)], count, combine=combine)
+            to_shared(
+                operation,
+                origin,
+                None,
+                0,
+                [(side, b) for side, (_, _, b) in zip(sides, places)],
+                count,
+                combine=combine,
+            )
             operation.start()
 
     return run
@@ -83,7 +131,16 @@ def bulk_store_maker(machine, site: int, operator: str, kind: str):
             far = global_side(machine, f, lane, at, count, site)
             if operator:
                 near, far = (elements(side, count, kind) for side in (near, far))
-            finish_store(operation, who, (at, int(source[lane]), count), near, far, None, f, reducer(operator, kind) if operator else None)
+            finish_store(
+                operation,
+                who,
+                (at, int(source[lane]), count),
+                near,
+                far,
+                None,
+                f,
+                reducer(operator, kind) if operator else None,
+            )
 
     return run
 
@@ -110,4 +167,11 @@ def bulk(e, instr):
     mask = e.u(args[4], 16) if "multicast::cluster" in parts else "None"
     from_cluster = spaces[1] != "global"
     source = barrier_address(e, args[1]) if from_cluster else address_operand(e, args[1], 64)
-    e.effect(e.op(bulk_load_maker, e.site(), from_cluster, operator, parts[-1]), barrier_address(e, args[0]), source, e.u(args[2], 32), barrier_address(e, args[3]), mask)
+    e.effect(
+        e.op(bulk_load_maker, e.site(), from_cluster, operator, parts[-1]),
+        barrier_address(e, args[0]),
+        source,
+        e.u(args[2], 32),
+        barrier_address(e, args[3]),
+        mask,
+    )

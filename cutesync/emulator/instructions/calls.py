@@ -18,7 +18,7 @@ def text_at(machine, address: int) -> str:
     region = machine.memory.find(address)
     if region is None:
         return f"<no string at {address:#x}>"
-    return bytes(region.data[address - region.base:region.high]).split(b"\0", 1)[0].decode("utf-8", "replace")
+    return bytes(region.data[address - region.base : region.high]).split(b"\0", 1)[0].decode("utf-8", "replace")
 
 
 def formatted(machine, template: str, data: bytes) -> str:
@@ -50,9 +50,11 @@ def print_maker(machine):
 
     def run(f, lanes, template, arguments):
         memory = f.warp.local_region().data.reshape(32, -1) if machine.local_bytes else np.zeros((32, 16), np.uint8)
-        for lane in (range(32) if lanes is None else lanes.tolist()):
+        for lane in range(32) if lanes is None else lanes.tolist():
             offset = int(arguments[lane]) & ((1 << 56) - 1)
-            machine.printed[f.warp] = formatted(machine, text_at(machine, int(template[lane])), memory[lane, offset:].tobytes() + bytes(64))
+            machine.printed[f.warp] = formatted(
+                machine, text_at(machine, int(template[lane])), memory[lane, offset:].tobytes() + bytes(64)
+            )
             print(machine.printed[f.warp], end="")
 
     return run
@@ -62,7 +64,13 @@ def assert_maker(machine, site: int):
     def run(f, lanes, message, file, line):
         lane = 0 if lanes is None else int(lanes[0])
         place = f"{text_at(machine, int(file[lane]))}:{int(line[lane])}"
-        machine.fail("trap", f"assertion failed at {place}: {text_at(machine, int(message[lane]))}", f.warp, [lane] if lanes is None else lanes, site)
+        machine.fail(
+            "trap",
+            f"assertion failed at {place}: {text_at(machine, int(message[lane]))}",
+            f.warp,
+            [lane] if lanes is None else lanes,
+            site,
+        )
 
     return run
 

@@ -28,8 +28,24 @@ import numpy as np
 
 from ...errors import ArgumentValueError, explain
 from ..formats import (
-    BF16, E4M3, E5M2, F16, F32, F64, FORMATS, QUIET, TF32, Format, bf16_from_f32, clamp_negative, decode, encode, flush_subnormals, round_to_odd_integer, saturate_unit,
-)  # fmt: skip
+    BF16,
+    E4M3,
+    E5M2,
+    F16,
+    F32,
+    F64,
+    FORMATS,
+    QUIET,
+    TF32,
+    Format,
+    bf16_from_f32,
+    clamp_negative,
+    decode,
+    encode,
+    flush_subnormals,
+    round_to_odd_integer,
+    saturate_unit,
+)
 
 INTEGERS = {f"{sign}{bits}": (sign == "s", bits) for sign in "su" for bits in (8, 16, 32, 64)}
 UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
@@ -81,7 +97,9 @@ def _modifiers(opcode: str, modifiers: list[str]) -> tuple[str, frozenset[str]]:
     rounding = [m for m in modifiers if m in ROUNDING or m in TO_INTEGRAL]
     flags = frozenset(m for m in modifiers if m in FLAGS)
     if len(rounding) > 1 or len(rounding) + len(flags) != len(modifiers):
-        raise ArgumentValueError(explain("modifiers of " + opcode, modifiers, f"one of {ROUNDING + tuple(TO_INTEGRAL)} and any of {FLAGS}"))
+        raise ArgumentValueError(
+            explain("modifiers of " + opcode, modifiers, f"one of {ROUNDING + tuple(TO_INTEGRAL)} and any of {FLAGS}")
+        )
     return (rounding[0] if rounding else ""), flags
 
 
@@ -127,7 +145,9 @@ def _float_to_integer(target: str, source: str, mode: str, flags: frozenset[str]
         values = to_integral(decode(fmt, a))
         inside = (values > low) & (values < top)
         exact = np.where(inside, values, 0.0).astype(np.int64 if signed else np.uint64).astype(unsigned)
-        result = np.where(inside, exact, np.where(values >= top, unsigned(high), unsigned(low & (2 * (1 << (bits - 1)) - 1))))
+        result = np.where(
+            inside, exact, np.where(values >= top, unsigned(high), unsigned(low & (2 * (1 << (bits - 1)) - 1)))
+        )
         return np.where(np.isnan(values), nan, result)
 
     return run
@@ -229,15 +249,24 @@ def _join(high: np.ndarray, low: np.ndarray, bits: int) -> np.ndarray:
 def _pair_from_two(opcode: str, target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:
     fmt = PAIRS[target]
     if source != "f32" or (fmt.bits == 8 and "satfinite" not in flags):
-        raise ArgumentValueError(explain("conversion", repr(opcode), "two f32 sources, and .satfinite for 8-bit floats"))
+        raise ArgumentValueError(
+            explain("conversion", repr(opcode), "two f32 sources, and .satfinite for 8-bit floats")
+        )
     one = _float_to_float(fmt.name, "f32", mode, flags)
     return lambda a, b: _join(one(a.astype(np.uint32, copy=False)), one(b.astype(np.uint32, copy=False)), fmt.bits)
 
 
 def _between_pairs(opcode: str, target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:
     out, into = PAIRS[source], PAIRS.get(target)
-    if into is None or {into.bits, out.bits} != {8, 16} or BF16 in (into, out) or (into.bits == 8 and "satfinite" not in flags):
-        raise ArgumentValueError(explain("conversion", repr(opcode), "f16x2 from an 8-bit pair, or back with .satfinite"))
+    if (
+        into is None
+        or {into.bits, out.bits} != {8, 16}
+        or BF16 in (into, out)
+        or (into.bits == 8 and "satfinite" not in flags)
+    ):
+        raise ArgumentValueError(
+            explain("conversion", repr(opcode), "f16x2 from an 8-bit pair, or back with .satfinite")
+        )
     one = _float_to_float(into.name, out.name, mode, flags)
     narrow, whole, shift = out.dtype, UNSIGNED[2 * out.bits], out.bits
 
@@ -250,7 +279,13 @@ def _between_pairs(opcode: str, target: str, source: str, mode: str, flags: froz
 
 def _pack(opcode: str, parts: list[str], register_bits: int | None) -> Conversion:
     """``cvt.pack.sat.{s16,u16}.s32 d, a, b`` and ``cvt.pack.sat.{s8,u8}.s32.b32 d, a, b, c``: d = c shifted up, then a, then b."""
-    if len(parts) < 3 or parts[0] != "sat" or parts[1] not in INTEGERS or parts[2] != "s32" or INTEGERS[parts[1]][1] not in (8, 16):
+    if (
+        len(parts) < 3
+        or parts[0] != "sat"
+        or parts[1] not in INTEGERS
+        or parts[2] != "s32"
+        or INTEGERS[parts[1]][1] not in (8, 16)
+    ):
         raise ArgumentValueError(explain("conversion", repr(opcode), "cvt.pack.sat.{s8,u8,s16,u16}.s32{.b32}"))
     target = parts[1]
     bits = INTEGERS[target][1]

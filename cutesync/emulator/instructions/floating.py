@@ -54,7 +54,9 @@ def special_function(e, instr):
     """div and the functions of one operand, from ``special.py``."""
     bits = FLOATS[float_type(instr)]
     body = special.operation(instr.opcode)
-    e.set(instr.args[0], f"{e.name(body, instr.parts[0])}({', '.join(e.u(x, bits) for x in instr.args[1:])})", "u", bits)
+    e.set(
+        instr.args[0], f"{e.name(body, instr.parts[0])}({', '.join(e.u(x, bits) for x in instr.args[1:])})", "u", bits
+    )
 
 
 def float_comparison(e, instr) -> str:
@@ -72,10 +74,17 @@ def float_comparison(e, instr) -> str:
 def pair_comparison(e, instr) -> None:
     """``setp.op.f16x2 p|q``: p from the lower halves, q from the upper ones. ``set`` packs both into one register."""
     a, b = (e.u(x, 32) for x in instr.args[1:3])
-    both = e.temp(f"{e.name(arithmetic.compare, 'compare')}('{word(instr, 1, RELATIONS)}', '{word(instr, -1, PAIRS)}', {a}, {b})")
+    both = e.temp(
+        f"{e.name(arithmetic.compare, 'compare')}('{word(instr, 1, RELATIONS)}', '{word(instr, -1, PAIRS)}', {a}, {b})"
+    )
     destination = instr.args[0]
     if instr.parts[0] == "set":
-        return e.set(destination, f"{e.name(arithmetic.select_truth, 'select_truth')}({both}, '{word(instr, -2, PAIRS)}')", "u", 32)
+        return e.set(
+            destination,
+            f"{e.name(arithmetic.select_truth, 'select_truth')}({both}, '{word(instr, -2, PAIRS)}')",
+            "u",
+            32,
+        )
     targets = (destination.first, destination.second) if isinstance(destination, Pair) else (destination,)
     for i, target in enumerate(targets):
         if target != SINK:
@@ -85,7 +94,9 @@ def pair_comparison(e, instr) -> None:
 @handles("cvt")
 def cvt(e, instr):
     source = instr.parts[-1]
-    bits = {"tf32": 32, "f16x2": 32, "bf16x2": 32, "e4m3x2": 16, "e5m2x2": 16, "bf16": 16}.get(source) or int(source.lstrip("usbf"))
+    bits = {"tf32": 32, "f16x2": 32, "bf16x2": 32, "e4m3x2": 16, "e5m2x2": 16, "bf16": 16}.get(source) or int(
+        source.lstrip("usbf")
+    )
     destination = instr.args[0]
     convert = e.name(conversion(instr.opcode, max(destination.bits, 16)), "convert")
     e.set(destination, f"{convert}({', '.join(e.u(a, bits) for a in instr.args[1:])})", "u", destination.bits)
@@ -103,8 +114,14 @@ def copysign(e, instr):
 def testp(e, instr):
     value = e.f(instr.args[1], FLOATS[float_type(instr)])
     tiny = "np.finfo({0}.dtype).tiny"
-    tests = {"finite": "np.isfinite({0})", "infinite": "np.isinf({0})", "number": "~np.isnan({0})", "notanumber": "np.isnan({0})",
-             "subnormal": f"(abs({{0}}) < {tiny}) & ({{0}} != 0)", "normal": f"np.isfinite({{0}}) & (abs({{0}}) >= {tiny})"}
+    tests = {
+        "finite": "np.isfinite({0})",
+        "infinite": "np.isinf({0})",
+        "number": "~np.isnan({0})",
+        "notanumber": "np.isnan({0})",
+        "subnormal": f"(abs({{0}}) < {tiny}) & ({{0}} != 0)",
+        "normal": f"np.isfinite({{0}}) & (abs({{0}}) >= {tiny})",
+    }
     if instr.parts[1] not in tests:
         raise unknown(instr)
     e.set(instr.args[0], tests[instr.parts[1]].format(value))

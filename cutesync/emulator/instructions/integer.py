@@ -7,7 +7,18 @@ import numpy as np
 from .registry import handles, unknown
 
 INTEGERS = {f"{k}{b}": (k, b) for k in "usb" for b in (8, 16, 32, 64)}
-COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
+COMPARISONS = {
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "lo": "<",
+    "ls": "<=",
+    "hi": ">",
+    "hs": ">=",
+}
 
 
 def int_type(instr, position: int = -1) -> tuple[str, int]:
@@ -221,14 +232,17 @@ def absolute(e, instr):
 def dot_halves(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed_a: bool, signed_b: bool, high: bool) -> np.ndarray:
     left = np.ascontiguousarray(a).view(np.int16 if signed_a else np.uint16).reshape(32, 2).astype(np.int64)
     right = np.ascontiguousarray(b).view(np.int8 if signed_b else np.uint8).reshape(32, 4).astype(np.int64)
-    return (c.astype(np.int64) + (left * right[:, 2 * high:2 * high + 2]).sum(1)).astype(np.uint32)
+    return (c.astype(np.int64) + (left * right[:, 2 * high : 2 * high + 2]).sum(1)).astype(np.uint32)
 
 
 @handles("dp2a")
 def dp2a(e, instr):
     a, b, c = (e.u(x, 32) for x in instr.args[1:])
     mode, left, right = instr.parts[1:4]
-    e.set(instr.args[0], f"{e.name(dot_halves, 'dot_halves')}({a}, {b}, {c}, {left == 's32'}, {right == 's32'}, {mode == 'hi'})")
+    e.set(
+        instr.args[0],
+        f"{e.name(dot_halves, 'dot_halves')}({a}, {b}, {c}, {left == 's32'}, {right == 's32'}, {mode == 'hi'})",
+    )
 
 
 def dot_bytes(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed_a: bool, signed_b: bool) -> np.ndarray:
@@ -240,4 +254,7 @@ def dot_bytes(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed_a: bool, signe
 @handles("dp4a")
 def dp4a(e, instr):
     a, b, c = (e.u(x, 32) for x in instr.args[1:])
-    e.set(instr.args[0], f"{e.name(dot_bytes, 'dot_bytes')}({a}, {b}, {c}, {instr.parts[1] == 's32'}, {instr.parts[2] == 's32'})")
+    e.set(
+        instr.args[0],
+        f"{e.name(dot_bytes, 'dot_bytes')}({a}, {b}, {c}, {instr.parts[1] == 's32'}, {instr.parts[2] == 's32'})",
+    )

@@ -52,7 +52,19 @@ def transpose_matrix(register: np.ndarray) -> np.ndarray:
 # --- mma.sync -----------------------------------------------------------------------------------------------------------------
 
 FORMATS: dict[str, Format] = {"f16": F16, "bf16": BF16, "tf32": TF32, "e4m3": E4M3, "e5m2": E5M2, "f64": F64}
-ELEMENT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "f64": 64, "s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
+ELEMENT_BITS = {
+    "f16": 16,
+    "bf16": 16,
+    "tf32": 32,
+    "e4m3": 8,
+    "e5m2": 8,
+    "f64": 64,
+    "s8": 8,
+    "u8": 8,
+    "s4": 4,
+    "u4": 4,
+    "b1": 1,
+}
 SHAPES = {
     "f16": ("m16n8k8", "m16n8k16"),
     "bf16": ("m16n8k8", "m16n8k16"),
@@ -65,7 +77,9 @@ SHAPES = {
 }
 FAMILY = {"e4m3": "fp8", "e5m2": "fp8", "s8": "int8", "u8": "int8", "s4": "int4", "u4": "int4"}
 SUMS = {"f16": ("f16", "f32"), "bf16": ("f32",), "tf32": ("f32",), "fp8": ("f16", "f32"), "f64": ("f64",)}
-SPELLING = re.compile(r"mma\.sync\.aligned\.(m(\d+)n8k(\d+))\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+?)(?:\.(and|xor)\.popc)?$")
+SPELLING = re.compile(
+    r"mma\.sync\.aligned\.(m(\d+)n8k(\d+))\.row\.col\.(\w+)\.(\w+)\.(\w+)\.(\w+?)(?:\.(and|xor)\.popc)?$"
+)
 
 
 @dataclass(frozen=True)
@@ -87,13 +101,23 @@ def instruction(opcode: str) -> Mma:
     satfinite = ".satfinite" in opcode
     found = SPELLING.fullmatch(opcode.replace(".satfinite", "", 1))
     if not found:
-        raise ArgumentValueError(explain("mma", repr(opcode), "mma.sync.aligned.mMn8kK.row.col{.satfinite}.dtype.atype.btype.ctype"))
+        raise ArgumentValueError(
+            explain("mma", repr(opcode), "mma.sync.aligned.mMn8kK.row.col{.satfinite}.dtype.atype.btype.ctype")
+        )
     shape, m, k, d_type, a_type, b_type, c_type, bit_operation = found.groups()
     family = FAMILY.get(a_type, a_type)
     sums = SUMS.get(family, ("s32",))
     same_family = FAMILY.get(b_type, b_type) == family and (family in FAMILY.values() or a_type == b_type)
-    if shape not in SHAPES.get(family, ()) or not same_family or d_type not in sums or c_type not in sums or (family == "b1") != bool(bit_operation):
-        raise ArgumentValueError(explain("mma", repr(opcode), "a shape and types that sm_90 has; m8n8k4 of f16 is not emulated"))
+    if (
+        shape not in SHAPES.get(family, ())
+        or not same_family
+        or d_type not in sums
+        or c_type not in sums
+        or (family == "b1") != bool(bit_operation)
+    ):
+        raise ArgumentValueError(
+            explain("mma", repr(opcode), "a shape and types that sm_90 has; m8n8k4 of f16 is not emulated")
+        )
     return Mma(int(m), int(k), d_type, a_type, b_type, c_type, satfinite, bit_operation)
 
 
@@ -107,7 +131,9 @@ def multiply(step: Mma, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarr
     x, y = (decode(FORMATS[kind], raw).astype(real) for kind, raw in ((step.a_type, left), (step.b_type, right)))
     z = decode({"f16": F16, "f32": F32, "f64": F64}[step.c_type], addend).astype(real)
     total = x @ y.T + z
-    return accumulator_registers(step.d_type, encode({"f16": F16, "f32": F32, "f64": F64}[step.d_type], total.astype(np.float64)))
+    return accumulator_registers(
+        step.d_type, encode({"f16": F16, "f32": F32, "f64": F64}[step.d_type], total.astype(np.float64))
+    )
 
 
 def _integer_sum(step: Mma, left: np.ndarray, right: np.ndarray, addend: np.ndarray) -> np.ndarray:

@@ -27,7 +27,13 @@ def _items(operand) -> tuple:
 def whole_warp_maker(machine, site: int):
     def run(f):
         if f.bits != _FULL:
-            machine.fail("convergence", "an instruction that needs all 32 lanes of its warp runs with some of them gone", f.warp, np.flatnonzero(f.mask), site)
+            machine.fail(
+                "convergence",
+                "an instruction that needs all 32 lanes of its warp runs with some of them gone",
+                f.warp,
+                np.flatnonzero(f.mask),
+                site,
+            )
 
     return run
 
@@ -111,7 +117,7 @@ class Gathering:
 
     def __init__(self):
         self.site = 0
-        self.arrived: list = []          # (fragment, operands)
+        self.arrived: list = []  # (fragment, operands)
 
 
 def wgmma_maker(machine, site: int, step, slots: tuple[int, ...], a_slots: tuple[int, ...]):
@@ -123,8 +129,14 @@ def wgmma_maker(machine, site: int, step, slots: tuple[int, ...], a_slots: tuple
         block, group = f.warp.block, f.warp.index // 4
         gathering = block.gatherings.setdefault(group, Gathering())
         if gathering.arrived and gathering.site != site:
-            machine.fail("convergence", "warps of one warpgroup run different wgmma instructions", f.warp, range(32), site,
-                         [f"another is at {machine.program.sites[gathering.site - 1].where()}"])
+            machine.fail(
+                "convergence",
+                "warps of one warpgroup run different wgmma instructions",
+                f.warp,
+                range(32),
+                site,
+                [f"another is at {machine.program.sites[gathering.site - 1].where()}"],
+            )
         gathering.site = site
         gathering.arrived.append((f, a, b, scale))
         if len(gathering.arrived) < 4:
@@ -146,12 +158,16 @@ def wgmma_maker(machine, site: int, step, slots: tuple[int, ...], a_slots: tuple
         else:
             where_a = wgmma_rules.addresses(step, "a", int(first[1][0]))
             a = wgmma_rules.matrix(step, "a", rows_at(block, where_a, first[0]))
-        d = np.concatenate([np.array([entry[0].warp.R[s] for s in slots]) for entry in arrived], axis=1) if first[3][0] else None
+        d = (
+            np.concatenate([np.array([entry[0].warp.R[s] for s in slots]) for entry in arrived], axis=1)
+            if first[3][0]
+            else None
+        )
         result = wgmma_rules.multiply(step, a, b, d)
         for i, (f, *_) in enumerate(arrived):
             if sanitizer is not None:
                 f.warp.tensor_registers().start(site, shape, d_set, a_set)
-            R, mine = f.warp.R, np.ascontiguousarray(result[:, 32 * i:32 * i + 32])
+            R, mine = f.warp.R, np.ascontiguousarray(result[:, 32 * i : 32 * i + 32])
             for slot, register in zip(slots, mine):
                 R[slot] = register
             note_reads(block, f.warp, where_a, where_b)
@@ -165,13 +181,21 @@ def wgmma_maker(machine, site: int, step, slots: tuple[int, ...], a_slots: tuple
             bad = region.valid_view(16)[offsets // 16] != np.uint64(0x0101010101010101)
             if np.count_nonzero(bad):
                 at = int(offsets.reshape(-1)[np.flatnonzero(bad.reshape(offsets.size, 2).any(1))[0]])
-                machine.fail("uninitialised", f"wgmma reads byte {at} of {region.name}, which nobody has written", f.warp, [0], site)
+                machine.fail(
+                    "uninitialised",
+                    f"wgmma reads byte {at} of {region.name}, which nobody has written",
+                    f.warp,
+                    [0],
+                    site,
+                )
         return region.data.reshape(-1, 16)[offsets // 16]
 
     def note_reads(block, warp, where_a, where_b):
         event = warp.clock.start_async()
         if machine.trace is not None and warp.index % 4 == 0:
-            machine.trace.launched((KIND, id(warp), event[1]), block, f"wgmma m64n{step.n} of warps {warp.index} to {warp.index + 3}")
+            machine.trace.launched(
+                (KIND, id(warp), event[1]), block, f"wgmma m64n{step.n} of warps {warp.index} to {warp.index + 3}"
+            )
         groups_of(warp, KIND, 0).open.append(Product(event, site, shape, d_set, a_set))
         if sanitizer is None:
             return
@@ -190,7 +214,7 @@ def wgmma_wait_maker(machine, allowed: int):
                 f.warp.learn(f.lanes, f.warp.clock.async_done(*product.event))
             if machine.trace is not None:
                 machine.trace.landed((KIND, id(f.warp), product.event[1]))
-        groups.committed = groups.committed[max(len(groups.committed) - allowed, 0):] if allowed else []
+        groups.committed = groups.committed[max(len(groups.committed) - allowed, 0) :] if allowed else []
 
     return run
 
@@ -225,6 +249,8 @@ def wgmma(e, instr):
         raise unknown(instr, f"{len(d.items)} destination registers")
     for register in d.items:
         e.u(register, 32)
-    slots, a_slots = (tuple(e.program.slot(register) for register in items) for items in (d.items, a.items if in_registers else ()))
+    slots, a_slots = (
+        tuple(e.program.slot(register) for register in items) for items in (d.items, a.items if in_registers else ())
+    )
     left = f"({', '.join(e.u(x, 32) for x in a.items)},)" if in_registers else e.u(a, 64)
     return e.blocking(e.op(wgmma_maker, e.site(), step, slots, a_slots), left, e.u(b, 64), e.p(scale))

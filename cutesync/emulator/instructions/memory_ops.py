@@ -53,7 +53,7 @@ def call_parameter(mem: Mem) -> bool:
 
 def parameter_maker(machine, offset: int, width: int):
     """The value of a kernel parameter in this launch, as a vector."""
-    value = int.from_bytes(machine.parameters.data[offset:offset + width].tobytes(), "little")
+    value = int.from_bytes(machine.parameters.data[offset : offset + width].tobytes(), "little")
     return np.full(32, value, np.dtype(f"u{width}"))
 
 
@@ -79,7 +79,9 @@ def ld(e, instr):
     for i, item in enumerate(items):
         if item != SINK:
             expression = result if len(items) == 1 else f"{result}[{i}]"
-            e.set_result(item, result, expression if sign == "u" else f"{expression}.view(s{8 * width})", sign, 8 * width)
+            e.set_result(
+                item, result, expression if sign == "u" else f"{expression}.view(s{8 * width})", sign, 8 * width
+            )
 
 
 def torn_store(machine, site: int, space: str, width: int, count: int, scope: int, release: bool):
@@ -94,7 +96,7 @@ def torn_store(machine, site: int, space: str, width: int, count: int, scope: in
         if not machine.schedule.tears():
             whole(f, f.lanes, address, values)
             return following
-        port.locate(f, f.lanes, address)         # the vector is aligned as a whole
+        port.locate(f, f.lanes, address)  # the vector is aligned as a whole
         order = machine.schedule.random.sample(range(count), count)
 
         def put(elements):
@@ -141,10 +143,18 @@ def combiner(name: str, kind: str, space: str = "global"):
         def signed(x: int) -> int:
             return (x ^ half) - half if kind[0] == "s" else x
 
-        table = {"add": lambda a, b, c: (a + b) & mask, "exch": lambda a, b, c: b, "cas": lambda a, b, c: c if a == b else a,
-                 "and": lambda a, b, c: a & b, "or": lambda a, b, c: a | b, "xor": lambda a, b, c: a ^ b,
-                 "min": lambda a, b, c: a if signed(a) <= signed(b) else b, "max": lambda a, b, c: a if signed(a) >= signed(b) else b,
-                 "inc": lambda a, b, c: 0 if a >= b else a + 1, "dec": lambda a, b, c: b if a == 0 or a > b else a - 1}
+        table = {
+            "add": lambda a, b, c: (a + b) & mask,
+            "exch": lambda a, b, c: b,
+            "cas": lambda a, b, c: c if a == b else a,
+            "and": lambda a, b, c: a & b,
+            "or": lambda a, b, c: a | b,
+            "xor": lambda a, b, c: a ^ b,
+            "min": lambda a, b, c: a if signed(a) <= signed(b) else b,
+            "max": lambda a, b, c: a if signed(a) >= signed(b) else b,
+            "inc": lambda a, b, c: 0 if a >= b else a + 1,
+            "dec": lambda a, b, c: b if a == 0 or a > b else a - 1,
+        }
         return table.get(name)
     if name not in ("add", "min", "max"):
         return None
@@ -178,7 +188,12 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, sco
             if region.sealed:
                 region.unseal(machine, f.warp, [0 if who is None else int(who[0])], site)
             if region.valid is not None and cnz(region.valid_view(width * count)[rows].reshape(-1) & 1 == 0):
-                port.fault(f, int(numbers[0]), "uninitialised", f"an atomic operation on {width} bytes of {region.name} that nobody has written")
+                port.fault(
+                    f,
+                    int(numbers[0]),
+                    "uninitialised",
+                    f"an atomic operation on {width} bytes of {region.name} that nobody has written",
+                )
             if sanitizer is not None:
                 sanitizer.atomic(f, who, region, rows, width * count, site, scope, acquire, release)
             view = region.view(width, count)
@@ -190,7 +205,9 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, sco
                     at = row if count == 1 else (row, i)
                     before = integer(view[at])
                     old[lane, i] = view[at]
-                    view[at] = stored(combine(before, integer(operand[lane, i]), 0 if other is None else integer(other[lane])))
+                    view[at] = stored(
+                        combine(before, integer(operand[lane, i]), 0 if other is None else integer(other[lane]))
+                    )
             if view[rows].tobytes() == old[numbers if who is None else who].tobytes():
                 f.polled(region, rows, width * count, view[rows])
             else:
@@ -209,8 +226,16 @@ def atom(e, instr):
     args = instr.args if returns else (SINK, *instr.args)
     destination, mem, operands = args[0], args[1], args[2:]
     kind = instr.parts[-1]
-    name = next((p for p in instr.parts[1:] if p in ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")), None)
-    if name is None or kind not in SIZES or (kind == "b128" and name not in ("exch", "cas")) or combiner(name, kind) is None:
+    name = next(
+        (p for p in instr.parts[1:] if p in ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")),
+        None,
+    )
+    if (
+        name is None
+        or kind not in SIZES
+        or (kind == "b128" and name not in ("exch", "cas"))
+        or combiner(name, kind) is None
+    ):
         raise unknown(instr)
     bits = 8 * SIZES[kind]
     vector = isinstance(operands[0], Vec)

@@ -35,8 +35,9 @@ def _find(parts: tuple[str, ...]):
 
 
 def unknown(instr, why: str = "") -> UnknownInstruction:
-    return UnknownInstruction(f"the emulator does not know the PTX instruction '{instr.text}' at {instr.loc}"
-                              + (f": {why}" if why else ""))
+    return UnknownInstruction(
+        f"the emulator does not know the PTX instruction '{instr.text}' at {instr.loc}" + (f": {why}" if why else "")
+    )
 
 
 def word(instr, position: int, allowed) -> str:

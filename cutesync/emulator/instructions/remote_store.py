@@ -25,7 +25,13 @@ def remote_store_maker(machine, site: int, width: int, operator: str, kind: str)
             size = width * len(row)
             aligned(machine, f, lane, "the address of an asynchronous store", int(address[lane]), size, site)
             if region is None or offset < 0 or offset + size > region.high:
-                machine.fail("out-of-bounds", f"an asynchronous store of {size} bytes outside shared memory", f.warp, [lane], site)
+                machine.fail(
+                    "out-of-bounds",
+                    f"an asynchronous store of {size} bytes outside shared memory",
+                    f.warp,
+                    [lane],
+                    site,
+                )
             operation = Operation(machine, f.warp, lane, site, "asynchronous store")
             side = Side(region, np.arange(offset, offset + size, width, dtype=np.int64), width)
             if operator:
@@ -35,9 +41,15 @@ def remote_store_maker(machine, site: int, width: int, operator: str, kind: str)
 
             def land(side=side, row=row, barrier=barrier, operation=operation, size=size):
                 old = side.view[side.rows]
-                new = row if combine is None else np.array([combine(int(a), int(b), 0) for a, b in zip(old, row)], old.dtype)
+                new = (
+                    row
+                    if combine is None
+                    else np.array([combine(int(a), int(b), 0) for a, b in zip(old, row)], old.dtype)
+                )
                 side.write(slice(0, len(row)), new, machine)
-                barrier.complete_bytes(size, f.warp.clock.async_done(*operation.write_event), f.warp, operation.lane, site)
+                barrier.complete_bytes(
+                    size, f.warp.clock.async_done(*operation.write_event), f.warp, operation.lane, site
+                )
 
             operation.pieces = [land]
             operation.blocks |= {barrier.block.number}
@@ -55,4 +67,9 @@ def st_async(e, instr):
     values = [e.u(x, bits) for x in items]
     data = values[0] if len(values) == 1 else e.temp(f"np.stack(({', '.join(values)}), 1)")
     operator = next((p for p in instr.parts if p in REDUCTIONS), "") if instr.parts[0] == "red" else ""
-    e.effect(e.op(remote_store_maker, e.site(), SIZES[kind], operator, kind), barrier_address(e, address), barrier_address(e, barrier), data)
+    e.effect(
+        e.op(remote_store_maker, e.site(), SIZES[kind], operator, kind),
+        barrier_address(e, address),
+        barrier_address(e, barrier),
+        data,
+    )

@@ -17,7 +17,7 @@ from .transfers import aligned, commit_maker, each, touch, wait_maker
 class SmallCopy(Operation):
     """One lane's ``cp.async``: 4, 8 or 16 bytes. It counts as a store of that lane at the first wait or arrival that covers it."""
 
-    covered: int | None = None           # the lane's time then
+    covered: int | None = None  # the lane's time then
     adopted = False
 
     def cover(self, time: int) -> None:
@@ -31,9 +31,9 @@ class SmallCopy(Operation):
             data = np.zeros(near.unit, np.uint8)
             if kept:
                 start = int(far.offsets[0])
-                data[:kept] = far.region.data[start:start + kept]
+                data[:kept] = far.region.data[start : start + kept]
             start = int(near.offsets[0])
-            near.region.data[start:start + near.unit] = data
+            near.region.data[start : start + near.unit] = data
             near.region.mark_valid(start, start + near.unit)
             near.region.changed(self.machine)
 
@@ -42,7 +42,9 @@ class SmallCopy(Operation):
     def adopt(self) -> None:
         if not self.adopted:
             self.adopted = True
-            self.machine.sanitizer.adopt(self.warp, self.lane, self.near.region, self.near.offsets, self.near.unit, self.site, self.covered)
+            self.machine.sanitizer.adopt(
+                self.warp, self.lane, self.near.region, self.near.offsets, self.near.unit, self.site, self.covered
+            )
 
 
 def small_copy_maker(machine, site: int, size: int):
@@ -54,18 +56,28 @@ def small_copy_maker(machine, site: int, size: int):
             operation = SmallCopy(machine, f.warp, lane, site, "cp.async")
             region, offset = f.warp.block.shared_at(int(destination[lane]) & SHARED_BITS)
             if region is None or offset < 0 or offset + size > region.high:
-                machine.fail("out-of-bounds", f"cp.async writes {size} bytes outside shared memory", f.warp, [lane], site)
+                machine.fail(
+                    "out-of-bounds", f"cp.async writes {size} bytes outside shared memory", f.warp, [lane], site
+                )
             far = None
             if count:
                 origin = machine.memory.find(at, count)
                 if origin is None:
-                    machine.fail("out-of-bounds", f"cp.async reads {count} bytes at {at:#x}, {machine.memory.describe(at)}", f.warp, [lane], site)
+                    machine.fail(
+                        "out-of-bounds",
+                        f"cp.async reads {count} bytes at {at:#x}, {machine.memory.describe(at)}",
+                        f.warp,
+                        [lane],
+                        site,
+                    )
                 touch(machine, f, lane, origin, site)
                 far = Side(origin, np.array([at - origin.base], np.int64), size if size <= 8 else 16)
             near = Side(region, np.array([offset], np.int64), size)
             operation.write_event = f.warp.clock.start_async()
             if machine.sanitizer is not None:
-                machine.sanitizer.async_access(f.warp, lane, region, near.offsets, size, True, operation.write_event, site, generic=True)
+                machine.sanitizer.async_access(
+                    f.warp, lane, region, near.offsets, size, True, operation.write_event, site, generic=True
+                )
             operation.set(near, far, count)
             operation.blocks.add(f.warp.block.number)
             groups_of(f.warp, "cp.async", lane).open.append(operation)
@@ -117,9 +129,16 @@ def cp_async(e, instr):
             e.effect(e.op(commit_maker, "cp.async"), "None")
         return e.blocking(e.op(wait_maker, e.site(), "cp.async", allowed, False), str(e.index))
     if verb == "mbarrier":
-        return e.effect(e.op(copy_arrive_maker, e.site(), "noinc" not in instr.parts), barrier_address(e, instr.args[0]))
+        return e.effect(
+            e.op(copy_arrive_maker, e.site(), "noinc" not in instr.parts), barrier_address(e, instr.args[0])
+        )
     destination, source, size = instr.args[:3]
     kept = e.const(size.value, "u", 32)
     if len(instr.args) > 3 and not isinstance(instr.args[3], Mem) and getattr(instr.args[3], "bits", 32) == 32:
         kept = e.u(instr.args[3], 32)
-    e.effect(e.op(small_copy_maker, e.site(), size.value), barrier_address(e, destination), address_operand(e, source, 64), kept)
+    e.effect(
+        e.op(small_copy_maker, e.site(), size.value),
+        barrier_address(e, destination),
+        address_operand(e, source, 64),
+        kept,
+    )

@@ -62,7 +62,9 @@ def operation(opcode: str) -> Operation:
     name, *modifiers, kind = opcode.split(".")
     fmt = {f.name: f for f in (F16, BF16, F32, F64)}.get(kind.removesuffix("x2"))
     if fmt is None or name not in APPROXIMATE or not set(modifiers) <= {*MODES, "approx", "full", "ftz"}:
-        raise ArgumentValueError(explain("float instruction", repr(opcode), " ".join(APPROXIMATE) + " on f16, bf16, f32 or f64"))
+        raise ArgumentValueError(
+            explain("float instruction", repr(opcode), " ".join(APPROXIMATE) + " on f16, bf16, f32 or f64")
+        )
     rounding = [m for m in modifiers if m in MODES]
     if rounding:
         if name not in ("div", "rcp", "sqrt") or fmt not in (F32, F64):
@@ -70,12 +72,16 @@ def operation(opcode: str) -> Operation:
         body = partial(_rounded, name, fmt, rounding[0])
     elif fmt is F64:
         if name not in DOUBLE_FORMS:
-            raise ArgumentValueError(explain("approximate instruction", repr(opcode), "rcp.approx.ftz.f64 or rsqrt.approx.f64"))
+            raise ArgumentValueError(
+                explain("approximate instruction", repr(opcode), "rcp.approx.ftz.f64 or rsqrt.approx.f64")
+            )
         body = partial(_approximate_f64, name, "ftz" in modifiers)
     else:
         if fmt is not F32 and name not in HALF_FORMS:
             raise ArgumentValueError(explain("half instruction", repr(opcode), "ex2.approx or tanh.approx"))
-        body = partial(_approximate, _fast_division if name == "div" and "approx" in modifiers else APPROXIMATE[name], fmt)
+        body = partial(
+            _approximate, _fast_division if name == "div" and "approx" in modifiers else APPROXIMATE[name], fmt
+        )
     if "ftz" in modifiers and fmt in (F32, BF16):
         body = _flushing(fmt, body)
     if kind.endswith("x2"):
@@ -103,7 +109,9 @@ def _approximate_f64(name: str, ftz: bool, a: np.ndarray) -> np.ndarray:
         return canonical(F64, APPROXIMATE[name](a.view(np.float64)), a)
     upper = np.uint64(0xFFFFFFFF00000000)
     values = APPROXIMATE[name](flush_subnormals(F64, a & upper).view(np.float64))
-    return np.where(np.isnan(values), np.uint64(0x7FFFFFFF00000000), flush_subnormals(F64, values.view(np.uint64)) & upper)
+    return np.where(
+        np.isnan(values), np.uint64(0x7FFFFFFF00000000), flush_subnormals(F64, values.view(np.uint64)) & upper
+    )
 
 
 # --- IEEE rounding ------------------------------------------------------------------------------------------------------------

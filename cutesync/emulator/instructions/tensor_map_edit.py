@@ -26,7 +26,9 @@ def place(machine, f, lane: int, space: str, address: int, site: int):
         region = machine.memory.find(address, _BYTES)
         offset = address - region.base if region else 0
     if region is None or offset < 0 or offset + _BYTES > region.high:
-        machine.fail("out-of-bounds", f"a tensor map of 128 bytes at {address:#x} is in no memory", f.warp, [lane], site)
+        machine.fail(
+            "out-of-bounds", f"a tensor map of 128 bytes at {address:#x} is in no memory", f.warp, [lane], site
+        )
     touch(machine, f, lane, region, site)
     if offset % 64:
         machine.fail("misaligned", f"a tensor map at {address:#x} must be a multiple of 64", f.warp, [lane], site)
@@ -34,7 +36,7 @@ def place(machine, f, lane: int, space: str, address: int, site: int):
 
 
 def put(machine, region, offset: int, data) -> None:
-    region.data[offset:offset + _BYTES] = data
+    region.data[offset : offset + _BYTES] = data
     region.mark_valid(offset, offset + _BYTES)
     region.changed(machine, np.arange(offset // 64, (offset + _BYTES) // 64), 64)
 
@@ -44,7 +46,12 @@ def replace_maker(machine, site: int, space: str, field: str):
         for lane in each(lanes):
             region, offset = place(machine, f, lane, space, int(address[lane]), site)
             try:
-                data = replace_field(region.data[offset:offset + _BYTES].tobytes(), field, int(value[lane]), 0 if ordinal is None else int(ordinal[lane]))
+                data = replace_field(
+                    region.data[offset : offset + _BYTES].tobytes(),
+                    field,
+                    int(value[lane]),
+                    0 if ordinal is None else int(ordinal[lane]),
+                )
             except ArgumentValueError as fault:
                 machine.fail("misaligned", f"tensormap.replace: {fault}", f.warp, [lane], site)
             about_to_write(machine, f, lane, region, site)
@@ -59,7 +66,7 @@ def copy_maker(machine, site: int, scope: int):
         near, start = place(machine, f, lane, "shared", int(source[lane]), site)
         far, stop = place(machine, f, lane, "global", int(destination[lane]), site)
         about_to_write(machine, f, lane, far, site)
-        put(machine, far, stop, near.data[start:start + _BYTES].copy())
+        put(machine, far, stop, near.data[start : start + _BYTES].copy())
         if machine.sanitizer is not None:
             machine.sanitizer.fence(f, lanes, scope)
 

@@ -20,8 +20,17 @@ def target_barrier(machine, f, lane: int, address: int, site: int):
     """The mbarrier an asynchronous operation will signal; its initialisation must have been fenced for the async proxy."""
     barrier = find_barrier(machine, f, [lane], address, site)
     if machine.sanitizer is not None and not barrier.fenced:
-        machine.fail("barrier", f"{barrier.name} is used by an asynchronous operation without a fence after its initialisation", f.warp, [lane], site,
-                     [f"initialised at {machine.program.sites[barrier.site - 1].where()}", "fence.mbarrier_init (or fence.proxy.async) must follow it"])
+        machine.fail(
+            "barrier",
+            f"{barrier.name} is used by an asynchronous operation without a fence after its initialisation",
+            f.warp,
+            [lane],
+            site,
+            [
+                f"initialised at {machine.program.sites[barrier.site - 1].where()}",
+                "fence.mbarrier_init (or fence.proxy.async) must follow it",
+            ],
+        )
     return barrier
 
 
@@ -59,8 +68,13 @@ def announce(operation: Operation, side: Side, write: bool) -> None:
         sanitizer.async_access(warp, operation.lane, side.region, side.offsets, side.unit, write, event, operation.site)
         first = None if write else side.unwritten()
         if first is not None:
-            operation.machine.fail("uninitialised", f"an asynchronous operation reads byte {first} of {side.region.name}, which nobody has written",
-                                   warp, [operation.lane], operation.site)
+            operation.machine.fail(
+                "uninitialised",
+                f"an asynchronous operation reads byte {first} of {side.region.name}, which nobody has written",
+                warp,
+                [operation.lane],
+                operation.site,
+            )
 
 
 def announce_targets(operation: Operation, sides: list[Side]) -> None:
@@ -69,7 +83,9 @@ def announce_targets(operation: Operation, sides: list[Side]) -> None:
     operation.write_event = event
     if operation.machine.sanitizer is not None:
         for side in sides:
-            operation.machine.sanitizer.async_access(operation.warp, operation.lane, side.region, side.offsets, side.unit, True, event, operation.site)
+            operation.machine.sanitizer.async_access(
+                operation.warp, operation.lane, side.region, side.offsets, side.unit, True, event, operation.site
+            )
 
 
 def announce_updates(operation: Operation, sides: list[Side]) -> None:
@@ -117,7 +133,9 @@ def sharing(f, lanes, site: int, operator: str, *operands):
     return [(who[0], who) for who in found.values()]
 
 
-def finish_store(operation: Operation, who: list[int], wanted: tuple, near: Side, far: Side | None, keep, f, combine) -> None:
+def finish_store(
+    operation: Operation, who: list[int], wanted: tuple, near: Side, far: Side | None, keep, f, combine
+) -> None:
     """Start a copy out of shared memory on behalf of the lanes ``who``, whose open commit groups it joins;
     ``wanted`` is what they asked for."""
     announce(operation, near, False)
@@ -182,6 +200,6 @@ def wait_maker(machine, site: int, kind: str, allowed: int, reads_only: bool):
                     f.warp.learn(np.array([lane]), f.warp.clock.async_done(*event))
         if not reads_only:
             keep = len(groups.committed) - allowed
-            groups.committed = groups.committed[max(keep, 0):] if allowed else []
+            groups.committed = groups.committed[max(keep, 0) :] if allowed else []
 
     return run

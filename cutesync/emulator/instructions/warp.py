@@ -41,12 +41,24 @@ def member_maker(machine, site: int):
     def run(f, active, mask):
         outside = active & (mask >> _LANES.astype(np.uint32) & 1 == 0)
         if cnz(outside):
-            machine.fail("convergence", "lanes run an instruction whose member mask leaves them out", f.warp, np.flatnonzero(outside), site,
-                         [f"the mask of lane {np.flatnonzero(outside)[0]} is {mask[outside][0]:#010x}"])
+            machine.fail(
+                "convergence",
+                "lanes run an instruction whose member mask leaves them out",
+                f.warp,
+                np.flatnonzero(outside),
+                site,
+                [f"the mask of lane {np.flatnonzero(outside)[0]} is {mask[outside][0]:#010x}"],
+            )
         for value in np.unique(mask[active]).tolist():
             other = active & (value >> _LANES & 1 == 1) & (mask != value)
             if cnz(other):
-                machine.fail("convergence", f"lanes of the member mask {value:#010x} run the instruction with another mask", f.warp, np.flatnonzero(other), site)
+                machine.fail(
+                    "convergence",
+                    f"lanes of the member mask {value:#010x} run the instruction with another mask",
+                    f.warp,
+                    np.flatnonzero(other),
+                    site,
+                )
 
     return run
 
@@ -73,7 +85,12 @@ def shuffle_sources(mode: str, distance: np.ndarray, control: np.ndarray) -> tup
     segment, clamp = (control >> 8) & 31, control & 31
     lowest = _LANES & segment
     last = lowest | (clamp & ~segment)
-    source = {"up": _LANES - distance, "down": _LANES + distance, "bfly": _LANES ^ distance, "idx": lowest | (distance & ~segment)}[mode]
+    source = {
+        "up": _LANES - distance,
+        "down": _LANES + distance,
+        "bfly": _LANES ^ distance,
+        "idx": lowest | (distance & ~segment),
+    }[mode]
     inside = source >= last if mode == "up" else source <= last
     return np.where(inside, source, _LANES), inside
 
@@ -171,7 +188,14 @@ def match(e, instr):
         e.set(first, result, "u", 32)
 
 
-_REDUCE = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+_REDUCE = {
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+}
 
 
 def reduce_lanes(name: str, value: np.ndarray, active: np.ndarray) -> np.ndarray:

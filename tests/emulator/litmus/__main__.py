@@ -32,8 +32,15 @@ def verdict(case: Case, answer: np.ndarray) -> str:
         return "agrees"
     flat = np.flatnonzero(~agreed.reshape(-1))
     got, wanted = (np.ascontiguousarray(v).reshape(-1).view(_element(v, agreed)) for v in (answer, want))
-    sources = [a.reshape(-1) for a in case.arguments if isinstance(a, np.ndarray) and a.size == agreed.size and a is not case.arguments[case.output]]
-    shown = [f"[{i}] {' '.join(f'{int(s[i]):#x}' for s in sources)} -> {int(got[i]):#x}, expected {int(wanted[i]):#x}" for i in flat[:6]]
+    sources = [
+        a.reshape(-1)
+        for a in case.arguments
+        if isinstance(a, np.ndarray) and a.size == agreed.size and a is not case.arguments[case.output]
+    ]
+    shown = [
+        f"[{i}] {' '.join(f'{int(s[i]):#x}' for s in sources)} -> {int(got[i]):#x}, expected {int(wanted[i]):#x}"
+        for i in flat[:6]
+    ]
     return f"DIFFERS in {flat.size} of {agreed.size}: " + "; ".join(shown)
 
 

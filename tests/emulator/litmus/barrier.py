@@ -23,7 +23,19 @@ SCRIPTS = {
     "arrive.expect": ["init 1", "arrive.expect 64", "wait 0", "complete 64", "wait 0", "arrive.expect 0", "wait 1"],
     "tx.then.arrivals": ["init 2", "arrive.expect 8", "complete 8", "wait 0", "arrive", "wait 0"],
     "drop.expect": ["init 2", "drop.expect 8", "complete 8", "wait 0", "arrive", "wait 0", "arrive", "wait 1"],
-    "reinit": ["init 1", "arrive", "wait 0", "inval", "init 2", "wait 1", "wait 0", "arrive", "wait 0", "arrive", "wait 0"],
+    "reinit": [
+        "init 1",
+        "arrive",
+        "wait 0",
+        "inval",
+        "init 2",
+        "wait 1",
+        "wait 0",
+        "arrive",
+        "wait 0",
+        "arrive",
+        "wait 0",
+    ],
     "token": ["init 1", "arrive", "token", "token", "arrive", "token"],
     "token.old": ["init 2", "arrive", "token", "keep", "arrive", "token", "arrive", "token"],
     "try": ["init 1", "try 0", "try 1", "arrive", "try 0"],
@@ -40,14 +52,16 @@ def translate(script: list[str]) -> tuple[str, int]:
         verb, _, value = step.partition(" ")
         state = "spare" if kept else "state"
         plain = {
-            "init": f"mbarrier.init{BAR} [bar], {value};", "inval": f"mbarrier.inval{BAR} [bar];",
+            "init": f"mbarrier.init{BAR} [bar], {value};",
+            "inval": f"mbarrier.inval{BAR} [bar];",
             "expect": f"mbarrier.expect_tx.relaxed.cta{BAR} [bar], {value};",
             "complete": f"mbarrier.complete_tx.relaxed.cta{BAR} [bar], {value};",
             "arrive": f"mbarrier.arrive{BAR} {state}, [bar]{', ' + value if value else ''};",
             "arrive.noComplete": f"mbarrier.arrive.noComplete{BAR} {state}, [bar], {value};",
             "arrive.expect": f"mbarrier.arrive.expect_tx{BAR} {state}, [bar], {value};",
-            "drop": f"mbarrier.arrive_drop{BAR} {state}, [bar];", "drop.expect": f"mbarrier.arrive_drop.expect_tx{BAR} {state}, [bar], {value};",
-        }  # fmt: skip
+            "drop": f"mbarrier.arrive_drop{BAR} {state}, [bar];",
+            "drop.expect": f"mbarrier.arrive_drop.expect_tx{BAR} {state}, [bar], {value};",
+        }
         if verb == "keep":
             kept = True
         elif verb in plain:
@@ -66,10 +80,24 @@ def translate(script: list[str]) -> tuple[str, int]:
 def cases() -> Iterator[Case]:
     for name, script in SCRIPTS.items():
         body, records = translate(script)
-        text = "\n".join([
-            HEADER, ".visible .entry litmus(.param .u64 out)\n{", ".reg .b64 p0, state, spare;", ".reg .b32 bar, t0;", ".reg .pred p;",
-            ".shared .align 8 .b8 barrier[8];", "mov.u32 bar, barrier;", "ld.param.u64 p0, [out];",
-            "mov.u32 t0, %tid.x;", "setp.ne.u32 p, t0, 0;", "@p ret;", body, "ret;\n}\n",
-        ])  # fmt: skip
-        agree = np.less_equal if name == "try" else np.equal  # try_wait may be false in spite of all, and the emulator makes use of that
+        text = "\n".join(
+            [
+                HEADER,
+                ".visible .entry litmus(.param .u64 out)\n{",
+                ".reg .b64 p0, state, spare;",
+                ".reg .b32 bar, t0;",
+                ".reg .pred p;",
+                ".shared .align 8 .b8 barrier[8];",
+                "mov.u32 bar, barrier;",
+                "ld.param.u64 p0, [out];",
+                "mov.u32 t0, %tid.x;",
+                "setp.ne.u32 p, t0, 0;",
+                "@p ret;",
+                body,
+                "ret;\n}\n",
+            ]
+        )
+        agree = (
+            np.less_equal if name == "try" else np.equal
+        )  # try_wait may be false in spite of all, and the emulator makes use of that
         yield Case(f"mbarrier.{name}", text, (np.zeros(records, np.uint32),), 0, None, agree)

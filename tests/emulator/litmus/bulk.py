@@ -16,7 +16,9 @@ mapa.shared::cluster.u32 k, m, n;"""
 def add_case(name: str, mapped: bool) -> Case:
     """One block adds 32 words of its shared memory to 32 others."""
     a = integers("bulk/add.u32", 0, 40, (32,)).astype(np.uint32)
-    text = HEADER + f""".visible .entry litmus(.param .u64 a, .param .u64 b)
+    text = (
+        HEADER
+        + f""".visible .entry litmus(.param .u64 a, .param .u64 b)
 {{
 .shared .align 128 .b8 s[384];\n.reg .b64 x, y;\n.reg .b32 i, m, t, u, v, n, k;\n.reg .pred p, q;
 mov.u32 i, %tid.x;\nmul.wide.u32 y, i, 4;\nld.param.u64 x, [a];\nadd.u64 x, x, y;\nld.global.b32 v, [x];
@@ -26,6 +28,7 @@ setp.eq.u32 p, i, 0;\n@p mbarrier.init.shared.b64 [m], 1;\n@p fence.mbarrier_ini
 @p cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u32 [v], [u], 128, [k];
 WAIT:\nmbarrier.try_wait.parity.shared.b64 q, [m], 0;\n@!q bra WAIT;
 ld.shared.b32 v, [t+256];\nld.param.u64 x, [b];\nadd.u64 x, x, y;\nst.global.b32 [x], v;\nret;\n}}\n"""
+    )
     return Case(name, text, (a, np.zeros(32, np.uint32)), 1, faults=True)
 
 

@@ -43,13 +43,17 @@ class Case:
         """Changes when the kernel or its inputs do: a stored answer belongs to one fingerprint."""
         value = zlib.crc32(self.ptx.encode())
         for argument in self.arguments:
-            value = zlib.crc32(argument.tobytes() if isinstance(argument, np.ndarray) else repr(argument).encode(), value)
+            value = zlib.crc32(
+                argument.tobytes() if isinstance(argument, np.ndarray) else repr(argument).encode(), value
+            )
         return value
 
 
 def stream(name: str, count: int) -> np.ndarray:
     """``count`` pseudo-random uint64 that depend on nothing but ``name`` (splitmix64)."""
-    state = np.uint64(zlib.crc32(name.encode())) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    state = np.uint64(zlib.crc32(name.encode())) + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(
+        0x9E3779B97F4A7C15
+    )
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
     return state ^ (state >> np.uint64(31))
@@ -61,7 +65,9 @@ def integers(name: str, low: int, high: int, shape: tuple[int, ...]) -> np.ndarr
     return (low + (stream(name, count) % np.uint64(high - low)).astype(np.int64)).reshape(shape)
 
 
-def within(relative: float = 0.0, absolute: float = 0.0, dtype: type = np.float32) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+def within(
+    relative: float = 0.0, absolute: float = 0.0, dtype: type = np.float32
+) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """Agreement of raw float bits: equal, both NaN, or within the sum of both tolerances."""
 
     def agree(got: np.ndarray, want: np.ndarray) -> np.ndarray:

@@ -57,11 +57,26 @@ class Device:
             for place, argument in enumerate(case.arguments):
                 if isinstance(argument, np.ndarray):
                     pointers[place] = self.upload(argument)
-            values = [self.parameter(argument, pointers.get(place), pointers) for place, argument in enumerate(case.arguments)]
+            values = [
+                self.parameter(argument, pointers.get(place), pointers) for place, argument in enumerate(case.arguments)
+            ]
             slots = (c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
             self.call("cuFuncSetAttribute", function, MAX_SHARED, case.shared_bytes)
             one = c_uint(1)
-            self.call("cuLaunchKernel", function, one, one, one, c_uint(case.block), one, one, c_uint(case.shared_bytes), None, slots, None)
+            self.call(
+                "cuLaunchKernel",
+                function,
+                one,
+                one,
+                one,
+                c_uint(case.block),
+                one,
+                one,
+                c_uint(case.shared_bytes),
+                None,
+                slots,
+                None,
+            )
             self.call("cuCtxSynchronize")
             result = np.empty_like(case.arguments[case.output])
             self.call("cuMemcpyDtoH_v2", c_void_p(result.ctypes.data), pointers[case.output], c_size_t(result.nbytes))
@@ -88,7 +103,14 @@ class Device:
         aligned = (c_char * 128).from_buffer(room, -ctypes.addressof(room) % 64)
         extents, strides = (c_uint64 * m.rank)(*m.extents), (c_uint64 * max(m.rank - 1, 1))(*m.strides)
         steps = (c_uint32 * m.rank)(*m.element_strides)
-        head = (aligned, c_int(API_ELEMENTS.index(m.element)), c_uint32(m.rank), c_void_p(base + m.address), extents, strides)
+        head = (
+            aligned,
+            c_int(API_ELEMENTS.index(m.element)),
+            c_uint32(m.rank),
+            c_void_p(base + m.address),
+            extents,
+            strides,
+        )
         tail = (steps, c_int(0), c_int(SWIZZLES.index(m.swizzle)), c_int(0), c_int(int(m.nan_fill)))
         if isinstance(m, Im2colMap):
             corners = ((c_int * len(c))(*c) for c in (m.lower, m.upper))

@@ -24,9 +24,17 @@ WRAPPING: dict[str, Callable] = {
     "cas": lambda old, b, c: np.where(old == b, c, old),
 }
 INTEGER = {
-    "add": ("u32", "s32", "u64"), "and": ("b32", "b64"), "or": ("b32",), "xor": ("b64",), "exch": ("b32", "b64"), "min": ("u32", "s32", "u64", "s64"),
-    "max": ("u32", "s32", "s64"), "inc": ("u32",), "dec": ("u32",), "cas": ("b16", "b32", "b64"),
-}  # fmt: skip
+    "add": ("u32", "s32", "u64"),
+    "and": ("b32", "b64"),
+    "or": ("b32",),
+    "xor": ("b64",),
+    "exch": ("b32", "b64"),
+    "min": ("u32", "s32", "u64", "s64"),
+    "max": ("u32", "s32", "s64"),
+    "inc": ("u32",),
+    "dec": ("u32",),
+    "cas": ("b16", "b32", "b64"),
+}
 FLOAT = ("add.f32", "add.f64", "add.noftz.f16", "add.noftz.f16x2", "add.noftz.bf16", "add.noftz.bf16x2")
 
 
@@ -34,14 +42,24 @@ def atomic_case(space: str, suffix: str, sources: list[np.ndarray], after: Calla
     """Memory holds a; the lane applies b (and c); d is what memory held, and what it holds goes where a was."""
     bits = sources[0].itemsize * 8
     names = ", ".join("bc"[: len(sources) - 1])
-    place = f".shared .align 8 .b8 cell[{LANES * 8}];\nmov.u32 t0, cell;\nmul.lo.u32 t1, i, 8;\nadd.u32 t0, t0, t1;" if space == "shared" else ""
+    place = (
+        f".shared .align 8 .b8 cell[{LANES * 8}];\nmov.u32 t0, cell;\nmul.lo.u32 t1, i, 8;\nadd.u32 t0, t0, t1;"
+        if space == "shared"
+        else ""
+    )
     address = "[t0]" if space == "shared" else "[p0]"
-    start = f"st.shared.b{bits} [t0], a;" if space == "shared" else f"ld.param.u64 p0, [in_a];\nmul.wide.u32 p1, i, {bits // 8};\nadd.u64 p0, p0, p1;"
+    start = (
+        f"st.shared.b{bits} [t0], a;"
+        if space == "shared"
+        else f"ld.param.u64 p0, [in_a];\nmul.wide.u32 p1, i, {bits // 8};\nadd.u64 p0, p0, p1;"
+    )
     finish = "ld.shared" if space == "shared" else "ld.global"
     body = f"{place}\n{start}\natom.relaxed.gpu.{space}.{suffix} d, {address}, {names};\n{finish}.b{bits} b, {address};\nxor.b{bits} d, d, b;"
     out = np.zeros(LANES, DTYPES[bits])
     text = kernel(body, [bits] * len(sources), bits)
-    return Case(f"atom.{space}.{suffix}", text, (*sources, out), len(sources), lambda: after(*sources) ^ sources[0], block=LANES)
+    return Case(
+        f"atom.{space}.{suffix}", text, (*sources, out), len(sources), lambda: after(*sources) ^ sources[0], block=LANES
+    )
 
 
 def atomic_cases() -> Iterator[Case]:
@@ -54,7 +72,9 @@ def atomic_cases() -> Iterator[Case]:
                 sources[1] = np.where(np.arange(LANES) % 2, sources[0], sources[1])
             view = np.dtype(f"i{bits_of(kind) // 8}") if kind[0] == "s" else sources[0].dtype
 
-            def after(old: np.ndarray, b: np.ndarray, c: np.ndarray | None = None, name: str = name, view: np.dtype = view) -> np.ndarray:
+            def after(
+                old: np.ndarray, b: np.ndarray, c: np.ndarray | None = None, name: str = name, view: np.dtype = view
+            ) -> np.ndarray:
                 return WRAPPING[name](old.view(view), b.view(view), c).astype(view).view(old.dtype)
 
             for space in ("global", "shared"):
@@ -62,14 +82,23 @@ def atomic_cases() -> Iterator[Case]:
     for suffix in FLOAT:
         kind = suffix.split(".")[-1]
         for space in ("global", "shared"):
-            flushes = ".ftz" if (space, kind) == ("global", "f32") else ""  # as the ISA says: subnormals survive in shared memory only
+            flushes = (
+                ".ftz" if (space, kind) == ("global", "f32") else ""
+            )  # as the ISA says: subnormals survive in shared memory only
             add = operation(f"add.rn{flushes}.{kind}")
             yield atomic_case(space, suffix, _finite(kind, inputs("atom." + suffix, [kind] * 2)), add)
 
 
 def _finite(kind: str, sources: list[np.ndarray]) -> list[np.ndarray]:
     """The largest exponents cleared: no NaN, no overflow. Subnormals stay."""
-    mask = {"f32": 0xBFFFFFFF, "f64": 0xBFFFFFFFFFFFFFFF, "f16": 0xBFFF, "bf16": 0xBFFF, "f16x2": 0xBFFFBFFF, "bf16x2": 0xBFFFBFFF}[kind]
+    mask = {
+        "f32": 0xBFFFFFFF,
+        "f64": 0xBFFFFFFFFFFFFFFF,
+        "f16": 0xBFFF,
+        "bf16": 0xBFFF,
+        "f16x2": 0xBFFFBFFF,
+        "bf16x2": 0xBFFFBFFF,
+    }[kind]
     return [s & s.dtype.type(mask) for s in sources]
 
 
@@ -89,12 +118,16 @@ def width_cases() -> Iterator[Case]:
         cell = f".shared .align 4 .b8 cell[{LANES * 4}];\nmov.u32 t0, cell;\nmul.lo.u32 t1, i, 4;\nadd.u32 t0, t0, t1;"
         body = f"{cell}\nmov.b32 t1, 0x11223344;\nst.shared.b32 [t0], t1;\nst.shared.b{8 * size} [t0+{2 - size % 2}], a;\nld.shared.b32 d, [t0];"
         if size == 2:
-            body = body.replace("st.shared.b16 [t0+2], a;", "cvt.u16.u32 h, a;\nst.shared.b16 [t0+2], h;").replace(cell, ".reg .b16 h;\n" + cell)
+            body = body.replace("st.shared.b16 [t0+2], a;", "cvt.u16.u32 h, a;\nst.shared.b16 [t0+2], h;").replace(
+                cell, ".reg .b16 h;\n" + cell
+            )
         (a,) = inputs(f"store.{size}", ["u32"])
         shift, mask = (8, 0xFF) if size == 1 else (16, 0xFFFF)
 
         def stored(a: np.ndarray = a, shift: int = shift, mask: int = mask) -> np.ndarray:
-            return (np.uint32(0x11223344 & ~(mask << shift)) | ((a & np.uint32(mask)) << np.uint32(shift))).astype(np.uint32)
+            return (np.uint32(0x11223344 & ~(mask << shift)) | ((a & np.uint32(mask)) << np.uint32(shift))).astype(
+                np.uint32
+            )
 
         yield Case(f"st.b{8 * size}", kernel(body, [32], 32), (a, np.zeros(LANES, np.uint32)), 1, stored, block=LANES)
 

@@ -14,20 +14,79 @@ from .case import HEADER, Case, stream, within
 
 LANES = 512
 SMALL_SPECIALS = {
-    16: [0, 0x8000, 1, 0x8001, 0x3FF, 0x400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF, 0x7C00, 0xFC00, 0x7E00, 0x7C01, 0xFFFF, 0x0080, 0x3F80, 0x7F7F, 0x7F80, 0xFF80],
-    32: [0, 1 << 31, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFF812345, 0x3F800001, 0x33800000],
-    64: [0, 1 << 63, 1, 0x000FFFFFFFFFFFFF, 1 << 52, 0x3FF0000000000000, 0xBFF0000000000000, 0x7FEFFFFFFFFFFFFF, 0x7FF0000000000000, 0x7FF8000000000123,
-         0xFFF0000000000001, 0x41E0000000000000, 0x43E0000000000000, 0xC3E0000000000000],
-}  # fmt: skip
+    16: [
+        0,
+        0x8000,
+        1,
+        0x8001,
+        0x3FF,
+        0x400,
+        0x3C00,
+        0xBC00,
+        0x7BFF,
+        0xFBFF,
+        0x7C00,
+        0xFC00,
+        0x7E00,
+        0x7C01,
+        0xFFFF,
+        0x0080,
+        0x3F80,
+        0x7F7F,
+        0x7F80,
+        0xFF80,
+    ],
+    32: [
+        0,
+        1 << 31,
+        1,
+        0x7FFFFF,
+        0x800000,
+        0x3F800000,
+        0xBF800000,
+        0x7F7FFFFF,
+        0x7F800000,
+        0xFF800000,
+        0x7FC00000,
+        0xFF812345,
+        0x3F800001,
+        0x33800000,
+    ],
+    64: [
+        0,
+        1 << 63,
+        1,
+        0x000FFFFFFFFFFFFF,
+        1 << 52,
+        0x3FF0000000000000,
+        0xBFF0000000000000,
+        0x7FEFFFFFFFFFFFFF,
+        0x7FF0000000000000,
+        0x7FF8000000000123,
+        0xFFF0000000000001,
+        0x41E0000000000000,
+        0x43E0000000000000,
+        0xC3E0000000000000,
+    ],
+}
 DTYPES = {16: np.uint16, 32: np.uint32, 64: np.uint64}
 EXPONENT_MIDDLE = {"f16": (15, 10), "bf16": (127, 7), "f32": (127, 23), "f64": (1023, 52)}
 
 
 def bits_of(kind: str) -> int:
     """Register width for a PTX type; 8-bit integers travel in 32-bit registers."""
-    return {"e4m3x2": 16, "e5m2x2": 16, "f16x2": 32, "bf16x2": 32, "tf32": 32, "bf16": 16, "f16": 16, "s8": 32, "u8": 32, "b8": 32}.get(kind) or int(
-        kind[1:]
-    )
+    return {
+        "e4m3x2": 16,
+        "e5m2x2": 16,
+        "f16x2": 32,
+        "bf16x2": 32,
+        "tf32": 32,
+        "bf16": 16,
+        "f16": 16,
+        "s8": 32,
+        "u8": 32,
+        "b8": 32,
+    }.get(kind) or int(kind[1:])
 
 
 def inputs(name: str, kinds: list[str], lanes: int = LANES) -> list[np.ndarray]:
@@ -52,7 +111,11 @@ def inputs(name: str, kinds: list[str], lanes: int = LANES) -> list[np.ndarray]:
         pool = stream(f"{name}/{place}/pool", 2 * lanes)
         ordinary = (pool % unit) | exponent * unit | np.where(pool >> np.uint64(63), sign, np.uint64(0))
         values = np.where(np.arange(2 * lanes) % 4 == 3, pool, ordinary)
-        special_bits = SPECIALS_32 if scalar == "f32" and len(kinds) == 1 else SMALL_SPECIALS[{"f64": 64, "f32": 32}.get(scalar, 16)]
+        special_bits = (
+            SPECIALS_32
+            if scalar == "f32" and len(kinds) == 1
+            else SMALL_SPECIALS[{"f64": 64, "f32": 32}.get(scalar, 16)]
+        )
         table = np.array(special_bits, np.uint64)
         count = min(lanes // 2, len(table) ** len(kinds))
         values[:count] = table[np.arange(count) // len(table) ** place % len(table)]
@@ -68,11 +131,22 @@ def kernel(body: str, source_bits: list[int], result_bits: int) -> str:
     """Every thread loads its sources a, b, c, runs ``body``, which sets d, and stores it."""
     names = "abc"[: len(source_bits)]
     lines = [f".param .u64 in_{n}" for n in names] + [".param .u64 out"]
-    text = [HEADER, ".visible .entry litmus(" + ", ".join(lines) + ")\n{", ".reg .b64 p0, p1, n;", ".reg .b32 i, t0, t1, t2;", ".reg .pred p, q;"]
+    text = [
+        HEADER,
+        ".visible .entry litmus(" + ", ".join(lines) + ")\n{",
+        ".reg .b64 p0, p1, n;",
+        ".reg .b32 i, t0, t1, t2;",
+        ".reg .pred p, q;",
+    ]
     text += [f".reg .b{bits} {n};" for n, bits in zip(names, source_bits)] + [f".reg .b{result_bits} d;"]
     text += ["mov.u32 t0, %ctaid.x;", "mov.u32 t1, %ntid.x;", "mov.u32 t2, %tid.x;", "mad.lo.u32 i, t0, t1, t2;"]
     for n, bits in zip(names, source_bits):
-        text += [f"ld.param.u64 p0, [in_{n}];", f"mul.wide.u32 p1, i, {bits // 8};", "add.u64 p0, p0, p1;", f"ld.global.b{bits} {n}, [p0];"]
+        text += [
+            f"ld.param.u64 p0, [in_{n}];",
+            f"mul.wide.u32 p1, i, {bits // 8};",
+            "add.u64 p0, p0, p1;",
+            f"ld.global.b{bits} {n}, [p0];",
+        ]
     text += [
         body,
         "ld.param.u64 p0, [out];",
@@ -84,14 +158,26 @@ def kernel(body: str, source_bits: list[int], result_bits: int) -> str:
     return "\n".join(text)
 
 
-def scalar_case(name: str, body: str, kinds: list[str], result_bits: int, expected: Callable | None, agree: Callable = np.equal) -> Case:
+def scalar_case(
+    name: str, body: str, kinds: list[str], result_bits: int, expected: Callable | None, agree: Callable = np.equal
+) -> Case:
     sources = inputs(name, kinds)
     out = np.zeros(LANES, DTYPES[result_bits])
     judge = (lambda: expected(*sources)) if expected else None
-    return Case(name, kernel(body, [bits_of(k) for k in kinds], result_bits), (*sources, out), len(sources), judge, agree, block=LANES)
+    return Case(
+        name,
+        kernel(body, [bits_of(k) for k in kinds], result_bits),
+        (*sources, out),
+        len(sources),
+        judge,
+        agree,
+        block=LANES,
+    )
 
 
-def instruction_case(opcode: str, kinds: list[str], result: str, expected: Callable | None, agree: Callable = np.equal) -> Case:
+def instruction_case(
+    opcode: str, kinds: list[str], result: str, expected: Callable | None, agree: Callable = np.equal
+) -> Case:
     body = f"{opcode} d, {', '.join('abc'[: len(kinds)])};"
     return scalar_case(opcode, body, kinds, bits_of(result), expected, agree)
 
@@ -105,23 +191,69 @@ ARITHMETIC = (
     + [f"{n}.rn.{k}" for n in ("add", "sub", "mul", "fma") for k in ("f16", "f16x2", "bf16", "bf16x2")]
     + [f"{n}.rn.{m}.f16x2" for n in ("add", "sub", "mul", "fma") for m in ("ftz", "sat", "ftz.sat")]
     + ["fma.rn.relu.f16x2", "fma.rn.ftz.relu.f16x2", "fma.rn.relu.bf16x2"]
-    + [f"{n}.{m}{k}" for n in ("min", "max") for m in ("", "NaN.", "xorsign.abs.", "NaN.xorsign.abs.") for k in ("f16", "f16x2", "bf16x2", "f32")]
-    + ["min.ftz.f16x2", "max.ftz.NaN.f32", "min.f64", "max.f64", "neg.f16x2", "neg.bf16x2", "abs.f16x2", "abs.bf16x2", "neg.ftz.f32", "abs.ftz.f32", "abs.f64", "neg.f64"]
+    + [
+        f"{n}.{m}{k}"
+        for n in ("min", "max")
+        for m in ("", "NaN.", "xorsign.abs.", "NaN.xorsign.abs.")
+        for k in ("f16", "f16x2", "bf16x2", "f32")
+    ]
+    + [
+        "min.ftz.f16x2",
+        "max.ftz.NaN.f32",
+        "min.f64",
+        "max.f64",
+        "neg.f16x2",
+        "neg.bf16x2",
+        "abs.f16x2",
+        "abs.bf16x2",
+        "neg.ftz.f32",
+        "abs.ftz.f32",
+        "abs.f64",
+        "neg.f64",
+    ]
     + [f"{n}.{k}" for n in ("neg", "abs") for k in ("f32", "f16", "bf16")]
-)  # fmt: skip
+)
 ROUNDED = [f"{n}.{m}.{k}" for n in ("div", "rcp", "sqrt") for m in MODES for k in ("f32", "f64")] + [
     "div.rn.ftz.f32",
     "rcp.rn.ftz.f32",
     "sqrt.rn.ftz.f32",
 ]
 APPROXIMATE = {
-    "div.approx.f32": (2**-22, 0), "div.approx.ftz.f32": (2**-22, 0), "div.full.f32": (2**-22, 2**-148), "rcp.approx.f32": (2**-23, 0), "rcp.approx.ftz.f32": (2**-23, 0),
-    "sqrt.approx.f32": (2**-22, 0), "sqrt.approx.ftz.f32": (2**-22, 0), "rsqrt.approx.f32": (2**-22.4, 0), "rsqrt.approx.ftz.f32": (2**-22.4, 0),
-    "ex2.approx.f32": (2**-22, 2**-148), "ex2.approx.ftz.f32": (2**-22, 0), "lg2.approx.f32": (2**-22, 2**-22), "lg2.approx.ftz.f32": (2**-22, 2**-22),
-    "tanh.approx.f32": (2**-10.9, 0), "tanh.approx.f16x2": (0, 2**-10.9), "tanh.approx.bf16x2": (2**-7, 2**-8), "ex2.approx.f16x2": (2**-9.8, 2**-24),
-    "ex2.approx.ftz.bf16x2": (2**-6.9, 0), "rcp.approx.ftz.f64": (2**-19, 0), "rsqrt.approx.f64": (2**-19, 0), "rsqrt.approx.ftz.f64": (2**-19, 0),
-}  # fmt: skip
-SOURCES = {"fma": 3, "neg": 1, "abs": 1, "rcp": 1, "sqrt": 1, "rsqrt": 1, "ex2": 1, "lg2": 1, "sin": 1, "cos": 1, "tanh": 1}
+    "div.approx.f32": (2**-22, 0),
+    "div.approx.ftz.f32": (2**-22, 0),
+    "div.full.f32": (2**-22, 2**-148),
+    "rcp.approx.f32": (2**-23, 0),
+    "rcp.approx.ftz.f32": (2**-23, 0),
+    "sqrt.approx.f32": (2**-22, 0),
+    "sqrt.approx.ftz.f32": (2**-22, 0),
+    "rsqrt.approx.f32": (2**-22.4, 0),
+    "rsqrt.approx.ftz.f32": (2**-22.4, 0),
+    "ex2.approx.f32": (2**-22, 2**-148),
+    "ex2.approx.ftz.f32": (2**-22, 0),
+    "lg2.approx.f32": (2**-22, 2**-22),
+    "lg2.approx.ftz.f32": (2**-22, 2**-22),
+    "tanh.approx.f32": (2**-10.9, 0),
+    "tanh.approx.f16x2": (0, 2**-10.9),
+    "tanh.approx.bf16x2": (2**-7, 2**-8),
+    "ex2.approx.f16x2": (2**-9.8, 2**-24),
+    "ex2.approx.ftz.bf16x2": (2**-6.9, 0),
+    "rcp.approx.ftz.f64": (2**-19, 0),
+    "rsqrt.approx.f64": (2**-19, 0),
+    "rsqrt.approx.ftz.f64": (2**-19, 0),
+}
+SOURCES = {
+    "fma": 3,
+    "neg": 1,
+    "abs": 1,
+    "rcp": 1,
+    "sqrt": 1,
+    "rsqrt": 1,
+    "ex2": 1,
+    "lg2": 1,
+    "sin": 1,
+    "cos": 1,
+    "tanh": 1,
+}
 
 INTEGER_TYPES = ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
 CONVERSIONS = (
@@ -132,24 +264,101 @@ CONVERSIONS = (
     + [f"cvt.{m}.{f}.{t}" for t in INTEGER_TYPES for f in ("f16", "f32", "f64") for m in ("rn", "rz")]
     + [f"cvt.{m}.f32.{t}" for t in ("s64", "u64", "s32") for m in ("rm", "rp")]
     + [f"cvt.{t}.{s}" for t in INTEGER_TYPES for s in INTEGER_TYPES if t != s]
-    + [f"cvt.sat.{t}.{s}" for t, s in (("s8", "s32"), ("u8", "s32"), ("u32", "s32"), ("s32", "u32"), ("s32", "s64"), ("u16", "u64"), ("s64", "u64"))]
-    + [f"cvt.{m}.{t}.f32" for t in ("f16", "bf16") for m in (*MODES, "rn.relu", "rz.relu", "rn.satfinite", "rz.satfinite", "rn.relu.satfinite")]
+    + [
+        f"cvt.sat.{t}.{s}"
+        for t, s in (
+            ("s8", "s32"),
+            ("u8", "s32"),
+            ("u32", "s32"),
+            ("s32", "u32"),
+            ("s32", "s64"),
+            ("u16", "u64"),
+            ("s64", "u64"),
+        )
+    ]
+    + [
+        f"cvt.{m}.{t}.f32"
+        for t in ("f16", "bf16")
+        for m in (*MODES, "rn.relu", "rz.relu", "rn.satfinite", "rz.satfinite", "rn.relu.satfinite")
+    ]
     + [f"cvt.{m}.{t}.f32" for t in ("f16x2", "bf16x2") for m in ("rn", "rz", "rn.relu", "rn.satfinite")]
     + [f"cvt.{m}.{t}.f64" for t in ("f16", "bf16", "f32") for m in ("rn", "rz", "rm")]
-    + ["cvt.f32.f16", "cvt.f32.bf16", "cvt.f64.f16", "cvt.f64.bf16", "cvt.f64.f32", "cvt.rn.f16.bf16", "cvt.rn.bf16.f16", "cvt.rn.ftz.f32.f64", "cvt.ftz.f32.f16"]
-    + ["cvt.rn.sat.f16.f32", "cvt.sat.f32.f16", "cvt.sat.f32.f32", "cvt.ftz.f32.f32", "cvt.rni.f32.f32", "cvt.rpi.ftz.f32.f32", "cvt.rmi.f16.f16", "cvt.rzi.f64.f64"]
+    + [
+        "cvt.f32.f16",
+        "cvt.f32.bf16",
+        "cvt.f64.f16",
+        "cvt.f64.bf16",
+        "cvt.f64.f32",
+        "cvt.rn.f16.bf16",
+        "cvt.rn.bf16.f16",
+        "cvt.rn.ftz.f32.f64",
+        "cvt.ftz.f32.f16",
+    ]
+    + [
+        "cvt.rn.sat.f16.f32",
+        "cvt.sat.f32.f16",
+        "cvt.sat.f32.f32",
+        "cvt.ftz.f32.f32",
+        "cvt.rni.f32.f32",
+        "cvt.rpi.ftz.f32.f32",
+        "cvt.rmi.f16.f16",
+        "cvt.rzi.f64.f64",
+    ]
     + ["cvt.rna.tf32.f32", "cvt.rn.tf32.f32", "cvt.rz.tf32.f32", "cvt.rn.relu.tf32.f32", "cvt.rna.satfinite.tf32.f32"]
     + [f"cvt.rn.satfinite{r}.{t}.{s}" for t in ("e4m3x2", "e5m2x2") for s in ("f32", "f16x2") for r in ("", ".relu")]
     + [f"cvt.rn{r}.f16x2.{s}" for s in ("e4m3x2", "e5m2x2") for r in ("", ".relu")]
     + ["cvt.pack.sat.s16.s32", "cvt.pack.sat.u16.s32"]
-)  # fmt: skip
+)
 INTEGERS = {
-    "mul.hi.u32": 2, "mul.hi.s32": 2, "mul.hi.u64": 2, "mul.hi.s64": 2, "mul.lo.u64": 2, "mul24.lo.s32": 2, "div.s32": 2, "div.u64": 2, "rem.s32": 2, "rem.u32": 2,
-    "mad.lo.s32": 3, "mad.hi.u32": 3, "mad.hi.sat.s32": 3, "sad.s32": 3, "add.sat.s32": 2, "sub.sat.s32": 2, "min.s64": 2, "max.u16": 2, "abs.s32": 1, "neg.s64": 1,
-    "popc.b32": 1, "popc.b64": 1, "clz.b32": 1, "clz.b64": 1, "bfind.u32": 1, "bfind.s32": 1, "bfind.shiftamt.u32": 1, "bfind.s64": 1, "brev.b32": 1, "brev.b64": 1,
-    "fns.b32": 3, "bfe.u32": 3, "bfe.s32": 3, "shf.l.wrap.b32": 3, "shf.l.clamp.b32": 3, "shf.r.wrap.b32": 3, "shf.r.clamp.b32": 3, "prmt.b32": 3, "prmt.b32.f4e": 3,
-    "prmt.b32.rc16": 3, "dp4a.s32.s32": 3, "dp4a.u32.s32": 3, "dp2a.lo.s32.u32": 3, "bmsk.clamp.b32": 2, "bmsk.wrap.b32": 2, "szext.wrap.s32": 2, "shl.b32": 2, "shr.s32": 2,
-}  # fmt: skip
+    "mul.hi.u32": 2,
+    "mul.hi.s32": 2,
+    "mul.hi.u64": 2,
+    "mul.hi.s64": 2,
+    "mul.lo.u64": 2,
+    "mul24.lo.s32": 2,
+    "div.s32": 2,
+    "div.u64": 2,
+    "rem.s32": 2,
+    "rem.u32": 2,
+    "mad.lo.s32": 3,
+    "mad.hi.u32": 3,
+    "mad.hi.sat.s32": 3,
+    "sad.s32": 3,
+    "add.sat.s32": 2,
+    "sub.sat.s32": 2,
+    "min.s64": 2,
+    "max.u16": 2,
+    "abs.s32": 1,
+    "neg.s64": 1,
+    "popc.b32": 1,
+    "popc.b64": 1,
+    "clz.b32": 1,
+    "clz.b64": 1,
+    "bfind.u32": 1,
+    "bfind.s32": 1,
+    "bfind.shiftamt.u32": 1,
+    "bfind.s64": 1,
+    "brev.b32": 1,
+    "brev.b64": 1,
+    "fns.b32": 3,
+    "bfe.u32": 3,
+    "bfe.s32": 3,
+    "shf.l.wrap.b32": 3,
+    "shf.l.clamp.b32": 3,
+    "shf.r.wrap.b32": 3,
+    "shf.r.clamp.b32": 3,
+    "prmt.b32": 3,
+    "prmt.b32.f4e": 3,
+    "prmt.b32.rc16": 3,
+    "dp4a.s32.s32": 3,
+    "dp4a.u32.s32": 3,
+    "dp2a.lo.s32.u32": 3,
+    "bmsk.clamp.b32": 2,
+    "bmsk.wrap.b32": 2,
+    "szext.wrap.s32": 2,
+    "shl.b32": 2,
+    "shr.s32": 2,
+}
 COMPARISONS = [f"{r}.{k}" for r in ("eq", "ne", "lt", "geu", "ltu", "nan") for k in ("f16x2", "bf16x2")]
 
 
@@ -161,7 +370,9 @@ def arithmetic_cases() -> Iterator[Case]:
     for opcode, (relative, absolute) in APPROXIMATE.items():
         name, kind = opcode.split(".")[0], opcode.split(".")[-1]
         agree = (
-            _pairwise(relative, absolute, kind) if kind.endswith("x2") else within(relative, absolute, {"f32": np.float32, "f64": np.float64}[kind])
+            _pairwise(relative, absolute, kind)
+            if kind.endswith("x2")
+            else within(relative, absolute, {"f32": np.float32, "f64": np.float64}[kind])
         )
         yield instruction_case(opcode, [kind] * SOURCES.get(name, 2), kind, special.operation(opcode), agree)
     for name in ("sin", "cos"):
@@ -169,14 +380,31 @@ def arithmetic_cases() -> Iterator[Case]:
 
 
 NANS = {
-    64: [0x7FF8000000000123, 0xFFF0000000000001, 0x7FF5A5A5A5A5A5A5, 0xFFFC000000000777, 0x7FF0000000000000, 0x8000000000000000, 0x4008000000000000],
+    64: [
+        0x7FF8000000000123,
+        0xFFF0000000000001,
+        0x7FF5A5A5A5A5A5A5,
+        0xFFFC000000000777,
+        0x7FF0000000000000,
+        0x8000000000000000,
+        0x4008000000000000,
+    ],
     32: [0x7FC00123, 0xFF800001, 0x7FA5A5A5, 0xFFE00777, 0x7F800000, 0x80000000, 0x40400000],
     16: [0x7E12, 0xFF81, 0x7FA5, 0xFFF7, 0x7F80, 0x8000, 0x4040],
-}  # fmt: skip
+}
 NAN_CASES = (
     [f"{n}.{m}.f64" for n in ("add", "sub", "mul", "fma", "div", "rcp", "sqrt") for m in ("rn", "rz")]
     + [f"{n}.{k}" for n in ("min", "max", "neg", "abs") for k in ("f64", "f32", "bf16")]
-    + ["cvt.f64.f32", "cvt.f64.bf16", "cvt.rn.f32.f64", "cvt.rz.bf16.f64", "cvt.rn.f16.f64", "cvt.f32.bf16", "cvt.f32.f16", "cvt.rna.tf32.f32"]
+    + [
+        "cvt.f64.f32",
+        "cvt.f64.bf16",
+        "cvt.rn.f32.f64",
+        "cvt.rz.bf16.f64",
+        "cvt.rn.f16.f64",
+        "cvt.f32.bf16",
+        "cvt.f32.f16",
+        "cvt.rna.tf32.f32",
+    ]
 )
 
 
@@ -188,7 +416,11 @@ def nan_cases() -> Iterator[Case]:
         count = 1 if name == "cvt" else SOURCES.get(name, 2)
         table = np.array(NANS[bits_of(kind)], DTYPES[bits_of(kind)])
         sources = [table[np.arange(LANES) // len(table) ** place % len(table)] for place in range(count)]
-        function = conversion(opcode) if name == "cvt" else (special if name in ("div", "rcp", "sqrt") else arithmetic).operation(opcode)
+        function = (
+            conversion(opcode)
+            if name == "cvt"
+            else (special if name in ("div", "rcp", "sqrt") else arithmetic).operation(opcode)
+        )
         text = kernel(f"{opcode} d, {', '.join('abc'[:count])};", [bits_of(kind)] * count, bits_of(result))
         out = np.zeros(LANES, DTYPES[bits_of(result)])
         yield Case(f"nan.{opcode}", text, (*sources, out), count, lambda f=function, s=sources: f(*s), block=LANES)
@@ -202,10 +434,20 @@ def _pairwise(relative: float, absolute: float, kind: str) -> Callable:
 def _trigonometric(name: str) -> Case:
     """Only angles within one turn have a stated accuracy."""
     opcode = f"{name}.approx.ftz.f32"
-    angles = ((stream(opcode, LANES) >> np.uint64(11)).astype(np.float64) * 2.0**-53 * 4 * np.pi - 2 * np.pi).astype(np.float32).view(np.uint32)
+    angles = (
+        ((stream(opcode, LANES) >> np.uint64(11)).astype(np.float64) * 2.0**-53 * 4 * np.pi - 2 * np.pi)
+        .astype(np.float32)
+        .view(np.uint32)
+    )
     out = np.zeros(LANES, np.uint32)
     return Case(
-        opcode, kernel(f"{opcode} d, a;", [32], 32), (angles, out), 1, lambda: special.operation(opcode)(angles), within(0, 2**-20.4), block=LANES
+        opcode,
+        kernel(f"{opcode} d, a;", [32], 32),
+        (angles, out),
+        1,
+        lambda: special.operation(opcode)(angles),
+        within(0, 2**-20.4),
+        block=LANES,
     )
 
 

@@ -27,7 +27,9 @@ def save(path: str | Path, answers: Answers) -> None:
         index[name] = [place, array.dtype.str, list(array.shape)]
         place += array.nbytes
     data = np.frombuffer(b"".join(a.tobytes() for a in answers.arrays.values()), np.uint8)
-    text = json.dumps({"device": answers.device, "index": index, "faults": answers.faults, "fingerprints": answers.fingerprints})
+    text = json.dumps(
+        {"device": answers.device, "index": index, "faults": answers.faults, "fingerprints": answers.fingerprints}
+    )
     with open(path, "wb") as file:
         np.savez_compressed(file, head=np.frombuffer(text.encode(), np.uint8), data=data)
 

@@ -38,19 +38,48 @@ def coordinates(rank: int) -> str:
 def load_kernel(rank: int, mode: str = "tile", offsets: str = "") -> str:
     """Poisons shared memory, loads one box at image + offset, and copies the whole image out; a copy that never completes leaves 1.
     The barrier follows the image."""
-    return "\n".join([
-        HEADER, HEAD, f"add.u32 bar, t0, {REGION};", read_coordinates(),
-        f"shl.b32 t1, i, 4; mov.b32 w0, {POISON * 0x01010101};",
-        "FILL:", "add.u32 t2, t0, t1; st.shared.v4.b32 [t2], {w0, w0, w0, w0}; add.u32 t1, t1, 2048;", f"setp.lt.u32 p, t1, {REGION};", "@p bra FILL;",
-        "setp.eq.u32 q, i, 0;", "@q mbarrier.init.shared::cta.b64 [bar], 1;", "fence.mbarrier_init.release.cluster;", "fence.proxy.async.shared::cta;", "bar.sync 0;",
-        "@!q bra WAIT;", "mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], count;",
-        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes [place], [m, {coordinates(rank)}], [bar]{offsets};",
-        "WAIT:", "mov.u32 t1, 0;",
-        "AGAIN:", "mbarrier.try_wait.parity.shared::cta.b64 p, [bar], 0;", "@p bra DONE;", "add.u32 t1, t1, 1;", "setp.lt.u32 p, t1, 2000;", "@p bra AGAIN;",
-        "DONE:", "setp.ge.u32 p, t1, 2000;", "selp.b32 w3, 1, 0, p;", "bar.sync 0;", "ld.param.u64 p0, [out];", "shl.b32 t1, i, 4;",
-        "COPY:", "add.u32 t2, t0, t1; ld.shared.v4.b32 {w0, w1, w2, x0}, [t2]; cvt.u64.u32 p1, t1; add.u64 p1, p0, p1; st.global.v4.b32 [p1], {w0, w1, w2, x0};",
-        "add.u32 t1, t1, 2048;", f"setp.lt.u32 p, t1, {REGION};", "@p bra COPY;", f"@q st.global.b32 [p0+{REGION}], w3;", "ret;\n}\n",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            HEADER,
+            HEAD,
+            f"add.u32 bar, t0, {REGION};",
+            read_coordinates(),
+            f"shl.b32 t1, i, 4; mov.b32 w0, {POISON * 0x01010101};",
+            "FILL:",
+            "add.u32 t2, t0, t1; st.shared.v4.b32 [t2], {w0, w0, w0, w0}; add.u32 t1, t1, 2048;",
+            f"setp.lt.u32 p, t1, {REGION};",
+            "@p bra FILL;",
+            "setp.eq.u32 q, i, 0;",
+            "@q mbarrier.init.shared::cta.b64 [bar], 1;",
+            "fence.mbarrier_init.release.cluster;",
+            "fence.proxy.async.shared::cta;",
+            "bar.sync 0;",
+            "@!q bra WAIT;",
+            "mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], count;",
+            f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes [place], [m, {coordinates(rank)}], [bar]{offsets};",
+            "WAIT:",
+            "mov.u32 t1, 0;",
+            "AGAIN:",
+            "mbarrier.try_wait.parity.shared::cta.b64 p, [bar], 0;",
+            "@p bra DONE;",
+            "add.u32 t1, t1, 1;",
+            "setp.lt.u32 p, t1, 2000;",
+            "@p bra AGAIN;",
+            "DONE:",
+            "setp.ge.u32 p, t1, 2000;",
+            "selp.b32 w3, 1, 0, p;",
+            "bar.sync 0;",
+            "ld.param.u64 p0, [out];",
+            "shl.b32 t1, i, 4;",
+            "COPY:",
+            "add.u32 t2, t0, t1; ld.shared.v4.b32 {w0, w1, w2, x0}, [t2]; cvt.u64.u32 p1, t1; add.u64 p1, p0, p1; st.global.v4.b32 [p1], {w0, w1, w2, x0};",
+            "add.u32 t1, t1, 2048;",
+            f"setp.lt.u32 p, t1, {REGION};",
+            "@p bra COPY;",
+            f"@q st.global.b32 [p0+{REGION}], w3;",
+            "ret;\n}\n",
+        ]
+    )
 
 
 def store_kernel(rank: int, reduction: str = "") -> str:
@@ -60,13 +89,28 @@ def store_kernel(rank: int, reduction: str = "") -> str:
         if reduction
         else f"cp.async.bulk.tensor.{rank}d.global.shared::cta.tile"
     )
-    return "\n".join([
-        HEADER, HEAD, read_coordinates(), "ld.param.u64 p0, [in_data];", "shl.b32 t1, i, 4;",
-        "COPY:", "cvt.u64.u32 p1, t1; add.u64 p1, p0, p1; ld.global.v4.b32 {w0, w1, w2, w3}, [p1]; add.u32 t2, t0, t1; st.shared.v4.b32 [t2], {w0, w1, w2, w3};",
-        "add.u32 t1, t1, 2048;", f"setp.lt.u32 p, t1, {REGION};", "@p bra COPY;", "fence.proxy.async.shared::cta;", "bar.sync 0;",
-        "setp.ne.u32 q, i, 0;", "@q ret;", f"{operation_name}.bulk_group [m, {coordinates(rank)}], [place];",
-        "cp.async.bulk.commit_group;", "cp.async.bulk.wait_group 0;", "ret;\n}\n",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            HEADER,
+            HEAD,
+            read_coordinates(),
+            "ld.param.u64 p0, [in_data];",
+            "shl.b32 t1, i, 4;",
+            "COPY:",
+            "cvt.u64.u32 p1, t1; add.u64 p1, p0, p1; ld.global.v4.b32 {w0, w1, w2, w3}, [p1]; add.u32 t2, t0, t1; st.shared.v4.b32 [t2], {w0, w1, w2, w3};",
+            "add.u32 t1, t1, 2048;",
+            f"setp.lt.u32 p, t1, {REGION};",
+            "@p bra COPY;",
+            "fence.proxy.async.shared::cta;",
+            "bar.sync 0;",
+            "setp.ne.u32 q, i, 0;",
+            "@q ret;",
+            f"{operation_name}.bulk_group [m, {coordinates(rank)}], [place];",
+            "cp.async.bulk.commit_group;",
+            "cp.async.bulk.wait_group 0;",
+            "ret;\n}\n",
+        ]
+    )
 
 
 def tensor_map(element: str, extents: tuple[int, ...], box: tuple[int, ...], **fields) -> TensorMap:
@@ -88,7 +132,14 @@ def coordinate_arguments(at: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(c & 0xFFFFFFFF for c in (*at, *(0,) * (5 - len(at))))
 
 
-def load_case(name: str, m: TensorMap | Im2colMap, at: tuple[int, ...], offset: int = 0, taps: tuple[int, ...] = (), faults: bool = False) -> Case:
+def load_case(
+    name: str,
+    m: TensorMap | Im2colMap,
+    at: tuple[int, ...],
+    offset: int = 0,
+    taps: tuple[int, ...] = (),
+    faults: bool = False,
+) -> Case:
     data = stream(name, total_bytes(m) // 8).view(np.uint8)
     column = isinstance(m, Im2colMap)
 
@@ -97,7 +148,10 @@ def load_case(name: str, m: TensorMap | Im2colMap, at: tuple[int, ...], offset: 
         image = np.full(REGION + 16, POISON, np.uint8)
         image[REGION:] = 0
         byte = np.arange(copy.element_bytes)
-        value = np.tile(np.frombuffer(int(copy.fill).to_bytes(8, "little"), np.uint8)[: copy.element_bytes], (copy.in_bounds.size, 1))
+        value = np.tile(
+            np.frombuffer(int(copy.fill).to_bytes(8, "little"), np.uint8)[: copy.element_bytes],
+            (copy.in_bounds.size, 1),
+        )
         held = data[copy.global_addresses[copy.in_bounds][:, None] + byte]
         value[copy.in_bounds] = m.loaded(held.reshape(-1)).reshape(held.shape)
         image[copy.shared_addresses[:, None] + byte] = value
@@ -106,10 +160,21 @@ def load_case(name: str, m: TensorMap | Im2colMap, at: tuple[int, ...], offset: 
     expect = (m.pixels * m.channels if column else int(np.prod(m.tile))) * m.element_bytes
     arguments = (MapOf(1, m), data, *coordinate_arguments(at), offset, expect, np.zeros(REGION + 16, np.uint8))
     text = load_kernel(m.rank, "im2col", f", {{{', '.join(map(str, taps))}}}") if column else load_kernel(m.rank)
-    return Case(f"tensor.load.{name}", text, arguments, 9, None if faults else judge, block=128, shared_bytes=REGION + 16, faults=faults)
+    return Case(
+        f"tensor.load.{name}",
+        text,
+        arguments,
+        9,
+        None if faults else judge,
+        block=128,
+        shared_bytes=REGION + 16,
+        faults=faults,
+    )
 
 
-def store_case(name: str, m: TensorMap, at: tuple[int, ...], offset: int = 0, reduction: str = "", faults: bool = False) -> Case:
+def store_case(
+    name: str, m: TensorMap, at: tuple[int, ...], offset: int = 0, reduction: str = "", faults: bool = False
+) -> Case:
     data, before = stream(name, REGION // 8).view(np.uint8), np.full(total_bytes(m), POISON, np.uint8)
     if reduction:
         real = {"f32": np.float32, "f16": np.float16, "s32": np.int32, "u32": np.uint32}.get(m.element, np.uint16)
@@ -145,9 +210,9 @@ def store_case(name: str, m: TensorMap, at: tuple[int, ...], offset: int = 0, re
 def _reduced(element: str, reduction: str, old: np.ndarray, new: np.ndarray) -> np.ndarray:
     if element[0] in "su":
         signed = (lambda v: v.view(np.int32)) if element[0] == "s" else (lambda v: v)  # noqa: E731
-        return {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "xor": np.bitwise_xor}[reduction](
-            signed(old), signed(new)
-        )
+        return {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "xor": np.bitwise_xor}[
+            reduction
+        ](signed(old), signed(new))
     return operation(f"{reduction}.{element}")(old, new)
 
 
@@ -168,9 +233,16 @@ def load_cases() -> Iterator[Case]:
             yield load_case(f"swizzle{swizzle}.{element}", m, (48, 9))
             yield load_case(f"swizzle{swizzle}.{element}.edge", m, ((300 - inner // 2) // step * step, 30), 2048)
         for offset in (128, 384, 896):
-            yield load_case(f"swizzle{swizzle}.at{offset}", tensor_map("f16", (100, 40), (swizzle // 2, 24), swizzle=swizzle), (0, 0), offset)
+            yield load_case(
+                f"swizzle{swizzle}.at{offset}",
+                tensor_map("f16", (100, 40), (swizzle // 2, 24), swizzle=swizzle),
+                (0, 0),
+                offset,
+            )
     for swizzle, inner in ((64, 32), (128, 32), (128, 64), (128, 96), (64, 48)):
-        yield load_case(f"swizzle{swizzle}.narrow{inner}", tensor_map("u8", (300, 40), (inner, 16), swizzle=swizzle), (0, 0))
+        yield load_case(
+            f"swizzle{swizzle}.narrow{inner}", tensor_map("u8", (300, 40), (inner, 16), swizzle=swizzle), (0, 0)
+        )
     yield load_case("3d.edges", tensor_map("f16", (40, 7, 9), (16, 4, 5)), (32, -2, 6))
     yield load_case("3d.swizzled", tensor_map("bf16", (100, 9, 5), (64, 8, 3), swizzle=128), (-8, 4, 3), 1024)
     yield load_case("4d.edges", tensor_map("u32", (20, 5, 4, 6), (8, 3, 2, 4)), (16, 3, -1, 4))
@@ -179,10 +251,16 @@ def load_cases() -> Iterator[Case]:
     yield load_case("small.tensor", tensor_map("f16", (5, 3), (16, 8)), (0, 0))
     yield load_case("wide.box", tensor_map("u8", (400, 60), (256, 50)), (48, 20))
     for steps, at in (((1, 2), (0, 0)), ((1, 3), (4, 4)), ((1, 2), (4, -3)), ((2, 2), (0, 0)), ((1, 8), (0, 7))):
-        yield load_case(f"steps{steps[0]}{steps[1]}.{at[0]}.{at[1]}", tensor_map("f32", (60, 60), (16, 20), element_strides=steps), at)
+        yield load_case(
+            f"steps{steps[0]}{steps[1]}.{at[0]}.{at[1]}",
+            tensor_map("f32", (60, 60), (16, 20), element_strides=steps),
+            at,
+        )
     yield load_case("steps.3d", tensor_map("f16", (40, 20, 20), (16, 7, 9), element_strides=(1, 2, 4)), (8, 2, 3))
     for element in ("f16", "bf16", "f32", "f64", "tf32"):
-        yield load_case(f"nan.{element}", tensor_map(element, (50, 30), (64 // ELEMENT_BYTES[element], 8), nan_fill=True), (48, 26))
+        yield load_case(
+            f"nan.{element}", tensor_map(element, (50, 30), (64 // ELEMENT_BYTES[element], 8), nan_fill=True), (48, 26)
+        )
     yield load_case("1d.f32.-5", tensor_map("f32", (120,), (32,)), (-5,), faults=True)
     yield load_case("2d.u8.3", tensor_map("u8", (50, 30), (64, 8)), (3, 5), faults=True)
 
@@ -191,7 +269,13 @@ def im2col_cases() -> Iterator[Case]:
     """Columns that start inside a row, wrap around the box and on to the next image, with steps and taps."""
 
     def image(
-        element: str, extents: tuple[int, ...], lower: tuple[int, ...], upper: tuple[int, ...], channels: int, pixels: int, **fields
+        element: str,
+        extents: tuple[int, ...],
+        lower: tuple[int, ...],
+        upper: tuple[int, ...],
+        channels: int,
+        pixels: int,
+        **fields,
     ) -> Im2colMap:
         sizes = np.cumprod((ELEMENT_BYTES[element], *extents[:-1]))[1:]
         return Im2colMap(element, 0, extents, tuple(int(s) for s in sizes), lower, upper, channels, pixels, **fields)
@@ -207,7 +291,9 @@ def im2col_cases() -> Iterator[Case]:
     yield load_case("im2col.4d.odd", stepped, (0, 1, -1, 1), 0, (0, 0))
     volume = image("f32", (16, 6, 5, 4, 3), (-1, 0, -1), (-1, -1, 0), 8, 100, swizzle=32)
     yield load_case("im2col.5d", volume, (8, 2, 1, 0, 0), 0, (1, 1, 0))
-    yield load_case("im2col.nan", image("f16", (16, 6, 5, 2), (-2, -2), (1, 1), 16, 64, nan_fill=True), (0, -2, -2, 0), 0, (0, 1))
+    yield load_case(
+        "im2col.nan", image("f16", (16, 6, 5, 2), (-2, -2), (1, 1), 16, 64, nan_fill=True), (0, -2, -2, 0), 0, (0, 1)
+    )
 
 
 def store_cases() -> Iterator[Case]:
@@ -217,8 +303,15 @@ def store_cases() -> Iterator[Case]:
         yield store_case(f"2d.{element}.corner", m, (48, 26))
         yield store_case(f"2d.{element}.inside", m, (16 // ELEMENT_BYTES[element], 5), 256)
     for swizzle in (32, 64, 128):
-        yield store_case(f"swizzle{swizzle}", tensor_map("bf16", (300, 40), (swizzle // 2, 20), swizzle=swizzle), (48, 9))
-        yield store_case(f"swizzle{swizzle}.at384", tensor_map("bf16", (300, 40), (swizzle // 2, 20), swizzle=swizzle), (288, 30), 384)
+        yield store_case(
+            f"swizzle{swizzle}", tensor_map("bf16", (300, 40), (swizzle // 2, 20), swizzle=swizzle), (48, 9)
+        )
+        yield store_case(
+            f"swizzle{swizzle}.at384",
+            tensor_map("bf16", (300, 40), (swizzle // 2, 20), swizzle=swizzle),
+            (288, 30),
+            384,
+        )
     yield store_case("3d", tensor_map("f16", (40, 7, 9), (16, 4, 5)), (32, 5, 6))
     yield store_case("4d", tensor_map("u32", (20, 5, 4, 6), (8, 3, 2, 4)), (16, 3, 3, 4))
     yield store_case("5d", tensor_map("f32", (20, 5, 4, 3, 6), (8, 3, 2, 2, 3)), (16, 3, 3, 2, 4))

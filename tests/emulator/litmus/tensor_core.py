@@ -26,20 +26,54 @@ def kernel(opcode: str, immediates: tuple[int, ...], count_a: int, count_d: int,
     left = "{" + ", ".join(f"ra{r}" for r in range(count_a)) + "}" if count_a else "da"
     tail = "".join(f", {i}" for i in immediates)
     text = [
-        HEADER, ".extern .shared .align 1024 .b8 image[];",
+        HEADER,
+        ".extern .shared .align 1024 .b8 image[];",
         ".visible .entry litmus(.param .u64 in_image, .param .u64 in_a, .param .u64 in_d, .param .u64 desc_a, .param .u64 desc_b, .param .u64 out)\n{",
-        ".reg .b64 p0, p1, da, db, base;", ".reg .b32 i, t0, t1, t2;", ".reg .b32 ra<4>, w<4>;", f".reg .b32 rd<{count_d}>;", ".reg .pred p;",
-        "mov.u32 i, %tid.x;", "mov.u32 t0, image;", "shl.b32 t1, i, 4;", "ld.param.u64 p0, [in_image];",
-        "COPY:", "cvt.u64.u32 p1, t1;", "add.u64 p1, p0, p1;", "ld.global.v4.b32 {w0, w1, w2, w3}, [p1];", "add.u32 t2, t0, t1;",
-        "st.shared.v4.b32 [t2], {w0, w1, w2, w3};", "add.u32 t1, t1, 2048;", f"setp.lt.u32 p, t1, {IMAGE_BYTES};", "@p bra COPY;",
-        "fence.proxy.async.shared::cta;", "bar.sync 0;",
-        "shr.u32 t1, t0, 4;", "cvt.u64.u32 base, t1;", "ld.param.u64 da, [desc_a];", "add.u64 da, da, base;", "ld.param.u64 db, [desc_b];", "add.u64 db, db, base;",
-        "mul.wide.u32 p1, i, 4;", "ld.param.u64 p0, [in_a];", "add.u64 p0, p0, p1;",
-    ]  # fmt: skip
+        ".reg .b64 p0, p1, da, db, base;",
+        ".reg .b32 i, t0, t1, t2;",
+        ".reg .b32 ra<4>, w<4>;",
+        f".reg .b32 rd<{count_d}>;",
+        ".reg .pred p;",
+        "mov.u32 i, %tid.x;",
+        "mov.u32 t0, image;",
+        "shl.b32 t1, i, 4;",
+        "ld.param.u64 p0, [in_image];",
+        "COPY:",
+        "cvt.u64.u32 p1, t1;",
+        "add.u64 p1, p0, p1;",
+        "ld.global.v4.b32 {w0, w1, w2, w3}, [p1];",
+        "add.u32 t2, t0, t1;",
+        "st.shared.v4.b32 [t2], {w0, w1, w2, w3};",
+        "add.u32 t1, t1, 2048;",
+        f"setp.lt.u32 p, t1, {IMAGE_BYTES};",
+        "@p bra COPY;",
+        "fence.proxy.async.shared::cta;",
+        "bar.sync 0;",
+        "shr.u32 t1, t0, 4;",
+        "cvt.u64.u32 base, t1;",
+        "ld.param.u64 da, [desc_a];",
+        "add.u64 da, da, base;",
+        "ld.param.u64 db, [desc_b];",
+        "add.u64 db, db, base;",
+        "mul.wide.u32 p1, i, 4;",
+        "ld.param.u64 p0, [in_a];",
+        "add.u64 p0, p0, p1;",
+    ]
     text += [f"ld.global.b32 ra{r}, [p0+{512 * r}];" for r in range(count_a)]
-    text += ["ld.param.u64 p0, [in_d];", "add.u64 p0, p0, p1;"] + [f"ld.global.b32 {n}, [p0+{512 * r}];" for r, n in enumerate(names)]
-    text += [f"setp.ne.b32 p, {int(accumulate)}, 0;", "wgmma.fence.sync.aligned;", f"{opcode} {{{', '.join(names)}}}, {left}, db, p{tail};"]
-    text += ["wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;", "ld.param.u64 p0, [out];", "add.u64 p0, p0, p1;"]
+    text += ["ld.param.u64 p0, [in_d];", "add.u64 p0, p0, p1;"] + [
+        f"ld.global.b32 {n}, [p0+{512 * r}];" for r, n in enumerate(names)
+    ]
+    text += [
+        f"setp.ne.b32 p, {int(accumulate)}, 0;",
+        "wgmma.fence.sync.aligned;",
+        f"{opcode} {{{', '.join(names)}}}, {left}, db, p{tail};",
+    ]
+    text += [
+        "wgmma.commit_group.sync.aligned;",
+        "wgmma.wait_group.sync.aligned 0;",
+        "ld.param.u64 p0, [out];",
+        "add.u64 p0, p0, p1;",
+    ]
     return "\n".join([*text, *(f"st.global.b32 [p0+{512 * r}], {n};" for r, n in enumerate(names)), "ret;\n}\n"])
 
 
@@ -86,7 +120,9 @@ def build(setting: Setting) -> Case:
     in_registers = setting.swizzle_a < 0
     halves = wgmma.ELEMENT_BITS[a_type] == 16
     immediates = () if d_type == "s32" else setting.scales
-    immediates += () if not halves else (setting.transpose_b,) if in_registers else (setting.transpose_a, setting.transpose_b)
+    immediates += (
+        () if not halves else (setting.transpose_b,) if in_registers else (setting.transpose_a, setting.transpose_b)
+    )
     step = wgmma.instruction(opcode, in_registers, immediates)
     count = step.d_registers
     fill = small_numbers if setting.exact else any_numbers
@@ -94,11 +130,23 @@ def build(setting: Setting) -> Case:
     a = fill(setting.name + "/a", a_type, 512).reshape(4, 128)
     d = fill(setting.name + "/d", {"s32": "u8", "f32": "f32", "f16": "f16"}[d_type], 128 * count).reshape(count, 128)
     if setting.zeros:
-        image, a, d = (v & np.uint32(0x80008000 if v is not d or d_type == "f16" else 0x80000000) for v in (image, a, d))
+        image, a, d = (
+            v & np.uint32(0x80008000 if v is not d or d_type == "f16" else 0x80000000) for v in (image, a, d)
+        )
     if setting.suffix == ".satfinite":
         d = (d & np.uint32(0x80003FFF)) ^ np.uint32(0x7FFFC000)
-    desc_a = descriptor(setting.start_a, *strides(setting.transpose_a, max(setting.swizzle_a, 0), 64), max(setting.swizzle_a, 0), setting.base_offset)
-    desc_b = descriptor(setting.start_b, *strides(setting.transpose_b, setting.swizzle_b, setting.n), setting.swizzle_b, setting.base_offset)
+    desc_a = descriptor(
+        setting.start_a,
+        *strides(setting.transpose_a, max(setting.swizzle_a, 0), 64),
+        max(setting.swizzle_a, 0),
+        setting.base_offset,
+    )
+    desc_b = descriptor(
+        setting.start_b,
+        *strides(setting.transpose_b, setting.swizzle_b, setting.n),
+        setting.swizzle_b,
+        setting.base_offset,
+    )
 
     def judge() -> np.ndarray:
         data = image.view(np.uint8)

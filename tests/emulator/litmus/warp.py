@@ -15,13 +15,31 @@ from .case import HEADER, Case, integers, stream
 
 def warp_kernel(body: str) -> str:
     """Lane values a and b in, results d and e out (two 32-bit words a lane); the lane number is in i."""
-    return "\n".join([
-        HEADER, ".visible .entry litmus(.param .u64 in_a, .param .u64 in_b, .param .u64 out)\n{",
-        ".reg .b64 p0, p1;", ".reg .b32 i, a, b, d, e, t0, t1;", ".reg .pred p, q;",
-        "mov.u32 i, %tid.x;", "mul.wide.u32 p1, i, 4;", "ld.param.u64 p0, [in_a];", "add.u64 p0, p0, p1;", "ld.global.b32 a, [p0];",
-        "ld.param.u64 p0, [in_b];", "add.u64 p0, p0, p1;", "ld.global.b32 b, [p0];", "mov.b32 d, 0;", "mov.b32 e, 0;", body,
-        "ld.param.u64 p0, [out];", "mul.wide.u32 p1, i, 8;", "add.u64 p0, p0, p1;", "st.global.v2.b32 [p0], {d, e};", "ret;\n}\n",
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            HEADER,
+            ".visible .entry litmus(.param .u64 in_a, .param .u64 in_b, .param .u64 out)\n{",
+            ".reg .b64 p0, p1;",
+            ".reg .b32 i, a, b, d, e, t0, t1;",
+            ".reg .pred p, q;",
+            "mov.u32 i, %tid.x;",
+            "mul.wide.u32 p1, i, 4;",
+            "ld.param.u64 p0, [in_a];",
+            "add.u64 p0, p0, p1;",
+            "ld.global.b32 a, [p0];",
+            "ld.param.u64 p0, [in_b];",
+            "add.u64 p0, p0, p1;",
+            "ld.global.b32 b, [p0];",
+            "mov.b32 d, 0;",
+            "mov.b32 e, 0;",
+            body,
+            "ld.param.u64 p0, [out];",
+            "mul.wide.u32 p1, i, 8;",
+            "add.u64 p0, p0, p1;",
+            "st.global.v2.b32 [p0], {d, e};",
+            "ret;\n}\n",
+        ]
+    )
 
 
 def lane_case(name: str, body: str, expected: Callable | None = None, low: int = 0, high: int = 1 << 32) -> Case:
@@ -59,23 +77,48 @@ def shuffle_cases() -> Iterator[Case]:
 
 def vote_cases() -> Iterator[Case]:
     for name in ("all", "any", "uni"):
-        yield lane_case(f"vote.{name}", f"setp.ne.u32 p, a, 0;\nvote.sync.{name}.pred q, p, -1;\nselp.b32 d, 1, 0, q;\n"
-                        f"setp.ne.u32 p, a, 99;\nvote.sync.{name}.pred q, p, -1;\nselp.b32 e, 1, 0, q;", None, 0, 3)  # fmt: skip
-    yield lane_case("vote.ballot", "setp.lt.u32 p, a, b;\nvote.sync.ballot.b32 d, p, -1;\nvote.sync.ballot.b32 e, !p, -1;")
-    yield lane_case("vote.partial", "setp.lt.u32 p, i, 11;\n@!p bra END;\nsetp.gt.u32 q, a, 3;\nvote.sync.ballot.b32 d, q, 0x7ff;\nactivemask.b32 e;\nEND:\n"
-                    "bar.warp.sync -1;", None, 0, 8)  # fmt: skip
+        yield lane_case(
+            f"vote.{name}",
+            f"setp.ne.u32 p, a, 0;\nvote.sync.{name}.pred q, p, -1;\nselp.b32 d, 1, 0, q;\n"
+            f"setp.ne.u32 p, a, 99;\nvote.sync.{name}.pred q, p, -1;\nselp.b32 e, 1, 0, q;",
+            None,
+            0,
+            3,
+        )
+    yield lane_case(
+        "vote.ballot", "setp.lt.u32 p, a, b;\nvote.sync.ballot.b32 d, p, -1;\nvote.sync.ballot.b32 e, !p, -1;"
+    )
+    yield lane_case(
+        "vote.partial",
+        "setp.lt.u32 p, i, 11;\n@!p bra END;\nsetp.gt.u32 q, a, 3;\nvote.sync.ballot.b32 d, q, 0x7ff;\nactivemask.b32 e;\nEND:\n"
+        "bar.warp.sync -1;",
+        None,
+        0,
+        8,
+    )
     yield lane_case("match.any", "match.any.sync.b32 d, a, -1;", None, 0, 5)
-    yield lane_case("match.all", "match.all.sync.b32 d|p, a, -1;\nselp.b32 e, 1, 0, p;\nmov.b32 t0, 7;\nmatch.all.sync.b32 t1|q, t0, -1;\n"
-                    "selp.b32 t0, 2, 0, q;\nor.b32 e, e, t0;\nxor.b32 d, d, t1;", None, 0, 2)  # fmt: skip
+    yield lane_case(
+        "match.all",
+        "match.all.sync.b32 d|p, a, -1;\nselp.b32 e, 1, 0, p;\nmov.b32 t0, 7;\nmatch.all.sync.b32 t1|q, t0, -1;\n"
+        "selp.b32 t0, 2, 0, q;\nor.b32 e, e, t0;\nxor.b32 d, d, t1;",
+        None,
+        0,
+        2,
+    )
     for name in ("add.u32", "add.s32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32"):
         yield lane_case(
             f"redux.{name}",
             f"redux.sync.{name} d, a, -1;\nsetp.lt.u32 p, i, 16;\n@p redux.sync.{name} e, b, 0xffff;\n@!p redux.sync.{name} e, b, 0xffff0000;",
         )
     yield lane_case("elect", "elect.sync d|p, -1;\nselp.b32 e, 1, 0, p;")
-    yield lane_case("elect.partial", "setp.gt.u32 q, i, 6;\n@!q bra END;\nelect.sync d|p, 0xffffff80;\nselp.b32 e, 1, 0, p;\nEND:\nbar.warp.sync -1;")
+    yield lane_case(
+        "elect.partial",
+        "setp.gt.u32 q, i, 6;\n@!q bra END;\nelect.sync d|p, 0xffffff80;\nselp.b32 e, 1, 0, p;\nEND:\nbar.warp.sync -1;",
+    )
     masks = "mov.u32 d, %lanemask_lt;\nmov.u32 e, %lanemask_ge;"
-    yield lane_case("lanemask", masks, lambda a, b: np.array([[(1 << i) - 1, (1 << 32) - (1 << i)] for i in range(32)], np.uint32))
+    yield lane_case(
+        "lanemask", masks, lambda a, b: np.array([[(1 << i) - 1, (1 << 32) - (1 << i)] for i in range(32)], np.uint32)
+    )
 
 
 # --- matrices -----------------------------------------------------------------------------------------------------------------
@@ -84,13 +127,22 @@ def vote_cases() -> Iterator[Case]:
 def matrix_kernel(loads: dict[str, int], body: str, results: int, shared: int = 0) -> str:
     """Registers r<name><n> are loaded from global arrays (count, 32) of 32-bit words; rd0.. are stored. Shared memory is ``buffer``."""
     params = [f".param .u64 in_{n}" for n in loads] + [".param .u64 out"]
-    text = [HEADER, ".visible .entry litmus(" + ", ".join(params) + ")\n{", ".reg .b64 p0, p1;", ".reg .b32 i, t0, t1, t2, base;"]
+    text = [
+        HEADER,
+        ".visible .entry litmus(" + ", ".join(params) + ")\n{",
+        ".reg .b64 p0, p1;",
+        ".reg .b32 i, t0, t1, t2, base;",
+    ]
     text += [f".reg .b32 r{n}<{count}>;" for n, count in loads.items()] + [f".reg .b32 rd<{results}>;"]
     text += [f".shared .align 128 .b8 buffer[{shared}];", "mov.u32 base, buffer;"] if shared else []
     text += ["mov.u32 i, %tid.x;", "mul.wide.u32 p1, i, 4;"]
     for n, count in loads.items():
-        text += [f"ld.param.u64 p0, [in_{n}];", "add.u64 p0, p0, p1;"] + [f"ld.global.b32 r{n}{r}, [p0+{128 * r}];" for r in range(count)]
-    text += [body, "ld.param.u64 p0, [out];", "add.u64 p0, p0, p1;"] + [f"st.global.b32 [p0+{128 * r}], rd{r};" for r in range(results)]
+        text += [f"ld.param.u64 p0, [in_{n}];", "add.u64 p0, p0, p1;"] + [
+            f"ld.global.b32 r{n}{r}, [p0+{128 * r}];" for r in range(count)
+        ]
+    text += [body, "ld.param.u64 p0, [out];", "add.u64 p0, p0, p1;"] + [
+        f"st.global.b32 [p0+{128 * r}], rd{r};" for r in range(results)
+    ]
     return "\n".join([*text, "ret;\n}\n"])
 
 
@@ -113,7 +165,13 @@ def eight_by_eight_cases() -> Iterator[Case]:
                 return matrix.load_matrices(rows[place[: 8 * count]], transposed)
 
             body = fill + order + f"ldmatrix.sync.aligned.m8n8.{suffix}.shared.b16 {group('d', count)}, [t1];"
-            yield Case(f"ldmatrix.{suffix}", matrix_kernel({"a": 4}, body, count, 512), (words, np.zeros((count, 32), np.uint32)), 1, loaded)
+            yield Case(
+                f"ldmatrix.{suffix}",
+                matrix_kernel({"a": 4}, body, count, 512),
+                (words, np.zeros((count, 32), np.uint32)),
+                1,
+                loaded,
+            )
 
             def stored(count: int = count, transposed: bool = transposed) -> np.ndarray:
                 after = np.zeros((32, 16), np.uint8)
@@ -123,20 +181,43 @@ def eight_by_eight_cases() -> Iterator[Case]:
             clear = "mov.b32 t2, 0;\nshl.b32 t0, i, 4;\nadd.u32 t0, t0, base;\nst.shared.v4.b32 [t0], {t2, t2, t2, t2};\nbar.warp.sync -1;\n"
             write = f"stmatrix.sync.aligned.m8n8.{suffix}.shared.b16 [t1], {group('a', count)};\nbar.warp.sync -1;\n"
             body = clear + order + write + "ld.shared.v4.b32 {rd0, rd1, rd2, rd3}, [t0];"
-            yield Case(f"stmatrix.{suffix}", matrix_kernel({"a": 4}, body, 4, 512), (words, np.zeros((4, 32), np.uint32)), 1, stored)
+            yield Case(
+                f"stmatrix.{suffix}",
+                matrix_kernel({"a": 4}, body, 4, 512),
+                (words, np.zeros((4, 32), np.uint32)),
+                1,
+                stored,
+            )
     body = "movmatrix.sync.aligned.m8n8.trans.b16 rd0, ra0;"
     yield Case(
-        "movmatrix", matrix_kernel({"a": 1}, body, 1), (words[:1], np.zeros((1, 32), np.uint32)), 1, lambda: matrix.transpose_matrix(words[0])[None]
+        "movmatrix",
+        matrix_kernel({"a": 1}, body, 1),
+        (words[:1], np.zeros((1, 32), np.uint32)),
+        1,
+        lambda: matrix.transpose_matrix(words[0])[None],
     )
 
 
 MMA = [
-    "m16n8k8.row.col.f16.f16.f16.f16", "m16n8k16.row.col.f16.f16.f16.f16", "m16n8k16.row.col.f32.f16.f16.f32", "m16n8k8.row.col.f32.bf16.bf16.f32",
-    "m16n8k16.row.col.f32.bf16.bf16.f32", "m16n8k4.row.col.f32.tf32.tf32.f32", "m16n8k8.row.col.f32.tf32.tf32.f32", "m16n8k32.row.col.f32.e4m3.e5m2.f32",
-    "m16n8k16.row.col.f32.e4m3.e4m3.f32", "m8n8k16.row.col.s32.s8.u8.s32", "m16n8k32.row.col.s32.s8.s8.s32", "m16n8k32.row.col.satfinite.s32.u8.u8.s32",
-    "m16n8k16.row.col.s32.u8.s8.s32", "m16n8k32.row.col.s32.s4.u4.s32", "m16n8k64.row.col.s32.u4.s4.s32", "m16n8k256.row.col.s32.b1.b1.s32.and.popc",
-    "m16n8k128.row.col.s32.b1.b1.s32.xor.popc", "m8n8k128.row.col.s32.b1.b1.s32.and.popc",
-]  # fmt: skip
+    "m16n8k8.row.col.f16.f16.f16.f16",
+    "m16n8k16.row.col.f16.f16.f16.f16",
+    "m16n8k16.row.col.f32.f16.f16.f32",
+    "m16n8k8.row.col.f32.bf16.bf16.f32",
+    "m16n8k16.row.col.f32.bf16.bf16.f32",
+    "m16n8k4.row.col.f32.tf32.tf32.f32",
+    "m16n8k8.row.col.f32.tf32.tf32.f32",
+    "m16n8k32.row.col.f32.e4m3.e5m2.f32",
+    "m16n8k16.row.col.f32.e4m3.e4m3.f32",
+    "m8n8k16.row.col.s32.s8.u8.s32",
+    "m16n8k32.row.col.s32.s8.s8.s32",
+    "m16n8k32.row.col.satfinite.s32.u8.u8.s32",
+    "m16n8k16.row.col.s32.u8.s8.s32",
+    "m16n8k32.row.col.s32.s4.u4.s32",
+    "m16n8k64.row.col.s32.u4.s4.s32",
+    "m16n8k256.row.col.s32.b1.b1.s32.and.popc",
+    "m16n8k128.row.col.s32.b1.b1.s32.xor.popc",
+    "m8n8k128.row.col.s32.b1.b1.s32.and.popc",
+]
 
 
 def small_numbers(name: str, kind: str, count: int) -> np.ndarray:
