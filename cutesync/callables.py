@@ -11,8 +11,9 @@ import linecache
 import operator
 import re
 import types
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Callable, Iterator
+from typing import Any
 
 from .errors import CutesyncError, OperatorError
 

@@ -5,14 +5,13 @@ A family adds itself to ``FAMILIES`` with a function that lists its kernels: ``f
 
 from __future__ import annotations
 
-from typing import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from .arguments import choice
-from .dtypes import BY_NAME, INT64, DType
+from .dtypes import BY_NAME, INT64, DType, sum_dtype
 from .dtypes import dtype as parse_dtype
-from .dtypes import sum_dtype
 from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from .ops import COMPARISONS, NAMES, neighbour_operator, operator
 

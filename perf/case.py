@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-
 from gpu import Array, Gpu
 
 GRAPH_BYTES = 80_000_000  # up to here a case is also timed inside a graph

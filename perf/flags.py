@@ -11,7 +11,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-
 from case import Bar, Case
 from gpu import Array
 from reduce import numpy_dtype, power

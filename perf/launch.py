@@ -22,10 +22,9 @@ import tempfile
 import time
 
 import numpy as np
-from cuda.bindings import driver
-
 import report as reporting
 import script
+from cuda.bindings import driver
 from gpu import Probe, check
 from measure import summary
 from rivals import versions

@@ -35,13 +35,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cuda.bindings import driver
-
 import matmul as family
 import report as reporting
 import script
 from case import Slot
 from clock import Clock, sustained
+from cuda.bindings import driver
 from gpu import Gpu, check
 from rivals import Libraries, versions
 

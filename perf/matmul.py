@@ -17,7 +17,6 @@ import math
 from functools import lru_cache
 
 import numpy as np
-
 from case import Bar, Case
 from rivals import numpy_dtype
 

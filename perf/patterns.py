@@ -12,11 +12,10 @@ upload of its state) is timed with its wait.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from functools import lru_cache
-from typing import Callable
 
 import numpy as np
-
 from case import Bar, Case
 from reduce import power
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
-
 from case import GRAPH_BYTES, Bar, Case
 from gpu import Array
 from rivals import numpy_dtype

@@ -11,9 +11,8 @@ import importlib.metadata
 import os
 import platform
 
-import numpy as np
-
 import cub
+import numpy as np
 from gpu import Array, Event, Gpu
 
 NOT_OF_NUMPY = ("bfloat16", "float8_e4m3fn", "float8_e5m2")

@@ -15,7 +15,6 @@ from functools import lru_cache
 from importlib.util import find_spec
 
 import numpy as np
-
 from case import GRAPH_BYTES, Bar, Case
 from gpu import Array
 from reduce import numpy_dtype, power

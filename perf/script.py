@@ -7,8 +7,9 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Callable, Iterator, NoReturn
+from typing import NoReturn
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:

@@ -18,7 +18,6 @@ import sys
 from pathlib import Path
 
 import numpy as np
-
 import report as reporting
 import script
 from case import Slot

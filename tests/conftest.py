@@ -12,7 +12,6 @@ import pytest
 
 from cutesync.runtime import call, device
 
-
 os.environ.setdefault(
     "CUTE_DSL_ARCH", "sm_90a"
 )  # tests that use the DSL directly; with no GPU it would take another architecture

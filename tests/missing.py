@@ -10,7 +10,8 @@ import functools
 import importlib
 import itertools
 import sys
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import cutlass.cute as cute
 import numpy as np

@@ -6,10 +6,11 @@ import pickle
 
 import numpy as np
 import pytest
-from .cases import DTYPES
 
 from cutesync import dtypes
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
+
+from .cases import DTYPES
 
 
 @pytest.mark.parametrize("name", [d for d in DTYPES if d != "bfloat16"])

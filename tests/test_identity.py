@@ -262,8 +262,8 @@ def test_attributes_of_modules_and_imports_inside(tmp_path, monkeypatch):
         lambda a, b: a + b * settings.SCALE,
         lambda a, b: settings.combine(a, b),
         importing,
-        lambda a, b: a + b * getattr(settings, "SCALE"),
-    ]  # noqa: B009
+        lambda a, b: a + b * settings.SCALE,
+    ]
     before = [identify(op) for op in ops]
     assert [identify(op) for op in ops] == before
     settings.SCALE = 3

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from .cases import DTYPES, NAMES, data, has_meaning, numpy_dtype
 
 from cutesync import dtypes, ops
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
+
+from .cases import DTYPES, NAMES, data, has_meaning, numpy_dtype
 
 
 @pytest.mark.parametrize(("op", "dtype"), [(o, d) for o in NAMES for d in DTYPES if has_meaning(o, d)])

@@ -9,9 +9,10 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from .cases import DTYPES, NAMES, data, has_meaning, matrices, matrix, numpy_dtype
 
 from cutesync import dtypes, reference
+
+from .cases import DTYPES, NAMES, data, has_meaning, matrices, matrix, numpy_dtype
 
 EXACT = {
     "add": lambda a, b: a + b,

@@ -7,7 +7,8 @@ import contextlib
 import io
 import os
 import sys
-from typing import Callable, NoReturn, Sequence
+from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from .. import __version__, env
 from ..errors import ArgumentTypeError, ArgumentValueError, CutesyncError

@@ -7,7 +7,7 @@ anything the sanitizer finds. One verdict is about the schedules that ran: more 
 from __future__ import annotations
 
 import time
-from typing import Sequence
+from collections.abc import Sequence
 
 import numpy as np
 

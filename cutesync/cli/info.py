@@ -10,9 +10,9 @@ import platform
 import re
 import sys
 import warnings
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Callable, Iterable, Iterator
 
 from .. import __version__, env
 from ..runtime import cache, device

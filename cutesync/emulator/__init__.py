@@ -29,10 +29,10 @@ from .settings import Settings, emulate, settings
 
 __all__ = [
     "DEVICE",
-    "Device",
-    "EmulationError",
     "LOCK",
     "POLICIES",
+    "Device",
+    "EmulationError",
     "Report",
     "Settings",
     "call",

@@ -35,10 +35,8 @@ class NamedBarrier:
                 "barrier", f"{self.name}: the count {count} is not a multiple of 32", f.warp, f.mask.nonzero()[0], site
             )
         wanted = self.block.live_warps * 32 if count is None else count
-        if (
-            self.arrived
-            and (count is None) != self.whole_block
-            or (self.arrived and count is not None and wanted != self.expected)
+        if (self.arrived and (count is None) != self.whole_block) or (
+            self.arrived and count is not None and wanted != self.expected
         ):
             machine.fail(
                 "barrier",

@@ -23,7 +23,7 @@ _OF_BLOCK = ("ctaid", "cluster", "smid")  # special registers that differ betwee
 
 
 class Warp:
-    def __init__(self, block: "Block", index: int, threads: int):
+    def __init__(self, block: Block, index: int, threads: int):
         machine = block.machine
         self.block, self.index, self.machine = block, index, machine
         self.R = list(machine.program.initial)
@@ -158,7 +158,7 @@ class Warp:
 class Block:
     """``number`` stands for the block in clocks and shadow memory, and no other resident block has it."""
 
-    def __init__(self, machine: "Machine", coordinates: tuple[int, int, int], number: int):
+    def __init__(self, machine: Machine, coordinates: tuple[int, int, int], number: int):
         self.machine, self.coordinates, self.number = machine, coordinates, number
         c = machine.cluster
         self.in_cluster = tuple(a % b for a, b in zip(self.coordinates, c))
@@ -181,7 +181,7 @@ class Block:
         block, offset = self.block_at(address)
         return (block.shared if block else None), offset - SHARED_START
 
-    def block_at(self, address: int) -> tuple["Block | None", int]:
+    def block_at(self, address: int) -> tuple[Block | None, int]:
         rank, offset = address >> RANK_SHIFT, address & ((1 << RANK_SHIFT) - 1)
         if rank == 0:
             return self, offset

@@ -33,10 +33,10 @@ class Clock:
         self.proxied: tuple[dict[int, np.ndarray], ...] = proxied if proxied is not None else ({}, {})
         self.seen: Clock | None = seen
 
-    def copy(self) -> "Clock":
+    def copy(self) -> Clock:
         return Clock(dict(self.known), tuple(map(dict, self.proxied)), self.seen.copy() if self.seen else None)
 
-    def join(self, other: "Clock") -> None:
+    def join(self, other: Clock) -> None:
         _join(self.known, other.known)
         for mine, theirs in zip(self.proxied, other.proxied):
             _join(mine, theirs)
@@ -44,7 +44,7 @@ class Clock:
             self.seen = self.seen or Clock()
             self.seen.join(other.seen)
 
-    def as_seen(self) -> "Clock":
+    def as_seen(self) -> Clock:
         """The same events, known only to be over; those that have crossed a proxy fence still have."""
         seen = Clock(dict(self.known), tuple(map(dict, self.proxied)))
         if self.seen:
@@ -60,7 +60,7 @@ class Clock:
         if self.seen:
             self.seen.fence_proxy(space)
 
-    def only(self, block: int) -> "Clock":
+    def only(self, block: int) -> Clock:
         """What it says about one block alone."""
         known, *proxied = ({b: v for b, v in table.items() if b == block} for table in (self.known, *self.proxied))
         return Clock(known, tuple(proxied))

@@ -37,7 +37,7 @@ CARRY = syntax.Reg("%carry", 1)  # the condition code of add.cc and friends
 class Emitter:
     """Builds the text of one segment. Handlers ask for operands as typed expressions and set destinations."""
 
-    def __init__(self, program: "Program", full: bool):
+    def __init__(self, program: Program, full: bool):
         self.program = program
         self.full = full
         self.lines: list[str] = []

@@ -31,7 +31,7 @@ def mask_of(bits: int) -> np.ndarray:
 class Fragment:
     """Lanes of one warp at one segment. ``lanes`` is None for all 32, else their indices."""
 
-    def __init__(self, warp: "Warp", pc: int, bits: int):
+    def __init__(self, warp: Warp, pc: int, bits: int):
         self.warp, self.pc, self.state = warp, pc, RUN
         self.waits: str | None = None
         self.site = 0  # the instruction it is blocked at

@@ -16,8 +16,39 @@ from ..errors import CutesyncError
 NAME = re.compile(r"[A-Za-z][A-Za-z0-9_$]*|[_$%][A-Za-z0-9_$]+|_", re.A)
 BUILTINS = {"abs": abs, "int": int}
 ATTRIBUTES = frozenset(
-    "R T astype bits bitwise_or clip clock converged copy count dtype finfo full isfinite isinf isnan lanes live machine "
-    "mask maximum minimum pick reduce reshape split sreg stack tiny view warp".split()
+    [
+        "R",
+        "T",
+        "astype",
+        "bits",
+        "bitwise_or",
+        "clip",
+        "clock",
+        "converged",
+        "copy",
+        "count",
+        "dtype",
+        "finfo",
+        "full",
+        "isfinite",
+        "isinf",
+        "isnan",
+        "lanes",
+        "live",
+        "machine",
+        "mask",
+        "maximum",
+        "minimum",
+        "pick",
+        "reduce",
+        "reshape",
+        "split",
+        "sreg",
+        "stack",
+        "tiny",
+        "view",
+        "warp",
+    ]
 )
 MALFORMED = (
     ArithmeticError,

@@ -82,7 +82,7 @@ class Region:
     @classmethod
     def of_address(
         cls, name: str, address: int, size: int, *, initialised: bool = True, writable: bool = True
-    ) -> "Region":
+    ) -> Region:
         """The region over ``size`` bytes at a real address of this process. The caller keeps the memory alive."""
         start, stop = address & ~15, (address + size + 15) & ~15
         data = np.frombuffer((ctypes.c_uint8 * (stop - start)).from_address(start), np.uint8)
@@ -97,7 +97,7 @@ class Region:
         )
 
     @classmethod
-    def shared(cls, name: str, size: int, content: np.ndarray | None = None) -> "Region":
+    def shared(cls, name: str, size: int, content: np.ndarray | None = None) -> Region:
         """Poisoned shared memory of ``size`` bytes at the start of the shared window."""
         data = np.full((size + 31) & ~15, POISON, np.uint8) if content is None else content
         return cls(name, SHARED_START, data, high=size, initialised=False)

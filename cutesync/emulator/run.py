@@ -14,8 +14,8 @@ from ..runtime import compiler, forks
 from . import limits, ptx
 from .codegen import Program
 from .driver import Executable, Launch
-from .machine import Machine
 from .gate import MALFORMED
+from .machine import Machine
 from .memory import POISON, Memory, Region
 from .report import EmulationError, Report
 from .rewind import Rewind
@@ -98,7 +98,7 @@ def _buffers(arrays, fresh) -> list[tuple[int, int, str, bool, bool]]:
 DEVICE = Device()
 LOCK = threading.RLock()  # launches run one at a time: generated code is bound to one machine
 forks.wait_for(LOCK)
-_EXECUTABLES: "weakref.WeakKeyDictionary[object, Executable]" = weakref.WeakKeyDictionary()
+_EXECUTABLES: weakref.WeakKeyDictionary[object, Executable] = weakref.WeakKeyDictionary()
 
 
 def executable(compiled) -> Executable:

@@ -278,7 +278,7 @@ class Sanitizer:
                 continue
             block, size_ = f.warp.block.number, self.machine.cluster_size
             for (kind, number), clock in location.released.items():
-                if kind == CTA and number != block or kind == CLUSTER and number != block // size_:
+                if (kind == CTA and number != block) or (kind == CLUSTER and number != block // size_):
                     continue
                 if scope == CTA and kind != CTA:
                     clock = clock.only(block)

@@ -11,7 +11,8 @@ A walk takes some 100 us. It also notes where it read each value, so that the ne
 from __future__ import annotations
 
 import types
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 from ..errors import OperatorError
 from .walk import ABSENT, SCALARS, Walk

@@ -15,12 +15,49 @@ from importlib import metadata
 
 _DISTRIBUTIONS = {"cutlass": "nvidia-cutlass-dsl", "numpy": "numpy", "ml_dtypes": "ml_dtypes", "cutesync": None}
 _PURE = frozenset(
-    "builtins math cmath operator _operator functools _functools itertools numbers fractions _pydecimal decimal _decimal enum dataclasses typing "
-    "_typing collections _collections _collections_abc struct _struct types abc _abc string statistics _statistics bisect _bisect copy copyreg array "
-    "contextlib re reprlib warnings __future__".split()
+    [
+        "builtins",
+        "math",
+        "cmath",
+        "operator",
+        "_operator",
+        "functools",
+        "_functools",
+        "itertools",
+        "numbers",
+        "fractions",
+        "_pydecimal",
+        "decimal",
+        "_decimal",
+        "enum",
+        "dataclasses",
+        "typing",
+        "_typing",
+        "collections",
+        "_collections",
+        "_collections_abc",
+        "struct",
+        "_struct",
+        "types",
+        "abc",
+        "_abc",
+        "string",
+        "statistics",
+        "_statistics",
+        "bisect",
+        "_bisect",
+        "copy",
+        "copyreg",
+        "array",
+        "contextlib",
+        "re",
+        "reprlib",
+        "warnings",
+        "__future__",
+    ]
 )
 _ASKS_AROUND = frozenset(
-    "eval exec globals locals vars open input __import__ compile breakpoint dir id".split()
+    ["eval", "exec", "globals", "locals", "vars", "open", "input", "__import__", "compile", "breakpoint", "dir", "id"]
 )  # built-ins
 _NATIVE_PARTS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE

@@ -7,7 +7,8 @@ import functools
 import hashlib
 import sys
 import types
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -26,9 +27,28 @@ _BUILT_IN = (
     types.ClassMethodDescriptorType,
 )
 _NOT_TOLD = frozenset(
-    "__dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __annotate__ __annotate_func__ __annotations_cache__ __slots__ "
-    "__abstractmethods__ _abc_impl __firstlineno__ __static_attributes__ __match_args__ __dataclass_fields__ __dataclass_params__ "
-    "__parameters__ __orig_bases__ __classdictcell__".split()
+    [
+        "__dict__",
+        "__weakref__",
+        "__doc__",
+        "__module__",
+        "__qualname__",
+        "__annotations__",
+        "__annotate__",
+        "__annotate_func__",
+        "__annotations_cache__",
+        "__slots__",
+        "__abstractmethods__",
+        "_abc_impl",
+        "__firstlineno__",
+        "__static_attributes__",
+        "__match_args__",
+        "__dataclass_fields__",
+        "__dataclass_params__",
+        "__parameters__",
+        "__orig_bases__",
+        "__classdictcell__",
+    ]
 )  # of a class: what no operation reads, or what the rest follows from
 
 

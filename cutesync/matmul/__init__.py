@@ -6,8 +6,9 @@ consumers), ``epilogue``; then the host side: ``terms``, ``plan`` (one launch), 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Callable, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 

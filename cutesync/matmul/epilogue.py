@@ -10,8 +10,9 @@ finished elements, which take as many registers as their accumulators or half as
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Callable, NamedTuple
+from typing import Any, NamedTuple
 
 import cutlass
 import cutlass.cute as cute

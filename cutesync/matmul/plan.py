@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache
 
 import numpy as np
 
@@ -309,6 +309,6 @@ def without_k(problem: Problem, ordinal: int) -> tuple[Problem, DeviceArray]:
     return replace(problem, k=1, a=one, b=one), _zeros(ordinal)
 
 
-@lru_cache(maxsize=None)
+@cache
 def _zeros(ordinal: int) -> DeviceArray:
     return device_array.from_numpy(np.zeros(TMA_BYTES, np.uint8), BY_NAME["uint8"], ordinal)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import statistics
-from typing import Callable
+from collections.abc import Callable
 
 from ..dtypes import BY_NAME
 from ..runtime import cache, device, device_array

@@ -8,7 +8,8 @@ is CUB's (vector loads, warp shuffles, one state a block) with the second kernel
 from __future__ import annotations
 
 import math
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 

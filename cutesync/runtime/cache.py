@@ -17,9 +17,10 @@ import re
 import sys
 import warnings
 import zipfile
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Iterator, NamedTuple
+from typing import NamedTuple
 
 from .. import env
 from ..errors import ArgumentValueError, explain
@@ -208,7 +209,7 @@ def _files(place: int) -> Iterator[tuple[str, str]]:
                     begin.startswith(b'{\n "key": ['),
                 )
                 if match[2] or match[3]:
-                    kind = "temporary" if zipped or noted or match[2] and not begin else kind
+                    kind = "temporary" if zipped or noted or (match[2] and not begin) else kind
                 elif zipped if match[1] == "kernel" else noted:
                     kind = match[1]
         yield name, kind

@@ -6,7 +6,8 @@ addresses themselves are given to ``Plan.run`` each time.
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 

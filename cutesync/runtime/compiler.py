@@ -16,9 +16,10 @@ import shlex
 import shutil
 import tempfile
 import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import get_ident
-from typing import Any, Callable, Iterator, Sequence
+from typing import Any
 
 from .. import env
 from ..errors import CaptureError, CutesyncError, OperatorError, explain

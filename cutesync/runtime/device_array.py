@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from typing import Callable
+from collections.abc import Callable
 
 import numpy as np
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from typing import Iterator
+from collections.abc import Iterator
 
 from .. import env
 

@@ -10,7 +10,7 @@ import logging  # noqa: F401       they have not taken)
 import os
 import threading
 import weakref
-from typing import Callable
+from collections.abc import Callable
 
 _locks: weakref.WeakSet = weakref.WeakSet()
 

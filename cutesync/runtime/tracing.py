@@ -7,7 +7,7 @@ operations reach the PTX: code compiled without that search is the same to the b
 from __future__ import annotations
 
 import contextlib
-from typing import Iterator
+from collections.abc import Iterator
 
 
 @contextlib.contextmanager

@@ -13,8 +13,8 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
 from ..block.reduce import get, put, state_array, state_bytes
-from ..block.warps import after
 from ..block.split import share
+from ..block.warps import after
 from ..sync.gather import collect, publish
 from .base import Scan, ScanKernel
 

@@ -188,7 +188,7 @@ def test_tiles_are_slices_of_a_padded_array(extents, box, at, swizzle):
     strides = [rows * int(np.prod(extents[1 : 1 + d])) for d in range(len(extents) - 1)]
     m = TensorMap("u16", 0, extents, tuple(strides), box, swizzle=swizzle)
     lattice = [np.arange(c, c + b) for c, b in zip(at, box)][::-1]
-    inside = [(0 <= i) & (i < e) for i, e in zip(lattice, extents[::-1])]
+    inside = [(i >= 0) & (i < e) for i, e in zip(lattice, extents[::-1])]
     picked = array[np.ix_(*(np.clip(i, 0, e - 1) for i, e in zip(lattice, extents[::-1])))]
     want = np.where(np.logical_and.reduce(np.meshgrid(*inside, indexing="ij")), picked, 0)
     got = load(m, memory.reshape(-1), at, 1024)

@@ -18,7 +18,7 @@ def test_trace_of_a_matmul(tmp_path):
     tracks = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert {f"warp {i}" for i in range(5)} <= tracks
     spans = [e for e in events if e["ph"] == "X"]
-    assert all(0 <= e["ts"] and e["ts"] + e["dur"] <= used.steps + 20 for e in spans)
+    assert all(e["ts"] >= 0 and e["ts"] + e["dur"] <= used.steps + 20 for e in spans)
     names = [e["name"] for e in spans]
     assert names.count("tensor copy to shared memory") == 8  # two operands, four steps of k
     assert sum(n.startswith("phase") for n in names) >= 8  # four full, four empty

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from typing import Callable
+from collections.abc import Callable
 
 SETTINGS = "fuzz_settings"  # a module that lives in sys.modules alone
 

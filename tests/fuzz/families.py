@@ -165,7 +165,7 @@ def scan(dice: Dice) -> Case:
     )
     outs = ("none", "given", "in place") if result is source and axis is not None else ("none", "given")
     name = named or "scan"
-    of_array = result if result.kind == "f" or has_init and _fits(options.get("init"), result) else None
+    of_array = result if result.kind == "f" or (has_init and _fits(options.get("init"), result)) else None
     return Case(
         f"cs.{name}",
         getattr(cs, name),

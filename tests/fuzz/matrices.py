@@ -257,9 +257,8 @@ class _Plan:
     def _exact(self, a, b, magnitude) -> bool:
         """Whether no sum of these products rounds in any order."""
         small = 2.0**13 if self.first.name in FLOAT8 else 2.0**22
-        return (
-            self.first.kind in "iu"
-            or all((x == np.rint(x)).all() and np.max(np.abs(x), initial=0) <= 1024 for x in (a, b))
+        return self.first.kind in "iu" or (
+            all((x == np.rint(x)).all() and np.max(np.abs(x), initial=0) <= 1024 for x in (a, b))
             and np.max(magnitude, initial=0) <= small
         )
 

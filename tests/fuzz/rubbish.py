@@ -10,7 +10,8 @@ import functools
 import math
 import operator
 import types
-from typing import Any, Callable
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -110,8 +111,8 @@ THINGS: dict[str, Make] = {
     "bytes": lambda: b"add",
     "np.str_": lambda: np.str_("max"),
     "()": lambda: (),
-    "[]": lambda: [],
-    "{}": lambda: {},
+    "[]": list,
+    "{}": dict,
     "set": lambda: {1},
     "[0]": lambda: [0],
     "(0, 0)": lambda: (0, 0),

@@ -1,7 +1,8 @@
 """Faults planted in the compiled matmul: the emulator must find each of them. Those of source document 002 are among them."""
 
 import re
-from typing import Callable, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest

@@ -6,10 +6,11 @@ import itertools
 
 import numpy as np
 import pytest
-from ..cases import DTYPES, NAMES, bicyclic, brackets, check, data, fold, has_meaning, numpy_dtype, same
 
 import cutesync as cs
 from cutesync import reference
+
+from ..cases import DTYPES, NAMES, bicyclic, brackets, check, data, fold, has_meaning, numpy_dtype, same
 
 # around a vector (16 bytes), a short row (512 bytes), a chunk of a warp (2 KiB), a block's share, and primes
 BYTES = (

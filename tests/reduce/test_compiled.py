@@ -6,14 +6,15 @@ import re
 import struct
 
 import pytest
-from ..cases import DTYPES, bicyclic, has_meaning
-from ..compiled import assert_overlaps, tell_figures
 
 from cutesync import dtypes
 from cutesync.ops import operator
 from cutesync.reduce.config import Config, Problem, choose
 from cutesync.reduce.plan import Folding, kernel_for
 from cutesync.runtime import compiler
+
+from ..cases import DTYPES, bicyclic, has_meaning
+from ..compiled import assert_overlaps, tell_figures
 
 pytestmark = pytest.mark.slow
 
@@ -116,7 +117,7 @@ def allocated(monkeypatch):
     array = lambda element, number=1, byte_alignment=1, **_: (
         max(byte_alignment, element.width // 8),
         number * element.width // 8,
-    )  # noqa: E731
+    )
     monkeypatch.setattr(SmemAllocator, "allocate_array", counting(SmemAllocator.allocate_array, array))
 
     def unseen(*arguments, **options):

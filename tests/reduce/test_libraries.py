@@ -6,10 +6,11 @@ import ctypes
 
 import numpy as np
 import pytest
-from ..cases import Capsule, data, same
 
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError
+
+from ..cases import Capsule, data, same
 
 pytestmark = pytest.mark.gpu
 

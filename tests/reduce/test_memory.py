@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ..cases import data, same
 
 import cutesync as cs
+
+from ..cases import data, same
 
 pytestmark = pytest.mark.gpu
 

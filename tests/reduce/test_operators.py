@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ..cases import bicyclic, brackets, check, data, first, fold, last, matrices, matrix, same
 
 import cutesync as cs
+
+from ..cases import bicyclic, brackets, check, data, first, fold, last, matrices, matrix, same
 
 LENGTHS = (1, 2, 31, 33, 127, 129, 600, 2049, 20011, 300007)
 GRIDS = ((40, 37), (130, 70), (1000, 3), (3, 900), (2000, 12), (64, 2048), (4000, 65))

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from ..cases import FLOATS, INTEGERS, check, numpy_dtype, same
 
 import cutesync as cs
+
+from ..cases import FLOATS, INTEGERS, check, numpy_dtype, same
 
 SIZES = (1, 37, 2500, 70001)
 

@@ -8,8 +8,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from ..cases import DTYPES, Capsule, data, same
-from ..concurrency import in_threads
 
 import cutesync as cs
 from cutesync import dtypes
@@ -18,6 +16,9 @@ from cutesync.runtime import arrays, device
 from cutesync.runtime.device import HOST
 from cutesync.runtime.device_array import DeviceArray
 from cutesync.runtime.launch import bits
+
+from ..cases import DTYPES, Capsule, data, same
+from ..concurrency import in_threads
 
 
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bfloat16"])

@@ -22,7 +22,6 @@ from cutesync.reduce.plan import Folding, kernel_for
 from cutesync.runtime import compiler
 from cutesync.runtime.tracing import quick_tracing
 
-
 PACKAGE = Path(cs.__file__).parent
 
 

@@ -4,7 +4,7 @@ make many tiles, rings that wrap and waits that matter."""
 from __future__ import annotations
 
 import math
-from typing import Callable
+from collections.abc import Callable
 
 from cutesync.runtime import call
 from cutesync.scan import plan

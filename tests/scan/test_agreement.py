@@ -94,7 +94,7 @@ def test_nothing_to_scan(place, dtype):
 def test_every_operator_on_every_type(place, dtype, op):
     place.covers(dtype)
     if place.name == "emulator" and (
-        dtype in ("bool", "float16") and op != "add" or dtype == "float64" and op not in ("min", "max")
+        (dtype in ("bool", "float16") and op != "add") or (dtype == "float64" and op not in ("min", "max"))
     ):
         pytest.skip("left to the GPU")
     for n in place.sizes([37, 1000, 70001]):

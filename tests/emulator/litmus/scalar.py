@@ -95,7 +95,7 @@ def inputs(name: str, kinds: list[str], lanes: int = LANES) -> list[np.ndarray]:
     for place, kind in enumerate(kinds):
         width = bits_of(kind)
         raw = stream(f"{name}/{place}", lanes)
-        if kind.startswith(("e4m3", "e5m2")) or kind[0] in "sub" and not kind.startswith("bf"):
+        if kind.startswith(("e4m3", "e5m2")) or (kind[0] in "sub" and not kind.startswith("bf")):
             shift = stream(f"{name}/{place}/shift", lanes) % np.uint64(width)
             values = np.where(np.arange(lanes) % 2, raw >> shift, raw)
             if kind[0] == "s":

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cutesync.emulator.instructions.arithmetic import operation
 from cutesync.emulator.im2col import Im2colMap
+from cutesync.emulator.instructions.arithmetic import operation
 from cutesync.emulator.tensor_map import ELEMENT_BYTES, ELEMENTS, TensorMap
 
 from .case import HEADER, Case, MapOf, integers, stream
@@ -209,7 +209,7 @@ def store_case(
 
 def _reduced(element: str, reduction: str, old: np.ndarray, new: np.ndarray) -> np.ndarray:
     if element[0] in "su":
-        signed = (lambda v: v.view(np.int32)) if element[0] == "s" else (lambda v: v)  # noqa: E731
+        signed = (lambda v: v.view(np.int32)) if element[0] == "s" else (lambda v: v)
         return {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "xor": np.bitwise_xor}[
             reduction
         ](signed(old), signed(new))
