@@ -6,66 +6,75 @@ Importing this module loads neither the DSL nor a driver; names are resolved on 
 from __future__ import annotations
 
 import importlib
-import sys
-import types
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+if TYPE_CHECKING:
+    from . import block, emulator, errors, patterns, reference, sync, warp
+    from .cli.warm import warm
+    from .emulation import emulate
+    from .kernels.flags import adjacent_difference, flag_heads, flag_heads_and_tails, flag_tails
+    from .kernels.matmul import MatmulPolicy, matmul
+    from .kernels.reduce import all, any, argmax, argmin, max, min, prod, reduce, sum
+    from .kernels.scan import cumprod, cumsum, scan
+    from .runtime.device_array import DeviceArray, asarray, empty
+
+__all__ = [
+    "DeviceArray",
+    "MatmulPolicy",
+    "adjacent_difference",
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "asarray",
+    "block",
+    "cumprod",
+    "cumsum",
+    "emulate",
+    "emulator",
+    "empty",
+    "errors",
+    "flag_heads",
+    "flag_heads_and_tails",
+    "flag_tails",
+    "matmul",
+    "max",
+    "min",
+    "patterns",
+    "prod",
+    "reduce",
+    "reference",
+    "scan",
+    "sum",
+    "sync",
+    "warm",
+    "warp",
+    "__version__",
+]
+
 _HOMES = {
-    "matmul": "matmul",
-    "reduce": "reduce",
-    "argmin": "reduce",
-    "argmax": "reduce",
-    "sum": "reduce",
-    "prod": "reduce",
-    "min": "reduce",
-    "max": "reduce",
-    "any": "reduce",
-    "all": "reduce",
-    "scan": "scan",
-    "cumsum": "scan",
-    "cumprod": "scan",
-    "flag_heads": "flags",
-    "flag_tails": "flags",
-    "flag_heads_and_tails": "flags",
-    "adjacent_difference": "flags",
-    "asarray": "runtime.device_array",
-    "empty": "runtime.device_array",
-    "DeviceArray": "runtime.device_array",
-    "emulate": "emulation",
-    "warm": "warm",
-    "emulator": "emulator",
-    "block": "block",
-    "warp": "warp",
-    "reference": "reference",
-    "errors": "errors",
-    "sync": "sync",
-    "patterns": "patterns",
+    "cli.warm": ("warm",),
+    "emulation": ("emulate",),
+    "kernels.flags": ("flag_heads", "flag_tails", "flag_heads_and_tails", "adjacent_difference"),
+    "kernels.matmul": ("MatmulPolicy", "matmul"),
+    "kernels.reduce": ("reduce", "argmin", "argmax", "sum", "prod", "min", "max", "any", "all"),
+    "kernels.scan": ("scan", "cumsum", "cumprod"),
+    "runtime.device_array": ("DeviceArray", "asarray", "empty"),
 }
-_MODULES = ("emulator", "block", "warp", "reference", "errors", "sync", "patterns")
-__all__ = [*_HOMES, "__version__"]
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+_MODULES = ("block", "emulator", "errors", "patterns", "reference", "sync", "warp")
 
 
-def __getattr__(name: str):
-    home = _HOMES.get(name)
-    if home is None:
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'cutesync' has no attribute {name!r}")
-    module = importlib.import_module(f".{home}", __name__)
-    value = module if name in _MODULES else getattr(module, name)
-    globals()[name] = value
+    value = globals()[name] = getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
     return value
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Package(types.ModuleType):
-    """Keeps ``cutesync.reduce`` the function: importing the folder of that name would otherwise replace it by a module."""
-
-    def __setattr__(self, name: str, value) -> None:
-        if not (isinstance(value, types.ModuleType) and name in _HOMES and name not in _MODULES):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -13,7 +13,7 @@ The time is the sum of these shares (``tile`` = tile_m * tile_n * 64 / 2048 cloc
              tenth below the one nvidia-smi reports (``sampled``), also where that is the highest and power is no limit
   edges      multiplications beyond the result's edges or K's, in whole tiles and k-tiles
   waves      multiprocessors without a tile: waves * k-tiles * tile clocks, less the two above; waves = ceil(units / clusters at a time)
-  start      the start of a kernel, the first loads, the last store, and split-K's exchange: the constants of ``cutesync.matmul.config``, at most
+  start      the start of a kernel, the first loads, the last store, and split-K's exchange: the constants of ``cutesync.kernels.matmul.policy``, at most
              what is left (launches overlap)
   epilogue   from one tile to the next, by those constants; a pingpong block, or one that holds its tiles, hides the store
   packing    kernels that copy an operand first (the rows of ``odd`` are none that TMA reads), by their share of the profile's time
@@ -59,8 +59,8 @@ METRICS = {
 def launched(call) -> tuple:
     """``(problem, configuration, whether an operand is packed)`` of what the first call of a plan launches."""
     module, plan, found = (
-        importlib.import_module("cutesync.matmul"),
-        importlib.import_module("cutesync.matmul.plan"),
+        importlib.import_module("cutesync.kernels.matmul.call"),
+        importlib.import_module("cutesync.kernels.matmul.plan"),
         [],
     )
     make_launch = module.make_launch
@@ -79,7 +79,7 @@ def launched(call) -> tuple:
 
 def shares(problem, config, processors: int, us: float, ghz: float, highest: float, packing: float) -> dict[str, float]:
     """The shares of the time of a call, as this file's first lines define them; they add up to 1."""
-    model = importlib.import_module("cutesync.matmul.config")
+    model = importlib.import_module("cutesync.kernels.matmul.policy")
     (tile_m, tile_n), k_tiles = config.tile, -(-problem.k // problem.k_elements)
     each = -(-k_tiles // config.splits)
     units = math.prod(config.tiles(problem.m, problem.n)) * problem.items * -(-k_tiles // each)

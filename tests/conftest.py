@@ -138,7 +138,7 @@ def launches(on_emulator, monkeypatch):
     log: list[RecordedLaunch] = []
     monkeypatch.setattr(call, "_plans", {})
     for family in ("reduce", "scan"):
-        plan = importlib.import_module(f"cutesync.{family}.plan")
+        plan = importlib.import_module(f"cutesync.kernels.{family}.plan")
         monkeypatch.setattr(plan, "Launch", type("Launch", (RecordedLaunch,), {"log": log}))
         monkeypatch.setattr(plan.compiler, "get", lambda key, build, **facts: key)
     return log

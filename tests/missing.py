@@ -19,10 +19,10 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator
-from cutesync.matmul import Config
-from cutesync.matmul import config as matmul_config
-from cutesync.reduce import config as reduce_config
-from cutesync.reduce import plan as reduce_plan
+from cutesync.kernels.matmul import MatmulPolicy
+from cutesync.kernels.matmul import policy as matmul_config
+from cutesync.kernels.reduce import plan as reduce_plan
+from cutesync.kernels.reduce import policy as reduce_config
 from cutesync.runtime import compiler, device
 from cutesync.sync import Barriers
 
@@ -100,7 +100,7 @@ def scanned(choice, shape: tuple[int, ...], axis: int):
     return run
 
 
-def multiplied(chosen: Config, shape: tuple[int, int, int], blocks: int = 2):
+def multiplied(chosen: MatmulPolicy, shape: tuple[int, int, int], blocks: int = 2):
     def run(patch: Patch):
         m, n, k = shape
         patch.setattr(matmul_config, "SMS", blocks)
@@ -147,10 +147,10 @@ class Expectant:
 
 PIPELINE = scanned(pipeline(4, 2, 4, 1, 2, 2), (2, 1101), 1)
 SLABS = scanned(slabs(4, 3, 2, 2, 3), (143, 5), 0)
-COOPERATIVE = multiplied(Config((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 264))
-PINGPONG = multiplied(Config((64, 64), "pingpong", stages=2), (264, 72, 264))
-MEET = multiplied(Config((64, 64), "pingpong", stages=2, splits=3), (100, 72, 264))
-TURNSTILE = multiplied(Config((64, 64), "pingpong", (1, 2), stages=2, splits=3), (70, 136, 264), 6)
+COOPERATIVE = multiplied(MatmulPolicy((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 264))
+PINGPONG = multiplied(MatmulPolicy((64, 64), "pingpong", stages=2), (264, 72, 264))
+MEET = multiplied(MatmulPolicy((64, 64), "pingpong", stages=2, splits=3), (100, 72, 264))
+TURNSTILE = multiplied(MatmulPolicy((64, 64), "pingpong", (1, 2), stages=2, splits=3), (70, 136, 264), 6)
 OF_THREADS = built(kernels.ring, X, np.zeros_like(X), 8, "threads", 3, 1, 2)
 OF_COPIES = built(kernels.ring, X, np.zeros_like(X), 8, "bulk", 3, 1, 2)
 SUMS = built(kernels.running, X, np.zeros(3 * kernels.THREADS, np.int32), 3)
@@ -176,7 +176,7 @@ CASES = {
         without(ARRIVE, 3), PIPELINE, "role publish, waits for barrier folded, stage 0, phase 0"
     ),
     "scan, pipeline: a stage not released": Case(
-        without("cutesync.scan.pipeline:PipelineScan.release"),
+        without("cutesync.kernels.scan.pipeline:PipelineScan.release"),
         PIPELINE,
         "role load, waits for barrier empty, stage 0, phase 0",
     ),
@@ -188,7 +188,7 @@ CASES = {
         without(RING), COOPERATIVE, "role producer, waits for barrier empty of ring, stage 0, phase 0"
     ),
     "matmul: a load left out": Case(
-        without("cutesync.matmul.kernel:Matmul.load"),
+        without("cutesync.kernels.matmul.kernel:Matmul.load"),
         PINGPONG,
         "role consumer, waits for barrier full of ring, stage 0, phase 0",
     ),
@@ -257,7 +257,7 @@ def debug(patch: Patch) -> None:
     patch.setenv("CUTESYNC_DEBUG", "1")
     patch.setenv("CUTESYNC_CACHE", "0")
     patch.setattr(compiler, "_kernels", {})
-    for module in ("cutesync.runtime.call", "cutesync.matmul"):
+    for module in ("cutesync.runtime.call", "cutesync.kernels.matmul.call"):
         patch.setattr(importlib.import_module(module), "_plans", {})
 
 

@@ -10,13 +10,13 @@ import types
 
 import numpy as np
 import pytest
+from cutesync.cli.warm import jobs, warm
 
 import cutesync as cs
 from cutesync import cli, errors
 from cutesync.cli import demo, demo_reduce, demo_scan, info
 from cutesync.identity import identify
 from cutesync.runtime import cache, compiler
-from cutesync.warm import jobs, warm
 
 
 @pytest.fixture
@@ -350,7 +350,7 @@ def test_a_folder_that_is_not_used_is_shown_as_such(cache_folder, capsys):
 
 
 def test_warm_reports_progress(monkeypatch):
-    module = sys.modules["cutesync.warm"]
+    module = sys.modules["cutesync.cli.warm"]
     done, compiled = [], []
     monkeypatch.setitem(
         module.FAMILIES, "pair", lambda *_: iter([("a", lambda: compiled.append(1)), ("b", lambda: compiled.append(2))])
@@ -361,7 +361,7 @@ def test_warm_reports_progress(monkeypatch):
 
 def test_warm_covers_what_calls_use(cache_folder):
     """The kernels of whole arrays that ``warm`` lists are those that the calls' own configurations name."""
-    from cutesync.reduce.config import Problem, choose
+    from cutesync.kernels.reduce.policy import Problem, choose
 
     listed = {
         label.partition(": ")[2] for label, _ in jobs(("reduce",), ("float32",), ("add",), ("whole", "rows", "columns"))
@@ -379,7 +379,7 @@ def test_warm_covers_what_calls_use(cache_folder):
 
 
 def test_warm_covers_what_scans_use(cache_folder):
-    from cutesync.scan.config import Problem, choose
+    from cutesync.kernels.scan.policy import Problem, choose
 
     listed = {
         label.partition(": ")[2] for label, _ in jobs(("scan",), ("float32",), ("add",), ("whole", "rows", "columns"))

@@ -97,7 +97,7 @@ def test_importing_loads_neither_the_dsl_nor_a_driver():
         "import sys, cutesync\n"
         "heavy = [m for m in ('cutlass', 'cuda', 'cuda.bindings', 'torch', 'cupy', 'numpy') if m in sys.modules]\n"
         "assert not heavy, heavy\n"
-        "import cutesync.reduce, cutesync.reference, cutesync.runtime.compiler\n"
+        "import cutesync.kernels.reduce.call, cutesync.reference, cutesync.runtime.compiler\n"
         "cutesync.reduce, cutesync.errors, cutesync.asarray, dir(cutesync)\n"
         "heavy = [m for m in ('cutlass', 'cuda.bindings', 'torch', 'cupy') if m in sys.modules]\n"
         "assert not heavy, heavy\n"
@@ -109,8 +109,8 @@ def test_a_process_that_finds_its_kernels_on_disk_never_loads_the_dsl(tmp_path):
     script = (
         "import sys\n"
         "from cutesync import dtypes, ops\n"
-        "from cutesync.reduce.config import Problem, choose\n"
-        "from cutesync.reduce.plan import Folding, kernel_for\n"
+        "from cutesync.kernels.reduce.policy import Problem, choose\n"
+        "from cutesync.kernels.reduce.plan import Folding, kernel_for\n"
         "folding = Folding(ops.operator('add'), dtypes.FLOAT32, dtypes.FLOAT32, dtypes.FLOAT32)\n"
         "print(kernel_for(choose(Problem(1, 3000, 1, 4, 1, True, True)), folding, False).name, 'cutlass' in sys.modules)\n"
     )
@@ -122,10 +122,9 @@ def test_a_process_that_finds_its_kernels_on_disk_never_loads_the_dsl(tmp_path):
 def test_reduce_stays_the_function():
     """The folder of the same name does not replace it, in whatever order things are imported."""
     for order in (
-        "import cutesync as cs; cs.reduce; import cutesync.reduce.config",
-        "import cutesync.reduce.config; import cutesync as cs",
-        "from cutesync.reduce.plan import stages; import cutesync as cs; from cutesync import reduce; assert callable(reduce)",
-        "import importlib, cutesync as cs; importlib.import_module('cutesync.reduce')",
+        "import cutesync as cs; cs.reduce; import cutesync.kernels.reduce.policy",
+        "import cutesync.kernels.reduce.policy; import cutesync as cs",
+        "from cutesync.kernels.reduce.plan import stages; import cutesync as cs; from cutesync import reduce; assert callable(reduce)",
     ):
         found = python(order + "\nassert callable(cs.reduce) and cs.reduce.__name__ == 'reduce', cs.reduce")
         assert found.returncode == 0, order + found.stderr

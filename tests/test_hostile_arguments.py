@@ -9,7 +9,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, CutesyncError, DeviceError
-from cutesync.matmul import Config
+from cutesync.kernels.matmul import MatmulPolicy
 from cutesync.patterns import Channel
 from cutesync.runtime import compiler
 
@@ -101,7 +101,7 @@ CALLS |= {
     "empty": (cs.empty, (3, "int8")),
     "emulate": (emulated, ()),
     "warm": (cs.warm, ()),
-    "Config": (Config, ()),
+    "MatmulPolicy": (MatmulPolicy, ()),
     "Channel": (Channel, (3,)),
     "Channel.give": (given, (V,)),
     "Channel.take": (taken, (1,)),
@@ -158,7 +158,7 @@ CASES = {
     "alpha": (lambda: cs.matmul(A, A, alpha=10**400), ArgumentValueError, "alpha"),
     "fast": (lambda: cs.matmul(A, A, fast_accumulation="no"), ArgumentTypeError, "fast_accumulation"),
     "no operand": (lambda: cs.matmul(A, None), DeviceError, "b"),
-    "tile of a config": (lambda: Config("ab"), ArgumentTypeError, "config.tile"),
+    "tile of a config": (lambda: MatmulPolicy("ab"), ArgumentTypeError, "config.tile"),
     "schedules": (lambda: emulated(schedules=0), ArgumentValueError, "schedules"),
     "policy": (lambda: emulated(policy=["random"]), ArgumentTypeError, "policy"),
     "seed": (lambda: emulated(seed="0"), ArgumentTypeError, "seed"),

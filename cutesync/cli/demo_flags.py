@@ -70,7 +70,7 @@ def _call(name: str, options: dict) -> Callable:
 
 def _kernel(name: str, options: dict, source: str, shape: tuple[int, ...]):
     """Compile what the call on an aligned array launches."""
-    from ..flags import prepared
+    from ..kernels.flags.call import prepared
     from ..runtime.arrays import View
     from ..runtime.device_array import HOST
 

@@ -79,8 +79,8 @@ def _case(
 def _kernels(source: str, outer: tuple[int, ...], shape: tuple[int, int, int], bias: bool, options: dict) -> list:
     """Compile what the call on contiguous arrays launches."""
     from ..dtypes import FLOAT32
-    from ..matmul.plan import decided, kernel_for, pack_kernel
-    from ..matmul.problem import element_types, result_type, steps_of, terms_of
+    from ..kernels.matmul.plan import decided, kernel_for, pack_kernel
+    from ..kernels.matmul.problem import element_types, result_type, steps_of, terms_of
     from ..runtime.arrays import View
     from ..runtime.device_array import HOST
 

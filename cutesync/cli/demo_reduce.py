@@ -114,8 +114,8 @@ def _fold_by_rows(x: np.ndarray, op, width: int = 256) -> np.ndarray:
 
 def _kernels(op, axis, options, source: str, shape: tuple[int, ...]) -> list:
     """Compile what the call on an aligned array launches."""
-    from ..reduce import _parse
-    from ..reduce.plan import make_stages
+    from ..kernels.reduce.call import _parse
+    from ..kernels.reduce.plan import make_stages
     from ..runtime.arrays import View
     from ..runtime.device_array import HOST
 

@@ -96,11 +96,11 @@ def _by_rows(x: np.ndarray, op, dtype=None) -> np.ndarray:
 
 def _kernel(op, axis: int, options: dict, source: str, shape: tuple[int, ...]):
     """Compile what the call on an aligned array launches."""
+    from ..kernels.scan.call import _extents, _meaning
+    from ..kernels.scan.plan import kernel_for
+    from ..kernels.scan.policy import Problem, choose
     from ..runtime.arrays import View
     from ..runtime.device_array import HOST
-    from ..scan import _extents, _meaning
-    from ..scan.config import Problem, choose
-    from ..scan.plan import kernel_for
 
     element = parse_dtype(source)
     arguments = (

@@ -14,7 +14,7 @@ scan/tiered.py, where the bytes are counted; what a single launch needs instead 
 from __future__ import annotations
 
 from .. import reference as meaning
-from ..scan import scan
+from ..kernels.scan import scan
 
 
 def run(x, op="add", *, exclusive=False, reverse=False, init=None, dtype=None, identity=None, out=None, stream=None):

@@ -25,7 +25,7 @@ OUT = np.zeros((3, 4), np.uint8)
 def launches(on_emulator, monkeypatch):
     """The launches a test's calls would make. Nothing is compiled."""
     log: list[RecordedLaunch] = []
-    plan = importlib.import_module("cutesync.flags.plan")
+    plan = importlib.import_module("cutesync.kernels.flags.plan")
     monkeypatch.setattr(call, "_plans", {})
 
     class Recorded(RecordedLaunch):

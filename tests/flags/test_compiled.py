@@ -7,8 +7,8 @@ import re
 import pytest
 
 from cutesync.dtypes import BY_NAME
-from cutesync.flags.config import Problem, choose
-from cutesync.flags.plan import Marking, kernel_for
+from cutesync.kernels.flags.plan import Marking, kernel_for
+from cutesync.kernels.flags.policy import Problem, choose
 from cutesync.ops import COMPARISONS, DIFFERENCES, neighbour_operator
 from cutesync.runtime import compiler
 

@@ -10,14 +10,14 @@ import pytest
 
 import cutesync as cs
 from cutesync.emulator import EmulationError
-from cutesync.flags import config
+from cutesync.kernels.flags import policy as config
 from cutesync.runtime import call as calls
 from cutesync.runtime import compiler
 
 from ..cases import same
 from .test_agreement import keys
 
-flags = importlib.import_module("cutesync.flags")
+flags = importlib.import_module("cutesync.kernels.flags.call")
 
 SCHEDULES = 20
 INDEXED = lambda a, b, index: (a != b) & (index % 5 != 2)  # noqa: E731

@@ -8,7 +8,7 @@ import numpy as np
 
 import cutesync as cs
 from cutesync.dtypes import FLOAT8, DType, element_type
-from cutesync.matmul import Config
+from cutesync.kernels.matmul import MatmulPolicy
 from cutesync.reference import ACTIVATIONS
 
 from .draw import Case, Dice, Undefined
@@ -23,12 +23,12 @@ FLOATS = ("float32", "float16", "bfloat16")
 RESULTS, INTEGERS = (*FLOATS, *FLOAT8), ("int32", "int8", "uint8")
 CONFIGS = (
     None,
-    Config((64, 64), "pingpong"),
-    Config((64, 64), "pingpong"),
-    Config((128, 64), "cooperative"),
-    Config((64, 32), "pingpong", splits=2),
-    Config((128, 32), "cooperative", (1, 2)),
-    Config((64, 64), "pingpong", splits=3),
+    MatmulPolicy((64, 64), "pingpong"),
+    MatmulPolicy((64, 64), "pingpong"),
+    MatmulPolicy((128, 64), "cooperative"),
+    MatmulPolicy((64, 32), "pingpong", splits=2),
+    MatmulPolicy((128, 32), "cooperative", (1, 2)),
+    MatmulPolicy((64, 64), "pingpong", splits=3),
 )
 LAYOUTS = ("C", "C", "T", "T", "pad", "Tpad", "step", "expand")
 POWERS = (1.0, 2.0, 0.5, -1.0, -2.0, 0.25)

@@ -9,7 +9,7 @@ import numpy as np
 from cutlass import Int32
 
 from cutesync import emulator
-from cutesync.matmul.scheduler import TileOrder
+from cutesync.kernels.matmul.scheduler import TileOrder
 
 
 class WriteOrder:

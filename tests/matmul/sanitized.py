@@ -7,15 +7,15 @@ import numpy as np
 
 sys.path.insert(0, os.getcwd())
 import cutesync as cs
-from cutesync.matmul import Config
+from cutesync.kernels.matmul import MatmulPolicy
 
 CONFIGS = (
     None,
-    Config((64, 64), "pingpong"),
-    Config((128, 128), "cooperative", (2, 1)),
-    Config((128, 64), "pingpong", (1, 2)),
-    Config((64, 64), "pingpong", splits=3),
-    Config((64, 64), "pingpong", (2, 1), splits=3),
+    MatmulPolicy((64, 64), "pingpong"),
+    MatmulPolicy((128, 128), "cooperative", (2, 1)),
+    MatmulPolicy((128, 64), "pingpong", (1, 2)),
+    MatmulPolicy((64, 64), "pingpong", splits=3),
+    MatmulPolicy((64, 64), "pingpong", (2, 1), splits=3),
 )
 if (
     sys.argv[1:] == ["racecheck"]

@@ -6,7 +6,8 @@ import numpy as np
 
 import cutesync as cs
 from cutesync.dtypes import element_type
-from cutesync.matmul import Config, config
+from cutesync.kernels.matmul import policy as config
+from cutesync.kernels.matmul.policy import MatmulPolicy
 
 SCHEDULES = 20
 SMALL = ((64, 64), "pingpong")  # the tile that the emulator multiplies fastest
@@ -32,7 +33,9 @@ def agrees(got, a, b, c=None, what: str = "", **terms) -> None:
     assert np.array_equal(got.astype(np.float64), wanted.astype(np.float64)), what
 
 
-def agrees_under_schedules(monkeypatch, name: str, chosen: Config, shape: tuple[int, int, int], blocks: int) -> None:
+def agrees_under_schedules(
+    monkeypatch, name: str, chosen: MatmulPolicy, shape: tuple[int, int, int], blocks: int
+) -> None:
     """A product in this configuration, both operands with K contiguous, ``blocks`` blocks at a time, under hostile schedules."""
     m, n, k = shape
     monkeypatch.setattr(config, "SMS", blocks)

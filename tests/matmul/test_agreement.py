@@ -5,13 +5,14 @@ import pytest
 
 import cutesync as cs
 from cutesync.dtypes import element_type
-from cutesync.matmul import Config, make_plan
+from cutesync.kernels.matmul.call import make_plan
+from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.runtime.arrays import View
 from cutesync.runtime.device_array import from_numpy
 
 from .support import SMALL, agrees, integers, operand
 
-CONFIG, PLAIN = Config(*SMALL), (1.0, 0.0, None, None, False, False)
+CONFIG, PLAIN = MatmulPolicy(*SMALL), (1.0, 0.0, None, None, False, False)
 
 
 @pytest.fixture(autouse=True)
@@ -256,8 +257,8 @@ def test_batch_invariant_results_do_not_depend_on_the_other_rows():
     """One row by a configuration that cuts K, and many by another tile: the same bits, which a cut K has not."""
     random = np.random.default_rng(9)
     a, b = random.standard_normal((130, 512)).astype(np.float16), random.standard_normal((512, 72)).astype(np.float16)
-    many = cs.matmul(a, b, out_dtype="float32", batch_invariant=True, config=Config((128, 64), "cooperative"))
-    cut = Config((64, 64), "pingpong", splits=4)
+    many = cs.matmul(a, b, out_dtype="float32", batch_invariant=True, config=MatmulPolicy((128, 64), "cooperative"))
+    cut = MatmulPolicy((64, 64), "pingpong", splits=4)
     assert np.array_equal(cs.matmul(a[:1], b, out_dtype="float32", batch_invariant=True, config=cut), many[:1])
     assert not np.array_equal(cs.matmul(a[:1], b, out_dtype="float32", config=cut), many[:1])
 

@@ -5,7 +5,7 @@ import pytest
 
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError
-from cutesync.matmul import Config
+from cutesync.kernels.matmul import MatmulPolicy
 
 from .support import integers
 
@@ -60,8 +60,8 @@ def _emulator(on_emulator):
         ),
         ((A, B, integers(4, 8).astype(np.int8)), {"beta": 1.0}, ArgumentTypeError, "float32"),
         ((A, B), {"config": "tuned"}, ArgumentTypeError, '"tune"'),
-        ((A, B), {"config": (128, 256)}, ArgumentTypeError, "Config"),
-        ((A, B), {"config": Config((64, 64), "pingpong", stages=60)}, ArgumentValueError, "at most"),
+        ((A, B), {"config": (128, 256)}, ArgumentTypeError, "MatmulPolicy"),
+        ((A, B), {"config": MatmulPolicy((64, 64), "pingpong", stages=60)}, ArgumentValueError, "at most"),
         ((A, B), {"out": np.empty((4, 9), np.float16)}, ArgumentValueError, "shape (4, 8)"),
         ((A, B), {"out": np.empty((4, 8), np.float64)}, ArgumentTypeError, "float32"),
         ((A, [1, 2]), {}, DeviceError, "NumPy"),

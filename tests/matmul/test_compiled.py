@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from cutesync.dtypes import BY_NAME, TFLOAT32, element_type
-from cutesync.matmul.config import (
+from cutesync.kernels.matmul.plan import kernel_for, pack_kernel
+from cutesync.kernels.matmul.policy import (
     COOPERATIVE,
     PACK_RUN,
     PINGPONG,
@@ -14,10 +15,9 @@ from cutesync.matmul.config import (
     SKINNY,
     STRADDLING,
     THREADS,
-    Config,
+    MatmulPolicy,
 )
-from cutesync.matmul.plan import kernel_for, pack_kernel
-from cutesync.matmul.terms import TermsSpec
+from cutesync.kernels.matmul.terms import TermsSpec
 from cutesync.runtime import compiler
 
 from ..compiled import assert_overlaps
@@ -47,7 +47,7 @@ def _fresh_compiler(monkeypatch):
 
 
 def verify(
-    config: Config,
+    config: MatmulPolicy,
     out: str = "bfloat16",
     majors=(True, True),
     terms: TermsSpec = TermsSpec(),
@@ -106,7 +106,7 @@ def test_every_tile(tile, element, out):
 @pytest.mark.parametrize("columns", range(16, 257, 16))
 def test_every_width_that_a_user_may_ask_for(columns):
     """The widths that the model never chooses, too: the DSL has aborted the process on some of tfloat32."""
-    verify(Config((64, columns), "pingpong"), "float32", element="tfloat32")
+    verify(MatmulPolicy((64, columns), "pingpong"), "float32", element="tfloat32")
 
 
 @pytest.mark.parametrize(
@@ -123,13 +123,13 @@ def test_two_sets_of_accumulators(tile):
 
 
 def test_eight_bits():
-    verify(Config((256, 192), "cooperative", (1, 2)), element="float8_e4m3fn")
-    verify(Config((128, 128), "pingpong", (2, 1)), element="int8", out="int32")
+    verify(MatmulPolicy((256, 192), "cooperative", (1, 2)), element="float8_e4m3fn")
+    verify(MatmulPolicy((128, 128), "pingpong", (2, 1)), element="int8", out="int32")
 
 
 def test_tf32_and_its_parts():
-    verify(Config((256, 128), "cooperative", (1, 2)), out="float32", element="tfloat32")
-    verify(Config((128, 192), "cooperative", (2, 1), promoted=True), out="float32", element="tfloat32")
+    verify(MatmulPolicy((256, 128), "cooperative", (1, 2)), out="float32", element="tfloat32")
+    verify(MatmulPolicy((128, 192), "cooperative", (2, 1), promoted=True), out="float32", element="tfloat32")
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ def test_tf32_and_its_parts():
 )
 def test_results_of_eight_bits(element, out, converted):
     """Two elements an instruction."""
-    config = Config((128, 256), "cooperative", (2, 1))
+    config = MatmulPolicy((128, 256), "cooperative", (2, 1))
     terms = TermsSpec(True, None, "column", BFLOAT16, None, True, "each", "each") if out == "int8" else TermsSpec()
     ptx = verify(config, out, terms=terms, element=element)
     assert len(re.findall(converted, ptx)) == config.accumulators // 2 and len(
@@ -180,15 +180,15 @@ def test_packing_kernels(size, form, parts):
 
 
 def test_split_k():
-    verify(Config((128, 256), "cooperative", (2, 1), splits=2))
+    verify(MatmulPolicy((128, 256), "cooperative", (2, 1), splits=2))
 
 
 @pytest.mark.parametrize(
     "config",
     [
-        Config((128, 64), "cooperative", splits=4),
-        Config((64, 64), "pingpong", splits=8),
-        Config((128, 16), "cooperative", splits=2),
+        MatmulPolicy((128, 64), "cooperative", splits=4),
+        MatmulPolicy((64, 64), "pingpong", splits=8),
+        MatmulPolicy((128, 16), "cooperative", splits=2),
     ],
     ids=lambda c: f"{c.tile} {c.splits}",
 )
@@ -205,9 +205,9 @@ def test_shares_that_meet(config):
 
 @pytest.mark.parametrize("majors", MAJORS[1:], ids=str)
 def test_every_major(majors):
-    verify(Config((128, 256), "cooperative", (2, 1)), majors=majors)
+    verify(MatmulPolicy((128, 256), "cooperative", (2, 1)), majors=majors)
 
 
 def test_the_heaviest_epilogues():
-    verify(Config((128, 256), "cooperative"), terms=replace(EVERYTHING, by_tma=False))
-    verify(Config((128, 208), "pingpong"), terms=TermsSpec(bias="column", bias_type=BFLOAT16, activation="gelu"))
+    verify(MatmulPolicy((128, 256), "cooperative"), terms=replace(EVERYTHING, by_tma=False))
+    verify(MatmulPolicy((128, 208), "pingpong"), terms=TermsSpec(bias="column", bias_type=BFLOAT16, activation="gelu"))

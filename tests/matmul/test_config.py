@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from cutesync.errors import ArgumentValueError
-from cutesync.matmul import config as configs
-from cutesync.matmul.config import COOPERATIVE, PINGPONG, SKINNY, SMEM_BYTES, Config, choose, raster
+from cutesync.kernels.matmul import policy as configs
+from cutesync.kernels.matmul.policy import COOPERATIVE, PINGPONG, SKINNY, SMEM_BYTES, MatmulPolicy, choose, raster
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ from cutesync.matmul.config import COOPERATIVE, PINGPONG, SKINNY, SMEM_BYTES, Co
 )
 def test_configs_that_cannot_be(change, words):
     with pytest.raises(ArgumentValueError) as refused:
-        Config(**change)
+        MatmulPolicy(**change)
     assert words in str(refused.value)
 
 
@@ -40,22 +40,22 @@ def test_all_configs_fit(out_bytes):
         columns = config.slab_columns(out_bytes)
         assert config.tile[1] % columns == 0 and columns * out_bytes in (32, 64, 128)
         with pytest.raises(ArgumentValueError, match="at most"):
-            Config(config.tile, config.schedule, config.cluster, stages=40).decided(out_bytes)
+            MatmulPolicy(config.tile, config.schedule, config.cluster, stages=40).decided(out_bytes)
 
 
 @pytest.mark.parametrize(
     ("config", "out_bytes", "may"),
     [
-        (Config((128, 256)), 2, True),
-        (Config((128, 256)), 4, False),
-        (Config((128, 128)), 4, True),
-        (Config((128, 128)), 1, False),
-        (Config((256, 160)), 2, False),
-        (Config((128, 128), "pingpong"), 2, False),
-        (Config((128, 128), splits=2), 2, False),
-        (Config((128, 128), promoted=True), 2, True),
-        (Config((128, 160), promoted=True), 2, False),
-        (Config((128, 192), promoted=True), 2, False),
+        (MatmulPolicy((128, 256)), 2, True),
+        (MatmulPolicy((128, 256)), 4, False),
+        (MatmulPolicy((128, 128)), 4, True),
+        (MatmulPolicy((128, 128)), 1, False),
+        (MatmulPolicy((256, 160)), 2, False),
+        (MatmulPolicy((128, 128), "pingpong"), 2, False),
+        (MatmulPolicy((128, 128), splits=2), 2, False),
+        (MatmulPolicy((128, 128), promoted=True), 2, True),
+        (MatmulPolicy((128, 160), promoted=True), 2, False),
+        (MatmulPolicy((128, 192), promoted=True), 2, False),
     ],
 )
 def test_tiles_are_held_where_registers_and_tiles_are_enough(config, out_bytes, may):
@@ -76,11 +76,11 @@ def test_few_shares_meet_in_a_cluster():
             ((128, 128), "cooperative", 2),
             ((128, 256), "cooperative", 1),
         ):
-            config = Config(tile, schedule, splits=splits)
+            config = MatmulPolicy(tile, schedule, splits=splits)
             assert config.meets is (1 < splits <= most) and config.cluster_size == (splits if config.meets else 1)
             full = config.decided(2)
             assert full.stages >= 3 and full.smem(2) <= SMEM_BYTES
-    assert not Config((64, 64), "pingpong", (2, 1), splits=2).meets
+    assert not MatmulPolicy((64, 64), "pingpong", (2, 1), splits=2).meets
 
 
 def test_the_model_prefers_full_waves():
@@ -130,7 +130,7 @@ def test_the_device_counts_through_all_tiles_once(tiles, cluster, group, along_n
     assert (
         len(places)
         == len(found)
-        == math.prod(Config((64, 64), "pingpong", cluster).tiles(tiles[0] * 64, tiles[1] * 64)) * 2
+        == math.prod(MatmulPolicy((64, 64), "pingpong", cluster).tiles(tiles[0] * 64, tiles[1] * 64)) * 2
     )
     half = found[: len(found) // 2, :2] // np.array(cluster)
     steps = np.abs(np.diff(half, axis=0)).max(axis=1)
@@ -138,11 +138,11 @@ def test_the_device_counts_through_all_tiles_once(tiles, cluster, group, along_n
 
 
 def test_the_patch_in_flight_is_square():
-    along_n, group = raster(Config((128, 256), "cooperative", (2, 1)), 8192, 8192)
+    along_n, group = raster(MatmulPolicy((128, 256), "cooperative", (2, 1)), 8192, 8192)
     high, wide = group * 256, 66 / group * 256
     assert 0.5 <= high / wide <= 2 and isinstance(along_n, bool)
-    assert raster(Config(), 128, 10**6) == (True, 1)
-    assert raster(Config(group=3), 8192, 8192)[1] == 3
+    assert raster(MatmulPolicy(), 128, 10**6) == (True, 1)
+    assert raster(MatmulPolicy(group=3), 8192, 8192)[1] == 3
 
 
 def test_the_multiprocessors_are_those_of_an_h200():

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.matmul import Config, config
+from cutesync.kernels.matmul import policy as config
+from cutesync.kernels.matmul.policy import MatmulPolicy
 
 from .support import SMALL, agrees, operand
 
-CONFIG = Config(*SMALL)
+CONFIG = MatmulPolicy(*SMALL)
 TRANSPOSED = [(False, False), (True, True)]  # each operand lies both ways
 
 
@@ -86,9 +87,9 @@ def test_tf32_in_tiles_of_an_odd_multiple_of_16_columns():
     """The DSL could not slice the layout of such stages. K and N have tails."""
     random = np.random.default_rng(7)
     whole = operand(70, 72, False, "float32"), operand(72, 80, True, "float32")
-    agrees(cs.matmul(*whole, precision="tf32", config=Config((64, 48), "pingpong")), *whole)
+    agrees(cs.matmul(*whole, precision="tf32", config=MatmulPolicy((64, 48), "pingpong")), *whole)
     a, b = (random.standard_normal(shape).astype(np.float32) for shape in ((70, 72), (72, 80)))
-    assert error(cs.matmul(a, b, precision="tf32", config=Config((64, 48), "pingpong")), a, b, "tf32") < 2**-21
+    assert error(cs.matmul(a, b, precision="tf32", config=MatmulPolicy((64, 48), "pingpong")), a, b, "tf32") < 2**-21
 
 
 def test_odd_strides():
@@ -109,8 +110,8 @@ def test_batches_terms_and_no_k():
 @pytest.mark.parametrize(
     ("chosen", "precision"),
     [
-        (Config((128, 64), "cooperative", (2, 1), stages=2, splits=2), None),
-        (Config((64, 64), "pingpong", (1, 2), stages=3), "tf32"),
+        (MatmulPolicy((128, 64), "cooperative", (2, 1), stages=2, splits=2), None),
+        (MatmulPolicy((64, 64), "pingpong", (1, 2), stages=3), "tf32"),
     ],
 )
 def test_hostile_schedules(chosen, precision, monkeypatch):

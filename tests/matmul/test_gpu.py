@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.matmul import Config, config
+from cutesync.kernels.matmul import policy as config
+from cutesync.kernels.matmul.policy import MatmulPolicy
 
 pytestmark = pytest.mark.gpu
 
@@ -16,17 +17,17 @@ torch = pytest.importorskip("torch")
 
 EVERY = config.COOPERATIVE + config.PINGPONG + config.SKINNY + config.STRADDLING
 FEW = [
-    Config((128, 256), "cooperative", (2, 1)),
-    Config((128, 192), "pingpong", (2, 1)),
-    Config((64, 64), "pingpong", (1, 2)),
-    Config((128, 128), "cooperative", splits=3),
-    Config((64, 64), "pingpong", splits=4),
-    Config((128, 32), "cooperative", splits=8),
+    MatmulPolicy((128, 256), "cooperative", (2, 1)),
+    MatmulPolicy((128, 192), "pingpong", (2, 1)),
+    MatmulPolicy((64, 64), "pingpong", (1, 2)),
+    MatmulPolicy((128, 128), "cooperative", splits=3),
+    MatmulPolicy((64, 64), "pingpong", splits=4),
+    MatmulPolicy((128, 32), "cooperative", splits=8),
 ]
 RAGGED = [(1, 1, 1), (129, 257, 65), (1000, 1000, 1000), (777, 3336, 1224), (5000, 136, 8), (136, 2000, 4096)]
 
 
-def label(one: Config) -> str:
+def label(one: MatmulPolicy) -> str:
     return f"{one.tile[0]}x{one.tile[1]}-{one.schedule[:4]}-{one.cluster[0]}{one.cluster[1]}-s{one.splits}"
 
 
@@ -180,7 +181,11 @@ def test_more_than_2_to_the_31_elements():
 def test_a_graph_of_matmuls():
     a, b = integers(500, 264), integers(72, 264).T
     bias, out = integers(1, 72)[0], torch.empty(500, 72, device="cuda", dtype=torch.float16)
-    for chosen in (None, Config((64, 64), "pingpong", splits=2), Config((64, 64), "pingpong", (1, 2), splits=2)):
+    for chosen in (
+        None,
+        MatmulPolicy((64, 64), "pingpong", splits=2),
+        MatmulPolicy((64, 64), "pingpong", (1, 2), splits=2),
+    ):
         cs.matmul(a, b, bias=bias, activation="relu", out=out, config=chosen)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
@@ -195,7 +200,7 @@ def test_a_graph_of_matmuls():
 @pytest.mark.parametrize("cluster", [(1, 1), (1, 2)])
 def test_eight_streams(cluster):
     """Split products, whose shares meet in a cluster, or in a workspace: one a stream."""
-    chosen = Config((64, 64), "pingpong", cluster, splits=4)
+    chosen = MatmulPolicy((64, 64), "pingpong", cluster, splits=4)
 
     def work(seed: int) -> bool:
         stream = torch.cuda.Stream()

@@ -9,7 +9,8 @@ import pytest
 
 import cutesync as cs
 from cutesync.emulator import EmulationError
-from cutesync.matmul import Config, config
+from cutesync.kernels.matmul import policy as config
+from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.runtime import compiler, device, workspace
 
 from .support import operand
@@ -20,31 +21,31 @@ pytestmark = pytest.mark.slow
 class Case(NamedTuple):
     """A configuration, (M, N, K), and how many blocks run at a time: several tiles a block and k-tiles a tile."""
 
-    config: Config
+    config: MatmulPolicy
     shape: tuple[int, int, int]
     blocks: int = 2
     dtype: str = "float16"
 
 
-COOPERATIVE = Case(Config((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 264))
-PINGPONG = Case(Config((64, 64), "pingpong", stages=2), (264, 72, 264))
+COOPERATIVE = Case(MatmulPolicy((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 264))
+PINGPONG = Case(MatmulPolicy((64, 64), "pingpong", stages=2), (264, 72, 264))
 SPLIT = Case(
-    Config((64, 64), "pingpong", (1, 2), stages=2, splits=3), (70, 136, 264), 6
+    MatmulPolicy((64, 64), "pingpong", (1, 2), stages=2, splits=3), (70, 136, 264), 6
 )  # shares meet in global memory
-MEET = Case(Config((64, 64), "pingpong", stages=2, splits=3), (100, 72, 264))  # shares meet in a cluster
+MEET = Case(MatmulPolicy((64, 64), "pingpong", stages=2, splits=3), (100, 72, 264))  # shares meet in a cluster
 FOUR = Case(
-    Config((64, 32), "pingpong", (4, 1), stages=2), (300, 24, 264), 4
+    MatmulPolicy((64, 32), "pingpong", (4, 1), stages=2), (300, 24, 264), 4
 )  # B multicast by four blocks, a quarter each
 NARROW = Case(
-    Config((128, 16), "cooperative", (2, 1), stages=2, splits=2), (13, 136, 264), 4
+    MatmulPolicy((128, 16), "cooperative", (2, 1), stages=2, splits=2), (13, 136, 264), 4
 )  # few rows: turned, stored without TMA
 PROMOTED = Case(
-    Config((64, 64), "pingpong", stages=2), (200, 80, 528), dtype="float8_e4m3fn"
+    MatmulPolicy((64, 64), "pingpong", stages=2), (200, 80, 528), dtype="float8_e4m3fn"
 )  # every k-tile's products added to a second set
 HELD = Case(
-    Config((256, 32), "cooperative", stages=2), (520, 40, 264), 1
+    MatmulPolicy((256, 32), "cooperative", stages=2), (520, 40, 264), 1
 )  # a finished tile waits in registers: two slabs, stored beside the next one
-HELD_PROMOTED = Case(Config((128, 64), "cooperative", stages=2), (200, 80, 528), 1, "float8_e4m3fn")
+HELD_PROMOTED = Case(MatmulPolicy((128, 64), "cooperative", stages=2), (200, 80, 528), 1, "float8_e4m3fn")
 LINE = r"\s+(?:\.loc[^\n]*\s+)*"  # between two instructions
 CASES = {
     "cooperative": COOPERATIVE,

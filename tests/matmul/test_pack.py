@@ -9,14 +9,14 @@ import pytest
 import cutesync as cs
 from cutesync.dtypes import BY_NAME
 from cutesync.emulator import DEVICE, EmulationError
-from cutesync.matmul import Config
-from cutesync.matmul.plan import make_pack
-from cutesync.matmul.problem import PackJob
+from cutesync.kernels.matmul import MatmulPolicy
+from cutesync.kernels.matmul.plan import make_pack
+from cutesync.kernels.matmul.problem import PackJob
 from cutesync.runtime import compiler, device, device_array, workspace
 
 from .support import SMALL, agrees, operand
 
-CONFIG = Config(*SMALL)
+CONFIG = MatmulPolicy(*SMALL)
 
 
 @pytest.fixture(autouse=True)

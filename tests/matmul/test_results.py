@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.matmul import Config, config
+from cutesync.kernels.matmul import policy as config
+from cutesync.kernels.matmul.policy import MatmulPolicy
 
 from .support import SMALL, agrees, integers, operand
 
-CONFIG = Config(*SMALL)
+CONFIG = MatmulPolicy(*SMALL)
 EIGHT_BITS = ["float8_e4m3fn", "float8_e5m2", "int8", "uint8"]
 
 
@@ -38,7 +39,7 @@ def test_eight_bits_saturate(out, columns):
 def test_slabs_of_16_bytes():
     """As wide as the least that TMA stores: not swizzled."""
     a, b = operands("int8", 70, 176, 40)
-    agrees(cs.matmul(a, b, out_dtype="int8", config=Config((64, 112), "pingpong")), a, b, out_dtype="int8")
+    agrees(cs.matmul(a, b, out_dtype="int8", config=MatmulPolicy((64, 112), "pingpong")), a, b, out_dtype="int8")
 
 
 @pytest.mark.parametrize("out", ["float8_e4m3fn", "float8_e5m2"])
@@ -77,7 +78,7 @@ def test_hostile_schedules(monkeypatch):
     monkeypatch.setattr(config, "SMS", 2)
     a, b = operands("float8_e4m3fn", 136, 144, 40)
     with cs.emulate(schedules=6, seed=3):
-        got = cs.matmul(a, b, out_dtype="float8_e4m3fn", config=Config((128, 64), "cooperative", (2, 1)))
+        got = cs.matmul(a, b, out_dtype="float8_e4m3fn", config=MatmulPolicy((128, 64), "cooperative", (2, 1)))
     agrees(got, a, b, out_dtype="float8_e4m3fn")
 
 

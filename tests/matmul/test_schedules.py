@@ -4,38 +4,43 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.matmul import Config, config
+from cutesync.kernels.matmul import policy as config
+from cutesync.kernels.matmul.policy import MatmulPolicy
 
 from ..cases import with_slow
 from .support import agrees, agrees_under_schedules, integers, operand
 
 # name: configuration, (M, N, K), blocks that run at a time
 KERNELS = {
-    "pingpong, one block": (Config((64, 64), "pingpong"), (150, 136, 136), 1),
-    "pingpong, blocks of 128 rows": (Config((128, 64), "pingpong", stages=2), (200, 72, 200), 1),
-    "pingpong, A multicast": (Config((64, 64), "pingpong", (1, 2)), (72, 200, 136), 2),
-    "pingpong, B multicast": (Config((64, 64), "pingpong", (2, 1)), (200, 72, 136), 2),
-    "cooperative, one block": (Config((128, 64), "cooperative"), (200, 72, 136), 1),
-    "cooperative, blocks of 256 rows": (Config((256, 64), "cooperative", stages=3), (300, 72, 72), 1),
-    "tiles held, fewer k-tiles than slabs": (Config((256, 128), "cooperative", stages=2), (300, 136, 40), 1),
-    "tiles held, clusters at two edges": (Config((128, 128), "cooperative", (1, 2), stages=2), (130, 300, 200), 2),
-    "tiles not held": (Config((128, 64), "cooperative", stages=2, deferred=False), (200, 72, 136), 1),
-    "cooperative, A multicast": (Config((128, 64), "cooperative", (1, 2), stages=2), (136, 200, 136), 2),
-    "pingpong, B multicast to 4": (Config((64, 96), "pingpong", (4, 1), stages=2), (300, 104, 136), 4),
-    "split in 3, shares meet": (Config((64, 64), "pingpong", splits=3), (70, 72, 264), 5),
+    "pingpong, one block": (MatmulPolicy((64, 64), "pingpong"), (150, 136, 136), 1),
+    "pingpong, blocks of 128 rows": (MatmulPolicy((128, 64), "pingpong", stages=2), (200, 72, 200), 1),
+    "pingpong, A multicast": (MatmulPolicy((64, 64), "pingpong", (1, 2)), (72, 200, 136), 2),
+    "pingpong, B multicast": (MatmulPolicy((64, 64), "pingpong", (2, 1)), (200, 72, 136), 2),
+    "cooperative, one block": (MatmulPolicy((128, 64), "cooperative"), (200, 72, 136), 1),
+    "cooperative, blocks of 256 rows": (MatmulPolicy((256, 64), "cooperative", stages=3), (300, 72, 72), 1),
+    "tiles held, fewer k-tiles than slabs": (MatmulPolicy((256, 128), "cooperative", stages=2), (300, 136, 40), 1),
+    "tiles held, clusters at two edges": (
+        MatmulPolicy((128, 128), "cooperative", (1, 2), stages=2),
+        (130, 300, 200),
+        2,
+    ),
+    "tiles not held": (MatmulPolicy((128, 64), "cooperative", stages=2, deferred=False), (200, 72, 136), 1),
+    "cooperative, A multicast": (MatmulPolicy((128, 64), "cooperative", (1, 2), stages=2), (136, 200, 136), 2),
+    "pingpong, B multicast to 4": (MatmulPolicy((64, 96), "pingpong", (4, 1), stages=2), (300, 104, 136), 4),
+    "split in 3, shares meet": (MatmulPolicy((64, 64), "pingpong", splits=3), (70, 72, 264), 5),
     "split in 4, shares of two warpgroups meet": (
-        Config((128, 32), "cooperative", stages=2, splits=4),
+        MatmulPolicy((128, 32), "cooperative", stages=2, splits=4),
         (130, 40, 264),
         8,
     ),
-    "split in 9, pingpong": (Config((64, 32), "pingpong", splits=9), (70, 40, 584), 5),
-    "split in 2, multicast": (Config((128, 64), "cooperative", (2, 1), stages=2, splits=2), (200, 72, 264), 2),
+    "split in 9, pingpong": (MatmulPolicy((64, 32), "pingpong", splits=9), (70, 40, 584), 5),
+    "split in 2, multicast": (MatmulPolicy((128, 64), "cooperative", (2, 1), stages=2, splits=2), (200, 72, 264), 2),
     "split in 2, more units than blocks": (
-        Config((128, 64), "cooperative", (1, 2), stages=2, splits=2),
+        MatmulPolicy((128, 64), "cooperative", (1, 2), stages=2, splits=2),
         (130, 200, 328),
         2,
     ),
-    "cooperative, B multicast": (Config((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 200), 2),
+    "cooperative, B multicast": (MatmulPolicy((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 200), 2),
 }
 
 
@@ -65,10 +70,10 @@ def test_agrees_under_hostile_schedules(name, monkeypatch):
 
 
 EXCHANGES = {
-    "shares meet": Config((64, 64), "pingpong", splits=4),
-    "shares of two warpgroups meet": Config((128, 32), "cooperative", splits=2),
-    "tiles held": Config((128, 64), "cooperative"),
-    "tiles not held": Config((128, 64), "cooperative", deferred=False),
+    "shares meet": MatmulPolicy((64, 64), "pingpong", splits=4),
+    "shares of two warpgroups meet": MatmulPolicy((128, 32), "cooperative", splits=2),
+    "tiles held": MatmulPolicy((128, 64), "cooperative"),
+    "tiles not held": MatmulPolicy((128, 64), "cooperative", deferred=False),
 }
 
 
@@ -106,7 +111,7 @@ def test_c_may_be_the_result(name, columns, monkeypatch):
 def test_shares_that_lie_outside_k():
     """K of one k-tile, cut in 4: three of the blocks that meet bring zeros."""
     a, b = operand(70, 40, False), operand(40, 72, False)
-    agrees(cs.matmul(a, b, config=Config((64, 64), "pingpong", splits=4)), a, b)
+    agrees(cs.matmul(a, b, config=MatmulPolicy((64, 64), "pingpong", splits=4)), a, b)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +121,7 @@ def test_shares_that_lie_outside_k():
 def test_all_transposes(transposed, cluster, monkeypatch):
     monkeypatch.setattr(config, "SMS", 2)
     a, b = operand(136, 72, transposed[0]), operand(72, 200, transposed[1])
-    agrees(cs.matmul(a, b, config=Config((128, 64), "cooperative", cluster)), a, b)
+    agrees(cs.matmul(a, b, config=MatmulPolicy((128, 64), "cooperative", cluster)), a, b)
 
 
 @pytest.mark.parametrize("columns", [80, 96, 128])
@@ -124,12 +129,12 @@ def test_all_transposes(transposed, cluster, monkeypatch):
 def test_tiles_whose_slabs_are_narrow(columns, out):
     """The columns of a slab follow from the tile's: 16, 32 or 64 of 16 bits, 16 or 32 of 32 bits; the B tile's swizzle from its rows."""
     a, b = operand(70, 72, False), operand(72, columns + 8, False)
-    agrees(cs.matmul(a, b, config=Config((64, columns), "pingpong"), out_dtype=out), a, b, out_dtype=out)
+    agrees(cs.matmul(a, b, config=MatmulPolicy((64, columns), "pingpong"), out_dtype=out), a, b, out_dtype=out)
 
 
 def test_the_workspace_of_split_k_serves_many_calls():
     """Counters are left at zero, shares are not trusted; different sizes take turns."""
-    chosen = Config((64, 64), "pingpong", (1, 2), splits=4)
+    chosen = MatmulPolicy((64, 64), "pingpong", (1, 2), splits=4)
     for rows in (70, 30, 70):
         a, b = operand(rows, 264, False, seed=rows), operand(264, 136, True)
         agrees(cs.matmul(a, b, config=chosen), a, b)
@@ -140,7 +145,7 @@ def test_the_same_bits_under_every_policy():
     random = np.random.default_rng(3)
     a, b = random.standard_normal((40, 200)).astype(np.float16), random.standard_normal((200, 72)).astype(np.float16)
     with cs.emulate(schedules=9, seed=1):
-        got = cs.matmul(a, b, out_dtype="float32", config=Config((64, 64), "pingpong", (2, 1), splits=2))
+        got = cs.matmul(a, b, out_dtype="float32", config=MatmulPolicy((64, 64), "pingpong", (2, 1), splits=2))
     np.testing.assert_allclose(got, cs.reference.matmul(a, b, out_dtype="float32"), rtol=0, atol=200 * 2**-20)
 
 
@@ -148,5 +153,5 @@ def test_a_batch_goes_round_the_ring(monkeypatch):
     monkeypatch.setattr(config, "SMS", 2)
     a, b = integers(3, 70, 72), integers(3, 72, 72)
     with cs.emulate(schedules=3, seed=2):
-        got = cs.matmul(a, b, config=Config((64, 64), "pingpong", (2, 1)))
+        got = cs.matmul(a, b, config=MatmulPolicy((64, 64), "pingpong", (2, 1)))
     agrees(got, a, b)

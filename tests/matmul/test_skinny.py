@@ -5,21 +5,25 @@ import pytest
 
 import cutesync as cs
 from cutesync.errors import ArgumentValueError
-from cutesync.matmul import Config
-from cutesync.matmul.config import SKINNY, Access, choose, cost, row_cost
-from cutesync.matmul.problem import Matrices, _turned
+from cutesync.kernels.matmul import MatmulPolicy
+from cutesync.kernels.matmul.policy import SKINNY, Access, choose, cost, row_cost
+from cutesync.kernels.matmul.problem import Matrices, _turned
 
 from ..cases import with_slow
 from .support import agrees, agrees_under_schedules, integers, operand
 
 # name: configuration, (M, N, K), blocks that run at a time
 KERNELS = {
-    "one row, several tiles a block": (Config((64, 16), "pingpong", stages=2), (1, 328, 136), 2),
-    "activations multicast": (Config((64, 16), "pingpong", (2, 1), stages=3), (16, 200, 200), 2),
-    "cooperative, multicast, split": (Config((128, 32), "cooperative", (2, 1), stages=2, splits=2), (30, 200, 264), 4),
-    "split in 3": (Config((64, 32), "pingpong", stages=2, splits=3), (33, 136, 264), 5),
-    "one column": (Config((64, 16), "pingpong", stages=2), (200, 1, 136), 2),
-    "few columns, split": (Config((128, 16), "cooperative", splits=2), (136, 13, 264), 3),
+    "one row, several tiles a block": (MatmulPolicy((64, 16), "pingpong", stages=2), (1, 328, 136), 2),
+    "activations multicast": (MatmulPolicy((64, 16), "pingpong", (2, 1), stages=3), (16, 200, 200), 2),
+    "cooperative, multicast, split": (
+        MatmulPolicy((128, 32), "cooperative", (2, 1), stages=2, splits=2),
+        (30, 200, 264),
+        4,
+    ),
+    "split in 3": (MatmulPolicy((64, 32), "pingpong", stages=2, splits=3), (33, 136, 264), 5),
+    "one column": (MatmulPolicy((64, 16), "pingpong", stages=2), (200, 1, 136), 2),
+    "few columns, split": (MatmulPolicy((128, 16), "cooperative", splits=2), (136, 13, 264), 3),
 }
 
 
@@ -40,7 +44,7 @@ def test_agrees_under_hostile_schedules(name, monkeypatch):
 def test_contiguous_rows_and_columns(m, n, transposed, columns):
     """The narrow operand's swizzle is as wide as its tile, 32 or 64 bytes, where what the tile counts is contiguous."""
     a, b = operand(m, 72, transposed[0]), operand(72, n, transposed[1])
-    agrees(cs.matmul(a, b, config=Config((64, columns), "pingpong")), a, b)
+    agrees(cs.matmul(a, b, config=MatmulPolicy((64, columns), "pingpong")), a, b)
 
 
 @pytest.mark.parametrize(("m", "n"), [(3, 72), (64, 72), (1, 1)])
@@ -105,7 +109,7 @@ def test_the_model_streams_the_large_operand_once():
 def test_the_model_knows_how_operands_lie():
     """Columns that are contiguous come in boxes as wide as the swizzle: 32 bytes of 208 columns. Rows that straddle cache lines cost more,
     so they are shared among more blocks."""
-    wide, even = Config((128, 208), "pingpong", (2, 1)), Config((128, 256), "cooperative", (2, 1))
+    wide, even = MatmulPolicy((128, 208), "pingpong", (2, 1)), MatmulPolicy((128, 256), "cooperative", (2, 1))
     rows, columns = Access(), Access(b_k_major=False)
     assert columns.bytes(wide) == rows.bytes(wide) + 128 * 104 * 3 and columns.bytes(even) == rows.bytes(even)
     assert cost(wide, 4096, 4096, 64, 1, 2, columns) > 1.2 * cost(wide, 4096, 4096, 64, 1, 2)
@@ -120,7 +124,7 @@ def test_the_model_knows_how_operands_lie():
 
 def test_clusters_of_four_leave_room():
     """Not all multiprocessors can be filled by clusters of 4; all those of a launch must run at once, or the last would wait for the first."""
-    four = Config((64, 160), "pingpong", (4, 1))
-    assert [Config().slots(132), four.slots(132), four.slots(4)] == [132, 28, 1]
+    four = MatmulPolicy((64, 160), "pingpong", (4, 1))
+    assert [MatmulPolicy().slots(132), four.slots(132), four.slots(4)] == [132, 28, 1]
     with pytest.raises(ArgumentValueError, match="divisor"):
-        Config((64, 144), "pingpong", (4, 1))
+        MatmulPolicy((64, 144), "pingpong", (4, 1))

@@ -8,22 +8,23 @@ import pytest
 from cutesync.dtypes import BY_NAME
 from cutesync.emulator.driver import Executable
 from cutesync.emulator.tensor_map import decode
-from cutesync.matmul import Config, plan
-from cutesync.matmul.plan import Operand, Problem
-from cutesync.matmul.terms import TermsSpec
+from cutesync.kernels.matmul import plan
+from cutesync.kernels.matmul.plan import Operand, Problem
+from cutesync.kernels.matmul.policy import MatmulPolicy
+from cutesync.kernels.matmul.terms import TermsSpec
 from cutesync.runtime import compiler, device
 
 FLOAT16 = BY_NAME["float16"]
 A, B, D = 0x7F0000100000, 0x7F0000200000, 0x7F0000300000
 CONFIGS = [
-    Config((128, 256), "cooperative", (2, 1)),
-    Config((256, 160), "cooperative", (1, 2)),
-    Config((128, 208), "pingpong", (2, 1)),
-    Config((64, 112), "pingpong"),
+    MatmulPolicy((128, 256), "cooperative", (2, 1)),
+    MatmulPolicy((256, 160), "cooperative", (1, 2)),
+    MatmulPolicy((128, 208), "pingpong", (2, 1)),
+    MatmulPolicy((64, 112), "pingpong"),
 ]
 
 
-def host_parameters(problem: Problem, config: Config, monkeypatch) -> list[bytes]:
+def host_parameters(problem: Problem, config: MatmulPolicy, monkeypatch) -> list[bytes]:
     """The kernel's parameters as the DSL's host function makes them."""
     kept = {}
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.matmul import tune
-from cutesync.matmul.config import Config
-from cutesync.matmul.plan import Problem
+from cutesync.kernels.matmul import tune
+from cutesync.kernels.matmul.plan import Problem
+from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.runtime import cache
 
 from .support import SMALL, agrees, integers
 
-family = importlib.import_module("cutesync.matmul")  # cutesync.matmul is the function
-SHORTLIST = tuple(Config(*SMALL, group=group) for group in range(1, tune.CANDIDATES + 1))
+family = importlib.import_module("cutesync.kernels.matmul.call")  # cutesync.matmul is the function
+SHORTLIST = tuple(MatmulPolicy(*SMALL, group=group) for group in range(1, tune.CANDIDATES + 1))
 A, B = integers(100, 72), integers(72, 80)
 
 

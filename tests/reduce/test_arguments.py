@@ -172,9 +172,9 @@ class TestTracedCallables:
 
     @staticmethod
     def compiles(op, dtype="int32", transform=None):
+        from cutesync.kernels.reduce.plan import Folding, kernel_for
+        from cutesync.kernels.reduce.policy import Problem, choose
         from cutesync.ops import operator
-        from cutesync.reduce.config import Problem, choose
-        from cutesync.reduce.plan import Folding, kernel_for
 
         element = dtypes.dtype(dtype)
         folding = Folding(operator(op), element, element.accumulator, element, transform)

@@ -8,9 +8,9 @@ import struct
 import pytest
 
 from cutesync import dtypes
+from cutesync.kernels.reduce.plan import Folding, kernel_for
+from cutesync.kernels.reduce.policy import Config, Problem, choose
 from cutesync.ops import operator
-from cutesync.reduce.config import Config, Problem, choose
-from cutesync.reduce.plan import Folding, kernel_for
 from cutesync.runtime import compiler
 
 from ..cases import DTYPES, bicyclic, has_meaning

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from cutesync.errors import ArgumentValueError
-from cutesync.reduce.config import SMS, Config, Problem, choose
-from cutesync.reduce.plan import collapse, stages
+from cutesync.kernels.reduce.plan import collapse, stages
+from cutesync.kernels.reduce.policy import SMS, Config, Problem, choose
 from cutesync.runtime import device, workspace
 
 EXTENTS = (

@@ -7,7 +7,8 @@ import pytest
 
 import cutesync as cs
 from cutesync.emulator import EmulationError
-from cutesync.reduce import config, plan
+from cutesync.kernels.reduce import plan
+from cutesync.kernels.reduce import policy as config
 from cutesync.runtime import call, compiler, device, workspace
 
 pytestmark = pytest.mark.slow

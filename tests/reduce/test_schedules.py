@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.reduce import config, plan
+from cutesync.kernels.reduce import plan
+from cutesync.kernels.reduce import policy as config
 from cutesync.runtime import call
 
 from ..cases import bicyclic, brackets, data, fold, same

@@ -16,9 +16,9 @@ import pytest
 
 import cutesync as cs
 from cutesync import dtypes, errors
+from cutesync.kernels.reduce.plan import Folding, kernel_for
+from cutesync.kernels.reduce.policy import Problem, choose
 from cutesync.ops import operator
-from cutesync.reduce.config import Problem, choose
-from cutesync.reduce.plan import Folding, kernel_for
 from cutesync.runtime import compiler
 from cutesync.runtime.tracing import quick_tracing
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
+from cutesync.kernels.scan import plan
+from cutesync.kernels.scan.policy import LANES, LINE_BYTES, ROW_WARPS, VECTOR_BYTES, Config, Problem
 from cutesync.runtime import call
-from cutesync.scan import plan
-from cutesync.scan.config import LANES, LINE_BYTES, ROW_WARPS, VECTOR_BYTES, Config, Problem
 from cutesync.sync.lookback import slots_of
 
 Choice = Callable[[Problem], Config]

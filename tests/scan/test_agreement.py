@@ -7,7 +7,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import reference
-from cutesync.scan.config import Problem, choose
+from cutesync.kernels.scan.policy import Problem, choose
 
 from ..cases import (
     DTYPES,

@@ -7,10 +7,10 @@ import re
 import pytest
 
 from cutesync import dtypes
+from cutesync.kernels.scan.plan import Meaning, kernel_for
+from cutesync.kernels.scan.policy import Config, Problem, choose
 from cutesync.ops import operator
 from cutesync.runtime import compiler
-from cutesync.scan.config import Config, Problem, choose
-from cutesync.scan.plan import Meaning, kernel_for
 
 from ..cases import bicyclic
 from ..compiled import assert_overlaps, tell_figures

@@ -10,8 +10,8 @@ import pytest
 import cutesync as cs
 from cutesync.emulator import EmulationError
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
+from cutesync.kernels.scan import plan
 from cutesync.runtime import call, compiler
-from cutesync.scan import plan
 
 from ..cases import adjacent, bicyclic, brackets, data, same, scanned, segments, with_slow
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.kernels.scan import plan
 from cutesync.runtime import call, device, workspace
-from cutesync.scan import plan
 
 from ..cases import data, same, scanned
 from ..reduce.test_workspace import Memory
@@ -83,7 +83,7 @@ def test_a_launch_that_needs_more_slots_gets_them(memory, monkeypatch):
 
 def test_every_state_has_a_slot(launches):
     """The slots that launches ask for hold every tile's state, whatever the size of a state."""
-    from cutesync.scan.config import Problem, choose
+    from cutesync.kernels.scan.policy import Problem, choose
 
     for dtype, words in (("int8", 1), ("float32", 1), ("float64", 2)):
         size = np.dtype(dtype).itemsize
@@ -117,9 +117,9 @@ def test_the_host_counts_as_the_device_does():
     """What config.py repeats because it may not import the DSL."""
     import importlib
 
-    from cutesync.scan.rows import WARPS
+    from cutesync.kernels.scan.rows import WARPS
     from cutesync.sync.lookback import GROUP
     from cutesync.warp import LANES
 
-    config = importlib.import_module("cutesync.scan.config")
+    config = importlib.import_module("cutesync.kernels.scan.policy")
     assert (config.ROW_WARPS, config.GROUP, config.LANES) == (WARPS, GROUP, LANES)

@@ -1,0 +1,369 @@
+"""Flags and differences between neighbours of a whole array, in one pass.
+
+A row is cut into runs, one a block (one a warp, where there are several rows). A thread of a run holds ``unroll`` vectors, which lie next
+to each other across the threads, so every line is read once; the element before (behind) a vector is loaded on its own, out of a line that
+the vectors bring in. Flags leave in vectors as well. No shared memory, no barrier, no shuffle but for packed bits. The last
+``length % 32`` elements of a row go one to a lane.
+
+A small array takes as long as a launch, one round trip to memory and the fetching of instructions. Hence code that is short and
+straight: no loop over runs, all loads before all stores, what is rare behind them.
+
+Places count from the start of the row, or of the period (a tile, or a row of an array that is seen as one long row). The flag at the
+start (end) of a row or period is forced, or compares with the predecessor (successor).
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int16, Int32, Int64, Uint8, Uint32
+
+from ...block.adjacent_difference import combine_where
+from ...block.discontinuity import flag_unless
+from ...monoid import choose, tree
+from ...neighbours import Difference, Flag
+from ...sync.overlap import await_launches, let_next_start
+from ...warp import LANES
+from . import words
+from .policy import team
+
+
+class FlagKernel:
+    """A compiled kernel. ``marking`` says what is computed (``plan.Marking``), the rest is ``Config.kernel``."""
+
+    def __init__(
+        self, marking, several_rows: bool, periodic: bool, vector: int, piece: int, unroll: int, warps: int
+    ) -> None:
+        self.marking, self.several_rows, self.periodic = marking, several_rows, periodic
+        self.vector, self.piece, self.unroll, self.threads = vector, piece, unroll, warps * LANES
+        self.rule = Flag(marking.op, marking.source) if marking.is_flag else Difference(marking.op, marking.source)
+        self.by_words = words.fit(marking, periodic, vector)
+        self.team = team(several_rows, warps)
+        self.step = self.team * vector  # elements from a thread's vector to its next one
+        self.elements = self.step * unroll
+        self.group = LANES // vector  # lanes whose bits make a word
+
+    @cute.jit
+    def __call__(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        other: cute.Pointer,
+        length: Int64,
+        rows: Int64,
+        period: Int64,
+        runs: Int64,
+        predecessor,
+        successor,
+        grid: Int32,
+        stream,
+    ):
+        self.kernel.set_name_prefix(
+            f"cutesync_{self.marking.name}", remove_cutlass_symbol=True, keep_mangled_name=False
+        )
+        self.kernel(x, out, other, length, rows, period, runs, predecessor, successor).launch(
+            grid=(grid, 1, 1),
+            block=(self.threads, 1, 1),
+            smem=0,
+            min_blocks_per_mp=1,
+            preferred_smem_carveout=-1,
+            stream=stream,
+        )
+
+    @cute.kernel
+    def kernel(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        other: cute.Pointer,
+        length: Int64,
+        rows: Int64,
+        period: Int64,
+        runs: Int64,
+        predecessor,
+        successor,
+    ):
+        await_launches()
+        let_next_start()
+        thread, _, _ = cute.arch.thread_idx()
+        block, _, _ = cute.arch.block_idx()
+        outs = (out, other)[: self.marking.outputs]
+        ends = (self.rule.lift(predecessor), self.rule.lift(successor))
+        if cutlass.const_expr(self.several_rows):
+            work = Int64(block) * (self.threads // LANES) + thread // LANES
+            row = work // runs
+            if row < rows:
+                outs = tuple(pointer + row * self.stride(length) for pointer in outs)
+                self.run(
+                    x + row * length,
+                    outs,
+                    ends,
+                    (work - row * runs) * self.elements,
+                    length,
+                    Int32(period),
+                    thread % LANES,
+                )
+        else:
+            self.run(x, outs, ends, Int64(block) * self.elements, length, Int32(period), thread)
+
+    def stride(self, length):
+        """Results a row has in memory."""
+        return (length + 31) // 32 if self.marking.bits else length
+
+    @cute.jit
+    def run(self, x, outs, ends, begin, length, period, member):
+        """The run from ``begin`` on, of the thread's team."""
+        whole = length & -LANES  # where the elements begin that go one to a lane
+        start = Int32(begin % period) if self.periodic else Int32(0)  # the run's place in the period
+        row = (length, ends, period, begin, start)  # what is the same for all elements of the run
+        place = begin + member * self.vector
+        if cutlass.const_expr(self.unroll == 1):
+            self.single(x, outs, row, place, whole)
+        elif begin + self.elements <= whole:
+            self.all(x, outs, row, place)
+        else:
+            for u in cutlass.range(self.unroll, unroll=1):
+                self.single(x, outs, row, place + Int64(u) * self.step, whole)
+        if (begin + self.elements >= length) & (
+            member >= self.team - LANES
+        ):  # the last run; its last warp has the least to do
+            self.tail(x, outs, row, whole + member % LANES)
+
+    def all(self, x, outs, row, place):
+        """All vectors of a thread, the first at ``place``, in a run of whole ones. All loads come first."""
+        places = [place + u * self.step for u in range(self.unroll)]
+        found = self.vectors(x, row, places)
+        for number, target in enumerate(outs):
+            if self.marking.bits:
+                self.store_bits(target, place, [self.joined(self.packed(results[number])) for results in found])
+            else:
+                for at, results in zip(places, found):
+                    self.store(target + at, results[number])
+
+    @cute.jit
+    def single(self, x, outs, row, place, whole):
+        """One vector of a thread, if it lies among the whole ones."""
+        parts = [Int32(0) for _ in outs]
+        if place < whole:
+            (found,) = self.vectors(x, row, [place])
+            if cutlass.const_expr(self.marking.bits):
+                parts = [self.packed(flags) for flags in found]
+            else:
+                for target, values in zip(outs, found):
+                    self.store(target + place, values)
+        if cutlass.const_expr(self.marking.bits):
+            for target, part in zip(outs, parts):
+                word = self.joined(part)
+                if (place < whole) & (place % 32 == 0):
+                    self.put(target, place // 32, Uint32(word))
+
+    @cute.jit
+    def tail(self, x, outs, row, place):
+        """One element, if it lies in the row."""
+        length = row[0]
+        parts = [Int32(0) for _ in outs]
+        if place < length:
+            items = [self.before(x, place, True), self.get(x, place), self.behind(x, place + 1, length, True)]
+            found = self.results(items, row, place, place == 0, place + 1 == length)
+            if cutlass.const_expr(self.marking.bits):
+                parts = [flags[0] for flags in found]
+            else:
+                for target, values in zip(outs, found):
+                    self.put(target, place, self.lowered(values[0]))
+        if cutlass.const_expr(self.marking.bits):
+            for target, part in zip(outs, parts):
+                word = cute.arch.vote_ballot_sync(part != 0)
+                if (place < length) & (place % 32 == 0):
+                    self.put(target, place // 32, Uint32(word))
+
+    def vectors(self, x, row, places):
+        """The results of the vectors at ``places``, each a list an output."""
+        length, final = row[0], len(places) - 1
+        vectors = [self.load(x, place, length, k in (0, final)) for k, place in enumerate(places)]
+        before = [self.before(x, place, k == 0) for k, place in enumerate(places)]
+        behind = [self.behind(x, place + self.vector, length, k == final) for k, place in enumerate(places)]
+        found = []
+        for k, place in enumerate(places):
+            first = place == 0 if k == 0 else None
+            last = place + self.vector == length if k == final else None
+            if self.by_words:
+                found.append(self.word_results(vectors[k], before[k], behind[k], row[1], first, last))
+            else:
+                found.append(self.results([before[k], *vectors[k], behind[k]], row, place, first, last))
+        return found
+
+    def word_results(self, keys, before, behind, ends, first, last):
+        """As ``results``, of words of keys, as words of flags."""
+        found = []
+        if self.marking.looks_back:
+            given = first is not None and self.marking.predecessor
+            flags = words.heads(self.marking.op.name, keys, choose(first, ends[0], before) if given else before)
+            found.append(
+                flags if first is None or given else [flags[0] | choose(first, Uint32(1), Uint32(0)), *flags[1:]]
+            )
+        if self.marking.looks_ahead:
+            given = last is not None and self.marking.successor
+            flags = words.tails(self.marking.op.name, keys, choose(last, ends[1], behind) if given else behind)
+            found.append(
+                flags if last is None or given else [*flags[:-1], flags[-1] | choose(last, Uint32(1 << 24), Uint32(0))]
+            )
+        return found
+
+    def load(self, x, place, length, outermost: bool):
+        """The elements of a vector, or its words. A register tensor of bytes would take a register each, so words are loaded."""
+        source = self.marking.source
+        if self.by_words and self.piece < words.KEYS:
+            inside = (place > 0) & (place + 2 * words.KEYS <= length) if outermost else True
+            return [words.load_anywhere(x + place, inside)]
+        width = self.piece * source.size
+        word = source.cutlass if source.size >= 4 else Uint8 if width == 1 else Int16 if width == 2 else Int32
+        count = self.vector * source.size * 8 // word.width
+        vector = cute.make_rmem_tensor(
+            (max(2, count),), word
+        )  # CuTe gives an extent of one the stride 0, which recasting repeats
+        shape = cute.make_layout((count,))
+        at = cute.make_ptr(word, (x + place).toint(), cute.AddressSpace.gmem, assumed_align=width)
+        cute.autovec_copy(cute.make_tensor(at, shape), cute.make_tensor(vector.iterator, shape))
+        if self.by_words:
+            keys = cute.recast_tensor(vector, Uint32)
+            return [Uint32(keys[i]) for i in range(self.vector // words.KEYS)]
+        elements = vector if source.size >= 4 else cute.recast_tensor(vector, source.cutlass)
+        return [self.rule.lift(elements[i]) for i in range(self.vector)]
+
+    def before(self, x, place, first: bool):
+        """The element before ``place``; any value if there is none, which can be only ``first``."""
+        if not self.marking.looks_back:
+            return None
+        return self.get_if(place > 0, x, place - 1) if first else self.get(x, place - 1)
+
+    def behind(self, x, place, length, last: bool):
+        """The element at ``place``, the end of a vector; any value if there is none, which can be only ``last``."""
+        if not self.marking.looks_ahead:
+            return None
+        return self.get_if(place < length, x, place) if last else self.get(x, place)
+
+    @cute.jit
+    def get_if(self, condition, x, place):
+        value = self.rule.register(0)
+        if condition:
+            value = self.get(x, place)
+        return value
+
+    def get(self, x, place):
+        return self.rule.lift(cute.make_tensor(x + place, cute.make_layout((1,)))[0])
+
+    @staticmethod
+    def put(target, place, value):
+        cute.make_tensor(target + place, cute.make_layout((1,)))[0] = value
+
+    def results(self, items, row, place, first, last):
+        """The results of the vector ``items[1:-1]``, a list an output. ``place`` is that of its first element; ``first`` (``last``): whether
+        its first (last) element is that of the row, None if it cannot be."""
+        _, ends, period, begin, start = row
+        count = len(items) - 2
+        rests = (
+            [(start + Int32(place - begin)) % period] if self.periodic else []
+        )  # places in the period, counted in 32 bits from the run's
+        for _ in range(count if self.periodic else 0):
+            rests.append(choose(rests[-1] + 1 == period, Int32(0), rests[-1] + 1))
+        found = []
+        if self.marking.looks_back:
+            starts = [
+                self.is_start(first if i == 0 else None, rests[i] if self.periodic else None) for i in range(count)
+            ]
+            found.append(
+                [
+                    self.backward(items[i], items[i + 1], ends[0], starts[i], self.index(place, rests, i))
+                    for i in range(count)
+                ]
+            )
+        if self.marking.looks_ahead:
+            stops = [
+                self.is_start(last if i == count - 1 else None, rests[i + 1] if self.periodic else None)
+                for i in range(count)
+            ]
+            found.append(
+                [
+                    self.forward(items[i + 1], items[i + 2], ends[1], stops[i], self.index(place, rests, i) + 1)
+                    for i in range(count)
+                ]
+            )
+        return found
+
+    @staticmethod
+    def is_start(edge, rest):
+        """Whether the row or a period starts (behind a tail: ends) here; None if it cannot."""
+        if rest is None:
+            return edge
+        return rest == 0 if edge is None else (rest == 0) | edge
+
+    def index(self, place, rests, i: int):
+        return Int64(rests[i]) if self.periodic else place + i
+
+    def backward(self, previous, item, predecessor, start, index):
+        """The result of an item and the one before it."""
+        if not self.marking.is_flag:
+            return self.difference(item, previous, start)
+        if start is None:
+            return self.rule.compare(previous, item, index)
+        if self.marking.predecessor:
+            return self.rule.compare(choose(start, predecessor, previous), item, index)
+        return flag_unless(start, self.rule.compare, previous, item, index)
+
+    def forward(self, item, following, successor, stop, index):
+        """The result of an item and the one behind it."""
+        if not self.marking.is_flag:
+            return self.difference(item, following, stop)
+        if stop is None:
+            return self.rule.compare(item, following, index)
+        if self.marking.successor:
+            return self.rule.compare(item, choose(stop, successor, following), index)
+        return flag_unless(stop, self.rule.compare, item, following, index)
+
+    def difference(self, item, neighbour, lone):
+        return (
+            self.rule.combine(item, neighbour)
+            if lone is None
+            else combine_where(cutlass.not_(lone), self.rule.combine, item, neighbour)
+        )
+
+    def lowered(self, value):
+        return self.marking.result.cutlass(value) if self.marking.is_flag else self.rule.lower(value)
+
+    def store(self, target, values):
+        """The results of a vector, in one piece."""
+        kind = Uint32 if self.by_words else self.marking.result.cutlass
+        shape = cute.make_layout((len(values),))
+        results = cute.make_rmem_tensor(shape, kind)
+        for i, value in enumerate(values):
+            results[i] = value if self.by_words else self.lowered(value)
+        at = cute.make_ptr(
+            kind, target.toint(), cute.AddressSpace.gmem, assumed_align=self.vector * self.marking.result.size
+        )
+        cute.autovec_copy(results, cute.make_tensor(at, shape))
+
+    def packed(self, flags):
+        """The flags of a vector as the bits of a word."""
+        if self.by_words:
+            return Int32(words.packed(flags))
+        return tree([(flag << i,) for i, flag in enumerate(flags)], lambda a, b: (a[0] | b[0],))[0]
+
+    def joined(self, part):
+        """The word whose bits the lanes of a group hold, ``vector`` each, in all of them. All lanes of the warp call together."""
+        if self.group == LANES:
+            return cute.arch.vote_ballot_sync(part != 0)
+        word = part << ((cute.arch.lane_idx() % self.group) * self.vector)
+        for log in range((self.group - 1).bit_length()):
+            word = word | cute.arch.shuffle_sync_bfly(word, offset=1 << log)
+        return word
+
+    @cute.jit
+    def store_bits(self, target, place, joined):
+        """The words of the vectors of a thread, the first at ``place``. Each lane of a group stores that of another vector."""
+        lane = cute.arch.lane_idx() % self.group
+        for u in cutlass.range_constexpr(0, self.unroll, self.group):
+            mine = joined[u]
+            for k in cutlass.range_constexpr(1, min(self.group, self.unroll - u)):
+                mine = choose(lane == k, joined[u + k], mine)
+            if u + lane < self.unroll:
+                self.put(target, (place + Int64(u + lane) * self.step) // 32, Uint32(mine))

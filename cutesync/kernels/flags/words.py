@@ -1,0 +1,77 @@
+"""Flags of one-byte integers four at a time: a word (Uint32) holds four keys, or four flags of 0 or 1, the first in the lowest byte.
+
+An H200 can issue about eight instructions for a byte that its memory delivers; to compare bytes one by one and pack bits takes more.
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Uint8, Uint32
+
+from ...monoid import tree
+
+KEYS = 4  # in a word
+ONES = 0x01010101
+LOW_BITS = 0x7F7F7F7F
+
+
+def fit(marking, periodic: bool, vector: int) -> bool:
+    """Whether the flags of a vector can be found so: "ne" or "eq" of integers, and flags of one byte, or bits."""
+    named = marking.is_flag and marking.op.fn is None and marking.op.name in ("ne", "eq")
+    narrow = marking.source.size == 1 and marking.source.kind in "iu" and (marking.bits or marking.result.size == 1)
+    return named and narrow and not periodic and vector % KEYS == 0
+
+
+def load_anywhere(start, inside):
+    """The word of the four keys from ``start`` on, wherever that is. ``inside``: the aligned words that hold them lie in the array."""
+    low, high, bits = _halves(start, inside)
+    funnel = "shf.r.wrap.b32 {$w0}, {$r0}, {$r1}, {$r2};"  # of two words that lie side by side, moved to the right
+    return cute.arch.inline_ptx(funnel, write_only_types=[Uint32], read_only_args=[low, high, bits])
+
+
+@cute.jit
+def _halves(start: cute.Pointer, inside):
+    """The two aligned words that hold four keys, and how many bits of the first are not theirs. Else the keys, loaded one by one, and 0."""
+    address = start.toint()
+    low, high, bits = Uint32(0), Uint32(0), Int32(0)
+    if inside:
+        low, high, bits = _load(Uint32, address & -4), _load(Uint32, (address + 3) & -4), Int32(address & 3) * 8
+    else:
+        for i in cutlass.range_constexpr(KEYS):
+            low = low | (Uint32(_load(Uint8, address + i)) << (8 * i))
+    return low, high, bits
+
+
+def _load(kind, address):
+    at = cute.make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=kind.width // 8)
+    return kind(cute.make_tensor(at, cute.make_layout((1,)))[0])
+
+
+def heads(op: str, words, before) -> list:
+    """The flags of the keys in ``words``; ``before`` (a register of the keys' type) is the key before the first."""
+    earlier = [_key(before), *(word >> 24 for word in words[:-1])]
+    return [_flags(op, word, (word << 8) | key) for word, key in zip(words, earlier)]
+
+
+def tails(op: str, words, behind) -> list:
+    """The flags of the keys in ``words``; ``behind`` is the key behind the last."""
+    later = [*words[1:], _key(behind)]
+    return [_flags(op, word, (word >> 8) | (key << 24)) for word, key in zip(words, later)]
+
+
+def _key(value):
+    return Uint32(value) & 0xFF  # a negative one has its sign in the upper bytes
+
+
+def _flags(op: str, a, b):
+    differing = a ^ b
+    # A byte's top bit gets a carry unless its lower bits are 0, and no byte carries into the next.
+    ne = ((((differing & LOW_BITS) + LOW_BITS) | differing) >> 7) & ONES
+    return ne if op == "ne" else ne ^ ONES
+
+
+def packed(flags):
+    """The flags in ``flags``, four a word, as bits. The product has the flag of byte k at bit 28 + k, and no two terms at one bit."""
+    fours = [((word * 0x10204080) >> 28) << (KEYS * k) for k, word in enumerate(flags)]
+    return tree([(four,) for four in fours], lambda a, b: (a[0] | b[0],))[0]

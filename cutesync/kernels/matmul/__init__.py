@@ -1,0 +1,6 @@
+"""Matrix multiplication; the public functions are those of ``call``."""
+
+from .call import matmul
+from .policy import MatmulPolicy
+
+__all__ = ["matmul", "MatmulPolicy"]

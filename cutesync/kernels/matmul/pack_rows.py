@@ -1,0 +1,152 @@
+"""Copies rows that begin anywhere into rows that begin on cache lines: what packs an operand whose K is contiguous (see ``pack``).
+
+A warp copies a run of a row, ``VECTORS`` vectors of 16 bytes a lane. A vector of the copy lies in two aligned ones of the source. A lane reads
+both (the second is the next lane's first, which the L1 has) and shifts them into place, first by words, then by bits. So elements of 8 and 16
+bits cost as much as those of 32, and no lane waits for another. A run whose aligned vectors lie beside the array in part, as its first and its
+last may, is read by elements.
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64, Uint32
+
+from ...sync.overlap import await_launches
+from ...warp import LANES
+from .pack import THREADS, parts_of
+from .policy import PACK_RUN
+
+VECTOR, WORDS = 16, 4  # bytes, and words of 4
+STRIDE = LANES * VECTOR  # bytes from one vector of a lane to its next
+VECTORS = PACK_RUN // STRIDE  # of a lane
+
+
+class PackRows:
+    """``out[line, :inner] = x[line, :inner]``, zeros up to ``span``, for the lines (items, rows) of ``x``, whose elements have 8, 16 or 32 bits
+    and are moved as bits. With ``parts`` "left" or "right" a line of ``out`` is three spans long, and gets the parts of float32."""
+
+    threads, smem = THREADS, 0
+
+    def __init__(self, element, parts: str = "") -> None:
+        self.element, self.parts = element, parts
+        self.size = element.width // 8
+
+    @cute.jit
+    def __call__(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        lines: Uint32,
+        rows: Uint32,
+        inner: Int64,
+        steps,
+        edges,
+        span: Int64,
+        across: Uint32,
+        grid: Int32,
+        stream,
+    ):
+        self.kernel.set_name_prefix("cutesync_matmul_pack", remove_cutlass_symbol=True, keep_mangled_name=False)
+        self.kernel(x, out, lines, rows, inner, steps, edges, span, across).launch(
+            grid=(grid, 1, 1),
+            block=(THREADS, 1, 1),
+            smem=self.smem,
+            min_blocks_per_mp=8,
+            preferred_smem_carveout=-1,
+            stream=stream,
+        )
+
+    @cute.kernel
+    def kernel(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        lines: Uint32,
+        rows: Uint32,
+        inner: Int64,
+        steps,
+        edges,
+        span: Int64,
+        across: Uint32,
+    ):
+        """All in bytes: ``inner``, ``span``, ``steps``, the strides (item, row) of ``x``, and ``edges``, where its memory begins and ends, from ``x`` on.
+        ``across`` counts the runs of a line."""
+        await_launches()
+        warp = Uint32(cute.arch.block_idx()[0]) * (THREADS // LANES) + cute.arch.thread_idx()[0] // LANES
+        line = warp // across
+        if line < lines:
+            item, run = line // rows, Int64(warp - line * across) * PACK_RUN
+            at = cute.arch.lane_idx() * VECTOR  # of the lane's first vector in the run
+            start = x.toint() + (Int64(item) * steps[0] + Int64(line - item * rows) * steps[1]) + run
+            target = out.toint() + (Int64(line) * (span * (3 if self.parts else 1)) + run + at)
+            left, room = (
+                Int32(cutlass.min(length - run, Int64(PACK_RUN))) - at for length in (inner, span)
+            )  # bytes from there to the ends of the two lines
+            first = start & -VECTOR
+            if (first >= x.toint() + edges[0]) & (first + (PACK_RUN + VECTOR) <= x.toint() + edges[1]):
+                self.copy_vectors(first + at, Int32(start) & (VECTOR - 1), left, target, room, span)
+            else:
+                self.copy_elements(start + at, left, target, room, span)
+
+    @cute.jit
+    def copy_vectors(self, source, skew, left, target, room, span):
+        """The lane's vectors, which begin ``skew`` bytes behind the aligned ``source``. All loads are in flight before the first is used."""
+        held = cute.make_rmem_tensor((2 * WORDS, VECTORS), Uint32)
+        for j in cutlass.range_constexpr(VECTORS):
+            if left > j * STRIDE:
+                cute.autovec_copy(memory(Uint32, source + j * STRIDE, 2 * WORDS, VECTOR), held[(None, j)])
+        for j in cutlass.range_constexpr(VECTORS):
+            if room > j * STRIDE:
+                words = [held[i, j] for i in range(2 * WORDS)]
+                for hop in (2, 1):
+                    words = [
+                        Uint32(cutlass.select_((skew & (4 * hop)) != 0, *pair)) for pair in zip(words[hop:], words)
+                    ]
+                words = [shifted(*pair, (skew & 3) * 8) for pair in zip(words, words[1:])]
+                if left < j * STRIDE + VECTOR:
+                    for i in cutlass.range_constexpr(WORDS):
+                        words[i] = words[i] & mask(left - (j * STRIDE + 4 * i))
+                self.write(target + j * STRIDE, words, span)
+
+    @cute.jit
+    def copy_elements(self, source, left, target, room, span):
+        """The same of vectors at ``source``, of which the elements that the line has are read, and nothing else."""
+        for j in cutlass.range_constexpr(VECTORS):
+            if room > j * STRIDE:
+                words = [Uint32(0) for _ in range(WORDS)]
+                for i in cutlass.range_constexpr(VECTOR // self.size):
+                    at = j * STRIDE + i * self.size
+                    if left > at:
+                        element = memory(self.element, source + at, 1, self.size)[0]
+                        words[i * self.size // 4] = words[i * self.size // 4] | (Uint32(element) << at % 4 * 8)
+                self.write(target + j * STRIDE, words, span)
+
+    def write(self, target, words, span) -> None:
+        parts = zip(*(parts_of(Int32(word), self.parts) for word in words)) if self.parts else (words,)
+        for i, part in enumerate(parts):
+            vector = cute.make_rmem_tensor((WORDS,), Uint32)
+            for j, word in enumerate(part):
+                vector[j] = Uint32(word)
+            cute.autovec_copy(vector, memory(Uint32, target + span * i, WORDS, VECTOR))
+
+
+def memory(kind, address, count: int, align: int):
+    """The ``count`` elements at an address that is a multiple of ``align`` bytes."""
+    return cute.make_tensor(
+        cute.make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=align), cute.make_layout((count,))
+    )
+
+
+def shifted(low, high, bits):
+    """Four bytes of two words that lie side by side, from bit ``bits`` on."""
+    funnel = "shf.r.wrap.b32 {$w0}, {$r0}, {$r1}, {$r2};"
+    return Uint32(cute.arch.inline_ptx(funnel, write_only_types=[Uint32], read_only_args=[low, high, bits]))
+
+
+def mask(count):
+    """The bits of the first ``count`` bytes of a word: none if it is negative, all if it is large."""
+    bits = "bmsk.clamp.b32 {$w0}, 0, {$r0};"
+    return Uint32(
+        cute.arch.inline_ptx(bits, write_only_types=[Uint32], read_only_args=[cutlass.max(count, Int32(0)) * 8])
+    )

@@ -1,0 +1,55 @@
+"""Which terms a matmul's epilogue has, as the host knows them before any kernel exists; and the activations by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...dtypes import DType
+from ...identity import identify
+
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
+
+
+@dataclass(frozen=True)
+class TermsSpec:
+    """``activation(alpha * A B + beta * C + bias)``: ``scaled`` if alpha is not 1, ``c`` the type of C if beta is not 0, ``bias`` "",
+    "row" or "column" with its type, ``activation`` a name of ``ACTIVATIONS``, a callable, or None; ``scale_a``, ``scale_b`` "", "one" or
+    "each" (row of A, column of B); ``by_tma`` as in ``epilogue``."""
+
+    scaled: bool = False
+    c: DType | None = None
+    bias: str = ""
+    bias_type: DType | None = None
+    activation: str | Callable | None = None
+    by_tma: bool = True
+    scale_a: str = ""
+    scale_b: str = ""
+
+    @property
+    def plain(self) -> bool:
+        """Whether the result is the product itself."""
+        return not (self.scaled or self.c or self.bias or self.activation or self.scale_a or self.scale_b)
+
+    @property
+    def key(self) -> tuple:
+        """What names the machine code in caches."""
+        activation = identify(self.activation, "activation").key if callable(self.activation) else self.activation
+        return (
+            self.scaled,
+            self.c and self.c.name,
+            self.bias,
+            self.bias_type and self.bias_type.name,
+            activation,
+            self.by_tma,
+            self.scale_a,
+            self.scale_b,
+        )
+
+    def terms(self):
+        """The device side (imports the DSL)."""
+        from .activation import BY_NAME, of_user
+        from .epilogue import Terms
+
+        activation = of_user(self.activation) if callable(self.activation) else BY_NAME.get(self.activation)
+        return Terms(self.scaled, self.c is not None, self.bias, activation, self.by_tma, self.scale_a, self.scale_b)

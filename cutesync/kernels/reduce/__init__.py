@@ -1,0 +1,5 @@
+"""Reductions; the public functions are those of ``call``."""
+
+from .call import all, any, argmax, argmin, max, min, prod, reduce, sum
+
+__all__ = ["reduce", "argmin", "argmax", "sum", "prod", "min", "max", "any", "all"]

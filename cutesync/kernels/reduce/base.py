@@ -1,0 +1,88 @@
+"""What all reduction kernels share: one argument list, one launch, one way to finish a row.
+
+The array is seen as (outer, length, inner): ``length`` elements are folded for each of outer * inner results. Arguments: ``x``,
+``out``; ``init`` (a register value, read only with ``has_init``); the workspace's ``slots`` and ``counters`` (see ``sync.gather``); the three extents; how
+many blocks share a result (``splits``) and how many tiles cover ``inner``.
+"""
+
+from __future__ import annotations
+
+import math
+
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+
+from ...sync.overlap import await_launches
+
+
+class ReduceKernel:
+    """A compiled reduction. A subclass defines ``body``, which gets the arguments in the order above."""
+
+    def __init__(self, monoid, has_init: bool, threads: int, smem: int, blocks_per_sm: int) -> None:
+        self.monoid, self.has_init, self.threads, self.smem, self.blocks_per_sm = (
+            monoid,
+            has_init,
+            threads,
+            smem,
+            blocks_per_sm,
+        )
+
+    @cute.jit
+    def __call__(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        init,
+        slots: cute.Pointer,
+        counters: cute.Pointer,
+        outer: Int64,
+        length: Int64,
+        inner: Int64,
+        splits: Int32,
+        tiles: Int32,
+        grid: Int32,
+        stream,
+    ):
+        self.kernel.set_name_prefix("cutesync_reduce", remove_cutlass_symbol=True, keep_mangled_name=False)
+        self.kernel(x, out, init, slots, counters, outer, length, inner, splits, tiles).launch(
+            grid=(grid, 1, 1),
+            block=(self.threads, 1, 1),
+            smem=self.smem,
+            min_blocks_per_mp=self.blocks_per_sm,
+            preferred_smem_carveout=-1,
+            stream=stream,
+        )
+
+    @cute.kernel
+    def kernel(
+        self,
+        x: cute.Pointer,
+        out: cute.Pointer,
+        init,
+        slots: cute.Pointer,
+        counters: cute.Pointer,
+        outer: Int64,
+        length: Int64,
+        inner: Int64,
+        splits: Int32,
+        tiles: Int32,
+    ):
+        await_launches()
+        self.body(x, out, init, slots, counters, outer, length, inner, splits, tiles)
+
+    def result(self, init, state):
+        """The element to store for a folded row."""
+        return self.monoid.lower(self.monoid.combine((init,), state) if self.has_init else state)
+
+    def aligned_result(self, out, place, count: int, aligned: bool):
+        """``count`` consecutive results at a multiple of ``count``, as a tensor; with ``aligned``, ``out`` lies on a 16-byte boundary."""
+        size = self.monoid.result.size
+        align = math.gcd(count * size, 16) if aligned else size
+        start = cute.make_ptr(
+            self.monoid.result.cutlass, (out + place).toint(), cute.AddressSpace.gmem, assumed_align=align
+        )
+        return cute.make_tensor(start, cute.make_layout((count,)))
+
+    def finish(self, out, init, place, state):
+        """Store the result number ``place``."""
+        cute.make_tensor(out + place, cute.make_layout((1,)))[0] = self.result(init, state)

@@ -1,0 +1,148 @@
+"""Which kernel reduces an array, with which sizes: a function of lengths, types and alignment, never of the chip.
+
+The thresholds were measured on an H200 (132 SMs); because they do not depend on the chip, neither does any result.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...errors import ArgumentValueError, explain
+from ...runtime.workspace import GROUPS, SLOTS
+from ...sizes import ceil_div, power_of_two
+
+SMS = 132  # multiprocessors the block counts are tuned for
+VECTOR_BYTES = 16
+CHUNK_BYTES = 32 * 8 * VECTOR_BYTES  # what a warp folds in one step of SegmentReduce with unroll 8
+SMALL_BYTES = 1 << 16  # up to here one block is faster than several that must agree
+LARGE_BYTES = 1 << 27  # from here on more warps with fewer loads each read faster
+SHORT_ROW_BYTES = 512
+LANE_BYTES = 128  # most that a lane reads of consecutive memory; more spreads a warp over too many cache lines
+
+
+@dataclass(frozen=True)
+class Problem:
+    """``length`` elements of ``size`` bytes are folded for each of outer * inner results; a state has ``words`` 32-bit words;
+    ``aligned`` and ``aligned_out``: x and out lie on 16-byte boundaries."""
+
+    outer: int
+    length: int
+    inner: int
+    size: int
+    words: int
+    aligned: bool
+    aligned_out: bool
+
+
+@dataclass(frozen=True)
+class Config:
+    """``kernel`` names the kernel and its compile-time arguments; the rest are launch arguments."""
+
+    kernel: tuple
+    splits: int
+    tiles: int
+    grid: int
+
+    def __post_init__(self) -> None:
+        if not 0 < self.grid < 2**31:
+            raise ArgumentValueError(
+                explain("x", f"a shape that needs {self.grid} blocks", "fewer than 2**31 blocks", "reduce it in pieces")
+            )
+
+
+def choose(problem: Problem) -> Config:
+    """The one configuration of a problem."""
+    if problem.inner > 1:
+        return _columns(problem)
+    if problem.length * problem.size <= SHORT_ROW_BYTES:
+        return _short_rows(problem)
+    return _segments(problem)
+
+
+def _segments(problem: Problem) -> Config:
+    row_bytes = problem.length * problem.size
+    chunks = row_bytes // CHUNK_BYTES
+    if row_bytes * problem.outer <= SMALL_BYTES:
+        warps = 8 if row_bytes <= SMALL_BYTES // 4 else 16
+        return Config(("segments", "block", warps, 4, 2, _whole(problem, 4)), 1, 1, problem.outer)
+    large = row_bytes * problem.outer >= LARGE_BYTES
+    most, warps, unroll = (2 * SMS, 16, 4) if large else (256, 8, 8)
+    splits = min(most // problem.outer, chunks // (4 if chunks <= 64 else 8), SLOTS // (problem.words * problem.outer))
+    if splits > 1 and problem.outer <= GROUPS:
+        scope = "grid" if problem.outer == 1 else "grid_rows"
+        return Config(
+            ("segments", scope, warps, unroll, 2, _whole(problem, unroll), splits <= 32),
+            splits,
+            1,
+            problem.outer * splits,
+        )
+    if problem.outer < 2 * SMS or chunks > 32:
+        return Config(("segments", "block", warps, unroll, 2, _whole(problem, unroll)), 1, 1, problem.outer)
+    return Config(("segments", "warp", 8, 4, 4), 1, 1, ceil_div(problem.outer, 8))
+
+
+def _whole(problem: Problem, unroll: int) -> bool:
+    """Whether every row is whole chunks of ``unroll`` vectors a lane."""
+    return problem.aligned and problem.length * problem.size % (32 * unroll * VECTOR_BYTES) == 0
+
+
+def _short_rows(problem: Problem) -> Config:
+    row_bytes = problem.length * problem.size
+    vectors = problem.aligned and row_bytes % VECTOR_BYTES == 0
+    group = min(power_of_two(row_bytes // VECTOR_BYTES if vectors else ceil_div(problem.length, 8)), 32)
+    unroll, warps = 4, 8
+    whole = math.lcm(row_bytes, VECTOR_BYTES)
+    if problem.aligned and problem.length > 1 and whole <= LANE_BYTES:
+        return Config(
+            ("whole_rows", problem.length, warps, problem.aligned_out),
+            1,
+            1,
+            ceil_div(problem.outer, warps * 32 * (whole // row_bytes) * 2),
+        )
+    rows = warps * (32 // group) * unroll
+    return Config(("rows", vectors, group, unroll, warps), 1, 1, ceil_div(problem.outer, rows))
+
+
+def _columns(problem: Problem) -> Config:
+    narrow = math.lcm(problem.inner * problem.size, VECTOR_BYTES)
+    slab = problem.length * problem.inner * problem.size
+    if (
+        problem.aligned
+        and problem.inner <= 16
+        and narrow <= LANE_BYTES
+        and (problem.outer == 1 or slab % VECTOR_BYTES == 0)
+    ):
+        return _narrow_columns(problem, narrow)
+    vectors = problem.aligned and problem.inner * problem.size % VECTOR_BYTES == 0
+    width = VECTOR_BYTES // problem.size if vectors else 1
+    units = problem.inner // width
+    threads = 256
+    lanes = min(power_of_two(units), 64)
+    if units * problem.outer >= 8 * SMS * threads or (problem.length < 4 * (threads // lanes) and units >= threads):
+        lanes = threads
+    groups = threads // lanes
+    tiles = ceil_div(units, lanes)
+    blocks = problem.outer * tiles
+    rows = max(1, problem.length // (groups * 8))
+    splits = min(ceil_div(4 * SMS, blocks), rows, SLOTS // (problem.words * problem.outer * problem.inner) or 1)
+    if blocks > GROUPS:
+        splits = 1
+    return Config(
+        ("columns", vectors, lanes, groups, 8, splits > 1, vectors and problem.aligned_out),
+        max(splits, 1),
+        tiles,
+        blocks * max(splits, 1),
+    )
+
+
+def _narrow_columns(problem: Problem, lane_bytes: int) -> Config:
+    lane_bytes *= max(1, 64 // lane_bytes)
+    warps = 8
+    step_rows = 32 * lane_bytes // (problem.inner * problem.size)  # what a warp folds in one step
+    blocks = max(1, problem.length // (step_rows * warps * 2))
+    splits = min(max(1, 256 // problem.outer), blocks, SLOTS // (problem.words * problem.outer * problem.inner) or 1)
+    if problem.outer > GROUPS:
+        splits = 1
+    unroll = 2 if lane_bytes >= 64 else 4
+    return Config(("narrow", problem.inner, lane_bytes, unroll, warps, splits > 1), splits, 1, problem.outer * splits)

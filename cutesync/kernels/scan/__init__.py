@@ -1,0 +1,5 @@
+"""Scans; the public functions are those of ``call``."""
+
+from .call import cumprod, cumsum, scan
+
+__all__ = ["scan", "cumsum", "cumprod"]
