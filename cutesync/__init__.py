@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DeviceArray",
     "MatmulPolicy",
+    "__version__",
     "adjacent_difference",
     "all",
     "any",
@@ -32,9 +33,9 @@ __all__ = [
     "block",
     "cumprod",
     "cumsum",
+    "empty",
     "emulate",
     "emulator",
-    "empty",
     "errors",
     "flag_heads",
     "flag_heads_and_tails",
@@ -51,7 +52,6 @@ __all__ = [
     "sync",
     "warm",
     "warp",
-    "__version__",
 ]
 
 _HOMES = {

@@ -10,9 +10,15 @@ import numpy as np
 from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 
-def unshowable(*values) -> ArgumentValueError:
-    """The error for values whose ``repr``, by which keys tell 1, 1.0 and True apart, fails: a user's own, or that of a huge int."""
-    return ArgumentValueError(explain("arguments", ", ".join(map(shown, values)), "values that can be shown"))
+def exact(*values) -> tuple[str, ...]:
+    """What tells values apart that are equal as keys: 1, 1.0 and True, or 0.0 and -0.0; nothing where all are None."""
+    if values.count(None) == len(values):
+        return ()
+    try:
+        return tuple(map(repr, values))
+    except Exception as error:  # of the user's own ``repr``, or of a huge int's
+        came = ", ".join(map(shown, values))
+        raise ArgumentValueError(explain("arguments", came, "values that can be shown")) from error
 
 
 def flag(value, argument: str, *, numbers: bool = False) -> bool:

@@ -92,6 +92,18 @@ _NOT_IN_NUMPY = ("bfloat16", *FLOAT8)
 BOOL, INT32, INT64, UINT64, FLOAT32 = (BY_NAME[name] for name in ("bool", "int32", "int64", "uint64", "float32"))
 
 
+def register(dtype: DType, wide: bool = True) -> str:
+    """The name of the DSL type that holds a ``dtype`` in a register. ``wide``: 1- and 2-byte integers live in 32 bits, which wraps to the
+    same result when it is stored. bool always does, and halves take float32."""
+    if dtype.kind == "f":
+        return "Float64" if dtype.size == 8 else "Float32"
+    if dtype.kind == "b":
+        return "Int32"
+    if wide and dtype.size < 4:
+        return "Uint32" if dtype.kind == "u" else "Int32"
+    return dtype.dsl
+
+
 def dtype(spec, argument: str = "dtype") -> DType:
     """The DType that ``spec`` means: a DType, a name, a NumPy or ml_dtypes type, or a torch dtype."""
     try:
@@ -170,3 +182,8 @@ def sum_dtype(source: DType) -> DType:
     if source.kind in "bi":
         return INT64
     return UINT64 if source.kind == "u" else source
+
+
+def result_dtype(source: DType, wanted) -> DType:
+    """The type of a result whose ``dtype=`` is ``wanted``: that of the elements where it is None."""
+    return source if wanted is None else sum_dtype(source) if wanted is PROMOTED else dtype(wanted)

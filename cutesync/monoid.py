@@ -13,20 +13,13 @@ from cutlass import Boolean, Float32, Float64, Int32, Int64, Uint32, Uint64
 from cutlass._mlir import ir
 
 from .callables import user_code
-from .dtypes import DType
+from .dtypes import DType, register
 from .ops import Operator
 
 
 def register_type(dtype: DType, wide: bool = True):
-    """The DSL type that holds a ``dtype`` in a register. ``wide``: 1- and 2-byte integers and bool live in 32 bits, which wraps
-    to the same result when it is stored, and halves take float32."""
-    if dtype.kind == "f":
-        return Float64 if dtype.size == 8 else Float32
-    if dtype.kind == "b":
-        return Int32
-    if wide and dtype.size < 4:
-        return Uint32 if dtype.kind == "u" else Int32
-    return dtype.cutlass
+    """The DSL type that holds a ``dtype`` in a register; see ``dtypes.register``."""
+    return getattr(cutlass, register(dtype, wide))
 
 
 def choose(condition, a, b):

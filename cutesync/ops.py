@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import DType
+from .dtypes import DType, register
 from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from .identity import Identity, identify, name_of
 
@@ -35,6 +35,10 @@ class Operator:
     def key(self) -> str:
         """What names it in caches."""
         return self.name if self.fn is None else identify(self.fn).key
+
+    def register(self, dtype: DType) -> str:
+        """The name of the DSL type in which it works on values of ``dtype``."""
+        return register(dtype, wide=self.fn is None)
 
     def check(self, dtype: DType) -> None:
         """Refuse types the operator has no meaning for."""

@@ -10,7 +10,8 @@ import numpy as np
 from ..dtypes import INT64, DType
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
 from ..identity import identify
-from ..runtime import arrays, compiler, device, device_array
+from ..runtime import arrays, backend, device_array, workspace
+from ..runtime.kernel import KernelSpec, Pointer, Scalar
 from ..runtime.launch import Launch
 
 
@@ -64,8 +65,7 @@ class Call:
 
     def zeros(self, count: int):
         """A DeviceArray of int64 zeros, for state."""
-        ordinal = None if self.device == device.HOST else self.device
-        self._keep.append(device_array.from_numpy(np.zeros(count, np.int64), INT64, ordinal, self.stream))
+        self._keep.append(device_array.from_numpy(np.zeros(count, np.int64), INT64, self.device, self.stream))
         return self._keep[-1]
 
     def read(self, array) -> np.ndarray:
@@ -80,45 +80,19 @@ class Call:
         return device_array.to_numpy(array, self.stream) if self.from_numpy else array
 
     def launch(
-        self,
-        host: Callable,
-        x: int,
-        out: int,
-        *,
-        types,
-        state: int = 0,
-        n: int = 0,
-        m: int = 0,
-        grid: int = 1,
-        counted=False,
-    ) -> None:
-        """Compile (once) and launch. ``host()`` makes the PatternKernel, and names it by what it reaches: the source of the kernel, what it is
-        made with, the user's callables. ``types`` are the DTypes that ``x``, ``out`` and ``state`` point to. ``counted``: ``state`` is the
-        stream's workspace, its counters first."""
-        launch(host, (x, out, state, n, m), types, grid, self.device, self.stream, counted)
-
-
-def launch(host: Callable, values: tuple, types, grid: int, ordinal: int, stream: int, counted: bool = False) -> None:
+    host: Callable, values: tuple, types, grid: int, ordinal: int, stream: int, counted: bool = False
+) -> None:
     """One launch of a pattern kernel with its five arguments; ``counted``: the workspace of the stream takes the place of ``state`` and ``m``."""
-    if not 0 < grid < 2**31:
-        raise ArgumentValueError(
-            explain("x", f"a size that needs {grid} blocks", "fewer than 2**31 blocks", "work on it in pieces")
-        )
-
-    def build() -> tuple:
-        import cutlass.cute as cute
-        from cutlass import Int32, Int64
-        from cutlass.cute.runtime import make_ptr
-        from cutlass.runtime import make_fake_stream
-
-        kernel = host()
-        pointers = [make_ptr(t.cutlass, 0, cute.AddressSpace.gmem, assumed_align=t.size) for t in types]
-        facts = {"block": (kernel.threads, 1, 1), "smem": kernel.smem}
-        return kernel.__call__, [*pointers, Int64(0), Int64(0), Int32(1), make_fake_stream()], facts
-
-    name = ("patterns", identify(host, "the kernel of").key, *(t.name for t in types))
-    kernel = compiler.get(name, build, stream=stream, warm="the same pattern")
-    Launch(kernel, ordinal, grid, values, workspace=(2, 4) if counted else None).run(values[0], values[1], stream)
+    names = ("x", "out", "counters", "n", "scratch") if counted else ("x", "out", "state", "n", "m")
+    pointers = [Pointer(name, kind) for name, kind in zip(names, types)]
+    spec = KernelSpec(
+        ("patterns", identify(host, "the kernel of").key, *(t.name for t in types)),
+        (*pointers, Scalar("n", "Int64"), Scalar(names[4], "Int64")),
+        host,
+    )
+    claim = workspace.counters_and_slots if counted else None
+    given = {name: value for name, value in zip(names, values) if name not in ("counters", "scratch")}
+    Launch(spec, ordinal, grid, given, claim=claim, stream=stream).run(values[:2], stream)
 
 
 def traceable(fn, argument: str) -> Callable:
@@ -130,4 +104,5 @@ def traceable(fn, argument: str) -> Callable:
 
 def multiprocessors(ordinal: int) -> int:
     """How many multiprocessors the grid of a persistent kernel is made for; on the emulator a few, so that blocks do several tiles."""
-    return 3 if ordinal == device.HOST else device.attribute(ordinal, "MULTIPROCESSOR_COUNT")
+    place = backend.of(ordinal)
+    return 3 if place.on_host else place.multiprocessors(ordinal)

@@ -19,7 +19,7 @@ import numpy as np
 from ..dtypes import BY_NAME, FLOAT8, DType
 from ..dtypes import element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, described, explain, shown
-from . import device, device_array
+from . import backend, device, device_array
 from .device import HOST
 from .device_array import DeviceArray
 from .streams import stream_handle as stream_handle  # those who have an array have a stream
@@ -115,13 +115,13 @@ class _Torch:
         ``torch.empty`` takes 3.1 us, ``torch.empty_strided`` 1.8, and what the code that torch.compile makes calls, on the current device, 1.0.
         """
         cuda, steps, element = self.torch.cuda, contiguous_strides(shape), getattr(self.torch, dtype.name)
-        place = self.torch.device("cpu" if ordinal == HOST else f"cuda:{ordinal}")
+        place = self.torch.device(f"cuda:{ordinal}")
         make = functools.partial(self.torch.empty_strided, shape, steps, dtype=element, device=place)
-        if self._quick is not None and ordinal != HOST and cuda.device_count() == 1:
+        if self._quick is not None and cuda.device_count() == 1:
             make = functools.partial(self._quick, shape, steps, element)
 
         def empty(stream: int, other: bool = False):
-            if other and ordinal != HOST:
+            if other:
                 with cuda.stream(cuda.ExternalStream(stream, device=place) if stream else cuda.default_stream(place)):
                     return make()
             return make()
@@ -267,6 +267,34 @@ def _cuda_array_interface(facts: dict) -> View:
     return View(ptr, shape, dtype, ordinal, contiguous, not readonly, steps)
 
 
+class Transposed:
+    """A DeviceArray seen with its last two axes exchanged: what a NumPy array in Fortran order becomes without being rearranged."""
+
+    __slots__ = ("array", "ptr", "signature")
+
+    def __init__(self, array: DeviceArray) -> None:
+        self.array, self.ptr, self.signature = array, array.ptr, ("transposed", array.signature)
+
+
+class _TransposedArrays(_OwnArrays):
+    """Transposed. Results are DeviceArrays."""
+
+    @staticmethod
+    def view(x: Transposed) -> View:
+        *outer, rows, columns = x.array.shape
+        *steps, row, one = contiguous_strides(x.array.shape)
+        shape = (*outer, columns, rows)
+        return View(x.ptr, shape, x.array.dtype, x.array.device, False, True, (*steps, one, row))
+
+
+def on_device(x: np.ndarray, argument: str, stream: int, strided: bool) -> DeviceArray | Transposed:
+    """A NumPy array copied to the current device. With ``strided`` one in Fortran order is copied as it lies."""
+    kind = adapter(x, argument).view(x).dtype
+    if strided and x.ndim > 1 and not x.flags.c_contiguous and np.swapaxes(x, -1, -2).flags.c_contiguous:
+        return Transposed(device_array.from_numpy(np.swapaxes(x, -1, -2), kind, stream=stream))
+    return device_array.from_numpy(x, kind, stream=stream)
+
+
 class _Numpy:
     """numpy.ndarray: copied to the device; results are copied back."""
 
@@ -276,7 +304,7 @@ class _Numpy:
 
 
 OWN, NUMPY = _OwnArrays(), _Numpy()
-ADAPTERS: dict[type, Any] = {DeviceArray: OWN, np.ndarray: NUMPY}
+ADAPTERS: dict[type, Any] = {DeviceArray: OWN, Transposed: _TransposedArrays(), np.ndarray: NUMPY}
 
 
 def adapter(x: object, argument: str = "x"):
@@ -352,29 +380,16 @@ def checked(x: object, argument: str, *, writable: bool = False, strided: bool =
         )
     if writable and not view.writable:
         raise ArgumentValueError(explain(argument, "a read-only array", "a writable one", "copy it first"))
-    on_host = view.device == HOST
-    if on_host and device.backend() == "emulator" and type(x) is not DeviceArray:
-        raise DeviceError(
-            explain(
-                argument,
-                f"a {type(x).__name__} in host memory",
-                "a NumPy array or a DeviceArray: the emulator is in use",
-                "np.asarray(x)",
-            )
-        )
-    if on_host and device.backend() == "gpu":
-        raise DeviceError(
-            explain(argument, "an array in host memory", "an array on a GPU or a NumPy array", "move it to the device")
-        )
-    if not on_host and device.backend() == "emulator":
-        raise DeviceError(
-            explain(
-                argument,
-                f"an array on GPU {view.device}",
-                "an array in host memory: the emulator is in use",
-                "set CUTESYNC_BACKEND=gpu",
-            )
-        )
+    on_host, emulated = backend.of(view.device).on_host, backend.current().on_host
+    if on_host and emulated and type(x) is not DeviceArray:
+        allowed = "a NumPy array or a DeviceArray: the emulator is in use"
+        raise DeviceError(explain(argument, f"a {type(x).__name__} in host memory", allowed, "np.asarray(x)"))
+    if on_host and not emulated:
+        allowed = "an array on a GPU or a NumPy array"
+        raise DeviceError(explain(argument, "an array in host memory", allowed, "move it to the device"))
+    if emulated and not on_host:
+        allowed = "an array in host memory: the emulator is in use"
+        raise DeviceError(explain(argument, f"an array on GPU {view.device}", allowed, "set CUTESYNC_BACKEND=gpu"))
     return view
 
 

@@ -23,7 +23,7 @@ from typing import Any
 
 from .. import env
 from ..errors import CaptureError, CutesyncError, OperatorError, explain
-from . import cache, device, forks
+from . import backend, cache, device, forks
 from .tracing import quick_tracing
 
 _lock = threading.Lock()  # cute.compile aborts the process when two threads are in it
@@ -71,12 +71,11 @@ class Kernel:
         return self.handles[ordinal]
 
 
-def get(key: tuple, build: Callable[[], tuple], *, stream: int = 0, warm: str = "") -> Kernel:
+def get(key: tuple, build: Callable[[], tuple], *, stream: int = 0) -> Kernel:
     """The kernel that ``key`` names.
 
     ``build()`` returns ``(host_function, example_arguments, facts)`` for ``cute.compile``; ``facts`` has block, smem and cluster.
-    ``stream`` and ``warm`` serve one message: a kernel that is missing while a graph is captured from ``stream`` is a CaptureError that names
-    the call to make first.
+    A kernel that is missing while a graph is captured from ``stream`` is a CaptureError.
     """
     refuse_while_tracing()
     held = (key, env.DEBUG.get())  # on disk the fingerprint has it
@@ -84,15 +83,9 @@ def get(key: tuple, build: Callable[[], tuple], *, stream: int = 0, warm: str = 
     if found is not None:
         _counts["memory"] += 1
         return found
-    if device.backend() == "gpu" and device.capturing(stream):
-        raise CaptureError(
-            explain(
-                "graph capture",
-                f"a kernel not compiled yet ({key[0]})",
-                "kernels that are loaded",
-                f"call {warm} once before capturing",
-            )
-        )
+    if backend.current().capture(stream) is not None:
+        came, advice = f"a kernel not compiled yet ({key[0]})", "make the same call once before capturing"
+        raise CaptureError(explain("graph capture", came, "kernels that are loaded", advice))
     with alone():
         if held not in _kernels:
             _kernels[held] = _from_disk(key) or _compile(key, build)

@@ -21,7 +21,7 @@ DEFAULT, PER_THREAD = (
     (0, 1),
     2,
 )  # handles: both of the default stream, and the one that means another stream in each thread
-HOST = -1  # the device ordinal of memory that the emulator runs on
+HOST, DRY = -1, -2  # the ordinals of the emulator, whose memory is this process's, and of dry runs (see backend.py)
 
 
 @functools.lru_cache(maxsize=1)
@@ -132,7 +132,7 @@ _forced: ContextVar[tuple[_Forced, ...]] = ContextVar("cutesync_backend", defaul
 
 
 def backend() -> str:
-    """``"gpu"`` or ``"emulator"``: what ``forced`` says, else CUTESYNC_BACKEND and what the machine has."""
+    """``"gpu"``, ``"emulator"`` or ``"dry"``: what ``forced`` says, else CUTESYNC_BACKEND and what the machine has."""
     for block in reversed(_forced.get()):
         if block.entered:  # a task may outlive the block that it was started in
             return block.name

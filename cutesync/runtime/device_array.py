@@ -5,7 +5,6 @@ It owns a ``cuda.core`` buffer (or, on the emulator, a NumPy array) and speaks D
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 from collections.abc import Callable
@@ -14,9 +13,8 @@ import numpy as np
 
 from ..dtypes import DType
 from ..dtypes import element_type as parse_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, CaptureError, WorkspaceError, explain, shown
-from . import device
-from .device import HOST
+from ..errors import ArgumentTypeError, ArgumentValueError, WorkspaceError, explain, shown
+from . import backend, device
 
 _MOST_BYTES = 1 << 63  # what a signed offset reaches
 
@@ -28,10 +26,10 @@ class DeviceArray:
     ``reshape`` give views. Work on it is ordered on the stream the calls are given (default: the default stream).
     """
 
-    __slots__ = ("_owner", "device", "dtype", "ptr", "shape", "signature")
+    __slots__ = ("device", "dtype", "owner", "ptr", "shape", "signature")
 
     def __init__(self, ptr: int, shape: tuple[int, ...], dtype: DType, ordinal: int, owner: object) -> None:
-        self.ptr, self.shape, self.dtype, self.device, self._owner = ptr, shape, dtype, ordinal, owner
+        self.ptr, self.shape, self.dtype, self.device, self.owner = ptr, shape, dtype, ordinal, owner
         self.signature = _signature(dtype, shape, ordinal)
 
     @property
@@ -72,7 +70,7 @@ class DeviceArray:
             raise ArgumentTypeError(explain("DeviceArray index", shown(rows), "a slice of ints")) from error
         shape = (max(0, stop - first), *self.shape[1:])
         offset = first * math.prod(self.shape[1:]) * self.dtype.size
-        return DeviceArray(self.ptr + offset, shape, self.dtype, self.device, self._owner)
+        return DeviceArray(self.ptr + offset, shape, self.dtype, self.device, self.owner)
 
     def reshape(self, *shape) -> DeviceArray:
         shape = _shape(shape[0] if len(shape) == 1 else shape)
@@ -80,11 +78,11 @@ class DeviceArray:
             raise ArgumentValueError(
                 explain("reshape", f"{shape} for {self.size} elements", "a shape of as many elements")
             )
-        return DeviceArray(self.ptr, shape, self.dtype, self.device, self._owner)
+        return DeviceArray(self.ptr, shape, self.dtype, self.device, self.owner)
 
     @property
     def __cuda_array_interface__(self) -> dict:
-        if self.device == HOST:
+        if backend.of(self.device).on_host:
             raise AttributeError("this DeviceArray lives in the emulator's memory; use np.asarray(x)")
         return {
             "shape": self.shape,
@@ -104,10 +102,11 @@ class DeviceArray:
         return StridedMemoryView.from_buffer(buffer, self.shape, dtype=self.dtype.numpy)
 
     def __dlpack__(self, **options):
-        return self._view().__dlpack__(**options) if self.device != HOST else np.asarray(self).__dlpack__(**options)
+        exporter = np.asarray(self) if backend.of(self.device).on_host else self._view()
+        return exporter.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (2, self.device) if self.device != HOST else (1, 0)
+        return (1, 0) if backend.of(self.device).on_host else (2, self.device)
 
 
 class Signature:
@@ -124,8 +123,7 @@ def _signature(dtype: DType, shape: tuple[int, ...], ordinal: int) -> Signature:
 
 def allocate(shape: tuple[int, ...], dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:
     """An uninitialised DeviceArray, allocated in stream order on ``stream``."""
-    on_emulator = device.backend() == "emulator"
-    return allocator(shape, dtype, HOST if on_emulator else device.current() if ordinal is None else ordinal)(stream)
+    return allocator(shape, dtype, backend.current().ordinal(ordinal))(stream)
 
 
 def allocator(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[..., DeviceArray]:
@@ -133,59 +131,14 @@ def allocator(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[..
     nbytes = math.prod(shape) * dtype.size
     if nbytes >= _MOST_BYTES:
         raise ArgumentValueError(explain("shape", f"{shown(shape)} of {dtype}", "an array of fewer than 2**63 bytes"))
-    return functools.partial(_on_emulator if ordinal == HOST else _on_gpu, shape, dtype, ordinal, nbytes)
+    memory = backend.of(ordinal).allocate
 
+    def empty(stream: int, other: bool = False) -> DeviceArray:
+        del other
+        ptr, owner = memory(nbytes, ordinal, stream)
+        return DeviceArray(ptr, shape, dtype, ordinal, owner)
 
-def _on_emulator(
-    shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int, other: bool = False
-) -> DeviceArray:
-    del stream, other
-    try:
-        owner = np.empty(nbytes + 256, np.uint8)
-    except (MemoryError, ValueError) as error:
-        raise WorkspaceError(explain("shape", f"{nbytes} bytes", "free memory on this machine")) from error
-    ptr = owner.ctypes.data + -owner.ctypes.data % 256
-    _show_to_emulator(ptr, nbytes, owner, initialised=False)
-    return DeviceArray(ptr, shape, dtype, ordinal, owner)
-
-
-def _on_gpu(
-    shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int, other: bool = False
-) -> DeviceArray:
-    del other
-    if device.capturing(stream):
-        advice = "give DeviceArrays, and a result as out=, made before the capture"
-        raise CaptureError(
-            explain("graph capture", "a call that allocates or copies from NumPy", "arrays that exist", advice)
-        )
-    memory, default, of_handle = _memory(ordinal)
-    with device.using(ordinal):
-        try:
-            owner = memory.allocate(max(nbytes, 1), stream=of_handle(stream) if stream else default)
-        except Exception as error:
-            if "OUT_OF_MEMORY" in str(error):
-                raise device.failure(2, f"allocating {nbytes} bytes") from error
-            raise
-    return DeviceArray(int(owner.handle), shape, dtype, ordinal, owner)
-
-
-@functools.lru_cache(maxsize=64)
-def _memory(ordinal: int) -> tuple:
-    """``cuda.core``'s memory of a device, its default stream, and what makes a stream of a handle: looking them up takes microseconds."""
-    device.import_core()
-    from cuda.core import Device, Stream
-
-    with device.using(ordinal):
-        gpu = Device(ordinal)
-        gpu.set_current()
-        return gpu.memory_resource, gpu.default_stream, Stream.from_handle
-
-
-def _show_to_emulator(ptr: int, nbytes: int, owner: np.ndarray, initialised: bool) -> None:
-    """Let kernels on the emulator touch this memory of ``owner``. Bytes not ``initialised`` must be written before they are read."""
-    from ..emulator import DEVICE
-
-    DEVICE.register(ptr, nbytes, f"DeviceArray of {nbytes} bytes", initialised=initialised, owner=owner)
+    return empty
 
 
 def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:
@@ -196,13 +149,7 @@ def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stre
         raise WorkspaceError(explain("array", f"{array.nbytes} bytes to copy", "free memory on the host")) from error
     result = allocate(array.shape, dtype, ordinal, stream)
     if array.nbytes:
-        if result.device == HOST:
-            ctypes.memmove(result.ptr, array.ctypes.data, array.nbytes)
-            _show_to_emulator(result.ptr, array.nbytes, result._owner, initialised=True)
-        else:
-            with device.using(result.device):
-                device.copy_in(result.ptr, array.ctypes.data, array.nbytes, stream)
-                device.synchronize(stream)
+        backend.of(result.device).copy_in(result, array.ctypes.data, stream)
     return result
 
 
@@ -210,11 +157,7 @@ def to_numpy(array: DeviceArray, stream: int = 0) -> np.ndarray:
     """A NumPy copy of what ``array`` holds when the work on ``stream`` is done, which this waits for."""
     host = np.empty(array.shape, array.dtype.storage)
     if host.nbytes:
-        if array.device == HOST:
-            ctypes.memmove(host.ctypes.data, array.ptr, host.nbytes)
-        else:
-            with device.using(array.device):
-                device.copy_out(host.ctypes.data, array.ptr, host.nbytes, stream)
+        backend.of(array.device).copy_out(array, host.ctypes.data, stream)
     return host.view(array.dtype.numpy)
 
 

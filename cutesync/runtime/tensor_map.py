@@ -12,7 +12,6 @@ import functools
 from dataclasses import dataclass
 
 from ..errors import LaunchError, explain
-from . import device
 
 BYTES, ALIGNMENT = 128, 64
 _TYPES = {
@@ -44,49 +43,30 @@ class TiledMap:
     box: tuple[int, ...]
     swizzle: int
 
-    def write(self, place: int, address: int, ordinal: int) -> None:
-        """Encode the map for a tensor at ``address`` into the 128 bytes at ``place``, which is a multiple of 64."""
-        rank = len(self.extents)
-        steps = (1,) * rank
-        if ordinal == device.HOST:
-            from ..emulator.tensor_map import encode, from_encode_arguments
+    @property
+    def description(self) -> tuple:
+        """The element type, extents, strides, box, element strides, interleaving and swizzle, as the driver numbers them."""
+        ones = (1,) * len(self.extents)
+        return _TYPES[self.element], self.extents, self.strides, self.box, ones, 0, _SWIZZLES[self.swizzle]
 
-            described = from_encode_arguments(
-                _TYPES[self.element],
-                address,
-                self.extents,
-                self.strides,
-                self.box,
-                steps,
-                0,
-                _SWIZZLES[self.swizzle],
-                0,
-            )
-            ctypes.memmove(place, encode(described), BYTES)
-            return
-        extents, strides = (ctypes.c_uint64 * rank)(*self.extents), (ctypes.c_uint64 * rank)(*self.strides)
-        box, ones = (ctypes.c_uint32 * rank)(*self.box), (ctypes.c_uint32 * rank)(*steps)
-        encode, _ = _driver()
-        code = encode(
-            place,
-            _TYPES[self.element],
-            rank,
-            address,
-            extents,
-            strides,
-            box,
-            ones,
-            0,
-            _SWIZZLES[self.swizzle],
-            _PROMOTE_TO_256_BYTES,
-            0,
-        )
-        if code:
-            raise LaunchError(
-                explain(
-                    "tensor map", f"CUDA error {code} for {self} at {address:#x}", "what cuTensorMapEncodeTiled takes"
-                )
-            )
+
+def encode(tiled: TiledMap, place: int, address: int) -> None:
+    """Encode the map of a tensor at ``address`` on a GPU into the 128 bytes at ``place``, which is a multiple of 64."""
+    kind, extents, strides, box, ones, interleave, swizzle = tiled.description
+    rank, long, word = len(extents), ctypes.c_uint64, ctypes.c_uint32
+    sizes = (long * rank)(*extents), (long * rank)(*strides), (word * rank)(*box), (word * rank)(*ones)
+    code = _driver()[0](place, kind, rank, address, *sizes, interleave, swizzle, _PROMOTE_TO_256_BYTES, 0)
+    if code:
+        came = f"CUDA error {code} for {tiled} at {address:#x}"
+        raise LaunchError(explain("tensor map", came, "what cuTensorMapEncodeTiled takes"))
+
+
+def encode_for_emulator(tiled: TiledMap, place: int, address: int) -> None:
+    """The same for an array in the emulator's memory."""
+    from ..emulator.tensor_map import encode, from_encode_arguments
+
+    kind, *rest = tiled.description
+    ctypes.memmove(place, encode(from_encode_arguments(kind, address, *rest, 0)), BYTES)
 
 
 def move(place: int, address: int) -> None:

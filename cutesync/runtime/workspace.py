@@ -14,12 +14,7 @@ comes back after that gets another one.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-
-import numpy as np
-
-from . import device, forks
+from . import backend, device, forks
 
 GROUPS = (1 << 14) - 2
 SLOTS = 1 << 19  # what a workspace has unless a launch needs more
@@ -31,7 +26,6 @@ _by_stream: dict[tuple, Workspace] = {}
 _by_capture: dict[tuple, Workspace] = {}
 _outgrown: list[Workspace] = []  # that captures began with: a graph holds their addresses
 _given_up: list[tuple[int, int]] = []  # device and address of memory that nobody holds
-_alive: dict[int, np.ndarray] = {}
 _made = 0  # workspaces so far: the clock by which they grow old
 _most: dict[int, int] = {}  # of a device, where that is not MOST
 _without: dict[tuple, None] = {}  # the last streams whose workspaces were given up, in this order
@@ -45,7 +39,7 @@ class Workspace:
     __slots__ = ("addresses", "last", "ordinal", "size")
 
     def __init__(self, ordinal: int, size: int, cleared: int) -> None:
-        base = _allocate_for_emulator(size, cleared) if ordinal == device.HOST else _allocate(ordinal, size)
+        base = backend.of(ordinal).make_workspace(size, cleared, ordinal)
         self.ordinal, self.size, self.addresses, self.last = ordinal, size, (base, base + cleared), 0
 
     def __del__(self, given_up=_given_up) -> None:
@@ -76,19 +70,16 @@ def scratch(ordinal: int, stream: int, size: int) -> Workspace:
 
 
 def _place(ordinal: int, stream: int, kind: tuple, size: int, cleared: int) -> Workspace:
-    if ordinal != device.HOST and device.capturing(stream):
-        capture = device.check(device.driver().cuStreamGetCaptureInfo(stream), "cuStreamGetCaptureInfo")[1]
-        return _keep(_by_capture, (ordinal, int(capture), *kind), size, cleared)
-    return _keep(_by_stream, (ordinal, _number(ordinal, stream), *kind), size, cleared)
-
-
-def _number(ordinal: int, stream: int):
-    return stream if ordinal == device.HOST or stream in device.DEFAULT else device.stream_id(stream)
+    place = backend.of(ordinal)
+    capture = place.capture(stream)
+    if capture is not None:
+        return _keep(_by_capture, (ordinal, capture, *kind), size, cleared)
+    return _keep(_by_stream, (ordinal, place.stream_number(stream), *kind), size, cleared)
 
 
 def forget(ordinal: int, stream: int) -> None:
     """Make the next launch on ``stream`` start with a workspace of its own."""
-    number = _number(ordinal, stream)
+    number = backend.of(ordinal).stream_number(stream)
     with _lock:
         for key in [key for key in _by_stream if key[:2] == (ordinal, number)]:
             del _by_stream[key]
@@ -145,52 +136,6 @@ def _free_what_is_given_up() -> None:
     left = []
     while _given_up:
         ordinal, base = _given_up.pop()
-        if (
-            ordinal == device.HOST
-        ):  # nothing runs on there, and every later launch would save and compare what is left registered
-            from ..emulator import DEVICE
-
-            DEVICE.unregister(base)
-            del _alive[base]
-        else:
-            with _uncaptured(), device.using(ordinal):
-                if int(device.driver().cuMemFree(base)[0]):
-                    left.append((ordinal, base))
+        if not backend.of(ordinal).free_workspace(base, ordinal):
+            left.append((ordinal, base))
     _given_up.extend(left)
-
-
-def _allocate_for_emulator(size: int, cleared: int) -> int:
-    """What is not ``cleared`` holds rubbish: kernels must not mind."""
-    from ..emulator import DEVICE
-
-    memory = np.full(size + 256, 0xCD, np.uint8)
-    base = memory.ctypes.data + -memory.ctypes.data % 256
-    ctypes.memset(base, 0, cleared)
-    DEVICE.register(base, size, "the workspace")
-    _alive[base] = memory
-    return base
-
-
-def _allocate(ordinal: int, size: int) -> int:
-    """Allocate and clear, also while a graph is captured; the clearing runs on a stream of its own."""
-    cu = device.driver()
-    with _uncaptured(), device.using(ordinal):
-        base = int(device.check(cu.cuMemAlloc(size), "workspace"))
-        stream = device.check(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), "cuStreamCreate")
-        device.check(cu.cuMemsetD8Async(base, 0, size, stream), "cuMemsetD8Async")
-        device.synchronize(stream)
-        device.check(cu.cuStreamDestroy(stream), "cuStreamDestroy")
-    return base
-
-
-@contextlib.contextmanager
-def _uncaptured():
-    """Inside, this thread leaves the mode in which others' captures forbid calls, as torch's allocator does."""
-    cu = device.driver()
-    mode = device.check(
-        cu.cuThreadExchangeStreamCaptureMode(cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED), "capture mode"
-    )
-    try:
-        yield
-    finally:
-        device.check(cu.cuThreadExchangeStreamCaptureMode(mode), "capture mode")

@@ -6,19 +6,21 @@ A head differs from the item before it, a tail from the item behind it; what "di
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from ...arguments import flag, unshowable
+from ...arguments import exact, flag
 from ...dtypes import BOOL, BY_NAME, DType, scalar
 from ...dtypes import dtype as parse_dtype
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...identity import identify
 from ...ops import COMPARISONS, DIFFERENCES, neighbour_operator
 from ...runtime.arrays import View
-from ...runtime.call import caller, pair_caller
-from ...runtime.launch import Launch
-from .plan import Marking, make_launch
-from .policy import Problem, alignment, check_tile, choose
+from ...runtime.call import Family, front_end
+from .plan import plan
+from .policy import MOST_PERIOD
+from .spec import FlagSpec, Marking
 
 
 def flag_heads(x, op="ne", *, predecessor=None, dtype="uint8", tile=None, out=None, stream=None):
@@ -80,106 +82,56 @@ def adjacent_difference(x, op="sub", *, reverse=False, out=None, stream=None):
         float32 and rounded once. "sub" refuses bool.
     reverse : whether the neighbour is the item behind.
     """
-    return _call(
-        ("right" if flag(reverse, "reverse") else "left", op if type(op) is str else identify(op), None, None),
-        x,
-        out,
-        stream,
-    )
+    form = "right" if flag(reverse, "reverse") else "left"
+    return _call((form, op if type(op) is str else identify(op), None, None, None, None, ()), x, out, stream)
+
+
+class Arguments(NamedTuple):
+    """What a call was given, arrays aside, in the order in which it is passed on."""
+
+    form: str
+    op: Any
+    predecessor: Any
+    successor: Any
+    dtype: Any
+    tile: Any
+    exact: tuple
 
 
 def _arguments(form: str, op, predecessor, successor, dtype, tile) -> tuple:
     if type(op) is not str:
         op = identify(op)
-    if predecessor is None and successor is None and tile is None:
-        return (form, op, dtype, None)
-    try:
-        return (
-            form,
-            op,
-            dtype,
-            tile,
-            predecessor,
-            successor,
-            repr((predecessor, successor, tile)),
-        )  # as keys 1, 1.0 and True are one
-    except Exception as error:
-        raise unshowable(predecessor, successor, tile) from error
+    given = () if predecessor is None and successor is None and tile is None else exact(predecessor, successor, tile)
+    return (form, op, predecessor, successor, dtype, tile, given)
 
 
-def _result_of(arguments: tuple, view: View) -> tuple[tuple[int, ...], DType]:
-    """Shape and type of one output."""
-    marking, _, _ = _parse(arguments, view)
-    *rows, length = view.shape
-    return (*rows, -(-length // 32) if marking.bits else length), marking.result
-
-
-def _plans_of(arguments: tuple, view: View, outs: tuple, stream: int):
-    if view.size == 0:
-        return _nothing, False
-    return _launch(
-        *_parse(arguments, view), view, min((alignment(out.ptr) for out in outs), default=16), stream
-    ).run, False
-
-
-def _plan_of(arguments: tuple, view: View, out: View | None, stream: int):
-    return _plans_of(arguments, view, () if out is None else (out,), stream)
-
-
-_call = caller("flags", _result_of, _plan_of)
-_call_pair = pair_caller("flags", _result_of, _plans_of)
-
-
-def _nothing(x: int, out: int, stream: int, other: int = 0) -> None:
-    """The launch of an empty result."""
-
-
-def _launch(marking: Marking, ends: tuple, tile: int | None, view: View, flag_aligned: int, stream: int) -> Launch:
-    length, flag = view.shape[-1], 0 if marking.bits else marking.result.size
-    problem = Problem(
-        view.size // length, length, tile or length, view.dtype.size, flag, alignment(view.ptr), flag_aligned
-    )
-    return make_launch(choose(problem), marking, ends, view.device, stream)
-
-
-def prepared(name: str, view: View, options: dict) -> Launch:
-    """The launch of a public call on an array like ``view`` with aligned outputs: what ahead-of-time compilation needs."""
-    form = {"flag_heads": "heads", "flag_tails": "tails", "flag_heads_and_tails": "both"}.get(name)
-    if form is None:
-        arguments = ("right" if options.get("reverse") else "left", options.get("op", "sub"), None, None)
-    else:
-        ends = (options.get("predecessor"), options.get("successor"))
-        arguments = _arguments(form, options.get("op", "ne"), *ends, options.get("dtype", "uint8"), options.get("tile"))
-    return _launch(*_parse(arguments, view), view, 16, 0)
-
-
-def _parse(arguments: tuple, view: View) -> tuple[Marking, tuple, int | None]:
-    """The call's arguments, checked against what ``x`` is: what to compute, the scalars at the ends, and the tile."""
-    form, op, wanted, tile, *ends = arguments[:6]
-    if not view.shape:
+def _parse(arguments: tuple, views: tuple[View, ...], out: View | None) -> FlagSpec:
+    """The call, checked against what ``x`` is."""
+    del out
+    given, x = Arguments(*arguments), views[0]
+    if not x.shape:
         raise ArgumentValueError(explain("x", "an array of no axes", "at least one axis", "give x.reshape(1)"))
-    if form in ("left", "right"):
-        parsed = neighbour_operator(op, DIFFERENCES)
-        if parsed.fn is None and parsed.name == "sub" and view.dtype is BOOL:
+    if given.form in ("left", "right"):
+        op = neighbour_operator(given.op, DIFFERENCES)
+        if op.fn is None and op.name == "sub" and x.dtype is BOOL:
             raise ArgumentTypeError(explain("op='sub'", "dtype bool", "a number type", "use op='xor' for bool"))
-        parsed.check(view.dtype)
-        return Marking(form, parsed, view.dtype, view.dtype), (None, None), None
+        op.check(x.dtype)
+        return FlagSpec(Marking(given.form, op, x.dtype, x.dtype), x.shape)
+    tile = given.tile
     if tile is not None:
         if not isinstance(tile, (int, np.integer)) or isinstance(tile, bool):
             raise ArgumentTypeError(explain("tile", shown(tile), "None or an int"))
-        check_tile(tile)
-    predecessor, successor = ends or (None, None)
-    scalars = tuple(
-        None if end is None else scalar(end, view.dtype, name)
-        for name, end in (("predecessor", predecessor), ("successor", successor))
-    )
-    parsed, result = neighbour_operator(op, COMPARISONS), _flag_dtype(wanted)
-    bits = isinstance(wanted, str) and wanted == "bits"
-    return (
-        Marking(form, parsed, view.dtype, result, bits, predecessor is not None, successor is not None),
-        scalars,
-        None if tile is None else int(tile),
-    )
+        if not 0 < tile <= MOST_PERIOD:
+            raise ArgumentValueError(explain("tile", shown(tile), f"1 to {MOST_PERIOD} items"))
+        tile = int(tile)
+    ends = {
+        name: None if end is None else scalar(end, x.dtype, name)
+        for name, end in (("predecessor", given.predecessor), ("successor", given.successor))
+    }
+    op, result = neighbour_operator(given.op, COMPARISONS), _flag_dtype(given.dtype)
+    bits = isinstance(given.dtype, str) and given.dtype == "bits"
+    has = (end is not None for end in ends.values())
+    return FlagSpec(Marking(given.form, op, x.dtype, result, bits, *has), x.shape, **ends, tile=tile)
 
 
 def _flag_dtype(wanted) -> DType:
@@ -189,3 +141,7 @@ def _flag_dtype(wanted) -> DType:
     if found.kind == "f":
         raise ArgumentTypeError(explain("dtype", f"{found}", "an integer type, 'bool' or 'bits'"))
     return found
+
+
+_call = front_end(Family("flags", ("x",), _parse, plan))
+_call_pair = front_end(Family("flags", ("x",), _parse, plan, outputs=2))

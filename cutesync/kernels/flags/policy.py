@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...errors import ArgumentValueError, explain, shown
 from ...sizes import ceil_div
 
 SMS = 132  # multiprocessors the block counts are tuned for
@@ -41,11 +40,23 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Config:
-    """``kernel`` = (whether there are several rows, whether rows are cut into periods, elements a vector, elements a load, vectors a
-    thread, warps a block); the rest are launch arguments."""
+class Policy:
+    """Of the kernel: whether there are several rows, whether rows are cut into periods, elements a vector, elements a load, vectors a
+    thread, warps a block."""
 
-    kernel: tuple[bool, bool, int, int, int, int]
+    several_rows: bool
+    periodic: bool
+    vector: int
+    piece: int
+    unroll: int
+    warps: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A policy and its launch."""
+
+    policy: Policy
     rows: int
     length: int
     period: int
@@ -54,8 +65,8 @@ class Config:
     @property
     def runs(self) -> int:
         """Runs that cover a row."""
-        several_rows, _, vector, _, unroll, warps = self.kernel
-        return ceil_div(self.length, team(several_rows, warps) * unroll * vector)
+        policy = self.policy
+        return ceil_div(self.length, team(policy.several_rows, policy.warps) * policy.unroll * policy.vector)
 
 
 def team(several_rows: bool, warps: int) -> int:
@@ -63,7 +74,7 @@ def team(several_rows: bool, warps: int) -> int:
     return LANES if several_rows else warps * LANES
 
 
-def choose(problem: Problem, unroll: int | None = None, warps: int | None = None) -> Config:
+def choose(problem: Problem, unroll: int | None = None, warps: int | None = None) -> Choice:
     """The one configuration of a problem. The optional arguments override what the size decides: vectors a thread has in flight, warps a
     block."""
     rows, length, tile = problem.rows, problem.length, min(problem.tile, problem.length)
@@ -86,7 +97,8 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     warps = warps or (32 if rows > MOST_BLOCKS * 4 else 4 if vectors < THREADS // 2 or moved >= LEAST_MOVED else 8)
     runs = rows * ceil_div(length, team(several, warps) * unroll * vector)
     grid = ceil_div(runs, warps) if several else runs
-    return Config((several, tile < length, vector, piece, unroll, warps), rows, length, tile, grid)
+    policy = Policy(several, tile < length, vector, piece, unroll, warps)
+    return Choice(policy, rows, length, tile, grid)
 
 
 def _vector(problem: Problem, stride: int) -> tuple[int, int]:
@@ -106,8 +118,3 @@ def _vector(problem: Problem, stride: int) -> tuple[int, int]:
 def alignment(address: int) -> int:
     """The largest power of two, up to 16, that divides an address."""
     return min(address & -address or VECTOR_BYTES, VECTOR_BYTES)
-
-
-def check_tile(tile) -> None:
-    if not 0 < tile <= MOST_PERIOD:
-        raise ArgumentValueError(explain("tile", shown(tile), f"1 to {MOST_PERIOD} items"))

@@ -11,8 +11,8 @@ from .base import ReduceKernel
 class FillReduce(ReduceKernel):
     """The kernel: ``init`` is stored in ``outer`` results, 256 a block."""
 
-    def __init__(self, monoid) -> None:
-        super().__init__(monoid, False, 256, 0, 1)
+    def __init__(self, monoid, has_init: bool) -> None:
+        super().__init__(monoid, has_init, 256, 0, 1)
 
     @cute.jit
     def body(self, x, out, init, slots, counters, outer, length, inner, splits, tiles):
