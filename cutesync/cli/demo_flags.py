@@ -58,7 +58,6 @@ def _case(operation: str, source: str, shape: tuple[int, ...], name: str = "flag
         lambda generator: (_runs(generator, source, shape),),
         _call(name, options),
         lambda x: getattr(reference, name)(x, **options),
-        lambda: [_kernel(name, options, source, shape)],
     )
 
 
@@ -66,15 +65,6 @@ def _call(name: str, options: dict) -> Callable:
     import cutesync as cs
 
     return lambda x, out=None: getattr(cs, name)(x, out=out, **options)
-
-
-def _kernel(name: str, options: dict, source: str, shape: tuple[int, ...]):
-    """Compile what the call on an aligned array launches."""
-    from ..kernels.flags.call import prepared
-    from ..runtime.arrays import View
-    from ..runtime.device_array import HOST
-
-    return prepared(name, View(0, shape, parse_dtype(source), HOST, True), options).kernel
 
 
 def _runs(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -57,7 +57,6 @@ def _case(
         lambda generator: (_random(generator, source, shape),),
         _call(op, axis, options),
         _expected(op, axis, options),
-        lambda: [_kernel(op, axis, options, source, shape)],
         tolerance,
     )
 
@@ -92,25 +91,3 @@ def _by_rows(x: np.ndarray, op, dtype=None) -> np.ndarray:
         if whole:
             rest = parsed.numpy(rows[-1, -1], rest).astype(wide)
         return np.concatenate([rows.reshape(-1), rest]).astype(result.numpy)
-
-
-def _kernel(op, axis: int, options: dict, source: str, shape: tuple[int, ...]):
-    """Compile what the call on an aligned array launches."""
-    from ..kernels.scan.call import _extents, _meaning
-    from ..kernels.scan.plan import kernel_for
-    from ..kernels.scan.policy import Problem, choose
-    from ..runtime.arrays import View
-    from ..runtime.device_array import HOST
-
-    element = parse_dtype(source)
-    arguments = (
-        op,
-        axis,
-        options.get("exclusive", False),
-        options.get("reverse", False),
-        options.get("init"),
-        options.get("dtype"),
-        None,
-    )
-    meaning, result = _meaning(arguments, View(0, shape, element, HOST, True))
-    return kernel_for(choose(Problem(*_extents(axis, shape), element.size, result.size, 0, 0)), meaning)

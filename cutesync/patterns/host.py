@@ -80,14 +80,31 @@ class Call:
         return device_array.to_numpy(array, self.stream) if self.from_numpy else array
 
     def launch(
-    host: Callable, values: tuple, types, grid: int, ordinal: int, stream: int, counted: bool = False
-) -> None:
-    """One launch of a pattern kernel with its five arguments; ``counted``: the workspace of the stream takes the place of ``state`` and ``m``."""
+        self,
+        host: Callable,
+        x: int,
+        out: int,
+        *,
+        types,
+        state: int = 0,
+        n: int = 0,
+        m: int = 0,
+        grid: int = 1,
+        counted=False,
+    ) -> None:
+        """Compile (once) and launch. ``host()`` makes the PatternKernel, and names it by what it reaches: the source of the kernel, what it is
+        made with, the user's callables. ``types`` are the DTypes that ``x``, ``out`` and ``state`` point to. ``counted``: ``state`` is the
+        stream's workspace, its counters first."""
+        launch(host, (x, out, state, n, m), types, grid, self.device, self.stream, counted)
+
+
+def launch(host: Callable, values: tuple, types, grid: int, ordinal: int, stream: int, counted: bool = False) -> None:
+    """One launch of a pattern kernel with its five arguments; ``counted``: the workspace of the stream takes the place of
+    ``state`` and ``m``."""
     names = ("x", "out", "counters", "n", "scratch") if counted else ("x", "out", "state", "n", "m")
-    pointers = [Pointer(name, kind) for name, kind in zip(names, types)]
     spec = KernelSpec(
         ("patterns", identify(host, "the kernel of").key, *(t.name for t in types)),
-        (*pointers, Scalar("n", "Int64"), Scalar(names[4], "Int64")),
+        (*(Pointer(name, kind) for name, kind in zip(names, types)), Scalar("n", "Int64"), Scalar(names[4], "Int64")),
         host,
     )
     claim = workspace.counters_and_slots if counted else None

@@ -28,7 +28,9 @@ class Backend(Protocol):
         """The device to use where ``wanted`` is asked for; None is the current one."""
         ...
 
-    def launcher(self, kernel: Kernel, ordinal: int, grid: int, block: Block, claim: Claim | None) -> Run:
+    def launcher(
+        self, kernel: Kernel, ordinal: int, grid: int, make_block: Callable[[], Block], claim: Claim | None
+    ) -> Run:
         """The hot path of a ``Launch``."""
         ...
 

@@ -16,6 +16,7 @@ from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from . import arrays, device_array
 from .arrays import View
 from .device_array import DeviceArray
+from .kernel import collecting
 from .launch import Run
 
 _MOST_PLANS = 4096
@@ -171,7 +172,7 @@ def _make(family: Family, key: tuple, given: tuple, out, stream) -> Plan:
     made = Plan(run, view.device, empty, reads, writes, in_place)
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
-    if family.keep(arguments, view.device, raw):
+    if not collecting() and family.keep(arguments, view.device, raw):
         try:
             _plans[key] = made
         except TypeError:  # an argument that cannot be hashed, such as a NumPy scalar array: the plan serves once

@@ -40,9 +40,10 @@ class _Emulator:
         return device.HOST
 
     @staticmethod
-    def launcher(kernel: Kernel, ordinal: int, grid: int, block, claim) -> Callable:
+    def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim) -> Callable:
         from . import workspace as workspaces
 
+        block = make_block()
         facts = {"cluster": kernel.cluster, "shared_bytes": kernel.smem, "programmatic": True}
 
         def run(addresses: tuple[int, ...], stream: int) -> None:
@@ -144,8 +145,8 @@ class _Dry(_Emulator):
         return device.DRY
 
     @staticmethod
-    def launcher(kernel: Kernel, ordinal: int, grid: int, block, claim) -> Callable:
-        del kernel, ordinal, grid, block, claim
+    def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim) -> Callable:
+        del kernel, ordinal, grid, make_block, claim
         return lambda addresses, stream: None
 
     @staticmethod
@@ -157,7 +158,11 @@ class _Dry(_Emulator):
     def copy_in(array, source: int, stream: int) -> None:
         del array, source, stream
 
-    copy_out = copy_in
+    @staticmethod
+    def copy_out(array, to: int, stream: int) -> None:
+        """Zeros."""
+        del stream
+        ctypes.memset(to, 0, array.nbytes)
 
 
 EMULATOR, DRY = _Emulator(), _Dry()

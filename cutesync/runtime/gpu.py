@@ -50,7 +50,8 @@ class _Gpu:
         return device.current() if wanted is None else wanted
 
     @staticmethod
-    def launcher(kernel: Kernel, ordinal: int, grid: int, block, claim) -> Callable:
+    def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim) -> Callable:
+        block = make_block()
         attributes = (_Attribute * 2)(
             _Attribute(_PROGRAMMATIC_SERIALIZATION, 0, (1,)), _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster)
         )

@@ -6,6 +6,7 @@ Whoever prepares a launch gives values by name (see ``launch``): positions follo
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -69,6 +70,11 @@ class KernelSpec:
     cluster: int = 1
     examples: Callable[[], Sequence] | None = None
 
+    @property
+    def label(self) -> str:
+        """The policy, for people."""
+        return next((repr(part) for part in self.key if dataclasses.is_dataclass(part)), str(self.key[1]))
+
     def build(self) -> tuple[Callable, list, dict]:
         """``(host function, example arguments, launch facts)`` for ``cute.compile``."""
         from cutlass import Int32
@@ -89,6 +95,11 @@ class KernelSpec:
 
 
 _collected: ContextVar[dict[tuple, KernelSpec] | None] = ContextVar("cutesync_collected", default=None)
+
+
+def collecting() -> bool:
+    """Whether this is a dry run: no plan that is made now has launches."""
+    return _collected.get() is not None
 
 
 @contextlib.contextmanager

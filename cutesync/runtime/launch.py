@@ -55,7 +55,7 @@ class Launch:
             raise ArgumentValueError(explain("x", f"a shape that needs {grid} blocks", allowed, "work on it in pieces"))
         self.kernel = spec.kernel(stream)
         place = backend.of(ordinal)
-        self.run: Run = place.launcher(self.kernel, ordinal, grid, Block(spec, values, arrays, place), claim)
+        self.run: Run = place.launcher(self.kernel, ordinal, grid, lambda: Block(spec, values, arrays, place), claim)
 
 
 class Block:
