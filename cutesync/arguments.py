@@ -1,4 +1,5 @@
-"""Checks of arguments that every family shares: each returns the value to use, or raises an error that names the argument."""
+"""Checks of arguments that every family shares: each returns the value to use, or raises an error that names the
+argument."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Element types: one table from names to NumPy, the DSL, and the type a reduction or scan accumulates in.
 
-bfloat16 has no NumPy type of its own. With ``ml_dtypes`` installed its type is used; without it, bfloat16 arrays of other
-libraries (torch, DLPack) work all the same, and only NumPy arrays of bfloat16 are out of reach.
+bfloat16 has no NumPy type of its own. With ``ml_dtypes`` installed its type is used; without it, bfloat16 arrays of
+other libraries (torch, DLPack) work all the same, and only NumPy arrays of bfloat16 are out of reach.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 @dataclass(frozen=True, eq=False)
 class DType:
-    """One element type. ``kind`` is NumPy's letter (b, i, u, f), ``size`` is in bytes, ``dsl`` the name of the DSL's class.
+    """One element type. ``kind`` is NumPy's letter (b, i, u, f), ``size`` is in bytes, ``dsl`` the name of the DSL's
+    class.
 
     There is one object a type: compare with ``is``.
     """
@@ -93,8 +94,8 @@ BOOL, INT32, INT64, UINT64, FLOAT32 = (BY_NAME[name] for name in ("bool", "int32
 
 
 def register(dtype: DType, wide: bool = True) -> str:
-    """The name of the DSL type that holds a ``dtype`` in a register. ``wide``: 1- and 2-byte integers live in 32 bits, which wraps to the
-    same result when it is stored. bool always does, and halves take float32."""
+    """The name of the DSL type that holds a ``dtype`` in a register. ``wide``: 1- and 2-byte integers live in 32 bits,
+    which wraps to the same result when it is stored. bool always does, and halves take float32."""
     if dtype.kind == "f":
         return "Float64" if dtype.size == 8 else "Float32"
     if dtype.kind == "b":
@@ -139,8 +140,8 @@ def element_type(spec, argument: str = "dtype") -> DType:
 
 
 def number(value, argument: str, allowed: str = "a number") -> bool | int | float:
-    """A scalar of Python, NumPy or ml_dtypes, or a NumPy array of no axes, as Python's bool, int or float; ArgumentTypeError for
-    what is none."""
+    """A scalar of Python, NumPy or ml_dtypes, or a NumPy array of no axes, as Python's bool, int or float;
+    ArgumentTypeError for what is none."""
     if isinstance(value, (np.generic, np.ndarray)) and not value.shape:
         kind = "f" if value.dtype.name in _NOT_IN_NUMPY else value.dtype.kind
         value = value.item() if kind in "biu" else float(value) if kind == "f" else value

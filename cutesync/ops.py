@@ -1,8 +1,8 @@
 """Operators: the named ones and Python callables, on the host (what they mean) and on the device (what they compute).
 
-An operator is associative; it need not be commutative. ``combine(a, b)`` takes ``a`` from lower indexes than ``b`` always.
-A Python callable is traced by the DSL on scalar values of the accumulator's type (``cutlass.Float32``, ...); NumPy runs the
-same callable for the reference.
+An operator is associative; it need not be commutative. ``combine(a, b)`` takes ``a`` from lower indexes than ``b``
+always. A Python callable is traced by the DSL on scalar values of the accumulator's type (``cutlass.Float32``, ...);
+NumPy runs the same callable for the reference.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """``python -m cutesync demo``: every family on random data, compared with ``cutesync.reference``.
 
-On a GPU the cases are large, and each is timed with CUDA events over buffers that together do not fit the L2. On the emulator they
-are small. Where no kernel can run at all, that is an error; ``--compile-only`` compiles every kernel for sm_90a and says that nothing ran.
+On a GPU the cases are large, and each is timed with CUDA events over buffers that together do not fit the L2. On the
+emulator they are small. Where no kernel can run at all, that is an error; ``--compile-only`` compiles every kernel for
+sm_90a and says that nothing ran.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ FAMILIES: dict[str, Callable[[str], Iterable[Case]]] = {
     "matmul": demo_matmul.cases,
     "patterns": demo_patterns.cases,
 }
-"""Family name to ``cases(place)``, where ``place`` is "gpu" (large), "emulator" (small) or "nowhere" (the large shapes, compiled only)."""
+"""Family name to ``cases(place)``, where ``place`` is "gpu" (large), "emulator" (small) or "nowhere" (the large shapes,
+compiled only)."""
 
 _ROTATION_BYTES = 256 << 20  # inputs are rotated over this much memory: five times the L2 of an H200
 _COPY_BYTES = 1 << 29
@@ -41,8 +43,8 @@ _HEADER = f"{'operation':<30} {'dtype':<9} {'size':<14} {'time':>10} {'rate':>11
 class Case:
     """One line of the table.
 
-    ``make(generator)`` gives the NumPy inputs; ``call(*arrays, out=None)`` is the public call on device arrays; ``expected(*inputs)`` its
-    NumPy meaning. ``tolerance`` bounds the relative error; 0 asks for equality.
+    ``make(generator)`` gives the NumPy inputs; ``call(*arrays, out=None)`` is the public call on device arrays;
+    ``expected(*inputs)`` its NumPy meaning. ``tolerance`` bounds the relative error; 0 asks for equality.
     """
 
     operation: str
@@ -75,7 +77,8 @@ def run(families: Sequence[str] = (), *, seed: int = 0, compile_only: bool = Fal
     copy_rate = _copy_rate() if place == "gpu" else None
     if copy_rate:
         print(
-            f"Copy rate: {copy_rate / 1e9:.0f} GB/s, bytes read and written, {_COPY_BYTES >> 20} MiB copied on the device."
+            f"Copy rate: {copy_rate / 1e9:.0f} GB/s, bytes read and written, "
+            f"{_COPY_BYTES >> 20} MiB copied on the device."
         )
     print(_HEADER)
     started, failures, total = time.perf_counter(), 0, 0
@@ -87,7 +90,8 @@ def run(families: Sequence[str] = (), *, seed: int = 0, compile_only: bool = Fal
     print(f"{total} cases in {time.perf_counter() - started:.0f} s: {verdict}.")
     if place == "emulator":
         print(
-            "Every launch was watched for races, deadlocks and misuse. No GPU was used: the times are the emulator's and say nothing about a GPU."
+            "Every launch was watched for races, deadlocks and misuse. No GPU was used: the times are the emulator's "
+            "and say nothing about a GPU."
         )
     return 1 if failures else 0
 

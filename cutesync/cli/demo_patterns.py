@@ -130,7 +130,8 @@ def _through_a_channel(x) -> np.ndarray:
 
 
 def _sorted(run: Callable) -> Callable:
-    """A call whose result has the order of the schedule. Under several schedules it runs once for each: a launch would find them differ."""
+    """A call whose result has the order of the schedule. Under several schedules it runs once for each: a launch would
+    find them differ."""
 
     def call(x, out=None) -> np.ndarray:
         del out

@@ -32,7 +32,8 @@ def square(x):
 
 
 def cases(place: str) -> Iterator[Case]:
-    """``place`` is "gpu" (2**24 elements and awkward sizes), "emulator" (small ones), or "nowhere" (the large shapes, to be compiled)."""
+    """``place`` is "gpu" (2**24 elements and awkward sizes), "emulator" (small ones), or "nowhere" (the large shapes,
+    to be compiled)."""
     large = place != "emulator"
     full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 16,), (10007,))
     yield _case("sum", "float32", full, tolerance=_SINGLE)
@@ -102,7 +103,8 @@ def _expected(op, axis, options) -> Callable:
 
 
 def _fold_by_rows(x: np.ndarray, op, width: int = 256) -> np.ndarray:
-    """``reference.reduce`` of a long vector with a callable, fast: fold rows, then the folds. Associativity makes it the same."""
+    """``reference.reduce`` of a long vector with a callable, fast: fold rows, then the folds. Associativity makes it
+    the same."""
     while x.size > 1:
         whole = x.size // width * width
         parts = [x[:whole].reshape(-1, width)] if whole else []

@@ -1,4 +1,5 @@
-"""The scans of the demo: sums and other operators, callables, both directions, with and without the element itself, either axis."""
+"""The scans of the demo: sums and other operators, callables, both directions, with and without the element itself,
+either axis."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _WIDTH = 256
 
 
 def cases(place: str) -> Iterator[Case]:
-    """``place`` is "gpu" (2**24 elements and awkward sizes), "emulator" (small ones), or "nowhere" (the large shapes, to be compiled)."""
+    """``place`` is "gpu" (2**24 elements and awkward sizes), "emulator" (small ones), or "nowhere" (the large shapes,
+    to be compiled)."""
     large = place != "emulator"
     full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 14,), (10007,))
     yield _case("running sum", "float32", full, tolerance=_SINGLE)
@@ -74,7 +76,8 @@ def _expected(op, axis: int, options: dict) -> Callable:
 
 
 def _by_rows(x: np.ndarray, op, dtype=None) -> np.ndarray:
-    """``reference.scan`` of a long vector, fast: scan rows, scan their last results, put those in front of the rows that follow."""
+    """``reference.scan`` of a long vector, fast: scan rows, scan their last results, put those in front of the rows
+    that follow."""
     from ..ops import operator
 
     result = parse_dtype(x.dtype if dtype is None else dtype)

@@ -1,7 +1,8 @@
-"""Compile kernels ahead of their first use. It needs no GPU: the kernels go into the cache on disk, where every later process finds them.
+"""Compile kernels ahead of their first use. It needs no GPU: the kernels go into the cache on disk, where every later
+process finds them.
 
-A family adds itself to ``FAMILIES`` with a function that yields its kernels, ``(label, KernelSpec)``, for dtypes, ops and layouts. They
-are those that public calls ask for in a dry run (see ``runtime.kernel.collect``).
+A family adds itself to ``FAMILIES`` with a function that yields its kernels, ``(label, KernelSpec)``, for dtypes, ops
+and layouts. They are those that public calls ask for in a dry run (see ``runtime.kernel.collect``).
 """
 
 from __future__ import annotations
@@ -50,10 +51,12 @@ def warm(
     ----------
     families : names of families: "reduce", "scan", "flags", "matmul", "patterns".
     dtypes : element types of the input, by name or NumPy type.
-    ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin", "argmax"; of the flags
-        ("ne" if none of theirs is there); of scans those that they have, "sum" and "prod" being ``cumsum`` and ``cumprod``. A pair that has no meaning, such as "xor" of floats, is left out.
-    layouts : "whole" (everything is reduced; arrays of up to 128 bytes aside), "rows" (the last axis is), "columns" (an earlier axis is).
-        The flags have "whole" (1-D arrays) and "rows", and are uint8. Scans are inclusive and in index order.
+    ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin",
+        "argmax"; of the flags ("ne" if none of theirs is there); of scans those that they have, "sum" and "prod" being
+        ``cumsum`` and ``cumprod``. A pair that has no meaning, such as "xor" of floats, is left out.
+    layouts : "whole" (everything is reduced; arrays of up to 128 bytes aside), "rows" (the last axis is), "columns" (an
+        earlier axis is). The flags have "whole" (1-D arrays) and "rows", and are uint8. Scans are inclusive and in
+        index order.
     progress : called as ``progress(done, total, label)`` after each kernel.
 
     Returns
@@ -62,8 +65,8 @@ def warm(
 
     Raises
     ------
-    ArgumentTypeError, ArgumentValueError for an unknown family, dtype, operator or layout; OperatorError for a callable that cannot be
-    traced. Nothing is compiled before all arguments are checked.
+    ArgumentTypeError, ArgumentValueError for an unknown family, dtype, operator or layout; OperatorError for a callable
+    that cannot be traced. Nothing is compiled before all arguments are checked.
     """
     if progress is not None and not callable(progress):
         raise ArgumentTypeError(explain("progress", shown(progress), "None or a callable of (done, total, label)"))
@@ -157,7 +160,8 @@ def _reductions(call: Callable, op, source: DType, layouts: tuple[str, ...]) -> 
 
 
 def _scan_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
-    """Inclusive scans in index order; "sum" and "prod" are ``cumsum`` and ``cumprod``. Operators that only reductions have are left out."""
+    """Inclusive scans in index order; "sum" and "prod" are ``cumsum`` and ``cumprod``. Operators that only reductions
+    have are left out."""
     from .. import cumprod, cumsum, scan
     from ..kernels.scan.call import NAMES as names
 
@@ -201,7 +205,8 @@ def _pattern_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterato
 
 
 def _matmul_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
-    """Every policy of the model for contiguous operands of these types, without terms. ``ops`` and ``layouts`` say nothing here."""
+    """Every policy of the model for contiguous operands of these types, without terms. ``ops`` and ``layouts`` say
+    nothing here."""
     from .. import matmul
     from ..kernels.matmul.policy import COOPERATIVE, PINGPONG
     from ..runtime.arrays import Transposed

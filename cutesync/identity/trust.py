@@ -1,7 +1,7 @@
 """What counts by name and version instead of by value: modules of the DSL, NumPy, the standard library and cutesync.
 
-Of the standard library only what gives the same answer each time may be called: a kernel is traced once, so a clock or a random number
-would be frozen in it.
+Of the standard library only what gives the same answer each time may be called: a kernel is traced once, so a clock or
+a random number would be frozen in it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def _inside(file: str, folder: str) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def version(name: str) -> str:
-    """The version that the name of a trusted module stands for; "" where every key on disk has it anyway (cutesync, the DSL, Python)."""
+    """The version that the name of a trusted module stands for; "" where every key on disk has it anyway (cutesync, the
+    DSL, Python)."""
     distribution = _DISTRIBUTIONS.get(name.partition(".")[0])
     try:
         return metadata.version(distribution) if distribution else ""
@@ -102,7 +103,8 @@ def version(name: str) -> str:
 
 
 def is_pure(module: str, name: str) -> bool:
-    """Whether something of a trusted module means the same each time: a function gives the same answer, an object does not change."""
+    """Whether something of a trusted module means the same each time: a function gives the same answer, an object does
+    not change."""
     root = module.partition(".")[0]
     if root in _DISTRIBUTIONS:
         return not module.startswith("numpy.random")

@@ -1,10 +1,11 @@
-"""The one front door for arrays: any array in, (pointer, shape, dtype, device) out; results in the caller's own library.
+"""The one front door for arrays: any array in, (pointer, shape, dtype, device) out; results in the caller's own
+library.
 
-Each array library has an adapter. Its ``identify`` returns the address and a cheap hashable that says everything else a plan depends
-on, so that the second call with such an array finds its plan by one dictionary look-up. ``allocator(shape, dtype, ordinal)`` is a function
-``empty(stream, other=False)`` that makes results for work on a stream, which is ``other`` if it need not be the library's current one;
-``address`` gives theirs. Libraries are recognised by the name of the
-array's type and are never imported here.
+Each array library has an adapter. Its ``identify`` returns the address and a cheap hashable that says everything else a
+plan depends on, so that the second call with such an array finds its plan by one dictionary look-up. ``allocator(shape,
+dtype, ordinal)`` is a function ``empty(stream, other=False)`` that makes results for work on a stream, which is
+``other`` if it need not be the library's current one; ``address`` gives theirs. Libraries are recognised by the name of
+the array's type and are never imported here.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from .view import View, contiguous_strides, in_elements, is_c_contiguous
 
 
 def share_memory(shape: tuple[int, ...], strides: tuple[int, ...], unit: int = 1) -> bool:
-    """Whether elements of one array may lie in the same memory: some stride does not reach past all that the smaller ones span. ``unit`` is what an
-    element takes, in the unit of the strides."""
+    """Whether elements of one array may lie in the same memory: some stride does not reach past all that the smaller
+    ones span. ``unit`` is what an element takes, in the unit of the strides."""
     reach, shape = 0, () if 0 in shape else shape
     for stride, extent in sorted((abs(stride), extent) for stride, extent in zip(strides, shape) if extent > 1):
         if stride < reach + unit:
@@ -110,9 +111,11 @@ class _Torch:
         )
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int):
-        """Memory belongs to the current stream: what stood there before may still be in use there, so another stream gets its own.
+        """Memory belongs to the current stream: what stood there before may still be in use there, so another stream
+        gets its own.
 
-        ``torch.empty`` takes 3.1 us, ``torch.empty_strided`` 1.8, and what the code that torch.compile makes calls, on the current device, 1.0.
+        ``torch.empty`` takes 3.1 us, ``torch.empty_strided`` 1.8, and what the code that torch.compile makes calls, on
+        the current device, 1.0.
         """
         cuda, steps, element = self.torch.cuda, contiguous_strides(shape), getattr(self.torch, dtype.name)
         place = self.torch.device(f"cuda:{ordinal}")
@@ -193,8 +196,9 @@ class _Cupy:
 class _Protocol:
     """Anything else with DLPack or the CUDA array interface. Results are DeviceArrays.
 
-    The interface asks a consumer to wait for the stream that its entry ``stream`` names, unless the user orders the two. Here the user
-    does, as for every array: gives it as ``stream=``, or makes the call's stream wait. DLPack's exporter is asked to wait for nothing.
+    The interface asks a consumer to wait for the stream that its entry ``stream`` names, unless the user orders the
+    two. Here the user does, as for every array: gives it as ``stream=``, or makes the call's stream wait. DLPack's
+    exporter is asked to wait for nothing.
     """
 
     stream = staticmethod(lambda ordinal: 0)
@@ -239,7 +243,8 @@ def _dlpack_type(strided):
 
 
 def _cuda_array_interface(facts: dict) -> View:
-    """The View of a ``__cuda_array_interface__`` of any version. The caller orders work by the stream, as for every array."""
+    """The View of a ``__cuda_array_interface__`` of any version. The caller orders work by the stream, as for every
+    array."""
     try:
         ptr, readonly = facts["data"]
         typestr, shape, strides = facts["typestr"], tuple(map(operator.index, facts["shape"])), facts.get("strides")
@@ -268,7 +273,8 @@ def _cuda_array_interface(facts: dict) -> View:
 
 
 class Transposed:
-    """A DeviceArray seen with its last two axes exchanged: what a NumPy array in Fortran order becomes without being rearranged."""
+    """A DeviceArray seen with its last two axes exchanged: what a NumPy array in Fortran order becomes without being
+    rearranged."""
 
     __slots__ = ("array", "ptr", "signature")
 
@@ -332,7 +338,8 @@ _ARRAYS = "an array (NumPy, torch, CuPy, DLPack or __cuda_array_interface__)"
 
 
 def _new_adapter(x: object, argument: str):
-    """The adapter for a type that has not been seen before. Types whose arrays mean more than their memory are refused."""
+    """The adapter for a type that has not been seen before. Types whose arrays mean more than their memory are
+    refused."""
     roots = {base.__module__.partition(".")[0] for base in type(x).__mro__}
     if "torch" in roots and hasattr(x, "data_ptr") and hasattr(x, "is_neg"):
         base = sys.modules["torch"].Tensor
@@ -353,8 +360,8 @@ def _new_adapter(x: object, argument: str):
 
 
 def checked(x: object, argument: str, *, writable: bool = False, strided: bool = False) -> View:
-    """The View of an array that a kernel may use: aligned to its element, on a device this backend can reach, and contiguous. With
-    ``strided`` any strides will do, and float8 (which is what matmul takes)."""
+    """The View of an array that a kernel may use: aligned to its element, on a device this backend can reach, and
+    contiguous. With ``strided`` any strides will do, and float8 (which is what matmul takes)."""
     view = adapter(x, argument).view(x)
     if view.dtype.name in FLOAT8 and not strided:
         raise ArgumentTypeError(

@@ -1,4 +1,5 @@
-"""Where memory lives and kernels run: a GPU, the emulator, or (in a dry run) nowhere. The only place that tells them apart.
+"""Where memory lives and kernels run: a GPU, the emulator, or (in a dry run) nowhere. The only place that tells them
+apart.
 
 Devices have numbers: GPUs those of CUDA, the emulator ``device.HOST``, a dry run ``device.DRY``.
 """

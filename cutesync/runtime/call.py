@@ -1,7 +1,8 @@
 """The front end of every family: from a public call to a plan, and from a plan to the call's result.
 
-The second call with such arrays costs one dictionary look-up. A key holds the arguments, what the arrays are, and how they are
-aligned; the addresses themselves are given to ``Plan.run`` each time. NumPy arrays are copied to the device, and then take the same way.
+The second call with such arrays costs one dictionary look-up. A key holds the arguments, what the arrays are, and how
+they are aligned; the addresses themselves are given to ``Plan.run`` each time. NumPy arrays are copied to the device,
+and then take the same way.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class Spec:
 
 
 class Plan(NamedTuple):
-    """Everything a call with a known signature needs. ``run`` takes the addresses of the inputs (0 for one not given), then the outputs."""
+    """Everything a call with a known signature needs. ``run`` takes the addresses of the inputs (0 for one not given),
+    then the outputs."""
 
     run: Run
     ordinal: int
@@ -49,12 +51,14 @@ class Plan(NamedTuple):
 
 
 class Family(NamedTuple):
-    """A kind of call: its name, the names of its inputs (those after the first may be None), and how many outputs it has.
+    """A kind of call: its name, the names of its inputs (those after the first may be None), and how many outputs it
+    has.
 
-    ``parse(arguments, views, out)`` checks the arguments and returns the Spec; ``out`` is the view of a given output, or None.
-    ``plan(spec, views, outs, stream)`` returns ``(run, in_place)``: the launches, and the number of the input that an output may be, or
-    None. The views of inputs not given are None; an output not given is a View at address 0. With ``strided`` arrays may have any strides.
-    ``keep(arguments, ordinal, stream)`` says whether a plan serves later calls, too.
+    ``parse(arguments, views, out)`` checks the arguments and returns the Spec; ``out`` is the view of a given output,
+    or None. ``plan(spec, views, outs, stream)`` returns ``(run, in_place)``: the launches, and the number of the input
+    that an output may be, or None. The views of inputs not given are None; an output not given is a View at address 0.
+    With ``strided`` arrays may have any strides. ``keep(arguments, ordinal, stream)`` says whether a plan serves later
+    calls, too.
     """
 
     name: str
@@ -69,8 +73,8 @@ class Family(NamedTuple):
 def front_end(family: Family) -> Callable:
     """``call(arguments, x, out, stream, *others)`` of a family; ``others`` are the inputs after the first, or nothing.
 
-    ``arguments`` is a tuple that tells calls apart by value (see ``arguments.exact``). ``out`` is None, an array, or with several outputs
-    a sequence of them. Returns the result, or a tuple of them.
+    ``arguments`` is a tuple that tells calls apart by value (see ``arguments.exact``). ``out`` is None, an array, or
+    with several outputs a sequence of them. Returns the result, or a tuple of them.
     """
     adapters, own, host, name, single = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY, family.name, family.outputs == 1
     beside, strided = arrays.beside, family.strided

@@ -1,10 +1,11 @@
 """From a kernel's key to a kernel that can be launched: memory, then disk, then ``cute.compile``, under one lock.
 
-What is kept of a compilation is its cubin, its PTX (which the emulator runs) and its launch facts. The DSL is imported only to
-compile: a process that finds all its kernels on disk never loads it.
+What is kept of a compilation is its cubin, its PTX (which the emulator runs) and its launch facts. The DSL is imported
+only to compile: a process that finds all its kernels on disk never loads it.
 
-Everything of this package that enters the DSL's compiler does so inside ``alone()``, the emulator's ``check`` included. What the compiler
-traces there is the user's code; a call of cutesync from it is an OperatorError. A fork waits until nobody compiles (see forks.py).
+Everything of this package that enters the DSL's compiler does so inside ``alone()``, the emulator's ``check`` included.
+What the compiler traces there is the user's code; a call of cutesync from it is an OperatorError. A fork waits until
+nobody compiles (see forks.py).
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Kernel:
     handles: dict[int, int] = field(default_factory=dict)
 
     def handle(self, ordinal: int) -> int:
-        """The CUfunction on device ``ordinal``: the library is loaded on first use. (A CUkernel would launch too, 0.4 us slower.)"""
+        """The CUfunction on device ``ordinal``: the library is loaded on first use. (A CUkernel would launch too, 0.4
+        us slower.)"""
         found = self.handles.get(ordinal)
         return self._load(ordinal) if found is None else found
 
@@ -74,8 +76,8 @@ class Kernel:
 def get(key: tuple, build: Callable[[], tuple], *, stream: int = 0) -> Kernel:
     """The kernel that ``key`` names.
 
-    ``build()`` returns ``(host_function, example_arguments, facts)`` for ``cute.compile``; ``facts`` has block, smem and cluster.
-    A kernel that is missing while a graph is captured from ``stream`` is a CaptureError.
+    ``build()`` returns ``(host_function, example_arguments, facts)`` for ``cute.compile``; ``facts`` has block, smem
+    and cluster. A kernel that is missing while a graph is captured from ``stream`` is a CaptureError.
     """
     refuse_while_tracing()
     held = (key, env.DEBUG.get())  # on disk the fingerprint has it
@@ -121,7 +123,8 @@ def _compile(key: tuple, build: Callable[[], tuple]) -> Kernel:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Inside, no other thread is in the DSL's compiler; they wait. From code that is traced inside, it is an OperatorError."""
+    """Inside, no other thread is in the DSL's compiler; they wait. From code that is traced inside, it is an
+    OperatorError."""
     refuse_while_tracing()
     with _lock:
         os.environ["CUTE_DSL_ARCH"] = device.ARCH  # with no GPU the DSL would target another architecture
@@ -142,7 +145,8 @@ def refuse_while_tracing() -> None:
 
 
 def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any:
-    """``cute.compile`` for sm_90a, with PTX and line information, inside ``alone()``. A user's callable at fault is an OperatorError."""
+    """``cute.compile`` for sm_90a, with PTX and line information, inside ``alone()``. A user's callable at fault is an
+    OperatorError."""
     import cutlass.cute as cute
 
     with _temporary_folder() as folder, quick_tracing():
@@ -165,7 +169,8 @@ def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any
 
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[str]:
-    """A folder for one compilation, this process's. (``tempfile.TemporaryDirectory`` is deleted by every forked child that exits.)"""
+    """A folder for one compilation, this process's. (``tempfile.TemporaryDirectory`` is deleted by every forked child
+    that exits.)"""
     try:
         folder = tempfile.mkdtemp(prefix="cutesync-")
     except OSError as error:

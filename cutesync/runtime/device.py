@@ -1,4 +1,5 @@
-"""The GPU: is there one, which is current, what is it, and memory on it. The only module that asks the driver these questions."""
+"""The GPU: is there one, which is current, what is it, and memory on it. The only module that asks the driver these
+questions."""
 
 from __future__ import annotations
 
@@ -26,9 +27,13 @@ HOST, DRY = -1, -2  # the ordinals of the emulator, whose memory is this process
 
 @functools.lru_cache(maxsize=1)
 def driver():
-    """``cuda.bindings.driver``, initialised; NoGpuError if there is no usable driver, LaunchError in a child forked after it was initialised."""
+    """``cuda.bindings.driver``, initialised; NoGpuError if there is no usable driver, LaunchError in a child forked
+    after it was initialised."""
     if _of_parent:
-        advice = 'start the process with multiprocessing\'s "spawn", fork before the first use of a GPU, or set CUTESYNC_BACKEND=emulator in the child'
+        advice = (
+            'start the process with multiprocessing\'s "spawn", fork before the first use of a GPU, '
+            "or set CUTESYNC_BACKEND=emulator in the child"
+        )
         raise LaunchError(
             explain(
                 "GPU",
@@ -71,7 +76,8 @@ _importing = forks.lock()
 
 @functools.lru_cache(maxsize=1)
 def import_core() -> None:
-    """Import ``cuda.core``, in one thread while others wait: one that comes upon a half-imported ``cuda.core`` finds names missing."""
+    """Import ``cuda.core``, in one thread while others wait: one that comes upon a half-imported ``cuda.core`` finds
+    names missing."""
     with _importing:
         importlib.import_module("cuda.core.utils")
 
@@ -224,7 +230,8 @@ def using(device: int):
 
 
 def capturing(stream: int) -> bool:
-    """True while a graph is captured from ``stream``. Asked on every call with a stream of one's own: some 0.2 us through ctypes."""
+    """True while a graph is captured from ``stream``. Asked on every call with a stream of one's own: some 0.2 us
+    through ctypes."""
     if stream in DEFAULT:  # which cannot be captured
         return False
     status = ctypes.c_int()
@@ -233,7 +240,8 @@ def capturing(stream: int) -> bool:
 
 
 def stream_id(stream: int):
-    """What tells a stream from all others of the process, those that had its handle before among them. Neither 0 nor 1, the default stream."""
+    """What tells a stream from all others of the process, those that had its handle before among them. Neither 0 nor 1,
+    the default stream."""
     number = ctypes.c_uint64()
     _ask_stream("cuStreamGetId", stream, number)
     return 2 + number.value if stream != PER_THREAD else (number.value, threading.get_ident())

@@ -1,6 +1,8 @@
-"""DeviceArray: a plain C-contiguous array on the GPU for those who have no array library, and what NumPy inputs are copied to.
+"""DeviceArray: a plain C-contiguous array on the GPU for those who have no array library, and what NumPy inputs are
+copied to.
 
-It owns a ``cuda.core`` buffer (or, on the emulator, a NumPy array) and speaks DLPack, the CUDA array interface and NumPy.
+It owns a ``cuda.core`` buffer (or, on the emulator, a NumPy array) and speaks DLPack, the CUDA array interface and
+NumPy.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ _MOST_BYTES = 1 << 63  # what a signed offset reaches
 class DeviceArray:
     """A C-contiguous array of ``shape`` and ``dtype`` (a cutesync DType) at address ``ptr`` of GPU ``device``.
 
-    Make one with ``cs.asarray`` (copies a NumPy array in) or ``cs.empty``; read it with ``np.asarray``. Slicing the first axis and
-    ``reshape`` give views. Work on it is ordered on the stream the calls are given (default: the default stream).
+    Make one with ``cs.asarray`` (copies a NumPy array in) or ``cs.empty``; read it with ``np.asarray``. Slicing the
+    first axis and ``reshape`` give views. Work on it is ordered on the stream the calls are given (default: the default
+    stream).
     """
 
     __slots__ = ("device", "dtype", "owner", "ptr", "shape", "signature")
@@ -110,7 +113,8 @@ class DeviceArray:
 
 
 class Signature:
-    """What a plan depends on besides the address. Equal arrays share one object, so comparing and hashing is by identity."""
+    """What a plan depends on besides the address. Equal arrays share one object, so comparing and hashing is by
+    identity."""
 
     __slots__ = ()
 
@@ -162,7 +166,8 @@ def to_numpy(array: DeviceArray, stream: int = 0) -> np.ndarray:
 
 
 def empty(shape, dtype) -> DeviceArray:
-    """An uninitialised DeviceArray on the current device. ``shape`` is an int or a tuple; ``dtype`` a name or a NumPy type."""
+    """An uninitialised DeviceArray on the current device. ``shape`` is an int or a tuple; ``dtype`` a name or a NumPy
+    type."""
     return allocate(_shape(shape), parse_dtype(dtype))
 
 
@@ -178,7 +183,8 @@ def _shape(shape) -> tuple[int, ...]:
 
 
 def asarray(x) -> DeviceArray:
-    """``x`` as a DeviceArray on the current device: a copy of what NumPy makes of it. A DeviceArray is returned as it is."""
+    """``x`` as a DeviceArray on the current device: a copy of what NumPy makes of it. A DeviceArray is returned as it
+    is."""
     if isinstance(x, DeviceArray):
         return x
     if isinstance(x, np.ndarray):

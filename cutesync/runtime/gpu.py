@@ -62,7 +62,8 @@ class _Gpu:
         bound = held = known = None
 
         def bind(stream: int):
-            """Returns what the caller holds until the launch is enqueued; the default stream's workspace is held while it is bound."""
+            """Returns what the caller holds until the launch is enqueued; the default stream's workspace is held while
+            it is bound."""
             nonlocal bound, held
             config.stream, bound, found = stream, stream, None
             if claim is not None:
@@ -178,7 +179,8 @@ GPU = _Gpu()
 
 @functools.lru_cache(maxsize=64)
 def _memory(ordinal: int) -> tuple:
-    """``cuda.core``'s memory of a device, its default stream, and what makes a stream of a handle: looking them up takes microseconds."""
+    """``cuda.core``'s memory of a device, its default stream, and what makes a stream of a handle: looking them up
+    takes microseconds."""
     device.import_core()
     from cuda.core import Device, Stream
 

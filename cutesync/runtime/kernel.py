@@ -1,4 +1,5 @@
-"""KernelSpec: a kernel to compile, with its parameters in order and by name, its key in the caches, and how to build it.
+"""KernelSpec: a kernel to compile, with its parameters in order and by name, its key in the caches, and how to build
+it.
 
 Whoever prepares a launch gives values by name (see ``launch``): positions follow from the order of ``parameters``.
 """
@@ -47,7 +48,8 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Packed:
-    """``size`` bytes as they are: a tensor map, or what the DSL passes beside one. They have no example of their own."""
+    """``size`` bytes as they are: a tensor map, or what the DSL passes beside one. They have no example of their
+    own."""
 
     name: str
     size: int
@@ -58,8 +60,9 @@ Parameter = Pointer | Scalar | Packed
 
 @dataclass(frozen=True, eq=False)
 class KernelSpec:
-    """``make()`` returns the kernel's host object: its ``__call__`` takes the parameters, the grid and the stream; it has
-    ``threads`` and, if it uses shared memory, ``smem`` (bytes). ``examples()`` returns other example arguments, for a ``__call__`` that groups them.
+    """``make()`` returns the kernel's host object: its ``__call__`` takes the parameters, the grid and the stream; it
+    has ``threads`` and, if it uses shared memory, ``smem`` (bytes). ``examples()`` returns other example arguments, for
+    a ``__call__`` that groups them.
 
     ``key`` names everything that decides the machine code, its family first. The cache adds this package's source.
     """
@@ -104,8 +107,9 @@ def collecting() -> bool:
 
 @contextlib.contextmanager
 def collect() -> Iterator[dict[tuple, KernelSpec]]:
-    """A dry run: inside, in this thread, calls check their arguments and prepare their launches, but nothing is compiled, launched
-    or allocated. Yields the kernels that they need, by key. Arrays are those that ``device_array.allocate`` makes inside."""
+    """A dry run: inside, in this thread, calls check their arguments and prepare their launches, but nothing is
+    compiled, launched or allocated. Yields the kernels that they need, by key. Arrays are those that
+    ``device_array.allocate`` makes inside."""
     found: dict[tuple, KernelSpec] = {}
     token = _collected.set(found)
     try:

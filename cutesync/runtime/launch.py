@@ -1,11 +1,13 @@
 """One prepared launch: its parameters lie in one block that is overwritten in place, and the driver is called directly.
 
-The driver takes a kernel's parameters as an array of addresses. Both live in ctypes blocks made once a plan; a call writes the
-pointers that changed and calls ``cuLaunchKernelEx`` through ctypes, which takes 4 machine words where ``cuLaunchKernel`` takes 11. On
-an H200's host about 2.8 of the 3.1 us of that call are the driver's; ``cuda.core.launch`` takes 6 us there.
+The driver takes a kernel's parameters as an array of addresses. Both live in ctypes blocks made once a plan; a call
+writes the pointers that changed and calls ``cuLaunchKernelEx`` through ctypes, which takes 4 machine words where
+``cuLaunchKernel`` takes 11. On an H200's host about 2.8 of the 3.1 us of that call are the driver's;
+``cuda.core.launch`` takes 6 us there.
 
-A kernel may start while what precedes it in the stream still runs (programmatic dependent launch), which hides its launch and its
-preparations. So each must pass ``griddepcontrol.wait`` before it touches global memory (see ``sync.overlap``).
+A kernel may start while what precedes it in the stream still runs (programmatic dependent launch), which hides its
+launch and its preparations. So each must pass ``griddepcontrol.wait`` before it touches global memory (see
+``sync.overlap``).
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from .kernel import KernelSpec, Packed, Scalar
 from .tensor_map import ALIGNMENT, TiledMap
 
 Run = Callable[[tuple[int, ...], int], None]
-"""``run(addresses, stream)`` queues work on arrays; the order of the addresses is that of the ``arrays`` it was made with."""
+"""``run(addresses, stream)`` queues work on arrays; the order of the addresses is that of the ``arrays`` it was made
+with."""
 Value = int | float | bytes | TiledMap
 Claim = Callable[[int, int], workspaces.Workspace]
 """``claim(ordinal, stream)``: a workspace. Its addresses become the parameters "counters" and "scratch"."""
@@ -32,10 +35,10 @@ Claim = Callable[[int, int], workspaces.Workspace]
 class Launch:
     """A kernel with its grid (blocks, one-dimensional) and parameters on one device.
 
-    ``values`` are the parameters that stay, by name; those that are not given are 0. ``arrays`` names those that each call gives
-    anew: pointers and tensor maps. With ``claim`` a call also binds a workspace of its stream to "counters" and "scratch".
-    ``run(addresses, stream)`` writes what changed and launches. One call at a time holds the block's lock, so threads may share a
-    Launch.
+    ``values`` are the parameters that stay, by name; those that are not given are 0. ``arrays`` names those that each
+    call gives anew: pointers and tensor maps. With ``claim`` a call also binds a workspace of its stream to "counters"
+    and "scratch". ``run(addresses, stream)`` writes what changed and launches. One call at a time holds the block's
+    lock, so threads may share a Launch.
     """
 
     __slots__ = ("kernel", "run")
@@ -59,9 +62,11 @@ class Launch:
 
 
 class Block:
-    """The bytes of a launch's parameters: each at a multiple of 64 in one buffer, so that tensor maps are encoded in place.
+    """The bytes of a launch's parameters: each at a multiple of 64 in one buffer, so that tensor maps are encoded in
+    place.
 
-    ``addresses`` is the array that the driver takes. ``put(addresses, before)`` writes the addresses that differ from those before.
+    ``addresses`` is the array that the driver takes. ``put(addresses, before)`` writes the addresses that differ from
+    those before.
     """
 
     def __init__(self, spec: KernelSpec, values: Mapping[str, Value], arrays: Sequence[str], place: backend.Backend):
@@ -108,8 +113,8 @@ class Block:
 
 
 def bits(value: int | float, kind: str) -> int:
-    """A scalar of the DSL's type ``kind`` as an integer whose low bytes are its bits. A float too large for float32 is infinite, as in
-    NumPy."""
+    """A scalar of the DSL's type ``kind`` as an integer whose low bytes are its bits. A float too large for float32 is
+    infinite, as in NumPy."""
     size = int(kind[-2:]) // 8
     if not kind.startswith("Float"):
         return int(value) & ((1 << 8 * size) - 1)
@@ -118,7 +123,8 @@ def bits(value: int | float, kind: str) -> int:
 
 
 def in_turn(steps: Sequence[tuple[Run, tuple[int, ...]]], temporaries: Sequence[int], ordinal: int) -> Run:
-    """One run of several launches. Each comes with its arrays, as places in a list: the call's own arrays, then the temporaries.
+    """One run of several launches. Each comes with its arrays, as places in a list: the call's own arrays, then the
+    temporaries.
 
     ``temporaries`` are sizes in bytes. They are allocated, and freed, in the order of the stream."""
     if len(steps) == 1 and not temporaries:

@@ -6,7 +6,8 @@ from ..errors import ArgumentTypeError, described, explain, shown
 
 
 def stream_handle(stream: object) -> int:
-    """The raw handle of what a user gave as stream: an int, anything with ``__cuda_stream__``, a CUstream, or a torch stream."""
+    """The raw handle of what a user gave as stream: an int, anything with ``__cuda_stream__``, a CUstream, or a torch
+    stream."""
     if isinstance(stream, int) and not isinstance(stream, bool) and 0 <= stream < 1 << 64:
         return stream
     handle = _handle_of(stream)

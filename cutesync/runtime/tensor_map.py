@@ -1,8 +1,9 @@
-"""Tensor maps on the host: the 128-byte operands of TMA copies, encoded by the driver, or for the emulator by its own encoder.
+"""Tensor maps on the host: the 128-byte operands of TMA copies, encoded by the driver, or for the emulator by its own
+encoder.
 
-A kernel compiled by the DSL takes each map as a ``.param`` of 128 bytes aligned to 64, followed by the dynamic extents of the tensor that
-the DSL pairs with it. So a launch needs no DSL: it encodes the maps itself, once for a shape, and writes a new address into a map
-(``cuTensorMapReplaceAddress``) when an array comes from another place.
+A kernel compiled by the DSL takes each map as a ``.param`` of 128 bytes aligned to 64, followed by the dynamic extents
+of the tensor that the DSL pairs with it. So a launch needs no DSL: it encodes the maps itself, once for a shape, and
+writes a new address into a map (``cuTensorMapReplaceAddress``) when an array comes from another place.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _PROMOTE_TO_256_BYTES = 3  # sectors that a miss brings into the L2
 class TiledMap:
     """What ``cuTensorMapEncodeTiled`` is told, but for the address. Dimension 0 is the contiguous one.
 
-    ``element`` names the type; ``extents`` and ``box`` are in elements, ``strides`` in bytes for dimensions 1 and up, multiples of 16;
-    ``swizzle`` is in bytes. Elements outside the extents are read as zero and not written.
+    ``element`` names the type; ``extents`` and ``box`` are in elements, ``strides`` in bytes for dimensions 1 and up,
+    multiples of 16; ``swizzle`` is in bytes. Elements outside the extents are read as zero and not written.
     """
 
     element: str
@@ -45,7 +46,8 @@ class TiledMap:
 
     @property
     def description(self) -> tuple:
-        """The element type, extents, strides, box, element strides, interleaving and swizzle, as the driver numbers them."""
+        """The element type, extents, strides, box, element strides, interleaving and swizzle, as the driver numbers
+        them."""
         ones = (1,) * len(self.extents)
         return _TYPES[self.element], self.extents, self.strides, self.box, ones, 0, _SWIZZLES[self.swizzle]
 

@@ -1,7 +1,7 @@
 """Tracing without what no compilation needs.
 
-The DSL looks up the Python line of every wrapper that it puts around a value, a quarter of a compilation's time. Only the lines of
-operations reach the PTX: code compiled without that search is the same to the byte.
+The DSL looks up the Python line of every wrapper that it puts around a value, a quarter of a compilation's time. Only
+the lines of operations reach the PTX: code compiled without that search is the same to the byte.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""Scratch memory of the kernels that need several blocks to agree: one per device and stream, never shared between streams.
+"""Scratch memory of the kernels that need several blocks to agree: one per device and stream, never shared between
+streams.
 
 A workspace is an 8-byte launch counter and ``GROUPS`` 4-byte counters, followed by ``SLOTS`` 8-byte slots (see
-``sync.gather``). It is cleared once, when it is made; kernels leave the counters ready themselves and never trust the slots.
-A graph keeps the workspace it was captured with, because its replays may run beside the capturing stream's later work; so
-every capture gets one of its own, for good.
+``sync.gather``). It is cleared once, when it is made; kernels leave the counters ready themselves and never trust the
+slots. A graph keeps the workspace it was captured with, because its replays may run beside the capturing stream's later
+work; so every capture gets one of its own, for good.
 
 A stream that is gone says nothing, and its handle may come back as another stream's while its work is still queued. So
-streams are known by the number that the driver gives each once (``cuStreamGetId``), and memory is given back without asking
-them: of ``MOST`` workspaces the half that was used longest ago leaves the table at once, and ``cuMemFree``, which waits for
-the work on the device, frees what no caller holds. A caller holds a ``Workspace`` until its launch is enqueued. A stream that
-comes back after that gets another one.
+streams are known by the number that the driver gives each once (``cuStreamGetId``), and memory is given back without
+asking them: of ``MOST`` workspaces the half that was used longest ago leaves the table at once, and ``cuMemFree``,
+which waits for the work on the device, frees what no caller holds. A caller holds a ``Workspace`` until its launch is
+enqueued. A stream that comes back after that gets another one.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _REMEMBERED = 4096
 
 
 class Workspace:
-    """Memory of one stream or capture: ``addresses`` are those of its counters and of what lies behind them. It is freed some
-    time after the last reference to it is gone, so whoever uses it holds it until the launch is enqueued."""
+    """Memory of one stream or capture: ``addresses`` are those of its counters and of what lies behind them. It is
+    freed some time after the last reference to it is gone, so whoever uses it holds it until the launch is enqueued."""
 
     __slots__ = ("addresses", "last", "ordinal", "size")
 
@@ -53,16 +54,16 @@ def counters_and_slots(ordinal: int, stream: int, slots: int = 0) -> Workspace:
 
 
 def counters_and_scratch(ordinal: int, stream: int, counter_bytes: int, scratch_bytes: int) -> Workspace:
-    """Zeroed counters, which kernels leave zero, and scratch memory, for work on ``stream`` of device ``ordinal``: a second
-    workspace, of a power of two bytes, so that it seldom grows."""
+    """Zeroed counters, which kernels leave zero, and scratch memory, for work on ``stream`` of device ``ordinal``: a
+    second workspace, of a power of two bytes, so that it seldom grows."""
     counters = -(-counter_bytes // 256) * 256
     size = max(1 << 20, 1 << (counters + scratch_bytes - 1).bit_length())
     return _place(ordinal, stream, (counters,), size, counters)
 
 
 def scratch(ordinal: int, stream: int, size: int) -> Workspace:
-    """At least ``size`` bytes that hold anything, for work on ``stream`` of device ``ordinal`` that is in its queue before the
-    next call of this. Whoever may share the stream with another thread holds a lock until then."""
+    """At least ``size`` bytes that hold anything, for work on ``stream`` of device ``ordinal`` that is in its queue
+    before the next call of this. Whoever may share the stream with another thread holds a lock until then."""
     unit = max(
         1 << 21, (1 << (size - 1).bit_length()) >> 3
     )  # so that it seldom grows, and never to much more than is needed
@@ -114,8 +115,9 @@ def _make(table: dict, key: tuple, size: int, cleared: int) -> Workspace:
 
 
 def _make_room(key: tuple) -> None:
-    """Before one more stream gets a workspace: give up those used longest ago if there are many, as their streams may be gone.
-    A stream that comes back was not, so there may be one more from then on, and one less each time that memory is given up."""
+    """Before one more stream gets a workspace: give up those used longest ago if there are many, as their streams may
+    be gone. A stream that comes back was not, so there may be one more from then on, and one less each time that memory
+    is given up."""
     ordinal = key[0]
     most = _most.get(ordinal, MOST) + (key in _without)
     _without.pop(key, None)

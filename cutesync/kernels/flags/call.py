@@ -1,7 +1,8 @@
-"""Where an ordered array changes: head flags, tail flags, and differences between neighbours, of whole arrays in one pass.
+"""Where an ordered array changes: head flags, tail flags, and differences between neighbours, of whole arrays in one
+pass.
 
-A head differs from the item before it, a tail from the item behind it; what "differs" means is the operator's. The meaning is that of
-``cub::BlockDiscontinuity``, along the whole last axis instead of a block's tile.
+A head differs from the item before it, a tail from the item behind it; what "differs" means is the operator's. The
+meaning is that of ``cub::BlockDiscontinuity``, along the whole last axis instead of a block's tile.
 """
 
 from __future__ import annotations
@@ -28,20 +29,21 @@ def flag_heads(x, op="ne", *, predecessor=None, dtype="uint8", tile=None, out=No
 
     Parameters
     ----------
-    x : array of at least one axis, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or
-        anything with DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
-        Each row (the last axis) starts fresh.
-    op : "ne", "eq", "lt", "le", "gt", "ge", or a callable that the DSL can trace: ``op(a, b)`` or ``op(a, b, index)``, true where there
-        is a discontinuity between a and the b behind it; ``index`` (Int64) is the place of b in its row. 16-bit floats reach a callable
-        as float32. It is called once for each pair of neighbours. Comparisons are IEEE's: a NaN differs from everything, -0.0 from
-        nothing that 0.0 does not differ from.
-    predecessor : a scalar that each row's first item is compared with, as ``op(predecessor, first, 0)``. None: the first item is a
-        head, and the operator is not called for it.
-    dtype : type of the flags, which are 0 or 1: any integer type, "bool", or "bits" for 32 flags to a uint32, the first in the lowest
-        bit; a row of n has ceil(n / 32) words, and what is left of the last one is 0.
-    tile : cut each row into tiles of so many items (1 to 2**30), each of which starts fresh and counts its own index: what a block of
-        ``cub::BlockDiscontinuity`` with a tile of that size does.
-    out : where to write; right shape and dtype, not overlapping ``x``. Returned. Default: a new array of the library of ``x``.
+    x : array of at least one axis, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy,
+        DeviceArray, or anything with DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16,
+        bfloat16, float32, float64. Each row (the last axis) starts fresh.
+    op : "ne", "eq", "lt", "le", "gt", "ge", or a callable that the DSL can trace: ``op(a, b)`` or ``op(a, b, index)``,
+        true where there is a discontinuity between a and the b behind it; ``index`` (Int64) is the place of b in its
+        row. 16-bit floats reach a callable as float32. It is called once for each pair of neighbours. Comparisons are
+        IEEE's: a NaN differs from everything, -0.0 from nothing that 0.0 does not differ from.
+    predecessor : a scalar that each row's first item is compared with, as ``op(predecessor, first, 0)``. None: the
+        first item is a head, and the operator is not called for it.
+    dtype : type of the flags, which are 0 or 1: any integer type, "bool", or "bits" for 32 flags to a uint32, the first
+        in the lowest bit; a row of n has ceil(n / 32) words, and what is left of the last one is 0.
+    tile : cut each row into tiles of so many items (1 to 2**30), each of which starts fresh and counts its own index:
+        what a block of ``cub::BlockDiscontinuity`` with a tile of that size does.
+    out : where to write; right shape and dtype, not overlapping ``x``. Returned. Default: a new array of the library of
+        ``x``.
     stream : None (the current stream of the library of ``x``), an int, or an object with ``__cuda_stream__``.
 
     Returns
@@ -58,8 +60,8 @@ def flag_heads(x, op="ne", *, predecessor=None, dtype="uint8", tile=None, out=No
 def flag_tails(x, op="ne", *, successor=None, dtype="uint8", tile=None, out=None, stream=None):
     """Flag the items of ``x`` that differ from the item behind them, along the last axis.
 
-    As ``flag_heads``, with ``successor`` as the scalar that each row's last item is compared with, as ``op(last, successor, n)``. None:
-    the last item is a tail, and the operator is not called for it.
+    As ``flag_heads``, with ``successor`` as the scalar that each row's last item is compared with, as ``op(last,
+    successor, n)``. None: the last item is a tail, and the operator is not called for it.
     """
     return _call(_arguments("tails", op, None, successor, dtype, tile), x, out, stream)
 
@@ -72,14 +74,14 @@ def flag_heads_and_tails(
 
 
 def adjacent_difference(x, op="sub", *, reverse=False, out=None, stream=None):
-    """``op(item, item before it)`` along the last axis; each row's first item stays as it is. With ``reverse`` the neighbour is the
-    item behind, and each row's last item stays.
+    """``op(item, item before it)`` along the last axis; each row's first item stays as it is. With ``reverse`` the
+    neighbour is the item behind, and each row's last item stays.
 
     Parameters
     ----------
     x, out, stream : as for ``flag_heads``; the result has the type and the shape of ``x``.
-    op : "sub", "add", "mul", "min", "max", "and", "or", "xor", or a callable of two values. Integers wrap; 16-bit floats are computed in
-        float32 and rounded once. "sub" refuses bool.
+    op : "sub", "add", "mul", "min", "max", "and", "or", "xor", or a callable of two values. Integers wrap; 16-bit
+        floats are computed in float32 and rounded once. "sub" refuses bool.
     reverse : whether the neighbour is the item behind.
     """
     form = "right" if flag(reverse, "reverse") else "left"

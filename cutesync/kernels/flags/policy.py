@@ -1,9 +1,9 @@
 """Which kernel marks an array, with which sizes: a function of lengths, types and alignment, never of the chip.
 
-A thread holds vectors of ``vector`` elements: as many as fit 16 bytes of the wider side, input or output, and as the alignment of all
-addresses allows. So loads and stores of a warp cover whole lines whatever the types, and a misaligned view is read and written in
-narrower vectors rather than peeled. Keys that are less aligned than flags are loaded in several pieces a vector, which the cache puts
-together; flags are not stored in pieces, as these would all travel.
+A thread holds vectors of ``vector`` elements: as many as fit 16 bytes of the wider side, input or output, and as the
+alignment of all addresses allows. So loads and stores of a warp cover whole lines whatever the types, and a misaligned
+view is read and written in narrower vectors rather than peeled. Keys that are less aligned than flags are loaded in
+several pieces a vector, which the cache puts together; flags are not stored in pieces, as these would all travel.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ VECTOR_BYTES = 16
 THREADS = (
     SMS * 1024
 )  # half of what the chip holds at once: beyond, two vectors a thread are faster than more blocks, and than four
-LEAST_MOVED = 8192  # bytes a block: the chip starts about 0.8 blocks in a nanosecond; and no more, as small blocks mix reads with writes
+# Bytes a block moves at least: the chip starts about 0.8 blocks per nanosecond. Not more: small blocks mix reads with writes.
+LEAST_MOVED = 8192
 RUN = 2048  # elements, the most of a warp's run: rows of a multiple of it end where a run does
 IN_PIECES = 4  # elements, the longest vector that is loaded in pieces
 MOST_BLOCKS = (1 << 31) - 1  # in a grid; memory holds no more than 32 times as many rows
@@ -27,8 +28,9 @@ MOST_PERIOD = 1 << 30  # places in a tile are counted in 32 bits
 
 @dataclass(frozen=True)
 class Problem:
-    """``rows`` rows of ``length`` elements of ``size`` bytes, marked with ``flag`` bytes each (0: one bit), each row cut into tiles of
-    ``tile`` elements; ``aligned`` and ``flag_aligned``: the powers of two, up to 16, that divide the addresses."""
+    """``rows`` rows of ``length`` elements of ``size`` bytes, marked with ``flag`` bytes each (0: one bit), each row
+    cut into tiles of ``tile`` elements; ``aligned`` and ``flag_aligned``: the powers of two, up to 16, that divide the
+    addresses."""
 
     rows: int
     length: int
@@ -41,8 +43,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Policy:
-    """Of the kernel: whether there are several rows, whether rows are cut into periods, elements a vector, elements a load, vectors a
-    thread, warps a block."""
+    """Of the kernel: whether there are several rows, whether rows are cut into periods, elements a vector, elements a
+    load, vectors a thread, warps a block."""
 
     several_rows: bool
     periodic: bool
@@ -75,8 +77,8 @@ def team(several_rows: bool, warps: int) -> int:
 
 
 def choose(problem: Problem, unroll: int | None = None, warps: int | None = None) -> Choice:
-    """The one configuration of a problem. The optional arguments override what the size decides: vectors a thread has in flight, warps a
-    block."""
+    """The one configuration of a problem. The optional arguments override what the size decides: vectors a thread has
+    in flight, warps a block."""
     rows, length, tile = problem.rows, problem.length, min(problem.tile, problem.length)
     mergeable = length % tile == 0 and tile <= MOST_PERIOD and (problem.flag > 0 or length % LANES == 0)
     if rows > 1 and mergeable and (tile < length or length % RUN):

@@ -21,8 +21,8 @@ FORMS = {
 class Marking:
     """What is computed: a form, an operator, the element types, and which ends have a neighbour of the caller's.
 
-    "heads", "tails" and "both" give flags of type ``result``, or with ``bits`` 32 to a word; "left" and "right" give differences with the
-    neighbour on that side.
+    "heads", "tails" and "both" give flags of type ``result``, or with ``bits`` 32 to a word; "left" and "right" give
+    differences with the neighbour on that side.
     """
 
     form: str
@@ -67,7 +67,8 @@ class Marking:
 
 @dataclass(frozen=True)
 class FlagSpec(Spec):
-    """A call: ``predecessor`` and ``successor`` are numbers of the elements' type, or None; rows are cut into tiles of ``tile`` items."""
+    """A call: ``predecessor`` and ``successor`` are numbers of the elements' type, or None; rows are cut into tiles of
+    ``tile`` items."""
 
     marking: Marking
     shape: tuple[int, ...]

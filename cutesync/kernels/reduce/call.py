@@ -1,8 +1,9 @@
 """Reductions of whole arrays and along axes, with any associative operator, in one launch.
 
-``reduce`` is the general call; ``argmin argmax sum prod min max any all`` are NumPy's names with NumPy's promotion. Operands keep
-their order, so the operator need not be commutative, and the result is bitwise the same in every run and on every GPU. The method
-is CUB's (vector loads, warp shuffles, one state a block) with the second kernel replaced by the block that started last.
+``reduce`` is the general call; ``argmin argmax sum prod min max any all`` are NumPy's names with NumPy's promotion.
+Operands keep their order, so the operator need not be commutative, and the result is bitwise the same in every run and
+on every GPU. The method is CUB's (vector loads, warp shuffles, one state a block) with the second kernel replaced by
+the block that started last.
 """
 
 from __future__ import annotations
@@ -42,25 +43,29 @@ def reduce(
 
     Parameters
     ----------
-    x : array of any shape, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or anything with
-        DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
-    op : "add", "mul", "min", "max", "and", "or", "xor", "any", "all", or a callable of two scalars that the DSL can trace.
-        ``op(a, b)`` gets ``a`` from lower indexes. NaN propagates through min and max, as in NumPy. A callable is known by its meaning
-        (see ``cutesync.identity``): a changed capture is a new operator.
+    x : array of any shape, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or
+        anything with DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16, bfloat16,
+        float32, float64.
+    op : "add", "mul", "min", "max", "and", "or", "xor", "any", "all", or a callable of two scalars that the DSL can
+        trace. ``op(a, b)`` gets ``a`` from lower indexes. NaN propagates through min and max, as in NumPy. A callable
+        is known by its meaning (see ``cutesync.identity``): a changed capture is a new operator.
     axis : None (all), an int, or a tuple of ints; negative counts from the end.
     keepdims : keep reduced axes with extent 1.
     init : a scalar folded in before the first element; any, all: its truth value.
-    dtype : the type of the operation and the result; default that of ``x`` (any, all: bool). 16-bit floats accumulate in float32.
+    dtype : the type of the operation and the result; default that of ``x`` (any, all: bool). 16-bit floats accumulate
+        in float32.
     transform : a traced callable applied to every element (in the accumulator's type) before it is folded.
     identity : the result for an empty axis when ``op`` is a callable.
-    out : where to write; right shape and dtype, not overlapping ``x``. Returned. Default: a new array of the library of ``x``.
-    algorithm : "auto", or a slower rung kept for comparison: "atomic" (one atomic a block; not reproducible for floats) or
-        "multi_launch" (one launch a level).
+    out : where to write; right shape and dtype, not overlapping ``x``. Returned. Default: a new array of the library of
+        ``x``.
+    algorithm : "auto", or a slower rung kept for comparison: "atomic" (one atomic a block; not reproducible for floats)
+        or "multi_launch" (one launch a level).
     stream : None (the current stream of the library of ``x``), an int, or an object with ``__cuda_stream__``.
 
     Returns
     -------
-    array of the library of ``x`` with the reduced axes gone; a NumPy scalar where ``x`` is NumPy and everything is reduced.
+    array of the library of ``x`` with the reduced axes gone; a NumPy scalar where ``x`` is NumPy and everything is
+    reduced.
 
     Raises
     ------
@@ -77,12 +82,14 @@ def reduce(
 
 
 def argmin(x, axis=None, *, keepdims=False, out=None, stream=None):
-    """Index of the smallest element (int64), the lowest one on ties; a NaN counts as smallest. ``axis`` is None or an int."""
+    """Index of the smallest element (int64), the lowest one on ties; a NaN counts as smallest. ``axis`` is None or an
+    int."""
     return _arg("argmin", x, axis, keepdims, out, stream)
 
 
 def argmax(x, axis=None, *, keepdims=False, out=None, stream=None):
-    """Index of the largest element (int64), the lowest one on ties; a NaN counts as largest. ``axis`` is None or an int."""
+    """Index of the largest element (int64), the lowest one on ties; a NaN counts as largest. ``axis`` is None or an
+    int."""
     return _arg("argmax", x, axis, keepdims, out, stream)
 
 

@@ -1,4 +1,5 @@
-"""From a reduction to launches: its shape becomes passes of (outer, length, inner), each a kernel with its parameters."""
+"""From a reduction to launches: its shape becomes passes of (outer, length, inner), each a kernel with its
+parameters."""
 
 from __future__ import annotations
 

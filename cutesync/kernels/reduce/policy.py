@@ -23,8 +23,8 @@ LANE_BYTES = 128  # most that a lane reads of consecutive memory; more spreads a
 
 @dataclass(frozen=True)
 class Problem:
-    """``length`` elements of ``size`` bytes are folded for each of outer * inner results; a state has ``words`` 32-bit words;
-    ``aligned`` and ``aligned_out``: x and out lie on 16-byte boundaries."""
+    """``length`` elements of ``size`` bytes are folded for each of outer * inner results; a state has ``words`` 32-bit
+    words; ``aligned`` and ``aligned_out``: x and out lie on 16-byte boundaries."""
 
     outer: int
     length: int
@@ -52,8 +52,8 @@ class FillPolicy(Policy):
 
 @dataclass(frozen=True)
 class SegmentPolicy(Policy):
-    """Rows in chunks of ``unroll`` 16-byte vectors a lane; ``scope`` says who reduces a row, ``whole`` that rows are whole chunks on
-    16-byte boundaries, ``few`` that at most 32 blocks share one."""
+    """Rows in chunks of ``unroll`` 16-byte vectors a lane; ``scope`` says who reduces a row, ``whole`` that rows are
+    whole chunks on 16-byte boundaries, ``few`` that at most 32 blocks share one."""
 
     module, kernel = "segments", "SegmentReduce"
 

@@ -14,7 +14,8 @@ from ...runtime.call import Spec
 
 @dataclass(frozen=True)
 class Reduction:
-    """What one kernel computes: an operator (or "argmin" / "argmax"), the element types, and the map fused into the load."""
+    """What one kernel computes: an operator (or "argmin" / "argmax"), the element types, and the map fused into the
+    load."""
 
     op: Operator | str
     source: DType
@@ -102,7 +103,8 @@ class ReduceSpec(Spec):
         return tuple(kept), self.reduction.result
 
     def passes(self) -> list[tuple[int, int, int]]:
-        """The (outer, length, inner) of each pass over the array, the last group of reduced axes first, so that C order is kept."""
+        """The (outer, length, inner) of each pass over the array, the last group of reduced axes first, so that C order
+        is kept."""
         groups: list[tuple[int, bool]] = []  # neighbouring axes of one kind, those of one element left out
         for axis, extent in enumerate(self.shape):
             if extent != 1 and groups and groups[-1][1] == (axis in self.axes):

@@ -1,7 +1,7 @@
 """Scans (prefix sums and their like) along any axis, with any associative operator, in one launch.
 
-``scan`` is the general call; ``cumsum cumprod`` are NumPy's names with NumPy's promotion. Operands keep their order, so the
-operator need not be commutative, and the result is bitwise the same in every run and on every GPU.
+``scan`` is the general call; ``cumsum cumprod`` are NumPy's names with NumPy's promotion. Operands keep their order, so
+the operator need not be commutative, and the result is bitwise the same in every run and on every GPU.
 """
 
 from __future__ import annotations
@@ -43,20 +43,24 @@ def scan(
 
     Parameters
     ----------
-    x : array of any shape, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or anything with
-        DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
-    op : "add", "mul", "min", "max", "and", "or", "xor", or a callable of two scalars that the DSL can trace. ``op(a, b)`` gets ``a``
-        from lower indexes, in both directions. NaN propagates through min and max, as in NumPy.
+    x : array of any shape, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or
+        anything with DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16, bfloat16,
+        float32, float64.
+    op : "add", "mul", "min", "max", "and", "or", "xor", or a callable of two scalars that the DSL can trace. ``op(a,
+        b)`` gets ``a`` from lower indexes, in both directions. NaN propagates through min and max, as in NumPy.
     axis : an int, negative counts from the end; None scans the flattened array.
     exclusive : leave ``x[i]`` itself out: the first result is ``init``, or else the operator's identity.
     reverse : fold ``x[i] ... x[n-1]``; the first result, in scan order, is the last element's.
-    init : a scalar, or an array of one element of the result's type on the device of ``x``, folded in before the first element (in
-        reverse: after the last). An array is read when the kernel runs and must not overlap ``out``.
-    dtype : the type of the operation and the result; default that of ``x``. 16-bit floats accumulate in float32 and are rounded once.
+    init : a scalar, or an array of one element of the result's type on the device of ``x``, folded in before the first
+        element (in reverse: after the last). An array is read when the kernel runs and must not overlap ``out``.
+    dtype : the type of the operation and the result; default that of ``x``. 16-bit floats accumulate in float32 and are
+        rounded once.
     identity : the first result of an exclusive scan when ``op`` is a callable and there is no ``init``.
-    out : where to write; right shape and dtype; ``x`` itself or memory of its own. Returned. Default: a new array of the library of ``x``.
-    algorithm : "auto", or a slower rung kept for comparison: "tiered", along the last axis (tiered.py): one launch folds tiles, others scan their
-        totals, a last one scans the tiles. It reads ``x`` twice, 12 bytes an element of 4 where one pass moves 8, in 3 or 5 launches.
+    out : where to write; right shape and dtype; ``x`` itself or memory of its own. Returned. Default: a new array of
+        the library of ``x``.
+    algorithm : "auto", or a slower rung kept for comparison: "tiered", along the last axis (tiered.py): one launch
+        folds tiles, others scan their totals, a last one scans the tiles. It reads ``x`` twice, 12 bytes an element of
+        4 where one pass moves 8, in 3 or 5 launches.
     stream : None (the current stream of the library of ``x``), an int, or an object with ``__cuda_stream__``.
 
     Returns

@@ -30,8 +30,8 @@ MOST_SEGMENTS = 512  # blocks that share a column
 
 @dataclass(frozen=True)
 class Problem:
-    """``length`` elements are scanned for each of rows * inner. ``source`` and ``result`` are element sizes in bytes, ``x`` and ``out`` the
-    addresses (as far as their alignment goes)."""
+    """``length`` elements are scanned for each of rows * inner. ``source`` and ``result`` are element sizes in bytes,
+    ``x`` and ``out`` the addresses (as far as their alignment goes)."""
 
     rows: int
     length: int
@@ -52,12 +52,14 @@ class Problem:
 
     @property
     def shift(self) -> int | None:
-        """How many elements past a boundary out's vectors begin where x's are aligned; None where they are narrower than a word."""
+        """How many elements past a boundary out's vectors begin where x's are aligned; None where they are narrower
+        than a word."""
         shift = (self.out // self.result - self.x // self.source) % self.items
         return shift if shift == 0 or self.items * self.result >= 4 else None
 
     def vector(self, extent: int) -> tuple[int, int | None]:
-        """``(items, shift)``: the most elements of a vector that divides ``extent`` and is aligned in x; 0 if it is in out too, else None."""
+        """``(items, shift)``: the most elements of a vector that divides ``extent`` and is aligned in x; 0 if it is in
+        out too, else None."""
         items = self.items
         while extent % items or self.x % (items * self.source):
             items //= 2
@@ -114,7 +116,8 @@ class WavePolicy(Policy):
 
 @dataclass(frozen=True)
 class PipelinePolicy(Policy):
-    """Resident blocks with a ring of ``stages`` tiles: ``folders`` warps reduce, ``squads`` of ``warps`` warps scan and store."""
+    """Resident blocks with a ring of ``stages`` tiles: ``folders`` warps reduce, ``squads`` of ``warps`` warps scan and
+    store."""
 
     module, kernel = ".pipeline", "PipelineScan"
 
@@ -128,7 +131,8 @@ class PipelinePolicy(Policy):
 
 @dataclass(frozen=True)
 class ColumnPolicy(Policy):
-    """An axis that is not the last: ``lanes`` units of ``width`` columns by ``groups`` of rows; blocks may ``split`` the rows."""
+    """An axis that is not the last: ``lanes`` units of ``width`` columns by ``groups`` of rows; blocks may ``split``
+    the rows."""
 
     module, kernel = ".columns", "ColumnScan"
 
@@ -206,7 +210,8 @@ def _team(vectors: int) -> tuple[int, int]:
 
 
 def _few_columns(problem: Problem) -> bool:
-    """Whether a position of all columns makes one state of registers, and every slab is long and begins on a boundary."""
+    """Whether a position of all columns makes one state of registers, and every slab is long and begins on a
+    boundary."""
     slab = problem.length * problem.inner
     starts = [problem.x, problem.out] + ([slab * problem.source, slab * problem.result] if problem.rows > 1 else [])
     return (
@@ -252,8 +257,9 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     shift = problem.shift if width == 1 else 0
 
     def fitted(rows: int) -> int:
-        """The most rows, a power of two, whose vectors take no more registers than ``rows`` of 16 bytes, and with their prefixes twice as many.
-        Half of them where elements do not fill a register each, or fill two: with more the pipeline spills."""
+        """The most rows, a power of two, whose vectors take no more registers than ``rows`` of 16 bytes, and with their
+        prefixes twice as many. Half of them where elements do not fill a register each, or fill two: with more the
+        pipeline spills."""
         if width == 1:
             return rows
         most = min(rows * VECTOR_BYTES // vector, rows * 8 // (vector // 4 + width * max(1, problem.wide // 4)))

@@ -11,9 +11,11 @@ from ...runtime.call import Spec
 
 @dataclass(frozen=True)
 class ScanSpec(Spec):
-    """``start`` comes before the first element: a number of the type of the operation, or None; with ``start_in_memory`` it is an input.
+    """``start`` comes before the first element: a number of the type of the operation, or None; with
+    ``start_in_memory`` it is an input.
 
-    The array is seen as (rows, length, inner): ``length`` elements are scanned for each of rows * inner. ``shape`` is the result's.
+    The array is seen as (rows, length, inner): ``length`` elements are scanned for each of rows * inner. ``shape`` is
+    the result's.
     """
 
     op: Operator
@@ -53,6 +55,7 @@ class ScanSpec(Spec):
         return 2 if self.register.endswith("64") else 1
 
     def between(self, source: DType) -> ScanSpec:
-        """The same operation on elements of type ``source``, with results in its own type: what a tier of several scans."""
+        """The same operation on elements of type ``source``, with results in its own type: what a tier of several
+        scans."""
         kind = self.accumulate
         return replace(self, source=source, output=kind, exclusive=False, start=None, start_in_memory=False)
