@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 
-def exact(*values) -> tuple[str, ...]:
+def exact(*values: Any) -> tuple[str, ...]:
     """What tells values apart that are equal as keys: 1, 1.0 and True, or 0.0 and -0.0; nothing where all are None."""
     if values.count(None) == len(values):
         return ()
@@ -22,14 +23,14 @@ def exact(*values) -> tuple[str, ...]:
         raise ArgumentValueError(explain("arguments", came, "values that can be shown")) from error
 
 
-def flag(value, argument: str, *, numbers: bool = False) -> bool:
+def flag(value: Any, argument: str, *, numbers: bool = False) -> bool:
     """True or False, of Python or NumPy. ``numbers``: an integer will do, as in NumPy's ``keepdims``."""
     if isinstance(value, (bool, np.bool_)) or (numbers and isinstance(value, (int, np.integer))):
         return bool(value)
     raise ArgumentTypeError(explain(argument, shown(value), "True or False"))
 
 
-def choice(value, argument: str, allowed: Iterable[str]) -> str:
+def choice(value: Any, argument: str, allowed: Iterable[str]) -> str:
     """One of the names allowed."""
     allowed = tuple(allowed)
     if isinstance(value, str) and value in allowed:
@@ -39,7 +40,7 @@ def choice(value, argument: str, allowed: Iterable[str]) -> str:
     )
 
 
-def whole(value, argument: str) -> int:
+def whole(value: Any, argument: str) -> int:
     """An int of Python or NumPy that 64 bits hold."""
     try:
         number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
@@ -52,7 +53,7 @@ def whole(value, argument: str) -> int:
     return number
 
 
-def integer(value, argument: str, low: int, high: int) -> int:
+def integer(value: Any, argument: str, low: int, high: int) -> int:
     """An int from ``low`` to ``high``."""
     number = whole(value, argument)
     if not low <= number <= high:

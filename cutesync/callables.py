@@ -133,7 +133,7 @@ def exact_integers() -> Iterator[None]:
             raise OverflowError(f"the Python int {fields['value']} does not fit {fields['type']}")
         return warned(kind, **fields, stacklevel=fields.pop("stacklevel", 2) + 1)
 
-    typing._binary_op, diagnostics.report_warning = binary_op, warn
+    typing._binary_op, diagnostics.report_warning = binary_op, warn  # type: ignore[assignment]
     try:
         yield
     finally:

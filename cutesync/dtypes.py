@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class DType:
         return FLOAT32 if self.kind == "f" and self.size <= 2 else self
 
     @property
-    def cutlass(self):
+    def cutlass(self) -> Any:
         """The DSL's class (imports the DSL). bool is loaded and stored as its byte."""
         import cutlass
 
@@ -105,7 +106,7 @@ def register(dtype: DType, wide: bool = True) -> str:
     return dtype.dsl
 
 
-def dtype(spec, argument: str = "dtype") -> DType:
+def dtype(spec: Any, argument: str = "dtype") -> DType:
     """The DType that ``spec`` means: a DType, a name, a NumPy or ml_dtypes type, or a torch dtype."""
     try:
         found = _known(spec)
@@ -117,7 +118,7 @@ def dtype(spec, argument: str = "dtype") -> DType:
 
 
 @functools.lru_cache(maxsize=256)
-def _known(spec) -> DType | None:
+def _known(spec: Any) -> DType | None:
     """None for what is no type. (NumPy would take the ``dtype`` of any object, and the cache 1 for ``np.int64(1)``.)"""
     if isinstance(spec, DType):
         return spec
@@ -130,7 +131,7 @@ def _known(spec) -> DType | None:
     return BY_NAME.get(parsed.name) if parsed.isnative else None
 
 
-def element_type(spec, argument: str = "dtype") -> DType:
+def element_type(spec: Any, argument: str = "dtype") -> DType:
     """The same for the elements of arrays, which may be float8 as well."""
     try:
         name = str(getattr(spec, "name", None) or getattr(spec, "__name__", None) or spec).removeprefix("torch.")
@@ -139,7 +140,7 @@ def element_type(spec, argument: str = "dtype") -> DType:
     return FLOAT8.get(name) or dtype(spec, argument)
 
 
-def number(value, argument: str, allowed: str = "a number") -> bool | int | float:
+def number(value: Any, argument: str, allowed: str = "a number") -> bool | int | float:
     """A scalar of Python, NumPy or ml_dtypes, or a NumPy array of no axes, as Python's bool, int or float;
     ArgumentTypeError for what is none."""
     if isinstance(value, (np.generic, np.ndarray)) and not value.shape:
@@ -150,7 +151,7 @@ def number(value, argument: str, allowed: str = "a number") -> bool | int | floa
     return value
 
 
-def scalar(value, target: DType, argument: str):
+def scalar(value: Any, target: DType, argument: str) -> Any:
     """A Python number of type ``target``: float, int, or for bool its truth value, 0 or 1. ArgumentTypeError or
     ArgumentValueError for what is none."""
     found, kind = number(value, argument, f"a number of type {target}"), target.kind
@@ -185,6 +186,6 @@ def sum_dtype(source: DType) -> DType:
     return UINT64 if source.kind == "u" else source
 
 
-def result_dtype(source: DType, wanted) -> DType:
+def result_dtype(source: DType, wanted: Any) -> DType:
     """The type of a result whose ``dtype=`` is ``wanted``: that of the elements where it is None."""
     return source if wanted is None else sum_dtype(source) if wanted is PROMOTED else dtype(wanted)

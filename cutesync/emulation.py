@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from typing import Any
 
 from .runtime import device
 
@@ -13,9 +14,9 @@ def emulate(
     seed: int = 0,
     schedules: int = 1,
     sanitize: bool = True,
-    trace=None,
+    trace: Any = None,
     max_steps: int | None = None,
-):
+) -> Any:
     """Run every cutesync call inside on the CPU emulator, whether or not there is a GPU: those of this thread or
     asynchronous task.
 

@@ -52,7 +52,7 @@ class Operator:
                 )
             )
 
-    def identity(self, dtype: DType):
+    def identity(self, dtype: DType) -> Any:
         """The value that changes nothing, as a Python number; None if the operator has none."""
         if self.fn is not None:
             return self.identity_value
@@ -64,7 +64,7 @@ class Operator:
             return 1 if dtype.kind == "b" else (-1 if dtype.kind == "i" else 2 ** (8 * dtype.size) - 1)
         return None
 
-    def numpy(self, a, b, *index):
+    def numpy(self, a: Any, b: Any, *index: Any) -> Any:
         """The operator on NumPy values, element by element."""
         if self.fn is not None:
             return self.fn(a, b, *index)
@@ -92,7 +92,7 @@ _NUMPY = {
 _BUILT_IN = {name: Operator(name) for name in NAMES}
 
 
-def operator(op, identity=None) -> Operator:
+def operator(op: Any, identity: Any = None) -> Operator:
     """The Operator that ``op`` (a name, or a callable of two values or its Identity) means."""
     if isinstance(op, str):
         if op not in _BUILT_IN:
@@ -105,12 +105,12 @@ def operator(op, identity=None) -> Operator:
     return _of_callable(op, identity)
 
 
-def _of_callable(op, identity=None) -> Operator:
+def _of_callable(op: Any, identity: Any = None) -> Operator:
     fn = op.fn if type(op) is Identity else op
     return Operator(name_of(fn), fn, identity)
 
 
-def neighbour_operator(op, names: tuple[str, ...]) -> Operator:
+def neighbour_operator(op: Any, names: tuple[str, ...]) -> Operator:
     """The Operator on two neighbours that ``op`` (one of ``names``, or a callable or its Identity) means."""
     if isinstance(op, str) and op in names:
         return Operator(op)
@@ -123,7 +123,7 @@ def neighbour_operator(op, names: tuple[str, ...]) -> Operator:
 def takes_index(fn: Callable | None) -> bool:
     """Whether a flag operator wants the index of its second operand: it has three arguments without a default."""
     try:
-        parameters = inspect.signature(fn).parameters.values()
+        parameters = inspect.signature(fn).parameters.values()  # type: ignore[arg-type]  # None is a TypeError
     except (TypeError, ValueError):  # None, or a built-in that does not say
         return False
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 3

@@ -164,13 +164,13 @@ def _line(case: Case, place: str, copy_rate: float | None, generator: np.random.
     except Exception as error:  # the table goes on, the exit code tells
         print(f"FAILED  {type(error).__name__}: {error}", flush=True)
         return False
-    wrong, error = compare(results[0], expected, case.tolerance)
+    wrong, found = compare(results[0], expected, case.tolerance)
     if not wrong and results[0].tobytes() != results[1].tobytes():
-        wrong, error = True, "two runs differ"
+        wrong, found = True, "two runs differ"
     rate, share = (
         ("-", "-") if copy_rate is None else (f"{moved / seconds / 1e9:.0f} GB/s", f"{moved / seconds / copy_rate:.1%}")
     )
-    print(f"{_seconds(seconds):>10} {rate:>11} {share:>8}  {'MISMATCH ' if wrong else ''}{error}", flush=True)
+    print(f"{_seconds(seconds):>10} {rate:>11} {share:>8}  {'MISMATCH ' if wrong else ''}{found}", flush=True)
     return not wrong
 
 

@@ -111,8 +111,8 @@ def _driver_cuda() -> int | None:
         return None
 
 
-def _dotted(version: int) -> str:
-    return f"{version // 1000}.{version % 1000 // 10}"
+def _dotted(version: int | None) -> str:
+    return "none" if version is None else f"{version // 1000}.{version % 1000 // 10}"
 
 
 def _backend() -> Iterator[tuple[str, str]]:

@@ -66,7 +66,7 @@ def name_of(fn: Callable) -> str:
     return getattr(fn, "__name__", type(fn).__name__)
 
 
-def _walk(fn: Callable, what: str) -> Identity:
+def _walk(fn: Any, what: str) -> Identity:
     is_function = type(fn) is types.FunctionType
     captured = _captures(fn) if is_function else None
     attributes: set[str] = set()

@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import types
 from importlib import metadata
+from typing import Any
 
 _DISTRIBUTIONS = {"cutlass": "nvidia-cutlass-dsl", "numpy": "numpy", "ml_dtypes": "ml_dtypes", "cutesync": None}
 _PURE = frozenset(
@@ -119,9 +120,10 @@ def public_name(value) -> tuple[str, str] | None:
     )
     if module is None and isinstance(getattr(value, "__self__", None), types.ModuleType):
         module = value.__self__.__name__
-    place = sys.modules.get(module) if isinstance(module, str) else None
-    if place is None or not isinstance(name, str) or not module_is_trusted(place):
+    home = sys.modules.get(module) if isinstance(module, str) else None
+    if home is None or not isinstance(module, str) or not isinstance(name, str) or not module_is_trusted(home):
         return None
+    place: Any = home
     for part in name.split("."):
         place = vars(place).get(part) if hasattr(place, "__dict__") else None
     place = place.__func__ if isinstance(place, (staticmethod, classmethod)) else place

@@ -47,7 +47,7 @@ class _OwnArrays:
     stream = staticmethod(lambda ordinal: 0)
 
     @staticmethod
-    def view(x: DeviceArray) -> View:
+    def view(x: Any) -> View:
         return View(x.ptr, x.shape, x.dtype, x.device, True)
 
 
@@ -65,7 +65,7 @@ class _Torch:
         return self.torch.cuda.current_stream(ordinal).cuda_stream
 
     @staticmethod
-    def identify(x) -> tuple[int, tuple]:
+    def identify(x: Any) -> tuple[int, tuple]:
         try:
             grad = x.requires_grad and _has_grad_mode()
             return (x.data_ptr() or _no_memory(x)), (
@@ -80,14 +80,14 @@ class _Torch:
             raise _no_plain_tensor(x) from error
 
     @staticmethod
-    def identify_strided(x) -> tuple[int, tuple]:
+    def identify_strided(x: Any) -> tuple[int, tuple]:
         try:
             grad = x.requires_grad and _has_grad_mode()
             return (x.data_ptr() or _no_memory(x)), (x.dtype, x.shape, x.stride(), x.get_device(), x.is_neg(), grad)
         except RuntimeError as error:
             raise _no_plain_tensor(x) from error
 
-    def view(self, x) -> View:
+    def view(self, x: Any) -> View:
         if x.device.type not in ("cuda", "cpu"):
             raise DeviceError(explain("array", f"a torch tensor on {x.device}", "one on a CUDA device", "x.cuda()"))
         if x.requires_grad and self.torch.is_grad_enabled():
@@ -110,7 +110,7 @@ class _Torch:
             x.data_ptr(), tuple(x.shape), parse_dtype(x.dtype), ordinal, x.is_contiguous(), True, tuple(x.stride())
         )
 
-    def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int):
+    def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int) -> Any:
         """Memory belongs to the current stream: what stood there before may still be in use there, so another stream
         gets its own.
 
@@ -123,7 +123,7 @@ class _Torch:
         if self._quick is not None and cuda.device_count() == 1:
             make = functools.partial(self._quick, shape, steps, element)
 
-        def empty(stream: int, other: bool = False):
+        def empty(stream: int, other: bool = False) -> Any:
             if other:
                 with cuda.stream(cuda.ExternalStream(stream, device=place) if stream else cuda.default_stream(place)):
                     return make()
@@ -136,7 +136,7 @@ def _has_grad_mode() -> bool:
     return sys.modules["torch"].is_grad_enabled()
 
 
-def _no_memory(x) -> int:
+def _no_memory(x: Any) -> int:
     """The address of a tensor that has none: 0 if it is empty."""
     if x.numel():
         came = f"a torch tensor of {x.numel()} elements without memory"
@@ -144,7 +144,7 @@ def _no_memory(x) -> int:
     return 0
 
 
-def _no_plain_tensor(x) -> ArgumentTypeError:
+def _no_plain_tensor(x: Any) -> ArgumentTypeError:
     """The error for tensors that have no address, shape or strides: sparse, nested, and those of torch.func."""
     came = f"a torch tensor of layout {x.layout} that is not one block of memory"
     return ArgumentTypeError(
@@ -159,31 +159,31 @@ class _Cupy:
         self.cupy = sys.modules["cupy"]
 
     @staticmethod
-    def identify(x) -> tuple[int, tuple]:
+    def identify(x: Any) -> tuple[int, tuple]:
         return x.data.ptr, (x.dtype, x.shape, x.data.device_id, x.flags.c_contiguous)
 
     @staticmethod
-    def identify_strided(x) -> tuple[int, tuple]:
+    def identify_strided(x: Any) -> tuple[int, tuple]:
         return x.data.ptr, (x.dtype, x.shape, x.strides, x.data.device_id)
 
     @staticmethod
-    def address(x) -> int:
+    def address(x: Any) -> int:
         return x.data.ptr
 
     def stream(self, ordinal: int) -> int:
         del ordinal
         return self.cupy.cuda.get_current_stream().ptr
 
-    def view(self, x) -> View:
+    def view(self, x: Any) -> View:
         dtype = parse_dtype(x.dtype)
         return View(
             x.data.ptr, x.shape, dtype, x.data.device_id, x.flags.c_contiguous, True, in_elements(x.strides, dtype.size)
         )
 
-    def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int):
+    def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int) -> Any:
         make, element, cuda = self.cupy.empty, dtype.numpy, self.cupy.cuda
 
-        def empty(stream: int, other: bool = False):
+        def empty(stream: int, other: bool = False) -> Any:
             with cuda.Device(ordinal):
                 if other:
                     with cuda.ExternalStream(stream):
@@ -204,15 +204,15 @@ class _Protocol:
     stream = staticmethod(lambda ordinal: 0)
     address, allocator = staticmethod(_OwnArrays.address), staticmethod(_OwnArrays.allocator)  # of results
 
-    def identify(self, x) -> tuple[int, tuple]:
+    def identify(self, x: Any) -> tuple[int, tuple]:
         view = self.view(x)
         return view.ptr, (view.dtype, view.shape, view.device, view.contiguous, view.writable)
 
-    def identify_strided(self, x) -> tuple[int, tuple]:
+    def identify_strided(self, x: Any) -> tuple[int, tuple]:
         view = self.view(x)
         return view.ptr, (view.dtype, view.shape, view.device, view.strides, view.writable)
 
-    def view(self, x) -> View:
+    def view(self, x: Any) -> View:
         if not hasattr(x, "__dlpack__"):
             return _cuda_array_interface(getattr(x, "__cuda_array_interface__", None))
         device.import_core()
@@ -232,7 +232,7 @@ class _Protocol:
         )
 
 
-def _dlpack_type(strided):
+def _dlpack_type(strided: Any) -> Any:
     """The element type of a ``StridedMemoryView``. Without ml_dtypes it has none for bfloat16, and says so."""
     try:
         return strided.dtype
@@ -242,7 +242,7 @@ def _dlpack_type(strided):
         return "bfloat16"
 
 
-def _cuda_array_interface(facts: dict) -> View:
+def _cuda_array_interface(facts: Any) -> View:
     """The View of a ``__cuda_array_interface__`` of any version. The caller orders work by the stream, as for every
     array."""
     try:
@@ -286,7 +286,7 @@ class _TransposedArrays(_OwnArrays):
     """Transposed. Results are DeviceArrays."""
 
     @staticmethod
-    def view(x: Transposed) -> View:
+    def view(x: Any) -> View:
         *outer, rows, columns = x.array.shape
         *steps, row, one = contiguous_strides(x.array.shape)
         shape = (*outer, columns, rows)
@@ -313,7 +313,7 @@ OWN, NUMPY = _OwnArrays(), _Numpy()
 ADAPTERS: dict[type, Any] = {DeviceArray: OWN, Transposed: _TransposedArrays(), np.ndarray: NUMPY}
 
 
-def adapter(x: object, argument: str = "x"):
+def adapter(x: object, argument: str = "x") -> Any:
     """The adapter of an array's library; ArgumentTypeError for what is no array."""
     found = ADAPTERS.get(type(x))
     if found is None:
@@ -321,7 +321,7 @@ def adapter(x: object, argument: str = "x"):
     return found
 
 
-def beside(x: object, argument: str):
+def beside(x: object, argument: str) -> Any:
     """The adapter of an array that is given beside one on a device; DeviceError for NumPy arrays."""
     found = ADAPTERS.get(type(x))
     if found is None:
@@ -337,7 +337,7 @@ def beside(x: object, argument: str):
 _ARRAYS = "an array (NumPy, torch, CuPy, DLPack or __cuda_array_interface__)"
 
 
-def _new_adapter(x: object, argument: str):
+def _new_adapter(x: object, argument: str) -> Any:
     """The adapter for a type that has not been seen before. Types whose arrays mean more than their memory are
     refused."""
     roots = {base.__module__.partition(".")[0] for base in type(x).__mro__}

@@ -15,10 +15,10 @@ import numpy as np
 from ..dtypes import DType
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from . import arrays, device_array
-from .arrays import View
 from .device_array import DeviceArray
 from .kernel import collecting
 from .launch import Run
+from .view import View
 
 _MOST_PLANS = 4096
 _plans: dict[tuple, Plan] = {}
@@ -36,13 +36,17 @@ class Spec:
         raise NotImplementedError
 
 
+Views = tuple[Any, ...]
+"""The views of arrays in order; None for one that is not given."""
+
+
 class Plan(NamedTuple):
     """Everything a call with a known signature needs. ``run`` takes the addresses of the inputs (0 for one not given),
     then the outputs."""
 
     run: Run
     ordinal: int
-    empty: Callable[..., Any] | None  # makes a result on a stream; None where out is given
+    empty: Callable[..., Any]  # makes a result on a stream
     reads: tuple[
         tuple[int, int, int], ...
     ]  # of inputs that are read: the number, and the bytes from and to, from the address
@@ -79,8 +83,10 @@ def front_end(family: Family) -> Callable:
     adapters, own, host, name, single = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY, family.name, family.outputs == 1
     beside, strided = arrays.beside, family.strided
 
-    def call(arguments: tuple, x, out, stream, *others):
+    def call(arguments: tuple, x: Any, out: Any, stream: Any, *others: Any) -> Any:
         kind = type(x)
+        addresses: tuple[int, ...]
+        key: tuple
         if (
             kind is DeviceArray and type(out) is DeviceArray and not others
         ):  # the cheapest way through: plain attributes
@@ -127,7 +133,7 @@ def front_end(family: Family) -> Callable:
     return call
 
 
-def _pair(outs) -> tuple:
+def _pair(outs: Any) -> tuple:
     if not (isinstance(outs, (tuple, list)) and len(outs) == 2 and outs[0] is not None and outs[1] is not None):
         raise ArgumentTypeError(explain("out", f"a {type(outs).__name__}", "a pair of arrays"))
     return tuple(outs)
@@ -148,10 +154,10 @@ def _check_pair(family: Family, addresses: tuple[int, ...], reads: tuple, writes
         raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
 
 
-def _make(family: Family, key: tuple, given: tuple, out, stream) -> Plan:
+def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Plan:
     """Check the arguments, build the plan and keep it."""
     arguments, strided, first = key[1], family.strided, given[0]
-    views = tuple(
+    views: Views = tuple(
         None if x is None else arrays.checked(x, argument, strided=strided) for x, argument in zip(given, family.inputs)
     )
     views += (None,) * (len(family.inputs) - len(views))
@@ -166,7 +172,7 @@ def _make(family: Family, key: tuple, given: tuple, out, stream) -> Plan:
     for y in outs:
         _check_out(y, shape, dtype)
     library = arrays.adapter(first)
-    empty = None if outs else library.allocator(shape, dtype, view.device)
+    empty = library.allocator(shape, dtype, view.device)
     raw = library.stream(view.device) if stream is None else arrays.stream_handle(stream)
     outs = outs or (View(0, shape, dtype, view.device, True),) * family.outputs
     run, in_place = family.plan(spec, views, outs, raw)
@@ -199,7 +205,7 @@ def _check_own_memory(shape: tuple[int, ...], strides: tuple[int, ...], unit: in
         raise ArgumentValueError(explain("out", came, "memory of its own for each element"))
 
 
-def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, out, stream):
+def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, out: Any, stream: Any) -> Any:
     """NumPy in, NumPy out, by way of the device. Outputs are copied into those given when everything is done."""
     raw = 0 if stream is None else arrays.stream_handle(stream)
     for x, argument in zip(given, family.inputs):
@@ -219,11 +225,12 @@ def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, 
     results = [device_array.to_numpy(y, raw) for y in ((found,) if family.outputs == 1 else found)]
     for y, result in zip(outs, results):
         y[...] = result
-    results = outs or tuple(result[()] if family.outputs == 1 else result for result in results)
-    return results[0] if family.outputs == 1 else tuple(results)
+    if family.outputs > 1:
+        return outs or tuple(results)
+    return out if outs else results[0][()]
 
 
-def _like(out, family: Family, given: tuple) -> DeviceArray:
+def _like(out: Any, family: Family, given: tuple) -> DeviceArray:
     """Memory on the device for an ``out`` of NumPy's, once that may be written."""
     if not isinstance(out, np.ndarray):
         allowed = "a NumPy array"

@@ -206,9 +206,6 @@ def _operator_error(error: BaseException | None) -> OperatorError | None:
 
 def entry_point(ptx: str) -> tuple[str, list[int]]:
     """Name and parameter sizes (bytes) of the one kernel in a PTX text."""
-    name, parameters = re.search(r"\.entry\s+(\w+)\s*\((.*?)\)", ptx, re.S).groups()
-    sizes = []
-    for line in filter(None, (part.strip() for part in parameters.split(","))):
-        array = re.search(r"\.b8\s+\w+\[(\d+)\]", line)
-        sizes.append(int(array[1]) if array else int(re.search(r"\.param\s+\.[a-z](\d+)", line)[1]) // 8)
-    return name, sizes
+    ((name, parameters),) = re.findall(r"\.entry\s+(\w+)\s*\((.*?)\)", ptx, re.S)
+    found = re.findall(r"\.param\s+(?:\.align\s+\d+\s+)?\.[a-z](\d+)[^\[,]*(?:\[(\d+)\])?", parameters)
+    return name, [int(count or 1) * int(width) // 8 for width, count in found]

@@ -11,6 +11,7 @@ import os
 import threading
 import warnings
 from contextvars import ContextVar
+from typing import Any
 
 from .. import env
 from ..errors import LaunchError, NoGpuError, WorkspaceError, explain
@@ -26,7 +27,7 @@ HOST, DRY = -1, -2  # the ordinals of the emulator, whose memory is this process
 
 
 @functools.lru_cache(maxsize=1)
-def driver():
+def driver() -> Any:
     """``cuda.bindings.driver``, initialised; NoGpuError if there is no usable driver, LaunchError in a child forked
     after it was initialised."""
     if _of_parent:
@@ -82,7 +83,7 @@ def import_core() -> None:
         importlib.import_module("cuda.core.utils")
 
 
-def check(result, what: str):
+def check(result: Any, what: str) -> Any:
     """Unpack a driver call's ``(code, *values)``; raise with the call's name if it failed."""
     code, *values = result
     if int(code):
@@ -158,7 +159,7 @@ def _chosen() -> str:
 
 
 @contextlib.contextmanager
-def forced(name: str):
+def forced(name: str) -> Any:
     """Use this backend inside, in this thread or asynchronous task, whatever the machine has."""
     block = _Forced(name)
     _forced.set((*_forced.get(), block))
@@ -214,7 +215,7 @@ def of_pointer(address: int) -> int:
 
 
 @contextlib.contextmanager
-def using(device: int):
+def using(device: int) -> Any:
     """Make ``device`` current inside, and what was current before current again after."""
     cu = driver()
     before = check(cu.cuCtxGetCurrent(), "cuCtxGetCurrent")
@@ -239,7 +240,7 @@ def capturing(stream: int) -> bool:
     return status.value != 0
 
 
-def stream_id(stream: int):
+def stream_id(stream: int) -> Any:
     """What tells a stream from all others of the process, those that had its handle before among them. Neither 0 nor 1,
     the default stream."""
     number = ctypes.c_uint64()
@@ -247,7 +248,7 @@ def stream_id(stream: int):
     return 2 + number.value if stream != PER_THREAD else (number.value, threading.get_ident())
 
 
-def _ask_stream(name: str, stream: int, answer) -> None:
+def _ask_stream(name: str, stream: int, answer: Any) -> None:
     """Write what the driver function ``name`` says of a stream into ``answer``."""
     code = _about_stream(name)(stream, ctypes.byref(answer))
     if code == _INVALID_CONTEXT:  # a thread of its own stream that has no context yet
@@ -258,7 +259,7 @@ def _ask_stream(name: str, stream: int, answer) -> None:
 
 
 @functools.lru_cache(maxsize=2)
-def _about_stream(name: str):
+def _about_stream(name: str) -> Any:
     """A driver function of a stream and an address that it answers to."""
     driver()
     function = getattr(ctypes.CDLL("libcuda.so.1"), name)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -53,13 +54,13 @@ class DeviceArray:
     def __repr__(self) -> str:
         return f"DeviceArray(shape={self.shape}, dtype={self.dtype}, device={self.device})"
 
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         """A NumPy copy; waits for the default stream."""
         del copy
         host = to_numpy(self)
         return host if dtype is None else host.astype(dtype)
 
-    def __getitem__(self, rows) -> DeviceArray:
+    def __getitem__(self, rows: Any) -> DeviceArray:
         """A view of consecutive entries of the first axis: ``x[a:b]``."""
         if not isinstance(rows, slice) or rows.step not in (None, 1) or not self.shape:
             raise ArgumentValueError(
@@ -75,7 +76,7 @@ class DeviceArray:
         offset = first * math.prod(self.shape[1:]) * self.dtype.size
         return DeviceArray(self.ptr + offset, shape, self.dtype, self.device, self.owner)
 
-    def reshape(self, *shape) -> DeviceArray:
+    def reshape(self, *shape: Any) -> DeviceArray:
         shape = _shape(shape[0] if len(shape) == 1 else shape)
         if math.prod(shape) != self.size:
             raise ArgumentValueError(
@@ -96,7 +97,7 @@ class DeviceArray:
             "stream": 1,
         }
 
-    def _view(self):
+    def _view(self) -> Any:
         device.import_core()
         from cuda.core import Buffer
         from cuda.core.utils import StridedMemoryView
@@ -104,7 +105,7 @@ class DeviceArray:
         buffer = Buffer.from_handle(self.ptr, self.nbytes, owner=self)
         return StridedMemoryView.from_buffer(buffer, self.shape, dtype=self.dtype.numpy)
 
-    def __dlpack__(self, **options):
+    def __dlpack__(self, **options: Any) -> Any:
         exporter = np.asarray(self) if backend.of(self.device).on_host else self._view()
         return exporter.__dlpack__(**options)
 
@@ -165,13 +166,13 @@ def to_numpy(array: DeviceArray, stream: int = 0) -> np.ndarray:
     return host.view(array.dtype.numpy)
 
 
-def empty(shape, dtype) -> DeviceArray:
+def empty(shape: Any, dtype: Any) -> DeviceArray:
     """An uninitialised DeviceArray on the current device. ``shape`` is an int or a tuple; ``dtype`` a name or a NumPy
     type."""
     return allocate(_shape(shape), parse_dtype(dtype))
 
 
-def _shape(shape) -> tuple[int, ...]:
+def _shape(shape: Any) -> tuple[int, ...]:
     extents = (shape,) if isinstance(shape, (int, np.integer)) else shape
     if not isinstance(extents, (tuple, list)) or not all(
         isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in extents
@@ -182,7 +183,7 @@ def _shape(shape) -> tuple[int, ...]:
     return tuple(int(n) for n in extents)
 
 
-def asarray(x) -> DeviceArray:
+def asarray(x: Any) -> DeviceArray:
     """``x`` as a DeviceArray on the current device: a copy of what NumPy makes of it. A DeviceArray is returned as it
     is."""
     if isinstance(x, DeviceArray):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Hashable
+from typing import Any
 
 import numpy as np
 
@@ -40,11 +41,11 @@ class _Emulator:
         return device.HOST
 
     @staticmethod
-    def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim) -> Callable:
+    def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim: Any) -> Callable:
         from . import workspace as workspaces
 
         block = make_block()
-        facts = {"cluster": kernel.cluster, "shared_bytes": kernel.smem, "programmatic": True}
+        facts: dict[str, Any] = {"cluster": kernel.cluster, "shared_bytes": kernel.smem, "programmatic": True}
 
         def run(addresses: tuple[int, ...], stream: int) -> None:
             from .. import emulator
@@ -78,13 +79,13 @@ class _Emulator:
         return ptr, owner
 
     @staticmethod
-    def copy_in(array, source: int, stream: int) -> None:
+    def copy_in(array: Any, source: int, stream: int) -> None:
         del stream
         ctypes.memmove(array.ptr, source, array.nbytes)
         _register(array.ptr, array.nbytes, array.owner, initialised=True)
 
     @staticmethod
-    def copy_out(array, to: int, stream: int) -> None:
+    def copy_out(array: Any, to: int, stream: int) -> None:
         del stream
         ctypes.memmove(to, array.ptr, array.nbytes)
 
@@ -145,7 +146,7 @@ class _Dry(_Emulator):
         return device.DRY
 
     @staticmethod
-    def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim) -> Callable:
+    def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim: Any) -> Callable:
         del kernel, ordinal, grid, make_block, claim
         return lambda addresses, stream: None
 
@@ -155,11 +156,11 @@ class _Dry(_Emulator):
         return _ALIGNMENT, None
 
     @staticmethod
-    def copy_in(array, source: int, stream: int) -> None:
+    def copy_in(array: Any, source: int, stream: int) -> None:
         del array, source, stream
 
     @staticmethod
-    def copy_out(array, to: int, stream: int) -> None:
+    def copy_out(array: Any, to: int, stream: int) -> None:
         """Zeros."""
         del stream
         ctypes.memset(to, 0, array.nbytes)

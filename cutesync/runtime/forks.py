@@ -13,18 +13,19 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 _locks: weakref.WeakSet = weakref.WeakSet()
 
 
-def lock(kind: Callable = threading.Lock):
+def lock(kind: Callable = threading.Lock) -> Any:
     """A lock that a forked child finds free. For what can be left half way."""
     made = kind()
     _locks.add(made)
     return made
 
 
-def wait_for(held, mine: Callable[[], bool] = lambda: False) -> None:
+def wait_for(held: Any, mine: Callable[[], bool] = lambda: False) -> None:
     """Let every fork wait for this lock and release it on both sides. ``mine()``: this thread holds it and cannot take
     it again."""
     taken: list[bool] = []

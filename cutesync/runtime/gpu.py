@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import functools
 from collections.abc import Callable, Hashable
+from typing import Any
 
 from ..errors import CaptureError, explain
 from . import device, forks, tensor_map
@@ -35,7 +36,7 @@ class _Attribute(ctypes.Structure):
 
 
 @functools.lru_cache(maxsize=1)
-def _entry():
+def _entry() -> Any:
     """``cuLaunchKernelEx``, which is given ctypes objects: with no ints to convert, a call takes 0.1 us less."""
     function = ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
     function.restype = ctypes.c_int
@@ -50,7 +51,7 @@ class _Gpu:
         return device.current() if wanted is None else wanted
 
     @staticmethod
-    def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim) -> Callable:
+    def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim: Any) -> Callable:
         block = make_block()
         attributes = (_Attribute * 2)(
             _Attribute(_PROGRAMMATIC_SERIALIZATION, 0, (1,)), _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster)
@@ -61,7 +62,7 @@ class _Gpu:
         config_at, addresses_at, put = ctypes.byref(config), ctypes.byref(block.addresses), block.put
         bound = held = known = None
 
-        def bind(stream: int):
+        def bind(stream: int) -> Any:
             """Returns what the caller holds until the launch is enqueued; the default stream's workspace is held while
             it is bound."""
             nonlocal bound, held
@@ -72,7 +73,7 @@ class _Gpu:
             held = found if stream in device.DEFAULT else None
             return found
 
-        def run(addresses: tuple[int, ...], stream: int, alive=(attributes, held)) -> None:
+        def run(addresses: tuple[int, ...], stream: int, alive: Any = (attributes, held)) -> None:
             nonlocal known
             if compiling[0]:
                 refuse_while_tracing()
@@ -126,13 +127,13 @@ class _Gpu:
         return int(owner.handle), owner
 
     @staticmethod
-    def copy_in(array, source: int, stream: int) -> None:
+    def copy_in(array: Any, source: int, stream: int) -> None:
         with device.using(array.device):
             device.copy_in(array.ptr, source, array.nbytes, stream)
             device.synchronize(stream)
 
     @staticmethod
-    def copy_out(array, to: int, stream: int) -> None:
+    def copy_out(array: Any, to: int, stream: int) -> None:
         with device.using(array.device):
             device.copy_out(to, array.ptr, array.nbytes, stream)
 
@@ -191,7 +192,7 @@ def _memory(ordinal: int) -> tuple:
 
 
 @contextlib.contextmanager
-def _uncaptured():
+def _uncaptured() -> Any:
     """Inside, this thread leaves the mode in which others' captures forbid calls, as torch's allocator does."""
     cu = device.driver()
     relaxed = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED

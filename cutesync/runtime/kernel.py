@@ -84,7 +84,10 @@ class KernelSpec:
         from cutlass.runtime import make_fake_stream
 
         host = self.make()
-        given = [p.example() for p in self.parameters] if self.examples is None else self.examples()
+        if self.examples is None:
+            given = [p.example() for p in self.parameters if not isinstance(p, Packed)]
+        else:
+            given = list(self.examples())
         facts = {"block": (host.threads, 1, 1), "smem": getattr(host, "smem", 0), "cluster": (self.cluster, 1, 1)}
         return host.__call__, [*given, Int32(1), make_fake_stream()], facts
 

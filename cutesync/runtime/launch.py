@@ -69,7 +69,9 @@ class Block:
     those before.
     """
 
-    def __init__(self, spec: KernelSpec, values: Mapping[str, Value], arrays: Sequence[str], place: backend.Backend):
+    def __init__(
+        self, spec: KernelSpec, values: Mapping[str, Value], arrays: Sequence[str], place: backend.Backend
+    ) -> None:
         parameters = spec.parameters
         sizes = [p.size if isinstance(p, Packed) else 8 for p in parameters]
         steps = [-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]
@@ -89,9 +91,9 @@ class Block:
                 kind = p.kind if isinstance(p, Scalar) else "Uint64"
                 ctypes.c_uint64.from_address(at[p.name]).value = bits(value, kind)
         for i, name in enumerate(arrays):
-            value = values.get(name)
-            if isinstance(value, TiledMap):
-                self._maps.append((i, place.map_writer(value, at[name])))
+            tiled = values.get(name)
+            if isinstance(tiled, TiledMap):
+                self._maps.append((i, place.map_writer(tiled, at[name])))
             else:
                 self._cells.append((i, ctypes.c_uint64.from_address(at[name])))
         self._workspace = [ctypes.c_uint64.from_address(at[name]) for name in ("counters", "scratch") if name in at]

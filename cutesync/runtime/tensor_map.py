@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import LaunchError, explain
 
@@ -79,12 +80,12 @@ def move(place: int, address: int) -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _driver():
+def _driver() -> Any:
     """``cuTensorMapEncodeTiled`` and ``cuTensorMapReplaceAddress``."""
     library = ctypes.CDLL("libcuda.so.1")
     encode, replace = library.cuTensorMapEncodeTiled, library.cuTensorMapReplaceAddress
-    pointer, word = ctypes.c_void_p, ctypes.c_uint32
-    encode.argtypes = [pointer, ctypes.c_int, word, pointer, pointer, pointer, pointer, pointer] + [ctypes.c_int] * 4
+    pointer, number = ctypes.c_void_p, ctypes.c_int
+    encode.argtypes = [pointer, number, ctypes.c_uint32, *[pointer] * 5, *[number] * 4]
     replace.argtypes = [pointer, pointer]
     encode.restype = replace.restype = ctypes.c_int
     return encode, replace

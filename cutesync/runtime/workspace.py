@@ -15,6 +15,8 @@ enqueued. A stream that comes back after that gets another one.
 
 from __future__ import annotations
 
+from typing import Any
+
 from . import backend, device, forks
 
 GROUPS = (1 << 14) - 2
@@ -43,7 +45,7 @@ class Workspace:
         base = backend.of(ordinal).make_workspace(size, cleared, ordinal)
         self.ordinal, self.size, self.addresses, self.last = ordinal, size, (base, base + cleared), 0
 
-    def __del__(self, given_up=_given_up) -> None:
+    def __del__(self, given_up: Any = _given_up) -> None:
         if hasattr(self, "addresses"):
             given_up.append((self.ordinal, self.addresses[0]))
 

@@ -17,14 +17,24 @@ from ...dtypes import dtype as parse_dtype
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...identity import identify
 from ...ops import COMPARISONS, DIFFERENCES, neighbour_operator
-from ...runtime.arrays import View
-from ...runtime.call import Family, front_end
+from ...runtime.call import Family, Views, front_end
+from ...runtime.view import View
+from ...types import A, Array, DTypeLike, Operator, Scalar, Stream
 from .plan import plan
 from .policy import MOST_PERIOD
 from .spec import FlagSpec, Marking
 
 
-def flag_heads(x, op="ne", *, predecessor=None, dtype="uint8", tile=None, out=None, stream=None):
+def flag_heads(
+    x: A,
+    op: Operator = "ne",
+    *,
+    predecessor: Scalar | None = None,
+    dtype: DTypeLike = "uint8",
+    tile: int | None = None,
+    out: Array = None,
+    stream: Stream = None,
+) -> A:
     """Flag the items of ``x`` that differ from the item before them, along the last axis.
 
     Parameters
@@ -57,7 +67,16 @@ def flag_heads(x, op="ne", *, predecessor=None, dtype="uint8", tile=None, out=No
     return _call(_arguments("heads", op, predecessor, None, dtype, tile), x, out, stream)
 
 
-def flag_tails(x, op="ne", *, successor=None, dtype="uint8", tile=None, out=None, stream=None):
+def flag_tails(
+    x: A,
+    op: Operator = "ne",
+    *,
+    successor: Scalar | None = None,
+    dtype: DTypeLike = "uint8",
+    tile: int | None = None,
+    out: Array = None,
+    stream: Stream = None,
+) -> A:
     """Flag the items of ``x`` that differ from the item behind them, along the last axis.
 
     As ``flag_heads``, with ``successor`` as the scalar that each row's last item is compared with, as ``op(last,
@@ -67,13 +86,23 @@ def flag_tails(x, op="ne", *, successor=None, dtype="uint8", tile=None, out=None
 
 
 def flag_heads_and_tails(
-    x, op="ne", *, predecessor=None, successor=None, dtype="uint8", tile=None, out=None, stream=None
-):
+    x: A,
+    op: Operator = "ne",
+    *,
+    predecessor: Scalar | None = None,
+    successor: Scalar | None = None,
+    dtype: DTypeLike = "uint8",
+    tile: int | None = None,
+    out: tuple[Array, Array] | None = None,
+    stream: Stream = None,
+) -> tuple[A, A]:
     """``(heads, tails)``: both kinds of flags in one pass over ``x``. ``out`` is a pair of arrays."""
     return _call_pair(_arguments("both", op, predecessor, successor, dtype, tile), x, out, stream)
 
 
-def adjacent_difference(x, op="sub", *, reverse=False, out=None, stream=None):
+def adjacent_difference(
+    x: A, op: Operator = "sub", *, reverse: bool = False, out: Array = None, stream: Stream = None
+) -> A:
     """``op(item, item before it)`` along the last axis; each row's first item stays as it is. With ``reverse`` the
     neighbour is the item behind, and each row's last item stays.
 
@@ -100,14 +129,14 @@ class Arguments(NamedTuple):
     exact: tuple
 
 
-def _arguments(form: str, op, predecessor, successor, dtype, tile) -> tuple:
+def _arguments(form: str, op: Any, predecessor: Any, successor: Any, dtype: Any, tile: Any) -> tuple:
     if type(op) is not str:
         op = identify(op)
     given = () if predecessor is None and successor is None and tile is None else exact(predecessor, successor, tile)
     return (form, op, predecessor, successor, dtype, tile, given)
 
 
-def _parse(arguments: tuple, views: tuple[View, ...], out: View | None) -> FlagSpec:
+def _parse(arguments: tuple, views: Views, out: View | None) -> FlagSpec:
     """The call, checked against what ``x`` is."""
     del out
     given, x = Arguments(*arguments), views[0]
@@ -136,7 +165,7 @@ def _parse(arguments: tuple, views: tuple[View, ...], out: View | None) -> FlagS
     return FlagSpec(Marking(given.form, op, x.dtype, result, bits, *has), x.shape, **ends, tile=tile)
 
 
-def _flag_dtype(wanted) -> DType:
+def _flag_dtype(wanted: Any) -> DType:
     if isinstance(wanted, str) and wanted == "bits":
         return BY_NAME["uint32"]
     found = parse_dtype(wanted)

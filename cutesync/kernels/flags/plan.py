@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from ...runtime.arrays import View
-from ...runtime.kernel import KernelSpec, Pointer, Scalar
+from typing import Any
+
+from ...runtime.call import Views
+from ...runtime.kernel import KernelSpec, Parameter, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
 from .policy import Policy, Problem, alignment, choose
 from .spec import FlagSpec, Marking
@@ -12,12 +14,12 @@ from .spec import FlagSpec, Marking
 def kernel_spec(policy: Policy, marking: Marking) -> KernelSpec:
     """The kernel of a policy. What every warp waits for comes first among its parameters."""
 
-    def make():
+    def make() -> Any:
         from .kernel import FlagKernel
 
         return FlagKernel(marking, **vars(policy))
 
-    parameters = (
+    parameters: tuple[Parameter, ...] = (
         Pointer("x", marking.source),
         Pointer("out", marking.result),
         Pointer("other", marking.result),
@@ -28,7 +30,7 @@ def kernel_spec(policy: Policy, marking: Marking) -> KernelSpec:
     return KernelSpec((marking.name, policy, *marking.key), parameters, make)
 
 
-def plan(spec: FlagSpec, views: tuple[View | None, ...], outs: tuple[View, ...], stream: int) -> tuple[Run, None]:
+def plan(spec: FlagSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
     """The launch of a call."""
     (x,), marking = views, spec.marking
     if x.size == 0:

@@ -8,6 +8,7 @@ the block that started last.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +18,9 @@ from ...dtypes import BOOL, INT64, PROMOTED, DType, dtype, result_dtype, scalar
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...identity import Identity, identify
 from ...ops import operator
-from ...runtime.arrays import View
-from ...runtime.call import Family, front_end
+from ...runtime.call import Family, Views, front_end
+from ...runtime.view import View
+from ...types import Array, Axis, DTypeLike, Operator, Scalar, Stream
 from .plan import plan
 from .spec import ReduceSpec, Reduction
 
@@ -26,19 +28,19 @@ _ARG = object()  # the algorithm of argmin and argmax, which nobody can ask for
 
 
 def reduce(
-    x,
-    op="add",
+    x: Array,
+    op: Operator = "add",
     *,
-    axis=None,
-    keepdims=False,
-    init=None,
-    dtype=None,
-    transform=None,
-    identity=None,
-    out=None,
-    algorithm="auto",
-    stream=None,
-):
+    axis: Axis = None,
+    keepdims: bool = False,
+    init: Scalar | None = None,
+    dtype: DTypeLike = None,
+    transform: Callable[[Any], Any] | None = None,
+    identity: Scalar | None = None,
+    out: Array = None,
+    algorithm: str = "auto",
+    stream: Stream = None,
+) -> Array:
     """Fold the elements of ``x`` along ``axis`` with an associative operator.
 
     Parameters
@@ -81,54 +83,74 @@ def reduce(
     return _call((op, axis, keepdims, init, dtype, transform, identity, algorithm, given), x, out, stream)
 
 
-def argmin(x, axis=None, *, keepdims=False, out=None, stream=None):
+def argmin(
+    x: Array, axis: int | None = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None
+) -> Array:
     """Index of the smallest element (int64), the lowest one on ties; a NaN counts as smallest. ``axis`` is None or an
     int."""
     return _arg("argmin", x, axis, keepdims, out, stream)
 
 
-def argmax(x, axis=None, *, keepdims=False, out=None, stream=None):
+def argmax(
+    x: Array, axis: int | None = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None
+) -> Array:
     """Index of the largest element (int64), the lowest one on ties; a NaN counts as largest. ``axis`` is None or an
     int."""
     return _arg("argmax", x, axis, keepdims, out, stream)
 
 
-def _arg(name: str, x, axis, keepdims, out, stream):
+def _arg(name: str, x: Any, axis: Any, keepdims: Any, out: Any, stream: Any) -> Any:
     if type(keepdims) is not bool:
         keepdims = flag(keepdims, "keepdims", numbers=True)
     return _call((name, axis, keepdims, None, None, None, None, _ARG, exact(axis)), x, out, stream)
 
 
-def sum(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):
+def sum(
+    x: Array,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike = None,
+    keepdims: bool = False,
+    out: Array = None,
+    stream: Stream = None,
+) -> Array:
     """Sum. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
     return reduce(
         x, "add", axis=axis, keepdims=keepdims, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream
     )
 
 
-def prod(x, axis=None, *, dtype=None, keepdims=False, out=None, stream=None):
+def prod(
+    x: Array,
+    axis: Axis = None,
+    *,
+    dtype: DTypeLike = None,
+    keepdims: bool = False,
+    out: Array = None,
+    stream: Stream = None,
+) -> Array:
     """Product. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
     return reduce(
         x, "mul", axis=axis, keepdims=keepdims, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream
     )
 
 
-def min(x, axis=None, *, keepdims=False, out=None, stream=None):
+def min(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
     """Smallest element; NaN if there is one."""
     return reduce(x, "min", axis=axis, keepdims=keepdims, out=out, stream=stream)
 
 
-def max(x, axis=None, *, keepdims=False, out=None, stream=None):
+def max(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
     """Largest element; NaN if there is one."""
     return reduce(x, "max", axis=axis, keepdims=keepdims, out=out, stream=stream)
 
 
-def any(x, axis=None, *, keepdims=False, out=None, stream=None):
+def any(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
     """Whether some element is not zero (bool)."""
     return reduce(x, "any", axis=axis, keepdims=keepdims, out=out, stream=stream)
 
 
-def all(x, axis=None, *, keepdims=False, out=None, stream=None):
+def all(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
     """Whether every element is not zero (bool)."""
     return reduce(x, "all", axis=axis, keepdims=keepdims, out=out, stream=stream)
 
@@ -147,7 +169,7 @@ class Arguments(NamedTuple):
     exact: tuple
 
 
-def _parse(arguments: tuple, views: tuple[View, ...], out: View | None) -> ReduceSpec:
+def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
     """The call, checked against what ``x`` is."""
     del out
     given, x = Arguments(*arguments), views[0]
@@ -181,7 +203,7 @@ def _reduction(given: Arguments, source: DType) -> Reduction:
     return Reduction(parsed, source, result.accumulator, result, transform)
 
 
-def _algorithm(algorithm, reduction: Reduction, whole: bool) -> str:
+def _algorithm(algorithm: Any, reduction: Reduction, whole: bool) -> str:
     choice(algorithm, "algorithm", ("auto", "atomic", "multi_launch"))
     if algorithm != "auto" and not whole:
         came = f"{algorithm!r} with some axes kept"
@@ -193,7 +215,7 @@ def _algorithm(algorithm, reduction: Reduction, whole: bool) -> str:
     return algorithm
 
 
-def _axes(axis, ndim: int) -> frozenset[int]:
+def _axes(axis: Any, ndim: int) -> frozenset[int]:
     if axis is None:
         return frozenset(range(ndim))
     given = axis if isinstance(axis, tuple) else (axis,)

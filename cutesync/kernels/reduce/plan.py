@@ -4,12 +4,13 @@ parameters."""
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
 from ...dtypes import INT32, INT64, scalar
 from ...errors import ArgumentValueError, explain
 from ...runtime import workspace
-from ...runtime.arrays import View
-from ...runtime.kernel import KernelSpec, Pointer, Scalar
+from ...runtime.call import Views
+from ...runtime.kernel import KernelSpec, Parameter, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
 from .policy import Choice, FillPolicy, Policy, Problem, choose
 from .spec import ReduceSpec, Reduction
@@ -21,11 +22,11 @@ FILL_THREADS = 256
 def kernel_spec(policy: Policy, reduction: Reduction, has_init: bool) -> KernelSpec:
     """The kernel of a policy."""
 
-    def make():
+    def make() -> Any:
         module = importlib.import_module(f".{policy.module}", __package__)
         return getattr(module, policy.kernel)(reduction.monoid(), has_init, **vars(policy))
 
-    parameters = (
+    parameters: tuple[Parameter, ...] = (
         Pointer("x", reduction.source),
         Pointer("out", reduction.result),
         Scalar("init", reduction.register),
@@ -39,7 +40,7 @@ def kernel_spec(policy: Policy, reduction: Reduction, has_init: bool) -> KernelS
 
 
 def launch(
-    choice: Choice, reduction: Reduction, extents: tuple[int, int, int], init, ordinal: int, stream: int
+    choice: Choice, reduction: Reduction, extents: tuple[int, int, int], init: Any, ordinal: int, stream: int
 ) -> Launch:
     """The prepared launch of one pass over (outer, length, inner) elements; ``init`` is a number or None."""
     spec = kernel_spec(choice.policy, reduction, init is not None)
@@ -48,7 +49,7 @@ def launch(
     return Launch(spec, ordinal, choice.grid, values, claim=claim, stream=stream)
 
 
-def plan(spec: ReduceSpec, views: tuple[View | None, ...], outs: tuple[View, ...], stream: int) -> tuple[Run, None]:
+def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
     """The launches of a call."""
     (x,), (out,) = views, outs
     reduction = spec.reduction
@@ -77,13 +78,13 @@ def chained(runs: list[Run], sizes: list[int], ordinal: int) -> Run:
     return in_turn(list(zip(runs, zip(places, places[1:]))), sizes, ordinal)
 
 
-def fill(reduction: Reduction, count: int, value, ordinal: int, stream: int) -> Launch:
+def fill(reduction: Reduction, count: int, value: Any, ordinal: int, stream: int) -> Launch:
     """The launch that stores ``value`` in ``count`` results."""
     choice = Choice(FillPolicy(), 1, 1, -(-count // FILL_THREADS))
     return launch(choice, reduction, (count, 0, 1), value, ordinal, stream)
 
 
-def _empty_result(spec: ReduceSpec):
+def _empty_result(spec: ReduceSpec) -> Any:
     """What an axis of no elements is reduced to."""
     reduction = spec.reduction
     if spec.init is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from ...dtypes import BOOL, DType, register
 from ...identity import identify
@@ -34,7 +35,7 @@ class Reduction:
         transform = "" if self.transform is None else identify(self.transform).key
         return (op, transform, self.source.name, self.accumulate.name, self.result.name)
 
-    def monoid(self):
+    def monoid(self) -> Any:
         """The device code (imports the DSL)."""
         from ...monoid import ArgMonoid, Monoid
 
@@ -71,7 +72,7 @@ class Reduction:
     def has_atomic(self) -> bool:
         """Whether the GPU has an atomic for this operator and type."""
         name, result = self.name, self.result
-        if self.op.fn is not None or result is not self.accumulate or result.size < 4:
+        if isinstance(self.op, str) or self.op.fn is not None or result is not self.accumulate or result.size < 4:
             return False
         return name == "add" if result.kind == "f" else name in ("add", "min", "max", "and", "or", "xor")
 
@@ -81,7 +82,7 @@ class Reduction:
         source, result = self.source if first else self.between, self.result if last else self.between
         return Reduction(self.op, source, self.accumulate, result, self.transform if first else None)
 
-    def identity(self):
+    def identity(self) -> Any:
         """The value that changes nothing, as a Python number; None if there is none."""
         return None if isinstance(self.op, str) else self.op.identity(self.accumulate)
 

@@ -17,8 +17,10 @@ from ...errors import ArgumentTypeError, ArgumentValueError, DeviceError, explai
 from ...identity import identify
 from ...ops import Operator, operator
 from ...runtime import arrays
-from ...runtime.arrays import View
-from ...runtime.call import Family, front_end
+from ...runtime.call import Family, Views, front_end
+from ...runtime.view import View
+from ...types import A, Array, DTypeLike, Scalar, Stream
+from ...types import Operator as OperatorLike
 from .plan import plan
 from .spec import ScanSpec
 
@@ -26,19 +28,19 @@ NAMES = ("add", "mul", "min", "max", "and", "or", "xor")
 
 
 def scan(
-    x,
-    op="add",
+    x: A,
+    op: OperatorLike = "add",
     *,
-    axis=-1,
-    exclusive=False,
-    reverse=False,
-    init=None,
-    dtype=None,
-    identity=None,
-    out=None,
-    algorithm="auto",
-    stream=None,
-):
+    axis: int | None = -1,
+    exclusive: bool = False,
+    reverse: bool = False,
+    init: Scalar | Array = None,
+    dtype: DTypeLike = None,
+    identity: Scalar | None = None,
+    out: Array = None,
+    algorithm: str = "auto",
+    stream: Stream = None,
+) -> A:
     """``out[i]`` is the fold of ``x[0] ... x[i]`` along ``axis`` with an associative operator.
 
     Parameters
@@ -77,21 +79,21 @@ def scan(
         exclusive, reverse = flag(exclusive, "exclusive"), flag(reverse, "reverse")
     if type(op) is not str:
         op = identify(op)
-    others = ()
+    others: tuple = ()
     if init is not None and not isinstance(init, (bool, int, float, np.generic)):
         others, init = (_device_scalar(init, x),), IN_MEMORY
-    given = ()
+    given: tuple = ()
     if type(axis) is not int or axis != -1 or init is not None or identity is not None:
         given = exact(axis, init, identity)
     return _call((op, axis, exclusive, reverse, init, dtype, identity, algorithm, given), x, out, stream, *others)
 
 
-def cumsum(x, axis=None, *, dtype=None, out=None, stream=None):
+def cumsum(x: A, axis: int | None = None, *, dtype: DTypeLike = None, out: Array = None, stream: Stream = None) -> A:
     """Running sum. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
     return scan(x, "add", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
 
-def cumprod(x, axis=None, *, dtype=None, out=None, stream=None):
+def cumprod(x: A, axis: int | None = None, *, dtype: DTypeLike = None, out: Array = None, stream: Stream = None) -> A:
     """Running product. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
     return scan(x, "mul", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
@@ -99,7 +101,7 @@ def cumprod(x, axis=None, *, dtype=None, out=None, stream=None):
 IN_MEMORY = "in memory"  # an ``init`` that is an input
 
 
-def _device_scalar(init, x):
+def _device_scalar(init: Any, x: Any) -> Any:
     """``init``, which is an array on a device beside an ``x`` there."""
     on_host = arrays.adapter(x) is arrays.NUMPY
     if arrays.adapter(init, "init") is arrays.NUMPY:
@@ -125,7 +127,7 @@ class Arguments(NamedTuple):
     exact: tuple
 
 
-def _parse(arguments: tuple, views: tuple[View | None, ...], out: View | None) -> ScanSpec:
+def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     """The call, checked against what the arrays are."""
     del out
     given, (x, first) = Arguments(*arguments), views
@@ -162,7 +164,7 @@ def _parse(arguments: tuple, views: tuple[View | None, ...], out: View | None) -
     )
 
 
-def _start(given: Arguments, op: Operator, accumulate: DType):
+def _start(given: Arguments, op: Operator, accumulate: DType) -> Any:
     """What comes before the first element: a number; None for nothing, or for what is in memory."""
     if given.init is IN_MEMORY:
         return None
@@ -184,7 +186,7 @@ def _check_first(first: View, result: DType) -> None:
         raise ArgumentTypeError(explain("init", f"an array of {first.dtype}", f"one of {result}, the result's type"))
 
 
-def _extents(axis, shape: tuple[int, ...]) -> tuple[int, int, int]:
+def _extents(axis: Any, shape: tuple[int, ...]) -> tuple[int, int, int]:
     """(rows, length, inner) of a scan along ``axis``."""
     if axis is None:
         return 1, math.prod(shape), 1

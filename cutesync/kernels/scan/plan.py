@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import importlib
+from typing import Any
 
 from ...dtypes import INT32, INT64
 from ...runtime import workspace
-from ...runtime.arrays import View
-from ...runtime.kernel import KernelSpec, Pointer, Scalar
+from ...runtime.call import Views
+from ...runtime.kernel import KernelSpec, Parameter, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
 from .policy import Choice, Problem, choose
 from .spec import ScanSpec
@@ -20,7 +21,7 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
     """The kernel of a choice."""
     policy, width = choice.policy, choice.width
 
-    def make():
+    def make() -> Any:
         from ...monoid import Monoid
         from .base import Scan
 
@@ -29,7 +30,7 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
         scan = Scan(monoid, spec.exclusive, spec.reverse, spec.start_kind, width)
         return getattr(module, policy.kernel)(scan, **vars(policy))
 
-    parameters = (
+    parameters: tuple[Parameter, ...] = (
         Pointer("x", spec.source),
         Pointer("out", spec.output),
         Pointer("init_at", spec.output),
@@ -50,7 +51,7 @@ def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tu
     return Launch(kernel, ordinal, choice.grid, values, arrays, claim if choice.slots else None, stream)
 
 
-def plan(spec: ScanSpec, views: tuple[View | None, ...], outs: tuple[View, ...], stream: int) -> tuple[Run, int | None]:
+def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
     """The launches of a call."""
     (x, _), (out,) = views, outs
     in_place = 0 if spec.output is spec.source else None
