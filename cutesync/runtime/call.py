@@ -7,7 +7,7 @@ and then take the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -87,9 +87,7 @@ def front_end(family: Family) -> Callable:
         kind = type(x)
         addresses: tuple[int, ...]
         key: tuple
-        if (
-            kind is DeviceArray and type(out) is DeviceArray and not others
-        ):  # the cheapest way through: plain attributes
+        if kind is DeviceArray and type(out) is DeviceArray and not others:  # the cheapest way: plain attributes
             adapter, addresses = own, (x.ptr, out.ptr)
             key = (name, arguments, x.signature, addresses[0] & 15, out.signature, addresses[1] & 15)
         else:
@@ -98,37 +96,51 @@ def front_end(family: Family) -> Callable:
                 return _call_numpy(family, call, arguments, (x, *others), out, stream)
             pointer, signature = adapter.identify_strided(x) if strided else adapter.identify(x)
             key, addresses = (name, arguments, signature, pointer & 15), (pointer,)
-            given = zip(others, family.inputs[1:]) if others else ()
+            if others:
+                signatures, places = identify(adapter, kind, zip(others, family.inputs[1:]))
+                key, addresses = key + signatures, addresses + places
             if out is not None:
-                given = (*given, *((y, "out") for y in ((out,) if single else _pair(out))))
-            for y, argument in given:
-                if y is None:
-                    pointer = signature = 0
-                else:
-                    theirs = adapter if type(y) is kind else beside(y, argument)
-                    pointer, signature = theirs.identify_strided(y) if strided else theirs.identify(y)
-                key, addresses = (*key, signature, pointer & 15), (*addresses, pointer)
+                signatures, places = identify(adapter, kind, ((out, "out"),) if single else pairs(out))
+                key, addresses = key + signatures, addresses + places
         try:
             run, ordinal, empty, reads, writes, in_place = _plans[key]
         except (KeyError, TypeError):
             run, ordinal, empty, reads, writes, in_place = _make(family, key, (x, *others), out, stream)
         raw = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream)
-        if out is None:
-            other = stream is not None
-            out = empty(raw, other) if single else tuple(empty(raw, other) for _ in range(family.outputs))
-            addresses = (*addresses, *map(adapter.address, (out,) if single else out))
-        else:
-            low, high = writes
-            low, high = low + addresses[-1], high + addresses[-1]
+        if out is not None:
+            target = addresses[-1]
+            low, high = target + writes[0], target + writes[1]
             for i, start, stop in reads:
                 at = addresses[i]
-                if at + start < high and low < at + stop and not (i == in_place and at == addresses[-1]):
+                if at + start < high and low < at + stop and not (i == in_place and at == target):
                     raise _overlap(family, i, in_place)
             if not single:
                 _check_pair(family, addresses, reads, writes)
                 out = tuple(out)
+        elif single:
+            out = empty(raw, stream is not None)
+            addresses = (*addresses, adapter.address(out))
+        else:
+            out = tuple(empty(raw, stream is not None) for _ in range(family.outputs))
+            addresses = (*addresses, *map(adapter.address, out))
         run(addresses, raw)
         return out
+
+    def identify(adapter: Any, kind: type, given: Iterable[tuple[Any, str]]) -> tuple[tuple, tuple[int, ...]]:
+        """Of arrays beside the first: what a key needs of each, and their addresses."""
+        key: tuple = ()
+        addresses: tuple[int, ...] = ()
+        for y, argument in given:
+            if y is None:
+                key, addresses = (*key, None), (*addresses, 0)
+            else:
+                theirs = adapter if type(y) is kind else beside(y, argument)
+                pointer, signature = theirs.identify_strided(y) if strided else theirs.identify(y)
+                key, addresses = (*key, signature, pointer & 15), (*addresses, pointer)
+        return key, addresses
+
+    def pairs(outs: Any) -> list[tuple[Any, str]]:
+        return [(y, "out") for y in _pair(outs)]
 
     return call
 
