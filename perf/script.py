@@ -1,4 +1,7 @@
-"""What the scripts of this folder have in common: how they end, and how they read results. What a user can mend is one line and exit code 1."""
+"""What the scripts of this folder share: how they end, and how they read results.
+
+An error that the user can mend is one line and exit code 1. SIGTERM ends a script like Ctrl-C: it keeps what it has.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +18,7 @@ from typing import NoReturn
 
 def run(main: Callable[[], int | None]) -> NoReturn:
     """Run a script's ``main`` and exit."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         try:
             code = main() or 0
@@ -44,7 +49,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def output(text: str) -> Path:
-    """The path of a file to write: what stands in the way is said before an hour of measuring, not after."""
+    """The path of a file to write, refused before an hour of measuring if it cannot be written."""
     path = Path(text)
     there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
     if path.is_dir() or not os.access(there, os.W_OK) or (there != path.absolute() and not there.is_dir()):
