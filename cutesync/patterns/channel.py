@@ -1,24 +1,25 @@
-"""ProCon made right: a channel that one launch gives items to and a later one takes them from.
+"""A channel: one launch gives items to it, and a later launch takes them.
 
-    launch 1   every thread: keep(x[i])? --> sync.Queue.give          how many are held comes from one atomic an item,
-                                    |                                  a warp, or a block (the fastest)
+    launch 1   every thread: keep(x[i])? --> sync.Queue.give          places come from one atomic an item, a warp,
+                                    |                                  or a block (the fastest)
                (end of the launch: all items are there)
                                     v
     launch 2   every thread: sync.Queue.take --> out
 
-More items than fit are counted, never written, and the channel can be used on afterwards; so it can after a take from an empty one.
+Items beyond the capacity are counted, never written. The channel can be used after that, and after a take from an empty
+channel.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..arguments import choice, integer
-from ..dtypes import INT64, DType
-from ..dtypes import dtype as parse_dtype
-from ..errors import DeviceError, explain
-from ..runtime import arrays, device_array
-from .host import Call, launch, traceable
+from cutesync.arguments import choice, integer
+from cutesync.dtypes import INT64, DType
+from cutesync.dtypes import dtype as parse_dtype
+from cutesync.errors import DeviceError, explain
+from cutesync.patterns.host import Call, launch, traceable
+from cutesync.runtime import arrays, device_array
 
 METHODS = ("block", "warp", "each")
 THREADS = 256  # a block
@@ -35,7 +36,8 @@ class Channel:
         self._state = device_array.asarray(np.zeros(4, np.int64))  # held, lost; and the same of what a take brings out
 
     def give(self, x, keep=None, *, method: str = "block", stream=None) -> Channel:
-        """Add the elements of the vector ``x`` for which ``keep`` (a traced callable of one value; default all) is true, in any order.
+        """Add the elements of the vector ``x`` for which ``keep`` (a traced callable; default all) is true, in any
+        order.
 
         ``method``: one atomic a "block", a "warp", or for "each" item.
         """
@@ -51,7 +53,7 @@ class Channel:
         dtype = self.dtype
 
         def host():
-            from .channel_kernels import Give
+            from cutesync.patterns.channel_kernels import Give
 
             return Give(keep, dtype, method, items, THREADS, vector)
 
@@ -59,10 +61,8 @@ class Channel:
             grid = -(-call.size // (items * THREADS))
             call.launch(
                 host,
-                call.x.ptr,
-                self._items.ptr,
-                state=self._state.ptr,
-                types=(self.dtype, self.dtype, INT64),
+                (call.x.ptr, self._items.ptr, self._state.ptr),
+                (self.dtype, self.dtype, INT64),
                 n=call.size,
                 m=self.capacity,
                 grid=grid,
@@ -79,7 +79,7 @@ class Channel:
         dtype = self.dtype
 
         def host():
-            from .channel_kernels import Take
+            from cutesync.patterns.channel_kernels import Take
 
             return Take(dtype, THREADS)
 
@@ -118,7 +118,7 @@ class Channel:
 
 
 def shares(dtype: DType, address: int) -> tuple[int, int]:
-    """``(items, vector)``: how many items a thread gives at a time, 16 or 64 bytes of them, and how many of those it reads at once."""
+    """``(items, vector)``: how many items a thread gives at a time (16 or 64 bytes), and how many it reads at once."""
     vector = 16 // dtype.size
     while address % (vector * dtype.size):
         vector //= 2

@@ -5,16 +5,19 @@ from __future__ import annotations
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
-from ..monoid import traced
-from ..sync.overlap import await_launches
+from cutesync.monoid import traced
+from cutesync.sync.overlap import await_launches
 
 WARP = 32
 MOST_SHARED = 227 * 1024  # bytes a block may have
 
 
 class PatternKernel:
-    """A compiled pattern. A subclass sets ``name``, ``threads``, ``smem`` (bytes) and defines ``body(x, out, state, n, m)``: two arrays, a
-    word or more of state, an extent and a small number, which mean what the pattern says."""
+    """A compiled pattern. A subclass sets ``name``, ``threads``, ``smem`` (bytes) and defines ``body(x, out, state, n,
+    m)``.
+
+    These are two arrays, a word or more of state, an extent and a small number; each pattern says what they mean.
+    """
 
     name = ""
     threads = 256
@@ -42,7 +45,7 @@ class PatternKernel:
 
 
 def part(pointer, start, count):
-    """``count`` (below 2**31) elements from element ``start`` (Int64) on, as a tensor: CuTe layouts index in 32 bits."""
+    """``count`` (below 2**31) elements from element ``start`` (Int64) on: CuTe layouts index in 32 bits."""
     return cute.make_tensor(pointer + start, cute.make_layout(count))
 
 

@@ -1,20 +1,22 @@
-"""A running sum over many blocks, by launches alone: scan the tiles, scan their totals, put those in front. Here with tiles of 4:
+"""A running sum over many blocks, by launches alone: scan the tiles, scan their totals, add those. Here with tiles of
+4:
 
     x            3 1 4 1 | 5 9 2 6 | 5 3 5 8
-    launch 1     fold each tile          -->  totals    9 22 21
+    launch 1     reduce each tile        -->  totals    9 22 21
     launch 2     scan the totals         -->  9 31 52          (many totals: scanned in tiers themselves)
-    launch 3     scan each tile, with the scanned total of the tile before in front
+    launch 3     scan each tile, starting from the scanned total of the tile before it
                  3 4 8 9 | 14 23 25 31 | 36 39 44 52
 
-Nobody waits inside a launch: a block that waited for another's total could wait for one that has not started. The end of a launch is the
-barrier of the whole grid. Tiers are added as the array grows; the document stops at three. The device code is ``cs.scan``'s own, in
-scan/tiered.py, where the bytes are counted; what a single launch needs instead stands in scan/pipeline.py.
+Nobody waits inside a launch: a block that waited for the total of another block could wait for one that has not
+started. The end of a launch is the barrier of the whole grid. There are as many tiers as the array needs. The device
+code is that of ``cs.scan``, in kernels/scan/tiered.py, where the bytes are counted; kernels/scan/pipeline.py needs one
+launch.
 """
 
 from __future__ import annotations
 
-from .. import reference as meaning
-from ..kernels.scan import scan
+from cutesync import reference as meaning
+from cutesync.kernels.scan import scan
 
 
 def run(x, op="add", *, exclusive=False, reverse=False, init=None, dtype=None, identity=None, out=None, stream=None):
