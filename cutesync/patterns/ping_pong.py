@@ -76,7 +76,7 @@ class PingPong(PatternKernel):
             if lane == 0:
                 shared[4 * number + warp] = value
             my_turn.sync()  # also orders the sums of the warpgroup's own warps
-            if warp == 0:  # noqa: SIM102  one warp, then one lane of it
+            if warp == 0:
                 if lane == 0:
                     h = Int32(shared[8]) * 31
                     for w in cutlass.range_constexpr(4):
