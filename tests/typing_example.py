@@ -7,8 +7,6 @@ its signature, the comment is unnecessary, which is an error too.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import numpy.typing as npt
 
@@ -21,7 +19,11 @@ on_device: cs.DeviceArray = cs.asarray(x)
 out: cs.DeviceArray = cs.empty((8,), "float32")
 shape: tuple[int, ...] = on_device.shape
 
-add: Callable[[float, float], float] = lambda a, b: a + b
+
+def add(a: float, b: float) -> float:
+    return a + b
+
+
 total: object = cs.reduce(x, add, axis=1, keepdims=True, dtype="float32", identity=0)
 squares: object = cs.reduce(on_device, "add", axis=(0, 1), transform=lambda v: v * v, init=1.0, out=out, stream=0)
 sums: tuple[object, ...] = (cs.sum(x), cs.prod(x, 0), cs.min(x, axis=1), cs.max(x), cs.any(x), cs.all(x))
