@@ -1,5 +1,4 @@
-"""The GPU as the benchmarks see it: memory, one stream, events, graphs and two helper kernels, by the CUDA driver
-alone.
+"""The GPU as the benchmarks see it: memory, a stream, events, graphs and two helper kernels, by the driver alone.
 
 Every contestant reads the same buffers, which belong to this file: a sweep needs no array library and favours none.
 ``read_all`` is the read-only ceiling (16-byte loads, nothing stored) and also flushes the L2. ``spin`` keeps the stream

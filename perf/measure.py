@@ -25,7 +25,7 @@ from gpu import Event, Gpu, Graph
 
 REPEATS = 20
 FLUSH_L2S = 4  # bytes read between samples, in sizes of the L2
-MOST_HOLD_US = 20_000  # no host is slower than that at enqueueing a call
+MOST_HOLD_US = 20_000  # at most what a host takes to enqueue a call
 ENOUGH, BUDGET_US = 5, 400_000  # a slow contestant stops after so many samples and so much time
 
 

@@ -1,5 +1,4 @@
-"""Every pattern kernel: the cases, the bars, and what each is measured beside. Run by ``python perf/sweep.py
-patterns``.
+"""Every pattern kernel: the cases, the bars, the other forms. Run by ``python perf/sweep.py patterns``.
 
   stream  out = f(in) by producer and consumers: bulk copies, beside the forms with two buffers
   queue   the elements to keep of 2**26 int32: one atomic a block, beside one a warp and one an item

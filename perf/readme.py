@@ -3,9 +3,9 @@
     python perf/readme.py [--check]
 
 A table stands between ``<!-- table: NAME -->`` and ``<!-- end -->`` in README.md, perf/README.md or the README.md of a
-folder of the package. NAME is a family, or ``summary`` (some cases of every family), ``graphs`` (small arrays of several
-families), ``cycles`` (barriers) or ``launch`` (time on the host). With ``--check`` nothing is written, and it exits with
-1 if a table is not what the results say.
+folder of the package. NAME is a family, or ``summary`` (some cases of every family), ``graphs`` (small arrays of
+several families), ``cycles`` (barriers) or ``launch`` (time on the host). With ``--check`` nothing is written, and it
+exits with 1 if a table is not what the results say.
 """
 
 from __future__ import annotations

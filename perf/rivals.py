@@ -29,8 +29,8 @@ PACKAGES = (
     "cuda-cccl",
     "quack-kernels",
 )
-TRIAL_CALLS, TRIAL_US = 20, 2000  # by how many calls QuACK's tuner times a configuration, or for how long
-ENQUEUE_US = 50  # no call of QuACK takes the host longer
+TRIAL_CALLS, TRIAL_US = 20, 2000  # most calls and microseconds with which QuACK's tuner times a configuration
+ENQUEUE_US = 50  # at most what the host takes to enqueue a call of QuACK
 
 
 def numpy_dtype(name: str) -> np.dtype:

@@ -156,8 +156,7 @@ def data(case: Case) -> list[np.ndarray]:
 
 
 def reference(case: Case, hosts: list[np.ndarray]) -> tuple[np.ndarray, float, float]:
-    """NumPy's result in the element's type, and the errors allowed: absolute, and relative to the result. None for
-    integers.
+    """NumPy's result in the element's type, and the errors allowed: absolute, and relative (integers: none).
 
     A running sum of n values of [-1, 1) is about sqrt(n/3), and its rounding scales with that. An element that is lost
     early shows in every result after it.

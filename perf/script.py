@@ -23,7 +23,7 @@ def run(main: Callable[[], int | None]) -> NoReturn:
         try:
             code = main() or 0
         finally:
-            sys.stdout.flush()  # a full disk is said here, not when the interpreter ends
+            sys.stdout.flush()  # reports a full disk here, not when the interpreter ends
     except KeyboardInterrupt:
         code = 130
     except (OSError, ModuleNotFoundError) as error:
@@ -69,7 +69,7 @@ def gpu():
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[dict]:
-    """A JSON file; inside, it ends the script if it does not hold what is looked for."""
+    """A JSON file. If it lacks what the script looks for inside the block, the script ends with one line."""
     try:
         yield json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, LookupError, TypeError, AttributeError, StopIteration) as error:  # no JSON, or another script's

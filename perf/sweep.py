@@ -110,7 +110,7 @@ def verify(contestant, slot, reference, family, libraries) -> dict:
 
 
 def run_case(case, family, libraries, timer, copy_rate: float, quick: bool) -> dict:
-    """Everything about one case: data, checks before and after, and every measure."""
+    """The record of one case: data, checks before (unless ``quick``) and after, and every measure."""
     factories = {**ROOFS, **family.CONTESTANTS}
     slots = [Slot(timer.gpu, case) for _ in range(REPEATS if "graph" in case.measures else 1)]
     try:

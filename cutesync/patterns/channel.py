@@ -33,11 +33,10 @@ class Channel:
         self.capacity, self.dtype = integer(capacity, "capacity", 1, MOST), parse_dtype(dtype)
         self._items = device_array.empty(self.capacity, self.dtype)
         self._stream = 0  # of the last launch
-        self._state = device_array.asarray(np.zeros(4, np.int64))  # held, lost; and the same of what a take brings out
+        self._state = device_array.asarray(np.zeros(4, np.int64))  # held, lost; the same of the queue that a take fills
 
     def give(self, x, keep=None, *, method: str = "block", stream=None) -> Channel:
-        """Add the elements of the vector ``x`` for which ``keep`` (a traced callable; default all) is true, in any
-        order.
+        """Add the elements of ``x`` for which ``keep`` (a traced callable; default all) is true, in any order.
 
         ``method``: one atomic a "block", a "warp", or for "each" item.
         """
@@ -70,7 +69,7 @@ class Channel:
         return self
 
     def take(self, count: int, *, stream=0) -> np.ndarray:
-        """Remove up to ``count`` items, the last given first; as a NumPy array of those there were."""
+        """Remove up to ``count`` items, the last given first, and return them as a NumPy array."""
         count = integer(count, "count", 0, MOST)
         out = device_array.empty(count, self.dtype)
         self._write(2, 0, 0)

@@ -13,8 +13,7 @@ from cutesync.sync.queue import STATE_WORDS, Queue
 
 
 class Give(PatternKernel):
-    """Each block reads ``items * threads`` of the ``n`` elements of ``x`` and gives those to keep to the queue in
-    ``out``.
+    """Each block reads ``items * threads`` of the ``n`` elements of ``x`` and gives those to keep to the queue ``out``.
 
     The queue has ``m`` places. A warp has ``items * 32`` consecutive candidates, each lane ``vector`` (which divides
     ``items``) consecutive ones at a time. ``x`` lies on a boundary of ``vector`` elements, of at most 16 bytes.
@@ -79,7 +78,7 @@ def load(
     source: cute.Pointer, count: Int32, items: cutlass.Constexpr, vector: cutlass.Constexpr, dtype: cutlass.Constexpr
 ):
     """A lane's candidates of the ``count`` at ``source``: whole vectors where the warp is full, else one by one."""
-    wide = vector * dtype.size % 4 == 0  # registers hold words, whose parts are taken later
+    wide = vector * dtype.size % 4 == 0  # registers hold words; their parts are extracted later
     each = vector * dtype.size // 4 if wide else vector
     held = cute.make_rmem_tensor(
         cute.make_layout((each, items // vector), stride=(1, each)), Int32 if wide else dtype.cutlass

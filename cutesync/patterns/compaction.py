@@ -37,7 +37,7 @@ class Flag(Give):
         for j, flag in enumerate(valid):
             store_flag(flags, self.place(j), count, flag)
         _, total = ballots_of(valid)
-        _, total = meet(sums, total, self.threads // WARP)
+        _, total = sums_of(sums, total, self.threads // WARP)
         if cute.arch.thread_idx()[0] == 0:
             part(state, Int64(cute.arch.block_idx()[0]), 1)[0] = Int64(total)
 
@@ -53,8 +53,8 @@ def store_flag(flags, at: Int32, count: Int32, flag: Boolean):
 
 
 @cute.jit
-def meet(sums, total: Int32, warps: cutlass.Constexpr):
-    """Of one number a warp: the sum over the warps before this one, and over all."""
+def sums_of(sums, total: Int32, warps: cutlass.Constexpr):
+    """Each warp has a number ``total``: its sum over the warps before this one, and over all warps."""
     warp = cute.arch.thread_idx()[0] // WARP
     if cute.arch.lane_idx() == 0:
         sums[warp] = total
@@ -126,7 +126,7 @@ class Scatter(Give):
         flags = part(cute.make_ptr(Uint8, m, cute.AddressSpace.gmem, assumed_align=1), first, self.items * WARP)
         kept = [flag_at(flags, self.place(j), count) for j in range(self.items)]
         ballots, total = ballots_of(kept)
-        before, _ = meet(sums, total, self.threads // WARP)
+        before, _ = sums_of(sums, total, self.threads // WARP)
         place = Int64(part(state, Int64(cute.arch.block_idx()[0]), 1)[0]) + before
         store_marked(out, n, place, self.values(x, first, count), ballots)
 

@@ -59,7 +59,7 @@ class EarlyExit(PatternKernel):
 
 
 def run(x, *, out=None, stream=None):
-    """How many threads of its block of 256 each thread met, over its ``x[i]`` rounds (int32, 0 to 256)."""
+    """For each thread the sum, over its ``x[i]`` rounds (int32, 0 to 256), of how many of its block took part."""
     call = Call(x, stream, dtypes=("int32",))
     if call.from_numpy and call.size and not 0 <= int(np.min(x)) <= int(np.max(x)) <= MOST_ROUNDS:
         raise ArgumentValueError(explain("x", f"values from {np.min(x)} to {np.max(x)}", f"0 to {MOST_ROUNDS} rounds"))

@@ -80,7 +80,7 @@ class Call:
         return self.library.identify(array)[0]
 
     def result(self, array):
-        """What the caller gets: NumPy if it gave NumPy."""
+        """What the caller gets: a NumPy array if ``x`` was one."""
         return device_array.to_numpy(array, self.stream) if self.from_numpy else array
 
     def launch(

@@ -13,10 +13,10 @@ MOST_SHARED = 227 * 1024  # bytes a block may have
 
 
 class PatternKernel:
-    """A compiled pattern. A subclass sets ``name``, ``threads``, ``smem`` (bytes) and defines ``body(x, out, state, n,
-    m)``.
+    """A compiled pattern: a subclass sets ``name``, ``threads`` and ``smem`` (bytes), and defines ``body``.
 
-    These are two arrays, a word or more of state, an extent and a small number; each pattern says what they mean.
+    ``body(x, out, state, n, m)`` gets two arrays, a word or more of state, an extent and a small number; each pattern
+    says what they mean.
     """
 
     name = ""
@@ -53,8 +53,3 @@ def mapped(fn, dtype):
     """The element that a user's ``fn`` makes of an element; a bool is 0 or 1."""
     kind = dtype.cutlass
     return lambda value: kind(traced("fn", fn, (kind(value),), kind, dtype))
-
-
-def scalar(pointer, at):
-    """One element, as a tensor of one."""
-    return part(pointer, at, 1)

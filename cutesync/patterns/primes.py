@@ -86,7 +86,7 @@ def table(limit: int) -> np.ndarray:
 
 
 def room(limit: int) -> int:
-    """At least as many as there are primes below ``limit``: pi(n) < 1.25506 n / log n (Rosser and Schoenfeld)."""
+    """An upper bound of the number of primes below ``limit``: pi(n) < 1.25506 n / log n (Rosser and Schoenfeld)."""
     return 10 if limit < 17 else int(1.25506 * limit / math.log(limit)) + 1
 
 

@@ -82,7 +82,7 @@ class Streaming(PatternKernel):
         tile = cute.arch.shuffle_sync(tile, 0)
         while tile != DONE:
             if (lane == 0) & (tile < tickets.count):
-                drawn = tickets.draw()  # the next: the answer comes while this stage is waited for
+                drawn = tickets.draw()  # the next ticket arrives while this stage is waited for
             start = Int64(tile) * self.stage_bytes
             size = Int32(cutlass.max(cutlass.min(whole - start, Int64(self.stage_bytes)), Int64(0)))
             ring.acquire(k)

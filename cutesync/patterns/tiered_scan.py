@@ -1,5 +1,6 @@
-"""A running sum over many blocks, by launches alone: scan the tiles, scan their totals, add those. Here with tiles of
-4:
+"""A running sum over many blocks, by launches alone: scan the tiles, scan their totals, add those.
+
+With tiles of 4:
 
     x            3 1 4 1 | 5 9 2 6 | 5 3 5 8
     launch 1     reduce each tile        -->  totals    9 22 21

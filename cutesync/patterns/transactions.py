@@ -26,7 +26,7 @@ THREADS, TILE = 128, 512  # elements of 4 bytes: a tile is 2 KiB
 
 
 class Transactions(PatternKernel):
-    """``out`` is ``x`` with every tile of 512 elements turned round; one tile a block."""
+    """``out`` is ``x`` with every tile of 512 elements reversed; one tile a block."""
 
     threads, smem = THREADS, 4 * TILE + 256
 
@@ -45,7 +45,7 @@ class Transactions(PatternKernel):
         )
         source, target = part(x, start, TILE), part(out, start, TILE)
         bar = Barrier.make(1 if self.copy else 1 + WARP, name="tile")
-        for j in cutlass.range(whole + thread, count, THREADS, unroll=1):  # the last elements, by hand
+        for j in cutlass.range(whole + thread, count, THREADS, unroll=1):  # threads copy the last elements
             tile[j] = source[j]
         cute.arch.sync_threads()
         if cutlass.const_expr(self.copy):
