@@ -28,16 +28,15 @@ class Call:
             raise ArgumentTypeError(explain("dtype of x", str(found.dtype), " or ".join(dtypes)))
         if len(found.shape) != ndim:
             raise ArgumentValueError(explain("x", f"an array of {len(found.shape)} dimensions", f"{ndim}"))
-        self.stream = None if stream is None else arrays.stream_handle(stream)
+        chosen = None if stream is None else arrays.stream_handle(stream)
         if self.from_numpy:
-            x = device_array.from_numpy(x, found.dtype, stream=self.stream or 0)
+            x = device_array.from_numpy(x, found.dtype, stream=chosen or 0)
         self.library = arrays.adapter(x)
         self.x = arrays.checked(x, "x")
         self._keep: list[Any] = [x]
         self.device = self.x.device
-        self.other = self.stream is not None
-        if self.stream is None:
-            self.stream = self.library.stream(self.device)
+        self.other = chosen is not None
+        self.stream: int = self.library.stream(self.device) if chosen is None else chosen
 
     @property
     def size(self) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
@@ -23,6 +25,7 @@ class PatternKernel:
     threads = 256
     smem = 0
     blocks_per_sm = 1
+    body: Callable
 
     @cute.jit
     def __call__(

@@ -17,6 +17,7 @@ from cutesync.patterns import streaming, two_buffers
 from cutesync.runtime import arrays
 
 FORMS = ("bulk", *two_buffers.FORMS)
+reference = two_buffers.reference
 
 
 def run(x, fn, *, form: str = "auto", stages=None, buffer=None, consumers=None, blocks=None, out=None, stream=None):
@@ -50,8 +51,3 @@ def run(x, fn, *, form: str = "auto", stages=None, buffer=None, consumers=None, 
 def _aligned(array) -> bool:
     """Whether bulk copies can move it; a NumPy array is copied to the device, which aligns it."""
     return isinstance(array, np.ndarray) or arrays.adapter(array).view(array).ptr % 16 == 0
-
-
-def reference(x: np.ndarray, fn) -> np.ndarray:
-    """The same in NumPy."""
-    return np.asarray(fn(np.asarray(x))).astype(x.dtype)
