@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cutesync.arguments import choice
+from cutesync.arguments import choice, whole
 from cutesync.patterns import streaming, two_buffers
 from cutesync.runtime import arrays
 
@@ -40,11 +40,12 @@ def run(x, fn, *, form: str = "auto", stages=None, buffer=None, consumers=None, 
     array of the library of ``x``.
     """
     choice(form, "form", (*FORMS, "auto"))
+    stages = streaming.STAGES if stages is None else whole(stages, "stages")
     if form == "auto":
         form = "bulk" if all(_aligned(array) for array in (x, out) if array is not None) else "parity"
     options = {"buffer": buffer, "consumers": consumers, "blocks": blocks, "out": out, "stream": stream}
     if form == "bulk":
-        return streaming.run(x, fn, stages=streaming.STAGES if stages is None else stages, **options)
+        return streaming.run(x, fn, stages=stages, **options)
     return two_buffers.run(x, fn, form=form, **options)
 
 
