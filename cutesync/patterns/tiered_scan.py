@@ -1,14 +1,17 @@
-"""A running sum over many blocks, by launches alone: scan the tiles, scan their totals, put those in front. Here with tiles of 4:
+"""A running sum over many blocks, by launches alone: scan the tiles, scan their totals, add those.
+
+With tiles of 4:
 
     x            3 1 4 1 | 5 9 2 6 | 5 3 5 8
-    launch 1     fold each tile          -->  totals    9 22 21
+    launch 1     reduce each tile        -->  totals    9 22 21
     launch 2     scan the totals         -->  9 31 52          (many totals: scanned in tiers themselves)
-    launch 3     scan each tile, with the scanned total of the tile before in front
+    launch 3     scan each tile, starting from the scanned total of the tile before it
                  3 4 8 9 | 14 23 25 31 | 36 39 44 52
 
-Nobody waits inside a launch: a block that waited for another's total could wait for one that has not started. The end of a launch is the
-barrier of the whole grid. Tiers are added as the array grows; the document stops at three. The device code is ``cs.scan``'s own, in
-scan/tiered.py, where the bytes are counted; what a single launch needs instead stands in scan/pipeline.py.
+Nobody waits inside a launch: a block that waited for the total of another block could wait for one that has not
+started. The end of a launch is the barrier of the whole grid. There are as many tiers as the array needs. The device
+code is that of ``cs.scan``, in kernels/scan/tiered.py, where the bytes are counted; kernels/scan/pipeline.py needs one
+launch.
 """
 
 from __future__ import annotations
@@ -62,30 +65,26 @@ WARPS, ROWS = 8, 4  # tiles of 16 KiB of 4-byte elements
 
 
 def tiers(spec: ScanSpec, problem: Problem, ordinal: int, stream: int) -> Run:
-    """All launches of a scan of at least one element along the last axis: totals tier by tier, then results in the reverse order."""
+    """All launches of a scan of at least one element along the last axis.
+
+    Totals are found tier by tier, and the tiers are scanned in the reverse order.
+    """
     first = ("init_at",) if spec.start_in_memory else ()
+    x, out, totals = 0, 1 + len(first), 2 + len(first)  # places among the arrays of ``in_turn``
     up, down, sizes = [], [], []
-    here, above = (
-        0,
-        2 + len(first),
-    )  # the places of what a tier scans, and of its totals, among the arrays of ``in_turn``
-    while not down or choice.tiles > 1:  # noqa: F821 (bound in the first round)
-        tile = WARPS * ROWS * LANES * problem.items
-        tiles = ceil_div(problem.length + VECTOR_BYTES // problem.source - 1, tile)
+    tiles = 2
+    while tiles > 1:
+        tiles = ceil_div(problem.length + VECTOR_BYTES // problem.source - 1, WARPS * ROWS * LANES * problem.items)
         grid = problem.rows * tiles
-        choice = Choice(TierPolicy(False, WARPS, ROWS, problem.items, problem.shift), tiles, grid)
-        scanned = launch(
-            choice, spec, ordinal, stream, ("x", *first, "scratch", "out") if tiles > 1 else ("x", *first, "out")
-        )
-        target = 1 + len(first) if here == 0 else here
-        before = (1,) if first else ()
-        down.append((scanned.run, (here, *before, *((above,) if tiles > 1 else ()), target)))
+        tail = ("scratch",) if tiles > 1 else ()  # where the scanned totals of this tier's tiles are
+        policy = TierPolicy(False, WARPS, ROWS, problem.items, problem.shift)
+        scanned = launch(Choice(policy, tiles, grid), spec, ordinal, stream, ("x", "out", *first, *tail))
+        down.append((scanned.run, (x, out, *(1 for _ in first), *(totals for _ in tail))))
         if tiles > 1:
-            folded = Choice(TierPolicy(True, WARPS, ROWS, problem.items, 0), tiles, grid)
-            totals = launch(folded, spec.between(spec.source), ordinal, stream, ("x", "out"))
-            up.append((totals.run, (here, above)))
+            choice = Choice(replace(policy, fold=True, shift=0), tiles, grid)
+            up.append((launch(choice, spec.between(spec.source), ordinal, stream, ("x", "out")).run, (x, totals)))
             sizes.append(grid * spec.accumulate.size)
-        here, above, first = above, above + 1, ()
+        x, out, totals, first = totals, totals, totals + 1, ()
         extents, size = (problem.rows, tiles, 1), spec.accumulate.size
         spec, problem = replace(spec.between(spec.accumulate), extents=extents), Problem(*extents, size, size, 0, 0)
     return in_turn([*up, *reversed(down)], sizes, ordinal)
