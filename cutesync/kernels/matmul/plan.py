@@ -6,6 +6,7 @@ import math
 import struct
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from ...runtime import compiler, device, device_array
 from ...runtime.device_array import DeviceArray
 from ...runtime.launch import Launch, MapLaunch, bits
 from ...runtime.tensor_map import TiledMap
-from . import policy as configs
+from . import policy
+from .model import Access, Workload, raster, row_cost, shortlist
+from .parameters import NAMES, Operands, Order, Split
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec
 
@@ -59,19 +62,11 @@ class Problem:
 
     def shortlist(self, count: int = 1) -> tuple[MatmulPolicy, ...]:
         """What the model chooses, best first."""
-        access = configs.Access(
-            self.b.k_major, *(configs.row_cost(operand.step * self.elements[0].size) for operand in (self.a, self.b))
-        )
-        return configs.shortlist(
-            self.m,
-            self.n,
-            -(-self.k // self.k_elements),
-            self.items,
-            self.out.size,
-            self.promoted,
-            self.split,
-            access,
-            count=count,
+        size = self.elements[0].size
+        access = Access(self.b.k_major, row_cost(self.a.step * size), row_cost(self.b.step * size))
+        k_tiles = -(-self.k // self.k_elements)
+        return shortlist(
+            Workload(self.m, self.n, k_tiles, self.items, self.out.size, self.promoted, self.split, access), count
         )
 
     @property
@@ -106,55 +101,50 @@ def kernel_for(
     key = ("matmul", *config.kernel, *(element.name for element in elements), out.name, *majors, *terms.key)
 
     def build() -> tuple:
-        import cutlass.cute as cute
-        from cutlass import Float32, Int32, Int64
-        from cutlass.cute.runtime import make_ptr
         from cutlass.runtime import make_fake_stream
 
-        from .epilogue import Operands
         from .kernel import Matmul
 
         host = Matmul(config, tuple(element.cutlass for element in elements), out.cutlass, majors, terms.terms())
-
-        def pointer(dtype: DType | None, align: int | None = TMA_BYTES):
-            kind = (dtype or out).cutlass
-            return make_ptr(kind, 0, cute.AddressSpace.gmem, assumed_align=align or kind.width // 8)
-
-        stored = BY_NAME["uint8"] if out.size == 1 else out  # as the epilogue moves them
-        word, long = Int32(0), Int64(0)
-        strides = (long,) * 3
-        operands = Operands(
-            Float32(0),
-            Float32(0),
-            pointer(terms.c, None),
-            *strides,
-            pointer(terms.bias_type, None),
-            pointer(stored, None),
-            *strides,
-            pointer(FLOAT32, None),
-            pointer(FLOAT32, None),
-        )
-        accumulator = INT32 if elements[0].kind in "iu" else FLOAT32
-        split = (word, word, pointer(accumulator), pointer(INT32, 4))
-        arguments = [
-            pointer(elements[0]),
-            pointer(elements[1]),
-            pointer(stored),
-            (word,) * 4,
-            ((long, long),) * 3,
-            (word,) * 4,
-            split,
-            operands,
-            word,
-            make_fake_stream(),
-        ]
-        return (
-            host.__call__,
-            arguments,
-            {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": (config.cluster_size, 1, 1)},
-        )
+        arguments = [*_examples(elements, out, terms), make_fake_stream()]
+        facts = {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": (config.cluster_size, 1, 1)}
+        return host.__call__, arguments, facts
 
     return compiler.get(key, build, stream=stream, warm="cutesync.matmul")
+
+
+def _examples(elements: tuple[DType, DType], out: DType, terms: TermsSpec) -> list:
+    """Arguments of the kernel's host function, but the stream, as the DSL is shown them."""
+    import cutlass.cute as cute
+    from cutlass import Float32, Int32, Int64
+    from cutlass.cute.runtime import make_ptr
+
+    def pointer(dtype: DType | None, align: int | None = None):
+        kind = (dtype or out).cutlass
+        return make_ptr(kind, 0, cute.AddressSpace.gmem, assumed_align=align or kind.width // 8)
+
+    stored = BY_NAME["uint8"] if out.size == 1 else out  # as the epilogue moves them
+    accumulator = INT32 if elements[0].kind in "iu" else FLOAT32
+    word, long = Int32(0), Int64(0)
+    scale, strides = pointer(FLOAT32), (long,) * 3
+    return [
+        *(pointer(element, TMA_BYTES) for element in (*elements, stored)),
+        (word,) * 4,
+        ((long, long),) * 3,
+        Order(*(word,) * 4),
+        Split(word, word, pointer(accumulator, TMA_BYTES), pointer(INT32)),
+        Operands(
+            *(Float32(0),) * 2,
+            pointer(terms.c),
+            *strides,
+            pointer(terms.bias_type),
+            pointer(stored),
+            *strides,
+            scale,
+            scale,
+        ),
+        word,
+    ]
 
 
 def make_launch(
@@ -162,47 +152,27 @@ def make_launch(
 ) -> MapLaunch:
     """The prepared launch. Its ``run`` takes the addresses of A, B, D, C, the bias and the two scales (0 where there is none) and the stream."""
     config = decided(problem, config, ordinal)
-    kernel = kernel_for(
-        config, problem.elements, problem.out, (problem.a.k_major, problem.b.k_major), problem.terms, stream
-    )
-    m, n, k, items = problem.m, problem.n, problem.k, problem.items
-    (tile_m, tile_n), (peers_m, peers_n) = config.tile, config.cluster
-    along_n, group = configs.raster(config, m, n)
-    k_tiles = -(-k // problem.k_elements)
-    share = -(-k_tiles // config.splits)
-    splits = -(-k_tiles // share)
-    tiles = math.prod(config.tiles(m, n)) * items
-    clusters = tiles if config.meets else min(tiles * splits, config.slots(multiprocessors(ordinal)))
-    d_map = result_map(problem, config) if problem.terms.by_tma else bytes(128)
-    parameters = [
-        operand_map(problem, problem.elements[0], problem.a, m, tile_m, peers_n),
-        struct.pack("<3i", m, k, problem.a.items),
-        operand_map(problem, problem.elements[1], problem.b, n, tile_n, peers_m),
-        struct.pack("<3i", n, k, problem.b.items),
-        d_map,
-        struct.pack("<3i", m, n, items),
-        int(along_n),
-        group,
-        int(problem.a.items > 1),
-        int(problem.b.items > 1),
-        splits,
-        share,
-        0,
-        0,
-        bits(alpha, 4, True),
-        bits(beta, 4, True),
-        0,
-        *problem.c,
-        0,
-        0,
-        *problem.d,
-        0,
-        0,
-    ]
-    arrays = (0, 2, 4 if problem.terms.by_tma else 21, 16, 20, 25, 26)
-    return MapLaunch(
-        kernel, ordinal, clusters * config.cluster_size, parameters, arrays, _workspace(problem, config, splits)
-    )
+    majors = problem.a.k_major, problem.b.k_major
+    kernel = kernel_for(config, problem.elements, problem.out, majors, problem.terms, stream)
+    along_n, group = raster(config, problem.m, problem.n)
+    k_tiles = -(-problem.k // problem.k_elements)
+    of_slice = -(-k_tiles // config.splits)
+    splits = -(-k_tiles // of_slice)
+    tiles = math.prod(config.tiles(problem.m, problem.n)) * problem.items
+    clusters = tiles if config.cluster_split else min(tiles * splits, config.slots(multiprocessors(ordinal)))
+    numbers = Order(int(along_n), group, int(problem.a.items > 1), int(problem.b.items > 1))._asdict()
+    numbers |= {"splits": splits, "k_tiles": of_slice, "alpha": bits(alpha, 4, True), "beta": bits(beta, 4, True)}
+    for name, strides in (("c", problem.c), ("d", problem.d)):
+        numbers |= zip((f"{name}_row", f"{name}_column", f"{name}_batch"), strides)
+    values = _maps(problem, config) | numbers
+    arrays = ("a", "b", "d" if problem.terms.by_tma else "d_pointer", "c", "bias", "scale_a", "scale_b")
+    workspace = None
+    if config.splits > 1 and not config.cluster_split:
+        parts = config.turnstile_parts(problem.m, problem.n, problem.items)
+        sizes = 4 * parts, 4 * config.accumulators * policy.WARPGROUP * parts * splits
+        workspace = NAMES.index("counters"), NAMES.index("scratch"), *sizes
+    parameters, positions = [values.get(name, 0) for name in NAMES], [NAMES.index(name) for name in arrays]
+    return MapLaunch(kernel, ordinal, clusters * config.cluster_size, parameters, positions, workspace)
 
 
 def decided(problem: Problem, config: MatmulPolicy | None, ordinal: int) -> MatmulPolicy:
@@ -212,16 +182,22 @@ def decided(problem: Problem, config: MatmulPolicy | None, ordinal: int) -> Matm
     return config.decided(problem.out.size, several)
 
 
-def _workspace(problem: Problem, config: MatmulPolicy, splits: int) -> tuple[int, int, int, int] | None:
-    """The positions of split-K's counters and shares among the parameters, and the bytes of each."""
-    if config.splits == 1 or config.meets:
-        return None
-    parts = config.parts(problem.m, problem.n, problem.items)
-    return 13, 12, 4 * parts, 4 * config.accumulators * configs.WARPGROUP * parts * splits
+def _maps(problem: Problem, config: MatmulPolicy) -> dict[str, Any]:
+    """The parameters that are tensor maps, with the extents that the DSL passes beside each."""
+    m, n, k = problem.m, problem.n, problem.k
+    (tile_m, tile_n), (peers_m, peers_n) = config.tile, config.cluster
+    return {
+        "a": operand_map(problem, problem.elements[0], problem.a, m, tile_m, peers_n),
+        "a_extents": struct.pack("<3i", m, k, problem.a.items),
+        "b": operand_map(problem, problem.elements[1], problem.b, n, tile_n, peers_m),
+        "b_extents": struct.pack("<3i", n, k, problem.b.items),
+        "d": result_map(problem, config) if problem.terms.by_tma else bytes(128),
+        "d_extents": struct.pack("<3i", m, n, problem.items),
+    }
 
 
 def operand_map(problem: Problem, element: DType, operand: Operand, rows: int, tile_rows: int, peers: int) -> TiledMap:
-    """The map that loads a block's share of a stage: (tile_rows, k-tile) cut among ``peers`` along the way that is not contiguous.
+    """The map that loads a block's part of a stage: (tile_rows, k-tile) cut among ``peers`` along the way that is not contiguous.
 
     A box is as wide as its swizzle, the widest that divides the tile. The layout of a stage (CuTe's K_SW* or MN_SW*) is made of such boxes.
     """
@@ -235,37 +211,32 @@ def operand_map(problem: Problem, element: DType, operand: Operand, rows: int, t
 
 
 def result_map(problem: Problem, config: MatmulPolicy) -> TiledMap:
-    """The map that stores a slab of the epilogue."""
-    out, columns = problem.out, config.slab_columns(problem.out.size)
+    """The map that stores a sub-tile of the epilogue."""
+    out, columns = problem.out, config.sub_tile_columns(problem.out.size)
     strides = (problem.d[0] * out.size, problem.d[2] * out.size)
     swizzle = columns * out.size if columns * out.size > 16 else 0
     return TiledMap(out.name, (problem.n, problem.m, problem.items), strides, (columns, 64, 1), swizzle)
 
 
 def multiprocessors(ordinal: int) -> int:
-    return configs.SMS if ordinal == device.HOST else device.attribute(ordinal, "MULTIPROCESSOR_COUNT")
+    return policy.SMS if ordinal == device.HOST else device.attribute(ordinal, "MULTIPROCESSOR_COUNT")
 
 
 def make_pack(job, element: DType, ordinal: int, stream: int) -> Launch:
     """The launch that packs an operand (see ``problem.PackJob``)."""
-    span, kernel = job.span * element.size, pack_kernel(element, job.form, job.parts, stream)
+    span, kernel = job.span * element.size, pack_kernel(element, job.form, job.side, stream)
     if job.form == "rows":
-        lines, across = job.items * job.rows, -(-span // configs.PACK_RUN)
+        lines, across = job.items * job.rows, -(-span // policy.PACK_RUN)
         inner, *steps = (element.size * length for length in (job.inner, *job.strides[:2], *job.edges))
-        return Launch(
-            kernel,
-            ordinal,
-            -(-lines * across * 32 // kernel.block[0]),
-            (0, 0, lines, job.rows, inner, *steps, span, across),
-        )
+        blocks = -(-lines * across * 32 // kernel.block[0])
+        return Launch(kernel, ordinal, blocks, (0, 0, lines, job.rows, inner, *steps, span, across))
     words = span // 4
-    across, down = -(-words // configs.PACK_WORDS), -(-job.rows // configs.PACK_ROWS)
-    return Launch(
-        kernel, ordinal, job.items * across * down, (0, 0, job.rows, job.inner, *job.strides, words, across, down)
-    )
+    across, down = -(-words // policy.PACK_WORDS), -(-job.rows // policy.PACK_ROWS)
+    values = (0, 0, job.rows, job.inner, *job.strides, words, across, down)
+    return Launch(kernel, ordinal, job.items * across * down, values)
 
 
-def pack_kernel(element: DType, form: str, parts: str, stream: int) -> compiler.Kernel:
+def pack_kernel(element: DType, form: str, side: str, stream: int) -> compiler.Kernel:
     """The kernel for elements of this size, which are moved as bits."""
     moved = BY_NAME[f"uint{8 * element.size}"]
 
@@ -280,26 +251,14 @@ def pack_kernel(element: DType, form: str, parts: str, stream: int) -> compiler.
 
         space, long, count = cute.AddressSpace.gmem, Int64(0), Uint32(0)
         pointers = [make_ptr(moved.cutlass, 0, space, assumed_align=align) for align in (element.size, TMA_BYTES)]
+        host: Any = PackRows(moved.cutlass, side) if form == "rows" else Pack(moved.cutlass, form == "transposed", side)
+        numbers = (long, long, (long,) * 3, long, count, count)
         if form == "rows":
-            host = PackRows(moved.cutlass, parts)
-            arguments = [
-                *pointers,
-                count,
-                count,
-                long,
-                (long,) * 2,
-                (long,) * 2,
-                long,
-                count,
-                Int32(0),
-                make_fake_stream(),
-            ]
-        else:
-            host = Pack(moved.cutlass, form == "turned", parts)
-            arguments = [*pointers, long, long, (long,) * 3, long, count, count, Int32(0), make_fake_stream()]
-        return host.__call__, arguments, {"block": (host.threads, 1, 1), "smem": host.smem}
+            numbers = (count, count, long, (long,) * 2, (long,) * 2, long, count)
+        facts = {"block": (host.threads, 1, 1), "smem": host.smem}
+        return host.__call__, [*pointers, *numbers, Int32(0), make_fake_stream()], facts
 
-    return compiler.get(("matmul pack", element.size, form, parts), build, stream=stream, warm="cutesync.matmul")
+    return compiler.get(("matmul pack", element.size, form, side), build, stream=stream, warm="cutesync.matmul")
 
 
 def without_k(problem: Problem, ordinal: int) -> tuple[Problem, DeviceArray]:
