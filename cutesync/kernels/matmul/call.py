@@ -1,48 +1,56 @@
-"""Matrix multiplication: ``activation(alpha * A B + beta * C + bias)`` in one launch, for any shapes and strides that NumPy's ``@`` takes.
+"""Matrix multiplication: ``activation(alpha * A B + beta * C + bias)`` in one launch, for any shapes and strides that
+NumPy's ``@`` takes.
 
-Operands are read in place where one of the last two strides is 1 (for float32 and 8 bits: that of K) and the other strides and the base
-are multiples of 16 bytes. Others are copied into a workspace of the stream first. float32 operands have two precisions:
+Operands are read in place where one of the last two strides is 1 (for float32 and 8 bits: that of K) and the other
+strides and the base are multiples of 16 bytes. Others are copied into a workspace of the stream first.
 
-- "float32" splits each into a big and a small part of 11 bits, and adds three products (3xTF32). Errors are those of float32 arithmetic: on
-  an H200 below 2**-20 of |a| |b|, as cuBLAS's; numbers below 5e-35 keep fewer bits; infinities and NaN come out as NumPy's. The parts
-  take a workspace three times the operands.
-- "tf32" rounds the operands to tfloat32 (11 bits of significand, to the nearest, as cuBLAS does) and multiplies once, without a workspace if
-  K is contiguous; above 3.402e38 that is infinity.
+float32 operands have two precisions. "float32" splits each into a big and a small part of 11 bits, and adds three
+products (3xTF32). Errors are those of float32 arithmetic: on an H200 below 2**-20 of |a| |b|, as cuBLAS's; numbers
+below 5e-35 keep fewer bits; infinities and NaN come out as NumPy's. The parts take a workspace three times the
+operands. "tf32" rounds the operands to tfloat32 (11 bits of significand, to the nearest, as cuBLAS does) and multiplies
+once, without a workspace if K is contiguous; above 3.402e38 that is infinity.
 
-Reading order: ``policy``, ``candidates`` and ``model`` (tiles, and which are chosen), ``scheduler`` (the order of tiles), ``kernel`` (the
-producer, and what the consumers do), ``schedule``, ``mainloop``, ``finish``, ``epilogue``, ``split`` (how they do it); then the host side:
-``checks``, ``terms``, ``problem`` (from arrays to launches), ``plan`` (one launch), ``pack``.
+``fast_accumulation`` is for float8, whose tensor cores keep some 14 bits of a sum, and for float32, where they cut off
+what is below 24 bits (on an H200 2e-5 of a sum of 8192 positive products).
+
+Results are rounded once, to the nearest. Types of 8 bits saturate: an infinity is then the largest finite float8; NaN
+stays, and is 0 as an integer. An int32 result takes no terms; sums beyond its range saturate.
+
+With ``config="tune"`` the first call for a shape times the model's best few on the GPU, on results of their own, and
+keeps the answer beside the compiled kernels, for later calls and processes. Without a GPU, and while a graph is
+captured that asks for a shape not yet timed, the model's choice is taken.
+
+Reading order: ``policy``, ``candidates`` and ``model`` (tiles, and which are chosen), ``scheduler`` (the order of
+tiles), ``kernel`` (the producer, and what the consumers do), ``schedule``, ``mainloop``, ``epilogue``,
+``split`` (how they do it); then the host side: ``checks``, ``terms``, ``problem`` (from arrays to launches), ``plan``
+(one launch), ``run`` (all of a call), ``pack``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections import namedtuple
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...arguments import flag
-from ...dtypes import BY_NAME, FLOAT8, FLOAT32, as_float, number
+from ...dtypes import FLOAT8, FLOAT32, as_float, number
 from ...errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
 from ...identity import identify
-from ...runtime import arrays, device_array, forks, workspace
+from ...runtime import arrays, device_array
 from ...runtime.arrays import View
 from ...runtime.device_array import DeviceArray
 from . import tune
 from .checks import check_c, element_types, result_shape, result_type, terms_of
-from .plan import make_launch, make_pack, without_k
 from .policy import MatmulPolicy
-from .problem import Product, Step, steps_of
+from .problem import Product
+from .run import Run, run_of
 
 __all__ = ["MatmulPolicy", "matmul"]
-
-Run = Callable[[tuple[int, ...], int], None]  # of the addresses of A, B, D, C, the bias and the scales, and the stream
 
 _plans: dict[tuple, Plan] = {}
 _adapters = arrays.ADAPTERS
 _MAX_PLANS = 4096
-_packing = forks.lock()
 
 
 def matmul(
@@ -68,55 +76,47 @@ def matmul(
 
     Parameters
     ----------
-    a, b : arrays (..., M, K) and (..., K, N), both float32, both float16, both bfloat16, both float8 (e4m3fn, e5m2 or one of each) or both
-        8-bit integers (int8, uint8 or one of each); vectors and batches as in NumPy's ``@``. Any strides. NumPy (copied to the device and the
-        result back), torch, CuPy,
-        DeviceArray, or anything with DLPack or ``__cuda_array_interface__``.
+    a, b : arrays (..., M, K) and (..., K, N), both float32, both float16, both bfloat16, both float8 (e4m3fn, e5m2 or
+        one of each) or both of 8-bit integers (int8, uint8 or one of each); vectors and batches as in NumPy's ``@``.
+        Any strides. NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or anything with
+        DLPack or ``__cuda_array_interface__``.
     c : float array that broadcasts to the result. Read only if beta is not 0, checked always.
     alpha, beta : numbers. beta is by default 1 where c is given, and else 0; a beta other than 0 needs c.
     bias : (N,), an element for each column, or (M, 1), one for each row.
-    activation : "relu", "gelu" (by erf), "gelu_tanh", "silu", "sigmoid", "tanh", or a callable of a float32 that the DSL can trace.
-    out : where to write; right shape, any strides. May be ``c`` itself, else must not overlap the other arrays. Returned.
-    out_dtype : "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", for integers also "int32", "int8", "uint8"; default that
-        of ``out`` or ``a``, bfloat16 for float8, int32 for integers. Rounded once, to the nearest; types of 8 bits saturate (an infinity is
-        then the largest finite float8, NaN stays, and is 0 as an integer). An int32 result takes no terms; sums beyond its range saturate.
-    scale_a, scale_b : factors of the product: a number (also a NumPy array of no axes), multiplied into alpha, or a float32 array of one
-        element, or of (M, 1) and (1, N), one a row of ``a`` and a column of ``b``.
-    precision : of float32 operands: "float32" (also None), or "tf32", which rounds them to 11 bits (see ``call``'s first lines).
-    fast_accumulation : for float8, whose tensor cores keep some 14 bits of a sum, and float32, where they cut off what is below 24 (on an
-        H200 2e-5 of a sum of 8192 positive products): True leaves it so, False adds every 128 bytes of K to sums rounded to the nearest.
-    batch_invariant : True never splits K, so that an element of the result does not depend on how many others there are.
-    config : None (chosen by a model of the GPU), a ``MatmulPolicy``, or "tune": the first call for a shape times the model's best few on
-        the GPU, on results of their own, and keeps the answer beside the compiled kernels, for later calls and processes. Without a GPU,
-        and while a graph is captured that asks for a shape not yet timed, that is the model's choice.
+    activation : "relu", "gelu" (by erf), "gelu_tanh", "silu", "sigmoid", "tanh", or a callable of one float32 that the
+        DSL can trace.
+    out : where to write; right shape, any strides. May be ``c`` itself, else must not overlap the other arrays.
+    out_dtype : "float32", "float16", "bfloat16", "float8_e4m3fn" or "float8_e5m2", for integers also "int32", "int8" or
+        "uint8"; default that of ``out`` or ``a``, bfloat16 for float8 and int32 for integers.
+    scale_a, scale_b : factors of the product: a number (also a NumPy array of no axes), multiplied into alpha, or a
+        float32 array of one element, or of (M, 1) and (1, N), one a row of ``a`` and a column of ``b``.
+    precision : of float32 operands: "float32" (also None), or "tf32", which rounds them to 11 bits of significand.
+    fast_accumulation : of float8 and float32: True leaves sums to the tensor cores, False adds every 128 bytes of K to
+        sums rounded to the nearest.
+    batch_invariant : True never splits K, so that an element does not depend on how many others there are.
+    config : None (a model of the GPU chooses), a ``MatmulPolicy``, or "tune" (measured in the first call for a shape).
     stream : None (the current stream of the library of ``a``), an int, or an object with ``__cuda_stream__``.
 
-    Returns an array of the library of ``a`` with the shape of ``a @ b``, bitwise the same in every run. Raises ArgumentTypeError,
-    ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError."""
+    Returns ``out``, or an array of the library of ``a`` with the shape of ``a @ b``; bitwise the same in every run.
+    Raises ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
+    The module's docstring has the errors of each precision, how results are rounded, and what "tune" does.
+    """
     options = Options(alpha, beta, activation, precision, fast_accumulation, batch_invariant)
     return _call(Arrays(a, b, c, bias, scale_a, scale_b), options, out, out_dtype, config, stream)
 
 
-class Arrays(NamedTuple):
+class Arrays(namedtuple("Arrays", "a b c bias scale_a scale_b", defaults=(None, None, None, None))):
     """The arrays that a call reads, as they are given or as ``View``s."""
 
-    a: Any
-    b: Any
-    c: Any = None
-    bias: Any = None
-    scale_a: Any = None
-    scale_b: Any = None
 
-
-class Options(NamedTuple):
+class Options(
+    namedtuple(
+        "Options",
+        "alpha beta activation precision fast_accumulation batch_invariant",
+        defaults=(1.0, None, None, None, False, False),
+    )
+):
     """The other arguments that decide what is computed."""
-
-    alpha: Any = 1.0
-    beta: Any = None
-    activation: Any = None
-    precision: Any = None
-    fast_accumulation: Any = False
-    batch_invariant: Any = False
 
 
 def _call(given: Arrays, options: Options, out, out_dtype, config, stream):
@@ -187,12 +187,13 @@ def _number(value, argument: str) -> float:
 
 
 class Plan(NamedTuple):
-    """Everything a call with a known signature needs. ``empty`` makes a result on a stream (not where out is given). ``reads`` are, for
-    each array that is read, its place among the addresses, and the bytes before and after it; ``writes`` the same bytes of D."""
+    """Everything a call with a known signature needs. ``empty`` makes a result on a stream (not where out is given).
+    ``reads`` are, for each array that is read, its place among the addresses, and the bytes before and after it;
+    ``writes`` the same bytes of D."""
 
     run: Run
     ordinal: int
-    empty: Callable[..., Any]
+    empty: Any
     reads: tuple[tuple[int, int, int], ...]
     writes: tuple[int, int]
     c_is_like_out: bool
@@ -262,8 +263,9 @@ def make_plan(
     elif out.shape != shape or out.dtype is not element:
         raise ArgumentValueError(explain("out", f"shape {out.shape} of {out.dtype}", f"shape {shape} of {element}"))
     if arrays.share_memory(out.shape, out.steps):
-        came = f"strides {out.steps}: elements share memory"
-        raise ArgumentValueError(explain("out", came, "memory of its own for each element"))
+        raise ArgumentValueError(
+            explain("out", f"strides {out.steps}: elements share memory", "memory of its own for each element")
+        )
     m, n = (a.shape[-2] if len(a.shape) > 1 else 1), (b.shape[-1] if len(b.shape) > 1 else 1)
     if c is not None:
         check_c(c, shape)
@@ -272,98 +274,13 @@ def make_plan(
     promoted = (a.dtype.name in FLOAT8 or tf32x3) and not fast
     product = Product(a, b, c, out, terms, elements, tf32x3, promoted, not invariant)
     addresses = tuple(x.ptr if x else 0 for x in (a, b, None, c, bias, *scales))
-    run = _run_of(product, config, (alpha, beta), addresses, stream) if out.size else _nothing
+    run = run_of(product, config, (alpha, beta), addresses, stream)
     read = ((0, a), (1, b), (3, c if beta else None), (4, bias))
     reads = tuple(
         (place, x.span[0] - x.ptr, x.span[1] - x.ptr) for place, x in read if x is not None and x.span[0] != x.span[1]
     )
     like = c is not None and (c.shape, c.steps, c.dtype) == (out.shape, out.steps, out.dtype)
     return Plan(run, a.device, empty, reads, (out.span[0] - out.ptr, out.span[1] - out.ptr), like)
-
-
-def _nothing(addresses: tuple[int, ...], stream: int) -> None:
-    """The run of an empty result."""
-
-
-def _run_of(product: Product, config, scalars: tuple[float, float], addresses: tuple[int, ...], stream: int) -> Run:
-    """One function for all launches of a call, with ``scalars`` = (alpha, beta). Trials of configurations read from ``addresses``."""
-    ordinal = product.a.device
-    if isinstance(config, MatmulPolicy):
-        config = replace(config, promoted=product.promoted, splits=config.splits if product.split else 1)
-    swap_ab, steps = steps_of(product)
-    runs = []
-    for step in steps:
-
-        def make(use: MatmulPolicy | None, step: Step = step) -> tuple[tuple[int, ...], Run]:
-            return step.offsets, _run_of_step(step, use, scalars, ordinal, stream)
-
-        use = config
-        if isinstance(config, str):
-            trial = _trials(make, swap_ab, addresses, product.out, stream)
-            use = tune.choose(step.problem, trial, ordinal, stream) if step.problem.k else None
-        runs.append(make(use))
-    return _in_turn(runs, swap_ab)
-
-
-def _run_of_step(
-    step: Step, config: MatmulPolicy | None, scalars: tuple[float, float], ordinal: int, stream: int
-) -> Run:
-    """One function for a step: pack what must be, then launch."""
-    if step.problem.k == 0:
-        problem, zeros = without_k(step.problem, ordinal)
-        launch = make_launch(problem, config, *scalars, ordinal, stream)
-        return lambda addresses, stream: launch.run((zeros.ptr, zeros.ptr, *addresses[2:]), stream)
-    launch = make_launch(step.problem, config, *scalars, ordinal, stream)
-    if step.packs == (None, None):
-        return launch.run
-    element, packs, size = step.problem.elements[0], [], 0
-    for i, job in enumerate(step.packs):
-        if job is not None:
-            packs.append((i, size, make_pack(job, element, ordinal, stream)))
-            size += -(-job.elements * element.size // 256) * 256
-
-    def run(addresses: tuple[int, ...], stream: int) -> None:
-        given = list(addresses)
-        with _packing:  # another thread's launches on this stream come before these or after
-            held = workspace.scratch(ordinal, stream, size)
-            copies = held.addresses[0]
-            for i, offset, pack in packs:
-                pack.run(given[i], copies + offset, stream)
-                given[i] = copies + offset
-            launch.run(tuple(given), stream)
-
-    return run
-
-
-def _trials(make, swap_ab: bool, addresses: tuple[int, ...], out: View, stream: int):
-    """From a configuration to a function that does one step with it, as ``make`` makes it, into a result that all trials share."""
-    result: list[DeviceArray] = []
-
-    def trial(config: MatmulPolicy) -> Callable[[], None]:
-        before = out.ptr - out.span[0]  # a negative stride reaches before the address
-        if not result:
-            shape = (out.span[1] - out.span[0] + 2 * 16,)
-            result.append(device_array.allocate(shape, BY_NAME["uint8"], out.device, stream))
-        into = result[0].ptr + before + -before % 16 + out.ptr % 16  # as aligned as the result itself
-        run = _in_turn([make(config)], swap_ab)
-        return lambda: run((*addresses[:2], into, *addresses[3:]), stream)
-
-    return trial
-
-
-def _in_turn(runs: list[tuple[tuple[int, ...], Run]], swap_ab: bool) -> Run:
-    """One function for all steps, each with what it adds to the addresses."""
-    if len(runs) == 1 and not swap_ab and not any(runs[0][0]):
-        return runs[0][1]
-
-    def run(addresses: tuple[int, ...], stream: int) -> None:
-        if swap_ab:
-            a, b, d, c, bias, scale_a, scale_b = addresses
-            addresses = (b, a, d, c, bias, scale_b, scale_a)
-        for offsets, step in runs:
-            step(tuple(address + offset for address, offset in zip(addresses, offsets)), stream)
-
-    return run
 
 
 def _call_numpy(given: Arrays, options: Options, out, out_dtype, config, stream):
@@ -393,8 +310,13 @@ def _call_numpy(given: Arrays, options: Options, out, out_dtype, config, stream)
 def _to_device(x, name: str, held: list[DeviceArray], stream: int) -> View:
     """A view of the copy, which ``held`` keeps. A transposed array is copied as it lies."""
     if not isinstance(x, np.ndarray):
-        allowed = "a NumPy array, or a number" if name.startswith("scale") else "a NumPy array"
-        raise DeviceError(explain(name, f"a {type(x).__name__} beside a NumPy a", allowed))
+        raise DeviceError(
+            explain(
+                name,
+                f"a {type(x).__name__} beside a NumPy a",
+                "a NumPy array, or a number" if name.startswith("scale") else "a NumPy array",
+            )
+        )
     transposed = x.ndim > 1 and not x.flags.c_contiguous and np.swapaxes(x, -1, -2).flags.c_contiguous
     lying = np.swapaxes(x, -1, -2) if transposed else x
     held.append(device_array.from_numpy(lying, arrays.adapter(x, name).view(x).dtype, stream=stream))
@@ -415,9 +337,11 @@ def _check_numpy_out(out, views: Arrays, out_dtype):
     shape = result_shape(views.a.shape, views.b.shape)
     element = result_type(views.a, target.dtype if out_dtype is None else out_dtype)
     if target.shape != shape or target.dtype is not element:
-        came = f"shape {target.shape} of {target.dtype}"
-        raise ArgumentValueError(explain("out", came, f"shape {shape} of {element}"))
+        raise ArgumentValueError(
+            explain("out", f"shape {target.shape} of {target.dtype}", f"shape {shape} of {element}")
+        )
     if arrays.share_memory(out.shape, out.strides, out.itemsize):
-        came = f"strides {out.strides}: elements share memory"
-        raise ArgumentValueError(explain("out", came, "memory of its own for each element"))
+        raise ArgumentValueError(
+            explain("out", f"strides {out.strides}: elements share memory", "memory of its own for each element")
+        )
     return element

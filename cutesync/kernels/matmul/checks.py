@@ -18,10 +18,17 @@ _FAMILIES = (("float32",), ("float16",), ("bfloat16",), tuple(FLOAT8), ("int8", 
 
 
 def element_types(a: View, b: View, precision: str | None) -> tuple[DType, DType]:
-    """What the tensor cores take A and B for; checks the pair of types, and ``precision``, which float32 operands alone may have."""
+    """What the tensor cores take A and B for; checks the pair of types, and ``precision``, which float32 operands alone
+    may have."""
     if not any(a.dtype.name in family and b.dtype.name in family for family in _FAMILIES):
-        allowed = "two of float32, of float16, of bfloat16, of float8_e4m3fn and float8_e5m2, or of int8 and uint8"
-        raise ArgumentTypeError(explain("a, b", f"{a.dtype} and {b.dtype}", allowed, "convert one (astype)"))
+        raise ArgumentTypeError(
+            explain(
+                "a, b",
+                f"{a.dtype} and {b.dtype}",
+                "two of float32, of float16, of bfloat16, of float8_e4m3fn and float8_e5m2, or of int8 and uint8",
+                "convert one (astype)",
+            )
+        )
     if a.dtype is not FLOAT32 and precision is not None:
         raise ArgumentTypeError(
             explain("precision", f"{shown(precision)} for {a.dtype}", "None: it is for float32 operands")
@@ -88,8 +95,9 @@ def terms_of(
     if beta and c is None:
         raise ArgumentValueError(explain("c", "None with beta not 0", "an array that broadcasts to the result"))
     if isinstance(activation, str) and activation not in ACTIVATIONS:
-        allowed = ", ".join(ACTIVATIONS) + ", or a callable of one value"
-        raise ArgumentValueError(explain("activation", repr(activation), allowed))
+        raise ArgumentValueError(
+            explain("activation", repr(activation), ", ".join(ACTIVATIONS) + ", or a callable of one value")
+        )
     if type(activation) is Identity:
         activation = activation.fn
     if activation is not None and not isinstance(activation, str) and not callable(activation):
@@ -105,8 +113,14 @@ def terms_of(
         scale_b=_scale(scales[1], "scale_b", (1, n)),
     )
     if result.name == "int32" and not terms.plain:
-        came = "int32 with alpha, beta, bias, scales or an activation"
-        raise ArgumentValueError(explain("out_dtype", came, "a float type", "out_dtype='float32'"))
+        raise ArgumentValueError(
+            explain(
+                "out_dtype",
+                "int32 with alpha, beta, bias, scales or an activation",
+                "a float type",
+                "out_dtype='float32'",
+            )
+        )
     return terms
 
 
@@ -115,15 +129,17 @@ def _bias(bias: View | None, m: int, n: int) -> str:
     if bias is None:
         return ""
     if bias.shape not in ((n,), (1, n), (m, 1)):
-        allowed = f"({n},), one element a column, or ({m}, 1), one a row"
-        raise ArgumentValueError(explain("bias", f"shape {bias.shape}", allowed))
+        raise ArgumentValueError(
+            explain("bias", f"shape {bias.shape}", f"({n},), one element a column, or ({m}, 1), one a row")
+        )
     if bias.dtype.name not in FLOATS:
         raise ArgumentTypeError(explain("bias", str(bias.dtype), " or ".join(FLOATS)))
     return "column" if bias.shape in ((n,), (1, n)) else "row"
 
 
 def _scale(scale: View | None, name: str, each: tuple[int, int]) -> str:
-    """What kind of scale this is: "one" for the whole operand, "each" for one a row of A or a column of B, "" for none."""
+    """What kind of scale this is: "one" for the whole operand, "each" for one a row of A or a column of B, "" for
+    none."""
     if scale is None:
         return ""
     if scale.dtype is not FLOAT32:
@@ -131,6 +147,11 @@ def _scale(scale: View | None, name: str, each: tuple[int, int]) -> str:
     if scale.size == 1:
         return "one"
     if scale.shape != each or not scale.contiguous:
-        came = f"shape {scale.shape}, strides {scale.steps}"
-        raise ArgumentValueError(explain(name, came, f"one element, or a contiguous array of shape {each}"))
+        raise ArgumentValueError(
+            explain(
+                name,
+                f"shape {scale.shape}, strides {scale.steps}",
+                f"one element, or a contiguous array of shape {each}",
+            )
+        )
     return "each"

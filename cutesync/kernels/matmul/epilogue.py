@@ -1,20 +1,19 @@
-"""What happens to a tile after its last multiplication: ``activation(alpha * scale_a * scale_b * A B + beta * C + bias)``, converted,
-stored.
+"""What happens to a tile after its last multiplication: ``activation(alpha * scale_a * scale_b * A B + beta * C +
+bias)``, converted, stored.
 
-A consumer warpgroup's part of a tile is stored in sub-tiles, 64 rows and some columns of its accumulators at a time. The finished
-elements of a sub-tile are written to a buffer of swizzled shared memory, which TMA then stores. Each warpgroup has two buffers and a named
-barrier of its own and waits for nobody else. While TMA reads one buffer the other is filled, and the last sub-tile of a tile is stored
-while the next tile is multiplied.
+A consumer warpgroup's part of a tile is stored in sub-tiles, 64 rows and some columns of its accumulators at a time.
+The finished elements of a sub-tile are written to a buffer of swizzled shared memory, which TMA then stores. Each
+warpgroup has two buffers and a named barrier of its own and waits for nobody else. While TMA reads one buffer the other
+is filled, and the last sub-tile of a tile is stored while the next tile is multiplied.
 
-A deferred epilogue (see ``finish.DeferredStore``) keeps the finished elements of a tile, which take as many registers as their
-accumulators or half as many, and stores the sub-tiles later.
+A deferred epilogue (``DeferredStore``) keeps the finished elements of a tile, which take as many registers
+as their accumulators or half as many, and stores the sub-tiles later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -23,55 +22,30 @@ from cutlass.cute.nvgpu import CopyUniversalOp, OperandMajorMode, cpasync, warp
 from cutlass.tensor_utils import LayoutEnum
 from cutlass.utils import hopper_helpers
 
+from .activation import activation_of
 from .convert import converted
-from .parameters import Operands
 from .policy import CONSUMERS, SUB_TILE_BUFFERS, WARPGROUP, MatmulPolicy
 from .scheduler import Tile
+from .terms import TermsSpec
 
 
-@dataclass(frozen=True)
-class Terms:
-    """Which terms the epilogue has: ``bias`` is "", "row" (an element for each row) or "column"; ``activation`` maps a traced float32
-    to a float32; the scales are "", "one" or "each". ``by_tma`` says whether TMA can store the result: it writes 16 bytes at a time, so
-    base, strides and the ends of rows must lie on 16-byte boundaries."""
-
-    scaled: bool = False
-    with_c: bool = False
-    bias: str = ""
-    activation: Callable | None = None
-    by_tma: bool = True
-    scale_a: str = ""
-    scale_b: str = ""
+class Outlet(namedtuple("Outlet", "atom result buffers operands exchange registers group half thread")):
+    """What a consumer warpgroup stores with: the TMA store and the (M, N, L) tensor of its coordinates, the buffers of
+    the block, the operands; what its way of finishing a tile allocated; and which warpgroup, half of a
+    tile and thread this is."""
 
 
-class Outlet(NamedTuple):
-    """What a consumer warpgroup stores with: the TMA store and the (M, N, L) tensor of its coordinates, the buffers of the block, the operands;
-    what its way of finishing a tile allocated (see ``finish``); and which warpgroup, half of a tile and thread this is."""
-
-    atom: Any
-    result: Any
-    buffers: Any
-    operands: Operands
-    exchange: Any
-    registers: Any
-    group: Any
-    half: Any
-    thread: Any
-
-
-class Progress(NamedTuple):
-    """What a warpgroup carries from tile to tile: how many sub-tiles it has stored, and the last tile that it has multiplied."""
-
-    stored: Any
-    tile: Tile
+class Progress(namedtuple("Progress", "stored tile")):
+    """What a warpgroup carries from tile to tile: how many sub-tiles it has stored, and the last tile that it has
+    multiplied."""
 
 
 class Epilogue:
-    """The device side for one configuration, output type and accumulator layout. A warpgroup's part of a tile is ``sub_tiles`` sub-tiles,
-    counted row by row."""
+    """The device side for one configuration, output type and accumulator layout. A warpgroup's part of a tile is
+    ``sub_tiles`` sub-tiles, counted row by row."""
 
-    def __init__(self, config: MatmulPolicy, out, terms: Terms) -> None:
-        self.config, self.terms = config, terms
+    def __init__(self, config: MatmulPolicy, out, terms: TermsSpec) -> None:
+        self.config, self.terms, self.activation = config, terms, activation_of(terms.activation)
         self.result = out
         self.out = Uint8 if out.width == 8 else out  # 8 bits are moved as bits: the DSL has no single float8
         self.columns = config.sub_tile_columns(out.width // 8)
@@ -86,7 +60,8 @@ class Epilogue:
 
     @cute.jit
     def store_tile(self, accumulators, tile: Tile, to: Outlet, stored: Int32):
-        """Store this warpgroup's part of a tile. ``stored`` counts the warpgroup's sub-tiles so far; its new value is returned."""
+        """Store this warpgroup's part of a tile. ``stored`` counts the warpgroup's sub-tiles so far; its new value is
+        returned."""
         for index in cutlass.range_constexpr(self.sub_tiles):
             row, column = self.corner(index, tile, to)
             if row < to.result.shape[0] and column < to.result.shape[1]:  # else the sub-tile lies outside the result
@@ -96,7 +71,8 @@ class Epilogue:
 
     @cute.jit
     def keep(self, accumulators, tile: Tile, to: Outlet):
-        """Keep the finished elements of this warpgroup's part of a tile in ``to.registers``, (sub_tiles * words,) of 32 bits."""
+        """Keep the finished elements of this warpgroup's part of a tile in ``to.registers``, (sub_tiles * words,) of 32
+        bits."""
         for index in cutlass.range_constexpr(self.sub_tiles):
             row, column = self.corner(index, tile, to)
             if row < to.result.shape[0] and column < to.result.shape[1]:
@@ -131,8 +107,9 @@ class Epilogue:
     def store(self, finished, corner, tile: Tile, to: Outlet, stored: Int32):
         """Store a sub-tile at ``corner`` by way of shared memory.
 
-        The named barrier 1 + group has the warpgroup's 128 threads. It is passed once a sub-tile: after all have filled its buffer, and
-        after TMA has read the buffer before. So it says both that this buffer is filled and that the other may be filled again.
+        The named barrier 1 + group has the warpgroup's 128 threads. It is passed once a sub-tile: after all have filled
+        its buffer, and after TMA has read the buffer before. So it says both that this buffer is filled and that the
+        other may be filled again.
         """
         thread, shape = to.thread, (64, self.columns)
         buffer = to.group * SUB_TILE_BUFFERS + stored % SUB_TILE_BUFFERS
@@ -144,7 +121,7 @@ class Epilogue:
                 cute.arch.cp_async_bulk_wait_group(0, read=True)
             cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
             if thread < 32:
-                if cutlass.const_expr(self.terms.with_c):
+                if cutlass.const_expr(self.terms.c is not None):
                     # TMA may overwrite the C that all have read (by all threads, 2 to 11 % slower)
                     cute.arch.fence_proxy("async.global")
                 places = cute.local_tile(to.result, shape, (None, None, tile.item))
@@ -197,7 +174,8 @@ class Epilogue:
         return self.mma().get_slice(to.thread).partition_C(cute.make_identity_tensor((64, self.columns)))
 
     def copier(self, thread):
-        """The copy of a sub-tile's accumulators into a buffer (stmatrix for 16 bits, else pairs of elements), and this thread's part of it."""
+        """The copy of a sub-tile's accumulators into a buffer (stmatrix for 16 bits, else pairs of elements), and this
+        thread's part of it."""
         if self.out.width == 16:
             copy = cute.make_copy_atom(warp.StMatrix8x8x16bOp(num_matrices=4, transpose=False), self.out)
         else:
@@ -205,11 +183,11 @@ class Epilogue:
         return copy, cute.make_tiled_copy_C(copy, self.mma()).get_slice(thread)
 
     def apply_terms(self, values, where, corner, tile: Tile, to: Outlet):
-        """The elements for the accumulators of a sub-tile, in float32, or as they are where there is nothing to do. ``where`` are their
-        places in the sub-tile. Terms outside the result are read at its edge, and what they give is not stored. The edge lies in the
-        same sub-tile, so C may be the result itself."""
+        """The elements for the accumulators of a sub-tile, in float32, or as they are where there is nothing to do.
+        ``where`` are their places in the sub-tile. Terms outside the result are read at its edge, and what they give is
+        not stored. The edge lies in the same sub-tile, so C may be the result itself."""
         terms, operands, (rows, columns) = self.terms, to.operands, to.result.shape[:2]
-        if terms == Terms(by_tma=terms.by_tma) and self.result.is_float == values[0].dtype.is_float:
+        if terms.plain and self.result.is_float == values[0].dtype.is_float:
             return values
         loaded: dict[tuple, Any] = {}  # what neighbours share: a thread has 2 columns by 2 rows by groups of 8 columns
 
@@ -230,7 +208,7 @@ class Epilogue:
                 value = value * term("scale_b", by_column, column if terms.scale_b == "each" else 0)
             if terms.scaled:
                 value = value * operands.alpha
-            if terms.with_c:
+            if terms.c is not None:
                 place = (
                     Int64(tile.item) * operands.c_batch
                     + Int64(row) * operands.c_row
@@ -239,10 +217,63 @@ class Epilogue:
                 value = value + operands.beta * element(operands.c, place)
             if terms.bias:
                 value = value + (term("bias", by_row, row) if terms.bias == "row" else term("bias", by_column, column))
-            values[i] = value if terms.activation is None else terms.activation(value)
+            values[i] = value if self.activation is None else self.activation(value)
         return values
 
 
 def element(pointer, place):
     """One element as float32."""
     return cute.make_tensor(pointer + place, cute.make_layout((1,)))[0].to(Float32)
+
+
+# --- what becomes of a tile, one class a way of finishing it ----------------------------------------------------------
+#
+# All have the same interface, those of split-K (see ``split``) too: ``exchange`` allocates the shared memory by which
+# warpgroups exchange partial sums, ``registers`` those of a pending tile; ``complete`` takes a multiplied tile;
+# ``store_beside`` stores sub-tile ``index`` of the pending tile, for each ``index`` below ``beside``; ``flush`` stores
+# what is pending at the end.
+
+
+class DirectStore:
+    """A tile is stored when it is multiplied. In "pingpong" the other warpgroup has the tensor cores then."""
+
+    def __init__(self, epilogue: Epilogue) -> None:
+        self.epilogue, self.config = epilogue, epilogue.config
+        self.beside = 0
+
+    def exchange(self, allocator, split):
+        return None
+
+    def registers(self):
+        return None
+
+    def complete(self, accumulators, place, progress: Progress, to: Outlet):
+        tile = place[2]
+        return Progress(self.epilogue.store_tile(accumulators, tile, to, progress.stored), tile)
+
+    def store_beside(self, index: int, progress: Progress, to: Outlet):
+        return progress
+
+    def flush(self, progress: Progress, to: Outlet):
+        for index in range(self.beside):
+            progress = self.store_beside(index, progress, to)
+
+
+class DeferredStore(DirectStore):
+    """A multiplied tile is kept in registers as finished elements. One of its sub-tiles is stored after each of the
+    next tile's first k-tiles, so that a "cooperative" block's tensor cores work meanwhile
+    (``MatmulPolicy.deferred``)."""
+
+    def __init__(self, epilogue: Epilogue) -> None:
+        super().__init__(epilogue)
+        self.beside = epilogue.sub_tiles
+
+    def registers(self):
+        return cute.make_rmem_tensor((self.epilogue.sub_tiles * self.epilogue.words,), Int32)
+
+    def complete(self, accumulators, place, progress: Progress, to: Outlet):
+        self.epilogue.keep(accumulators, place[2], to)
+        return Progress(progress.stored, place[2])
+
+    def store_beside(self, index: int, progress: Progress, to: Outlet):
+        return Progress(self.epilogue.store_kept(index, progress.tile, to, progress.stored), progress.tile)

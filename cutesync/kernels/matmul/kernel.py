@@ -1,24 +1,26 @@
 """The warp-specialised matmul: D = A B^T for A (M, K), B (N, K) and D (M, N), each times a batch L; persistent.
 
-A block has three warpgroups of 128 threads. The last is the *producer*: one warp of it brings k-tiles of A and B by TMA into a ring of
-stages. The first two are *consumers*: they multiply a stage with WGMMA out of shared memory (``mainloop``), hand it back, and store their
-tile (``finish``, ``epilogue``, ``split``); ``schedule`` says how the two share tiles. setmaxnreg moves registers from the producer, which
-needs few, to the consumers, which hold the accumulators.
+A block has three warpgroups of 128 threads. The last is the *producer*: one warp of it brings k-tiles of A and B by TMA
+into a ring of stages. The first two are *consumers*: they multiply a stage with WGMMA out of shared memory
+(``mainloop``), hand it back, and store their tile (``epilogue``, ``split``); ``schedule`` says how the two
+share tiles. setmaxnreg moves registers from the producer, which needs few, to the consumers, which hold the
+accumulators.
 
 The ring is the DSL's PipelineTmaAsync: two mbarriers a stage.
 
-- full: 1 arrival, of the producer (arrive.expect_tx), and the bytes of the stage, also those that a cluster's other block multicasts.
-  Consumers wait for it, first phase 0.
-- empty: an arrival of every consumer warp that reads the stage (8, or the 4 of one warpgroup in "pingpong"), in every block that a
-  multicast of this producer fills. The producer waits for it, first phase 1, so the first round passes.
+- full: 1 arrival, of the producer (arrive.expect_tx), and the bytes of the stage, also those that a cluster's other
+  block multicasts. Consumers wait for it, first phase 0.
+- empty: an arrival of every consumer warp that reads the stage (8, or the 4 of one warpgroup in "pingpong"), in every
+  block that a multicast of this producer fills. The producer waits for it, first phase 1, so the first round passes.
 
-Launches overlap (see ``sync.overlap``): a block may start, and prepare its barriers, as soon as the launch before it leaves an SM; it waits
-for the whole of that launch before it touches global memory (griddepcontrol.wait).
+Launches overlap (see ``sync.overlap``): a block may start, and prepare its barriers, as soon as the launch before it
+leaves an SM; it waits for the whole of that launch before it touches global memory (griddepcontrol.wait).
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from functools import partial
 
 import cutlass
 import cutlass.cute as cute
@@ -30,45 +32,42 @@ from cutlass.utils import hopper_helpers
 
 from ...sync.pipelines import acquire, drain
 from ...sync.wait import bounded, in_role
-from .epilogue import Epilogue, Outlet, Progress, Terms
-from .finish import DeferredStore, DirectStore
-from .mainloop import Inputs, Mainloop, PromotedMainloop, Types
+from .epilogue import DeferredStore, DirectStore, Epilogue, Outlet, Progress
+from .mainloop import Inputs, Mainloop, PromotedMainloop
+from .mma import tiled_mma
 from .parameters import Operands, Order, Split
 from .policy import CONSUMER_REGISTERS, CONSUMERS, K_TILE_BYTES, PRODUCER_REGISTERS, THREADS, WARPGROUP, MatmulPolicy
 from .schedule import Cooperative, PingPong
 from .scheduler import Work
 from .split import ClusterSplit, Turnstile
+from .terms import TermsSpec
 
 REPORT_REGISTERS = 8  # that each consumer gives up in a debug build: printf in a producer of 24 registers has no room
 
 
-class Load(NamedTuple):
-    """How the producer loads an operand: the TMA load, the tensor of its coordinates, the stages in shared memory, the rows of a tile; and
-    how many blocks of the cluster need the same rows, each of which loads a part of them for all."""
-
-    atom: cute.CopyAtom
-    tensor: cute.Tensor
-    stages: Any
-    rows: int
-    peers: int
+class Load(namedtuple("Load", "atom tensor stages rows peers")):
+    """How the producer loads an operand: the TMA load, the tensor of its coordinates, the stages in shared memory, the
+    rows of a tile; and how many blocks of the cluster need the same rows, each of which loads a part of them for
+    all."""
 
 
 class Matmul:
-    """The kernel for a configuration, types of A and B (equally wide), majors and epilogue. ``majors`` says of A and B whether K is
-    contiguous. Integers are added up in int32, the rest in float32."""
+    """The kernel for a configuration, types of A and B (equally wide), majors and epilogue. ``majors`` says of A and B
+    whether K is contiguous. Integers are added up in int32, the rest in float32."""
 
-    def __init__(self, config: MatmulPolicy, elements: tuple, out, majors: tuple[bool, bool], terms: Terms) -> None:
+    def __init__(self, config: MatmulPolicy, elements: tuple, out, majors: tuple[bool, bool], terms: TermsSpec) -> None:
         self.config = config
         self.element_a, self.element_b = elements
         self.a_major, self.b_major = (LayoutEnum.ROW_MAJOR if k_major else LayoutEnum.COL_MAJOR for k_major in majors)
         modes = self.a_major.sm90_mma_major_mode(), self.b_major.sm90_mma_major_mode()
-        types = Types(*elements, *modes, Float32 if self.element_a.is_float else Int32)
+        types = self.element_a, Float32 if self.element_a.is_float else Int32
+        mma = partial(tiled_mma, self.element_a, self.element_b, *modes, types[1], config.tile[1])
         self.k = K_TILE_BYTES * 8 // self.element_a.width
         self.epilogue = Epilogue(config, out, terms)
         self.schedule = (Cooperative if config.schedule == "cooperative" else PingPong)()
         split = ClusterSplit if config.cluster_split else Turnstile
         self.finish = (split if config.splits > 1 else DeferredStore if config.deferred else DirectStore)(self.epilogue)
-        self.mainloop = (PromotedMainloop if config.promoted else Mainloop)(config, types, self.finish)
+        self.mainloop = (PromotedMainloop if config.promoted else Mainloop)(config, mma, types, self.finish)
         self.threads, self.smem = THREADS, config.smem(out.width // 8)
 
     @cute.jit
@@ -85,8 +84,9 @@ class Matmul:
         grid: Int32,
         stream,
     ):
-        """``extents`` are (M, N, K, L), ``strides`` those of A, B and D that are not 1, in elements: (row or column, batch) of each. Only
-        its launch facts are used at run time; ``plan`` encodes the tensor maps that this function describes."""
+        """``extents`` are (M, N, K, L), ``strides`` those of A, B and D that are not 1, in elements: (row or column,
+        batch) of each. Only its launch facts are used at run time; ``plan`` encodes the tensor maps that this function
+        describes."""
         m, n, k, items = extents
         (a_step, a_batch), (b_step, b_batch), (d_step, d_batch) = strides
         a_k, b_k = self.a_major == LayoutEnum.ROW_MAJOR, self.b_major == LayoutEnum.ROW_MAJOR
@@ -158,7 +158,8 @@ class Matmul:
         exchange = self.finish.exchange(allocator, split)
         ring = self.make_ring(barriers)
         if cutlass.const_expr(self.config.cluster_split):
-            cute.arch.cluster_arrive_relaxed()  # the barriers of the exchange are initialised, seen by the whole cluster
+            # the barriers of the exchange are initialised, seen by the whole cluster
+            cute.arch.cluster_arrive_relaxed()
             cute.arch.cluster_wait()
         work = Work(self.config, a, d, self.k, order, split)
         spare = REPORT_REGISTERS if bounded() else 0
@@ -189,12 +190,12 @@ class Matmul:
             cta_layout_vmnk=cute.make_layout((1, peers_m, peers_n, 1)),
         )
 
-    # --- producer ------------------------------------------------------------------------------------------------------------------
+    # --- producer --------------------------------------------------------------------------------------------------
 
     @cute.jit
     def produce(self, a: Load, b: Load, ring, work: Work):
-        """One warp: for each k-tile of each tile wait until a stage is empty, and have TMA fill it. What the first load needs is known before
-        the launches before this one are waited for."""
+        """One warp: for each k-tile of each tile wait until a stage is empty, and have TMA fill it. What the first load
+        needs is known before the launches before this one are waited for."""
         rank, peers_m, order = work.rank(), self.config.cluster[0], work.order
         to_a, from_a = self.partition(a, rank // peers_m)
         to_b, from_b = self.partition(b, rank % peers_m)
@@ -215,8 +216,8 @@ class Matmul:
         drain(ring, stage)  # nobody leaves while a peer may still multicast to it or arrive on its barriers
 
     def partition(self, operand: Load, part):
-        """``(shared, global)`` for the copies of one operand: (copy, stage) and (copy, tile of rows, k-tile, batch). A block loads ``part`` of
-        the rows' parts."""
+        """``(shared, global)`` for the copies of one operand: (copy, stage) and (copy, tile of rows, k-tile, batch). A
+        block loads ``part`` of the rows' parts."""
         tiles = cute.local_tile(operand.tensor, (operand.rows, self.k), (None, None, None))
         parts, stages = cute.make_layout(operand.peers), cute.group_modes(operand.stages, 0, 2)
         return cpasync.tma_partition(operand.atom, part, parts, stages, cute.group_modes(tiles, 0, 2))
@@ -226,11 +227,12 @@ class Matmul:
         multicast = {"mcast_mask": Int16((1 << operand.peers) - 1)} if operand.peers > 1 else {}
         cute.copy(operand.atom, source, target, tma_bar_ptr=full, **multicast)
 
-    # --- consumers -----------------------------------------------------------------------------------------------------------------
+    # --- consumers -------------------------------------------------------------------------------------------------
 
     @cute.jit
     def consume(self, inputs: Inputs, to: Outlet, work: Work):
-        """One warpgroup: multiply and finish the tiles of this block, all of them ("cooperative") or every second one ("pingpong")."""
+        """One warpgroup: multiply and finish the tiles of this block, all of them ("cooperative") or every second one
+        ("pingpong")."""
         rank = work.rank()
         k_tiles = work.k_tiles()
         unit, step, units = work.walk()

@@ -1,56 +1,45 @@
-"""The multiplications of a tile: WGMMA out of the ring's stages, each stage handed back when the tensor cores have read it.
+"""The multiplications of a tile: WGMMA out of the ring's stages, each stage handed back when the tensor cores have read
+it.
 
-A stage is released one step late, when ``wgmma.wait_group 1`` has said that the tensor cores have read it; so one k-tile of
-multiplications is always queued while the next stage is waited for. The promoted mainloop waits for every k-tile instead, as it must add
-its products up itself.
+A stage is released one step late, when ``wgmma.wait_group 1`` has said that the tensor cores have read it; so one
+k-tile of multiplications is always queued while the next stage is waited for. The promoted mainloop waits for every
+k-tile instead, as it must add its products up itself.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from collections.abc import Callable
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, pipeline
+from cutlass import Int32
 from cutlass.cute.nvgpu import warpgroup
 
 from ...sync.pipelines import await_filled
-from .epilogue import Outlet, Progress
-from .finish import DirectStore
-from .mma import tiled_mma
+from .epilogue import DirectStore, Outlet, Progress
 from .policy import K_TILE_BYTES, MatmulPolicy
 
 
-class Inputs(NamedTuple):
-    """The ring and its stages of A and B: in shared memory, or as WGMMA reads them (see ``Mainloop.fragments``)."""
-
-    a: Any
-    b: Any
-    ring: pipeline.PipelineTmaAsync
-
-
-class Types(NamedTuple):
-    """What WGMMA multiplies: element types and major modes of A and B, and the type of the sums."""
-
-    a: Any
-    b: Any
-    a_major: Any
-    b_major: Any
-    accumulator: Any
+class Inputs(namedtuple("Inputs", "a b ring")):
+    """The stages of A and B, in shared memory or as WGMMA reads them (see ``Mainloop.fragments``), and their ring."""
 
 
 class Mainloop:
-    """All products of a tile are added up in one set of accumulators. ``finish`` may store sub-tiles of the tile before beside the first
-    k-tiles."""
+    """All products of a tile are added up in one set of accumulators. ``finish`` may store sub-tiles of the tile before
+    beside the first k-tiles."""
 
-    def __init__(self, config: MatmulPolicy, types: Types, finish: DirectStore) -> None:
-        self.config, self.types, self.finish = config, types, finish
-        self.k = K_TILE_BYTES * 8 // types.a.width
+    def __init__(
+        self, config: MatmulPolicy, mma: Callable[[], cute.TiledMma], types: tuple, finish: DirectStore
+    ) -> None:
+        """``mma()`` is one warpgroup's multiplications of a stage; ``types`` are those of A and of the sums."""
+        self.config, self.mma, self.finish = config, mma, finish
+        self.k, self.accumulator = K_TILE_BYTES * 8 // types[0].width, types[1]
 
     @cute.jit
     def run(self, inputs: Inputs, stage, k_tiles, progress: Progress, to: Outlet):
-        """Start all multiplications of a tile. Returns the accumulators, which ``wait`` must be called for, the stage after the last, the last
-        stage, and the progress of the stores."""
+        """Start all multiplications of a tile. Returns the accumulators, which ``wait`` must be called for, the stage
+        after the last, the last stage, and the progress of the stores."""
         inputs, accumulators = self.fragments(inputs, to)
         last = stage.clone()
         self.multiply(accumulators, inputs, stage, False)
@@ -82,12 +71,7 @@ class Mainloop:
         a = mma.make_fragment_A(part.partition_A(cute.local_tile(inputs.a, (rows, self.k), (to.half, 0, None))))
         b = mma.make_fragment_B(part.partition_B(inputs.b))
         shape = part.partition_C(cute.make_identity_tensor((rows, columns))).shape
-        return Inputs(a, b, inputs.ring), cute.make_rmem_tensor(shape, self.types.accumulator)
-
-    def mma(self) -> cute.TiledMma:
-        """One warpgroup's multiplications of a stage."""
-        types = self.types
-        return tiled_mma(types.a, types.b, types.a_major, types.b_major, types.accumulator, self.config.tile[1])
+        return Inputs(a, b, inputs.ring), cute.make_rmem_tensor(shape, self.accumulator)
 
     @cute.jit
     def multiply_next(self, accumulators, inputs: Inputs, stage, last):
@@ -97,8 +81,8 @@ class Mainloop:
         self.release(inputs.ring, last)
 
     def multiply(self, accumulators, inputs: Inputs, stage, add: bool) -> None:
-        """Wait for a stage and start its multiplications, 64 x N x 32 bytes of K an instruction. Without ``add`` the first of them
-        overwrites the accumulators."""
+        """Wait for a stage and start its multiplications, 64 x N x 32 bytes of K an instruction. Without ``add`` the
+        first of them overwrites the accumulators."""
         mma = self.mma()
         await_filled(inputs.ring, stage)
         warpgroup.fence()
@@ -116,13 +100,14 @@ class Mainloop:
 
 
 class PromotedMainloop(Mainloop):
-    """The products of every k-tile are added to a second set of accumulators in full float32 (``MatmulPolicy.promoted``)."""
+    """The products of every k-tile are added to a second set of accumulators in full float32
+    (``MatmulPolicy.promoted``)."""
 
     @cute.jit
     def run(self, inputs: Inputs, stage, k_tiles, progress: Progress, to: Outlet):
         inputs, accumulators = self.fragments(inputs, to)
         last = stage.clone()
-        products = cute.make_rmem_tensor(accumulators.shape, self.types.accumulator)
+        products = cute.make_rmem_tensor(accumulators.shape, self.accumulator)
         accumulators.fill(0.0)
         started = Int32(0)
         for index in cutlass.range_constexpr(self.finish.beside):

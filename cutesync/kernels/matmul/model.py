@@ -1,12 +1,13 @@
 """The model of an H200 that chooses a policy: the clocks that a problem takes with each candidate.
 
-Rates that no manual states are fitted to times on an H200: of up to 57 configurations for 33 shapes, and of as many more, with K in 1 to 8
-slices, for 66 shapes of few rows.
+Rates that no manual states are fitted to times on an H200: of up to 57 configurations for 33 shapes, and of as many
+more, with K in 1 to 8 slices, for 66 shapes of few rows.
 """
 
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -38,41 +39,36 @@ MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
 
 
 class Access(NamedTuple):
-    """How TMA finds the operands: whether K is contiguous in B, and how much longer rows of 128 bytes of A and B take than those that are
-    cache lines (``row_cost``)."""
+    """How TMA finds the operands: whether K is contiguous in B, and how much longer rows of 128 bytes of A and B take
+    than those that are cache lines (``row_cost``)."""
 
     b_k_major: bool = True
     row_a: float = 1.0
     row_b: float = 1.0
 
     def bytes(self, config: MatmulPolicy) -> float:
-        """What a block's loads of a k-tile are worth, in bytes. Columns of B come in boxes as wide as the swizzle that divides the tile."""
+        """What a block's loads of a k-tile are worth, in bytes. Columns of B come in boxes as wide as the swizzle that
+        divides the tile."""
         boxes = 1 if self.b_k_major else 128 // math.gcd(2 * config.tile[1], 128)
         rows_a, rows_b = config.tile[0] / config.cluster[1], config.tile[1] / config.cluster[0]
         return K_TILE_BYTES * (self.row_a * rows_a + self.row_b * boxes * rows_b)
 
 
-class Workload(NamedTuple):
+class Workload(
+    namedtuple("Workload", "m n k_tiles batch out_bytes promoted split access", defaults=(False, True, Access()))
+):
     """What the model knows of a problem; ``split`` says whether K may be cut."""
-
-    m: int
-    n: int
-    k_tiles: int
-    batch: int
-    out_bytes: int
-    promoted: bool = False
-    split: bool = True
-    access: Access = Access()
 
 
 def row_cost(stride: int) -> float:
-    """Of rows ``stride`` bytes apart: 1 if all are cache lines, more if they straddle two, yet more if also the sectors of lines."""
+    """Of rows ``stride`` bytes apart: 1 if all are cache lines, more if they straddle two, yet more if also the sectors
+    of lines."""
     return 1.0 if stride % 128 == 0 else 1.5 if stride % 32 == 0 else 2.6
 
 
 def cost(config: MatmulPolicy, load: Workload) -> float:
-    """Clocks that a problem is expected to take: waves of tiles, each as slow as its slowest resource, but no faster than memory gives the
-    operands."""
+    """Clocks that a problem is expected to take: waves of tiles, each as slow as its slowest resource, but no faster
+    than memory gives the operands."""
     tile_m, tile_n = config.tile
     k_tiles = -(-load.k_tiles // config.splits)
     units = math.prod(config.tiles(load.m, load.n)) * load.batch * config.splits
@@ -119,14 +115,9 @@ def shortlist(load: Workload, count: int = 1) -> tuple[MatmulPolicy, ...]:
     return tuple(sorted([*tiles, *cut], key=lambda config: cost(config, load))[:count])
 
 
-def choose(load: Workload) -> MatmulPolicy:
-    """The first of the shortlist."""
-    return shortlist(load)[0]
-
-
 def _splits(config: MatmulPolicy, load: Workload) -> list[int]:
-    """Into how many slices K may be cut: all slices of all tiles run at once, and each has some k-tiles. (Of clusters a few less may run at
-    once.) Few accumulators, as adding up the partial sums takes registers, too."""
+    """Into how many slices K may be cut: all slices of all tiles run at once, and each has some k-tiles. (Of clusters a
+    few less may run at once.) Few accumulators, as adding up the partial sums takes registers, too."""
     if config.accumulators > MAX_SPLIT_ACCUMULATORS:
         return []
     room = config.slots(policy.SMS) // (math.prod(config.tiles(load.m, load.n)) * load.batch)
@@ -134,8 +125,8 @@ def _splits(config: MatmulPolicy, load: Workload) -> list[int]:
 
 
 def raster(config: MatmulPolicy, m: int, n: int) -> tuple[bool, int]:
-    """``(along_n, group)``: the order of tiles walks ``group`` cluster tiles side by side along the longer way. Those that run at the
-    same time then form the squarest patch of the result, and read the fewest bytes of A and B."""
+    """``(along_n, group)``: the order of tiles walks ``group`` cluster tiles side by side along the longer way. Those
+    that run at the same time then form the squarest patch of the result, and read the fewest bytes of A and B."""
     tiles_m, tiles_n = config.tiles(m, n)
     high, wide = config.tile[0] * config.cluster[0], config.tile[1] * config.cluster[1]
     along_n = tiles_n * wide >= tiles_m * high

@@ -1,11 +1,12 @@
 """Copies an operand that TMA or the tensor cores cannot read as it lies, to rows that begin on 16-byte boundaries.
 
-There are three reasons: a base or strides that are no multiples of 16 bytes; elements of 8 or 32 bits whose K is not contiguous; and
-float32 operands of full precision, which are split for 3xTF32 (``three_terms``). Where K is contiguous ``pack_rows`` does it; the kernel
-here takes all other strides.
+There are three reasons: a base or strides that are no multiples of 16 bytes; elements of 8 or 32 bits whose K is not
+contiguous; and float32 operands of full precision, which are split for 3xTF32 (``three_terms``). Where K is contiguous
+``pack_rows`` does it; the kernel here takes all other strides.
 
-Neither lets the product start before it ends: a block of the product takes a whole SM, and would keep it from blocks of the copy that have
-not started (1023x2047x4093 in bfloat16, both operands packed: 41.3 us, and 46.9 with the product let in at the start).
+Neither lets the product start before it ends: a block of the product takes a whole SM, and would keep it from blocks of
+the copy that have not started (1023x2047x4093 in bfloat16, both operands packed: 41.3 us, and 46.9 with the product let
+in at the start).
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ _PITCH = PACK_WORDS + 1
 
 
 class Pack:
-    """``out[item, row, :inner] = x[item, row, :inner]``, zeros up to ``span`` elements; ``x`` has any strides, a row of ``out`` is a multiple
-    of 16 bytes. Elements of 8, 16 or 32 bits are moved as bits through a tile of 32 rows by 128 bytes in shared memory, one a block.
+    """``out[item, row, :inner] = x[item, row, :inner]``, zeros up to ``span`` elements; ``x`` has any strides, a row of
+    ``out`` is a multiple of 16 bytes. Elements of 8, 16 or 32 bits are moved as bits through a tile of 32 rows by 128
+    bytes in shared memory, one a block.
 
-    The 32 lanes of a warp read along the rows of ``x`` if ``transposed``, else along ``inner``: whichever is contiguous. They write words
-    along ``inner``. With ``side`` "left" or "right" a row of ``out`` is three spans long, one for each of ``three_terms``."""
+    The 32 lanes of a warp read along the rows of ``x`` if ``transposed``, else along ``inner``: whichever is
+    contiguous. They write words along ``inner``. With ``side`` "left" or "right" a row of ``out`` is three spans long,
+    one for each of ``three_terms``."""
 
     threads, smem = THREADS, 4 * PACK_ROWS * _PITCH
 
@@ -73,8 +76,9 @@ class Pack:
         across: Uint32,
         down: Uint32,
     ):
-        """``steps`` are the strides of ``x``: (item, row, element). ``span`` is in words here; ``across`` and ``down`` count the tiles of
-        an item. A thread moves only 16 bytes in all, so its other instructions must be few: they would limit the copy."""
+        """``steps`` are the strides of ``x``: (item, row, element). ``span`` is in words here; ``across`` and ``down``
+        count the tiles of an item. A thread moves only 16 bytes in all, so its other instructions must be few: they
+        would limit the copy."""
         await_launches()
         thread, block = cute.arch.thread_idx()[0], Uint32(cute.arch.block_idx()[0])
         warp, lane = thread // 32, thread % 32
@@ -104,8 +108,8 @@ class Pack:
 
     @cute.jit
     def read(self, source, steps, left, store, warp, lane):
-        """Fill the tile from ``source``, where ``left`` = (rows, elements of each) exist. All loads are in flight before the first is
-        stored."""
+        """Fill the tile from ``source``, where ``left`` = (rows, elements of each) exist. All loads are in flight
+        before the first is stored."""
         rows, inner = left
         tile = cute.make_tensor(
             cute.recast_ptr(store, dtype=self.element),
@@ -132,13 +136,13 @@ class Pack:
 
 
 def three_terms(word, side: str) -> tuple:
-    """The bits of three float32 numbers whose products with those of the other side add up to the product of the two numbers, up to an error
-    of 2**-22 or so (3xTF32).
+    """The bits of three float32 numbers whose products with those of the other side add up to the product of the two
+    numbers, up to an error of 2**-22 or so (3xTF32).
 
-    x = big + small. The big part is the nearest number of 11 bits of significand (that of tfloat32), the small part is the rest, which
-    tfloat32 holds to another 11 bits. The product is small * big' + big * small' + big * big', in this order; small * small' is left out,
-    as it is below 2**-22 of the product. Infinities and NaN are in the last term alone, and the others are 0: infinity times a small number
-    of either sign would make a NaN.
+    x = big + small. The big part is the nearest number of 11 bits of significand (that of tfloat32), the small part is
+    the rest, which tfloat32 holds to another 11 bits. The product is small * big' + big * small' + big * big', in this
+    order; small * small' is left out, as it is below 2**-22 of the product. Infinities and NaN are in the last term
+    alone, and the others are 0: infinity times a small number of either sign would make a NaN.
     """
     exponent, low = Int32(0x7F800000), Int32(0x1FFF)
     nearest = (word + 0x1000) & ~low  # a carry out of the significand is the next exponent

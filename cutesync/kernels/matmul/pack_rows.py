@@ -1,9 +1,11 @@
-"""Copies rows that begin anywhere to rows that begin on cache lines: packs an operand whose K is contiguous (see ``pack``).
+"""Copies rows that begin anywhere to rows that begin on cache lines: packs an operand whose K is contiguous (see
+``pack``).
 
-A warp copies a run of a row, ``VECTORS`` vectors of 16 bytes a lane. A vector of the copy lies in two aligned vectors of the source. A lane
-reads both (the second is the next lane's first, which the L1 has) and shifts them into place, first by words, then by bits. So elements of 8
-and 16 bits cost as much as those of 32, and no lane waits for another. The first and the last run of a row may have aligned vectors that
-lie outside the array in part: those runs are read by elements.
+A warp copies a run of a row, ``VECTORS`` vectors of 16 bytes a lane. A vector of the copy lies in two aligned vectors
+of the source. A lane reads both (the second is the next lane's first, which the L1 has) and shifts them into place,
+first by words, then by bits. So elements of 8 and 16 bits cost as much as those of 32, and no lane waits for another.
+The first and the last run of a row may have aligned vectors that lie outside the array in part: those runs are read by
+elements.
 """
 
 from __future__ import annotations
@@ -23,8 +25,9 @@ VECTORS = PACK_RUN // STRIDE  # of a lane
 
 
 class PackRows:
-    """``out[line, :inner] = x[line, :inner]``, zeros up to ``span``, for the lines (items, rows) of ``x``, whose elements have 8, 16 or 32
-    bits and are moved as bits. With ``side`` "left" or "right" a line of ``out`` is three spans long, one for each of ``three_terms``."""
+    """``out[line, :inner] = x[line, :inner]``, zeros up to ``span``, for the lines (items, rows) of ``x``, whose
+    elements have 8, 16 or 32 bits and are moved as bits. With ``side`` "left" or "right" a line of ``out`` is three
+    spans long, one for each of ``three_terms``."""
 
     threads, smem = THREADS, 0
 
@@ -70,8 +73,8 @@ class PackRows:
         span: Int64,
         across: Uint32,
     ):
-        """All in bytes: ``inner``, ``span``, ``steps``, the strides (item, row) of ``x``, and ``edges``, where its memory begins and ends,
-        from ``x`` on. ``across`` counts the runs of a line."""
+        """All in bytes: ``inner``, ``span``, ``steps``, the strides (item, row) of ``x``, and ``edges``, where its
+        memory begins and ends, from ``x`` on. ``across`` counts the runs of a line."""
         await_launches()
         warp = Uint32(cute.arch.block_idx()[0]) * (THREADS // LANES) + cute.arch.thread_idx()[0] // LANES
         line = warp // across
@@ -90,8 +93,8 @@ class PackRows:
 
     @cute.jit
     def copy_vectors(self, source, skew, left, target, room, span):
-        """Copy the lane's vectors, which begin ``skew`` bytes behind the aligned ``source``. All loads are in flight before the first is
-        used."""
+        """Copy the lane's vectors, which begin ``skew`` bytes behind the aligned ``source``. All loads are in flight
+        before the first is used."""
         loaded = cute.make_rmem_tensor((2 * WORDS, VECTORS), Uint32)
         for j in cutlass.range_constexpr(VECTORS):
             if left > j * STRIDE:

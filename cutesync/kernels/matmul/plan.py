@@ -1,4 +1,5 @@
-"""From a checked problem to a launch: operands become tensor maps, terms become a kernel, extents become its parameters."""
+"""From a checked problem to a launch: operands become tensor maps, terms become a kernel, extents become its
+parameters."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ TMA_BYTES = 16  # bases and strides of what TMA reads or writes are multiples of
 
 @dataclass(frozen=True)
 class Operand:
-    """A batch of matrices seen as (rows, K): ``k_major`` says which of the two is contiguous, ``step`` is the stride of the other and
-    ``batch`` that of the items, in elements; ``items`` is 1 for an operand that all results share. ``rows`` that exist, if not all: the
-    rest are zero."""
+    """A batch of matrices seen as (rows, K): ``k_major`` says which of the two is contiguous, ``step`` is the stride of
+    the other and ``batch`` that of the items, in elements; ``items`` is 1 for an operand that all results share.
+    ``rows`` that exist, if not all: the rest are zero."""
 
     k_major: bool
     step: int
@@ -39,7 +40,8 @@ class Operand:
 
 @dataclass(frozen=True)
 class Problem:
-    """D (M, N) = A (M, K) B (N, K)^T for each of ``items``. ``c`` and ``d`` are the strides (row, column, item) of C and D in elements."""
+    """D (M, N) = A (M, K) B (N, K)^T for each of ``items``. ``c`` and ``d`` are the strides (row, column, item) of C
+    and D in elements."""
 
     m: int
     n: int
@@ -105,7 +107,7 @@ def kernel_for(
 
         from .kernel import Matmul
 
-        host = Matmul(config, tuple(element.cutlass for element in elements), out.cutlass, majors, terms.terms())
+        host = Matmul(config, tuple(element.cutlass for element in elements), out.cutlass, majors, terms)
         arguments = [*_examples(elements, out, terms), make_fake_stream()]
         facts = {"block": (host.threads, 1, 1), "smem": host.smem, "cluster": (config.cluster_size, 1, 1)}
         return host.__call__, arguments, facts
@@ -150,7 +152,8 @@ def _examples(elements: tuple[DType, DType], out: DType, terms: TermsSpec) -> li
 def make_launch(
     problem: Problem, config: MatmulPolicy | None, alpha: float, beta: float, ordinal: int, stream: int
 ) -> MapLaunch:
-    """The prepared launch. Its ``run`` takes the addresses of A, B, D, C, the bias and the two scales (0 where there is none) and the stream."""
+    """The prepared launch. Its ``run`` takes the addresses of A, B, D, C, the bias and the two scales (0 where there is
+    none) and the stream."""
     config = decided(problem, config, ordinal)
     majors = problem.a.k_major, problem.b.k_major
     kernel = kernel_for(config, problem.elements, problem.out, majors, problem.terms, stream)
@@ -176,7 +179,8 @@ def make_launch(
 
 
 def decided(problem: Problem, config: MatmulPolicy | None, ordinal: int) -> MatmulPolicy:
-    """The configuration, or the model's if there is none, with everything decided that follows from the problem and the GPU."""
+    """The configuration, or the model's if there is none, with everything decided that follows from the problem and the
+    GPU."""
     config = config or problem.shortlist()[0]
     several = math.prod(config.tiles(problem.m, problem.n)) * problem.items > config.slots(multiprocessors(ordinal))
     return config.decided(problem.out.size, several)
@@ -197,9 +201,11 @@ def _maps(problem: Problem, config: MatmulPolicy) -> dict[str, Any]:
 
 
 def operand_map(problem: Problem, element: DType, operand: Operand, rows: int, tile_rows: int, peers: int) -> TiledMap:
-    """The map that loads a block's part of a stage: (tile_rows, k-tile) cut among ``peers`` along the way that is not contiguous.
+    """The map that loads a block's part of a stage: (tile_rows, k-tile) cut among ``peers`` along the way that is not
+    contiguous.
 
-    A box is as wide as its swizzle, the widest that divides the tile. The layout of a stage (CuTe's K_SW* or MN_SW*) is made of such boxes.
+    A box is as wide as its swizzle, the widest that divides the tile. The layout of a stage (CuTe's K_SW* or MN_SW*) is
+    made of such boxes.
     """
     k = problem.k_elements
     inner, outer = (k, tile_rows) if operand.k_major else (tile_rows, k)
@@ -252,7 +258,7 @@ def pack_kernel(element: DType, form: str, side: str, stream: int) -> compiler.K
         space, long, count = cute.AddressSpace.gmem, Int64(0), Uint32(0)
         pointers = [make_ptr(moved.cutlass, 0, space, assumed_align=align) for align in (element.size, TMA_BYTES)]
         host: Any = PackRows(moved.cutlass, side) if form == "rows" else Pack(moved.cutlass, form == "transposed", side)
-        numbers = (long, long, (long,) * 3, long, count, count)
+        numbers: tuple = (long, long, (long,) * 3, long, count, count)
         if form == "rows":
             numbers = (count, count, long, (long,) * 2, (long,) * 2, long, count)
         facts = {"block": (host.threads, 1, 1), "smem": host.smem}

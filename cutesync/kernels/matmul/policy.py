@@ -1,17 +1,18 @@
-"""How a matmul is tiled: ``MatmulPolicy``, and what fits into a multiprocessor. ``candidates`` lists policies, ``model`` chooses one.
+"""How a matmul is tiled: ``MatmulPolicy``, and what fits into a multiprocessor. ``candidates`` lists policies,
+``model`` chooses one.
 
-A block computes tiles of ``tile`` = (M, N) elements of the result from k-tiles of 128 bytes a row. Two consumer warpgroups of 128
-threads multiply; how they share the work is the ``schedule``:
+A block computes tiles of ``tile`` = (M, N) elements of the result from k-tiles of 128 bytes a row. Two consumer
+warpgroups of 128 threads multiply; how they share the work is the ``schedule``:
 
 - "cooperative": both work on one tile, each on half of its rows.
 - "pingpong": each works on a tile of its own; while one stores its tile, the other has the tensor cores.
 
-``cluster`` = (m, n) blocks work on neighbouring tiles. Those along M need the same rows of B, those along N the same of A: each loads
-a part and multicasts it, so a cluster of 2 reads that operand from the L2 once instead of twice. (As many bytes arrive at a
-multiprocessor as without: a cluster saves where the L2, memory or the power are the limit.)
+``cluster`` = (m, n) blocks work on neighbouring tiles. Those along M need the same rows of B, those along N the same of
+A: each loads a part and multicasts it, so a cluster of 2 reads that operand from the L2 once instead of twice. (As many
+bytes arrive at a multiprocessor as without: a cluster saves where the L2, memory or the power are the limit.)
 
-wgmma takes 64 rows of A at a time, but few of B if there are few. So a result of few rows is computed as its transpose, of few columns (see
-``problem.swap_ab``), and ``tile`` is then that of the transpose.
+wgmma takes 64 rows of A at a time, but few of B if there are few. So a result of few rows is computed as its transpose,
+of few columns (see ``problem.swap_ab``), and ``tile`` is then that of the transpose.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ CONSUMERS = 2
 THREADS = WARPGROUP * (CONSUMERS + 1)
 SUB_TILE_BUFFERS = 2  # of the epilogue, for each consumer warpgroup
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # (24 + 2 * 240) * 128 = 64512 of the 65536 of an SM
-# 32-bit accumulators a thread, also where a second set is added to them, and where K is split; above, the compiler spills
+# 32-bit accumulators a thread: in general, with a second set besides, and with split-K; above, the compiler spills
 MAX_ACCUMULATORS, MAX_PROMOTED_ACCUMULATORS, MAX_SPLIT_ACCUMULATORS = 208, 96, 128
 MAX_DEFERRED_REGISTERS = 192  # of the accumulators and of a pending tile beside them
 MAX_SPLITS = 64
@@ -46,11 +47,12 @@ _BARRIER_BYTES = 1024
 class MatmulPolicy:
     """How a problem is tiled.
 
-    ``stages`` 0 takes as many as fit. ``group`` is how many cluster tiles lie side by side in the order of tiles; 0 takes what the L2 model
-    says. ``promoted`` (for float8, whose tensor cores keep some 14 bits of a sum) adds every k-tile's products to a second set of
-    accumulators, in full float32. ``splits`` blocks share a tile, each with one slice of K (see ``split``). With ``deferred`` a cooperative
-    block keeps a finished tile in registers and stores it while it multiplies the next ("pingpong" has its other warpgroup for that); None
-    does so where registers and tiles are enough."""
+    ``stages`` 0 takes as many as fit. ``group`` is how many cluster tiles lie side by side in the order of tiles; 0
+    takes what the L2 model says. ``promoted`` (for float8, whose tensor cores keep some 14 bits of a sum) adds every
+    k-tile's products to a second set of accumulators, in full float32. ``splits`` blocks share a tile, each with one
+    slice of K (see ``split``). With ``deferred`` a cooperative block keeps a finished tile in registers and stores it
+    while it multiplies the next ("pingpong" has its other warpgroup for that); None does so where registers and tiles
+    are enough."""
 
     tile: tuple[int, int] = (128, 256)
     schedule: str = "cooperative"
@@ -66,21 +68,33 @@ class MatmulPolicy:
         m, n = self.tile
         step = 64 * CONSUMERS if self.schedule == "cooperative" else 64
         if m % step or not 0 < m <= 256 or n % 16 or not 0 < n <= 256:
-            allowed = f"M a multiple of {step} and N of 16, both up to 256"
-            raise ArgumentValueError(explain("config.tile", self.tile, allowed))
+            raise ArgumentValueError(
+                explain("config.tile", self.tile, f"M a multiple of {step} and N of 16, both up to 256")
+            )
         most = MAX_SPLIT_ACCUMULATORS if self.splits > 1 else MAX_ACCUMULATORS
         most = MAX_PROMOTED_ACCUMULATORS if self.promoted else most
         if self.accumulators > most:
-            came = f"{self.tile}: {self.accumulators} accumulators a thread"
-            raise ArgumentValueError(explain("config.tile", came, f"at most {most}"))
+            raise ArgumentValueError(
+                explain("config.tile", f"{self.tile}: {self.accumulators} accumulators a thread", f"at most {most}")
+            )
         if self.cluster not in CLUSTERS or self.tile[1] // 8 % self.cluster[0]:
-            allowed = f"one of {CLUSTERS}, its first number a divisor of N / 8 of the tile"
-            raise ArgumentValueError(explain("config.cluster", self.cluster, allowed))
+            raise ArgumentValueError(
+                explain(
+                    "config.cluster",
+                    self.cluster,
+                    f"one of {CLUSTERS}, its first number a divisor of N / 8 of the tile",
+                )
+            )
         if not 1 <= self.splits <= MAX_SPLITS:
             raise ArgumentValueError(explain("config.splits", self.splits, f"1 to {MAX_SPLITS}"))
         if self.stages < 0 or self.stages == 1 or self.group < 0:
-            came = f"stages={self.stages}, group={self.group}"
-            raise ArgumentValueError(explain("config", came, "0, or 2 stages and more; a group of 0 or more"))
+            raise ArgumentValueError(
+                explain(
+                    "config",
+                    f"stages={self.stages}, group={self.group}",
+                    "0, or 2 stages and more; a group of 0 or more",
+                )
+            )
 
     def _check_types(self) -> None:
         for name in ("tile", "cluster"):
@@ -102,7 +116,7 @@ class MatmulPolicy:
         splits = self.splits if self.cluster_split else self.splits > 1
         return self.tile, self.schedule, self.cluster, self.stages, self.promoted, splits, self.deferred
 
-    # --- the tile and its parts ----------------------------------------------------------------------------------------------------
+    # --- the tile and its parts ------------------------------------------------------------------------------------
 
     @property
     def warpgroups_per_tile(self) -> int:
@@ -127,7 +141,7 @@ class MatmulPolicy:
         """Columns that the epilogue stores at a time: at most 128 bytes, and a divisor of the tile's."""
         return math.gcd(self.tile[1], 128 // out_bytes)
 
-    # --- clusters and split-K ------------------------------------------------------------------------------------------------------
+    # --- clusters and split-K --------------------------------------------------------------------------------------
 
     @property
     def peers(self) -> int:
@@ -136,7 +150,8 @@ class MatmulPolicy:
 
     @property
     def cluster_split(self) -> bool:
-        """Whether split-K goes through the shared memory of a cluster (see ``split``): where the partial sums are few and fit."""
+        """Whether split-K goes through the shared memory of a cluster (see ``split``): where the partial sums are few
+        and fit."""
         room = SMEM_BYTES - _BARRIER_BYTES - CONSUMERS * SUB_TILE_BUFFERS * 64 * 128
         room -= MIN_CLUSTER_SPLIT_STAGES * self.stage_bytes()
         return 1 < self.splits <= MAX_CLUSTER_SPLITS and self.peers == 1 and self.exchange_bytes() <= room
@@ -147,8 +162,8 @@ class MatmulPolicy:
         return self.splits if self.cluster_split else self.peers
 
     def slots(self, multiprocessors: int) -> int:
-        """Clusters that run at a time. Clusters of 4 and more leave some multiprocessors idle: the parts of the GPU that hold a cluster are
-        uneven."""
+        """Clusters that run at a time. Clusters of 4 and more leave some multiprocessors idle: the parts of the GPU
+        that hold a cluster are uneven."""
         if self.cluster_size < 4:
             return multiprocessors // self.cluster_size
         return max(1, multiprocessors * 28 // 33 // self.cluster_size)
@@ -161,12 +176,12 @@ class MatmulPolicy:
         """Parts of tiles, one a consumer warpgroup, that the split-K turnstile adds up."""
         return math.prod(self.tiles(m, n)) * batch * self.peers * self.warpgroups_per_tile
 
-    # --- what fits -----------------------------------------------------------------------------------------------------------------
+    # --- what fits -------------------------------------------------------------------------------------------------
 
     def can_defer(self, out_bytes: int) -> bool:
-        """Whether the registers suffice for a deferred epilogue: for a tile's results, of ``out_bytes``, beside the accumulators of the next.
-        One-byte results are excluded: a sub-tile holds twice as many of them, and their epilogue operands do not fit in the remaining
-        registers."""
+        """Whether the registers suffice for a deferred epilogue: for a tile's results, of ``out_bytes``, beside the
+        accumulators of the next. One-byte results are excluded: a sub-tile holds twice as many of them, and their
+        epilogue operands do not fit in the remaining registers."""
         registers = self.accumulators * (1 + self.promoted) + self.accumulators * out_bytes // 4
         fits = out_bytes > 1 and registers <= MAX_DEFERRED_REGISTERS
         return self.schedule == "cooperative" and self.splits == 1 and fits
@@ -183,24 +198,31 @@ class MatmulPolicy:
         return CONSUMERS * SUB_TILE_BUFFERS * 64 * self.sub_tile_columns(out_bytes) * out_bytes
 
     def smem(self, out_bytes: int) -> int:
-        """Shared memory of a block: the stages, the epilogue's buffers, the barriers; for cluster split-K the partial sums and their
-        barriers, for the turnstile a word for each consumer warpgroup."""
+        """Shared memory of a block: the stages, the epilogue's buffers, the barriers; for cluster split-K the partial
+        sums and their barriers, for the turnstile a word for each consumer warpgroup."""
         split = self.exchange_bytes() + 8 * CONSUMERS if self.cluster_split else 4 * CONSUMERS if self.splits > 1 else 0
         return self.stages * self.stage_bytes() + self.buffer_bytes(out_bytes) + 16 * self.stages + split
 
     def decided(self, out_bytes: int, several: bool = True) -> MatmulPolicy:
-        """The same with the number of stages decided, and whether the epilogue is deferred: if not given, where blocks have ``several``
-        tiles."""
+        """The same with the number of stages decided, and whether the epilogue is deferred: if not given, where blocks
+        have ``several`` tiles."""
         room = SMEM_BYTES - _BARRIER_BYTES - self.buffer_bytes(out_bytes) - self.cluster_split * self.exchange_bytes()
         fits = room // self.stage_bytes()
         if max(self.stages, 2) > fits:
-            came = f"{max(self.stages, 2)} stages of {self.stage_bytes()} bytes"
-            raise ArgumentValueError(explain("config", came, f"at most {fits} for this output type"))
-        if self.deferred and not self.can_defer(out_bytes):
-            came = f"True for {self.tile} {self.schedule}, splits {self.splits}, {out_bytes} bytes a result"
-            allowed = (
-                "a cooperative configuration, K whole, results of 2 or 4 bytes, "
-                f"{MAX_DEFERRED_REGISTERS} registers for them and the accumulators"
+            raise ArgumentValueError(
+                explain(
+                    "config",
+                    f"{max(self.stages, 2)} stages of {self.stage_bytes()} bytes",
+                    f"at most {fits} for this output type",
+                )
             )
-            raise ArgumentValueError(explain("config.deferred", came, allowed))
+        if self.deferred and not self.can_defer(out_bytes):
+            raise ArgumentValueError(
+                explain(
+                    "config.deferred",
+                    f"True for {self.tile} {self.schedule}, splits {self.splits}, {out_bytes} bytes a result",
+                    "a cooperative configuration, K whole, results of 2 or 4 bytes, "
+                    f"{MAX_DEFERRED_REGISTERS} registers for them and the accumulators",
+                )
+            )
         return replace(self, stages=self.stages or min(fits, 8), deferred=self.defers(out_bytes, several))

@@ -1,10 +1,11 @@
 """From arrays to problems: the steps that a call consists of.
 
-A call is one launch where TMA can read both operands and one stride leads from each item of the batch to the next. An operand that TMA
-cannot read is packed first; a batch that broadcasts in more ways than a stride can say is several launches.
+A call is one launch where TMA can read both operands and one stride leads from each item of the batch to the next. An
+operand that TMA cannot read is packed first; a batch that broadcasts in more ways than a stride can say is several
+launches.
 
-A result is computed as the transpose of the product of the transposes, D^T = B^T A^T, if that makes it row-major, or if it has few rows:
-``swap_ab``. The kernel then takes B's transpose for A, and A's for B.
+A result is computed as the transpose of the product of the transposes, D^T = B^T A^T, if that makes it row-major, or if
+it has few rows: ``swap_ab``. The kernel then takes B's transpose for A, and A's for B.
 
 float32 operands of full precision are split into big and small parts for three products of tfloat32 (3xTF32, see
 ``pack.three_terms``). The three lie behind one another in a K three times as long.
@@ -13,37 +14,26 @@ float32 operands of full precision are split into big and small parts for three 
 from __future__ import annotations
 
 import itertools
+from collections import namedtuple
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
-from ...dtypes import DType
 from ...runtime.arrays import View
 from .plan import TMA_BYTES, Operand, Problem
 from .policy import K_TILE_BYTES
-from .terms import TermsSpec
 
 FEW = 64  # rows or columns of a result that are few: wgmma multiplies as many rows at a time
 
 
-class Product(NamedTuple):
-    """A call whose arguments have been checked. ``elements`` are what the tensor cores take A and B for; ``tf32x3`` says that they are
-    float32 in three products; ``promoted`` and ``split`` as in ``Problem``."""
-
-    a: View
-    b: View
-    c: View | None
-    out: View
-    terms: TermsSpec
-    elements: tuple[DType, DType]
-    tf32x3: bool = False
-    promoted: bool = False
-    split: bool = True
+class Product(namedtuple("Product", "a b c out terms elements tf32x3 promoted split", defaults=(False, False, True))):
+    """A call whose arguments have been checked: ``View``s of A, B, C (or None) and the result, the terms of the
+    epilogue. ``elements`` are what the tensor cores take A and B for; ``tf32x3`` says that they are float32 in three
+    products; ``promoted`` and ``split`` as in ``Problem``."""
 
 
 @dataclass(frozen=True)
 class Matrices:
-    """A batch of matrices: its address, the bytes of an element, (rows, columns), their strides in elements, and those of each dimension
-    of the batch."""
+    """A batch of matrices: its address, the bytes of an element, (rows, columns), their strides in elements, and those
+    of each dimension of the batch."""
 
     address: int
     size: int
@@ -58,7 +48,8 @@ class Matrices:
 
 @dataclass(frozen=True)
 class Step:
-    """One launch: its problem, what to add to each address (in bytes: A, B, D, C, bias, scales), and the operands to pack before."""
+    """One launch: its problem, what to add to each address (in bytes: A, B, D, C, bias, scales), and the operands to
+    pack before."""
 
     problem: Problem
     offsets: tuple[int, ...]
@@ -67,9 +58,9 @@ class Step:
 
 @dataclass(frozen=True)
 class PackJob:
-    """An operand as it lies, (items, rows, inner) with its strides in elements, and the elements that a row of the copy has, ``span``, a
-    multiple of 128 bytes. With 3xTF32 ``side`` is "left" or "right", and the copy has three such rows side by side (see
-    ``pack.three_terms``)."""
+    """An operand as it lies, (items, rows, inner) with its strides in elements, and the elements that a row of the copy
+    has, ``span``, a multiple of 128 bytes. With 3xTF32 ``side`` is "left" or "right", and the copy has three such rows
+    side by side (see ``pack.three_terms``)."""
 
     items: int
     rows: int
@@ -80,7 +71,8 @@ class PackJob:
 
     @property
     def form(self) -> str:
-        """How the elements of ``inner`` lie: "rows", side by side; else "transposed" if those of other rows are nearer, "apart" if not."""
+        """How the elements of ``inner`` lie: "rows", side by side; else "transposed" if those of other rows are nearer,
+        "apart" if not."""
         if self.strides[2] == 1 or self.inner == 1:
             return "rows"
         return "transposed" if abs(self.strides[1]) < abs(self.strides[2]) and self.rows > 1 else "apart"
@@ -135,15 +127,16 @@ def steps_of(product: Product) -> tuple[bool, list[Step]]:
 
 
 def swap_ab(shape: tuple[int, int], steps: tuple[int, int]) -> bool:
-    """Whether to compute the transpose of a result. wgmma takes 64 rows of the first operand at a time, but few of the second if there are
-    few, so few rows become few columns; otherwise columns become rows where they are contiguous, as TMA stores rows."""
+    """Whether to compute the transpose of a result. wgmma takes 64 rows of the first operand at a time, but few of the
+    second if there are few, so few rows become few columns; otherwise columns become rows where they are contiguous, as
+    TMA stores rows."""
     (rows, columns), (row_step, column_step) = shape, steps
     if min(rows, columns) <= FEW and rows != columns:
         return rows < columns
     return column_step != 1 and row_step == 1 and columns > 1
 
 
-# --- batches -----------------------------------------------------------------------------------------------------------------------
+# --- batches -------------------------------------------------------------------------------------------------------
 
 
 def _operands(product: Product) -> tuple[tuple[int, ...], tuple[Matrices, Matrices, Matrices, Matrices]]:
@@ -179,8 +172,8 @@ def _broadcast_steps(shape: tuple[int, ...], steps: tuple[int, ...], larger: tup
 
 
 def _launches(batch: tuple[int, ...], operands: tuple[Matrices, ...]):
-    """``(items, steps, offsets)``: the items of each launch, the stride of each operand from one to the next, and for each launch what to
-    add to the addresses, in bytes."""
+    """``(items, steps, offsets)``: the items of each launch, the stride of each operand from one to the next, and for
+    each launch what to add to the addresses, in bytes."""
     extents, steps = _collapse(batch, [x.batch for x in operands])
     offsets = [
         tuple(x.size * sum(i * step for i, step in zip(index, of)) for x, of in zip(operands, steps))
@@ -190,7 +183,8 @@ def _launches(batch: tuple[int, ...], operands: tuple[Matrices, ...]):
 
 
 def _collapse(batch: tuple[int, ...], steps: list[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:
-    """The batch with neighbouring dimensions merged where every operand's strides allow it; at least one dimension remains."""
+    """The batch with neighbouring dimensions merged where every operand's strides allow it; at least one dimension
+    remains."""
     extents: list[int] = []
     merged: list[list[int]] = [[] for _ in steps]
     for dimension, extent in enumerate(batch):
@@ -208,7 +202,7 @@ def _collapse(batch: tuple[int, ...], steps: list[tuple[int, ...]]) -> tuple[lis
     return (extents, merged) if extents else ([1], [[0] for _ in steps])
 
 
-# --- what TMA can read and write ---------------------------------------------------------------------------------------------------
+# --- what TMA can read and write -----------------------------------------------------------------------------------
 
 
 def _operand(x: Matrices, items: int, side: str) -> tuple[Operand, PackJob | None]:

@@ -1,22 +1,18 @@
 """How the two consumer warpgroups share the tiles of a block (``MatmulPolicy.schedule``).
 
-A schedule has ``readers``, the consumer warps that read each stage, and the same five methods: ``half``, ``first``, ``begin``, ``end`` and
-``next``. ``begin`` and ``end`` enclose the multiplications of a tile.
+A schedule has ``readers``, the consumer warps that read each stage, and the same five methods: ``half``, ``first``,
+``begin``, ``end`` and ``next``. ``begin`` and ``end`` enclose the multiplications of a tile.
 """
 
 from __future__ import annotations
-
-import enum
 
 import cutlass.cute as cute
 
 from .policy import CONSUMERS, WARPGROUP
 
-
-class Barriers(enum.IntEnum):
-    """Named barriers of the kernel. 0 is the block's; 1 and 2 are those of the epilogue and of the split-K turnstile, 128 threads each."""
-
-    TURN = 3  # and 4: warpgroup 0's and 1's turn at the tensor cores ("pingpong"), 128 arrive and 128 wait
+# Named barriers: 0 is the block's; 1 and 2 are those of the epilogue and of the split-K turnstile, 128 threads each;
+# 3 and 4 are warpgroup 0's and 1's turn at the tensor cores ("pingpong"), where 128 arrive and 128 wait.
+TURN = 3
 
 
 class Cooperative:
@@ -44,8 +40,9 @@ class Cooperative:
 
 
 class PingPong(Cooperative):
-    """Each warpgroup multiplies a tile of its own, all rows of it. They take turns: while one stores its tile, the other has the tensor
-    cores. ``turn`` counts the tiles of the block before the one at hand. The first turn needs no wait."""
+    """Each warpgroup multiplies a tile of its own, all rows of it. They take turns: while one stores its tile, the
+    other has the tensor cores. ``turn`` counts the tiles of the block before the one at hand. The first turn needs no
+    wait."""
 
     readers = 4
 
@@ -61,12 +58,12 @@ class PingPong(Cooperative):
     @cute.jit
     def begin(self, turn, group):
         if turn > 0:
-            cute.arch.barrier(barrier_id=Barriers.TURN + group, number_of_threads=2 * WARPGROUP)
+            cute.arch.barrier(barrier_id=TURN + group, number_of_threads=2 * WARPGROUP)
 
     @cute.jit
     def end(self, more, group):
         if more:
-            cute.arch.barrier_arrive(barrier_id=Barriers.TURN + 1 - group, number_of_threads=2 * WARPGROUP)
+            cute.arch.barrier_arrive(barrier_id=TURN + 1 - group, number_of_threads=2 * WARPGROUP)
 
     def next(self, unit, step, stage, k_tiles, turn):
         stage.advance(k_tiles)  # those are the other warpgroup's

@@ -1,15 +1,17 @@
 """The order of tiles: which tile of the result a cluster computes first, second, third.
 
-The grid fills the GPU once and stays (a persistent kernel): cluster c of C computes the units c, c + C, c + 2C, ... A unit is a cluster
-tile, or with split-K through global memory one slice of K of it. Units that follow one another should share rows of A and columns of B
-while those are in the L2. So units count through the result in bands: ``group`` tiles side by side, then the next such step along the
-band, and at its end the next band, in the opposite direction (a serpentine), because what was read last is still in the L2.
+The grid fills the GPU once and stays (a persistent kernel): cluster c of C computes the units c, c + C, c + 2C, ... A
+unit is a cluster tile, or with split-K through global memory one slice of K of it. Units that follow one another should
+share rows of A and columns of B while those are in the L2. So units count through the result in bands: ``group`` tiles
+side by side, then the next such step along the band, and at its end the next band, in the opposite direction (a
+serpentine), because what was read last is still in the L2.
 """
 
 from __future__ import annotations
 
+from collections import namedtuple
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -19,18 +21,16 @@ from .parameters import Order, Split
 from .policy import MatmulPolicy
 
 
-class Tile(NamedTuple):
-    """A tile of the result, counted along M and N, and the item of the batch. It may lie outside the result at its edges."""
-
-    m: Any
-    n: Any
-    item: Any
+class Tile(namedtuple("Tile", "m n item")):
+    """A tile of the result, counted along M and N, and the item of the batch. It may lie outside the result at its
+    edges."""
 
 
 class TileOrder:
     """Numbers the cluster tiles of a batch of results. All extents are counts of cluster tiles.
 
-    ``side`` x ``length`` is the result, seen so that bands run along ``length``: (tiles of M, tiles of N) if ``along_n``, else swapped.
+    ``side`` x ``length`` is the result, seen so that bands run along ``length``: (tiles of M, tiles of N) if
+    ``along_n``, else swapped.
     """
 
     def __init__(self, cluster: tuple[int, int]) -> None:
@@ -70,18 +70,19 @@ class TileOrder:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """The units of a block, for an operand ``a`` (M, K, L) and a result ``d`` (M, N, L), with ``k_tile`` elements of K in a k-tile."""
+    """The units of a block, for an operand ``a`` (M, K, L) and a result ``d`` (M, N, L), with ``k_tile`` elements of K
+    in a k-tile."""
 
     config: MatmulPolicy
-    a: cute.Tensor
-    d: cute.Tensor
+    a: Any
+    d: Any
     k_tile: int
     order: Order
     split: Split
 
     def walk(self):
-        """The first unit of this block's cluster, the step to its next, and the number of all units. (With cluster split-K each
-        cluster has one unit.)"""
+        """The first unit of this block's cluster, the step to its next, and the number of all units. (With cluster
+        split-K each cluster has one unit.)"""
         slices = self.split.splits if self.config.splits > 1 and not self.config.cluster_split else 1
         units = TileOrder(self.config.cluster).units(*self.tiles(), self.d.shape[2]) * slices
         size = self.config.cluster_size
@@ -101,7 +102,8 @@ class Work:
         return self.split.k_tiles if self.config.splits > 1 else (self.a.shape[1] + self.k_tile - 1) // self.k_tile
 
     def place(self, unit, rank):
-        """``(number, k_slice, tile)`` of a unit: the number of this block's tile among all, its slice of K, and the tile."""
+        """``(number, k_slice, tile)`` of a unit: the number of this block's tile among all, its slice of K, and the
+        tile."""
         if self.config.cluster_split:
             cluster_tile, k_slice = unit, block_in_cluster()
         elif self.config.splits > 1:

@@ -1,16 +1,19 @@
-"""Split-K: several blocks each multiply one slice of K for the same tile, and one of them adds their partial sums up, in the slices' order.
+"""Split-K: several blocks each multiply one slice of K for the same tile, and one of them adds their partial sums up,
+in the slices' order.
 
-Cluster split-K (``ClusterSplit``): up to 8 blocks, if their partial sums fit, are a cluster. All but the first store their accumulators in
-the shared memory of the first block and leave. Such a launch has one cluster for every tile.
+Cluster split-K (``ClusterSplit``): up to 8 blocks, if their partial sums fit, are a cluster. All but the first store
+their accumulators in the shared memory of the first block and leave. Such a launch has one cluster for every tile.
 
-Split-K turnstile (``Turnstile``), for more blocks or larger tiles: partial sums go through global memory, and the block that finishes last
-adds up. Every consumer warpgroup writes its accumulators to the workspace and counts itself in. Nobody waits. The warpgroup that finds all
-others counted reads all partial sums, slice 0 first, so that the sum is bitwise the same whoever that is, and stores the tile. The counter
-wraps to zero by itself (atom.inc), as the next launch needs it. What the partial sums hold between launches does not matter.
+Split-K turnstile (``Turnstile``), for more blocks or larger tiles: partial sums go through global memory, and the block
+that finishes last adds up. Every consumer warpgroup writes its accumulators to the workspace and counts itself in.
+Nobody waits. The warpgroup that finds all others counted reads all partial sums, slice 0 first, so that the sum is
+bitwise the same whoever that is, and stores the tile. The counter wraps to zero by itself (atom.inc), as the next
+launch needs it. What the partial sums hold between launches does not matter.
 
-Every tile is cut into the same number of equal slices, which suits few tiles and a long K. Stream-K, which cuts only the tiles of the last
-wave, is left out: on an H200 an exchange through global memory takes some 2.5 us, and the choice of tile sizes fills the last wave well
-enough that cutting it gains less (512 x 8192 x 8192 is 128 tiles of 128 x 256 for 132 multiprocessors).
+Every tile is cut into the same number of equal slices, which suits few tiles and a long K. Stream-K, which cuts only
+the tiles of the last wave, is left out: on an H200 an exchange through global memory takes some 2.5 us, and the choice
+of tile sizes fills the last wave well enough that cutting it gains less (512 x 8192 x 8192 is 128 tiles of 128 x 256
+for 132 multiprocessors).
 """
 
 from __future__ import annotations
@@ -20,8 +23,7 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ...sync.barrier import Barriers
-from .epilogue import Outlet, Progress
-from .finish import DirectStore
+from .epilogue import DirectStore, Outlet, Progress
 from .policy import CONSUMERS, WARPGROUP
 
 VECTOR = 4  # accumulators that a thread moves at a time: 16 bytes
@@ -30,9 +32,10 @@ VECTOR = 4  # accumulators that a thread moves at a time: 16 bytes
 class ClusterSplit(DirectStore):
     """The first block of the cluster adds the partial sums of the others to its own.
 
-    Its shared memory has ``splits - 1`` partial sums of each warpgroup's part of a tile, each as (vector, thread, element), used once a
-    launch. Barrier ``half`` of the first block expects the 128 threads of each other block, which arrive when they have stored: release
-    and acquire at cluster scope. The first block is there as long as it waits, and nobody reads from the others.
+    Its shared memory has ``splits - 1`` partial sums of each warpgroup's part of a tile, each as (vector, thread,
+    element), used once a launch. Barrier ``half`` of the first block expects the 128 threads of each other block, which
+    arrive when they have stored: release and acquire at cluster scope. The first block is there as long as it waits,
+    and nobody reads from the others.
     """
 
     def exchange(self, allocator, split):
@@ -65,9 +68,10 @@ class ClusterSplit(DirectStore):
 class Turnstile(DirectStore):
     """The warpgroup that comes last to its part of a tile adds all partial sums up.
 
-    The workspace has ``splits`` partial sums for each part, each as (vector, thread, element), and one counter, zero before and after. A
-    word of shared memory for each warpgroup tells its other threads what thread 0 counted. The named barrier 1 + group, 128 threads, is
-    passed twice: when all have written their accumulators (the atomic's release then covers them all), and when that word is written.
+    The workspace has ``splits`` partial sums for each part, each as (vector, thread, element), and one counter, zero
+    before and after. A word of shared memory for each warpgroup tells its other threads what thread 0 counted. The
+    named barrier 1 + group, 128 threads, is passed twice: when all have written their accumulators (the atomic's
+    release then covers them all), and when that word is written.
     """
 
     def exchange(self, allocator, split):

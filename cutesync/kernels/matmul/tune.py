@@ -1,7 +1,8 @@
 """``config="tune"``: the model's best few configurations are timed once for a problem, and the answer is kept.
 
-Each candidate is launched several times between two events; candidates take turns, so that a change of clocks meets all of them, and the
-median of the rounds counts. The stream is kept busy before, so that the launches are queued and not waited for.
+Each candidate is launched several times between two events; candidates take turns, so that a change of clocks meets all
+of them, and the median of the rounds counts. The stream is kept busy before, so that the launches are queued and not
+waited for.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ _answers: dict[tuple, MatmulPolicy] = {}
 def choose(
     problem: Problem, run_of: Callable[[MatmulPolicy], Callable[[], None]], ordinal: int, stream: int
 ) -> MatmulPolicy:
-    """The fastest configuration for a problem on this GPU: what was measured before, else what is measured now, else what the model says.
+    """The fastest configuration for a problem on this GPU: what was measured before, else what is measured now, else
+    what the model says.
 
     ``run_of(config)`` is a function that queues the work on ``stream``, and may be called any number of times."""
     key = ("matmul tune", place(ordinal), *problem.key)
