@@ -30,9 +30,7 @@ def cases(place: str) -> Iterator[Case]:
     yield _case("matmul, odd rows", "float16", odd)
     yield _case("matmul, K = 8", "float16", (square[0], square[1], 8))
     yield _case("matmul, one row", "float16", (1, square[1], square[2]))
-    yield _case(
-        "matmul, long K", "float16", (16, 1024, 4096) if large else (16, 64, 1024)
-    )  # its shares meet in clusters
+    yield _case("matmul, long K", "float16", (16, 1024, 4096) if large else (16, 64, 1024))  # cluster split-K
     yield _case("batched matmul", "float16", odd[:1] * 3, batch=8 if large else 2)
     yield _case("matmul + bias, relu", "float16", square, bias=True, activation="relu")
     yield _case("matmul, silu", "float16", odd, activation="silu", out_dtype="float32")
@@ -79,8 +77,9 @@ def _case(
 def _kernels(source: str, outer: tuple[int, ...], shape: tuple[int, int, int], bias: bool, options: dict) -> list:
     """Compile what the call on contiguous arrays launches."""
     from ..dtypes import FLOAT32
+    from ..kernels.matmul.checks import element_types, result_type, terms_of
     from ..kernels.matmul.plan import decided, kernel_for, pack_kernel
-    from ..kernels.matmul.problem import element_types, result_type, steps_of, terms_of
+    from ..kernels.matmul.problem import Product, steps_of
     from ..runtime.arrays import View
     from ..runtime.device_array import HOST
 
@@ -96,16 +95,14 @@ def _kernels(source: str, outer: tuple[int, ...], shape: tuple[int, int, int], b
         options.get("activation"),
         (None, None),
         out.dtype,
-        m,
-        n,
+        (m, n),
     )
     found = []
-    parted = kind is FLOAT32 and options.get("precision") != "tf32"
-    for step in steps_of(
-        a, b, None, out, terms, element_types(a, b, options.get("precision")), parted, promoted=parted
-    )[1]:
+    tf32x3 = kind is FLOAT32 and options.get("precision") != "tf32"
+    elements = element_types(a, b, options.get("precision"))
+    for step in steps_of(Product(a, b, None, out, terms, elements, tf32x3, promoted=tf32x3))[1]:
         problem = step.problem
-        found += [pack_kernel(kind, job.form, job.parts, 0) for job in step.packs if job is not None]
+        found += [pack_kernel(kind, job.form, job.side, 0) for job in step.packs if job is not None]
         config = decided(problem, None, HOST)
         found.append(
             kernel_for(config, problem.elements, out.dtype, (problem.a.k_major, problem.b.k_major), problem.terms)

@@ -217,7 +217,7 @@ def _pattern_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterato
 def _matmul_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
     """Every configuration of the model for contiguous operands of these types, without terms. ``ops`` and ``layouts`` say nothing here."""
     from ..kernels.matmul.plan import kernel_for
-    from ..kernels.matmul.policy import COOPERATIVE, PINGPONG
+    from ..kernels.matmul.candidates import COOPERATIVE, PINGPONG
     from ..kernels.matmul.terms import TermsSpec
 
     del ops, layouts

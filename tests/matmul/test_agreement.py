@@ -5,19 +5,16 @@ import pytest
 
 import cutesync as cs
 from cutesync.dtypes import element_type
-from cutesync.kernels.matmul.call import make_plan
+from cutesync.kernels.matmul.call import Arrays, Options, make_plan
 from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.runtime.arrays import View
 from cutesync.runtime.device_array import from_numpy
 
 from .support import SMALL, agrees, integers, operand
 
-CONFIG, PLAIN = MatmulPolicy(*SMALL), (1.0, 0.0, None, None, False, False)
+pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
-
-@pytest.fixture(autouse=True)
-def _emulator(on_emulator):
-    """No GPU here, whatever the machine has."""
+CONFIG = MatmulPolicy(*SMALL)
 
 
 SHAPES = [
@@ -84,9 +81,7 @@ def test_padded_views_read_and_write_nothing_else(extra):
     a, b = integers(70, 40), integers(40, 66)
     (keep_a, in_a), (keep_b, in_b) = device_view(a, np.nan), device_view(b, np.nan)
     whole, out = device_view(np.zeros((70, 66), np.float16), 7)
-    make_plan((in_a, in_b, None, None, None, None), out, PLAIN, None, CONFIG, 0).run(
-        (in_a.ptr, in_b.ptr, out.ptr, 0, 0, 0, 0), 0
-    )
+    make_plan(Arrays(in_a, in_b), out, Options(), None, CONFIG, 0).run((in_a.ptr, in_b.ptr, out.ptr, 0, 0, 0, 0), 0)
     got = np.asarray(whole)
     agrees(got[1:-1, extra:-extra], a, b)
     got[1:-1, extra:-extra] = 7
@@ -103,7 +98,7 @@ def test_column_major_results(rows_first):
     out = View(holder.ptr, (72, 136), holder.dtype, holder.device, False, True, steps)
     in_a, in_b, in_bias = (cs.asarray(x) for x in (a, b, bias))
     views = [View(x.ptr, x.shape, x.dtype, x.device, True) for x in (in_a, in_b, in_bias)]
-    make_plan((*views[:2], None, views[2], None, None), out, PLAIN, None, CONFIG, 0).run(
+    make_plan(Arrays(*views[:2], bias=views[2]), out, Options(), None, CONFIG, 0).run(
         (in_a.ptr, in_b.ptr, out.ptr, 0, in_bias.ptr, 0, 0), 0
     )
     stored = np.asarray(holder).ravel()
@@ -132,7 +127,8 @@ def test_float8(first, second, fast):
 
 
 def test_float8_sums_are_as_exact_as_promised():
-    """2048 products that a sum of 14 bits cannot hold: float32 sums of k-tiles can. (The emulator adds exactly within an instruction.)"""
+    """2048 products that a sum of 14 bits cannot hold: float32 sums of k-tiles can. (The emulator adds exactly within
+    an instruction.)"""
     a, b = np.ones((8, 2048)), np.ones((2048, 8))
     a[:, 0] = 448
     b[0] = 448

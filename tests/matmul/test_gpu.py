@@ -1,4 +1,5 @@
-"""What only a GPU can show of cs.matmul: every configuration at size, guard bands, repeats, graphs, streams, and more than 2**31 elements."""
+"""What only a GPU can show of cs.matmul: every configuration at size, guard bands, repeats, graphs, streams, and more
+than 2**31 elements."""
 
 from __future__ import annotations
 
@@ -8,14 +9,14 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.matmul import policy as config
+from cutesync.kernels.matmul.candidates import COOPERATIVE, PINGPONG, SKINNY, STRADDLING
 from cutesync.kernels.matmul.policy import MatmulPolicy
 
 pytestmark = pytest.mark.gpu
 
 torch = pytest.importorskip("torch")
 
-EVERY = config.COOPERATIVE + config.PINGPONG + config.SKINNY + config.STRADDLING
+EVERY = COOPERATIVE + PINGPONG + SKINNY + STRADDLING
 FEW = [
     MatmulPolicy((128, 256), "cooperative", (2, 1)),
     MatmulPolicy((128, 192), "pingpong", (2, 1)),
@@ -199,7 +200,7 @@ def test_a_graph_of_matmuls():
 
 @pytest.mark.parametrize("cluster", [(1, 1), (1, 2)])
 def test_eight_streams(cluster):
-    """Split products, whose shares meet in a cluster, or in a workspace: one a stream."""
+    """Split-K through a cluster, and through a workspace: one a stream."""
     chosen = MatmulPolicy((64, 64), "pingpong", cluster, splits=4)
 
     def work(seed: int) -> bool:
