@@ -154,7 +154,8 @@ def test_float8_scales_and_odd_strides():
     ids=repr,
 )
 def test_scales_that_are_numbers(scale):
-    """Of Python and NumPy, for arrays of NumPy and of a device; a call with another number is another call."""
+    """Numbers of Python and NumPy, for arrays of NumPy and of a device. Calls with different numbers have different
+    plans."""
     a, b = integers(9, 16), integers(16, 24)
     for first, second in ((a, b), (cs.asarray(a), cs.asarray(b))):
         for scales in (
@@ -167,7 +168,7 @@ def test_scales_that_are_numbers(scale):
 
 
 def test_a_scale_of_one_is_none():
-    """An int32 result takes no factors, and these are none."""
+    """An int32 result takes no factors; scales of 1 are allowed, as they change nothing."""
     a, b = integers(9, 16, dtype="int8"), integers(16, 24, dtype="int8")
     agrees(cs.matmul(a, b, scale_a=1.0, scale_b=1, config=CONFIG), a, b)
 
@@ -250,7 +251,8 @@ def test_out_and_the_plan_that_is_kept():
 
 
 def test_batch_invariant_results_do_not_depend_on_the_other_rows():
-    """One row by a configuration that cuts K, and many by another tile: the same bits, which a cut K has not."""
+    """One row with a policy that splits K, and many rows with another tile: the same bits. Without ``batch_invariant``
+    they differ."""
     random = np.random.default_rng(9)
     a, b = random.standard_normal((130, 512)).astype(np.float16), random.standard_normal((512, 72)).astype(np.float16)
     many = cs.matmul(a, b, out_dtype="float32", batch_invariant=True, config=MatmulPolicy((128, 64), "cooperative"))

@@ -35,7 +35,7 @@ EVERYTHING = TermsSpec(True, BFLOAT16, "column", BFLOAT16, "gelu", True, "each",
 
 @pytest.fixture(autouse=True)
 def _fresh_compiler(monkeypatch):
-    """Compile here, whatever is cached."""
+    """Compile in this process, without the caches."""
     monkeypatch.setenv("CUTESYNC_CACHE", "0")
     monkeypatch.setattr(compiler, "_kernels", {})
 

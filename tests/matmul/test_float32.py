@@ -52,7 +52,8 @@ def test_full_precision_is_that_of_float32(positive):
 
 
 def test_tiny_and_huge():
-    """Parts neither overflow, where the nearest tfloat32 would be infinite, nor matter where the product is small."""
+    """The big and small part neither overflow, where the nearest tfloat32 would be infinite, nor matter where the
+    product is small."""
     a = np.float32([[3.4e38, 1e-30, 2.0**-100, -3.4028235e38]])
     b = np.eye(4, dtype=np.float32)
     np.testing.assert_allclose(cs.matmul(a, b, config=CONFIG), a, rtol=2**-21)
@@ -91,7 +92,7 @@ def test_tf32_in_tiles_of_an_odd_multiple_of_16_columns():
 
 
 def test_odd_strides():
-    """Also the sums of parts that are left to the tensor cores."""
+    """Also with 3xTF32 whose sums are left to the tensor cores."""
     a, b = operand(66, 37, False, "float32"), operand(37, 71, False, "float32")
     agrees(cs.matmul(a, b, precision="tf32", config=CONFIG), a, b)
     agrees(cs.matmul(a * np.float32(4097), b, fast_accumulation=True, config=CONFIG), a * np.float32(4097), b)

@@ -87,7 +87,7 @@ EXACT = [
     ("first", "second", "out", "options"), EXACT, ids=lambda v: "-".join(v) if isinstance(v, dict) else v
 )
 def test_types(first, second, out, options, transposed):
-    """Those of 8 bits saturate as results."""
+    """Results of 8 bits saturate."""
     for m, n, k in [(256, 384, 512), (130, 200, 264), (257, 65, 101), (1, 640, 300), (700, 3, 128)]:
         a, b = (integers(*shape, dtype="float32", transposed=t) for shape, t in zip(((m, k), (k, n)), transposed))
         a, b = (value.abs() if name == "uint8" else value for value, name in ((a, first), (b, second)))

@@ -193,7 +193,7 @@ def plant(monkeypatch, pattern: str, new: str) -> None:
 
 
 def test_a_tile_read_before_it_is_whole_is_found(monkeypatch):
-    """The one barrier of the kernel, taken away."""
+    """The fault: the only barrier of the kernel is removed."""
     plant(monkeypatch, r"\n[^\n]*bar\.sync[^\n]*\n", "\n")
     with pytest.raises(EmulationError):
         packed(np.ones(33 * 33, np.uint16), 0, (1, 33, 33), (0, 1, 33))

@@ -34,7 +34,7 @@ def test_eight_bits_saturate(out, columns):
 
 
 def test_sub_tiles_of_16_bytes():
-    """As wide as the least that TMA stores: not swizzled."""
+    """The least that TMA stores. These sub-tiles are not swizzled."""
     a, b = operands("int8", 70, 176, 40)
     agrees(cs.matmul(a, b, out_dtype="int8", config=MatmulPolicy((64, 112), "pingpong")), a, b, out_dtype="int8")
 

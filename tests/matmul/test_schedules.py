@@ -98,7 +98,8 @@ def test_every_width_of_elements_and_results(dtype, out, name, monkeypatch):
 @pytest.mark.parametrize("name", EXCHANGES)
 @pytest.mark.parametrize("columns", [65, 72], ids=["stored by threads", "stored by TMA"])
 def test_c_may_be_the_result(name, columns, monkeypatch):
-    """Each element of C is read before its place is written, also where a tile is stored late or by another block."""
+    """Each element of C is read before its place is written, also where a tile is stored late (deferred epilogue) or by
+    another block (split-K)."""
     monkeypatch.setattr(config, "SMS", 2)
     a, b, c = operand(129, 264, False), operand(264, columns, True), integers(129, columns, seed=2)
     wanted, place = cs.reference.matmul(a, b, c, beta=2.0), cs.asarray(c)  # of NumPy's arrays each one would be copied

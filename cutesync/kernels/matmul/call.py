@@ -287,10 +287,10 @@ def _call_numpy(given: Arrays, options: Options, out, out_dtype, config, stream)
     """NumPy in, NumPy out, by way of the device."""
     raw = 0 if stream is None else arrays.stream_handle(stream)
     given, options = _numbers_in_alpha(given, options)
-    held: list[DeviceArray] = []
+    copies: list[DeviceArray] = []
     views = Arrays(
         *(
-            None if x is None and name not in ("a", "b") else _to_device(x, name, held, raw)
+            None if x is None and name not in ("a", "b") else _to_device(x, name, copies, raw)
             for name, x in zip(Arrays._fields, given)
         )
     )
@@ -307,8 +307,8 @@ def _call_numpy(given: Arrays, options: Options, out, out_dtype, config, stream)
     return out
 
 
-def _to_device(x, name: str, held: list[DeviceArray], stream: int) -> View:
-    """A view of the copy, which ``held`` keeps. A transposed array is copied as it lies."""
+def _to_device(x, name: str, copies: list[DeviceArray], stream: int) -> View:
+    """A view of the copy, which ``copies`` keeps. A transposed array is copied as it lies."""
     if not isinstance(x, np.ndarray):
         raise DeviceError(
             explain(
@@ -319,8 +319,8 @@ def _to_device(x, name: str, held: list[DeviceArray], stream: int) -> View:
         )
     transposed = x.ndim > 1 and not x.flags.c_contiguous and np.swapaxes(x, -1, -2).flags.c_contiguous
     lying = np.swapaxes(x, -1, -2) if transposed else x
-    held.append(device_array.from_numpy(lying, arrays.adapter(x, name).view(x).dtype, stream=stream))
-    view = arrays.checked(held[-1], name, strided=True)
+    copies.append(device_array.from_numpy(lying, arrays.adapter(x, name).view(x).dtype, stream=stream))
+    view = arrays.checked(copies[-1], name, strided=True)
     if transposed:
         steps = view.steps
         view = View(view.ptr, x.shape, view.dtype, view.device, False, True, (*steps[:-2], steps[-1], steps[-2]))

@@ -1,4 +1,4 @@
-"""What a matmul takes: NumPy's rules for shapes, the types that may meet, and the terms of the epilogue."""
+"""What a matmul takes: NumPy's rules for shapes, the types that may be multiplied, and the terms of the epilogue."""
 
 from __future__ import annotations
 

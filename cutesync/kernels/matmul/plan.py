@@ -268,7 +268,8 @@ def pack_kernel(element: DType, form: str, side: str, stream: int) -> compiler.K
 
 
 def without_k(problem: Problem, ordinal: int) -> tuple[Problem, DeviceArray]:
-    """A product over no elements is that over one zero: both operands become one zero, which TMA pads with zeros."""
+    """A product over no elements, computed as one over a single zero: both operands become one zero, which TMA pads
+    with zeros. Also returns the array of that zero."""
     unit = TMA_BYTES // problem.elements[0].size
     one = Operand(True, unit, 1, unit, rows=1)
     return replace(problem, k=1, a=one, b=one), _zeros(ordinal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from ...dtypes import BY_NAME
 from ...runtime import device_array, forks, workspace
@@ -27,23 +28,20 @@ def run_of(product: Product, config, scalars: tuple[float, float], addresses: tu
         return lambda addresses, stream: None
     if isinstance(config, MatmulPolicy):
         config = replace(config, promoted=product.promoted, splits=config.splits if product.split else 1)
-    swap_ab, steps = steps_of(product)
+    swapped, steps = steps_of(product)
     runs = []
     for step in steps:
-
-        def make(use: MatmulPolicy | None, step: Step = step) -> tuple[tuple[int, ...], Run]:
-            return step.offsets, _run_of_step(step, use, scalars, ordinal, stream)
-
+        prepare = partial(_run_of_step, step, scalars, ordinal, stream)
         use = config
         if isinstance(config, str):
-            trial = _trials(make, swap_ab, addresses, product.out, stream)
+            trial = _trials(step, prepare, swapped, addresses, product.out, stream)
             use = tune.choose(step.problem, trial, ordinal, stream) if step.problem.k else None
-        runs.append(make(use))
-    return _in_turn(runs, swap_ab)
+        runs.append((step.offsets, prepare(use)))
+    return _in_turn(runs, swapped)
 
 
 def _run_of_step(
-    step: Step, config: MatmulPolicy | None, scalars: tuple[float, float], ordinal: int, stream: int
+    step: Step, scalars: tuple[float, float], ordinal: int, stream: int, config: MatmulPolicy | None
 ) -> Run:
     """One function for a step: pack what must be, then launch."""
     if step.problem.k == 0:
@@ -62,8 +60,8 @@ def _run_of_step(
     def run(addresses: tuple[int, ...], stream: int) -> None:
         given = list(addresses)
         with _packing:  # another thread's launches on this stream come before these or after
-            held = workspace.scratch(ordinal, stream, size)
-            copies = held.addresses[0]
+            scratch = workspace.scratch(ordinal, stream, size)
+            copies = scratch.addresses[0]
             for i, offset, pack in packs:
                 pack.run(given[i], copies + offset, stream)
                 given[i] = copies + offset
@@ -72,9 +70,8 @@ def _run_of_step(
     return run
 
 
-def _trials(make, swap_ab: bool, addresses: tuple[int, ...], out: View, stream: int):
-    """From a configuration to a function that does one step with it, as ``make`` makes it, into a result that all
-    trials share."""
+def _trials(step: Step, prepare, swapped: bool, addresses: tuple[int, ...], out: View, stream: int):
+    """From a configuration to a function that does the step with it, into a result that all trials share."""
     result: list[DeviceArray] = []
 
     def trial(config: MatmulPolicy) -> Callable[[], None]:
@@ -83,19 +80,19 @@ def _trials(make, swap_ab: bool, addresses: tuple[int, ...], out: View, stream: 
             shape = (out.span[1] - out.span[0] + 2 * 16,)
             result.append(device_array.allocate(shape, BY_NAME["uint8"], out.device, stream))
         into = result[0].ptr + before + -before % 16 + out.ptr % 16  # as aligned as the result itself
-        run = _in_turn([make(config)], swap_ab)
+        run = _in_turn([(step.offsets, prepare(config))], swapped)
         return lambda: run((*addresses[:2], into, *addresses[3:]), stream)
 
     return trial
 
 
-def _in_turn(runs: list[tuple[tuple[int, ...], Run]], swap_ab: bool) -> Run:
+def _in_turn(runs: list[tuple[tuple[int, ...], Run]], swapped: bool) -> Run:
     """One function for all steps, each with what it adds to the addresses."""
-    if len(runs) == 1 and not swap_ab and not any(runs[0][0]):
+    if len(runs) == 1 and not swapped and not any(runs[0][0]):
         return runs[0][1]
 
     def run(addresses: tuple[int, ...], stream: int) -> None:
-        if swap_ab:
+        if swapped:
             a, b, d, c, bias, scale_a, scale_b = addresses
             addresses = (b, a, d, c, bias, scale_b, scale_a)
         for offsets, step in runs:

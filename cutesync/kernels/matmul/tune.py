@@ -1,8 +1,8 @@
 """``config="tune"``: the model's best few configurations are timed once for a problem, and the answer is kept.
 
-Each candidate is launched several times between two events; candidates take turns, so that a change of clocks meets all
-of them, and the median of the rounds counts. The stream is kept busy before, so that the launches are queued and not
-waited for.
+Each candidate is launched several times between two events; candidates take turns, so that a change of clocks affects
+all of them, and the median of the rounds counts. The stream is kept busy before, so that the launches are queued and
+not waited for.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .plan import Problem
 from .policy import MatmulPolicy
 
 CANDIDATES, ROUNDS = 6, 7
-_LAUNCHES, _SECONDS = 20, 1e-3  # of a candidate in a round: so many, or fewer if they take longer
+_LAUNCHES, _SECONDS = 20, 1e-3  # of a candidate in a round: this number, or fewer if they take longer
 _BUSY_BYTES, _BUSY_TIMES = 1 << 26, 20  # memory set before a round: some 400 us on an H200, and the L2 emptied
-_MARGIN = 0.99  # of the model's choice: what is not faster by as much is not faster
+_MARGIN = 0.99  # another candidate must take less than this part of the time of the model's choice
 
 _answers: dict[tuple, MatmulPolicy] = {}
 
@@ -52,7 +52,7 @@ def place(ordinal: int) -> str:
 
 
 def can_measure(ordinal: int, stream: int) -> bool:
-    """Not on the emulator, whose times say nothing, nor while a graph is captured, which runs nothing."""
+    """Whether times can be measured: not on the emulator, and not while a graph is captured, which runs nothing."""
     return ordinal != device.HOST and not device.capturing(stream)
 
 
