@@ -1,32 +1,26 @@
-"""What limits the matmuls of cutesync: where the time of a call goes when calls follow one another, from the clock it
-gets and a profile.
+"""What limits the matmuls of cutesync: where the time of a call goes when calls follow one another, from the clock it gets and a profile.
 
     python perf/limits.py [--cases cubes skinny ...] [--json FILE]
 
-Time and clock are those of calls back to back on random normal data (see clock.py), for longer than in a sweep, so that
-the clock is as low as it stays. How busy memory, the L2 and the tensor cores are comes from Nsight Compute (``ncu``;
-one call, its clocks and caches left alone); without ncu that is empty.
+Time and clock are those of calls back to back on random normal data (see clock.py), for longer than in a sweep, so that the clock is as low
+as it stays. How busy memory, the L2 and the tensor cores are comes from Nsight Compute (``ncu``; one call, its clocks and caches left alone);
+without ncu that is empty.
 
-The time is the sum of these shares (``tile`` = tile_m * tile_n * 64 / 2048 clocks of the tensor cores a k-tile; units
-are cluster tiles times parts of K):
+The time is the sum of these shares (``tile`` = tile_m * tile_n * 64 / 2048 clocks of the tensor cores a k-tile; units are cluster tiles times parts of K):
 
   tensor     the multiplications that the product needs, on all multiprocessors at the highest clock
-  clock      what a clock below the highest adds to every cycle: 1 - clock / highest. Mostly the power limit; but the
-             clock counted here stays some tenth below the one nvidia-smi reports (``sampled``), also where that is the
-             highest and power is no limit
+  clock      what a clock below the highest adds to every cycle: 1 - clock / highest. Mostly the power limit; but the clock counted here stays some
+             tenth below the one nvidia-smi reports (``sampled``), also where that is the highest and power is no limit
   edges      multiplications beyond the result's edges or K's, in whole tiles and k-tiles
-  waves      multiprocessors without a tile: waves * k-tiles * tile clocks, less the two above; waves = ceil(units /
-             clusters at a time)
-  start      the start of a kernel, the first loads, the last store, and split-K's exchange: the constants of
-             ``cutesync.kernels.matmul.model``, at most what is left (launches overlap)
+  waves      multiprocessors without a tile: waves * k-tiles * tile clocks, less the two above; waves = ceil(units / clusters at a time)
+  start      the start of a kernel, the first loads, the last store, and split-K's exchange: the constants of ``cutesync.kernels.matmul.model``, at most
+             what is left (launches overlap)
   epilogue   from one tile to the next, by those constants; a pingpong block, or a deferred epilogue, hides the store
-  packing    kernels that copy an operand first (the rows of ``odd`` are none that TMA reads), by their share of the
-             profile's time
-  loop       what remains: the k-loop waits for operands, in DRAM, the L2 or shared memory, for its barriers, or for the
-             additions of promoted sums
+  packing    kernels that copy an operand first (the rows of ``odd`` are none that TMA reads), by their share of the profile's time
+  loop       what remains: the k-loop waits for operands, in DRAM, the L2 or shared memory, for its barriers, or for the additions of promoted sums
 
-A case is limited by the largest share but ``tensor``, then by the second if that is WORTH of the time or more; ``loop``
-is called memory if DRAM is at least BUSY % busy, else L2 if that is.
+A case is limited by the largest share but ``tensor``, then by the second if that is WORTH of the time or more; ``loop`` is called memory if DRAM
+is at least BUSY % busy, else L2 if that is.
 """
 
 from __future__ import annotations
@@ -106,9 +100,7 @@ def shares(problem, config, processors: int, us: float, ghz: float, highest: flo
         else 0
     )
     between = (waves - 1) * (
-        model.DEFERRED_TILE_CLOCKS
-        if config.deferred
-        else model.TILE_CLOCKS + (store if config.schedule == "cooperative" else 0)
+        model.DEFERRED_TILE_CLOCKS if config.deferred else model.TILE_CLOCKS + (store if config.schedule == "cooperative" else 0)
     )
     cycles = us * 1000 * ghz
     room = cycles * (1 - packing) - filled
