@@ -100,7 +100,9 @@ def shares(problem, config, processors: int, us: float, ghz: float, highest: flo
         else 0
     )
     between = (waves - 1) * (
-        model.DEFERRED_TILE_CLOCKS if config.deferred else model.TILE_CLOCKS + (store if config.schedule == "cooperative" else 0)
+        model.DEFERRED_TILE_CLOCKS
+        if config.deferred
+        else model.TILE_CLOCKS + (store if config.schedule == "cooperative" else 0)
     )
     cycles = us * 1000 * ghz
     room = cycles * (1 - packing) - filled
