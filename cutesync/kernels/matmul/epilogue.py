@@ -25,7 +25,7 @@ from cutlass.utils import hopper_helpers
 from .activation import activation_of
 from .convert import converted
 from .policy import CONSUMERS, SUB_TILE_BUFFERS, WARPGROUP, MatmulPolicy
-from .scheduler import Tile
+from .scheduler import Place, Tile
 from .terms import TermsSpec
 
 
@@ -247,9 +247,8 @@ class DirectStore:
     def registers(self):
         return None
 
-    def complete(self, accumulators, place, progress: Progress, to: Outlet):
-        tile = place[2]
-        return Progress(self.epilogue.store_tile(accumulators, tile, to, progress.stored), tile)
+    def complete(self, accumulators, place: Place, progress: Progress, to: Outlet):
+        return Progress(self.epilogue.store_tile(accumulators, place.tile, to, progress.stored), place.tile)
 
     def store_beside(self, index: int, progress: Progress, to: Outlet):
         return progress
@@ -271,9 +270,9 @@ class DeferredStore(DirectStore):
     def registers(self):
         return cute.make_rmem_tensor((self.epilogue.sub_tiles * self.epilogue.words,), Int32)
 
-    def complete(self, accumulators, place, progress: Progress, to: Outlet):
-        self.epilogue.keep(accumulators, place[2], to)
-        return Progress(progress.stored, place[2])
+    def complete(self, accumulators, place: Place, progress: Progress, to: Outlet):
+        self.epilogue.keep(accumulators, place.tile, to)
+        return Progress(progress.stored, place.tile)
 
     def store_beside(self, index: int, progress: Progress, to: Outlet):
         return Progress(self.epilogue.store_kept(index, progress.tile, to, progress.stored), progress.tile)

@@ -202,17 +202,18 @@ class Matmul:
         unit, step, units = work.walk()
         k_tiles = work.k_tiles()
         stage = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, self.config.stages)
-        _, k_slice, tile = work.place(unit, rank)
+        place = work.place(unit, rank)
         cute.arch.griddepcontrol_wait()
         while unit < units:
-            for k in cutlass.range(k_slice * k_tiles, (k_slice + 1) * k_tiles, 1, unroll=1):
+            for k in cutlass.range(place.k_slice * k_tiles, (place.k_slice + 1) * k_tiles, 1, unroll=1):
                 acquire(ring, stage)
                 full = ring.producer_get_barrier(stage)
+                tile = place.tile
                 self.load(a, from_a[None, tile.m, k, tile.item * order.a_batched], to_a[None, stage.index], full)
                 self.load(b, from_b[None, tile.n, k, tile.item * order.b_batched], to_b[None, stage.index], full)
                 stage.advance()
             unit += step
-            _, k_slice, tile = work.place(unit, rank)
+            place = work.place(unit, rank)
         drain(ring, stage)  # nobody leaves while a peer may still multicast to it or arrive on its barriers
 
     def partition(self, operand: Load, part):

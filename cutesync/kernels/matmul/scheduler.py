@@ -26,6 +26,10 @@ class Tile(namedtuple("Tile", "m n item")):
     edges."""
 
 
+class Place(namedtuple("Place", "number k_slice tile")):
+    """What a unit is for a block: the number of the block's tile among all tiles, its slice of K, and the tile."""
+
+
 class TileOrder:
     """Numbers the cluster tiles of a batch of results. All extents are counts of cluster tiles.
 
@@ -101,9 +105,7 @@ class Work:
         """K-tiles of a unit. Those of the last slice of K may lie outside K: TMA reads zeros there."""
         return self.split.k_tiles if self.config.splits > 1 else (self.a.shape[1] + self.k_tile - 1) // self.k_tile
 
-    def place(self, unit, rank):
-        """``(number, k_slice, tile)`` of a unit: the number of this block's tile among all, its slice of K, and the
-        tile."""
+    def place(self, unit, rank) -> Place:
         if self.config.cluster_split:
             cluster_tile, k_slice = unit, block_in_cluster()
         elif self.config.splits > 1:
@@ -113,7 +115,7 @@ class Work:
         tile = TileOrder(self.config.cluster).tile(
             cluster_tile, *self.tiles(), self.order.along_n, self.order.group, rank
         )
-        return cluster_tile * self.config.peers + rank, k_slice, tile
+        return Place(cluster_tile * self.config.peers + rank, k_slice, tile)
 
     def outside(self) -> Tile:
         """A tile outside the result: nothing of it is stored."""

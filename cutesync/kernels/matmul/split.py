@@ -25,6 +25,7 @@ from cutlass import Int32, Int64
 from ...sync.barrier import Barriers
 from .epilogue import DirectStore, Outlet, Progress
 from .policy import CONSUMERS, WARPGROUP
+from .scheduler import Place
 
 VECTOR = 4  # accumulators that a thread moves at a time: 16 bytes
 
@@ -45,8 +46,8 @@ class ClusterSplit(DirectStore):
         return partials, Barriers.make(CONSUMERS, count, scope="cluster", name="partials")
 
     @cute.jit
-    def complete(self, accumulators, place, progress: Progress, to: Outlet):
-        (partials, arrived), (_, rank, tile), splits = to.exchange, place, self.config.splits
+    def complete(self, accumulators, place: Place, progress: Progress, to: Outlet):
+        (partials, arrived), rank, splits = to.exchange, place.k_slice, self.config.splits
         flat, layout = vectors_of(accumulators)
         size = cute.size(layout) * WARPGROUP
         first = cute.recast_ptr(partials, dtype=flat.element_type) + (
@@ -61,8 +62,8 @@ class ClusterSplit(DirectStore):
                 add(flat, vectors_at(first + other * size, layout))
         stored = progress.stored
         if rank == 0:
-            stored = self.epilogue.store_tile(accumulators, tile, to, stored)
-        return Progress(stored, tile)
+            stored = self.epilogue.store_tile(accumulators, place.tile, to, stored)
+        return Progress(stored, place.tile)
 
 
 class Turnstile(DirectStore):
@@ -79,13 +80,13 @@ class Turnstile(DirectStore):
         return allocator.allocate_tensor(Int32, cute.make_layout(CONSUMERS), byte_alignment=4), split
 
     @cute.jit
-    def complete(self, accumulators, place, progress: Progress, to: Outlet):
-        (counted, split), (number, k_slice, tile) = to.exchange, place
-        part = number * self.config.warpgroups_per_tile + to.half
+    def complete(self, accumulators, place: Place, progress: Progress, to: Outlet):
+        counted, split = to.exchange
+        part = place.number * self.config.warpgroups_per_tile + to.half
         flat, layout = vectors_of(accumulators)
         size = cute.size(layout) * WARPGROUP
         first = split.scratch + (Int64(part) * split.splits * size + to.thread * VECTOR)
-        cute.autovec_copy(flat, vectors_at(first + Int64(k_slice) * size, layout))
+        cute.autovec_copy(flat, vectors_at(first + Int64(place.k_slice) * size, layout))
         cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
         if to.thread == 0:
             counted[to.group] = cute.arch.inline_ptx(
@@ -101,8 +102,8 @@ class Turnstile(DirectStore):
                 add(flat, vectors_at(first + Int64(other) * size, layout))
         stored = progress.stored
         if last:
-            stored = self.epilogue.store_tile(accumulators, tile, to, stored)
-        return Progress(stored, tile)
+            stored = self.epilogue.store_tile(accumulators, place.tile, to, stored)
+        return Progress(stored, place.tile)
 
 
 def vectors_of(accumulators):
