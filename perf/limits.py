@@ -17,7 +17,7 @@ units are cluster tiles times the splits of K.
   waves      multiprocessors without a tile: waves * k-tiles * tile clocks, less the two above;
              waves = ceil(units / clusters at a time)
   start      the start of a kernel, the first loads, the last store, and split-K's exchange: the constants of
-             ``cutesync.kernels.matmul.policy``, at most what is left (launches overlap)
+             ``cutesync.kernels.matmul.model``, at most what is left (launches overlap)
   epilogue   from one tile to the next, by those constants; ping-pong and a deferred epilogue hide the store
   packing    kernels that copy an operand first (TMA cannot read the rows of ``odd``), by their share of the profile
   loop       what remains: the k-loop waits for operands in DRAM, the L2 or shared memory, for its barriers, or for the
@@ -63,7 +63,7 @@ METRICS = {
 def launched(call) -> tuple:
     """``(problem, configuration, whether an operand is packed)`` of what the first call of a plan launches."""
     module, plan, found = (
-        importlib.import_module("cutesync.kernels.matmul.call"),
+        importlib.import_module("cutesync.kernels.matmul.run"),
         importlib.import_module("cutesync.kernels.matmul.plan"),
         [],
     )
@@ -83,7 +83,7 @@ def launched(call) -> tuple:
 
 def shares(problem, config, processors: int, us: float, ghz: float, highest: float, packing: float) -> dict[str, float]:
     """The shares of the time of a call, as this file's first lines define them; they add up to 1."""
-    model = importlib.import_module("cutesync.kernels.matmul.policy")
+    model = importlib.import_module("cutesync.kernels.matmul.model")
     (tile_m, tile_n), k_tiles = config.tile, -(-problem.k // problem.k_elements)
     each = -(-k_tiles // config.splits)
     units = math.prod(config.tiles(problem.m, problem.n)) * problem.items * -(-k_tiles // each)
@@ -97,10 +97,16 @@ def shares(problem, config, processors: int, us: float, ghz: float, highest: flo
     store = tile_m * tile_n * problem.out.size / model.EPILOGUE_RATE
     start = model.START_CLOCKS + store + (model.CLUSTER_CLOCKS if config.cluster_size > 1 else 0)
     start += (
-        config.share_bytes() / model.MEETING_RATE if config.meets else model.SPLIT_CLOCKS if config.splits > 1 else 0
+        config.exchange_bytes() / model.CLUSTER_SPLIT_RATE
+        if config.cluster_split
+        else model.TURNSTILE_CLOCKS
+        if config.splits > 1
+        else 0
     )
     between = (waves - 1) * (
-        model.HOLD_CLOCKS if config.deferred else model.TILE_CLOCKS + (store if config.schedule == "cooperative" else 0)
+        model.DEFERRED_TILE_CLOCKS
+        if config.deferred
+        else model.TILE_CLOCKS + (store if config.schedule == "cooperative" else 0)
     )
     cycles = us * 1000 * ghz
     room = cycles * (1 - packing) - filled

@@ -195,7 +195,7 @@ CASES = {
     "matmul: a share not announced": Case(
         without("cutesync.sync.barrier:Barrier.arrive_remote"),
         MEET,
-        r"role consumer, waits for barrier shares, stage \d, phase 0",
+        r"role consumer, waits for barrier partials, stage \d, phase 0",
     ),
     "matmul: a warp missing at the turnstile": Case(
         one_warp_more, TURNSTILE, "role producer, waits for barrier empty of ring, stage 0, phase 0"

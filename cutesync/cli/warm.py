@@ -208,7 +208,7 @@ def _matmul_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator
     """Every policy of the model for contiguous operands of these types, without terms. ``ops`` and ``layouts`` say
     nothing here."""
     from .. import matmul
-    from ..kernels.matmul.policy import COOPERATIVE, PINGPONG
+    from ..kernels.matmul.candidates import COOPERATIVE, PINGPONG
     from ..runtime.arrays import Transposed
 
     del ops, layouts

@@ -388,7 +388,7 @@ def checked(x: object, argument: str, *, writable: bool = False, strided: bool =
     if writable and not view.writable:
         raise ArgumentValueError(explain(argument, "a read-only array", "a writable one", "copy it first"))
     on_host, emulated = backend.of(view.device).on_host, backend.current().on_host
-    if on_host and emulated and type(x) is not DeviceArray:
+    if on_host and emulated and type(x) not in (DeviceArray, Transposed):
         allowed = "a NumPy array or a DeviceArray: the emulator is in use"
         raise DeviceError(explain(argument, f"a {type(x).__name__} in host memory", allowed, "np.asarray(x)"))
     if on_host and not emulated:

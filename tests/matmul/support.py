@@ -7,6 +7,7 @@ import numpy as np
 import cutesync as cs
 from cutesync.dtypes import element_type
 from cutesync.kernels.matmul import policy as config
+from cutesync.kernels.matmul.model import Workload, shortlist
 from cutesync.kernels.matmul.policy import MatmulPolicy
 
 SCHEDULES = 20
@@ -36,7 +37,8 @@ def agrees(got, a, b, c=None, what: str = "", **terms) -> None:
 def agrees_under_schedules(
     monkeypatch, name: str, chosen: MatmulPolicy, shape: tuple[int, int, int], blocks: int
 ) -> None:
-    """A product in this configuration, both operands with K contiguous, ``blocks`` blocks at a time, under hostile schedules."""
+    """A product in this configuration, both operands with K contiguous, ``blocks`` blocks at a time, under hostile
+    schedules."""
     m, n, k = shape
     monkeypatch.setattr(config, "SMS", blocks)
     a, b = operand(m, k, False), operand(k, n, True)
@@ -44,3 +46,8 @@ def agrees_under_schedules(
         got = cs.matmul(a, b, config=chosen)
     assert ran.launches == SCHEDULES
     agrees(got, a, b, what=name)
+
+
+def choose(*workload, **options) -> MatmulPolicy:
+    """What the model chooses."""
+    return shortlist(Workload(*workload, **options))[0]

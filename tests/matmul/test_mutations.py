@@ -1,4 +1,5 @@
-"""Faults planted in the compiled matmul: the emulator must find each of them. Those of source document 002 are among them."""
+"""Faults planted in the compiled matmul: the emulator must find each of them. Those of source document 002 are among
+them."""
 
 import re
 from collections.abc import Callable

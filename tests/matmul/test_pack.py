@@ -1,4 +1,5 @@
-"""Packing: operands of any strides become rows of whole cache lines, float32 its parts; memory comes from the stream's workspace."""
+"""Packing: operands of any strides become rows of whole cache lines, float32 the terms of 3xTF32; the memory is the
+stream's."""
 
 import re
 from dataclasses import replace
@@ -16,36 +17,34 @@ from cutesync.runtime import compiler, device, device_array, workspace
 
 from .support import SMALL, agrees, operand
 
+pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
+
 CONFIG = MatmulPolicy(*SMALL)
 
 
-@pytest.fixture(autouse=True)
-def _emulator(on_emulator):
-    """No GPU here, whatever the machine has."""
-
-
 def packed(
-    x: np.ndarray, first: int, shape: tuple[int, int, int], strides: tuple[int, int, int], parts: str = ""
+    x: np.ndarray, first: int, shape: tuple[int, int, int], strides: tuple[int, int, int], side: str = ""
 ) -> np.ndarray:
-    """What the kernel makes of ``shape`` = (items, rows, inner) of the elements of ``x`` from ``first`` on, and 64 bytes after it."""
+    """What the kernel makes of ``shape`` = (items, rows, inner) of the elements of ``x`` from ``first`` on, and 64
+    bytes after it."""
     element, (items, rows, inner) = BY_NAME[x.dtype.name], shape
     unit = 128 // x.itemsize
-    job = PackJob(items, rows, inner, strides, -(-inner // unit) * unit, parts)
+    job = PackJob(items, rows, inner, strides, -(-inner // unit) * unit, side)
     held, out = cs.asarray(x), cs.asarray(np.full(job.elements + 64 // x.itemsize, 77, x.dtype))
     make_pack(job, element, device.HOST, 0).run(held.ptr + first * x.itemsize, out.ptr, 0)
     whole = np.asarray(out)
     assert (whole[job.elements :] == 77).all(), "something behind the copy was written"
-    return whole[: job.elements].reshape(items, rows, 3 if parts else 1, job.span)
+    return whole[: job.elements].reshape(items, rows, 3 if side else 1, job.span)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(
     ("items", "rows", "inner", "first"), [(1, 70, 300, 3), (2, 33, 31, 1), (1, 1, 129, 0), (3, 40, 1, 5)]
 )
-def test_any_strides(items, rows, inner, first, turned, size):
+def test_any_strides(items, rows, inner, first, transposed, size):
     """Several tiles each way with ragged ends, from a base of any alignment; zeros behind each row."""
-    strides = (rows * inner + 7, 1, rows + 2) if turned else (rows * (inner + 3), inner + 3, 1)
+    strides = (rows * inner + 7, 1, rows + 2) if transposed else (rows * (inner + 3), inner + 3, 1)
     x = (
         np.random.default_rng(size)
         .integers(1, 100, 2 + first + sum(s * e for s, e in zip(strides, (items, rows, inner))))
@@ -58,7 +57,8 @@ def test_any_strides(items, rows, inner, first, turned, size):
 
 
 def check_at_edges(size: int, rows: int, inner: int, pitch: int, skew: int, schedules: int = 1) -> None:
-    """The copy of rows whose first and last elements are at the very edges of the memory there is, which begins ``skew`` bytes behind a vector."""
+    """The copy of rows whose first and last elements are at the very edges of the memory there is, which begins
+    ``skew`` bytes behind a vector."""
     count = (rows - 1) * abs(pitch) + inner
     memory = np.random.default_rng(skew).integers(1, 256, count * size + 32).astype(np.uint8)
     start = memory.ctypes.data + -memory.ctypes.data % 16 + skew
@@ -96,14 +96,16 @@ def check_at_edges(size: int, rows: int, inner: int, pitch: int, skew: int, sche
     ],
 )
 def test_nothing_beside_the_array_is_read(rows, inner, pitch, size):
-    """Rows that begin anywhere in a vector: far apart, backwards, side by side, in one another; of less than a vector, and a single one."""
+    """Rows that begin anywhere in a vector: far apart, backwards, side by side, in one another; of less than a vector,
+    and a single one."""
     for skew in range(0, 16, size):
         check_at_edges(size, rows, inner, pitch, skew, schedules=20 if skew == 8 and inner == 301 else 1)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_the_parts_of_float32(side):
-    """Of random bits and all borders: the parts hold the number to 2**-22, big ones fit in 11 bits, infinities and NaN are in the last alone."""
+    """Of random bits and all borders: the parts hold the number to 2**-22, big ones fit in 11 bits, infinities and NaN
+    are in the last alone."""
     borders = np.uint32(
         [
             0,
@@ -154,7 +156,8 @@ def test_eight_bits_of_all_majors(dtype, transposed):
 
 
 def test_packing_takes_no_memory_of_its_own(monkeypatch):
-    """So that it may be captured in a graph: with arrays that exist, nothing is allocated, and the workspace is the stream's."""
+    """So that it may be captured in a graph: with arrays that exist, nothing is allocated, and the workspace is the
+    stream's."""
     a, b = operand(65, 37, False), operand(37, 67, False)
     in_a, in_b, out = cs.asarray(a), cs.asarray(b), cs.empty((65, 67), "float16")
     cs.matmul(in_a, in_b, out=out, config=CONFIG)
@@ -190,7 +193,7 @@ def plant(monkeypatch, pattern: str, new: str) -> None:
 
 
 def test_a_tile_read_before_it_is_whole_is_found(monkeypatch):
-    """The one barrier of the kernel, taken away."""
+    """The fault: the only barrier of the kernel is removed."""
     plant(monkeypatch, r"\n[^\n]*bar\.sync[^\n]*\n", "\n")
     with pytest.raises(EmulationError):
         packed(np.ones(33 * 33, np.uint16), 0, (1, 33, 33), (0, 1, 33))

@@ -1,4 +1,5 @@
-"""``config="tune"``: what is measured, when, and how long the answer is kept. The clock is a fake: on the emulator times say nothing."""
+"""``config="tune"``: what is measured, when, and how long the answer is kept. The clock is a fake: on the emulator
+times say nothing."""
 
 import importlib
 
@@ -20,7 +21,8 @@ A, B = integers(100, 72), integers(72, 80)
 
 @pytest.fixture(autouse=True)
 def _emulator(on_emulator, monkeypatch, tmp_path):
-    """Nothing measured yet, in this process or on disk; and a model whose shortlist is one kernel in several orders of tiles."""
+    """Nothing measured yet, in this process or on disk; and a model whose shortlist is one kernel in several orders of
+    tiles."""
     monkeypatch.setattr(Problem, "shortlist", lambda self, count=1: SHORTLIST[:count])
     monkeypatch.setattr(tune, "_answers", {})
     monkeypatch.setattr(family, "_plans", {})
@@ -68,7 +70,7 @@ def test_measured_once_and_kept(clock, _emulator):
 
 
 def test_measuring_writes_no_result(monkeypatch, clock):
-    """C may be the result itself: it is what it was when the call begins."""
+    """C may be the result itself. Measuring must not change it before the call reads it."""
     c = integers(100, 80)
     in_place = cs.asarray(c)
     cs.matmul(cs.asarray(A), cs.asarray(B), in_place, beta=2.0, out=in_place, config="tune")
