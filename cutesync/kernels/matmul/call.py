@@ -165,7 +165,8 @@ def _numbers_in_alpha(alpha: Any, scale_a: Any, scale_b: Any) -> tuple:
 def _parse(arguments: tuple, views: Views, out: View | None) -> MatmulSpec:
     """The call, checked against what the arrays are."""
     given = Arguments(*arguments)
-    a, b, c, bias, *scales = (*views, *[None] * (len(INPUTS) - len(views)))
+    padded: Views = (*views, *[None] * (len(INPUTS) - len(views)))
+    (a, b, c, bias), scales = padded[:4], padded[4:]
     if b is None:
         arrays.adapter(b, "b")
     config = given.config
@@ -180,7 +181,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> MatmulSpec:
     m, n = (a.shape[-2] if len(a.shape) > 1 else 1), (b.shape[-1] if len(b.shape) > 1 else 1)
     if c is not None:
         check_c(c, shape)
-    terms = terms_of(alpha, beta, c, bias, given.activation, tuple(scales), element, (m, n))
+    terms = terms_of(alpha, beta, c, bias, given.activation, scales, element, (m, n))
     tf32x3 = a.dtype is FLOAT32 and given.precision != "tf32"
     promoted = (a.dtype.name in FLOAT8 or tf32x3) and not fast
     unread = () if beta else (INPUTS.index("c"),)
