@@ -32,7 +32,7 @@ from .sync import kernels
 Patch = pytest.MonkeyPatch
 RING = "cutlass.pipeline:PipelineTmaAsync.consumer_release"
 ARRIVE = "cutlass.cute.arch:mbarrier_arrive"
-PUBLISH = "cutesync.{}:publish"
+PUBLISH = "cutesync.kernels.{}:publish"
 X = np.arange(8 * kernels.LENGTH, dtype=np.int32)
 
 
