@@ -13,9 +13,7 @@ from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 
 def exact(*values: Any) -> tuple[str, ...]:
-    """What tells values apart that are equal as keys: 1, 1.0 and True, or 0.0 and -0.0; nothing where all are None."""
-    if values.count(None) == len(values):
-        return ()
+    """What tells values apart that are equal as keys: 1, 1.0 and True, or 0.0 and -0.0."""
     try:
         return tuple(map(repr, values))
     except Exception as error:  # of the user's own ``repr``, or of a huge int's

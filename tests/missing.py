@@ -22,7 +22,7 @@ from cutesync import emulator
 from cutesync.kernels.matmul import MatmulPolicy
 from cutesync.kernels.matmul import policy as matmul_config
 from cutesync.kernels.reduce import plan as reduce_plan
-from cutesync.kernels.reduce import policy as reduce_config
+from cutesync.kernels.reduce.policy import Choice, SegmentPolicy
 from cutesync.runtime import compiler, device
 from cutesync.sync import Barriers
 
@@ -32,7 +32,7 @@ from .sync import kernels
 Patch = pytest.MonkeyPatch
 RING = "cutlass.pipeline:PipelineTmaAsync.consumer_release"
 ARRIVE = "cutlass.cute.arch:mbarrier_arrive"
-PUBLISH = "cutesync.{}:publish"
+PUBLISH = "cutesync.kernels.{}:publish"
 X = np.arange(8 * kernels.LENGTH, dtype=np.int32)
 
 
@@ -84,9 +84,9 @@ def place_of(what: str) -> tuple[object, str]:
     return functools.reduce(getattr, owners, importlib.import_module(module)), name
 
 
-def reduced(kernel: tuple, splits: int):
+def reduced(policy: SegmentPolicy, splits: int):
     def run(patch: Patch):
-        patch.setattr(reduce_plan, "choose", lambda problem: reduce_config.Config(kernel, splits, 1, splits))
+        patch.setattr(reduce_plan, "choose", lambda problem: Choice(policy, splits, 1, splits))
         return np.asarray(cs.reduce(cs.asarray(np.arange(41003, dtype=np.int32))))
 
     return run
@@ -163,7 +163,7 @@ SPIN = instead("cutesync.patterns.round_trip:WAYS", ("arrive, spin on test_wait"
 # almost the same time.
 CASES = {
     "reduce": Case(
-        without(PUBLISH.format("reduce.segments")), reduced(("segments", "grid", 4, 4, 2, False, True), 5), STATE
+        without(PUBLISH.format("reduce.segments")), reduced(SegmentPolicy("grid", 4, 4, 2, False, True), 5), STATE
     ),
     "scan, wave": Case(without(PUBLISH.format("scan.wave")), scanned(wave(2, 1), (1203,), 0), STATE),
     "scan, pipeline: tiles not published": Case(

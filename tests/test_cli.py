@@ -18,6 +18,8 @@ from cutesync.cli.warm import jobs, warm
 from cutesync.identity import identify
 from cutesync.runtime import cache, compiler
 
+from .compiled import dry, needed
+
 
 @pytest.fixture
 def cache_folder(tmp_path, monkeypatch):
@@ -35,7 +37,6 @@ def _case(expected, **changes) -> demo.Case:
         "make": lambda generator: (np.array([1, 2, 4], np.float32),),
         "call": lambda x, out=None: np.asarray(x),
         "expected": lambda x: expected(x),
-        "kernels": lambda: [1],
     }
     return demo.Case(**fields | changes)
 
@@ -110,7 +111,7 @@ def test_compile_only_says_that_nothing_ran(monkeypatch, capsys):
 
 
 def test_a_kernel_that_does_not_compile_is_exit_code_1(monkeypatch, capsys):
-    monkeypatch.setattr(demo, "FAMILIES", {"one": lambda place: [_case(lambda x: x, kernels=lambda: 1 // 0)]})
+    monkeypatch.setattr(demo, "FAMILIES", {"one": lambda place: [_case(lambda x: x, call=lambda x: 1 // 0)]})
     assert cli.main(["demo", "--compile-only"]) == 1
     assert "ZeroDivisionError" in capsys.readouterr().out
 
@@ -199,7 +200,8 @@ def test_demo_scans_what_it_should(place):
 
 def test_a_demo_scan_compiles(cache_folder):
     case = next(case for case in demo_scan.cases("nowhere") if case.operation == "running product")
-    (kernel,) = case.kernels()
+    (spec,) = needed(case.prepare)
+    kernel = spec.kernel()
     assert ".target sm_90a" in kernel.ptx and kernel.name.startswith("cutesync_scan")
 
 
@@ -215,8 +217,8 @@ def test_demo_covers_what_it_should(place):
 
 def test_a_demo_case_compiles(cache_folder):
     case = next(case for case in demo_reduce.cases("nowhere") if case.operation == "max, axes 0 and 2")
-    kernels = case.kernels()
-    assert len(kernels) == 2 and all(".target sm_90a" in kernel.ptx for kernel in kernels)
+    specs = needed(case.prepare)
+    assert len(specs) == 2 and all(".target sm_90a" in spec.kernel().ptx for spec in specs)
 
 
 @pytest.mark.slow
@@ -313,7 +315,7 @@ def test_unknown_names_are_exit_code_2_and_say_what_is_known(arguments, words, c
 def test_warm_fills_the_cache_and_cache_shows_and_clears_it(cache_folder, capsys):
     work = jobs(("reduce",), ("float32",), ("add",), ("whole",))
     assert 5 <= len(work) <= 40 and len({label for label, _ in work}) == len(work)
-    work[0][1]()
+    work[0][1].kernel()
     assert len(cache.entries()) == 1
     assert cli.main(["cache"]) == 0
     assert re.search(r"1 kernels, 0\.\d MB", capsys.readouterr().out)
@@ -352,50 +354,34 @@ def test_a_folder_that_is_not_used_is_shown_as_such(cache_folder, capsys):
 def test_warm_reports_progress(monkeypatch):
     module = sys.modules["cutesync.cli.warm"]
     done, compiled = [], []
-    monkeypatch.setitem(
-        module.FAMILIES, "pair", lambda *_: iter([("a", lambda: compiled.append(1)), ("b", lambda: compiled.append(2))])
-    )
+    pair = [(name, types.SimpleNamespace(kernel=lambda k=k: compiled.append(k))) for k, name in enumerate("ab", 1)]
+    monkeypatch.setitem(module.FAMILIES, "pair", lambda *_: iter(pair))
     assert warm(["pair"], progress=lambda *step: done.append(step)) == 2
     assert done == [(1, 2, "a"), (2, 2, "b")] and compiled == [1, 2]
 
 
-def test_warm_covers_what_calls_use(cache_folder):
-    """The kernels of whole arrays that ``warm`` lists are those that the calls' own configurations name."""
-    from cutesync.kernels.reduce.policy import Problem, choose
-
-    listed = {
-        label.partition(": ")[2] for label, _ in jobs(("reduce",), ("float32",), ("add",), ("whole", "rows", "columns"))
-    }
-    for shape in (
-        (1, 1000, 1),
-        (1, 1 << 24, 1),
-        (1, 10**7 + 19, 1),
-        (4099, 4097, 1),
-        (1, 4099, 4097),
-        (1 << 22, 3, 1),
-        (1, 1 << 22, 3),
-    ):
-        assert " ".join(map(str, choose(Problem(*shape, 4, 1, True, True)).kernel)) in listed
+REDUCED = [(1000,), (1 << 24,), (10**7 + 19,), (4099, 4097), (1, 4099, 4097), (1 << 22, 3), (1, 1 << 22, 3)]
+SCANNED = [
+    (1000,),
+    (1 << 18,),
+    (1 << 24,),
+    (10**7 + 19,),
+    (65536, 256),
+    (1, 4096, 65536),
+    (1 << 22, 3),
+    (1, 1 << 22, 3),
+]
 
 
-def test_warm_covers_what_scans_use(cache_folder):
-    from cutesync.kernels.scan.policy import Problem, choose
-
-    listed = {
-        label.partition(": ")[2] for label, _ in jobs(("scan",), ("float32",), ("add",), ("whole", "rows", "columns"))
-    }
-    for shape in (
-        (1, 1000, 1),
-        (1, 1 << 18, 1),
-        (1, 1 << 24, 1),
-        (1, 10**7 + 19, 1),
-        (65536, 256, 1),
-        (1, 4096, 65536),
-        (1 << 22, 3, 1),
-        (1, 1 << 22, 3),
-    ):
-        for x in (0, 4):
-            assert " ".join(map(str, choose(Problem(*shape, 4, 4, x, 0)).kernel)) in listed
+@pytest.mark.parametrize(("call", "shapes"), [(cs.reduce, REDUCED), (cs.scan, SCANNED)], ids=["reduce", "scan"])
+def test_warm_covers_what_calls_use(call, shapes):
+    """The kernels of such calls are among those that ``warm`` lists."""
+    found = jobs((call.__name__,), ("float32",), ("add",), ("whole", "rows", "columns"))
+    listed = {spec.key for _, spec in found}
+    for shape in shapes:
+        for offset in (0, 4):
+            axis = min(1, len(shape) - 1)
+            assert {spec.key for spec in needed(call, dry(shape, "float32", offset), axis=axis)} <= listed, shape
 
 
 def test_a_running_sum_is_warmed_in_the_type_that_numpy_gives_it():

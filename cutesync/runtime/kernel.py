@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from ..dtypes import DType
 from . import compiler, device
@@ -19,11 +20,13 @@ from . import compiler, device
 
 @dataclass(frozen=True)
 class Pointer:
-    """An address in global memory, of elements of a type; ``align`` is in bytes, 0 stands for one element."""
+    """An address in global memory, of elements of a type; ``align`` is in bytes, 0 stands for one element. ``size``, as
+    that of every parameter, is its own in bytes."""
 
     name: str
     element: DType
     align: int = 0
+    size: ClassVar[int] = 8
 
     def example(self) -> Any:
         """What the DSL is shown of this parameter."""
@@ -39,6 +42,10 @@ class Scalar:
 
     name: str
     kind: str
+
+    @property
+    def size(self) -> int:
+        return int(re.sub(r"\D", "", self.kind)) // 8
 
     def example(self) -> Any:
         import cutlass

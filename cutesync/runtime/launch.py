@@ -21,13 +21,13 @@ from ..dtypes import BY_NAME
 from ..errors import ArgumentValueError, explain
 from . import backend, device_array
 from . import workspace as workspaces
-from .kernel import KernelSpec, Packed, Scalar
+from .kernel import KernelSpec, Scalar
 from .tensor_map import ALIGNMENT, TiledMap
 
 Run = Callable[[tuple[int, ...], int], None]
 """``run(addresses, stream)`` queues work on arrays; the order of the addresses is that of the ``arrays`` it was made
 with."""
-Value = int | float | bytes | TiledMap
+Value = int | float | bytes | TiledMap | None
 Claim = Callable[[int, int], workspaces.Workspace]
 """``claim(ordinal, stream)``: a workspace. Its addresses become the parameters "counters" and "scratch"."""
 
@@ -35,7 +35,7 @@ Claim = Callable[[int, int], workspaces.Workspace]
 class Launch:
     """A kernel with its grid (blocks, one-dimensional) and parameters on one device.
 
-    ``values`` are the parameters that stay, by name; those that are not given are 0. ``arrays`` names those that each
+    ``values`` are the parameters that stay, by name; those that are not given, or None, are 0. ``arrays`` names those that each
     call gives anew: pointers and tensor maps. With ``claim`` a call also binds a workspace of its stream to "counters"
     and "scratch". ``run(addresses, stream)`` writes what changed and launches. One call at a time holds the block's
     lock, so threads may share a Launch.
@@ -73,7 +73,7 @@ class Block:
         self, spec: KernelSpec, values: Mapping[str, Value], arrays: Sequence[str], place: backend.Backend
     ) -> None:
         parameters = spec.parameters
-        sizes = [p.size if isinstance(p, Packed) else 8 for p in parameters]
+        sizes = [p.size for p in parameters]
         steps = [-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]
         self.buffer = ctypes.create_string_buffer(sum(steps) + ALIGNMENT)
         first = ctypes.addressof(self.buffer)
@@ -84,10 +84,10 @@ class Block:
         self._cells: list[tuple[int, ctypes.c_uint64]] = []
         self._maps: list[tuple[int, Callable[[int], None]]] = []
         for p in parameters:
-            value = values.get(p.name, 0)
+            value = values.get(p.name)
             if isinstance(value, bytes):
                 ctypes.memmove(at[p.name], value, len(value))
-            elif not isinstance(value, TiledMap):
+            elif value is not None and not isinstance(value, TiledMap):
                 kind = p.kind if isinstance(p, Scalar) else "Uint64"
                 ctypes.c_uint64.from_address(at[p.name]).value = bits(value, kind)
         for i, name in enumerate(arrays):
@@ -117,7 +117,7 @@ class Block:
 def bits(value: int | float, kind: str) -> int:
     """A scalar of the DSL's type ``kind`` as an integer whose low bytes are its bits. A float too large for float32 is
     infinite, as in NumPy."""
-    size = int(kind[-2:]) // 8
+    size = Scalar("", kind).size
     if not kind.startswith("Float"):
         return int(value) & ((1 << 8 * size) - 1)
     with np.errstate(over="ignore"):

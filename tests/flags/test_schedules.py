@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import re
 
 import numpy as np
@@ -10,14 +9,12 @@ import pytest
 
 import cutesync as cs
 from cutesync.emulator import EmulationError
-from cutesync.kernels.flags import policy as config
+from cutesync.kernels.flags import plan, policy
 from cutesync.runtime import call as calls
 from cutesync.runtime import compiler
 
 from ..cases import same
 from .test_agreement import keys
-
-flags = importlib.import_module("cutesync.kernels.flags.call")
 
 SCHEDULES = 20
 INDEXED = lambda a, b, index: (a != b) & (index % 5 != 2)  # noqa: E731
@@ -48,8 +45,8 @@ KERNELS = {
 def run(name: str, monkeypatch, schedules: int = SCHEDULES):
     """``(results, what they should be)`` of a case in the given configuration, run afresh."""
     call, dtype, shape, options, (unroll, warps) = KERNELS[name]
-    choose = config.choose
-    monkeypatch.setattr(flags, "choose", lambda problem: choose(problem, unroll, warps))
+    choose = policy.choose
+    monkeypatch.setattr(plan, "choose", lambda problem: choose(problem, unroll, warps))
     monkeypatch.setattr(calls, "_plans", {})
     x = keys(shape, dtype)
     with cs.emulate(schedules=schedules, seed=11) as ran:

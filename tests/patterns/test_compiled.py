@@ -5,20 +5,21 @@ import re
 import pytest
 
 from cutesync.cli import demo_patterns
-from cutesync.runtime import compiler
 
-from ..compiled import assert_overlaps
-from ..reduce.test_compiled import cubin_figures
+from ..compiled import assert_overlaps, cubin_figures, needed
 
 pytestmark = pytest.mark.slow
 
 
-def test_no_kernel_spills(monkeypatch):
-    monkeypatch.setattr(compiler, "_kernels", {})
+def test_no_kernel_spills():
+    specs = {}
     for case in demo_patterns.cases("nowhere"):
-        assert case.kernels()
-    assert len(compiler._kernels) > 25
-    for kernel in compiler._kernels.values():
+        found = needed(case.prepare)
+        assert found, case.operation
+        specs |= {spec.key: spec for spec in found}
+    assert len(specs) > 25
+    for spec in specs.values():
+        kernel = spec.kernel()
         registers, frame = cubin_figures(kernel.cubin)
         assert frame == 0, f"{kernel.name} keeps {frame} bytes of local memory"
         assert registers * kernel.block[0] <= 65536, kernel.name

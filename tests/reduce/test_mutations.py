@@ -8,7 +8,7 @@ import pytest
 import cutesync as cs
 from cutesync.emulator import EmulationError
 from cutesync.kernels.reduce import plan
-from cutesync.kernels.reduce import policy as config
+from cutesync.kernels.reduce.policy import Choice, Policy, SegmentPolicy
 from cutesync.runtime import call, compiler, device, workspace
 
 pytestmark = pytest.mark.slow
@@ -23,9 +23,9 @@ def _clean_workspace():
     workspace.forget(device.HOST, 0)
 
 
-def use(monkeypatch, kernel: tuple, splits: int, edit=None) -> None:
-    """Make every reduction of this test run as ``kernel`` with ``splits`` blocks, its PTX changed by ``edit``."""
-    monkeypatch.setattr(plan, "choose", lambda problem: config.Config(kernel, splits, 1, splits))
+def use(monkeypatch, policy: Policy, splits: int, edit=None) -> None:
+    """Make every reduction of this test run by ``policy`` with ``splits`` blocks, its PTX changed by ``edit``."""
+    monkeypatch.setattr(plan, "choose", lambda problem: Choice(policy, splits, 1, splits))
     monkeypatch.setattr(call, "_plans", {})
     monkeypatch.setattr(compiler, "_kernels", {})
     if edit is not None:
@@ -50,13 +50,13 @@ def run(x, calls: int = 2):
     return result
 
 
-GRID = ("segments", "grid", 4, 4, 2, False, True)
+GRID = SegmentPolicy("grid", 4, 4, 2, False, True)
 KERNELS = {
-    "one block": (("segments", "block", 4, 4, 2), 1),
+    "one block": (SegmentPolicy("block", 4, 4, 2), 1),
     "few blocks": (GRID, 5),
-    "more blocks than lanes": (("segments", "grid", 2, 2, 2), 37),
-    "whole chunks, one block": (("segments", "block", 4, 4, 2, True), 1),
-    "whole chunks": (("segments", "grid", 4, 4, 2, True, True), 5),
+    "more blocks than lanes": (SegmentPolicy("grid", 2, 2, 2), 37),
+    "whole chunks, one block": (SegmentPolicy("block", 4, 4, 2, True), 1),
+    "whole chunks": (SegmentPolicy("grid", 4, 4, 2, True, True), 5),
 }
 
 

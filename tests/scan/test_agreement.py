@@ -479,5 +479,5 @@ def test_every_kernel_is_among_the_shapes_above():
         + [(1, *s[:2]) for s in LONG]
         + [(21, 37, 1), (3, 350, 1)]
     )
-    kinds = {choose(Problem(*shape, 4, 4, 0, 0)).kernel[0] for shape in shapes}
-    assert kinds == {"short_rows", "rows", "wave", "columns", "slabs", "pipeline"}
+    kinds = {choose(Problem(*shape, 4, 4, 0, 0)).policy.kernel for shape in shapes}
+    assert kinds == {"ShortRowScan", "RowScan", "WaveScan", "ColumnScan", "SlabScan", "PipelineScan"}

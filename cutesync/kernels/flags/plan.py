@@ -44,8 +44,8 @@ def plan(spec: FlagSpec, views: Views, outs: Views, stream: int) -> tuple[Run, N
         "rows": choice.rows,
         "period": choice.period,
         "runs": choice.runs,
-        "predecessor": spec.predecessor or 0,
-        "successor": spec.successor or 0,
+        "predecessor": spec.predecessor,
+        "successor": spec.successor,
     }
     arrays = ("x", "out", "other")[: 1 + marking.outputs]
     kernel = kernel_spec(choice.policy, marking)

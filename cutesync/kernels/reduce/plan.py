@@ -44,7 +44,7 @@ def launch(
 ) -> Launch:
     """The prepared launch of one pass over (outer, length, inner) elements; ``init`` is a number or None."""
     spec = kernel_spec(choice.policy, reduction, init is not None)
-    values = dict(zip(_EXTENTS, extents)) | {"init": init or 0, "splits": choice.splits, "tiles": choice.tiles}
+    values = dict(zip(_EXTENTS, extents)) | {"splits": choice.splits, "tiles": choice.tiles, "init": init}
     claim = workspace.counters_and_slots if choice.agrees else None
     return Launch(spec, ordinal, choice.grid, values, claim=claim, stream=stream)
 

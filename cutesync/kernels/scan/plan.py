@@ -45,7 +45,7 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
 
 def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tuple[str, ...]) -> Launch:
     """The prepared launch of a scan of at least one element. ``arrays`` are those that each call gives."""
-    values = dict(zip(_EXTENTS, spec.extents)) | {"init": spec.start or 0, "tiles": choice.tiles}
+    values = dict(zip(_EXTENTS, spec.extents)) | {"init": spec.start, "tiles": choice.tiles}
     claim = functools.partial(workspace.counters_and_slots, slots=choice.slots * spec.words * choice.width)
     kernel = kernel_spec(choice, spec)
     return Launch(kernel, ordinal, choice.grid, values, arrays, claim if choice.slots else None, stream)
