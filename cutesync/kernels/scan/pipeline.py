@@ -1,10 +1,10 @@
-"""Scan of long rows: resident blocks, each a pipeline of warps with one job, so that copies, folding and waiting overlap.
+"""Scan of long rows: resident blocks, each a pipeline of warps with one job, so that copies, arithmetic and waiting overlap.
 
     load        takes tile numbers from an atomic and copies tiles into a ring of ``stages`` in shared memory (bulk copies)
-    fold        folds each chunk of a tile
-    publish     folds the chunks' states and publishes the tile's
-    look ahead  folds the published tiles of all blocks, in order: the state before each of this block's tiles
-    emit        ``squads`` squads, a tile each in turn: scans the chunks, puts the state before them in front, stores
+    fold        reduces each chunk of a tile
+    publish     combines the chunks' aggregates and publishes the tile's
+    look ahead  combines the published tiles of all blocks, in order: the prefix of each of this block's tiles
+    emit        ``squads`` squads, a tile each in turn: scans the chunks, puts their prefix in front, stores
 
     barrier          completed by                                      waited for by
     full[stage]      load: 1 arrival and the tile's bytes              fold, publish, look ahead, emit
@@ -12,10 +12,11 @@
     ready[stage]     one lane of look ahead                            emit
     empty[stage]     one lane of each warp of a squad, and of publish  load
 
-Only folds are published, never prefixes, and who publishes never waits for a prefix: there is no chain of round trips from tile to tile,
-and a block that is late delays nobody for longer than a copy. Every block folds all tiles itself, in groups by tile number, so
-the result depends on lengths alone, not on the number of blocks. Progress: tile numbers come from an atomic; of the tiles not yet
-published the smallest has all its predecessors published, so the ring of its block drains until it is folded.
+Only aggregates are published, never prefixes, and a warp that publishes never waits for a prefix: there is no chain of round trips
+from tile to tile, and a block that is late delays no other for longer than a copy. Every block combines all tiles itself, in
+groups by tile number, so the result depends on lengths alone, not on the number of blocks. Progress: tile numbers come from an
+atomic; of the tiles not yet published the smallest has all its predecessors published, so the ring of its block drains until it
+is reduced.
 
 The method is the decoupled look-ahead of CUB's warp-specialised scan. Bytes: every element is read once and written once.
 """
@@ -26,21 +27,21 @@ from enum import IntEnum
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64
+from cutlass import Int32, Int64
 from cutlass.experimental import primitives
 from cutlass.memory import SmemAllocator
 
-from ...block.reduce import get, state_array, state_bytes
-from ...block.warps import after, around, leave
+from ...block.reduce import load_partial, partial_array, partial_bytes, store_partial
+from ...block.warps import scan_partials
 from ...errors import ArgumentValueError, explain
-from ...sync.gather import enter, publish, settle, tag_of, words
-from ...sync.lookback import GROUP, fold_group, place_of, read_group, slots_of
+from ...sync.gather import Slots, enter, words
+from ...sync.lookback import GROUP, place_of, read_group, reduce_group, slots_of
 from ...sync.wait import await_phase, in_role
-from ...warp import LANES
-from .base import Scan, ScanKernel
-from .part import PartScan
+from ...warp import LANES, Maybe, zeros
+from .base import Arguments, Scan, ScanKernel
 from .policy import LINE_BYTES
-from .tile import VECTOR_BYTES, WarpScan
+from .ragged import RaggedScan
+from .tile import VECTOR_BYTES, Span, WarpScan
 
 DONE = -1  # the tile number that says that there are no more
 REGISTERS = 1 << 16  # of a multiprocessor
@@ -56,14 +57,13 @@ class Shared:
 
     def __init__(self, scan: Scan, stages: int, warps: int, tile: int) -> None:
         allocator = SmemAllocator()
-        types = (*scan.types, Int32)
         self.ring = allocator.allocate_array(scan.monoid.source.cutlass, stages * tile * scan.width, byte_alignment=128)
         self.full, self.folded, self.ready, self.empty = (allocator.allocate_array(Int64, stages) for _ in range(4))
         self.numbers, self.tags = (
             cute.make_tensor(allocator.allocate_array(Int32, stages), cute.make_layout((stages,))) for _ in range(2)
         )
-        self.totals = state_array(types, stages * warps)
-        self.prefixes = state_array(types, stages)
+        self.totals = partial_array(scan.types, stages * warps)
+        self.prefixes = partial_array(scan.types, stages)
 
 
 class Warps(IntEnum):
@@ -94,7 +94,7 @@ class PipelineScan(ScanKernel):
             )
         self.folders, self.squads, self.warps, self.stages = folders, squads, warps, stages
         self.tile = WarpScan(scan, rows, warps, shift, boundary=LINE_BYTES)
-        self.part = PartScan(self.tile)
+        self.ragged = RaggedScan(self.tile)
         self.vectors_held = scan.width == 1 and self.tile.in_bytes == VECTOR_BYTES
         self.unit = (
             self.tile.items if self.vectors_held else self.tile.chunk
@@ -108,17 +108,16 @@ class PipelineScan(ScanKernel):
         self.for_emitters = min(
             (self.at_launch * sum(groups) - self.for_control - FOR_FOLDERS * (groups[0] - 1)) // groups[1] // 8 * 8, 232
         )
-        types = (*scan.types, Int32)
         smem = (
             stages * (self.tile.tile * scan.width * scan.monoid.source.size + 40)
-            + state_bytes(types, stages * warps)
-            + state_bytes(types, stages)
+            + partial_bytes(scan.types, stages * warps)
+            + partial_bytes(scan.types, stages)
             + 128
         )
         super().__init__(scan, (self.first_emitter + squads * warps) * LANES, smem, 1)
 
     @cute.jit
-    def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
+    def body(self, a: Arguments):
         thread, _, _ = cute.arch.thread_idx()
         warp = cute.arch.make_warp_uniform(thread // LANES)
         lane = thread % LANES
@@ -131,23 +130,22 @@ class PipelineScan(ScanKernel):
                 cute.arch.mbarrier_init(shared.empty + s, self.warps + 1)
             cute.arch.mbarrier_init_fence()
         cute.arch.sync_threads()
-        everything = Int32(rows) * tiles
         if warp < Warps.FOLD:
             self.take_registers(self.for_control)
             if warp == Warps.LOAD:
                 if lane == 0:
-                    in_role("load", self.load, shared, x, length, inner, counters, everything, tiles)
+                    in_role("load", self.load, shared, a)
             elif warp == Warps.PUBLISH:
-                in_role("publish", self.publish, shared, slots, everything, tiles, lane)
+                in_role("publish", self.publish, shared, a, lane)
             elif warp == Warps.LOOK_AHEAD:
-                in_role("look ahead", self.look_ahead, shared, init, init_at, slots, everything, tiles, lane)
+                in_role("look ahead", self.look_ahead, shared, a, lane)
         elif warp < self.first_emitter:
             self.take_registers(FOR_FOLDERS)
-            in_role("fold", self.fold, shared, x, length, inner, tiles, warp - Warps.FOLD, lane)
+            in_role("fold", self.fold, shared, a, warp - Warps.FOLD, lane)
         else:
             self.take_registers(self.for_emitters)
             squad, place = (warp - self.first_emitter) // self.warps, (warp - self.first_emitter) % self.warps
-            in_role("emit", self.emit, shared, x, out, length, inner, tiles, squad, place, lane)
+            in_role("emit", self.emit, shared, a, squad, place, lane)
 
     def take_registers(self, count: int) -> None:
         """All four warps of a group call."""
@@ -165,9 +163,14 @@ class PipelineScan(ScanKernel):
             phase ^= 1
         return stage, phase
 
+    def row(self, a: Arguments, number):
+        """Where the row of a tile begins."""
+        return Int64(number // a.tiles) * a.length * a.inner
+
     @cute.jit
     def copied(self, start, length, tile):
-        """``(offset, place, count)`` of what the ring holds of a tile: where the tile lies, and the ``count`` elements from ``place`` on in it."""
+        """``(offset, place, count)`` of what the ring holds of a tile: where the tile lies, and the ``count`` elements from
+        ``place`` on in it."""
         offset, begin, end = self.tile.span(start, length, Int64(tile) * self.tile.tile, self.tile.tile)
         begin = (begin + self.unit - 1) // self.unit * self.unit
         end = end // self.unit * self.unit
@@ -175,18 +178,19 @@ class PipelineScan(ScanKernel):
         return offset, place * self.scan.width, (end - begin) * self.scan.width
 
     @cute.jit
-    def load(self, shared: cutlass.Constexpr, x, length, inner, counters, everything, tiles):
+    def load(self, shared: cutlass.Constexpr, a: Arguments):
         """One lane. At the end every squad gets a ``DONE``."""
-        entered = enter(counters)
+        everything = Int32(a.rows) * a.tiles
+        entry = enter(a.counters)
         done = Int32(0)
         stage, phase = Int32(0), Int32(1)  # nobody has to empty the ring the first time round
         while done < self.squads:
-            number = entered[1]
-            tag = tag_of(entered)
+            number = entry.arrived
+            tag = entry.tag
             if number < everything:
-                entered = enter(counters)  # asked for early: the answer takes as long as a copy
-            start = x + Int64(number // tiles) * length * inner
-            offset, place, count = self.copied(start, length, number % tiles)
+                entry = enter(a.counters)  # asked for early: the answer takes as long as a copy
+            start = a.x + self.row(a, number)
+            offset, place, count = self.copied(start, a.length, number % a.tiles)
             await_phase(shared.empty, stage, phase, "empty")
             if number >= everything:
                 number = Int32(DONE)
@@ -201,7 +205,7 @@ class PipelineScan(ScanKernel):
                 cute.arch.mbarrier_arrive(shared.full + stage)
             stage, phase = self.next(stage, phase)
         blocks, _, _ = cute.arch.grid_dim()
-        settle(counters, entered, Int32(0), everything + blocks)
+        entry.close(a.counters, Int32(0), everything + blocks)
 
     def announce(self, shared, stage, number, tag) -> None:
         """Say which tile a stage will hold."""
@@ -209,34 +213,37 @@ class PipelineScan(ScanKernel):
         shared.tags[stage] = tag
 
     @cute.jit
-    def fold(self, shared: cutlass.Constexpr, x, length, inner, tiles, folder, lane):
-        """Chunks ``folder``, ``folder + folders``, ... of every tile."""
+    def fold(self, shared: cutlass.Constexpr, a: Arguments, folder, lane):
+        """Reduce chunks ``folder``, ``folder + folders``, ... of every tile."""
         stage, phase = Int32(0), Int32(0)
         await_phase(shared.full, stage, phase, "full")
         number = shared.numbers[stage]
         while number != DONE:
-            start = x + Int64(number // tiles) * length * inner
+            start = a.x + self.row(a, number)
             for chunk in cutlass.range(folder, self.warps, self.folders, unroll=1):
-                have = Boolean(True)
-                state = tuple(t(0) for t in self.scan.types)
-                offset, begin, end = self.tile.span(
-                    start, length, Int64(number % tiles) * self.tile.tile + chunk * self.tile.chunk, self.tile.chunk
-                )
+                span = self.span(start, a, number, chunk)
+                partial = Maybe.of(zeros(self.scan.types))
                 held = self.chunk_in(shared, stage, chunk)
-                if (begin == 0) & (end == self.tile.chunk):
-                    elements, _ = self.tile.registers()
+                if span.is_full(self.tile.chunk):
+                    elements = self.tile.registers().elements
                     self.tile.load(held, lane, elements)
-                    state = self.tile.fold_only(elements, lane)
+                    partial = Maybe.of(self.tile.reduce_only(elements, lane))
                 else:
-                    have, state = self.part.fold(start + offset, begin, end, lane, held if self.vectors_held else None)
+                    vectors = held if self.vectors_held else None
+                    partial = self.ragged.reduce(start + span.offset, span, lane, vectors)
                 if lane == 0:
-                    leave(shared.totals, stage * self.warps + chunk, have, state)
+                    store_partial(shared.totals, stage * self.warps + chunk, partial)
             cute.arch.sync_warp()
             if lane == 0:
                 cute.arch.mbarrier_arrive(shared.folded + stage)
             stage, phase = self.next(stage, phase)
             await_phase(shared.full, stage, phase, "full")
             number = shared.numbers[stage]
+
+    def span(self, start, a: Arguments, number, chunk) -> Span:
+        """The ``Span`` of a chunk of a tile, in the row at ``start``."""
+        position = Int64(number % a.tiles) * self.tile.tile + chunk * self.tile.chunk
+        return self.tile.span(start, a.length, position, self.tile.chunk)
 
     def chunk_in(self, shared, stage, chunk):
         """A chunk of the tile in a stage."""
@@ -246,107 +253,103 @@ class PipelineScan(ScanKernel):
 
     @cute.jit
     def release(self, shared: cutlass.Constexpr, stage, lane):
-        """The warp has read what it needs of a stage, after the fold warps: the fence serves their reads, too."""
+        """The warp has read what it needs of a stage, after the fold warps: the fence covers their reads, too."""
         cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic reads before the next copy into it
         cute.arch.sync_warp()
         if lane == 0:
             cute.arch.mbarrier_arrive(shared.empty + stage)
 
+    def slots(self, a: Arguments, tag) -> Slots:
+        """The tiles' aggregates, in the order of ``sync.lookback``."""
+        return Slots(a.slots, a.rows * slots_of(a.tiles), tag, self.scan.types)
+
     @cute.jit
-    def publish(self, shared: cutlass.Constexpr, slots, everything, tiles, lane):
+    def publish(self, shared: cutlass.Constexpr, a: Arguments, lane):
         types = self.scan.types
         stage, phase = Int32(0), Int32(0)
         await_phase(shared.full, stage, phase, "full")
         number = shared.numbers[stage]
         while number != DONE:
             await_phase(shared.folded, stage, phase, "folded")
-            _, _, _, total = around(
+            _, total = scan_partials(
                 shared.totals, stage * self.warps, self.warps, Int32(0), lane, types, self.scan.combine
             )
             tag = shared.tags[stage]
             cute.arch.sync_warp()
             if lane == 0:
-                place = Int64(number // tiles) * slots_of(tiles) + place_of(number % tiles)
-                publish(slots, place, Int64(everything // tiles) * slots_of(tiles), total, tag)
+                place = Int64(number // a.tiles) * slots_of(a.tiles) + place_of(number % a.tiles)
+                self.slots(a, tag).publish(place, total.state)
                 cute.arch.mbarrier_arrive(shared.empty + stage)
             stage, phase = self.next(stage, phase)
             await_phase(shared.full, stage, phase, "full")
             number = shared.numbers[stage]
 
     @cute.jit
-    def look_ahead(self, shared: cutlass.Constexpr, init, init_at, slots, everything, tiles, lane):
+    def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, lane):
         """The state of all whole groups of tiles so far is carried along, that of the rest is made for each tile."""
-        types = self.scan.types
-        known = Boolean(self.scan.start is not None)
-        start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in types)
-        have, state = known, start
+        combine = self.scan.combine
+        start = self.scan.carry_in(a)
+        carry = start
         row, group = Int32(0), Int32(0)
         stage, phase = Int32(0), Int32(0)
-        stride = Int64(everything // tiles) * slots_of(tiles)
         await_phase(shared.full, stage, phase, "full")
         number = shared.numbers[stage]
         while number != DONE:
-            tag = shared.tags[stage]
-            if number // tiles != row:
-                row = number // tiles
+            slots = self.slots(a, shared.tags[stage])
+            if number // a.tiles != row:
+                row = number // a.tiles
                 group = Int32(0)
-                have, state = known, start
-            tile = number % tiles
-            base = Int64(row) * slots_of(tiles)
-            reads = read_group(slots, base + group * GROUP, stride, types, lane)
+                carry = start
+            tile = number % a.tiles
+            base = Int64(row) * slots_of(a.tiles)
+            reads = read_group(slots, base + group * GROUP, lane)
             while group < tile // GROUP:
-                following = read_group(slots, base + (group + 1) * GROUP, stride, types, lane)
-                fold = fold_group(
-                    slots, base + group * GROUP, stride, reads, Int32(GROUP), tag, types, self.scan.combine, lane
-                )
-                have, state = after(have, state, Boolean(True), fold, self.scan.combine)
+                following = read_group(slots, base + (group + 1) * GROUP, lane)
+                total = reduce_group(slots, base + group * GROUP, reads, Int32(GROUP), combine, lane)
+                carry = carry.then(Maybe.of(total), combine)
                 reads = following
                 group += 1
-            before, prefix = have, state
+            prefix = carry
             if tile % GROUP > 0:
-                fold = fold_group(
-                    slots, base + group * GROUP, stride, reads, tile % GROUP, tag, types, self.scan.combine, lane
-                )
-                before, prefix = after(have, state, Boolean(True), fold, self.scan.combine)
+                total = reduce_group(slots, base + group * GROUP, reads, tile % GROUP, combine, lane)
+                prefix = carry.then(Maybe.of(total), combine)
             cute.arch.sync_warp()
             if lane == 0:
-                leave(shared.prefixes, stage, before, prefix)
+                store_partial(shared.prefixes, stage, prefix)
                 cute.arch.mbarrier_arrive(shared.ready + stage)
             stage, phase = self.next(stage, phase)
             await_phase(shared.full, stage, phase, "full")
             number = shared.numbers[stage]
 
     @cute.jit
-    def emit(self, shared: cutlass.Constexpr, x, out, length, inner, tiles, squad, warp, lane):
+    def emit(self, shared: cutlass.Constexpr, a: Arguments, squad, warp, lane):
         """A squad's warp: its chunk of each tile of the squad."""
         types = self.scan.types
         stage, phase = squad, Int32(0)
         await_phase(shared.full, stage, phase, "full")
         number = shared.numbers[stage]
         while number != DONE:
-            elements, vectors = self.tile.registers()
-            at = Int64(number // tiles) * length * inner
-            offset, begin, end = self.tile.span(
-                x + at, length, Int64(number % tiles) * self.tile.tile + warp * self.tile.chunk, self.tile.chunk
-            )
-            at += offset
+            chunk = self.tile.registers()
+            at = self.row(a, number)
+            span = self.span(a.x + at, a, number, warp)
+            at += span.offset
             held = self.chunk_in(shared, stage, warp)
-            full = (begin == 0) & (end == self.tile.chunk)
+            full = span.is_full(self.tile.chunk)
             if full:
-                self.tile.load(held, lane, elements)
-                self.tile.fold(elements, vectors, lane)
+                self.tile.load(held, lane, chunk.elements)
+                self.tile.reduce(chunk, lane)
             await_phase(shared.folded, stage, phase, "folded")
-            have, state, _, _ = around(
+            prefix, _ = scan_partials(
                 shared.totals, stage * self.warps, self.warps, warp, lane, types, self.scan.combine
             )
             await_phase(shared.ready, stage, phase, "ready")
-            *before, known = get(shared.prefixes, stage, (*types, Int32))
-            have, state = after(known != 0, tuple(before), have, state, self.scan.combine)
+            carry = load_partial(shared.prefixes, stage, types).then(prefix, self.scan.combine)
             if full:
                 self.release(shared, stage, lane)
-                self.tile.emit(elements, vectors, have, state, out + at, lane)
+                self.tile.emit(chunk, carry, a.out + at, lane)
             else:
-                self.part.emit(x + at, out + at, begin, end, have, state, lane, held if self.vectors_held else None)
+                vectors = held if self.vectors_held else None
+                self.ragged.emit(a.x + at, a.out + at, span, carry, lane, vectors)
                 self.release(shared, stage, lane)
             stage, phase = self.next(stage, phase, self.squads)
             await_phase(shared.full, stage, phase, "full")

@@ -56,9 +56,9 @@ def kernel_for(config: Config, meaning: Meaning, stream: int = 0) -> compiler.Ke
         from ...monoid import Monoid
         from .base import Scan
         from .columns import ColumnScan
+        from .narrow import NarrowScan
         from .pipeline import PipelineScan
         from .rows import RowScan, ShortRowScan
-        from .slabs import SlabScan
         from .tiered import Tier
         from .wave import WaveScan
 
@@ -68,7 +68,7 @@ def kernel_for(config: Config, meaning: Meaning, stream: int = 0) -> compiler.Ke
             "wave": WaveScan,
             "pipeline": PipelineScan,
             "columns": ColumnScan,
-            "slabs": SlabScan,
+            "slabs": NarrowScan,
             "tier": Tier,
         }
         monoid = Monoid(op, meaning.source, meaning.accumulate, meaning.result)
