@@ -7,8 +7,8 @@ over: the count starts anew, and whoever waits goes on. What a thread wrote befo
     threads    arrive ----+--> phase is over --+
     a copy     bytes  ----+                    +---> the next phase counts from the start
 
-The methods are called by single threads: 32 lanes that arrive are 32 arrivals, except in ``arrive_warp``. The meaning is that of
-PTX's ``mbarrier``, and so of ``cuda::barrier``; a barrier with a completion function is in completion.py.
+The methods are called by single threads: 32 lanes that arrive are 32 arrivals, except in ``arrive_once`` and ``arrive_warp``. The
+meaning is that of PTX's ``mbarrier``, and so of ``cuda::barrier``; a barrier with a completion function is in completion.py.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from cutlass.memory import SmemAllocator
 
 from ..errors import ArgumentValueError, explain
 from ..warp import LANES
-from .wait import block_thread, of_barrier, until
+from .wait import await_phase, block_thread, of_barrier, until
 
 MOST_ARRIVALS = (1 << 20) - 1  # PTX: the pending count has 20 bits
 MOST_BYTES = (1 << 20) - 1  # and so has the count of bytes
@@ -64,6 +64,10 @@ class Barriers:
 
     def __getitem__(self, i) -> Barrier:
         return Barrier(self.start + i, self.scope, self.name, i)
+
+    def await_phase(self, i, parity) -> None:
+        """``self[i].wait_parity(parity)`` at block scope, by the DSL's wait loop: it holds one address and tests nothing first."""
+        await_phase(self.start, i, parity, self.name)
 
 
 @cute.jit
@@ -106,6 +110,10 @@ class Barrier:
     def arrive_warp(self):
         """32 arrivals in one update: all lanes of the warp call, and each gets the token."""
         return _arrive_warp(self.pointer, self._scope)
+
+    def arrive_once(self) -> None:
+        """One arrival for the whole warp, after what its lanes have done: all lanes of the warp call."""
+        _arrive_once(self)
 
     def arrive_and_drop(self):
         """Arrive now and never again: from the next phase on, one arrival less is expected. The token."""
@@ -169,6 +177,13 @@ class Barrier:
     def invalidate(self) -> None:
         """Give the 8 bytes back. One thread calls, after a barrier that everybody who used it has passed."""
         primitives.mbarrier_inval(self.pointer)
+
+
+@cute.jit
+def _arrive_once(barrier: cutlass.Constexpr):
+    cute.arch.sync_warp()  # lane 0 speaks for all: what they did comes first
+    if cute.arch.lane_idx() == 0:
+        barrier.arrive()
 
 
 @cute.jit

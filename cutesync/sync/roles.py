@@ -22,6 +22,11 @@ MOST_WARPS = 32
 REGISTERS = 65536  # of a multiprocessor
 
 
+def registers_at_launch(threads: int) -> int:
+    """The most registers that a launch can give each thread of a block that has a multiprocessor to itself."""
+    return REGISTERS // threads // 8 * 8
+
+
 @dataclass(frozen=True)
 class Role:
     """``warps`` warps that run one function; ``registers`` a thread from there on (None: what the compiler gave the kernel)."""
@@ -83,7 +88,7 @@ class Roles:
             raise ArgumentValueError(
                 explain("register budgets", f"{terms} = {used}", f"at most {REGISTERS} registers of a multiprocessor")
             )
-        self._most = REGISTERS // self.threads // 8 * 8  # what the launch can have given each thread
+        self._most = registers_at_launch(self.threads)
 
     def run(self, **functions) -> None:
         """In a kernel, all threads: each warp calls its role's function. One function a role, by name; it gets the number
@@ -106,6 +111,6 @@ def _run_role(
         if cutlass.const_expr(role.registers is not None):
             if cutlass.const_expr(role.registers > most):
                 cute.arch.setmaxregister_increase(role.registers)
-            else:
+            elif cutlass.const_expr(role.registers < most):
                 cute.arch.setmaxregister_decrease(role.registers)
         in_role(role.name, function, warp - first)

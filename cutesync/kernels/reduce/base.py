@@ -3,32 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ...sync.overlap import await_launches
 
-
-class Arguments(NamedTuple):
-    """A launch's arguments.
-
-    The array ``x`` is seen as (outer, length, inner): ``length`` elements are reduced for each of outer * inner results in
-    ``out``. ``init`` is a register value, read only with ``has_init``. ``slots`` and ``counters`` are the workspace (see
-    ``sync.gather``); ``splits`` blocks share a result, and ``tiles`` tiles cover ``inner``.
-    """
-
-    x: Any
-    out: Any
-    init: Any
-    slots: Any
-    counters: Any
-    outer: Any
-    length: Any
-    inner: Any
-    splits: Any
-    tiles: Any
+# A launch's arguments.
+#
+# The array ``x`` is seen as (outer, length, inner): ``length`` elements are reduced for each of outer * inner results in
+# ``out``. ``init`` is a register value, read only with ``has_init``. ``slots`` and ``counters`` are the workspace (see
+# ``sync.gather``); ``splits`` blocks share a result, and ``tiles`` tiles cover ``inner``.
+Arguments = namedtuple("Arguments", "x out init slots counters outer length inner splits tiles")
 
 
 class ReduceKernel:

@@ -7,7 +7,7 @@ columns: the one of them that started last combines the blocks' aggregates, agai
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import cutlass
 import cutlass.cute as cute
@@ -22,14 +22,8 @@ from ...warp import Maybe, zeros
 from .base import Arguments, ReduceKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
 
-
-class Member(NamedTuple):
-    """A thread of a block: its rank, its row group, the number of its first result, and whether its columns exist."""
-
-    thread: Any
-    group: Any
-    result: Any
-    inside: Any
+# A thread of a block: its rank, its row group, the number of its first result, and whether its columns exist.
+Member = namedtuple("Member", "thread group result inside")
 
 
 class ColumnReduce(ReduceKernel):

@@ -13,7 +13,7 @@ shuffles that keep the order cost nothing measurable.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import cutlass
 import cutlass.cute as cute
@@ -31,18 +31,12 @@ from .chunk import ChunkReduce
 CHUNKS = 512  # chunk aggregates a block keeps before warp 0 combines them: 2 or 4 KiB of shared memory a member
 
 
-class Row(NamedTuple):
-    """A row in memory, as a block cuts it:
-
-    x       x + head                                             x + length
-    | head  | chunk 0 | chunk 1 | ... | chunk full - 1 | vectors | tail |
-            ^ a 16-byte boundary                 fewer than a chunk   fewer elements than a vector
-    """
-
-    x: Any
-    head: Any
-    length: Any
-    full: Any
+# A row in memory, as a block cuts it:
+#
+# x       x + head                                             x + length
+# | head  | chunk 0 | chunk 1 | ... | chunk full - 1 | vectors | tail |
+#         ^ a 16-byte boundary                 fewer than a chunk   fewer elements than a vector
+Row = namedtuple("Row", "x head length full")
 
 
 class SegmentReduce(ReduceKernel):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import namedtuple
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import cutlass.cute as cute
 from cutlass import Int32, Int64
@@ -13,25 +14,12 @@ from ...sync.gather import Notice, enter
 from ...sync.overlap import await_launches
 from ...warp import Maybe
 
-
-class Arguments(NamedTuple):
-    """A launch's arguments.
-
-    The array ``x`` is seen as (rows, length, inner): ``length`` elements are scanned for each of rows * inner. The first
-    operand is at ``init_at`` (one element in device memory) or in ``init`` (a register value), as ``Scan.start`` says.
-    ``slots`` and ``counters`` are the workspace (see ``sync.gather``), and ``tiles`` tiles cover a row.
-    """
-
-    x: Any
-    out: Any
-    init_at: Any
-    init: Any
-    slots: Any
-    counters: Any
-    rows: Any
-    length: Any
-    inner: Any
-    tiles: Any
+# A launch's arguments.
+#
+# The array ``x`` is seen as (rows, length, inner): ``length`` elements are scanned for each of rows * inner. The first
+# operand is at ``init_at`` (one element in device memory) or in ``init`` (a register value), as ``Scan.start`` says.
+# ``slots`` and ``counters`` are the workspace (see ``sync.gather``), and ``tiles`` tiles cover a row.
+Arguments = namedtuple("Arguments", "x out init_at init slots counters rows length inner tiles")
 
 
 @dataclass(frozen=True)

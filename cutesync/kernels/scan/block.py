@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import cutlass.cute as cute
 from cutlass import Int32, Int64
@@ -14,12 +14,8 @@ from .base import Scan
 from .ragged import RaggedScan
 from .tile import WarpScan
 
-
-class Held(NamedTuple):
-    """What a warp keeps of its chunk between ``reduce`` and ``emit``."""
-
-    span: Any
-    chunk: Any
+# What a warp keeps of its chunk between ``reduce`` and ``emit``.
+Held = namedtuple("Held", "span chunk")
 
 
 class BlockScan:
@@ -43,7 +39,7 @@ class BlockScan:
         span = self.chunk.span(x, length, position, self.chunk.chunk)
         chunk = self.chunk.registers()
         partial = Maybe.of(zeros(self.scan.types))
-        if span.is_full(self.chunk.chunk):
+        if self.chunk.is_full(span):
             self.chunk.load(x + span.offset, lane, chunk.elements)
             partial = Maybe.of(self.chunk.reduce(chunk, lane))
         else:
@@ -58,7 +54,7 @@ class BlockScan:
     def emit(self, held: Held, x: cute.Pointer, out: cute.Pointer, carry: Maybe, lane: Int32):
         """Store the warp's scanned chunk in the row at ``out``; ``carry`` is the state of everything before the chunk."""
         span = held.span
-        if span.is_full(self.chunk.chunk):
+        if self.chunk.is_full(span):
             self.chunk.emit(held.chunk, carry, out + span.offset, lane)
         else:
             self.ragged.emit(x + span.offset, out + span.offset, span, carry, lane)

@@ -9,7 +9,7 @@ element is read once.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import cutlass
 import cutlass.cute as cute
@@ -21,21 +21,12 @@ from ...sync.gather import Slots
 from ...warp import Maybe, zeros
 from .base import Arguments, Scan, ScanKernel
 
-
-class Member(NamedTuple):
-    """A thread of a block: its rank, its row group, and whether its columns exist."""
-
-    thread: Any
-    group: Any
-    inside: Any
+# A thread of a block: its rank, its row group, and whether its columns exist.
+Member = namedtuple("Member", "thread group inside")
 
 
-class Run(NamedTuple):
-    """Rows ``first`` to ``stop`` of a thread's columns; ``place`` is that of the columns' row 0."""
-
-    place: Any
-    first: Any
-    stop: Any
+# Rows ``first`` to ``stop`` of a thread's columns; ``place`` is that of the columns' row 0.
+Run = namedtuple("Run", "place first stop")
 
 
 class ColumnScan(ScanKernel):

@@ -15,7 +15,7 @@ vector's in the warp's lower half, the last one's in its upper half. The operato
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import cutlass
 import cutlass.cute as cute
@@ -29,14 +29,9 @@ ROWS = 4  # rows of vectors in a piece
 HALF = LANES // 2  # lanes, and the most elements of a vector
 
 
-class Vectors(NamedTuple):
-    """The vectors of a piece: the first begins at position ``shift`` and lacks ``skip`` items; ``count`` exist, the last one up to
-    its item ``tail``."""
-
-    shift: Any
-    skip: Any
-    count: Any
-    tail: Any
+# The vectors of a piece: the first begins at position ``shift`` and lacks ``skip`` items; ``count`` exist, the last one up to
+# its item ``tail``.
+Vectors = namedtuple("Vectors", "shift skip count tail")
 
 
 class RaggedScan:

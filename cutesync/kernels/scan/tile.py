@@ -12,7 +12,7 @@ Positions are in scan order; ``Scan.flip`` turns them into places in memory.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import cutlass
 import cutlass.cute as cute
@@ -25,22 +25,11 @@ from .base import Scan
 VECTOR_BYTES = 16
 
 
-class Span(NamedTuple):
-    """A run of positions of a row: only [begin, end) of them exist. Its lowest address lies ``offset`` elements from the row's."""
+# A run of positions of a row: only [begin, end) of them exist. Its lowest address lies ``offset`` elements from the row's.
+Span = namedtuple("Span", "offset begin end")
 
-    offset: Any
-    begin: Any
-    end: Any
-
-    def is_full(self, extent: int):
-        return (self.begin == 0) & (self.end == extent)
-
-
-class Chunk(NamedTuple):
-    """A chunk in registers: packed ``elements`` (words, rows), and ``prefixes``, a tensor of ``rows`` values a state member."""
-
-    elements: Any
-    prefixes: Any
+# A chunk in registers: packed ``elements`` (words, rows), and ``prefixes``, a tensor of ``rows`` values a state member.
+Chunk = namedtuple("Chunk", "elements prefixes")
 
 
 class WarpScan:
@@ -83,6 +72,10 @@ class WarpScan:
         begin = cutlass.min(cutlass.max(slack - position, Int64(0)), Int64(extent))
         end = cutlass.min(cutlass.max(slack + length - position, Int64(0)), Int64(extent))
         return Span(offset * self.scan.width, Int32(begin), Int32(end))
+
+    def is_full(self, span: Span):
+        """Whether all positions of a chunk exist."""
+        return (span.begin == 0) & (span.end == self.chunk)
 
     def slack(self, start, length):
         """How many positions position 0 lies before a row's first one. Rows of several columns begin on a boundary."""
