@@ -23,7 +23,8 @@ def zeros(types):
 
 
 class Maybe(NamedTuple):
-    """A state that may be missing: ``state`` has a meaning only where ``valid`` (a Boolean) holds. No operator sees a missing state.
+    """A state that may be missing: ``state`` has a meaning only where ``valid`` (a Boolean) holds. No operator sees a
+    missing state.
 
     Shuffles and shared memory take it *packed*: the registers of the state, then the flag as an Int32 that is 0 or 1.
     """
@@ -83,7 +84,7 @@ def _in_order(lane, distance, own, other, combine):
 
 
 def reduce_states(state, combine, lane, width: int = LANES):
-    """Reduce one state a lane over groups of ``width`` neighbouring lanes (a power of two): log2(width) shuffles a member."""
+    """Reduce one state a lane over groups of ``width`` (a power of two) lanes: log2(width) shuffles a member."""
     distance = 1
     while distance < width:
         state = _in_order(lane, distance, state, exchange(state, distance), combine)

@@ -1,8 +1,8 @@
 """Reduction across the threads of a block, in thread order, for any associative operator.
 
-Every warp reduces its lanes by shuffles, and its lane 0 stores the warp's partial in shared memory. After one barrier warp 0
-reduces the partials. Shared memory: one state and one flag a warp. The method is that of ``cub::BlockReduce`` with
-``BLOCK_REDUCE_WARP_REDUCTIONS``, made order-keeping.
+Every warp reduces its lanes by shuffles, and its lane 0 stores the warp's partial in shared memory. After one barrier
+warp 0 reduces the partials. Shared memory: one state and one flag a warp. The method is that of ``cub::BlockReduce``
+with ``BLOCK_REDUCE_WARP_REDUCTIONS``, made order-keeping.
 """
 
 from __future__ import annotations

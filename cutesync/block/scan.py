@@ -1,7 +1,7 @@
 """Scans over the items of a block, in thread order, for any associative operator.
 
-A thread scans its items, the lanes of a warp scan the threads' aggregates by shuffles, and the warps exchange theirs through
-shared memory: one block barrier, a second one with a prefix. The method is that of ``cub::BlockScan`` with
+A thread scans its items, the lanes of a warp scan the threads' aggregates by shuffles, and the warps exchange theirs
+through shared memory: one block barrier, a second one with a prefix. The method is that of ``cub::BlockScan`` with
 ``BLOCK_SCAN_WARP_SCANS``.
 """
 
@@ -24,18 +24,18 @@ from .warps import scan_partials
 class Scan:
     """Block-wide scans for your own kernels, in the manner of ``cub::BlockScan``.
 
-    ``dtype`` is a DSL class (``cutlass.Float32``), ``block_dim`` the block's shape, a multiple of 32 threads in all. The
-    items are in blocked arrangement: the thread of row-major rank t (x fastest) holds items ``t * n .. t * n + n - 1`` in
-    a register tensor of n. Both methods return ``(scanned, aggregate)``: a fresh register tensor, and in every thread the
-    aggregate of all the block's items, without what came in front of them. All threads of the block call together. In
-    front of the first item comes one of
+    ``dtype`` is a DSL class (``cutlass.Float32``), ``block_dim`` the block's shape, a multiple of 32 threads in all.
+    The items are in blocked arrangement: the thread of row-major rank t (x fastest) holds items ``t * n .. t * n + n -
+    1`` in a register tensor of n. Both methods return ``(scanned, aggregate)``: a fresh register tensor, and in every
+    thread the aggregate of all the block's items, without what came in front of them. All threads of the block call
+    together. In front of the first item comes one of
 
     - ``initial``, a value;
-    - ``prefix``, a function of the aggregate that all lanes of the first warp call; the answer of thread 0 counts. It is
-      the place for a look-back, or for the running total of a loop over tiles.
+    - ``prefix``, a function of the aggregate that all lanes of the first warp call; the answer of thread 0 counts. It
+      is the place for a look-back, or for the running total of a loop over tiles.
 
-    ``op`` is a name or an associative callable of two values. Make one at the top of the kernel: it allocates its shared
-    memory then, a value and a flag a warp and one value. Two calls on one object need a barrier
+    ``op`` is a name or an associative callable of two values. Make one at the top of the kernel: it allocates its
+    shared memory then, a value and a flag a warp and one value. Two calls on one object need a barrier
     (``cute.arch.sync_threads()``) between them.
 
     >>> offsets, total = block.Scan(cutlass.Int32, block_dim=(128, 1, 1)).exclusive(counts)

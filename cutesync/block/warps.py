@@ -20,7 +20,8 @@ def scan_partials(
     types: cutlass.Constexpr,
     combine: cutlass.Constexpr,
 ):
-    """``(prefix, aggregate)`` of the partials at ``first`` to ``first + warps - 1``, one a warp: the prefix is what comes before ``warp``.
+    """``(prefix, aggregate)`` of the partials at ``first`` to ``first + warps - 1``, one a warp; the prefix is that of
+    ``warp``.
 
     All lanes of the warp call. The caller has passed a barrier since the partials were stored."""
     width = 1 << (warps - 1).bit_length()

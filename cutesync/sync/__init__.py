@@ -8,7 +8,7 @@
 ``Queue`` ``ConcurrentQueue``   lists that many threads add to and take from, in phases or at once
 ``Tickets``                tiles dealt to blocks as they ask
 ``GridBarrier``            all blocks of a resident grid
-``lookback``               a module: tile states of a single-pass scan, published and folded in order
+``lookback``               a module: tile states of a single-pass scan, published and combined in order
 
 With ``CUTESYNC_DEBUG=1`` every wait that PTX can bound is: it reports block, warp, role, barrier, stage and phase, and
 traps (see ``wait``).

@@ -1,19 +1,21 @@
 """Gathering a state from every block of a group in one of them, within a launch.
 
-It is the grid-wide step of single-launch reductions. Each block first *enters*: it counts itself into the launch and into its group.
-The block that entered a group last is the group's *collector*. Every block *publishes* its state when it has one. The
-collector *collects* them all and waits for those still to come. Nobody else waits, and the blocks that the collector waits for
-have started before it did: progress needs no particular GPU, number of resident blocks or order of blocks.
+It is the grid-wide step of single-launch reductions. Each block first *enters*: it counts itself into the launch and
+into its group. The block that entered a group last is the group's *collector*. Every block *publishes* its state when
+it has one. The collector *collects* them all and waits for those still to come. Nobody else waits, and the blocks that
+the collector waits for have started before it did: progress needs no particular GPU, number of resident blocks or order
+of blocks.
 
-Why no fence is needed: a published word carries 32 bits of state and a 32-bit tag in one 64-bit word, written and read by single
-relaxed operations at GPU scope, so the value arrives with its flag. The tag is the launch's epoch, a number in the workspace
-that the last block to enter the launch raises. Nothing has to be cleared between launches or graph replays, and a state that
-an earlier launch left has another tag. Entering early hides its two atomics behind the loads. On an H200 a sum of
-2**16 float32, replayed in a graph, took 3.24 us with a store, a fence and a ticket at the end, and 2.82 us this way.
+Why no fence is needed: a published word carries 32 bits of state and a 32-bit tag in one 64-bit word, written and read
+by single relaxed operations at GPU scope, so the value arrives with its flag. The tag is the launch's epoch, a number
+in the workspace that the last block to enter the launch raises. Nothing has to be cleared between launches or graph
+replays, and a state that an earlier launch left has another tag. Entering early hides its two atomics behind the loads.
+On an H200 a sum of 2**16 float32, replayed in a graph, took 3.24 us with a store, a fence and a ticket at the end, and
+2.82 us this way.
 
-Workspace: ``counters`` is one 64-bit word (epoch in the high half, blocks of this launch in the low half) followed by one 32-bit
-counter a group; all zero before the first launch ever, left at zero (but for the epoch) by every launch. ``slots`` may hold
-anything.
+Workspace: ``counters`` is one 64-bit word (epoch in the high half, blocks of this launch in the low half) followed by
+one 32-bit counter a group; all zero before the first launch ever, left at zero (but for the epoch) by every launch.
+``slots`` may hold anything.
 """
 
 from __future__ import annotations
@@ -57,11 +59,11 @@ class Entry(NamedTuple):
 def enter(counters, group=None, members=None) -> Entry:
     """Count this block into the launch and, unless the launch is one group, into ``group`` of ``members`` blocks.
 
-    One thread a block calls, once, and every block of the launch does. Nothing here waits for the atomics: call it before
-    the loads.
+    One thread a block calls, once, and every block of the launch does. Nothing here waits for the atomics: call it
+    before the loads.
     """
     launch = cute.make_ptr(Int64, counters.toint(), cute.AddressSpace.gmem, assumed_align=8)
-    word = cute.arch.atomic_add(launch, Int64(1), sem="relaxed", scope="gpu")
+    word: Any = cute.arch.atomic_add(launch, Int64(1), sem="relaxed", scope="gpu")
     if group is None:
         return Entry(word, Int32(word & 0xFFFFFFFF))
     arrived = cute.arch.inline_ptx(
@@ -112,7 +114,8 @@ def words(types) -> int:
 
 @dataclass(frozen=True)
 class Slots:
-    """Where a launch publishes states of ``types``: word w of the state at ``place`` lies at ``start[w * stride + place]``.
+    """Where a launch publishes states of ``types``: word w of the state at ``place`` lies at ``start[w * stride +
+    place]``.
 
     ``start`` points to Int64, ``stride`` (Int64) is the number of places, and ``tag`` (Int32) is the launch's."""
 
@@ -208,10 +211,10 @@ def _halves(t) -> int:
 
 def _split(state):
     """A state as 32-bit words, low half first."""
-    found = []
+    found: list[Any] = []
     for value in state:
         if type(value).width == 64:
-            wide = value.bitcast(Int64) if isinstance(value, Float64) else Int64(value)
+            wide: Any = value.bitcast(Int64) if isinstance(value, Float64) else Int64(value)
             found += [Int32(wide & 0xFFFFFFFF), Int32(wide >> 32)]
         else:
             found.append(value.bitcast(Int32) if isinstance(value, Float32) else Int32(value))

@@ -1,9 +1,9 @@
-"""Tile states of a single-pass scan: every tile publishes its aggregate once, and readers combine the tiles before theirs.
+"""Tile states of a single-pass scan: every tile publishes its aggregate once, readers combine the earlier tiles'.
 
-A warp reads a group of ``GROUP`` tiles at a time: lane l reads the tiles l * EACH, ... of the group and combines them in order, then
-the lanes are combined in order. Which tile is combined with which depends on tile numbers alone. States lie in the workspace's
-slots (``sync.gather``: value and tag in one word, relaxed) in an order that makes a warp's reads contiguous. The number of a
-row's slots is a multiple of ``GROUP``.
+A warp reads a group of ``GROUP`` tiles at a time: lane l reads the tiles l * EACH, ... of the group and combines them
+in order, then the lanes are combined in order. Which tile is combined with which depends on tile numbers alone. States
+lie in the workspace's slots (``sync.gather``: value and tag in one word, relaxed) in an order that makes a warp's reads
+contiguous. The number of a row's slots is a multiple of ``GROUP``.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def place_of(tile):
 
 
 def read_group(slots: Slots, at, lane):
-    """Read the states of the group whose first slot is ``at``, published or not: a tuple of words for ``reduce_group``."""
+    """The words of the group whose first slot is ``at``, published or not, for ``reduce_group``."""
     return tuple(word for j in range(EACH) for word in slots.read(at + j * LANES + lane))
 
 

@@ -1,4 +1,4 @@
-"""A ring of buffers between a producer and its consumers: N stages of shared memory, each with a full and an empty barrier.
+"""A ring of buffers between a producer and consumers: N stages of shared memory, each with a full and an empty barrier.
 
     producer   acquire(k): wait until stage k % N is empty    fill it    publish(k) / load(k)
                      ^                                                        |
@@ -6,15 +6,18 @@
                      |                                                        v
     consumers  release(k)    use it    <------------------    wait(k): wait until fill k is there
 
-Fills are numbered 0, 1, 2, ... (Int32, below 2**31); both sides count them, and stage and parity follow from the number. Nothing
-has to be flipped: fill k is the phase k // N of its stage, so the consumers wait for parity (k // N) & 1 of full, and the producer
-for the parity before that of empty (on a new barrier the phase before the first counts as over).
+Fills are numbered 0, 1, 2, ... (Int32, below 2**31); both sides count them, and stage and parity follow from the
+number. Nothing has to be flipped: fill k is the phase k // N of its stage, so the consumers wait for parity (k // N) &
+1 of full, and the producer for the parity before that of empty (on a new barrier the phase before the first counts as
+over).
 
-Where N is no power of two that costs divisions. A *cursor* (stage, parity) instead of k costs one compare a stage: ``start_consumer()``
-or ``start_producer()`` makes one, ``next(cursor)`` moves it on. The parity is that of the phase that the side waits for.
+Where N is no power of two that costs divisions. A *cursor* (stage, parity) instead of k costs one compare a stage:
+``start_consumer()`` or ``start_producer()`` makes one, ``next(cursor)`` moves it on. The parity is that of the phase
+that the side waits for.
 
-Arithmetic of one phase: full expects one arrival of each producer warp ("threads"), one of each producer thread ("cp_async"), or
-one thread and the bytes it announced ("copies": bulk or tensor copies). empty expects one arrival of each consumer warp.
+Arithmetic of one phase: full expects one arrival of each producer warp ("threads"), one of each producer thread
+("cp_async"), or one thread and the bytes it announced ("copies": bulk or tensor copies). empty expects one arrival of
+each consumer warp.
 """
 
 from __future__ import annotations
@@ -37,8 +40,8 @@ Cursor = namedtuple("Cursor", "stage parity")  # where one side of a ring stands
 
 @dataclass(frozen=True)
 class Ring:
-    """Make it with ``Ring.make`` at the top of the kernel. It holds barriers; the buffers are the kernel's own shared memory, with a
-    mode of ``stages``, indexed by ``stage(k)``."""
+    """Make it with ``Ring.make`` at the top of the kernel. It holds barriers; the buffers are the kernel's own shared
+    memory, with a mode of ``stages``, indexed by ``stage(k)``."""
 
     full: Barriers
     empty: Barriers
@@ -47,9 +50,10 @@ class Ring:
 
     @staticmethod
     def make(stages: int, *, consumers: int, producer: str = "copies", producers: int = 1, name: str = "ring") -> Ring:
-        """``stages`` stages filled by ``producers`` warps in the way of ``producer`` and emptied by ``consumers`` warps.
+        """``stages`` stages filled by ``producers`` warps in the way of ``producer``, emptied by ``consumers`` warps.
 
-        In all threads; one ``cute.arch.sync_threads()`` must follow before first use. 16 bytes of shared memory a stage.
+        In all threads; one ``cute.arch.sync_threads()`` must follow before first use. 16 bytes of shared memory a
+        stage.
         """
         if stages < 1:
             raise ArgumentValueError(explain(f"stages of {name!r}", stages, "at least 1"))
@@ -102,7 +106,7 @@ class Ring:
         self.empty.await_phase(self.stage(k), parity)
 
     def publish(self, k, *, to_async: bool = False) -> None:
-        """Hand fill ``k`` over ("threads", "cp_async"). ``to_async``: the consumers read it by copies or tensor cores."""
+        """Hand fill ``k`` over ("threads", "cp_async"). ``to_async``: copies or tensor cores read it."""
         if self.producer == "copies":
             raise ArgumentValueError(
                 explain(
@@ -121,8 +125,8 @@ class Ring:
             self.full[self.stage(k)].arrive_once()
 
     def load(self, k, target, source, size) -> None:
-        """Fill ``k`` by one bulk copy of ``size`` bytes from ``source`` (global memory) to ``target`` (its stage), all multiples
-        of 16."""
+        """Fill ``k`` by one bulk copy of ``size`` bytes from ``source`` (global memory) to ``target`` (its stage), all
+        multiples of 16."""
         _load(self, k, target, source, Int32(size))
 
     def load_alone(self, k, target, source, size) -> None:
@@ -146,7 +150,8 @@ class Ring:
         self.full.await_phase(self.stage(k), k.parity if hasattr(k, "parity") else self._parity(k))
 
     def release(self, k) -> None:
-        """This warp is done with fill ``k``: its lanes have read it, and so have copies and tensor cores that read it for them."""
+        """This warp is done with fill ``k``: its lanes have read it, and so have copies and tensor cores that read it
+        for them."""
         if self.producer == "copies":
             cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic reads before the next copy into it
         self.empty[self.stage(k)].arrive_once()

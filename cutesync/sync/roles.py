@@ -1,4 +1,4 @@
-"""Warp specialisation: a block split into named groups of warps, each running one function, with a register budget each.
+"""Warp specialisation: a block split into named groups of warps, each with a function and a register budget.
 
     block = Roles(Role("producer", 4, registers=40), Role("consumer", 8, registers=232))
     block.run(producer=lambda warp: ..., consumer=lambda warp: ...)     # in the kernel: each warp calls one of them
@@ -29,7 +29,8 @@ def registers_at_launch(threads: int) -> int:
 
 @dataclass(frozen=True)
 class Role:
-    """``warps`` warps that run one function; ``registers`` a thread from there on (None: what the compiler gave the kernel)."""
+    """``warps`` warps that run one function; ``registers`` a thread from there on (None: what the compiler gave the
+    kernel)."""
 
     name: str
     warps: int
@@ -83,7 +84,7 @@ class Roles:
                     )
                 )
         terms = " + ".join(f"{role.warps * LANES} * {role.registers}" for role in self.roles)
-        used = sum(role.warps * LANES * role.registers for role in self.roles)
+        used = sum(role.warps * LANES * (role.registers or 0) for role in self.roles)
         if used > REGISTERS:
             raise ArgumentValueError(
                 explain("register budgets", f"{terms} = {used}", f"at most {REGISTERS} registers of a multiprocessor")
@@ -91,8 +92,8 @@ class Roles:
         self._most = registers_at_launch(self.threads)
 
     def run(self, **functions) -> None:
-        """In a kernel, all threads: each warp calls its role's function. One function a role, by name; it gets the number
-        of its warp within the role (Int32)."""
+        """In a kernel, all threads: each warp calls its role's function. One function a role, by name; it gets the
+        number of its warp within the role (Int32)."""
         wanted = [role.name for role in self.roles]
         if sorted(functions) != sorted(wanted):
             raise ArgumentTypeError(

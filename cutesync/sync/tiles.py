@@ -1,11 +1,11 @@
-"""A ring that carries tiles to the roles of a block: each stage has a tile's number, and the number ``DONE`` ends every loop.
+"""A ring that carries tiles to the roles of a block: each stage has a tile's number, and ``DONE`` ends every loop.
 
     producer   takes a number --> acquire --> announce(cursor, number) --> load --> next
     consumers  visit = first() --> while visit.number != DONE: work on the tile --> visit = next(visit)
 
-The producer announces one ``DONE`` for each series of visits that must end: with squads that take tiles in turn, one a squad. A visit
-is a cursor of the ring and the number, so ``release(visit)`` and barriers of other roles (``barriers.await_phase(visit.stage,
-visit.parity)``) take it as it is.
+The producer announces one ``DONE`` for each series of visits that must end: with squads that take tiles in turn, one a
+squad. A visit is a cursor of the ring and the number, so ``release(visit)`` and barriers of other roles
+(``barriers.await_phase(visit.stage, visit.parity)``) take it as it is.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Visit = namedtuple("Visit", "stage parity number")
 class TileRing:
     """Make it with ``TileRing.make`` at the top of the kernel; the arguments are those of ``Ring.make``.
 
-    20 bytes of shared memory a stage, and 4 for a word that the producer stores before its first announcement (the launch's
-    tag, say) and that every consumer may read after its first wait."""
+    20 bytes of shared memory a stage, and 4 for a word that the producer stores before its first announcement (the
+    launch's tag, say) and that every consumer may read after its first wait."""
 
     ring: Ring
     numbers: cute.Tensor

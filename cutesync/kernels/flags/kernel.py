@@ -1,24 +1,25 @@
 """Flags and differences between neighbours of a whole array, in one pass.
 
-A row is cut into runs, one a block (one a warp, where there are several rows). A thread of a run holds ``unroll`` vectors, which lie
-next to each other across the threads, so every line is read once; the element before (behind) a vector is loaded on its own, out
-of a line that the vectors bring in. Flags are stored in vectors as well. No shared memory, no barrier, no shuffle but for packed
-bits. The last ``length % 32`` elements of a row go one to a lane.
+A row is cut into runs, one a block (one a warp, where there are several rows). A thread of a run holds ``unroll``
+vectors, which lie next to each other across the threads, so every line is read once; the element before (behind) a
+vector is loaded on its own, out of a line that the vectors bring in. Flags are stored in vectors as well. No shared
+memory, no barrier, no shuffle but for packed bits. The last ``length % 32`` elements of a row go one to a lane.
 
     row       | run 0             | run 1             | run 2       | tail |      whole = where the tail begins
     run       | v v v v ... v     | v v v v ... v     |                           step u: one vector of each thread
                 step 0     step 1 ...
 
-A small array takes as long as a launch, one round trip to memory and the fetching of instructions. Hence code that is short and
-straight: no loop over runs, all loads before all stores, rare cases behind them.
+A small array takes as long as a launch, one round trip to memory and the fetching of instructions. Hence code that is
+short and straight: no loop over runs, all loads before all stores, rare cases behind them.
 
-Places count from the start of the row, or of the period (a tile, or a row of an array that is seen as one long row). The flag at
-the start (end) of a row or period is forced, or compares with the predecessor (successor).
+Places count from the start of the row, or of the period (a tile, or a row of an array that is seen as one long row).
+The flag at the start (end) of a row or period is forced, or compares with the predecessor (successor).
 """
 
 from __future__ import annotations
 
 from collections import namedtuple
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -33,8 +34,8 @@ from ...warp import LANES
 from . import words
 from .policy import team
 
-# The same for all elements of a run: where its row begins in the input and in each output, the predecessor and the successor
-# (``ends``), the row's length, the period, and where the run begins in the row and (``start``) in its period.
+# The same for all elements of a run: where its row begins in the input and in each output, the predecessor and the
+# successor (``ends``), the row's length, the period, and where the run begins in the row and (``start``) in its period.
 Run = namedtuple("Run", "x outs ends length period begin start")
 
 
@@ -46,7 +47,7 @@ class FlagKernel:
     ) -> None:
         self.marking, self.several_rows, self.periodic = marking, several_rows, periodic
         self.vector, self.piece, self.unroll, self.threads = vector, piece, unroll, warps * LANES
-        self.rule = Flag(marking.op, marking.source) if marking.is_flag else Difference(marking.op, marking.source)
+        self.rule: Any = Flag(marking.op, marking.source) if marking.is_flag else Difference(marking.op, marking.source)
         self.by_words = words.fit(marking, periodic, vector)
         self.team = team(several_rows, warps)
         self.step = self.team * vector  # elements from a thread's vector to its next one
@@ -278,8 +279,8 @@ class FlagKernel:
         return found
 
     def rests(self, run: Run, place, count: int):
-        """The places in the period of ``count`` elements from ``place`` on and of the one behind, counted in 32 bits from the
-        run's; None without periods."""
+        """The places in the period of ``count`` elements from ``place`` on and of the one behind, counted in 32 bits
+        from the run's; None without periods."""
         if not self.periodic:
             return [None] * (count + 1)
         rests = [(run.start + Int32(place - run.begin)) % run.period]
@@ -346,7 +347,8 @@ class FlagKernel:
         return tree([(flag << i,) for i, flag in enumerate(flags)], lambda a, b: (a[0] | b[0],))[0]
 
     def joined(self, part):
-        """The word whose bits the lanes of a group hold, ``vector`` each, in all of them. All lanes of the warp call together."""
+        """The word whose bits the lanes of a group hold, ``vector`` each, in all of them. All lanes of the warp
+        call."""
         if self.group == LANES:
             return cute.arch.vote_ballot_sync(part != 0)
         word = part << ((cute.arch.lane_idx() % self.group) * self.vector)
@@ -356,7 +358,8 @@ class FlagKernel:
 
     @cute.jit
     def store_bits(self, target, place, joined):
-        """The words of the vectors of a thread, the first at ``place``. Each lane of a group stores that of another vector."""
+        """Store the words of a thread's vectors, the first at ``place``. Each lane of a group stores another
+        vector's."""
         lane = cute.arch.lane_idx() % self.group
         for u in cutlass.range_constexpr(0, self.unroll, self.group):
             mine = joined[u]

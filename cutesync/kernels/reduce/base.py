@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import namedtuple
+from typing import Any
 
 import cutlass.cute as cute
 from cutlass import Int32, Int64
@@ -12,14 +13,16 @@ from ...sync.overlap import await_launches
 
 # A launch's arguments.
 #
-# The array ``x`` is seen as (outer, length, inner): ``length`` elements are reduced for each of outer * inner results in
-# ``out``. ``init`` is a register value, read only with ``has_init``. ``slots`` and ``counters`` are the workspace (see
-# ``sync.gather``); ``splits`` blocks share a result, and ``tiles`` tiles cover ``inner``.
+# The array ``x`` is seen as (outer, length, inner): ``length`` elements are reduced for each of outer * inner results
+# in ``out``. ``init`` is a register value, read only with ``has_init``. ``slots`` and ``counters`` are the workspace
+# (see ``sync.gather``); ``splits`` blocks share a result, and ``tiles`` tiles cover ``inner``.
 Arguments = namedtuple("Arguments", "x out init slots counters outer length inner splits tiles")
 
 
 class ReduceKernel:
     """A compiled reduction. A subclass defines ``body``, which gets the ``Arguments``."""
+
+    body: Any
 
     def __init__(self, monoid, has_init: bool, threads: int, smem: int, blocks_per_sm: int) -> None:
         self.monoid, self.has_init = monoid, has_init
@@ -73,8 +76,8 @@ class ReduceKernel:
         return self.monoid.lower(self.monoid.combine((init,), state) if self.has_init else state)
 
     def aligned_result(self, out, place, count: int, aligned: bool):
-        """``count`` consecutive results at a multiple of ``count``, as a tensor; with ``aligned``, ``out`` lies on a 16-byte
-        boundary."""
+        """``count`` consecutive results at a multiple of ``count``, as a tensor; with ``aligned``, ``out`` lies on a
+        16-byte boundary."""
         size = self.monoid.result.size
         align = math.gcd(count * size, 16) if aligned else size
         start = cute.make_ptr(

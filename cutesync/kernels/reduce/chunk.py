@@ -1,8 +1,8 @@
-"""A warp reduces runs of consecutive elements in order, through 16-byte vectors: the inner loop of every reduction of long rows.
+"""A warp reduces runs of consecutive elements in order: the inner loop of every reduction of long rows.
 
-A chunk is ``32 * unroll`` vectors: each lane reduces its vectors, then shuffles reduce the lanes (``warp.reduce_rows``). Parts of a row
-that are no whole chunk, or lie before the first 16-byte boundary, go through ``ragged`` and ``narrow``, which never show the
-operator a lane without data.
+A chunk is ``32 * unroll`` 16-byte vectors: each lane reduces its vectors, then shuffles reduce the lanes
+(``warp.reduce_rows``). Parts of a row that are no whole chunk, or lie before the first 16-byte boundary, go through
+``ragged`` and ``narrow``, which never show the operator a lane without data.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ WORDS = VECTOR_BYTES // 4
 
 
 def aligned_words(start):
-    """A 16-byte aligned pointer as one to 32-bit words. Registers hold words: elements of a byte would take a register each."""
+    """A 16-byte aligned pointer as one to 32-bit words: in registers, elements of a byte would take a register each."""
     return cute.make_ptr(Int32, start.toint(), cute.AddressSpace.gmem, assumed_align=VECTOR_BYTES)
 
 
 class ChunkReduce:
-    """Reductions of one warp with up to ``unroll`` vectors a lane in flight. All 32 lanes call, and all get the state."""
+    """Reductions of one warp, up to ``unroll`` vectors a lane in flight. All 32 lanes call, and all get the state."""
 
     def __init__(self, monoid, unroll: int) -> None:
         self.monoid, self.unroll = monoid, unroll
@@ -61,7 +61,7 @@ class ChunkReduce:
         return partial.state
 
     def load(self, start, lane):
-        """The chunk at ``start`` as 32-bit words: registers (WORDS, unroll), the vectors of a lane LANES vectors apart."""
+        """The chunk at ``start``: registers (WORDS, unroll) of 32 bits; a lane's vectors lie LANES vectors apart."""
         chunk = cute.make_rmem_tensor((WORDS, self.unroll), Int32)
         layout = cute.make_layout((WORDS, self.unroll), stride=(1, LANES * WORDS))
         cute.autovec_copy(cute.make_tensor(aligned_words(start) + lane * WORDS, layout), chunk)
@@ -78,8 +78,9 @@ class ChunkReduce:
 
     @cute.jit
     def ragged(self, start: cute.Pointer, left: Int32, index: Int64, lane: Int32):
-        """The aggregate of ``left`` vectors, 0 < left < LANES * unroll: all loads first. States carry a flag, so the operator
-        sees no lane without data."""
+        """The aggregate of ``left`` vectors, 0 < left < LANES * unroll. All loads come first.
+
+        States carry a flag, so the operator sees no lane without data."""
         words = cute.make_rmem_tensor((WORDS, self.unroll), Int32)
         for u in cutlass.range_constexpr(self.unroll):
             at = lane + u * LANES

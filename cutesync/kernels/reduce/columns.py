@@ -1,8 +1,9 @@
 """Reduction along an axis that is not the last: neighbouring lanes reduce neighbouring columns, row by row.
 
-A block of ``lanes * groups`` threads covers ``lanes * width`` columns; each of its row groups reduces a contiguous run of the block's
-rows, and the groups' partials are combined in order through shared memory. ``splits`` blocks share the rows of a tile of
-columns: the one of them that started last combines the blocks' aggregates, again in order (``sync.gather``).
+A block of ``lanes * groups`` threads covers ``lanes * width`` columns; each of its row groups reduces a contiguous run
+of the block's rows, and the groups' partials are combined in order through shared memory. ``splits`` blocks share the
+rows of a tile of columns: the one of them that started last combines the blocks' aggregates, again in order
+(``sync.gather``).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ Member = namedtuple("Member", "thread group result inside")
 
 
 class ColumnReduce(ReduceKernel):
-    """The kernel. With ``vectors`` a thread reduces the columns of one 16-byte vector (rows and base aligned), else a single one."""
+    """The kernel. A thread reduces one column, or with ``vectors`` those of a 16-byte vector (rows and base
+    aligned)."""
 
     def __init__(
         self,
@@ -94,7 +96,7 @@ class ColumnReduce(ReduceKernel):
 
     @cute.jit
     def collect_tile(self, a: Arguments, me: Member, slots: cutlass.Constexpr, at, storage):
-        """The tile's collector: each row group combines the aggregates of a contiguous run of blocks, then the groups."""
+        """The tile's collector: each row group combines a contiguous run of the blocks' aggregates, then the groups."""
         first, stop = share(a.splits, me.group, Int32(self.groups))
         count = stop - first
         if cutlass.not_(me.inside):
@@ -106,7 +108,7 @@ class ColumnReduce(ReduceKernel):
 
     @cute.jit
     def reduce_rows(self, x, begin, end, inner, inside):
-        """The aggregate of each of this thread's columns over rows ``begin`` to ``end`` (``Maybe``): ``unroll`` rows in flight."""
+        """The aggregates (``Maybe``) of this thread's columns over rows ``begin`` to ``end``: ``unroll`` in flight."""
         partial = Maybe(tuple(zeros(self.monoid.types) for _ in range(self.width)), Boolean(False))
         words = (
             cute.make_rmem_tensor((WORDS, self.unroll), Int32)
@@ -150,7 +152,7 @@ class ColumnReduce(ReduceKernel):
 
     @cute.jit
     def reduce_groups(self, partial: Maybe, storage, thread, group):
-        """Combine the row groups' partials in order, in group 0. Two block barriers, so the storage may be used again."""
+        """Combine the row groups' partials in order, in group 0. Two block barriers: the storage may be used again."""
         if cutlass.const_expr(self.groups == 1):
             cute.arch.sync_threads()
         else:

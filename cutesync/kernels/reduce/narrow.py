@@ -1,8 +1,8 @@
 """Reduction over the rows of an array of few columns (2 to 16): a lane loads whole vectors that hold whole rows.
 
-A lane's ``lane_bytes`` consecutive bytes hold ``per_lane`` rows, which it reduces column by column; shuffles reduce the lanes, the
-warp keeps running states over its contiguous run of rows, shared memory combines the warps and ``sync.gather`` the blocks,
-always in row order. The number of columns is known to the compiler.
+A lane's ``lane_bytes`` consecutive bytes hold ``per_lane`` rows, which it reduces column by column; shuffles reduce the
+lanes, the warp keeps running states over its contiguous run of rows, shared memory combines the warps and
+``sync.gather`` the blocks, always in row order. The number of columns is known to the compiler.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_PARTS = 32  # threads that share the blocks' aggregates of one column in the
 
 
 class NarrowColumnReduce(ReduceKernel):
-    """The kernel: ``columns`` columns, ``unroll`` steps in flight, ``splits`` blocks for each of ``outer`` outer slices.
+    """The kernel: ``columns`` columns, ``unroll`` steps in flight, ``splits`` blocks for each outer slice.
 
     With several splits every block has rows (the policy sees to it).
     """
@@ -85,8 +85,8 @@ class NarrowColumnReduce(ReduceKernel):
 
     @cute.jit
     def reduce_run(self, x, length, part, parts, lane):
-        """The columns' aggregates over this warp's run of rows (``Maybe``): whole steps are dealt to all warps, the last warp
-        also gets the ragged end."""
+        """The columns' aggregates over this warp's run of rows (``Maybe``): whole steps are dealt to all warps, the
+        last warp also gets the ragged end."""
         step = LANES * self.per_lane
         begin, end = share(Int32(length // step), part, parts)
         count = 1 if self.spread else self.columns

@@ -1,7 +1,8 @@
-"""Reduction of many short rows (up to 512 bytes): a few neighbouring lanes reduce a row, several rows a lane are in flight.
+"""Reduction of many short rows (up to 512 bytes): a few neighbouring lanes reduce a row, with several rows in flight.
 
-With ``vectors`` the rows start on 16-byte boundaries and a lane loads one vector of its row; otherwise a lane reduces a run of
-``each`` single elements. Lanes of a row are neighbours and hold its elements in order, so any associative operator works.
+With ``vectors`` the rows start on 16-byte boundaries and a lane loads one vector of its row; otherwise a lane reduces a
+run of ``each`` single elements. Lanes of a row are neighbours and hold its elements in order, so any associative
+operator works.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .chunk import VECTOR_BYTES, WORDS, aligned_words
 
 
 class ShortRowReduce(ReduceKernel):
-    """The kernel: ``group`` lanes (a power of two) a row, ``unroll`` rows a group, ``outer`` rows of ``length`` elements.
+    """The kernel: ``group`` lanes (a power of two) a row, ``unroll`` rows a group.
 
     A warp's rows are consecutive: step u of a warp covers rows ``LANES // group * u`` and on.
     """
@@ -101,7 +102,7 @@ WHOLE_ROWS_UNROLL = 2  # runs of rows a lane has in flight
 
 
 class WholeRowReduce(ReduceKernel):
-    """The kernel for rows of a few elements: a lane loads whole vectors that hold whole rows, and reduces each row alone.
+    """The kernel for rows of a few elements: a lane loads whole vectors of whole rows, and reduces each row alone.
 
     ``length`` is known to the compiler. A lane's ``lcm(row bytes, 16)`` bytes hold ``per_lane`` rows; ``x`` lies on a
     16-byte boundary.

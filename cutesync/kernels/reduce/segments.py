@@ -1,14 +1,15 @@
 """Reduction of long rows in one launch, in the order of the elements, so any associative operator works.
 
-A row is cut into chunks of ``32 * unroll`` 16-byte vectors. A warp reduces a chunk: each lane its vectors, then the lanes by shuffles.
-The ``scope`` says who reduces a row: a *warp* walks the chunks of its row and keeps one running state; a *block* deals chunk c to
-warp c % warps, stores every chunk's aggregate in shared memory at place c, and warp 0 combines them; a *grid* gives each of
-``splits`` blocks a contiguous share, and the block that started last combines the blocks' aggregates (``sync.gather``). Which
-element is combined with which depends on lengths alone: the result is bitwise the same in every run and on every GPU.
+A row is cut into chunks of ``32 * unroll`` 16-byte vectors. A warp reduces a chunk: each lane its vectors, then the
+lanes by shuffles. The ``scope`` says who reduces a row: a *warp* walks the chunks of its row and keeps one running
+state; a *block* deals chunk c to warp c % warps, stores every chunk's aggregate in shared memory at place c, and warp 0
+combines them; a *grid* gives each of ``splits`` blocks a contiguous share, and the block that started last combines the
+blocks' aggregates (``sync.gather``). Which element is combined with which depends on lengths alone: the result is
+bitwise the same in every run and on every GPU.
 
-Bytes: every element is read once, in 16-byte vectors; a misaligned row gives up its first and last few elements to narrow loads.
-On an H200, dealing chunks to warps in turn reads 1.3 % faster than giving each warp one long run (4.56 against 4.50 TB/s); the
-shuffles that keep the order cost nothing measurable.
+Bytes: every element is read once, in 16-byte vectors; a misaligned row gives up its first and last few elements to
+narrow loads. On an H200, dealing chunks to warps in turn reads 1.3 % faster than giving each warp one long run (4.56
+against 4.50 TB/s); the shuffles that keep the order cost nothing measurable.
 """
 
 from __future__ import annotations
@@ -40,13 +41,14 @@ Row = namedtuple("Row", "x head length full")
 
 
 class SegmentReduce(ReduceKernel):
-    """The kernel. ``scope`` says who reduces a row: a "warp", a "block", the "grid" (all blocks share one row) or "grid_rows"
-    (``splits`` blocks a row). Two rungs of the ladder are kept for comparison: "level" reduces ``length`` elements a block of an
-    array of ``inner``, one launch a level; "atomic" combines every block's aggregate with ``out`` by an atomic.
+    """The kernel. ``scope`` says who reduces a row: a "warp", a "block", the "grid" (all blocks share one row) or
+    "grid_rows" (``splits`` blocks a row). Two rungs of the ladder are kept for comparison: "level" reduces ``length``
+    elements a block of an array of ``inner``, one launch a level; "atomic" combines every block's aggregate with
+    ``out`` by an atomic.
 
-    ``whole`` promises that every row is whole chunks that begin on 16-byte boundaries, ``few`` that at most 32 blocks share a
-    row. The code for other rows is then left out, which small arrays feel: a launch fetches its instructions as it does its
-    data, and finds none of them in the caches of an SM."""
+    ``whole`` promises that every row is whole chunks that begin on 16-byte boundaries, ``few`` that at most 32 blocks
+    share a row. The code for other rows is then left out, which small arrays feel: a launch fetches its instructions as
+    it does its data, and finds none of them in the caches of an SM."""
 
     def __init__(
         self,
@@ -135,8 +137,8 @@ class SegmentReduce(ReduceKernel):
 
     @cute.jit
     def collect_row(self, a: Arguments, slots: cutlass.Constexpr, row, partials, thread):
-        """The collector: thread t combines the aggregates of blocks [t * each, (t + 1) * each) of the row, then the block
-        reduces its threads."""
+        """The collector: thread t combines the aggregates of blocks [t * each, (t + 1) * each) of the row, then the
+        block reduces its threads."""
         each = (a.splits + self.threads - 1) // self.threads
         first = thread * each
         count = cutlass.min(first + each, a.splits) - first
@@ -147,8 +149,8 @@ class SegmentReduce(ReduceKernel):
 
     @cute.jit
     def block_share(self, x, length, split, splits, thread):
-        """The aggregate of this block's contiguous share of a row, in thread 0: whole chunks, in the first block also the
-        misaligned head, in the last block the ragged end. Chunks go to warps in turn, ``CHUNKS`` a round."""
+        """The aggregate of this block's contiguous share of a row, in thread 0: whole chunks, in the first block also
+        the misaligned head, in the last block the ragged end. Chunks go to warps in turn, ``CHUNKS`` a round."""
         states = state_array(self.monoid.types, CHUNKS)
         lane = thread % LANES
         warp = thread // LANES
@@ -182,7 +184,7 @@ class SegmentReduce(ReduceKernel):
 
     @cute.jit
     def round(self, row: Row, begin, stop, states, warp, lane):
-        """Reduce the chunks ``begin + warp, begin + warp + warps, ...`` below ``stop``; chunk ``begin`` goes to place 0."""
+        """Reduce chunks ``begin + warp, begin + warp + warps, ...`` below ``stop``; chunk ``begin`` goes to place 0."""
         place = warp
         start = row.x + row.head + Int64(begin + warp) * self.chunk.elements
         index = row.head + Int64(begin + warp) * self.chunk.elements
@@ -195,7 +197,8 @@ class SegmentReduce(ReduceKernel):
 
     @cute.jit
     def ragged_end(self, row: Row, count, states, warp, lane):
-        """Reduce what follows the last whole chunk, to the places from ``count`` on; how many places are then in use."""
+        """Reduce what follows the last whole chunk, to the places from ``count`` on; the new number of places in
+        use."""
         at = row.head + Int64(row.full) * self.chunk.elements
         left = Int32(row.length - at) // self.chunk.vector
         tail = Int32(row.length - at) - left * self.chunk.vector
@@ -217,13 +220,13 @@ class SegmentReduce(ReduceKernel):
 
     @cute.jit
     def reduce_chunks(self, states, count, lane):
-        """One warp reduces ``count`` states of the block: lane l those in [l * each, (l + 1) * each), then the lanes."""
+        """One warp reduces ``count`` states: lane l those in [l * each, (l + 1) * each), then the lanes."""
         each = (count + LANES - 1) // LANES
         first = lane * each
         stop = cutlass.min(first + each, count)
         state = zeros(self.monoid.types)
         if first < stop:
             state = get(states, first, self.monoid.types)
-        for i in cutlass.range(first + 1, stop, unroll=1):
+        for i in cutlass.range(first + 1, stop, 1, unroll=1):
             state = self.monoid.combine(state, get(states, i, self.monoid.types))
         return reduce_valid(state, (count + each - 1) // each, self.monoid.combine, lane)

@@ -26,9 +26,9 @@ Arguments = namedtuple("Arguments", "x out init_at init slots counters rows leng
 class Scan:
     """What a scan computes. ``start`` says where a first operand comes from: None, "value" or "memory".
 
-    Scan order is index order, or its reverse with ``reverse``; the operator always gets the lower index first. Positions,
-    lanes and tiles are counted in scan order. A position holds ``width`` neighbouring elements, of columns that are scanned
-    side by side.
+    Scan order is index order, or its reverse with ``reverse``; the operator always gets the lower index first.
+    Positions, lanes and tiles are counted in scan order. A position holds ``width`` neighbouring elements, of columns
+    that are scanned side by side.
     """
 
     monoid: Any
@@ -80,6 +80,8 @@ class Scan:
 class ScanKernel:
     """A compiled scan. A subclass defines ``body``, which gets the ``Arguments``."""
 
+    body: Any
+
     def __init__(self, scan: Scan, threads: int, smem: int, blocks_per_sm: int) -> None:
         self.scan, self.threads, self.smem, self.blocks_per_sm = scan, threads, smem, blocks_per_sm
 
@@ -128,8 +130,8 @@ class ScanKernel:
 
     @cute.jit
     def take_number(self, counters: cute.Pointer, thread: Int32):
-        """``(number, tag)``: blocks are numbered as they start, so all before this one have started; the tag is the launch's.
-        One block barrier."""
+        """``(number, tag)``: blocks are numbered as they start, so all before this one have started; the tag is the
+        launch's. One block barrier."""
         notice = Notice.make()
         if thread == 0:
             entry = enter(counters)

@@ -52,7 +52,7 @@ class BlockScan:
 
     @cute.jit
     def emit(self, held: Held, x: cute.Pointer, out: cute.Pointer, carry: Maybe, lane: Int32):
-        """Store the warp's scanned chunk in the row at ``out``; ``carry`` is the state of everything before the chunk."""
+        """Store the warp's scanned chunk in the row at ``out``; ``carry`` is the chunk's carry-in."""
         span = held.span
         if self.chunk.is_full(span):
             self.chunk.emit(held.chunk, carry, out + span.offset, lane)

@@ -1,10 +1,10 @@
 """Scan along an axis that is not the last: neighbouring threads scan neighbouring columns, row by row.
 
-A block of ``lanes * groups`` threads covers ``lanes * width`` columns; each of its row groups takes a contiguous run of the
-block's rows. Where there are too few columns to fill a GPU, several groups, and with ``split`` several blocks, share the rows: each
-reduces its run first, learns its carry-in (through shared memory; from the blocks before through ``sync.gather``), and scans the
-run in a second reading, which mostly comes from the L2. Tickets order the blocks, so waiting makes progress. Otherwise each
-element is read once.
+A block of ``lanes * groups`` threads covers ``lanes * width`` columns; each of its row groups takes a contiguous run of
+the block's rows. Where there are too few columns to fill a GPU, several groups, and with ``split`` several blocks,
+share the rows: each reduces its run first, learns its carry-in (through shared memory; from the blocks before through
+``sync.gather``), and scans the run in a second reading, which mostly comes from the L2. Tickets order the blocks, so
+waiting makes progress. Otherwise each element is read once.
 """
 
 from __future__ import annotations
@@ -94,8 +94,8 @@ class ColumnScan(ScanKernel):
 
     @cute.jit
     def scan_groups(self, partial: Maybe, storage, me: Member):
-        """``(prefix, aggregate)`` of the row groups' partials: the prefix is what comes before this thread's group. One block
-        barrier; the storage needs another before reuse."""
+        """``(prefix, aggregate)`` of the row groups' partials: the prefix is what comes before this thread's group. One
+        block barrier; the storage needs another before reuse."""
         for c in cutlass.range_constexpr(self.width):
             put(storage, c * self.threads + me.thread, Maybe(partial.state[c], partial.valid).pack())
         cute.arch.sync_threads()

@@ -1,12 +1,12 @@
-"""Scan down few columns of many rows (narrow arrays): resident blocks stream tiles of whole rows through shared memory.
+"""Scan down the columns of narrow arrays: resident blocks stream tiles of whole rows through shared memory.
 
-    transfer    (one thread) copies tiles into a ring of ``stages`` in shared memory, and results out of it (bulk copies)
-    work        reduces the tile that comes next and publishes its columns' aggregates; looks back for the tile in hand and
-                scans it in place
+    transfer    (one thread) copies tiles into a ring of ``stages`` in shared memory, and results out of it
+    work        reduces the tile that comes next and publishes its columns' aggregates; looks back for the tile in
+                hand and scans it in place
 
-A worker has a column of one of the tile's ``runs`` of rows; the aggregates of the runs are exchanged through shared memory. So
-neighbouring threads read neighbouring elements whatever the number of columns, and memory is read and written in whole lines,
-each element once.
+A worker has a column of one of the tile's ``runs`` of rows; the aggregates of the runs are exchanged through shared
+memory. So neighbouring threads read neighbouring elements whatever the number of columns, and memory is read and
+written in whole lines, each element once.
 
     barrier           completed by                                 waited for by
     full[stage]       transfer: 1 arrival and the tile's bytes     work
@@ -15,11 +15,12 @@ each element once.
 
 A stage is empty when its tile has been scanned in place; transfer stores the results before it loads the next tile.
 
-Look-back: the prefix of a tile is that of its group of tiles, which the block with the last tile of the group before publishes,
-followed by the tiles before it in its group, which every block combines itself. Which tile is combined with which depends on
-tile numbers alone. A tile is reduced and published before the look-back of the tile before it in its block, so what a look-back
-asks for is mostly there. Progress: tile numbers come from an atomic; the block that has the smallest tile that is not yet
-published only looks back for smaller tiles before it publishes, and all of those are published.
+Look-back: the prefix of a tile is that of its group of tiles, which the block with the last tile of the group before
+publishes, followed by the tiles before it in its group, which every block combines itself. Which tile is combined with
+which depends on tile numbers alone. A tile is reduced and published before the look-back of the tile before it in its
+block, so what a look-back asks for is mostly there. Progress: tile numbers come from an atomic; the block that has the
+smallest tile that is not yet published only looks back for smaller tiles before it publishes, and all of those are
+published.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ class Named(IntEnum):
 class Shared:
     """Shared memory: the tiles and their ring.
 
-    For each turn (a block's tiles have turns 0 and 1 alternately): the prefix of each run in the tile (``before``), and the
-    tile's aggregates (``totals``). Of the tile in hand: what a look-back finds (``found``), and the tile's prefixes."""
+    For each turn (a block's tiles have turns 0 and 1 alternately): the prefix of each run in the tile (``before``), and
+    the tile's aggregates (``totals``). Of the tile in hand: what a look-back finds (``found``), and the tile's
+    prefixes."""
 
     buffer: cute.Pointer
     tiles: TileRing
@@ -66,7 +68,8 @@ class Shared:
 
 
 class NarrowScan(ScanKernel):
-    """The kernel: ``runs`` (a power of two, at most 32) of ``height`` rows of ``inner`` columns are a tile, ``group`` tiles a group.
+    """The kernel: ``runs`` (a power of two, at most 32) of ``height`` rows of ``inner`` columns are a tile, ``group``
+    tiles a group.
 
     Elements and results are of one size; every outer slice begins on a boundary of 16 bytes, and so does every tile."""
 
@@ -100,7 +103,7 @@ class NarrowScan(ScanKernel):
         self.roles.run(transfer=lambda _: self.transfer(shared, a), work=lambda _: self.work(shared, a, worker))
 
     def place(self, number, a: Arguments):
-        """``(place, count)``: where a tile's elements begin in memory, and how many rows it has. Tiles are cut in memory
+        """``(place, count)``: where a tile begins in memory, and how many rows it has. Tiles are cut in memory
         order."""
         tile = Int64(self.scan.flip(number % a.tiles, a.tiles))
         count = Int32(cutlass.min(a.length - tile * self.tile, Int64(self.tile)))
@@ -113,7 +116,7 @@ class NarrowScan(ScanKernel):
 
     @cute.jit
     def transfer_alone(self, shared: cutlass.Constexpr, a: Arguments):
-        """One thread. Each visit to a stage stores the tile it held and loads another; after the last tile comes one ``DONE``."""
+        """One thread. Each visit to a stage stores the tile it held and loads another; one ``DONE`` ends the tiles."""
         tiles, ring = shared.tiles, shared.tiles.ring
         everything = Int32(a.rows) * a.tiles
         entry = enter(a.counters)
@@ -144,8 +147,8 @@ class NarrowScan(ScanKernel):
         entry.close(a.counters, Int32(0), everything + blocks)
 
     def extent(self, number, a: Arguments):
-        """``(place, whole, elements)``: where a tile's elements begin in memory, how many there are, and how many of them whole
-        16 bytes hold."""
+        """``(place, whole, elements)``: where a tile's elements begin in memory, how many there are, and how many of
+        them whole 16 bytes hold."""
         place, count = self.place(number, a)
         elements = count * self.inner
         return place, elements // (16 // self.size) * (16 // self.size), elements
@@ -165,7 +168,7 @@ class NarrowScan(ScanKernel):
     @cute.jit
     def copy(self, target, source, begin, end, kind: cutlass.Constexpr):
         """The elements at the end of an outer slice that are fewer than 16 bytes."""
-        for i in cutlass.range(begin, end, unroll=1):
+        for i in cutlass.range(begin, end, 1, unroll=1):
             element(target + i)[0] = kind(element(source + i)[0])
 
     @cute.jit
@@ -184,7 +187,8 @@ class NarrowScan(ScanKernel):
             turn ^= 1
 
     def span(self, number, a: Arguments, worker):
-        """``(first, stop, count)``: a worker's rows among the ``count`` of a tile, in scan order. Excess threads have none."""
+        """``(first, stop, count)``: a worker's rows among a tile's ``count``, in scan order. Excess threads have
+        none."""
         _, count = self.place(number, a)
         first = worker // self.inner * self.height
         return first, cutlass.min(first + self.height, count), count
@@ -196,8 +200,8 @@ class NarrowScan(ScanKernel):
         )
 
     def slots(self, shared, number, a: Arguments):
-        """``(slots, place)``: a row's slots, and that of a tile's first column. A row's slots are those of its tiles, then those
-        of the ends of its groups."""
+        """``(slots, place)``: a row's slots, and that of a tile's first column. A row's slots are those of its tiles,
+        then those of the ends of its groups."""
         each = Int64(a.tiles + (a.tiles + self.group - 1) // self.group)
         place = (Int64(number // a.tiles) * each + number % a.tiles) * self.inner
         return Slots(a.slots, a.rows * each * self.inner, shared.tiles.word[0], self.scan.types), place
@@ -230,8 +234,8 @@ class NarrowScan(ScanKernel):
 
     @cute.jit
     def scan_runs(self, partials: cutlass.Constexpr, base, worker):
-        """Replace each run's partial by its prefix. ``(column, last, aggregate)``: whether this worker has a column's aggregate,
-        and which column."""
+        """Replace each run's partial by its prefix. ``(column, last, aggregate)``: whether this worker has a column's
+        aggregate, and which column."""
         column, group = worker // self.runs, worker % self.runs
         place = base + group * self.inner + column
         state = (*zeros(self.scan.types), Int32(0))

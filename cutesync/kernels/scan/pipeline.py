@@ -1,6 +1,6 @@
-"""Scan of long rows: resident blocks, each a pipeline of warps with one job, so that copies, arithmetic and waiting overlap.
+"""Scan of long rows: resident blocks, each a pipeline of warps with one job. Copies, arithmetic and waiting overlap.
 
-    load        takes tile numbers from an atomic and copies tiles into a ring of ``stages`` in shared memory (bulk copies)
+    load        takes tile numbers from an atomic and copies tiles into a ring of ``stages`` in shared memory
     fold        reduces each chunk of a tile
     publish     combines the chunks' aggregates and publishes the tile's
     look ahead  combines the published tiles of all blocks, in order: the prefix of each of this block's tiles
@@ -12,13 +12,14 @@
     ready[stage]     one lane of look ahead                            emit
     empty[stage]     one lane of each warp of a squad, and of publish  load
 
-Only aggregates are published, never prefixes, and a warp that publishes never waits for a prefix: there is no chain of round trips
-from tile to tile, and a block that is late delays no other for longer than a copy. Every block combines all tiles itself, in
-groups by tile number, so the result depends on lengths alone, not on the number of blocks. Progress: tile numbers come from an
-atomic; of the tiles not yet published the smallest has all its predecessors published, so the ring of its block drains until it
-is reduced.
+Only aggregates are published, never prefixes, and a warp that publishes never waits for a prefix: there is no chain of
+round trips from tile to tile, and a block that is late delays no other for longer than a copy. Every block combines all
+tiles itself, in groups by tile number, so the result depends on lengths alone, not on the number of blocks. Progress:
+tile numbers come from an atomic; of the tiles not yet published the smallest has all its predecessors published, so the
+ring of its block drains until it is reduced.
 
-The method is the decoupled look-ahead of CUB's warp-specialised scan. Bytes: every element is read once and written once.
+The method is the decoupled look-ahead of CUB's warp-specialised scan. Bytes: every element is read once and written
+once.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ FOR_CONTROL, FOR_LOOK_AHEAD, FOR_FOLDERS = 72, 88, 72
 
 @dataclass(frozen=True)
 class Shared:
-    """What the warps of a block share: the tiles, their ring, the roles' barriers, and each stage's partials and prefix."""
+    """Shared memory: the tiles and their ring, the roles' barriers, and each stage's partials and prefix."""
 
     buffer: cute.Pointer
     tiles: TileRing
@@ -71,10 +72,11 @@ class Control(IntEnum):
 
 
 class PipelineScan(ScanKernel):
-    """The kernel: tiles of ``warps`` chunks of ``rows`` rows in a ring of ``stages``; ``folders`` warps fold, ``squads`` * ``warps`` emit.
+    """The kernel: tiles of ``warps`` chunks of ``rows`` rows in a ring of ``stages``; ``folders`` warps fold,
+    ``squads`` * ``warps`` emit.
 
-    ``folders`` and ``warps`` are multiples of four. The emitting warps hold a tile in registers: they get what the others can
-    spare.
+    ``folders`` and ``warps`` are multiples of four. The emitting warps hold a tile in registers: they get what the
+    others can spare.
     """
 
     def __init__(
@@ -151,8 +153,8 @@ class PipelineScan(ScanKernel):
 
     @cute.jit
     def copied(self, start, length, tile):
-        """``(offset, place, count)`` of what the ring holds of a tile: where the tile lies, and the ``count`` elements from
-        ``place`` on in it."""
+        """``(offset, place, count)`` of what the ring holds of a tile: where the tile lies, and the ``count`` elements
+        from ``place`` on in it."""
         offset, begin, end = self.tile.span(start, length, Int64(tile) * self.tile.tile, self.tile.tile)
         begin = (begin + self.unit - 1) // self.unit * self.unit
         end = end // self.unit * self.unit

@@ -1,16 +1,17 @@
 """Ragged chunks: those at the ends of a row, of which only positions [begin, end) exist.
 
-They are gone through a piece (a few rows of vectors) at a time, once to reduce and once to store, so that they take few registers
-beside the full chunks' code. In a piece the vectors that exist are counted from the one that holds position ``begin``, so that
-all lanes before a lane with a vector have one. With vectors of 4 items:
+They are gone through a piece (a few rows of vectors) at a time, once to reduce and once to store, so that they take few
+registers beside the full chunks' code. In a piece the vectors that exist are counted from the one that holds position
+``begin``, so that all lanes before a lane with a vector have one. With vectors of 4 items:
 
     position   4       8       12      16      20
                | . . x x | x x x x | x x x x | x . . . |          x exists: begin = 6, end = 17
     vector     0         1         2         3
                skip = 2                       tail = 1            shift = 4, count = 4
 
-Whole vectors are loaded as such. The first and the last may be partial (*edges*): of those a lane has an element, the first
-vector's in the warp's lower half, the last one's in its upper half. The operator never sees anything but elements.
+Whole vectors are loaded as such. The first and the last may be partial (*edges*): of those a lane has an element, the
+first vector's in the warp's lower half, the last one's in its upper half. The operator never sees anything but
+elements.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ ROWS = 4  # rows of vectors in a piece
 HALF = LANES // 2  # lanes, and the most elements of a vector
 
 
-# The vectors of a piece: the first begins at position ``shift`` and lacks ``skip`` items; ``count`` exist, the last one up to
-# its item ``tail``.
+# The vectors of a piece: the first begins at position ``shift`` and lacks ``skip`` items; ``count`` exist, the last one
+# up to its item ``tail``.
 Vectors = namedtuple("Vectors", "shift skip count tail")
 
 
 class RaggedScan:
     """The chunks of ``tile`` in global memory, full or not, in pieces of ``rows`` rows of vectors.
 
-    ``vectors`` is where the methods read whole vectors, if not at ``start``: in shared memory, where the chunk's places are
-    the same."""
+    ``vectors`` is where the methods read whole vectors, if not at ``start``: in shared memory, where the chunk's places
+    are the same."""
 
     def __init__(self, tile: WarpScan, rows: int = ROWS) -> None:
         self.chunk = tile.chunk
@@ -133,8 +134,8 @@ class RaggedScan:
 
     @cute.jit
     def scan_edges(self, start: cute.Pointer, v: Vectors, lane: Int32):
-        """``(place, exists, inclusive)``: where a lane's element of a partial vector lies, whether there is one, and the packed
-        scan of each half of the warp. A vector that is both the first and the last is in the lower half."""
+        """``(place, exists, inclusive)``: where a lane's element of a partial vector lies, whether there is one, and
+        the packed scan of each half of the warp. A vector that is both the first and the last is in the lower half."""
         second, i = lane >= HALF, lane % HALF
         vector = choose(second, v.count - 1, Int32(0))
         low = choose(vector == 0, v.skip, Int32(0))
@@ -170,7 +171,8 @@ class RaggedScan:
     def emit_edges(self, start, out, v: Vectors, carry: Maybe, before_last, lane):
         """Store the results of a partial first and last vector.
 
-        ``carry`` is the state of everything before the first, ``before_last`` that of what lies between it and the last."""
+        ``carry`` is the state of everything before the first, ``before_last`` that of what lies between it and the
+        last."""
         place, exists, inclusive = self.scan_edges(start, v, lane)
         front = carry.pack()
         if lane >= HALF:

@@ -1,8 +1,8 @@
 """Scan of many rows that fit into registers: several warps a row, one warp a row, or several rows a warp.
 
-Blocks exchange nothing. Where a vector of some size divides the rows, every vector lies inside one row and no row has a ragged
-end. *Ragged* rows begin and end anywhere: their vectors are found from where they lie in memory, and of the first and the last
-only some elements are the row's. A warp does not touch what its registers hold beyond its row.
+Blocks exchange nothing. Where a vector of some size divides the rows, every vector lies inside one row and no row has a
+ragged end. *Ragged* rows begin and end anywhere: their vectors are found from where they lie in memory, and of the
+first and the last only some elements are the row's. A warp does not touch what its registers hold beyond its row.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ WARPS = 8
 
 
 class RowScan(ScanKernel):
-    """The kernel for rows longer than 32 vectors, or for one short row: ``team`` warps (a power of two) a row, each a chunk of
-    ``rows`` rows of vectors."""
+    """The kernel for rows longer than 32 vectors, or for one short row: ``team`` warps (a power of two) a row, each a
+    chunk of ``rows`` rows of vectors."""
 
     def __init__(self, scan: Scan, items: int, team: int, rows: int, shift: int | None, ragged: bool) -> None:
         self.team, self.warps = team, max(team, WARPS)
         super().__init__(scan, self.warps * LANES, partial_bytes(scan.types, self.warps) if team > 1 else 0, 1)
         self.tile = WarpScan(scan, rows, team, shift, items)
-        self.ragged = RaggedScan(self.tile, rows) if ragged else None
+        self.ragged, self.is_ragged = RaggedScan(self.tile, rows), ragged
 
     @cute.jit
     def body(self, a: Arguments):
@@ -41,7 +41,7 @@ class RowScan(ScanKernel):
         lane = thread % LANES
         row = Int64(block) * (self.warps // self.team) + warp // self.team
         part = warp % self.team
-        if cutlass.const_expr(self.ragged is None):
+        if cutlass.const_expr(not self.is_ragged):
             offset, begin, end = self.span(a.length, part)
         else:
             offset, begin, end = self.tile.span(
@@ -52,7 +52,7 @@ class RowScan(ScanKernel):
         span = Span(offset, begin, end)
         source, target = a.x + row * a.length + offset, a.out + row * a.length + offset
         chunk = self.tile.registers()
-        if cutlass.const_expr(self.ragged is None):
+        if cutlass.const_expr(not self.is_ragged):
             partial = self.reduce(source, end, chunk, lane)
         else:
             partial = self.ragged.reduce_piece(source, source, span, chunk, lane)
@@ -65,7 +65,7 @@ class RowScan(ScanKernel):
             cute.arch.sync_threads()
             prefix, _ = scan_partials(partials, warp - part, self.team, part, lane, types, self.scan.combine)
             carry = carry.then(prefix, self.scan.combine)
-        if cutlass.const_expr(self.ragged is None):
+        if cutlass.const_expr(not self.is_ragged):
             self.emit(target, end, chunk, carry, lane)
         else:
             self.ragged.emit_piece(source, target, span, chunk, carry, lane)
@@ -98,7 +98,7 @@ class RowScan(ScanKernel):
 
 
 class ShortRowScan(ScanKernel):
-    """The kernel for rows of up to 32 vectors: ``group`` lanes (a power of two) a row, ``unroll`` rows a group in flight."""
+    """The kernel for rows of up to 32 vectors: ``group`` lanes (a power of two) a row, ``unroll`` rows in flight."""
 
     def __init__(self, scan: Scan, items: int, group: int, unroll: int, shift: int | None) -> None:
         super().__init__(scan, WARPS * LANES, 0, 1)

@@ -1,17 +1,18 @@
-"""Scan in tiers: blocks synchronize where a launch ends, instead of publishing states as in ``wave`` and ``pipeline``.
+"""Scan in tiers: blocks synchronize where a launch ends, and publish no states as in ``wave`` and ``pipeline``.
 
-    tier 0    x      |tile|tile|tile|tile|...   fold each -------+        scan each, the state before it in front --> out
+    tier 0    x      |tile|tile|tile|tile|...   reduce each -----+        scan each, its carry-in in front ---> out
                                                                  v                                       ^
     tier 1    totals |    tile    |   tile   |reduce each ---+            scan each, in place -----------+
                                                              v                               ^
     tier 2    totals of totals    |   tile   |               +--> one tile: scan it ---------+
 
-A block has a tile and waits for no other block: all totals of a tier are there before the tier above reads them, and all its
-results before the tier below does. T tiers take 2 T - 1 launches; n elements in tiles of t take log n / log t tiers, rounded up.
+A block has a tile and waits for no other block: all totals of a tier are there before the tier above reads them, and
+all its results before the tier below does. T tiers take 2 T - 1 launches; n elements in tiles of t take log n / log t
+tiers, rounded up.
 
-The textbook form stores the scan of each tile in the first launch and adds its carry-in in the last, which reads and writes
-everything twice: 16 bytes an element of 4. Here the first launch keeps only the totals and the last scans anew: 12 bytes, where
-a single pass moves 8. It rounds 16-bit floats once and may work in place.
+The textbook form stores the scan of each tile in the first launch and adds its carry-in in the last, which reads and
+writes everything twice: 16 bytes an element of 4. Here the first launch keeps only the totals and the last scans anew:
+12 bytes, where a single pass moves 8. It rounds 16-bit floats once and may work in place.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from .block import BlockScan
 
 
 class Tier(ScanKernel):
-    """One launch of one tier: block b has tile ``b % tiles`` of row ``b // tiles``. Totals are in the type of the operation, in
-    memory order.
+    """One launch of one tier: block b has tile ``b % tiles`` of row ``b // tiles``. Totals are in the type of the
+    operation, in memory order.
 
-    Going up (``fold``) a block stores its tile's total in ``out``. Going down it scans the tile into ``out``; its carry-in is
-    the first operand and the result of the tile before, which the tier above has stored in ``slots``.
+    Going up (``fold``) a block stores its tile's total in ``out``. Going down it scans the tile into ``out``; its
+    carry-in is the first operand and the result of the tile before, which the tier above has stored in ``slots``.
     """
 
     def __init__(self, scan: Scan, fold: bool, warps: int, rows: int, items: int, shift: int | None) -> None:

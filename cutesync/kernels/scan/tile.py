@@ -1,10 +1,10 @@
 """A warp scans a run of consecutive elements held in registers: the inner loop of every scan along the last axis.
 
-A *vector* is what one lane handles at a time: as many elements as make 16 bytes of the wider of input and output. A *chunk* is
-what a warp holds: ``rows`` rows of 32 vectors. First the warp reduces it: each lane its vectors, a shuffle scan each row, the row
-totals in order. It keeps the elements, still packed in words, and the prefix of each vector. When the chunk's carry-in is
-known, the elements are gone through again and stored. The operator is applied twice to an element, and about 5 / items times in
-shuffles.
+A *vector* is what one lane handles at a time: as many elements as make 16 bytes of the wider of input and output. A
+*chunk* is what a warp holds: ``rows`` rows of 32 vectors. First the warp reduces it: each lane its vectors, a shuffle
+scan each row, the row totals in order. It keeps the elements, still packed in words, and the prefix of each vector.
+When the chunk's carry-in is known, the elements are gone through again and stored. The operator is applied twice to an
+element, and about 5 / items times in shuffles.
 
 Positions are in scan order; ``Scan.flip`` turns them into places in memory.
 """
@@ -25,7 +25,7 @@ from .base import Scan
 VECTOR_BYTES = 16
 
 
-# A run of positions of a row: only [begin, end) of them exist. Its lowest address lies ``offset`` elements from the row's.
+# Positions of a row, of which only [begin, end) exist. Their lowest address lies ``offset`` elements from the row's.
 Span = namedtuple("Span", "offset begin end")
 
 # A chunk in registers: packed ``elements`` (words, rows), and ``prefixes``, a tensor of ``rows`` values a state member.
@@ -36,8 +36,8 @@ class WarpScan:
     """Chunks of ``rows`` rows; ``warps`` warps share a tile. All 32 lanes call every method.
 
     ``items`` positions a vector (default: what makes a multiple of 16 bytes of the wider type), aligned in the input.
-    ``shift``: how many elements past such a boundary the output's vectors begin; None: unknown, they are stored element by
-    element. Tiles begin on multiples of ``boundary`` bytes in the input.
+    ``shift``: how many elements past such a boundary the output's vectors begin; None: unknown, they are stored element
+    by element. Tiles begin on multiples of ``boundary`` bytes in the input.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class WarpScan:
         self.vectors = rows * LANES
         self.chunk = self.vectors * self.items  # positions
         self.tile = warps * self.chunk
+        self.items_before = self.items - (shift or 0)  # of a vector, that lie before the output's boundary
         self.elements = self.items * scan.width  # of a vector
         self.in_bytes = self.elements * self.monoid.source.size
         self.out_bytes = self.elements * self.monoid.result.size
@@ -65,8 +66,8 @@ class WarpScan:
     def span(self, start: cute.Pointer, length: Int64, position: Int64, extent: cutlass.Constexpr):
         """The ``Span`` of the ``extent`` positions from ``position`` of the row of ``length`` elements at ``start``.
 
-        Position 0 lies on a boundary (of the row's end, in reverse) before the first element or at it; ``position`` is a
-        multiple of ``extent``."""
+        Position 0 lies on a boundary (of the row's end, in reverse) before the first element or at it; ``position`` is
+        a multiple of ``extent``."""
         slack = self.slack(start, length)
         offset = length + slack - position - extent if self.scan.reverse else position - slack
         begin = cutlass.min(cutlass.max(slack - position, Int64(0)), Int64(extent))
@@ -194,7 +195,7 @@ class WarpScan:
             self.store(self.results(elements, u, carry, prefix), out)
 
     def results(self, elements, u: int, carry: Maybe, prefix: Maybe):
-        """A scanned vector, in registers in memory order. ``carry`` comes before the chunk, then ``prefix`` before the vector."""
+        """A scanned vector in registers, in memory order: ``carry`` before the chunk, ``prefix`` before the vector."""
         before = _join(carry, prefix, self.scan.combine)
         state = before.state
         results = cute.make_rmem_tensor((self.elements,), self.monoid.result.cutlass)
@@ -233,10 +234,10 @@ class WarpScan:
         elements = cute.recast_tensor(both, self.monoid.result.cutlass)
         joined = cute.make_rmem_tensor((self.items,), self.monoid.result.cutlass)
         for i in cutlass.range_constexpr(self.items):
-            joined[i] = elements[self.items - self.shift + i]
+            joined[i] = elements[self.items_before + i]
         if cutlass.const_expr(previous is None):
             if lane == LANES - 1 - last:
-                self._store_elements(results, out, 0, self.items - self.shift)
+                self._store_elements(results, out, 0, self.items_before)
             else:
                 self._store_aligned(joined, out - self.shift)
         else:
@@ -247,7 +248,7 @@ class WarpScan:
     def _store_last(self, results, out, lane):
         """Store what ``_store_shifted`` left of the chunk's last vector in memory."""
         if lane == (0 if self.scan.reverse else LANES - 1):
-            self._store_elements(results, out, self.items - self.shift, self.items)
+            self._store_elements(results, out, self.items_before, self.items)
 
     def _store_elements(self, results, out, begin: int, end: int) -> None:
         for i in range(begin, end):

@@ -1,9 +1,10 @@
 """Scan of rows up to some hundred tiles: a block a tile, every block adds up the tiles before its own.
 
-A block takes a tile number from an atomic (so the tiles before it have started, whatever order blocks start in), loads the tile
-into registers, reduces it, publishes the aggregate, and waits for those of all earlier tiles of its row: a thread polls a tile
-or a few. There is no chain from tile to tile, so the look-back costs one round trip to the L2 however many tiles there are. Its
-reads grow with their number squared, so long arrays go to ``pipeline``. With one tile a row nothing is exchanged.
+A block takes a tile number from an atomic (so the tiles before it have started, whatever order blocks start in), loads
+the tile into registers, reduces it, publishes the aggregate, and waits for those of all earlier tiles of its row: a
+thread polls a tile or a few. There is no chain from tile to tile, so the look-back costs one round trip to the L2
+however many tiles there are. Its reads grow with their number squared, so long arrays go to ``pipeline``. With one tile
+a row nothing is exchanged.
 
 Bytes: every element is read once and written once. The order of operations depends on lengths alone.
 """
@@ -21,8 +22,8 @@ from ...warp import LANES, Maybe
 from .base import Arguments, Scan, ScanKernel
 from .block import BlockScan
 
-# Places of a partial array of which one is used: members side by side would be read as one vector, and what follows the last
-# member with them.
+# Places of a partial array of which one is used: members side by side would be read as one vector, and what follows the
+# last member with them.
 APART = 4
 
 
@@ -62,8 +63,8 @@ class WaveScan(ScanKernel):
 
     @cute.jit
     def look_back(self, slots: cutlass.Constexpr, number, tile, carry: Maybe, thread):
-        """The tile's carry-in, in every thread: the row's, followed by the tiles before this one. Thread t combines the tiles
-        [t * each, (t + 1) * each) of the row, then the block reduces its threads."""
+        """The tile's carry-in, in every thread: the row's, followed by the tiles before this one. Thread t combines the
+        tiles [t * each, (t + 1) * each) of the row, then the block reduces its threads."""
         types = self.scan.types
         partials = partial_array(types, self.warps)
         found = partial_array(types, APART)
