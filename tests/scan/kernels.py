@@ -14,11 +14,11 @@ from cutesync.kernels.scan.policy import (
     VECTOR_BYTES,
     Choice,
     ColumnPolicy,
+    NarrowPolicy,
     PipelinePolicy,
     Problem,
     RowPolicy,
     ShortRowPolicy,
-    SlabPolicy,
     WavePolicy,
 )
 from cutesync.runtime import call
@@ -103,7 +103,7 @@ def slabs(runs: int, run: int, stages: int, blocks: int, group: int) -> Chooser:
         assert runs * run * problem.inner * problem.source % VECTOR_BYTES == 0
         slots = problem.rows * (tiles + _ceil(tiles, group)) * problem.inner
         return Choice(
-            SlabPolicy(problem.inner, runs, run, stages, group), tiles, min(blocks, problem.rows * tiles), slots
+            NarrowPolicy(problem.inner, runs, run, stages, group), tiles, min(blocks, problem.rows * tiles), slots
         )
 
     return choose

@@ -10,10 +10,10 @@ import pytest
 import cutesync as cs
 from cutesync.kernels.scan.policy import (
     ColumnPolicy,
+    NarrowPolicy,
     PipelinePolicy,
     RowPolicy,
     ShortRowPolicy,
-    SlabPolicy,
     WavePolicy,
 )
 
@@ -61,7 +61,7 @@ def test_every_configuration(allocated, capsys):
         (ShortRowPolicy, 1),
         (RowPolicy, 1),
         (ColumnPolicy, 1),
-        (SlabPolicy, 1),
+        (NarrowPolicy, 1),
         (WavePolicy, 1),
         (WavePolicy, 3),
         (PipelinePolicy, 1),

@@ -137,7 +137,7 @@ RING = {
     "no init": drop(r"mbarrier\.init"),
     "one arrival more": shifted(r"mbarrier\.init\.shared\.b64", 1),
     "one arrival fewer": shifted(r"mbarrier\.init\.shared\.b64", -1),
-    "no init fence": drop(r"fence\.mbarrier_init"),
+    "no init fence": lambda ptx: iter([re.sub(r"^[ \t]*fence\.mbarrier_init[^;\n]*;", ";", ptx, flags=re.M)]),
     "no block barrier after init": drop(r"bar\.sync"),
     "an arrival dropped": drop(r"mbarrier\.arrive\."),
     "an arrival doubled": each(r"^[ \t]*mbarrier\.arrive\.shared[^;\n]*;", lambda m: 2 * m[0]),

@@ -17,7 +17,7 @@ def kernel_spec(policy: Policy, marking: Marking) -> KernelSpec:
     def make() -> Any:
         from .kernel import FlagKernel
 
-        return FlagKernel(marking, **vars(policy))
+        return FlagKernel(marking, policy)
 
     parameters: tuple[Parameter, ...] = (
         Pointer("x", marking.source),

@@ -24,7 +24,7 @@ def kernel_spec(policy: Policy, reduction: Reduction, has_init: bool) -> KernelS
 
     def make() -> Any:
         module = importlib.import_module(f".{policy.module}", __package__)
-        return getattr(module, policy.kernel)(reduction.monoid(), has_init, **vars(policy))
+        return getattr(module, policy.kernel)(reduction.monoid(), has_init, policy)
 
     parameters: tuple[Parameter, ...] = (
         Pointer("x", reduction.source),

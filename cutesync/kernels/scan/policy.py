@@ -145,10 +145,10 @@ class ColumnPolicy(Policy):
 
 
 @dataclass(frozen=True)
-class SlabPolicy(Policy):
+class NarrowPolicy(Policy):
     """Few columns (``inner``), streamed through shared memory: ``runs`` of ``height`` rows a tile."""
 
-    module, kernel = ".slabs", "SlabScan"
+    module, kernel = ".narrow", "NarrowScan"
 
     inner: int
     runs: int
@@ -247,7 +247,7 @@ def _slabs(problem: Problem) -> Choice:
         run -= 1
     tiles = ceil_div(problem.length, runs * run)
     slots = problem.rows * (tiles + ceil_div(tiles, GROUP)) * inner
-    return Choice(SlabPolicy(inner, runs, run, SLAB_STAGES, GROUP), tiles, min(SMS, problem.rows * tiles), slots)
+    return Choice(NarrowPolicy(inner, runs, run, SLAB_STAGES, GROUP), tiles, min(SMS, problem.rows * tiles), slots)
 
 
 def _long_rows(problem: Problem, width: int = 1) -> Choice:
