@@ -1,4 +1,6 @@
-"""Asynchronous operations in flight: copies that land late, early, in pieces and out of order, and the groups that threads wait for."""
+"""Asynchronous operations in flight: copies that land late, early, in pieces and out of order, and the groups that
+threads wait for.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +15,11 @@ UNIT = 16
 
 
 class Operation:
-    """One asynchronous operation: pieces of work that may be done in any order; a second stage starts when the first is empty.
+    """One asynchronous operation: pieces of work that may be done in any order; a second stage starts when the first is
+    empty.
 
-    ``clock()`` of a finished operation says that it has happened; for a copy to global memory reading and writing are two events.
+    ``clock()`` of a finished operation says that it has happened; for a copy to global memory reading and writing are
+    two events.
     """
 
     def __init__(self, machine, warp, lane: int, site: int, what: str):
@@ -134,11 +138,12 @@ def to_shared(
     convert=None,
     combine=None,
 ) -> None:
-    """Set up a copy into shared memory: from ``source`` (where ``keep``; ``fill`` elsewhere) to every (side, mbarrier) of ``targets``.
+    """Set up a copy into shared memory: from ``source`` (where ``keep``; ``fill`` elsewhere) to every (side, mbarrier)
+    of ``targets``.
 
-    ``convert`` changes the bytes of whole elements of the tensor on the way (rounding to tf32); ``combine`` merges what comes with what is
-    there. Each mbarrier gets the bytes of each piece as it
-    lands, and with the last piece the knowledge that all of it has.
+    ``convert`` changes the bytes of whole elements of the tensor on the way (rounding to tf32); ``combine`` merges what
+    comes with what is there. Each mbarrier gets the bytes of each piece as it lands, and with the last piece the
+    knowledge that all of it has.
     """
     machine, warp = operation.machine, operation.warp
     done = warp.clock.async_done(*operation.write_event)

@@ -1,4 +1,6 @@
-"""Barriers: named barriers of a block, the cluster barrier, and mbarriers. They block, wake, and carry knowledge (``clocks``)."""
+"""Barriers: named barriers of a block, the cluster barrier, and mbarriers. They block, wake, and carry knowledge
+(``clocks``).
+"""
 
 from __future__ import annotations
 
@@ -132,7 +134,9 @@ class ClusterBarrier:
             self.machine.wake(self)
 
     def wait(self, f, index: int, pc: int, site: int, acquire: bool) -> int:
-        """Go on at ``pc`` once the phase this fragment arrived at is over; until then sleep and look again at ``index``."""
+        """Go on at ``pc`` once the phase this fragment arrived at is over; until then sleep and look again at
+        ``index``.
+        """
         phases = self.passed.setdefault(f.warp, np.full(32, -1))
         absent = f.mask & (phases < 0)
         if absent.any():
@@ -190,7 +194,8 @@ class MBarrier:
         if count > self.pending:
             self.machine.fail(
                 "barrier",
-                f"{self.name}: {count} arrivals where {self.pending} of {self.count} are still expected in phase {self.phase}",
+                f"{self.name}: {count} arrivals where {self.pending} of {self.count} are still expected in phase "
+                f"{self.phase}",
                 f.warp,
                 lanes,
                 site,
@@ -249,16 +254,19 @@ class MBarrier:
         return self.phase & 1 != parity
 
     def observe(self, f, lanes) -> None:
-        """These lanes have waited for the last phase, or arrived in the running one: they know how many phases are over."""
+        """These lanes have waited for the last phase, or arrived in the running one: they know how many phases are
+        over.
+        """
         self.knows.setdefault((f.warp.block.number, f.warp.index), (lanes, f.warp.clock.time))
 
     def unclear(self, f, lanes, parity: int) -> bool:
         """Whether a wait for ``parity`` may mean a phase that is neither the running nor the last one.
 
-        With ``phase`` phases over, a parity that is not the running phase's means the last one; a thread that has heard of all phases
-        but that one means it, too, or the one before, which it knows to be over. The running phase's own parity also is that of the
-        last but one: only a thread that knows the last phase to be over cannot mean that. Knowing is happens-before: the thread, or
-        one it has synchronized with since, has waited for that phase or arrived after it. Both are taken for whole warps.
+        With ``phase`` phases over, a parity that is not the running phase's means the last one; a thread that has heard
+        of all phases but that one means it, too, or the one before, which it knows to be over. The running phase's own
+        parity also is that of the last but one: only a thread that knows the last phase to be over cannot mean that.
+        Knowing is happens-before: the thread, or one it has synchronized with since, has waited for that phase or
+        arrived after it. Both are taken for whole warps.
         """
         running = self.phase & 1 == parity
         if self.phase < (1 if running else 2):

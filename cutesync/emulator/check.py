@@ -41,13 +41,17 @@ def dsl_type(dtype: np.dtype):
 
 
 def compile_for_emulator(jit_function, *args, options: str = ""):
-    """``cute.compile`` for sm_90a with the PTX kept and line information; NumPy arrays stand for pointers (or tensors, by annotation)."""
+    """``cute.compile`` for sm_90a with the PTX kept and line information; NumPy arrays stand for pointers (or tensors,
+    by annotation).
+    """
     with compiler.alone():
         return compiler.compile_alone(jit_function, arguments(jit_function, args), options)
 
 
 def arguments(jit_function, args, run_time: bool = False) -> list:
-    """The arguments as the DSL wants them. A stream that is left out is added; ``run_time`` leaves compile-time constants out."""
+    """The arguments as the DSL wants them. A stream that is left out is added; ``run_time`` leaves compile-time
+    constants out.
+    """
     import cuda.bindings.driver as driver
     import cutlass.cute as cute
     from cutlass.cute.runtime import from_dlpack, make_ptr
@@ -83,8 +87,8 @@ def arguments(jit_function, args, run_time: bool = False) -> list:
 
 
 def call(compiled, jit_function, *args, device: Device = DEVICE, fresh=(), edit=None) -> None:
-    """Run a compiled cute function on the emulator with NumPy arrays as memory, under the settings in force. The arrays in ``fresh`` are
-    poisoned, and reading one of their bytes before the kernel has written it is a fault."""
+    """Run a compiled cute function on the emulator with NumPy arrays as memory, under the settings in force. The arrays
+    in ``fresh`` are poisoned, and reading one of their bytes before the kernel has written it is a fault."""
     with compiler.alone():
         values = arguments(jit_function, args, run_time=True)  # hold the memory that the packed pointers point to
         pointers, keep = compiled.generate_execution_args(*values)
@@ -109,12 +113,14 @@ def check(
     fresh=(),
     max_steps: int | None = None,
 ) -> Settings:
-    """Compile a ``@cute.jit`` host function for sm_90a and run it under ``schedules`` schedules over all policies (or one ``policy``).
+    """Compile a ``@cute.jit`` host function for sm_90a and run it under ``schedules`` schedules over all policies (or
+    one ``policy``).
 
-    NumPy arrays are passed as pointers (or tensors, where the parameter is annotated so) and are changed in place by the last run; a
-    stream parameter may be left out; arrays in ``fresh`` count as unwritten memory. A launch that goes on for ever is reported; more
-    than ``max_steps`` steps count as that (see ``patience``). Raises EmulationError on a race, a deadlock, a misuse, or when two schedules
-    give different results, and LaunchError for a launch that a GPU would refuse.
+    NumPy arrays are passed as pointers (or tensors, where the parameter is annotated so) and are changed in place by
+    the last run; a stream parameter may be left out; arrays in ``fresh`` count as unwritten memory. A launch that goes
+    on for ever is reported; more than ``max_steps`` steps count as that (see ``patience``). Raises EmulationError on a
+    race, a deadlock, a misuse, or when two schedules give different results, and LaunchError for a launch that a GPU
+    would refuse.
     """
     compiled = compile_for_emulator(jit_function, *args, options=options)
     with emulate(policy, seed, schedules, sanitize, None, resident, max_steps) as used:

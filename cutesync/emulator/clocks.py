@@ -1,8 +1,9 @@
 """Who knows what: vector clocks, per thread, kept as small as the synchronization in use.
 
-An event is (block, actor, time). A block of W warps has 40 actors a warp: its 32 lanes, and 8 for the asynchronous operations that
-the warp started (copies, tensor-core reads), used in turn. A clock maps a block to the latest time of each actor that is known to have
-happened; blocks never heard of are absent. Arrays are never changed in place, so copying a clock copies references.
+An event is (block, actor, time). A block of W warps has 40 actors a warp: its 32 lanes, and 8 for the asynchronous
+operations that the warp started (copies, tensor-core reads), used in turn. A clock maps a block to the latest time of
+each actor that is known to have happened; blocks never heard of are absent. Arrays are never changed in place, so
+copying a clock copies references.
 
 ``proxied`` is the part of that knowledge which has also crossed ``fence.proxy.async``, as the async proxy needs: one
 table for each state space (``SHARED``, ``GLOBAL``), since a fence may name one.
@@ -12,7 +13,8 @@ of the cluster at block scope. That is enough to overwrite what the other has re
 it), and not enough to read what it wrote. What has crossed a proxy fence in the other block, or does in the one that
 waited, is the ``proxied`` of that clock.
 
-What precedes the launch in its stream counts as the one event of one more block, ``PRECEDING``, that only ``griddepcontrol.wait`` makes known.
+What precedes the launch in its stream counts as the one event of one more block, ``PRECEDING``, that only
+``griddepcontrol.wait`` makes known.
 """
 
 from __future__ import annotations
@@ -94,7 +96,9 @@ def _join(into: dict, other: dict) -> None:
 
 
 class WarpClock:
-    """The knowledge of one warp's lanes: one common clock, and clocks of single lanes that have learnt more since they last met."""
+    """The knowledge of one warp's lanes: one common clock, and clocks of single lanes that have learnt more since they
+    last met.
+    """
 
     def __init__(self, block: int, warp: int, warps: int, nothing: np.ndarray):
         self.block, self.warp, self.warps = block, warp, warps

@@ -1,10 +1,10 @@
 """A PTX function -> Python functions, one per straight-line segment.
 
-Each segment has two forms: *full*, for 32 active lanes, and *part*, which merges its results into the inactive lanes' old values. Both
-are built when first run. A segment ends at a branch, at a label, before and after every instruction that synchronizes (there the
-scheduler may switch warps), and before every instruction that lanes do together (there a part of a warp may have to wait; the full form
-runs on across these). A segment function takes the running fragment and returns the next segment, or ``STOP`` if the fragment was
-blocked or has ended.
+Each segment has two forms: *full*, for 32 active lanes, and *part*, which merges its results into the inactive lanes'
+old values. Both are built when first run. A segment ends at a branch, at a label, before and after every instruction
+that synchronizes (there the scheduler may switch warps), and before every instruction that lanes do together (there a
+part of a warp may have to wait; the full form runs on across these). A segment function takes the running fragment and
+returns the next segment, or ``STOP`` if the fragment was blocked or has ended.
 """
 
 from __future__ import annotations
@@ -63,7 +63,9 @@ class Program:
         self.part = [self._lazy(i, False) for i in range(len(self.segments))] + [_exit]
 
     def _place_variables(self) -> None:
-        """Give every declared variable an address: shared ones from the window's start, the launch-sized ones behind them."""
+        """Give every declared variable an address: shared ones from the window's start, the launch-sized ones behind
+        them.
+        """
         dynamic = []
         for v in (*self.module.variables, *self.function.variables):
             if v.space == "shared" and v.size == 0:

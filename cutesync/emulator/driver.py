@@ -1,8 +1,9 @@
-"""Runs a compiled cute function's own host code with no driver: its CUDA calls are answered here, its launches run on the machine.
+"""Runs a compiled cute function's own host code with no driver: its CUDA calls are answered here, its launches run on
+the machine.
 
-The DSL's host entry computes grids and packs parameters; the engine that runs it is made without any shared library, and each CUDA
-symbol it wants is a callback. ``Executable`` is one compiled function made runnable; it records the launches of a call, which then run
-in order. This is the only module of the project that touches ``cutlass._mlir``.
+The DSL's host entry computes grids and packs parameters; the engine that runs it is made without any shared library,
+and each CUDA symbol it wants is a callback. ``Executable`` is one compiled function made runnable; it records the
+launches of a call, which then run in order. This is the only module of the project that touches ``cutlass._mlir``.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ class _Config(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch: which kernel, its extents, dynamic shared memory, and the bytes of its parameters. All blocks of a
-    ``cooperative`` one are resident at once. ``clustered``: it says that it is one of clusters, if only of one block each.
-    ``programmatic``: it may start before the launch before it in its stream has ended. ``most_cluster`` and ``most_shared`` are what
-    the attributes of the kernel allow."""
+    """One kernel launch: which kernel, its extents, dynamic shared memory, and the bytes of its parameters. All blocks
+    of a ``cooperative`` one are resident at once. ``clustered``: it says that it is one of clusters, if only of one
+    block each. ``programmatic``: it may start before the launch before it in its stream has ended. ``most_cluster``
+    and ``most_shared`` are what the attributes of the kernel allow."""
 
     program: Program
     grid: tuple[int, int, int]
@@ -101,8 +102,8 @@ class Executable:
             ctypes.CFUNCTYPE(_I, _P)(address)(packed)
 
     def record(self, packed, edit=None) -> list[Launch]:
-        """Run the host code with its packed arguments (pointers to values, last the result) and return its launches. ``edit`` changes
-        the PTX of these launches first: tests plant faults with it."""
+        """Run the host code with its packed arguments (pointers to values, last the result) and return its launches.
+        ``edit`` changes the PTX of these launches first: tests plant faults with it."""
         self.launches, self.failure = [], None
         original = self.module, self.programs
         if edit is not None:
@@ -212,7 +213,9 @@ class Executable:
 
     @staticmethod
     def _device_attribute(value, attribute, _) -> int:
-        """Device attributes of a Hopper: multiprocessors (16), shared memory (8, 81, 97), compute capability (75, 76); 0 otherwise."""
+        """Device attributes of a Hopper: multiprocessors (16), shared memory (8, 81, 97), compute capability (75, 76);
+        0 otherwise.
+        """
         known = {
             16: 132,
             8: 49152,

@@ -1,7 +1,8 @@
 """Builds the Python text of one segment: operands as typed expressions, destinations, lane masks, calls of operations.
 
-Registers are immutable NumPy vectors over the 32 lanes of a warp, kept as unsigned bits; inside a segment they are Python locals,
-viewed as signed or float where an instruction needs that. Instruction handlers (``instructions/``) talk to an ``Emitter`` only.
+Registers are immutable NumPy vectors over the 32 lanes of a warp, kept as unsigned bits; inside a segment they are
+Python locals, viewed as signed or float where an instruction needs that. Instruction handlers (``instructions/``) talk
+to an ``Emitter`` only.
 """
 
 from __future__ import annotations
@@ -190,7 +191,9 @@ class Emitter:
             self.line(f"{operation}(f, {'None' if self.full else 'f.lanes'}, {', '.join(args)})")
 
     def result(self, operation: str, *args: str) -> str:
-        """The same for an operation that returns a vector (or a tuple); gives the name of the result, None where no lane ran."""
+        """The same for an operation that returns a vector (or a tuple); gives the name of the result, None where no
+        lane ran.
+        """
         if self.guard is not None:
             return self.temp(f"{operation}(f, f.pick({self.guard}), {', '.join(args)}) if cnz({self.guard}) else None")
         return self.temp(f"{operation}(f, {'None' if self.full else 'f.lanes'}, {', '.join(args)})")
@@ -209,7 +212,9 @@ class Emitter:
             self.line(f"if not f.converged({members}): return STOP")
 
     def blocking(self, operation: str, *args: str) -> None:
-        """End the segment with an operation that may block: ``operation(f, next segment, *args)`` returns where to go on, or STOP."""
+        """End the segment with an operation that may block: ``operation(f, next segment, *args)`` returns where to go
+        on, or STOP.
+        """
         if self.guard is not None:
             taken, self.guard = self.guard, None
             self.store_back()
@@ -222,7 +227,9 @@ class Emitter:
         self.ended = True
 
     def touch(self, registers: set[syntax.Reg]) -> None:
-        """Note that the running instruction uses registers that ``wgmma`` works on; a predicated one does so where it has lanes."""
+        """Note that the running instruction uses registers that ``wgmma`` works on; a predicated one does so where it
+        has lanes.
+        """
         if not registers:
             return
         uses = Uses() if self.guard is not None or self.uses is None else self.uses

@@ -1,7 +1,8 @@
 """The lanes of one warp that are at one place: what the scheduler runs and generated code is given.
 
-A divergent branch splits a fragment, meeting at a place joins two. A fragment runs, waits for other lanes of its warp at an instruction
-they do together (``CONVERGE``), is blocked until somebody wakes it, or has polled in vain and sleeps until what it polled changes.
+A divergent branch splits a fragment, meeting at a place joins two. A fragment runs, waits for other lanes of its warp
+at an instruction they do together (``CONVERGE``), is blocked until somebody wakes it, or has polled in vain and sleeps
+until what it polled changes.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ class Fragment:
         return False
 
     def polled(self, region, rows, size: int, values) -> None:
-        """Note a strong load of units of ``size`` bytes. The second in a row that finds the same means a spin: sleep until that changes."""
+        """Note a strong load of units of ``size`` bytes. The second in a row that finds the same means a spin: sleep
+        until that changes.
+        """
         self.note_poll(region, (rows.tobytes(), values.tobytes()))
         if self.sleep_on is not None:
             self.watched = (int(rows.min()) * size, int(rows.max()) * size + size)

@@ -1,9 +1,10 @@
-"""The one door from PTX to Python: no token comes in that PTX does not allow, no text runs that says more than instructions need.
+"""The one door from PTX to Python: no token comes in that PTX does not allow, no text runs that says more than
+instructions need.
 
-A PTX text may come from anywhere (a file of a shared cache, say), and its opcodes become parts of Python source. So each token must
-be made of the words of PTX (``words``) or match a pattern that holds no operator, quote or bracket; what a handler puts into an expression comes from a closed
-table (``registry.word``); and the compiled text must be one function that uses the names which the program has bound, few builtins,
-and these attributes.
+A PTX text may come from anywhere (a file of a shared cache, say), and its opcodes become parts of Python source. So
+each token must be made of the words of PTX (``words``) or match a pattern that holds no operator, quote or bracket;
+what a handler puts into an expression comes from a closed table (``registry.word``); and the compiled text must be one
+function that uses the names which the program has bound, few builtins, and these attributes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Tensor maps of im2col mode: a column of pixels of an image, each with some of its channels (PTX ISA 5.5.4, "Im2col mode").
+"""Tensor maps of im2col mode: a column of pixels of an image, each with some of its channels (PTX ISA 5.5.4, "Im2col
+mode").
 
-The tensor is N, (D, H,) W, C with C innermost: dimension 0 is the channel, the last is the image. A *bounding box* lies in the space of
-(W, H, D): from ``lower`` (included) to extent + ``upper`` (excluded). Starting at the coordinates of the copy, ``pixels`` base positions
-are visited: along W by its element stride until the box ends, then the next row from ``lower``, and so on to the next image. Each base
-position plus the copy's offsets is a pixel; pixels outside the tensor are filled. Shared memory holds one row of ``channels`` a pixel.
+The tensor is N, (D, H,) W, C with C innermost: dimension 0 is the channel, the last is the image. A *bounding box* lies
+in the space of (W, H, D): from ``lower`` (included) to extent + ``upper`` (excluded). Starting at the coordinates of
+the copy, ``pixels`` base positions are visited: along W by its element stride until the box ends, then the next row
+from ``lower``, and so on to the next image. Each base position plus the copy's offsets is a pixel; pixels outside the
+tensor are filled. Shared memory holds one row of ``channels`` a pixel.
 
 The bytes are those of ``tensor_map`` but for bit 0 of the control word, which is set, and
 
@@ -28,7 +30,9 @@ CORNER_BITS = {1: 16, 2: 8, 3: 5}
 
 @dataclass(frozen=True)
 class Im2colMap:
-    """``lower`` and ``upper`` for W, H, D in this order; ``extents``, ``strides`` and ``element_strides`` as in ``TensorMap``."""
+    """``lower`` and ``upper`` for W, H, D in this order; ``extents``, ``strides`` and ``element_strides`` as in
+    ``TensorMap``.
+    """
 
     element: str
     address: int

@@ -1,7 +1,7 @@
 """What the driver checks before it launches: extents, clusters, shared memory, and what the kernel was compiled for.
 
-CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (9.0). A launch beyond these is an error there,
-and here.
+CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (9.0). A launch beyond these is an error
+there, and here.
 """
 
 from __future__ import annotations

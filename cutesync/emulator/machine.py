@@ -1,4 +1,5 @@
-"""A launch in flight: admits blocks, runs fragments, lands asynchronous work, and says what is wrong when nothing moves any more.
+"""A launch in flight: admits blocks, runs fragments, lands asynchronous work, and says what is wrong when nothing moves
+any more.
 
 The scheduler (``schedule.py``) says who runs next.
 """
@@ -159,7 +160,9 @@ class Machine:
         self.schedule.gone(f)
 
     def stalled(self) -> bool:
-        """Nobody can run: complete asynchronous work, let pollers look once more, or it is a deadlock. False: the launch is over."""
+        """Nobody can run: complete asynchronous work, let pollers look once more, or it is a deadlock. False: the
+        launch is over.
+        """
         if self.pending:
             self.schedule.complete_something()
             return True
@@ -224,7 +227,9 @@ class Machine:
                     self.schedule.ready(fragment)
 
     def name_of_block(self, number: int) -> int:
-        """The number by which clocks know a block: its own, or in a grid of more than ``MOST_BLOCKS`` the next that is free."""
+        """The number by which clocks know a block: its own, or in a grid of more than ``MOST_BLOCKS`` the next that is
+        free.
+        """
         candidates = (n % MOST_BLOCKS for n in range(number, number + MOST_BLOCKS))
         return next(n for n in candidates if n not in self.resident)
 
@@ -268,7 +273,8 @@ class Machine:
             if operation.uses_shared_of(block):
                 self.fail(
                     "barrier",
-                    f"block {block.coordinates} has exited with an asynchronous operation under way in its shared memory",
+                    f"block {block.coordinates} has exited with an asynchronous operation under way in its shared "
+                    "memory",
                     operation.warp,
                     [operation.lane],
                     operation.site,

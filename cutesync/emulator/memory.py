@@ -1,8 +1,9 @@
 """Memory: regions of bytes with their addresses, and the loads and stores that generated code calls.
 
-A region is a NumPy buffer somebody registered (its addresses are the buffer's own), a block's shared memory, or a kernel's
-parameters. Address spaces are told apart by the top byte of a generic address; shared addresses are offsets, plus ``(rank + 1) << 24``
-where a cluster instruction names another block. An access outside every region, misaligned, or to bytes nobody wrote is reported.
+A region is a NumPy buffer somebody registered (its addresses are the buffer's own), a block's shared memory, or a
+kernel's parameters. Address spaces are told apart by the top byte of a generic address; shared addresses are offsets,
+plus ``(rank + 1) << 24`` where a cluster instruction names another block. An access outside every region, misaligned,
+or to bytes nobody wrote is reported.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def space_of(address: np.ndarray) -> np.ndarray:
 
 
 class Region:
-    """Contiguous bytes at an address. ``low`` and ``high`` bound the legal offsets; the views cover whole 16-byte units around them."""
+    """Contiguous bytes at an address. ``low`` and ``high`` bound the legal offsets; the views cover whole 16-byte units
+    around them.
+    """
 
     def __init__(
         self,
@@ -119,7 +122,9 @@ class Region:
         return view
 
     def unseal(self, machine, warp, lanes, site: int) -> None:
-        """Somebody is about to write: a fault where the memory is read-only; else what is there is kept for the next schedule."""
+        """Somebody is about to write: a fault where the memory is read-only; else what is there is kept for the next
+        schedule.
+        """
         if not self.writable:
             machine.fail("out-of-bounds", f"writes to {self.name}, which is read-only", warp, lanes, site)
         self.sealed = False
@@ -148,8 +153,9 @@ class Region:
 
 
 class Memory:
-    """The regions of global memory, by address. Threads may add and remove some while a launch reads the table: a change is a new
-    table, and an interrupt leaves the old one or the new one. Regions whose owner is gone are left out of it."""
+    """The regions of global memory, by address. Threads may add and remove some while a launch reads the table: a
+    change is a new table, and an interrupt leaves the old one or the new one. Regions whose owner is gone are left
+    out of it."""
 
     def __init__(self):
         self.table: tuple[tuple[int, ...], tuple[Region, ...]] = (), ()
@@ -202,7 +208,10 @@ class Memory:
         if at < 0:
             return "below every buffer"
         region = regions[at]
-        return f"{address - region.base - region.high} bytes past the end of {region.name} ({region.high - region.low} bytes)"
+        return (
+            f"{address - region.base - region.high} bytes past the end of {region.name} "
+            f"({region.high - region.low} bytes)"
+        )
 
 
 def _spread(lanes, values: np.ndarray) -> np.ndarray:
@@ -215,7 +224,8 @@ def _spread(lanes, values: np.ndarray) -> np.ndarray:
 class Port:
     """How one memory instruction reaches memory: resolves addresses, checks them, and tells the sanitizer.
 
-    ``locate(f, lanes, address)`` yields ``(region, rows, lanes)`` groups: the units of ``size`` bytes that those lanes touch.
+    ``locate(f, lanes, address)`` yields ``(region, rows, lanes)`` groups: the units of ``size`` bytes that those lanes
+    touch.
     """
 
     def __init__(self, machine, site: int, space: str, width: int, count: int):
@@ -242,7 +252,9 @@ class Port:
         return self.sort_out(f, lanes, active)
 
     def within(self, region: Region, offsets: np.ndarray, rows: np.ndarray) -> bool:
-        """Whether all rows exist. Asking NumPy by a read is the fastest way, but for bytes, whose huge rows would be negative ones."""
+        """Whether all rows exist. Asking NumPy by a read is the fastest way, but for bytes, whose huge rows would be
+        negative ones.
+        """
         if self.size == 1:
             return not cnz(offsets >= region.stop)
         try:
@@ -306,7 +318,8 @@ class Port:
             f,
             lane,
             "misaligned",
-            f"an access of {self.size} bytes at {int(active[at]):#x} needs an address that is a multiple of {self.size}",
+            f"an access of {self.size} bytes at {int(active[at]):#x} needs an address that is a multiple of "
+            f"{self.size}",
         )
 
 
@@ -350,7 +363,9 @@ def load(machine, site: int, space: str, width: int, count: int, scope: int, acq
 
 
 def store(machine, site: int, space: str, width: int, count: int, scope: int, release: bool):
-    """The function behind one ``st``: ``run(f, lanes, address, values)``; values are a vector, or rows of ``count`` elements."""
+    """The function behind one ``st``: ``run(f, lanes, address, values)``; values are a vector, or rows of ``count``
+    elements.
+    """
     port = Port(machine, site, space, width, count)
     sanitizer, size = None if space == "local" else machine.sanitizer, width * count
 

@@ -1,10 +1,10 @@
 """When a launch that goes on counts as one that never ends.
 
-Its warps run in steps: the code between two branches or synchronizations. A launch is given up when no thread has ended for a
-million steps, and 50,000 more for each resident warp, that took 20 seconds of processor time or longer; or when nothing that
-others can see (a store, an arrival, a copy) has happened for 8 seconds. A bound that the user gives, ``max_steps`` of ``emulate``
-and ``check`` or CUTESYNC_MAX_STEPS, is the number of steps of both, whatever they take. A launch of many blocks, each of which
-ends, is never given up.
+Its warps run in steps: the code between two branches or synchronizations. A launch is given up when no thread has ended
+for a million steps, and 50,000 more for each resident warp, that took 20 seconds of processor time or longer; or when
+nothing that others can see (a store, an arrival, a copy) has happened for 8 seconds. A bound that the user gives,
+``max_steps`` of ``emulate`` and ``check`` or CUTESYNC_MAX_STEPS, is the number of steps of both, whatever they take. A
+launch of many blocks, each of which ends, is never given up.
 """
 
 from __future__ import annotations

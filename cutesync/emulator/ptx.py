@@ -1,7 +1,9 @@
-"""PTX text -> program: what a module declares, and every instruction with its operands, predicate and Python source line.
+"""PTX text -> program: what a module declares, and every instruction with its operands, predicate and Python source
+line.
 
-Only syntax lives here. A name declared in a brace scope (inline assembly uses them a lot) is renamed so that every register and
-label of a function is unique. ``parse(text)`` is the door; it raises ``PtxSyntaxError`` naming the line it did not understand.
+Only syntax lives here. A name declared in a brace scope (inline assembly uses them a lot) is renamed so that every
+register and label of a function is unique. ``parse(text)`` is the door; it raises ``PtxSyntaxError`` naming the line it
+did not understand.
 """
 
 from __future__ import annotations
@@ -148,7 +150,9 @@ class _Reader:
         return rest
 
     def inline(self, rest: str) -> None:
-        """``call (results), name, (arguments)`` of a device function of this text: its body with the parameters bound, in a scope."""
+        """``call (results), name, (arguments)`` of a device function of this text: its body with the parameters bound,
+        in a scope.
+        """
         pieces = split(rest)
         name = next(p for p in pieces if p in self.bodies)
         given = [split(p[1:-1]) for p in pieces if p.startswith("(")]
@@ -269,7 +273,9 @@ class _Reader:
         return None
 
     def label(self, name: str) -> str:
-        """The unique name of a label used here: the innermost scope that holds it decides, resolved after the function is read."""
+        """The unique name of a label used here: the innermost scope that holds it decides, resolved after the function
+        is read.
+        """
         return name if len(self.scopes) <= 1 else f"{name}@{'.'.join(str(s['#']) for s in reversed(self.scopes))}"
 
     def instruction(self, s: str) -> None:

@@ -8,7 +8,9 @@ from ..errors import CutesyncError
 
 
 class EmulationError(CutesyncError, RuntimeError):
-    """A kernel did something wrong on the emulator. ``kind`` is one word for it; the text says who, where, why, and how to replay."""
+    """A kernel did something wrong on the emulator. ``kind`` is one word for it; the text says who, where, why, and how
+    to replay.
+    """
 
     def __init__(self, report: Report):
         super().__init__(report.text())

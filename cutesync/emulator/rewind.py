@@ -1,7 +1,7 @@
 """A launch that runs again under other schedules finds the memory of its first run, and must leave the same behind.
 
-Only what the launch writes is kept, put back and compared, to the byte. All other memory may be another thread's, who changes it
-meanwhile.
+Only what the launch writes is kept, put back and compared, to the byte. All other memory may be another thread's, who
+changes it meanwhile.
 """
 
 from __future__ import annotations

@@ -40,8 +40,9 @@ class Device:
         writable: bool = True,
         owner=None,
     ) -> Region | None:
-        """Make ``size`` bytes at ``address`` visible to kernels: until ``unregister``, and the caller keeps them alive until then, or for
-        the life of their ``owner``. Bytes of a buffer that is not ``initialised`` must be written before they are read."""
+        """Make ``size`` bytes at ``address`` visible to kernels: until ``unregister``, and the caller keeps them alive
+        until then, or for the life of their ``owner``. Bytes of a buffer that is not ``initialised`` must be written
+        before they are read."""
         if size <= 0:
             return None
         region = _region(name, address, size, initialised, writable)
@@ -54,8 +55,8 @@ class Device:
 
     @contextlib.contextmanager
     def arrays(self, *arrays: np.ndarray, fresh=()):
-        """The given NumPy arrays registered for the time of a ``with`` block; those also in ``fresh`` as memory nobody has written.
-        Arrays that share bytes are one buffer."""
+        """The given NumPy arrays registered for the time of a ``with`` block; those also in ``fresh`` as memory nobody
+        has written. Arrays that share bytes are one buffer."""
         regions, hidden = [], []
         for address, size, name, initialised, writable in _buffers(arrays, fresh):
             regions.append(_region(name, address, size, initialised, writable))
@@ -111,9 +112,9 @@ def executable(compiled) -> Executable:
 
 
 def run(compiled, packed, device: Device = DEVICE, edit=None) -> None:
-    """Run one compiled cute function through its packed host entry; ``packed`` is what ``compiled.to(None).capi_func`` would be given
-    on a GPU. Global addresses must lie in buffers registered with ``device``. Raises EmulationError on the first finding. ``edit``
-    changes the PTX first (to plant faults)."""
+    """Run one compiled cute function through its packed host entry; ``packed`` is what ``compiled.to(None).capi_func``
+    would be given on a GPU. Global addresses must lie in buffers registered with ``device``. Raises EmulationError
+    on the first finding. ``edit`` changes the PTX first (to plant faults)."""
     made = executable(compiled)
     with LOCK:
         for launch in made.record(packed, edit):
@@ -147,10 +148,11 @@ def launch(
     kernel: str | None = None,
     device: Device = DEVICE,
 ) -> None:
-    """Launch a kernel given as PTX text, under the settings in force. ``parameters`` are the packed parameter bytes, or one integer a
-    parameter (addresses, scalars as their bits). Addresses must lie in registered buffers. A ``programmatic`` launch may start before those
-    before it in its stream have ended: what touches global memory before ``griddepcontrol.wait`` is a race. Raises LaunchError for what a
-    GPU would not launch, and EmulationError on the first finding."""
+    """Launch a kernel given as PTX text, under the settings in force. ``parameters`` are the packed parameter bytes, or
+    one integer a parameter (addresses, scalars as their bits). Addresses must lie in registered buffers. A
+    ``programmatic`` launch may start before those before it in its stream have ended: what touches global memory
+    before ``griddepcontrol.wait`` is a race. Raises LaunchError for what a GPU would not launch, and EmulationError
+    on the first finding."""
     compiler.refuse_while_tracing()
     with LOCK:
         code = program(text, kernel)

@@ -1,25 +1,28 @@
 """Happens-before over shared and global memory, scopes and proxies included: finds two accesses that nothing orders.
 
-Every region has shadow memory: per granule (4 bytes, finer once something finer is accessed) the last write and recent reads, as
-keys that pack block, actor (see ``clocks``), time, scope and instruction. An access is fine if its thread's clock knows the earlier
-one, or if both are strong operations whose scopes include each other. Reads are remembered per warp (modulo 8) and lane position, so
-very many concurrent readers of one granule may hide one another; a hidden pair shows under another schedule.
+Every region has shadow memory: per granule (4 bytes, finer once something finer is accessed) the last write and recent
+reads, as keys that pack block, actor (see ``clocks``), time, scope and instruction. An access is fine if its thread's
+clock knows the earlier one, or if both are strong operations whose scopes include each other. Reads are remembered per
+warp (modulo 8) and lane position, so very many concurrent readers of one granule may hide one another; a hidden pair
+shows under another schedule.
 
-A launch that may start before the one before it has ended (``machine.programmatic``) may touch what any launch writes, that is global
-memory, only where its clock knows of ``griddepcontrol.wait``: the thread's own, or that of a thread which it has synchronized with since.
-(The wait makes memory visible to the grid. On an H200 a thread that does not wait reads old values; one behind a barrier that another
-thread of its block or cluster has reached after waiting reads the new ones.)
+A launch that may start before the one before it has ended (``machine.programmatic``) may touch what any launch writes,
+that is global memory, only where its clock knows of ``griddepcontrol.wait``: the thread's own, or that of a thread
+which it has synchronized with since. (The wait makes memory visible to the grid. On an H200 a thread that does not wait
+reads old values; one behind a barrier that another thread of its block or cluster has reached after waiting reads the
+new ones.)
 
-Release and acquire work per location: a release leaves the releaser's clock there, an acquire that is in scope takes it.
+Release and acquire work per location: a release leaves the releaser's clock there, an acquire that is in scope takes
+it.
 
-A generic access and one of the async proxy (bulk and tensor copies, wgmma) to the same bytes need more than order:
-PTX carries causality from one proxy to another only through a fence ("proxy-preserved base causality order"; a read
-before a write is no exception, and NVIDIA's own code fences there: CUTLASS's epilogue before it releases C, CCCL
-after it has read what cluster launch control wrote). So ``fence.proxy.async`` for that state space must lie on the
-way: after ordinary stores ("proxy"), and after ordinary loads of what an asynchronous write then overwrites
-("proxy-read"). Any thread on the way will do, since fences compose with synchronization: the reader before it
-releases, or the one that starts the copy after it has waited. What copies and tensor cores have read, and a generic access after
-an asynchronous one, need its completion alone (PTX: an implicit proxy fence follows it).
+A generic access and one of the async proxy (bulk and tensor copies, wgmma) to the same bytes need more than order: PTX
+carries causality from one proxy to another only through a fence ("proxy-preserved base causality order"; a read before
+a write is no exception, and NVIDIA's own code fences there: CUTLASS's epilogue before it releases C, CCCL after it has
+read what cluster launch control wrote). So ``fence.proxy.async`` for that state space must lie on the way: after
+ordinary stores ("proxy"), and after ordinary loads of what an asynchronous write then overwrites ("proxy-read"). Any
+thread on the way will do, since fences compose with synchronization: the reader before it releases, or the one that
+starts the copy after it has waited. What copies and tensor cores have read, and a generic access after an asynchronous
+one, need its completion alone (PTX: an implicit proxy fence follows it).
 """
 
 from __future__ import annotations
@@ -50,7 +53,9 @@ from .shadow import (
 
 
 class Sanitizer:
-    """One launch's happens-before state. Every method that checks reports through ``machine.fail`` and does not return then."""
+    """One launch's happens-before state. Every method that checks reports through ``machine.fail`` and does not return
+    then.
+    """
 
     def __init__(self, machine):
         self.machine = machine
@@ -80,7 +85,8 @@ class Sanitizer:
                     site,
                     [
                         f"it accesses {region.name}, which the launch before it in the stream may still read or write",
-                        "the launch is programmatic: a thread must pass griddepcontrol.wait, or synchronize with one that has, before it touches global memory",
+                        "the launch is programmatic: a thread must pass griddepcontrol.wait, "
+                        "or synchronize with one that has, before it touches global memory",
                     ],
                 )
 
@@ -99,7 +105,9 @@ class Sanitizer:
         return warp.key_base + tail if lanes is None else warp.key_base[lanes] + tail
 
     def unordered(self, keys: np.ndarray, own: np.ndarray | int, clock: Clock, block: int, scope: int) -> np.ndarray:
-        """Which of the earlier accesses ``keys`` are not ordered before the running one (``own``: the runner's actor keys)."""
+        """Which of the earlier accesses ``keys`` are not ordered before the running one (``own``: the runner's actor
+        keys).
+        """
         actors, times = (keys >> SHIFT["actor"]) & ACTOR_MASK, (keys >> SHIFT["time"]) & TIME_MASK
         blocks = (keys >> SHIFT["block"]) - 1
         known = clock.known

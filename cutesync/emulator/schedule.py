@@ -1,4 +1,5 @@
-"""Who runs next: the scheduling policies. Each is legal by the PTX model; together they look for the order that breaks a kernel.
+"""Who runs next: the scheduling policies. Each is legal by the PTX model; together they look for the order that breaks
+a kernel.
 
 Every decision comes from one ``random.Random(seed)``, so policy and seed replay a run exactly.
 """

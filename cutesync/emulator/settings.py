@@ -1,5 +1,5 @@
-"""How launches on the emulator run. Settings belong to the thread or the asynchronous task (and the tasks it starts) that entered
-``emulate``."""
+"""How launches on the emulator run. Settings belong to the thread or the asynchronous task (and the tasks it starts)
+that entered ``emulate``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from .trace import Trace
 
 @dataclass(eq=False)
 class Settings:
-    """The policy and seed, how many schedules each launch runs under, whether the sanitizer watches, where the trace goes, and when a
-    launch counts as endless. ``steps`` and ``launches`` count what ran, in blocks inside this one, too."""
+    """The policy and seed, how many schedules each launch runs under, whether the sanitizer watches, where the trace
+    goes, and when a launch counts as endless. ``steps`` and ``launches`` count what ran, in blocks inside this one,
+    too."""
 
     policy: str | None = None
     seed: int = 0
@@ -82,11 +83,13 @@ def emulate(
     resident: int = 16,
     max_steps: int | None = None,
 ):
-    """Within the block launches on the emulator run under these settings. Yields them; ``steps`` and ``launches`` count what ran.
+    """Within the block launches on the emulator run under these settings. Yields them; ``steps`` and ``launches`` count
+    what ran.
 
-    ``schedules=N`` runs each launch N times from the same memory and refuses different results; without a ``policy`` all take turns.
-    ``trace`` is a path: the first schedule of each launch is written there as a Chrome trace, blocks inside included. ``resident``
-    bounds the blocks in flight. ``max_steps`` is the bound on a launch without end (see ``patience``).
+    ``schedules=N`` runs each launch N times from the same memory and refuses different results; without a ``policy``
+    all take turns. ``trace`` is a path: the first schedule of each launch is written there as a Chrome trace, blocks
+    inside included. ``resident`` bounds the blocks in flight. ``max_steps`` is the bound on a launch without end (see
+    ``patience``).
     """
     outer = _in_force()
     traced = next((s.trace for s in reversed(outer) if s.trace is not None), None)

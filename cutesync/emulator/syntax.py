@@ -45,7 +45,9 @@ class Reg:
 
 @dataclass(frozen=True)
 class Imm:
-    """A literal: integers as they are; floating literals (0f, 0d) as their bits with ``float_bits`` set to the literal's width."""
+    """A literal: integers as they are; floating literals (0f, 0d) as their bits with ``float_bits`` set to the
+    literal's width.
+    """
 
     value: int | float
     float_bits: int = 0

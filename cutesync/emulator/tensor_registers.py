@@ -1,9 +1,11 @@
-"""The registers that ``wgmma`` works on: when threads may touch them (PTX ISA 9.7.15, "Register Fragments", ``wgmma.fence``).
+"""The registers that ``wgmma`` works on: when threads may touch them (PTX ISA 9.7.15, "Register Fragments",
+``wgmma.fence``).
 
-From ``wgmma.mma_async`` to the ``wgmma.wait_group`` that covers it, its accumulators and its A fragment belong to the tensor cores. What
-threads have done to such registers before must be behind a ``wgmma.fence``, as must be the first ``wgmma`` of a warp; only accumulators
-handed from one ``wgmma`` to the next of the same shape need no fence. A plain ``mov`` needs none here: compilers put copies and zeros behind
-the fence that the source has them before, and the assembler knows them for what they are.
+From ``wgmma.mma_async`` to the ``wgmma.wait_group`` that covers it, its accumulators and its A fragment belong to the
+tensor cores. What threads have done to such registers before must be behind a ``wgmma.fence``, as must be the first
+``wgmma`` of a warp; only accumulators handed from one ``wgmma`` to the next of the same shape need no fence. A plain
+``mov`` needs none here: compilers put copies and zeros behind the fence that the source has them before, and the
+assembler knows them for what they are.
 
 Accesses are looked at a segment at a time: none has a ``wgmma`` instruction inside.
 """
@@ -17,7 +19,9 @@ KIND = "wgmma"
 
 
 class Uses:
-    """The registers that a segment reads or writes: slot -> instruction, the first one; ``computed`` without plain moves."""
+    """The registers that a segment reads or writes: slot -> instruction, the first one; ``computed`` without plain
+    moves.
+    """
 
     def __init__(self):
         self.all: dict[int, int] = {}
@@ -32,7 +36,9 @@ class Uses:
 
 
 class Product:
-    """One ``wgmma.mma_async`` of one warp, until it has been waited for. ``d`` and ``a`` are the slots of its registers."""
+    """One ``wgmma.mma_async`` of one warp, until it has been waited for. ``d`` and ``a`` are the slots of its
+    registers.
+    """
 
     def __init__(self, event: tuple[int, int], site: int, shape: tuple[int, int], d: frozenset, a: frozenset):
         self.event, self.site, self.shape, self.d, self.a = event, site, shape, d, a

@@ -1,8 +1,10 @@
-"""The schedule of a run as a Chrome / Perfetto trace: who ran when, who waited for what, and what was in flight meanwhile.
+"""The schedule of a run as a Chrome / Perfetto trace: who ran when, who waited for what, and what was in flight
+meanwhile.
 
-A block is a process. Its tracks: one a warp (slices named by the Python line they start at, waits by what they wait for), one an
-mbarrier (its phases), and rows of copies and tensor-core work in flight. Time is the emulator's step count, one step a microsecond: it
-orders events and says nothing about speed. Open the file at https://ui.perfetto.dev or in chrome://tracing.
+A block is a process. Its tracks: one a warp (slices named by the Python line they start at, waits by what they wait
+for), one an mbarrier (its phases), and rows of copies and tensor-core work in flight. Time is the emulator's step
+count, one step a microsecond: it orders events and says nothing about speed. Open the file at https://ui.perfetto.dev
+or in chrome://tracing.
 """
 
 from __future__ import annotations

@@ -13,23 +13,29 @@ _NUMBERED = re.compile(
 )
 _WORDS = frozenset(
     # types, rounding, comparison and arithmetic
-    "pred rn rz rm rp rna rs rni rzi rmi rpi sat satfinite ftz noftz approx full wide hi lo cc relu oob xorsign abs nan NaN num scaled "
+    "pred rn rz rm rp rna rs rni rzi rmi rpi sat satfinite ftz noftz approx full wide hi lo cc relu oob xorsign abs "
+    "nan NaN num scaled "
     "eq ne lt le gt ge ls hs equ neu ltu leu gtu geu and or xor not add sub mul min max inc dec exch cas popc "
     "clamp wrap l r shiftamt f4e b4e rc8 ecl ecr rc16 mode to finite infinite number notanumber normal subnormal pack "
     # warps and control
-    "sync aligned arrive wait red warp cta cluster any all uni ballot idx up down bfly reduce mask launch_dependents noreturn "
+    "sync aligned arrive wait red warp cta cluster any all uni ballot idx up down bfly reduce mask launch_dependents "
+    "noreturn "
     # state spaces, order, caches
     "global shared local const param generic entry func weak relaxed acquire release acq_rel sc volatile mmio gpu sys "
     "ca cg cs lu cv wb wt nc unified L1 L2 evict_normal evict_unchanged evict_first evict_last no_allocate cache_hint "
     "fractional range cvt proxy alias async tensormap mbarrier_init sync_restrict acc vec ld_reduce st ld "
     # barriers and asynchronous copies
-    "mbarrier init inval arrive_drop test_wait try_wait parity pending_count expect_tx complete_tx noinc noComplete bytes one layout "
-    "bulk tensor commit_group wait_group wait_all read prefetch bulk_group multicast tile im2col im2col_no_offs w gather4 scatter4 "
+    "mbarrier init inval arrive_drop test_wait try_wait parity pending_count expect_tx complete_tx noinc noComplete "
+    "bytes one layout "
+    "bulk tensor commit_group wait_group wait_all read prefetch bulk_group multicast tile im2col im2col_no_offs w "
+    "gather4 scatter4 "
     "tile_gather4 cp_mask ignore_oob cta_group tx cp "
-    "replace cp_fenceproxy global_address rank box_dim global_dim global_stride element_stride elemtype interleave_layout swizzle_mode "
+    "replace cp_fenceproxy global_address rank box_dim global_dim global_stride element_stride elemtype "
+    "interleave_layout swizzle_mode "
     "fill_mode swizzle_atomicity "
     # matrices
-    "mma_async mma sp ordered_metadata fence trans row col kind block_scale scale_vec f8f6f4 mxf4 mxf4nvf4 mxf8f6f4 i8".split()
+    "mma_async mma sp ordered_metadata fence trans row col kind block_scale scale_vec f8f6f4 mxf4 mxf4nvf4 mxf8f6f4 "
+    "i8".split()
 )
 
 

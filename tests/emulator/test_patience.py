@@ -1,4 +1,6 @@
-"""Launches that never end are reported, with who goes on and where; what is only long is not, and the bound can be raised."""
+"""Launches that never end are reported, with who goes on and where; what is only long is not, and the bound can be
+raised.
+"""
 
 import time
 

@@ -1,4 +1,6 @@
-"""What each PTX instruction does, as generated Python. ``emitter(parts)`` is the door: it gives the function that emits one opcode."""
+"""What each PTX instruction does, as generated Python. ``emitter(parts)`` is the door: it gives the function that emits
+one opcode.
+"""
 
 from __future__ import annotations
 

@@ -1,16 +1,19 @@
-"""``add sub mul fma min max neg abs`` and comparisons on every float type, rounded once (PTX ISA 9.7.3 to 9.7.5 and 9.7.7).
+"""``add sub mul fma min max neg abs`` and comparisons on every float type, rounded once (PTX ISA 9.7.3 to 9.7.5 and
+9.7.7).
 
     function = operation("fma.rn.relu.bf16x2")
     destination = function(a, b, c)
 
-Operands and results are unsigned arrays of raw bits of the type's width (uint32 for pairs), of one shape. A result that is NaN is the
-canonical NaN of its type, from ``neg`` and ``abs`` too; but f64 keeps the sign and the payload of the last source that is a NaN and makes it
-quiet (the dividend goes before the divisor; of fma the second source goes before the third, and that before the first).
-``.ftz`` flushes subnormal inputs and results to zero of the same sign, ``.sat`` clamps to [0, 1] with NaN -> +0,
-``.relu`` clamps negatives to +0. ``min`` and ``max`` take -0 < +0 and, without ``.NaN``, drop a single NaN.
+Operands and results are unsigned arrays of raw bits of the type's width (uint32 for pairs), of one shape. A result that
+is NaN is the canonical NaN of its type, from ``neg`` and ``abs`` too; but f64 keeps the sign and the payload of the
+last source that is a NaN and makes it quiet (the dividend goes before the divisor; of fma the second source goes before
+the third, and that before the first). ``.ftz`` flushes subnormal inputs and results to zero of the same sign, ``.sat``
+clamps to [0, 1] with NaN -> +0, ``.relu`` clamps negatives to +0. ``min`` and ``max`` take -0 < +0 and, without
+``.NaN``, drop a single NaN.
 
-Exactness: f16 sums and products, and bf16 sums, in float32 round twice without harm (Figueroa: 24 >= 2 * 11 + 2); f32 products are exact in
-float64; everything else goes through a float64 rounded to odd (``formats.round_to_odd_sum``). The f64 cases which numpy lacks use fractions.
+Exactness: f16 sums and products, and bf16 sums, in float32 round twice without harm (Figueroa: 24 >= 2 * 11 + 2); f32
+products are exact in float64; everything else goes through a float64 rounded to odd (``formats.round_to_odd_sum``). The
+f64 cases which numpy lacks use fractions.
 """
 
 from __future__ import annotations
@@ -89,7 +92,8 @@ def _finish(fmt: Format, flags: frozenset[str], body: Operation) -> Operation:
     return run
 
 
-# --- sums and products --------------------------------------------------------------------------------------------------------
+# --- sums and products
+# --------------------------------------------------------------------------------------------------------
 
 
 def _binary(name: str, fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
@@ -148,11 +152,14 @@ def _fma(fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
     return fast if fmt is F32 and mode == "rn" else exact
 
 
-# --- f64 ----------------------------------------------------------------------------------------------------------------------
+# --- f64
+# ----------------------------------------------------------------------------------------------------------------------
 
 
 def _fma_f64(mode: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Boldo and Melquiond's fma where no partial result can over- or underflow; fractions elsewhere and for directed rounding."""
+    """Boldo and Melquiond's fma where no partial result can over- or underflow; fractions elsewhere and for directed
+    rounding.
+    """
     x, y, z = (v.view(np.float64) for v in (a, b, c))
     sizes = np.abs(np.stack([x, y, z, x * y]))
     if mode != "rn" or not ((sizes > 2.0**-400) & (sizes < 2.0**400)).all():
@@ -220,7 +227,8 @@ def round_fraction(value: Fraction, mode: str) -> float:
     return float(np.nextafter(nearest, direction * np.inf)) if wrong else nearest
 
 
-# --- order and sign -----------------------------------------------------------------------------------------------------------
+# --- order and sign
+# -----------------------------------------------------------------------------------------------------------
 
 
 def is_nan(fmt: Format, bits: np.ndarray) -> np.ndarray:
@@ -285,7 +293,8 @@ MAKERS: dict[str, Callable[[Format, str, frozenset[str]], Operation]] = {
     "abs": partial(_sign_change, False),
 }
 
-# --- comparison ---------------------------------------------------------------------------------------------------------------
+# --- comparison
+# ---------------------------------------------------------------------------------------------------------------
 
 ORDERED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "eq": np.equal,
@@ -298,7 +307,8 @@ ORDERED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 def compare(relation: str, kind: str, a: np.ndarray, b: np.ndarray, ftz: bool = False) -> np.ndarray:
-    """Lane-wise truth of ``relation`` (eq ne lt le gt ge, the same with u for "or unordered", num, nan) for a scalar float type.
+    """Lane-wise truth of ``relation`` (eq ne lt le gt ge, the same with u for "or unordered", num, nan) for a scalar
+    float type.
 
     A pair type (f16x2, bf16x2) gives shape (..., 2), the lower half first: the two predicates of ``setp ... p|q``.
     """

@@ -14,7 +14,8 @@ from .registry import handles, unknown
 cnz = np.count_nonzero
 
 
-# --- named barriers -----------------------------------------------------------------------------------------------------
+# --- named barriers
+# -----------------------------------------------------------------------------------------------------
 
 
 def named(machine, f, number: int) -> NamedBarrier:
@@ -132,7 +133,8 @@ def getctarank(e, instr):
     e.set(instr.args[0], f"where({held} == 0, {own}, {held} - {e.const(1, 'u', 32)})", "u", 32)
 
 
-# --- mbarriers ----------------------------------------------------------------------------------------------------------
+# --- mbarriers
+# ----------------------------------------------------------------------------------------------------------
 
 
 def find_barrier(machine, f, lanes, address: int, site: int) -> MBarrier:
@@ -232,7 +234,9 @@ def inval_maker(machine, site: int):
 
 
 def arrive_maker(machine, site: int, scope: int, release: bool, drop: bool, expects: bool, settles: bool):
-    """All the arrivals: ``run(f, lanes, address, count, bytes)`` gives the tokens: the phase, and above it the arrivals then pending."""
+    """All the arrivals: ``run(f, lanes, address, count, bytes)`` gives the tokens: the phase, and above it the arrivals
+    then pending.
+    """
 
     def run(f, lanes, address, count, size):
         tokens = np.zeros(32, np.uint64)
@@ -274,15 +278,19 @@ def tx_maker(machine, site: int, complete: bool):
 
 
 def check_phase(machine, f, lanes, barrier: MBarrier, parities, site: int) -> None:
-    """A parity stands for the running or the last phase: a thread that may be further behind takes a later phase for its own."""
+    """A parity stands for the running or the last phase: a thread that may be further behind takes a later phase for
+    its own.
+    """
     for parity in set((parities & 1).tolist()):
         who = lanes[parities & 1 == parity]
         if barrier.unclear(f, who, parity):
             behind = barrier.phase - (2 if barrier.phase & 1 == parity else 3)
             machine.fail(
                 "barrier",
-                f"waits with parity {parity} on {barrier.name}, which is in phase {barrier.phase}, and may mean phase {behind}: "
-                "a parity names the running or the last phase, and nothing ordered before this wait shows that it is one of them",
+                f"waits with parity {parity} on {barrier.name}, which is in phase {barrier.phase}, "
+                f"and may mean phase {behind}: "
+                "a parity names the running or the last phase, and nothing ordered before this wait shows that it is "
+                "one of them",
                 f.warp,
                 who,
                 site,
@@ -308,7 +316,8 @@ def wait_maker(machine, site: int, parity: bool, may_fail: bool, scope: int, acq
                 if cnz(wanted.astype(np.int64) < barrier.phase - 1):
                     machine.fail(
                         "barrier",
-                        f"waits for phase {int(wanted.min())} of {barrier.name}, which is in phase {barrier.phase}: only the "
+                        f"waits for phase {int(wanted.min())} of {barrier.name}, which is in phase {barrier.phase}: "
+                        "only the "
                         "running and the last phase can be waited for",
                         f.warp,
                         who,

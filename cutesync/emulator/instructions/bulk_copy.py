@@ -62,8 +62,8 @@ def elements(side: Side, count: int, kind: str) -> Side:
 
 
 def bulk_load_maker(machine, site: int, from_cluster: bool, operator: str, kind: str):
-    """Contiguous bytes of global (or, ``from_cluster``, own shared) memory into shared memory, signalling an mbarrier; with ``operator``,
-    combined with what is there."""
+    """Contiguous bytes of global (or, ``from_cluster``, own shared) memory into shared memory, signalling an mbarrier;
+    with ``operator``, combined with what is there."""
 
     def run(f, lanes, destination, source, size, barrier, mask):
         for lane in each(lanes):
@@ -75,7 +75,8 @@ def bulk_load_maker(machine, site: int, from_cluster: bool, operator: str, kind:
             if from_cluster and not machine.clustered:
                 machine.fail(
                     "launch",
-                    "a bulk copy between shared memories is an illegal instruction in a launch without clusters (of one block is "
+                    "a bulk copy between shared memories is an illegal instruction in a launch without clusters (of "
+                    "one block is "
                     "enough): set the launch's cluster",
                     f.warp,
                     [lane],

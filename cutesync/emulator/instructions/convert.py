@@ -3,10 +3,10 @@
     function = conversion("cvt.rn.satfinite.e4m3x2.f32")
     destination = function(a, b)
 
-The function takes one unsigned array of raw register bits per source operand, in the order of the instruction, all of one shape
-(a warp: ``(32,)``), and returns raw bits of the same shape. A source register may be wider than its type: the low bits count. The
-result has the width asked for with ``register_bits`` (default: the type's width, at least 16) and is sign- or zero-extended to it,
-as PTX does. Packed destinations put the first source in the upper half.
+The function takes one unsigned array of raw register bits per source operand, in the order of the instruction, all of
+one shape (a warp: ``(32,)``), and returns raw bits of the same shape. A source register may be wider than its type: the
+low bits count. The result has the width asked for with ``register_bits`` (default: the type's width, at least 16) and
+is sign- or zero-extended to it, as PTX does. Packed destinations put the first source in the upper half.
 
 Rules that are easy to get wrong, and where PTX states them (same section):
 
@@ -60,7 +60,9 @@ Conversion = Callable[..., np.ndarray]
 
 @cache
 def conversion(opcode: str, register_bits: int | None = None) -> Conversion:
-    """The function that carries out ``opcode`` (see the module's head). Raises ArgumentValueError for spellings PTX does not have."""
+    """The function that carries out ``opcode`` (see the module's head). Raises ArgumentValueError for spellings PTX
+    does not have.
+    """
     parts = opcode.split(".")
     if parts[0] != "cvt" or len(parts) < 3:
         raise ArgumentValueError(explain("conversion", repr(opcode), "cvt{.rounding}{.flags}.dtype.atype"))
@@ -103,7 +105,8 @@ def _modifiers(opcode: str, modifiers: list[str]) -> tuple[str, frozenset[str]]:
     return (rounding[0] if rounding else ""), flags
 
 
-# --- integers -----------------------------------------------------------------------------------------------------------------
+# --- integers
+# -----------------------------------------------------------------------------------------------------------------
 
 
 def _limits(name: str) -> tuple[int, int]:
@@ -192,7 +195,8 @@ def _long_to_double(values: np.ndarray, mode: str) -> np.ndarray:
     return np.where(too_high & (values > 0), down, np.where(too_low & (values < 0), up, nearest))
 
 
-# --- floats -------------------------------------------------------------------------------------------------------------------
+# --- floats
+# -------------------------------------------------------------------------------------------------------------------
 
 
 def _float_to_float(target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:
@@ -278,7 +282,9 @@ def _between_pairs(opcode: str, target: str, source: str, mode: str, flags: froz
 
 
 def _pack(opcode: str, parts: list[str], register_bits: int | None) -> Conversion:
-    """``cvt.pack.sat.{s16,u16}.s32 d, a, b`` and ``cvt.pack.sat.{s8,u8}.s32.b32 d, a, b, c``: d = c shifted up, then a, then b."""
+    """``cvt.pack.sat.{s16,u16}.s32 d, a, b`` and ``cvt.pack.sat.{s8,u8}.s32.b32 d, a, b, c``: d = c shifted up, then a,
+    then b.
+    """
     if (
         len(parts) < 3
         or parts[0] != "sat"

@@ -1,4 +1,6 @@
-"""Floating-point instructions: the plain single and double forms inline, everything else through ``arithmetic.py`` and ``convert.py``."""
+"""Floating-point instructions: the plain single and double forms inline, everything else through ``arithmetic.py`` and
+``convert.py``.
+"""
 
 from __future__ import annotations
 

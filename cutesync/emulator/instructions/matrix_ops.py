@@ -1,7 +1,9 @@
-"""``ldmatrix``, ``stmatrix``, ``movmatrix``, ``mma.sync`` and ``wgmma``: registers and shared memory around ``matrix.py`` and ``wgmma.py``.
+"""``ldmatrix``, ``stmatrix``, ``movmatrix``, ``mma.sync`` and ``wgmma``: registers and shared memory around
+``matrix.py`` and ``wgmma.py``.
 
-``wgmma.mma_async`` gathers the four warps of its warpgroup, computes at once, and leaves its reads of shared memory in flight until each
-warp's ``wgmma.wait_group``: whoever overwrites an operand before that is reported, whatever the moment of the real read.
+``wgmma.mma_async`` gathers the four warps of its warpgroup, computes at once, and leaves its reads of shared memory in
+flight until each warp's ``wgmma.wait_group``: whoever overwrites an operand before that is reported, whatever the
+moment of the real read.
 """
 
 from __future__ import annotations
@@ -109,7 +111,8 @@ def mma(e, instr):
         e.set(item, f"{result}[{i}]", "u", bits)
 
 
-# --- wgmma --------------------------------------------------------------------------------------------------------------
+# --- wgmma
+# --------------------------------------------------------------------------------------------------------------
 
 
 class Gathering:
@@ -121,7 +124,9 @@ class Gathering:
 
 
 def wgmma_maker(machine, site: int, step, slots: tuple[int, ...], a_slots: tuple[int, ...]):
-    """``run(f, next, a, b, scale)``: a is a descriptor vector or four registers. ``slots`` and ``a_slots`` hold D, and A if in registers."""
+    """``run(f, next, a, b, scale)``: a is a descriptor vector or four registers. ``slots`` and ``a_slots`` hold D, and
+    A if in registers.
+    """
     sanitizer = machine.sanitizer
     shape, d_set, a_set = (step.n, step.k), frozenset(slots), frozenset(a_slots)
 

@@ -85,7 +85,8 @@ def ld(e, instr):
 
 
 def torn_store(machine, site: int, space: str, width: int, count: int, scope: int, release: bool):
-    """A strong store of a vector: one access for each element, in no order ("Vector Data-types" of the memory consistency model).
+    """A strong store of a vector: one access for each element, in no order ("Vector Data-types" of the memory
+    consistency model).
 
     ``run(f, next, address, values)``. Now and then the schedule lets others run between two of them.
     """
@@ -131,11 +132,14 @@ def st(e, instr):
     e.effect(e.op(store, e.site(), space, width, len(items), scope, release), address, data)
 
 
-# --- atomics ------------------------------------------------------------------------------------------------------------
+# --- atomics
+# ------------------------------------------------------------------------------------------------------------
 
 
 def combiner(name: str, kind: str, space: str = "global"):
-    """``f(old, operand, other)`` on integers, which are the bits of floating types. Sums of f32 flush subnormals in global memory only."""
+    """``f(old, operand, other)`` on integers, which are the bits of floating types. Sums of f32 flush subnormals in
+    global memory only.
+    """
     if kind[0] in "usb" and kind not in ("bf16", "bf16x2"):
         bits = int(kind[1:])
         mask, half = (1 << bits) - 1, 1 << (bits - 1)
@@ -253,7 +257,8 @@ def atom(e, instr):
             e.set_result(target, result, result if len(items) == 1 else f"{result}[{i}]", "u", bits)
 
 
-# --- fences -------------------------------------------------------------------------------------------------------------
+# --- fences
+# -------------------------------------------------------------------------------------------------------------
 
 
 def fence_maker(machine, scope: int):

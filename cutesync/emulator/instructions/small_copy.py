@@ -15,7 +15,9 @@ from .transfers import aligned, commit_maker, each, touch, wait_maker
 
 
 class SmallCopy(Operation):
-    """One lane's ``cp.async``: 4, 8 or 16 bytes. It counts as a store of that lane at the first wait or arrival that covers it."""
+    """One lane's ``cp.async``: 4, 8 or 16 bytes. It counts as a store of that lane at the first wait or arrival that
+    covers it.
+    """
 
     covered: int | None = None  # the lane's time then
     adopted = False

@@ -1,4 +1,6 @@
-"""What all asynchronous copies share: their targets and mbarriers, alignment, what the sanitizer is told, commit groups and waits."""
+"""What all asynchronous copies share: their targets and mbarriers, alignment, what the sanitizer is told, commit groups
+and waits.
+"""
 
 from __future__ import annotations
 
@@ -116,8 +118,9 @@ def destinations(machine, f, lane: int, address: int, barrier_at: int, mask: int
 def sharing(f, lanes, site: int, operator: str, *operands):
     """``(lane, all lanes that ask for the same)``, one for every copy to global memory to start.
 
-    Lanes of a warp that ask for the same copy at the same instruction start one copy together, as the hardware's warp-wide instruction
-    does (the DSL issues tensor stores that way); a lane that comes later joins. Reductions are never shared: they add up.
+    Lanes of a warp that ask for the same copy at the same instruction start one copy together, as the hardware's
+    warp-wide instruction does (the DSL issues tensor stores that way); a lane that comes later joins. Reductions are
+    never shared: they add up.
     """
     if operator:
         return [(lane, [lane]) for lane in each(lanes)]
@@ -160,7 +163,8 @@ def reducer(name: str, kind: str, flushes: bool = True):
     return lambda old, new: np.array([one(int(a), int(b), 0) for a, b in zip(old, new)], old.dtype)
 
 
-# --- commit groups ------------------------------------------------------------------------------------------------------
+# --- commit groups
+# ------------------------------------------------------------------------------------------------------
 
 
 def commit_maker(machine, kind: str):

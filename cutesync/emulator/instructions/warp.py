@@ -36,7 +36,9 @@ def convergent(e, operand) -> None:
 
 
 def member_maker(machine, site: int):
-    """``run(f, active, mask)``: what the lanes outside their own mask, or lanes with different masks, would do is undefined."""
+    """``run(f, active, mask)``: what the lanes outside their own mask, or lanes with different masks, would do is
+    undefined.
+    """
 
     def run(f, active, mask):
         outside = active & (mask >> _LANES.astype(np.uint32) & 1 == 0)
@@ -64,7 +66,9 @@ def member_maker(machine, site: int):
 
 
 def grouped(e, operand, function, *values: str) -> str:
-    """``function(*values, lanes)`` for the lanes that run the instruction together: all that do, or those of each member mask."""
+    """``function(*values, lanes)`` for the lanes that run the instruction together: all that do, or those of each
+    member mask.
+    """
     call = f"{e.name(function, function.__name__)}({', '.join(values)}, "
     if isinstance(operand, Imm):
         return f"{call}{e.mask()})"
