@@ -8,7 +8,7 @@ schedules and tracing for a block of code, in the thread or asynchronous task th
 How a launch runs: ``limits`` refuses what a driver would, ``ptx`` reads the kernel, ``codegen`` turns it into Python
 functions over NumPy vectors of 32 lanes (``gate`` checks them), ``machine`` runs blocks and fragments of warps in the
 order that ``schedule`` picks, ``barriers`` and ``async_copy`` block, wake and land, ``sanitizer`` watches every access
-by vector clocks (``clocks``), ``patience`` gives up what never ends, ``rewind`` puts memory back for the next schedule,
+by vector clocks (``clocks``), ``watchdog`` gives up what never ends, ``rewind`` puts memory back for the next schedule,
 and ``report`` words what is found. ``driver`` lets the DSL's own host code run.
 
 Launches run one after the other. That one may start before those before it have ended (programmatic dependent launch)

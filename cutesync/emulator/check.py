@@ -118,7 +118,7 @@ def check(
 
     NumPy arrays are passed as pointers (or tensors, where the parameter is annotated so) and are changed in place by
     the last run; a stream parameter may be left out; arrays in ``fresh`` count as unwritten memory. A launch that goes
-    on for ever is reported; more than ``max_steps`` steps count as that (see ``patience``). Raises EmulationError on a
+    on for ever is reported; more than ``max_steps`` steps count as that (see ``watchdog``). Raises EmulationError on a
     race, a deadlock, a misuse, or when two schedules give different results, and LaunchError for a launch that a GPU
     would refuse.
     """

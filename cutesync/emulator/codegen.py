@@ -90,7 +90,7 @@ class Program:
         for p in self.function.params:
             self.symbols[p.name] = p.offset
 
-    # --- shape ------------------------------------------------------------------------------------------------------
+    # --- shape --------------------------------------------------------------------------------------------------------
 
     def _cut(self) -> list[tuple[int, int]]:
         code = self.function.code
@@ -140,7 +140,7 @@ class Program:
     def table(self, instr: syntax.Instr) -> list[str]:
         return self.function.tables[instr.args[1].name]
 
-    # --- names ------------------------------------------------------------------------------------------------------
+    # --- names --------------------------------------------------------------------------------------------------------
 
     def slot(self, reg: syntax.Reg) -> int:
         return self.slots[reg.name]
@@ -206,7 +206,7 @@ class Program:
         for name, (maker, static) in self.factories.items():
             self.names[name] = maker(machine, *static)
 
-    # --- text -> functions ------------------------------------------------------------------------------------------
+    # --- text -> functions --------------------------------------------------------------------------------------------
 
     def _emit(self, index: int, full: bool, run_on: bool) -> Emitter:
         """The text of a segment; with ``run_on`` the segments behind joints follow in the same function."""
@@ -230,7 +230,7 @@ class Program:
                 return e
             index += 1
             if not run_on or end not in self.joints:
-                e.leave(index)
+                e.jump(index)
                 return e
 
     @staticmethod

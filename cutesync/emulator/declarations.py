@@ -6,7 +6,7 @@ import re
 
 from .syntax import SIZES, Variable
 
-_MOST_LOCAL, _MOST_BYTES = 512 << 10, 1 << 31
+_MAX_LOCAL, _MAX_BYTES = 512 << 10, 1 << 31
 
 
 def split(text: str, separator: str = ",") -> list[str]:
@@ -59,6 +59,6 @@ def variable(s: str) -> Variable:
     if right.strip():
         values = split(right.strip().strip("{}")) if "{" in right else [right.strip()]
         init = b"".join((int(v, 0) & ((1 << 8 * size) - 1)).to_bytes(size, "little") for v in values)
-    if size * count > (_MOST_LOCAL if space == "local" else _MOST_BYTES):
+    if size * count > (_MAX_LOCAL if space == "local" else _MAX_BYTES):
         raise ValueError(f"{size * count} bytes of {space} memory")
     return Variable(match.group(1), space, size * count, _alignment(left, size), init)

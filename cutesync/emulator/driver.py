@@ -19,7 +19,7 @@ from .codegen import Program
 _P, _I, _U, _S = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
 _SUCCESS, _NOT_SUPPORTED = 0, 801
 _COOPERATIVE_ATTRIBUTE, _CLUSTER_ATTRIBUTE, _PROGRAMMATIC_ATTRIBUTE = 2, 4, 6
-_MOST_SHARED, _NON_PORTABLE = 8, 14  # cudaFuncAttribute: MaxDynamicSharedMemorySize, NonPortableClusterSizeAllowed
+_MAX_SHARED, _NON_PORTABLE = 8, 14  # cudaFuncAttribute: MaxDynamicSharedMemorySize, NonPortableClusterSizeAllowed
 _ATTRIBUTE_BYTES = 72
 _ABSENT = (0, 0, 0)
 
@@ -34,8 +34,8 @@ class _Config(ctypes.Structure):
 class Launch:
     """One kernel launch: which kernel, its extents, dynamic shared memory, and the bytes of its parameters. All blocks
     of a ``cooperative`` one are resident at once. ``clustered``: it says that it is one of clusters, if only of one
-    block each. ``programmatic``: it may start before the launch before it in its stream has ended. ``most_cluster``
-    and ``most_shared`` are what the attributes of the kernel allow."""
+    block each. ``programmatic``: it may start before the launch before it in its stream has ended. ``max_cluster``
+    and ``max_shared`` are what the attributes of the kernel allow."""
 
     program: Program
     grid: tuple[int, int, int]
@@ -46,8 +46,8 @@ class Launch:
     cooperative: bool = False
     clustered: bool = False
     programmatic: bool = False
-    most_cluster: int = limits.PORTABLE_CLUSTER
-    most_shared: int = limits.SHARED
+    max_cluster: int = limits.PORTABLE_CLUSTER
+    max_shared: int = limits.SHARED
 
 
 class Executable:
@@ -116,7 +116,7 @@ class Executable:
             raise self.failure
         return self.launches
 
-    # --- the CUDA runtime, as far as host code calls it -------------------------------------------------------------
+    # --- the CUDA runtime, as far as host code calls it ---------------------------------------------------------------
 
     def _callbacks(self) -> dict[str, object]:
         made = {
@@ -165,10 +165,10 @@ class Executable:
             bool(cooperative[0]),
             cluster != _ABSENT,
             bool(programmatic[0]),
-            most_cluster=limits.LARGEST_CLUSTER
+            max_cluster=limits.LARGEST_CLUSTER
             if self.attributes.get((kernel, _NON_PORTABLE))
             else limits.PORTABLE_CLUSTER,
-            most_shared=self.attributes.get((kernel, _MOST_SHARED), limits.PLAIN_SHARED),
+            max_shared=self.attributes.get((kernel, _MAX_SHARED), limits.PLAIN_SHARED),
         )
         limits.check(launch)
         self.launches.append(launch)

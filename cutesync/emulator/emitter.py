@@ -53,7 +53,7 @@ class Emitter:
         self.instr: syntax.Instr | None = None
         self.index = 0
 
-    # --- text -------------------------------------------------------------------------------------------------------
+    # --- text ---------------------------------------------------------------------------------------------------------
 
     def line(self, text: str) -> None:
         self.lines.append(self.indent + text)
@@ -71,7 +71,7 @@ class Emitter:
     def const(self, value, kind: str, bits: int) -> str:
         return self.program.constant(value, kind, bits)
 
-    # --- operands ---------------------------------------------------------------------------------------------------
+    # --- operands -----------------------------------------------------------------------------------------------------
 
     def u(self, operand, bits: int) -> str:
         return self.value(operand, "u", bits)
@@ -148,7 +148,7 @@ class Emitter:
             return name
         return f"{other}.view({kind}{reg.bits})"
 
-    # --- destinations -----------------------------------------------------------------------------------------------
+    # --- destinations -------------------------------------------------------------------------------------------------
 
     def set(self, reg, expression: str, kind: str = "u", bits: int | None = None) -> None:
         """Assign a destination. ``bits`` is the width of the expression where it differs from the register's."""
@@ -174,7 +174,7 @@ class Emitter:
         self.have[(reg.name, kind)] = name
         self.writes[reg.name] = reg
 
-    # --- lanes ------------------------------------------------------------------------------------------------------
+    # --- lanes --------------------------------------------------------------------------------------------------------
 
     def mask(self) -> str:
         """The running instruction's lanes as a bool vector."""
@@ -255,7 +255,8 @@ class Emitter:
                 slot = self.program.slot(reg)
                 self.line(f"R[{slot}] = {local}" if self.full else f"R[{slot}] = where(f.mask, {local}, R[{slot}])")
 
-    def leave(self, target: int) -> None:
+    def jump(self, target: int) -> None:
+        """End the segment and go on at another."""
         self.store_back()
         self.line(f"return {target}")
         self.ended = True

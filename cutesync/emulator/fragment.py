@@ -1,8 +1,8 @@
-"""The lanes of one warp that are at one place: what the scheduler runs and generated code is given.
+"""Fragments: the lanes of one warp that are at one place. The scheduler runs fragments; generated code is given one.
 
-A divergent branch splits a fragment, meeting at a place joins two. A fragment runs, waits for other lanes of its warp
-at an instruction they do together (``CONVERGE``), is blocked until somebody wakes it, or has polled in vain and sleeps
-until what it polled changes.
+A divergent branch splits a fragment; two of one warp that reach the same place merge. A fragment runs, waits for other
+lanes of its warp at a convergent instruction (``CONVERGE``), is blocked until it is woken, or has polled in vain and
+sleeps until what it polled changes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ class Fragment:
         program = self.warp.machine.program
         self.code = program.full if bits == FULL else program.part
 
-    # --- called by generated code -----------------------------------------------------------------------------------
+    def fail(self, kind: str, title: str, site: int, lines=()) -> None:
+        self.warp.machine.fail(kind, title, self.warp, np.flatnonzero(self.mask), site, lines)
+
+    # --- called by generated code -------------------------------------------------------------------------------------
 
     @staticmethod
     def pick(mask: np.ndarray):
@@ -69,7 +72,7 @@ class Fragment:
         return otherwise
 
     def exit(self) -> int:
-        self.warp.leave(self)
+        self.warp.exit(self)
         return STOP
 
     def converged(self, members: int) -> bool:

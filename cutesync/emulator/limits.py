@@ -62,7 +62,7 @@ def _compiled_for(who: str, launch, function) -> None:
     for what, value, declared in pairs:
         if declared and padded(declared) != value:
             raise LaunchError(explain(who, f"{what} {value}", f"{what} {padded(declared)}: it was compiled for that"))
-    most = prod(function.most_threads or (THREADS,))
+    most = prod(function.max_threads or (THREADS,))
     if prod(launch.block) > most:
         raise LaunchError(explain(who, f"block {launch.block}", f"{most} threads at most: it was compiled for that"))
 
@@ -71,10 +71,10 @@ def _cluster(who: str, launch) -> None:
     came, blocks = f"cluster {launch.cluster}", prod(launch.cluster)
     if min(launch.cluster) < 1:
         raise LaunchError(explain(who, came, "extents of 1 or more"))
-    if blocks > launch.most_cluster:
+    if blocks > launch.max_cluster:
         more = f"clusters of up to {LARGEST_CLUSTER} need the kernel's attribute NonPortableClusterSizeAllowed"
-        advice = more if launch.most_cluster < LARGEST_CLUSTER else ""
-        raise LaunchError(explain(who, f"{came} of {blocks} blocks", f"{launch.most_cluster} blocks at most", advice))
+        advice = more if launch.max_cluster < LARGEST_CLUSTER else ""
+        raise LaunchError(explain(who, f"{came} of {blocks} blocks", f"{launch.max_cluster} blocks at most", advice))
     if any(g % c for g, c in zip(launch.grid, launch.cluster)):
         raise LaunchError(explain(who, f"grid {launch.grid}", f"a multiple of the cluster {launch.cluster}"))
 
@@ -88,9 +88,9 @@ def _shared(who: str, launch) -> None:
         )
     if not 0 <= dynamic <= SHARED - static:
         raise LaunchError(explain(who, came, f"0 to {SHARED} together"))
-    if dynamic > launch.most_shared:
+    if dynamic > launch.max_shared:
         advice = "set the kernel's attribute MaxDynamicSharedMemorySize for more"
-        raise LaunchError(explain(who, came, f"{launch.most_shared} of dynamic at most", advice))
+        raise LaunchError(explain(who, came, f"{launch.max_shared} of dynamic at most", advice))
 
 
 def _resident(who: str, launch) -> None:

@@ -49,7 +49,7 @@ _SPECIAL = re.compile(
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]{1,16}|\d{1,20})U?", re.A)
 _FLOAT = re.compile(r"-?\d{1,40}\.\d{0,400}([eE][-+]?\d{1,4})?", re.A)
 _OFFSET = re.compile(r"(.+?)\s*\+\s*(-?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,20}))", re.A)
-_MOST = 1 << 20  # registers or instructions of one function: what a compiler writes has far fewer
+_MAX = 1 << 20  # registers or instructions of one function: what a compiler writes has far fewer
 
 
 def _statements(text: str):
@@ -212,7 +212,7 @@ class _Reader:
             self.module.variables.append(variable(s))
 
     def dimensions(self, s: str) -> None:
-        for name, attribute in (("reqntid", "block"), ("maxntid", "most_threads"), ("reqnctapercluster", "cluster")):
+        for name, attribute in (("reqntid", "block"), ("maxntid", "max_threads"), ("reqnctapercluster", "cluster")):
             match = re.search(rf"\.{name}\s+([\d, ]+)", s)
             if match and self.function:
                 setattr(self.function, attribute, tuple(int(v) for v in match.group(1).split(",") if v.strip()))
@@ -248,8 +248,8 @@ class _Reader:
         depth = len(self.scopes)
         for name in split(names):
             match = re.fullmatch(r"([%$\w]+)<(\d+)>", name)
-            if match and int(match.group(2)) > _MOST:
-                raise PtxSyntaxError(f"{self.function.name} has more than {_MOST} registers")
+            if match and int(match.group(2)) > _MAX:
+                raise PtxSyntaxError(f"{self.function.name} has more than {_MAX} registers")
             if match:
                 for i in range(int(match.group(2))):
                     self.declare_one(f"{match.group(1)}{i}", bits, depth)
@@ -259,8 +259,8 @@ class _Reader:
     def declare_one(self, name: str, bits: int, depth: int, prefix: str = "") -> None:
         if not NAME.fullmatch(name):
             raise PtxSyntaxError(f"{name!r} at {self.loc} is no name of PTX")
-        if len(self.function.registers) >= _MOST:
-            raise PtxSyntaxError(f"{self.function.name} has more than {_MOST} registers")
+        if len(self.function.registers) >= _MAX:
+            raise PtxSyntaxError(f"{self.function.name} has more than {_MAX} registers")
         unique = prefix + (name if depth <= 1 else f"{name}@{self.scopes[-1]['#']}")
         reg = Reg(unique, bits)
         self.scopes[-1][name] = reg
@@ -291,8 +291,8 @@ class _Reader:
         parts = words.opcode(opcode)
         if parts is None:
             raise PtxSyntaxError(f"{opcode!r} at {self.loc} is no opcode of PTX")
-        if len(self.function.code) >= _MOST:
-            raise PtxSyntaxError(f"{self.function.name} has more than {_MOST} instructions")
+        if len(self.function.code) >= _MAX:
+            raise PtxSyntaxError(f"{self.function.name} has more than {_MAX} instructions")
         if opcode.startswith("call") and pred is None and any(p in self.bodies for p in split(rest)):
             return self.inline(rest)
         if opcode == "bra" or opcode.startswith("bra."):

@@ -23,7 +23,7 @@ POLICIES = {
     "one_block": "one block (or cluster) is resident at a time",
 }
 _RESIDENT = 16
-_MOST_SHUFFLED = 1 << 16  # clusters: a larger grid is shuffled in windows of so many, as it runs
+_MAX_SHUFFLED = 1 << 16  # clusters: a larger grid is shuffled in windows of so many, as it runs
 
 
 class Schedule:
@@ -49,7 +49,7 @@ class Schedule:
     def describe(self) -> str:
         return f"policy={self.policy!r}, seed={self.seed}"
 
-    # --- blocks -----------------------------------------------------------------------------------------------------
+    # --- blocks -------------------------------------------------------------------------------------------------------
 
     def start(self, machine) -> None:
         self.machine = machine
@@ -63,10 +63,10 @@ class Schedule:
             return iter(numbers[::-1])
         if self.policy in ("round_robin", "one_block"):
             return iter(numbers)
-        window = min(self.random.choice((1, 4, len(numbers))), _MOST_SHUFFLED)
+        window = min(self.random.choice((1, 4, len(numbers))), _MAX_SHUFFLED)
         windows = (numbers[i : i + window] for i in range(0, len(numbers), window))
         shuffled = (c for some in windows for c in self.random.sample(some, len(some)))
-        return shuffled if len(numbers) > _MOST_SHUFFLED else iter(list(shuffled))
+        return shuffled if len(numbers) > _MAX_SHUFFLED else iter(list(shuffled))
 
     @staticmethod
     def clusters(machine) -> range:
@@ -90,7 +90,7 @@ class Schedule:
     def admitted_all(self) -> bool:
         return not self.clusters_left
 
-    # --- fragments --------------------------------------------------------------------------------------------------
+    # --- fragments ----------------------------------------------------------------------------------------------------
 
     def ready(self, fragment) -> None:
         if self.policy == "priorities" and not fragment.warp.priority:
@@ -170,7 +170,7 @@ class Schedule:
         """Whether others may see a strong vector store half done."""
         return self.policy != "round_robin" and self.random.random() < 0.3
 
-    # --- asynchronous work ------------------------------------------------------------------------------------------
+    # --- asynchronous work --------------------------------------------------------------------------------------------
 
     def started(self, operation) -> None:
         """An asynchronous operation has just been started."""

@@ -89,7 +89,7 @@ def emulate(
     ``schedules=N`` runs each launch N times from the same memory and refuses different results; without a ``policy``
     all take turns. ``trace`` is a path: the first schedule of each launch is written there as a Chrome trace, blocks
     inside included. ``resident`` bounds the blocks in flight. ``max_steps`` is the bound on a launch without end (see
-    ``patience``).
+    ``watchdog``).
     """
     outer = _in_force()
     traced = next((s.trace for s in reversed(outer) if s.trace is not None), None)

@@ -186,7 +186,7 @@ class Function:
     registers: dict[str, Reg] = field(default_factory=dict)
     tables: dict[str, list[str]] = field(default_factory=dict)
     block: tuple[int, ...] | None = None
-    most_threads: tuple[int, ...] | None = None
+    max_threads: tuple[int, ...] | None = None
     cluster: tuple[int, ...] | None = None
 
     def param_bytes(self) -> int:

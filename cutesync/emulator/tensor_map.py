@@ -242,8 +242,7 @@ def from_encode_arguments(
     return TensorMap(element, address, extents, strides, box, element_strides, interleave, swizzle_bytes, bool(fill))
 
 
-# --- bytes
-# --------------------------------------------------------------------------------------------------------------------
+# --- bytes ------------------------------------------------------------------------------------------------------------
 
 
 def decode(data: bytes) -> TensorMap | Im2colMap:

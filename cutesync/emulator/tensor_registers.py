@@ -12,7 +12,6 @@ Accesses are looked at a segment at a time: none has a ``wgmma`` instruction ins
 
 from __future__ import annotations
 
-from .async_copy import groups_of
 from .syntax import Vec
 
 KIND = "wgmma"
@@ -55,25 +54,21 @@ class TensorRegisters:
 
     def __init__(self, warp):
         self.warp = warp
-        self.groups = groups_of(warp, KIND, 0)
+        self.groups = warp.groups[KIND, 0]
         self.touched: dict[int, int] = {}  # register slot -> instruction that touched it since the last fence
         self.fenced = False
-
-    def in_flight(self):
-        return (product for group in (*self.groups.committed, self.groups.open) for product in group)
 
     def touch(self, uses: Uses) -> None:
         """A segment is about to read or write registers."""
         self.touched.update(uses.computed)
-        places = uses.all
-        for product in self.in_flight():
+        for product in self.groups:
             for slots, role in ((product.d, "an accumulator"), (product.a, "part of the A fragment")):
-                hit = slots & places.keys()
+                hit = slots & uses.all.keys()
                 if hit:
-                    slot = min(hit, key=places.get)
+                    slot = min(hit, key=lambda s: uses.all[s])
                     self.fail(
                         "touches a register of a wgmma that it has not waited for",
-                        places[slot],
+                        uses.all[slot],
                         slot,
                         f"{role} of the wgmma",
                         product.site,
@@ -83,15 +78,14 @@ class TensorRegisters:
     def fence(self) -> None:
         self.fenced = True
         self.touched.clear()
-        for product in self.in_flight():
+        for product in self.groups:
             product.fenced = True
 
     def start(self, site: int, shape: tuple[int, int], d: frozenset, a: frozenset) -> None:
         """A ``wgmma`` is about to work on these registers."""
         if not self.fenced:
-            self.warp.machine.fail(
-                "registers", "the first wgmma of a warp has no wgmma.fence before it", self.warp, range(32), site
-            )
+            title = "the first wgmma of a warp has no wgmma.fence before it"
+            self.warp.machine.fail("registers", title, self.warp, range(32), site)
         for slot in sorted((d | a) & self.touched.keys()):
             self.fail(
                 "no wgmma.fence between an access to a register and the wgmma that works on it",
@@ -101,7 +95,7 @@ class TensorRegisters:
                 self.touched[slot],
                 "wgmma.fence must come between them",
             )
-        for product in self.in_flight():
+        for product in self.groups:
             for slot in sorted(product.disturbs(shape, d, a)):
                 self.fail(
                     "uses a register of another wgmma that it has not waited for",

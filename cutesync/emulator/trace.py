@@ -68,7 +68,7 @@ class Trace:
         except OSError as error:
             raise _refused(self.path, error) from error
 
-    # --- tracks -----------------------------------------------------------------------------------------------------
+    # --- tracks -------------------------------------------------------------------------------------------------------
 
     def process(self, block) -> int:
         return self.launch * 10000 + block.number
@@ -101,7 +101,7 @@ class Trace:
             }
         )
 
-    # --- what the machine tells -------------------------------------------------------------------------------------
+    # --- what the machine tells ---------------------------------------------------------------------------------------
 
     def ran(self, fragment, start_steps: int, instr) -> None:
         warp = fragment.warp

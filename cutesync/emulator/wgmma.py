@@ -110,8 +110,7 @@ def instruction(opcode: str, a_in_registers: bool, immediates: tuple[int, ...] =
     )
 
 
-# --- shared memory
-# ------------------------------------------------------------------------------------------------------------
+# --- shared memory ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -188,8 +187,7 @@ def _elements(kind: str, rows: np.ndarray) -> np.ndarray:
     return rows.view({8: np.uint8, 16: np.uint16, 32: np.uint32}[ELEMENT_BITS[kind]])
 
 
-# --- registers
-# ----------------------------------------------------------------------------------------------------------------
+# --- registers --------------------------------------------------------------------------------------------------------
 
 
 def registers(step: Instruction, regs: np.ndarray) -> np.ndarray:
@@ -233,8 +231,7 @@ def matrix_to_half_registers(values: np.ndarray) -> np.ndarray:
     return pairs[:, 0] | (pairs[:, 1] << np.uint32(16))
 
 
-# --- arithmetic
-# ---------------------------------------------------------------------------------------------------------------
+# --- arithmetic -------------------------------------------------------------------------------------------------------
 
 
 def multiply(step: Instruction, a: np.ndarray, b: np.ndarray, d: np.ndarray | None) -> np.ndarray:

@@ -291,8 +291,7 @@ def test_pair_comparisons_and_set():
     assert not compare("lt", "f16", np.array([1], np.uint16), np.array([2], np.uint16), ftz=True).any()
 
 
-# --- division, roots, approximations
-# ------------------------------------------------------------------------------------------
+# --- division, roots, approximations ----------------------------------------------------------------------------------
 
 
 def rounded_root(value: Fraction, mode: str) -> int:

@@ -225,8 +225,7 @@ def test_a_bulk_reduction_adds_to_global_memory():
     assert np.array_equal(out, 5 + 9 * np.arange(64))
 
 
-# --- mbarriers by themselves
-# --------------------------------------------------------------------------------------------
+# --- mbarriers by themselves ------------------------------------------------------------------------------------------
 
 
 def run(body: str, threads: int = 32, policy: str | None = None, schedules: int = 9) -> np.ndarray:

@@ -114,8 +114,7 @@ def test_multicast():
     assert np.array_equal(y[0], x) and np.array_equal(y[1], x)
 
 
-# --- replay, settings, launches
-# -----------------------------------------------------------------------------------------
+# --- replay, settings, launches ---------------------------------------------------------------------------------------
 
 
 def footprint(policy: str, seed: int, path) -> list:

@@ -18,8 +18,7 @@ from cutesync.emulator.tensor_map import (
 )
 from cutesync.errors import ArgumentValueError
 
-# --- bytes: calibrated against the DSL on every run
-# ----------------------------------------------------------------------------
+# --- bytes: calibrated against the DSL on every run -------------------------------------------------------------------
 
 BASE = {"shape": (120, 60), "stride": (1, 128), "box": (32, 8)}
 OBSERVED = [
@@ -148,8 +147,7 @@ def test_bytes_that_are_no_map_are_refused():
             decode(data)
 
 
-# --- tiles
-# --------------------------------------------------------------------------------------------------------------------
+# --- tiles ------------------------------------------------------------------------------------------------------------
 
 
 def load(m: TensorMap, memory: np.ndarray, at: tuple[int, ...], shared_address: int = 0) -> np.ndarray:

@@ -92,8 +92,7 @@ def _finish(fmt: Format, flags: frozenset[str], body: Operation) -> Operation:
     return run
 
 
-# --- sums and products
-# --------------------------------------------------------------------------------------------------------
+# --- sums and products ------------------------------------------------------------------------------------------------
 
 
 def _binary(name: str, fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
@@ -152,8 +151,7 @@ def _fma(fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
     return fast if fmt is F32 and mode == "rn" else exact
 
 
-# --- f64
-# ----------------------------------------------------------------------------------------------------------------------
+# --- f64 --------------------------------------------------------------------------------------------------------------
 
 
 def _fma_f64(mode: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -227,8 +225,7 @@ def round_fraction(value: Fraction, mode: str) -> float:
     return float(np.nextafter(nearest, direction * np.inf)) if wrong else nearest
 
 
-# --- order and sign
-# -----------------------------------------------------------------------------------------------------------
+# --- order and sign ---------------------------------------------------------------------------------------------------
 
 
 def is_nan(fmt: Format, bits: np.ndarray) -> np.ndarray:
@@ -293,8 +290,7 @@ MAKERS: dict[str, Callable[[Format, str, frozenset[str]], Operation]] = {
     "abs": partial(_sign_change, False),
 }
 
-# --- comparison
-# ---------------------------------------------------------------------------------------------------------------
+# --- comparison -------------------------------------------------------------------------------------------------------
 
 ORDERED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "eq": np.equal,

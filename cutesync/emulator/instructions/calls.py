@@ -7,6 +7,7 @@ import struct
 
 import numpy as np
 
+from ..clocks import each
 from ..syntax import Vec
 from .registry import handles, unknown
 
@@ -52,11 +53,9 @@ def print_maker(machine):
 
     def run(f, lanes, template, arguments):
         memory = f.warp.local_region().data.reshape(32, -1) if machine.local_bytes else np.zeros((32, 16), np.uint8)
-        for lane in range(32) if lanes is None else lanes.tolist():
-            offset = int(arguments[lane]) & ((1 << 56) - 1)
-            machine.printed[f.warp] = formatted(
-                machine, text_at(machine, int(template[lane])), memory[lane, offset:].tobytes() + bytes(64)
-            )
+        for lane in each(lanes):
+            data = memory[lane, int(arguments[lane]) & ((1 << 56) - 1) :].tobytes() + bytes(64)
+            machine.printed[f.warp] = formatted(machine, text_at(machine, int(template[lane])), data)
             print(machine.printed[f.warp], end="")
 
     return run
@@ -66,13 +65,8 @@ def assert_maker(machine, site: int):
     def run(f, lanes, message, file, line):
         lane = 0 if lanes is None else int(lanes[0])
         place = f"{text_at(machine, int(file[lane]))}:{int(line[lane])}"
-        machine.fail(
-            "trap",
-            f"assertion failed at {place}: {text_at(machine, int(message[lane]))}",
-            f.warp,
-            [lane] if lanes is None else lanes,
-            site,
-        )
+        title = f"assertion failed at {place}: {text_at(machine, int(message[lane]))}"
+        machine.fail("trap", title, f.warp, [lane] if lanes is None else lanes, site)
 
     return run
 

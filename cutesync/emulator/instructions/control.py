@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..clocks import each
 from .registry import handles
 
 
@@ -11,7 +12,7 @@ from .registry import handles
 def bra(e, instr):
     target = e.program.target(instr.args[0].name)
     if instr.pred is None:
-        e.leave(target)
+        e.jump(target)
     else:
         e.branch(target, e.index + 1)
 
@@ -26,7 +27,7 @@ def brx(e, instr):
 
 
 def indexed_branch(f, index: np.ndarray, targets: list[int]) -> int:
-    """Split the fragment by the value of an index; the last group is this fragment's own."""
+    """Split the fragment by the value of an index; the lanes of the largest value stay in it."""
     values = sorted({int(v) for v in index[f.mask]})
     for value in values[:-1]:
         f.split(f.mask & (index == value), targets[value], 0)
@@ -34,29 +35,24 @@ def indexed_branch(f, index: np.ndarray, targets: list[int]) -> int:
 
 
 @handles("ret", "exit")
-def leave(e, instr):
+def exit_thread(e, instr):
     if instr.pred is None:
-        e.leave(e.program.exit)
+        e.jump(e.program.exit)
     else:
         e.branch(e.program.exit, e.index + 1)
 
 
 def trap_maker(machine, site: int):
-    def run(f, lanes):
-        lanes = np.arange(32) if lanes is None else lanes
+    def run(f, lanes, _):
         said = f": {machine.printed[f.warp].strip()}" if f.warp in machine.printed else ""
-        machine.fail("trap", f"the kernel trapped{said}", f.warp, lanes, site)
+        machine.fail("trap", f"the kernel trapped{said}", f.warp, each(lanes), site)
 
     return run
 
 
 @handles("trap", "brkpt")
 def trap(e, instr):
-    lanes = "None" if e.full else "f.lanes"
-    if e.guard is not None:
-        e.line(f"if cnz({e.guard}): {e.op(trap_maker, e.site())}(f, f.pick({e.guard}))")
-    else:
-        e.line(f"{e.op(trap_maker, e.site())}(f, {lanes})")
+    e.effect(e.op(trap_maker, e.site()), "None")
 
 
 def nap_maker(machine):

@@ -105,8 +105,7 @@ def _modifiers(opcode: str, modifiers: list[str]) -> tuple[str, frozenset[str]]:
     return (rounding[0] if rounding else ""), flags
 
 
-# --- integers
-# -----------------------------------------------------------------------------------------------------------------
+# --- integers ---------------------------------------------------------------------------------------------------------
 
 
 def _limits(name: str) -> tuple[int, int]:
@@ -195,8 +194,7 @@ def _long_to_double(values: np.ndarray, mode: str) -> np.ndarray:
     return np.where(too_high & (values > 0), down, np.where(too_low & (values < 0), up, nearest))
 
 
-# --- floats
-# -------------------------------------------------------------------------------------------------------------------
+# --- floats -----------------------------------------------------------------------------------------------------------
 
 
 def _float_to_float(target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:

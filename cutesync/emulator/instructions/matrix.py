@@ -23,8 +23,7 @@ import numpy as np
 from ...errors import ArgumentValueError, explain
 from ..formats import BF16, E4M3, E5M2, F16, F32, F64, TF32, Format, decode, encode
 
-# --- 8 x 8 matrices of 16-bit elements
-# ----------------------------------------------------------------------------------------
+# --- 8 x 8 matrices of 16-bit elements --------------------------------------------------------------------------------
 
 
 def load_matrices(rows: np.ndarray, transposed: bool) -> np.ndarray:
@@ -54,8 +53,7 @@ def transpose_matrix(register: np.ndarray) -> np.ndarray:
     return load_matrices(store_matrices(register, False), True)[0]
 
 
-# --- mma.sync
-# -----------------------------------------------------------------------------------------------------------------
+# --- mma.sync ---------------------------------------------------------------------------------------------------------
 
 FORMATS: dict[str, Format] = {"f16": F16, "bf16": BF16, "tf32": TF32, "e4m3": E4M3, "e5m2": E5M2, "f64": F64}
 ELEMENT_BITS = {

@@ -118,8 +118,7 @@ def _approximate_f64(name: str, ftz: bool, a: np.ndarray) -> np.ndarray:
     )
 
 
-# --- IEEE rounding
-# ------------------------------------------------------------------------------------------------------------
+# --- IEEE rounding ----------------------------------------------------------------------------------------------------
 
 
 def _rounded(name: str, fmt: Format, mode: str, *sources: np.ndarray) -> np.ndarray:

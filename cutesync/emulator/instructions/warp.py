@@ -240,7 +240,7 @@ def elect(e, instr):
 def meet_maker(machine):
     def run(f):
         if machine.sanitizer is not None:
-            f.warp.clock.meet(f.lanes, f.bits == f.warp.live)
+            f.warp.clock.synchronize(f.lanes, f.bits == f.warp.live)
 
     return run
 

@@ -10,8 +10,7 @@ from cutesync.emulator.instructions import matrix
 
 from .case import HEADER, Case, integers, stream
 
-# --- shuffles and votes
-# -------------------------------------------------------------------------------------------------------
+# --- shuffles and votes -----------------------------------------------------------------------------------------------
 
 
 def warp_kernel(body: str) -> str:
@@ -125,8 +124,7 @@ def vote_cases() -> Iterator[Case]:
     )
 
 
-# --- matrices
-# -----------------------------------------------------------------------------------------------------------------
+# --- matrices ---------------------------------------------------------------------------------------------------------
 
 
 def matrix_kernel(loads: dict[str, int], body: str, results: int, shared: int = 0) -> str:
