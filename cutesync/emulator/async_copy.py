@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
@@ -13,8 +13,9 @@ from .clocks import Clock
 from .memory import SHARED_START, Region
 
 if TYPE_CHECKING:
-    from .block import Block, Warp
+    from .block import Block
     from .im2col import Im2colMap
+    from .machine import Machine
 
 UNIT = 16
 Event = tuple[int, int]  # (actor, time)
@@ -24,10 +25,13 @@ Combine = Callable[[np.ndarray, np.ndarray], np.ndarray]
 class Issue:
     """Which lane started an asynchronous operation, and by which instruction."""
 
-    def __init__(self, warp: Warp, lane: int, site: int):
-        self.machine, self.warp, self.lane, self.site = warp.machine, warp, lane, site
+    machine: Machine
 
-    def fail(self, kind: str, title: str, lines=()) -> None:
+    def __init__(self, warp: Any, lane: int, site: int):
+        self.machine = warp.machine
+        self.warp, self.lane, self.site = warp, lane, site
+
+    def fail(self, kind: str, title: str, lines=()) -> NoReturn:
         self.machine.fail(kind, title, self.warp, [self.lane], self.site, lines)
 
     def check_preceding(self, region: Region) -> None:
@@ -47,7 +51,7 @@ class Operation(Issue):
     For a copy to global memory reading and writing are two events.
     """
 
-    def __init__(self, warp: Warp, lane: int, site: int, name: str):
+    def __init__(self, warp: Any, lane: int, site: int, name: str):
         super().__init__(warp, lane, site)
         self.name = name
         self.read_event: Event | None = None
@@ -178,7 +182,7 @@ def to_shared(
     done = operation.finished()
 
     def fetch(part: slice | np.ndarray) -> np.ndarray:
-        values = source.read(part)
+        values = cast(Side, source).read(part)
         return values if convert is None else convert(values.view(np.uint8)).view(values.dtype)
 
     for side, barrier in targets:

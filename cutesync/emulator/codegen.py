@@ -9,6 +9,8 @@ returns the next segment, or ``STOP`` if the fragment was blocked or has ended.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..errors import CutesyncError
@@ -41,7 +43,7 @@ class Program:
         self.slots = {name: i for i, name in enumerate(registers)}
         self.initial = [ZERO.get(reg.bits) for reg in registers.values()]  # structures have their members' registers
         self.constants: dict[tuple, str] = {}
-        self.factories: dict[str, object] = {}
+        self.factories: dict[str, tuple[Any, tuple]] = {}  # name -> maker and its static arguments
         self.sites: list[syntax.Instr] = []
         self.site_numbers: dict[int, int] = {}
         self.symbols: dict[str, int] = {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import LaunchError
 from . import limits, ptx
@@ -118,8 +119,8 @@ class Executable:
 
     # --- the CUDA runtime, as far as host code calls it ---------------------------------------------------------------
 
-    def _callbacks(self) -> dict[str, object]:
-        made = {
+    def _callbacks(self) -> dict[str, Any]:
+        made: dict[str, Any] = {
             "_cudaLaunchKernelEx": ctypes.CFUNCTYPE(_I, _P, _P, _P)(self._guard(self._launch)),
             "_cudaLibraryLoadData": ctypes.CFUNCTYPE(_I, _P, _P, _P, _P, _I, _P, _P, _I)(self._load_data),
             "_cudaLibraryGetKernel": ctypes.CFUNCTYPE(_I, _P, _P, _P)(self._get_kernel),
@@ -175,7 +176,7 @@ class Executable:
         return _SUCCESS
 
     @staticmethod
-    def _attribute(config: _Config, wanted: int) -> tuple[int, ...]:
+    def _attribute(config: _Config, wanted: int) -> Any:
         """The first words of a launch attribute; zeros where it is not given."""
         for i in range(config.count):
             at = config.attributes + i * _ATTRIBUTE_BYTES

@@ -7,6 +7,7 @@ to an ``Emitter`` only.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,15 +20,9 @@ if TYPE_CHECKING:
     from .codegen import Program
 
 STOP = -1
-UNSIGNED = {
-    8: np.dtype(np.uint8),
-    16: np.dtype(np.uint16),
-    32: np.dtype(np.uint32),
-    64: np.dtype(np.uint64),
-    128: np.dtype(np.complex128),
-}
-SIGNED = {8: np.dtype(np.int8), 16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
-FLOAT = {16: np.dtype(np.float16), 32: np.dtype(np.float32), 64: np.dtype(np.float64)}
+UNSIGNED = {8 * n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)} | {128: np.dtype(np.complex128)}
+SIGNED = {8 * n: np.dtype(f"i{n}") for n in (1, 2, 4, 8)}
+FLOAT = {8 * n: np.dtype(f"f{n}") for n in (2, 4, 8)}
 VIEWS = {"u": UNSIGNED, "s": SIGNED, "f": FLOAT}
 ZERO = {bits: np.zeros(32, dtype) for bits, dtype in UNSIGNED.items()}
 ZERO[1] = np.zeros(32, bool)
@@ -37,6 +32,8 @@ CARRY = syntax.Reg("%carry", 1)  # the condition code of add.cc and friends
 
 class Emitter:
     """Builds the text of one segment. Handlers ask for operands as typed expressions and set destinations."""
+
+    instr: syntax.Instr  # the running one
 
     def __init__(self, program: Program, full: bool):
         self.program = program
@@ -50,7 +47,6 @@ class Emitter:
         self.uses: Uses | None = None  # of registers that wgmma works on
         self.temporaries = 0
         self.ended = False
-        self.instr: syntax.Instr | None = None
         self.index = 0
 
     # --- text ---------------------------------------------------------------------------------------------------------
@@ -96,21 +92,16 @@ class Emitter:
         if isinstance(operand, syntax.Special):
             return self.special(operand, kind, bits)
         if isinstance(operand, syntax.Symbol):
-            address = self.const(self.program.address(operand, self.instr), "u", bits)
-            return address
+            return self.const(self.program.address(operand, self.instr), "u", bits)
         if not isinstance(operand, syntax.Reg):
             raise unknown(self.instr, f"operand {operand}")
         if operand.bits == bits:
             return self.register(operand, kind)
         if operand.bits == 1:
             raise unknown(self.instr, "a predicate where a number is needed")
-        plain = self.register(operand, "s" if kind == "s" and operand.bits < bits else "u")
-        cast = f"{plain}.astype({'s' if kind == 's' and operand.bits < bits else 'u'}{bits})"
-        return (
-            self.temp(cast if kind != "f" else f"{cast}.view(f{bits})")
-            if kind == "u" or operand.bits < bits
-            else self.temp(f"{cast}.view({kind}{bits})")
-        )
+        widens = "s" if kind == "s" and operand.bits < bits else "u"
+        cast = f"{self.register(operand, widens)}.astype({widens}{bits})"
+        return self.temp(cast if kind == widens else f"{cast}.view({kind}{bits})")
 
     def immediate(self, operand: syntax.Imm, kind: str, bits: int) -> str:
         value = operand.value
@@ -226,7 +217,7 @@ class Emitter:
         self.line(f"return {operation}({', '.join(('f', str(self.index + 1), *args))})")
         self.ended = True
 
-    def touch(self, registers: set[syntax.Reg]) -> None:
+    def touch(self, registers: Set[syntax.Reg]) -> None:
         """Note that the running instruction uses registers that ``wgmma`` works on; a predicated one does so where it
         has lanes.
         """

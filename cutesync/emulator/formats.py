@@ -11,6 +11,7 @@ Callers hold ``np.errstate(all="ignore")``: infinities and NaNs are ordinary val
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -34,12 +35,12 @@ class Format:
     precision: int
     emin: int
     max_code: int
-    inf_code: int | None
+    inf_code: Any  # an int, or None
     nan: int
     pad: int = 0
 
     @property
-    def dtype(self) -> type:
+    def dtype(self) -> Any:
         return {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[self.bits]
 
     @property
@@ -166,7 +167,7 @@ def _encode_any(fmt: Format, values: np.ndarray, mode: str, satfinite: bool) -> 
 
     infinite = np.isinf(values)
     if satfinite:
-        over_code = np.int64(fmt.max_code)
+        over_code: Any = np.int64(fmt.max_code)
     else:
         if fmt.inf_code is None:
             raise ArgumentValueError(

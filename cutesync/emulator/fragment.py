@@ -7,7 +7,7 @@ sleeps until what it polled changes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -36,9 +36,9 @@ class Fragment:
         self.warp, self.pc, self.state = warp, pc, RUN
         self.waits: str | None = None
         self.site = 0  # the instruction it is blocked at
-        self.waits_on = None
+        self.waits_on: Any = None
         self.poll: tuple | None = None
-        self.sleep_on = None
+        self.sleep_on: Any = None
         self.watched: tuple[int, int] | None = None  # the bytes of ``sleep_on`` that it polls; None for all
         self.lagging = False
         self.priority = 0.0
@@ -52,7 +52,7 @@ class Fragment:
         program = self.warp.machine.program
         self.code = program.full if bits == FULL else program.part
 
-    def fail(self, kind: str, title: str, site: int, lines=()) -> None:
+    def fail(self, kind: str, title: str, site: int, lines=()) -> NoReturn:
         self.warp.machine.fail(kind, title, self.warp, np.flatnonzero(self.mask), site, lines)
 
     # --- called by generated code -------------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ class Im2colMap:
         positions = self._walk(coordinates[1:])
         positions[:, :-1] += np.array(offsets or (0,) * (self.rank - 2))
         channel = coordinates[0] + np.arange(self.channels)
-        exists = ((positions >= 0) & (positions < np.array(self.extents[1:]))).all(axis=1)
+        exists = np.logical_and.reduce((positions >= 0) & (positions < np.array(self.extents[1:])), axis=1)
         in_bounds = exists[:, None] & (
             (channel >= 0) & (channel < (self.tiled.stored_extent if store else self.extents[0]))
         )

@@ -28,10 +28,10 @@ def whole(what: str, value) -> int:
 
 def extents(what: str, value) -> tuple[int, int, int]:
     """Three integers, as a launch takes them."""
-    found = tuple(value) if isinstance(value, (tuple, list)) else ()
-    if len(found) != 3:
+    if not isinstance(value, (tuple, list)) or len(value) != 3:
         raise ArgumentValueError(explain(what, repr(value), "a tuple of three integers"))
-    return tuple(whole(what, n) for n in found)
+    x, y, z = (whole(what, n) for n in value)
+    return x, y, z
 
 
 def check(launch) -> None:
@@ -52,9 +52,10 @@ def check(launch) -> None:
         _resident(who, launch)
 
 
-def padded(declared: tuple[int, ...]) -> tuple[int, ...]:
-    """Three extents of one to three declared."""
-    return tuple(declared) + (1,) * (3 - len(declared))
+def padded(declared: tuple[int, ...]) -> tuple[int, int, int]:
+    """Three extents of none to three declared."""
+    x, y, z = (*declared, 1, 1, 1)[:3]
+    return x, y, z
 
 
 def _compiled_for(who: str, launch, function) -> None:

@@ -5,7 +5,7 @@ deadlocks.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class Machine:
         self.quiet = False  # no effects for long: then plain loads that find nothing new count as polls, too
         self.poll_rounds = 0
         self.printed: dict[Warp, str] = {}  # the last output of each warp
-        self.sanitizer = Sanitizer(self) if how.sanitize else None
+        self.sanitizer: Any = Sanitizer(self) if how.sanitize else None
         program.bind_launch(self)
 
     def fragments(self) -> list[Fragment]:

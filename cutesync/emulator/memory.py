@@ -69,9 +69,7 @@ class Region:
         self.owner: weakref.ref | None = None  # what keeps the memory, if it may be freed without ``unregister``
         self.sealed = not writable  # the next write calls ``unseal`` first
         self.rewind: Any = None  # the ``Rewind`` that keeps what is there before a launch writes it
-        self.written: dict[int, np.ndarray] | None = (
-            None  # units of each size that a launch has written, for ``rewind``
-        )
+        self.written: Any = None  # by size, the units that a launch has written, for ``rewind``
         self.valid: Any = None if initialised else np.zeros(len(data), np.uint8)
         self.views: dict[tuple[int, int], np.ndarray] = {}
         self.valid_views: dict[int, np.ndarray] = {}
@@ -321,7 +319,8 @@ class Port:
 def load(machine, site: int, space: str, width: int, count: int, order: Order = ORDINARY):
     """The function behind one ``ld``: ``run(f, lanes, address)`` -> a vector over 32 lanes, or ``count`` of them."""
     port, access = Port(machine, site, space, width, count), Access(site, width * count, "read", order)
-    sanitizer, size, ones = None if space == "local" else machine.sanitizer, width * count, _ONES[width * count]
+    sanitizer: Any = None if space == "local" else machine.sanitizer
+    size, ones = width * count, _ONES[width * count]
 
     def check(f, region, rows, lanes):
         if region.valid is not None and cnz(region.valid_view(size)[rows] != ones):

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 import struct
+from typing import Any
 
 from . import words
-from .declarations import declared, split, variable
+from .declarations import declared, found, split, variable
 from .gate import MALFORMED, NAME
 from .syntax import (
     NOWHERE,
@@ -110,7 +111,7 @@ class _Reader:
     def __init__(self, text: str):
         self.files = {int(n): path for n, path in _FILE.findall(text)}
         self.module = Module()
-        self.function: Function | None = None
+        self.function: Any = None  # the ``Function`` that is being read
         self.scopes: list[dict[str, object]] = []
         self.scope_ids = 0
         self.loc = NOWHERE
@@ -145,7 +146,7 @@ class _Reader:
                 body.append(statements[at][1])
             at += 1
             lists = [[declared(p)[2] for p in split(inner)] for inner in re.findall(r"\(([^)]*)\)", header)]
-            name = re.search(r"([$\w]+)\s*\([^()]*\)\s*(?:\.\w+\s*)*$", header).group(1)
+            name = found(r"([$\w]+)\s*\([^()]*\)\s*(?:\.\w+\s*)*$", header)[1]
             self.bodies[name] = (lists[0] if len(lists) > 1 else [], lists[-1], body[:-1])
         return rest
 
@@ -196,7 +197,7 @@ class _Reader:
         if s.startswith(".target"):
             self.module.target = s.split()[1].rstrip(",")
         elif ".entry" in s:
-            name = re.search(r"\.entry\s+([$\w]+)", s).group(1)
+            name = found(r"\.entry\s+([$\w]+)", s)[1]
             self.function = Function(name)
             inner = s[s.index("(") + 1 : s.rindex(")")] if "(" in s else ""
             offset = 0

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 from ..errors import ArgumentValueError, explain
 
@@ -38,7 +39,7 @@ class Schedule:
         self.queue: list = []  # fragments that can run
         self.clusters_left = 0  # that are not admitted yet
         self.order = iter(())
-        self.machine = None
+        self.machine: Any = None
         self.turn = 0
         self.steps_to_change = 0
         self.victim = None

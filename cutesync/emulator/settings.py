@@ -95,13 +95,13 @@ def emulate(
     traced = next((s.trace for s in reversed(outer) if s.trace is not None), None)
     if trace is not None and traced is not None:
         raise ArgumentValueError(explain("trace", f"{trace} in a block traced to {traced.path}", "one trace at a time"))
-    kept = traced if trace is None else Trace(trace)
-    made = Settings(policy, seed, schedules, sanitize, resident, kept, max_steps, outer=outer)
+    own = None if trace is None else Trace(trace)
+    made = Settings(policy, seed, schedules, sanitize, resident, own or traced, max_steps, outer=outer)
     _ENTERED.set((*outer, made))
     try:
         yield made
     finally:
         made.entered = False
         _ENTERED.set(_in_force())
-        if trace is not None:
-            made.trace.write()
+        if own is not None:
+            own.write()

@@ -49,7 +49,7 @@ class Imm:
     literal's width.
     """
 
-    value: int | float
+    value: int
     float_bits: int = 0
 
 

@@ -23,9 +23,10 @@ the same form.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -309,7 +310,7 @@ def replace_field(data: bytes, field: str, value: int, ordinal: int = 0) -> byte
     def at(values: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(value if i == ordinal else v for i, v in enumerate(values))
 
-    changes = {
+    changes: dict[str, Callable[[], dict[str, Any]]] = {
         "global_address": lambda: {"address": value},
         "global_dim": lambda: {"extents": at(old.extents)},
         "global_stride": lambda: {"strides": at(old.strides)},

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
@@ -40,7 +41,7 @@ class Trace:
     def __init__(self, path):
         self.path = _writable(path)
         self.events: list[dict] = []
-        self.machine = None
+        self.machine: Any = None
         self.offset = self.launch = 0
         self.waits: dict[int, tuple[int, str]] = {}
         self.phases: dict[int, int] = {}

@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -309,8 +310,8 @@ def compare(relation: str, kind: str, a: np.ndarray, b: np.ndarray, ftz: bool = 
     A pair type (f16x2, bf16x2) gives shape (..., 2), the lower half first: the two predicates of ``setp ... p|q``.
     """
     if kind.endswith("x2"):
-        halves = (np.ascontiguousarray(s).view(np.uint16).reshape(*s.shape, 2) for s in (a, b))
-        return compare(relation, kind[:-2], *halves, ftz)
+        a, b = (np.ascontiguousarray(s).view(np.uint16).reshape(*s.shape, 2) for s in (a, b))
+        return compare(relation, kind[:-2], a, b, ftz)
     fmt = FORMATS[kind]
     if ftz:
         a, b = flush_subnormals(fmt, a), flush_subnormals(fmt, b)
@@ -331,7 +332,7 @@ def select_truth(truth: np.ndarray, target: str) -> np.ndarray:
     """``set``'s destination: 1.0 for a float type, all ones for an integer type, 0 elsewhere; pairs are packed."""
     fmt = FORMATS.get(target.removesuffix("x2"))
     bits = fmt.bits if fmt else int(target[1:])
-    dtype = {16: np.uint16, 32: np.uint32}[bits]
+    dtype: Any = {16: np.uint16, 32: np.uint32}[bits]
     true = encode(fmt, np.ones(1))[0] if fmt else dtype((1 << bits) - 1)
     chosen = np.where(truth, true, dtype(0))
     return np.ascontiguousarray(chosen).view(np.uint32)[..., 0] if target.endswith("x2") else chosen

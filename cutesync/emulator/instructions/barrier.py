@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from ..async_copy import Issue
@@ -11,6 +13,9 @@ from ..memory import RANK_SHIFT, SHARED_BITS, SHARED_START
 from ..syntax import SINK, Instr, Mem
 from .moves import address_operand
 from .registry import handles, unknown
+
+if TYPE_CHECKING:
+    from ..block import Warp
 
 _LANES = np.arange(32)
 cnz = np.count_nonzero
@@ -121,12 +126,12 @@ def getctarank(e, instr):
 # --- mbarriers --------------------------------------------------------------------------------------------------------
 
 
-def find_barrier(warp, lanes, address: int, site: int) -> MBarrier:
+def find_barrier(warp: Warp, lanes, address: int, site: int) -> MBarrier:
     """The mbarrier at an address that these lanes are about to use."""
     machine = warp.machine
     block, offset = warp.block.block_at(address & SHARED_BITS)
     barrier = block.mbarriers.get(offset - SHARED_START) if block else None
-    if barrier is None:
+    if block is None or barrier is None:
         title = f"no mbarrier has been initialised at shared address {address & SHARED_BITS:#x}"
         machine.fail("barrier", title, warp, lanes, site)
     if not block.live_warps:
@@ -150,11 +155,8 @@ def check_initialised(warp, lanes, barrier: MBarrier, site: int) -> None:
     owner, who, time = barrier.init_event
     number, actor = owner.block.number, owner.index * ACTORS + who
     others = [lane for lane in lanes if owner is not warp or lane != who]
-    if warp.clock.single:
-        clocks = {id(c): c for c in map(warp.clock.of, others)}.values()
-    else:
-        clocks = [warp.clock.common] * (len(others) > 0)
-    for clock in clocks:
+    clocks = {id(c): c for c in map(warp.clock.of, others)} if warp.clock.single else {0: warp.clock.common}
+    for clock in clocks.values() if others else ():
         tables = [clock.known] + ([clock.invisible.known] if clock.invisible and barrier.fenced else [])
         if not any(number in table and table[number][actor] >= time for table in tables):
             title = f"{barrier.name} is used without being ordered after its initialisation"

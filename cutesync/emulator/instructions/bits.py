@@ -247,11 +247,8 @@ def find_set(mask: np.ndarray, base: np.ndarray, offset: np.ndarray) -> np.ndarr
     """The |offset|-th set bit from ``base`` upwards (offset > 0) or downwards; for 0, ``base`` itself if it is set."""
     out = []
     for bits, start, n in zip(mask.tolist(), base.tolist(), offset.view(np.int32).tolist()):
-        if n == 0:
-            places = [start]
-        else:
-            places = range(start, 32) if n > 0 else range(min(start, 32), -1, -1) if start < 32 else []
-        found = [p for p in places if p < 32 and bits >> p & 1]
+        places = range(start, start + 1) if n == 0 else range(start, 32) if n > 0 else range(start, -1, -1)
+        found = [p for p in places if start < 32 and bits >> p & 1]
         rank = max(abs(n) - 1, 0)
         out.append(found[rank] if rank < len(found) else 0xFFFFFFFF)
     return np.array(out, np.uint32)

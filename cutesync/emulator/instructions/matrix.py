@@ -17,6 +17,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -131,7 +132,7 @@ def multiply(step: Mma, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarr
     addend = accumulator_matrix(step.c_type, c, step.m)
     if step.d_type == "s32":
         return accumulator_registers("s32", _integer_sum(step, left, right, addend))
-    real = np.float64 if step.d_type == "f64" else np.float32
+    real: Any = np.float64 if step.d_type == "f64" else np.float32
     x, y = (decode(FORMATS[kind], raw).astype(real) for kind, raw in ((step.a_type, left), (step.b_type, right)))
     z = decode({"f16": F16, "f32": F32, "f64": F64}[step.c_type], addend).astype(real)
     total = x @ y.T + z

@@ -22,7 +22,7 @@ def compare(e, instr):
         result = f"({a} {COMPARISONS[word(instr, 1, COMPARISONS)]} {b})"
     else:
         result = float_comparison(e, instr)
-    joiner = next((j for j in ("and", "or", "xor") if j in instr.parts[2:]), None)
+    joiner = next((j for j in ("and", "or", "xor") if j in instr.parts[2:]), "")
     sign = {"and": "&", "or": "|", "xor": "^"}.get(joiner)
     first = f"{result} {sign} {e.p(instr.args[3])}" if joiner else result
     if instr.parts[0] == "set":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..async_copy import Operation, Side
@@ -19,7 +21,7 @@ class SmallCopy(Operation):
     """One lane's ``cp.async``: 4, 8 or 16 bytes. It counts as a store of that lane at the first wait that covers it."""
 
     target: Side
-    covered: int | None = None  # the lane's time at that wait, or at the arrival that covers it
+    covered: Any = None  # the lane's time at that wait, or at the arrival that covers it
     counted = False
 
     def cover(self, time: int) -> None:

@@ -66,6 +66,7 @@ def operation(opcode: str) -> Operation:
             explain("float instruction", repr(opcode), " ".join(APPROXIMATE) + " on f16, bf16, f32 or f64")
         )
     rounding = [m for m in modifiers if m in MODES]
+    body: Operation
     if rounding:
         if name not in ("div", "rcp", "sqrt") or fmt not in (F32, F64):
             raise ArgumentValueError(explain("rounded instruction", repr(opcode), "div, rcp or sqrt on f32 or f64"))

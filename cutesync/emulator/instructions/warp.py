@@ -119,14 +119,14 @@ def shfl(e, instr):
     convergent(e, instr.args[4])
     a = e.u(value, 32)
     if isinstance(distance, Imm) and isinstance(control, Imm):
-        source, inside = shuffle_sources(mode, np.full(32, distance.value & 31), np.full(32, control.value))
-        source_name, inside = e.program.bind_array(source), e.program.bind_array(inside)
-        moved = e.temp(f"{a}[{source_name}]")
+        found = shuffle_sources(mode, np.full(32, distance.value & 31), np.full(32, control.value))
+        source, inside = map(e.program.bind_array, found)
+        moved = e.temp(f"{a}[{source}]")
     else:
         both = e.temp(f"{e.name(shuffle, 'shuffle')}('{mode}', {a}, {e.u(distance, 32)}, {e.u(control, 32)})")
-        moved, inside, source_name = f"{both}[0]", f"{both}[1]", None
-    if not e.full and source_name:
-        moved = e.temp(f"where(f.mask[{source_name}], {moved}, {e.const(_POISON, 'u', 32)})")
+        moved, inside, source = f"{both}[0]", f"{both}[1]", ""
+    if not e.full and source:
+        moved = e.temp(f"where(f.mask[{source}], {moved}, {e.const(_POISON, 'u', 32)})")
     first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, SINK)
     if second != SINK:
         e.set(second, inside)
@@ -218,7 +218,7 @@ def redux(e, instr):
 def elected(member_bits: int, live: int) -> tuple[np.ndarray, np.ndarray]:
     """(number of the elected lane, predicate): the lowest live member, the same one every time."""
     leader = (member_bits & live & -(member_bits & live)).bit_length() - 1
-    return np.full(32, leader, np.uint32), leader == _LANES
+    return np.full(32, leader, np.uint32), _LANES == leader
 
 
 @handles("elect", together=True)
