@@ -13,8 +13,6 @@ from .clocks import Clock
 from .memory import SHARED_START, Region
 
 if TYPE_CHECKING:
-    from .block import Block
-    from .im2col import Im2colMap
     from .machine import Machine
 
 UNIT = 16
@@ -99,7 +97,7 @@ class Operation(Issue):
                 clock.join(self.warp.clock.async_done(*event))
         return clock
 
-    def uses_shared_of(self, block: Block) -> bool:
+    def uses_shared_of(self, block) -> bool:
         """Whether it still reads or writes that block's shared memory. Bytes on their way to global memory do not."""
         return block.number in self.blocks and not self.reads_done
 
@@ -210,7 +208,7 @@ def to_shared(
 def from_shared(
     operation: Operation, source: Side, target: Side, keep: np.ndarray | None, combine: Combine | None = None
 ) -> None:
-    """Set up a copy out of shared memory: all reads come before all writes, so that ``.read`` waits differ from others."""
+    """Set up a copy out of shared memory. All reads come before all writes: ``.read`` waits for the reads alone."""
     machine = operation.machine
     held = np.empty((len(source.rows), *source.view.shape[1:]), source.view.dtype)
 
@@ -230,7 +228,7 @@ def from_shared(
 
 
 @lru_cache(maxsize=256)
-def decoded(data: bytes) -> tensor_map.TensorMap | Im2colMap:
+def decoded(data: bytes) -> Any:
     return tensor_map.decode(data)
 
 

@@ -1,4 +1,4 @@
-"""Barriers: named barriers of a block, the cluster barrier, and mbarriers. They block threads, wake them, and carry clocks."""
+"""Named barriers of a block, the cluster barrier, and mbarriers: they block and wake threads, and carry clocks."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ class NamedBarrier:
         self.arrived += 32
         machine.effects += 1
         if self.arrived > self.expected:
-            title = f"{self.name}: {self.arrived} threads arrived where {self.expected} were expected"
-            f.fail("barrier", title, site)
+            f.fail("barrier", f"{self.name}: {self.arrived} threads arrived where {self.expected} were expected", site)
         if machine.sanitizer is not None:
             self.clock.join(f.warp.clock.release(f.lanes))
 
@@ -99,8 +98,9 @@ class ClusterBarrier:
         phases = self.passed.setdefault(f.warp, np.full(32, -1))
         twice = f.mask & (phases >= 0)
         if twice.any():
-            title = "arrives at the cluster barrier twice without waiting"
-            self.machine.fail("barrier", title, f.warp, np.flatnonzero(twice), site)
+            self.machine.fail(
+                "barrier", "arrives at the cluster barrier twice without waiting", f.warp, np.flatnonzero(twice), site
+            )
         phases[f.mask] = self.phase
         self.arrived[f.warp] = self.arrived.get(f.warp, 0) | f.bits
         self.machine.effects += 1
@@ -125,8 +125,9 @@ class ClusterBarrier:
         phases = self.passed.setdefault(f.warp, np.full(32, -1))
         absent = f.mask & (phases < 0)
         if absent.any():
-            title = "waits at the cluster barrier without having arrived"
-            self.machine.fail("barrier", title, f.warp, np.flatnonzero(absent), site)
+            self.machine.fail(
+                "barrier", "waits at the cluster barrier without having arrived", f.warp, np.flatnonzero(absent), site
+            )
         if self.phase > phases[f.mask].max():
             phases[f.mask] = -1
             if acquire and self.machine.sanitizer is not None:
@@ -140,7 +141,7 @@ class ClusterBarrier:
 
 
 class Arrival(NamedTuple):
-    """What one arrival made known, at which scope, from which block; ``landed``: by bytes of an asynchronous operation."""
+    """What one arrival made known, at which scope, from which block; ``landed``: of an asynchronous operation."""
 
     clock: Clock
     scope: int
@@ -206,8 +207,14 @@ class MBarrier:
 
     def check_tx(self, warp, lanes, site: int) -> None:
         if abs(self.tx) >= 1 << 20:
-            title = f"{self.name}: the transaction count {self.tx} is out of range"
-            self.machine.fail("transaction", title, warp, lanes, site, self.history_lines())
+            self.machine.fail(
+                "transaction",
+                f"{self.name}: the transaction count {self.tx} is out of range",
+                warp,
+                lanes,
+                site,
+                self.history_lines(),
+            )
 
     def complete_if_done(self) -> None:
         """Complete the phase if nothing is outstanding."""

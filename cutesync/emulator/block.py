@@ -1,4 +1,4 @@
-"""Blocks and their warps: registers, special registers, shared and local memory, and what each warp knows (``clocks``)."""
+"""Blocks and their warps: registers, special registers, shared and local memory, and vector clocks."""
 
 from __future__ import annotations
 

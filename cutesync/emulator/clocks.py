@@ -160,7 +160,7 @@ class WarpClock:
             self.single |= dict.fromkeys(each(lanes), together)
 
     def fence_proxy(self, lanes, everyone: bool, spaces: tuple[int, ...]) -> None:
-        """``fence.proxy.async`` by these lanes: what they know and did has crossed, for whoever synchronizes with them."""
+        """``fence.proxy.async`` by these lanes: what they know and did has crossed the proxies."""
         if not everyone:
             fresh: dict[int, Clock] = {}
             for lane in each(lanes):

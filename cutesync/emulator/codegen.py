@@ -9,6 +9,7 @@ returns the next segment, or ``STOP`` if the fragment was blocked or has ended.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,14 @@ from .emitter import ALL, CARRY, STOP, UNSIGNED, VIEWS, ZERO, Emitter
 from .instructions import emitter, gathers_lanes, splits_around
 from .instructions.registry import unknown
 from .memory import SHARED_START
+
+
+@lru_cache(maxsize=4096)
+def constant_vector(value: int, kind: str, bits: int) -> np.ndarray:
+    """A number in all lanes."""
+    vector = np.full(32, value & ((1 << bits) - 1), UNSIGNED[bits]).view(VIEWS[kind][bits])
+    vector.flags.writeable = False
+    return vector
 
 
 def _namespace() -> dict:
@@ -153,41 +162,26 @@ class Program:
     def local(self, reg: syntax.Reg) -> str:
         return f"r{self.slots[reg.name]}"
 
-    def bind(self, value, hint: str = "k") -> str:
-        key = (hint, id(value))
+    def _named(self, key: tuple, hint: str, value) -> str:
+        """The global name of a value of the generated code; equal keys share one."""
         if key not in self.constants:
-            name = f"{hint}{len(self.names)}"
-            self.names[name] = value
-            self.constants[key] = name
+            self.constants[key] = f"{hint}{len(self.names)}"
+            self.names[self.constants[key]] = value
         return self.constants[key]
+
+    def bind(self, value, hint: str = "k") -> str:
+        return self._named((hint, id(value)), hint, value)
 
     def bind_array(self, array: np.ndarray) -> str:
-        """A global name for a constant vector, shared by equal ones."""
-        key = (array.dtype.str, array.tobytes())
-        if key not in self.constants:
-            name = f"a{len(self.names)}"
-            self.names[name] = array
-            self.constants[key] = name
-        return self.constants[key]
+        """A global name for a constant vector."""
+        return self._named((array.dtype.str, array.tobytes()), "a", array)
 
     def constant(self, value: int, kind: str, bits: int) -> str:
-        key = (value, kind, bits)
-        if key not in self.constants:
-            name = f"c{len(self.names)}"
-            vector = np.full(32, value & ((1 << bits) - 1), UNSIGNED[bits]).view(VIEWS[kind][bits])
-            vector.flags.writeable = False
-            self.names[name] = vector
-            self.constants[key] = name
-        return self.constants[key]
+        return self._named((value, kind, bits), "c", constant_vector(value, kind, bits))
 
     def launch_bound(self, maker, static: tuple) -> str:
-        key = ("op", maker, static)
-        name = self.constants.get(key)
-        if name is None:
-            name = f"op{len(self.names)}"
-            self.names[name] = None
-            self.factories[name] = (maker, static)
-            self.constants[key] = name
+        name = self._named(("op", maker, static), "op", None)
+        self.factories[name] = (maker, static)
         return name
 
     def site(self, instr: syntax.Instr) -> int:
@@ -237,7 +231,7 @@ class Program:
 
     @staticmethod
     def _guard(e: Emitter, instr) -> None:
-        """Put the lanes of a predicated instruction into a local of its own: the instruction may change the predicate."""
+        """Put the lanes of a predicated instruction into a local: the instruction may change the predicate."""
         e.guard = None
         if instr.pred is not None:
             p = f"~{e.p(instr.pred)}" if instr.negated else e.p(instr.pred)

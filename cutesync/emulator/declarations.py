@@ -1,4 +1,4 @@
-"""What a declaration of PTX says: the size, alignment and name of a parameter, and a variable with its first content."""
+"""Declarations of PTX: size, alignment and name of a parameter, and variables with their initial content."""
 
 from __future__ import annotations
 

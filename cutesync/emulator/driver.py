@@ -23,6 +23,18 @@ _COOPERATIVE_ATTRIBUTE, _CLUSTER_ATTRIBUTE, _PROGRAMMATIC_ATTRIBUTE = 2, 4, 6
 _MAX_SHARED, _NON_PORTABLE = 8, 14  # cudaFuncAttribute: MaxDynamicSharedMemorySize, NonPortableClusterSizeAllowed
 _ATTRIBUTE_BYTES = 72
 _ABSENT = (0, 0, 0)
+_ATTRIBUTES = {
+    1: 1024,
+    10: 32,
+    16: 132,
+    39: 2048,
+    75: 9,
+    76: 0,
+    8: 49152,
+    81: limits.SHARED_OF_SM,
+    95: 1,
+    97: limits.SHARED,
+}
 
 
 class _Config(ctypes.Structure):
@@ -49,6 +61,16 @@ class Launch:
     programmatic: bool = False
     max_cluster: int = limits.PORTABLE_CLUSTER
     max_shared: int = limits.SHARED
+
+
+def _answer(value: int, kind=_I):
+    """A callback that writes ``value`` where its first argument points."""
+
+    def callback(place, *_) -> int:
+        ctypes.cast(place, ctypes.POINTER(kind))[0] = value
+        return _SUCCESS
+
+    return callback
 
 
 class Executable:
@@ -122,14 +144,14 @@ class Executable:
     def _callbacks(self) -> dict[str, Any]:
         made: dict[str, Any] = {
             "_cudaLaunchKernelEx": ctypes.CFUNCTYPE(_I, _P, _P, _P)(self._guard(self._launch)),
-            "_cudaLibraryLoadData": ctypes.CFUNCTYPE(_I, _P, _P, _P, _P, _I, _P, _P, _I)(self._load_data),
+            "_cudaLibraryLoadData": ctypes.CFUNCTYPE(_I, _P, _P, _P, _P, _I, _P, _P, _I)(_answer(1, _P)),
             "_cudaLibraryGetKernel": ctypes.CFUNCTYPE(_I, _P, _P, _P)(self._get_kernel),
-            "_cudaGetDevice": ctypes.CFUNCTYPE(_I, _P)(self._get_device),
+            "_cudaGetDevice": ctypes.CFUNCTYPE(_I, _P)(_answer(0)),
             "_cudaDeviceGetAttribute": ctypes.CFUNCTYPE(_I, _P, _I, _I)(self._device_attribute),
             "_cudaKernelSetAttributeForDevice": ctypes.CFUNCTYPE(_I, _P, _I, _I, _I)(self._set_attribute),
             "_cudaFuncSetAttribute": ctypes.CFUNCTYPE(_I, _P, _I, _I)(self._set_attribute),
-            "_cuKernelGetAttribute": ctypes.CFUNCTYPE(_I, _P, _I, _P, _I)(self._kernel_attribute),
-            "_cudaOccupancyMaxActiveBlocksPerMultiprocessor": ctypes.CFUNCTYPE(_I, _P, _P, _I, _S)(self._occupancy),
+            "_cuKernelGetAttribute": ctypes.CFUNCTYPE(_I, _P, _I, _P, _I)(_answer(0)),
+            "_cudaOccupancyMaxActiveBlocksPerMultiprocessor": ctypes.CFUNCTYPE(_I, _P, _P, _I, _S)(_answer(1)),
         }
         accept = ctypes.CFUNCTYPE(_I)(lambda: _SUCCESS)
         refuse = ctypes.CFUNCTYPE(_I)(lambda: _NOT_SUPPORTED)
@@ -196,10 +218,6 @@ class Executable:
             out[p.offset : p.offset + p.size] = ctypes.string_at(pointers[i], p.size)
         return bytes(out)
 
-    def _load_data(self, library, *_) -> int:
-        ctypes.cast(library, ctypes.POINTER(_P))[0] = 1
-        return _SUCCESS
-
     def _get_kernel(self, kernel, _, name) -> int:
         text = ctypes.string_at(name).decode()
         if text not in self.kernels:
@@ -208,36 +226,9 @@ class Executable:
         return _SUCCESS
 
     @staticmethod
-    def _get_device(device) -> int:
-        ctypes.cast(device, ctypes.POINTER(_I))[0] = 0
-        return _SUCCESS
-
-    @staticmethod
     def _device_attribute(value, attribute, _) -> int:
         """Device attributes of a Hopper: multiprocessors (16), shared memory (8, 81, 97), compute capability (75, 76);
         0 otherwise.
         """
-        known = {
-            16: 132,
-            8: 49152,
-            81: limits.SHARED_OF_SM,
-            97: limits.SHARED,
-            75: 9,
-            76: 0,
-            1: 1024,
-            10: 32,
-            39: 2048,
-            95: 1,
-        }
-        ctypes.cast(value, ctypes.POINTER(_I))[0] = known.get(attribute, 0)
-        return _SUCCESS
-
-    @staticmethod
-    def _kernel_attribute(value, *_) -> int:
-        ctypes.cast(value, ctypes.POINTER(_I))[0] = 0
-        return _SUCCESS
-
-    @staticmethod
-    def _occupancy(blocks, *_) -> int:
-        ctypes.cast(blocks, ctypes.POINTER(_I))[0] = 1
+        ctypes.cast(value, ctypes.POINTER(_I))[0] = _ATTRIBUTES.get(attribute, 0)
         return _SUCCESS

@@ -198,7 +198,7 @@ class Emitter:
             self.set(reg, f"({zero} if {result} is None else {expression})", kind, bits)
 
     def converge(self, members) -> None:
-        """Wait here until all live lanes of ``members`` (a number, or the text of an expression) are in this fragment."""
+        """Wait here until all live lanes of ``members`` (a number or an expression) are in this fragment."""
         if not self.full:
             self.line(f"if not f.converged({members}): return STOP")
 

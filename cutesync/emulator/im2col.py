@@ -10,7 +10,8 @@ tensor are filled. Shared memory holds one row of ``channels`` a pixel.
 The bytes are those of ``tensor_map`` but for bit 0 of the control word, which is set, and
 
     byte 55      channels - 1
-    bytes 56-59  lower, then upper corners: signed fields of 16, 8 or 5 bits for one, two or three dimensions (the upper ones start at byte 58)
+    bytes 56-59  lower, then upper corners: signed fields of 16, 8 or 5 bits for one, two or three dimensions
+                 (the upper ones start at byte 58)
     bytes 60-61  pixels - 1
 """
 
@@ -70,7 +71,7 @@ class Im2colMap:
                     "at most 256 channels and 1024 pixels",
                 )
             )
-        self.tiled  # noqa: B018  (refuses what no map may be)
+        _ = self.tiled  # its own checks
 
     @property
     def tiled(self) -> TensorMap:
@@ -102,7 +103,7 @@ class Im2colMap:
     def transfer(
         self, coordinates: tuple[int, ...], shared_address: int, offsets: tuple[int, ...] = (), *, store: bool = False
     ) -> Transfer:
-        """What a copy that starts at ``coordinates`` (C, W, H, D, N) touches; ``offsets`` (W, H, D) are 0 for a store."""
+        """What a copy that starts at ``coordinates`` (C, W, H, D, N) touches; ``offsets``: (W, H, D), 0 for a store."""
         if len(coordinates) != self.rank or len(offsets) not in (0, self.rank - 2):
             raise ArgumentValueError(
                 explain(

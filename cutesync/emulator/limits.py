@@ -40,8 +40,9 @@ def check(launch) -> None:
     who = f"launch of {function.name}"
     for what, value, most in (("grid", launch.grid, GRID), ("block", launch.block, BLOCK)):
         if not all(1 <= n <= limit for n, limit in zip(value, most)):
-            allowed = "1 to " + " x ".join(map(str, most))
-            raise LaunchError(explain(who, f"{what} {value}, an invalid configuration", allowed))
+            raise LaunchError(
+                explain(who, f"{what} {value}, an invalid configuration", "1 to " + " x ".join(map(str, most)))
+            )
     if prod(launch.block) > THREADS:
         came = f"block {launch.block} of {prod(launch.block)} threads"
         raise LaunchError(explain(who, came, f"{THREADS} threads at most"))
@@ -100,5 +101,10 @@ def _resident(who: str, launch) -> None:
     shared = launch.shared_bytes + launch.program.static_shared + RESERVED_SHARED
     room = _MULTIPROCESSORS * min(_BLOCKS_OF_SM, _THREADS_OF_SM // threads, SHARED_OF_SM // shared)
     if prod(launch.grid) > room:
-        allowed = f"{room} blocks at most: so many fit at once"
-        raise LaunchError(explain(who, f"a cooperative launch of {prod(launch.grid)} blocks", allowed))
+        raise LaunchError(
+            explain(
+                who,
+                f"a cooperative launch of {prod(launch.grid)} blocks",
+                f"{room} blocks at most: so many fit at once",
+            )
+        )

@@ -5,27 +5,24 @@ deadlocks.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from ..errors import CutesyncError
-from .block import MAX_BLOCKS, Block
+from .async_copy import Operation
+from .block import MAX_BLOCKS, Block, Warp
 from .clocks import ACTORS
+from .driver import Launch
 from .fragment import BLOCKED, CONVERGE, POLL, RUN, Fragment, mask_of
 from .gate import MALFORMED
 from .memory import Memory, Region
 from .report import EmulationError, Report, actor, lane_list
 from .sanitizer import Sanitizer
+from .schedule import Schedule
+from .settings import Settings
+from .trace import Trace
 from .watchdog import Watchdog
-
-if TYPE_CHECKING:
-    from .async_copy import Operation
-    from .block import Warp
-    from .driver import Launch
-    from .schedule import Schedule
-    from .settings import Settings
-    from .trace import Trace
 
 _MAX_LINES = 60  # of a report
 _POLL_ROUNDS = 64
@@ -236,17 +233,28 @@ class Machine:
             if any(warp.budgets != group[0].budgets for warp in group):
                 site, registers = max((w.budgets for w in group), key=len)[-1]
                 missing = [w.index for w in group if (site, registers) not in w.budgets]
-                title = f"setmaxnreg {registers} needs all four warps of its warpgroup; warps {missing} did not run it"
-                self.fail("convergence", title, group[0], range(32), site)
+                self.fail(
+                    "convergence",
+                    f"setmaxnreg {registers} needs all four warps of its warpgroup; warps {missing} did not run it",
+                    group[0],
+                    range(32),
+                    site,
+                )
         for barrier in block.named.values():
             if barrier.arrived:
-                title = f"{barrier.name} ends with {barrier.arrived} of {barrier.expected} threads arrived"
-                self.fail("barrier", title, None, (), barrier.first_site)
+                self.fail(
+                    "barrier",
+                    f"{barrier.name} ends with {barrier.arrived} of {barrier.expected} threads arrived",
+                    None,
+                    (),
+                    barrier.first_site,
+                )
         for operation in self.pending:
             if operation.uses_shared_of(block):
                 who = f"block {block.coordinates}"
-                title = f"{who} has exited with an asynchronous operation under way in its shared memory"
-                operation.fail("barrier", title)
+                operation.fail(
+                    "barrier", f"{who} has exited with an asynchronous operation under way in its shared memory"
+                )
 
     # --- failure ------------------------------------------------------------------------------------------------------
 

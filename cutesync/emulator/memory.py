@@ -326,8 +326,12 @@ def load(machine, site: int, space: str, width: int, count: int, order: Order = 
         if region.valid is not None and cnz(region.valid_view(size)[rows] != ones):
             bad = np.flatnonzero((region.valid_view(size)[rows] != ones).reshape(len(rows), -1).any(1))[0]
             offset = int(rows[bad]) * size - region.low
-            what = f"reads {size} bytes that nobody has written, at byte {offset} of {region.name}"
-            port.fault(f, int(bad) if lanes is None else int(lanes[bad]), "uninitialised", what)
+            port.fault(
+                f,
+                int(bad) if lanes is None else int(lanes[bad]),
+                "uninitialised",
+                f"reads {size} bytes that nobody has written, at byte {offset} of {region.name}",
+            )
         sanitizer.load(access, f, lanes, region, rows)
 
     def run(f, lanes, address):

@@ -1,26 +1,19 @@
-"""The check of an asynchronous operation's access: ordered after what it conflicts with, and fenced after generic accesses."""
+"""Checks an asynchronous operation's access: ordered after what it conflicts with, fenced after generic accesses."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from .async_copy import Issue
 from .clocks import ACTORS, GLOBAL, LANES, SHARED
 from .memory import SHARED_START, Region
 from .shadow import ACTOR_AT, ACTOR_MASK, ACTOR_SHIFT, BLOCK_AT, SITE_MASK, TIME_AT, Access, cnz, happened
-
-if TYPE_CHECKING:
-    from .async_copy import Issue
-    from .sanitizer import Sanitizer
 
 
 class AsyncAccess:
     """An operation of one lane (``issue``) accesses the granules ``index``; ``proxy``: through the async proxy."""
 
-    def __init__(
-        self, sanitizer: Sanitizer, issue: Issue, region: Region, index: np.ndarray, write: bool, proxy: bool = True
-    ):
+    def __init__(self, sanitizer, issue: Issue, region: Region, index: np.ndarray, write: bool, proxy: bool = True):
         self.sanitizer, self.issue, self.region, self.index, self.proxy = sanitizer, issue, region, index, proxy
         self.verb = "write" if write else "read"
         self.shadow = sanitizer.shadow(region)

@@ -190,7 +190,7 @@ class _Reader:
             self.instruction(s)
 
     def local_label(self, name: str) -> str:
-        """Labels inside inline assembly are local to their scope; a scope's label is renamed with the scope's number."""
+        """Labels of inline assembly are local to their scope: they are renamed with the scope's number."""
         return name if len(self.scopes) <= 1 else f"{name}@{self.scopes[-1]['#']}"
 
     def top_level(self, s: str) -> None:

@@ -1,4 +1,4 @@
-"""From a compiled cute function and packed arguments to a checked run: settings, device memory, and repeated schedules."""
+"""From a compiled cute function and packed arguments to a checked run: device memory, repeated schedules."""
 
 from __future__ import annotations
 
@@ -215,9 +215,15 @@ def _run_all(launch: Launch, device: Device, how: Settings) -> None:
             found = rewind.difference()
             if found is not None:
                 region, at = found
-                what = f"two schedules leave different results in {region.name}, first at byte {at}"
-                lines = [f"one with {first.describe()}"]
-                raise EmulationError(Report("mismatch", what, launch.program.function.name, lines, schedule.describe()))
+                raise EmulationError(
+                    Report(
+                        "mismatch",
+                        f"two schedules leave different results in {region.name}, first at byte {at}",
+                        launch.program.function.name,
+                        [f"one with {first.describe()}"],
+                        schedule.describe(),
+                    )
+                )
     finally:
         rewind.close()
 
@@ -233,8 +239,13 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
     except CutesyncError:
         raise
     except MALFORMED as fault:
-        what = f"the emulator cannot bind an instruction ({type(fault).__name__}: {fault})"
-        raise EmulationError(Report("unsupported", what, launch.program.function.name)) from fault
+        raise EmulationError(
+            Report(
+                "unsupported",
+                f"the emulator cannot bind an instruction ({type(fault).__name__}: {fault})",
+                launch.program.function.name,
+            )
+        ) from fault
     if trace is not None:
         trace.begin(machine)
     try:

@@ -25,11 +25,12 @@ generic access that follows an asynchronous one, completion alone is enough (PTX
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from .async_copy import Issue, Side
+from .block import Warp
 from .clocks import ACTORS, LANES, PRECEDING, Clock, each, preceding
+from .fragment import Fragment
 from .memory import SHARED_START, Region
 from .proxies import AsyncAccess
 from .report import lane_list
@@ -54,19 +55,12 @@ from .shadow import (
     cnz,
 )
 
-if TYPE_CHECKING:
-    from .async_copy import Issue, Side
-    from .block import Warp
-    from .fragment import Fragment
-    from .machine import Machine
-
 
 class Sanitizer:
     """One launch's happens-before state. Every method that checks reports through ``machine.fail``, which raises."""
 
-    def __init__(self, machine: Machine):
-        self.machine = machine
-        self.programmatic = machine.programmatic
+    def __init__(self, machine):
+        self.machine, self.programmatic = machine, machine.programmatic
 
     # --- the launch before --------------------------------------------------------------------------------------------
 
@@ -186,7 +180,7 @@ class Sanitizer:
     def check(
         self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray, earlier: np.ndarray, before: str
     ) -> None:
-        """Report a race with one of the ``earlier`` accesses (keys) to these rows, each a "read" or "write" (``before``)."""
+        """Report a race with one of the ``earlier`` accesses (keys) to these rows, all reads or all writes."""
         if not cnz(earlier):
             return
         warp = f.warp
@@ -219,7 +213,7 @@ class Sanitizer:
         )
 
     def race(self, access: Access, warp: Warp, lane: int, region: Region, offset: int, key: int, before: str) -> None:
-        """Report that an access is not ordered after the one that ``key`` stands for, a "read" or "write" (``before``)."""
+        """Report that an access is not ordered after the one of ``key``, a "read" or "write" (``before``)."""
         machine = self.machine
         actor, block, other = (key >> ACTOR_AT) & int(ACTOR_MASK), (key >> BLOCK_AT) - 1, key & int(SITE_MASK)
         slot = actor % ACTORS
@@ -230,8 +224,14 @@ class Sanitizer:
         ]
         if other:
             lines.append(f"  at {machine.program.sites[other - 1].where()}")
-        title = f"{access.verb} and {before} of the same bytes with nothing to order them"
-        machine.fail("race", title, warp, [lane], access.site, lines)
+        machine.fail(
+            "race",
+            f"{access.verb} and {before} of the same bytes with nothing to order them",
+            warp,
+            [lane],
+            access.site,
+            lines,
+        )
 
     # --- release and acquire ------------------------------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ class Sanitizer:
             shadow.read_table()[READ_ROWS + issue.warp.index % ASYNC_ROWS][index] = key
 
     def async_update(self, issue: Issue, side: Side) -> None:
-        """An asynchronous reduction, which counts as a read to others of its kind, overwrites what threads have read."""
+        """An asynchronous reduction overwrites what threads have read. To others of its kind it counts as a read."""
         index = self.shadow(side.region).granules(side.offsets, side.unit)
         AsyncAccess(self, issue, side.region, index, True).overwrite(READ_ROWS)
 

@@ -39,7 +39,7 @@ ORDINARY = Order()
 
 @dataclass
 class Access:
-    """A memory instruction at ``site``: each lane reads or writes (``verb``) ``size`` bytes. ``update``: it is atomic."""
+    """A memory instruction at ``site``: each lane "read"s or "write"s ``size`` bytes. ``update``: it is atomic."""
 
     site: int
     size: int
@@ -58,7 +58,7 @@ def happened(key: int, known: dict[int, np.ndarray]) -> bool:
 
 
 class Shadow:
-    """The shadow memory of one region. ``released`` holds, by byte offset and scope, the clocks that were released there."""
+    """The shadow memory of one region. ``released``: the clocks released there, by byte offset and scope."""
 
     def __init__(self, size: int):
         self.granule = 4

@@ -157,7 +157,7 @@ class Instr:
 
 @dataclass
 class Variable:
-    """A ``.shared``, ``.global``, ``.const`` or ``.local`` array; ``size`` is 0 for an extern one of launch-time size."""
+    """A ``.shared``, ``.global``, ``.const`` or ``.local`` array; ``size`` is 0 if the launch gives it (extern)."""
 
     name: str
     space: str
@@ -176,7 +176,7 @@ class Param:
 
 @dataclass
 class Function:
-    """A kernel entry: ``code`` is the instructions, ``labels`` maps a label to the index of the instruction after it."""
+    """A kernel entry: its instructions (``code``), and for each label the index of the instruction after it."""
 
     name: str
     params: list[Param] = field(default_factory=list)

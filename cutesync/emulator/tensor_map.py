@@ -12,8 +12,8 @@ and ``tests/emulator/test_tensor_map.py`` observes it again on every run. Where 
     bytes 12-27   four strides / 16, low 32 bits    bytes 55-59  box - 1, one byte a dimension
     bytes 28-31   four strides / 16, high nibbles   bytes 60-127 not read
 
-    control word: bit 0 im2col mode (see ``im2col.py``); 1-3 constant 1; 4-6 rank - 1; 7-10 element type; 11-12 interleave; 13-14 swizzle; 15 NaN fill; 16 tf32;
-    17-31 hints for the cache (not read)
+    control word: bit 0 im2col mode (see ``im2col.py``); 1-3 constant 1; 4-6 rank - 1; 7-10 element type;
+    11-12 interleave; 13-14 swizzle; 15 NaN fill; 16 tf32; 17-31 hints for the cache (not read)
 
 The DSL never sets interleave, NaN fill or the types s32, s64 and f32_ftz; for those the places are this module's own
 choice (``encode`` and ``decode`` agree), so that a map made from the arguments of ``cuTensorMapEncodeTiled`` travels in
@@ -232,11 +232,13 @@ def from_encode_arguments(
     strides: tuple[int, ...],
     box: tuple[int, ...],
     element_strides: tuple[int, ...],
-    interleave: int,
-    swizzle: int,
-    fill: int,
+    *modes: int,
 ) -> TensorMap:
-    """A map from the arguments of ``cuTensorMapEncodeTiled`` (enumerations as integers; the cache hint is left out)."""
+    """A map from the arguments of ``cuTensorMapEncodeTiled``, enumerations as integers.
+
+    ``modes`` are interleave, swizzle and out-of-bounds fill; the cache hint (L2 promotion) is left out.
+    """
+    interleave, swizzle, fill = modes
     if not 0 <= data_type < len(API_ELEMENTS) or not 0 <= swizzle < len(SWIZZLES):
         raise ArgumentValueError(explain("tensor map", f"data type {data_type}, swizzle {swizzle}", "those of sm_90"))
     element, swizzle_bytes = API_ELEMENTS[data_type], SWIZZLES[swizzle]

@@ -84,8 +84,9 @@ class TensorRegisters:
     def start(self, site: int, shape: tuple[int, int], d: frozenset, a: frozenset) -> None:
         """A ``wgmma`` is about to work on these registers."""
         if not self.fenced:
-            title = "the first wgmma of a warp has no wgmma.fence before it"
-            self.warp.machine.fail("registers", title, self.warp, range(32), site)
+            self.warp.machine.fail(
+                "registers", "the first wgmma of a warp has no wgmma.fence before it", self.warp, range(32), site
+            )
         for slot in sorted((d | a) & self.touched.keys()):
             self.fail(
                 "no wgmma.fence between an access to a register and the wgmma that works on it",

@@ -91,8 +91,13 @@ def instruction(opcode: str, a_in_registers: bool, immediates: tuple[int, ...] =
         or not set(immediates[:scales]) <= {1, -1}
         or not set(immediates[scales:]) <= {0, 1}
     ):
-        allowed = f"{scales} scales of 1 or -1, then {transposes} transposes of 0 or 1"
-        raise ArgumentValueError(explain("constants of " + opcode, immediates, allowed))
+        raise ArgumentValueError(
+            explain(
+                "constants of " + opcode,
+                immediates,
+                f"{scales} scales of 1 or -1, then {transposes} transposes of 0 or 1",
+            )
+        )
     negate_a, negate_b = (x == -1 for x in immediates[:2]) if scales else (False, False)
     transpose_a, transpose_b = {0: (False, False), 1: (False, *immediates[2:]), 2: immediates[2:]}[transposes]
     return Instruction(
@@ -130,8 +135,8 @@ def decode_descriptor(bits: int) -> Descriptor:
     """Bits 0-13 start, 16-29 leading and 32-45 stride offset (all in units of 16 bytes), 49-51 base offset, 62-63
     swizzle mode.
     """
-    field = lambda low: ((bits >> low) & 0x3FFF) << 4  # noqa: E731
-    return Descriptor(field(0), field(16), field(32), (bits >> 49) & 7, SWIZZLE_BYTES[(bits >> 62) & 3])
+    start, leading, stride = (((bits >> low) & 0x3FFF) << 4 for low in (0, 16, 32))
+    return Descriptor(start, leading, stride, (bits >> 49) & 7, SWIZZLE_BYTES[(bits >> 62) & 3])
 
 
 def swizzle(addresses: np.ndarray, swizzle_bytes: int, base_offset: int = 0) -> np.ndarray:

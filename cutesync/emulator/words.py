@@ -1,4 +1,4 @@
-"""The words of which opcodes are made (PTX ISA 9.0, the syntax of each instruction). A word that is not here is no PTX."""
+"""The words of which opcodes are made (PTX ISA 9.0, the syntax of each instruction). Others are not PTX."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from functools import lru_cache
 
 _OPCODE = re.compile(r"[a-z][a-z0-9_]*(?:(?:\.|::)[A-Za-z0-9_]+)*", re.A)
 _NUMBERED = re.compile(
-    r"[usbf](?:2|4|8|16|32|64|128|1024)(?:x2|x4)?|bf16(?:x2)?|tf32|u?e[2-8]m[0-3](?:x2|x4)?|s2f6x2|b1|b4x16(?:_p64)?|b6x16_p32|b6p2x16"
-    r"|m\d{1,3}n\d{1,3}(?:k\d{1,3})?|\d{1,3}x\d{1,3}b|x\d{1,3}|v[248]|[1-5]d|a[12]d|(?:64|128|256)[Bb]|[12346]|[124]X|128",
+    r"[usbf](?:2|4|8|16|32|64|128|1024)(?:x2|x4)?|bf16(?:x2)?|tf32|u?e[2-8]m[0-3](?:x2|x4)?|s2f6x2|b1"
+    r"|b4x16(?:_p64)?|b6x16_p32|b6p2x16"
+    r"|m\d{1,3}n\d{1,3}(?:k\d{1,3})?|\d{1,3}x\d{1,3}b|x\d{1,3}|v[248]|[1-5]d|a[12]d|(?:64|128|256)[Bb]"
+    r"|[12346]|[124]X|128",
     re.A,
 )
 _WORDS = frozenset(

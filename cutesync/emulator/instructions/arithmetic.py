@@ -140,7 +140,7 @@ def _fma(fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
         return encode(fmt, _signed_zero(round_to_odd_sum(product, addend), product, addend, mode), mode)
 
     def fast(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """f32, nearest: rounding twice only errs where float64 ends on a tie of float32, or where float32 is subnormal."""
+        """f32, nearest: rounding twice errs only where float64 ends on a tie of float32 or float32 is subnormal."""
         total = decode(F32, a) * decode(F32, b) + decode(F32, c)
         raw = total.view(np.uint64)
         tie = (raw & _BELOW_F32) == _TIE_OF_F32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from ..memory import RANK_SHIFT, SHARED_BITS, SHARED_START
 from ..syntax import SINK, Instr, Mem
 from .moves import address_operand
 from .registry import handles, unknown
-
-if TYPE_CHECKING:
-    from ..block import Warp
 
 _LANES = np.arange(32)
 cnz = np.count_nonzero
@@ -126,17 +123,23 @@ def getctarank(e, instr):
 # --- mbarriers --------------------------------------------------------------------------------------------------------
 
 
-def find_barrier(warp: Warp, lanes, address: int, site: int) -> MBarrier:
+def find_barrier(warp, lanes, address: int, site: int) -> MBarrier:
     """The mbarrier at an address that these lanes are about to use."""
     machine = warp.machine
     block, offset = warp.block.block_at(address & SHARED_BITS)
-    barrier = block.mbarriers.get(offset - SHARED_START) if block else None
-    if block is None or barrier is None:
-        title = f"no mbarrier has been initialised at shared address {address & SHARED_BITS:#x}"
-        machine.fail("barrier", title, warp, lanes, site)
+    barrier: Any = block.mbarriers.get(offset - SHARED_START) if block else None
+    if barrier is None:
+        machine.fail(
+            "barrier",
+            f"no mbarrier has been initialised at shared address {address & SHARED_BITS:#x}",
+            warp,
+            lanes,
+            site,
+        )
     if not block.live_warps:
-        title = f"{barrier.name} is used from another block after its own block has exited"
-        machine.fail("barrier", title, warp, lanes, site)
+        machine.fail(
+            "barrier", f"{barrier.name} is used from another block after its own block has exited", warp, lanes, site
+        )
     if machine.sanitizer is not None:
         check_initialised(warp, lanes, barrier, site)
     return barrier
@@ -159,9 +162,14 @@ def check_initialised(warp, lanes, barrier: MBarrier, site: int) -> None:
     for clock in clocks.values() if others else ():
         tables = [clock.known] + ([clock.invisible.known] if clock.invisible and barrier.fenced else [])
         if not any(number in table and table[number][actor] >= time for table in tables):
-            title = f"{barrier.name} is used without being ordered after its initialisation"
-            lines = [f"initialised at {warp.machine.program.sites[barrier.site - 1].where()}"]
-            warp.machine.fail("barrier", title, warp, others, site, lines)
+            warp.machine.fail(
+                "barrier",
+                f"{barrier.name} is used without being ordered after its initialisation",
+                warp,
+                others,
+                site,
+                [f"initialised at {warp.machine.program.sites[barrier.site - 1].where()}"],
+            )
 
 
 def init_maker(machine, site: int):
@@ -171,12 +179,17 @@ def init_maker(machine, site: int):
             block, offset = f.warp.block.block_at(int(address[lane]) & SHARED_BITS)
             offset -= SHARED_START
             if block is None or offset < 0 or offset % 8 or offset + 8 > block.shared.high:
-                kind = "misaligned" if offset % 8 else "out-of-bounds"
-                issue.fail(kind, f"an mbarrier needs 8 aligned bytes of shared memory, not {offset}")
+                issue.fail(
+                    "misaligned" if offset % 8 else "out-of-bounds",
+                    f"an mbarrier needs 8 aligned bytes of shared memory, not {offset}",
+                )
             old = block.mbarriers.get(offset)
             if old is not None:
-                lines = [f"first at {machine.program.sites[old.site - 1].where()}"]
-                issue.fail("barrier", f"{old.name} is initialised again without mbarrier.inval", lines)
+                issue.fail(
+                    "barrier",
+                    f"{old.name} is initialised again without mbarrier.inval",
+                    [f"first at {machine.program.sites[old.site - 1].where()}"],
+                )
             if not 1 <= int(count[lane]) < 1 << 20:
                 issue.fail("barrier", f"an mbarrier cannot expect {int(count[lane])} arrivals")
             block.shared.mark_valid(offset, offset + 8)
@@ -244,21 +257,29 @@ def check_parity(f, lanes, barrier: MBarrier, parities, site: int) -> None:
         who = lanes[parities & 1 == parity]
         if barrier.ambiguous(f, who, parity):
             behind = barrier.phase - (2 if barrier.phase & 1 == parity else 3)
-            title = (
+            f.warp.machine.fail(
+                "barrier",
                 f"waits with parity {parity} on {barrier.name}, which is in phase {barrier.phase}, and may mean phase "
                 f"{behind}: a parity names the running or the last phase, and nothing ordered before this wait shows "
-                "that it is one of them"
+                "that it is one of them",
+                f.warp,
+                who,
+                site,
+                barrier.history_lines(),
             )
-            f.warp.machine.fail("barrier", title, f.warp, who, site, barrier.history_lines())
 
 
 def check_state(f, lanes, barrier: MBarrier, phases, site: int) -> None:
     if cnz(phases < barrier.phase - 1):
-        title = (
-            f"waits for phase {int(phases.min())} of {barrier.name}, which is in phase {barrier.phase}: only the running "
-            "and the last phase can be waited for"
+        f.warp.machine.fail(
+            "barrier",
+            f"waits for phase {int(phases.min())} of {barrier.name}, which is in phase {barrier.phase}: only the "
+            "running and the last phase can be waited for",
+            f.warp,
+            lanes,
+            site,
+            barrier.history_lines(),
         )
-        f.warp.machine.fail("barrier", title, f.warp, lanes, site, barrier.history_lines())
 
 
 def wait_maker(machine, site: int, parity: bool, may_fail: bool, scope: int, acquire: bool):

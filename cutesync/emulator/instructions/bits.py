@@ -134,22 +134,14 @@ def find_msb(a: np.ndarray) -> np.ndarray:
     return np.array([v & 0xFFFFFFFF for v in values], np.uint32)
 
 
-@handles("popc")
-def popc(e, instr):
-    _, bits = int_type(instr)
-    e.set(instr.args[0], f"{e.name(count_bits, 'count_bits')}({e.u(instr.args[1], bits)})", "u", 32)
+_COUNTS = {"popc": count_bits, "clz": leading_zeros, "brev": reverse_bits}
 
 
-@handles("clz")
-def clz(e, instr):
-    _, bits = int_type(instr)
-    e.set(instr.args[0], f"{e.name(leading_zeros, 'leading_zeros')}({e.u(instr.args[1], bits)})", "u", 32)
-
-
-@handles("brev")
-def brev(e, instr):
-    _, bits = int_type(instr)
-    e.set(instr.args[0], f"{e.name(reverse_bits, 'reverse_bits')}({e.u(instr.args[1], bits)})", "u", bits)
+@handles(*_COUNTS)
+def count(e, instr):
+    name, (_, bits) = instr.parts[0], int_type(instr)
+    counted = f"{e.name(_COUNTS[name], name)}({e.u(instr.args[1], bits)})"
+    e.set(instr.args[0], counted, "u", bits if name == "brev" else 32)
 
 
 @handles("bfind")
@@ -185,8 +177,7 @@ def bfe(e, instr):
 
 
 def insert(source: np.ndarray, into: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarray:
-    bits = source.itemsize * 8
-    out = []
+    bits, out = source.itemsize * 8, []
     for value, base, pos, count in zip(
         source.tolist(), into.tolist(), (position & 0xFF).tolist(), (length & 0xFF).tolist()
     ):

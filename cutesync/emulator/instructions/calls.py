@@ -65,8 +65,13 @@ def assert_maker(machine, site: int):
     def run(f, lanes, message, file, line):
         lane = 0 if lanes is None else int(lanes[0])
         place = f"{text_at(machine, int(file[lane]))}:{int(line[lane])}"
-        title = f"assertion failed at {place}: {text_at(machine, int(message[lane]))}"
-        machine.fail("trap", title, f.warp, [lane] if lanes is None else lanes, site)
+        machine.fail(
+            "trap",
+            f"assertion failed at {place}: {text_at(machine, int(message[lane]))}",
+            f.warp,
+            [lane] if lanes is None else lanes,
+            site,
+        )
 
     return run
 

@@ -10,11 +10,12 @@ is sign- or zero-extended to it, as PTX does. Packed destinations put the first 
 
 Rules that are easy to get wrong, and where PTX states them (same section):
 
-- Float to integer always clamps. NaN gives 0, but 1 << (width - 1) where the source is f64 or the destination has 64 bits.
-- NaN in f16 and bf16 is 0x7fff, in f32 0x7fffffff, in tf32 0x7fffe000, in e4m3 and e5m2 0x7f: payloads are not kept, with three exceptions that the
-  ISA leaves open and an H200 shows. From and to f64, the sign and the upper bits of the payload stay and the NaN becomes quiet. f32 from bf16 is a
-  shift. ``.rna.tf32`` cuts the low bits of a NaN off (which can leave an infinity); its ``.satfinite`` then takes one from the code of any
-  infinity or NaN.
+- Float to integer always clamps. NaN gives 0, but 1 << (width - 1) where the source is f64 or the destination has 64
+  bits.
+- NaN in f16 and bf16 is 0x7fff, in f32 0x7fffffff, in tf32 0x7fffe000, in e4m3 and e5m2 0x7f: payloads are not kept,
+  with three exceptions that the ISA leaves open and an H200 shows. From and to f64, the sign and the upper bits of the
+  payload stay and the NaN becomes quiet. f32 from bf16 is a shift. ``.rna.tf32`` cuts the low bits of a NaN off (which
+  can leave an infinity); its ``.satfinite`` then subtracts one from the code of any infinity or NaN.
 - ``.sat`` to a float is a clamp to [0, 1] with NaN -> +0; ``.satfinite`` keeps NaN, and clamps infinities as well.
 - ``.ftz`` flushes f32 subnormals, in the source and in the result.
 """

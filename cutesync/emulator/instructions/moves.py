@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from ..memory import WINDOWS, space_of
 from ..syntax import SINK, Imm, Mem, Pair, Reg, Special, Symbol, Vec
-from .integer import COMPARISONS, INTEGERS, int_type
+from .floating import COMPARISONS, float_comparison, pair_comparison
+from .integer import INTEGERS, int_type
 from .registry import handles, unknown, word
 
 
 @handles("setp", "set")
 def compare(e, instr):
     """``setp.op[.bool].type p[|q], a, b[, c]``; ``set`` writes all ones (or 1.0) instead of a predicate."""
-    from .floating import float_comparison, pair_comparison
-
     kind = instr.parts[-1]
     if kind.endswith("x2"):
         return pair_comparison(e, instr)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ...errors import ArgumentValueError
 from ..async_copy import Issue, Operation, Side, decoded, to_shared
@@ -17,7 +18,8 @@ from .transfers import REDUCTIONS, announce_read, announce_writes, destinations,
 def tensor_map_at(issue: Issue, address: int):
     """The tensor map at an address: in the kernel's parameters or in global memory."""
     if address >> 56 == 3:
-        region, offset = issue.machine.parameters, address & ((1 << 56) - 1)
+        region: Any = issue.machine.parameters
+        offset = address & ((1 << 56) - 1)
     else:
         region = issue.machine.memory.find(address, 128)
         if region is None:

@@ -1,4 +1,4 @@
-"""What all asynchronous copies share: targets and mbarriers, alignment, the sanitizer's checks, commit groups and waits."""
+"""Shared by all asynchronous copies: targets and mbarriers, alignment, checks, commit groups and waits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REDUCTIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec")
 
 
 def target_barrier(issue: Issue, address: int):
-    """The mbarrier an asynchronous operation will signal; its initialisation must have been fenced for async proxies."""
+    """The mbarrier an asynchronous operation will signal; its initialisation must have been fenced."""
     barrier = find_barrier(issue.warp, [issue.lane], address, issue.site)
     if issue.machine.sanitizer is not None and not barrier.fenced:
         issue.fail(
@@ -42,8 +42,10 @@ def announce_read(operation: Operation, side: Side) -> None:
         sanitizer.async_access(operation, side, operation.read_event, False)
         first = side.unwritten()
         if first is not None:
-            title = f"an asynchronous operation reads byte {first} of {side.region.name}, which nobody has written"
-            operation.fail("uninitialised", title)
+            operation.fail(
+                "uninitialised",
+                f"an asynchronous operation reads byte {first} of {side.region.name}, which nobody has written",
+            )
 
 
 def announce_writes(operation: Operation, sides: list[Side]) -> None:
@@ -147,7 +149,7 @@ def commit_maker(machine, kind: str):
 
 
 def wait_maker(machine, site: int, kind: str, allowed: int, reads_only: bool):
-    """Block until at most ``allowed`` groups of each thread are pending; then the thread knows that the others are over."""
+    """Block until at most ``allowed`` groups of each thread are pending; then it knows that the others are over."""
 
     def run(f, following, index):
         groups = [(lane, f.warp.groups[kind, lane]) for lane in each(f.lanes)]

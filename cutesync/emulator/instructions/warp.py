@@ -28,7 +28,7 @@ def members(e, operand) -> str:
 
 
 def convergent(e, operand) -> None:
-    """Wait for the lanes of the member mask, and check that those that run the instruction agree on it and are in it."""
+    """Wait for the lanes of the member mask, and check that the lanes that run the instruction agree on it."""
     if not e.full:
         e.converge(members(e, operand))
     if not (isinstance(operand, Imm) and operand.value & _EVERYBODY == _EVERYBODY):

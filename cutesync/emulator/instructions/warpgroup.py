@@ -40,7 +40,7 @@ class Gathering:
 
 
 class MultiplyAsync:
-    """The function behind one ``wgmma.mma_async``. ``d`` and ``a`` are the slots of D, and of A if it is in registers."""
+    """The function behind one ``wgmma.mma_async``. ``d`` and ``a``: the slots of D, and of A if it is in registers."""
 
     def __init__(self, machine, site: int, step: rules.Instruction, d: tuple[int, ...], a: tuple[int, ...]):
         self.machine, self.site, self.step, self.d = machine, site, step, d
@@ -50,8 +50,14 @@ class MultiplyAsync:
         gathering = f.warp.block.gatherings.setdefault(f.warp.index // 4, Gathering())
         if gathering.turns and gathering.site != self.site:
             other = self.machine.program.sites[gathering.site - 1].where()
-            title = "warps of one warpgroup run different wgmma instructions"
-            self.machine.fail("convergence", title, f.warp, range(32), self.site, [f"another is at {other}"])
+            self.machine.fail(
+                "convergence",
+                "warps of one warpgroup run different wgmma instructions",
+                f.warp,
+                range(32),
+                self.site,
+                [f"another is at {other}"],
+            )
         gathering.site = self.site
         gathering.turns.append(Turn(f, a, b, accumulate))
         if len(gathering.turns) < 4:
