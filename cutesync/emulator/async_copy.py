@@ -90,7 +90,7 @@ class Operation(Issue):
         self.machine.wake(self)
 
     def finished(self, reads_only: bool = False) -> Clock:
-        """The clock that says: it has happened, or with ``reads_only`` that it has read its source."""
+        """A clock that knows the operation alone, or with ``reads_only`` its reads."""
         clock = Clock()
         for event in (self.read_event, None if reads_only else self.write_event):
             if event is not None:
@@ -121,7 +121,7 @@ class Groups:
         return [o for group in self.committed[: max(len(self.committed) - allowed, 0)] for o in group]
 
     def forget(self, allowed: int) -> None:
-        """Drop those: they have been waited for."""
+        """Drop these operations: they have been waited for."""
         del self.committed[: max(len(self.committed) - allowed, 0)]
 
 

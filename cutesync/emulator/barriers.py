@@ -119,9 +119,7 @@ class ClusterBarrier:
             self.machine.wake(self)
 
     def wait(self, f, index: int, pc: int, site: int, acquire: bool) -> int:
-        """Go on at ``pc`` once the phase this fragment arrived at is over; until then sleep and look again at
-        ``index``.
-        """
+        """Continue at ``pc`` once the phase of the fragment's arrival is over; else sleep, then retry ``index``."""
         phases = self.passed.setdefault(f.warp, np.full(32, -1))
         absent = f.mask & (phases < 0)
         if absent.any():

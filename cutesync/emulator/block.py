@@ -69,7 +69,7 @@ class Warp:
             together = other is not fragment and other.pc == fragment.pc and set(states) <= {RUN, CONVERGE}
             if together and not ((other.lagging or fragment.lagging) and CONVERGE not in states):
                 self.fragments.remove(other)
-                self.machine.schedule.gone(other)
+                self.machine.schedule.not_ready(other)
                 fragment.set_lanes(fragment.bits | other.bits)
                 fragment.lagging = False
                 if fragment.state is CONVERGE:
@@ -85,7 +85,7 @@ class Warp:
     # --- values -------------------------------------------------------------------------------------------------------
 
     def sreg(self, name: str) -> np.ndarray:
-        """A special register. What does not depend on the block is made once a launch, the rest once a block."""
+        """A special register, kept for the launch if it is the same in all blocks, else for the block."""
         held, index = (self.block.special, 0) if name.startswith(_OF_BLOCK) else (self.machine.special, self.index)
         value = held.get((name, index))
         if value is None:
@@ -149,7 +149,7 @@ class Warp:
 
 
 class Block:
-    """``number`` stands for the block in clocks and shadow memory, and no other resident block has it."""
+    """A resident block. ``number`` identifies it in clocks and shadow memory."""
 
     def __init__(self, machine: Machine, coordinates: tuple[int, int, int], number: int):
         self.machine, self.coordinates, self.number = machine, coordinates, number

@@ -34,9 +34,7 @@ def compile_for_emulator(jit_function, *args, options: str = ""):
 
 
 def arguments(jit_function, args, run_time: bool = False) -> list:
-    """The arguments as the DSL wants them. A stream that is left out is added; ``run_time`` leaves compile-time
-    constants out.
-    """
+    """The arguments as the DSL takes them, a stream added if it is missing; ``run_time``: no compile-time constants."""
     import cuda.bindings.driver as driver
     import cutlass.cute as cute
     from cutlass.cute.runtime import from_dlpack, make_ptr
@@ -72,8 +70,10 @@ def arguments(jit_function, args, run_time: bool = False) -> list:
 
 
 def call(compiled, jit_function, *args, device: Device = DEVICE, fresh=(), edit=None) -> None:
-    """Run a compiled cute function on the emulator with NumPy arrays as memory, under the settings in force. The arrays
-    in ``fresh`` are poisoned, and reading one of their bytes before the kernel has written it is a fault."""
+    """Run a compiled cute function with NumPy arrays as memory, under the settings in force.
+
+    Arrays in ``fresh`` are poisoned: to read one of their bytes before the kernel has written it is a fault.
+    """
     with compiler.alone():
         values = arguments(jit_function, args, run_time=True)  # hold the memory that the packed pointers point to
         pointers, keep = compiled.generate_execution_args(*values)

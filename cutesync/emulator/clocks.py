@@ -72,13 +72,13 @@ class Clock:
             self.invisible.fence_proxy(space)
 
     def only(self, block: int) -> Clock:
-        """What it says about one block alone."""
+        """Its knowledge of one block alone."""
         known, *proxied = ({b: v for b, v in table.items() if b == block} for table in (self.known, *self.proxied))
         return Clock(known, tuple(proxied))
 
 
 def preceding() -> Clock:
-    """The clock that says: the launch before, and all before that, are over and visible."""
+    """A clock that knows all earlier launches of the stream to be over and visible."""
     return Clock({PRECEDING: _OVER})
 
 
@@ -178,7 +178,7 @@ class WarpClock:
         return LANES + self.async_operations % (ACTORS - LANES), self.async_operations
 
     def async_done(self, actor: int, time: int) -> Clock:
-        """The clock that says: that asynchronous operation has finished (and nothing else)."""
+        """A clock that knows this asynchronous operation to have finished, and nothing else."""
         array = np.zeros(self.warps * ACTORS, np.int64)
         array[self.warp * ACTORS + actor] = time
         return Clock({self.block: array})

@@ -66,7 +66,7 @@ class Program:
         self.exit = len(self.segments)
         try:
             self._analyse()
-        except gate.MALFORMED as fault:  # a branch by a table that is nowhere
+        except gate.MALFORMED as fault:  # an indexed branch whose table is missing
             if isinstance(fault, CutesyncError):
                 raise
             raise syntax.PtxSyntaxError(f"{function.name} has a branch that cannot be read ({fault})") from fault
@@ -74,9 +74,7 @@ class Program:
         self.part = [self._lazy(i, False) for i in range(len(self.segments))] + [_exit]
 
     def _place_variables(self) -> None:
-        """Give every declared variable an address: shared ones from the window's start, the launch-sized ones behind
-        them.
-        """
+        """Give every declared variable an address. Shared ones of launch-time size come after all others."""
         dynamic = []
         for v in (*self.module.variables, *self.function.variables):
             if v.space == "shared" and v.size == 0:

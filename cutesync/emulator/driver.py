@@ -1,9 +1,8 @@
-"""Runs a compiled cute function's own host code with no driver: its CUDA calls are answered here, its launches run on
-the machine.
+"""Runs a compiled cute function's own host code without a driver: its CUDA calls are answered here.
 
-The DSL's host entry computes grids and packs parameters; the engine that runs it is made without any shared library,
-and each CUDA symbol it wants is a callback. ``Executable`` is one compiled function made runnable; it records the
-launches of a call, which then run in order. This is the only module of the project that touches ``cutlass._mlir``.
+The DSL's host entry computes grids and packs parameters. The engine that runs it loads no shared library; each CUDA
+symbol it needs is a callback. ``Executable`` is one compiled function made runnable: it records the launches of a call,
+which then run in order. No other module of the project touches ``cutlass._mlir``.
 """
 
 from __future__ import annotations
@@ -45,10 +44,12 @@ class _Config(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch: which kernel, its extents, dynamic shared memory, and the bytes of its parameters. All blocks
-    of a ``cooperative`` one are resident at once. ``clustered``: it says that it is one of clusters, if only of one
-    block each. ``programmatic``: it may start before the launch before it in its stream has ended. ``max_cluster``
-    and ``max_shared`` are what the attributes of the kernel allow."""
+    """One kernel launch: kernel, extents, dynamic shared memory, the bytes of the parameters, and launch attributes.
+
+    ``cooperative``: all blocks are resident at once. ``clustered``: the launch has the cluster attribute, perhaps of
+    one block. ``programmatic``: it may start before the launch before it in its stream has ended. ``max_cluster`` and
+    ``max_shared`` are what the kernel's attributes allow.
+    """
 
     program: Program
     grid: tuple[int, int, int]
@@ -125,8 +126,11 @@ class Executable:
             ctypes.CFUNCTYPE(_I, _P)(address)(packed)
 
     def record(self, packed, edit=None) -> list[Launch]:
-        """Run the host code with its packed arguments (pointers to values, last the result) and return its launches.
-        ``edit`` changes the PTX of these launches first: tests plant faults with it."""
+        """Run the host code with its packed arguments and return its launches.
+
+        ``packed`` holds pointers to the values, the last one to the result. ``edit`` changes the PTX of these launches
+        first: tests plant faults with it.
+        """
         self.launches, self.failure = [], None
         original = self.module, self.programs
         if edit is not None:
@@ -161,7 +165,7 @@ class Executable:
         return made
 
     def _guard(self, callback):
-        """Exceptions cannot cross the C frames of the host code: keep the first for ``record``."""
+        """Exceptions cannot cross the C frames of the host code: the first is kept for ``record``."""
 
         def run(*args):
             try:
@@ -227,8 +231,6 @@ class Executable:
 
     @staticmethod
     def _device_attribute(value, attribute, _) -> int:
-        """Device attributes of a Hopper: multiprocessors (16), shared memory (8, 81, 97), compute capability (75, 76);
-        0 otherwise.
-        """
+        """Device attributes of an H200 (``_ATTRIBUTES``, by cudaDeviceAttr); 0 for others."""
         ctypes.cast(value, ctypes.POINTER(_I))[0] = _ATTRIBUTES.get(attribute, 0)
         return _SUCCESS

@@ -182,9 +182,7 @@ class Emitter:
             self.line(f"{operation}(f, {'None' if self.full else 'f.lanes'}, {', '.join(args)})")
 
     def result(self, operation: str, *args: str) -> str:
-        """The same for an operation that returns a vector (or a tuple); gives the name of the result, None where no
-        lane ran.
-        """
+        """The same for an operation with a result; returns the result's name. It is None where no lane ran."""
         if self.guard is not None:
             return self.temp(f"{operation}(f, f.pick({self.guard}), {', '.join(args)}) if cnz({self.guard}) else None")
         return self.temp(f"{operation}(f, {'None' if self.full else 'f.lanes'}, {', '.join(args)})")
@@ -203,9 +201,7 @@ class Emitter:
             self.line(f"if not f.converged({members}): return STOP")
 
     def blocking(self, operation: str, *args: str) -> None:
-        """End the segment with an operation that may block: ``operation(f, next segment, *args)`` returns where to go
-        on, or STOP.
-        """
+        """End the segment with ``operation(f, next segment, *args)``, which returns where to continue, or STOP."""
         if self.guard is not None:
             taken, self.guard = self.guard, None
             self.store_back()
@@ -218,9 +214,7 @@ class Emitter:
         self.ended = True
 
     def touch(self, registers: Set[syntax.Reg]) -> None:
-        """Note that the running instruction uses registers that ``wgmma`` works on; a predicated one does so where it
-        has lanes.
-        """
+        """Record that the running instruction, in its lanes, uses registers that ``wgmma`` works on."""
         if not registers:
             return
         uses = Uses() if self.guard is not None or self.uses is None else self.uses

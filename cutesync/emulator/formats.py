@@ -35,7 +35,7 @@ class Format:
     precision: int
     emin: int
     max_code: int
-    inf_code: Any  # an int, or None
+    inf_code: Any  # int | None
     nan: int
     pad: int = 0
 
@@ -114,9 +114,7 @@ QUIET = np.uint64(1 << 51)
 
 
 def canonical(fmt: Format, values: np.ndarray, *sources: np.ndarray) -> np.ndarray:
-    """Numbers in the format's own NumPy type -> bits, with one NaN; f64 gives the last of ``sources`` (bits) that is a
-    NaN, made quiet.
-    """
+    """Numbers in the format's NumPy type -> bits, with one NaN; f64 keeps the last NaN of ``sources``, made quiet."""
     lost, bits = np.isnan(values), values.view(fmt.dtype)
     if not np.count_nonzero(lost):
         return bits
@@ -209,9 +207,7 @@ def clamp_negative(fmt: Format, bits: np.ndarray) -> np.ndarray:
 
 
 def round_to_odd_sum(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """float64 x + y, inexact sums rounded to the neighbour whose last bit is 1. Exact where the sum is exact; no
-    overflow allowed.
-    """
+    """float64 x + y, which must not overflow; an inexact sum is rounded to the neighbour whose last bit is 1."""
     total = x + y
     y_part = total - x
     error = (x - (total - y_part)) + (y - y_part)

@@ -84,9 +84,7 @@ class Fragment:
         return False
 
     def polled(self, region, rows, size: int, values) -> None:
-        """Note a strong load of units of ``size`` bytes. The second in a row that finds the same means a spin: sleep
-        until that changes.
-        """
+        """Record a strong load of units of ``size`` bytes. The same result again is polling: sleep then."""
         self.note_poll(region, (rows.tobytes(), values.tobytes()))
         if self.sleep_on is not None:
             self.watched = (int(rows.min()) * size, int(rows.max()) * size + size)
@@ -101,7 +99,7 @@ class Fragment:
         """Stop running until woken; go on at ``pc`` then."""
         self.state, self.waits, self.waits_on, self.pc, self.site = BLOCKED, why, thing, pc, site
         if self.warp.machine.trace is not None:
-            self.warp.machine.trace.waits_now(self)
+            self.warp.machine.trace.blocked(self)
         return STOP
 
     def where(self):

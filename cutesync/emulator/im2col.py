@@ -1,5 +1,4 @@
-"""Tensor maps of im2col mode: a column of pixels of an image, each with some of its channels (PTX ISA 5.5.4, "Im2col
-mode").
+"""Tensor maps of im2col mode (PTX ISA 5.5.4, "Im2col mode"): a column of pixels, each with some of its channels.
 
 The tensor is N, (D, H,) W, C with C innermost: dimension 0 is the channel, the last is the image. A *bounding box* lies
 in the space of (W, H, D): from ``lower`` (included) to extent + ``upper`` (excluded). Starting at the coordinates of
@@ -7,7 +6,7 @@ the copy, ``pixels`` base positions are visited: along W by its element stride u
 from ``lower``, and so on to the next image. Each base position plus the copy's offsets is a pixel; pixels outside the
 tensor are filled. Shared memory holds one row of ``channels`` a pixel.
 
-The bytes are those of ``tensor_map`` but for bit 0 of the control word, which is set, and
+The bytes are those of ``tensor_map``, except for bit 0 of the control word, which is set, and
 
     byte 55      channels - 1
     bytes 56-59  lower, then upper corners: signed fields of 16, 8 or 5 bits for one, two or three dimensions
@@ -31,9 +30,7 @@ CORNER_BITS = {1: 16, 2: 8, 3: 5}
 
 @dataclass(frozen=True)
 class Im2colMap:
-    """``lower`` and ``upper`` for W, H, D in this order; ``extents``, ``strides`` and ``element_strides`` as in
-    ``TensorMap``.
-    """
+    """``lower`` and ``upper`` are for W, H, D; ``extents`` and both kinds of strides as in ``TensorMap``."""
 
     element: str
     address: int

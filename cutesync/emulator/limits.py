@@ -1,7 +1,7 @@
-"""What the driver checks before it launches: extents, clusters, shared memory, and what the kernel was compiled for.
+"""The driver's checks before a launch: extents, clusters, shared memory, and what the kernel was compiled for.
 
-CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (9.0). A launch beyond these is an error
-there, and here.
+CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (9.0). A launch beyond these limits is a
+LaunchError.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def check(launch) -> None:
 
 
 def padded(declared: tuple[int, ...]) -> tuple[int, int, int]:
-    """Three extents of none to three declared."""
+    """Three extents from up to three declared."""
     x, y, z = (*declared, 1, 1, 1)[:3]
     return x, y, z
 
@@ -96,7 +96,7 @@ def _shared(who: str, launch) -> None:
 
 
 def _resident(who: str, launch) -> None:
-    """All blocks of a cooperative launch are resident at once. (Registers may allow fewer; they are not known here.)"""
+    """All blocks of a cooperative launch are resident at once. (Registers, not known here, may allow fewer.)"""
     threads = -(-prod(launch.block) // 32) * 32
     shared = launch.shared_bytes + launch.program.static_shared + RESERVED_SHARED
     room = _MULTIPROCESSORS * min(_BLOCKS_OF_SM, _THREADS_OF_SM // threads, SHARED_OF_SM // shared)

@@ -77,7 +77,7 @@ class Machine:
     def resume(self, fragment: Fragment, state: str) -> None:
         if fragment.state == state:
             if self.trace is not None:
-                self.trace.goes_on(fragment)
+                self.trace.resumed(fragment)
             fragment.state, fragment.waits, fragment.waits_on = RUN, None, None
             self.schedule.ready(fragment)
 
@@ -130,7 +130,7 @@ class Machine:
             self.steps += 1
             pc = f.code[f.pc](f)
             if pc < 0:
-                self.schedule.gone(f)
+                self.schedule.not_ready(f)
                 if f.state is CONVERGE:
                     warp.merge(f)
                 return
@@ -145,9 +145,9 @@ class Machine:
         source, f.sleep_on = f.sleep_on, None
         f.state, f.waits_on = POLL, source
         if self.trace is not None:
-            self.trace.waits_now(f)
+            self.trace.blocked(f)
         source.watchers.append(f)
-        self.schedule.gone(f)
+        self.schedule.not_ready(f)
 
     def stalled(self) -> bool:
         """No fragment can run: complete asynchronous work, or let pollers look once more, or report a deadlock.
@@ -207,9 +207,7 @@ class Machine:
                     self.schedule.ready(fragment)
 
     def number_in_clocks(self, number: int) -> int:
-        """The number by which clocks know a block: its own, or in a grid of more than ``MAX_BLOCKS`` the next that is
-        free.
-        """
+        """A block's number in clocks: its own, or in a grid of more than ``MAX_BLOCKS`` the next that is free."""
         candidates = (n % MAX_BLOCKS for n in range(number, number + MAX_BLOCKS))
         return next(n for n in candidates if n not in self.resident)
 
@@ -224,7 +222,7 @@ class Machine:
         for peer in block.peers:
             self.finish_block(peer)
             del self.resident[peer.number]
-        self.schedule.room()
+        self.schedule.admit()
 
     def finish_block(self, block: Block) -> None:
         """What must hold when all of a block's threads have exited."""

@@ -3,7 +3,7 @@
 A region is a registered NumPy buffer (its addresses are the buffer's own), a block's shared memory, or a
 kernel's parameters. Address spaces are told apart by the top byte of a generic address; shared addresses are offsets,
 plus ``(rank + 1) << 24`` where a cluster instruction names another block. An access outside every region, misaligned,
-or to bytes nobody wrote is reported.
+or to unwritten bytes is reported.
 """
 
 from __future__ import annotations
@@ -47,9 +47,7 @@ def space_of(address: np.ndarray) -> np.ndarray:
 
 
 class Region:
-    """Contiguous bytes at an address. ``low`` and ``high`` bound the legal offsets; the views cover whole 16-byte units
-    around them.
-    """
+    """Contiguous bytes at an address. ``low`` and ``high`` bound the legal offsets; views cover whole 16-byte units."""
 
     def __init__(
         self,
@@ -146,13 +144,15 @@ class Region:
 
 
 class Memory:
-    """The regions of global memory, by address. Threads may add and remove some while a launch reads the table: a
-    change is a new table, and an interrupt leaves the old one or the new one. Regions whose owner is gone are left
-    out of it."""
+    """The regions of global memory, by address.
+
+    Threads may add and remove regions while a launch reads the table: a change makes a new table, and an interrupt
+    leaves the old one or the new one. Regions whose owner is gone are dropped.
+    """
 
     def __init__(self):
         self.table: tuple[tuple[int, ...], tuple[Region, ...]] = (), ()
-        self.lock = forks.lock(threading.RLock)  # a finalizer that removes a region may run anywhere, in here as well
+        self.lock = forks.lock(threading.RLock)  # a finalizer that removes a region may run anywhere, here included
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -170,7 +170,7 @@ class Memory:
             regions = sorted(kept.values(), key=lambda r: r.base + r.low)
             changed = tuple(r.base + r.low for r in regions), tuple(regions)
             with self.lock:
-                if self.table is table:  # else somebody was faster
+                if self.table is table:  # else another thread was faster
                     self.table = changed
                     return
 
@@ -215,10 +215,10 @@ def _spread(lanes, values: np.ndarray) -> np.ndarray:
 
 
 class Port:
-    """How one memory instruction reaches memory: resolves addresses, checks them, and tells the sanitizer.
+    """How one memory instruction reaches memory: resolves addresses and checks them.
 
-    ``locate(f, lanes, address)`` yields ``(region, rows, lanes)`` groups: the units of ``size`` bytes that those lanes
-    touch.
+    ``locate(f, lanes, address)`` returns ``(region, rows, lanes, positions)`` groups: the units of ``size`` bytes that
+    these lanes access.
     """
 
     def __init__(self, machine, site: int, space: str, width: int, count: int):
@@ -229,7 +229,7 @@ class Port:
         self.region: Region | None = None
 
     def locate(self, f, lanes, address: np.ndarray):
-        """All lanes in one region is the common case; anything else is sorted out lane by lane."""
+        """All lanes in one region is the common case; anything else is resolved lane by lane."""
         space = self.space
         active = address if lanes is None else address[lanes]
         if active.itemsize == 4:
@@ -242,12 +242,10 @@ class Port:
             rows = (offsets >> self.shift).view(_I64)  # an address below the region becomes a huge row
             if not (region.ragged and cnz(offsets < region.first)) and self.within(region, offsets, rows):
                 return ((region, rows, lanes, None),)
-        return self.sort_out(f, lanes, active)
+        return self.locate_by_lane(f, lanes, active)
 
     def within(self, region: Region, offsets: np.ndarray, rows: np.ndarray) -> bool:
-        """Whether all rows exist. Asking NumPy by a read is the fastest way, but for bytes, whose huge rows would be
-        negative ones.
-        """
+        """Whether all rows exist. NumPy's own check is fastest, except for bytes, whose huge rows would be negative."""
         if self.size == 1:
             return not cnz(offsets >= region.stop)
         try:
@@ -256,7 +254,7 @@ class Port:
             return False
         return True
 
-    def sort_out(self, f, lanes, active: np.ndarray):
+    def locate_by_lane(self, f, lanes, active: np.ndarray):
         groups: dict[int, tuple[Region, list[int], list[int], list[int]]] = {}
         numbers = range(32) if lanes is None else lanes.tolist()
         for position, (lane, address) in enumerate(zip(numbers, active.tolist())):
@@ -276,7 +274,7 @@ class Port:
         )
 
     def resolve(self, f, lane: int, address: int) -> tuple[Region, int]:
-        """The region and offset of one lane's address; reports an address that is nobody's."""
+        """The region and offset of one lane's address; reports an address outside every region."""
         machine, space = self.machine, self.space
         if space == "generic":
             top = address >> 56

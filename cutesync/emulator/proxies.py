@@ -82,7 +82,9 @@ class AsyncAccess:
             lines.append(f"  at {self.issue.machine.program.sites[other - 1].where()}")
         if before == "read":
             kind = "proxy-read"
-            where = "in the reader between its last read and its release, or in who starts the operation after its wait"
+            where = (
+                "in the reader between its last read and its release, or in the thread that starts it, after its wait"
+            )
             title = "no fence.proxy.async between an ordinary load and the asynchronous write of the same bytes"
         else:
             kind = "proxy"

@@ -1,9 +1,8 @@
-"""PTX text -> program: what a module declares, and every instruction with its operands, predicate and Python source
-line.
+"""PTX text -> declarations and instructions, each with its operands, predicate and Python source line.
 
 Only syntax lives here. A name declared in a brace scope (inline assembly uses them a lot) is renamed so that every
-register and label of a function is unique. ``parse(text)`` is the door; it raises ``PtxSyntaxError`` naming the line it
-did not understand.
+register and label of a function is unique. ``parse(text)`` raises ``PtxSyntaxError`` naming the line that it did not
+understand.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ _SPECIAL = re.compile(
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]{1,16}|\d{1,20})U?", re.A)
 _FLOAT = re.compile(r"-?\d{1,40}\.\d{0,400}([eE][-+]?\d{1,4})?", re.A)
 _OFFSET = re.compile(r"(.+?)\s*\+\s*(-?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,20}))", re.A)
-_MAX = 1 << 20  # registers or instructions of one function: what a compiler writes has far fewer
+_MAX = 1 << 20  # registers or instructions of one function; compilers write far fewer
 
 
 def _statements(text: str):
@@ -130,7 +129,7 @@ class _Reader:
             raise PtxSyntaxError(f"the PTX text ends within {self.function.name}")
 
     def without_functions(self, statements: list[tuple[int, str]]) -> list[tuple[int, str]]:
-        """Take the bodies of device functions out: a call of one is replaced by its body (``inline``)."""
+        """Separate the bodies of device functions: each call is replaced by the body (``inline``)."""
         self.bodies: dict[str, tuple[list[str], list[str], list[str]]] = {}
         rest, at = [], 0
         while at < len(statements):
@@ -151,9 +150,7 @@ class _Reader:
         return rest
 
     def inline(self, rest: str) -> None:
-        """``call (results), name, (arguments)`` of a device function of this text: its body with the parameters bound,
-        in a scope.
-        """
+        """``call (results), name, (arguments)`` of a device function: its body in a scope with the parameters."""
         pieces = split(rest)
         name = next(p for p in pieces if p in self.bodies)
         given = [split(p[1:-1]) for p in pieces if p.startswith("(")]
@@ -225,7 +222,7 @@ class _Reader:
     def directive(self, s: str) -> None:
         word = s.split()[0]
         if word == ".loc" and len(self.scopes) > 1:
-            return  # lines of inline assembly count from the statement that holds it, which is the useful one
+            return  # inline assembly keeps the line of the statement that holds it
         if word == ".loc":
             pieces = s.split()
             file, line = int(pieces[1]), int(pieces[2].rstrip(","))
@@ -274,9 +271,7 @@ class _Reader:
         return None
 
     def label(self, name: str) -> str:
-        """The unique name of a label used here: the innermost scope that holds it decides, resolved after the function
-        is read.
-        """
+        """The name of a label used here, with its scopes; ``_resolve_labels`` finds the innermost one that holds it."""
         return name if len(self.scopes) <= 1 else f"{name}@{'.'.join(str(s['#']) for s in reversed(self.scopes))}"
 
     def instruction(self, s: str) -> None:

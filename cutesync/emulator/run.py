@@ -41,9 +41,11 @@ class Device:
         writable: bool = True,
         owner=None,
     ) -> Region | None:
-        """Make ``size`` bytes at ``address`` visible to kernels: until ``unregister``, and the caller keeps them alive
-        until then, or for the life of their ``owner``. Bytes of a buffer that is not ``initialised`` must be written
-        before they are read."""
+        """Make bytes at ``address`` visible to kernels, until ``unregister`` or for the life of their ``owner``.
+
+        The caller keeps them alive until then. Bytes of a buffer that is not ``initialised`` must be written before
+        they are read.
+        """
         if size <= 0:
             return None
         region = _region(name, address, size, initialised, writable)
@@ -56,8 +58,7 @@ class Device:
 
     @contextlib.contextmanager
     def arrays(self, *arrays: np.ndarray, fresh=()):
-        """The given NumPy arrays registered for the time of a ``with`` block; those also in ``fresh`` as memory nobody
-        has written. Arrays that share bytes are one buffer."""
+        """Registers NumPy arrays for a ``with`` block, those in ``fresh`` as unwritten. Overlapping ones merge."""
         regions, hidden = [], []
         for address, size, name, initialised, writable in _buffers(arrays, fresh):
             regions.append(_region(name, address, size, initialised, writable))
@@ -113,9 +114,11 @@ def executable(compiled) -> Executable:
 
 
 def run(compiled, packed, device: Device = DEVICE, edit=None) -> None:
-    """Run one compiled cute function through its packed host entry; ``packed`` is what ``compiled.to(None).capi_func``
-    would be given on a GPU. Global addresses must lie in buffers registered with ``device``. Raises EmulationError
-    on the first finding. ``edit`` changes the PTX first (to plant faults)."""
+    """Run one compiled cute function through its packed host entry. Raises EmulationError on the first finding.
+
+    ``packed`` is what ``compiled.to(None).capi_func`` would be given on a GPU. Global addresses must lie in buffers
+    registered with ``device``. ``edit`` changes the PTX first (to plant faults).
+    """
     made = executable(compiled)
     with LOCK:
         for launch in made.record(packed, edit):

@@ -1,5 +1,5 @@
-"""Who runs next: the scheduling policies. Each is legal by the PTX model; together they look for the order that breaks
-a kernel.
+"""The scheduling policies: which fragment runs next. Each is legal by the PTX model; together they look for the order
+that breaks a kernel.
 
 Every decision comes from one ``random.Random(seed)``, so policy and seed replay a run exactly.
 """
@@ -24,7 +24,7 @@ POLICIES = {
     "one_block": "one block (or cluster) is resident at a time",
 }
 _RESIDENT = 16
-_MAX_SHUFFLED = 1 << 16  # clusters: a larger grid is shuffled in windows of so many, as it runs
+_MAX_SHUFFLED = 1 << 16  # clusters: a larger grid is shuffled in windows of this size while it runs
 
 
 class Schedule:
@@ -37,7 +37,7 @@ class Schedule:
         self.random = random.Random(f"{policy}/{seed}")
         self.limit = 1 if policy == "one_block" else resident
         self.queue: list = []  # fragments that can run
-        self.clusters_left = 0  # that are not admitted yet
+        self.clusters_left = 0  # not admitted yet
         self.order = iter(())
         self.machine: Any = None
         self.turn = 0
@@ -56,7 +56,7 @@ class Schedule:
         self.machine = machine
         self.clusters_left = len(self.clusters(machine))
         self.order = self.in_order(range(self.clusters_left))
-        self.room()
+        self.admit()
 
     def in_order(self, numbers: range):
         """The numbers of the clusters in the order in which they are admitted."""
@@ -81,7 +81,7 @@ class Schedule:
         x, y, z = cluster % across * cx, cluster // across % down * cy, cluster // (across * down) * cz
         return [x + dx + gx * (y + dy + gy * (z + dz)) for dz in range(cz) for dy in range(cy) for dx in range(cx)]
 
-    def room(self) -> None:
+    def admit(self) -> None:
         """Admit blocks up to the limit."""
         size = self.machine.cluster_size
         while self.clusters_left and (not self.machine.resident or len(self.machine.resident) + size <= self.limit):
@@ -98,7 +98,7 @@ class Schedule:
             fragment.warp.priority = self.random.random()
         self.queue.append(fragment)
 
-    def gone(self, fragment) -> None:
+    def not_ready(self, fragment) -> None:
         if fragment in self.queue:
             self.queue.remove(fragment)
 
@@ -118,7 +118,7 @@ class Schedule:
 
     @staticmethod
     def earliest(warp):
-        """The fragment of a warp that is furthest behind: running it first lets the others be met again."""
+        """The fragment of a warp that is furthest behind: run first, it can merge with the others."""
         candidates = [f for f in warp.fragments if f.state == "runs" and not f.lagging]
         return min(candidates, key=lambda f: f.pc) if candidates else None
 
@@ -168,7 +168,7 @@ class Schedule:
         return self.policy != "round_robin" and self.random.random() < 0.1
 
     def tears(self) -> bool:
-        """Whether others may see a strong vector store half done."""
+        """Whether other threads may run in the middle of a strong vector store."""
         return self.policy != "round_robin" and self.random.random() < 0.3
 
     # --- asynchronous work --------------------------------------------------------------------------------------------

@@ -1,5 +1,4 @@
-"""How launches on the emulator run. Settings belong to the thread or the asynchronous task (and the tasks it starts)
-that entered ``emulate``."""
+"""How launches run. Settings belong to the thread or asynchronous task (and its children) that entered ``emulate``."""
 
 from __future__ import annotations
 
@@ -16,9 +15,10 @@ from .trace import Trace
 
 @dataclass(eq=False)
 class Settings:
-    """The policy and seed, how many schedules each launch runs under, whether the sanitizer watches, where the trace
-    goes, and when a launch counts as endless. ``steps`` and ``launches`` count what ran, in blocks inside this one,
-    too."""
+    """Policy, seed, schedules a launch, whether the sanitizer checks, the trace, the bound on a launch without end.
+
+    ``steps`` and ``launches`` count what ran, in nested blocks as well.
+    """
 
     policy: str | None = None
     seed: int = 0
@@ -49,7 +49,7 @@ class Settings:
         return Schedule(policy, self.seed + (number if self.policy else number // len(names)), self.resident)
 
     def step_limit(self) -> int | None:
-        """The steps after which a launch counts as endless, if somebody has said how many."""
+        """The steps after which a launch counts as endless, if the user has said."""
         return env.max_steps() if self.max_steps is None else self.max_steps
 
     def count(self, steps: int) -> None:

@@ -32,7 +32,7 @@ SIZES = {
 
 
 class PtxSyntaxError(CutesyncError, SyntaxError):
-    """A line of PTX that the reader does not understand."""
+    """A line of PTX that the parser does not understand."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,7 @@ class Reg:
 
 @dataclass(frozen=True)
 class Imm:
-    """A literal: integers as they are; floating literals (0f, 0d) as their bits with ``float_bits`` set to the
-    literal's width.
-    """
+    """A literal: an integer, or the bits of a floating literal (0f, 0d) with ``float_bits``, the literal's width."""
 
     value: int
     float_bits: int = 0
@@ -105,7 +103,7 @@ PARAM = "param:"  # starts the names of registers that stand for the parameters 
 
 @dataclass(frozen=True)
 class Loc:
-    """A line of somebody's Python file."""
+    """A line of a Python file."""
 
     file: str
     line: int

@@ -1,5 +1,4 @@
-"""Tensor maps (the 128-byte operands of ``cp.async.bulk.tensor``): their fields, their bytes, and the elements a tile
-touches.
+"""Tensor maps (the 128-byte operands of ``cp.async.bulk.tensor``): fields, bytes, and the elements a tile touches.
 
 PTX ISA 5.5 "Tensors" and 9.7.9.27 "Bulk copy: tensor copy". Dimension 0 is the innermost, has no stride of its own and
 is contiguous.
@@ -136,17 +135,15 @@ class TensorMap:
 
     @property
     def stored_extent(self) -> int:
-        """Where a row ends for a store, which writes whole multiples of 16 bytes: seen on an H200. Loads fill from the
-        last element on.
-        """
+        """Where a row ends for a store, which writes whole multiples of 16 bytes (seen on an H200)."""
         unit = 16 // self.element_bytes
         return -(-self.extents[0] // unit) * unit
 
     def transfer(self, coordinates: tuple[int, ...], shared_address: int, *, store: bool = False) -> Transfer:
-        """What a copy of the box at ``coordinates`` (dimension 0 first; negative ones for loads only) to or from
-        ``shared_address`` touches.
+        """What a copy of the box at ``coordinates`` (dimension 0 first) to or from ``shared_address`` touches.
 
-        In shared memory the box is dense, but with a swizzle its innermost rows are as long as the swizzle.
+        Only loads may have negative coordinates. In shared memory the box is dense, but with a swizzle its innermost
+        rows are as long as the swizzle.
         """
         if len(coordinates) != self.rank:
             raise ArgumentValueError(
@@ -184,11 +181,9 @@ class TensorMap:
         )
 
     def loaded(self, data: np.ndarray) -> np.ndarray:
-        """Bytes of elements of the tensor as a load leaves them in shared memory: tf32 is rounded, the rest are copied,
-        f32_ftz too.
+        """Bytes of elements as a load leaves them in shared memory: tf32 is rounded, others (f32_ftz too) are copied.
 
-        An H200 rounds to the nearest, ties to even, and keeps subnormals (whether tf32_ftz flushes was not asked: here
-        it does not).
+        An H200 rounds to nearest even and keeps subnormals. (tf32_ftz was not measured; here it does not flush.)
         """
         if not self.rounds:
             return data
@@ -210,9 +205,7 @@ class TensorMap:
 
 @lru_cache(maxsize=256)
 def _box_offsets(tensor_map: TensorMap) -> tuple[np.ndarray, np.ndarray]:
-    """Byte offsets of every element of the box: in global memory from its first element, in shared memory before
-    swizzling.
-    """
+    """Byte offsets of the box's elements: in global memory from the first one, in shared memory before swizzling."""
     index = np.indices(tensor_map.tile, dtype=np.int64).reshape(tensor_map.rank, *tensor_map.tile)
     size = tensor_map.element_bytes
     in_global, in_shared, pitch = np.int64(0), np.int64(0), size
@@ -302,9 +295,7 @@ def encode(tensor_map: TensorMap) -> bytes:
 
 
 def replace_field(data: bytes, field: str, value: int, ordinal: int = 0) -> bytes:
-    """``tensormap.replace.tile.<field>`` (PTX ISA 9.7.9.26): new bytes. ``rank`` takes rank - 1, enumerations their PTX
-    numbers.
-    """
+    """``tensormap.replace.tile.<field>`` (PTX ISA 9.7.9.26): new bytes. ``value``: rank - 1, or a mode's number."""
     old = decode(data)
     if not isinstance(old, TensorMap):
         raise ArgumentValueError(explain("tensormap.replace", "an im2col map", "a tiled map"))

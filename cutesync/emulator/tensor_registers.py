@@ -1,13 +1,12 @@
-"""The registers that ``wgmma`` works on: when threads may touch them (PTX ISA 9.7.15, "Register Fragments",
-``wgmma.fence``).
+"""When threads may touch the registers of ``wgmma`` (PTX ISA 9.7.15, "Register Fragments", ``wgmma.fence``).
 
 From ``wgmma.mma_async`` to the ``wgmma.wait_group`` that covers it, its accumulators and its A fragment belong to the
-tensor cores. What threads have done to such registers before must be behind a ``wgmma.fence``, as must be the first
-``wgmma`` of a warp; only accumulators handed from one ``wgmma`` to the next of the same shape need no fence. A plain
-``mov`` needs none here: compilers put copies and zeros behind the fence that the source has them before, and the
-assembler knows them for what they are.
+tensor cores. A ``wgmma.fence`` must stand before the first ``wgmma`` of a warp, and between accesses of threads to
+these registers and a ``wgmma``; only accumulators handed from one ``wgmma`` to the next of the same shape need none. A
+plain ``mov`` needs none here: compilers move copies and zeros behind a fence that follows them in the source, and the
+assembler recognises them.
 
-Accesses are looked at a segment at a time: none has a ``wgmma`` instruction inside.
+Accesses are checked a segment at a time: no ``wgmma`` instruction lies inside a segment.
 """
 
 from __future__ import annotations
@@ -18,9 +17,7 @@ KIND = "wgmma"
 
 
 class Uses:
-    """The registers that a segment reads or writes: slot -> instruction, the first one; ``computed`` without plain
-    moves.
-    """
+    """Registers that a segment reads or writes: slot -> the first instruction; ``computed``: not by plain moves."""
 
     def __init__(self):
         self.all: dict[int, int] = {}
@@ -35,9 +32,7 @@ class Uses:
 
 
 class Product:
-    """One ``wgmma.mma_async`` of one warp, until it has been waited for. ``d`` and ``a`` are the slots of its
-    registers.
-    """
+    """One ``wgmma.mma_async`` of one warp, until it has been waited for. ``d`` and ``a``: its register slots."""
 
     def __init__(self, event: tuple[int, int], site: int, shape: tuple[int, int], d: frozenset, a: frozenset):
         self.event, self.site, self.shape, self.d, self.a = event, site, shape, d, a

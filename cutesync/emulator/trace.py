@@ -1,5 +1,4 @@
-"""The schedule of a run as a Chrome / Perfetto trace: who ran when, who waited for what, and what was in flight
-meanwhile.
+"""The schedule of a run as a Chrome / Perfetto trace: which warp ran when, what warps waited for, what was in flight.
 
 A block is a process. Its tracks: one a warp (slices named by the Python line they start at, waits by what they wait
 for), one an mbarrier (its phases), and rows of copies and tensor-core work in flight. Time is the emulator's step
@@ -19,7 +18,7 @@ _BARRIERS, _FLIGHTS = 1000, 2000
 
 
 def _writable(path) -> Path:
-    """The path of a file that can be written; it is made here, so that nothing runs for a trace that nobody gets."""
+    """The path of a writable file, which is created here, so that a bad path is reported before anything runs."""
     try:
         path = Path(path)
         path.open("a").close()
@@ -118,10 +117,10 @@ class Trace:
             at=instr.text[:120],
         )
 
-    def waits_now(self, fragment) -> None:
+    def blocked(self, fragment) -> None:
         self.waits[id(fragment)] = (self.now(), self.machine.waiting(fragment))
 
-    def goes_on(self, fragment) -> None:
+    def resumed(self, fragment) -> None:
         began = self.waits.pop(id(fragment), None)
         if began is not None and self.now() > began[0]:
             warp = fragment.warp

@@ -60,9 +60,7 @@ class Instruction:
 
 @cache
 def instruction(opcode: str, a_in_registers: bool, immediates: tuple[int, ...] = ()) -> Instruction:
-    """Parse the opcode and the constants after scale-d: scale-a, scale-b (1 or -1), then trans-a (A in shared memory
-    only), trans-b.
-    """
+    """Parse the opcode and the constants after scale-d: scale-a, scale-b (1 or -1), trans-a (shared A only), trans-b."""
     satfinite = ".satfinite" in opcode
     found = SPELLING.fullmatch(opcode.replace(".satfinite", "", 1))
     if not found:
@@ -120,9 +118,7 @@ def instruction(opcode: str, a_in_registers: bool, immediates: tuple[int, ...] =
 
 @dataclass(frozen=True)
 class Descriptor:
-    """The 64-bit matrix descriptor, decoded ("Matrix-descriptor format"). Byte addresses and byte offsets; ``swizzle``
-    in bytes.
-    """
+    """The 64-bit matrix descriptor, decoded ("Matrix-descriptor format"): addresses, offsets, swizzle in bytes."""
 
     start: int
     leading: int
@@ -132,9 +128,7 @@ class Descriptor:
 
 
 def decode_descriptor(bits: int) -> Descriptor:
-    """Bits 0-13 start, 16-29 leading and 32-45 stride offset (all in units of 16 bytes), 49-51 base offset, 62-63
-    swizzle mode.
-    """
+    """Bits 0-13 start, 16-29 leading, 32-45 stride offset (units of 16 bytes), 49-51 base offset, 62-63 swizzle."""
     start, leading, stride = (((bits >> low) & 0x3FFF) << 4 for low in (0, 16, 32))
     return Descriptor(start, leading, stride, (bits >> 49) & 7, SWIZZLE_BYTES[(bits >> 62) & 3])
 
@@ -223,9 +217,7 @@ def accumulator_registers(values: np.ndarray) -> np.ndarray:
 
 
 def half_registers_to_matrix(regs: np.ndarray) -> np.ndarray:
-    """The D fragment of f16, uint32 (n / 4, 128): two neighbouring columns a register, the lower half first -> uint16
-    (64, n).
-    """
+    """The D fragment of f16, uint32 (n / 4, 128) -> uint16 (64, n): two columns a register, the lower half first."""
     pairs = np.stack([regs.astype(np.uint16), (regs >> np.uint32(16)).astype(np.uint16)], axis=1)
     return accumulator_matrix(pairs.reshape(-1, 128))
 
@@ -240,9 +232,7 @@ def matrix_to_half_registers(values: np.ndarray) -> np.ndarray:
 
 
 def multiply(step: Instruction, a: np.ndarray, b: np.ndarray, d: np.ndarray | None) -> np.ndarray:
-    """D registers of A * B + D: raw ``a`` (64, k), raw ``b`` (n, k), ``d`` uint32 (count, 128), or None where scale-d
-    is false.
-    """
+    """D registers of A * B + D: raw ``a`` (64, k), raw ``b`` (n, k); ``d`` uint32 (count, 128) or None (scale-d)."""
     if step.d_type == "s32":
         return _multiply_integers(step, a, b, d)
     left, right = _float32(step.a_type, a), _float32(step.b_type, b)

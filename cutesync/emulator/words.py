@@ -43,7 +43,7 @@ _WORDS = frozenset(
 
 @lru_cache(maxsize=4096)
 def opcode(text: str) -> tuple[str, ...] | None:
-    """An opcode split at its dots; None for a text that is none."""
+    """An opcode split at its dots; None if the text is not one."""
     if not _OPCODE.fullmatch(text):
         return None
     first, *modifiers = text.split(".")

@@ -53,7 +53,7 @@ SUFFIXES = ("ftz", "sat", "relu", "NaN", "xorsign", "abs", "noftz")
 
 @cache
 def operation(opcode: str) -> Operation:
-    """The function that carries out ``opcode`` (see the module's head)."""
+    """The function that carries out ``opcode`` (see the module's docstring)."""
     name, *modifiers, kind = opcode.split(".")
     fmt = {f.name: f for f in (F16, BF16, F32, F64)}.get(kind.removesuffix("x2"))
     rounding = [m for m in modifiers if m in MODES]
@@ -156,9 +156,7 @@ def _fma(fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
 
 
 def _fma_f64(mode: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Boldo and Melquiond's fma where no partial result can over- or underflow; fractions elsewhere and for directed
-    rounding.
-    """
+    """Boldo and Melquiond's fma if no partial result can over- or underflow; else, or for directed modes, fractions."""
     x, y, z = (v.view(np.float64) for v in (a, b, c))
     sizes = np.abs(np.stack([x, y, z, x * y]))
     if mode != "rn" or not ((sizes > 2.0**-400) & (sizes < 2.0**400)).all():
@@ -260,7 +258,7 @@ def _extremum(largest: bool, fmt: Format, mode: str, flags: frozenset[str]) -> O
     )
 
     def native(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """numpy's own, but for NaNs, and for equal numbers with other bits: zeros of both signs."""
+        """numpy's own, except for NaNs and for zeros of both signs, which are equal numbers with different bits."""
         x, y = a.view(real), b.view(real)
         if np.count_nonzero(np.isnan(x + y)):
             return general(a, b)
@@ -304,8 +302,7 @@ ORDERED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 def compare(relation: str, kind: str, a: np.ndarray, b: np.ndarray, ftz: bool = False) -> np.ndarray:
-    """Lane-wise truth of ``relation`` (eq ne lt le gt ge, the same with u for "or unordered", num, nan) for a scalar
-    float type.
+    """Lane-wise truth of ``relation`` for a float type: eq ne lt le gt ge, with u for "or unordered", num, nan.
 
     A pair type (f16x2, bf16x2) gives shape (..., 2), the lower half first: the two predicates of ``setp ... p|q``.
     """

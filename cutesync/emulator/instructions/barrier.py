@@ -212,9 +212,7 @@ def inval_maker(machine, site: int):
 
 
 def arrive_maker(machine, site: int, scope: int, release: bool, drop: bool, expects: bool, completes: bool):
-    """All the arrivals: ``run(f, lanes, address, count, bytes)`` gives the tokens: the phase, and above it the arrivals
-    then pending.
-    """
+    """All arrivals: ``run(f, lanes, address, count, bytes)`` gives tokens: the phase, above it the pending arrivals."""
 
     def run(f, lanes, address, count, size):
         tokens = np.zeros(32, np.uint64)
@@ -245,7 +243,7 @@ def tx_maker(machine, site: int, complete: bool):
                 barrier.complete_bytes(int(size[lane]), None, Issue(f.warp, lane, site))
             else:
                 barrier.expect(f, [lane], int(size[lane]), site)
-                if barrier.pending == 0 and barrier.tx == 0:  # the bytes came first, and then the last arrival
+                if barrier.pending == 0 and barrier.tx == 0:  # the bytes and the last arrival came before
                     barrier.complete_if_done()
 
     return run

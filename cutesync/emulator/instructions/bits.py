@@ -10,7 +10,7 @@ from .registry import handles
 
 
 def shift(value: np.ndarray, amount: np.ndarray, left: bool) -> np.ndarray:
-    """Shift with amounts clamped at the width: everything leaves (the sign stays for signed right shifts)."""
+    """Shift; an amount of the width or more gives zero (all sign bits for signed right shifts)."""
     bits = value.itemsize * 8
     inside = amount < bits
     small = np.where(inside, amount, 0).astype(value.dtype)

@@ -51,8 +51,10 @@ def elements(side: Side, count: int, kind: str) -> Side:
 
 
 def bulk_load_maker(machine, site: int, from_cluster: bool, operator: str, kind: str):
-    """Contiguous bytes of global (or, ``from_cluster``, own shared) memory into shared memory, signalling an mbarrier;
-    with ``operator``, combined with what is there."""
+    """Contiguous bytes of global (or, ``from_cluster``, own shared) memory into shared memory, signalling an mbarrier.
+
+    With ``operator`` they are combined with the bytes there.
+    """
 
     def source_side(operation, address: int, size: int) -> Side:
         if not from_cluster:
@@ -92,7 +94,7 @@ def bulk_load_maker(machine, site: int, from_cluster: bool, operator: str, kind:
 
 
 def bulk_store_maker(machine, site: int, operator: str, kind: str):
-    """Contiguous bytes of shared memory to global memory; with ``operator``, combined with what is there."""
+    """Contiguous bytes of shared memory to global memory; with ``operator``, combined with the bytes there."""
     combine = reducer(operator, kind) if operator else None
 
     def run(f, lanes, destination, source, size):

@@ -23,9 +23,7 @@ def text_at(machine, address: int) -> str:
 
 
 def formatted(machine, template: str, data: bytes) -> str:
-    """``printf`` of values laid out as C varargs: 4 bytes for int, 8 for long, double and pointers, each aligned to its
-    size.
-    """
+    """``printf`` of C varargs: 4 bytes for int, 8 for long, double and pointers, each aligned to its size."""
     at = 0
 
     def value(match: re.Match) -> str:

@@ -76,9 +76,7 @@ def budget_maker(machine, site: int, registers: int):
 
 @handles("setmaxnreg", together=True)
 def setmaxnreg(e, instr):
-    """Register budgets are not emulated; that all four warps of a warpgroup ask for the same is checked when their
-    block ends.
-    """
+    """Register budgets are not emulated. All four warps of a warpgroup must ask for the same (``finish_block``)."""
     e.converge("f.warp.live")
     e.line(f"{e.op(budget_maker, e.site(), instr.args[0].value)}(f)")
 
@@ -93,8 +91,10 @@ def preceding_maker(machine):
 
 @handles("griddepcontrol", switch=True)
 def griddepcontrol(e, instr):
-    """``wait``: the launches before this one are over, and what they wrote is visible. ``launch_dependents`` only says
-    how early the next launch may start; one that may do so at all is taken to start at once."""
+    """``wait``: the launches before this one are over, and what they wrote is visible.
+
+    ``launch_dependents`` does nothing: a programmatic launch is always assumed to start at once.
+    """
     if "wait" in instr.parts:
         e.effect(e.op(preceding_maker), "None")
 

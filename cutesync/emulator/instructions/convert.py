@@ -62,9 +62,7 @@ Conversion = Callable[..., np.ndarray]
 
 @cache
 def conversion(opcode: str, register_bits: int | None = None) -> Conversion:
-    """The function that carries out ``opcode`` (see the module's head). Raises ArgumentValueError for spellings PTX
-    does not have.
-    """
+    """The function that carries out ``opcode`` (see the module's docstring). ArgumentValueError: not a form of PTX."""
     parts = opcode.split(".")
     if parts[0] != "cvt" or len(parts) < 3:
         raise ArgumentValueError(explain("conversion", repr(opcode), "cvt{.rounding}{.flags}.dtype.atype"))
@@ -282,9 +280,7 @@ def _between_pairs(opcode: str, target: str, source: str, mode: str, flags: froz
 
 
 def _pack(opcode: str, parts: list[str], register_bits: int | None) -> Conversion:
-    """``cvt.pack.sat.{s16,u16}.s32 d, a, b`` and ``cvt.pack.sat.{s8,u8}.s32.b32 d, a, b, c``: d = c shifted up, then a,
-    then b.
-    """
+    """``cvt.pack.sat.{s16,u16}.s32 d, a, b``; with 8 bits also ``c``: d = c shifted up, then a, then b."""
     if (
         len(parts) < 3
         or parts[0] != "sat"

@@ -1,6 +1,4 @@
-"""Floating-point instructions: the plain single and double forms inline, everything else through ``arithmetic.py`` and
-``convert.py``.
-"""
+"""Floating-point instructions: plain single and double forms inline, others by ``arithmetic.py`` and ``convert.py``."""
 
 from __future__ import annotations
 

@@ -40,9 +40,7 @@ def load_matrices(rows: np.ndarray, transposed: bool) -> np.ndarray:
 
 
 def store_matrices(registers: np.ndarray, transposed: bool) -> np.ndarray:
-    """``stmatrix.sync.aligned.m8n8.xN{.trans}.shared.b16``: the inverse; rows uint8 (N * 8, 16) for the addresses of
-    lanes 0 to N * 8 - 1.
-    """
+    """``stmatrix``, the inverse of ``load_matrices``: rows uint8 (N * 8, 16) for the addresses of that many lanes."""
     matrices = np.ascontiguousarray(registers).view(np.uint16).reshape(-1, 8, 8)
     if transposed:
         matrices = np.ascontiguousarray(matrices.transpose(0, 2, 1))

@@ -54,7 +54,7 @@ def address_of(e, instr, mem: Mem, space: str) -> str:
 
 
 def call_parameter(mem: Mem) -> bool:
-    """Whether the operand is a parameter of a call, which the reader has made a register."""
+    """Whether the operand is a parameter of a call, which the parser has made a register."""
     return isinstance(mem.base, Reg) and mem.base.name.startswith(PARAM)
 
 
@@ -89,10 +89,9 @@ def ld(e, instr):
 
 
 def torn_store(machine, site: int, space: str, width: int, count: int, order: Order):
-    """A strong store of a vector: one access for each element, in no order ("Vector Data-types" of the memory
-    consistency model).
+    """A strong store of a vector: one access an element, in no order (PTX memory model, "Vector Data-types").
 
-    ``run(f, next, address, values)``. Now and then the schedule lets others run between two of them.
+    ``run(f, next, address, values)``. Sometimes the schedule lets other threads run between two of them.
     """
     whole, one = (store(machine, site, space, width, n, order) for n in (count, 1))
     port = Port(machine, site, space, width, count)
@@ -141,9 +140,7 @@ def st(e, instr):
 
 
 def combiner(name: str, kind: str, space: str = "global"):
-    """``f(old, operand, other)`` on integers, which are the bits of floating types. Sums of f32 flush subnormals in
-    global memory only.
-    """
+    """``f(old, operand, other)`` on the bits of values. Sums of f32 flush subnormals in global memory only."""
     if kind[0] in "usb" and kind not in ("bf16", "bf16x2"):
         bits = int(kind[1:])
         mask, half = (1 << bits) - 1, 1 << (bits - 1)

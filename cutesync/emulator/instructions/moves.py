@@ -113,7 +113,7 @@ def isspacep(e, instr):
 
 @handles("prefetch", "prefetchu", "applypriority", "discard", "createpolicy", "pragma")
 def hint(e, instr):
-    """Hints: no effect on values. A cache policy is a register nobody reads."""
+    """Hints: no effect on values. The register of a cache policy is never read."""
     if instr.parts[0] == "createpolicy":
         e.set(instr.args[0], e.const(0, "u", 64), "u", 64)
 

@@ -58,7 +58,7 @@ DOUBLE_FORMS = ("rcp", "rsqrt")
 
 @cache
 def operation(opcode: str) -> Operation:
-    """The function that carries out ``opcode`` (see the module's head)."""
+    """The function that carries out ``opcode`` (see the module's docstring)."""
     name, *modifiers, kind = opcode.split(".")
     fmt = {f.name: f for f in (F16, BF16, F32, F64)}.get(kind.removesuffix("x2"))
     if fmt is None or name not in APPROXIMATE or not set(modifiers) <= {*MODES, "approx", "full", "ftz"}:
@@ -99,17 +99,13 @@ def _approximate(function: Callable[..., np.ndarray], fmt: Format, *sources: np.
 
 
 def _fast_division(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """``div.approx``: the reciprocal of a divisor above 2**126 is flushed, so that the quotient is zero, or NaN for an
-    infinity.
-    """
+    """``div.approx``: the reciprocal of a divisor above 2**126 is flushed: zero, or NaN for an infinite dividend."""
     huge = (np.abs(y) > 2.0**126) & np.isfinite(y)
     return np.where(huge, x * np.copysign(0.0, y), x / y)
 
 
 def _approximate_f64(name: str, ftz: bool, a: np.ndarray) -> np.ndarray:
-    """With ``.ftz`` the upper 32 bits of the source give the upper 32 bits of the result; subnormal numbers count as
-    zero, and there is one NaN.
-    """
+    """With ``.ftz`` only upper words count: subnormal numbers are zero, the low word of the result too; one NaN."""
     if not ftz:
         return canonical(F64, APPROXIMATE[name](a.view(np.float64)), a)
     upper = np.uint64(0xFFFFFFFF00000000)
@@ -160,9 +156,7 @@ def _tight_root(value: Fraction) -> Fraction:
 
 
 def _odd_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """float32 a / b as a float64 rounded to odd: the exact remainder of the 29-bit truncated quotient says where the
-    rest lies.
-    """
+    """float32 a / b as a float64 rounded to odd, from a quotient of 26 bits and its exact remainder."""
     x, y = a.astype(np.float64), b.astype(np.float64)
     quotient = _short(x / y)
     remainder = x - quotient * y

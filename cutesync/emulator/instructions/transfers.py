@@ -65,8 +65,9 @@ def refine(sanitizer, side: Side) -> None:
 
 
 def announce_updates(operation: Operation, sides: list[Side]) -> None:
-    """The operation reduces into these ends. Any number may update one place, so each counts as a reader of what it
-    finds there; and it overwrites what threads have read.
+    """The operation reduces into these ends.
+
+    Any number may update one place, so each counts as a reader of what it finds; and it overwrites what threads read.
     """
     for side in sides:
         announce_read(operation, side)
@@ -112,8 +113,10 @@ def sharing(f, lanes, site: int, operator: str, *operands):
 def start_store(
     operation: Operation, who: list[int], wanted: tuple, source: Side, target: Side | None, keep, combine
 ) -> None:
-    """Start a copy out of shared memory on behalf of the lanes ``who``, whose open commit groups it joins;
-    ``wanted`` is what they asked for."""
+    """Start a copy out of shared memory for the lanes ``who``, whose open commit groups it joins.
+
+    ``wanted`` is what they asked for.
+    """
     warp = operation.warp
     announce_read(operation, source)
     operation.blocks.add(warp.block.number)

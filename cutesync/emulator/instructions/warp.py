@@ -1,6 +1,6 @@
-"""Instructions that lanes of a warp do together: shuffles, votes, matches, reductions, election, ``bar.warp.sync``.
+"""Instructions that lanes of a warp execute together: shuffles, votes, matches, reductions, ``bar.warp.sync``.
 
-Each waits until every live lane of its member mask has come. None but ``bar.warp.sync`` orders memory.
+Each waits until every live lane of its member mask has arrived. Only ``bar.warp.sync`` orders memory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ cnz = np.count_nonzero
 
 
 def members(e, operand) -> str:
-    """The member mask as text: a number, or an expression: what the masks of the active lanes name together."""
+    """The member mask as text: a number, or an expression that joins the masks of the active lanes."""
     if isinstance(operand, Imm):
         return str(operand.value & 0xFFFFFFFF)
     return f"int(np.bitwise_or.reduce({e.u(operand, 32)}[f.mask]))"
@@ -36,9 +36,7 @@ def convergent(e, operand) -> None:
 
 
 def member_maker(machine, site: int):
-    """``run(f, active, mask)``: what the lanes outside their own mask, or lanes with different masks, would do is
-    undefined.
-    """
+    """``run(f, active, mask)`` reports lanes outside their own mask, or with different masks (undefined in PTX)."""
 
     def run(f, active, mask):
         outside = active & (mask >> _LANES.astype(np.uint32) & 1 == 0)
@@ -66,9 +64,7 @@ def member_maker(machine, site: int):
 
 
 def grouped(e, operand, function, *values: str) -> str:
-    """``function(*values, lanes)`` for the lanes that run the instruction together: all that do, or those of each
-    member mask.
-    """
+    """``function(*values, lanes)`` for the lanes that execute together: all active ones, or each member mask's."""
     call = f"{e.name(function, function.__name__)}({', '.join(values)}, "
     if isinstance(operand, Imm):
         return f"{call}{e.mask()})"
@@ -174,7 +170,7 @@ def match_any(value: np.ndarray, active: np.ndarray) -> np.ndarray:
 
 
 def match_all(value: np.ndarray, active: np.ndarray) -> np.ndarray:
-    """The mask of ``active`` if all its values are the same, else 0: that is the predicate, too."""
+    """The mask of ``active`` if all its values are the same, else 0, which is the predicate as well."""
     same = len(np.unique(value[active])) == 1
     return ballot(active, active) if same else np.zeros(32, np.uint32)
 

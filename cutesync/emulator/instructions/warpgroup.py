@@ -1,8 +1,8 @@
 """``wgmma``: registers and shared memory of a warpgroup around the arithmetic of ``..wgmma``.
 
-``wgmma.mma_async`` gathers the four warps of its warpgroup, computes at once, and leaves its reads of shared memory in
-flight until each warp's ``wgmma.wait_group``: whoever overwrites an operand before that is reported, whatever the
-moment of the real read.
+``wgmma.mma_async`` waits for the four warps of its warpgroup, computes at once, and keeps its reads of shared memory in
+flight until each warp's ``wgmma.wait_group``: a write to an operand before that is reported, whatever the moment of
+the real read.
 """
 
 from __future__ import annotations
