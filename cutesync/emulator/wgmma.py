@@ -60,7 +60,7 @@ class Instruction:
 
 @cache
 def instruction(opcode: str, a_in_registers: bool, immediates: tuple[int, ...] = ()) -> Instruction:
-    """Parse the opcode and the constants after scale-d: scale-a, scale-b (1 or -1), trans-a (shared A only), trans-b."""
+    """Parse the opcode and the constants after scale-d: scale-a, scale-b (1 or -1), trans-a (A in shared), trans-b."""
     satfinite = ".satfinite" in opcode
     found = SPELLING.fullmatch(opcode.replace(".satfinite", "", 1))
     if not found:

@@ -239,7 +239,7 @@ def find_set(mask: np.ndarray, base: np.ndarray, offset: np.ndarray) -> np.ndarr
     out = []
     for bits, start, n in zip(mask.tolist(), base.tolist(), offset.view(np.int32).tolist()):
         places = range(start, start + 1) if n == 0 else range(start, 32) if n > 0 else range(start, -1, -1)
-        found = [p for p in places if start < 32 and bits >> p & 1]
+        found = [p for p in places if bits >> p & 1] if start < 32 else []
         rank = max(abs(n) - 1, 0)
         out.append(found[rank] if rank < len(found) else 0xFFFFFFFF)
     return np.array(out, np.uint32)
