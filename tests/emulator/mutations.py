@@ -1,4 +1,6 @@
-"""Mutations: small edits of a kernel's PTX, each of which plants one synchronization fault. ``mutants(ptx)`` yields every one that applies."""
+"""Mutations: small edits of a kernel's PTX, each of which plants one synchronization fault. ``mutants(ptx)`` yields
+every one that applies.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,9 @@ from itertools import islice
 
 @dataclass(frozen=True)
 class Mutation:
-    """Each match of ``pattern`` (the first ``most`` of them) makes one mutant, where ``change`` gives its replacement (None: leave this match alone)."""
+    """Each match of ``pattern`` (the first ``most`` of them) makes one mutant, where ``change`` gives its replacement
+    (None: leave this match alone).
+    """
 
     name: str
     pattern: str
@@ -36,7 +40,8 @@ def _immediate(delta: int):
 
 def _constant_of(instruction: str) -> str:
     """Matches the ``mov.b32 %r, constant`` that sets the last operand of the instruction after it."""
-    return rf"(mov\.b32 \t(%r\d+), )(\d+)(;\n(?:\s*(?:\.loc|elect|not|@|mov|mbarrier)[^\n]*\n|\$[^\n]*\n)*?\s*{instruction}[^\n;]*, \2;)"
+    between = r"(?:\s*(?:\.loc|elect|not|@|mov|mbarrier)[^\n]*\n|\$[^\n]*\n)*?"
+    return rf"(mov\.b32 \t(%r\d+), )(\d+)(;\n{between}\s*{instruction}[^\n;]*, \2;)"
 
 
 def _named(delta: int):

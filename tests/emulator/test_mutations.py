@@ -1,7 +1,7 @@
 """The mutation table: every fault planted in a correct kernel is killed, by a report or by a wrong result.
 
-Each kernel is compiled once; its PTX is edited (``mutations.py``) and run under all policies. A mutant may survive only if it is
-listed in ``HARMLESS``, with the reason why it changes nothing that could go wrong.
+Each kernel is compiled once; its PTX is edited (``mutations.py``) and run under all policies. A mutant may survive only
+if it is listed in ``HARMLESS``, with the reason why it changes nothing that could go wrong.
 """
 
 import numpy as np
@@ -79,7 +79,10 @@ KERNELS = {
     "hand_over": (cluster.hand_over, (i32(32), None), {0: 3 * np.arange(31, -1, -1)}),
     "multicast": (cluster.multicast, (CAST, np.zeros((2, *CAST.shape), np.float32), None), {1: np.stack([CAST, CAST])}),
 }
-TAIL = "the producer's tail: needed only where other blocks may still arrive on this block's barriers; whether it hangs depends on the schedule"
+TAIL = (
+    "the producer's tail: needed only where other blocks may still arrive on this block's barriers; "
+    "whether it hangs depends on the schedule"
+)
 HARMLESS = {
     ("stream_tiles", "constant parity #3"): TAIL,
     ("stream_tiles", "parity not flipped on wrap #1"): TAIL,
