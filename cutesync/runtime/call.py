@@ -7,7 +7,7 @@ and then take the same way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,8 +49,9 @@ class Plan(NamedTuple):
     empty: Callable[..., Any]  # makes a result on a stream
     reads: tuple[
         tuple[int, int, int], ...
-    ]  # of inputs that are read: the number, and the bytes from and to, from the address
-    writes: tuple[int, int]  # the same of an output
+    ]  # of an input that is read: its number, and between which two distances from
+    # the output's address its own would make them overlap
+    size: int  # bytes that an output spans
     in_place: int | None  # the input that an output may be
 
 
@@ -81,41 +82,44 @@ def front_end(family: Family) -> Callable:
     with several outputs a sequence of them. Returns the result, or a tuple of them.
     """
     adapters, own, host, name, single = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY, family.name, family.outputs == 1
-    beside, strided = arrays.beside, family.strided
+    beside, strided, rest = arrays.beside, family.strided, family.inputs[1:]
 
     def call(arguments: tuple, x: Any, out: Any, stream: Any, *others: Any) -> Any:
         kind = type(x)
         addresses: tuple[int, ...]
         key: tuple
         if kind is DeviceArray and type(out) is DeviceArray and not others:  # the cheapest way: plain attributes
-            adapter, addresses = own, (x.ptr, out.ptr)
-            key = (name, arguments, x.signature, addresses[0] & 15, out.signature, addresses[1] & 15)
+            adapter, pointer, target = own, x.ptr, out.ptr
+            key = (name, arguments, x.signature, pointer & 15, out.signature, target & 15)
+            addresses = pointer, target
         else:
             adapter = adapters.get(kind) or arrays.adapter(x, family.inputs[0])
             if adapter is host:
                 return _call_numpy(family, call, arguments, (x, *others), out, stream)
             pointer, signature = adapter.identify_strided(x) if strided else adapter.identify(x)
             key, addresses = (name, arguments, signature, pointer & 15), (pointer,)
-            if others:
-                signatures, places = identify(adapter, kind, zip(others, family.inputs[1:]))
-                key, addresses = key + signatures, addresses + places
-            if out is not None:
-                signatures, places = identify(adapter, kind, ((out, "out"),) if single else pairs(out))
-                key, addresses = key + signatures, addresses + places
+            for y, argument in zip(others, rest) if others else ():
+                if y is None:
+                    key, addresses = (*key, None), (*addresses, 0)
+                else:
+                    theirs = adapter if type(y) is kind else beside(y, argument)
+                    pointer, signature = theirs.identify_strided(y) if strided else theirs.identify(y)
+                    key, addresses = (*key, signature, pointer & 15), (*addresses, pointer)
+            for y in () if out is None else (out,) if single else _pair(out):
+                theirs = adapter if type(y) is kind else beside(y, "out")
+                target, signature = theirs.identify_strided(y) if strided else theirs.identify(y)
+                key, addresses = (*key, signature, target & 15), (*addresses, target)
         try:
-            run, ordinal, empty, reads, writes, in_place = _plans[key]
+            run, ordinal, empty, reads, size, in_place = _plans[key]
         except (KeyError, TypeError):
-            run, ordinal, empty, reads, writes, in_place = _make(family, key, (x, *others), out, stream)
+            run, ordinal, empty, reads, size, in_place = _make(family, key, (x, *others), out, stream)
         raw = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream)
         if out is not None:
-            target = addresses[-1]
-            low, high = target + writes[0], target + writes[1]
-            for i, start, stop in reads:
-                at = addresses[i]
-                if at + start < high and low < at + stop and not (i == in_place and at == target):
+            for i, before, behind in reads:
+                if before < addresses[i] - target < behind and not (i == in_place and addresses[i] == target):
                     raise _overlap(family, i, in_place)
             if not single:
-                _check_pair(family, addresses, reads, writes)
+                _check_pair(family, addresses, reads, size)
                 out = tuple(out)
         elif single:
             out = empty(raw, stream is not None)
@@ -125,22 +129,6 @@ def front_end(family: Family) -> Callable:
             addresses = (*addresses, *map(adapter.address, out))
         run(addresses, raw)
         return out
-
-    def identify(adapter: Any, kind: type, given: Iterable[tuple[Any, str]]) -> tuple[tuple, tuple[int, ...]]:
-        """Of arrays beside the first: what a key needs of each, and their addresses."""
-        key: tuple = ()
-        addresses: tuple[int, ...] = ()
-        for y, argument in given:
-            if y is None:
-                key, addresses = (*key, None), (*addresses, 0)
-            else:
-                theirs = adapter if type(y) is kind else beside(y, argument)
-                pointer, signature = theirs.identify_strided(y) if strided else theirs.identify(y)
-                key, addresses = (*key, signature, pointer & 15), (*addresses, pointer)
-        return key, addresses
-
-    def pairs(outs: Any) -> list[tuple[Any, str]]:
-        return [(y, "out") for y in _pair(outs)]
 
     return call
 
@@ -156,13 +144,13 @@ def _overlap(family: Family, i: int, in_place: int | None) -> ArgumentValueError
     return ArgumentValueError(explain("out", f"memory that overlaps {family.inputs[i]}", f"{itself}memory of its own"))
 
 
-def _check_pair(family: Family, addresses: tuple[int, ...], reads: tuple, writes: tuple[int, int]) -> None:
+def _check_pair(family: Family, addresses: tuple[int, ...], reads: tuple, size: int) -> None:
     """The first of two outputs must not overlap an input, nor the second."""
-    (low, high), (first, second) = writes, addresses[-2:]
-    for i, start, stop in reads:
-        if addresses[i] + start < first + high and first + low < addresses[i] + stop:
+    first, second = addresses[-2:]
+    for i, before, behind in reads:
+        if before < addresses[i] - first < behind:
             raise _overlap(family, i, None)
-    if low - high < first - second < high - low:
+    if -size < first - second < size:
         raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
 
 
@@ -188,10 +176,10 @@ def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Pl
     raw = library.stream(view.device) if stream is None else arrays.stream_handle(stream)
     outs = outs or (View(0, shape, dtype, view.device, True),) * family.outputs
     run, in_place = family.plan(spec, views, outs, raw)
+    low, high = outs[0].span[0] - outs[0].ptr, outs[0].span[1] - outs[0].ptr
     read = [(i, x) for i, x in enumerate(views) if x is not None and x.size and i not in spec.unread]
-    reads = tuple((i, x.span[0] - x.ptr, x.span[1] - x.ptr) for i, x in read)
-    writes = (outs[0].span[0] - outs[0].ptr, outs[0].span[1] - outs[0].ptr)
-    made = Plan(run, view.device, empty, reads, writes, in_place)
+    reads = tuple((i, low - (x.span[1] - x.ptr), high - (x.span[0] - x.ptr)) for i, x in read)
+    made = Plan(run, view.device, empty, reads, high - low, in_place)
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
     if not collecting() and family.keep(arguments, view.device, raw):
