@@ -206,7 +206,7 @@ def redux(e, instr):
 def elected(member_bits: int, live: int) -> tuple[np.ndarray, np.ndarray]:
     """(number of the elected lane, predicate): the lowest live member, the same one every time."""
     leader = (member_bits & live & -(member_bits & live)).bit_length() - 1
-    return np.full(32, leader, np.uint32), _LANES == leader
+    return np.full(32, leader, np.uint32), np.equal(_LANES, leader)
 
 
 @handles("elect", together=True)
