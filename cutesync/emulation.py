@@ -1,4 +1,4 @@
-"""``cs.emulate``: everything inside runs on the emulator, checked."""
+"""``cs.emulate``: runs the calls inside on the emulator, with its checks."""
 
 from __future__ import annotations
 

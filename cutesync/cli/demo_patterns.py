@@ -12,12 +12,18 @@ from .. import patterns
 if TYPE_CHECKING:
     from .demo import Case
 
-_CONSUMED = lambda v: v * 2 + 1  # noqa: E731
-_KEPT = lambda v: v % 3 == 0  # noqa: E731
+
+def _consumed(v):
+    return v * 2 + 1
+
+
+def _kept(v):
+    return v % 3 == 0
 
 
 def cases(place: str) -> Iterator[Case]:
-    """``place`` is "gpu" (large), "emulator" (small) or "nowhere" (the large shapes, to be compiled)."""
+    """Yield the cases for a ``place``: "gpu" (large), "emulator" (small) or "nowhere" (the large shapes, to be
+    compiled)."""
     large = place != "emulator"
     n = 1 << 24 if large else 3000
     few = 1 << 20 if large else 600
@@ -27,8 +33,8 @@ def cases(place: str) -> Iterator[Case]:
             f"producer, consumers: {form}",
             "float32",
             n,
-            lambda x, form=form, **options: stream.run(x, _CONSUMED, form=form, **options),
-            lambda x: stream.reference(x, _CONSUMED),
+            lambda x, form=form, **options: stream.run(x, _consumed, form=form, **options),
+            lambda x: stream.reference(x, _consumed),
         )
     for form in patterns.divergence.FORMS:
         yield _case(
@@ -103,8 +109,8 @@ def cases(place: str) -> Iterator[Case]:
             f"list by {method}, sorted",
             "int32",
             few,
-            _sorted(lambda x, method=method: patterns.output_list.run(x, _KEPT, method=method)),
-            lambda x: np.sort(patterns.output_list.reference(x, _KEPT)),
+            _sorted(lambda x, method=method: patterns.output_list.run(x, _kept, method=method)),
+            lambda x: np.sort(patterns.output_list.reference(x, _kept)),
         )
     yield _case(
         "primes, as many as x",
@@ -124,22 +130,22 @@ def cases(place: str) -> Iterator[Case]:
 
 
 def _through_a_channel(x) -> np.ndarray:
-    """All items of ``x``: half of them taken from a channel, the others as it holds them."""
+    """Return all items of ``x``: half of them are taken from a channel, the others are read from its memory."""
     channel = patterns.Channel(len(x)).give(x)
     return np.concatenate([channel.take(len(x) // 2), channel.to_numpy()])
 
 
 def _sorted(run: Callable) -> Callable:
-    """A call whose result has the order of the schedule. Under several schedules it runs once for each: a launch would
-    find them differ."""
+    """Return a call that sorts the result of ``run``, whose order depends on the schedule. With several schedules,
+    ``run`` is called once for each, as one launch under all of them would report that results differ."""
 
     def call(x, out=None) -> np.ndarray:
         del out
         from ..emulator import emulate, settings
-        from ..runtime import device
+        from ..runtime import backend
 
         how = settings()
-        if device.backend() != "emulator" or how.schedules == 1:
+        if not backend.current().on_host or how.schedules == 1:
             return np.sort(np.asarray(run(x)))
         results = []
         for schedule in map(how.schedule, range(how.schedules)):
