@@ -16,7 +16,7 @@ from .compiler import Kernel
 _ALIGNMENT = 256
 _MULTIPROCESSORS = 132  # of an H200, so that policies are those of the GPU
 _workspaces: dict[int, np.ndarray] = {}
-_addresses = itertools.count(1 << 40, 1 << 40)  # of arrays of dry runs
+_addresses = itertools.count(1 << 40, 1 << 40)  # of arrays of dry runs: no two overlap
 
 
 def _memory(size: int, fill: int | None = None) -> tuple[int, np.ndarray]:
@@ -155,7 +155,7 @@ class _Dry(_Emulator):
 
     @staticmethod
     def allocate(size: int, ordinal: int, stream: int) -> tuple[int, object]:
-        """No two overlap."""
+        """Return addresses that are never accessed, so far apart that no two arrays overlap."""
         del size, ordinal, stream
         return next(_addresses), None
 

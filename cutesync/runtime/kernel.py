@@ -20,8 +20,8 @@ from . import compiler, device
 
 @dataclass(frozen=True)
 class Pointer:
-    """An address in global memory, of elements of a type; ``align`` is in bytes, 0 stands for one element. ``size``, as
-    that of every parameter, is its own in bytes."""
+    """An address in global memory of elements of one type. ``align`` is in bytes; 0 means that of one element.
+    ``size``, as of every parameter, is that of the parameter in bytes."""
 
     name: str
     element: DType
@@ -38,7 +38,7 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number; ``kind`` is the name of the DSL's class."""
+    """A number; ``kind`` is the name of its DSL class."""
 
     name: str
     kind: str

@@ -35,10 +35,10 @@ Claim = Callable[[int, int], workspaces.Workspace]
 class Launch:
     """A kernel with its grid (blocks, one-dimensional) and parameters on one device.
 
-    ``values`` are the parameters that stay, by name; those that are not given, or None, are 0. ``arrays`` names those that each
-    call gives anew: pointers and tensor maps. With ``claim`` a call also binds a workspace of its stream to "counters"
-    and "scratch". ``run(addresses, stream)`` writes what changed and launches. One call at a time holds the block's
-    lock, so threads may share a Launch.
+    ``values`` are the constant parameters, by name; parameters that are not given, or None, are 0. ``arrays`` names the
+    parameters that each call gives: pointers and tensor maps. With ``claim`` a call also binds a workspace of its
+    stream to "counters" and "scratch". ``run(addresses, stream)`` writes what changed and launches the kernel. A lock
+    admits one call at a time, so threads may share a Launch.
     """
 
     __slots__ = ("kernel", "run")

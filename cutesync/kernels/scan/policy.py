@@ -119,20 +119,21 @@ class WavePolicy(Policy):
 
 @dataclass(frozen=True)
 class PipelinePolicy(Policy):
-    """Resident blocks with a ring of ``stages`` tiles. ``folders`` warps reduce the tiles; ``squads`` of ``warps``
-    warps each scan and store them, with ``rows`` vectors per lane."""
+    """Resident blocks with a ring of ``stages`` tiles: some warps reduce each tile, and squads of warps scan and store
+    it."""
 
     module, kernel = ".pipeline", "PipelineScan"
 
-    folders: int
-    squads: int
-    warps: int
-    rows: int
+    reduce_warps: int
+    scan_squads: int
+    warps_per_squad: int
+    vectors_per_thread: int
     stages: int
     shift: int | None
 
 
-PIPELINE = PipelinePolicy(folders=4, squads=2, warps=4, rows=16, stages=6, shift=0)  # tiles of 32 KiB
+# Tiles of 32 KiB.
+PIPELINE = PipelinePolicy(reduce_warps=4, scan_squads=2, warps_per_squad=4, vectors_per_thread=16, stages=6, shift=0)
 
 
 @dataclass(frozen=True)
@@ -280,10 +281,10 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         slack = boundary // problem.source - 1 if width == 1 else items - 1
         return ceil_div(problem.length + slack, warps * fitted(rows) * LANES * items)
 
-    tiles = tiles_of(PIPELINE.warps, PIPELINE.rows, LINE_BYTES)
+    tiles = tiles_of(PIPELINE.warps_per_squad, PIPELINE.vectors_per_thread, LINE_BYTES)
     if total > PIPELINE_BYTES and tiles > 1:
         slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
-        policy = replace(PIPELINE, rows=fitted(PIPELINE.rows), shift=shift)
+        policy = replace(PIPELINE, vectors_per_thread=fitted(PIPELINE.vectors_per_thread), shift=shift)
         return Choice(policy, tiles, min(SMS, problem.rows * tiles), slots, width)
     warps, rows = (
         (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
