@@ -60,7 +60,7 @@ def _place(error: BaseException, fn: Callable) -> tuple[str | None, int]:
     while isinstance(fn, functools.partial):
         fn = fn.func
     if not isinstance(fn, (types.FunctionType, types.MethodType)) and not hasattr(fn, "__wrapped__"):
-        fn = getattr(type(fn), "__call__", fn)
+        fn = type(fn).__call__
     code = getattr(getattr(fn, "__wrapped__", fn), "__code__", None)
     return (None, 0) if code is None or not _is_users(code.co_filename) else (code.co_filename, code.co_firstlineno)
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -189,7 +191,7 @@ def _cast(values: np.ndarray, target) -> np.ndarray:
 
 
 _LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "relu": lambda v: np.maximum(v, 0),
     "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
     "silu": lambda v: v / (1 + np.exp(-v)),

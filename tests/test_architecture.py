@@ -117,7 +117,7 @@ def imports(folder: str):
 )
 def test_dependencies_point_one_way(folder, forbidden):
     found = list(imports(folder))
-    assert any(module.startswith("cutlass") or module.startswith("cutesync.") for _, module in found)
+    assert any(module.startswith(("cutlass", "cutesync.")) for _, module in found)
     wrong = [
         f"{path} imports {module}"
         for path, module in found

@@ -27,30 +27,14 @@ _BUILT_IN = (
     types.WrapperDescriptorType,
     types.ClassMethodDescriptorType,
 )
+# Entries of a class that no operation reads, or that follow from the others.
 _SKIPPED = frozenset(
-    [
-        "__dict__",
-        "__weakref__",
-        "__doc__",
-        "__module__",
-        "__qualname__",
-        "__annotations__",
-        "__annotate__",
-        "__annotate_func__",
-        "__annotations_cache__",
-        "__slots__",
-        "__abstractmethods__",
-        "_abc_impl",
-        "__firstlineno__",
-        "__static_attributes__",
-        "__match_args__",
-        "__dataclass_fields__",
-        "__dataclass_params__",
-        "__parameters__",
-        "__orig_bases__",
-        "__classdictcell__",
-    ]
-)  # entries of a class that no operation reads, or that follow from the others
+    """
+    __dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __annotate__ __annotate_func__
+    __annotations_cache__ __slots__ __abstractmethods__ _abc_impl __firstlineno__ __static_attributes__
+    __match_args__ __dataclass_fields__ __dataclass_params__ __parameters__ __orig_bases__ __classdictcell__
+    """.split()  # noqa: SIM905 (a list would take a line per name)
+)
 
 
 class Walk:

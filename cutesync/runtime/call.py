@@ -80,8 +80,8 @@ def front_end(family: Family) -> Callable:
     ``arguments`` is a tuple that is equal only for calls of the same meaning (see ``arguments.exact``). ``out`` is
     None, an array, or with several outputs a sequence of them. Returns the result, or a tuple of them.
     """
-    adapters, own, host, name, single = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY, family.name, family.outputs == 1
-    beside, strided = arrays.beside, family.strided
+    adapters, own, host = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY
+    name, single, strided = family.name, family.outputs == 1, family.strided
 
     def call(arguments: tuple, x: Any, out: Any, stream: Any, *others: Any) -> Any:
         kind = type(x)
@@ -97,10 +97,11 @@ def front_end(family: Family) -> Callable:
             pointer, signature = adapter.identify_strided(x) if strided else adapter.identify(x)
             key, addresses = (name, arguments, signature, pointer & 15), (pointer,)
             if others:
-                signatures, places = identify(adapter, kind, zip(others, family.inputs[1:]))
+                signatures, places = _identify(adapter, kind, strided, zip(others, family.inputs[1:]))
                 key, addresses = key + signatures, addresses + places
             if out is not None:
-                signatures, places = identify(adapter, kind, ((out, "out"),) if single else pairs(out))
+                given = ((out, "out"),) if single else [(y, "out") for y in _pair(out)]
+                signatures, places = _identify(adapter, kind, strided, given)
                 key, addresses = key + signatures, addresses + places
         try:
             run, ordinal, empty, reads, writes, in_place = _plans[key]
@@ -126,23 +127,24 @@ def front_end(family: Family) -> Callable:
         run(addresses, raw)
         return out
 
-    def identify(adapter: Any, kind: type, given: Iterable[tuple[Any, str]]) -> tuple[tuple, tuple[int, ...]]:
-        """Return the part of the key that describes further arrays, and their addresses."""
-        key: tuple = ()
-        addresses: tuple[int, ...] = ()
-        for y, argument in given:
-            if y is None:
-                key, addresses = (*key, None), (*addresses, 0)
-            else:
-                theirs = adapter if type(y) is kind else beside(y, argument)
-                pointer, signature = theirs.identify_strided(y) if strided else theirs.identify(y)
-                key, addresses = (*key, signature, pointer & 15), (*addresses, pointer)
-        return key, addresses
-
-    def pairs(outs: Any) -> list[tuple[Any, str]]:
-        return [(y, "out") for y in _pair(outs)]
-
     return call
+
+
+def _identify(
+    adapter: Any, kind: type, strided: bool, given: Iterable[tuple[Any, str]]
+) -> tuple[tuple, tuple[int, ...]]:
+    """Return the part of the key that describes further arrays, and their addresses. ``kind`` is the array type of
+    ``adapter``."""
+    key: tuple = ()
+    addresses: tuple[int, ...] = ()
+    for y, argument in given:
+        if y is None:
+            key, addresses = (*key, None), (*addresses, 0)
+        else:
+            theirs = adapter if type(y) is kind else arrays.beside(y, argument)
+            pointer, signature = theirs.identify_strided(y) if strided else theirs.identify(y)
+            key, addresses = (*key, signature, pointer & 15), (*addresses, pointer)
+    return key, addresses
 
 
 def _pair(outs: Any) -> tuple:

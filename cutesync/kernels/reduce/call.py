@@ -63,8 +63,8 @@ def reduce(
         array of the library of ``x``.
     algorithm : "auto", or a slower one for comparison: "atomic" (one atomic operation per block; floats are not
         reproducible) or "multi_launch" (one launch per level). Both reduce the whole array.
-    stream : None (the current stream of the library of ``x``), the handle of a stream as an int, or an object with
-        ``__cuda_stream__``. The call does not wait for the GPU, except to return NumPy arrays.
+    stream : None (the current stream of the library of ``x``), a handle as an int, or an object with
+        ``__cuda_stream__``.
 
     Returns
     -------
@@ -73,12 +73,8 @@ def reduce(
 
     Raises
     ------
-    ArgumentTypeError : an argument or the element type of an array is not supported.
-    ArgumentValueError : a value, shape or layout is not allowed, or ``out`` overlaps an input.
-    DeviceError : arrays are on different devices, or on one that the backend cannot use.
-    OperatorError : a callable cannot be traced, or cannot be identified by value.
-    CaptureError : the call would compile or allocate while a CUDA graph is captured.
-    WorkspaceError, NoGpuError, LaunchError : no memory for the result; no Hopper GPU; the driver refused the launch.
+    ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError,
+    LaunchError: ``cutesync.errors`` says when.
     """
     if type(op) is not str:
         op = identify(op)

@@ -50,38 +50,30 @@ def scan(
         DeviceArray, or an object with DLPack or ``__cuda_array_interface__``. Element types: bool, int8..int64,
         uint8..uint64, float16, bfloat16, float32, float64.
     op : "add", "mul", "min", "max", "and", "or", "xor", or a callable of two scalars that the DSL can trace. In ``op(a,
-        b)``, ``a`` comes from lower indexes than ``b``, in both directions. NaN propagates through min and max, as in
-        NumPy.
+        b)``, ``a`` comes from lower indexes in both directions. NaN propagates through min and max, as in NumPy.
     axis : an int; negative counts from the end. None scans the flattened array.
-    exclusive : whether ``out[i]`` leaves out ``x[i]``: the first result is ``init``, or the operator's identity if
-        there is no ``init``.
-    reverse : whether ``out[i]`` combines ``x[i] ... x[n-1]``; the first result in scan order is that of the last
-        element.
+    exclusive : whether ``out[i]`` leaves out ``x[i]``: the first result is ``init``, else the operator's identity.
+    reverse : whether ``out[i]`` combines ``x[i] ... x[n-1]``, so that the scan begins at the last element.
     init : a scalar, or an array of one element of the result's type on the device of ``x``, that comes before the first
         element (in reverse: after the last). An array is read when the kernel runs, and must not overlap ``out``.
-    dtype : the type of the operation and of the result; default: that of ``x``. 16-bit floats accumulate in float32 and
-        are rounded once.
+    dtype : type of the operation and the result; default: that of ``x``. 16-bit floats use float32, and round once.
     identity : the first result of an exclusive scan if ``op`` is a callable and there is no ``init``.
     out : array of the result's shape and type, which is ``x`` itself or does not overlap it; it is written and
         returned. Default: a new array of the library of ``x``.
     algorithm : "auto", or for comparison the slower "tiered", along the last axis (``patterns.tiered_scan``): one
-        launch reduces tiles, others scan their totals, and a last one scans the tiles. It reads ``x`` twice: for an
-        element of 4 bytes it moves 12 bytes where one pass moves 8. It takes 3 or 5 launches.
-    stream : None (the current stream of the library of ``x``), the handle of a stream as an int, or an object with
-        ``__cuda_stream__``. The call does not wait for the GPU, except to return NumPy arrays.
+        launch reduces tiles, others scan their totals, and a last one scans the tiles. It takes 3 or 5 launches, and
+        moves 12 bytes per element of 4 bytes, where one pass moves 8.
+    stream : None (the current stream of the library of ``x``), a handle as an int, or an object with
+        ``__cuda_stream__``.
 
     Returns
     -------
-    array of the shape of ``x`` (1-D where ``axis`` is None), of the library of ``x``.
+    array of the library and the shape of ``x`` (1-D if ``axis`` is None).
 
     Raises
     ------
-    ArgumentTypeError : an argument or the element type of an array is not supported.
-    ArgumentValueError : a value, shape or layout is not allowed, or ``out`` overlaps an input.
-    DeviceError : arrays are on different devices, or on one that the backend cannot use.
-    OperatorError : a callable cannot be traced, or cannot be identified by value.
-    CaptureError : the call would compile or allocate while a CUDA graph is captured.
-    WorkspaceError, NoGpuError, LaunchError : no memory for the result; no Hopper GPU; the driver refused the launch.
+    ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError,
+    LaunchError: ``cutesync.errors`` says when.
 
     The method is a single-pass scan with decoupled look-ahead (Merrill and Garland 2016; CUB's warp-specialised scan).
     """
