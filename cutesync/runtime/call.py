@@ -1,8 +1,8 @@
 """The front end of every family: from a public call to a plan, and from a plan to the call's result.
 
-The second call with such arrays costs one dictionary look-up. A key holds the arguments, what the arrays are, and how
-they are aligned; the addresses themselves are given to ``Plan.run`` each time. NumPy arrays are copied to the device,
-and then take the same way.
+A call with a known signature costs one dictionary look-up. The key holds the arguments, the signatures of the arrays
+and their alignment. It does not hold their addresses: ``Plan.run`` takes these on each call. NumPy arrays are copied to
+the device, and from then on are treated as other arrays.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ _plans: dict[tuple, Plan] = {}
 
 
 class Spec:
-    """What a call computes: its arguments, parsed once and checked against what the arrays are."""
+    """Base class of what a call computes: its arguments, parsed once and checked against the arrays' shapes and
+    types."""
 
     unread: tuple[int, ...] = ()
-    """Inputs that were given and checked, and are not read."""
+    """Indices of inputs that are given and checked, but never read: an output may overlap them."""
 
     @property
     def result(self) -> tuple[tuple[int, ...], DType]:
@@ -37,33 +38,31 @@ class Spec:
 
 
 Views = tuple[Any, ...]
-"""The views of arrays in order; None for one that is not given."""
+"""The views of the arrays, in order; None for an array that is not given."""
 
 
 class Plan(NamedTuple):
-    """Everything a call with a known signature needs. ``run`` takes the addresses of the inputs (0 for one not given),
-    then the outputs."""
+    """A prepared call of one signature. ``run`` takes the addresses of the inputs (0 for an input not given), then
+    those of the outputs."""
 
     run: Run
     ordinal: int
     empty: Callable[..., Any]  # makes a result on a stream
-    reads: tuple[
-        tuple[int, int, int], ...
-    ]  # of an input that is read: its number, and between which two distances from
-    # the output's address its own would make them overlap
+    # For each input that is read: its index, and two numbers of bytes. An output overlaps the input if the input's address
+    # minus the output's lies between them.
+    reads: tuple[tuple[int, int, int], ...]
     size: int  # bytes that an output spans
-    in_place: int | None  # the input that an output may be
+    in_place: int | None  # index of the input that an output may be
 
 
 class Family(NamedTuple):
-    """A kind of call: its name, the names of its inputs (those after the first may be None), and how many outputs it
-    has.
+    """A kind of call: its name, the names of its inputs (all but the first may be None), and the number of its outputs.
 
     ``parse(arguments, views, out)`` checks the arguments and returns the Spec; ``out`` is the view of a given output,
-    or None. ``plan(spec, views, outs, stream)`` returns ``(run, in_place)``: the launches, and the number of the input
-    that an output may be, or None. The views of inputs not given are None; an output not given is a View at address 0.
-    With ``strided`` arrays may have any strides. ``keep(arguments, ordinal, stream)`` says whether a plan serves later
-    calls, too.
+    or None. ``plan(spec, views, outs, stream)`` returns ``(run, in_place)``: the launches, and the index of the input
+    that an output may be, or None. The view of an input not given is None; an output not given is a View at address 0.
+    With ``strided``, arrays may have any strides. ``keep(arguments, ordinal, stream)`` returns whether later calls may
+    use the plan.
     """
 
     name: str
@@ -76,10 +75,11 @@ class Family(NamedTuple):
 
 
 def front_end(family: Family) -> Callable:
-    """``call(arguments, x, out, stream, *others)`` of a family; ``others`` are the inputs after the first, or nothing.
+    """Return ``call(arguments, x, out, stream, *others)`` of a family; ``others`` are all inputs after the first, or
+    none of them.
 
-    ``arguments`` is a tuple that tells calls apart by value (see ``arguments.exact``). ``out`` is None, an array, or
-    with several outputs a sequence of them. Returns the result, or a tuple of them.
+    ``arguments`` is a tuple that is equal only for calls of the same meaning (see ``arguments.exact``). ``out`` is
+    None, an array, or with several outputs a sequence of them. Returns the result, or a tuple of them.
     """
     adapters, own, host, name, single = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY, family.name, family.outputs == 1
     beside, strided, rest = arrays.beside, family.strided, family.inputs[1:]
@@ -88,7 +88,7 @@ def front_end(family: Family) -> Callable:
         kind = type(x)
         addresses: tuple[int, ...]
         key: tuple
-        if kind is DeviceArray and type(out) is DeviceArray and not others:  # the cheapest way: plain attributes
+        if kind is DeviceArray and type(out) is DeviceArray and not others:  # the fastest path: plain attributes
             adapter, pointer, target = own, x.ptr, out.ptr
             key = (name, arguments, x.signature, pointer & 15, out.signature, target & 15)
             addresses = pointer, target
@@ -145,7 +145,7 @@ def _overlap(family: Family, i: int, in_place: int | None) -> ArgumentValueError
 
 
 def _check_pair(family: Family, addresses: tuple[int, ...], reads: tuple, size: int) -> None:
-    """The first of two outputs must not overlap an input, nor the second."""
+    """Raise if the first of two outputs overlaps an input or the second output."""
     first, second = addresses[-2:]
     for i, before, behind in reads:
         if before < addresses[i] - first < behind:
@@ -155,7 +155,7 @@ def _check_pair(family: Family, addresses: tuple[int, ...], reads: tuple, size: 
 
 
 def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Plan:
-    """Check the arguments, build the plan and keep it."""
+    """Check the arguments, make the plan and store it under ``key``."""
     arguments, strided, first = key[1], family.strided, given[0]
     views: Views = tuple(
         None if x is None else arrays.checked(x, argument, strided=strided) for x, argument in zip(given, family.inputs)
@@ -185,13 +185,13 @@ def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Pl
     if not collecting() and family.keep(arguments, view.device, raw):
         try:
             _plans[key] = made
-        except TypeError:  # an argument that cannot be hashed, such as a NumPy scalar array: the plan serves once
+        except TypeError:  # an unhashable argument, such as a 0-d NumPy array: the plan is used once
             pass
     return made
 
 
 def _check_out(out: View, shape: tuple[int, ...], element: DType) -> None:
-    """Refuse an ``out`` that is not what the result needs."""
+    """Raise unless ``out`` has the shape and the type of the result, and no two of its elements share memory."""
     if out.dtype is not element:
         raise ArgumentTypeError(explain("out", f"dtype {out.dtype}", f"dtype {element}"))
     if out.shape != shape:
@@ -206,7 +206,8 @@ def _check_own_memory(shape: tuple[int, ...], strides: tuple[int, ...], unit: in
 
 
 def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, out: Any, stream: Any) -> Any:
-    """NumPy in, NumPy out, by way of the device. Outputs are copied into those given when everything is done."""
+    """Copy NumPy inputs to the device, make the call there, and copy the results back. Outputs that were given are
+    written only after the call has succeeded."""
     raw = 0 if stream is None else arrays.stream_handle(stream)
     for x, argument in zip(given, family.inputs):
         if x is not None and not isinstance(x, np.ndarray):
@@ -231,7 +232,7 @@ def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, 
 
 
 def _like(out: Any, family: Family, given: tuple) -> DeviceArray:
-    """Memory on the device for an ``out`` of NumPy's, once that may be written."""
+    """Return device memory for a NumPy ``out``, after checking that ``out`` may be written."""
     if not isinstance(out, np.ndarray):
         allowed = "a NumPy array"
         raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy {family.inputs[0]}", allowed))
@@ -247,5 +248,5 @@ def _like(out: Any, family: Family, given: tuple) -> DeviceArray:
 
 
 def _same_memory(x: np.ndarray, out: np.ndarray) -> bool:
-    """Whether every element of one is that of the other: ``x`` and ``x[:]`` are."""
+    """Return whether both have the same elements at the same addresses, as ``x`` and ``x[:]`` have."""
     return x.ctypes.data == out.ctypes.data and (x.dtype, x.shape, x.strides) == (out.dtype, out.shape, out.strides)
