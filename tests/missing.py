@@ -20,12 +20,12 @@ import pytest
 import cutesync as cs
 from cutesync import emulator
 from cutesync.kernels.matmul import MatmulPolicy
-from cutesync.kernels.matmul import policy as matmul_config
 from cutesync.kernels.reduce import plan as reduce_plan
 from cutesync.kernels.reduce.policy import Choice, SegmentPolicy
-from cutesync.runtime import compiler, device
+from cutesync.runtime import call, compiler, device
 from cutesync.sync import Barriers
 
+from .matmul.support import few_blocks
 from .scan.kernels import force, pipeline, slabs, wave
 from .sync import kernels
 
@@ -103,7 +103,7 @@ def scanned(choice, shape: tuple[int, ...], axis: int):
 def multiplied(chosen: MatmulPolicy, shape: tuple[int, int, int], blocks: int = 2):
     def run(patch: Patch):
         m, n, k = shape
-        patch.setattr(matmul_config, "SMS", blocks)
+        few_blocks(patch, blocks)
         return np.asarray(
             cs.matmul(cs.asarray(np.ones((m, k), np.float16)), cs.asarray(np.ones((k, n), np.float16)), config=chosen)
         )
@@ -251,8 +251,7 @@ def debug(patch: Patch) -> None:
     patch.setenv("CUTESYNC_DEBUG", "1")
     patch.setenv("CUTESYNC_CACHE", "0")
     patch.setattr(compiler, "_kernels", {})
-    for module in ("cutesync.runtime.call", "cutesync.kernels.matmul.call"):
-        patch.setattr(importlib.import_module(module), "_plans", {})
+    patch.setattr(call, "_plans", {})
 
 
 def run(name: str, patch: Patch) -> None:

@@ -10,11 +10,10 @@ import pytest
 
 import cutesync as cs
 from cutesync.emulator import EmulationError
-from cutesync.kernels.matmul import policy as config
 from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.runtime import compiler, device, workspace
 
-from .support import operand
+from .support import few_blocks, operand
 
 pytestmark = pytest.mark.slow
 
@@ -346,7 +345,7 @@ def plant(monkeypatch, edit) -> None:
 
 
 def run(case: Case, monkeypatch) -> bool:
-    monkeypatch.setattr(config, "SMS", case.blocks)
+    few_blocks(monkeypatch, case.blocks)
     m, n, k = case.shape
     a, b = operand(m, k, False, case.dtype), operand(k, n, True, case.dtype)
     with cs.emulate(schedules=6, seed=4):
