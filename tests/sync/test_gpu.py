@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from . import kernels, kernels_queue
-from .test_mutations import KERNELS
+from .cases import KERNELS
 
 pytestmark = pytest.mark.gpu
 
