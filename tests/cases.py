@@ -232,6 +232,34 @@ def is_refused(call, error: type, words: list[str], launches: list, x: np.ndarra
     assert launches == [] and np.array_equal(x, before)
 
 
+LARGEST = {"gpu": 1 << 24, "emulator": 1100}  # elements of an array in a test that runs in both places
+
+
+def fits(shape, place: str = "emulator") -> bool:
+    return int(np.prod(shape)) <= LARGEST[place]
+
+
+def places(names: str, gpu, emulator):
+    """Parameters of a test that has a ``place``: the cases for the GPU and those for the emulator."""
+    rows = []
+    for place, cases, marks in (("gpu", gpu, pytest.mark.gpu), ("emulator", emulator, ())):
+        rows += [pytest.param(place, *(case if "," in names else (case,)), marks=marks) for case in cases]
+
+    def id_of(value) -> str | None:
+        return None if isinstance(value, (list, set)) else getattr(value, "__name__", str(value))
+
+    return pytest.mark.parametrize(f"place, {names}", rows, indirect=["place"], ids=id_of)
+
+
+def everywhere(names: str, cases, emulator=lambda *case: True):
+    """Every case on the GPU; on the emulator those that ``emulator`` accepts, because what is not cached is compiled there."""
+    cases = list(cases)
+    return places(names, cases, [case for case in cases if emulator(*(case if "," in names else (case,)))])
+
+
+STAND_FOR_ALL = ("bool", "int8", "float16", "float64")  # on the emulator: a type of each class
+
+
 def with_slow(names, slow: set[str]) -> list:
     """Parameters of a test, of which those that take long are marked ``slow``."""
     assert slow <= set(names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import struct
 
 import numpy as np
 
@@ -52,6 +53,22 @@ def assert_overlaps(ptx: str) -> None:
     """The kernel waits for the launches before it touches global memory (see ``sync.overlap``)."""
     touched = re.search(TOUCHES_MEMORY, ptx)
     assert touched and 0 < ptx.find("griddepcontrol.wait") < touched.start()
+
+
+def cubin_figures(cubin: bytes) -> tuple[int, int]:
+    """``(registers, bytes of stack frame)`` of the one kernel in a cubin: attributes 0x2f and 0x11 of its section .nv.info."""
+    header = struct.unpack_from("<16sHHIQQQIHHHHHH", cubin)
+    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, header[6] + i * header[11]) for i in range(header[12])]
+    names = sections[header[13]]
+    (info,) = [s for s in sections if cubin[names[4] + s[0] :].split(b"\0", 1)[0] == b".nv.info"]
+    at, end, found = info[4], info[4] + info[5], {}
+    while at < end:
+        form, attribute, size = struct.unpack_from("<BBH", cubin, at)
+        if form == 4:
+            found.setdefault(attribute, []).append(struct.unpack_from("<II", cubin, at + 4)[1] if size >= 8 else None)
+        at += 4 + (size if form == 4 else 0)
+    (registers,), frames = found[0x2F], found[0x11]
+    return registers, max(frames)
 
 
 def tell_figures(capsys, rows) -> None:

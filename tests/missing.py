@@ -28,6 +28,7 @@ from cutesync.sync import Barriers
 
 from .scan.kernels import force, pipeline, slabs, wave
 from .sync import kernels
+from .sync.cases import launched
 
 Patch = pytest.MonkeyPatch
 RING = "cutlass.pipeline:PipelineTmaAsync.consumer_release"
@@ -117,8 +118,6 @@ def built(function, *arguments):
     def run(_: Patch):
         if device.backend() == "emulator":
             return emulator.check(function, *arguments, schedules=1)
-        from .sync.test_gpu import launched
-
         return launched(function, arguments)
 
     return run

@@ -10,11 +10,11 @@ import types
 
 import numpy as np
 import pytest
-from cutesync.cli.warm import jobs, warm
 
 import cutesync as cs
 from cutesync import cli, errors
 from cutesync.cli import demo, demo_reduce, demo_scan, info
+from cutesync.cli.warm import jobs, warm
 from cutesync.identity import identify
 from cutesync.runtime import cache, compiler
 

@@ -83,3 +83,21 @@ def lanes(instruction: str, *inputs: np.ndarray, out: str, settings: Settings | 
     result = np.zeros(32, out)
     launch(kernel_text("\n".join(body), len(inputs) + 1), result, *inputs, settings=settings)
     return result
+
+
+RANGES = {"f16": 8, "bf16": 8, "tf32": 8, "e4m3": 4, "e5m2": 3, "s8": 128, "u8": 256, "b1": 2}
+
+
+def raw_of(kind: str, values: np.ndarray) -> np.ndarray:
+    """Small integers -> raw elements, without the emulator's own tables."""
+    if kind in ("f16", "tf32"):
+        return values.astype(np.float16).view(np.uint16) if kind == "f16" else values.astype(np.float32).view(np.uint32)
+    if kind == "bf16":
+        return (values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    if kind in ("e4m3", "e5m2"):
+        halves = values.astype(np.float16).view(np.uint16).astype(np.int64)
+        if kind == "e5m2":
+            return (halves >> 8).astype(np.uint8)
+        magnitude = halves & 0x7FFF
+        return np.where(magnitude == 0, 0, (magnitude >> 7) - ((15 - 7) << 3) | (halves >> 8) & 0x80).astype(np.uint8)
+    return values.astype(np.int8).view(np.uint8)

@@ -8,7 +8,7 @@ import pytest
 from cutesync.emulator.instructions import matrix
 from cutesync.errors import ArgumentValueError
 
-from .test_wgmma import RANGES, raw_of
+from .support import RANGES, raw_of
 
 SPELL = "mma.sync.aligned."
 

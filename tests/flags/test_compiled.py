@@ -12,8 +12,7 @@ from cutesync.kernels.flags.policy import Problem, choose
 from cutesync.ops import COMPARISONS, DIFFERENCES, neighbour_operator
 from cutesync.runtime import compiler
 
-from ..compiled import assert_overlaps
-from ..reduce.test_compiled import cubin_figures
+from ..compiled import assert_overlaps, cubin_figures
 
 pytestmark = pytest.mark.slow
 

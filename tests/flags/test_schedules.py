@@ -13,7 +13,7 @@ from cutesync.runtime import call as calls
 
 from ..cases import same
 from ..faults import RESULT, Bench, each, every
-from .test_agreement import keys
+from .cases import keys
 
 flags = importlib.import_module("cutesync.kernels.flags.call")
 

@@ -20,8 +20,7 @@ from cutesync.kernels.matmul.policy import (
 from cutesync.kernels.matmul.terms import TermsSpec
 from cutesync.runtime import compiler
 
-from ..compiled import assert_overlaps
-from ..reduce.test_compiled import cubin_figures
+from ..compiled import assert_overlaps, cubin_figures
 
 pytestmark = pytest.mark.slow
 

@@ -7,8 +7,7 @@ import pytest
 from cutesync.cli import demo_patterns
 from cutesync.runtime import compiler
 
-from ..compiled import assert_overlaps
-from ..reduce.test_compiled import cubin_figures
+from ..compiled import assert_overlaps, cubin_figures
 
 pytestmark = pytest.mark.slow
 

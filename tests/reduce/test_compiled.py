@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
 
 import pytest
 
@@ -14,7 +13,7 @@ from cutesync.ops import operator
 from cutesync.runtime import compiler
 
 from ..cases import DTYPES, bicyclic, has_meaning
-from ..compiled import assert_overlaps, tell_figures
+from ..compiled import assert_overlaps, cubin_figures, tell_figures
 
 pytestmark = pytest.mark.slow
 
@@ -89,58 +88,6 @@ def _fresh_compiler(monkeypatch):
     """Compile here, whatever is cached."""
     monkeypatch.setenv("CUTESYNC_CACHE", "0")
     monkeypatch.setattr(compiler, "_kernels", {})
-
-
-@pytest.fixture
-def allocated(monkeypatch):
-    """Counts the bytes of shared memory that a kernel allocates while it is traced."""
-    from cutlass.memory import SmemAllocator
-
-    class Count:
-        total = 0
-
-    def counting(original, size):
-        def call(self, *arguments, **options):
-            if not count.inside:
-                alignment, bytes_ = size(*arguments, **options)
-                count.total += -count.total % alignment + bytes_
-            count.inside += 1
-            try:
-                return original(self, *arguments, **options)
-            finally:
-                count.inside -= 1
-
-        return call
-
-    count = Count()
-    count.inside = 0
-    array = lambda element, number=1, byte_alignment=1, **_: (
-        max(byte_alignment, element.width // 8),
-        number * element.width // 8,
-    )
-    monkeypatch.setattr(SmemAllocator, "allocate_array", counting(SmemAllocator.allocate_array, array))
-
-    def unseen(*arguments, **options):
-        raise AssertionError("a way to allocate shared memory that this test does not count")
-
-    monkeypatch.setattr(SmemAllocator, "allocate_tensor", unseen)
-    return count
-
-
-def cubin_figures(cubin: bytes) -> tuple[int, int]:
-    """``(registers, bytes of stack frame)`` of the one kernel in a cubin: attributes 0x2f and 0x11 of its section .nv.info."""
-    header = struct.unpack_from("<16sHHIQQQIHHHHHH", cubin)
-    sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, header[6] + i * header[11]) for i in range(header[12])]
-    names = sections[header[13]]
-    (info,) = [s for s in sections if cubin[names[4] + s[0] :].split(b"\0", 1)[0] == b".nv.info"]
-    at, end, found = info[4], info[4] + info[5], {}
-    while at < end:
-        form, attribute, size = struct.unpack_from("<BBH", cubin, at)
-        if form == 4:
-            found.setdefault(attribute, []).append(struct.unpack_from("<II", cubin, at + 4)[1] if size >= 8 else None)
-        at += 4 + (size if form == 4 else 0)
-    (registers,), frames = found[0x2F], found[0x11]
-    return registers, max(frames)
 
 
 def element_sizes(folding: Folding) -> tuple[int, ...]:

@@ -13,8 +13,7 @@ from cutesync.ops import operator
 from cutesync.runtime import compiler
 
 from ..cases import bicyclic
-from ..compiled import assert_overlaps, tell_figures
-from ..reduce.test_compiled import allocated, cubin_figures  # noqa: F401  a fixture
+from ..compiled import assert_overlaps, cubin_figures, tell_figures
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +85,7 @@ def config_of(shape, meaning: Meaning, x: int = 0) -> Config:
     return choose(Problem(*shape, meaning.source.size, meaning.result.size, x, 0))
 
 
-def test_every_configuration(allocated, capsys):  # noqa: F811
+def test_every_configuration(allocated, capsys):
     meaning = meaning_of("add", "float32")
     configs = {config_of(shape, meaning) for shape in EVERY_CONFIG}
     kinds = {(config.kernel[0], config.width) for config in configs}
@@ -106,14 +105,14 @@ def test_every_configuration(allocated, capsys):  # noqa: F811
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int32", "int64", "float16", "bfloat16", "float64"])
-def test_every_type(dtype, allocated):  # noqa: F811
+def test_every_type(dtype, allocated):
     """Those of most and of fewest elements a vector in the other kernels too."""
     meaning = meaning_of("add", dtype)
     for shape in (PIPELINE, *((WAVE, ROWS, SLABS) if dtype in ("bool", "uint8", "float64") else ())):
         verify(config_of(shape, meaning), meaning, allocated)
 
 
-def test_few_columns_of_many_elements_a_vector(allocated):  # noqa: F811
+def test_few_columns_of_many_elements_a_vector(allocated):
     meaning = meaning_of("add", "int8")
     config = config_of((1, 10**8, 3), meaning)
     assert config.kernel[0] == "pipeline" and config.width == 3
@@ -124,7 +123,7 @@ def test_few_columns_of_many_elements_a_vector(allocated):  # noqa: F811
     ("op", "dtype"),
     [("mul", "int64"), ("min", "float64"), ("max", "float32"), ("and", "int8"), ("or", "bool"), ("xor", "int64")],
 )
-def test_every_operator(op, dtype, allocated):  # noqa: F811
+def test_every_operator(op, dtype, allocated):
     meaning = meaning_of(op, dtype)
     verify(config_of(PIPELINE, meaning), meaning, allocated)
 
@@ -140,13 +139,13 @@ def test_every_operator(op, dtype, allocated):  # noqa: F811
     ],
     ids=["bicyclic", "a lambda", "wider", "half", "narrower"],
 )
-def test_callables_ways_and_dtype(op, dtype, options, allocated):  # noqa: F811
+def test_callables_ways_and_dtype(op, dtype, options, allocated):
     meaning = meaning_of(op, dtype, **options)
     for shape in (PIPELINE, *((COLUMNS, SLABS) if op is bicyclic else ())):
         verify(config_of(shape, meaning), meaning, allocated)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float32"])
-def test_inputs_off_by_one_element(dtype, allocated):  # noqa: F811
+def test_inputs_off_by_one_element(dtype, allocated):
     meaning = meaning_of("add", dtype)
     verify(config_of(PIPELINE, meaning, meaning.source.size), meaning, allocated)

@@ -13,7 +13,7 @@ from cutesync.errors import ArgumentTypeError, ArgumentValueError
 from cutesync.kernels.scan import plan
 from cutesync.runtime import call, compiler
 
-from ..cases import adjacent, bicyclic, brackets, data, same, scanned, segments, with_slow
+from ..cases import adjacent, bicyclic, brackets, data, everywhere, same, scanned, segments, with_slow
 
 
 @pytest.fixture
@@ -61,10 +61,8 @@ def test_the_first_operand_may_lie_on_the_device(place, small_tiles):
         same(got, scanned(x, **options | {"init": init}), str(init))
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float32", "float64"])
+@everywhere("dtype", ["bool", "int8", "float16", "float32", "float64"], emulator=lambda dtype: dtype == "float32")
 def test_sizes_around_the_tiles(place, dtype):
-    if place.name == "emulator" and dtype != "float32":
-        pytest.skip("left to the GPU")
     for n in place.sizes([1, 4093, 4094, 16_385, 70_001, 10**7 + 19, 3 * 10**7]):
         x = data(n, dtype)
         same(cs.scan(cs.asarray(x), algorithm="tiered"), scanned(x), str(n))

@@ -10,7 +10,7 @@ from cutesync.kernels.scan import plan
 from cutesync.runtime import call, device, workspace
 
 from ..cases import data, same, scanned
-from ..reduce.test_workspace import Memory
+from ..memory import Memory
 from .kernels import columns, force, pipeline, slabs, wave
 
 # what: (configuration for small arrays, shape, axis)
@@ -25,7 +25,7 @@ PROBLEMS = {
 
 @pytest.fixture
 def memory(place):
-    return Memory(place)
+    return Memory(place.ordinal)
 
 
 def prepare(name: str, monkeypatch):
