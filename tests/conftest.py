@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import gc
 import importlib
@@ -12,7 +13,8 @@ import warnings
 
 import pytest
 
-from cutesync.runtime import call, device
+import cutesync as cs
+from cutesync.runtime import call, compiler, device
 
 from .cases import fits
 
@@ -70,6 +72,10 @@ class Place:
     def sizes(self, candidates) -> list:
         """Those of the lengths or shapes that are not too large for this place."""
         return [size for size in candidates if fits(size, self.name)]
+
+    def schedules(self, count: int, seed: int):
+        """Launches on the emulator run under so many schedules."""
+        return cs.emulate(schedules=count, seed=seed) if self.name == "emulator" else contextlib.nullcontext()
 
 
 @pytest.fixture(params=[pytest.param("gpu", marks=pytest.mark.gpu), "emulator"])
@@ -168,3 +174,11 @@ def allocated(monkeypatch):
 
     monkeypatch.setattr(SmemAllocator, "allocate_tensor", unseen)
     return count
+
+
+@pytest.fixture
+def cache_folder(tmp_path, monkeypatch):
+    """An empty kernel cache."""
+    monkeypatch.setenv("CUTESYNC_CACHE_DIR", str(tmp_path / "kernels"))
+    monkeypatch.setattr(compiler, "_kernels", {})
+    return tmp_path / "kernels"

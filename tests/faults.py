@@ -7,7 +7,9 @@ fails its test: the kernel has changed its form. Kinds are those of ``EmulationE
 
 from __future__ import annotations
 
+import functools
 import importlib
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from itertools import islice
@@ -25,6 +27,7 @@ RESULT = "result"
 LAUNCHES = importlib.import_module("cutesync.emulator.run")  # its ``program`` takes every text that is launched
 Edit = Callable[[str], Iterator[str]]
 Change = Callable[[re.Match], "str | None"]
+Patch = pytest.MonkeyPatch
 
 
 def op(pattern: str) -> str:
@@ -164,6 +167,35 @@ def of_function(function, arguments, wanted: dict, schedules: int) -> Bench:
         return all(np.array_equal(fresh[i], value) for i, value in wanted.items())
 
     return Bench(right)
+
+
+# Faults in the source that is traced, which a GPU can run, too
+
+
+def place_of(what: str) -> tuple[object, str]:
+    module, _, path = what.partition(":")
+    *owners, name = path.split(".")
+    return functools.reduce(getattr, owners, importlib.import_module(module)), name
+
+
+def without(what: str, which: int | None = None) -> Callable[[Patch], None]:
+    """The traced function ``what``, a "module:name", does nothing, or not the ``which``-th time it is called."""
+
+    def plant(patch: Patch) -> None:
+        owner, name = place_of(what)
+        plain, calls = getattr(owner, name), itertools.count()
+
+        def planted(*arguments, **options):
+            return None if which is None or next(calls) == which else plain(*arguments, **options)
+
+        patch.setattr(owner, name, planted)
+
+    return plant
+
+
+def instead(what: str, value) -> Callable[[Patch], None]:
+    """``value`` in the place of ``what``."""
+    return lambda patch: patch.setattr(*place_of(what), value)
 
 
 # Faults of any kernel

@@ -6,16 +6,13 @@ its own, as a trap ends all that a process has on the GPU.
 
 from __future__ import annotations
 
-import functools
 import importlib
-import itertools
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
 import cutlass.cute as cute
 import numpy as np
-import pytest
 
 import cutesync as cs
 from cutesync import emulator
@@ -26,14 +23,14 @@ from cutesync.kernels.reduce import policy as reduce_config
 from cutesync.runtime import compiler, device
 from cutesync.sync import Barriers
 
+from .faults import Patch, instead, without
 from .scan.kernels import force, pipeline, slabs, wave
 from .sync import kernels
 from .sync.cases import launched
 
-Patch = pytest.MonkeyPatch
 RING = "cutlass.pipeline:PipelineTmaAsync.consumer_release"
 ARRIVE = "cutlass.cute.arch:mbarrier_arrive"
-PUBLISH = "cutesync.{}:publish"
+PUBLISH = "cutesync.kernels.{}:publish"
 X = np.arange(8 * kernels.LENGTH, dtype=np.int32)
 
 
@@ -43,26 +40,6 @@ class Case(NamedTuple):
     plant: Callable[[Patch], None]
     call: Callable[[Patch], object]
     words: str
-
-
-def without(what: str, which: int | None = None) -> Callable[[Patch], None]:
-    """The traced function ``what``, a "module:name", does nothing, or not the ``which``-th time it is called."""
-
-    def plant(patch: Patch) -> None:
-        owner, name = place_of(what)
-        plain, calls = getattr(owner, name), itertools.count()
-
-        def planted(*arguments, **options):
-            return None if which is None or next(calls) == which else plain(*arguments, **options)
-
-        patch.setattr(owner, name, planted)
-
-    return plant
-
-
-def instead(what: str, value) -> Callable[[Patch], None]:
-    """``value`` in the place of ``what``."""
-    return lambda patch: patch.setattr(*place_of(what), value)
 
 
 def one_warp_more(patch: Patch) -> None:
@@ -77,12 +54,6 @@ def one_warp_more(patch: Patch) -> None:
 
 ON_EMULATOR = ("matmul: a warp missing at the turnstile",)
 """Warps that hang at a named barrier, which PTX cannot bound: on a GPU nobody need be left who waits for them at an mbarrier."""
-
-
-def place_of(what: str) -> tuple[object, str]:
-    module, _, path = what.partition(":")
-    *owners, name = path.split(".")
-    return functools.reduce(getattr, owners, importlib.import_module(module)), name
 
 
 def reduced(kernel: tuple, splits: int):

@@ -11,6 +11,24 @@ from cutesync.emulator.codegen import Program
 from cutesync.emulator.driver import Launch
 from cutesync.emulator.run import Device, Settings, run_launch
 
+# A barrier and 16 bytes a thread: their addresses, the initialisation, a wait.
+PROLOGUE = """
+\tmov.u32 %r0, %tid.x;
+\tmov.u32 %r1, smem;
+\tshl.b32 %r2, %r0, 4;
+\tadd.u32 %r3, %r1, %r2;
+\tadd.u32 %r3, %r3, 64;
+\tcvt.u64.u32 %rd1, %r2;
+\tadd.u64 %rd2, %a1, %rd1;
+\tsetp.eq.u32 %p1, %r0, 0;"""
+INIT = """
+\t@%p1 mbarrier.init.shared.b64 [%r1], COUNT;
+\t@%p1 fence.mbarrier_init.release.cluster;
+\tbar.sync 0;"""
+WAIT = """
+WAIT:
+\tmbarrier.try_wait.parity.shared.b64 %p2, [%r1], 0;
+\t@!%p2 bra WAIT;"""
 HEADER = ".version 8.8\n.target sm_90a\n.address_size 64\n"
 
 

@@ -14,61 +14,12 @@ from .case import HEADER, Case, stream, within
 
 LANES = 512
 SMALL_SPECIALS = {
-    16: [
-        0,
-        0x8000,
-        1,
-        0x8001,
-        0x3FF,
-        0x400,
-        0x3C00,
-        0xBC00,
-        0x7BFF,
-        0xFBFF,
-        0x7C00,
-        0xFC00,
-        0x7E00,
-        0x7C01,
-        0xFFFF,
-        0x0080,
-        0x3F80,
-        0x7F7F,
-        0x7F80,
-        0xFF80,
-    ],
-    32: [
-        0,
-        1 << 31,
-        1,
-        0x7FFFFF,
-        0x800000,
-        0x3F800000,
-        0xBF800000,
-        0x7F7FFFFF,
-        0x7F800000,
-        0xFF800000,
-        0x7FC00000,
-        0xFF812345,
-        0x3F800001,
-        0x33800000,
-    ],
-    64: [
-        0,
-        1 << 63,
-        1,
-        0x000FFFFFFFFFFFFF,
-        1 << 52,
-        0x3FF0000000000000,
-        0xBFF0000000000000,
-        0x7FEFFFFFFFFFFFFF,
-        0x7FF0000000000000,
-        0x7FF8000000000123,
-        0xFFF0000000000001,
-        0x41E0000000000000,
-        0x43E0000000000000,
-        0xC3E0000000000000,
-    ],
-}
+    16: "0 8000 1 8001 3FF 400 3C00 BC00 7BFF FBFF 7C00 FC00 7E00 7C01 FFFF 80 3F80 7F7F 7F80 FF80",
+    32: "0 80000000 1 7FFFFF 800000 3F800000 BF800000 7F7FFFFF 7F800000 FF800000 7FC00000 FF812345 3F800001 33800000",
+    64: "0 8000000000000000 1 FFFFFFFFFFFFF 10000000000000 3FF0000000000000 BFF0000000000000 7FEFFFFFFFFFFFFF "
+    "7FF0000000000000 7FF8000000000123 FFF0000000000001 41E0000000000000 43E0000000000000 "
+    "C3E0000000000000",
+}  # in base 16
 DTYPES = {16: np.uint16, 32: np.uint32, 64: np.uint64}
 EXPONENT_MIDDLE = {"f16": (15, 10), "bf16": (127, 7), "f32": (127, 23), "f64": (1023, 52)}
 
@@ -114,7 +65,7 @@ def inputs(name: str, kinds: list[str], lanes: int = LANES) -> list[np.ndarray]:
         special_bits = (
             SPECIALS_32
             if scalar == "f32" and len(kinds) == 1
-            else SMALL_SPECIALS[{"f64": 64, "f32": 32}.get(scalar, 16)]
+            else [int(code, 16) for code in SMALL_SPECIALS[{"f64": 64, "f32": 32}.get(scalar, 16)].split()]
         )
         table = np.array(special_bits, np.uint64)
         count = min(lanes // 2, len(table) ** len(kinds))
