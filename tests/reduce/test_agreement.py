@@ -161,7 +161,7 @@ def test_few_columns_of_other_types(place, dtype, columns):
         check(data((rows, columns), dtype), axis=0)
 
 
-@everywhere("dtype", ["int8", "float16", "float32", "float64"], emulator=lambda dtype: dtype in STAND_FOR_ALL[1::2])
+@everywhere("dtype", ["int8", "float16", "float32", "float64"], emulator=lambda dtype: dtype == "int8")
 def test_init_comes_first(place, dtype):
     for shape, axis in (((37,), None), ((2500,), None), ((40, 7), 0), ((40, 70), 1), ((0, 4), 0)):
         check(data(shape, dtype), axis=axis, init=3)
@@ -217,7 +217,7 @@ def square(v):
 @everywhere(
     "dtype",
     ["int8", "int32", "float16", "float32", "float64"],
-    emulator=lambda dtype: dtype in ("int8", "float16"),
+    emulator=lambda dtype: dtype == "int8",
 )
 def test_transform_is_fused_into_the_load(place, dtype):
     for shape, axis in (((37,), None), ((2500,), None), ((45, 20), 0), ((2, 5, 6), (0, 2))):
@@ -266,7 +266,7 @@ def test_the_lowest_index_wins_a_tie(place, name, dtype):
         assert int(np.asarray(getattr(cs, name)(cs.asarray(np.zeros(n, dtype))))) == 0
 
 
-@pytest.mark.parametrize("name", ["argmin", "argmax"])
+@everywhere("name", ["argmin", "argmax"], emulator=lambda name: name == "argmin")
 def test_argmin_and_argmax_along_axes(place, name):
     for shape in ((45, 20), (300, 3), (3, 800), (4, 5, 60)):
         x = data(shape, "int8")  # few values: many ties
@@ -298,7 +298,7 @@ def test_rounding_of_a_float_sum_stays_within_the_bound_of_a_tree(place):
 @everywhere(
     "algorithm, dtype",
     product(["atomic", "multi_launch"], ["int32", "uint64", "float32", "float64"]),
-    emulator=lambda algorithm, dtype: dtype in ("int32", "float64"),
+    emulator=lambda algorithm, dtype: dtype == "int32" or (algorithm, dtype) == ("atomic", "float64"),
 )
 def test_the_other_rungs_agree(place, algorithm, dtype):
     for n in place.sizes([1, 31, 4095, 4097, 32767, 32768, 32769, 70001, 2**21 + 5]):
