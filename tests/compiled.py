@@ -1,4 +1,5 @@
-"""One compilation for all tests of a process that run the same kernel: most of what such a test costs is tracing and compiling."""
+"""One compilation for all tests of a process that run the same kernel: most of what such a test costs is tracing and
+compiling."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ _kept: dict[tuple, object] = {}
 
 
 def compiled(function, *arguments):
-    """``emulator.compile_for_emulator``, once for equal kernels: the same function (of equal objects, if it is a method), equal
-    compile-time arguments, and arrays of the same types, extents, strides and alignment. Numbers known at run time only may differ."""
+    """``emulator.compile_for_emulator``, once for equal kernels: the same function (of equal objects, if it is a
+    method), equal compile-time arguments, and arrays of the same types, extents, strides and alignment. Numbers known
+    at run time only may differ."""
     owner, plain = getattr(function, "__self__", None), getattr(function, "__func__", function)
     annotations = [
         str(p.annotation) for p in inspect.signature(getattr(function, "__wrapped__", function)).parameters.values()
@@ -56,7 +58,8 @@ def assert_overlaps(ptx: str) -> None:
 
 
 def cubin_figures(cubin: bytes) -> tuple[int, int]:
-    """``(registers, bytes of stack frame)`` of the one kernel in a cubin: attributes 0x2f and 0x11 of its section .nv.info."""
+    """``(registers, bytes of stack frame)`` of the one kernel in a cubin: attributes 0x2f and 0x11 of its section
+    .nv.info."""
     header = struct.unpack_from("<16sHHIQQQIHHHHHH", cubin)
     sections = [struct.unpack_from("<IIQQQQIIQQ", cubin, header[6] + i * header[11]) for i in range(header[12])]
     names = sections[header[13]]
@@ -72,7 +75,8 @@ def cubin_figures(cubin: bytes) -> tuple[int, int]:
 
 
 def tell_figures(capsys, rows) -> None:
-    """Registers and shared memory of compiled kernels, as a test's output: ``rows`` of (kernel, type, threads, shared bytes, registers)."""
+    """Registers and shared memory of compiled kernels, as a test's output: ``rows`` of (kernel, type, threads, shared
+    bytes, registers)."""
     with capsys.disabled():
         print("\n\n| kernel | type | threads | shared bytes | registers |\n|---|---|---|---|---|")
         for row in sorted(set(rows)):

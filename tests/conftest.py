@@ -80,7 +80,8 @@ class Place:
 
 @pytest.fixture(params=[pytest.param("gpu", marks=pytest.mark.gpu), "emulator"])
 def place(request):
-    """Where kernels run: everywhere, or as ``cases.places`` says. ``cs.asarray`` puts arrays where the place needs them."""
+    """Where kernels run: everywhere, or as ``cases.places`` says. ``cs.asarray`` puts arrays where the place needs
+    them."""
     with device.forced(request.param):
         yield Place(request.param)
 
@@ -182,3 +183,10 @@ def cache_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("CUTESYNC_CACHE_DIR", str(tmp_path / "kernels"))
     monkeypatch.setattr(compiler, "_kernels", {})
     return tmp_path / "kernels"
+
+
+@pytest.fixture
+def fresh_compiler(monkeypatch):
+    """Compile here, whatever is cached."""
+    monkeypatch.setenv("CUTESYNC_CACHE", "0")
+    monkeypatch.setattr(compiler, "_kernels", {})

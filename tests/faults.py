@@ -1,8 +1,9 @@
 """The mutation harness: faults are edits of a kernel's PTX, and the emulator must report each, with the right kind.
 
 An edit names the text that it changes: a pattern and, where one instruction of several is meant, the text that it comes
-``after`` or ``before``. An edit gives one text with the fault planted, or several (``each``). A fault that changes nothing
-fails its test: the kernel has changed its form. Kinds are those of ``EmulationError``; ``RESULT`` is a run with wrong results.
+``after`` or ``before``. An edit gives one text with the fault planted, or several (``each``). A fault that changes
+nothing fails its test: the kernel has changed its form. Kinds are those of ``EmulationError``; ``RESULT`` is a run with
+wrong results.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def one_warp_more(patch: Patch) -> None:
 
 
 ON_EMULATOR = ("matmul: a warp missing at the turnstile",)
-"""Warps that hang at a named barrier, which PTX cannot bound: on a GPU nobody need be left who waits for them at an mbarrier."""
+"""Warps that hang at a named barrier, which PTX cannot bound: on a GPU perhaps nobody waits for them at an mbarrier."""
 
 
 def reduced(kernel: tuple, splits: int):

@@ -246,7 +246,10 @@ def test_info_shows_a_wrong_setting(monkeypatch, capsys):
 
 
 def test_info_is_quick_and_loads_no_dsl():
-    code = "import sys; from cutesync.cli import main; main(['info']); print(sorted({'cutlass', 'torch', 'cuda.core'} & set(sys.modules)))"
+    code = (
+        "import sys; from cutesync.cli import main; main(['info']); print(sorted({'cutlass', "
+        "'torch', 'cuda.core'} & set(sys.modules)))"
+    )
     started = time.perf_counter()
     answer = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.splitlines()[-1] == "[]"

@@ -78,7 +78,8 @@ def folds(source: str, target: str) -> str:
 
 
 class Converted:
-    """Each lane's first element in all types, as named operators take it and as callables do, and its vector's fold in all types."""
+    """Each lane's first element in all types, as named operators take it and as callables do, and its vector's fold in
+    all types."""
 
     FORMS = 3
 

@@ -133,7 +133,8 @@ def test_a_missing_package_is_said_in_one_line(monkeypatch, capsys):
 
 
 def test_timing_on_a_gpu(monkeypatch):
-    """The timing code against a driver that answers 2 ms for every batch: inputs are rotated, and a call's share is what is shown."""
+    """The timing code against a driver that answers 2 ms for every batch: inputs are rotated, and a call's share is
+    what is shown."""
 
     class Driver:
         def __getattr__(self, name):

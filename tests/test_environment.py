@@ -112,7 +112,8 @@ def test_a_process_that_finds_its_kernels_on_disk_never_loads_the_dsl(tmp_path):
         "from cutesync.kernels.reduce.policy import Problem, choose\n"
         "from cutesync.kernels.reduce.plan import Folding, kernel_for\n"
         "folding = Folding(ops.operator('add'), dtypes.FLOAT32, dtypes.FLOAT32, dtypes.FLOAT32)\n"
-        "print(kernel_for(choose(Problem(1, 3000, 1, 4, 1, True, True)), folding, False).name, 'cutlass' in sys.modules)\n"
+        "print(kernel_for(choose(Problem(1, 3000, 1, 4, 1, True, True)), folding, False).name, "
+        "'cutlass' in sys.modules)\n"
     )
     for expected in ("cutesync_reduce_0 True", "cutesync_reduce_0 False"):
         found = python(script, CUTESYNC_CACHE_DIR=str(tmp_path), CUTESYNC_CACHE="1")
@@ -124,7 +125,10 @@ def test_reduce_stays_the_function():
     for order in (
         "import cutesync as cs; cs.reduce; import cutesync.kernels.reduce.policy",
         "import cutesync.kernels.reduce.policy; import cutesync as cs",
-        "from cutesync.kernels.reduce.plan import stages; import cutesync as cs; from cutesync import reduce; assert callable(reduce)",
+        (
+            "from cutesync.kernels.reduce.plan import stages; import cutesync as cs; from cutesync "
+            "import reduce; assert callable(reduce)"
+        ),
     ):
         found = python(order + "\nassert callable(cs.reduce) and cs.reduce.__name__ == 'reduce', cs.reduce")
         assert found.returncode == 0, order + found.stderr

@@ -75,7 +75,8 @@ def warpgroup_mma(n: int, acc: str = "Float32"):
     return make
 
 
-# --- descriptors --------------------------------------------------------------------------------------------------------------
+# --- descriptors
+# --------------------------------------------------------------------------------------------------------------
 
 DEFINITION = re.compile(r"(?:or\.b64|add\.s64)\s+(%rd\d+), %rd\d+, (-?\d+);")
 USE = re.compile(
@@ -126,8 +127,8 @@ def compiled_descriptors(
 ) -> tuple[list, dict, int]:
     """Compile a kernel of one k-block and read from its PTX what the DSL hands to the tensor core.
 
-    Returns [(opcode, descriptor a, descriptor b, immediates)] with both matrices based at shared address 0 and ``b_base``, the affine
-    layouts of "a" and "b" in elements, and ``b_base``.
+    Returns [(opcode, descriptor a, descriptor b, immediates)] with both matrices based at shared address 0 and
+    ``b_base``, the affine layouts of "a" and "b" in elements, and ``b_base``.
     """
     element = getattr(cutlass, dtype)
     majors = [MAJORS["K" if kind.startswith("K") else "MN"] for kind in kinds]

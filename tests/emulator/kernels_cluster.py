@@ -1,4 +1,5 @@
-"""Clusters for the emulator's tests: distributed shared memory, remote arrivals, asynchronous stores, multicast. ``fault`` as elsewhere."""
+"""Clusters for the emulator's tests: distributed shared memory, remote arrivals, asynchronous stores, multicast.
+``fault`` as elsewhere."""
 
 import cuda.bindings.driver as driver
 import cutlass
@@ -104,7 +105,10 @@ def hand_over_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
         )
     else:
         inline_ptx(
-            "{ .reg .pred P; AGAIN: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 P, [{$r0}], 0; @!P bra AGAIN; }",
+            (
+                "{ .reg .pred P; AGAIN: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 P, "
+                "[{$r0}], 0; @!P bra AGAIN; }"
+            ),
             read_only_args=[barrier.toint()],
         )
         cute.make_tensor(out, cute.make_layout(32))[thread] = cell[31 - thread]
@@ -119,7 +123,7 @@ def hand_over(out: cute.Pointer, fault: cutlass.Constexpr, stream: driver.CUstre
 
 @cute.kernel
 def multicast_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor, fault: cutlass.Constexpr):
-    """Both blocks of a cluster get every tile; each loads half of it for both. Block r writes its copy to ``out[r]``."""
+    """Both blocks of a cluster get every tile; each loads half of it for both. Block r writes to ``out[r]``."""
     thread = cute.arch.thread_idx()[0]
     warp = cute.arch.make_warp_uniform(thread // 32)
     lane = thread % 32

@@ -118,8 +118,8 @@ def fill(out: cute.Pointer, tiles: Int32, stream: driver.CUstream):
 
 @cute.kernel
 def take_turns_kernel(out: cute.Pointer, rounds: Int32, fault: cutlass.Constexpr):
-    """Warp 0 tells ``rounds`` times, by a barrier that counts one arrival; warp 1 listens, and answers so that it is not overrun.
-    Warp 2 waits for the last phase only, once the block barrier says that it is the last one."""
+    """Warp 0 tells ``rounds`` times, by a barrier that counts one arrival; warp 1 listens, and answers so that it is
+    not overrun. Warp 2 waits for the last phase only, once the block barrier says that it is the last one."""
     thread = cute.arch.thread_idx()[0]
     barriers = SmemAllocator().allocate_array(cutlass.Int64, 2)
     told, heard = barriers, barriers + 1

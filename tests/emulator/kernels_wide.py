@@ -19,7 +19,8 @@ def descriptors_kernel(
     n: Int32,
     fault: cutlass.Constexpr,
 ):
-    """Inclusive int64 scan, one warp a tile of 32. Descriptor: low word 1 once the high word holds the sum up to the tile."""
+    """Inclusive int64 scan, one warp a tile of 32. Descriptor: low word 1 once the high word holds the sum up to the
+    tile."""
     lane = cute.arch.thread_idx()[0]
     tile = Int32(0)
     if lane == 0:

@@ -1,6 +1,7 @@
 """The tensor maps that the DSL's host code builds, seen as the kernel's parameter bytes on a machine with no driver.
 
-A compiled host function is run with its CUDA calls answered by callbacks; the launch callback reads the first kernel parameter.
+A compiled host function is run with its CUDA calls answered by callbacks; the launch callback reads the first kernel
+parameter.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ ADDRESS = 0x7F00_1234_5680
 
 
 def host_function(shape, stride, box, shared_stride, swizzle, store):
-    """Builds one tiled map over a tensor of static ``shape`` and ``stride`` (elements) and launches a kernel that takes it."""
+    """Builds one tiled map over a tensor of static ``shape`` and ``stride`` (elements) and launches a kernel that takes
+    it."""
 
     @cute.kernel
     def takes_map(atom: cute.CopyAtom, tensor: cute.Tensor):
@@ -96,7 +98,8 @@ def observe(dtype: str, shape, stride, box, swizzle=None, store: bool = False, a
 
 
 def run_host(host, element, address: int) -> bytes:
-    """Compile the host function for a pointer at ``address``, run it, and return the first 128 bytes of its kernel's parameters."""
+    """Compile the host function for a pointer at ``address``, run it, and return the first 128 bytes of its kernel's
+    parameters."""
     compiled = cute.compile(host, cute.runtime.make_ptr(element, address, cute.AddressSpace.gmem, assumed_align=16))
     engine = ExecutionEngine(compiled.ir_module, opt_level=0, shared_libs=[])
     seen: list[bytes] = []

@@ -18,7 +18,8 @@ NEIGHBOUR = """
 
 
 def exchange(body: str, threads: int = 64, **options) -> None:
-    """Each thread copies 16 bytes into shared memory by ``body`` and reads its neighbour's: right under every policy, or reported."""
+    """Each thread copies 16 bytes into shared memory by ``body`` and reads its neighbour's: right under every policy,
+    or reported."""
     x, out = np.arange(4 * threads, dtype=np.uint32), np.zeros(threads, np.uint32)
     launch(
         kernel_text(PROLOGUE + body + NEIGHBOUR, 2, shared=64 + 16 * threads),
@@ -58,7 +59,8 @@ def test_small_copies_that_arrive_on_an_mbarrier():
 
 
 def test_small_copies_count_from_the_first_arrival_that_covers_them():
-    """Warp 0 copies for two barriers; warp 1, which waits for the first, may read the first copy whenever the second lands."""
+    """Warp 0 copies for two barriers; warp 1, which waits for the first, may read the first copy whenever the second
+    lands."""
     body = (
         """
 \tmov.u32 %r0, %tid.x;
@@ -102,8 +104,8 @@ OVER:
 def test_small_copies_fill_what_they_do_not_read_with_zero():
     x, out = np.full(128, 7, np.uint32), np.zeros(32, np.uint32)
     body = (
-        PROLOGUE
-        + "\n\tcp.async.cg.shared.global [%r3], [%rd2], 16, 4;\n\tcp.async.wait_all;\n\tld.shared.v2.b32 {%r5, %r6}, [%r3];"
+        PROLOGUE + "\n\tcp.async.cg.shared.global [%r3], [%rd2], 16, 4;\n\tcp.async.wait_all;\n"
+        "\tld.shared.v2.b32 {%r5, %r6}, [%r3];"
         "\n\tsub.u32 %r5, %r5, %r6;" + NEIGHBOUR[NEIGHBOUR.index("\n\tshr") :]
     )
     launch(kernel_text(body, 2, shared=64 + 16 * 32), out, x)

@@ -1,4 +1,5 @@
-"""What ``check`` makes of its arguments: memory that a pointer or tensor cannot stand for is refused, the rest arrives as it is."""
+"""What ``check`` makes of its arguments: memory that a pointer or tensor cannot stand for is refused, the rest arrives
+as it is."""
 
 import cutlass.cute as cute
 import numpy as np

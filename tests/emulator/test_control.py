@@ -1,4 +1,5 @@
-"""Divergence, loops, calls, traps, and what the machine says about kernels that go wrong without any race. All in handwritten PTX."""
+"""Divergence, loops, calls, traps, and what the machine says about kernels that go wrong without any race. All in
+handwritten PTX."""
 
 import numpy as np
 import pytest
@@ -167,7 +168,8 @@ def test_printf(capsys):
     assert capsys.readouterr().out == "lane 0: 1.50 4000000000\nlane 1: 1.50 4000000000\n"
 
 
-# --- faults -------------------------------------------------------------------------------------------------------------
+# --- faults
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_trap_names_its_lanes():
@@ -294,7 +296,8 @@ def test_bounds_of_arrays_that_start_anywhere(dtype, offset):
 @pytest.mark.parametrize("first, second", (("ld", "ld"), ("st", "ld"), ("ld", "st"), ("st", "st")))
 @pytest.mark.parametrize("ordered", (True, False))
 def test_accesses_of_different_widths_are_judged_by_the_byte(first, second, ordered):
-    """Warp 0 works on words, then warp 1 on their third bytes: a race of each with a store unless the block barrier is between them."""
+    """Warp 0 works on words, then warp 1 on their third bytes: a race of each with a store unless the block barrier is
+    between them."""
     body = f"""
 \tmov.u32 %r0, %tid.x;
 \tmov.u32 %r1, smem;

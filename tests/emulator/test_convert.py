@@ -18,12 +18,6 @@ NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "tf32": 0x7FFFE000, "f32": 0x7FFFFFFF, "e4
 UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
-@pytest.fixture(autouse=True)
-def quiet():
-    with np.errstate(all="ignore"):
-        yield
-
-
 def singles(seed: int, count: int = 400) -> np.ndarray:
     """float32 bits: special values, any bits, and numbers of ordinary size."""
     rng = np.random.default_rng(seed)
@@ -119,7 +113,8 @@ def test_tf32_keeps_ten_fraction_bits(mode):
 
 
 def test_nans_to_tf32():
-    """What an H200 gives: .rna cuts (0x7f800001 becomes an infinity), .satfinite takes one more, the other modes give one NaN."""
+    """What an H200 gives: .rna cuts (0x7f800001 becomes an infinity), .satfinite takes one more, the other modes give
+    one NaN."""
     bits = np.array([0x7FC00000, 0x7F800001, 0xFFFFFFFF, 0xFF9ED4BA, 0x7FB1280B, 0x7F800000, 0xFF7FFFFF], np.uint32)
     away = conversion("cvt.rna.tf32.f32")(bits).tolist()
     assert away == [0x7FC00000, 0x7F800000, 0xFFFFE000, 0xFF9EC000, 0x7FB12000, 0x7F800000, 0xFF800000]

@@ -1,4 +1,5 @@
-"""PTX from anywhere never becomes Python: tokens of a real kernel changed into Python, and texts made for the generated code."""
+"""PTX from anywhere never becomes Python: tokens of a real kernel changed into Python, and texts made for the generated
+code."""
 
 import builtins
 import random

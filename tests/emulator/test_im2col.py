@@ -1,4 +1,5 @@
-"""Im2col maps: their bytes against what the DSL builds today, their columns against a convolution's patches cut with NumPy."""
+"""Im2col maps: their bytes against what the DSL builds today, their columns against a convolution's patches cut with
+NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What the DSL makes of ordinary expressions runs and agrees with NumPy: mathematics, narrow types, conversions, printing, assertions."""
+"""What the DSL makes of ordinary expressions runs and agrees with NumPy: mathematics, narrow types, conversions,
+printing, assertions."""
 
 import math
 

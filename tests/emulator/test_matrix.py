@@ -1,4 +1,5 @@
-"""ldmatrix, stmatrix, movmatrix and mma.sync against the ISA's formulas, CuTe's thread-value layouts and integer arithmetic."""
+"""ldmatrix, stmatrix, movmatrix and mma.sync against the ISA's formulas, CuTe's thread-value layouts and integer
+arithmetic."""
 
 from __future__ import annotations
 
@@ -11,12 +12,6 @@ from cutesync.errors import ArgumentValueError
 from .support import RANGES, raw_of
 
 SPELL = "mma.sync.aligned."
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    with np.errstate(all="ignore"):
-        yield
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
@@ -62,7 +57,8 @@ def test_half_fragments_are_cutes(shape):
     assert np.array_equal(d.view(np.float32), (a @ b.T + c)[row, column])
 
 
-# --- fragments by the formulas of the ISA's tables ----------------------------------------------------------------------------
+# --- fragments by the formulas of the ISA's tables
+# ----------------------------------------------------------------------------
 
 
 def place(kind_bits: int, operand: str, rows: int, r: int, lane: int, j: int) -> tuple[int, int]:

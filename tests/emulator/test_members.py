@@ -88,7 +88,10 @@ def test_a_lane_outside_its_mask_is_reported(instruction, mask):
 
 
 def test_lanes_of_one_mask_that_disagree_are_reported():
-    body = "\tmov.u32 %r9, -1;\n\tsetp.gt.u32 %p1, %r0, 15;\n\t@%p1 mov.u32 %r9, 0xffff0000;\n\tredux.sync.add.u32 %r5, %r1, %r9;"
+    body = (
+        "\tmov.u32 %r9, -1;\n\tsetp.gt.u32 %p1, %r0, 15;\n\t@%p1 mov.u32 %r9, 0xffff0000;\n"
+        "\tredux.sync.add.u32 %r5, %r1, %r9;"
+    )
     with pytest.raises(EmulationError, match="with another mask") as found:
         out_of(body, "random")
     assert "lanes 16-31" in str(found.value)

@@ -1,4 +1,5 @@
-"""Launches that never end are reported, with who goes on and where; what is only long is not, and the bound can be raised."""
+"""Launches that never end are reported, with who goes on and where; what is only long is not, and the bound can be
+raised."""
 
 import time
 

@@ -155,7 +155,8 @@ CAST = """
     barrier.cluster.wait.aligned;
     mov.b16 %rs1, 3;
     @%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 512;
-    @%p3 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1+128], [%a1], 512, [%r1], %rs1;
+    @%p3 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster
+        [%r1+128], [%a1], 512, [%r1], %rs1;
 FULL:
     mbarrier.try_wait.parity.shared.b64 %p5, [%r1], 0;
     @!%p5 bra FULL;
@@ -167,7 +168,8 @@ FULL:
     @!%p2 bra AGAIN;
     {wait}
     {issuer}
-    @%p3 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%r1+128], [%a1+512], 512, [%r1], %rs1;
+    @%p3 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster
+        [%r1+128], [%a1+512], 512, [%r1], %rs1;
 AGAIN:
     mbarrier.try_wait.parity.shared.b64 %p5, [%r1], 1;
     @!%p5 bra AGAIN;

@@ -1,5 +1,5 @@
-"""Settings, backend and trace belong to the thread or task that entered ``emulate``; a launch puts back and compares what it writes alone;
-whatever interrupts a launch, everything is as new after it."""
+"""Settings, backend and trace belong to the thread or task that entered ``emulate``; a launch puts back and compares
+what it writes alone; whatever interrupts a launch, everything is as new after it."""
 
 import asyncio
 import contextvars
@@ -31,7 +31,8 @@ def in_a_thread(work):
     return found[0]
 
 
-# --- whose settings -------------------------------------------------------------------------------------------------------
+# --- whose settings
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_settings_are_those_of_the_thread():
@@ -88,7 +89,8 @@ def test_blocks_inside_are_counted_outside():
     assert outer.launches == inner.launches == 2 and outer.steps == inner.steps > 0
 
 
-# --- traces ---------------------------------------------------------------------------------------------------------------
+# --- traces
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_a_trace_holds_what_check_ran(tmp_path):
@@ -116,9 +118,13 @@ def test_a_trace_that_cannot_be_written_is_said_first(tmp_path):
     assert emulator.settings() is before
 
 
-# --- whose memory ---------------------------------------------------------------------------------------------------------
+# --- whose memory
+# ---------------------------------------------------------------------------------------------------------
 
-MANY = "\tmov.u32 %r0, %tid.x;\n\tmul.wide.u32 %rd1, %r0, 4;\n\tadd.u64 %rd2, %a0, %rd1;\n\tmov.u32 %r5, 7;\n\tst.global.b32 [%rd2], %r5;"
+MANY = (
+    "\tmov.u32 %r0, %tid.x;\n\tmul.wide.u32 %rd1, %r0, 4;\n\tadd.u64 %rd2, %a0, %rd1;\n"
+    "\tmov.u32 %r5, 7;\n\tst.global.b32 [%rd2], %r5;"
+)
 
 
 def between_schedules(monkeypatch, work) -> None:
@@ -199,7 +205,8 @@ WRITES = {
     "store": "\tst.global.b32 [%a0], %r0;",
     "atomic": "\tatom.global.add.u32 %r1, [%a0], 1;",
     "reduction": "\tred.global.add.u32 [%a0], 1;",
-    "bulk copy": "\tmov.u32 %r1, smem;\n\tst.shared.b64 [%r1], %rd1;\n\tst.shared.b64 [%r1+8], %rd1;\n\tfence.proxy.async;\n"
+    "bulk copy": "\tmov.u32 %r1, smem;\n\tst.shared.b64 [%r1], %rd1;\n"
+    "\tst.shared.b64 [%r1+8], %rd1;\n\tfence.proxy.async;\n"
     "\tcp.async.bulk.global.shared::cta.bulk_group [%a0], [%r1], 16;",
 }
 
@@ -265,7 +272,8 @@ def test_threads_that_check_the_same_arrays():
     assert not failures and np.array_equal(out, 2 * x)
 
 
-# --- interrupts -----------------------------------------------------------------------------------------------------------
+# --- interrupts
+# -----------------------------------------------------------------------------------------------------------
 
 PLACES = {
     "while warps run": (machine.Machine, "run_fragment"),

@@ -1,4 +1,5 @@
-"""Every flag kernel compiles for sm_90a, without a GPU: no spills, no local memory, no shared memory, vectors in and out."""
+"""Every flag kernel compiles for sm_90a, without a GPU: no spills, no local memory, no shared memory, vectors in and
+out."""
 
 from __future__ import annotations
 
@@ -10,21 +11,13 @@ from cutesync.dtypes import BY_NAME
 from cutesync.kernels.flags.plan import Marking, kernel_for
 from cutesync.kernels.flags.policy import Problem, choose
 from cutesync.ops import COMPARISONS, DIFFERENCES, neighbour_operator
-from cutesync.runtime import compiler
 
 from ..compiled import assert_overlaps, cubin_figures
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
 
 
-@pytest.fixture(autouse=True)
-def _fresh_compiler(monkeypatch):
-    """Compile here, whatever is cached."""
-    monkeypatch.setenv("CUTESYNC_CACHE", "0")
-    monkeypatch.setattr(compiler, "_kernels", {})
-
-
-def compiled(form: str, op, source: str, flag: str, *, rows=1, length=1 << 28, tile=None, aligned=16, ends=False):
+def compiled(form: str, op, source: str, flag: str, *, shape=(1, 1 << 28), tile=None, aligned=16, ends=False):
     """The kernel that a call of this kind launches."""
     bits = flag == "bits"
     result = BY_NAME["uint32" if bits else flag]
@@ -41,9 +34,8 @@ def compiled(form: str, op, source: str, flag: str, *, rows=1, length=1 << 28, t
     return kernel_for(
         choose(
             Problem(
-                rows,
-                length,
-                tile or length,
+                *shape,
+                tile or shape[1],
                 size,
                 0 if bits else result.size,
                 max(aligned, size),
@@ -97,9 +89,9 @@ def test_every_form(form, flag, source):
     "options",
     [
         {"tile": 7},
-        {"rows": 1 << 20, "length": 37},
-        {"rows": 64, "length": 1 << 22},
-        {"rows": 9, "length": 1000, "tile": 7},
+        {"shape": (1 << 20, 37)},
+        {"shape": (64, 1 << 22)},
+        {"shape": (9, 1000), "tile": 7},
         {"ends": True},
         {"aligned": 4},
         {"aligned": 8},

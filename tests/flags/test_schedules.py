@@ -1,4 +1,5 @@
-"""Every flag kernel agrees with NumPy under 20 hostile schedules over all policies, the sanitizer watching; planted faults are found."""
+"""Every flag kernel agrees with NumPy under 20 hostile schedules over all policies, the sanitizer watching; planted
+faults are found."""
 
 from __future__ import annotations
 

@@ -19,7 +19,9 @@ CONFIGS = (
 )
 if (
     sys.argv[1:] == ["racecheck"]
-):  # it takes only a cluster's barrier for proof that the block written to still runs, not the barrier of shared memory that it waits for
+    # it takes only a cluster's barrier for proof that the block written to still runs, not the barrier of shared memory
+    # that it waits for
+):
     CONFIGS = [config for config in CONFIGS if config and not config.meets]
 for m, n, k in [(200, 136, 200), (65, 67, 35), (1, 300, 520)]:
     a, b = (

@@ -36,7 +36,8 @@ def agrees(got, a, b, c=None, what: str = "", **terms) -> None:
 def agrees_under_schedules(
     monkeypatch, name: str, chosen: MatmulPolicy, shape: tuple[int, int, int], blocks: int
 ) -> None:
-    """A product in this configuration, both operands with K contiguous, ``blocks`` blocks at a time, under hostile schedules."""
+    """A product in this configuration, both operands with K contiguous, ``blocks`` blocks at a time, under hostile
+    schedules."""
     m, n, k = shape
     monkeypatch.setattr(config, "SMS", blocks)
     a, b = operand(m, k, False), operand(k, n, True)

@@ -12,12 +12,9 @@ from cutesync.runtime.device_array import from_numpy
 
 from .support import SMALL, agrees, integers, operand
 
+pytestmark = pytest.mark.usefixtures("on_emulator")
+
 CONFIG, PLAIN = MatmulPolicy(*SMALL), (1.0, 0.0, None, None, False, False)
-
-
-@pytest.fixture(autouse=True)
-def _emulator(on_emulator):
-    """No GPU here, whatever the machine has."""
 
 
 SHAPES = [
@@ -132,7 +129,8 @@ def test_float8(first, second, fast):
 
 
 def test_float8_sums_are_as_exact_as_promised():
-    """2048 products that a sum of 14 bits cannot hold: float32 sums of k-tiles can. (The emulator adds exactly within an instruction.)"""
+    """2048 products that a sum of 14 bits cannot hold: float32 sums of k-tiles can. (The emulator adds exactly within
+    an instruction.)"""
     a, b = np.ones((8, 2048)), np.ones((2048, 8))
     a[:, 0] = 448
     b[0] = 448

@@ -9,12 +9,9 @@ from cutesync.kernels.matmul import MatmulPolicy
 
 from .support import integers
 
+pytestmark = pytest.mark.usefixtures("on_emulator")
+
 A, B = integers(4, 6), integers(6, 8)
-
-
-@pytest.fixture(autouse=True)
-def _emulator(on_emulator):
-    """No GPU here, whatever the machine has."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Every configuration compiles for sm_90a, without a GPU: setmaxnreg kept, multiplications as planned, no spills, no local memory."""
+"""Every configuration compiles for sm_90a, without a GPU: setmaxnreg kept, multiplications as planned, no spills, no
+local memory."""
 
 import re
 from dataclasses import replace
@@ -18,11 +19,10 @@ from cutesync.kernels.matmul.policy import (
     MatmulPolicy,
 )
 from cutesync.kernels.matmul.terms import TermsSpec
-from cutesync.runtime import compiler
 
 from ..compiled import assert_overlaps, cubin_figures
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
 
 MAJORS = [(True, True), (True, False), (False, True), (False, False)]
 TILES = {
@@ -36,13 +36,6 @@ FORMS = {
     "tfloat32": "k8\\.f32\\.tf32\\.tf32",
 }
 EVERYTHING = TermsSpec(True, BFLOAT16, "column", BFLOAT16, "gelu", True, "each", "each")
-
-
-@pytest.fixture(autouse=True)
-def _fresh_compiler(monkeypatch):
-    """Compile here, whatever is cached."""
-    monkeypatch.setenv("CUTESYNC_CACHE", "0")
-    monkeypatch.setattr(compiler, "_kernels", {})
 
 
 def verify(
@@ -72,7 +65,10 @@ def verify(
         )
     a_k, b_k = majors
     transposed = f"{int(not a_k)}, {int(not b_k)};"
-    instruction = rf"wgmma\.mma_async\.sync\.aligned\.m64n{config.tile[1]}{FORMS[element]} [^;]*{transposed if element == 'bfloat16' else ';'}"
+    instruction = (
+        rf"wgmma\.mma_async\.sync\.aligned\.m64n{config.tile[1]}{FORMS[element]} "
+        rf"[^;]*{transposed if element == 'bfloat16' else ';'}"
+    )
     slabs = config.rows // 64 * config.tile[1] // config.slab_columns(result.size) if config.deferred else 0
     planned = (
         ((1 if config.promoted else 2) + slabs) * 4 * config.rows // 64
@@ -192,7 +188,8 @@ def test_split_k():
     ids=lambda c: f"{c.tile} {c.splits}",
 )
 def test_shares_that_meet(config):
-    """A store of 16 bytes for 4 accumulators, to the first block's shared memory; no atomics, and no memory of the launch's own."""
+    """A store of 16 bytes for 4 accumulators, to the first block's shared memory; no atomics, and no memory of the
+    launch's own."""
     ptx = verify(config)
     assert len(re.findall(r"st\.shared::cluster\.v4", ptx)) == config.accumulators // 4
     assert (

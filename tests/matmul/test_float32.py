@@ -9,13 +9,10 @@ from cutesync.kernels.matmul.policy import MatmulPolicy
 
 from .support import SMALL, agrees, operand
 
+pytestmark = pytest.mark.usefixtures("on_emulator")
+
 CONFIG = MatmulPolicy(*SMALL)
 TRANSPOSED = [(False, False), (True, True)]  # each operand lies both ways
-
-
-@pytest.fixture(autouse=True)
-def _emulator(on_emulator):
-    """No GPU here, whatever the machine has."""
 
 
 def error(got, a, b, precision=None) -> float:
@@ -44,7 +41,8 @@ def test_integers_of_15_bits_are_exact(m, n, k, transposed):
 
 @pytest.mark.parametrize("positive", [False, True])
 def test_full_precision_is_that_of_float32(positive):
-    """Three products leave out 2**-22 of each at most, mostly far less; NumPy's float32 is not better than twice as good."""
+    """Three products leave out 2**-22 of each at most, mostly far less; NumPy's float32 is not better than twice as
+    good."""
     random = np.random.default_rng(11)
     draw = random.random if positive else random.standard_normal
     a, b = draw((33, 200)).astype(np.float32), draw((200, 20)).astype(np.float32)

@@ -1,4 +1,5 @@
-"""What only a GPU can show of cs.matmul: every configuration at size, guard bands, repeats, graphs, streams, and more than 2**31 elements."""
+"""What only a GPU can show of cs.matmul: every configuration at size, guard bands, repeats, graphs, streams, and more
+than 2**31 elements."""
 
 from __future__ import annotations
 

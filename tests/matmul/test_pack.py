@@ -1,4 +1,5 @@
-"""Packing: operands of any strides become rows of whole cache lines, float32 its parts; memory comes from the stream's workspace."""
+"""Packing: operands of any strides become rows of whole cache lines, float32 its parts; memory comes from the stream's
+workspace."""
 
 import numpy as np
 import pytest
@@ -14,18 +15,16 @@ from cutesync.runtime import device, device_array, workspace
 from ..faults import RESULT, Bench, every, only, op
 from .support import SMALL, agrees, operand
 
+pytestmark = pytest.mark.usefixtures("on_emulator")
+
 CONFIG = MatmulPolicy(*SMALL)
-
-
-@pytest.fixture(autouse=True)
-def _emulator(on_emulator):
-    """No GPU here, whatever the machine has."""
 
 
 def packed(
     x: np.ndarray, first: int, shape: tuple[int, int, int], strides: tuple[int, int, int], parts: str = ""
 ) -> np.ndarray:
-    """What the kernel makes of ``shape`` = (items, rows, inner) of the elements of ``x`` from ``first`` on, and 64 bytes after it."""
+    """What the kernel makes of ``shape`` = (items, rows, inner) of the elements of ``x`` from ``first`` on, and 64
+    bytes after it."""
     element, (items, rows, inner) = BY_NAME[x.dtype.name], shape
     unit = 128 // x.itemsize
     job = PackJob(items, rows, inner, strides, -(-inner // unit) * unit, parts)
@@ -56,7 +55,8 @@ def test_any_strides(items, rows, inner, first, turned, size):
 
 
 def check_at_edges(size: int, rows: int, inner: int, pitch: int, skew: int, schedules: int = 1) -> None:
-    """The copy of rows whose first and last elements are at the very edges of the memory there is, which begins ``skew`` bytes behind a vector."""
+    """The copy of rows whose first and last elements are at the very edges of the memory there is, which begins
+    ``skew`` bytes behind a vector."""
     count = (rows - 1) * abs(pitch) + inner
     memory = np.random.default_rng(skew).integers(1, 256, count * size + 32).astype(np.uint8)
     start = memory.ctypes.data + -memory.ctypes.data % 16 + skew
@@ -94,14 +94,16 @@ def check_at_edges(size: int, rows: int, inner: int, pitch: int, skew: int, sche
     ],
 )
 def test_nothing_beside_the_array_is_read(rows, inner, pitch, size):
-    """Rows that begin anywhere in a vector: far apart, backwards, side by side, in one another; of less than a vector, and a single one."""
+    """Rows that begin anywhere in a vector: far apart, backwards, side by side, in one another; of less than a vector,
+    and a single one."""
     for skew in range(0, 16, size):
         check_at_edges(size, rows, inner, pitch, skew, schedules=20 if skew == 8 and inner == 301 else 1)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_the_parts_of_float32(side):
-    """Of random bits and all borders: the parts hold the number to 2**-22, big ones fit in 11 bits, infinities and NaN are in the last alone."""
+    """Of random bits and all borders: the parts hold the number to 2**-22, big ones fit in 11 bits, infinities and NaN
+    are in the last alone."""
     borders = np.uint32(
         [
             0,
@@ -152,7 +154,8 @@ def test_eight_bits_of_all_majors(dtype, transposed):
 
 
 def test_packing_takes_no_memory_of_its_own(monkeypatch):
-    """So that it may be captured in a graph: with arrays that exist, nothing is allocated, and the workspace is the stream's."""
+    """So that it may be captured in a graph: with arrays that exist, nothing is allocated, and the workspace is the
+    stream's."""
     a, b = operand(65, 37, False), operand(37, 67, False)
     in_a, in_b, out = cs.asarray(a), cs.asarray(b), cs.empty((65, 67), "float16")
     cs.matmul(in_a, in_b, out=out, config=CONFIG)

@@ -9,13 +9,10 @@ from cutesync.kernels.matmul.policy import MatmulPolicy
 
 from .support import SMALL, agrees, integers, operand
 
+pytestmark = pytest.mark.usefixtures("on_emulator")
+
 CONFIG = MatmulPolicy(*SMALL)
 EIGHT_BITS = ["float8_e4m3fn", "float8_e5m2", "int8", "uint8"]
-
-
-@pytest.fixture(autouse=True)
-def _emulator(on_emulator):
-    """No GPU here, whatever the machine has."""
 
 
 def operands(out: str, m: int, n: int, k: int):

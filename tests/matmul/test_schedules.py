@@ -1,4 +1,5 @@
-"""Every schedule, cluster and layout of the matmul agrees with NumPy under hostile warp schedules, the sanitizer watching."""
+"""Every schedule, cluster and layout of the matmul agrees with NumPy under hostile warp schedules, the sanitizer
+watching."""
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from cutesync.kernels.matmul.policy import MatmulPolicy
 
 from ..cases import with_slow
 from .support import agrees, agrees_under_schedules, integers, operand
+
+pytestmark = pytest.mark.usefixtures("on_emulator")
 
 # name: configuration, (M, N, K), blocks that run at a time
 KERNELS = {
@@ -42,11 +45,6 @@ KERNELS = {
     ),
     "cooperative, B multicast": (MatmulPolicy((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 200), 2),
 }
-
-
-@pytest.fixture(autouse=True)
-def _emulator(on_emulator):
-    """No GPU here, whatever the machine has."""
 
 
 SLOW = {
@@ -127,7 +125,8 @@ def test_all_transposes(transposed, cluster, monkeypatch):
 @pytest.mark.parametrize("columns", [80, 96, 128])
 @pytest.mark.parametrize("out", ["float16", "float32"])
 def test_tiles_whose_slabs_are_narrow(columns, out):
-    """The columns of a slab follow from the tile's: 16, 32 or 64 of 16 bits, 16 or 32 of 32 bits; the B tile's swizzle from its rows."""
+    """The columns of a slab follow from the tile's: 16, 32 or 64 of 16 bits, 16 or 32 of 32 bits; the B tile's swizzle
+    from its rows."""
     a, b = operand(70, 72, False), operand(72, columns + 8, False)
     agrees(cs.matmul(a, b, config=MatmulPolicy((64, columns), "pingpong"), out_dtype=out), a, b, out_dtype=out)
 

@@ -12,6 +12,8 @@ from cutesync.kernels.matmul.problem import Matrices, _turned
 from ..cases import with_slow
 from .support import agrees, agrees_under_schedules, integers, operand
 
+pytestmark = pytest.mark.usefixtures("on_emulator")
+
 # name: configuration, (M, N, K), blocks that run at a time
 KERNELS = {
     "one row, several tiles a block": (MatmulPolicy((64, 16), "pingpong", stages=2), (1, 328, 136), 2),
@@ -25,11 +27,6 @@ KERNELS = {
     "one column": (MatmulPolicy((64, 16), "pingpong", stages=2), (200, 1, 136), 2),
     "few columns, split": (MatmulPolicy((128, 16), "cooperative", splits=2), (136, 13, 264), 3),
 }
-
-
-@pytest.fixture(autouse=True)
-def _emulator(on_emulator):
-    """No GPU here, whatever the machine has."""
 
 
 @pytest.mark.parametrize("name", with_slow(KERNELS, {"split in 3", "cooperative, multicast, split"}))
@@ -107,8 +104,8 @@ def test_the_model_streams_the_large_operand_once():
 
 
 def test_the_model_knows_how_operands_lie():
-    """Columns that are contiguous come in boxes as wide as the swizzle: 32 bytes of 208 columns. Rows that straddle cache lines cost more,
-    so they are shared among more blocks."""
+    """Columns that are contiguous come in boxes as wide as the swizzle: 32 bytes of 208 columns. Rows that straddle
+    cache lines cost more, so they are shared among more blocks."""
     wide, even = MatmulPolicy((128, 208), "pingpong", (2, 1)), MatmulPolicy((128, 256), "cooperative", (2, 1))
     rows, columns = Access(), Access(b_k_major=False)
     assert columns.bytes(wide) == rows.bytes(wide) + 128 * 104 * 3 and columns.bytes(even) == rows.bytes(even)
@@ -123,7 +120,8 @@ def test_the_model_knows_how_operands_lie():
 
 
 def test_clusters_of_four_leave_room():
-    """Not all multiprocessors can be filled by clusters of 4; all those of a launch must run at once, or the last would wait for the first."""
+    """Not all multiprocessors can be filled by clusters of 4; all those of a launch must run at once, or the last would
+    wait for the first."""
     four = MatmulPolicy((64, 160), "pingpong", (4, 1))
     assert [MatmulPolicy().slots(132), four.slots(132), four.slots(4)] == [132, 28, 1]
     with pytest.raises(ArgumentValueError, match="divisor"):

@@ -1,4 +1,5 @@
-"""The maps and parameters that a launch packs by itself are those that the DSL's own host code would pass to the same kernel."""
+"""The maps and parameters that a launch packs by itself are those that the DSL's own host code would pass to the same
+kernel."""
 
 import ctypes
 

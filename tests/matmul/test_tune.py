@@ -1,4 +1,5 @@
-"""``config="tune"``: what is measured, when, and how long the answer is kept. The clock is a fake: on the emulator times say nothing."""
+"""``config="tune"``: what is measured, when, and how long the answer is kept. The clock is a fake: on the emulator
+times say nothing."""
 
 import importlib
 
@@ -20,7 +21,8 @@ A, B = integers(100, 72), integers(72, 80)
 
 @pytest.fixture(autouse=True)
 def _emulator(on_emulator, monkeypatch, tmp_path):
-    """Nothing measured yet, in this process or on disk; and a model whose shortlist is one kernel in several orders of tiles."""
+    """Nothing measured yet, in this process or on disk; and a model whose shortlist is one kernel in several orders of
+    tiles."""
     monkeypatch.setattr(Problem, "shortlist", lambda self, count=1: SHORTLIST[:count])
     monkeypatch.setattr(tune, "_answers", {})
     monkeypatch.setattr(family, "_plans", {})

@@ -24,7 +24,8 @@ def numbers(n: int, dtype="int32", high=1000) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Pattern:
-    """``run(x)`` and ``wanted(x)``; ``make(n)`` gives ``x``. ``ordered``: the result does not depend on the schedule. ``sizes``: for the emulator."""
+    """``run(x)`` and ``wanted(x)``; ``make(n)`` gives ``x``. ``ordered``: the result does not depend on the schedule.
+    ``sizes``: for the emulator."""
 
     run: Callable
     wanted: Callable

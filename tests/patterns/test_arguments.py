@@ -1,4 +1,5 @@
-"""Bad input is refused on the host, before anything is launched, with the arithmetic in the message; and what the documents got wrong."""
+"""Bad input is refused on the host, before anything is launched, with the arithmetic in the message; and what the
+documents got wrong."""
 
 import numpy as np
 import pytest

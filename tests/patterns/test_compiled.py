@@ -27,7 +27,8 @@ def test_no_kernel_spills(monkeypatch):
 
 
 def test_the_stream_keeps_enough_in_flight():
-    """48 KiB of loads a multiprocessor hide the memory's latency: stages of all blocks, but for the one being used in each."""
+    """48 KiB of loads a multiprocessor hide the memory's latency: stages of all blocks, but for the one being used in
+    each."""
     from cutesync.patterns import producer_consumer as module
 
     assert module.BLOCKS_PER_SM * (module.STAGES - 1) * module.STAGE_BYTES >= 48 * 1024

@@ -1,4 +1,5 @@
-"""Every kernel in every configuration compiles for sm_90a, without a GPU: no spills, no local memory, the sizes that launches declare."""
+"""Every kernel in every configuration compiles for sm_90a, without a GPU: no spills, no local memory, the sizes that
+launches declare."""
 
 from __future__ import annotations
 
@@ -10,12 +11,11 @@ from cutesync import dtypes
 from cutesync.kernels.reduce.plan import Folding, kernel_for
 from cutesync.kernels.reduce.policy import Config, Problem, choose
 from cutesync.ops import operator
-from cutesync.runtime import compiler
 
 from ..cases import DTYPES, bicyclic, has_meaning
 from ..compiled import assert_overlaps, cubin_figures, tell_figures
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
 
 # shapes (outer, length, inner) that between them reach every kernel, scope, block size and vector width
 EVERY_CONFIG = [
@@ -81,13 +81,6 @@ EVERY_KERNEL = [
     (1, 10**6, 3),
     (1, 10**5, 40),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _fresh_compiler(monkeypatch):
-    """Compile here, whatever is cached."""
-    monkeypatch.setenv("CUTESYNC_CACHE", "0")
-    monkeypatch.setattr(compiler, "_kernels", {})
 
 
 def element_sizes(folding: Folding) -> tuple[int, ...]:

@@ -65,7 +65,11 @@ def test_what_another_user_can_write_is_not_loaded(entry, stranger, monkeypatch)
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to make a file of root's")
 def test_root_may_own_the_cache(entry):
-    script = "import os; from cutesync.runtime import cache; cache.fingerprint(), b'a'.decode('cp437'); os.setegid(12345); os.seteuid(12345); print(cache.load(('reduce', 'segments', 4, False)) is not None)"
+    script = (
+        "import os; from cutesync.runtime import cache; cache.fingerprint(), "
+        "b'a'.decode('cp437'); os.setegid(12345); os.seteuid(12345); "
+        "print(cache.load(('reduce', 'segments', 4, False)) is not None)"
+    )
     for path, mode in (
         (entry, 0o644),
         (entry.parent, 0o755),

@@ -1,5 +1,5 @@
-"""Every scan kernel, made small: the configurations that tests put in the place of the chosen ones, so that a few hundred elements
-make many tiles, rings that wrap and waits that matter."""
+"""Every scan kernel, made small: the configurations that tests put in the place of the chosen ones, so that a few
+hundred elements make many tiles, rings that wrap and waits that matter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every scan kernel compiles for sm_90a, without a GPU: no spills, no local memory, the shared memory that launches declare."""
+"""Every scan kernel compiles for sm_90a, without a GPU: no spills, no local memory, the shared memory that launches
+declare."""
 
 from __future__ import annotations
 
@@ -10,12 +11,11 @@ from cutesync import dtypes
 from cutesync.kernels.scan.plan import Meaning, kernel_for
 from cutesync.kernels.scan.policy import Config, Problem, choose
 from cutesync.ops import operator
-from cutesync.runtime import compiler
 
 from ..cases import bicyclic
 from ..compiled import assert_overlaps, cubin_figures, tell_figures
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
 
 # shapes (rows, length, inner) that between them reach every kernel, team, group, vector width and tile size
 EVERY_CONFIG = [
@@ -39,13 +39,6 @@ EVERY_CONFIG = [
     (1, 10**5, 64),
 ]
 ROWS, WAVE, PIPELINE, COLUMNS, SLABS = (9, 3000, 1), (1, 10**6, 1), (1, 10**8, 1), (1, 10**4, 10**4), (1, 10**7, 9)
-
-
-@pytest.fixture(autouse=True)
-def _fresh_compiler(monkeypatch):
-    """Compile here, whatever is cached."""
-    monkeypatch.setenv("CUTESYNC_CACHE", "0")
-    monkeypatch.setattr(compiler, "_kernels", {})
 
 
 def verify(config: Config, meaning: Meaning, count) -> tuple:

@@ -78,7 +78,8 @@ def test_every_result_of_16_bits_is_rounded_once(place, dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_rounding_stays_within_the_bound_of_a_tree(place, dtype):
-    """Against a sum of twice the precision; a running sum's bound would be n and not a few dozen units in the last place."""
+    """Against a sum of twice the precision; a running sum's bound would be n and not a few dozen units in the last
+    place."""
     wide = np.float64 if dtype == "float32" else np.longdouble
     for n in place.sizes([1000, 300_007, 2**22 + 5]):
         x = np.random.default_rng(3).standard_normal(n).astype(dtype)

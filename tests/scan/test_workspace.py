@@ -1,4 +1,5 @@
-"""The workspace in any state: rubbish in the slots, states of earlier launches, a launch number that wraps, too few slots."""
+"""The workspace in any state: rubbish in the slots, states of earlier launches, a launch number that wraps, too few
+slots."""
 
 from __future__ import annotations
 

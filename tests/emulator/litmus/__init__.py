@@ -1,7 +1,7 @@
 """Litmus: small kernels whose answers from a Hopper GPU are stored, and which the emulator must give as well.
 
-``python -m tests.emulator.litmus --out FILE`` runs every case on the GPU, prints where the emulator differs, and stores the answers;
-``tests/emulator/test_litmus.py`` replays the stored answers where there is no GPU.
+``python -m tests.emulator.litmus --out FILE`` runs every case on the GPU, prints where the emulator differs, and stores
+the answers; ``tests/emulator/test_litmus.py`` replays the stored answers where there is no GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a litmus case is: a raw PTX kernel, its inputs, the answer expected, and how closely a machine's answer must agree."""
+"""What a litmus case is: a raw PTX kernel, its inputs, the answer expected, and how closely a machine's answer must
+agree."""
 
 from __future__ import annotations
 
@@ -24,9 +25,9 @@ class MapOf:
 
 @dataclass(frozen=True)
 class Case:
-    """One kernel ``litmus``. Its parameters are the arguments in order (arrays: pointers; integers: u64; maps: 128 bytes), of which
-    array number ``output`` is read back. ``expected()`` is the emulator's answer, None where only a whole machine can tell.
-    ``faults``: there is no answer, every machine must refuse the kernel while it runs."""
+    """One kernel ``litmus``. Its parameters are the arguments in order (arrays: pointers; integers: u64; maps: 128
+    bytes), of which array number ``output`` is read back. ``expected()`` is the emulator's answer, None where only a
+    whole machine can tell. ``faults``: there is no answer, every machine must refuse the kernel while it runs."""
 
     name: str
     ptx: str

@@ -1,4 +1,5 @@
-"""Runs a case on a GPU through the CUDA driver's C interface, with nothing but ctypes: the PTX is compiled by the driver itself."""
+"""Runs a case on a GPU through the CUDA driver's C interface, with nothing but ctypes: the PTX is compiled by the
+driver itself."""
 
 from __future__ import annotations
 

@@ -54,7 +54,10 @@ def atomic_case(space: str, suffix: str, sources: list[np.ndarray], after: Calla
         else f"ld.param.u64 p0, [in_a];\nmul.wide.u32 p1, i, {bits // 8};\nadd.u64 p0, p0, p1;"
     )
     finish = "ld.shared" if space == "shared" else "ld.global"
-    body = f"{place}\n{start}\natom.relaxed.gpu.{space}.{suffix} d, {address}, {names};\n{finish}.b{bits} b, {address};\nxor.b{bits} d, d, b;"
+    body = (
+        f"{place}\n{start}\natom.relaxed.gpu.{space}.{suffix} d, {address}, {names};\n"
+        f"{finish}.b{bits} b, {address};\nxor.b{bits} d, d, b;"
+    )
     out = np.zeros(LANES, DTYPES[bits])
     text = kernel(body, [bits] * len(sources), bits)
     return Case(
@@ -116,7 +119,10 @@ def width_cases() -> Iterator[Case]:
         yield Case(f"ld.{kind}", kernel(body, [32], 32), (a, np.zeros(LANES, np.uint32)), 1, loaded, block=LANES)
     for size in (1, 2):
         cell = f".shared .align 4 .b8 cell[{LANES * 4}];\nmov.u32 t0, cell;\nmul.lo.u32 t1, i, 4;\nadd.u32 t0, t0, t1;"
-        body = f"{cell}\nmov.b32 t1, 0x11223344;\nst.shared.b32 [t0], t1;\nst.shared.b{8 * size} [t0+{2 - size % 2}], a;\nld.shared.b32 d, [t0];"
+        body = (
+            f"{cell}\nmov.b32 t1, 0x11223344;\nst.shared.b32 [t0], t1;\n"
+            f"st.shared.b{8 * size} [t0+{2 - size % 2}], a;\nld.shared.b32 d, [t0];"
+        )
         if size == 2:
             body = body.replace("st.shared.b16 [t0+2], a;", "cvt.u16.u32 h, a;\nst.shared.b16 [t0+2], h;").replace(
                 cell, ".reg .b16 h;\n" + cell

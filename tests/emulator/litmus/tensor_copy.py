@@ -1,4 +1,5 @@
-"""``cp.async.bulk.tensor``: types, ranks, edges, swizzles, strides and fills, both ways, and reductions into global memory."""
+"""``cp.async.bulk.tensor``: types, ranks, edges, swizzles, strides and fills, both ways, and reductions into global
+memory."""
 
 from __future__ import annotations
 
@@ -17,10 +18,12 @@ POISON = 0xA5
 COORDINATES = tuple(f"c{d}" for d in range(5))
 
 HEAD = """.extern .shared .align 1024 .b8 image[];
-.visible .entry litmus(.param .align 64 .b8 map[128], .param .u64 in_data, .param .u64 c0, .param .u64 c1, .param .u64 c2, .param .u64 c3, .param .u64 c4,
+.visible .entry litmus(.param .align 64 .b8 map[128], .param .u64 in_data, .param .u64 c0, .param .u64 c1, \
+.param .u64 c2, .param .u64 c3, .param .u64 c4,
  .param .u64 offset, .param .u64 bytes, .param .u64 out)
 {
-.reg .b64 p0, p1, p2, m; .reg .b32 i, t0, t1, t2, bar, place, count, x0, x1, x2, x3, x4, w0, w1, w2, w3; .reg .pred p, q;
+.reg .b64 p0, p1, p2, m; .reg .b32 i, t0, t1, t2, bar, place, count, x0, x1, x2, x3, x4, w0, w1, w2, w3; \
+.reg .pred p, q;
 mov.u64 m, map; cvta.param.u64 m, m;
 mov.u32 i, %tid.x; mov.u32 t0, image; ld.param.u64 p0, [offset]; cvt.u32.u64 t1, p0; add.u32 place, t0, t1;
 ld.param.u64 p0, [bytes]; cvt.u32.u64 count, p0;
@@ -36,8 +39,8 @@ def coordinates(rank: int) -> str:
 
 
 def load_kernel(rank: int, mode: str = "tile", offsets: str = "") -> str:
-    """Poisons shared memory, loads one box at image + offset, and copies the whole image out; a copy that never completes leaves 1.
-    The barrier follows the image."""
+    """Poisons shared memory, loads one box at image + offset, and copies the whole image out; a copy that never
+    completes leaves 1. The barrier follows the image."""
     return "\n".join(
         [
             HEADER,
@@ -56,7 +59,8 @@ def load_kernel(rank: int, mode: str = "tile", offsets: str = "") -> str:
             "bar.sync 0;",
             "@!q bra WAIT;",
             "mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], count;",
-            f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes [place], [m, {coordinates(rank)}], [bar]{offsets};",
+            f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes "
+            f"[place], [m, {coordinates(rank)}], [bar]{offsets};",
             "WAIT:",
             "mov.u32 t1, 0;",
             "AGAIN:",
@@ -72,7 +76,10 @@ def load_kernel(rank: int, mode: str = "tile", offsets: str = "") -> str:
             "ld.param.u64 p0, [out];",
             "shl.b32 t1, i, 4;",
             "COPY:",
-            "add.u32 t2, t0, t1; ld.shared.v4.b32 {w0, w1, w2, x0}, [t2]; cvt.u64.u32 p1, t1; add.u64 p1, p0, p1; st.global.v4.b32 [p1], {w0, w1, w2, x0};",
+            (
+                "add.u32 t2, t0, t1; ld.shared.v4.b32 {w0, w1, w2, x0}, [t2]; cvt.u64.u32 p1, t1; "
+                "add.u64 p1, p0, p1; st.global.v4.b32 [p1], {w0, w1, w2, x0};"
+            ),
             "add.u32 t1, t1, 2048;",
             f"setp.lt.u32 p, t1, {REGION};",
             "@p bra COPY;",
@@ -97,7 +104,10 @@ def store_kernel(rank: int, reduction: str = "") -> str:
             "ld.param.u64 p0, [in_data];",
             "shl.b32 t1, i, 4;",
             "COPY:",
-            "cvt.u64.u32 p1, t1; add.u64 p1, p0, p1; ld.global.v4.b32 {w0, w1, w2, w3}, [p1]; add.u32 t2, t0, t1; st.shared.v4.b32 [t2], {w0, w1, w2, w3};",
+            (
+                "cvt.u64.u32 p1, t1; add.u64 p1, p0, p1; ld.global.v4.b32 {w0, w1, w2, w3}, [p1]; "
+                "add.u32 t2, t0, t1; st.shared.v4.b32 [t2], {w0, w1, w2, w3};"
+            ),
             "add.u32 t1, t1, 2048;",
             f"setp.lt.u32 p, t1, {REGION};",
             "@p bra COPY;",

@@ -1,4 +1,5 @@
-"""Runs the cases in a process of their own: a kernel that faults leaves its process without a GPU, and the next case starts in a fresh one."""
+"""Runs the cases in a process of their own: a kernel that faults leaves its process without a GPU, and the next case
+starts in a fresh one."""
 
 from __future__ import annotations
 
