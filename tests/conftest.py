@@ -17,6 +17,7 @@ import cutesync as cs
 from cutesync.runtime import call, compiler, device
 
 from .cases import fits
+from .memory import Memory
 
 os.environ.setdefault(
     "CUTE_DSL_ARCH", "sm_90a"
@@ -190,3 +191,18 @@ def fresh_compiler(monkeypatch):
     """Compile here, whatever is cached."""
     monkeypatch.setenv("CUTESYNC_CACHE", "0")
     monkeypatch.setattr(compiler, "_kernels", {})
+
+
+@pytest.fixture
+def memory(place):
+    """The memory of the default stream's workspace."""
+    return Memory(place.ordinal)
+
+
+@pytest.fixture(scope="module")
+def ones():
+    """2**32 + 2**16 bytes of 1."""
+    array = cs.empty((1 << 32) + (1 << 16), "int8")
+    device.check(device.driver().cuMemsetD8(array.ptr, 1, array.nbytes), "filling")
+    yield array
+    del array

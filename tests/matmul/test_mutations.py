@@ -347,11 +347,6 @@ def bench(name: str) -> Bench:
     return Bench(right)
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_the_kernels_as_they_are(name):
-    bench(name)
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_planted_fault_is_found(fault):
     name, edit, kinds = FAULTS[fault]

@@ -81,11 +81,6 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_the_kernels_as_they_are(name):
-    bench(name)
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_planted_fault_is_found(fault):
     name, edit, kinds = FAULTS[fault]

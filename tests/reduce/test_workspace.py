@@ -8,13 +8,6 @@ import pytest
 import cutesync as cs
 
 from ..cases import bicyclic, brackets, data, fold, places, same
-from ..memory import Memory
-
-
-@pytest.fixture
-def memory(place):
-    return Memory(place.ordinal)
-
 
 PROBLEMS = {
     "one row": lambda: (data(70_001, "int32"), None, "add"),

@@ -11,7 +11,6 @@ from cutesync.kernels.scan import plan
 from cutesync.runtime import call, device, workspace
 
 from ..cases import data, same, scanned
-from ..memory import Memory
 from .kernels import columns, force, pipeline, slabs, wave
 
 # what: (configuration for small arrays, shape, axis)
@@ -22,11 +21,6 @@ PROBLEMS = {
     "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
     "pipeline": (pipeline(4, 2, 4, 1, 2, 3), (2503,), 0),
 }
-
-
-@pytest.fixture
-def memory(place):
-    return Memory(place.ordinal)
 
 
 def prepare(name: str, monkeypatch):

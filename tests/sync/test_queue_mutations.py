@@ -131,11 +131,6 @@ def bench(log: int) -> Bench:
     return Bench(right)
 
 
-@pytest.mark.parametrize("log", [0, 1])
-def test_the_queue_as_it_is(log):
-    bench(log)
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_planted_fault_is_found(fault):
     edit, kinds = FAULTS[fault]
