@@ -1,78 +1,30 @@
 """cutesync: Hopper kernels in the CuTe Python DSL.
 
-Importing this module loads neither the DSL nor a driver; names are resolved on first use.
+Importing this module loads neither the DSL nor a driver. Its names are those that ``__init__.pyi`` imports; each is
+imported on first use.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from . import block, emulator, errors, patterns, reference, sync, warp
-    from .cli.warm import warm
-    from .emulation import emulate
-    from .kernels.flags import adjacent_difference, flag_heads, flag_heads_and_tails, flag_tails
-    from .kernels.matmul import MatmulPolicy, matmul
-    from .kernels.reduce import all, any, argmax, argmin, max, min, prod, reduce, sum
-    from .kernels.scan import cumprod, cumsum, scan
-    from .runtime.device_array import DeviceArray, asarray, empty
-
-__all__ = [
-    "DeviceArray",
-    "MatmulPolicy",
-    "adjacent_difference",
-    "all",
-    "any",
-    "argmax",
-    "argmin",
-    "asarray",
-    "block",
-    "cumprod",
-    "cumsum",
-    "emulate",
-    "emulator",
-    "empty",
-    "errors",
-    "flag_heads",
-    "flag_heads_and_tails",
-    "flag_tails",
-    "matmul",
-    "max",
-    "min",
-    "patterns",
-    "prod",
-    "reduce",
-    "reference",
-    "scan",
-    "sum",
-    "sync",
-    "warm",
-    "warp",
-    "__version__",
-]
-
-_HOMES = {
-    "cli.warm": ("warm",),
-    "emulation": ("emulate",),
-    "kernels.flags": ("flag_heads", "flag_tails", "flag_heads_and_tails", "adjacent_difference"),
-    "kernels.matmul": ("MatmulPolicy", "matmul"),
-    "kernels.reduce": ("reduce", "argmin", "argmax", "sum", "prod", "min", "max", "any", "all"),
-    "kernels.scan": ("scan", "cumsum", "cumprod"),
-    "runtime.device_array": ("DeviceArray", "asarray", "empty"),
-}
-_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
-_MODULES = ("block", "emulator", "errors", "patterns", "reference", "sync", "warp")
+_STUB = ast.parse(Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+_HOMES = {name.name: node.module for node in _STUB.body if isinstance(node, ast.ImportFrom) for name in node.names}
+__all__ = [*_HOMES, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return importlib.import_module(f".{name}", __name__)
-    if name not in _HOME_OF:
+    if name not in _HOMES:
         raise AttributeError(f"module 'cutesync' has no attribute {name!r}")
-    value = globals()[name] = getattr(importlib.import_module(f".{_HOME_OF[name]}", __name__), name)
+    home = _HOMES[name]
+    if home is None:
+        return importlib.import_module(f".{name}", __name__)
+    value = globals()[name] = getattr(importlib.import_module(f".{home}", __name__), name)
     return value
 
 

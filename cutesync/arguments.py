@@ -1,28 +1,34 @@
-"""Checks of arguments that every family shares: each returns the value to use, or raises an error that names the argument."""
+"""Checks of arguments that every family shares: each returns the value to use, or raises an error that names the
+argument."""
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 
-def unshowable(*values) -> ArgumentValueError:
-    """The error for values whose ``repr``, by which keys tell 1, 1.0 and True apart, fails: a user's own, or that of a huge int."""
-    return ArgumentValueError(explain("arguments", ", ".join(map(shown, values)), "values that can be shown"))
+def exact(*values: Any) -> tuple[str, ...]:
+    """What tells values apart that are equal as keys: 1, 1.0 and True, or 0.0 and -0.0."""
+    try:
+        return tuple(map(repr, values))
+    except Exception as error:  # of the user's own ``repr``, or of a huge int's
+        came = ", ".join(map(shown, values))
+        raise ArgumentValueError(explain("arguments", came, "values that can be shown")) from error
 
 
-def flag(value, argument: str, *, numbers: bool = False) -> bool:
+def flag(value: Any, argument: str, *, numbers: bool = False) -> bool:
     """True or False, of Python or NumPy. ``numbers``: an integer will do, as in NumPy's ``keepdims``."""
     if isinstance(value, (bool, np.bool_)) or (numbers and isinstance(value, (int, np.integer))):
         return bool(value)
     raise ArgumentTypeError(explain(argument, shown(value), "True or False"))
 
 
-def choice(value, argument: str, allowed: Iterable[str]) -> str:
+def choice(value: Any, argument: str, allowed: Iterable[str]) -> str:
     """One of the names allowed."""
     allowed = tuple(allowed)
     if isinstance(value, str) and value in allowed:
@@ -32,7 +38,7 @@ def choice(value, argument: str, allowed: Iterable[str]) -> str:
     )
 
 
-def whole(value, argument: str) -> int:
+def whole(value: Any, argument: str) -> int:
     """An int of Python or NumPy that 64 bits hold."""
     try:
         number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
@@ -45,7 +51,7 @@ def whole(value, argument: str) -> int:
     return number
 
 
-def integer(value, argument: str, low: int, high: int) -> int:
+def integer(value: Any, argument: str, low: int, high: int) -> int:
     """An int from ``low`` to ``high``."""
     number = whole(value, argument)
     if not low <= number <= high:

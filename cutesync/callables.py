@@ -1,6 +1,7 @@
 """Python callables of users while the DSL traces them: what goes wrong is an OperatorError that names the user's line.
 
-Of a Python int that a register cannot hold the DSL takes the low bits, with a warning at most. In a callable that is an error.
+Of a Python int that a register cannot hold the DSL takes the low bits, with a warning at most. In a callable that is an
+error.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ def _reason(error: BaseException) -> str:
 
 
 def _place(error: BaseException, fn: Callable) -> tuple[str | None, int]:
-    """File and line of the user's code where it happened; the callable's own where none ran, or its result is to blame."""
+    """File and line of the user's code where it happened; the callable's own where none ran, or its result is to
+    blame."""
     found = _frames(error)
     if found:
         return found[-1]
@@ -107,8 +109,8 @@ def _foreign() -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def exact_integers() -> Iterator[None]:
-    """While this is entered, a Python int that would lose bits in a DSL register is an OverflowError. A DSL that builds its
-    operators or warns in another way is left as it is."""
+    """While this is entered, a Python int that would lose bits in a DSL register is an OverflowError. A DSL that builds
+    its operators or warns in another way is left as it is."""
     from cutlass.base_dsl import diagnostics, typing
 
     built, warned = getattr(typing, "_binary_op", None), getattr(diagnostics, "report_warning", None)
@@ -131,7 +133,7 @@ def exact_integers() -> Iterator[None]:
             raise OverflowError(f"the Python int {fields['value']} does not fit {fields['type']}")
         return warned(kind, **fields, stacklevel=fields.pop("stacklevel", 2) + 1)
 
-    typing._binary_op, diagnostics.report_warning = binary_op, warn
+    typing._binary_op, diagnostics.report_warning = binary_op, warn  # type: ignore[assignment]
     try:
         yield
     finally:
@@ -139,8 +141,9 @@ def exact_integers() -> Iterator[None]:
 
 
 def _fits(op, register, value: int) -> bool:
-    """Whether the DSL's result of ``op`` on a register and a Python int is right. It takes the int as Int32, or else as Int64, and
-    the wider of the two types for both. Sums, products and bits that wrap as the register does are right as well."""
+    """Whether the DSL's result of ``op`` on a register and a Python int is right. It takes the int as Int32, or else as
+    Int64, and the wider of the two types for both. Sums, products and bits that wrap as the register does are right as
+    well."""
     from cutlass import Int32, Int64, Integer
 
     kind = type(register)

@@ -1,13 +1,14 @@
 """Element types: one table from names to NumPy, the DSL, and the type a reduction or scan accumulates in.
 
-bfloat16 has no NumPy type of its own. With ``ml_dtypes`` installed its type is used; without it, bfloat16 arrays of other
-libraries (torch, DLPack) work all the same, and only NumPy arrays of bfloat16 are out of reach.
+bfloat16 has no NumPy type of its own. With ``ml_dtypes`` installed its type is used; without it, bfloat16 arrays of
+other libraries (torch, DLPack) work all the same, and only NumPy arrays of bfloat16 are out of reach.
 """
 
 from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +17,8 @@ from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 @dataclass(frozen=True, eq=False)
 class DType:
-    """One element type. ``kind`` is NumPy's letter (b, i, u, f), ``size`` is in bytes, ``dsl`` the name of the DSL's class.
+    """One element type. ``kind`` is NumPy's letter (b, i, u, f), ``size`` is in bytes, ``dsl`` the name of the DSL's
+    class.
 
     There is one object a type: compare with ``is``.
     """
@@ -58,7 +60,7 @@ class DType:
         return FLOAT32 if self.kind == "f" and self.size <= 2 else self
 
     @property
-    def cutlass(self):
+    def cutlass(self) -> Any:
         """The DSL's class (imports the DSL). bool is loaded and stored as its byte."""
         import cutlass
 
@@ -92,7 +94,19 @@ _NOT_IN_NUMPY = ("bfloat16", *FLOAT8)
 BOOL, INT32, INT64, UINT64, FLOAT32 = (BY_NAME[name] for name in ("bool", "int32", "int64", "uint64", "float32"))
 
 
-def dtype(spec, argument: str = "dtype") -> DType:
+def register(dtype: DType, wide: bool = True) -> str:
+    """The name of the DSL type that holds a ``dtype`` in a register. ``wide``: 1- and 2-byte integers live in 32 bits,
+    which wraps to the same result when it is stored. bool always does, and halves take float32."""
+    if dtype.kind == "f":
+        return "Float64" if dtype.size == 8 else "Float32"
+    if dtype.kind == "b":
+        return "Int32"
+    if wide and dtype.size < 4:
+        return "Uint32" if dtype.kind == "u" else "Int32"
+    return dtype.dsl
+
+
+def dtype(spec: Any, argument: str = "dtype") -> DType:
     """The DType that ``spec`` means: a DType, a name, a NumPy or ml_dtypes type, or a torch dtype."""
     try:
         found = _known(spec)
@@ -104,7 +118,7 @@ def dtype(spec, argument: str = "dtype") -> DType:
 
 
 @functools.lru_cache(maxsize=256)
-def _known(spec) -> DType | None:
+def _known(spec: Any) -> DType | None:
     """None for what is no type. (NumPy would take the ``dtype`` of any object, and the cache 1 for ``np.int64(1)``.)"""
     if isinstance(spec, DType):
         return spec
@@ -117,7 +131,7 @@ def _known(spec) -> DType | None:
     return BY_NAME.get(parsed.name) if parsed.isnative else None
 
 
-def element_type(spec, argument: str = "dtype") -> DType:
+def element_type(spec: Any, argument: str = "dtype") -> DType:
     """The same for the elements of arrays, which may be float8 as well."""
     try:
         name = str(getattr(spec, "name", None) or getattr(spec, "__name__", None) or spec).removeprefix("torch.")
@@ -126,9 +140,9 @@ def element_type(spec, argument: str = "dtype") -> DType:
     return FLOAT8.get(name) or dtype(spec, argument)
 
 
-def number(value, argument: str, allowed: str = "a number") -> bool | int | float:
-    """A scalar of Python, NumPy or ml_dtypes, or a NumPy array of no axes, as Python's bool, int or float; ArgumentTypeError for
-    what is none."""
+def number(value: Any, argument: str, allowed: str = "a number") -> bool | int | float:
+    """A scalar of Python, NumPy or ml_dtypes, or a NumPy array of no axes, as Python's bool, int or float;
+    ArgumentTypeError for what is none."""
     if isinstance(value, (np.generic, np.ndarray)) and not value.shape:
         kind = "f" if value.dtype.name in _NOT_IN_NUMPY else value.dtype.kind
         value = value.item() if kind in "biu" else float(value) if kind == "f" else value
@@ -137,7 +151,7 @@ def number(value, argument: str, allowed: str = "a number") -> bool | int | floa
     return value
 
 
-def scalar(value, target: DType, argument: str):
+def scalar(value: Any, target: DType, argument: str) -> Any:
     """A Python number of type ``target``: float, int, or for bool its truth value, 0 or 1. ArgumentTypeError or
     ArgumentValueError for what is none."""
     found, kind = number(value, argument, f"a number of type {target}"), target.kind
@@ -170,3 +184,8 @@ def sum_dtype(source: DType) -> DType:
     if source.kind in "bi":
         return INT64
     return UINT64 if source.kind == "u" else source
+
+
+def result_dtype(source: DType, wanted: Any) -> DType:
+    """The type of a result whose ``dtype=`` is ``wanted``: that of the elements where it is None."""
+    return source if wanted is None else sum_dtype(source) if wanted is PROMOTED else dtype(wanted)

@@ -1,4 +1,5 @@
-"""Every environment variable of cutesync, declared once. A value that is not understood is an error, never a silent default."""
+"""Every environment variable of cutesync, declared once. A value that is not understood is an error, never a silent
+default."""
 
 from __future__ import annotations
 
@@ -71,7 +72,8 @@ def cache_dir() -> Path:
 
 @functools.lru_cache(maxsize=1)
 def _folder_without_home() -> Path:
-    """A folder of this user under the temporary one. Somebody else may have made it; then it is not used (see runtime/folder.py)."""
+    """A folder of this user under the temporary one. Somebody else may have made it; then it is not used (see
+    runtime/folder.py)."""
     try:
         base = tempfile.gettempdir()
     except OSError:  # none that can be written

@@ -1,4 +1,5 @@
-"""The exceptions of cutesync. Each is a built-in type as well, so ``except ValueError`` works for people who do not import this.
+"""The exceptions of cutesync. Each is a built-in type as well, so ``except ValueError`` works for people who do not
+import this.
 
 A message says three things: what came, what is allowed, what to do. ``explain`` puts them together.
 """

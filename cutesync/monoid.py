@@ -1,10 +1,13 @@
-"""What a reduction computes, as device code: how an element becomes a state, how two states combine, how a state becomes a result.
+"""Device code of a reduction: how an element becomes a state, how two states combine, how a state becomes a result.
 
-A state is a tuple of register values: ``(value,)`` for a reduction, ``(value, index)`` for argmin and argmax. ``combine(a, b)``
-always takes ``a`` from lower indexes. Everything here is plain Python that the DSL traces inside a kernel.
+A state is a tuple of register values: ``(value,)`` for a reduction, ``(value, index)`` for argmin and argmax.
+``combine(a, b)`` always takes ``a`` from lower indexes. Everything here is plain Python that the DSL traces inside a
+kernel.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -13,20 +16,13 @@ from cutlass import Boolean, Float32, Float64, Int32, Int64, Uint32, Uint64
 from cutlass._mlir import ir
 
 from .callables import user_code
-from .dtypes import DType
+from .dtypes import DType, register
 from .ops import Operator
 
 
 def register_type(dtype: DType, wide: bool = True):
-    """The DSL type that holds a ``dtype`` in a register. ``wide``: 1- and 2-byte integers and bool live in 32 bits, which wraps
-    to the same result when it is stored, and halves take float32."""
-    if dtype.kind == "f":
-        return Float64 if dtype.size == 8 else Float32
-    if dtype.kind == "b":
-        return Int32
-    if wide and dtype.size < 4:
-        return Uint32 if dtype.kind == "u" else Int32
-    return dtype.cutlass
+    """The DSL type that holds a ``dtype`` in a register; see ``dtypes.register``."""
+    return getattr(cutlass, register(dtype, wide))
 
 
 def choose(condition, a, b):
@@ -40,13 +36,13 @@ def nonzero(value):
 
 
 def convert(value, target):
-    """``value``, a DSL number or a Python one, in the DSL type ``target``, as NumPy's astype does: integers wrap, and signed ones
-    keep their sign (the DSL's own conversion to a wider unsigned type does not). Floats lose their fraction; where NumPy leaves
-    an integer undefined, one beyond the range becomes its nearer end, and NaN becomes 0.
+    """``value``, a DSL number or a Python one, in the DSL type ``target``, as NumPy's astype does: integers wrap, and
+    signed ones keep their sign (the DSL's own conversion to a wider unsigned type does not). Floats lose their
+    fraction; where NumPy leaves an integer undefined, one beyond the range becomes its nearer end, and NaN becomes 0.
     """
     if not isinstance(value, cutlass.Numeric) or target.is_float:
         return target(value)
-    kind = type(value)
+    kind: Any = type(value)
     if kind.is_float:
         return _truncated(value, target)
     if kind.signed and not target.signed and 1 < kind.width < target.width:
@@ -71,7 +67,7 @@ def _truncated(value, target):
 
 
 def tree(states, combine):
-    """Fold a Python list of states pairwise, neighbours first: the order of operands is kept, the depth is logarithmic."""
+    """Combine a Python list of states pairwise, neighbours first, in order. The depth is logarithmic."""
     while len(states) > 1:
         pairs = [combine(states[i], states[i + 1]) for i in range(0, len(states) - 1, 2)]
         states = pairs + states[len(pairs) * 2 :]
@@ -135,11 +131,13 @@ def traced(what: str, fn, operands, register, dtype: DType):
 
 def _is_scalar(value) -> bool:
     """Whether it is a value below the DSL's own types, as ``cutlass.select_`` returns, and no vector."""
-    return isinstance(value, ir.Value) and isinstance(value.type, (ir.IntegerType, ir.FloatType))
+    kinds: Any = ir  # the DSL's bindings have no types
+    return isinstance(value, kinds.Value) and isinstance(value.type, (kinds.IntegerType, kinds.FloatType))
 
 
 class Monoid:
-    """A reduction of ``source`` elements with ``op`` in ``accumulate`` into ``result`` elements, with an optional map on load."""
+    """A reduction of ``source`` elements with ``op`` in ``accumulate`` into ``result``, with an optional map on
+    load."""
 
     def __init__(self, op: Operator, source: DType, accumulate: DType, result: DType, transform=None) -> None:
         self.op, self.source, self.accumulate, self.result, self.transform = op, source, accumulate, result, transform
@@ -186,7 +184,7 @@ class Monoid:
         return plain and self.source.kind in "iu" and self.source.size < 4 and self.accumulate.kind in "iu"
 
     def _dot(self, words):
-        """Sum of 16 one-byte or 8 two-byte integers by dot products with ones: one instruction for four (two) of them."""
+        """Sum of 16 one-byte or 8 two-byte integers by dot products with ones: an instruction for four (two)."""
         sign = "s32" if self.source.kind == "i" else "u32"
         op = f"dp4a.{sign}.{sign}" if self.source.size == 1 else f"dp2a.lo.{sign}.{sign}"
         register = Int32 if self.source.kind == "i" else Uint32
@@ -215,7 +213,7 @@ class Monoid:
 
 
 class ArgMonoid:
-    """argmin or argmax: the state is (value, index), the lowest index wins, and a NaN wins over every number, as in NumPy.
+    """argmin or argmax: the state is (value, index). The lowest index wins, and a NaN beats every number, as in NumPy.
 
     Inside a chunk indexes are 32-bit; ``place`` widens them to 64 bits once a chunk.
     """

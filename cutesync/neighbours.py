@@ -1,4 +1,4 @@
-"""What a flag or a difference computes from two neighbours, as device code: the counterpart of ``monoid`` for operators that fold nothing.
+"""Device code of flags and differences: what they compute from two neighbours. The counterpart of ``monoid``.
 
 Everything here is plain Python that the DSL traces inside a kernel.
 """
@@ -16,9 +16,10 @@ from .ops import takes_index
 
 
 class Flag:
-    """A flag operator on ``dtype``: ``compare(a, b, index)`` is 1 where there is a discontinuity between a and b, as Int32.
+    """A flag operator on ``dtype``: ``compare(a, b, index)`` is 1 (Int32) where a and b are discontinuous.
 
-    ``op`` is an Operator. A callable gets 16-bit floats as Float32, bool as Boolean, and ``index`` only if it has three arguments.
+    ``op`` is an Operator. A callable gets 16-bit floats as Float32, bool as Boolean, and ``index`` only if it has three
+    arguments.
     """
 
     def __init__(self, op, dtype: DType) -> None:
@@ -40,7 +41,7 @@ class Flag:
 
 
 class Difference:
-    """An operator of ``adjacent_difference`` on ``dtype``: ``combine(item, neighbour)`` in the register of the element."""
+    """An operator of ``adjacent_difference`` on ``dtype``: ``combine(item, neighbour)`` in the element's register."""
 
     def __init__(self, op, dtype: DType) -> None:
         self.dtype = dtype

@@ -1,8 +1,8 @@
 """Operators: the named ones and Python callables, on the host (what they mean) and on the device (what they compute).
 
-An operator is associative; it need not be commutative. ``combine(a, b)`` takes ``a`` from lower indexes than ``b`` always.
-A Python callable is traced by the DSL on scalar values of the accumulator's type (``cutlass.Float32``, ...); NumPy runs the
-same callable for the reference.
+An operator is associative; it need not be commutative. ``combine(a, b)`` takes ``a`` from lower indexes than ``b``
+always. A Python callable is traced by the DSL on scalar values of the accumulator's type (``cutlass.Float32``, ...);
+NumPy runs the same callable for the reference.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .dtypes import DType
+from .dtypes import DType, register
 from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from .identity import Identity, identify, name_of
 
@@ -36,6 +36,10 @@ class Operator:
         """What names it in caches."""
         return self.name if self.fn is None else identify(self.fn).key
 
+    def register(self, dtype: DType) -> str:
+        """The name of the DSL type in which it works on values of ``dtype``."""
+        return register(dtype, wide=self.fn is None)
+
     def check(self, dtype: DType) -> None:
         """Refuse types the operator has no meaning for."""
         if self.name in ("and", "or", "xor") and self.fn is None and dtype.kind == "f":
@@ -48,7 +52,7 @@ class Operator:
                 )
             )
 
-    def identity(self, dtype: DType):
+    def identity(self, dtype: DType) -> Any:
         """The value that changes nothing, as a Python number; None if the operator has none."""
         if self.fn is not None:
             return self.identity_value
@@ -60,7 +64,7 @@ class Operator:
             return 1 if dtype.kind == "b" else (-1 if dtype.kind == "i" else 2 ** (8 * dtype.size) - 1)
         return None
 
-    def numpy(self, a, b, *index):
+    def numpy(self, a: Any, b: Any, *index: Any) -> Any:
         """The operator on NumPy values, element by element."""
         if self.fn is not None:
             return self.fn(a, b, *index)
@@ -88,7 +92,7 @@ _NUMPY = {
 _BUILT_IN = {name: Operator(name) for name in NAMES}
 
 
-def operator(op, identity=None) -> Operator:
+def operator(op: Any, identity: Any = None) -> Operator:
     """The Operator that ``op`` (a name, or a callable of two values or its Identity) means."""
     if isinstance(op, str):
         if op not in _BUILT_IN:
@@ -101,12 +105,12 @@ def operator(op, identity=None) -> Operator:
     return _of_callable(op, identity)
 
 
-def _of_callable(op, identity=None) -> Operator:
+def _of_callable(op: Any, identity: Any = None) -> Operator:
     fn = op.fn if type(op) is Identity else op
     return Operator(name_of(fn), fn, identity)
 
 
-def neighbour_operator(op, names: tuple[str, ...]) -> Operator:
+def neighbour_operator(op: Any, names: tuple[str, ...]) -> Operator:
     """The Operator on two neighbours that ``op`` (one of ``names``, or a callable or its Identity) means."""
     if isinstance(op, str) and op in names:
         return Operator(op)
@@ -119,7 +123,7 @@ def neighbour_operator(op, names: tuple[str, ...]) -> Operator:
 def takes_index(fn: Callable | None) -> bool:
     """Whether a flag operator wants the index of its second operand: it has three arguments without a default."""
     try:
-        parameters = inspect.signature(fn).parameters.values()
+        parameters = inspect.signature(fn).parameters.values()  # type: ignore[arg-type]  # None is a TypeError
     except (TypeError, ValueError):  # None, or a built-in that does not say
         return False
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 3

@@ -1,7 +1,8 @@
 """The NumPy meaning of every public operation: what tests, perf and docs judge by. Slow, short and literal.
 
-Sums and products of floats are computed in float64 and rounded once; everything else is NumPy's own reduction in the result's type. Where
-NumPy leaves a conversion undefined (a float beyond an integer's range), these functions say what it is: see ``_cast``.
+Sums and products of floats are computed in float64 and rounded once; everything else is NumPy's own reduction in the
+result's type. Where NumPy leaves a conversion undefined (a float beyond an integer's range), these functions say what
+it is: see ``_cast``.
 """
 
 from __future__ import annotations
@@ -138,7 +139,8 @@ def matmul(
     scale_b=None,
     precision=None,
 ):
-    """What ``cs.matmul`` returns, computed in float64 and rounded once. Types of 8 bits and int32 saturate; NaN stays in float8 and is 0 in integers."""
+    """What ``cs.matmul`` returns, computed in float64 and rounded once. Types of 8 bits and int32 saturate; NaN stays
+    in float8 and is 0 in integers."""
     a, b = np.asarray(a), np.asarray(b)
     source = element_type(a.dtype, "a")
     usual = "int32" if source.kind in "iu" else "bfloat16" if source.name in FLOAT8 else source
@@ -176,7 +178,8 @@ def _factor(scale):
 
 
 def _cast(values: np.ndarray, target) -> np.ndarray:
-    """``astype``, and where that leaves the integer for a float undefined: the nearer end of the range, and 0 for NaN."""
+    """``astype``, and where that leaves the integer for a float undefined: the nearer end of the range, and 0 for
+    NaN."""
     if _dtype(values).kind != "f" or target.kind not in "iu":
         return values.astype(target.numpy)
     whole, limits = np.trunc(values.astype(np.float64)), np.iinfo(target.numpy)
@@ -229,7 +232,8 @@ def all(x, axis=None, *, keepdims=False):
 
 
 def flag_heads(x, op="ne", *, predecessor=None, dtype="uint8", tile=None):
-    """What ``cs.flag_heads`` returns, as a NumPy array. A callable is called for the pairs it is meant for, and no others."""
+    """What ``cs.flag_heads`` returns, as a NumPy array. A callable is called for the pairs it is meant for, and no
+    others."""
     x = np.asarray(x)
     values, place = _items(x), _places(x, tile)
     before = np.roll(values, 1, -1)
@@ -260,7 +264,8 @@ def _places(x: np.ndarray, tile) -> np.ndarray:
 
 
 def _flags(a, b, index, forced, end, op, wanted, x):
-    """Flags between ``a`` and ``b``. Where ``forced``, the earlier (heads) or later (tails) of them is ``end``, or the flag is 1."""
+    """Flags between ``a`` and ``b``. Where ``forced``, the earlier (heads) or later (tails) of them is ``end``, or the
+    flag is 1."""
     if end is not None:
         end = np.asarray(end).astype(x.dtype).astype(a.dtype)
         a, b = (np.where(forced, end, a), b) if np.all(index[forced] == 0) else (a, np.where(forced, end, b))

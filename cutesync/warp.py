@@ -6,6 +6,8 @@ registers) and returns one; ``a`` comes from lower lanes than ``b``.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32
@@ -13,6 +15,46 @@ from cutlass import Boolean, Int32
 from .monoid import choose, tree
 
 LANES = 32
+
+
+def zeros(types):
+    """Registers of the shape of a state, with no meaning yet."""
+    return tuple(t(0) for t in types)
+
+
+class Maybe(NamedTuple):
+    """A state that may be missing: ``state`` has a meaning only where ``valid`` (a Boolean) holds. No operator sees a
+    missing state.
+
+    Shuffles and shared memory take it *packed*: the registers of the state, then the flag as an Int32 that is 0 or 1.
+    """
+
+    state: Any
+    valid: Any
+
+    @classmethod
+    def none(cls, types) -> Maybe:
+        return cls(zeros(types), Boolean(False))
+
+    @classmethod
+    def of(cls, state) -> Maybe:
+        return cls(state, Boolean(True))
+
+    @classmethod
+    def unpack(cls, registers) -> Maybe:
+        *state, flag = registers
+        return cls(tuple(state), flag != 0)
+
+    def pack(self):
+        return (*self.state, Int32(self.valid))
+
+    def then(self, other: Maybe, combine) -> Maybe:
+        """This state followed by another one; missing if both are."""
+        return Maybe.unpack(combine_valid(self.pack(), other.pack(), combine))
+
+    def append(self, state, combine) -> Maybe:
+        """This state followed by one that is there."""
+        return Maybe.of(prepend(self.valid, self.state, state, combine))
 
 
 def exchange(state, distance: int):
@@ -42,7 +84,7 @@ def _in_order(lane, distance, own, other, combine):
 
 
 def reduce_states(state, combine, lane, width: int = LANES):
-    """Fold one state a lane over groups of ``width`` neighbouring lanes (a power of two): log2(width) shuffles a member."""
+    """Reduce one state a lane over groups of ``width`` (a power of two) lanes: log2(width) shuffles a member."""
     distance = 1
     while distance < width:
         state = _in_order(lane, distance, state, exchange(state, distance), combine)
@@ -51,23 +93,23 @@ def reduce_states(state, combine, lane, width: int = LANES):
 
 
 def _halve(states, distance, lane, combine):
-    """Lanes ``distance`` apart split a list of states between them: the lane with that bit clear keeps the first half, and each
-    folds its own and the received states in lane order."""
+    """Lanes ``distance`` apart split a list of states between them: the lane with that bit clear keeps the first half.
+    Each combines its own and the received states in lane order."""
     half = len(states) // 2
     upper = (lane & distance) != 0
-    folded = []
+    reduced = []
     for first, second in zip(states[:half], states[half:]):
         received = exchange(select(upper, first, second), distance)
         kept = select(upper, second, first)
-        folded.append(combine(select(upper, received, kept), select(upper, kept, received)))
-    return folded
+        reduced.append(combine(select(upper, received, kept), select(upper, kept, received)))
+    return reduced
 
 
 def reduce_columns(columns, combine, lane):
-    """Fold ``len(columns)`` (a power of two) independent columns over the 32 lanes, lane after lane.
+    """Reduce ``len(columns)`` (a power of two) independent columns over the 32 lanes, lane after lane.
 
-    Each step halves the columns a lane holds, so it takes columns + 4 - log2(columns) shuffles instead of 5 * columns. Lane l gets
-    column ``column_of_lane(l, len(columns))``.
+    Each step halves the columns a lane holds, so it takes columns + 4 - log2(columns) shuffles instead of 5 * columns.
+    Lane l gets column ``column_of_lane(l, len(columns))``.
     """
     distance = 1
     while len(columns) > 1:
@@ -81,8 +123,10 @@ def reduce_columns(columns, combine, lane):
 
 
 def reduce_rows(rows, combine, lane):
-    """Fold ``len(rows)`` (a power of two) rows of 32 states, row after row, lane after lane, in about 2 * rows shuffles instead of
-    5 * rows: first as columns, which leaves each row's fold in some lane, then those in row order."""
+    """Reduce ``len(rows)`` (a power of two) rows of 32 states, row after row, lane after lane.
+
+    It takes about 2 * rows shuffles instead of 5 * rows: first the rows are reduced as columns, which leaves each row's
+    aggregate in some lane, then the aggregates are combined in row order."""
     state = reduce_columns(rows, combine, lane)
     distance = len(rows) // 2
     while distance > 0:
@@ -101,8 +145,10 @@ def column_of_lane(lane, columns: int):
 
 @cute.jit
 def reduce_valid(state, count: Int32, combine: cutlass.Constexpr, lane: Int32, width: cutlass.Constexpr = LANES):
-    """Fold the first ``count`` lanes' states of each group of ``width`` lanes; ``count`` is the same in all 32 lanes. The operator
-    never sees the others' registers, and the first lanes of each group get the fold: lane 0 always. ``count`` 0: meaningless."""
+    """Reduce the first ``count`` lanes' states of each group of ``width`` lanes; ``count`` is the same in all 32 lanes.
+
+    The operator never sees the registers of other lanes. The first lanes of each group get the result, lane 0 always.
+    With ``count`` 0 the result has no meaning."""
     position = lane & (width - 1)
     for log in cutlass.range_constexpr(width.bit_length() - 1):
         distance = 1 << log
@@ -148,10 +194,10 @@ def append(where: Boolean, a, b, combine: cutlass.Constexpr):
 def scan_states(
     state, combine: cutlass.Constexpr, lane: Int32, width: cutlass.Constexpr = LANES, valid: Boolean | bool = True
 ):
-    """Inclusive scan of one state a lane over groups of ``width`` neighbouring lanes (a power of two): log2(width) shuffles a member.
+    """Inclusive scan of one state a lane over groups of ``width`` neighbouring lanes (a power of two).
 
-    The operator sees only states of neighbouring runs of one group, and none of the lanes that are not ``valid``, which come last.
-    The method is that of Hillis and Steele (1986)."""
+    It takes log2(width) shuffles a member. The operator sees only states of neighbouring runs of one group, and none of
+    the lanes that are not ``valid``, which come last. The method is that of Hillis and Steele (1986)."""
     position = lane & (width - 1)
     for log in cutlass.range_constexpr(width.bit_length() - 1):
         state = prepend((position >= (1 << log)) & valid, shift_up(state, 1 << log), state, combine)
@@ -159,7 +205,7 @@ def scan_states(
 
 
 def reduce(value, op="add", width: int = LANES):
-    """Fold ``value`` (a register of any numeric DSL type, one a lane) over groups of ``width`` lanes.
+    """Reduce ``value`` (a register of any numeric DSL type, one a lane) over groups of ``width`` lanes.
 
     ``op`` is a name (``add mul min max and or xor``) or a callable of two such registers, associative, not necessarily
     commutative. Every lane of a group gets the result, converted to the type of ``value``. All 32 lanes must call.
@@ -171,11 +217,12 @@ def reduce(value, op="add", width: int = LANES):
 
 
 def scan(value, op="add", *, initial=None, width: int = LANES):
-    """``(inclusive, exclusive)`` scans of ``value`` (a register of any numeric DSL type, one a lane) over groups of ``width`` lanes.
+    """``(inclusive, exclusive)`` scans of ``value`` over groups of ``width`` lanes.
 
-    ``op`` is a name (``add mul min max and or xor``) or a callable of two such registers, associative, not necessarily commutative.
-    ``initial`` comes in front of the first lane; without it the first lane's exclusive result is its own value and means nothing. Both
-    results have the type of ``value``. All 32 lanes must call.
+    ``value`` is a register of any numeric DSL type, one a lane; both results have its type. ``op`` is a name
+    (``add mul min max and or xor``) or a callable of two such registers, associative, not necessarily commutative.
+    ``initial`` comes in front of the first lane; without it the first lane's exclusive result is its own value and
+    means nothing. All 32 lanes must call.
     """
     from .block.operators import scalar_operator
 
@@ -194,6 +241,7 @@ def scan(value, op="add", *, initial=None, width: int = LANES):
 
 __all__ = [
     "LANES",
+    "Maybe",
     "append",
     "broadcast",
     "column_of_lane",
@@ -210,4 +258,5 @@ __all__ = [
     "select",
     "shift_up",
     "tree",
+    "zeros",
 ]

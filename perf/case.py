@@ -1,4 +1,4 @@
-"""What a benchmark family declares: its cases (one array problem each), the bytes they must move, and the bars to reach."""
+"""What a benchmark family declares: its cases (one array problem each), the bytes they move, and the bars to reach."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ TITLES = {"floor": "the copy-rate floor", "copy": "a copy of the same bytes", "r
 
 @dataclass(frozen=True)
 class Bar:
-    """``time <= limit x against + plus`` or ``rate >= limit x against``, judged by the medians of one ``measure``; ``plus`` in microseconds.
+    """``time <= limit x against + plus`` or ``rate >= limit x against``, judged by the medians of one ``measure``.
 
-    ``against`` is a contestant of the case, or "floor" (bytes over the copy rate of the run), or "read" (the fastest contestant
-    that read the same bytes, ours and the read-only kernel included).
+    ``plus`` is in microseconds. ``against`` is a contestant of the case, "floor" (bytes over the copy rate of the run),
+    or "read" (the fastest contestant that read the same bytes, ours and the read-only kernel included).
     """
 
     against: str
@@ -99,7 +99,7 @@ class Slot:
 
     def fill(self, hosts) -> None:
         """Upload the inputs, and give the plain copy the same data to move."""
-        for array, host in zip(self.inputs, hosts):
+        for array, host in zip(self.inputs, hosts, strict=True):
             self.gpu.upload(array.pointer, host)
         source, filled = self.inputs[0], 0
         while filled < self.copy_bytes:
@@ -108,7 +108,7 @@ class Slot:
             filled += part
 
     def fill_like(self, other: Slot) -> None:
-        for mine, theirs in zip(self.inputs, other.inputs):
+        for mine, theirs in zip(self.inputs, other.inputs, strict=True):
             self.gpu.copy(mine.pointer, theirs.pointer, mine.nbytes)
         self.gpu.copy(self.copy_source, other.copy_source, self.copy_bytes)
 

@@ -1,6 +1,7 @@
 """Time and clock of calls that follow one another for so long that power limits the clock.
 
-The clock is counted: a small kernel reads ``%clock64`` and ``%globaltimer`` of every multiprocessor at two points of the stream.
+The clock is counted: a small kernel reads ``%clock64`` and ``%globaltimer`` of every multiprocessor at two points of
+the stream.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class Clock:
 
 
 def sustained(gpu: Gpu, clock: Clock, call) -> dict:
-    """Microseconds of a call and the clock, over the second half of some 0.8 s of calls; and what nvidia-smi says meanwhile."""
+    """Microseconds of a call and the clock over the second half of 0.8 s of calls, and what nvidia-smi says then."""
     start, end = Event(), Event()
     call()
     start.record(gpu.stream)

@@ -1,10 +1,11 @@
 """CUB as a rival: one CUDA C++ file a family, compiled with nvcc when it is first needed and called through ctypes.
 
-``cub_<family>.cu`` offers C functions ``f(temp, temp_bytes, pointers..., count, stream)`` and ``cccl_version()``; what they share is in
-``cub_interface.cuh``. Temporary storage is allocated once, before anything is timed. The headers of the ``cuda-cccl`` wheel are used
-where it is installed (they are newer than the toolkit's), otherwise those that come with nvcc. The built library stays in ``perf/build``
-under a name that holds the hash of its sources, so it can be built once and taken along to a machine without nvcc: ``python perf/cub.py
-reduce`` builds it.
+``cub_<family>.cu`` offers C functions ``f(temp, temp_bytes, pointers..., count, stream)`` and ``cccl_version()``; what
+they share is in ``cub_interface.cuh``. Temporary storage is allocated once, before anything is timed. The headers of
+the ``cuda-cccl`` wheel are used where it is installed (they are newer than the toolkit's), otherwise those of nvcc.
+
+The library is kept in ``perf/build`` under a name that holds the hash of its sources, so it can be built once and
+copied to a machine without nvcc. ``python perf/cub.py reduce`` builds it.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def header_version(include: Path) -> int:
     return int(re.search(r"define CCCL_VERSION (\d+)", (include / "cuda/std/__cccl/version.h").read_text())[1])
 
 
-def build(family: str) -> Path:
+def build(family: str, compiling: bool = True) -> Path:
     """The shared library of a family: the one in ``perf/build`` if its source is unchanged, else a new one."""
     source = HERE / f"cub_{family}.cu"
     everything = source.read_bytes() + INTERFACE.read_bytes() + " ".join(FLAGS).encode()
@@ -68,6 +69,8 @@ def build(family: str) -> Path:
     compiler = nvcc()
     if compiler is None:
         raise Unavailable("nvcc is not installed")
+    if not compiling:
+        raise Unavailable(f"not built: python perf/cub.py {family}")
     BUILD.mkdir(exist_ok=True)
     target = BUILD / f"{stem}-{version or 'toolkit'}.so"
     unfinished = target.with_suffix(f".{os.getpid()}")
@@ -83,9 +86,9 @@ def build(family: str) -> Path:
 class Cub:
     """The loaded library of one family."""
 
-    def __init__(self, family: str, gpu):
+    def __init__(self, family: str, gpu, compiling: bool = True):
         self.gpu = gpu
-        self.library = ctypes.CDLL(str(build(family)))
+        self.library = ctypes.CDLL(str(build(family, compiling)))
         self.version = self.library.cccl_version()
 
     def has(self, name: str) -> bool:

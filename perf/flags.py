@@ -1,9 +1,9 @@
 """Discontinuity flags: the cases, the bars, and one call per rival. Run by ``python perf/sweep.py flags``.
 
-Bytes are counted once in and once out. Groups: ``heads`` (dtype x size), ``forms`` (tails, both at once, flags of other types, packed
-bits), ``operator`` (a Python lambda with the index against "ne"), ``difference``, ``rows`` (2-D arrays and tiles), ``misaligned`` (views off
-by some elements) and ``big`` (more than 2**32 elements). The rivals compute ``x[1:] != x[:-1]`` into an existing array, without the
-first flag.
+Bytes are counted once in and once out. Groups: ``heads`` (dtype x size), ``forms`` (tails, both at once, flags of other
+types, packed bits), ``operator`` (a Python lambda with the index against "ne"), ``difference``, ``rows`` (2-D arrays
+and tiles), ``misaligned`` (views off by some elements) and ``big`` (more than 2**32 elements). The rivals compute
+``x[1:] != x[:-1]`` into an existing array, without the first flag.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ DTYPES = ("int8", "int16", "int32", "int64", "float16", "float32", "float64", "b
 USUAL_DTYPES = DTYPES[:-1]
 SIZES = tuple(1 << k for k in range(12, 29, 2))
 QUICK_DTYPES = ("int8", "int32", "int64")
-QUICK_SIZES = (1 << 12, 1 << 16, 1 << 20, 1 << 28)
-LARGE = 1 << 28
+QUICK_SIZES = (1 << 12, 1 << 16, 1 << 20, 1 << 26)
+LARGE, QUICK_LARGE = 1 << 28, 1 << 26
 SMALL = 1 << 20  # up to here the bar is the time of a copy and a launch
 ROWS = (((65536, 4096), None), ((1 << 24, 16), None), ((1 << 20, 250), None), ((LARGE,), 512), ((LARGE,), 1000))
-MISALIGNED = (("int32", 1), ("int8", 1), ("int64", 1))
+MISALIGNED = ("int32", "int8", "int64")
 
 GROUPS = ("heads", "forms", "operator", "difference", "rows", "misaligned", "big")
 OURS = "cutesync"
@@ -35,35 +35,29 @@ INDEXED = lambda a, b, index: (a != b) & (index >= 0)  # noqa: E731  the bar is 
 
 
 def case(
-    group: str,
-    op: str,
-    n,
-    dtype: str,
-    flag: str = "uint8",
-    bars=(),
-    outputs: int = 1,
-    rivals=RIVALS,
-    contestants=(),
-    **more,
+    group: str, op: str, n, dtype: str, flag: str = "uint8", bars=(), rivals: tuple[str, ...] = (), offset: int = 0
 ) -> Case:
-    """``op`` is the call: heads, tails, both, lambda, difference or a tile's "tile T". Several ``outputs`` are rows of one array, checked together."""
+    """``op`` is the call: heads, tails, both, lambda, difference or a tile's "tile T". ``n`` is a length or a shape.
+
+    The results of "both" are the rows of one array, checked together. "lambda" runs beside the operator "ne" ("plain").
+    """
     shape = n if isinstance(n, tuple) else (n,)
     count = int(np.prod(shape))
     words = (*shape[:-1], -(-shape[-1] // 32)) if flag == "bits" else shape
-    result = (words if outputs == 1 else (outputs, *words), "uint32" if flag == "bits" else flag)
+    result = ((2, *words) if op == "both" else words, "uint32" if flag == "bits" else flag)
     moved = count * numpy_dtype(dtype).itemsize + int(np.prod(result[0])) * numpy_dtype(result[1]).itemsize
     name = f"{op} {dtype} to {flag} " + (power(count) if len(shape) == 1 else " x ".join(map(power, shape)))
-    results = (result,) * (2 if "plain" in contestants else 1)
+    beside = ("plain",) if op == "lambda" else ()
     return Case(
         group,
-        name + (f" off by {more['offset']}" if "offset" in more else ""),
+        name + (f" off by {offset}" if offset else ""),
         op,
         ((shape, dtype),),
-        results,
+        (result,) * (1 + len(beside)),
         moved,
-        (OURS, *contestants, *ROOFS, *rivals),
+        (OURS, *beside, *ROOFS, *rivals),
         tuple(bars),
-        **more,
+        offset=offset,
     )
 
 
@@ -78,27 +72,25 @@ def head_bars(dtype: str, n: int) -> list[Bar]:
 
 def cases(sizes, dtypes, quick: bool) -> list[Case]:
     """Every case, in the order of the report. ``sizes`` and ``dtypes`` replace those of the ``heads`` group."""
-    chosen = dtypes or (QUICK_DTYPES if quick else USUAL_DTYPES)
     found = [
-        case("heads", "heads", n, dtype, bars=head_bars(dtype, n))
-        for dtype in chosen
-        for n in sizes or (QUICK_SIZES if quick else SIZES)
+        case("heads", "heads", n, dtype, bars=head_bars(dtype, n), rivals=RIVALS)
+        for dtype in dtypes or (QUICK_DTYPES if quick else USUAL_DTYPES)
+        for n in sizes or ((QUICK_SIZES if dtype == "int32" else QUICK_SIZES[-1:]) if quick else SIZES)
     ]
-    near = (Bar("floor", 0.93, "rate"),)
-    found.append(case("forms", "tails", LARGE, "int32", bars=(Bar("floor", 0.95, "rate"),)))
-    found.append(case("forms", "both", LARGE, "int32", bars=near, outputs=2, rivals=()))
-    found.append(case("forms", "heads", LARGE, "int32", "int32", near, rivals=()))
-    found += [case("forms", "heads", LARGE, dtype, "bits", near, rivals=()) for dtype in ("int32", "int8", "int64")]
-    for n in (LARGE, 1 << 20):
-        found.append(
-            case("operator", "lambda", n, "int32", bars=(Bar("plain", 1.05),), contestants=("plain",), rivals=())
-        )
-    found += [case("difference", "difference", LARGE, dtype, dtype, near, rivals=()) for dtype in ("int32", "float16")]
-    for shape, tile in ROWS:
-        found.append(case("rows", f"tile {tile}" if tile else "heads", shape, "int32", rivals=()))
-    found += [case("misaligned", "heads", LARGE, dtype, offset=offset) for dtype, offset in MISALIGNED]
+    n, near = QUICK_LARGE if quick else LARGE, (Bar("floor", 0.93, "rate"),)
+    found.append(case("forms", "tails", n, "int32", "uint8", (Bar("floor", 0.95, "rate"),), RIVALS))
+    found.append(case("forms", "both", n, "int32", bars=near))
+    found.append(case("forms", "heads", n, "int32", "int32", near))
+    packed = ("int32",) if quick else ("int32", "int8", "int64")
+    found += [case("forms", "heads", n, dtype, "bits", near) for dtype in packed]
+    found += [case("operator", "lambda", size, "int32", bars=(Bar("plain", 1.05),)) for size in (n, 1 << 20)]
+    found += [case("difference", "difference", n, dtype, dtype, near) for dtype in ("int32", "float16")]
+    for shape, tile in ((QUICK_LARGE, 1000),) if quick else ROWS:
+        found.append(case("rows", f"tile {tile}" if tile else "heads", shape, "int32"))
+    offsets = MISALIGNED[: 1 if quick else 3]
+    found += [case("misaligned", "heads", n, dtype, rivals=RIVALS, offset=1) for dtype in offsets]
     if not quick:
-        found.append(case("big", "heads", (1 << 32) + 7, "int8", bars=near))
+        found.append(case("big", "heads", (1 << 32) + 7, "int8", "uint8", near, RIVALS))
     return [one for one in found if not dtypes or one.dtype in dtypes]
 
 
@@ -107,7 +99,7 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
 
 @lru_cache(maxsize=2)
 def block(dtype: str) -> np.ndarray:
-    """Runs of random values, 4 long on average; an odd count, so that repeats of it never line up with anybody's tiles."""
+    """Runs of random values, 4 long on average. The count is odd, so that its repeats do not line up with tiles."""
     random, count = np.random.default_rng(2026), (1 << 22) + 3
     values = random.integers(0, 100, count)
     return values[np.cumsum(random.random(count) < 0.25)].astype(numpy_dtype(dtype))

@@ -1,7 +1,7 @@
-"""The GPU as the benchmarks see it: memory, one stream, events, graphs and two helper kernels, through the CUDA driver alone.
+"""The GPU as the benchmarks see it: memory, a stream, events, graphs and two helper kernels, by the driver alone.
 
-Every contestant reads the same buffers, which belong to this file, so no array library is needed to run a sweep and none is
-favoured. ``read_all`` is the read-only ceiling (16-byte loads, nothing stored) and also flushes the L2; ``spin`` keeps the stream
+Every contestant reads the same buffers, which belong to this file: a sweep needs no array library and favours none.
+``read_all`` is the read-only ceiling (16-byte loads, nothing stored) and also flushes the L2. ``spin`` keeps the stream
 busy while the host enqueues what is measured. Both are PTX text, which the driver compiles: no nvcc is needed.
 """
 
@@ -18,23 +18,7 @@ UNROLL = 4  # 16-byte loads in flight a thread of read_all
 READ_THREADS = 512
 
 
-def check(answer):
-    """Unpack a driver answer, or raise with the name of its error."""
-    code, *values = answer
-    if code != driver.CUresult.CUDA_SUCCESS:
-        raise RuntimeError(f"the CUDA driver says {code.name}")
-    return values[0] if len(values) == 1 else values
-
-
-def helper_ptx() -> str:
-    """PTX of ``read_all(base, count of 16-byte items, sink)`` and ``spin(nanoseconds)``."""
-    registers = [[f"%v{4 * k + j}" for j in range(4)] for k in range(UNROLL)]
-    load = "ld.global.nc.L1::no_allocate.v4.b32 {%s}, [%%address];"
-    step = "add.u64 %address, %address, %bytes;"
-    whole = "\n    ".join(line for four in registers for line in (load % ", ".join(four), step))
-    fold = ["\n    ".join(f"xor.b32 %fold, %fold, {r};" for r in four) for four in registers]
-    all_folds = "\n    ".join(fold)
-    return f"""
+HELPERS = """
 .version 7.8
 .target sm_80
 .address_size 64
@@ -42,7 +26,7 @@ def helper_ptx() -> str:
 .visible .entry read_all(.param .u64 base, .param .u64 count, .param .u64 sink)
 {{
     .reg .pred %p;
-    .reg .b32 %v<{4 * UNROLL}>, %fold, %small;
+    .reg .b32 %v<{words}>, %fold, %small;
     .reg .b64 %base, %count, %sink, %threads, %bytes, %tile, %stride, %item, %end, %address;
     ld.param.u64 %base, [base];
     ld.param.u64 %count, [count];
@@ -50,7 +34,7 @@ def helper_ptx() -> str:
     mov.u32 %small, %ntid.x;
     cvt.u64.u32 %threads, %small;
     shl.b64 %bytes, %threads, 4;
-    mul.lo.u64 %tile, %threads, {UNROLL};
+    mul.lo.u64 %tile, %threads, {unroll};
     mov.u32 %small, %nctaid.x;
     cvt.u64.u32 %stride, %small;
     mul.lo.u64 %stride, %stride, %tile;
@@ -66,8 +50,8 @@ whole:
     setp.gt.u64 %p, %end, %count;
     @%p bra rest;
     mad.lo.u64 %address, %item, 16, %base;
-    {whole}
-    {all_folds}
+    {loads}
+    {folds}
     add.u64 %item, %item, %stride;
     add.u64 %end, %end, %stride;
     bra whole;
@@ -75,8 +59,8 @@ rest:
     setp.ge.u64 %p, %item, %count;
     @%p bra last;
     mad.lo.u64 %address, %item, 16, %base;
-    {load % ", ".join(registers[0])}
-    {fold[0]}
+    {first_load}
+    {first_fold}
     add.u64 %item, %item, %threads;
     bra rest;
 last:
@@ -100,6 +84,29 @@ wait:
     ret;
 }}
 """
+
+
+def check(answer):
+    """Unpack a driver answer, or raise with the name of its error."""
+    code, *values = answer
+    if code != driver.CUresult.CUDA_SUCCESS:
+        raise RuntimeError(f"the CUDA driver says {code.name}")
+    return values[0] if len(values) == 1 else values
+
+
+def helper_ptx() -> str:
+    """PTX of ``read_all(base, count of 16-byte items, sink)`` and ``spin(nanoseconds)``."""
+    registers = [[f"%v{4 * k + j}" for j in range(4)] for k in range(UNROLL)]
+    loads = [f"ld.global.nc.L1::no_allocate.v4.b32 {{{', '.join(four)}}}, [%address];" for four in registers]
+    folds = ["\n    ".join(f"xor.b32 %fold, %fold, {r};" for r in four) for four in registers]
+    return HELPERS.format(
+        unroll=UNROLL,
+        words=4 * UNROLL,
+        loads="\n    ".join(line for load in loads for line in (load, "add.u64 %address, %address, %bytes;")),
+        folds="\n    ".join(folds),
+        first_load=loads[0],
+        first_fold=folds[0],
+    )
 
 
 class Array:
@@ -234,7 +241,7 @@ class Gpu:
 
 
 class Probe:
-    """Clocks and power, read by nvidia-smi in the background while a measurement runs. Empty where nvidia-smi is missing."""
+    """Clocks and power, read by nvidia-smi while a measurement runs. Empty where nvidia-smi is missing."""
 
     FIELDS = ("driver_version", "clocks.sm", "clocks.mem", "power.draw", "power.limit", "temperature.gpu")
 
@@ -254,4 +261,4 @@ class Probe:
         if self.process is None:
             return {}
         values = [value.strip() for value in self.process.communicate()[0].strip().split(",")]
-        return dict(zip(self.FIELDS, values)) if len(values) == len(self.FIELDS) else {}
+        return dict(zip(self.FIELDS, values, strict=True)) if len(values) == len(self.FIELDS) else {}

@@ -2,10 +2,12 @@
 
     python perf/launch.py [--quick] [--json FILE]
 
-Host cost: perf_counter over batches of calls on small arrays with nothing waited for inside a batch; the queue is emptied before
-each, so a call never waits for room in it. Contestants take turns; the median, 5th and 95th percentile of the batches are given in
-microseconds a call. First call: a new process imports everything, makes its arrays, and times its first ``cs.reduce(x, out=o)`` up
-to the finished result, once with an empty cache folder (cold) and then with the folder that this left behind (warm).
+Host cost: perf_counter over batches of calls on small arrays, without a wait inside a batch. The queue is emptied
+before each batch, so no call waits for room in it. Contestants take turns; the table gives the median and the 5th and
+95th percentile of the batches in microseconds a call.
+
+First call: a new process imports everything, makes its arrays, and times its first ``cs.reduce(x, out=o)`` up to the
+finished result, once with an empty cache folder (cold) and then with the folder that this left behind (warm).
 """
 
 from __future__ import annotations
@@ -103,7 +105,7 @@ def cupy(data) -> dict:
 def compute(data) -> dict:
     library, arrays = importlib.import_module("cuda.compute"), importlib.import_module("cupy")
     x, out, init = arrays.asarray(data), arrays.empty(1, "float32"), np.zeros(1, np.float32)
-    arguments = dict(d_in=x, d_out=out, num_items=COUNT, op=library.OpKind.PLUS, h_init=init)
+    arguments = {"d_in": x, "d_out": out, "num_items": COUNT, "op": library.OpKind.PLUS, "h_init": init}
     reducer = library.make_reduce_into(d_in=x, d_out=out, op=library.OpKind.PLUS, h_init=init)
     storage = arrays.empty(max(reducer(temp_storage=None, **arguments), 1), "uint8")
     return {

@@ -1,26 +1,30 @@
-"""What limits the matmuls of cutesync: where the time of a call goes when calls follow one another, from the clock it gets and a profile.
+"""What limits the matmuls of cutesync: where the time of a call goes, from the clock that it gets and a profile.
 
     python perf/limits.py [--cases cubes skinny ...] [--json FILE]
 
-Time and clock are those of calls back to back on random normal data (see clock.py), for longer than in a sweep, so that the clock is as low
-as it stays. How busy memory, the L2 and the tensor cores are comes from Nsight Compute (``ncu``; one call, its clocks and caches left alone);
-without ncu that is empty.
+Time and clock are those of calls back to back on random normal data (see clock.py), for longer than in a sweep, so that
+the clock is as low as it stays. How busy memory, the L2 and the tensor cores are comes from Nsight Compute (``ncu``;
+one call, clocks and caches left alone). Without ncu these columns are empty.
 
-The time is the sum of these shares (``tile`` = tile_m * tile_n * 64 / 2048 clocks of the tensor cores a k-tile; units are cluster tiles times parts of K):
+The time is the sum of these shares. ``tile`` = tile_m * tile_n * 64 / 2048 clocks of the tensor cores for a k-tile;
+units are cluster tiles times the splits of K.
 
   tensor     the multiplications that the product needs, on all multiprocessors at the highest clock
-  clock      what a clock below the highest adds to every cycle: 1 - clock / highest. Mostly the power limit; but the clock counted here stays some
-             tenth below the one nvidia-smi reports (``sampled``), also where that is the highest and power is no limit
+  clock      what a clock below the highest adds to every cycle: 1 - clock / highest. Mostly the power limit; but the
+             clock counted here stays some tenth below the one that nvidia-smi reports (``sampled``), also where that is
+             the highest and power is no limit
   edges      multiplications beyond the result's edges or K's, in whole tiles and k-tiles
-  waves      multiprocessors without a tile: waves * k-tiles * tile clocks, less the two above; waves = ceil(units / clusters at a time)
-  start      the start of a kernel, the first loads, the last store, and split-K's exchange: the constants of ``cutesync.kernels.matmul.policy``, at most
-             what is left (launches overlap)
-  epilogue   from one tile to the next, by those constants; a pingpong block, or one that holds its tiles, hides the store
-  packing    kernels that copy an operand first (the rows of ``odd`` are none that TMA reads), by their share of the profile's time
-  loop       what remains: the k-loop waits for operands, in DRAM, the L2 or shared memory, for its barriers, or for the additions of promoted sums
+  waves      multiprocessors without a tile: waves * k-tiles * tile clocks, less the two above;
+             waves = ceil(units / clusters at a time)
+  start      the start of a kernel, the first loads, the last store, and split-K's exchange: the constants of
+             ``cutesync.kernels.matmul.model``, at most what is left (launches overlap)
+  epilogue   from one tile to the next, by those constants; ping-pong and a deferred epilogue hide the store
+  packing    kernels that copy an operand first (TMA cannot read the rows of ``odd``), by their share of the profile
+  loop       what remains: the k-loop waits for operands in DRAM, the L2 or shared memory, for its barriers, or for the
+             additions of promoted sums
 
-A case is limited by the largest share but ``tensor``, then by the second if that is WORTH of the time or more; ``loop`` is called memory if DRAM
-is at least BUSY % busy, else L2 if that is.
+A case is limited by the largest share but ``tensor``, then by the second if that is WORTH of the time or more. ``loop``
+is called memory if DRAM is at least BUSY % busy, else L2 if that is.
 """
 
 from __future__ import annotations
@@ -59,7 +63,7 @@ METRICS = {
 def launched(call) -> tuple:
     """``(problem, configuration, whether an operand is packed)`` of what the first call of a plan launches."""
     module, plan, found = (
-        importlib.import_module("cutesync.kernels.matmul.call"),
+        importlib.import_module("cutesync.kernels.matmul.run"),
         importlib.import_module("cutesync.kernels.matmul.plan"),
         [],
     )
@@ -79,7 +83,7 @@ def launched(call) -> tuple:
 
 def shares(problem, config, processors: int, us: float, ghz: float, highest: float, packing: float) -> dict[str, float]:
     """The shares of the time of a call, as this file's first lines define them; they add up to 1."""
-    model = importlib.import_module("cutesync.kernels.matmul.policy")
+    model = importlib.import_module("cutesync.kernels.matmul.model")
     (tile_m, tile_n), k_tiles = config.tile, -(-problem.k // problem.k_elements)
     each = -(-k_tiles // config.splits)
     units = math.prod(config.tiles(problem.m, problem.n)) * problem.items * -(-k_tiles // each)
@@ -93,10 +97,16 @@ def shares(problem, config, processors: int, us: float, ghz: float, highest: flo
     store = tile_m * tile_n * problem.out.size / model.EPILOGUE_RATE
     start = model.START_CLOCKS + store + (model.CLUSTER_CLOCKS if config.cluster_size > 1 else 0)
     start += (
-        config.share_bytes() / model.MEETING_RATE if config.meets else model.SPLIT_CLOCKS if config.splits > 1 else 0
+        config.exchange_bytes() / model.CLUSTER_SPLIT_RATE
+        if config.cluster_split
+        else model.TURNSTILE_CLOCKS
+        if config.splits > 1
+        else 0
     )
     between = (waves - 1) * (
-        model.HOLD_CLOCKS if config.deferred else model.TILE_CLOCKS + (store if config.schedule == "cooperative" else 0)
+        model.DEFERRED_TILE_CLOCKS
+        if config.deferred
+        else model.TILE_CLOCKS + (store if config.schedule == "cooperative" else 0)
     )
     cycles = us * 1000 * ghz
     room = cycles * (1 - packing) - filled
@@ -193,6 +203,31 @@ def profiled(gpu: Gpu, libraries: Libraries, cases) -> None:
         slot.free()
 
 
+def measured(case, profiles: list[dict], gpu: Gpu, clock: Clock, highest: float, libraries: Libraries) -> dict:
+    """The record of one case: time, clock, configuration, shares of the time and what limits it."""
+    slot = Slot(gpu, case)
+    slot.fill(family.data(case))
+    call = family.ours(case, slot, libraries)
+    problem, config = launched(call)
+    found = sustained(gpu, clock, call)
+    slot.free()
+    busy = profiles[-1] if profiles else {}
+    times = [kernel["ns"] for kernel in profiles]
+    packing = sum(times[:-1]) / sum(times) if times else 0.0
+    parts = shares(problem, config, gpu.processors, found["us"], found["ghz"], highest, packing)
+    names = ("tile", "schedule", "cluster", "stages", "splits", "promoted")
+    return {
+        "group": case.group,
+        "name": case.name,
+        "tflops": case.flops / found["us"] / 1e6,
+        **found,
+        "config": {name: getattr(config, name) for name in names},
+        "shares": parts,
+        "busy": busy,
+        "limit": verdict(parts, busy, found["ghz"], highest),
+    }
+
+
 def main(argv=None) -> int:
     parser = script.parser(__doc__)
     parser.add_argument("--cases", nargs="+", choices=GROUPS, default=list(GROUPS), help="only these groups of cases")
@@ -221,46 +256,19 @@ def main(argv=None) -> int:
     except (OSError, RuntimeError, KeyError, ValueError) as error:
         report["missing"]["ncu"], kernels = f"{type(error).__name__}: {error}", [[]] * len(cases)
         print(f"without ncu: {report['missing']['ncu']}")
-    for case, profiles in zip(cases, kernels):
-        slot = Slot(gpu, case)
-        slot.fill(family.data(case))
-        call = family.ours(case, slot, libraries)
-        problem, config = launched(call)
-        found = sustained(gpu, clock, call)
-        slot.free()
-        busy = profiles[-1] if profiles else {}
-        packing = (
-            sum(kernel["ns"] for kernel in profiles[:-1]) / sum(kernel["ns"] for kernel in profiles)
-            if profiles
-            else 0.0
-        )
-        parts = shares(problem, config, gpu.processors, found["us"], found["ghz"], highest, packing)
-        choice = {
-            name: getattr(config, name) for name in ("tile", "schedule", "cluster", "stages", "splits", "promoted")
-        }
-        limit = verdict(parts, busy, found["ghz"], highest)
-        report["cases"].append(
-            {
-                "group": case.group,
-                "name": case.name,
-                "tflops": case.flops / found["us"] / 1e6,
-                **found,
-                "config": choice,
-                "shares": parts,
-                "busy": busy,
-                "limit": limit,
-            }
-        )
+    path = chosen.json or reporting.result_path("limits", gpu.name, today.date().isoformat())
+    for case, profiles in zip(cases, kernels, strict=True):
+        found = measured(case, profiles, gpu, clock, highest, libraries)
+        report["cases"].append(found)
+        reporting.write(report, path)
         print(
-            f"{case.name:<36} {case.flops / found['us'] / 1e6:>5.0f} TFLOP/s {found['ghz']:.3f} GHz;",
-            " ".join(f"{name} {100 * part:.0f}" for name, part in parts.items()),
+            f"{case.name:<36} {found['tflops']:>5.0f} TFLOP/s {found['ghz']:.3f} GHz;",
+            " ".join(f"{name} {100 * part:.0f}" for name, part in found["shares"].items()),
             "%; busy",
-            " ".join(f"{name} {busy[name]:.0f}" for name in METRICS.values() if name in busy and name != "ns"),
-            f"%; {limit}",
+            " ".join(f"{name} {found['busy'][name]:.0f}" for name in list(METRICS.values())[1:] if found["busy"]),
+            f"%; {found['limit']}",
             flush=True,
         )
-    path = chosen.json or reporting.result_path("limits", gpu.name, today.date().isoformat())
-    reporting.write(report, path)
     print(f"written: {path}")
     return 0
 

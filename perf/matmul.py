@@ -1,14 +1,26 @@
 """Matmuls: the cases, the bars, and one call per rival. Run by ``python perf/sweep.py matmul``.
 
-Data are random normal, as power limits what a GPU reaches on them (cuBLAS is a sixth faster on zeros). Bytes are both operands read and
-the result written once; a case also has its ``flops``. Groups: ``cubes``, ``others`` (long, wide and deep ones), ``skinny`` (few rows), ``layers``
-(few rows by the matrices of language models, most of which stay in the L2 from one call to the next), ``odd`` (rows that TMA cannot read), ``transposes`` (bfloat16 NT stands among the cubes), ``fused`` (bias and gelu), ``batched``, ``float8`` (fast and
-promoted sums, against ``torch._scaled_mm``), ``int8`` and ``float32`` (in full precision, and by tfloat32 against torch with TF32 allowed).
+Data are random normal, because the power that they take limits the clock (cuBLAS is a sixth faster on zeros). Bytes are
+both operands read and the result written once; a case also has its ``flops``. Groups:
+
+  cubes       square products, bfloat16 NT
+  others      long, wide and deep products
+  skinny      few rows
+  layers      few rows by the matrices of language models, most of which stay in the L2 from one call to the next
+  odd         rows that TMA cannot read
+  transposes  the other layouts and float16
+  fused       bias and gelu
+  batched     many small products
+  float8      fast and promoted sums, against ``torch._scaled_mm``
+  int8
+  float32     in full precision, and by tfloat32 against torch with TF32 allowed
+
 Bars are the times against torch (cuBLAS) and QuACK of calls back to back, at the clock that the power limit leaves.
 
-QuACK is called as it is by default, ``quack.gemm_interface.gemm(a, b, out=out)``: its tuner tries its 44 configurations for the shape in the
-first call, before anything is timed (``rivals.Libraries`` shortens its trials), without split-K, for which one must ask. It takes part where
-it is likely to be fast and offers the same function: 16-bit types, rows of whole 16 bytes, no exact gelu.
+QuACK is called with its defaults, ``quack.gemm_interface.gemm(a, b, out=out)``: in the first call for a shape, before
+anything is timed, its tuner tries 44 configurations (``rivals.Libraries`` shortens its trials). Split-K, which must be
+asked for, is not among them. It takes part where it offers the same function and is likely to be fast: 16-bit types,
+rows of whole 16 bytes, no exact gelu.
 """
 
 from __future__ import annotations
@@ -39,6 +51,17 @@ LAYOUTS = (
 )  # of A and B as row-major matrices or their transposes; cuBLAS's best is NT here: both K-major
 SAMPLED_ROWS = 48
 
+QUICK_NAMES = (
+    "8192x8192x512 bfloat16 NT",
+    "4096x14336x4096 bfloat16 NT",
+    "16x8192x8192 bfloat16 NT",
+    "128x4096x4096 bfloat16 NT",
+    "4097x4095x4099 bfloat16 NT",
+    "8192x8192x4096 bfloat16 NT bias gelu",
+    "512^3 bfloat16 NT batch 64",
+    "4096^3 float8_e4m3fn NT fast",
+    "4096^3 float8_e4m3fn NT promoted",
+)
 FLOAT8_CUBES = (4096, 8192, 16384)
 SUSTAINED = "graph hot"
 
@@ -52,6 +75,7 @@ OURS = "cutesync"
 BASELINES: tuple[str, ...] = ()
 ROOFS: tuple[str, ...] = ()
 RIVALS = ("torch", "quack")
+QUICK_RIVALS = RIVALS[:1]  # QuACK compiles 44 configurations for each shape
 QUACK_GROUPS = ("cubes", "others", "skinny", "transposes", "batched")
 QUACK_TRANSPOSES = tuple(
     f"4096^3 {layout}" for layout in ("bfloat16 NN", "bfloat16 TN", "bfloat16 TT", "float16 NT")
@@ -121,13 +145,15 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
     if "float8_e4m3fn" in chosen:
         found += [
             case("float8", (n, n, n), "float8_e4m3fn", 1 / 0.97, op=sums)
-            for n in (FLOAT8_CUBES[:2] if quick else FLOAT8_CUBES)
+            for n in FLOAT8_CUBES
             for sums in ("fast", "promoted")
         ]
     if "int8" in chosen:
         found.append(case("int8", (8192, 8192, 8192), "int8", 1.0))
     if "float32" in chosen:
         found += [case("float32", (4096, 4096, 4096), "float32", None, op=precision) for precision in ("full", "tf32")]
+    if quick:
+        found = [one for one in found if one.name in QUICK_NAMES or one.group in ("cubes", "float32", "int8")]
     return sorted(found, key=lambda one: GROUPS.index(one.group))
 
 
@@ -155,7 +181,10 @@ def operands(case: Case, arrays) -> tuple:
 
 
 def reference(case: Case, hosts: list[np.ndarray]):
-    """``(rows, wanted, allowed)``: some rows of the result in float64, and the error allowed: rounding of the result and of the sums."""
+    """``(rows, wanted, allowed)``: some rows of the result in float64, and the error allowed.
+
+    What is allowed is the rounding of the result and of the sums.
+    """
     a, b = operands(case, hosts)
     rows = np.unique(np.random.default_rng(7).integers(0, a.shape[-2], SAMPLED_ROWS))
     items = slice(None) if a.ndim == 2 else slice(0, 4)
@@ -179,11 +208,17 @@ def reference(case: Case, hosts: list[np.ndarray]):
 def cut_sums(a: np.ndarray, b: np.ndarray, fast: bool) -> np.ndarray:
     """How far the float8 sums of an H200 may be off, for elements of random sign.
 
-    An instruction adds 32 products to the sum so far, all cut off 13 bits below the largest of them. Let r = |a| |b| / sqrt(K), the root mean
-    square of a whole sum. Promoted: the sums of a k-tile of 4 instructions start at 0 and reach some 2 r sqrt(128 / K), each instruction is off
-    by up to 2**-13 of that, and the K / 128 tiles are of either sign: 4 * 2**-13 * 2 r sqrt(128 / K) * sqrt(K / 128) = 2**-10 r. Fast: K / 32
-    instructions cut a sum of up to 4 r, always towards 0, by 2**-14 of it on average: 2**-17 K r. (Computed so in NumPy, with K = 4096, these
-    are the errors measured on an H200, digit for digit; of these bounds 0.5 and 0.3 are then used, and one fast result in 40 exceeds the promoted bound.)
+    An instruction adds 32 products to the sum so far, all cut off 13 bits below the largest of them. Let
+    r = |a| |b| / sqrt(K), the root mean square of a whole sum.
+
+    Promoted: the sums of a k-tile of 4 instructions start at 0 and reach some 2 r sqrt(128 / K), each instruction is
+    off by up to 2**-13 of that, and the K / 128 tiles are of either sign: 4 * 2**-13 * 2 r sqrt(128 / K) * sqrt(K /
+    128) = 2**-10 r.
+
+    Fast: K / 32 instructions cut a sum of up to 4 r, always towards 0, by 2**-14 of it on average: 2**-17 K r.
+
+    (Computed so in NumPy, with K = 4096, these are the errors measured on an H200, digit for digit. Of these bounds 0.5
+    and 0.3 are then used, and one fast result in 40 exceeds the promoted bound.)
     """
     k = a.shape[-1]
     r = np.outer(np.sqrt(np.einsum("mk,mk->m", a, a)), np.sqrt(np.einsum("kn,kn->n", b, b))) / math.sqrt(k)

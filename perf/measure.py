@@ -6,11 +6,13 @@ A measure is named by how it calls and by what the cache holds:
   graph      two events around a graph of REPEATS calls on different buffers, flushed from the L2; time per call
   ... hot    the same on one buffer, which stays in the L2
 
-Contestants take turns, another one first in each round, so that clocks, temperature and caches treat them alike; each sample is of the
-buffers used longest ago, because a flush leaves some of an array in the L2 (a sum of 16 MiB took 11.2 us when first in a round, 9.0 when third). Before each sample a
-spin kernel holds the stream until the host has enqueued everything, so no host time is inside; a sample that the host was too slow
-for is taken again with a longer hold. A call for which that does not help waits for the GPU itself: it is timed without a hold, host
-time included, and its samples are counted as ``starved``.
+Contestants take turns, another one first in each round, so that clocks, temperature and caches treat them alike. Each
+sample uses the buffers used longest ago, because a flush leaves some of an array in the L2 (a sum of 16 MiB took 11.2
+us when first in a round, 9.0 when third).
+
+Before each sample a spin kernel holds the stream until the host has enqueued everything, so no host time is measured.
+If the host was too slow, the sample is taken again with a longer hold. A call for which that does not help waits for
+the GPU itself: it is timed without a hold, host time included, and its samples are counted as ``starved``.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from gpu import Event, Gpu, Graph
 
 REPEATS = 20
 FLUSH_L2S = 4  # bytes read between samples, in sizes of the L2
-MOST_HOLD_US = 20_000  # no host is slower than that at enqueueing a call
+MOST_HOLD_US = 20_000  # at most what a host takes to enqueue a call
 ENOUGH, BUDGET_US = 5, 400_000  # a slow contestant stops after so many samples and so much time
 
 

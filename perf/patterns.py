@@ -1,12 +1,14 @@
-"""Every pattern kernel: the cases, the bars of the four figures, and what each is measured beside. Run by ``python perf/sweep.py patterns``.
+"""Every pattern kernel: the cases, the bars, the other forms. Run by ``python perf/sweep.py patterns``.
 
-Groups: ``stream`` (out = f(in) by producer and consumers: bulk copies, beside the two-buffer forms), ``queue`` (the elements to keep of 2**26
-int32: one atomic a block, beside one a warp and one an item), ``primes`` (the three ways to list those below 2**28), ``tiers`` (a scan by
-launches, beside the single pass) and ``small`` (the rest, each beside its other forms). Bytes: what must be read and what is written. What a
-round trip of a barrier costs is no array problem: ``figures`` gives it in cycles.
+  stream  out = f(in) by producer and consumers: bulk copies, beside the forms with two buffers
+  queue   the elements to keep of 2**26 int32: one atomic a block, beside one a warp and one an item
+  primes  the three ways to list those below 2**28
+  tiers   a scan by launches, beside the single pass
+  small   the rest, each beside its other forms
 
-The first contestant is the form to use; the others are named by their form. A call that waits for a length (lists by scan, the relay's
-upload of its state) is timed with its wait.
+Bytes: what must be read and what is written. The round trip of a barrier is no array problem: ``figures`` gives its
+cycles. The first contestant is the form to use; the others are named by their form. A call that waits for a length
+(lists by scan, the relay's upload of its state) is timed with its wait.
 """
 
 from __future__ import annotations
@@ -25,12 +27,12 @@ OURS = "cutesync"
 ROOFS = ("copy",)
 RIVALS = ("torch",)
 
-STREAM_SIZES = (1 << 20, 1 << 24, 1 << 28)
+STREAM_SIZES, QUICK_STREAM = (1 << 20, 1 << 24, 1 << 28), (1 << 24, 1 << 26)
 QUEUE_SIZE, PRIME_LIMIT, SCAN_SIZE, SMALL_SIZE = 1 << 26, 1 << 28, 1 << 28, 1 << 20
 DOUBLE = lambda v: v * 2 + 1  # noqa: E731
 KEPT: dict[str, Callable] = {"even ones": lambda v: (v & 1) == 0, "all": lambda v: v >= 0}
 
-# Of the small patterns: the form to use, the others, and the call. ``x`` is int32, and ``out`` too where the result has its shape.
+# Of the small patterns: the form to use, the others, and the call. ``x`` is int32; so is ``out`` if it has its shape.
 SMALL: dict[str, tuple[str, tuple[str, ...], Callable]] = {
     "divergence": ("regrouped", ("mixed", "straight"), lambda module, form, x, **more: module.run(x, form, **more)),
     "reductions": (
@@ -76,66 +78,36 @@ BASELINES = (
 def cases(sizes, dtypes, quick: bool) -> list[Case]:
     """Every case, in the order of the report. ``sizes`` replace those of the ``stream`` group."""
     found = []
-    for n in sizes or ((1 << 24, 1 << 28) if quick else STREAM_SIZES):
-        bars = (Bar("copy", 0.95, "rate"),) if n >= 1 << 28 else ()
-        beside = ("tokens", "parity", "pipeline") if n >= 1 << 28 else ()
+    for n in sizes or (QUICK_STREAM if quick else STREAM_SIZES):
+        beside = ("tokens", "parity", "pipeline") if n >= STREAM_SIZES[-1] or quick else ()
+        bars = (Bar("copy", 0.95, "rate"),) if n >= STREAM_SIZES[-1] else ()
+        names = (OURS, *beside, *ROOFS, *RIVALS)
         found.append(
-            _vector(
-                "stream",
-                f"2x + 1 float32 {power(n)}",
-                "producer_consumer",
-                n,
-                "float32",
-                8 * n,
-                (OURS, *beside, *ROOFS, *RIVALS),
-                bars,
-            )
+            _vector("stream", f"2x + 1 float32 {power(n)}", "producer_consumer", n, "float32", 8 * n, names, bars)
         )
-    for kept, keep in KEPT.items():
+    for kept, keep in list(KEPT.items())[: 1 if quick else None]:
         n, count = QUEUE_SIZE, int(np.count_nonzero(keep(block(QUEUE_SIZE))))
-        bars = (Bar("floor", 0.8, "rate"), Bar("each", 0.05))
-        found.append(
-            _vector(
-                "queue",
-                f"{kept} of {power(n)} int32",
-                f"give {kept}",
-                n,
-                "int32",
-                4 * (n + count),
-                (OURS, "warp", "each", *ROOFS, *RIVALS),
-                bars,
-            )
-        )
-    small, count = table(), len(primes())
-    inputs, outputs = (((len(small),), "int32"),), (((count,), "int32"),)
-    found.append(
-        Case(
-            "primes",
-            f"primes below {power(PRIME_LIMIT)}",
-            "primes",
-            inputs,
-            outputs,
-            4 * count,
-            (OURS, "warp", "each", "by scan", *ROOFS),
-            once=True,
-        )
-    )
-    found.append(
-        _vector(
-            "tiers",
-            f"running sum float32 {power(SCAN_SIZE)}",
-            "tiered_scan",
-            SCAN_SIZE,
-            "float32",
-            8 * SCAN_SIZE,
-            (OURS, "one pass", *ROOFS),
-        )
-    )
+        bars, names = (Bar("floor", 0.8, "rate"), Bar("each", 0.05)), (OURS, "warp", "each", *ROOFS, *RIVALS)
+        title = f"{kept} of {power(n)} int32"
+        found.append(_vector("queue", title, f"give {kept}", n, "int32", 4 * (n + count), names, bars))
+    if not quick:
+        found.append(_prime_case())
+    n = QUICK_STREAM[-1] if quick else SCAN_SIZE
+    title, names = f"running sum float32 {power(n)}", (OURS, "one pass", *ROOFS)
+    found.append(_vector("tiers", title, "tiered_scan", n, "float32", 8 * n, names))
     for name, (_, others, _) in SMALL.items():
         slow = name in ("relay", "completion", "ping_pong", "early_exit", "phases")  # here or in NumPy
         n = SMALL_SIZE // 4 if slow else SMALL_SIZE
         found.append(_vector("small", f"{name.replace('_', ' ')} {power(n)}", name, n, "int32", 8 * n, (OURS, *others)))
     return [case for case in found if not dtypes or case.dtype in dtypes]
+
+
+def _prime_case() -> Case:
+    small, count = table(), len(primes())
+    inputs, outputs = (((len(small),), "int32"),), (((count,), "int32"),)
+    names = (OURS, "warp", "each", "by scan", *ROOFS)
+    title = f"primes below {power(PRIME_LIMIT)}"
+    return Case("primes", title, "primes", inputs, outputs, 4 * count, names, once=True)
 
 
 def _vector(
@@ -171,9 +143,7 @@ def data(case: Case) -> list[np.ndarray]:
         return [table()]
     x = block(case.size)
     if case.op == "tiered_scan":
-        x = (
-            x % 4 == 0
-        )  # sums below 2**26 of zeros and ones, a quarter of them: exact in float32 up to 2**24, checked that far
+        x = x % 4 == 0  # zeros and ones, a quarter ones: the checked sums, below 2**24, are exact in float32
     return [x % 200 if case.op == "early_exit" else x.astype(case.dtype)]
 
 
@@ -196,8 +166,11 @@ def reference(case: Case, hosts: list[np.ndarray]):
 
 
 def accuracy(expected, got: np.ndarray) -> tuple[float, bool]:
-    """How many entries are wrong. A list of integers may come in any order, or ``expected`` (int64) says how often each must be there; a
-    buffer may be longer than what is checked."""
+    """How many entries are wrong.
+
+    A list of integers may come in any order, or ``expected`` (int64) says how often each value must be there. A buffer
+    may be longer than what is checked.
+    """
     if got.dtype == np.int32 and np.ndim(expected) and expected.dtype == np.int64:
         got = np.bincount(got[: expected.sum()] & 0xFFFFF, minlength=expected.size)
     expected, got = np.atleast_1d(expected), np.atleast_1d(got)[: np.size(expected)]
@@ -323,7 +296,7 @@ def either(of_lists: Callable, of_the_rest: Callable) -> Callable:
 
 
 def torch(case, slot, libraries):
-    """What torch has: a multiplication and an addition of two passes; a selection by a mask, which waits for its length."""
+    """What torch has: multiplication and addition in two passes; a selection by a mask, which waits for its length."""
     library, x = libraries.torch, libraries.torch_view(slot.inputs[0])
     out = libraries.torch_view(slot.outputs[0])
     if case.op == "producer_consumer":
@@ -356,7 +329,7 @@ BAR = 1.3
 
 
 def figures() -> list[dict]:
-    """Cycles of a barrier's round trip in each way, over those of ``sync_threads`` in the same kernel, and of a warp's arrivals."""
+    """Cycles of a barrier's round trip in each way, over those of ``sync_threads``, and of a warp's arrivals."""
     trips, warps = module("round_trip"), module("warp_entanglement")
     cycles = min((trips.run(5000, threads=THREADS) for _ in range(3)), key=lambda found: sum(found.values()))
     found = [

@@ -1,9 +1,10 @@
-"""Draw the results of a sweep or of launch.py as PNG files beside the JSON (needs matplotlib: ``pip install 'cutesync[bench]'``).
+"""Draw the results of a sweep or of launch.py as PNG files (needs matplotlib: ``pip install 'cutesync[bench]'``).
 
     python perf/plot.py perf/results/FILE.json [--out FOLDER]
 
-From a sweep: ``FILE.png`` (one panel a dtype: time against size with the rivals and the floor, the rate below it; of products, the
-TFLOP/s of each) and ``FILE-bars.png`` (what was reached of every bar; 1 is the bar, longer is better). From launch.py: ``FILE.png``, the cost of a call.
+They lie beside the JSON file. From a sweep: ``FILE.png`` (one panel a dtype: time against size with the rivals and the
+floor, the rate below it; of products, the TFLOP/s of each) and ``FILE-bars.png`` (what was reached of every bar; 1 is
+the bar, longer is better). From launch.py: ``FILE.png``, the cost of a call.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def caption(report: dict) -> str:
 
 
 def curves(cases: list[dict], measure: str) -> dict[str, list[tuple[int, float, int]]]:
-    """Contestant -> (size, median microseconds, bytes), by size. Sizes that were only timed as single calls use those."""
+    """Contestant -> (size, median microseconds, bytes), by size. Sizes timed only as single calls use those times."""
     found: dict[str, list] = {}
     for case in sorted(cases, key=lambda case: case["size"]):
         times = case["measures"].get(measure) or case["measures"]["event"]
@@ -60,18 +61,18 @@ def draw_sizes(report: dict, plt, path: Path, group: str, measure: str) -> bool:
         above, below = axes[:, column]
         chosen = sorted((case for case in cases if case["dtype"] == dtype), key=lambda case: case["size"])
         for name, points in curves(chosen, measure).items():
-            sizes, times, moved = zip(*points)
-            style = dict(
-                color=COLOURS.get(name),
-                label=name,
-                marker="o",
-                markersize=3,
-                linewidth=2.2 if name == OURS else 1.1,
-                linestyle="--" if name in ("copy", "read") else "-",
-                zorder=3 if name == OURS else 2,
-            )
+            sizes, times, moved = zip(*points, strict=True)
+            style = {
+                "color": COLOURS.get(name),
+                "label": name,
+                "marker": "o",
+                "markersize": 3,
+                "linewidth": 2.2 if name == OURS else 1.1,
+                "linestyle": "--" if name in ("copy", "read") else "-",
+                "zorder": 3 if name == OURS else 2,
+            }
             above.plot(sizes, times, **style)
-            below.plot(sizes, [nbytes / time / 1e6 for nbytes, time in zip(moved, times)], **style)
+            below.plot(sizes, [nbytes / time / 1e6 for nbytes, time in zip(moved, times, strict=True)], **style)
         above.plot(
             [case["size"] for case in chosen],
             [case["floor_us"] for case in chosen],
@@ -114,7 +115,7 @@ def draw_products(report: dict, plt, path: Path) -> None:
             for at, case in enumerate(cases)
             if name in case["measures"][SUSTAINED]
         ]
-        places, rates = zip(*found)
+        places, rates = zip(*found, strict=True)
         axis.barh(
             [at + 0.27 * (len(names) / 2 - i - 0.5) for at in places],
             rates,

@@ -1,8 +1,8 @@
 """Reductions: the cases, the bars, and one call per rival. Run by ``python perf/sweep.py reduce``.
 
-Bytes are counted once in and once out. Groups: ``sum`` (dtype x size), ``operator`` (a Python lambda against the built-in name),
-``argmax``, ``transform`` (sum of squares, the map fused into the load), ``rows`` (2-D arrays along either axis), ``misaligned`` (views
-off by some elements) and ``big`` (more than 2**31 and 2**32 elements).
+Bytes are counted once in and once out. Groups: ``sum`` (dtype x size), ``operator`` (a Python lambda against the
+built-in name), ``argmax``, ``transform`` (sum of squares, the map fused into the load), ``rows`` (2-D arrays along
+either axis), ``misaligned`` (views off by some elements) and ``big`` (more than 2**31 and 2**32 elements).
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ DTYPES = ("int8", "int16", "int32", "int64", "float16", "float32", "float64", "b
 USUAL_DTYPES = DTYPES[:-1]  # bfloat16 is timed when it is asked for: NumPy alone does not know it
 SIZES = tuple(1 << k for k in range(12, 29, 2))
 QUICK_DTYPES = ("int8", "float16", "float32")
-QUICK_SIZES = (1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 28)
-LARGE = 1 << 28
+QUICK_SIZES = (1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 26)
+LARGE, QUICK_LARGE = 1 << 28, 1 << 26
+QUICK_ROWS = ((16384, 4096), (1 << 22, 3))
 ROWS = ((65536, 4096), (4096, 65536), (16, 1 << 24), (1 << 24, 16), (1 << 22, 3))
 MISALIGNED = (("float32", 1), ("float32", 3), ("float16", 1), ("int8", 1), ("int8", 5))
 
@@ -28,6 +29,8 @@ OURS = "cutesync"
 BASELINES = ("plain", "aligned")  # our own other calls that a bar compares with
 ROOFS = ("copy", "read")
 RIVALS = ("cub", "torch", "cupy", "compute")
+QUICK_RIVALS = RIVALS[:3]  # cuda.compute compiles for each type and size
+WORDS = {"lambda": "sum by a lambda", "squares": "sum of squares"}  # in names of cases
 
 ADD = lambda a, b: a + b  # noqa: E731  the bar is about a lambda
 SQUARE = lambda v: v * v  # noqa: E731
@@ -52,14 +55,14 @@ def sum_bars(dtype: str, n: int) -> tuple[Bar, ...]:
     return ()
 
 
-def vector(group: str, op: str, n: int, dtype: str, bars, extra_contestants=(), name="", **more) -> Case:
+def vector(group: str, op: str, n: int, dtype: str, bars, extra=(), offset: int = 0) -> Case:
+    """A case on a vector. ``extra``: our own calls beside it. ``offset``: elements past an aligned address."""
     result = ((), "int64" if op == "argmax" else dtype)
-    outputs = (result, ((), dtype)) if "plain" in extra_contestants else (result,)
+    outputs = (result, ((), dtype)) if "plain" in extra else (result,)
     moved = n * numpy_dtype(dtype).itemsize + numpy_dtype(result[1]).itemsize
-    contestants = (OURS, *extra_contestants, *ROOFS, *RIVALS)
-    return Case(
-        group, name or f"{op} {dtype} {power(n)}", op, (((n,), dtype),), outputs, moved, contestants, bars, **more
-    )
+    name = f"{WORDS.get(op, op)} {dtype} {power(n)}" + (f" off by {offset}" if offset else "")
+    contestants = (OURS, *extra, *ROOFS, *RIVALS)
+    return Case(group, name, op, (((n,), dtype),), outputs, moved, contestants, bars, offset=offset)
 
 
 def rows(shape: tuple[int, int], axis: int) -> Case:
@@ -77,27 +80,20 @@ def rows(shape: tuple[int, int], axis: int) -> Case:
 
 def cases(sizes, dtypes, quick: bool) -> list[Case]:
     """Every case, in the order of the report. ``sizes`` and ``dtypes`` replace those of the ``sum`` group."""
-    chosen = dtypes or (QUICK_DTYPES if quick else USUAL_DTYPES)
-    lengths = tuple(sizes or (QUICK_SIZES if quick else SIZES))
     found = []
-    for dtype in chosen:
+    for dtype in dtypes or (QUICK_DTYPES if quick else USUAL_DTYPES):
+        lengths = sizes or ((QUICK_SIZES if dtype == "float32" else QUICK_SIZES[-1:]) if quick else SIZES)
         doubled = (LARGE // 2,) if dtype == "float64" and not sizes else ()
         found += [vector("sum", "sum", n, dtype, sum_bars(dtype, n)) for n in sorted({*lengths, *doubled})]
-    for dtype, n in (("float32", LARGE), ("int32", LARGE), ("float32", 1 << 20)):
-        named = (Bar("plain", 1.03),)
-        found.append(vector("operator", "lambda", n, dtype, named, ("plain",), f"sum by a lambda {dtype} {power(n)}"))
-    near_plain = (Bar("plain", 0.97, "rate"),)
-    found.append(vector("argmax", "argmax", LARGE, "float32", near_plain, ("plain",)))
-    found.append(
-        vector(
-            "transform", "squares", LARGE, "float32", near_plain, ("plain",), f"sum of squares float32 {power(LARGE)}"
-        )
-    )
-    found += [rows(shape, axis) for shape in ROWS for axis in (0, 1)]
-    for dtype, offset in MISALIGNED:
+    large, plain = QUICK_LARGE if quick else LARGE, (Bar("plain", 0.97, "rate"),)
+    for dtype, n in (("float32", large), ("int32", large), ("float32", 1 << 20))[: 1 if quick else 3]:
+        found.append(vector("operator", "lambda", n, dtype, (Bar("plain", 1.03),), ("plain",)))
+    found.append(vector("argmax", "argmax", large, "float32", plain, ("plain",)))
+    found.append(vector("transform", "squares", large, "float32", plain, ("plain",)))
+    found += [rows(shape, axis) for shape in (QUICK_ROWS if quick else ROWS) for axis in (0, 1)]
+    for dtype, offset in MISALIGNED[: 1 if quick else None]:
         bars = (Bar("cub", 1.00, "rate"), Bar("aligned", 0.95, "rate"))
-        name = f"sum {dtype} {power(LARGE)} off by {offset}"
-        found.append(vector("misaligned", "sum", LARGE, dtype, bars, ("aligned",), name, offset=offset))
+        found.append(vector("misaligned", "sum", large, dtype, bars, ("aligned",), offset))
     if not quick:
         found += [vector("big", "sum", n, "int8", AS_FAST_AS_CUB) for n in ((1 << 31) + 5, (1 << 32) + 7)]
     return [case for case in found if not dtypes or case.dtype in dtypes]
@@ -108,7 +104,7 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
 
 @lru_cache(maxsize=2)
 def block(dtype: str) -> np.ndarray:
-    """Random elements of full entropy; an odd count, so that repeats of it never line up with anybody's tiles."""
+    """Random elements. The count is odd, so that its repeats do not line up with tiles."""
     random, count = np.random.default_rng(2026), (1 << 22) + 3
     if np.issubdtype(numpy_dtype(dtype), np.integer):
         limits = np.iinfo(dtype)
@@ -127,7 +123,8 @@ def data(case: Case) -> list[np.ndarray]:
 def reference(case: Case, hosts: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray | float]:
     """NumPy's result and the error allowed: none for integers and indexes, rounding for floats.
 
-    A sum of n values of [-1, 1) is about sqrt(n/3), and so is the scale of its rounding: a lost element shows at every size.
+    A sum of n values of [-1, 1) is about sqrt(n/3), and so is the scale of its rounding: a lost element shows at every
+    size.
     """
     x, axis = hosts[0], case.axis
     if case.op == "argmax":
@@ -213,7 +210,7 @@ def compute(case, slot, libraries):
     op = ADD if case.op == "lambda" else library.OpKind.PLUS
     init = np.zeros(1, source.dtype)
     reducer = library.make_reduce_into(d_in=x, d_out=out, op=op, h_init=init)
-    arguments = dict(d_in=x, d_out=out, num_items=case.size, op=op, h_init=init, stream=stream)
+    arguments = {"d_in": x, "d_out": out, "num_items": case.size, "op": op, "h_init": init, "stream": stream}
     nbytes = reducer(temp_storage=None, **arguments)
     storage = Array(libraries.gpu.scratch(nbytes), (max(nbytes, 1),), np.uint8)
     return lambda: reducer(temp_storage=storage, **arguments)

@@ -1,7 +1,7 @@
 """The libraries of a sweep: which are installed, and one buffer seen by each of them.
 
-Everything runs on the stream of ``gpu.py``, made current in torch and CuPy, and on its buffers, so libraries differ in their kernels
-alone. cutesync is given torch tensors where torch is installed, otherwise objects with ``__cuda_array_interface__``.
+Everything runs on the stream of ``gpu.py``, made current in torch and CuPy, and on its buffers: only the kernels
+differ. cutesync is given torch tensors where torch is installed, otherwise objects with ``__cuda_array_interface__``.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ PACKAGES = (
     "cuda-cccl",
     "quack-kernels",
 )
-TRIAL_CALLS, TRIAL_US = 20, 2000  # by how many calls QuACK's tuner times a configuration, or for how long
-ENQUEUE_US = 50  # no call of QuACK takes the host longer
+TRIAL_CALLS, TRIAL_US = 20, 2000  # most calls and microseconds with which QuACK's tuner times a configuration
+ENQUEUE_US = 50  # at most what the host takes to enqueue a call of QuACK
 
 
 def numpy_dtype(name: str) -> np.dtype:
@@ -51,13 +51,16 @@ def versions() -> dict[str, str]:
 
 
 class Libraries:
-    """torch, CuPy, cuda.compute, QuACK and CUB as far as they are installed and asked for; ``missing`` says why the others are not."""
+    """torch, CuPy, cuda.compute, QuACK and CUB as far as they are installed and asked for.
 
-    def __init__(self, gpu: Gpu, family: str, wanted: list[str]):
+    ``missing`` says why others are not there. ``compiling``: whether CUB may be compiled, which takes a minute.
+    """
+
+    def __init__(self, gpu: Gpu, family: str, wanted: list[str], compiling: bool = True):
         self.gpu, self.stream = gpu, gpu.stream.address
         self.missing: dict[str, str] = {}
         self.cutesync = importlib.import_module("cutesync")
-        self.torch = self._find("torch", "torch", wanted + ["torch"])
+        self.torch = self._find("torch", "torch", [*wanted, "torch"])
         self.cupy = self._find("cupy", "cupy", wanted)
         self.compute = self._find("compute", "cuda.compute", wanted)
         self.quack = self._find("quack", "quack.gemm_interface", wanted)
@@ -74,7 +77,7 @@ class Libraries:
             self.quack.gemm_tuned._do_bench = self._trial
         if "cub" in wanted:
             try:
-                self.cub = cub.Cub(family, gpu)
+                self.cub = cub.Cub(family, gpu, compiling)
             except cub.Unavailable as error:
                 self.missing["cub"] = str(error)
 
@@ -88,7 +91,7 @@ class Libraries:
             return None
 
     def _trial(self, call, quantiles) -> list[float]:
-        """Milliseconds of a call, for QuACK's tuner: its own way of timing takes a second a configuration and more, and it has some fifty."""
+        """Milliseconds of a call, for QuACK's tuner, which itself spends a second and more on each of some fifty."""
         call()
         once = self._microseconds(call, 1)
         count = max(1, min(TRIAL_CALLS, int(TRIAL_US / once)))

@@ -1,12 +1,15 @@
 """Scans: the cases, the bars, and one call per rival. Run by ``python perf/sweep.py scan``.
 
-Every element is counted once in and once out. Groups: ``sum`` (inclusive sums, dtype x size), ``ways`` (exclusive, reverse, in place),
-``operator`` (max, mul, a Python lambda, a Python callable that does not commute), ``rows`` (2-D arrays along either axis), ``misaligned``
-(views off by one element) and ``big`` (more than 2**31 elements). A bar of ``ways`` and ``operator`` compares with our inclusive sum of the
-same array ("plain"). CUB sums 16-bit floats in 16 bits and 8- and 16-bit integers in 32; ours, torch's and CuPy's sums are of the
-element's type (16-bit floats in float32 where the library does so), so a "!" beside CUB's time says that its float16 sums are far off.
+Every element is counted once in and once out. Groups: ``sum`` (inclusive sums, dtype x size), ``ways`` (exclusive,
+reverse, in place), ``operator`` (max, mul, a Python lambda, a Python callable that does not commute), ``rows`` (2-D
+arrays along either axis), ``misaligned`` (views off by one element) and ``big`` (more than 2**31 elements).
 
-In place the operator is max: a running maximum is its own running maximum, so that calls may be repeated on one array.
+A bar of ``ways`` and ``operator`` compares with our inclusive sum of the same array ("plain"). The libraries do not sum
+in the same types: CUB sums 16-bit floats in 16 bits, and 8- and 16-bit integers in 32. cutesync, torch and CuPy sum in
+the type of the element, 16-bit floats in float32 where the library does so. A "!" beside CUB's time therefore says that
+its float16 sums are outside the allowed error.
+
+The in-place case uses max: the running maximum of a running maximum is itself, so calls may repeat on one array.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ SIZES = tuple(1 << k for k in range(12, 25, 2))
 QUICK_DTYPES = ("int8", "float16", "float32")
 QUICK_SIZES = (1 << 12, 1 << 18, 1 << 24)
 SIZED_DTYPES = ("int32", "float32")
-LARGE = 1 << 28
+LARGE, QUICK_LARGE = 1 << 28, 1 << 26
 ROWS = (
     ((65536, 4096), 1),
     ((1 << 20, 256), 1),
@@ -37,6 +40,7 @@ ROWS = (
     ((4096, 65536), 0),
 )
 NARROW = (((10_000_001, 5), 0), ((1 << 20, 64), 0))  # torch takes seconds
+QUICK_ROWS = (((16384, 4096), 1), ((4096, 16384), 0))
 MISALIGNED = ("float32", "int8", "float16")
 
 GROUPS = ("sum", "ways", "operator", "rows", "misaligned", "big")
@@ -44,6 +48,8 @@ OURS = "cutesync"
 BASELINES = ("plain", "aligned")  # our own other calls that a bar compares with
 ROOFS = ("copy",)
 RIVALS = ("cub", "torch", "cupy", "compute")
+QUICK_RIVALS = RIVALS[:3]  # cuda.compute compiles for each type and size
+WORDS = {"in place": "max in place", "lambda": "sum by a lambda", "fill": "forward fill (Python)"}  # in names of cases
 
 ADD = lambda a, b: a + b  # noqa: E731  the bar is about a lambda
 
@@ -71,21 +77,14 @@ def sum_bars(dtype: str, n: int) -> tuple[Bar, ...]:
     return ()
 
 
-def vector(group: str, op: str, n: int, dtype: str, bars, extra=(), rivals=RIVALS, name="", **more) -> Case:
+def vector(group: str, op: str, n: int, dtype: str, bars, extra=(), rivals=RIVALS, offset: int = 0) -> Case:
+    """A case on a vector. ``extra``: our own calls beside it. ``offset``: elements past an aligned address."""
     array = ((n,), dtype)
+    name = f"{WORDS.get(op, op)} {dtype} {power(n)}" + (f" off by {offset}" if offset else "")
     moved = 2 * n * numpy_dtype(dtype).itemsize
     outputs = (array, array) if "plain" in extra else (array,)
-    return Case(
-        group,
-        name or f"{op} {dtype} {power(n)}",
-        op,
-        (array,),
-        outputs,
-        moved,
-        (OURS, *extra, *ROOFS, *rivals),
-        tuple(bars),
-        **more,
-    )
+    contestants = (OURS, *extra, *ROOFS, *rivals)
+    return Case(group, name, op, (array,), outputs, moved, contestants, tuple(bars), offset=offset)
 
 
 def rows(shape: tuple[int, int], axis: int, rivals=("torch",)) -> Case:
@@ -101,55 +100,33 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
     """Every case, in the order of the report. ``sizes`` and ``dtypes`` replace those of the ``sum`` group."""
     found = []
     for dtype in dtypes or (QUICK_DTYPES if quick else USUAL_DTYPES):
-        small = (QUICK_SIZES if quick else SIZES) if dtype in SIZED_DTYPES else ()
-        for n in sizes or (*small, large(dtype)):
-            compiled = (
-                ("compute",) if dtype in SIZED_DTYPES and n >= 1 << 20 else ()
-            )  # it compiles for each type and size
-            found.append(vector("sum", "sum", n, dtype, sum_bars(dtype, n), rivals=("cub", "torch", "cupy", *compiled)))
+        small = (QUICK_SIZES if quick else SIZES) if dtype in (SIZED_DTYPES[1:] if quick else SIZED_DTYPES) else ()
+        for n in sizes or (*small, QUICK_LARGE if quick else large(dtype)):
+            compiled = ("compute",) if dtype in SIZED_DTYPES and n >= 1 << 20 else ()
+            found.append(vector("sum", "sum", n, dtype, sum_bars(dtype, n), (), ("cub", "torch", "cupy", *compiled)))
     near, close = (Bar("plain", 1.03),), (Bar("plain", 1.05),)
-    found.append(vector("ways", "exclusive", LARGE, "float32", near, ("plain",), ("cub",)))
-    found.append(vector("ways", "reverse", LARGE, "float32", near, ("plain",), ()))
-    found.append(
-        vector("ways", "in place", LARGE, "float32", near, ("plain",), (), f"max in place float32 {power(LARGE)}")
-    )
-    found.append(vector("operator", "max", LARGE, "float32", close, ("plain",), ("cub",)))
-    found.append(vector("operator", "mul", LARGE, "int32", close, ("plain",), ("cub",)))
-    found.append(
-        vector("operator", "lambda", LARGE, "float32", close, ("plain",), (), f"sum by a lambda float32 {power(LARGE)}")
-    )
-    found.append(
-        vector("operator", "lambda", LARGE, "int32", close, ("plain",), (), f"sum by a lambda int32 {power(LARGE)}")
-    )
-    found.append(
-        vector(
-            "operator",
-            "fill",
-            LARGE,
-            "int32",
-            close,
-            ("plain",),
-            ("cub",),
-            f"forward fill (Python) int32 {power(LARGE)}",
+    beside = [
+        vector(group, op, QUICK_LARGE if quick else LARGE, dtype, bars, ("plain",), rivals)
+        for group, op, dtype, bars, rivals in (
+            ("ways", "exclusive", "float32", near, ("cub",)),
+            ("ways", "reverse", "float32", near, ()),
+            ("ways", "in place", "float32", near, ()),
+            ("operator", "max", "float32", close, ("cub",)),
+            ("operator", "mul", "int32", close, ("cub",)),
+            ("operator", "lambda", "float32", close, ()),
+            ("operator", "lambda", "int32", close, ()),
+            ("operator", "fill", "int32", close, ("cub",)),
         )
-    )
-    found += [rows(shape, axis) for shape, axis in ROWS] + [rows(shape, axis, ()) for shape, axis in NARROW]
-    for dtype in MISALIGNED:
-        name = f"sum {dtype} {power(LARGE)} off by 1"
-        found.append(
-            vector(
-                "misaligned",
-                "sum",
-                LARGE,
-                dtype,
-                (Bar("aligned", 0.90, "rate"),),
-                ("aligned",),
-                ("cub",),
-                name,
-                offset=1,
-            )
-        )
-    if not quick:
+    ]
+    off = [
+        vector("misaligned", "sum", LARGE, dtype, (Bar("aligned", 0.90, "rate"),), ("aligned",), ("cub",), offset=1)
+        for dtype in MISALIGNED
+    ]
+    if quick:
+        found += [case for case in beside if case.op in ("exclusive", "fill")]
+        found += [rows(shape, axis) for shape, axis in QUICK_ROWS]
+    else:
+        found += [*beside, *(rows(*row) for row in ROWS), *(rows(*row, ()) for row in NARROW), *off]
         found.append(vector("big", "sum", (1 << 31) + 5, "int8", (Bar("copy", 0.85, "rate"),), (), ("cub",)))
     return [case for case in found if not dtypes or case.dtype in dtypes]
 
@@ -159,7 +136,7 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
 
 @lru_cache(maxsize=2)
 def block(dtype: str, zeros: bool = False) -> np.ndarray:
-    """Random elements of full entropy (with ``zeros`` half of them 0); an odd count, so that repeats never line up with anybody's tiles."""
+    """Random elements, with ``zeros`` half of them 0. The count is odd: its repeats do not line up with tiles."""
     random, count = np.random.default_rng(2026), (1 << 22) + 3
     if np.issubdtype(numpy_dtype(dtype), np.integer):
         limits = np.iinfo(dtype)
@@ -179,10 +156,10 @@ def data(case: Case) -> list[np.ndarray]:
 
 
 def reference(case: Case, hosts: list[np.ndarray]) -> tuple[np.ndarray, float, float]:
-    """NumPy's result in the element's type, and the errors allowed: absolute, and relative to the result. None for integers.
+    """NumPy's result in the element's type, and the errors allowed: absolute, and relative (integers: none).
 
-    A running sum of n values of [-1, 1) has a size of about sqrt(n/3), and so is the scale of its rounding: an element lost early shows in every
-    result that follows.
+    A running sum of n values of [-1, 1) is about sqrt(n/3), and its rounding scales with that. An element that is lost
+    early shows in every result after it.
     """
     (x,), axis = hosts, case.axis or 0
     if case.op in ("max", "in place"):
@@ -193,9 +170,8 @@ def reference(case: Case, hosts: list[np.ndarray]) -> tuple[np.ndarray, float, f
     if np.issubdtype(x.dtype, np.integer):
         with np.errstate(over="ignore"):
             return (np.multiply if case.op == "mul" else np.add).accumulate(x, axis=axis, dtype=x.dtype), 0.0, 0.0
-    wider = (
-        np.longdouble if case.dtype == "float64" else np.float64
-    )  # one after the other NumPy's own float64 sums stray further than any rival's
+    # NumPy's float64 sums, taken one after the other, are less exact than any rival's
+    wider = np.longdouble if case.dtype == "float64" else np.float64
     wanted = np.cumsum(x[::-1] if case.op == "reverse" else x, axis=axis, dtype=wider)
     if case.op == "exclusive":
         wanted = np.concatenate([[0.0], wanted[:-1]])
@@ -276,9 +252,8 @@ def compute(case, slot, libraries):
     source, out = slot.inputs[0], slot.outputs[0]
     init = np.zeros(1, source.dtype)
     scanner = library.make_inclusive_scan(d_in=source, d_out=out, op=library.OpKind.PLUS, init_value=init)
-    arguments = dict(
-        d_in=source, d_out=out, op=library.OpKind.PLUS, num_items=case.size, init_value=init, stream=stream
-    )
+    arguments = {"d_in": source, "d_out": out, "op": library.OpKind.PLUS, "init_value": init, "stream": stream}
+    arguments["num_items"] = case.size
     nbytes = scanner(temp_storage=None, **arguments)
     storage = Array(libraries.gpu.scratch(nbytes), (max(nbytes, 1),), np.uint8)
     return lambda: scanner(temp_storage=storage, **arguments)

@@ -1,4 +1,7 @@
-"""What the scripts of this folder have in common: how they end, and how they read results. What a user can mend is one line and exit code 1."""
+"""What the scripts of this folder share: how they end, and how they read results.
+
+An error that the user can mend is one line and exit code 1. SIGTERM ends a script like Ctrl-C: it keeps what it has.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,11 +18,12 @@ from typing import NoReturn
 
 def run(main: Callable[[], int | None]) -> NoReturn:
     """Run a script's ``main`` and exit."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         try:
             code = main() or 0
         finally:
-            sys.stdout.flush()  # a full disk is said here, not when the interpreter ends
+            sys.stdout.flush()  # reports a full disk here, not when the interpreter ends
     except KeyboardInterrupt:
         code = 130
     except (OSError, ModuleNotFoundError) as error:
@@ -44,7 +49,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def output(text: str) -> Path:
-    """The path of a file to write: what stands in the way is said before an hour of measuring, not after."""
+    """The path of a file to write, refused before an hour of measuring if it cannot be written."""
     path = Path(text)
     there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
     if path.is_dir() or not os.access(there, os.W_OK) or (there != path.absolute() and not there.is_dir()):
@@ -64,7 +69,7 @@ def gpu():
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[dict]:
-    """A JSON file; inside, it ends the script if it does not hold what is looked for."""
+    """A JSON file. If it lacks what the script looks for inside the block, the script ends with one line."""
     try:
         yield json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, LookupError, TypeError, AttributeError, StopIteration) as error:  # no JSON, or another script's

@@ -1,12 +1,19 @@
 """Time a family of cutesync against its rivals on this GPU, over sizes and dtypes, all in one interleaved run.
 
-    python perf/sweep.py reduce [--quick] [--sizes 2**12 2**20 ...] [--dtypes int8 ...] [--rivals cub torch cupy compute]
-                                [--cases sum rows ...] [--json FILE]
+    python perf/sweep.py reduce [--quick] [--bars] [--sizes 2**12 2**20 ...] [--dtypes int8 ...]
+                                [--rivals cub torch cupy compute] [--cases sum rows ...] [--json FILE]
 
-Every case is checked against NumPy before and after it is timed. The table gives the median time, its 5th and 95th percentile, the rate, the
-share of the floor (fewest bytes over the copy rate of this run), the rivals, and whether each bar is met. The JSON (by default
-``perf/results/<family>-<gpu>-<date>.json``, rewritten after every case) also holds versions, clocks and power. How time is taken
-stands in measure.py; what the cases are, in the file of the family. Exits with 1 if a result of cutesync is wrong.
+Every case is checked against NumPy before and after it is timed. The table gives the median time, the range from the
+5th to the 95th percentile in per cent of it, the rate, the share of the floor (fewest bytes over the copy rate of this
+run) and the rivals' times over ours; ``--bars`` adds whether each bar is met. How time is taken stands in measure.py;
+what the cases are, in the file of the family. Exits with 1 if a result of cutesync is wrong.
+
+``--quick`` takes at most a minute: fewer cases, smaller arrays, fewer rounds, one check, and no rival that compiles for
+minutes. No case begins after QUICK_SECONDS; the last lines name those left out.
+
+The JSON (by default ``perf/results/<family>-<gpu>-<date>.json``) also holds versions, clocks and power. It is rewritten
+after every case. A run that is interrupted (Ctrl-C, SIGTERM) prints and keeps what it has; its ``left_out`` names the
+cases that are missing, and no table of a README is made from it.
 """
 
 from __future__ import annotations
@@ -15,6 +22,7 @@ import argparse
 import datetime
 import importlib
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +34,7 @@ from measure import REPEATS, Contestant, Timer
 from rivals import ROOFS, Libraries, versions
 
 ROUNDS = {"event": 40, "event hot": 40, "graph": 20, "graph hot": 20}
-QUICK_ROUNDS = 10
+QUICK_ROUNDS, QUICK_SECONDS = 10, 45
 CALIBRATION_BYTES = 1 << 30
 MOST_ELEMENTS = 1 << 36
 
@@ -46,7 +54,8 @@ def count(text: str) -> int:
 def arguments(argv=None) -> argparse.Namespace:
     parser = script.parser(__doc__)
     parser.add_argument("family", help="the family to time: a file beside this one, e.g. reduce")
-    parser.add_argument("--quick", action="store_true", help="fewer sizes, dtypes and rounds")
+    parser.add_argument("--quick", action="store_true", help="at most a minute: fewer cases, sizes, rivals and rounds")
+    parser.add_argument("--bars", action="store_true", help="also say which bars are met")
     parser.add_argument("--sizes", nargs="+", type=count, help="element counts of the dtype x size group")
     parser.add_argument("--dtypes", nargs="+", help="only these dtypes")
     parser.add_argument("--rivals", nargs="*", help="only these rivals (none: cutesync, the copy and the read alone)")
@@ -63,7 +72,7 @@ def arguments(argv=None) -> argparse.Namespace:
         if unknown:
             parser.error(f"--{option}: got {', '.join(sorted(unknown))}; needs any of {', '.join(allowed)}")
     if chosen.rivals is None:
-        chosen.rivals = list(family.RIVALS)
+        chosen.rivals = list(getattr(family, "QUICK_RIVALS", family.RIVALS) if chosen.quick else family.RIVALS)
     return chosen
 
 
@@ -101,7 +110,7 @@ def verify(contestant, slot, reference, family, libraries) -> dict:
 
 
 def run_case(case, family, libraries, timer, copy_rate: float, quick: bool) -> dict:
-    """Everything about one case: data, checks before and after, and every measure."""
+    """The record of one case: data, checks before (unless ``quick``) and after, and every measure."""
     factories = {**ROOFS, **family.CONTESTANTS}
     slots = [Slot(timer.gpu, case) for _ in range(REPEATS if "graph" in case.measures else 1)]
     try:
@@ -127,7 +136,8 @@ def run_case(case, family, libraries, timer, copy_rate: float, quick: bool) -> d
                 if calls[0] is None:  # this rival has no such operation
                     continue
                 contestants.append(Contestant(name, calls))
-                check(contestants[-1])
+                if not quick:
+                    check(contestants[-1])
                 timer.calibrate(contestants[-1])
             except Exception as error:  # one contestant that fails does not stop the others
                 troubles[name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
@@ -147,59 +157,78 @@ def run_case(case, family, libraries, timer, copy_rate: float, quick: bool) -> d
             slot.free()
 
 
-def main(argv=None) -> int:
-    chosen = arguments(argv)
-    family = importlib.import_module(chosen.family)
-    cases = family.cases(chosen.sizes, chosen.dtypes, chosen.quick)
-    cases = [case for case in cases if not chosen.cases or case.group in chosen.cases]
-    gpu = script.gpu()
-    libraries = Libraries(gpu, chosen.family, chosen.rivals)
-    timer = Timer(gpu)
-    copy_rate, read_rate = calibrate(gpu, timer)
-    today = datetime.datetime.now(datetime.timezone.utc)
-    report = {
+def heading(chosen, gpu, libraries, rates: tuple[float, float], argv) -> dict:
+    """The report before the first case: what was asked for, on what, with which versions."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return {
         "family": chosen.family,
         "gpu": gpu.name,
-        "date": today.isoformat(timespec="seconds"),
+        "date": now.isoformat(timespec="seconds"),
         "arguments": [Path(a).name if "/" in a else a for a in argv or sys.argv[1:]],
         "versions": versions() | ({"CUB": libraries.cub.version} if libraries.cub else {}),
         "missing": libraries.missing,
         "clocks": Probe(gpu).read(),
         "l2_bytes": gpu.l2_bytes,
-        "copy_bytes_per_us": copy_rate,
-        "read_bytes_per_us": read_rate,
+        "copy_bytes_per_us": rates[0],
+        "read_bytes_per_us": rates[1],
+        "left_out": [],
         "failures": {},
         "cases": [],
     }
-    path = chosen.json or reporting.result_path(
-        chosen.family, gpu.name, today.date().isoformat(), "-quick" if chosen.quick else ""
-    )
-    print(
-        f"{gpu.name}: copy {copy_rate / 1e6:.2f} TB/s (read plus written), read {read_rate / 1e6:.2f} TB/s; {report['clocks']}"
-    )
-    for name, reason in libraries.missing.items():
-        print(f"without {name}: {reason}")
-    print(reporting.HEADER)
+
+
+def run_cases(cases, family, libraries, timer, report: dict, keep, last: float, chosen) -> None:
+    """Every case into ``report``, printed and kept; none begins after the time ``last``."""
     for number, case in enumerate(cases, 1):
-        print(f"[{number}/{len(cases)}] {case.name}", flush=True)
+        report["left_out"] = [later.name for later in cases[number - 1 :]]
+        if time.monotonic() > last:
+            return
+        print(f"[{number}/{len(cases)}] {case.name}", end="\r", file=sys.stderr, flush=True)
         try:
-            found = run_case(case, family, libraries, timer, copy_rate, chosen.quick)
+            found = run_case(case, family, libraries, timer, report["copy_bytes_per_us"], chosen.quick)
         except Exception as error:
             report["failures"][case.name] = f"{type(error).__name__}: {error}"
-            print(report["failures"][case.name], flush=True)
-            if gpu.lost():
+            print(*reporting.wrapped(f"{case.name}: {report['failures'][case.name]}"), sep="\n", flush=True)
+            if timer.gpu.lost():
                 print("The CUDA context is lost: nothing more can be measured")
-                break
+                return
             continue
         report["cases"].append(found)
-        reporting.write(report, path)
-        print(*reporting.lines(found), sep="\n", flush=True)
+        report["left_out"].pop(0)
+        keep()
+        print(*reporting.lines(found, chosen.bars), sep="\n", flush=True)
+    report["left_out"] = []
     if hasattr(family, "figures") and not chosen.cases:
         report["figures"] = family.figures()
-        print(*map(reporting.figure, report["figures"]), sep="\n")
-    report["group_bars"] = reporting.group_results(report, getattr(family, "GROUP_BARS", ()))
-    reporting.write(report, path)
-    print(*reporting.ending(report), f"written: {path}", sep="\n")
+        print(*(row for found in report["figures"] for row in reporting.figure(found, chosen.bars)), sep="\n")
+
+
+def main(argv=None) -> int:
+    started = time.monotonic()
+    chosen = arguments(argv)
+    family = importlib.import_module(chosen.family)
+    cases = family.cases(chosen.sizes, chosen.dtypes, chosen.quick)
+    cases = [case for case in cases if not chosen.cases or case.group in chosen.cases]
+    gpu = script.gpu()
+    libraries = Libraries(gpu, chosen.family, chosen.rivals, compiling=not chosen.quick)
+    timer = Timer(gpu)
+    report = heading(chosen, gpu, libraries, calibrate(gpu, timer), argv)
+    path = chosen.json or reporting.result_path(
+        chosen.family, gpu.name, report["date"][:10], "-quick" if chosen.quick else ""
+    )
+    copy, read = report["copy_bytes_per_us"] / 1e6, report["read_bytes_per_us"] / 1e6
+    print(f"{gpu.name}: copy {copy:.2f} TB/s (read plus written), read {read:.2f} TB/s")
+    state = [*(f"{name} {value}" for name, value in report["clocks"].items())]
+    state += [f"without {name}: {reason}" for name, reason in libraries.missing.items()]
+    print(*reporting.wrapped("; ".join(state)), reporting.HEADER, sep="\n")
+    last = started + QUICK_SECONDS if chosen.quick else float("inf")
+    try:
+        run_cases(cases, family, libraries, timer, report, lambda: reporting.write(report, path), last, chosen)
+    finally:  # also of a run that is interrupted
+        if report["cases"]:
+            report["group_bars"] = reporting.group_results(report, getattr(family, "GROUP_BARS", ()))
+            reporting.write(report, path)
+        print(*reporting.ending(report, chosen.bars), f"written: {path}" if report["cases"] else "", sep="\n")
     right = all(found["checks"].get(family.OURS, {}).get("ok", False) for found in report["cases"])
     return 0 if right and not report["failures"] else 1
 

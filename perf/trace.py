@@ -1,8 +1,9 @@
-"""Draw a schedule that ``cs.emulate(trace="run.json")`` wrote: one block's warps, barrier phases and copies in flight over time.
+"""Draw a schedule that ``cs.emulate(trace="run.json")`` wrote: warps, barrier phases and copies of one block over time.
 
     python perf/trace.py run.json [--block N] [--out FILE.png]
 
-Time is the emulator's step count: it orders events and says nothing about speed. The whole file opens at ui.perfetto.dev.
+Time is the emulator's step count: it orders events and says nothing about speed. The whole file opens at
+ui.perfetto.dev.
 """
 
 from __future__ import annotations

@@ -71,10 +71,8 @@ def same(actual, expected, message: str = "") -> None:
     if np.any(wrong):
         first = tuple(int(i) for i in np.argwhere(wrong)[0]) if actual.ndim else ()
         raise AssertionError(
-            (
-                f"{message}: {int(np.sum(wrong))} of {actual.size} differ; first at {first}: "
-                f"{actual[first]!r}, expected {expected[first]!r}"
-            )
+            f"{message}: {int(np.sum(wrong))} of {actual.size} differ; first at {first}: "
+            f"{actual[first]!r}, expected {expected[first]!r}"
         )
 
 

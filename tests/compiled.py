@@ -1,5 +1,5 @@
-"""One compilation for all tests of a process that run the same kernel: most of what such a test costs is tracing and
-compiling."""
+"""Compiled kernels: those that a call needs, what is asked of each, and one compilation for all tests of a process that
+run the same kernel, as most of what such a test costs is tracing and compiling."""
 
 from __future__ import annotations
 
@@ -10,6 +10,10 @@ import struct
 import numpy as np
 
 from cutesync import emulator
+from cutesync.dtypes import dtype as parse_dtype
+from cutesync.runtime.device import DRY
+from cutesync.runtime.device_array import DeviceArray
+from cutesync.runtime.kernel import KernelSpec, collect
 
 TOUCHES_MEMORY = r"cp\.async|prefetch\.\S*global|\b(ld|st|atom|red)\.\S*global"
 
@@ -51,10 +55,16 @@ def check(function, *arguments, schedules: int = 20, policy: str | None = None, 
         emulator.call(compiled(function, *arguments), function, *arguments, fresh=fresh)
 
 
-def assert_overlaps(ptx: str) -> None:
-    """The kernel waits for the launches before it touches global memory (see ``sync.overlap``)."""
-    touched = re.search(TOUCHES_MEMORY, ptx)
-    assert touched and 0 < ptx.find("griddepcontrol.wait") < touched.start()
+def dry(shape, dtype, offset: int = 0, base: int = 1 << 40) -> DeviceArray:
+    """An array of a dry run, ``offset`` bytes past a boundary of vectors."""
+    return DeviceArray(base + offset, tuple(shape), parse_dtype(dtype), DRY, None)
+
+
+def needed(call, *arguments, **options) -> list[KernelSpec]:
+    """The kernels that a call needs."""
+    with collect() as found:
+        call(*arguments, **options)
+    return list(found.values())
 
 
 def cubin_figures(cubin: bytes) -> tuple[int, int]:
@@ -72,6 +82,35 @@ def cubin_figures(cubin: bytes) -> tuple[int, int]:
         at += 4 + (size if form == 4 else 0)
     (registers,), frames = found[0x2F], found[0x11]
     return registers, max(frames)
+
+
+def verify(spec: KernelSpec, allocated, slack: int = 256) -> tuple:
+    """A kernel is for sm_90a, has the name, block, parameters and shared memory (to ``slack`` bytes) that launches
+    declare, waits for what comes before, and keeps no thread's values in memory. Its row for ``tell_figures``."""
+    allocated.total = 0
+    kernel = spec.kernel()
+    ptx = kernel.ptx
+    assert re.findall(r"^\.target (.*)$", ptx, re.M) in (["sm_90a"], ["sm_90a, debug"])
+    assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith(f"cutesync_{spec.key[0]}")
+    assert tuple(map(int, re.search(r"\.reqntid (\d+), (\d+), (\d+)", ptx).groups())) == kernel.block
+    assert list(kernel.params) == [parameter.size for parameter in spec.parameters]
+    assert_overlaps(ptx)
+    assert not re.search(r"\.local\b|ld\.local|st\.local", ptx), "local memory in the PTX"
+    assert not re.search(r"\bcall\b|vprintf|\btrap\b", ptx), "a function call or a trap in the PTX"
+    assert not re.search(r"^\s*\.shared .*\[\d+\];", ptx, re.M), "static shared memory, which launches do not count"
+    assert allocated.total <= kernel.smem <= min(allocated.total + slack, 227 * 1024), f"{allocated.total} allocated"
+    assert kernel.cluster == (1, 1, 1)
+    registers, frame = cubin_figures(kernel.cubin)
+    source = spec.parameters[0].element.name
+    assert frame == 0, f"{spec.label} of {source}: {frame} bytes of stack a thread, spills or local arrays"
+    assert 0 < registers * kernel.block[0] <= 65536
+    return spec.label, source, kernel.block[0], kernel.smem, registers
+
+
+def assert_overlaps(ptx: str) -> None:
+    """The kernel waits for the launches before it touches global memory (see ``sync.overlap``)."""
+    touched = re.search(TOUCHES_MEMORY, ptx)
+    assert touched and 0 < ptx.find("griddepcontrol.wait") < touched.start()
 
 
 def tell_figures(capsys, rows) -> None:

@@ -6,15 +6,17 @@ import collections
 import contextlib
 import functools
 import gc
-import importlib
 import os
 import re
 import warnings
+from types import SimpleNamespace
 
 import pytest
 
 import cutesync as cs
 from cutesync.runtime import call, compiler, device
+from cutesync.runtime.emulated import EMULATOR
+from cutesync.runtime.kernel import KernelSpec
 
 from .cases import fits
 from .memory import Memory
@@ -110,36 +112,28 @@ def on_emulator():
         yield
 
 
-class RecordedLaunch:
-    """Stands for ``launch.Launch``: keeps what would have been launched and launches nothing."""
+@pytest.fixture
+def launches(on_emulator, monkeypatch):
+    """The launches that a test's calls would make on the emulator, with their parameters by name. Nothing is compiled,
+    nothing runs."""
+    log: list[SimpleNamespace] = []
 
-    log: list[RecordedLaunch]
+    def launcher(spec, ordinal, grid, make_block, claim):
+        parameters = dict(zip((p.name for p in spec.parameters), make_block().packed()))
+        made = SimpleNamespace(spec=spec, grid=grid, parameters=parameters, claim=claim)
+        return lambda addresses, stream: log.append(made)
 
-    def __init__(self, kernel, ordinal: int, grid: int, values, workspace=None, slots: int = 0) -> None:
-        self.kernel, self.ordinal, self.grid, self.parameters, self.workspace, self.slots = (
-            kernel,
-            ordinal,
-            grid,
-            list(values),
-            workspace,
-            slots,
-        )
-
-    def run(self, x: int, out: int, stream: int) -> None:
-        self.parameters[:2], self.stream = (x, out), stream
-        self.log.append(self)
+    monkeypatch.setattr(call, "_plans", {})
+    monkeypatch.setattr(KernelSpec, "kernel", lambda spec, stream=0: spec)
+    monkeypatch.setattr(EMULATOR, "launcher", launcher)
+    return log
 
 
 @pytest.fixture
-def launches(on_emulator, monkeypatch):
-    """The launches a test's calls would make, on a machine of host memory. Nothing is compiled either."""
-    log: list[RecordedLaunch] = []
-    monkeypatch.setattr(call, "_plans", {})
-    for family in ("reduce", "scan"):
-        plan = importlib.import_module(f"cutesync.kernels.{family}.plan")
-        monkeypatch.setattr(plan, "Launch", type("Launch", (RecordedLaunch,), {"log": log}))
-        monkeypatch.setattr(plan.compiler, "get", lambda key, build, **facts: key)
-    return log
+def fresh_compiler(monkeypatch):
+    """Kernels are compiled in this test, whatever is cached."""
+    monkeypatch.setenv("CUTESYNC_CACHE", "0")
+    monkeypatch.setattr(compiler, "_kernels", {})
 
 
 @pytest.fixture
@@ -147,34 +141,13 @@ def allocated(monkeypatch):
     """Counts the bytes of shared memory that a kernel allocates while it is traced."""
     from cutlass.memory import SmemAllocator
 
-    class Count:
-        total = 0
+    count, plain = SimpleNamespace(total=0), SmemAllocator.allocate
 
-    def counting(original, size):
-        def call(self, *arguments, **options):
-            if not count.inside:
-                alignment, bytes_ = size(*arguments, **options)
-                count.total += -count.total % alignment + bytes_
-            count.inside += 1
-            try:
-                return original(self, *arguments, **options)
-            finally:
-                count.inside -= 1
+    def allocate(self, size, byte_alignment=1, **options):
+        count.total += -count.total % byte_alignment + size
+        return plain(self, size, byte_alignment, **options)
 
-        return call
-
-    count = Count()
-    count.inside = 0
-    array = lambda element, number=1, byte_alignment=1, **_: (
-        max(byte_alignment, element.width // 8),
-        number * element.width // 8,
-    )
-    monkeypatch.setattr(SmemAllocator, "allocate_array", counting(SmemAllocator.allocate_array, array))
-
-    def unseen(*arguments, **options):
-        raise AssertionError("a way to allocate shared memory that this test does not count")
-
-    monkeypatch.setattr(SmemAllocator, "allocate_tensor", unseen)
+    monkeypatch.setattr(SmemAllocator, "allocate", allocate)
     return count
 
 
@@ -184,13 +157,6 @@ def cache_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("CUTESYNC_CACHE_DIR", str(tmp_path / "kernels"))
     monkeypatch.setattr(compiler, "_kernels", {})
     return tmp_path / "kernels"
-
-
-@pytest.fixture
-def fresh_compiler(monkeypatch):
-    """Compile here, whatever is cached."""
-    monkeypatch.setenv("CUTESYNC_CACHE", "0")
-    monkeypatch.setattr(compiler, "_kernels", {})
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from cutesync import emulator
 from cutesync.kernels.matmul import MatmulPolicy
 from cutesync.kernels.matmul import policy as matmul_config
 from cutesync.kernels.reduce import plan as reduce_plan
-from cutesync.kernels.reduce import policy as reduce_config
+from cutesync.kernels.reduce.policy import Choice, SegmentPolicy
 from cutesync.runtime import compiler, device
 from cutesync.sync import Barriers
 
@@ -29,8 +29,8 @@ from .sync import kernels
 from .sync.cases import launched
 
 RING = "cutlass.pipeline:PipelineTmaAsync.consumer_release"
-ARRIVE = "cutlass.cute.arch:mbarrier_arrive"
-PUBLISH = "cutesync.kernels.{}:publish"
+ARRIVE = "cutesync.sync.barrier:Barrier.arrive_once"
+PUBLISH = "cutesync.sync.gather:Slots.publish"
 X = np.arange(8 * kernels.LENGTH, dtype=np.int32)
 
 
@@ -56,9 +56,9 @@ ON_EMULATOR = ("matmul: a warp missing at the turnstile",)
 """Warps that hang at a named barrier, which PTX cannot bound: on a GPU perhaps nobody waits for them at an mbarrier."""
 
 
-def reduced(kernel: tuple, splits: int):
+def reduced(policy: SegmentPolicy, splits: int):
     def run(patch: Patch):
-        patch.setattr(reduce_plan, "choose", lambda problem: reduce_config.Config(kernel, splits, 1, splits))
+        patch.setattr(reduce_plan, "choose", lambda problem: Choice(policy, splits, 1, splits))
         return np.asarray(cs.reduce(cs.asarray(np.arange(41003, dtype=np.int32))))
 
     return run
@@ -132,27 +132,21 @@ SPIN = instead("cutesync.patterns.round_trip:WAYS", ("arrive, spin on test_wait"
 # ``words`` name who waits for what is missing. Who waits for that one in turn reports, too: all run out of patience at
 # almost the same time.
 CASES = {
-    "reduce": Case(
-        without(PUBLISH.format("reduce.segments")), reduced(("segments", "grid", 4, 4, 2, False, True), 5), STATE
-    ),
-    "scan, wave": Case(without(PUBLISH.format("scan.wave")), scanned(wave(2, 1), (1203,), 0), STATE),
-    "scan, pipeline: tiles not published": Case(
-        without(PUBLISH.format("scan.pipeline")), PIPELINE, f"role look ahead, {STATE}"
-    ),
+    "reduce": Case(without(PUBLISH), reduced(SegmentPolicy("grid", 4, 4, 2, False, True), 5), STATE),
+    "scan, wave": Case(without(PUBLISH), scanned(wave(2, 1), (1203,), 0), STATE),
+    "scan, pipeline: tiles not published": Case(without(PUBLISH), PIPELINE, f"role look ahead, {STATE}"),
     "scan, pipeline: no prefix": Case(
-        without(ARRIVE, 2), PIPELINE, "role emit, waits for barrier ready, stage 0, phase 0"
+        without(ARRIVE, 0), PIPELINE, "role emit, waits for barrier ready, stage 0, phase 0"
     ),
     "scan, pipeline: a chunk not folded": Case(
-        without(ARRIVE, 3), PIPELINE, "role publish, waits for barrier folded, stage 0, phase 0"
+        without(ARRIVE, 1), PIPELINE, "role publish, waits for barrier folded, stage 0, phase 0"
     ),
     "scan, pipeline: a stage not released": Case(
-        without("cutesync.kernels.scan.pipeline:PipelineScan.release"),
-        PIPELINE,
-        "role load, waits for barrier empty, stage 0, phase 0",
+        without("cutesync.sync:Ring.release"), PIPELINE, "role load, waits for barrier empty of ring, stage 0, phase 0"
     ),
-    "scan, slabs: tiles not published": Case(without(PUBLISH.format("scan.slabs")), SLABS, f"role work, {STATE}"),
+    "scan, slabs: tiles not published": Case(without(PUBLISH), SLABS, f"role work, {STATE}"),
     "scan, slabs: a stage not scanned": Case(
-        without(ARRIVE, 1), SLABS, "role transfer, waits for barrier scanned, stage 0, phase 0"
+        without("cutesync.sync:Ring.release"), SLABS, "role transfer, waits for barrier empty of ring, stage 0, phase 0"
     ),
     "matmul: a stage not released": Case(
         without(RING), COOPERATIVE, "role producer, waits for barrier empty of ring, stage 0, phase 0"
@@ -165,7 +159,7 @@ CASES = {
     "matmul: a share not announced": Case(
         without("cutesync.sync.barrier:Barrier.arrive_remote"),
         MEET,
-        r"role consumer, waits for barrier shares, stage \d, phase 0",
+        r"role consumer, waits for barrier partials, stage \d, phase 0",
     ),
     "matmul: a warp missing at the turnstile": Case(
         one_warp_more, TURNSTILE, "role producer, waits for barrier empty of ring, stage 0, phase 0"

@@ -6,13 +6,17 @@ import re
 import subprocess
 import sys
 import time
+import types
 
 import pytest
 
+import cutesync as cs
 from cutesync import cli, errors
 from cutesync.cli import info
 from cutesync.cli.warm import jobs, warm
 from cutesync.runtime import cache
+
+from .compiled import dry, needed
 
 WRONG = [
     "",
@@ -94,7 +98,7 @@ def test_unknown_names_are_exit_code_2_and_say_what_is_known(arguments, words, c
 def test_warm_fills_the_cache_and_cache_shows_and_clears_it(cache_folder, capsys):
     work = jobs(("reduce",), ("float32",), ("add",), ("whole",))
     assert 5 <= len(work) <= 40 and len({label for label, _ in work}) == len(work)
-    work[0][1]()
+    work[0][1].kernel()
     assert len(cache.entries()) == 1
     assert cli.main(["cache"]) == 0
     assert re.search(r"1 kernels, 0\.\d MB", capsys.readouterr().out)
@@ -133,50 +137,34 @@ def test_a_folder_that_is_not_used_is_shown_as_such(cache_folder, capsys):
 def test_warm_reports_progress(monkeypatch):
     module = sys.modules["cutesync.cli.warm"]
     done, compiled = [], []
-    monkeypatch.setitem(
-        module.FAMILIES, "pair", lambda *_: iter([("a", lambda: compiled.append(1)), ("b", lambda: compiled.append(2))])
-    )
+    pair = [(name, types.SimpleNamespace(kernel=lambda k=k: compiled.append(k))) for k, name in enumerate("ab", 1)]
+    monkeypatch.setitem(module.FAMILIES, "pair", lambda *_: iter(pair))
     assert warm(["pair"], progress=lambda *step: done.append(step)) == 2
     assert done == [(1, 2, "a"), (2, 2, "b")] and compiled == [1, 2]
 
 
-def test_warm_covers_what_calls_use(cache_folder):
-    """The kernels of whole arrays that ``warm`` lists are those that the calls' own configurations name."""
-    from cutesync.kernels.reduce.policy import Problem, choose
-
-    listed = {
-        label.partition(": ")[2] for label, _ in jobs(("reduce",), ("float32",), ("add",), ("whole", "rows", "columns"))
-    }
-    for shape in (
-        (1, 1000, 1),
-        (1, 1 << 24, 1),
-        (1, 10**7 + 19, 1),
-        (4099, 4097, 1),
-        (1, 4099, 4097),
-        (1 << 22, 3, 1),
-        (1, 1 << 22, 3),
-    ):
-        assert " ".join(map(str, choose(Problem(*shape, 4, 1, True, True)).kernel)) in listed
+REDUCED = [(1000,), (1 << 24,), (10**7 + 19,), (4099, 4097), (1, 4099, 4097), (1 << 22, 3), (1, 1 << 22, 3)]
+SCANNED = [
+    (1000,),
+    (1 << 18,),
+    (1 << 24,),
+    (10**7 + 19,),
+    (65536, 256),
+    (1, 4096, 65536),
+    (1 << 22, 3),
+    (1, 1 << 22, 3),
+]
 
 
-def test_warm_covers_what_scans_use(cache_folder):
-    from cutesync.kernels.scan.policy import Problem, choose
-
-    listed = {
-        label.partition(": ")[2] for label, _ in jobs(("scan",), ("float32",), ("add",), ("whole", "rows", "columns"))
-    }
-    for shape in (
-        (1, 1000, 1),
-        (1, 1 << 18, 1),
-        (1, 1 << 24, 1),
-        (1, 10**7 + 19, 1),
-        (65536, 256, 1),
-        (1, 4096, 65536),
-        (1 << 22, 3, 1),
-        (1, 1 << 22, 3),
-    ):
-        for x in (0, 4):
-            assert " ".join(map(str, choose(Problem(*shape, 4, 4, x, 0)).kernel)) in listed
+@pytest.mark.parametrize(("call", "shapes"), [(cs.reduce, REDUCED), (cs.scan, SCANNED)], ids=["reduce", "scan"])
+def test_warm_covers_what_calls_use(call, shapes):
+    """The kernels of such calls are among those that ``warm`` lists."""
+    found = jobs((call.__name__,), ("float32",), ("add",), ("whole", "rows", "columns"))
+    listed = {spec.key for _, spec in found}
+    for shape in shapes:
+        for offset in (0, 4):
+            axis = min(1, len(shape) - 1)
+            assert {spec.key for spec in needed(call, dry(shape, "float32", offset), axis=axis)} <= listed, shape
 
 
 def test_a_running_sum_is_warmed_in_the_type_that_numpy_gives_it():

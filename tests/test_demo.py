@@ -12,6 +12,8 @@ from cutesync import cli
 from cutesync.cli import demo, demo_reduce, demo_scan
 from cutesync.identity import identify
 
+from .compiled import needed
+
 
 def _case(expected, **changes) -> demo.Case:
     """A case that needs no kernel: a copy of three numbers."""
@@ -22,7 +24,6 @@ def _case(expected, **changes) -> demo.Case:
         "make": lambda generator: (np.array([1, 2, 4], np.float32),),
         "call": lambda x, out=None: np.asarray(x),
         "expected": lambda x: expected(x),
-        "kernels": lambda: [1],
     }
     return demo.Case(**fields | changes)
 
@@ -97,7 +98,7 @@ def test_compile_only_says_that_nothing_ran(monkeypatch, capsys):
 
 
 def test_a_kernel_that_does_not_compile_is_exit_code_1(monkeypatch, capsys):
-    monkeypatch.setattr(demo, "FAMILIES", {"one": lambda place: [_case(lambda x: x, kernels=lambda: 1 // 0)]})
+    monkeypatch.setattr(demo, "FAMILIES", {"one": lambda place: [_case(lambda x: x, call=lambda x: 1 // 0)]})
     assert cli.main(["demo", "--compile-only"]) == 1
     assert "ZeroDivisionError" in capsys.readouterr().out
 
@@ -187,7 +188,8 @@ def test_demo_scans_what_it_should(place):
 
 def test_a_demo_scan_compiles(cache_folder):
     case = next(case for case in demo_scan.cases("nowhere") if case.operation == "running product")
-    (kernel,) = case.kernels()
+    (spec,) = needed(case.prepare)
+    kernel = spec.kernel()
     assert ".target sm_90a" in kernel.ptx and kernel.name.startswith("cutesync_scan")
 
 
@@ -203,8 +205,8 @@ def test_demo_covers_what_it_should(place):
 
 def test_a_demo_case_compiles(cache_folder):
     case = next(case for case in demo_reduce.cases("nowhere") if case.operation == "max, axes 0 and 2")
-    kernels = case.kernels()
-    assert len(kernels) == 2 and all(".target sm_90a" in kernel.ptx for kernel in kernels)
+    specs = needed(case.prepare)
+    assert len(specs) == 2 and all(".target sm_90a" in spec.kernel().ptx for spec in specs)
 
 
 @pytest.mark.slow

@@ -107,13 +107,11 @@ def test_importing_loads_neither_the_dsl_nor_a_driver():
 
 def test_a_process_that_finds_its_kernels_on_disk_never_loads_the_dsl(tmp_path):
     script = (
-        "import sys\n"
-        "from cutesync import dtypes, ops\n"
-        "from cutesync.kernels.reduce.policy import Problem, choose\n"
-        "from cutesync.kernels.reduce.plan import Folding, kernel_for\n"
-        "folding = Folding(ops.operator('add'), dtypes.FLOAT32, dtypes.FLOAT32, dtypes.FLOAT32)\n"
-        "print(kernel_for(choose(Problem(1, 3000, 1, 4, 1, True, True)), folding, False).name, "
-        "'cutlass' in sys.modules)\n"
+        "import sys, cutesync as cs\n"
+        "from cutesync.runtime.kernel import collect\n"
+        "with collect() as found: cs.reduce(cs.empty(3000, 'float32'))\n"
+        "(spec,) = found.values()\n"
+        "print(spec.kernel().name, 'cutlass' in sys.modules)\n"
     )
     for expected in ("cutesync_reduce_0 True", "cutesync_reduce_0 False"):
         found = python(script, CUTESYNC_CACHE_DIR=str(tmp_path), CUTESYNC_CACHE="1")
@@ -126,7 +124,7 @@ def test_reduce_stays_the_function():
         "import cutesync as cs; cs.reduce; import cutesync.kernels.reduce.policy",
         "import cutesync.kernels.reduce.policy; import cutesync as cs",
         (
-            "from cutesync.kernels.reduce.plan import stages; import cutesync as cs; from cutesync "
+            "from cutesync.kernels.reduce.plan import plan; import cutesync as cs; from cutesync "
             "import reduce; assert callable(reduce)"
         ),
     ):

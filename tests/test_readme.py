@@ -1,9 +1,10 @@
-"""README.md is true: its snippets run where kernels run, and are checked as far as they go where they do not."""
+"""The READMEs are true: their snippets run where kernels run, and are checked as far as possible where they do not."""
 
 from __future__ import annotations
 
 import ast
 import importlib.util
+import inspect
 import re
 import subprocess
 import sys
@@ -16,18 +17,20 @@ from cutesync import env
 from cutesync.cli import demo
 from cutesync.runtime import device
 
-README = Path(__file__).parent.parent / "README.md"
-TEXT = README.read_text(encoding="utf-8")
-KERNEL_LINES = 30
+ROOT = Path(__file__).parent.parent
+PAGES = (ROOT / "README.md", ROOT / "perf" / "README.md", *sorted(ROOT.glob("cutesync/*/README.md")))
+TEXTS = {str(page.relative_to(ROOT)): page.read_text(encoding="utf-8") for page in PAGES}
+README, TEXT = TEXTS["README.md"], "\n".join(TEXTS.values())
+README_LINES, KERNEL_LINES = 300, 30
 
 
 def _snippets():
-    """``(title, needs, code)`` of every Python snippet."""
+    """``(needs, code)`` of every Python snippet of every page."""
     pattern = re.compile(r"(?:<!-- needs: ([\w ]+) -->\n)?```python\n(.*?)```", re.S)
-    for match in pattern.finditer(TEXT):
-        yield pytest.param(
-            frozenset((match[1] or "").split()), match[2], id=f"line-{TEXT[: match.start(2)].count(chr(10)) + 1}"
-        )
+    for page, text in TEXTS.items():
+        for match in pattern.finditer(text):
+            line = text[: match.start(2)].count("\n") + 1
+            yield pytest.param(frozenset((match[1] or "").split()), match[2], id=f"{page}-{line}")
 
 
 SNIPPETS = list(_snippets())
@@ -39,7 +42,17 @@ def place() -> str:
 
 
 def test_there_are_snippets():
-    assert len(SNIPPETS) >= 7
+    assert len(SNIPPETS) >= 12
+
+
+def test_the_first_page_is_short():
+    assert README.count("\n") <= README_LINES
+
+
+@pytest.mark.parametrize("page", TEXTS)
+def test_links_and_pictures_are_there(page):
+    for target in re.findall(r"\]\(([^)#:]+)[^)]*\)", TEXTS[page]):
+        assert (ROOT / page).parent.joinpath(target).exists(), target
 
 
 @pytest.mark.parametrize(("needs", "code"), SNIPPETS)
@@ -81,16 +94,26 @@ def test_own_kernel_is_short_and_compiles(tmp_path):
 
 def test_every_variable_is_in_the_table():
     for variable in env.ALL:
-        assert re.search(rf"^\| `{variable.name}` \|", TEXT, re.M), variable.name
+        assert re.search(rf"^\| `{variable.name}` \|", README, re.M), variable.name
         if variable.default:
-            assert f"| `{variable.name}` | `{variable.default}` |" in TEXT
+            assert f"| `{variable.name}` | `{variable.default}` |" in README
     assert set(re.findall(r"CUTESYNC_[A-Z_]+", TEXT)) == {variable.name for variable in env.ALL}
 
 
 def test_operators_by_name_are_all_there():
     from cutesync.ops import NAMES
 
-    assert f"`{' '.join(NAMES)}`" in TEXT
+    assert f"`{' '.join(NAMES)}`" in README
+
+
+def test_every_call_is_in_the_table_with_its_options():
+    """The table of README's calls names every public function, and every option that belongs to it."""
+    rows = re.findall(r"^\| `([^|]*)` \| [^|]* \|(.*)\|$", README[: README.index("```python\nimport torch")], re.M)
+    named = {name: calls + options for calls, options in rows for name in re.sub(r"\(.*?\)", "", calls).split()}
+    assert set(named) == {name for name in cs.__all__ if inspect.isfunction(getattr(cs, name))}
+    for name, words in named.items():
+        parameters = set(inspect.signature(getattr(cs, name)).parameters) - {"x", "op", "out", "stream"}
+        assert parameters <= set(re.findall(r"\w+", words)), name
 
 
 def test_commands_are_accepted(capsys):
@@ -108,6 +131,6 @@ def test_no_placeholders():
 def test_the_tables_are_those_of_the_results():
     """No figure that a committed run did not produce."""
     run = subprocess.run(
-        [sys.executable, README.parent / "perf" / "readme.py", "--check"], capture_output=True, text=True, timeout=60
+        [sys.executable, ROOT / "perf" / "readme.py", "--check"], capture_output=True, text=True, timeout=60
     )
     assert run.returncode == 0, run.stdout + run.stderr

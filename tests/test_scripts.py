@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -51,7 +53,7 @@ def test_these_are_the_scripts():
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_help_helps_and_writes_nothing(script):
-    readme = PERF.parent / "README.md"
+    readme = PERF / "README.md"
     before = readme.stat().st_mtime_ns
     found = run(script, "--help")
     assert found.returncode == 0 and found.stdout.startswith("usage:") and found.stderr == ""
@@ -98,3 +100,44 @@ def test_sizes_out_of_bounds(size):
 @pytest.mark.parametrize("family", ["gpu", "case", "nothing", "../setup"])
 def test_families_that_are_none(family):
     fails("sweep.py", family, word="family")
+
+
+@pytest.mark.parametrize("family", ["reduce", "scan", "flags", "matmul", "patterns"])
+def test_tables_fit_a_terminal_and_name_bars_when_asked(family):
+    path = max(PERF.glob(f"results/{family}-*-????-??-??.json"))
+    for bars in ((), ("--bars",)):
+        lines = run("report.py", path, *bars).stdout.splitlines()
+        assert len(lines) > 15 and max(map(len, lines)) <= 120
+        assert any(line.lstrip().startswith(("met ", "MISSED ")) for line in lines) == bool(bars)
+
+
+def test_a_sweep_that_is_cut_keeps_what_it_has(monkeypatch, capsys):
+    monkeypatch.syspath_prepend(PERF)
+    sweep = importlib.import_module("sweep")
+    earlier = json.loads(max(PERF.glob("results/scan-*-????-??-??.json")).read_text())
+    cases = [SimpleNamespace(**case) for case in earlier["cases"][:5]]
+    found, kept = iter(earlier["cases"][:2]), []
+
+    def run_case(*_):
+        try:
+            return next(found)
+        except StopIteration:
+            sys.exit(143)  # what SIGTERM does
+
+    monkeypatch.setattr(sweep, "run_case", run_case)
+    report = {"copy_bytes_per_us": 1.0, "cases": [], "failures": {}, "left_out": []}
+    options = SimpleNamespace(quick=False, bars=False, cases=None)
+    with pytest.raises(SystemExit):
+        sweep.run_cases(cases, None, None, None, report, lambda: kept.append(1), float("inf"), options)
+    assert len(kept) == 2 and report["left_out"] == [case.name for case in cases[2:]]
+    sweep.run_cases(cases, None, None, None, report, None, 0.0, options)  # the time is over before the first
+    assert report["left_out"] == [case.name for case in cases]
+
+
+def test_quick_sweeps_are_short(monkeypatch):
+    """At most 16 cases of at most 2**26 elements (products: 8192**3), so that a sweep takes less than a minute."""
+    pytest.importorskip("ml_dtypes")  # matmul's bfloat16
+    monkeypatch.syspath_prepend(PERF)
+    for name in ("reduce", "scan", "flags", "matmul", "patterns"):
+        cases = importlib.import_module(name).cases(None, None, True)
+        assert 10 <= len(cases) <= 16 and max(case.size for case in cases) <= 1 << 26

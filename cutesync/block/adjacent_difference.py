@@ -24,16 +24,16 @@ def combine_where(condition: Boolean, combine: cutlass.Constexpr, item, neighbou
 class AdjacentDifference(Neighbours):
     """``op(item, neighbour)`` for every item of a block that has the neighbour; the others stay as they are.
 
-    ``dtype``, ``block_dim``, the arrangement of the items and ``storage`` are those of ``block.Discontinuity``; so is the barrier that is
-    owed before the storage is used again. ``op`` is "sub", "add", "mul", "min", "max", "and", "or", "xor", or a callable of two values,
-    whose second operand is the neighbour. Fresh register tensors are returned.
+    ``dtype``, ``block_dim``, the arrangement of the items and ``storage`` are those of ``block.Discontinuity``; so is
+    the barrier that the next use of the storage requires. ``op`` is "sub", "add", "mul", "min", "max", "and", "or",
+    "xor", or a callable of two values, whose second operand is the neighbour. Fresh register tensors are returned.
 
     >>> steps = block.AdjacentDifference(cutlass.Int32, (128,)).subtract_left(items)   # item - the item before it
     """
 
     def subtract_left(self, items, op="sub", *, tile_predecessor_item=None, valid_items=None):
-        """``op(item, item before it)``. The tile's first item stays as it is, or meets ``tile_predecessor_item`` (read in thread 0).
-        With ``valid_items`` the operator is called for no item from that place on."""
+        """``op(item, item before it)``. The tile's first item stays as it is, or meets ``tile_predecessor_item`` (read
+        in thread 0). With ``valid_items`` the operator is called for no item from that place on."""
         items, combine = self._items(items), self._combine(op)
         previous, _ = self._edges.exchange(None, items[-1])
         first = rank(self.block_dim) == 0
@@ -47,8 +47,8 @@ class AdjacentDifference(Neighbours):
         return registers(results, self.dtype)
 
     def subtract_right(self, items, op="sub", *, tile_successor_item=None, valid_items=None):
-        """``op(item, item behind it)``. The tile's last item stays as it is, or meets ``tile_successor_item`` (read in the last
-        thread). With ``valid_items`` the operator is called for no item that is not followed by a valid one."""
+        """``op(item, item behind it)``. The tile's last item stays as it is, or meets ``tile_successor_item`` (read in
+        the last thread). With ``valid_items`` the operator is called only for items before a valid one."""
         items, combine = self._items(items), self._combine(op)
         _, following = self._edges.exchange(items[0], None)
         last = rank(self.block_dim) == self._edges.threads - 1
@@ -63,7 +63,7 @@ class AdjacentDifference(Neighbours):
         return registers(results, self.dtype)
 
     def _one(self, combine, item, neighbour, lone, place: int, count: int, valid_items):
-        """One result. ``lone``: where there is no neighbour; ``place``: of the later of the two items, among the thread's ``count``."""
+        """One result. ``lone``: where there is no neighbour; ``place``: that of the later item among the thread's."""
         condition = None if lone is None else cutlass.not_(lone)
         if valid_items is not None:
             valid = rank(self.block_dim) * count + place < Int32(valid_items)

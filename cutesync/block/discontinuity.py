@@ -1,7 +1,7 @@
 """Head and tail flags of a block's items, in every form of ``cub::BlockDiscontinuity``.
 
-A head differs from the item before it, a tail from the item behind it; what "differs" means is the operator's. Neighbours inside a
-warp come by shuffle, the two at a warp's edges through shared memory, so a call takes one block barrier.
+A head differs from the item before it, a tail from the item behind it; the operator says what "differs" means.
+Neighbours inside a warp come by shuffle, the two at a warp's edges through shared memory: one block barrier a call.
 """
 
 from __future__ import annotations
@@ -30,22 +30,23 @@ def flag_unless(forced: Boolean, compare: cutlass.Constexpr, a, b, index):
 class Discontinuity(Neighbours):
     """Flags between a block's items, in the manner of ``cub::BlockDiscontinuity``.
 
-    ``dtype`` is the DSL class of the items (``cutlass.Int32``), ``block_dim`` the block's shape: up to three extents, a multiple of 32
-    threads in all. The items are in blocked arrangement: the thread of row-major rank t (x fastest) holds items ``t * n .. t * n + n - 1``
-    in a register tensor of n. The three methods take
+    ``dtype`` is the DSL class of the items (``cutlass.Int32``), ``block_dim`` the block's shape: up to three extents, a
+    multiple of 32 threads in all. The items are in blocked arrangement: the thread of row-major rank t (x fastest)
+    holds items ``t * n .. t * n + n - 1`` in a register tensor of n. The three methods take
 
-    - ``op``: "ne", "eq", "lt", "le", "gt", "ge", or a callable ``op(a, b)`` or ``op(a, b, index)``, true where there is a discontinuity
-      between a and the b behind it; ``index`` (Int32) is the place of b in the tile.
-    - ``tile_predecessor_item`` (read in thread 0) and ``tile_successor_item`` (read in the last thread): with it the tile's first head
-      (last tail) is ``op(predecessor, first, 0)`` (``op(last, successor, items in the tile)``); without it that flag is 1, and the
-      operator is not called for it.
+    - ``op``: "ne", "eq", "lt", "le", "gt", "ge", or a callable ``op(a, b)`` or ``op(a, b, index)``, true where there is
+      a discontinuity between a and the b behind it; ``index`` (Int32) is the place of b in the tile.
+    - ``tile_predecessor_item`` (read in thread 0) and ``tile_successor_item`` (read in the last thread): with it the
+      tile's first head (last tail) is ``op(predecessor, first, 0)`` (``op(last, successor, items in the tile)``);
+      without it that flag is 1, and the operator is not called for it.
     - ``flag_dtype``: any integer DSL class, or ``cutlass.Boolean``.
 
-    and return fresh register tensors of n flags, 0 or 1; the items stay as they are. All threads of the block call together.
+    and return fresh register tensors of n flags, 0 or 1; the items stay as they are. All threads of the block call
+    together.
 
-    Make one at the top of the kernel: it allocates its shared memory then, 2 items a warp, unless ``storage`` gives it a tensor to use
-    (``Discontinuity.storage(dtype, block_dim)``, or anything in shared memory that is large enough). A barrier
-    (``cute.arch.sync_threads()``) is owed between a call and the next use of the storage, also by a second call.
+    Make one at the top of the kernel: it allocates its shared memory then, 2 items a warp, unless ``storage`` gives it
+    a tensor to use (``Discontinuity.storage(dtype, block_dim)``, or anything in shared memory that is large enough).
+    The next use of the storage, also by a second call, requires a barrier (``cute.arch.sync_threads()``).
 
     >>> heads = block.Discontinuity(cutlass.Int32, block_dim=(128, 1, 1)).flag_heads(items, "ne")
     """

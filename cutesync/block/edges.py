@@ -82,8 +82,9 @@ class Edges:
 
     @cute.jit
     def exchange(self, first, last):
-        """``(previous, following)``: the ``last`` of the thread before and the ``first`` of the thread behind this one. The outermost
-        threads, which have no such neighbour, get what they gave. Either argument may be None, and so is its answer then."""
+        """``(previous, following)``: the ``last`` of the thread before and the ``first`` of the thread behind this one.
+        The outermost threads, which have no such neighbour, get their own argument. An argument may be None; its answer
+        is then None."""
         thread = rank(self.block_dim)
         warp = thread // LANES
         lane = thread % LANES

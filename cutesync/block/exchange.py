@@ -1,7 +1,7 @@
 """Rearranging a block's items through shared memory, in the manner of ``cub::BlockExchange``.
 
-Blocked: the thread of rank t holds items ``t * n .. t * n + n - 1``, the order of collectives. Striped: it holds items ``t, t + threads,
-t + 2 * threads, ...``, the order in which a block reads memory in whole lines.
+Blocked: the thread of rank t holds items ``t * n .. t * n + n - 1``, the order of collectives. Striped: it holds items
+``t, t + threads, t + 2 * threads, ...``, the order in which a block reads memory in whole lines.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ BANKS = 32
 class Exchange:
     """``blocked_to_striped`` and ``striped_to_blocked`` of ``items_per_thread`` items a thread.
 
-    ``dtype`` is the DSL class of the items, ``block_dim`` the block's shape (a multiple of 32 threads). Make one at the top of the kernel:
-    it allocates its shared memory then, ``Exchange.count(...)`` items, unless ``storage`` gives it a tensor of as many. One block
-    barrier a call; another (``cute.arch.sync_threads()``) is owed before the next use of the storage. Fresh register tensors are
-    returned. Items are kept 32 and a gap of one apart, so that a power of two of items a thread meets no bank conflicts.
+    ``dtype`` is the DSL class of the items, ``block_dim`` the block's shape (a multiple of 32 threads). Make one at the
+    top of the kernel: it allocates its shared memory then, ``Exchange.count(...)`` items, unless ``storage`` gives it a
+    tensor of as many. One block barrier a call; the next use of the storage requires another
+    (``cute.arch.sync_threads()``). Fresh register tensors are returned. After every 32 items one place is left free, so
+    that a power of two of items a thread causes no bank conflicts.
     """
 
     def __init__(self, dtype, block_dim, items_per_thread: int, storage=None) -> None:

@@ -27,11 +27,12 @@ class _Tile:
 
 
 class Load(_Tile):
-    """``Load(block_dim, items_per_thread, arrangement)(source, first, fill)``: a fresh register tensor of this thread's items of the
-    tile that begins at item ``first`` of the 1-D tensor ``source``, ``fill`` (default 0) where the tensor has ended.
+    """``Load(block_dim, items_per_thread, arrangement)(source, first, fill)``: a fresh register tensor of this thread's
+    items of the tile that begins at item ``first`` of the 1-D tensor ``source``, ``fill`` (default 0) where the tensor
+    has ended.
 
-    "blocked" (thread t holds items t * n and on) is what the collectives take; "striped" reads whole lines of memory, and
-    ``block.Exchange`` makes it blocked.
+    "blocked" (thread t holds items t * n and on) is what the collectives take; "striped" reads whole lines of memory,
+    and ``block.Exchange`` makes it blocked.
     """
 
     @cute.jit
@@ -40,18 +41,18 @@ class Load(_Tile):
         for i in cutlass.range_constexpr(self.items_per_thread):
             place = first + self.place(i)
             items[i] = source.element_type(fill)
-            if place < source.shape[0]:
+            if place < source.shape[0]:  # type: ignore[index]
                 items[i] = source[place]
         return items
 
 
 class Store(_Tile):
-    """``Store(block_dim, items_per_thread, arrangement)(target, first, items)``: the inverse of Load; what lies beyond the end of the 1-D
-    tensor ``target`` is left out."""
+    """``Store(block_dim, items_per_thread, arrangement)(target, first, items)``: the inverse of Load; what lies beyond
+    the end of the 1-D tensor ``target`` is left out."""
 
     @cute.jit
     def __call__(self, target: cute.Tensor, first, items: cute.Tensor):
         for i in cutlass.range_constexpr(self.items_per_thread):
             place = first + self.place(i)
-            if place < target.shape[0]:
-                target[place] = target.element_type(items[i])
+            if place < target.shape[0]:  # type: ignore[index]
+                target[place] = target.element_type(items[i])  # type: ignore[arg-type]

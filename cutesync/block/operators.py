@@ -1,4 +1,4 @@
-"""The arguments of the public collectives: the operator as a traced function of two registers, values, the block's shape."""
+"""The arguments of the public collectives: the operator as a traced function of two registers, values, block shape."""
 
 from __future__ import annotations
 

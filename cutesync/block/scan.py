@@ -1,39 +1,42 @@
 """Scans over the items of a block, in thread order, for any associative operator.
 
-A thread scans its items, the lanes of a warp scan the threads' totals by shuffles, the warps' totals meet in shared memory: one block
-barrier, a second one with a prefix. The method is that of ``cub::BlockScan`` with ``BLOCK_SCAN_WARP_SCANS``.
+A thread scans its items, the lanes of a warp scan the threads' aggregates by shuffles, and the warps exchange theirs
+through shared memory: one block barrier, a second one with a prefix. The method is that of ``cub::BlockScan`` with
+``BLOCK_SCAN_WARP_SCANS``.
 """
 
 from __future__ import annotations
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Int32
+from cutlass import Int32
 
 from ..errors import ArgumentValueError, explain
 from ..monoid import traced
 from ..ops import operator
-from ..warp import LANES, scan_states, shift_up
+from ..warp import LANES, Maybe, scan_states, shift_up
 from .edges import block_threads, rank
 from .operators import block_shape, element_dtype, register_of, scalar_operator
-from .reduce import get, put, state_array
-from .warps import after, around, leave
+from .reduce import get, partial_array, put, state_array, store_partial
+from .warps import scan_partials
 
 
 class Scan:
     """Block-wide scans for your own kernels, in the manner of ``cub::BlockScan``.
 
-    ``dtype`` is a DSL class (``cutlass.Float32``), ``block_dim`` the block's shape, a multiple of 32 threads in all. The items are in
-    blocked arrangement: the thread of row-major rank t (x fastest) holds items ``t * n .. t * n + n - 1`` in a register tensor of n.
-    Both methods return ``(scanned, aggregate)``: a fresh register tensor, and in every thread the fold of all the block's items, without
-    what came in front of them. All threads of the block call together. In front of the first item come
+    ``dtype`` is a DSL class (``cutlass.Float32``), ``block_dim`` the block's shape, a multiple of 32 threads in all.
+    The items are in blocked arrangement: the thread of row-major rank t (x fastest) holds items ``t * n .. t * n + n -
+    1`` in a register tensor of n. Both methods return ``(scanned, aggregate)``: a fresh register tensor, and in every
+    thread the aggregate of all the block's items, without what came in front of them. All threads of the block call
+    together. In front of the first item comes one of
 
-    - ``initial``, a value, or
-    - ``prefix``, a function of the aggregate that all lanes of the first warp call; what thread 0 gets from it counts. It is the place for
-      a look-back, or for the running total of a loop over tiles.
+    - ``initial``, a value;
+    - ``prefix``, a function of the aggregate that all lanes of the first warp call; the answer of thread 0 counts. It
+      is the place for a look-back, or for the running total of a loop over tiles.
 
-    ``op`` is a name or an associative callable of two values. Make one at the top of the kernel: it allocates its shared memory then, a
-    value and a flag a warp and one value. A barrier (``cute.arch.sync_threads()``) is owed between two calls on one object.
+    ``op`` is a name or an associative callable of two values. Make one at the top of the kernel: it allocates its
+    shared memory then, a value and a flag a warp and one value. Two calls on one object need a barrier
+    (``cute.arch.sync_threads()``) between them.
 
     >>> offsets, total = block.Scan(cutlass.Int32, block_dim=(128, 1, 1)).exclusive(counts)
     """
@@ -42,15 +45,16 @@ class Scan:
         self._element = element_dtype(dtype)
         self.dtype, self.block_dim = dtype, block_shape(block_dim)
         self._warps = block_threads(block_dim) // LANES
-        self._totals = state_array((dtype, Int32), self._warps)
+        self._partials = partial_array((dtype,), self._warps)
         self._front = state_array((dtype,), 1)
 
     def inclusive(self, items, op="add", *, initial=None, prefix=None):
-        """Item i becomes the fold of items 0 to i."""
+        """Item i becomes the aggregate of items 0 to i."""
         return self._scan(items, op, initial, prefix, False)
 
     def exclusive(self, items, op="add", *, initial=None, prefix=None):
-        """Item i becomes the fold of items 0 to i - 1; the first one what is in front of it, by default the identity of a named ``op``."""
+        """Item i becomes the aggregate of items 0 to i - 1. The first becomes what is in front of it, by default the
+        identity of a named ``op``."""
         if initial is None and prefix is None:
             initial = operator(op).identity(self._element)
             if initial is None:
@@ -73,43 +77,34 @@ class Scan:
         running = [values[0]]
         for value in values[1:]:
             running.append(combine(running[-1], value))
-        have, before, aggregate = self._before(running[-1], combine)
+        before, aggregate = self._before(running[-1], combine)
         if prefix is not None:
-            front = self._from_first_warp(prefix, aggregate[0])
-        else:
-            front = None if initial is None else (register_of(initial, self.dtype, "initial"),)
-        if front is not None:
-            have, before = after(Boolean(True), front, have, before, combine)
+            before = Maybe.of(self._from_first_warp(prefix, aggregate[0])).then(before, combine)
+        elif initial is not None:
+            before = Maybe.of((register_of(initial, self.dtype, "initial"),)).then(before, combine)
         scanned = cute.make_rmem_tensor((len(values),), self.dtype)
-        for i, state in enumerate([before, *running[:-1]] if exclusive else running):
+        for i, state in enumerate([before.state, *running[:-1]] if exclusive else running):
             first = exclusive and i == 0
-            scanned[i] = state[0] if first else self._behind(have, before, state, combine)[0]
+            scanned[i] = state[0] if first else before.append(state, combine).state[0]
         return scanned, aggregate[0]
 
     @cute.jit
-    def _behind(self, have: Boolean, before, state, combine: cutlass.Constexpr):
-        if have:
-            state = combine(before, state)
-        return state
-
-    @cute.jit
     def _before(self, own, combine: cutlass.Constexpr):
-        """``(any, state)`` of the threads before this one, and the state of all."""
+        """What comes before this thread (``Maybe``), and the aggregate of all threads."""
         thread = rank(self.block_dim)
         lane = thread % LANES
         inclusive = scan_states(own, combine, lane)
         if lane == LANES - 1:
-            leave(self._totals, thread // LANES, Boolean(True), inclusive)
+            store_partial(self._partials, thread // LANES, Maybe.of(inclusive))
         cute.arch.sync_threads()
-        have, state, _, aggregate = around(
-            self._totals, Int32(0), self._warps, thread // LANES, lane, (self.dtype,), combine
+        prefix, aggregate = scan_partials(
+            self._partials, Int32(0), self._warps, thread // LANES, lane, (self.dtype,), combine
         )
-        have, state = after(have, state, lane > 0, shift_up(inclusive), combine)
-        return have, state, aggregate
+        return prefix.then(Maybe(shift_up(inclusive), lane > 0), combine), aggregate.state
 
     @cute.jit
     def _from_first_warp(self, prefix: cutlass.Constexpr, aggregate):
-        """What ``prefix`` gives thread 0, in every thread."""
+        """What ``prefix`` returns to thread 0, in every thread."""
         thread = rank(self.block_dim)
         if thread < LANES:
             value = self.dtype(traced("prefix", prefix, (aggregate,), self.dtype, self._element))

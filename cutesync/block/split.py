@@ -7,7 +7,7 @@ from cutlass import Int32
 
 
 def share(total, index, parts):
-    """Bounds of part ``index`` when ``total`` items are dealt to ``parts`` in order, the first ones getting one more."""
+    """Bounds of part ``index`` when ``total`` items are dealt to ``parts`` in order. The first parts get one more."""
     each = total // parts
     extra = total - each * parts
     begin = each * index + cutlass.min(index, extra)

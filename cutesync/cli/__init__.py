@@ -1,4 +1,5 @@
-"""The command line: ``python -m cutesync demo | check | info | warm | cache``. Exit codes: 0 it went well, 1 it did not, 2 wrong usage."""
+"""The command line: ``python -m cutesync demo | check | info | warm | cache``. Exit codes: 0 it went well, 1 it did
+not, 2 wrong usage."""
 
 from __future__ import annotations
 
@@ -153,7 +154,7 @@ def _info(options: argparse.Namespace) -> int:
 
 def _warm(options: argparse.Namespace) -> int:
     from ..runtime import cache, compiler
-    from ..warm import DTYPES, OPS, warm
+    from .warm import DTYPES, OPS, warm
 
     def progress(done: int, total: int, label: str) -> None:
         print(f"[{done:{len(str(total))}}/{total}] {label}", flush=True)
@@ -179,7 +180,8 @@ def _cache(options: argparse.Namespace) -> int:
     if options.clear:
         done = cache.clear()
         print(
-            f"{place}: {done.kernels} kernels deleted, {done.notes} notes, {done.temporary} temporary files: {done.size / 1e6:.1f} MB"
+            f"{place}: {done.kernels} kernels deleted, {done.notes} notes, {done.temporary} temporary files: "
+            f"{done.size / 1e6:.1f} MB"
         )
         if done.others:
             print(f"{done.others} other files were not written by the cache and stay")

@@ -1,7 +1,8 @@
-"""``python -m cutesync check``: every kernel of the demo on the emulator under many schedules, watched for races and deadlocks.
+"""``python -m cutesync check``: every kernel of the demo on the emulator under many schedules, watched for races and
+deadlocks.
 
-Each launch runs once a schedule from the same memory; a result that differs from another schedule's or from NumPy's fails, and so does
-anything the sanitizer finds. One verdict is about the schedules that ran: more of them mean more.
+Each launch runs once a schedule from the same memory; a result that differs from another schedule's or from NumPy's
+fails, and so does anything the sanitizer finds. One verdict is about the schedules that ran: more of them mean more.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _HEADER = f"{'operation':<30} {'dtype':<9} {'size':<14} {'launches':>8} {'steps'
 
 
 def run(families: Sequence[str] = (), *, schedules: int | None = None, policy: str | None = None, seed: int = 0) -> int:
-    """Print the table; 0 if every case passed, 1 if one did not. ``schedules`` defaults to one of each policy, or 5 of the given one."""
+    """Print the table; 0 if every case passed, 1 if one did not. ``schedules`` defaults to one of each policy, or 5 of
+    the given one."""
     for name in families:
         if name not in FAMILIES:
             raise ArgumentValueError(explain("family", repr(name), " or ".join(map(repr, FAMILIES))))

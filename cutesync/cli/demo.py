@@ -1,7 +1,8 @@
 """``python -m cutesync demo``: every family on random data, compared with ``cutesync.reference``.
 
-On a GPU the cases are large, and each is timed with CUDA events over buffers that together do not fit the L2. On the emulator they
-are small. Where no kernel can run at all, that is an error; ``--compile-only`` compiles every kernel for sm_90a and says that nothing ran.
+On a GPU the cases are large, and each is timed with CUDA events over buffers that together do not fit the L2. On the
+emulator they are small. Where no kernel can run at all, that is an error; ``--compile-only`` compiles every kernel for
+sm_90a and says that nothing ran.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from .. import env
 from ..dtypes import dtype as parse_dtype
 from ..errors import ArgumentValueError, NoGpuError, explain
 from ..runtime import device
+from ..runtime.kernel import collect
 from . import demo_flags, demo_matmul, demo_patterns, demo_reduce, demo_scan
 
 FAMILIES: dict[str, Callable[[str], Iterable[Case]]] = {
@@ -28,7 +30,8 @@ FAMILIES: dict[str, Callable[[str], Iterable[Case]]] = {
     "matmul": demo_matmul.cases,
     "patterns": demo_patterns.cases,
 }
-"""Family name to ``cases(place)``, where ``place`` is "gpu" (large), "emulator" (small) or "nowhere" (the large shapes, compiled only)."""
+"""Family name to ``cases(place)``, where ``place`` is "gpu" (large), "emulator" (small) or "nowhere" (the large shapes,
+compiled only)."""
 
 _ROTATION_BYTES = 256 << 20  # inputs are rotated over this much memory: five times the L2 of an H200
 _COPY_BYTES = 1 << 29
@@ -40,9 +43,8 @@ _HEADER = f"{'operation':<30} {'dtype':<9} {'size':<14} {'time':>10} {'rate':>11
 class Case:
     """One line of the table.
 
-    ``make(generator)`` gives the NumPy inputs; ``call(*arrays, out=None)`` is the public call on device arrays; ``expected(*inputs)`` its
-    NumPy meaning; ``kernels()`` compiles what the call will launch and returns it. ``tolerance`` bounds the relative error; 0 asks for
-    equality.
+    ``make(generator)`` gives the NumPy inputs; ``call(*arrays, out=None)`` is the public call on device arrays;
+    ``expected(*inputs)`` its NumPy meaning. ``tolerance`` bounds the relative error; 0 asks for equality.
     """
 
     operation: str
@@ -51,8 +53,13 @@ class Case:
     make: Callable[[np.random.Generator], tuple[np.ndarray, ...]]
     call: Callable[..., Any]
     expected: Callable[..., np.ndarray]
-    kernels: Callable[[], Sequence]
     tolerance: float = 0.0
+
+    def prepare(self) -> None:
+        """Make the call, in a dry run (see ``runtime.kernel.collect``)."""
+        import cutesync as cs
+
+        self.call(*map(cs.asarray, self.make(np.random.default_rng(0))))
 
 
 def run(families: Sequence[str] = (), *, seed: int = 0, compile_only: bool = False) -> int:
@@ -70,7 +77,8 @@ def run(families: Sequence[str] = (), *, seed: int = 0, compile_only: bool = Fal
     copy_rate = _copy_rate() if place == "gpu" else None
     if copy_rate:
         print(
-            f"Copy rate: {copy_rate / 1e9:.0f} GB/s, bytes read and written, {_COPY_BYTES >> 20} MiB copied on the device."
+            f"Copy rate: {copy_rate / 1e9:.0f} GB/s, bytes read and written, "
+            f"{_COPY_BYTES >> 20} MiB copied on the device."
         )
     print(_HEADER)
     started, failures, total = time.perf_counter(), 0, 0
@@ -82,7 +90,8 @@ def run(families: Sequence[str] = (), *, seed: int = 0, compile_only: bool = Fal
     print(f"{total} cases in {time.perf_counter() - started:.0f} s: {verdict}.")
     if place == "emulator":
         print(
-            "Every launch was watched for races, deadlocks and misuse. No GPU was used: the times are the emulator's and say nothing about a GPU."
+            "Every launch was watched for races, deadlocks and misuse. No GPU was used: the times are the emulator's "
+            "and say nothing about a GPU."
         )
     return 1 if failures else 0
 
@@ -129,7 +138,11 @@ def _compile(families: Sequence[str], why: str) -> int:
         for case in FAMILIES[family]("nowhere"):
             before = time.perf_counter()
             try:
-                made = len(case.kernels())
+                with collect() as specs:
+                    case.prepare()
+                for spec in specs.values():
+                    spec.kernel()
+                made = len(specs)
                 names += made
                 outcome = f"{made} kernel{'s' if made > 1 else ''}, {time.perf_counter() - before:.2f} s"
             except Exception as error:  # the table goes on, the exit code tells
@@ -151,13 +164,13 @@ def _line(case: Case, place: str, copy_rate: float | None, generator: np.random.
     except Exception as error:  # the table goes on, the exit code tells
         print(f"FAILED  {type(error).__name__}: {error}", flush=True)
         return False
-    wrong, error = compare(results[0], expected, case.tolerance)
+    wrong, found = compare(results[0], expected, case.tolerance)
     if not wrong and results[0].tobytes() != results[1].tobytes():
-        wrong, error = True, "two runs differ"
+        wrong, found = True, "two runs differ"
     rate, share = (
         ("-", "-") if copy_rate is None else (f"{moved / seconds / 1e9:.0f} GB/s", f"{moved / seconds / copy_rate:.1%}")
     )
-    print(f"{_seconds(seconds):>10} {rate:>11} {share:>8}  {'MISMATCH ' if wrong else ''}{error}", flush=True)
+    print(f"{_seconds(seconds):>10} {rate:>11} {share:>8}  {'MISMATCH ' if wrong else ''}{found}", flush=True)
     return not wrong
 
 

@@ -25,7 +25,8 @@ def jump_within_a_page(a, b, index):
 
 
 def cases(place: str) -> Iterator[Case]:
-    """``place`` is "gpu" (2**24 elements and awkward sizes), "emulator" (small ones), or "nowhere" (the large shapes, to be compiled)."""
+    """``place`` is "gpu" (2**24 elements and awkward sizes), "emulator" (small ones), or "nowhere" (the large shapes,
+    to be compiled)."""
     large = place != "emulator"
     full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 14,), (10007,))
     rows, short = ((4099, 4097), (1 << 20, 10)) if large else ((67, 131), (1000, 10))
@@ -58,7 +59,6 @@ def _case(operation: str, source: str, shape: tuple[int, ...], name: str = "flag
         lambda generator: (_runs(generator, source, shape),),
         _call(name, options),
         lambda x: getattr(reference, name)(x, **options),
-        lambda: [_kernel(name, options, source, shape)],
     )
 
 
@@ -66,15 +66,6 @@ def _call(name: str, options: dict) -> Callable:
     import cutesync as cs
 
     return lambda x, out=None: getattr(cs, name)(x, out=out, **options)
-
-
-def _kernel(name: str, options: dict, source: str, shape: tuple[int, ...]):
-    """Compile what the call on an aligned array launches."""
-    from ..kernels.flags.call import prepared
-    from ..runtime.arrays import View
-    from ..runtime.device_array import HOST
-
-    return prepared(name, View(0, shape, parse_dtype(source), HOST, True), options).kernel
 
 
 def _runs(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -71,43 +71,5 @@ def _case(
         make,
         call,
         lambda a, b, *terms: reference.matmul(a, b, bias=terms[0] if terms else None, **options),
-        lambda: _kernels(source, outer, shape, bias, options),
         tolerance or _ROUNDING[options.get("out_dtype", source)],
     )
-
-
-def _kernels(source: str, outer: tuple[int, ...], shape: tuple[int, int, int], bias: bool, options: dict) -> list:
-    """Compile what the call on contiguous arrays launches."""
-    from ..dtypes import FLOAT32
-    from ..kernels.matmul.plan import decided, kernel_for, pack_kernel
-    from ..kernels.matmul.problem import element_types, result_type, steps_of, terms_of
-    from ..runtime.arrays import View
-    from ..runtime.device_array import HOST
-
-    m, n, k = shape
-    kind = parse_dtype(source)
-    a, b = View(0, (*outer, m, k), kind, HOST, True), View(0, (*outer, k, n), kind, HOST, True)
-    out = View(0, (*outer, m, n), result_type(a, options.get("out_dtype")), HOST, True)
-    terms = terms_of(
-        1.0,
-        0.0,
-        None,
-        View(0, (n,), kind, HOST, True) if bias else None,
-        options.get("activation"),
-        (None, None),
-        out.dtype,
-        m,
-        n,
-    )
-    found = []
-    parted = kind is FLOAT32 and options.get("precision") != "tf32"
-    for step in steps_of(
-        a, b, None, out, terms, element_types(a, b, options.get("precision")), parted, promoted=parted
-    )[1]:
-        problem = step.problem
-        found += [pack_kernel(kind, job.form, job.parts, 0) for job in step.packs if job is not None]
-        config = decided(problem, None, HOST)
-        found.append(
-            kernel_for(config, problem.elements, out.dtype, (problem.a.k_major, problem.b.k_major), problem.terms)
-        )
-    return found

@@ -130,7 +130,8 @@ def _through_a_channel(x) -> np.ndarray:
 
 
 def _sorted(run: Callable) -> Callable:
-    """A call whose result has the order of the schedule. Under several schedules it runs once for each: a launch would find them differ."""
+    """A call whose result has the order of the schedule. Under several schedules it runs once for each: a launch would
+    find them differ."""
 
     def call(x, out=None) -> np.ndarray:
         del out
@@ -152,18 +153,6 @@ def _sorted(run: Callable) -> Callable:
 def _case(operation: str, dtype: str, n: int, call: Callable, expected: Callable, high: int = 1000) -> Case:
     from .demo import Case
 
-    def kernels() -> list:
-        """Compile what the call on a short vector launches: the kernels are those of any length."""
-        import cutesync as cs
-
-        from ..runtime import compiler
-
-        before = set(compiler._kernels)
-        with cs.emulate("round_robin", sanitize=False):
-            call(cs.asarray(np.ones(40, dtype)))
-        made = [kernel for key, kernel in compiler._kernels.items() if key not in before]
-        return made or [None]
-
     words = f"2^{n.bit_length() - 1}" if n & (n - 1) == 0 else str(n)
     return Case(
         operation,
@@ -172,5 +161,4 @@ def _case(operation: str, dtype: str, n: int, call: Callable, expected: Callable
         lambda generator: (generator.integers(0, high, n).astype(dtype),),
         call,
         expected,
-        kernels,
     )

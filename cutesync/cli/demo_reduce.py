@@ -32,7 +32,8 @@ def square(x):
 
 
 def cases(place: str) -> Iterator[Case]:
-    """``place`` is "gpu" (2**24 elements and awkward sizes), "emulator" (small ones), or "nowhere" (the large shapes, to be compiled)."""
+    """``place`` is "gpu" (2**24 elements and awkward sizes), "emulator" (small ones), or "nowhere" (the large shapes,
+    to be compiled)."""
     large = place != "emulator"
     full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 16,), (10007,))
     yield _case("sum", "float32", full, tolerance=_SINGLE)
@@ -81,7 +82,6 @@ def _case(
         lambda generator: (_random(generator, source, shape),),
         _call(op, axis, options),
         _expected(op, axis, options),
-        lambda: _kernels(op, axis, options, source, shape),
         tolerance,
     )
 
@@ -103,35 +103,14 @@ def _expected(op, axis, options) -> Callable:
 
 
 def _fold_by_rows(x: np.ndarray, op, width: int = 256) -> np.ndarray:
-    """``reference.reduce`` of a long vector with a callable, fast: fold rows, then the folds. Associativity makes it the same."""
+    """``reference.reduce`` of a long vector with a callable, fast: fold rows, then the folds. Associativity makes it
+    the same."""
     while x.size > 1:
         whole = x.size // width * width
         parts = [x[:whole].reshape(-1, width)] if whole else []
         parts += [x[whole:].reshape(1, -1)] if whole < x.size else []
         x = np.concatenate([np.atleast_1d(reference.reduce(part, op, axis=1)) for part in parts])
     return x[0]
-
-
-def _kernels(op, axis, options, source: str, shape: tuple[int, ...]) -> list:
-    """Compile what the call on an aligned array launches."""
-    from ..kernels.reduce.call import _parse
-    from ..kernels.reduce.plan import make_stages
-    from ..runtime.arrays import View
-    from ..runtime.device_array import HOST
-
-    key = (
-        op,
-        axis,
-        False,
-        None,
-        options.get("dtype"),
-        options.get("transform"),
-        None,
-        "arg" if op in ("argmin", "argmax") else "auto",
-    )
-    reduction = _parse(key, View(0, shape, parse_dtype(source), HOST, True))
-    launches = make_stages(reduction["folding"], shape, reduction["axes"], None, True, True, HOST, 0)
-    return [launch.kernel for launch, _, _ in launches]
 
 
 def _random(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -1,4 +1,5 @@
-"""The scans of the demo: sums and other operators, callables, both directions, with and without the element itself, either axis."""
+"""The scans of the demo: sums and other operators, callables, both directions, with and without the element itself,
+either axis."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _WIDTH = 256
 
 
 def cases(place: str) -> Iterator[Case]:
-    """``place`` is "gpu" (2**24 elements and awkward sizes), "emulator" (small ones), or "nowhere" (the large shapes, to be compiled)."""
+    """``place`` is "gpu" (2**24 elements and awkward sizes), "emulator" (small ones), or "nowhere" (the large shapes,
+    to be compiled)."""
     large = place != "emulator"
     full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 14,), (10007,))
     yield _case("running sum", "float32", full, tolerance=_SINGLE)
@@ -57,7 +59,6 @@ def _case(
         lambda generator: (_random(generator, source, shape),),
         _call(op, axis, options),
         _expected(op, axis, options),
-        lambda: [_kernel(op, axis, options, source, shape)],
         tolerance,
     )
 
@@ -75,7 +76,8 @@ def _expected(op, axis: int, options: dict) -> Callable:
 
 
 def _by_rows(x: np.ndarray, op, dtype=None) -> np.ndarray:
-    """``reference.scan`` of a long vector, fast: scan rows, scan their last results, put those in front of the rows that follow."""
+    """``reference.scan`` of a long vector, fast: scan rows, scan their last results, put those in front of the rows
+    that follow."""
     from ..ops import operator
 
     result = parse_dtype(x.dtype if dtype is None else dtype)
@@ -92,25 +94,3 @@ def _by_rows(x: np.ndarray, op, dtype=None) -> np.ndarray:
         if whole:
             rest = parsed.numpy(rows[-1, -1], rest).astype(wide)
         return np.concatenate([rows.reshape(-1), rest]).astype(result.numpy)
-
-
-def _kernel(op, axis: int, options: dict, source: str, shape: tuple[int, ...]):
-    """Compile what the call on an aligned array launches."""
-    from ..kernels.scan.call import _extents, _meaning
-    from ..kernels.scan.plan import kernel_for
-    from ..kernels.scan.policy import Problem, choose
-    from ..runtime.arrays import View
-    from ..runtime.device_array import HOST
-
-    element = parse_dtype(source)
-    arguments = (
-        op,
-        axis,
-        options.get("exclusive", False),
-        options.get("reverse", False),
-        options.get("init"),
-        options.get("dtype"),
-        None,
-    )
-    meaning, result = _meaning(arguments, View(0, shape, element, HOST, True))
-    return kernel_for(choose(Problem(*_extents(axis, shape), element.size, result.size, 0, 0)), meaning)

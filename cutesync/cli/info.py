@@ -94,8 +94,10 @@ def _flavour() -> str:
     driver = _driver_cuda()
     usable = [flavour for flavour in found if driver is None or flavour <= driver // 1000]
     if not usable:
-        return f"{installed} installed, none fits the driver (CUDA {_dotted(driver)}): update the driver, or pip install nvidia-cutlass-dsl for cu12"
-    return f"{installed} installed; cu{max(usable)} is loaded ({'no driver asks for another' if driver is None else f'the driver runs CUDA {_dotted(driver)}'})"
+        advice = "update the driver, or pip install nvidia-cutlass-dsl for cu12"
+        return f"{installed} installed, none fits the driver (CUDA {_dotted(driver)}): {advice}"
+    why = "no driver asks for another" if driver is None else f"the driver runs CUDA {_dotted(driver)}"
+    return f"{installed} installed; cu{max(usable)} is loaded ({why})"
 
 
 def _driver_cuda() -> int | None:
@@ -109,8 +111,8 @@ def _driver_cuda() -> int | None:
         return None
 
 
-def _dotted(version: int) -> str:
-    return f"{version // 1000}.{version % 1000 // 10}"
+def _dotted(version: int | None) -> str:
+    return "none" if version is None else f"{version // 1000}.{version % 1000 // 10}"
 
 
 def _backend() -> Iterator[tuple[str, str]]:
@@ -145,7 +147,8 @@ def _gpus() -> Iterator[tuple[str, str]]:
         yield (
             f"GPU {ordinal}",
             (
-                f"{device.name(ordinal)}, sm_{major}{minor}, {device.attribute(ordinal, 'MULTIPROCESSOR_COUNT')} SMs, {memory / 2**30:.0f} GiB{fit}"
+                f"{device.name(ordinal)}, sm_{major}{minor}, "
+                f"{device.attribute(ordinal, 'MULTIPROCESSOR_COUNT')} SMs, {memory / 2**30:.0f} GiB{fit}"
             ),
         )
 

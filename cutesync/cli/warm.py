@@ -1,21 +1,29 @@
-"""Compile kernels ahead of their first use. It needs no GPU: the kernels go into the cache on disk, where every later process finds them.
+"""Compile kernels ahead of their first use. It needs no GPU: the kernels go into the cache on disk, where every later
+process finds them.
 
-A family adds itself to ``FAMILIES`` with a function that lists its kernels: ``f(dtypes, ops, layouts)`` yields ``(label, compile)``.
+A family adds itself to ``FAMILIES`` with a function that yields its kernels, ``(label, KernelSpec)``, for dtypes, ops
+and layouts. They are those that public calls ask for in a dry run (see ``runtime.kernel.collect``).
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
 from ..arguments import choice
-from ..dtypes import BY_NAME, INT64, DType, sum_dtype
+from ..dtypes import BOOL, INT64, DType, sum_dtype
 from ..dtypes import dtype as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
-from ..ops import COMPARISONS, NAMES, neighbour_operator, operator
+from ..identity import name_of
+from ..ops import COMPARISONS, NAMES, operator
+from ..runtime import device
+from ..runtime.device_array import DeviceArray
+from ..runtime.kernel import KernelSpec, collect
 
-Job = tuple[str, Callable[[], object]]
+Job = tuple[str, KernelSpec]
 
 DTYPES = ("int32", "int64", "float16", "bfloat16", "float32", "float64")
 OPS = ("add", "min", "max")
@@ -25,6 +33,8 @@ _LENGTHS = sorted({1 << k for k in range(33)} | {3 << k for k in range(31)} | {5
 _OUTER = (1, 2, 16, 100, 1 << 10, 1 << 13, 1 << 16, 1 << 20, 1 << 24)
 _INNER = (*range(2, 17), 17, 24, 32, 33, 64, 100, 128, 256, 1000, 1 << 10, 1 << 12, 1 << 16, (1 << 16) + 1)
 _MOST = 1 << 33  # elements
+_FAR = 1 << 40  # an address, and a distance that no two arrays overlap at
+_K = 4096  # of products: the kernels are those of any K
 
 
 def warm(
@@ -41,10 +51,12 @@ def warm(
     ----------
     families : names of families: "reduce", "scan", "flags", "matmul", "patterns".
     dtypes : element types of the input, by name or NumPy type.
-    ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin", "argmax"; of the flags
-        ("ne" if none of theirs is there); of scans those that they have, "sum" and "prod" being ``cumsum`` and ``cumprod``. A pair that has no meaning, such as "xor" of floats, is left out.
-    layouts : "whole" (everything is reduced; arrays of up to 128 bytes aside), "rows" (the last axis is), "columns" (an earlier axis is).
-        The flags have "whole" (1-D arrays) and "rows", and are uint8. Scans are inclusive and in index order.
+    ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin",
+        "argmax"; of the flags ("ne" if none of theirs is there); of scans those that they have, "sum" and "prod" being
+        ``cumsum`` and ``cumprod``. A pair that has no meaning, such as "xor" of floats, is left out.
+    layouts : "whole" (everything is reduced; arrays of up to 128 bytes aside), "rows" (the last axis is), "columns" (an
+        earlier axis is). The flags have "whole" (1-D arrays) and "rows", and are uint8. Scans are inclusive and in
+        index order.
     progress : called as ``progress(done, total, label)`` after each kernel.
 
     Returns
@@ -53,21 +65,21 @@ def warm(
 
     Raises
     ------
-    ArgumentTypeError, ArgumentValueError for an unknown family, dtype, operator or layout; OperatorError for a callable that cannot be
-    traced. Nothing is compiled before all arguments are checked.
+    ArgumentTypeError, ArgumentValueError for an unknown family, dtype, operator or layout; OperatorError for a callable
+    that cannot be traced. Nothing is compiled before all arguments are checked.
     """
     if progress is not None and not callable(progress):
         raise ArgumentTypeError(explain("progress", shown(progress), "None or a callable of (done, total, label)"))
     work = list(jobs(families, dtypes, ops, layouts))
-    for done, (label, compile_kernel) in enumerate(work, 1):
-        compile_kernel()
+    for done, (label, spec) in enumerate(work, 1):
+        spec.kernel()
         if progress is not None:
             progress(done, len(work), label)
     return len(work)
 
 
 def jobs(families: Iterable[str], dtypes: Iterable, ops: Iterable, layouts: Iterable[str]) -> list[Job]:
-    """The kernels that ``warm`` compiles, each as ``(label, function)``; the arguments are checked here."""
+    """The kernels that ``warm`` compiles, each with a label; the arguments are checked here."""
     families, layouts, ops = _names(families, "families", FAMILIES), _names(layouts, "layouts", LAYOUTS), _ops(ops)
     parsed = [parse_dtype(spec, "dtypes") for spec in _several(dtypes, "dtypes")]
     return [job for family in families for job in FAMILIES[family](parsed, ops, layouts)]
@@ -97,112 +109,90 @@ def _ops(given) -> tuple:
     return found
 
 
-def _reduce_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
-    from ..kernels.reduce.plan import kernel_for
+def _dry_array(shape: tuple[int, ...], dtype: DType, offset: int = 0) -> DeviceArray:
+    """An array of a dry run, ``offset`` bytes behind a 16-byte boundary."""
+    return DeviceArray(_FAR + offset, shape, dtype, device.DRY, None)
 
+
+def _shapes(layouts: tuple[str, ...]) -> Iterator[tuple[tuple[int, ...], int | None]]:
+    """``(shape, axis)`` of arrays whose kernels differ: ``axis`` is the one that is worked along, None for all."""
+    for length in _LENGTHS if "whole" in layouts else ():
+        yield (length,), None
+    for outer in _OUTER if layouts != ("whole",) else ():
+        for inner in (1, *(_INNER if "columns" in layouts else ())):
+            for length in _LENGTHS if "rows" in layouts or inner > 1 else ():
+                if outer * inner * length <= _MOST:
+                    yield ((outer, length) if inner == 1 else (outer, length, inner)), 1
+
+
+def _collected(label: str, calls: Iterable[Callable[[], object]]) -> Iterator[Job]:
+    """The kernels of public calls. One that has no meaning, such as "xor" of floats, ends the list."""
+    with collect() as found, contextlib.suppress(ArgumentTypeError):
+        for call in calls:
+            call()
+    for spec in found.values():
+        yield f"{label}: {spec.label}", spec
+
+
+def _reduce_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
+    from .. import argmax, argmin, prod, reduce, sum
+
+    calls = {"sum": sum, "prod": prod, "argmin": argmin, "argmax": argmax}
     for source in dtypes:
         for op in ops:
-            folding = None if op in COMPARISONS else _folding(op, source)
-            if folding is None:
+            if op in COMPARISONS:
                 continue
-            seen = set()
-            for config in _configs(folding, layouts):
-                tiny = config.kernel[0] == "whole_rows" and layouts == ("whole",)
-                if config.kernel not in seen and not tiny:
-                    seen.add(config.kernel)
-                    name = op if isinstance(op, str) else getattr(op, "__name__", "callable")
-                    label = f"reduce {name} {source}: {' '.join(map(str, config.kernel))}"
-                    yield label, lambda config=config, folding=folding: kernel_for(config, folding, False)
+            call = calls.get(op) if isinstance(op, str) else None
+            call = call or functools.partial(reduce, op=op)
+            found = _collected(f"reduce {_name(op)} {source}", _reductions(call, op, source, layouts))
+            yield from (job for job in found if layouts != ("whole",) or not job[1].label.startswith("WholeRow"))
 
 
-def _folding(op, source):
-    """What ``op`` on ``source`` computes, as the public calls have it; None where it has no meaning."""
-    from ..kernels.reduce.plan import Folding
-
-    if op in ("argmin", "argmax"):
-        return Folding(op, source, source, INT64)
-    result = sum_dtype(source) if op in ("sum", "prod") else BY_NAME["bool"] if op in ("any", "all") else source
-    parsed = operator({"sum": "add", "prod": "mul"}.get(op, op) if isinstance(op, str) else op)
-    try:
-        parsed.check(result)
-    except ArgumentTypeError:
-        return None
-    return Folding(parsed, source, source.accumulator if op in ("any", "all") else result.accumulator, result)
-
-
-def _configs(folding, layouts: tuple[str, ...]):
-    """The configurations of all shapes of these layouts, for inputs and outputs that lie on 16-byte boundaries or not."""
-    from ..kernels.reduce.policy import Problem, choose
-
-    outers = _OUTER if "rows" in layouts or "columns" in layouts else (1,)
-    for outer in outers:
-        for inner in (1, *(_INNER if "columns" in layouts else ())):
-            if inner == 1 and not ("rows" in layouts or ("whole" in layouts and outer == 1)):
-                continue
-            for length in _LENGTHS:
-                if outer * inner * length <= _MOST:
-                    for aligned in ((True, True), (True, False), (False, True), (False, False)):
-                        yield choose(Problem(outer, length, inner, folding.source.size, folding.slot_words, *aligned))
+def _reductions(call: Callable, op, source: DType, layouts: tuple[str, ...]) -> Iterator[Callable]:
+    result = {"sum": sum_dtype(source), "prod": sum_dtype(source), "any": BOOL, "all": BOOL}.get(op, source)
+    result = INT64 if op in ("argmin", "argmax") else result
+    for shape, axis in _shapes(layouts):
+        kept = shape[:1] + shape[2:] if axis else ()
+        for x_offset in (0, source.size):
+            for out_offset in (0, result.size):
+                x, out = _dry_array(shape, source, x_offset), _dry_array(kept, result, _FAR + out_offset)
+                yield functools.partial(call, x, axis=axis, out=out)
 
 
 def _scan_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
-    """Inclusive scans in index order; "sum" and "prod" are ``cumsum`` and ``cumprod``. Operators that only reductions have are left out."""
-    from ..kernels.scan.call import _NAMES
-    from ..kernels.scan.plan import Meaning, kernel_for
+    """Inclusive scans in index order; "sum" and "prod" are ``cumsum`` and ``cumprod``. Operators that only reductions
+    have are left out."""
+    from .. import cumprod, cumsum, scan
+    from ..kernels.scan.call import NAMES as names
 
+    calls = {"sum": cumsum, "prod": cumprod}
     for source in dtypes:
         for op in ops:
-            name = {"sum": "add", "prod": "mul"}.get(op, op) if isinstance(op, str) else op
-            if isinstance(name, str) and name not in _NAMES:
+            if isinstance(op, str) and op not in (*names, *calls):
                 continue
-            result = sum_dtype(source) if op in ("sum", "prod") else source
-            parsed = operator(name)
-            try:
-                parsed.check(result)
-            except ArgumentTypeError:
-                continue
-            meaning = Meaning(parsed, source, result.accumulator, result, False, False)
-            for kernel, config in {config.kernel: config for config in _scan_configs(meaning, layouts)}.items():
-                label = f"scan {op if isinstance(op, str) else parsed.name} {source}: {' '.join(map(str, kernel))}"
-                yield label, lambda config=config, meaning=meaning: kernel_for(config, meaning)
-
-
-def _scan_configs(meaning, layouts: tuple[str, ...]):
-    """The configurations of all shapes of these layouts, for arrays on 16-byte boundaries and for an input one element behind one."""
-    from ..kernels.scan.policy import Problem, choose
-
-    for rows in _OUTER if layouts != ("whole",) else (1,):
-        for inner in (1, *(_INNER if "columns" in layouts else ())):
-            if inner == 1 and not ("rows" in layouts or ("whole" in layouts and rows == 1)):
-                continue
-            for length in _LENGTHS:
-                if rows * inner * length <= _MOST:
-                    for x in (0, meaning.source.size):
-                        yield choose(Problem(rows, length, inner, meaning.source.size, meaning.result.size, x, 0))
+            call = calls.get(op) if isinstance(op, str) else None
+            call = call or functools.partial(scan, op=op)
+            arrays = (
+                functools.partial(call, _dry_array(shape, source, offset), axis=axis)
+                for shape, axis in _shapes(layouts)
+                for offset in (0, source.size)
+            )
+            yield from _collected(f"scan {_name(op)} {source}", arrays)
 
 
 def _flag_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
-    from ..kernels.flags.plan import Marking, kernel_for
-    from ..kernels.flags.policy import Problem, choose
+    from .. import flag_heads, flag_heads_and_tails, flag_tails
 
-    flag = BY_NAME["uint8"]
-    rows = [1] * ("whole" in layouts) + [outer for outer in _OUTER if outer > 1 and "rows" in layouts]
+    layouts = tuple(layout for layout in layouts if layout != "columns") or ("whole",)
     for source in dtypes:
-        aligned = {16, source.size}
-        problems = [
-            Problem(r, n, n, source.size, flag.size, a, 16)
-            for r in rows
-            for n in _LENGTHS
-            if r * n <= _MOST
-            for a in aligned
-        ]
-        configs = {config.kernel: config for config in map(choose, problems)}
         for op in [op for op in ops if callable(op) or op in COMPARISONS] or ["ne"]:
-            for form in ("heads", "tails", "both"):
-                marking = Marking(form, neighbour_operator(op, COMPARISONS), source, flag)
-                for kernel, config in configs.items():
-                    label = f"{marking.name} {marking.op.name} {source}: {' '.join(map(str, kernel))}"
-                    yield label, lambda config=config, marking=marking: kernel_for(config, marking)
+            for call in (flag_heads, flag_tails, flag_heads_and_tails):
+                arrays = (
+                    functools.partial(call, _dry_array(shape, source, offset), op)
+                    for shape, _ in _shapes(layouts)
+                    for offset in (0, source.size)
+                )
+                yield from _collected(f"{call.__name__} {_name(op)} {source}", arrays)
 
 
 def _pattern_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
@@ -211,31 +201,31 @@ def _pattern_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterato
     from .demo_patterns import cases
 
     for case in cases("nowhere"):
-        yield f"pattern {case.operation} {case.dtype}", case.kernels
+        yield from _collected(f"pattern {case.operation} {case.dtype}", [case.prepare])
 
 
 def _matmul_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
-    """Every configuration of the model for contiguous operands of these types, without terms. ``ops`` and ``layouts`` say nothing here."""
-    from ..kernels.matmul.plan import kernel_for
-    from ..kernels.matmul.policy import COOPERATIVE, PINGPONG
-    from ..kernels.matmul.terms import TermsSpec
+    """Every policy of the model for contiguous operands of these types, without terms. ``ops`` and ``layouts`` say
+    nothing here."""
+    from .. import matmul
+    from ..kernels.matmul.candidates import COOPERATIVE, PINGPONG
+    from ..runtime.arrays import Transposed
 
     del ops, layouts
     for element in (dtype for dtype in dtypes if dtype.name in ("float16", "bfloat16")):
-        both = {
-            config.decided(element.size, several): None
-            for config in COOPERATIVE + PINGPONG
-            for several in (True, False)
-        }
-        for full in both:
-            for majors in ((True, False), (True, True)):
-                label = f"matmul {element}: {' '.join(map(str, full.kernel))} {'B transposed' if majors[1] else ''}"
-                yield (
-                    label,
-                    lambda full=full, element=element, majors=majors: kernel_for(
-                        full, (element, element), element, majors, TermsSpec()
-                    ),
-                )
+        for turned in (False, True):
+            calls = []
+            for policy in COOPERATIVE + PINGPONG:
+                for tiles in (1, 64):  # blocks that have one tile, and several
+                    m, n = (tiles * side * peers for side, peers in zip(policy.tile, policy.cluster))
+                    b = _dry_array((n, _K) if turned else (_K, n), element)
+                    operands = _dry_array((m, _K), element), Transposed(b) if turned else b
+                    calls.append(functools.partial(matmul, *operands, config=policy))
+            yield from _collected(f"matmul {element}{', B transposed' if turned else ''}", calls)
+
+
+def _name(op) -> str:
+    return op if isinstance(op, str) else name_of(op)
 
 
 FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {

@@ -1,22 +1,26 @@
-"""Runs compiled kernels on the CPU, under hostile schedules, and checks them. The door is this module:
+"""Runs compiled kernels on the CPU under hostile schedules and checks them. The public names are those of this module:
 
-``launch(ptx, grid, block, parameters)`` launches one kernel; ``run(compiled, packed)`` runs one compiled cute function with its own
-host code; ``DEVICE`` holds the buffers they may touch; ``emulate(...)`` sets policy, seed, number of schedules and tracing for a block
-of code, in the thread or asynchronous task that enters it; ``check(jit_function, *args)`` does everything for NumPy arguments.
+``launch(ptx, grid, block, parameters)`` launches one kernel; ``run(compiled, packed)`` runs one compiled cute function
+with its own host code; ``DEVICE`` holds the buffers that kernels may access; ``emulate(...)`` sets policy, seed, number
+of schedules and tracing for a block of code, in the thread or asynchronous task that enters it; ``check(jit_function,
+*args)`` compiles a host function and runs it on NumPy arguments.
 
-How a launch runs: ``limits`` refuses what a driver would, ``ptx`` reads the kernel, ``codegen`` turns it into Python functions over
-NumPy vectors of 32 lanes (``gate`` checks them), ``machine`` runs blocks and fragments of warps in the order that ``schedule`` picks,
-``barriers`` and ``async_copy`` block, wake and land, ``sanitizer`` watches every access by vector clocks (``clocks``), ``patience``
-gives up what never ends, ``rewind`` puts memory back for the next schedule, and ``report`` words what is found. ``driver`` lets the
-DSL's own host code run.
+A launch passes through these modules: ``limits`` refuses what a driver would refuse; ``ptx`` parses the kernel;
+``codegen`` translates it into Python functions over NumPy vectors of 32 lanes, and ``gate`` checks these; ``machine``
+runs blocks and fragments of warps in the order that ``schedule`` picks; ``barriers`` and ``async_copy`` hold what
+threads wait for; ``sanitizer`` checks every access with vector clocks (``clocks``); ``watchdog`` reports a launch that
+does not end; ``rewind`` restores memory for the next schedule; ``report`` holds the text of what is found. ``driver``
+runs the DSL's own host code.
 
-Launches run one after the other. That one may start before those before it have ended (programmatic dependent launch) is a rule of the
-sanitizer instead: before ``griddepcontrol.wait``, its own or one it has synchronized with, it touches no global memory but to prefetch.
+Launches run one after the other. Programmatic dependent launch is a rule of the sanitizer instead: before
+``griddepcontrol.wait``, its own or that of a thread with which it has synchronized, a thread may not access global
+memory, prefetches excepted.
 
-What it does not see: ptxas and the machine code it makes, register allocation and spills, timing, caches. One verdict is one interleaving;
-more schedules mean more. Plain loads and stores are not switch points, because a result that depends on their order is a race, which is
-found anyway. Many concurrent readers of one word may hide one another from the sanitizer in one schedule. A vector load is one
-access (a strong vector store is not), a plain ``mov`` needs no ``wgmma.fence``, and a bulk reduction counts as a reader of its target.
+Not seen: ptxas and its machine code, register allocation and spills, timing, caches. One run is one interleaving; more
+schedules find more. Plain loads and stores are not switch points: a result that depends on their order is a race, and
+races are found by clocks, not by interleaving. Many concurrent readers of one word may hide one another from the
+sanitizer in one schedule. A vector load is one access (a strong vector store is not), a plain ``mov`` needs no
+``wgmma.fence``, and a bulk reduction counts as a reader of its target.
 """
 
 from __future__ import annotations

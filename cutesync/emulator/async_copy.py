@@ -1,33 +1,64 @@
-"""Asynchronous operations in flight: copies that land late, early, in pieces and out of order, and the groups that threads wait for."""
+"""Asynchronous operations in flight: copies that land late, early, in pieces and out of order, and commit groups."""
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
 from . import tensor_map
+from .clocks import Clock
 from .memory import SHARED_START, Region
 
+if TYPE_CHECKING:
+    from .machine import Machine
+
 UNIT = 16
+Event = tuple[int, int]  # (actor, time)
+Combine = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
-class Operation:
-    """One asynchronous operation: pieces of work that may be done in any order; a second stage starts when the first is empty.
+class Issue:
+    """Which lane started an asynchronous operation, and by which instruction."""
 
-    ``clock()`` of a finished operation says that it has happened; for a copy to global memory reading and writing are two events.
+    machine: Machine
+
+    def __init__(self, warp: Any, lane: int, site: int):
+        self.machine = warp.machine
+        self.warp, self.lane, self.site = warp, lane, site
+
+    def fail(self, kind: str, title: str, lines=()) -> NoReturn:
+        self.machine.fail(kind, title, self.warp, [self.lane], self.site, lines)
+
+    def check_preceding(self, region: Region) -> None:
+        """Global memory may be accessed only after the launches before have ended."""
+        if self.machine.sanitizer is not None:
+            self.machine.sanitizer.check_preceding(self.warp, np.array([self.lane]), region, self.site)
+
+    def about_to_write(self, region: Region) -> None:
+        """Read-only memory is a fault; what another schedule of this launch must find again is kept."""
+        if region.sealed:
+            region.unseal(self.machine, self.warp, [self.lane], self.site)
+
+
+class Operation(Issue):
+    """One asynchronous operation: pieces of work that may be done in any order, and a second stage after the first.
+
+    For a copy to global memory reading and writing are two events.
     """
 
-    def __init__(self, machine, warp, lane: int, site: int, what: str):
-        self.machine, self.warp, self.lane, self.site, self.what = machine, warp, lane, site, what
-        self.name = what
-        self.read_event = self.write_event = None
-        self.pieces: list = []
-        self.second: list = []
-        self.after: list[Operation] = []  # operations that must be over first
+    def __init__(self, warp: Any, lane: int, site: int, name: str):
+        super().__init__(warp, lane, site)
+        self.name = name
+        self.read_event: Event | None = None
+        self.write_event: Event | None = None
+        self.pieces: list[Callable[[], None]] = []
+        self.second: list[Callable[[], None]] = []
+        self.after: list = []  # operations that must be over first
         self.blocks: set[int] = set()
         self.watchers: list = []
-        self.finished: list = []  # called at the end
         self.reads_done = self.done = False
 
     def start(self) -> None:
@@ -35,7 +66,7 @@ class Operation:
         machine.pending.append(self)
         machine.effects += 1
         if machine.trace is not None:
-            machine.trace.launched(id(self), self.warp.block, self.what)
+            machine.trace.launched(id(self), self.warp.block, self.name)
         machine.schedule.started(self)
 
     def step(self, choice: int) -> None:
@@ -48,17 +79,23 @@ class Operation:
         self.machine.effects += 1
         if self.pieces:
             return
+        self.reads_done = True
         if self.second:
-            self.reads_done = True
             self.pieces, self.second = self.second, []
         else:
-            self.reads_done = self.done = True
+            self.done = True
             self.machine.pending.remove(self)
-            for call in self.finished:
-                call()
             if self.machine.trace is not None:
                 self.machine.trace.landed(id(self))
         self.machine.wake(self)
+
+    def finished(self, reads_only: bool = False) -> Clock:
+        """A clock that knows the operation alone, or with ``reads_only`` its reads."""
+        clock = Clock()
+        for event in (self.read_event, None if reads_only else self.write_event):
+            if event is not None:
+                clock.join(self.warp.clock.async_done(*event))
+        return clock
 
     def uses_shared_of(self, block) -> bool:
         """Whether it still reads or writes that block's shared memory. Bytes on their way to global memory do not."""
@@ -66,31 +103,30 @@ class Operation:
 
 
 class Groups:
-    """Per thread and kind (``cp.async`` or bulk): operations since the last commit, and the committed groups in order."""
+    """Operations of a thread and kind (``cp.async``, bulk, wgmma): uncommitted ones, and committed groups in order."""
 
     def __init__(self):
-        self.open: list[Operation] = []
-        self.committed: list[list[Operation]] = []
+        self.open: list = []
+        self.committed: list[list] = []
+
+    def __iter__(self):
+        return (o for group in (*self.committed, self.open) for o in group)
 
     def commit(self) -> None:
         self.committed.append(self.open)
         self.open = []
 
-    def waited(self, allowed: int) -> list[Operation]:
+    def covered(self, allowed: int) -> list:
         """The operations that must be over when at most ``allowed`` groups may be pending."""
-        groups = self.committed[: len(self.committed) - allowed] if allowed else self.committed
-        return [o for group in groups for o in group]
+        return [o for group in self.committed[: max(len(self.committed) - allowed, 0)] for o in group]
 
-
-def groups_of(warp, kind: str, lane: int) -> Groups:
-    found = warp.groups.get((kind, lane))
-    if found is None:
-        found = warp.groups[(kind, lane)] = Groups()
-    return found
+    def forget(self, allowed: int) -> None:
+        """Drop these operations: they have been waited for."""
+        del self.committed[: max(len(self.committed) - allowed, 0)]
 
 
 def cut(machine, count: int) -> list[slice]:
-    """1 to 4 slices of ``range(count)``, as the schedule likes."""
+    """1 to 4 slices of ``range(count)``, drawn by the schedule."""
     random = machine.schedule.random
     pieces = min(count, random.choice((1, 2, 3, 4)))
     at = sorted(random.sample(range(1, count), pieces - 1)) if pieces > 1 else []
@@ -117,7 +153,7 @@ class Side:
         region.changed(machine, self.rows[part], self.unit)
 
     def unwritten(self) -> int | None:
-        """The first byte offset that nobody has written."""
+        """The first byte offset that has not been written."""
         if self.region.valid is None:
             return None
         bad = np.flatnonzero(self.region.valid[(self.offsets[:, None] + np.arange(self.unit)).reshape(-1)] == 0)
@@ -131,49 +167,48 @@ def to_shared(
     fill: int,
     targets: list,
     size: int,
-    convert=None,
-    combine=None,
+    convert: Callable[[np.ndarray], np.ndarray] | None = None,
+    combine: Combine | None = None,
 ) -> None:
-    """Set up a copy into shared memory: from ``source`` (where ``keep``; ``fill`` elsewhere) to every (side, mbarrier) of ``targets``.
+    """Set up a copy into shared memory: from ``source`` (where ``keep``; ``fill`` elsewhere) to ``targets``.
 
-    ``convert`` changes the bytes of whole elements of the tensor on the way (rounding to tf32); ``combine`` merges what comes with what is
-    there. Each mbarrier gets the bytes of each piece as it
-    lands, and with the last piece the knowledge that all of it has.
+    Each target is a (side, mbarrier): the mbarrier gets the bytes of each piece as it lands, and with the last piece
+    the event of the whole write. ``convert`` changes the bytes of whole elements of the tensor on the way (rounding to
+    tf32); ``combine`` merges what comes with what is there.
     """
-    machine, warp = operation.machine, operation.warp
-    done = warp.clock.async_done(*operation.write_event)
-    if operation.read_event is not None:  # a copy that is over has also read its source
-        done.join(warp.clock.async_done(*operation.read_event))
+    machine = operation.machine
+    done = operation.finished()
+
+    def fetch(part: slice | np.ndarray) -> np.ndarray:
+        values = cast(Side, source).read(part)
+        return values if convert is None else convert(values.view(np.uint8)).view(values.dtype)
+
     for side, barrier in targets:
         parts = cut(machine, len(side.offsets))
         left = [len(parts)]
-        scale = size // len(side.offsets)
 
-        def land(part, side=side, barrier=barrier, left=left, scale=scale):
+        def land(part, side=side, barrier=barrier, left=left):
             if keep is None:
-                values = source.read(part)
-                if convert is not None:
-                    values = convert(values.view(np.uint8)).view(values.dtype)
+                values = fetch(part)
             else:
-                inside = keep[part]
                 values = np.full(len(side.rows[part]), fill, side.view.dtype)
                 if source is not None:
-                    held = source.view[source.rows[part][inside]]
-                    values[inside] = held if convert is None else convert(held.view(np.uint8)).view(held.dtype)
+                    values[keep[part]] = fetch(np.flatnonzero(keep[part]) + part.start)
             if combine is not None:
                 values = combine(side.read(part), values)
             side.write(part, values, machine)
             left[0] -= 1
             if barrier is not None:
-                barrier.complete_bytes(
-                    scale * len(side.rows[part]), None if left[0] else done, warp, operation.lane, operation.site
-                )
+                landed = size // len(side.offsets) * len(side.rows[part])
+                barrier.complete_bytes(landed, None if left[0] else done, operation)
 
-        operation.pieces += [lambda part=part, land=land: land(part) for part in parts]
+        operation.pieces += [partial(land, part) for part in parts]
 
 
-def from_shared(operation: Operation, source: Side, target: Side, keep: np.ndarray | None, combine=None) -> None:
-    """Set up a copy out of shared memory: all reading comes before all writing, so that ``.read`` waits mean something."""
+def from_shared(
+    operation: Operation, source: Side, target: Side, keep: np.ndarray | None, combine: Combine | None = None
+) -> None:
+    """Set up a copy out of shared memory. All reads come before all writes: ``.read`` waits for the reads alone."""
     machine = operation.machine
     held = np.empty((len(source.rows), *source.view.shape[1:]), source.view.dtype)
 
@@ -181,21 +216,19 @@ def from_shared(operation: Operation, source: Side, target: Side, keep: np.ndarr
         held[part] = source.read(part)
 
     def deliver(part):
-        if keep is None and combine is None:
-            target.write(part, held[part], machine)
-            return
-        chosen = np.arange(len(source.rows))[part] if keep is None else np.flatnonzero(keep[part]) + part.start
-        if not len(chosen):
-            return
-        target.write(chosen, held[chosen] if combine is None else combine(target.read(chosen), held[chosen]), machine)
+        if keep is not None or combine is not None:
+            part = np.arange(len(held))[part] if keep is None else np.flatnonzero(keep[part]) + part.start
+        values = held[part]
+        if len(values):
+            target.write(part, values if combine is None else combine(target.read(part), values), machine)
 
     parts = cut(machine, len(source.rows))
-    operation.pieces = [lambda part=part: fetch(part) for part in parts]
-    operation.second = [lambda part=part: deliver(part) for part in parts]
+    operation.pieces = [partial(fetch, part) for part in parts]
+    operation.second = [partial(deliver, part) for part in parts]
 
 
 @lru_cache(maxsize=256)
-def decoded(data: bytes) -> tensor_map.TensorMap:
+def decoded(data: bytes) -> Any:
     return tensor_map.decode(data)
 
 

@@ -1,4 +1,4 @@
-"""Barriers: named barriers of a block, the cluster barrier, and mbarriers. They block, wake, and carry knowledge (``clocks``)."""
+"""Named barriers of a block, the cluster barrier, and mbarriers: they block and wake threads, and carry clocks."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .async_copy import Issue
 from .clocks import ACTORS, Clock
 from .report import actor
 
@@ -18,31 +19,24 @@ class NamedBarrier:
     def __init__(self, machine, block, number: int):
         self.machine, self.block, self.number = machine, block, number
         self.name = f"named barrier {number} of block {block.coordinates}"
-        self.expected: int | None = None
+        self.expected = 0  # threads; set by the first arrival
         self.arrived = 0
         self.whole_block = False
-        self.waiting: list = []  # (fragment, pc, finish)
+        self.waiting: list = []  # (fragment, finish)
         self.votes: list = []
         self.clock = Clock()
-        self.generation = 0
         self.first_site = 0
 
     def arrive(self, f, count: int | None, site: int) -> None:
         """One arrival of a whole warp; ``count`` is None for the whole block."""
         machine = self.machine
         if count is not None and (count % 32 or count <= 0):
-            machine.fail(
-                "barrier", f"{self.name}: the count {count} is not a multiple of 32", f.warp, f.mask.nonzero()[0], site
-            )
+            f.fail("barrier", f"{self.name}: the count {count} is not a multiple of 32", site)
         wanted = self.block.live_warps * 32 if count is None else count
-        if (self.arrived and (count is None) != self.whole_block) or (
-            self.arrived and count is not None and wanted != self.expected
-        ):
-            machine.fail(
+        if self.arrived and ((count is None) != self.whole_block or (count is not None and wanted != self.expected)):
+            f.fail(
                 "barrier",
                 f"{self.name} is used with {wanted} threads while {self.arrived} of {self.expected} have arrived",
-                f.warp,
-                f.mask.nonzero()[0],
                 site,
                 [f"the first of them at {machine.program.sites[self.first_site - 1].where()}"],
             )
@@ -52,13 +46,7 @@ class NamedBarrier:
         self.arrived += 32
         machine.effects += 1
         if self.arrived > self.expected:
-            machine.fail(
-                "barrier",
-                f"{self.name}: {self.arrived} threads arrived where {self.expected} were expected",
-                f.warp,
-                f.mask.nonzero()[0],
-                site,
-            )
+            f.fail("barrier", f"{self.name}: {self.arrived} threads arrived where {self.expected} were expected", site)
         if machine.sanitizer is not None:
             self.clock.join(f.warp.clock.release(f.lanes))
 
@@ -77,8 +65,7 @@ class NamedBarrier:
 
     def complete(self) -> None:
         waiting, votes, clock = self.waiting, self.votes, self.clock
-        self.waiting, self.votes, self.clock, self.arrived, self.expected = [], [], Clock(), 0, None
-        self.generation += 1
+        self.waiting, self.votes, self.clock, self.arrived = [], [], Clock(), 0
         for f, finish in waiting:
             if self.machine.sanitizer is not None:
                 f.warp.clock.single = {}
@@ -87,8 +74,8 @@ class NamedBarrier:
                 finish(f, votes)
             self.machine.resume(f, "is blocked")
 
-    def lanes_left(self, block) -> None:
-        """Threads exited: a barrier of the whole block now needs fewer."""
+    def threads_exited(self, block) -> None:
+        """A barrier of the whole block now needs fewer threads."""
         if self.arrived and self.whole_block:
             self.expected = block.live_warps * 32
             self.check()
@@ -119,11 +106,11 @@ class ClusterBarrier:
         self.machine.effects += 1
         if self.machine.sanitizer is not None:
             clock = f.warp.clock.release(f.lanes)
-            self.clock.join(clock if release else clock.as_seen())
+            self.clock.join(clock if release else clock.without_visibility())
         self.check()
 
     def check(self) -> None:
-        """Complete the phase once every thread still alive has arrived."""
+        """Complete the phase once every thread that has not exited has arrived."""
         if self.arrived and not any(
             warp.live & ~self.arrived.get(warp, 0) for block in self.blocks for warp in block.warps
         ):
@@ -132,7 +119,7 @@ class ClusterBarrier:
             self.machine.wake(self)
 
     def wait(self, f, index: int, pc: int, site: int, acquire: bool) -> int:
-        """Go on at ``pc`` once the phase this fragment arrived at is over; until then sleep and look again at ``index``."""
+        """Continue at ``pc`` once the phase of the fragment's arrival is over; else sleep, then retry ``index``."""
         phases = self.passed.setdefault(f.warp, np.full(32, -1))
         absent = f.mask & (phases < 0)
         if absent.any():
@@ -150,12 +137,9 @@ class ClusterBarrier:
             f"waits at the cluster barrier, phase {self.phase}: {arrived} threads have arrived", self, index, site
         )
 
-    def lanes_left(self) -> None:
-        self.check()
-
 
 class Arrival(NamedTuple):
-    """What one arrival made known, at which scope, from which block; ``landed``: by bytes of an asynchronous operation."""
+    """What one arrival made known, at which scope, from which block; ``landed``: of an asynchronous operation."""
 
     clock: Clock
     scope: int
@@ -177,20 +161,21 @@ class MBarrier:
         self.watchers: list = []
         self.arrived: list[Arrival] = []  # in the running phase
         self.completed: list[Arrival] = []  # in the last phase that completed
-        self.knows: dict = {}  # warp -> (its lanes, time): events that the completion of the last phase came before
-        self.knew: dict = {}  # and the same for the phase before that one
+        self.knows: dict = {}  # warp -> (its lanes, time): events after the completion of the last phase
+        self.knew: dict = {}  # the same for the phase before that one
         self.history: list[str] = [f"initialised with {count} by {actor(f.warp, [lane])}"]
         self.init_event = (f.warp, lane, f.warp.clock.time)
         self.site = site
 
-    # --- arriving ---------------------------------------------------------------------------------------------------
+    # --- arriving -----------------------------------------------------------------------------------------------------
 
     def arrive(self, f, lanes, count: int, site: int, scope: int, release: bool, *, drop: bool = False) -> int:
-        """``count`` arrivals; gives the phase they belong to. Never completes a phase on its own: call ``settle``."""
+        """``count`` arrivals; gives the phase they belong to. ``complete_if_done`` must follow."""
         if count > self.pending:
             self.machine.fail(
                 "barrier",
-                f"{self.name}: {count} arrivals where {self.pending} of {self.count} are still expected in phase {self.phase}",
+                f"{self.name}: {count} arrivals where {self.pending} of {self.count} are still expected in phase "
+                f"{self.phase}",
                 f.warp,
                 lanes,
                 site,
@@ -209,14 +194,14 @@ class MBarrier:
         self.note(f"{actor(f.warp, lanes)} expects {size} bytes")
         self.check_tx(f.warp, lanes, site)
 
-    def complete_bytes(self, size: int, clock: Clock | None, warp, lane: int, site: int) -> None:
-        """``size`` bytes of an asynchronous operation have landed."""
+    def complete_bytes(self, size: int, clock: Clock | None, issue: Issue) -> None:
+        """``size`` bytes of an asynchronous operation have landed; ``clock``: and with them the whole of it."""
         self.tx -= size
         self.note(f"{size} bytes land, {self.tx} outstanding")
         if clock is not None:
-            self.arrived.append(Arrival(clock, CLUSTER_SCOPE, warp.block.number, landed=True))
-        self.check_tx(warp, [lane], site)
-        self.settle()
+            self.arrived.append(Arrival(clock, CLUSTER_SCOPE, issue.warp.block.number, landed=True))
+        self.check_tx(issue.warp, [issue.lane], issue.site)
+        self.complete_if_done()
 
     def check_tx(self, warp, lanes, site: int) -> None:
         if abs(self.tx) >= 1 << 20:
@@ -229,7 +214,7 @@ class MBarrier:
                 self.history_lines(),
             )
 
-    def settle(self) -> None:
+    def complete_if_done(self) -> None:
         """Complete the phase if nothing is outstanding."""
         self.version += 1
         self.machine.effects += 1
@@ -243,22 +228,22 @@ class MBarrier:
                 self.machine.trace.phase(self)
             self.machine.wake(self)
 
-    # --- waiting ----------------------------------------------------------------------------------------------------
+    # --- waiting ------------------------------------------------------------------------------------------------------
 
     def passed(self, parity: int) -> bool:
         return self.phase & 1 != parity
 
     def observe(self, f, lanes) -> None:
-        """These lanes have waited for the last phase, or arrived in the running one: they know how many phases are over."""
+        """These lanes (an array) have waited for the last phase or arrived in the running one: they know it is over."""
         self.knows.setdefault((f.warp.block.number, f.warp.index), (lanes, f.warp.clock.time))
 
-    def unclear(self, f, lanes, parity: int) -> bool:
+    def ambiguous(self, f, lanes, parity: int) -> bool:
         """Whether a wait for ``parity`` may mean a phase that is neither the running nor the last one.
 
-        With ``phase`` phases over, a parity that is not the running phase's means the last one; a thread that has heard of all phases
-        but that one means it, too, or the one before, which it knows to be over. The running phase's own parity also is that of the
-        last but one: only a thread that knows the last phase to be over cannot mean that. Knowing is happens-before: the thread, or
-        one it has synchronized with since, has waited for that phase or arrived after it. Both are taken for whole warps.
+        The running phase P has the parity of P - 2, the last phase P - 1 that of P - 3. A wait is clear if the thread
+        knows a later phase than the older one to be over: P - 1 in the first case, P - 2 or P - 1 in the second.
+        Knowing is happens-before: the thread, or one it has synchronized with since, has waited for that phase or
+        arrived after it. Both are recorded for whole warps.
         """
         running = self.phase & 1 == parity
         if self.phase < (1 if running else 2):
@@ -266,13 +251,13 @@ class MBarrier:
         known = [self.knows] if running else [self.knows, self.knew]
         if any((f.warp.block.number, f.warp.index) in events for events in known):
             return False
-        known_to = [clock for clock, _ in f.warp.clock.groups(lanes)]
-        clocks = [clock.known for clock in known_to] + [clock.seen.known for clock in known_to if clock.seen]
+        clocks = [clock for clock, _ in f.warp.clock.groups(lanes)]
+        tables = [c.known for c in clocks] + [c.invisible.known for c in clocks if c.invisible]
         return not any(
             (table[block][who + warp * ACTORS] >= time).any()
             for events in known
             for (block, warp), (who, time) in events.items()
-            for table in clocks
+            for table in tables
             if block in table
         )
 
@@ -285,10 +270,10 @@ class MBarrier:
             reaches = arrival.block == f.warp.block.number or (
                 arrival.scope >= CLUSTER_SCOPE and scope >= CLUSTER_SCOPE
             )
-            together.join(arrival.clock if reaches or arrival.landed else arrival.clock.as_seen())
+            together.join(arrival.clock if reaches or arrival.landed else arrival.clock.without_visibility())
         f.warp.learn(lanes, together)
 
-    # --- telling ----------------------------------------------------------------------------------------------------
+    # --- history ------------------------------------------------------------------------------------------------------
 
     def note(self, what: str) -> None:
         self.history.append(what)

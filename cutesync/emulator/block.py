@@ -1,25 +1,28 @@
-"""Blocks and their warps: registers, special registers, shared and local memory, and what each warp knows (``clocks``)."""
+"""Blocks and their warps: registers, special registers, shared and local memory, and vector clocks."""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .clocks import ACTORS, WarpClock
+from .async_copy import Groups
+from .clocks import ACTORS, Clock, WarpClock
 from .fragment import CONVERGE, RUN, Fragment
-from .memory import RANK_SHIFT, SHARED_START, Region
+from .memory import POISON, RANK_SHIFT, SHARED_START, Region
 from .report import EmulationError, Report
 from .shadow import ACTOR_AT, BLOCK_AT, READ_ROWS
 from .tensor_registers import TensorRegisters
 
 if TYPE_CHECKING:
+    from .barriers import ClusterBarrier
     from .machine import Machine
 
 _U32, _I64 = np.dtype(np.uint32), np.dtype(np.int64)
 _LANES = np.arange(32)
-MOST_BLOCKS = (1 << 63 - BLOCK_AT) - 2  # that keys in shadow memory can tell apart
-_OF_BLOCK = ("ctaid", "cluster", "smid")  # special registers that differ between blocks start so
+MAX_BLOCKS = (1 << 63 - BLOCK_AT) - 2  # that keys in shadow memory can tell apart
+_OF_BLOCK = ("ctaid", "cluster", "smid")  # special registers that differ between blocks have names that start so
 
 
 class Warp:
@@ -30,12 +33,13 @@ class Warp:
         self.live = (1 << threads) - 1
         self.all = self.live
         self.clock = WarpClock(block.number, index, block.warp_count, machine.start_of_time)
-        actors = np.arange(32, dtype=_I64) + index * ACTORS
-        self.key_base = (actors << np.int64(ACTOR_AT)) + np.int64((block.number + 1) << BLOCK_AT)
+        first = (block.number + 1 << BLOCK_AT - ACTOR_AT) + index * ACTORS
+        self.actor_keys = np.arange(first, first + 32, dtype=_I64)  # block and actor of each lane, as in shadow memory
+        self.key_base = self.actor_keys << np.int64(ACTOR_AT)
         self.read_row = (index + block.number * 3) % READ_ROWS
-        self.heard: dict = {}
-        self.fenced: dict = {}
-        self.groups: dict = {}
+        self.fence_acquires: dict[int, Clock] = {}  # by lane: read by relaxed loads, known after the next fence
+        self.fence_releases: dict[int, tuple[Clock, int]] = {}  # by lane: clock and scope of its last fence
+        self.groups: defaultdict[tuple[str, int], Groups] = defaultdict(Groups)  # by kind and lane
         self.stores: dict = {}  # the last copy to global memory of each instruction, which lanes share
         self.tensor: TensorRegisters | None = None
         self.budgets: list = []  # setmaxnreg so far: (site, registers)
@@ -43,34 +47,29 @@ class Warp:
         self.fragments = [Fragment(self, 0, self.live)]
         self.priority = 0.0
 
-    # --- lanes ------------------------------------------------------------------------------------------------------
+    # --- lanes --------------------------------------------------------------------------------------------------------
 
     def add(self, fragment: Fragment) -> None:
         self.fragments.append(fragment)
         self.machine.schedule.ready(fragment)
 
-    def leave(self, fragment: Fragment) -> None:
+    def exit(self, fragment: Fragment) -> None:
         """The fragment's lanes exit."""
         self.fragments.remove(fragment)
         self.live &= ~fragment.bits
         self.machine.threads_ended()
         for other in self.fragments:
             self.machine.resume(other, CONVERGE)
-        self.block.lanes_left(self)
+        self.block.threads_exited(self)
 
     def merge(self, fragment: Fragment) -> None:
         """Join the fragment with those of its warp that are at the same place."""
         for other in list(self.fragments):
-            if (
-                other is not fragment
-                and other.pc == fragment.pc
-                and other.state in (RUN, CONVERGE)
-                and fragment.state in (RUN, CONVERGE)
-            ):
-                if (other.lagging or fragment.lagging) and CONVERGE not in (other.state, fragment.state):
-                    continue
+            states = (other.state, fragment.state)
+            together = other is not fragment and other.pc == fragment.pc and set(states) <= {RUN, CONVERGE}
+            if together and not ((other.lagging or fragment.lagging) and CONVERGE not in states):
                 self.fragments.remove(other)
-                self.machine.schedule.gone(other)
+                self.machine.schedule.not_ready(other)
                 fragment.set_lanes(fragment.bits | other.bits)
                 fragment.lagging = False
                 if fragment.state is CONVERGE:
@@ -83,16 +82,14 @@ class Warp:
     def fence_proxy(self, lanes, spaces: tuple[int, ...]) -> None:
         self.clock.fence_proxy(lanes, lanes is None or len(lanes) == self.live.bit_count(), spaces)
 
-    # --- values -----------------------------------------------------------------------------------------------------
+    # --- values -------------------------------------------------------------------------------------------------------
 
     def sreg(self, name: str) -> np.ndarray:
-        """A special register. What does not depend on the block is made once a launch, the rest once a block."""
-        held, key = (
-            (self.block.special, name) if name.startswith(_OF_BLOCK) else (self.machine.special, (name, self.index))
-        )
-        value = held.get(key)
+        """A special register, kept for the launch if it is the same in all blocks, else for the block."""
+        held, index = (self.block.special, 0) if name.startswith(_OF_BLOCK) else (self.machine.special, self.index)
+        value = held.get((name, index))
         if value is None:
-            value = held[key] = self.make_special(name)
+            value = held[name, index] = self.make_special(name)
         return value
 
     def make_special(self, name: str) -> np.ndarray:
@@ -100,8 +97,7 @@ class Warp:
         thread = self.index * 32 + _LANES
         x, y, _ = machine.block
         tid = (thread % x, thread // x % y, thread // (x * y))
-        base, _, axis = name.partition("_") if name[-2:] not in ("_x", "_y", "_z", "_w") else (name[:-2], "", name[-1])
-        axis = "xyzw".find(axis) if axis else -1
+        base, axis = (name[:-2], "xyzw".find(name[-1])) if name[-2:-1] == "_" else (name, -1)
         triples = {
             "tid": tid,
             "ntid": machine.block,
@@ -145,18 +141,15 @@ class Warp:
             self.tensor = TensorRegisters(self)
         return self.tensor
 
-    def local_stride(self) -> int:
-        return self.machine.local_bytes
-
     def local_region(self) -> Region:
         if self.local is None:
             size = max(self.machine.local_bytes, 16) * 32
-            self.local = Region("local memory", 0, np.full(size, 0xCD, np.uint8), initialised=True)
+            self.local = Region("local memory", 0, np.full(size, POISON, np.uint8), initialised=True)
         return self.local
 
 
 class Block:
-    """``number`` stands for the block in clocks and shadow memory, and no other resident block has it."""
+    """A resident block. ``number`` identifies it in clocks and shadow memory."""
 
     def __init__(self, machine: Machine, coordinates: tuple[int, int, int], number: int):
         self.machine, self.coordinates, self.number = machine, coordinates, number
@@ -168,11 +161,11 @@ class Block:
         self.threads = threads
         self.peers: list[Block] = [self]
         self.shared = Region.shared(f"shared memory of block {self.coordinates}", machine.shared_bytes)
-        self.special: dict[str, np.ndarray] = {}
+        self.special: dict[tuple[str, int], np.ndarray] = {}
         self.named: dict = {}
         self.mbarriers: dict = {}
-        self.gatherings: dict = {}  # warpgroup -> warps that have come to a wgmma
-        self.cluster_barrier = None
+        self.gatherings: dict = {}  # warpgroup -> warps that have reached a wgmma
+        self.cluster_barrier: ClusterBarrier | None = None
         self.warps = [Warp(self, i, min(32, threads - 32 * i)) for i in range(self.warp_count)]
         self.live_warps = self.warp_count
 
@@ -187,12 +180,12 @@ class Block:
             return self, offset
         return (self.peers[rank - 1] if rank <= len(self.peers) else None), offset
 
-    def lanes_left(self, warp: Warp) -> None:
+    def threads_exited(self, warp: Warp) -> None:
         if not warp.live:
             self.live_warps -= 1
         for barrier in self.named.values():
-            barrier.lanes_left(self)
+            barrier.threads_exited(self)
         if self.peers[0].cluster_barrier is not None:
-            self.peers[0].cluster_barrier.lanes_left()
+            self.peers[0].cluster_barrier.check()
         if self.live_warps == 0:
             self.machine.block_done(self)

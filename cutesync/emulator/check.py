@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+from typing import Any
 
 import numpy as np
 
@@ -12,23 +13,9 @@ from ..runtime import compiler
 from .run import DEVICE, LOCK, Device, run
 from .settings import Settings, emulate
 
-_TYPES = {
-    "float32": "Float32",
-    "float64": "Float64",
-    "float16": "Float16",
-    "bfloat16": "BFloat16",
-    "int8": "Int8",
-    "int16": "Int16",
-    "int32": "Int32",
-    "int64": "Int64",
-    "uint8": "Uint8",
-    "uint16": "Uint16",
-    "uint32": "Uint32",
-    "uint64": "Uint64",
-    "bool": "Uint8",
-    "float8_e4m3fn": "Float8E4M3FN",
-    "float8_e5m2": "Float8E5M2",
-}
+_TYPES = {f"{kind}{bits}": f"{kind.title()}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
+_TYPES |= {"float16": "Float16", "bfloat16": "BFloat16", "float32": "Float32", "float64": "Float64", "bool": "Uint8"}
+_TYPES |= {"float8_e4m3fn": "Float8E4M3FN", "float8_e5m2": "Float8E5M2"}
 
 
 def dsl_type(dtype: np.dtype):
@@ -41,13 +28,13 @@ def dsl_type(dtype: np.dtype):
 
 
 def compile_for_emulator(jit_function, *args, options: str = ""):
-    """``cute.compile`` for sm_90a with the PTX kept and line information; NumPy arrays stand for pointers (or tensors, by annotation)."""
+    """``cute.compile`` for sm_90a, with PTX and line information. NumPy arrays stand for pointers or tensors."""
     with compiler.alone():
         return compiler.compile_alone(jit_function, arguments(jit_function, args), options)
 
 
 def arguments(jit_function, args, run_time: bool = False) -> list:
-    """The arguments as the DSL wants them. A stream that is left out is added; ``run_time`` leaves compile-time constants out."""
+    """The arguments as the DSL takes them, a stream added if it is missing; ``run_time``: no compile-time constants."""
     import cuda.bindings.driver as driver
     import cutlass.cute as cute
     from cutlass.cute.runtime import from_dlpack, make_ptr
@@ -83,8 +70,10 @@ def arguments(jit_function, args, run_time: bool = False) -> list:
 
 
 def call(compiled, jit_function, *args, device: Device = DEVICE, fresh=(), edit=None) -> None:
-    """Run a compiled cute function on the emulator with NumPy arrays as memory, under the settings in force. The arrays in ``fresh`` are
-    poisoned, and reading one of their bytes before the kernel has written it is a fault."""
+    """Run a compiled cute function with NumPy arrays as memory, under the settings in force.
+
+    Arrays in ``fresh`` are poisoned: to read one of their bytes before the kernel has written it is a fault.
+    """
     with compiler.alone():
         values = arguments(jit_function, args, run_time=True)  # hold the memory that the packed pointers point to
         pointers, keep = compiled.generate_execution_args(*values)
@@ -97,26 +86,17 @@ def call(compiled, jit_function, *args, device: Device = DEVICE, fresh=(), edit=
     del values, keep
 
 
-def check(
-    jit_function,
-    *args,
-    schedules: int = 20,
-    policy: str | None = None,
-    seed: int = 0,
-    sanitize: bool = True,
-    options: str = "",
-    resident: int = 16,
-    fresh=(),
-    max_steps: int | None = None,
-) -> Settings:
-    """Compile a ``@cute.jit`` host function for sm_90a and run it under ``schedules`` schedules over all policies (or one ``policy``).
+def check(jit_function, *args, schedules: int = 20, options: str = "", fresh=(), **how: Any) -> Settings:
+    """Compile a ``@cute.jit`` host function for sm_90a and run it under ``schedules`` schedules over all policies.
 
-    NumPy arrays are passed as pointers (or tensors, where the parameter is annotated so) and are changed in place by the last run; a
-    stream parameter may be left out; arrays in ``fresh`` count as unwritten memory. A launch that goes on for ever is reported; more
-    than ``max_steps`` steps count as that (see ``patience``). Raises EmulationError on a race, a deadlock, a misuse, or when two schedules
-    give different results, and LaunchError for a launch that a GPU would refuse.
+    NumPy arrays are passed as pointers (or tensors, where the parameter is annotated so) and are changed in place by
+    the last run. A stream parameter may be left out. Arrays in ``fresh`` count as unwritten memory. ``options`` are
+    those of ``cute.compile``. All other keywords are those of ``emulate``: one ``policy`` instead of all, ``seed``,
+    ``sanitize``, ``trace``, ``resident``, and ``max_steps``, the bound on a launch without end (see ``watchdog``).
+    Raises EmulationError on a race, a deadlock, a misuse, or when two schedules give different results, and LaunchError
+    for a launch that a GPU would refuse.
     """
     compiled = compile_for_emulator(jit_function, *args, options=options)
-    with emulate(policy, seed, schedules, sanitize, None, resident, max_steps) as used:
+    with emulate(schedules=schedules, **how) as used:
         call(compiled, jit_function, *args, fresh=fresh)
     return used

@@ -1,90 +1,91 @@
-"""Who knows what: vector clocks, per thread, kept as small as the synchronization in use.
+"""Vector clocks: which events each thread knows to have happened, kept as small as the synchronization in use allows.
 
-An event is (block, actor, time). A block of W warps has 40 actors a warp: its 32 lanes, and 8 for the asynchronous operations that
-the warp started (copies, tensor-core reads), used in turn. A clock maps a block to the latest time of each actor that is known to have
-happened; blocks never heard of are absent. Arrays are never changed in place, so copying a clock copies references.
+An event is (block, actor, time). A block of W warps has 40 actors a warp: its 32 lanes, and 8 for the asynchronous
+operations that the warp started (copies, tensor-core reads), used in turn. A table maps a block to the latest time of
+each actor that is known to have happened; unknown blocks are absent. Arrays are never changed in place, so copying a
+clock copies references.
 
-``proxied`` is the part of that knowledge which has also crossed ``fence.proxy.async``, as the async proxy needs: one
-table for each state space (``SHARED``, ``GLOBAL``), since a fence may name one.
+A clock has three parts:
 
-``seen`` is a clock of what is only known to be over, without its writes being visible: an arrival from another block
-of the cluster at block scope. That is enough to overwrite what the other has read (the ring's empty barriers rely on
-it), and not enough to read what it wrote. What has crossed a proxy fence in the other block, or does in the one that
-waited, is the ``proxied`` of that clock.
+- ``known``: events that are over and whose writes are visible.
+- ``proxied``: the events of ``known`` that have also crossed ``fence.proxy.async``, as the async proxy needs. One table
+  for each state space (``SHARED``, ``GLOBAL``), since a fence may name one.
+- ``invisible``: a clock of events that are only known to be over, without their writes being visible: an arrival from
+  another block of the cluster at block scope. That is enough to overwrite what the other block has read (the ring's
+  empty barriers rely on it), and not enough to read what it wrote. Its ``proxied`` is what has crossed a proxy fence in
+  the other block or in the one that waited.
 
-What precedes the launch in its stream counts as the one event of one more block, ``PRECEDING``, that only ``griddepcontrol.wait`` makes known.
+Everything that precedes the launch in its stream is one event of one more block, ``PRECEDING``. Only
+``griddepcontrol.wait`` makes it known.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 
 ACTORS = 40
 LANES = 32
-PRECEDING = -1  # no block's number
+PRECEDING = -1  # no block has this number
 SHARED, GLOBAL = 0, 1
+Table = dict[int, np.ndarray]
+
+
+def each(lanes: np.ndarray | None) -> Iterable[int]:
+    """The numbers of these lanes; None stands for all 32."""
+    return range(LANES) if lanes is None else lanes.tolist()
 
 
 class Clock:
-    __slots__ = ("known", "proxied", "seen")
+    __slots__ = ("invisible", "known", "proxied")
 
-    def __init__(self, known=None, proxied=None, seen=None):
-        self.known: dict[int, np.ndarray] = known if known is not None else {}
-        self.proxied: tuple[dict[int, np.ndarray], ...] = proxied if proxied is not None else ({}, {})
-        self.seen: Clock | None = seen
+    def __init__(self, known: Table | None = None, proxied: tuple[Table, ...] | None = None):
+        self.known: Table = known if known is not None else {}
+        self.proxied: tuple[Table, ...] = proxied if proxied is not None else ({}, {})
+        self.invisible: Clock | None = None
 
     def copy(self) -> Clock:
-        return Clock(dict(self.known), tuple(map(dict, self.proxied)), self.seen.copy() if self.seen else None)
+        out = Clock(dict(self.known), tuple(map(dict, self.proxied)))
+        out.invisible = self.invisible.copy() if self.invisible else None
+        return out
 
     def join(self, other: Clock) -> None:
         _join(self.known, other.known)
         for mine, theirs in zip(self.proxied, other.proxied):
             _join(mine, theirs)
-        if other.seen:
-            self.seen = self.seen or Clock()
-            self.seen.join(other.seen)
+        if other.invisible:
+            self.invisible = self.invisible or Clock()
+            self.invisible.join(other.invisible)
 
-    def as_seen(self) -> Clock:
+    def without_visibility(self) -> Clock:
         """The same events, known only to be over; those that have crossed a proxy fence still have."""
-        seen = Clock(dict(self.known), tuple(map(dict, self.proxied)))
-        if self.seen:
-            seen.join(self.seen)
-        return Clock(seen=seen)
-
-    def tell(self, block: int, warp: int, lanes, time: int, warps: int) -> None:
-        """Record that events up to ``time`` of these lanes (None: all 32) of a warp have happened."""
-        _advance(self.known, block, warp, lanes, time, warps)
+        out = Clock()
+        out.invisible = Clock(dict(self.known), tuple(map(dict, self.proxied)))
+        if self.invisible:
+            out.invisible.join(self.invisible)
+        return out
 
     def fence_proxy(self, space: int) -> None:
         _join(self.proxied[space], self.known)
-        if self.seen:
-            self.seen.fence_proxy(space)
+        if self.invisible:
+            self.invisible.fence_proxy(space)
 
     def only(self, block: int) -> Clock:
-        """What it says about one block alone."""
+        """Its knowledge of one block alone."""
         known, *proxied = ({b: v for b, v in table.items() if b == block} for table in (self.known, *self.proxied))
         return Clock(known, tuple(proxied))
 
 
 def preceding() -> Clock:
-    """The clock that says: the launch before, and all before that, are over and visible."""
+    """A clock that knows all earlier launches of the stream to be over and visible."""
     return Clock({PRECEDING: _OVER})
 
 
 _OVER = np.ones(1, np.int64)
 
 
-def _advance(into: dict, block: int, warp: int, lanes, time: int, warps: int) -> None:
-    old = into.get(block)
-    fresh = np.zeros(warps * ACTORS, np.int64) if old is None else old.copy()
-    if lanes is None:
-        fresh[warp * ACTORS : warp * ACTORS + LANES] = time
-    else:
-        fresh[lanes + warp * ACTORS] = time
-    into[block] = fresh
-
-
-def _join(into: dict, other: dict) -> None:
+def _join(into: Table, other: Table) -> None:
     for block, theirs in other.items():
         mine = into.get(block)
         if mine is None:
@@ -94,7 +95,7 @@ def _join(into: dict, other: dict) -> None:
 
 
 class WarpClock:
-    """The knowledge of one warp's lanes: one common clock, and clocks of single lanes that have learnt more since they last met."""
+    """What one warp's lanes know: a common clock, and clocks of single lanes that have since learnt more."""
 
     def __init__(self, block: int, warp: int, warps: int, nothing: np.ndarray):
         self.block, self.warp, self.warps = block, warp, warps
@@ -110,9 +111,8 @@ class WarpClock:
         """``(clock, positions)`` for lanes (None: all) grouped by the clock they share."""
         if not self.single:
             return ((self.common, None),)
-        numbers = range(LANES) if lanes is None else lanes.tolist()
         found: dict[int, tuple[Clock, list[int]]] = {}
-        for position, lane in enumerate(numbers):
+        for position, lane in enumerate(each(lanes)):
             clock = self.single.get(lane, self.common)
             found.setdefault(id(clock), (clock, []))[1].append(position)
         if len(found) == 1:
@@ -121,21 +121,20 @@ class WarpClock:
 
     def release(self, lanes) -> Clock:
         """What these lanes (None: all) know together, their own past included; their later events are new."""
-        out = self._together(lanes)
-        out.tell(self.block, self.warp, lanes, self.time, self.warps)
+        (first, _), *rest = self.groups(lanes)
+        out = first.copy()
+        for clock, _ in rest:
+            out.join(clock)
+        self._record(out.known, lanes)
         self.time += 1
         return out
 
-    def _together(self, lanes) -> Clock:
-        if not self.single:
-            return self.common.copy()
-        numbers = range(LANES) if lanes is None else lanes.tolist()
-        clocks = {id(self.of(lane)): self.of(lane) for lane in numbers}
-        first, *rest = clocks.values()
-        out = first.copy()
-        for clock in rest:
-            out.join(clock)
-        return out
+    def _record(self, table: Table, lanes) -> None:
+        """Note in a table that all events of these lanes (None: all 32) so far have happened."""
+        old, start = table.get(self.block), self.warp * ACTORS
+        fresh = np.zeros(self.warps * ACTORS, np.int64) if old is None else old.copy()
+        fresh[slice(start, start + LANES) if lanes is None else lanes + start] = self.time
+        table[self.block] = fresh
 
     def acquire(self, lanes, clock: Clock, everyone: bool) -> None:
         """These lanes learn ``clock``; ``everyone`` says that they are all the lanes the warp still has."""
@@ -145,33 +144,32 @@ class WarpClock:
                 own.join(clock)
             return
         fresh: dict[int, Clock] = {}
-        for lane in range(LANES) if lanes is None else lanes.tolist():
+        for lane in each(lanes):
             old = self.of(lane)
             if id(old) not in fresh:
                 fresh[id(old)] = old.copy()
                 fresh[id(old)].join(clock)
             self.single[lane] = fresh[id(old)]
 
-    def meet(self, lanes, everyone: bool) -> None:
+    def synchronize(self, lanes, everyone: bool) -> None:
         """``bar.warp.sync``: each of these lanes learns what the others know."""
         together = self.release(lanes)
         if everyone:
             self.common, self.single = together, {}
         else:
-            for lane in range(LANES) if lanes is None else lanes.tolist():
-                self.single[lane] = together
+            self.single |= dict.fromkeys(each(lanes), together)
 
     def fence_proxy(self, lanes, everyone: bool, spaces: tuple[int, ...]) -> None:
-        """``fence.proxy.async`` by these lanes: what they know and did has crossed, on any way that begins at them."""
+        """``fence.proxy.async`` by these lanes: what they know and did has crossed the proxies."""
         if not everyone:
             fresh: dict[int, Clock] = {}
-            for lane in lanes.tolist():
+            for lane in each(lanes):
                 old = self.of(lane)
                 self.single[lane] = fresh[id(old)] = fresh.get(id(old)) or old.copy()
         for clock, _ in self.groups(lanes):
             for space in spaces:
                 clock.fence_proxy(space)
-                _advance(clock.proxied[space], self.block, self.warp, lanes, self.time, self.warps)
+                self._record(clock.proxied[space], lanes)
         self.time += 1
 
     def start_async(self) -> tuple[int, int]:
@@ -180,7 +178,7 @@ class WarpClock:
         return LANES + self.async_operations % (ACTORS - LANES), self.async_operations
 
     def async_done(self, actor: int, time: int) -> Clock:
-        """The clock that says: that asynchronous operation has finished (and nothing else)."""
+        """A clock that knows this asynchronous operation to have finished, and nothing else."""
         array = np.zeros(self.warps * ACTORS, np.int64)
         array[self.warp * ACTORS + actor] = time
         return Clock({self.block: array})

@@ -1,13 +1,16 @@
 """A PTX function -> Python functions, one per straight-line segment.
 
-Each segment has two forms: *full*, for 32 active lanes, and *part*, which merges its results into the inactive lanes' old values. Both
-are built when first run. A segment ends at a branch, at a label, before and after every instruction that synchronizes (there the
-scheduler may switch warps), and before every instruction that lanes do together (there a part of a warp may have to wait; the full form
-runs on across these). A segment function takes the running fragment and returns the next segment, or ``STOP`` if the fragment was
-blocked or has ended.
+Each segment has two forms: *full*, for 32 active lanes, and *part*, which merges its results into the inactive lanes'
+old values. Both are built when first run. A segment ends at a branch, at a label, before and after every instruction
+that synchronizes (there the scheduler may switch warps), and before every instruction that lanes do together (there a
+part of a warp may have to wait; the full form runs on across these). A segment function takes the running fragment and
+returns the next segment, or ``STOP`` if the fragment was blocked or has ended.
 """
 
 from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +20,14 @@ from .emitter import ALL, CARRY, STOP, UNSIGNED, VIEWS, ZERO, Emitter
 from .instructions import emitter, gathers_lanes, splits_around
 from .instructions.registry import unknown
 from .memory import SHARED_START
+
+
+@lru_cache(maxsize=4096)
+def constant_vector(value: int, kind: str, bits: int) -> np.ndarray:
+    """A number in all lanes."""
+    vector = np.full(32, value & ((1 << bits) - 1), UNSIGNED[bits]).view(VIEWS[kind][bits])
+    vector.flags.writeable = False
+    return vector
 
 
 def _namespace() -> dict:
@@ -41,7 +52,7 @@ class Program:
         self.slots = {name: i for i, name in enumerate(registers)}
         self.initial = [ZERO.get(reg.bits) for reg in registers.values()]  # structures have their members' registers
         self.constants: dict[tuple, str] = {}
-        self.factories: dict[str, object] = {}
+        self.factories: dict[str, tuple[Any, tuple]] = {}  # name -> maker and its static arguments
         self.sites: list[syntax.Instr] = []
         self.site_numbers: dict[int, int] = {}
         self.symbols: dict[str, int] = {}
@@ -55,7 +66,7 @@ class Program:
         self.exit = len(self.segments)
         try:
             self._analyse()
-        except gate.MALFORMED as fault:  # a branch by a table that is nowhere
+        except gate.MALFORMED as fault:  # an indexed branch whose table is missing
             if isinstance(fault, CutesyncError):
                 raise
             raise syntax.PtxSyntaxError(f"{function.name} has a branch that cannot be read ({fault})") from fault
@@ -63,7 +74,7 @@ class Program:
         self.part = [self._lazy(i, False) for i in range(len(self.segments))] + [_exit]
 
     def _place_variables(self) -> None:
-        """Give every declared variable an address: shared ones from the window's start, the launch-sized ones behind them."""
+        """Give every declared variable an address. Shared ones of launch-time size come after all others."""
         dynamic = []
         for v in (*self.module.variables, *self.function.variables):
             if v.space == "shared" and v.size == 0:
@@ -88,7 +99,7 @@ class Program:
         for p in self.function.params:
             self.symbols[p.name] = p.offset
 
-    # --- shape ------------------------------------------------------------------------------------------------------
+    # --- shape --------------------------------------------------------------------------------------------------------
 
     def _cut(self) -> list[tuple[int, int]]:
         code = self.function.code
@@ -138,7 +149,7 @@ class Program:
     def table(self, instr: syntax.Instr) -> list[str]:
         return self.function.tables[instr.args[1].name]
 
-    # --- names ------------------------------------------------------------------------------------------------------
+    # --- names --------------------------------------------------------------------------------------------------------
 
     def slot(self, reg: syntax.Reg) -> int:
         return self.slots[reg.name]
@@ -149,41 +160,26 @@ class Program:
     def local(self, reg: syntax.Reg) -> str:
         return f"r{self.slots[reg.name]}"
 
-    def bind(self, value, hint: str = "k") -> str:
-        key = (hint, id(value))
+    def _named(self, key: tuple, hint: str, value) -> str:
+        """The global name of a value of the generated code; equal keys share one."""
         if key not in self.constants:
-            name = f"{hint}{len(self.names)}"
-            self.names[name] = value
-            self.constants[key] = name
+            self.constants[key] = f"{hint}{len(self.names)}"
+            self.names[self.constants[key]] = value
         return self.constants[key]
+
+    def bind(self, value, hint: str = "k") -> str:
+        return self._named((hint, id(value)), hint, value)
 
     def bind_array(self, array: np.ndarray) -> str:
-        """A global name for a constant vector, shared by equal ones."""
-        key = (array.dtype.str, array.tobytes())
-        if key not in self.constants:
-            name = f"a{len(self.names)}"
-            self.names[name] = array
-            self.constants[key] = name
-        return self.constants[key]
+        """A global name for a constant vector."""
+        return self._named((array.dtype.str, array.tobytes()), "a", array)
 
     def constant(self, value: int, kind: str, bits: int) -> str:
-        key = (value, kind, bits)
-        if key not in self.constants:
-            name = f"c{len(self.names)}"
-            vector = np.full(32, value & ((1 << bits) - 1), UNSIGNED[bits]).view(VIEWS[kind][bits])
-            vector.flags.writeable = False
-            self.names[name] = vector
-            self.constants[key] = name
-        return self.constants[key]
+        return self._named((value, kind, bits), "c", constant_vector(value, kind, bits))
 
     def launch_bound(self, maker, static: tuple) -> str:
-        key = ("op", maker, static)
-        name = self.constants.get(key)
-        if name is None:
-            name = f"op{len(self.names)}"
-            self.names[name] = None
-            self.factories[name] = (maker, static)
-            self.constants[key] = name
+        name = self._named(("op", maker, static), "op", None)
+        self.factories[name] = (maker, static)
         return name
 
     def site(self, instr: syntax.Instr) -> int:
@@ -204,7 +200,7 @@ class Program:
         for name, (maker, static) in self.factories.items():
             self.names[name] = maker(machine, *static)
 
-    # --- text -> functions ------------------------------------------------------------------------------------------
+    # --- text -> functions --------------------------------------------------------------------------------------------
 
     def _emit(self, index: int, full: bool, run_on: bool) -> Emitter:
         """The text of a segment; with ``run_on`` the segments behind joints follow in the same function."""
@@ -228,12 +224,12 @@ class Program:
                 return e
             index += 1
             if not run_on or end not in self.joints:
-                e.leave(index)
+                e.jump(index)
                 return e
 
     @staticmethod
     def _guard(e: Emitter, instr) -> None:
-        """Put the lanes of a predicated instruction into a local of its own: the instruction may change the predicate."""
+        """Put the lanes of a predicated instruction into a local: the instruction may change the predicate."""
         e.guard = None
         if instr.pred is not None:
             p = f"~{e.p(instr.pred)}" if instr.negated else e.p(instr.pred)

@@ -1,12 +1,14 @@
-"""What a declaration of PTX says: the size, alignment and name of a parameter, and a variable with its first content."""
+"""Declarations of PTX: size, alignment and name of a parameter, and variables with their initial content."""
 
 from __future__ import annotations
 
 import re
+from math import prod
 
 from .syntax import SIZES, Variable
 
-_MOST_LOCAL, _MOST_BYTES = 512 << 10, 1 << 31
+_TYPE = r"\.(b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|f32|f64|b128)\b"
+_MAX_LOCAL, _MAX_BYTES = 512 << 10, 1 << 31
 
 
 def split(text: str, separator: str = ",") -> list[str]:
@@ -26,14 +28,19 @@ def split(text: str, separator: str = ",") -> list[str]:
     return parts
 
 
+def found(pattern: str, text: str) -> re.Match[str]:
+    """The first match, which a well-formed text has."""
+    match = re.search(pattern, text)
+    if match is None:
+        raise ValueError(f"nothing matches {pattern}")
+    return match
+
+
 def declared(piece: str) -> tuple[int, int, str]:
     """(size, alignment, name) of one parameter declaration."""
-    kind = re.search(r"\.(b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|f32|f64|b128)\b", piece).group(1)
-    tail = piece.split()[-1]
-    match = re.fullmatch(r"([$\w]+)(?:\[(\d+)\])?", tail)
-    count = int(match.group(2)) if match.group(2) else 1
-    size = SIZES[kind] * count
-    return size, _alignment(piece if ".ptr" not in piece else "", SIZES[kind]), match.group(1)
+    unit = SIZES[found(_TYPE, piece)[1]]
+    name, count = found(r"^([$\w]+)(?:\[(\d+)\])?$", piece.split()[-1]).groups()
+    return unit * int(count or 1), _alignment(piece if ".ptr" not in piece else "", unit), name
 
 
 def _alignment(declaration: str, default: int) -> int:
@@ -48,17 +55,13 @@ def _alignment(declaration: str, default: int) -> int:
 
 def variable(s: str) -> Variable:
     left, _, right = s.partition("=")
-    space = re.search(r"\.(global|const|shared|local)\b", left).group(1)
-    kind = re.findall(r"\.(b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|f32|f64|b128)\b", left)[-1]
-    match = re.search(r"([$\w]+)((?:\[\d*\])*)\s*$", left.strip())
-    count = 1
-    for dimension in re.findall(r"\[(\d*)\]", match.group(2)):
-        count *= int(dimension or 0)
-    size = SIZES[kind]
+    space, size = found(r"\.(global|const|shared|local)\b", left)[1], SIZES[re.findall(_TYPE, left)[-1]]
+    name, dimensions = found(r"([$\w]+)((?:\[\d*\])*)\s*$", left.strip()).groups()
+    count = prod(int(dimension or 0) for dimension in re.findall(r"\[(\d*)\]", dimensions))
     init = None
     if right.strip():
         values = split(right.strip().strip("{}")) if "{" in right else [right.strip()]
         init = b"".join((int(v, 0) & ((1 << 8 * size) - 1)).to_bytes(size, "little") for v in values)
-    if size * count > (_MOST_LOCAL if space == "local" else _MOST_BYTES):
+    if size * count > (_MAX_LOCAL if space == "local" else _MAX_BYTES):
         raise ValueError(f"{size * count} bytes of {space} memory")
-    return Variable(match.group(1), space, size * count, _alignment(left, size), init)
+    return Variable(name, space, size * count, _alignment(left, size), init)

@@ -1,8 +1,8 @@
-"""Runs a compiled cute function's own host code with no driver: its CUDA calls are answered here, its launches run on the machine.
+"""Runs a compiled cute function's own host code without a driver: its CUDA calls are answered here.
 
-The DSL's host entry computes grids and packs parameters; the engine that runs it is made without any shared library, and each CUDA
-symbol it wants is a callback. ``Executable`` is one compiled function made runnable; it records the launches of a call, which then run
-in order. This is the only module of the project that touches ``cutlass._mlir``.
+The DSL's host entry computes grids and packs parameters. The engine that runs it loads no shared library; each CUDA
+symbol it needs is a callback. ``Executable`` is one compiled function made runnable: it records the launches of a call,
+which then run in order. No other module of the project touches ``cutlass._mlir``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import LaunchError
 from . import limits, ptx
@@ -18,9 +19,21 @@ from .codegen import Program
 _P, _I, _U, _S = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
 _SUCCESS, _NOT_SUPPORTED = 0, 801
 _COOPERATIVE_ATTRIBUTE, _CLUSTER_ATTRIBUTE, _PROGRAMMATIC_ATTRIBUTE = 2, 4, 6
-_MOST_SHARED, _NON_PORTABLE = 8, 14  # cudaFuncAttribute: MaxDynamicSharedMemorySize, NonPortableClusterSizeAllowed
+_MAX_SHARED, _NON_PORTABLE = 8, 14  # cudaFuncAttribute: MaxDynamicSharedMemorySize, NonPortableClusterSizeAllowed
 _ATTRIBUTE_BYTES = 72
 _ABSENT = (0, 0, 0)
+_ATTRIBUTES = {
+    1: 1024,
+    10: 32,
+    16: 132,
+    39: 2048,
+    75: 9,
+    76: 0,
+    8: 49152,
+    81: limits.SHARED_OF_SM,
+    95: 1,
+    97: limits.SHARED,
+}
 
 
 class _Config(ctypes.Structure):
@@ -31,10 +44,12 @@ class _Config(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch: which kernel, its extents, dynamic shared memory, and the bytes of its parameters. All blocks of a
-    ``cooperative`` one are resident at once. ``clustered``: it says that it is one of clusters, if only of one block each.
-    ``programmatic``: it may start before the launch before it in its stream has ended. ``most_cluster`` and ``most_shared`` are what
-    the attributes of the kernel allow."""
+    """One kernel launch: kernel, extents, dynamic shared memory, the bytes of the parameters, and launch attributes.
+
+    ``cooperative``: all blocks are resident at once. ``clustered``: the launch has the cluster attribute, perhaps of
+    one block. ``programmatic``: it may start before the launch before it in its stream has ended. ``max_cluster`` and
+    ``max_shared`` are what the kernel's attributes allow.
+    """
 
     program: Program
     grid: tuple[int, int, int]
@@ -45,8 +60,18 @@ class Launch:
     cooperative: bool = False
     clustered: bool = False
     programmatic: bool = False
-    most_cluster: int = limits.PORTABLE_CLUSTER
-    most_shared: int = limits.SHARED
+    max_cluster: int = limits.PORTABLE_CLUSTER
+    max_shared: int = limits.SHARED
+
+
+def _answer(value: int, kind=_I):
+    """A callback that writes ``value`` where its first argument points."""
+
+    def callback(place, *_) -> int:
+        ctypes.cast(place, ctypes.POINTER(kind))[0] = value
+        return _SUCCESS
+
+    return callback
 
 
 class Executable:
@@ -101,8 +126,11 @@ class Executable:
             ctypes.CFUNCTYPE(_I, _P)(address)(packed)
 
     def record(self, packed, edit=None) -> list[Launch]:
-        """Run the host code with its packed arguments (pointers to values, last the result) and return its launches. ``edit`` changes
-        the PTX of these launches first: tests plant faults with it."""
+        """Run the host code with its packed arguments and return its launches.
+
+        ``packed`` holds pointers to the values, the last one to the result. ``edit`` changes the PTX of these launches
+        first: tests plant faults with it.
+        """
         self.launches, self.failure = [], None
         original = self.module, self.programs
         if edit is not None:
@@ -115,19 +143,19 @@ class Executable:
             raise self.failure
         return self.launches
 
-    # --- the CUDA runtime, as far as host code calls it -------------------------------------------------------------
+    # --- the CUDA runtime, as far as host code calls it ---------------------------------------------------------------
 
-    def _callbacks(self) -> dict[str, object]:
-        made = {
+    def _callbacks(self) -> dict[str, Any]:
+        made: dict[str, Any] = {
             "_cudaLaunchKernelEx": ctypes.CFUNCTYPE(_I, _P, _P, _P)(self._guard(self._launch)),
-            "_cudaLibraryLoadData": ctypes.CFUNCTYPE(_I, _P, _P, _P, _P, _I, _P, _P, _I)(self._load_data),
+            "_cudaLibraryLoadData": ctypes.CFUNCTYPE(_I, _P, _P, _P, _P, _I, _P, _P, _I)(_answer(1, _P)),
             "_cudaLibraryGetKernel": ctypes.CFUNCTYPE(_I, _P, _P, _P)(self._get_kernel),
-            "_cudaGetDevice": ctypes.CFUNCTYPE(_I, _P)(self._get_device),
+            "_cudaGetDevice": ctypes.CFUNCTYPE(_I, _P)(_answer(0)),
             "_cudaDeviceGetAttribute": ctypes.CFUNCTYPE(_I, _P, _I, _I)(self._device_attribute),
             "_cudaKernelSetAttributeForDevice": ctypes.CFUNCTYPE(_I, _P, _I, _I, _I)(self._set_attribute),
             "_cudaFuncSetAttribute": ctypes.CFUNCTYPE(_I, _P, _I, _I)(self._set_attribute),
-            "_cuKernelGetAttribute": ctypes.CFUNCTYPE(_I, _P, _I, _P, _I)(self._kernel_attribute),
-            "_cudaOccupancyMaxActiveBlocksPerMultiprocessor": ctypes.CFUNCTYPE(_I, _P, _P, _I, _S)(self._occupancy),
+            "_cuKernelGetAttribute": ctypes.CFUNCTYPE(_I, _P, _I, _P, _I)(_answer(0)),
+            "_cudaOccupancyMaxActiveBlocksPerMultiprocessor": ctypes.CFUNCTYPE(_I, _P, _P, _I, _S)(_answer(1)),
         }
         accept = ctypes.CFUNCTYPE(_I)(lambda: _SUCCESS)
         refuse = ctypes.CFUNCTYPE(_I)(lambda: _NOT_SUPPORTED)
@@ -137,7 +165,7 @@ class Executable:
         return made
 
     def _guard(self, callback):
-        """Exceptions cannot cross the C frames of the host code: keep the first for ``record``."""
+        """Exceptions cannot cross the C frames of the host code: the first is kept for ``record``."""
 
         def run(*args):
             try:
@@ -164,17 +192,17 @@ class Executable:
             bool(cooperative[0]),
             cluster != _ABSENT,
             bool(programmatic[0]),
-            most_cluster=limits.LARGEST_CLUSTER
+            max_cluster=limits.LARGEST_CLUSTER
             if self.attributes.get((kernel, _NON_PORTABLE))
             else limits.PORTABLE_CLUSTER,
-            most_shared=self.attributes.get((kernel, _MOST_SHARED), limits.PLAIN_SHARED),
+            max_shared=self.attributes.get((kernel, _MAX_SHARED), limits.PLAIN_SHARED),
         )
         limits.check(launch)
         self.launches.append(launch)
         return _SUCCESS
 
     @staticmethod
-    def _attribute(config: _Config, wanted: int) -> tuple[int, ...]:
+    def _attribute(config: _Config, wanted: int) -> Any:
         """The first words of a launch attribute; zeros where it is not given."""
         for i in range(config.count):
             at = config.attributes + i * _ATTRIBUTE_BYTES
@@ -194,10 +222,6 @@ class Executable:
             out[p.offset : p.offset + p.size] = ctypes.string_at(pointers[i], p.size)
         return bytes(out)
 
-    def _load_data(self, library, *_) -> int:
-        ctypes.cast(library, ctypes.POINTER(_P))[0] = 1
-        return _SUCCESS
-
     def _get_kernel(self, kernel, _, name) -> int:
         text = ctypes.string_at(name).decode()
         if text not in self.kernels:
@@ -206,34 +230,7 @@ class Executable:
         return _SUCCESS
 
     @staticmethod
-    def _get_device(device) -> int:
-        ctypes.cast(device, ctypes.POINTER(_I))[0] = 0
-        return _SUCCESS
-
-    @staticmethod
     def _device_attribute(value, attribute, _) -> int:
-        """Device attributes of a Hopper: multiprocessors (16), shared memory (8, 81, 97), compute capability (75, 76); 0 otherwise."""
-        known = {
-            16: 132,
-            8: 49152,
-            81: limits.SHARED_OF_SM,
-            97: limits.SHARED,
-            75: 9,
-            76: 0,
-            1: 1024,
-            10: 32,
-            39: 2048,
-            95: 1,
-        }
-        ctypes.cast(value, ctypes.POINTER(_I))[0] = known.get(attribute, 0)
-        return _SUCCESS
-
-    @staticmethod
-    def _kernel_attribute(value, *_) -> int:
-        ctypes.cast(value, ctypes.POINTER(_I))[0] = 0
-        return _SUCCESS
-
-    @staticmethod
-    def _occupancy(blocks, *_) -> int:
-        ctypes.cast(blocks, ctypes.POINTER(_I))[0] = 1
+        """Device attributes of an H200 (``_ATTRIBUTES``, by cudaDeviceAttr); 0 for others."""
+        ctypes.cast(value, ctypes.POINTER(_I))[0] = _ATTRIBUTES.get(attribute, 0)
         return _SUCCESS

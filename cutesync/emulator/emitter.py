@@ -1,11 +1,13 @@
 """Builds the Python text of one segment: operands as typed expressions, destinations, lane masks, calls of operations.
 
-Registers are immutable NumPy vectors over the 32 lanes of a warp, kept as unsigned bits; inside a segment they are Python locals,
-viewed as signed or float where an instruction needs that. Instruction handlers (``instructions/``) talk to an ``Emitter`` only.
+Registers are immutable NumPy vectors over the 32 lanes of a warp, kept as unsigned bits; inside a segment they are
+Python locals, viewed as signed or float where an instruction needs that. Instruction handlers (``instructions/``) talk
+to an ``Emitter`` only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,15 +20,9 @@ if TYPE_CHECKING:
     from .codegen import Program
 
 STOP = -1
-UNSIGNED = {
-    8: np.dtype(np.uint8),
-    16: np.dtype(np.uint16),
-    32: np.dtype(np.uint32),
-    64: np.dtype(np.uint64),
-    128: np.dtype(np.complex128),
-}
-SIGNED = {8: np.dtype(np.int8), 16: np.dtype(np.int16), 32: np.dtype(np.int32), 64: np.dtype(np.int64)}
-FLOAT = {16: np.dtype(np.float16), 32: np.dtype(np.float32), 64: np.dtype(np.float64)}
+UNSIGNED = {8 * n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)} | {128: np.dtype(np.complex128)}
+SIGNED = {8 * n: np.dtype(f"i{n}") for n in (1, 2, 4, 8)}
+FLOAT = {8 * n: np.dtype(f"f{n}") for n in (2, 4, 8)}
 VIEWS = {"u": UNSIGNED, "s": SIGNED, "f": FLOAT}
 ZERO = {bits: np.zeros(32, dtype) for bits, dtype in UNSIGNED.items()}
 ZERO[1] = np.zeros(32, bool)
@@ -36,6 +32,8 @@ CARRY = syntax.Reg("%carry", 1)  # the condition code of add.cc and friends
 
 class Emitter:
     """Builds the text of one segment. Handlers ask for operands as typed expressions and set destinations."""
+
+    instr: syntax.Instr  # the running one
 
     def __init__(self, program: Program, full: bool):
         self.program = program
@@ -49,10 +47,9 @@ class Emitter:
         self.uses: Uses | None = None  # of registers that wgmma works on
         self.temporaries = 0
         self.ended = False
-        self.instr: syntax.Instr | None = None
         self.index = 0
 
-    # --- text -------------------------------------------------------------------------------------------------------
+    # --- text ---------------------------------------------------------------------------------------------------------
 
     def line(self, text: str) -> None:
         self.lines.append(self.indent + text)
@@ -70,7 +67,7 @@ class Emitter:
     def const(self, value, kind: str, bits: int) -> str:
         return self.program.constant(value, kind, bits)
 
-    # --- operands ---------------------------------------------------------------------------------------------------
+    # --- operands -----------------------------------------------------------------------------------------------------
 
     def u(self, operand, bits: int) -> str:
         return self.value(operand, "u", bits)
@@ -95,21 +92,16 @@ class Emitter:
         if isinstance(operand, syntax.Special):
             return self.special(operand, kind, bits)
         if isinstance(operand, syntax.Symbol):
-            address = self.const(self.program.address(operand, self.instr), "u", bits)
-            return address
+            return self.const(self.program.address(operand, self.instr), "u", bits)
         if not isinstance(operand, syntax.Reg):
             raise unknown(self.instr, f"operand {operand}")
         if operand.bits == bits:
             return self.register(operand, kind)
         if operand.bits == 1:
             raise unknown(self.instr, "a predicate where a number is needed")
-        plain = self.register(operand, "s" if kind == "s" and operand.bits < bits else "u")
-        cast = f"{plain}.astype({'s' if kind == 's' and operand.bits < bits else 'u'}{bits})"
-        return (
-            self.temp(cast if kind != "f" else f"{cast}.view(f{bits})")
-            if kind == "u" or operand.bits < bits
-            else self.temp(f"{cast}.view({kind}{bits})")
-        )
+        widens = "s" if kind == "s" and operand.bits < bits else "u"
+        cast = f"{self.register(operand, widens)}.astype({widens}{bits})"
+        return self.temp(cast if kind == widens else f"{cast}.view({kind}{bits})")
 
     def immediate(self, operand: syntax.Imm, kind: str, bits: int) -> str:
         value = operand.value
@@ -147,7 +139,7 @@ class Emitter:
             return name
         return f"{other}.view({kind}{reg.bits})"
 
-    # --- destinations -----------------------------------------------------------------------------------------------
+    # --- destinations -------------------------------------------------------------------------------------------------
 
     def set(self, reg, expression: str, kind: str = "u", bits: int | None = None) -> None:
         """Assign a destination. ``bits`` is the width of the expression where it differs from the register's."""
@@ -173,7 +165,7 @@ class Emitter:
         self.have[(reg.name, kind)] = name
         self.writes[reg.name] = reg
 
-    # --- lanes ------------------------------------------------------------------------------------------------------
+    # --- lanes --------------------------------------------------------------------------------------------------------
 
     def mask(self) -> str:
         """The running instruction's lanes as a bool vector."""
@@ -190,7 +182,7 @@ class Emitter:
             self.line(f"{operation}(f, {'None' if self.full else 'f.lanes'}, {', '.join(args)})")
 
     def result(self, operation: str, *args: str) -> str:
-        """The same for an operation that returns a vector (or a tuple); gives the name of the result, None where no lane ran."""
+        """The same for an operation with a result; returns the result's name. It is None where no lane ran."""
         if self.guard is not None:
             return self.temp(f"{operation}(f, f.pick({self.guard}), {', '.join(args)}) if cnz({self.guard}) else None")
         return self.temp(f"{operation}(f, {'None' if self.full else 'f.lanes'}, {', '.join(args)})")
@@ -204,12 +196,12 @@ class Emitter:
             self.set(reg, f"({zero} if {result} is None else {expression})", kind, bits)
 
     def converge(self, members) -> None:
-        """Wait here until all live lanes of ``members`` (a number, or the text of an expression) are in this fragment."""
+        """Wait here until all live lanes of ``members`` (a number or an expression) are in this fragment."""
         if not self.full:
             self.line(f"if not f.converged({members}): return STOP")
 
     def blocking(self, operation: str, *args: str) -> None:
-        """End the segment with an operation that may block: ``operation(f, next segment, *args)`` returns where to go on, or STOP."""
+        """End the segment with ``operation(f, next segment, *args)``, which returns where to continue, or STOP."""
         if self.guard is not None:
             taken, self.guard = self.guard, None
             self.store_back()
@@ -221,8 +213,8 @@ class Emitter:
         self.line(f"return {operation}({', '.join(('f', str(self.index + 1), *args))})")
         self.ended = True
 
-    def touch(self, registers: set[syntax.Reg]) -> None:
-        """Note that the running instruction uses registers that ``wgmma`` works on; a predicated one does so where it has lanes."""
+    def touch(self, registers: Set[syntax.Reg]) -> None:
+        """Record that the running instruction, in its lanes, uses registers that ``wgmma`` works on."""
         if not registers:
             return
         uses = Uses() if self.guard is not None or self.uses is None else self.uses
@@ -248,7 +240,8 @@ class Emitter:
                 slot = self.program.slot(reg)
                 self.line(f"R[{slot}] = {local}" if self.full else f"R[{slot}] = where(f.mask, {local}, R[{slot}])")
 
-    def leave(self, target: int) -> None:
+    def jump(self, target: int) -> None:
+        """End the segment and go on at another."""
         self.store_back()
         self.line(f"return {target}")
         self.ended = True

@@ -1,8 +1,9 @@
 """Floating-point formats as bit patterns: exact decoding to float64, and rounding from float64 in every PTX mode.
 
-float64 holds every finite value of every narrower PTX format exactly, so it is the one intermediate form. A sum that does not fit
-in it is carried *rounded to odd* (``round_to_odd_sum``): rounding such a number once more, to at most 51 significant bits, gives
-the same answer as rounding the exact sum directly (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+float64 holds every finite value of every narrower PTX format exactly, so it is the one intermediate form. A sum that
+does not fit in it is carried *rounded to odd* (``round_to_odd_sum``): rounding such a number once more, to at most 51
+significant bits, gives the same answer as rounding the exact sum directly (Boldo and Melquiond, "Emulation of FMA and
+correctly rounded sums", 2008).
 
 Callers hold ``np.errstate(all="ignore")``: infinities and NaNs are ordinary values here.
 """
@@ -10,6 +11,7 @@ Callers hold ``np.errstate(all="ignore")``: infinities and NaNs are ordinary val
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +24,10 @@ MODES = ("rn", "rna", "rz", "rm", "rp")
 class Format:
     """A binary format of sign, exponent field and fraction field, from the top bit down.
 
-    ``precision`` counts the hidden bit, ``emin`` is the exponent of the smallest normal number. ``max_code`` is the magnitude code of
-    the largest finite number; ``inf_code`` is None where the format has no infinity (e4m3). ``nan`` is the NaN that operations make.
-    ``pad`` low bits below the code are zero (tf32 sits in the top 19 bits of a 32-bit register).
+    ``precision`` counts the hidden bit, ``emin`` is the exponent of the smallest normal number. ``max_code`` is the
+    magnitude code of the largest finite number; ``inf_code`` is None where the format has no infinity (e4m3). ``nan``
+    is the NaN that operations make. ``pad`` low bits below the code are zero (tf32 sits in the top 19 bits of a 32-bit
+    register).
     """
 
     name: str
@@ -32,12 +35,12 @@ class Format:
     precision: int
     emin: int
     max_code: int
-    inf_code: int | None
+    inf_code: Any  # int | None
     nan: int
     pad: int = 0
 
     @property
-    def dtype(self) -> type:
+    def dtype(self) -> Any:
         return {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[self.bits]
 
     @property
@@ -89,8 +92,9 @@ def decode(fmt: Format, bits: np.ndarray) -> np.ndarray:
 def encode(fmt: Format, values: np.ndarray, mode: str = "rn", *, satfinite: bool = False) -> np.ndarray:
     """float64 values -> raw bits of ``fmt``, rounded once in ``mode``.
 
-    Overflow goes to infinity or to the largest finite number as the mode says; always to the latter with ``satfinite`` (which
-    clamps infinities too). NaN becomes the canonical NaN of the format. Formats without infinity need ``satfinite``.
+    Overflow goes to infinity or to the largest finite number as the mode says; always to the latter with ``satfinite``
+    (which clamps infinities too). NaN becomes the canonical NaN of the format. Formats without infinity need
+    ``satfinite``.
     """
     if mode not in MODES:
         raise ArgumentValueError(explain("rounding mode", repr(mode), " or ".join(MODES)))
@@ -110,7 +114,7 @@ QUIET = np.uint64(1 << 51)
 
 
 def canonical(fmt: Format, values: np.ndarray, *sources: np.ndarray) -> np.ndarray:
-    """Numbers in the format's own NumPy type -> bits, with one NaN; f64 gives the last of ``sources`` (bits) that is a NaN, made quiet."""
+    """Numbers in the format's NumPy type -> bits, with one NaN; f64 keeps the last NaN of ``sources``, made quiet."""
     lost, bits = np.isnan(values), values.view(fmt.dtype)
     if not np.count_nonzero(lost):
         return bits
@@ -161,7 +165,7 @@ def _encode_any(fmt: Format, values: np.ndarray, mode: str, satfinite: bool) -> 
 
     infinite = np.isinf(values)
     if satfinite:
-        over_code = np.int64(fmt.max_code)
+        over_code: Any = np.int64(fmt.max_code)
     else:
         if fmt.inf_code is None:
             raise ArgumentValueError(
@@ -203,7 +207,7 @@ def clamp_negative(fmt: Format, bits: np.ndarray) -> np.ndarray:
 
 
 def round_to_odd_sum(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """float64 x + y, inexact sums rounded to the neighbour whose last bit is 1. Exact where the sum is exact; no overflow allowed."""
+    """float64 x + y, which must not overflow; an inexact sum is rounded to the neighbour whose last bit is 1."""
     total = x + y
     y_part = total - x
     error = (x - (total - y_part)) + (y - y_part)

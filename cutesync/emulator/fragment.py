@@ -1,12 +1,13 @@
-"""The lanes of one warp that are at one place: what the scheduler runs and generated code is given.
+"""Fragments: the lanes of one warp that are at one place. The scheduler runs fragments; generated code is given one.
 
-A divergent branch splits a fragment, meeting at a place joins two. A fragment runs, waits for other lanes of its warp at an instruction
-they do together (``CONVERGE``), is blocked until somebody wakes it, or has polled in vain and sleeps until what it polled changes.
+A divergent branch splits a fragment; two of one warp that reach the same place merge. A fragment runs, waits for other
+lanes of its warp at a convergent instruction (``CONVERGE``), is blocked until it is woken, or has polled in vain and
+sleeps until what it polled changes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -35,9 +36,9 @@ class Fragment:
         self.warp, self.pc, self.state = warp, pc, RUN
         self.waits: str | None = None
         self.site = 0  # the instruction it is blocked at
-        self.waits_on = None
+        self.waits_on: Any = None
         self.poll: tuple | None = None
-        self.sleep_on = None
+        self.sleep_on: Any = None
         self.watched: tuple[int, int] | None = None  # the bytes of ``sleep_on`` that it polls; None for all
         self.lagging = False
         self.priority = 0.0
@@ -51,7 +52,10 @@ class Fragment:
         program = self.warp.machine.program
         self.code = program.full if bits == FULL else program.part
 
-    # --- called by generated code -----------------------------------------------------------------------------------
+    def fail(self, kind: str, title: str, site: int, lines=()) -> NoReturn:
+        self.warp.machine.fail(kind, title, self.warp, np.flatnonzero(self.mask), site, lines)
+
+    # --- called by generated code -------------------------------------------------------------------------------------
 
     @staticmethod
     def pick(mask: np.ndarray):
@@ -68,7 +72,7 @@ class Fragment:
         return otherwise
 
     def exit(self) -> int:
-        self.warp.leave(self)
+        self.warp.exit(self)
         return STOP
 
     def converged(self, members: int) -> bool:
@@ -80,7 +84,7 @@ class Fragment:
         return False
 
     def polled(self, region, rows, size: int, values) -> None:
-        """Note a strong load of units of ``size`` bytes. The second in a row that finds the same means a spin: sleep until that changes."""
+        """Record a strong load of units of ``size`` bytes. The same result again is polling: sleep then."""
         self.note_poll(region, (rows.tobytes(), values.tobytes()))
         if self.sleep_on is not None:
             self.watched = (int(rows.min()) * size, int(rows.max()) * size + size)
@@ -95,7 +99,7 @@ class Fragment:
         """Stop running until woken; go on at ``pc`` then."""
         self.state, self.waits, self.waits_on, self.pc, self.site = BLOCKED, why, thing, pc, site
         if self.warp.machine.trace is not None:
-            self.warp.machine.trace.waits_now(self)
+            self.warp.machine.trace.blocked(self)
         return STOP
 
     def where(self):

@@ -1,9 +1,9 @@
-"""The one door from PTX to Python: no token comes in that PTX does not allow, no text runs that says more than instructions need.
+"""Guards the way from PTX to Python: only tokens of PTX come in, only text that instructions need is run.
 
-A PTX text may come from anywhere (a file of a shared cache, say), and its opcodes become parts of Python source. So each token must
-be made of the words of PTX (``words``) or match a pattern that holds no operator, quote or bracket; what a handler puts into an expression comes from a closed
-table (``registry.word``); and the compiled text must be one function that uses the names which the program has bound, few builtins,
-and these attributes.
+A PTX text may come from anywhere (a file of a shared cache, say), and its opcodes become parts of Python source. So
+each token must be made of the words of PTX (``words``) or match a pattern that holds no operator, quote or bracket;
+what a handler puts into an expression comes from a closed table (``registry.word``); and the compiled text must be one
+function that uses only the names bound by the program, a few builtins, and ``ATTRIBUTES``.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ MALFORMED = (
     TypeError,
     ValueError,
 )
-"""What Python raises where an instruction's operands are of a kind that no compiler writes."""
+"""What Python raises for operands that no compiler writes."""
 
 
 class ForeignCode(CutesyncError, ValueError):
-    """The text generated for a PTX kernel holds what no instruction needs: the PTX was made to run Python."""
+    """The text generated for a PTX kernel holds more than instructions need: the PTX was made to run Python."""
 
 
 def function(source: str, name: str, names: dict) -> FunctionType:

@@ -1,14 +1,16 @@
-"""Tensor maps of im2col mode: a column of pixels of an image, each with some of its channels (PTX ISA 5.5.4, "Im2col mode").
+"""Tensor maps of im2col mode (PTX ISA 5.5.4, "Im2col mode"): a column of pixels, each with some of its channels.
 
-The tensor is N, (D, H,) W, C with C innermost: dimension 0 is the channel, the last is the image. A *bounding box* lies in the space of
-(W, H, D): from ``lower`` (included) to extent + ``upper`` (excluded). Starting at the coordinates of the copy, ``pixels`` base positions
-are visited: along W by its element stride until the box ends, then the next row from ``lower``, and so on to the next image. Each base
-position plus the copy's offsets is a pixel; pixels outside the tensor are filled. Shared memory holds one row of ``channels`` a pixel.
+The tensor is N, (D, H,) W, C with C innermost: dimension 0 is the channel, the last is the image. A *bounding box* lies
+in the space of (W, H, D): from ``lower`` (included) to extent + ``upper`` (excluded). Starting at the coordinates of
+the copy, ``pixels`` base positions are visited: along W by its element stride until the box ends, then the next row
+from ``lower``, and so on to the next image. Each base position plus the copy's offsets is a pixel; pixels outside the
+tensor are filled. Shared memory holds one row of ``channels`` a pixel.
 
-The bytes are those of ``tensor_map`` but for bit 0 of the control word, which is set, and
+The bytes are those of ``tensor_map``, except for bit 0 of the control word, which is set, and
 
     byte 55      channels - 1
-    bytes 56-59  lower, then upper corners: signed fields of 16, 8 or 5 bits for one, two or three dimensions (the upper ones start at byte 58)
+    bytes 56-59  lower, then upper corners: signed fields of 16, 8 or 5 bits for one, two or three dimensions
+                 (the upper ones start at byte 58)
     bytes 60-61  pixels - 1
 """
 
@@ -28,7 +30,7 @@ CORNER_BITS = {1: 16, 2: 8, 3: 5}
 
 @dataclass(frozen=True)
 class Im2colMap:
-    """``lower`` and ``upper`` for W, H, D in this order; ``extents``, ``strides`` and ``element_strides`` as in ``TensorMap``."""
+    """``lower`` and ``upper`` are for W, H, D; ``extents`` and both kinds of strides as in ``TensorMap``."""
 
     element: str
     address: int
@@ -66,7 +68,7 @@ class Im2colMap:
                     "at most 256 channels and 1024 pixels",
                 )
             )
-        self.tiled  # noqa: B018  (refuses what no map may be)
+        _ = self.tiled  # its own checks
 
     @property
     def tiled(self) -> TensorMap:
@@ -98,7 +100,7 @@ class Im2colMap:
     def transfer(
         self, coordinates: tuple[int, ...], shared_address: int, offsets: tuple[int, ...] = (), *, store: bool = False
     ) -> Transfer:
-        """What a copy that starts at ``coordinates`` (C, W, H, D, N) touches; ``offsets`` (W, H, D) are 0 for a store."""
+        """What a copy that starts at ``coordinates`` (C, W, H, D, N) touches; ``offsets``: (W, H, D), 0 for a store."""
         if len(coordinates) != self.rank or len(offsets) not in (0, self.rank - 2):
             raise ArgumentValueError(
                 explain(
@@ -109,7 +111,7 @@ class Im2colMap:
         positions = self._walk(coordinates[1:])
         positions[:, :-1] += np.array(offsets or (0,) * (self.rank - 2))
         channel = coordinates[0] + np.arange(self.channels)
-        exists = ((positions >= 0) & (positions < np.array(self.extents[1:]))).all(axis=1)
+        exists = np.logical_and.reduce((positions >= 0) & (positions < np.array(self.extents[1:])), axis=1)
         in_bounds = exists[:, None] & (
             (channel >= 0) & (channel < (self.tiled.stored_extent if store else self.extents[0]))
         )

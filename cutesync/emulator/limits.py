@@ -1,7 +1,7 @@
-"""What the driver checks before it launches: extents, clusters, shared memory, and what the kernel was compiled for.
+"""The driver's checks before a launch: extents, clusters, shared memory, and what the kernel was compiled for.
 
-CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (9.0). A launch beyond these is an error there,
-and here.
+CUDA C++ Programming Guide, "Technical Specifications per Compute Capability" (9.0). A launch beyond these limits is a
+LaunchError.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def whole(what: str, value) -> int:
 
 def extents(what: str, value) -> tuple[int, int, int]:
     """Three integers, as a launch takes them."""
-    found = tuple(value) if isinstance(value, (tuple, list)) else ()
-    if len(found) != 3:
+    if not isinstance(value, (tuple, list)) or len(value) != 3:
         raise ArgumentValueError(explain(what, repr(value), "a tuple of three integers"))
-    return tuple(whole(what, n) for n in found)
+    x, y, z = (whole(what, n) for n in value)
+    return x, y, z
 
 
 def check(launch) -> None:
@@ -40,8 +40,9 @@ def check(launch) -> None:
     who = f"launch of {function.name}"
     for what, value, most in (("grid", launch.grid, GRID), ("block", launch.block, BLOCK)):
         if not all(1 <= n <= limit for n, limit in zip(value, most)):
-            allowed = "1 to " + " x ".join(map(str, most))
-            raise LaunchError(explain(who, f"{what} {value}, an invalid configuration", allowed))
+            raise LaunchError(
+                explain(who, f"{what} {value}, an invalid configuration", "1 to " + " x ".join(map(str, most)))
+            )
     if prod(launch.block) > THREADS:
         came = f"block {launch.block} of {prod(launch.block)} threads"
         raise LaunchError(explain(who, came, f"{THREADS} threads at most"))
@@ -52,9 +53,10 @@ def check(launch) -> None:
         _resident(who, launch)
 
 
-def padded(declared: tuple[int, ...]) -> tuple[int, ...]:
-    """Three extents of one to three declared."""
-    return tuple(declared) + (1,) * (3 - len(declared))
+def padded(declared: tuple[int, ...]) -> tuple[int, int, int]:
+    """Three extents from up to three declared."""
+    x, y, z = (*declared, 1, 1, 1)[:3]
+    return x, y, z
 
 
 def _compiled_for(who: str, launch, function) -> None:
@@ -62,7 +64,7 @@ def _compiled_for(who: str, launch, function) -> None:
     for what, value, declared in pairs:
         if declared and padded(declared) != value:
             raise LaunchError(explain(who, f"{what} {value}", f"{what} {padded(declared)}: it was compiled for that"))
-    most = prod(function.most_threads or (THREADS,))
+    most = prod(function.max_threads or (THREADS,))
     if prod(launch.block) > most:
         raise LaunchError(explain(who, f"block {launch.block}", f"{most} threads at most: it was compiled for that"))
 
@@ -71,10 +73,10 @@ def _cluster(who: str, launch) -> None:
     came, blocks = f"cluster {launch.cluster}", prod(launch.cluster)
     if min(launch.cluster) < 1:
         raise LaunchError(explain(who, came, "extents of 1 or more"))
-    if blocks > launch.most_cluster:
+    if blocks > launch.max_cluster:
         more = f"clusters of up to {LARGEST_CLUSTER} need the kernel's attribute NonPortableClusterSizeAllowed"
-        advice = more if launch.most_cluster < LARGEST_CLUSTER else ""
-        raise LaunchError(explain(who, f"{came} of {blocks} blocks", f"{launch.most_cluster} blocks at most", advice))
+        advice = more if launch.max_cluster < LARGEST_CLUSTER else ""
+        raise LaunchError(explain(who, f"{came} of {blocks} blocks", f"{launch.max_cluster} blocks at most", advice))
     if any(g % c for g, c in zip(launch.grid, launch.cluster)):
         raise LaunchError(explain(who, f"grid {launch.grid}", f"a multiple of the cluster {launch.cluster}"))
 
@@ -88,16 +90,21 @@ def _shared(who: str, launch) -> None:
         )
     if not 0 <= dynamic <= SHARED - static:
         raise LaunchError(explain(who, came, f"0 to {SHARED} together"))
-    if dynamic > launch.most_shared:
+    if dynamic > launch.max_shared:
         advice = "set the kernel's attribute MaxDynamicSharedMemorySize for more"
-        raise LaunchError(explain(who, came, f"{launch.most_shared} of dynamic at most", advice))
+        raise LaunchError(explain(who, came, f"{launch.max_shared} of dynamic at most", advice))
 
 
 def _resident(who: str, launch) -> None:
-    """All blocks of a cooperative launch are resident at once. (Registers may allow fewer; they are not known here.)"""
+    """All blocks of a cooperative launch are resident at once. (Registers, not known here, may allow fewer.)"""
     threads = -(-prod(launch.block) // 32) * 32
     shared = launch.shared_bytes + launch.program.static_shared + RESERVED_SHARED
     room = _MULTIPROCESSORS * min(_BLOCKS_OF_SM, _THREADS_OF_SM // threads, SHARED_OF_SM // shared)
     if prod(launch.grid) > room:
-        allowed = f"{room} blocks at most: so many fit at once"
-        raise LaunchError(explain(who, f"a cooperative launch of {prod(launch.grid)} blocks", allowed))
+        raise LaunchError(
+            explain(
+                who,
+                f"a cooperative launch of {prod(launch.grid)} blocks",
+                f"{room} blocks at most: so many fit at once",
+            )
+        )

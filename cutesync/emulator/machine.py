@@ -1,71 +1,69 @@
-"""A launch in flight: admits blocks, runs fragments, lands asynchronous work, and says what is wrong when nothing moves any more.
-
-The scheduler (``schedule.py``) says who runs next.
+"""A launch in flight: admits blocks, runs fragments in the order of ``schedule``, lands asynchronous work, and reports
+deadlocks.
 """
 
 from __future__ import annotations
 
+from math import prod
+from typing import Any, NoReturn
+
 import numpy as np
 
 from ..errors import CutesyncError
-from .block import MOST_BLOCKS, Block
+from .async_copy import Operation
+from .block import MAX_BLOCKS, Block, Warp
 from .clocks import ACTORS
+from .driver import Launch
 from .fragment import BLOCKED, CONVERGE, POLL, RUN, Fragment, mask_of
 from .gate import MALFORMED
 from .memory import Memory, Region
-from .patience import Patience
 from .report import EmulationError, Report, actor, lane_list
 from .sanitizer import Sanitizer
+from .schedule import Schedule
+from .settings import Settings
+from .trace import Trace
+from .watchdog import Watchdog
 
-_MOST_LINES = 60  # of a report
+_MAX_LINES = 60  # of a report
 _POLL_ROUNDS = 64
 
 
 class Machine:
-    """Runs one launch to its end. ``schedule`` decides the order, ``sanitizer`` may be None."""
+    """Runs one launch to its end, in the order that ``schedule`` decides. ``how`` says whether it is checked."""
 
-    def __init__(
-        self,
-        program,
-        grid,
-        block,
-        cluster,
-        shared_bytes: int,
-        dynamic_bytes: int,
-        parameters: Region,
-        memory: Memory,
-        schedule,
-        *,
-        sanitize: bool,
-        trace=None,
-        clustered: bool = False,
-        programmatic: bool = False,
-        max_steps: int | None = None,
-    ):
-        self.program, self.grid, self.block, self.cluster = program, grid, block, cluster
-        self.cluster_size = cluster[0] * cluster[1] * cluster[2]
-        self.clustered, self.programmatic = clustered, programmatic
-        self.shared_bytes, self.dynamic_bytes = shared_bytes, dynamic_bytes
-        self.parameters, self.memory, self.schedule, self.trace = parameters, memory, schedule, trace
+    def __init__(self, launch: Launch, memory: Memory, schedule: Schedule, how: Settings, trace: Trace | None = None):
+        self.program = program = launch.program
+        self.grid, self.block, self.cluster = launch.grid, launch.block, launch.cluster
+        self.cluster_size = prod(launch.cluster)
+        self.clustered = launch.clustered or self.cluster_size > 1 or bool(program.function.cluster)
+        self.programmatic = launch.programmatic
+        self.dynamic_bytes = launch.shared_bytes
+        self.shared_bytes = launch.shared_bytes + program.static_shared
+        self.parameters = Region.of_parameters(launch.parameters)
+        self.memory, self.schedule, self.trace = memory, schedule, trace
         self.name = program.function.name
         self.local_bytes = program.local_bytes
-        self.special: dict = {}
-        self.start_of_time = np.zeros(-(-block[0] * block[1] * block[2] // 32) * ACTORS, np.int64)
+        self.special: dict[tuple[str, int], np.ndarray] = {}
+        self.start_of_time = np.zeros(-(-prod(launch.block) // 32) * ACTORS, np.int64)
         self.resident: dict[int, Block] = {}
-        self.pending: list = []  # asynchronous operations under way
+        self.pending: list[Operation] = []  # asynchronous operations under way
         self.now = 1_000_000  # virtual nanoseconds
         self.steps = self.look_at = 0
         self.effects = 0  # stores, arrivals and the like, to tell waiting from a deadlock
         self.effects_at_stall = 0
-        self.exits = 0  # how often threads have ended
-        self.patience = Patience(self, max_steps)
-        self.quiet = False  # for long: from then on plain loads that find nothing new count as polls, too
+        self.exits = 0  # how often threads have exited
+        self.watchdog = Watchdog(self, how.step_limit())
+        self.quiet = False  # no effects for long: then plain loads that find nothing new count as polls, too
         self.poll_rounds = 0
-        self.printed: dict = {}  # the last words of each warp
-        self.sanitizer = Sanitizer(self) if sanitize else None
+        self.printed: dict[Warp, str] = {}  # the last output of each warp
+        self.sanitizer: Any = Sanitizer(self) if how.sanitize else None
         program.bind_launch(self)
 
-    # --- progress ---------------------------------------------------------------------------------------------------
+    def fragments(self) -> list[Fragment]:
+        """All fragments of resident blocks."""
+        return [f for block in self.resident.values() for warp in block.warps for f in warp.fragments]
+
+    # --- progress -----------------------------------------------------------------------------------------------------
 
     def threads_ended(self) -> None:
         self.exits += 1
@@ -79,26 +77,23 @@ class Machine:
     def resume(self, fragment: Fragment, state: str) -> None:
         if fragment.state == state:
             if self.trace is not None:
-                self.trace.goes_on(fragment)
+                self.trace.resumed(fragment)
             fragment.state, fragment.waits, fragment.waits_on = RUN, None, None
             self.schedule.ready(fragment)
 
     def wake(self, source, low: int = 0, high: int = 1 << 62) -> None:
-        """Wake those who sleep on a barrier or group, or on these bytes of a region."""
+        """Wake the fragments that sleep on a barrier or operation, or on these bytes of a region."""
         watchers, source.watchers = source.watchers, []
         for fragment in watchers:
-            if (
-                fragment.state is POLL
-                and fragment.watched is not None
-                and not (low < fragment.watched[1] and fragment.watched[0] < high)
-            ):
+            watched = fragment.watched
+            if fragment.state is POLL and watched is not None and not (low < watched[1] and watched[0] < high):
                 if fragment.waits_on is source:
                     source.watchers.append(fragment)
                 continue
             self.resume(fragment, POLL)
             self.resume(fragment, BLOCKED)
 
-    # --- the loop ---------------------------------------------------------------------------------------------------
+    # --- the loop -----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
         """Admit blocks, run fragments, complete asynchronous work, until all is done. Raises EmulationError."""
@@ -119,7 +114,7 @@ class Machine:
                         self.run_fragment(fragment, schedule.quantum())
                         self.trace.ran(fragment, start, instr)
                     if self.steps >= self.look_at:
-                        self.look_at = self.patience.look(fragment)
+                        self.look_at = self.watchdog.look(fragment)
                 while self.pending:
                     schedule.complete_something()
         except CutesyncError:
@@ -135,13 +130,9 @@ class Machine:
             self.steps += 1
             pc = f.code[f.pc](f)
             if pc < 0:
+                self.schedule.not_ready(f)
                 if f.state is CONVERGE:
-                    self.schedule.gone(f)
                     warp.merge(f)
-                elif f.state is not RUN:
-                    self.schedule.gone(f)
-                else:
-                    self.schedule.gone(f)  # it has exited
                 return
             f.pc = pc
             if len(warp.fragments) > 1:
@@ -154,12 +145,15 @@ class Machine:
         source, f.sleep_on = f.sleep_on, None
         f.state, f.waits_on = POLL, source
         if self.trace is not None:
-            self.trace.waits_now(f)
+            self.trace.blocked(f)
         source.watchers.append(f)
-        self.schedule.gone(f)
+        self.schedule.not_ready(f)
 
     def stalled(self) -> bool:
-        """Nobody can run: complete asynchronous work, let pollers look once more, or it is a deadlock. False: the launch is over."""
+        """No fragment can run: complete asynchronous work, or let pollers look once more, or report a deadlock.
+
+        Returns False if the launch is over.
+        """
         if self.pending:
             self.schedule.complete_something()
             return True
@@ -167,9 +161,7 @@ class Machine:
             return False
         if self.effects != self.effects_at_stall:
             self.effects_at_stall, self.poll_rounds = self.effects, 0
-        sleepers = [
-            f for block in self.resident.values() for warp in block.warps for f in warp.fragments if f.state is POLL
-        ]
+        sleepers = [f for f in self.fragments() if f.state is POLL]
         if sleepers and self.poll_rounds < _POLL_ROUNDS:
             self.poll_rounds += 1
             self.now += 1000 << min(self.poll_rounds, 40)
@@ -180,25 +172,16 @@ class Machine:
         return False
 
     def deadlock(self) -> None:
-        """Report who waits for what."""
+        """Report which fragments wait for what."""
         lines = []
-        for block in self.resident.values():
-            for warp in block.warps:
-                for f in warp.fragments:
-                    lines.append(f"{actor(warp, np.flatnonzero(f.mask))} {self.waiting(f)}")
-                    lines.append(f"  at {f.where().where()}")
-        waited = {id(f.waits_on): f.waits_on for b in self.resident.values() for w in b.warps for f in w.fragments}
-        lines += [
-            line for thing in waited.values() if hasattr(thing, "history_lines") for line in thing.history_lines()
-        ]
-        only_lanes = all(f.state is CONVERGE for b in self.resident.values() for w in b.warps for f in w.fragments)
-        if only_lanes:
-            self.fail(
-                "convergence", "lanes of one warp wait for each other at different instructions", None, (), None, lines
-            )
-        self.fail(
-            "deadlock", "every thread left waits for something that cannot happen any more", None, (), None, lines
-        )
+        for f in self.fragments():
+            lines += [f"{actor(f.warp, np.flatnonzero(f.mask))} {self.waiting(f)}", f"  at {f.where().where()}"]
+        for thing in {id(f.waits_on): f.waits_on for f in self.fragments()}.values():
+            lines += thing.history_lines() if hasattr(thing, "history_lines") else []
+        kind, title = "deadlock", "every thread left waits for something that cannot happen any more"
+        if all(f.state is CONVERGE for f in self.fragments()):
+            kind, title = "convergence", "lanes of one warp wait for each other at different instructions"
+        self.fail(kind, title, None, (), None, lines)
 
     def waiting(self, f: Fragment) -> str:
         if f.state is CONVERGE:
@@ -208,13 +191,13 @@ class Machine:
             return f.waits or f"polls {getattr(f.waits_on, 'name', 'memory')}, which nobody changes any more"
         return f.waits or str(f.state)
 
-    # --- blocks -----------------------------------------------------------------------------------------------------
+    # --- blocks -------------------------------------------------------------------------------------------------------
 
     def admit(self, numbers: list[int]) -> None:
         """Make the blocks of one cluster resident."""
         blocks = []
         for number in numbers:
-            block = Block(self, self.block_coordinates(number), self.name_of_block(number))
+            block = Block(self, self.block_coordinates(number), self.number_in_clocks(number))
             self.resident[block.number] = block
             blocks.append(block)
         for block in blocks:
@@ -223,9 +206,9 @@ class Machine:
                 for fragment in warp.fragments:
                     self.schedule.ready(fragment)
 
-    def name_of_block(self, number: int) -> int:
-        """The number by which clocks know a block: its own, or in a grid of more than ``MOST_BLOCKS`` the next that is free."""
-        candidates = (n % MOST_BLOCKS for n in range(number, number + MOST_BLOCKS))
+    def number_in_clocks(self, number: int) -> int:
+        """A block's number in clocks: its own, or in a grid of more than ``MAX_BLOCKS`` the next that is free."""
+        candidates = (n % MAX_BLOCKS for n in range(number, number + MAX_BLOCKS))
         return next(n for n in candidates if n not in self.resident)
 
     def block_coordinates(self, number: int) -> tuple[int, int, int]:
@@ -233,13 +216,13 @@ class Machine:
         return (number % x, number // x % y, number // (x * y))
 
     def block_done(self, block: Block) -> None:
-        """All warps of a block have exited; a cluster leaves when all its blocks have."""
+        """All warps of a block have exited; its cluster ends when all its blocks have."""
         if any(peer.live_warps for peer in block.peers):
             return
         for peer in block.peers:
             self.finish_block(peer)
             del self.resident[peer.number]
-        self.schedule.room()
+        self.schedule.admit()
 
     def finish_block(self, block: Block) -> None:
         """What must hold when all of a block's threads have exited."""
@@ -266,23 +249,20 @@ class Machine:
                 )
         for operation in self.pending:
             if operation.uses_shared_of(block):
-                self.fail(
-                    "barrier",
-                    f"block {block.coordinates} has exited with an asynchronous operation under way in its shared memory",
-                    operation.warp,
-                    [operation.lane],
-                    operation.site,
+                who = f"block {block.coordinates}"
+                operation.fail(
+                    "barrier", f"{who} has exited with an asynchronous operation under way in its shared memory"
                 )
 
-    # --- failure ----------------------------------------------------------------------------------------------------
+    # --- failure ------------------------------------------------------------------------------------------------------
 
-    def fail(self, kind: str, title: str, warp, lanes, site, lines=()) -> None:
+    def fail(self, kind: str, title: str, warp, lanes, site, lines=()) -> NoReturn:
         head = []
         if warp is not None:
             head.append(actor(warp, lanes))
         if site:
             head.append(f"  at {self.program.sites[site - 1].where()}")
         body = head + list(lines)
-        if len(body) > _MOST_LINES:
-            body = body[:_MOST_LINES] + [f"... and {len(body) - _MOST_LINES} more lines"]
+        if len(body) > _MAX_LINES:
+            body = body[:_MAX_LINES] + [f"... and {len(body) - _MAX_LINES} more lines"]
         raise EmulationError(Report(kind, title, self.name, body, self.schedule.describe()))

@@ -1,8 +1,9 @@
 """Memory: regions of bytes with their addresses, and the loads and stores that generated code calls.
 
-A region is a NumPy buffer somebody registered (its addresses are the buffer's own), a block's shared memory, or a kernel's
-parameters. Address spaces are told apart by the top byte of a generic address; shared addresses are offsets, plus ``(rank + 1) << 24``
-where a cluster instruction names another block. An access outside every region, misaligned, or to bytes nobody wrote is reported.
+A region is a registered NumPy buffer (its addresses are the buffer's own), a block's shared memory, or a
+kernel's parameters. Address spaces are told apart by the top byte of a generic address; shared addresses are offsets,
+plus ``(rank + 1) << 24`` where a cluster instruction names another block. An access outside every region, misaligned,
+or to unwritten bytes is reported.
 """
 
 from __future__ import annotations
@@ -10,10 +11,13 @@ from __future__ import annotations
 import bisect
 import ctypes
 import threading
+import weakref
+from typing import Any
 
 import numpy as np
 
 from ..runtime import forks
+from .shadow import ORDINARY, Access, Order, Shadow
 
 WINDOWS = {
     "global": 0,
@@ -24,22 +28,16 @@ WINDOWS = {
     "local": 2 << 56,
     "param": 3 << 56,
 }
-SHARED_START = 1024  # the driver keeps the first kilobyte on sm_90: address 0 is nobody's
+SHARED_START = 1024  # the driver keeps the first kilobyte on sm_90
 RANK_SHIFT = 24
 SHARED_BITS = (1 << 32) - 1  # of a generic address that points to shared memory
 POISON = 0xCD
 _I64 = np.dtype(np.int64)
-UNSIGNED = {
-    1: np.uint8,
-    2: np.uint16,
-    4: np.uint32,
-    8: np.uint64,
-    16: np.complex128,
-}  # 16 bytes: only moved, never compared
-_ONES = {
-    size: np.full(1, 1, np.uint8).repeat(min(size, 8)).view(UNSIGNED[min(size, 8)])[0] for size in (1, 2, 4, 8, 16, 32)
-}
-_SHIFTS = {size: np.uint64(size.bit_length() - 1) for size in (1, 2, 4, 8, 16, 32)}
+UNSIGNED: dict[int, Any] = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+UNSIGNED[16] = np.complex128  # 16 bytes: only moved, never compared
+_SIZES = (1, 2, 4, 8, 16, 32)
+_ONES = {size: np.ones(min(size, 8), np.uint8).view(UNSIGNED[min(size, 8)])[0] for size in _SIZES}
+_SHIFTS = {size: np.uint64(size.bit_length() - 1) for size in _SIZES}
 cnz = np.count_nonzero
 
 
@@ -49,7 +47,7 @@ def space_of(address: np.ndarray) -> np.ndarray:
 
 
 class Region:
-    """Contiguous bytes at an address. ``low`` and ``high`` bound the legal offsets; the views cover whole 16-byte units around them."""
+    """Contiguous bytes at an address. ``low`` and ``high`` bound the legal offsets; views cover whole 16-byte units."""
 
     def __init__(
         self,
@@ -66,16 +64,14 @@ class Region:
         self.low, self.high = low, len(data) if high is None else high
         self.ragged = low > 0
         self.writable = writable
-        self.owner = None  # a weak reference to what keeps the memory, if it may be freed without a word
+        self.owner: weakref.ref | None = None  # what keeps the memory, if it may be freed without ``unregister``
         self.sealed = not writable  # the next write calls ``unseal`` first
-        self.rewind = None  # who keeps what is there before a launch writes it (``rewind``)
-        self.written: dict[int, np.ndarray] | None = (
-            None  # units of each size that a launch has written, if ``rewind`` asks
-        )
-        self.valid = None if initialised else np.zeros(len(data), np.uint8)
+        self.rewind: Any = None  # the ``Rewind`` that keeps what is there before a launch writes it
+        self.written: Any = None  # by size, the units that a launch has written, for ``rewind``
+        self.valid: Any = None if initialised else np.zeros(len(data), np.uint8)
         self.views: dict[tuple[int, int], np.ndarray] = {}
         self.valid_views: dict[int, np.ndarray] = {}
-        self.shadow = None
+        self.shadow: Shadow | None = None
         self.watchers: list = []
         self.base_array, self.first, self.stop = np.uint64(base), np.uint64(low), np.uint64(self.high)
 
@@ -85,48 +81,48 @@ class Region:
     ) -> Region:
         """The region over ``size`` bytes at a real address of this process. The caller keeps the memory alive."""
         start, stop = address & ~15, (address + size + 15) & ~15
-        data = np.frombuffer((ctypes.c_uint8 * (stop - start)).from_address(start), np.uint8)
-        return cls(
-            name,
-            start,
-            data,
-            low=address - start,
-            high=address + size - start,
-            initialised=initialised,
-            writable=writable,
-        )
+        buffer: Any = (ctypes.c_uint8 * (stop - start)).from_address(start)
+        data, low = np.frombuffer(buffer, np.uint8), address - start
+        return cls(name, start, data, low=low, high=low + size, initialised=initialised, writable=writable)
 
     @classmethod
-    def shared(cls, name: str, size: int, content: np.ndarray | None = None) -> Region:
+    def of_parameters(cls, content: bytes) -> Region:
+        """The kernel's parameters, in a space of their own."""
+        data = np.frombuffer(content.ljust(max(len(content), 16) + 15 & ~15, b"\0"), np.uint8)
+        name, size = "the kernel's parameters", max(len(content), 1)
+        return cls(name, 0, data, high=size, initialised=True, writable=False)
+
+    @classmethod
+    def shared(cls, name: str, size: int) -> Region:
         """Poisoned shared memory of ``size`` bytes at the start of the shared window."""
-        data = np.full((size + 31) & ~15, POISON, np.uint8) if content is None else content
-        return cls(name, SHARED_START, data, high=size, initialised=False)
+        return cls(name, SHARED_START, np.full((size + 31) & ~15, POISON, np.uint8), high=size, initialised=False)
 
     def view(self, width: int, count: int) -> np.ndarray:
         """The bytes as rows of ``count`` elements of ``width`` bytes (flat for one element)."""
         view = self.views.get((width, count))
         if view is None:
             step = width * count
-            flat = self.data[: self.high // step * step].view(UNSIGNED[width])
+            flat: np.ndarray = self.data[: self.high // step * step].view(UNSIGNED[width])
             view = self.views[(width, count)] = flat if count == 1 else flat.reshape(-1, count)
         return view
 
     def valid_view(self, size: int) -> np.ndarray:
+        """Which bytes have been written, as rows of ``size`` bytes. (Not of memory that counts as initialised.)"""
         view = self.valid_views.get(size)
         if view is None:
-            flat = self.valid[: self.high // size * size].view(UNSIGNED[min(size, 8)])
+            flat: Any = self.valid[: self.high // size * size].view(UNSIGNED[min(size, 8)])
             view = self.valid_views[size] = flat if size <= 8 else flat.reshape(-1, size // 8)
         return view
 
     def unseal(self, machine, warp, lanes, site: int) -> None:
-        """Somebody is about to write: a fault where the memory is read-only; else what is there is kept for the next schedule."""
+        """Before a write: a fault if the memory is read-only; else its content is kept for the next schedule."""
         if not self.writable:
             machine.fail("out-of-bounds", f"writes to {self.name}, which is read-only", warp, lanes, site)
         self.sealed = False
         self.rewind.keep(self)
 
     def changed(self, machine, rows: np.ndarray | None = None, size: int = 0) -> None:
-        """Somebody wrote these units of ``size`` bytes (None: anywhere): whoever polls this memory looks again."""
+        """These units of ``size`` bytes (None: any) have been written: fragments that poll this memory look again."""
         machine.effects += 1
         if self.written is not None:
             if size not in self.written:
@@ -148,12 +144,15 @@ class Region:
 
 
 class Memory:
-    """The regions of global memory, by address. Threads may add and remove some while a launch reads the table: a change is a new
-    table, and an interrupt leaves the old one or the new one. Regions whose owner is gone are left out of it."""
+    """The regions of global memory, by address.
+
+    Threads may add and remove regions while a launch reads the table: a change makes a new table, and an interrupt
+    leaves the old one or the new one. Regions whose owner is gone are dropped.
+    """
 
     def __init__(self):
         self.table: tuple[tuple[int, ...], tuple[Region, ...]] = (), ()
-        self.lock = forks.lock(threading.RLock)  # a finalizer that removes a region may run anywhere, in here as well
+        self.lock = forks.lock(threading.RLock)  # a finalizer that removes a region may run anywhere, here included
 
     @property
     def regions(self) -> tuple[Region, ...]:
@@ -171,7 +170,7 @@ class Memory:
             regions = sorted(kept.values(), key=lambda r: r.base + r.low)
             changed = tuple(r.base + r.low for r in regions), tuple(regions)
             with self.lock:
-                if self.table is table:  # else somebody was faster
+                if self.table is table:  # else another thread was faster
                     self.table = changed
                     return
 
@@ -202,7 +201,10 @@ class Memory:
         if at < 0:
             return "below every buffer"
         region = regions[at]
-        return f"{address - region.base - region.high} bytes past the end of {region.name} ({region.high - region.low} bytes)"
+        return (
+            f"{address - region.base - region.high} bytes past the end of {region.name} "
+            f"({region.high - region.low} bytes)"
+        )
 
 
 def _spread(lanes, values: np.ndarray) -> np.ndarray:
@@ -213,9 +215,10 @@ def _spread(lanes, values: np.ndarray) -> np.ndarray:
 
 
 class Port:
-    """How one memory instruction reaches memory: resolves addresses, checks them, and tells the sanitizer.
+    """How one memory instruction reaches memory: resolves addresses and checks them.
 
-    ``locate(f, lanes, address)`` yields ``(region, rows, lanes)`` groups: the units of ``size`` bytes that those lanes touch.
+    ``locate(f, lanes, address)`` returns ``(region, rows, lanes, positions)`` groups: the units of ``size`` bytes that
+    these lanes access.
     """
 
     def __init__(self, machine, site: int, space: str, width: int, count: int):
@@ -226,7 +229,7 @@ class Port:
         self.region: Region | None = None
 
     def locate(self, f, lanes, address: np.ndarray):
-        """All lanes in one region is the common case; anything else is sorted out lane by lane."""
+        """All lanes in one region is the common case; anything else is resolved lane by lane."""
         space = self.space
         active = address if lanes is None else address[lanes]
         if active.itemsize == 4:
@@ -239,10 +242,10 @@ class Port:
             rows = (offsets >> self.shift).view(_I64)  # an address below the region becomes a huge row
             if not (region.ragged and cnz(offsets < region.first)) and self.within(region, offsets, rows):
                 return ((region, rows, lanes, None),)
-        return self.sort_out(f, lanes, active)
+        return self.locate_by_lane(f, lanes, active)
 
     def within(self, region: Region, offsets: np.ndarray, rows: np.ndarray) -> bool:
-        """Whether all rows exist. Asking NumPy by a read is the fastest way, but for bytes, whose huge rows would be negative ones."""
+        """Whether all rows exist. NumPy's own check is fastest, except for bytes, whose huge rows would be negative."""
         if self.size == 1:
             return not cnz(offsets >= region.stop)
         try:
@@ -251,7 +254,7 @@ class Port:
             return False
         return True
 
-    def sort_out(self, f, lanes, active: np.ndarray):
+    def locate_by_lane(self, f, lanes, active: np.ndarray):
         groups: dict[int, tuple[Region, list[int], list[int], list[int]]] = {}
         numbers = range(32) if lanes is None else lanes.tolist()
         for position, (lane, address) in enumerate(zip(numbers, active.tolist())):
@@ -271,7 +274,7 @@ class Port:
         )
 
     def resolve(self, f, lane: int, address: int) -> tuple[Region, int]:
-        """The region and offset of one lane's address; reports an address that is nobody's."""
+        """The region and offset of one lane's address; reports an address outside every region."""
         machine, space = self.machine, self.space
         if space == "generic":
             top = address >> 56
@@ -285,7 +288,7 @@ class Port:
                 )
             region, offset = f.warp.block.shared_at(address)
         elif space == "local":
-            region, offset = f.warp.local_region(), address + lane * f.warp.local_stride()
+            region, offset = f.warp.local_region(), address + lane * machine.local_bytes
         elif space == "param":
             region, offset = machine.parameters, address
         else:
@@ -306,27 +309,28 @@ class Port:
             f,
             lane,
             "misaligned",
-            f"an access of {self.size} bytes at {int(active[at]):#x} needs an address that is a multiple of {self.size}",
+            f"an access of {self.size} bytes at {int(active[at]):#x} needs an address that is a multiple of "
+            f"{self.size}",
         )
 
 
-def load(machine, site: int, space: str, width: int, count: int, scope: int, acquire: bool):
+def load(machine, site: int, space: str, width: int, count: int, order: Order = ORDINARY):
     """The function behind one ``ld``: ``run(f, lanes, address)`` -> a vector over 32 lanes, or ``count`` of them."""
-    port = Port(machine, site, space, width, count)
-    sanitizer, size, ones = None if space == "local" else machine.sanitizer, width * count, _ONES[width * count]
+    port, access = Port(machine, site, space, width, count), Access(site, width * count, "read", order)
+    sanitizer: Any = None if space == "local" else machine.sanitizer
+    size, ones = width * count, _ONES[width * count]
 
     def check(f, region, rows, lanes):
         if region.valid is not None and cnz(region.valid_view(size)[rows] != ones):
             bad = np.flatnonzero((region.valid_view(size)[rows] != ones).reshape(len(rows), -1).any(1))[0]
-            lane = int(bad) if lanes is None else int(lanes[bad])
-            offset = int(rows[bad]) * size
+            offset = int(rows[bad]) * size - region.low
             port.fault(
                 f,
-                lane,
+                int(bad) if lanes is None else int(lanes[bad]),
                 "uninitialised",
-                f"reads {size} bytes that nobody has written, at byte {offset - region.low} of {region.name}",
+                f"reads {size} bytes that nobody has written, at byte {offset} of {region.name}",
             )
-        sanitizer.load(f, lanes, region, rows, size, site, scope, acquire)
+        sanitizer.load(access, f, lanes, region, rows)
 
     def run(f, lanes, address):
         groups = port.locate(f, lanes, address)
@@ -335,11 +339,11 @@ def load(machine, site: int, space: str, width: int, count: int, scope: int, acq
             values = region.view(width, count)[rows]
             if sanitizer is not None:
                 check(f, region, rows, lanes)
-            if scope or machine.quiet:
+            if order.scope or machine.quiet:
                 f.polled(region, rows, size, values)
             values = values if lanes is None else _spread(lanes, values)
             return values if count == 1 else values.T.copy()
-        out = np.zeros((32, count) if count > 1 else 32, UNSIGNED[width])
+        out = np.zeros((32, count) if count > 1 else 32, np.dtype(UNSIGNED[width]))
         for region, rows, who, _ in groups:
             out[who] = region.view(width, count)[rows]
             if sanitizer is not None:
@@ -349,9 +353,9 @@ def load(machine, site: int, space: str, width: int, count: int, scope: int, acq
     return run
 
 
-def store(machine, site: int, space: str, width: int, count: int, scope: int, release: bool):
-    """The function behind one ``st``: ``run(f, lanes, address, values)``; values are a vector, or rows of ``count`` elements."""
-    port = Port(machine, site, space, width, count)
+def store(machine, site: int, space: str, width: int, count: int, order: Order = ORDINARY):
+    """The function behind one ``st``: ``run(f, lanes, address, values)``; values are a vector or rows of elements."""
+    port, access = Port(machine, site, space, width, count), Access(site, width * count, "write", order)
     sanitizer, size = None if space == "local" else machine.sanitizer, width * count
 
     def run(f, lanes, address, values):
@@ -360,12 +364,12 @@ def store(machine, site: int, space: str, width: int, count: int, scope: int, re
             if region.sealed:
                 region.unseal(machine, f.warp, [0 if who is None else int(who[0])], site)
             if sanitizer is not None:
-                sanitizer.store(f, who, region, rows, size, site, scope, release)
+                sanitizer.store(access, f, who, region, rows)
             data = chosen if positions is None else chosen[positions]
             view = region.view(width, count)
             view[rows] = data
-            if sanitizer is not None and not scope and width < 16 and cnz(view[rows] != data):
-                sanitizer.lost_store(f, who, region, rows, size, site)
+            if sanitizer is not None and not order.scope and width < 16 and cnz(view[rows] != data):
+                sanitizer.lost_store(access, f, who, region, rows)
             if region.valid is not None:
                 region.valid_view(size)[rows] = _ONES[size]
             region.changed(machine, rows, size)

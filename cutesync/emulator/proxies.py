@@ -1,92 +1,95 @@
-"""How an asynchronous operation's access is judged: after what it conflicts with, and fenced where that was generic."""
+"""Checks an asynchronous operation's access: ordered after what it conflicts with, fenced after generic accesses."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from .clocks import ACTORS, GLOBAL, LANES, SHARED, Clock
-from .memory import SHARED_START
-from .shadow import ACTOR_AT, ACTOR_MASK, BLOCK_AT, SHIFT, SITE_BITS, TIME_AT, cnz, happened
+from .async_copy import Issue
+from .clocks import ACTORS, GLOBAL, LANES, SHARED
+from .memory import SHARED_START, Region
+from .shadow import ACTOR_AT, ACTOR_MASK, ACTOR_SHIFT, BLOCK_AT, SITE_MASK, TIME_AT, Access, cnz, happened
 
 
 class AsyncAccess:
-    """An operation started by ``lane`` accesses the granules ``index``; ``proxy``: through the async proxy."""
+    """An operation of one lane (``issue``) accesses the granules ``index``; ``proxy``: through the async proxy."""
 
-    def __init__(self, sanitizer, warp, lane: int, region, index, site: int, write: bool, proxy: bool = True):
-        self.sanitizer, self.warp, self.lane, self.region = sanitizer, warp, lane, region
-        self.index, self.site, self.write, self.proxy = index, site, write, proxy
-        self.own = np.int64(int(warp.key_base[lane]) >> ACTOR_AT)
-        self.clock = warp.clock.of(lane)
+    def __init__(self, sanitizer, issue: Issue, region: Region, index: np.ndarray, write: bool, proxy: bool = True):
+        self.sanitizer, self.issue, self.region, self.index, self.proxy = sanitizer, issue, region, index, proxy
+        self.verb = "write" if write else "read"
+        self.shadow = sanitizer.shadow(region)
+        self.own = np.int64(issue.warp.actor_keys[issue.lane])
+        self.clock = issue.warp.clock.of(issue.lane)
         self.space = GLOBAL if region.base > SHARED_START else SHARED
 
     def key(self, actor: int, time: int) -> np.int64:
-        warp, site = self.warp, min(self.site, (1 << SITE_BITS) - 1)
+        warp, site = self.issue.warp, min(self.issue.site, int(SITE_MASK))
         block, actor = warp.block.number + 1, warp.index * ACTORS + actor
         return np.int64(block << BLOCK_AT | actor << ACTOR_AT | time << TIME_AT | site)
 
-    def overwrites(self, rows: int | None = None) -> None:
-        """Judge it against what has been read, or against the first ``rows`` rows of reads.
+    def overwrite(self, rows: int | None = None) -> None:
+        """Check it against the reads so far, or against the first ``rows`` rows of them.
 
-        A write settles all of them: what comes later must be ordered after it.
+        A write makes all of them obsolete: what comes later must be ordered after it.
         """
-        shadow = self.region.shadow
-        if shadow.reads is None:
+        if self.shadow.reads is None:
             return
-        earlier = shadow.reads[:rows, self.index]
+        earlier = self.shadow.reads[:rows, self.index]
         if cnz(earlier):
             for row in earlier:
-                self.judge(row, "read")
+                self.check(row, "read")
             if rows is None:
-                shadow.reads[:, self.index] = 0
+                self.shadow.reads[:, self.index] = 0
 
-    def judge(self, earlier: np.ndarray, before: str) -> None:
-        """Earlier accesses, each a "read" or "write" (``before``). What was read may be overwritten once it is over."""
+    def check(self, earlier: np.ndarray, before: str) -> None:
+        """Check it against earlier accesses (keys), each a "read" or "write" (``before``).
+
+        Bytes may be overwritten once their reads are known to be over.
+        """
         if not cnz(earlier):
             return
-        clocks = [self.clock, self.clock.seen] if before == "read" and self.clock.seen else [self.clock]
+        clocks = [self.clock, self.clock.invisible] if before == "read" and self.clock.invisible else [self.clock]
+        known, fenced = [clock.known for clock in clocks], [clock.proxied[self.space] for clock in clocks]
+        bad: np.ndarray | bool
+        unfenced: np.ndarray | bool = False
         if cnz(earlier != earlier[0]):
-            bad = self._unordered(earlier, self.own, [clock.known for clock in clocks])
-            generic = np.where(((earlier >> SHIFT["actor"]) & ACTOR_MASK) % ACTORS < LANES, earlier, 0)
-            unfenced = False
+            block = self.issue.warp.block.number
+            bad = self.sanitizer.unordered(earlier, self.own, known, block)
+            generic = np.where(((earlier >> ACTOR_SHIFT) & ACTOR_MASK) % ACTORS < LANES, earlier, 0)
             if self.proxy and cnz(generic):
-                unfenced = self._unordered(generic, np.int64(-1), [clock.proxied[self.space] for clock in clocks])
+                unfenced = self.sanitizer.unordered(generic, np.int64(-1), fenced, block)
         else:  # one operation or thread did it all: the usual case of a stage
             key = int(earlier[0])
-            generic = (key >> ACTOR_AT & int(ACTOR_MASK)) % ACTORS < LANES
-            bad = key >> ACTOR_AT != self.own and not any(happened(key, clock.known) for clock in clocks)
-            unfenced = self.proxy and generic and not any(happened(key, clock.proxied[self.space]) for clock in clocks)
-        granule = self.region.shadow.granule
+            bad = bool(key >> ACTOR_AT != self.own) and not any(happened(key, table) for table in known)
+            if self.proxy and (key >> ACTOR_AT & int(ACTOR_MASK)) % ACTORS < LANES:
+                unfenced = not any(happened(key, table) for table in fenced)
+        granule, issue = self.shadow.granule, self.issue
         if cnz(bad):
             at = int(np.flatnonzero(bad)[0])
-            offset, key, now = int(self.index[at]) * granule, int(earlier[at]), "write" if self.write else "read"
-            self.sanitizer.race(self.warp, self.lane, self.region, offset, granule, key, self.site, before, now)
+            access, offset = Access(issue.site, granule, self.verb), int(self.index[at]) * granule
+            self.sanitizer.race(access, issue.warp, issue.lane, self.region, offset, int(earlier[at]), before)
         if cnz(unfenced):
             at = int(np.flatnonzero(unfenced)[0])
             self.missing_fence(int(self.index[at]) * granule, int(earlier[at]), before)
 
-    def _unordered(self, earlier: np.ndarray, own: np.int64, tables: list[dict]) -> np.ndarray:
-        bad = self.sanitizer.unordered(earlier, own, Clock(tables[0]), self.warp.block.number, 0)
-        for table in tables[1:]:
-            if cnz(bad):
-                bad &= self.sanitizer.unordered(earlier, own, Clock(table), self.warp.block.number, 0)
-        return bad
-
     def missing_fence(self, offset: int, key: int, before: str) -> None:
-        machine, other = self.sanitizer.machine, key & ((1 << SITE_BITS) - 1)
-        read = before == "read"
-        now, then = "write" if self.write else "read", "load read" if read else "store wrote"
+        other = key & int(SITE_MASK)
+        then = "load read" if before == "read" else "store wrote"
         lines = [
-            f"its asynchronous operation {now}s byte {offset - self.region.low} of {self.region.name}, "
+            f"its asynchronous operation {self.verb}s byte {offset - self.region.low} of {self.region.name}, "
             f"which an ordinary {then}"
         ]
         if other:
-            lines.append(f"  at {machine.program.sites[other - 1].where()}")
-        if read:
-            where = "in the reader between its last read and its release, or in who starts the operation after its wait"
+            lines.append(f"  at {self.issue.machine.program.sites[other - 1].where()}")
+        if before == "read":
+            kind = "proxy-read"
+            where = (
+                "in the reader between its last read and its release, or in the thread that starts it, after its wait"
+            )
             title = "no fence.proxy.async between an ordinary load and the asynchronous write of the same bytes"
         else:
+            kind = "proxy"
             where = "in the writer before it signals, or in the reader after it waited"
             title = "no fence.proxy.async between an ordinary store and the async proxy"
         fence = "fence.proxy.async" + ("" if self.space == SHARED else " (without .shared, for this is global memory)")
         lines.append(f"a {fence} must stand between them: {where}")
-        machine.fail("proxy-read" if read else "proxy", title, self.warp, [self.lane], self.site, lines)
+        self.issue.fail(kind, title, lines)

@@ -1,16 +1,18 @@
-"""PTX text -> program: what a module declares, and every instruction with its operands, predicate and Python source line.
+"""PTX text -> declarations and instructions, each with its operands, predicate and Python source line.
 
-Only syntax lives here. A name declared in a brace scope (inline assembly uses them a lot) is renamed so that every register and
-label of a function is unique. ``parse(text)`` is the door; it raises ``PtxSyntaxError`` naming the line it did not understand.
+Only syntax lives here. A name declared in a brace scope (inline assembly uses them a lot) is renamed so that every
+register and label of a function is unique. ``parse(text)`` raises ``PtxSyntaxError`` naming the line that it did not
+understand.
 """
 
 from __future__ import annotations
 
 import re
 import struct
+from typing import Any
 
 from . import words
-from .declarations import declared, split, variable
+from .declarations import declared, found, split, variable
 from .gate import MALFORMED, NAME
 from .syntax import (
     NOWHERE,
@@ -47,7 +49,7 @@ _SPECIAL = re.compile(
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]{1,16}|\d{1,20})U?", re.A)
 _FLOAT = re.compile(r"-?\d{1,40}\.\d{0,400}([eE][-+]?\d{1,4})?", re.A)
 _OFFSET = re.compile(r"(.+?)\s*\+\s*(-?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,20}))", re.A)
-_MOST = 1 << 20  # registers or instructions of one function: what a compiler writes has far fewer
+_MAX = 1 << 20  # registers or instructions of one function; compilers write far fewer
 
 
 def _statements(text: str):
@@ -108,7 +110,7 @@ class _Reader:
     def __init__(self, text: str):
         self.files = {int(n): path for n, path in _FILE.findall(text)}
         self.module = Module()
-        self.function: Function | None = None
+        self.function: Any = None  # the ``Function`` that is being read
         self.scopes: list[dict[str, object]] = []
         self.scope_ids = 0
         self.loc = NOWHERE
@@ -127,7 +129,7 @@ class _Reader:
             raise PtxSyntaxError(f"the PTX text ends within {self.function.name}")
 
     def without_functions(self, statements: list[tuple[int, str]]) -> list[tuple[int, str]]:
-        """Take the bodies of device functions out: a call of one is replaced by its body (``inline``)."""
+        """Separate the bodies of device functions: each call is replaced by the body (``inline``)."""
         self.bodies: dict[str, tuple[list[str], list[str], list[str]]] = {}
         rest, at = [], 0
         while at < len(statements):
@@ -143,12 +145,12 @@ class _Reader:
                 body.append(statements[at][1])
             at += 1
             lists = [[declared(p)[2] for p in split(inner)] for inner in re.findall(r"\(([^)]*)\)", header)]
-            name = re.search(r"([$\w]+)\s*\([^()]*\)\s*(?:\.\w+\s*)*$", header).group(1)
+            name = found(r"([$\w]+)\s*\([^()]*\)\s*(?:\.\w+\s*)*$", header)[1]
             self.bodies[name] = (lists[0] if len(lists) > 1 else [], lists[-1], body[:-1])
         return rest
 
     def inline(self, rest: str) -> None:
-        """``call (results), name, (arguments)`` of a device function of this text: its body with the parameters bound, in a scope."""
+        """``call (results), name, (arguments)`` of a device function: its body in a scope with the parameters."""
         pieces = split(rest)
         name = next(p for p in pieces if p in self.bodies)
         given = [split(p[1:-1]) for p in pieces if p.startswith("(")]
@@ -185,14 +187,14 @@ class _Reader:
             self.instruction(s)
 
     def local_label(self, name: str) -> str:
-        """Labels inside inline assembly are local to their scope; a scope's label is renamed with the scope's number."""
+        """Labels of inline assembly are local to their scope: they are renamed with the scope's number."""
         return name if len(self.scopes) <= 1 else f"{name}@{self.scopes[-1]['#']}"
 
     def top_level(self, s: str) -> None:
         if s.startswith(".target"):
             self.module.target = s.split()[1].rstrip(",")
         elif ".entry" in s:
-            name = re.search(r"\.entry\s+([$\w]+)", s).group(1)
+            name = found(r"\.entry\s+([$\w]+)", s)[1]
             self.function = Function(name)
             inner = s[s.index("(") + 1 : s.rindex(")")] if "(" in s else ""
             offset = 0
@@ -208,7 +210,7 @@ class _Reader:
             self.module.variables.append(variable(s))
 
     def dimensions(self, s: str) -> None:
-        for name, attribute in (("reqntid", "block"), ("maxntid", "most_threads"), ("reqnctapercluster", "cluster")):
+        for name, attribute in (("reqntid", "block"), ("maxntid", "max_threads"), ("reqnctapercluster", "cluster")):
             match = re.search(rf"\.{name}\s+([\d, ]+)", s)
             if match and self.function:
                 setattr(self.function, attribute, tuple(int(v) for v in match.group(1).split(",") if v.strip()))
@@ -220,7 +222,7 @@ class _Reader:
     def directive(self, s: str) -> None:
         word = s.split()[0]
         if word == ".loc" and len(self.scopes) > 1:
-            return  # lines of inline assembly count from the statement that holds it, which is the useful one
+            return  # inline assembly keeps the line of the statement that holds it
         if word == ".loc":
             pieces = s.split()
             file, line = int(pieces[1]), int(pieces[2].rstrip(","))
@@ -244,8 +246,8 @@ class _Reader:
         depth = len(self.scopes)
         for name in split(names):
             match = re.fullmatch(r"([%$\w]+)<(\d+)>", name)
-            if match and int(match.group(2)) > _MOST:
-                raise PtxSyntaxError(f"{self.function.name} has more than {_MOST} registers")
+            if match and int(match.group(2)) > _MAX:
+                raise PtxSyntaxError(f"{self.function.name} has more than {_MAX} registers")
             if match:
                 for i in range(int(match.group(2))):
                     self.declare_one(f"{match.group(1)}{i}", bits, depth)
@@ -255,8 +257,8 @@ class _Reader:
     def declare_one(self, name: str, bits: int, depth: int, prefix: str = "") -> None:
         if not NAME.fullmatch(name):
             raise PtxSyntaxError(f"{name!r} at {self.loc} is no name of PTX")
-        if len(self.function.registers) >= _MOST:
-            raise PtxSyntaxError(f"{self.function.name} has more than {_MOST} registers")
+        if len(self.function.registers) >= _MAX:
+            raise PtxSyntaxError(f"{self.function.name} has more than {_MAX} registers")
         unique = prefix + (name if depth <= 1 else f"{name}@{self.scopes[-1]['#']}")
         reg = Reg(unique, bits)
         self.scopes[-1][name] = reg
@@ -269,7 +271,7 @@ class _Reader:
         return None
 
     def label(self, name: str) -> str:
-        """The unique name of a label used here: the innermost scope that holds it decides, resolved after the function is read."""
+        """The name of a label used here, with its scopes; ``_resolve_labels`` finds the innermost one that holds it."""
         return name if len(self.scopes) <= 1 else f"{name}@{'.'.join(str(s['#']) for s in reversed(self.scopes))}"
 
     def instruction(self, s: str) -> None:
@@ -285,8 +287,8 @@ class _Reader:
         parts = words.opcode(opcode)
         if parts is None:
             raise PtxSyntaxError(f"{opcode!r} at {self.loc} is no opcode of PTX")
-        if len(self.function.code) >= _MOST:
-            raise PtxSyntaxError(f"{self.function.name} has more than {_MOST} instructions")
+        if len(self.function.code) >= _MAX:
+            raise PtxSyntaxError(f"{self.function.name} has more than {_MAX} instructions")
         if opcode.startswith("call") and pred is None and any(p in self.bodies for p in split(rest)):
             return self.inline(rest)
         if opcode == "bra" or opcode.startswith("bra."):

@@ -1,4 +1,4 @@
-"""What a report says and how it is worded. ``EmulationError`` is what a failed run raises; its text is the report."""
+"""Reports of what went wrong. ``EmulationError`` is what a failed run raises; its text is the report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import CutesyncError
 
 
 class EmulationError(CutesyncError, RuntimeError):
-    """A kernel did something wrong on the emulator. ``kind`` is one word for it; the text says who, where, why, and how to replay."""
+    """A kernel did something wrong. ``kind`` is one word for it; the text says who, where, why, and the replay."""
 
     def __init__(self, report: Report):
         super().__init__(report.text())

@@ -1,7 +1,6 @@
-"""A launch that runs again under other schedules finds the memory of its first run, and must leave the same behind.
+"""Restores memory between the schedules of one launch and compares the results.
 
-Only what the launch writes is kept, put back and compared, to the byte. All other memory may be another thread's, who changes it
-meanwhile.
+Only what the launch writes is kept, restored and compared, to the byte. Other threads may change all other memory.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ class Rewind:
         region.written = {}
 
     def close(self) -> None:
-        """Nobody runs the launch again."""
+        """The launch does not run again."""
         for region in self.sealed:
             region.sealed, region.rewind, region.written = False, None, None
 
     def written(self):
-        """``(region, the bytes that any run so far has written)``, but for arrays that have been freed since."""
+        """``(region, the bytes that any run so far has written)``, except arrays that have been freed since."""
         held = {id(region) for region in self.memory.regions}
         for region in self.before:
             if id(region) in held:
@@ -42,7 +41,7 @@ class Rewind:
                 yield region, np.flatnonzero(touched)
 
     def note_first(self) -> None:
-        """The first run is over: the others must leave the same."""
+        """After the first run: the others must leave the same."""
         self.first = {region: region.data.copy() for region, _ in self.written()}
 
     def restore(self) -> None:
@@ -54,7 +53,7 @@ class Rewind:
                 region.valid[places] = valid[places]
 
     def difference(self) -> tuple[Region, int] | None:
-        """A byte that the last run has left otherwise than the first."""
+        """A byte where the last run differs from the first."""
         for region, places in self.written():
             expected = self.first.get(region, self.before[region][0])
             wrong = places[region.data[places] != expected[places]]

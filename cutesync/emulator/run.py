@@ -1,4 +1,4 @@
-"""From a compiled cute function and packed arguments to a checked run: settings, device memory, and repeated schedules."""
+"""From a compiled cute function and packed arguments to a checked run: device memory, repeated schedules."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import threading
 import weakref
 from functools import lru_cache
+from math import prod
 
 import numpy as np
 
@@ -40,8 +41,11 @@ class Device:
         writable: bool = True,
         owner=None,
     ) -> Region | None:
-        """Make ``size`` bytes at ``address`` visible to kernels: until ``unregister``, and the caller keeps them alive until then, or for
-        the life of their ``owner``. Bytes of a buffer that is not ``initialised`` must be written before they are read."""
+        """Make bytes at ``address`` visible to kernels, until ``unregister`` or for the life of their ``owner``.
+
+        The caller keeps them alive until then. Bytes of a buffer that is not ``initialised`` must be written before
+        they are read.
+        """
         if size <= 0:
             return None
         region = _region(name, address, size, initialised, writable)
@@ -54,8 +58,7 @@ class Device:
 
     @contextlib.contextmanager
     def arrays(self, *arrays: np.ndarray, fresh=()):
-        """The given NumPy arrays registered for the time of a ``with`` block; those also in ``fresh`` as memory nobody has written.
-        Arrays that share bytes are one buffer."""
+        """Registers NumPy arrays for a ``with`` block, those in ``fresh`` as unwritten. Overlapping ones merge."""
         regions, hidden = [], []
         for address, size, name, initialised, writable in _buffers(arrays, fresh):
             regions.append(_region(name, address, size, initialised, writable))
@@ -111,9 +114,11 @@ def executable(compiled) -> Executable:
 
 
 def run(compiled, packed, device: Device = DEVICE, edit=None) -> None:
-    """Run one compiled cute function through its packed host entry; ``packed`` is what ``compiled.to(None).capi_func`` would be given
-    on a GPU. Global addresses must lie in buffers registered with ``device``. Raises EmulationError on the first finding. ``edit``
-    changes the PTX first (to plant faults)."""
+    """Run one compiled cute function through its packed host entry. Raises EmulationError on the first finding.
+
+    ``packed`` is what ``compiled.to(None).capi_func`` would be given on a GPU. Global addresses must lie in buffers
+    registered with ``device``. ``edit`` changes the PTX first (to plant faults).
+    """
     made = executable(compiled)
     with LOCK:
         for launch in made.record(packed, edit):
@@ -142,36 +147,30 @@ def launch(
     *,
     cluster=None,
     shared_bytes: int = 0,
-    cooperative: bool = False,
-    programmatic: bool = False,
     kernel: str | None = None,
-    device: Device = DEVICE,
+    **attributes: bool,
 ) -> None:
-    """Launch a kernel given as PTX text, under the settings in force. ``parameters`` are the packed parameter bytes, or one integer a
-    parameter (addresses, scalars as their bits). Addresses must lie in registered buffers. A ``programmatic`` launch may start before those
-    before it in its stream have ended: what touches global memory before ``griddepcontrol.wait`` is a race. Raises LaunchError for what a
-    GPU would not launch, and EmulationError on the first finding."""
+    """Launch a kernel given as PTX text, under the settings in force. Raises EmulationError on the first finding, and
+    LaunchError for a launch that a GPU would refuse.
+
+    ``parameters`` are the packed parameter bytes, or one integer a parameter (addresses, scalars as their bits).
+    Addresses must lie in registered buffers. ``kernel`` names one of several in the text. ``attributes`` are
+    ``cooperative`` (all blocks are resident at once) and ``programmatic``: the launch may start before those before it
+    in its stream have ended, and to touch global memory before ``griddepcontrol.wait`` is a race.
+    """
     compiler.refuse_while_tracing()
     with LOCK:
         code = program(text, kernel)
-        if cluster is None:
-            cluster = limits.padded(code.function.cluster or ())
-        extents = (
-            limits.extents(what, value) for what, value in (("grid", grid), ("block", block), ("cluster", cluster))
+        wanted = Launch(
+            code,
+            limits.extents("grid", grid),
+            limits.extents("block", block),
+            limits.extents("cluster", limits.padded(code.function.cluster or ()) if cluster is None else cluster),
+            limits.whole("shared_bytes", shared_bytes),
+            _packed(code.function, parameters),
+            **attributes,
         )
-        packed = _packed(code.function, parameters)
-        run_launch(
-            Launch(
-                code,
-                *extents,
-                limits.whole("shared_bytes", shared_bytes),
-                packed,
-                cooperative,
-                programmatic=programmatic,
-            ),
-            device,
-            settings(),
-        )
+        run_launch(wanted, DEVICE, settings())
 
 
 def _packed(function, parameters) -> bytes:
@@ -219,25 +218,37 @@ def _run_all(launch: Launch, device: Device, how: Settings) -> None:
             found = rewind.difference()
             if found is not None:
                 region, at = found
-                what = f"two schedules leave different results in {region.name}, first at byte {at}"
-                lines = [f"one with {first.describe()}"]
-                raise EmulationError(Report("mismatch", what, launch.program.function.name, lines, schedule.describe()))
+                raise EmulationError(
+                    Report(
+                        "mismatch",
+                        f"two schedules leave different results in {region.name}, first at byte {at}",
+                        launch.program.function.name,
+                        [f"one with {first.describe()}"],
+                        schedule.describe(),
+                    )
+                )
     finally:
         rewind.close()
 
 
-def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, trace: Trace | None = None) -> Machine:
-    content = np.zeros(max(len(launch.parameters), 16) + 15 & ~15, np.uint8)
-    content[: len(launch.parameters)] = np.frombuffer(launch.parameters, np.uint8)
-    parameters = Region(
-        "the kernel's parameters", 0, content, high=max(len(launch.parameters), 1), initialised=True, writable=False
-    )
+def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, trace: Trace | None = None) -> None:
     regions = device.memory.regions
     for region in regions:
         region.shadow, region.watchers = None, []
     if launch.cooperative:
-        schedule.limit = launch.grid[0] * launch.grid[1] * launch.grid[2]
-    machine = _machine(launch, device, how, schedule, parameters, trace)
+        schedule.limit = prod(launch.grid)
+    try:
+        machine = Machine(launch, device.memory, schedule, how, trace)
+    except CutesyncError:
+        raise
+    except MALFORMED as fault:
+        raise EmulationError(
+            Report(
+                "unsupported",
+                f"the emulator cannot bind an instruction ({type(fault).__name__}: {fault})",
+                launch.program.function.name,
+            )
+        ) from fault
     if trace is not None:
         trace.begin(machine)
     try:
@@ -248,31 +259,3 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
         for region in regions:
             region.shadow, region.watchers = None, []
         how.count(machine.steps)
-    return machine
-
-
-def _machine(launch: Launch, device: Device, how: Settings, schedule: Schedule, parameters: Region, trace) -> Machine:
-    program, dynamic = launch.program, launch.shared_bytes
-    clustered = launch.clustered or launch.cluster != (1, 1, 1) or bool(program.function.cluster)
-    try:
-        return Machine(
-            program,
-            launch.grid,
-            launch.block,
-            launch.cluster,
-            dynamic + program.static_shared,
-            dynamic,
-            parameters,
-            device.memory,
-            schedule,
-            sanitize=how.sanitize,
-            trace=trace,
-            clustered=clustered,
-            programmatic=launch.programmatic,
-            max_steps=how.step_limit(),
-        )
-    except CutesyncError:
-        raise
-    except MALFORMED as fault:
-        what = f"the emulator cannot bind an instruction ({type(fault).__name__}: {fault})"
-        raise EmulationError(Report("unsupported", what, program.function.name)) from fault

@@ -1,4 +1,5 @@
-"""Who runs next: the scheduling policies. Each is legal by the PTX model; together they look for the order that breaks a kernel.
+"""The scheduling policies: which fragment runs next. Each is legal by the PTX model; together they look for the order
+that breaks a kernel.
 
 Every decision comes from one ``random.Random(seed)``, so policy and seed replay a run exactly.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import math
 import random
+from typing import Any
 
 from ..errors import ArgumentValueError, explain
 
@@ -22,7 +24,7 @@ POLICIES = {
     "one_block": "one block (or cluster) is resident at a time",
 }
 _RESIDENT = 16
-_MOST_SHUFFLED = 1 << 16  # clusters: a larger grid is shuffled in windows of so many, as it runs
+_MAX_SHUFFLED = 1 << 16  # clusters: a larger grid is shuffled in windows of this size while it runs
 
 
 class Schedule:
@@ -35,9 +37,9 @@ class Schedule:
         self.random = random.Random(f"{policy}/{seed}")
         self.limit = 1 if policy == "one_block" else resident
         self.queue: list = []  # fragments that can run
-        self.clusters_left = 0  # that are not admitted yet
+        self.clusters_left = 0  # not admitted yet
         self.order = iter(())
-        self.machine = None
+        self.machine: Any = None
         self.turn = 0
         self.steps_to_change = 0
         self.victim = None
@@ -48,13 +50,13 @@ class Schedule:
     def describe(self) -> str:
         return f"policy={self.policy!r}, seed={self.seed}"
 
-    # --- blocks -----------------------------------------------------------------------------------------------------
+    # --- blocks -------------------------------------------------------------------------------------------------------
 
     def start(self, machine) -> None:
         self.machine = machine
         self.clusters_left = len(self.clusters(machine))
         self.order = self.in_order(range(self.clusters_left))
-        self.room()
+        self.admit()
 
     def in_order(self, numbers: range):
         """The numbers of the clusters in the order in which they are admitted."""
@@ -62,10 +64,10 @@ class Schedule:
             return iter(numbers[::-1])
         if self.policy in ("round_robin", "one_block"):
             return iter(numbers)
-        window = min(self.random.choice((1, 4, len(numbers))), _MOST_SHUFFLED)
+        window = min(self.random.choice((1, 4, len(numbers))), _MAX_SHUFFLED)
         windows = (numbers[i : i + window] for i in range(0, len(numbers), window))
         shuffled = (c for some in windows for c in self.random.sample(some, len(some)))
-        return shuffled if len(numbers) > _MOST_SHUFFLED else iter(list(shuffled))
+        return shuffled if len(numbers) > _MAX_SHUFFLED else iter(list(shuffled))
 
     @staticmethod
     def clusters(machine) -> range:
@@ -79,7 +81,7 @@ class Schedule:
         x, y, z = cluster % across * cx, cluster // across % down * cy, cluster // (across * down) * cz
         return [x + dx + gx * (y + dy + gy * (z + dz)) for dz in range(cz) for dy in range(cy) for dx in range(cx)]
 
-    def room(self) -> None:
+    def admit(self) -> None:
         """Admit blocks up to the limit."""
         size = self.machine.cluster_size
         while self.clusters_left and (not self.machine.resident or len(self.machine.resident) + size <= self.limit):
@@ -89,14 +91,14 @@ class Schedule:
     def admitted_all(self) -> bool:
         return not self.clusters_left
 
-    # --- fragments --------------------------------------------------------------------------------------------------
+    # --- fragments ----------------------------------------------------------------------------------------------------
 
     def ready(self, fragment) -> None:
         if self.policy == "priorities" and not fragment.warp.priority:
             fragment.warp.priority = self.random.random()
         self.queue.append(fragment)
 
-    def gone(self, fragment) -> None:
+    def not_ready(self, fragment) -> None:
         if fragment in self.queue:
             self.queue.remove(fragment)
 
@@ -116,7 +118,7 @@ class Schedule:
 
     @staticmethod
     def earliest(warp):
-        """The fragment of a warp that is furthest behind: running it first lets the others be met again."""
+        """The fragment of a warp that is furthest behind: run first, it can merge with the others."""
         candidates = [f for f in warp.fragments if f.state == "runs" and not f.lagging]
         return min(candidates, key=lambda f: f.pc) if candidates else None
 
@@ -166,10 +168,10 @@ class Schedule:
         return self.policy != "round_robin" and self.random.random() < 0.1
 
     def tears(self) -> bool:
-        """Whether others may see a strong vector store half done."""
+        """Whether other threads may run in the middle of a strong vector store."""
         return self.policy != "round_robin" and self.random.random() < 0.3
 
-    # --- asynchronous work ------------------------------------------------------------------------------------------
+    # --- asynchronous work --------------------------------------------------------------------------------------------
 
     def started(self, operation) -> None:
         """An asynchronous operation has just been started."""

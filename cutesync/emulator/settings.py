@@ -1,5 +1,4 @@
-"""How launches on the emulator run. Settings belong to the thread or the asynchronous task (and the tasks it starts) that entered
-``emulate``."""
+"""How launches run. Settings belong to the thread or asynchronous task (and its children) that entered ``emulate``."""
 
 from __future__ import annotations
 
@@ -16,8 +15,10 @@ from .trace import Trace
 
 @dataclass(eq=False)
 class Settings:
-    """The policy and seed, how many schedules each launch runs under, whether the sanitizer watches, where the trace goes, and when a
-    launch counts as endless. ``steps`` and ``launches`` count what ran, in blocks inside this one, too."""
+    """Policy, seed, schedules a launch, whether the sanitizer checks, the trace, the bound on a launch without end.
+
+    ``steps`` and ``launches`` count what ran, in nested blocks as well.
+    """
 
     policy: str | None = None
     seed: int = 0
@@ -48,7 +49,7 @@ class Settings:
         return Schedule(policy, self.seed + (number if self.policy else number // len(names)), self.resident)
 
     def step_limit(self) -> int | None:
-        """The steps after which a launch counts as endless, if somebody has said how many."""
+        """The steps after which a launch counts as endless, if the user has said."""
         return env.max_steps() if self.max_steps is None else self.max_steps
 
     def count(self, steps: int) -> None:
@@ -82,23 +83,25 @@ def emulate(
     resident: int = 16,
     max_steps: int | None = None,
 ):
-    """Within the block launches on the emulator run under these settings. Yields them; ``steps`` and ``launches`` count what ran.
+    """Within the block launches on the emulator run under these settings. Yields them; ``steps`` and ``launches`` count
+    what ran.
 
-    ``schedules=N`` runs each launch N times from the same memory and refuses different results; without a ``policy`` all take turns.
-    ``trace`` is a path: the first schedule of each launch is written there as a Chrome trace, blocks inside included. ``resident``
-    bounds the blocks in flight. ``max_steps`` is the bound on a launch without end (see ``patience``).
+    ``schedules=N`` runs each launch N times from the same memory and refuses different results; without a ``policy``
+    all take turns. ``trace`` is a path: the first schedule of each launch is written there as a Chrome trace, blocks
+    inside included. ``resident`` bounds the blocks in flight. ``max_steps`` is the bound on a launch without end (see
+    ``watchdog``).
     """
     outer = _in_force()
     traced = next((s.trace for s in reversed(outer) if s.trace is not None), None)
     if trace is not None and traced is not None:
         raise ArgumentValueError(explain("trace", f"{trace} in a block traced to {traced.path}", "one trace at a time"))
-    kept = traced if trace is None else Trace(trace)
-    made = Settings(policy, seed, schedules, sanitize, resident, kept, max_steps, outer=outer)
+    own = None if trace is None else Trace(trace)
+    made = Settings(policy, seed, schedules, sanitize, resident, own or traced, max_steps, outer=outer)
     _ENTERED.set((*outer, made))
     try:
         yield made
     finally:
         made.entered = False
         _ENTERED.set(_in_force())
-        if trace is not None:
-            made.trace.write()
+        if own is not None:
+            own.write()

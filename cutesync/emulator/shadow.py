@@ -1,6 +1,13 @@
-"""Shadow memory: what happened to each granule of a region, as keys of block, actor, time, scope and instruction."""
+"""Shadow memory: the last accesses to each granule of a region, as keys of block, actor, time, scope and instruction.
+
+A key packs, from the low bits up, the instruction (its site), the scope, the time, the actor and the block plus one; 0
+is no access.
+"""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,42 +20,57 @@ BLOCK_AT = ACTOR_AT + ACTOR_BITS
 WEAK, CTA, CLUSTER, GPU = 0, 1, 2, 3
 SCOPES = {"cta": CTA, "cluster": CLUSTER, "gpu": GPU, "sys": GPU}
 READ_ROWS, ASYNC_ROWS = 8, 8
-_LOG_LIMIT = 20000
-SHIFT = {name: np.int64(value) for name, value in (("time", TIME_AT), ("actor", ACTOR_AT), ("block", BLOCK_AT))}
-TIME_MASK, ACTOR_MASK = np.int64((1 << TIME_BITS) - 1), np.int64((1 << ACTOR_BITS) - 1)
+SCOPE_SHIFT, TIME_SHIFT, ACTOR_SHIFT, BLOCK_SHIFT = map(np.int64, (SITE_BITS, TIME_AT, ACTOR_AT, BLOCK_AT))
+SITE_MASK, TIME_MASK, ACTOR_MASK = (np.int64((1 << bits) - 1) for bits in (SITE_BITS, TIME_BITS, ACTOR_BITS))
+_MAX_LOG = 20000
 cnz = np.count_nonzero
 
 
-def happened(key: int, known: dict | None) -> bool:
+class Order(NamedTuple):
+    """The memory order of an access; the scope of an ordinary one is ``WEAK``."""
+
+    scope: int = WEAK
+    acquires: bool = False
+    releases: bool = False
+
+
+ORDINARY = Order()
+
+
+@dataclass
+class Access:
+    """A memory instruction at ``site``: each lane "read"s or "write"s ``size`` bytes. ``update``: it is atomic."""
+
+    site: int
+    size: int
+    verb: str
+    order: Order = ORDINARY
+    update: bool = False
+
+    def __post_init__(self):
+        self.tail = self.order.scope << SITE_BITS | min(self.site, int(SITE_MASK))  # of its keys: scope and site
+
+
+def happened(key: int, known: dict[int, np.ndarray]) -> bool:
     """Whether the access that a key stands for is among known events."""
-    times = known.get((key >> BLOCK_AT) - 1) if known else None
-    return times is not None and times[key >> ACTOR_AT & (1 << ACTOR_BITS) - 1] >= key >> TIME_AT & (1 << TIME_BITS) - 1
-
-
-class Location:
-    """What was released at one address, by scope."""
-
-    __slots__ = ("released",)
-
-    def __init__(self):
-        self.released: dict[tuple, Clock] = {}
+    times = known.get((key >> BLOCK_AT) - 1)
+    return times is not None and bool(times[key >> ACTOR_AT & int(ACTOR_MASK)] >= key >> TIME_AT & int(TIME_MASK))
 
 
 class Shadow:
-    """What happened to each granule of a region."""
+    """The shadow memory of one region. ``released``: the clocks released there, by byte offset and scope."""
 
     def __init__(self, size: int):
-        self.size = size
         self.granule = 4
         self.writes = np.zeros(-(-size // 4), np.int64)
         self.reads: np.ndarray | None = None
         self.written = False
-        self.log: list[tuple] = []
-        self.locations: dict[int, Location] = {}
+        self.log: list[tuple[int, np.ndarray, int, np.ndarray]] = []  # reads that are not in the table yet
+        self.released: dict[int, dict[tuple, Clock]] = {}
 
     def refine(self, granule: int) -> None:
         self.flush()
-        if granule >= self.granule:  # what was noted was finer still
+        if granule >= self.granule:  # a logged read was finer still
             return
         factor = self.granule // granule
         self.writes = self.writes.repeat(factor)
@@ -57,7 +79,7 @@ class Shadow:
         self.granule = granule
 
     def index(self, rows: np.ndarray, size: int) -> np.ndarray:
-        """Granules of units of ``size`` bytes: shape (units,) or (units, granules a unit)."""
+        """Granules of units of ``size`` bytes: shape (units,) or (units, granules a unit). May refine the tables."""
         if size < self.granule:
             self.refine(size)
         factor = size // self.granule
@@ -70,21 +92,17 @@ class Shadow:
 
     def note_read(self, row: int, rows: np.ndarray, size: int, keys: np.ndarray) -> None:
         self.log.append((row, rows, size, keys))
-        if len(self.log) > _LOG_LIMIT:
+        if len(self.log) > _MAX_LOG:
             self.flush()
 
-    def tabulate_reads(self) -> np.ndarray:
+    def read_table(self) -> np.ndarray:
         if self.reads is None:
             self.reads = np.zeros((READ_ROWS + ASYNC_ROWS, len(self.writes)), np.int64)
         return self.reads
 
     def flush(self) -> None:
-        if self.log:
-            self.tabulate_reads()
+        """Move the logged reads into the table."""
         log, self.log = self.log, []
         for row, rows, size, keys in log:
-            if size < self.granule:
-                self.log = []
-                self.refine(size)
             index = self.index(rows, size)
-            self.reads[row][index] = keys if index.ndim == 1 else keys[:, None]
+            self.read_table()[row][index] = keys if index.ndim == 1 else keys[:, None]

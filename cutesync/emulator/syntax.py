@@ -32,7 +32,7 @@ SIZES = {
 
 
 class PtxSyntaxError(CutesyncError, SyntaxError):
-    """A line of PTX that the reader does not understand."""
+    """A line of PTX that the parser does not understand."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class Reg:
 
 @dataclass(frozen=True)
 class Imm:
-    """A literal: integers as they are; floating literals (0f, 0d) as their bits with ``float_bits`` set to the literal's width."""
+    """A literal: an integer, or the bits of a floating literal (0f, 0d) with ``float_bits``, the literal's width."""
 
-    value: int | float
+    value: int
     float_bits: int = 0
 
 
@@ -103,7 +103,7 @@ PARAM = "param:"  # starts the names of registers that stand for the parameters 
 
 @dataclass(frozen=True)
 class Loc:
-    """A line of somebody's Python file."""
+    """A line of a Python file."""
 
     file: str
     line: int
@@ -155,7 +155,7 @@ class Instr:
 
 @dataclass
 class Variable:
-    """A ``.shared``, ``.global``, ``.const`` or ``.local`` array; ``size`` is 0 for an extern one of launch-time size."""
+    """A ``.shared``, ``.global``, ``.const`` or ``.local`` array; ``size`` is 0 if the launch gives it (extern)."""
 
     name: str
     space: str
@@ -174,7 +174,7 @@ class Param:
 
 @dataclass
 class Function:
-    """A kernel entry: ``code`` is the instructions, ``labels`` maps a label to the index of the instruction after it."""
+    """A kernel entry: its instructions (``code``), and for each label the index of the instruction after it."""
 
     name: str
     params: list[Param] = field(default_factory=list)
@@ -184,7 +184,7 @@ class Function:
     registers: dict[str, Reg] = field(default_factory=dict)
     tables: dict[str, list[str]] = field(default_factory=dict)
     block: tuple[int, ...] | None = None
-    most_threads: tuple[int, ...] | None = None
+    max_threads: tuple[int, ...] | None = None
     cluster: tuple[int, ...] | None = None
 
     def param_bytes(self) -> int:

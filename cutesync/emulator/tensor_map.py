@@ -1,28 +1,31 @@
-"""Tensor maps (the 128-byte operands of ``cp.async.bulk.tensor``): their fields, their bytes, and the elements a tile touches.
+"""Tensor maps (the 128-byte operands of ``cp.async.bulk.tensor``): fields, bytes, and the elements a tile touches.
 
-PTX ISA 5.5 "Tensors" and 9.7.9.27 "Bulk copy: tensor copy". Dimension 0 is the innermost, has no stride of its own and is contiguous.
+PTX ISA 5.5 "Tensors" and 9.7.9.27 "Bulk copy: tensor copy". Dimension 0 is the innermost, has no stride of its own and
+is contiguous.
 
-The bytes are opaque in CUDA; the layout here is what the DSL's ``cpasync.make_tiled_tma_atom`` was observed to build, and
-``tests/emulator/test_tensor_map.py`` observes it again on every run. Where each field sits:
+The bytes are opaque in CUDA; the layout here is what the DSL's ``cpasync.make_tiled_tma_atom`` was observed to build,
+and ``tests/emulator/test_tensor_map.py`` observes it again on every run. Where each field sits:
 
     bytes 0-7     global address                    bytes 32-51  extents - 1, five 32-bit words
     bytes 8-11    the control word below            bytes 52-54  element strides - 1, three bits a dimension
     bytes 12-27   four strides / 16, low 32 bits    bytes 55-59  box - 1, one byte a dimension
     bytes 28-31   four strides / 16, high nibbles   bytes 60-127 not read
 
-    control word: bit 0 im2col mode (see ``im2col.py``); 1-3 constant 1; 4-6 rank - 1; 7-10 element type; 11-12 interleave; 13-14 swizzle; 15 NaN fill; 16 tf32;
-    17-31 hints for the cache (not read)
+    control word: bit 0 im2col mode (see ``im2col.py``); 1-3 constant 1; 4-6 rank - 1; 7-10 element type;
+    11-12 interleave; 13-14 swizzle; 15 NaN fill; 16 tf32; 17-31 hints for the cache (not read)
 
-The DSL never sets interleave, NaN fill or the types s32, s64 and f32_ftz; for those the places are this module's own choice
-(``encode`` and ``decode`` agree), so that a map made from the arguments of ``cuTensorMapEncodeTiled`` travels in the same form.
+The DSL never sets interleave, NaN fill or the types s32, s64 and f32_ftz; for those the places are this module's own
+choice (``encode`` and ``decode`` agree), so that a map made from the arguments of ``cuTensorMapEncodeTiled`` travels in
+the same form.
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -49,8 +52,9 @@ TF32_BIT, NAN_BIT = 16, 15
 class Transfer:
     """One tile between global and shared memory, element by element, in the order of the box (dimension 0 fastest).
 
-    ``global_addresses`` and ``shared_addresses`` are int64 byte addresses, ``in_bounds`` says which elements are copied, for a load
-    those that exist in the tensor: it writes ``fill`` (raw bits) to the others, a store leaves them out. ``transaction_bytes`` counts all of them.
+    ``global_addresses`` and ``shared_addresses`` are int64 byte addresses, ``in_bounds`` says which elements are
+    copied, for a load those that exist in the tensor: it writes ``fill`` (raw bits) to the others, a store leaves them
+    out. ``transaction_bytes`` counts all of them.
     """
 
     global_addresses: np.ndarray
@@ -131,14 +135,15 @@ class TensorMap:
 
     @property
     def stored_extent(self) -> int:
-        """Where a row ends for a store, which writes whole multiples of 16 bytes: seen on an H200. Loads fill from the last element on."""
+        """Where a row ends for a store, which writes whole multiples of 16 bytes (seen on an H200)."""
         unit = 16 // self.element_bytes
         return -(-self.extents[0] // unit) * unit
 
     def transfer(self, coordinates: tuple[int, ...], shared_address: int, *, store: bool = False) -> Transfer:
-        """What a copy of the box at ``coordinates`` (dimension 0 first; negative ones for loads only) to or from ``shared_address`` touches.
+        """What a copy of the box at ``coordinates`` (dimension 0 first) to or from ``shared_address`` touches.
 
-        In shared memory the box is dense, but with a swizzle its innermost rows are as long as the swizzle.
+        Only loads may have negative coordinates. In shared memory the box is dense, but with a swizzle its innermost
+        rows are as long as the swizzle.
         """
         if len(coordinates) != self.rank:
             raise ArgumentValueError(
@@ -176,9 +181,9 @@ class TensorMap:
         )
 
     def loaded(self, data: np.ndarray) -> np.ndarray:
-        """Bytes of elements of the tensor as a load leaves them in shared memory: tf32 is rounded, the rest are copied, f32_ftz too.
+        """Bytes of elements as a load leaves them in shared memory: tf32 is rounded, others (f32_ftz too) are copied.
 
-        An H200 rounds to the nearest, ties to even, and keeps subnormals (whether tf32_ftz flushes was not asked: here it does not).
+        An H200 rounds to nearest even and keeps subnormals. (tf32_ftz was not measured; here it does not flush.)
         """
         if not self.rounds:
             return data
@@ -200,7 +205,7 @@ class TensorMap:
 
 @lru_cache(maxsize=256)
 def _box_offsets(tensor_map: TensorMap) -> tuple[np.ndarray, np.ndarray]:
-    """Byte offsets of every element of the box: in global memory from its first element, in shared memory before swizzling."""
+    """Byte offsets of the box's elements: in global memory from the first one, in shared memory before swizzling."""
     index = np.indices(tensor_map.tile, dtype=np.int64).reshape(tensor_map.rank, *tensor_map.tile)
     size = tensor_map.element_bytes
     in_global, in_shared, pitch = np.int64(0), np.int64(0), size
@@ -220,18 +225,20 @@ def from_encode_arguments(
     strides: tuple[int, ...],
     box: tuple[int, ...],
     element_strides: tuple[int, ...],
-    interleave: int,
-    swizzle: int,
-    fill: int,
+    *modes: int,
 ) -> TensorMap:
-    """A map from the arguments of ``cuTensorMapEncodeTiled`` (enumerations as integers; the cache hint is left out)."""
+    """A map from the arguments of ``cuTensorMapEncodeTiled``, enumerations as integers.
+
+    ``modes`` are interleave, swizzle and out-of-bounds fill; the cache hint (L2 promotion) is left out.
+    """
+    interleave, swizzle, fill = modes
     if not 0 <= data_type < len(API_ELEMENTS) or not 0 <= swizzle < len(SWIZZLES):
         raise ArgumentValueError(explain("tensor map", f"data type {data_type}, swizzle {swizzle}", "those of sm_90"))
     element, swizzle_bytes = API_ELEMENTS[data_type], SWIZZLES[swizzle]
     return TensorMap(element, address, extents, strides, box, element_strides, interleave, swizzle_bytes, bool(fill))
 
 
-# --- bytes --------------------------------------------------------------------------------------------------------------------
+# --- bytes ------------------------------------------------------------------------------------------------------------
 
 
 def decode(data: bytes) -> TensorMap | Im2colMap:
@@ -288,7 +295,7 @@ def encode(tensor_map: TensorMap) -> bytes:
 
 
 def replace_field(data: bytes, field: str, value: int, ordinal: int = 0) -> bytes:
-    """``tensormap.replace.tile.<field>`` (PTX ISA 9.7.9.26): new bytes. ``rank`` takes rank - 1, enumerations their PTX numbers."""
+    """``tensormap.replace.tile.<field>`` (PTX ISA 9.7.9.26): new bytes. ``value``: rank - 1, or a mode's number."""
     old = decode(data)
     if not isinstance(old, TensorMap):
         raise ArgumentValueError(explain("tensormap.replace", "an im2col map", "a tiled map"))
@@ -296,7 +303,7 @@ def replace_field(data: bytes, field: str, value: int, ordinal: int = 0) -> byte
     def at(values: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(value if i == ordinal else v for i, v in enumerate(values))
 
-    changes = {
+    changes: dict[str, Callable[[], dict[str, Any]]] = {
         "global_address": lambda: {"address": value},
         "global_dim": lambda: {"extents": at(old.extents)},
         "global_stride": lambda: {"strides": at(old.strides)},

@@ -1,23 +1,23 @@
-"""The registers that ``wgmma`` works on: when threads may touch them (PTX ISA 9.7.15, "Register Fragments", ``wgmma.fence``).
+"""When threads may touch the registers of ``wgmma`` (PTX ISA 9.7.15, "Register Fragments", ``wgmma.fence``).
 
-From ``wgmma.mma_async`` to the ``wgmma.wait_group`` that covers it, its accumulators and its A fragment belong to the tensor cores. What
-threads have done to such registers before must be behind a ``wgmma.fence``, as must be the first ``wgmma`` of a warp; only accumulators
-handed from one ``wgmma`` to the next of the same shape need no fence. A plain ``mov`` needs none here: compilers put copies and zeros behind
-the fence that the source has them before, and the assembler knows them for what they are.
+From ``wgmma.mma_async`` to the ``wgmma.wait_group`` that covers it, its accumulators and its A fragment belong to the
+tensor cores. A ``wgmma.fence`` must stand before the first ``wgmma`` of a warp, and between accesses of threads to
+these registers and a ``wgmma``; only accumulators handed from one ``wgmma`` to the next of the same shape need none. A
+plain ``mov`` needs none here: compilers move copies and zeros behind a fence that follows them in the source, and the
+assembler recognises them.
 
-Accesses are looked at a segment at a time: none has a ``wgmma`` instruction inside.
+Accesses are checked a segment at a time: no ``wgmma`` instruction lies inside a segment.
 """
 
 from __future__ import annotations
 
-from .async_copy import groups_of
 from .syntax import Vec
 
 KIND = "wgmma"
 
 
 class Uses:
-    """The registers that a segment reads or writes: slot -> instruction, the first one; ``computed`` without plain moves."""
+    """Registers that a segment reads or writes: slot -> the first instruction; ``computed``: not by plain moves."""
 
     def __init__(self):
         self.all: dict[int, int] = {}
@@ -32,7 +32,7 @@ class Uses:
 
 
 class Product:
-    """One ``wgmma.mma_async`` of one warp, until it has been waited for. ``d`` and ``a`` are the slots of its registers."""
+    """One ``wgmma.mma_async`` of one warp, until it has been waited for. ``d`` and ``a``: its register slots."""
 
     def __init__(self, event: tuple[int, int], site: int, shape: tuple[int, int], d: frozenset, a: frozenset):
         self.event, self.site, self.shape, self.d, self.a = event, site, shape, d, a
@@ -49,25 +49,21 @@ class TensorRegisters:
 
     def __init__(self, warp):
         self.warp = warp
-        self.groups = groups_of(warp, KIND, 0)
+        self.groups = warp.groups[KIND, 0]
         self.touched: dict[int, int] = {}  # register slot -> instruction that touched it since the last fence
         self.fenced = False
-
-    def in_flight(self):
-        return (product for group in (*self.groups.committed, self.groups.open) for product in group)
 
     def touch(self, uses: Uses) -> None:
         """A segment is about to read or write registers."""
         self.touched.update(uses.computed)
-        places = uses.all
-        for product in self.in_flight():
+        for product in self.groups:
             for slots, role in ((product.d, "an accumulator"), (product.a, "part of the A fragment")):
-                hit = slots & places.keys()
+                hit = slots & uses.all.keys()
                 if hit:
-                    slot = min(hit, key=places.get)
+                    slot = min(hit, key=lambda s: uses.all[s])
                     self.fail(
                         "touches a register of a wgmma that it has not waited for",
-                        places[slot],
+                        uses.all[slot],
                         slot,
                         f"{role} of the wgmma",
                         product.site,
@@ -77,7 +73,7 @@ class TensorRegisters:
     def fence(self) -> None:
         self.fenced = True
         self.touched.clear()
-        for product in self.in_flight():
+        for product in self.groups:
             product.fenced = True
 
     def start(self, site: int, shape: tuple[int, int], d: frozenset, a: frozenset) -> None:
@@ -95,7 +91,7 @@ class TensorRegisters:
                 self.touched[slot],
                 "wgmma.fence must come between them",
             )
-        for product in self.in_flight():
+        for product in self.groups:
             for slot in sorted(product.disturbs(shape, d, a)):
                 self.fail(
                     "uses a register of another wgmma that it has not waited for",

@@ -1,14 +1,16 @@
-"""The schedule of a run as a Chrome / Perfetto trace: who ran when, who waited for what, and what was in flight meanwhile.
+"""The schedule of a run as a Chrome / Perfetto trace: which warp ran when, what warps waited for, what was in flight.
 
-A block is a process. Its tracks: one a warp (slices named by the Python line they start at, waits by what they wait for), one an
-mbarrier (its phases), and rows of copies and tensor-core work in flight. Time is the emulator's step count, one step a microsecond: it
-orders events and says nothing about speed. Open the file at https://ui.perfetto.dev or in chrome://tracing.
+A block is a process. Its tracks: one a warp (slices named by the Python line they start at, waits by what they wait
+for), one an mbarrier (its phases), and rows of copies and tensor-core work in flight. Time is the emulator's step
+count, one step a microsecond: it orders events and says nothing about speed. Open the file at https://ui.perfetto.dev
+or in chrome://tracing.
 """
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
@@ -16,7 +18,7 @@ _BARRIERS, _FLIGHTS = 1000, 2000
 
 
 def _writable(path) -> Path:
-    """The path of a file that can be written; it is made here, so that nothing runs for a trace that nobody gets."""
+    """The path of a writable file, which is created here, so that a bad path is reported before anything runs."""
     try:
         path = Path(path)
         path.open("a").close()
@@ -38,7 +40,7 @@ class Trace:
     def __init__(self, path):
         self.path = _writable(path)
         self.events: list[dict] = []
-        self.machine = None
+        self.machine: Any = None
         self.offset = self.launch = 0
         self.waits: dict[int, tuple[int, str]] = {}
         self.phases: dict[int, int] = {}
@@ -66,7 +68,7 @@ class Trace:
         except OSError as error:
             raise _refused(self.path, error) from error
 
-    # --- tracks -----------------------------------------------------------------------------------------------------
+    # --- tracks -------------------------------------------------------------------------------------------------------
 
     def process(self, block) -> int:
         return self.launch * 10000 + block.number
@@ -99,7 +101,7 @@ class Trace:
             }
         )
 
-    # --- what the machine tells -------------------------------------------------------------------------------------
+    # --- what the machine tells ---------------------------------------------------------------------------------------
 
     def ran(self, fragment, start_steps: int, instr) -> None:
         warp = fragment.warp
@@ -115,10 +117,10 @@ class Trace:
             at=instr.text[:120],
         )
 
-    def waits_now(self, fragment) -> None:
+    def blocked(self, fragment) -> None:
         self.waits[id(fragment)] = (self.now(), self.machine.waiting(fragment))
 
-    def goes_on(self, fragment) -> None:
+    def resumed(self, fragment) -> None:
         began = self.waits.pop(id(fragment), None)
         if began is not None and self.now() > began[0]:
             warp = fragment.warp

@@ -1,4 +1,5 @@
-"""``wgmma.mma_async`` (PTX ISA 9.7.15, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate"): what it reads and what it computes.
+"""``wgmma.mma_async`` (PTX ISA 9.7.15, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate"): what it reads and
+what it computes.
 
 The pieces, in the order in which an emulator needs them:
 
@@ -8,11 +9,13 @@ The pieces, in the order in which an emulator needs them:
     a = matrix(step, "a", ...) or registers(step, regs) # (64, k) raw elements
     d = multiply(step, a, b, d)                         # (count, 128) registers; d=None where scale-d is false
 
-Every operand row holds 32 bytes of k, whatever the type, so one byte-wise description of registers and shared memory serves all.
-Registers of a warpgroup are uint32 arrays of shape (count, 128): register number, then thread = 32 * warp + lane.
+Every operand row holds 32 bytes of k, whatever the type, so one byte-wise description of registers and shared memory
+serves all. Registers of a warpgroup are uint32 arrays of shape (count, 128): register number, then thread = 32 * warp +
+lane.
 
-Accumulation: products are exact, sums are float32 in an unspecified order, with one more rounding where D is f16. The tensor core
-sums differently (it truncates aligned products), so compare floating results with a tolerance; integers are exact.
+Accumulation: products are exact, sums are float32 in an unspecified order, with one more rounding where D is f16. The
+tensor core sums differently (it truncates aligned products), so compare floating results with a tolerance; integers are
+exact.
 """
 
 from __future__ import annotations
@@ -57,7 +60,7 @@ class Instruction:
 
 @cache
 def instruction(opcode: str, a_in_registers: bool, immediates: tuple[int, ...] = ()) -> Instruction:
-    """Parse the opcode and the constants after scale-d: scale-a, scale-b (1 or -1), then trans-a (A in shared memory only), trans-b."""
+    """Parse the opcode and the constants after scale-d: scale-a, scale-b (1 or -1), trans-a (A in shared), trans-b."""
     satfinite = ".satfinite" in opcode
     found = SPELLING.fullmatch(opcode.replace(".satfinite", "", 1))
     if not found:
@@ -86,8 +89,13 @@ def instruction(opcode: str, a_in_registers: bool, immediates: tuple[int, ...] =
         or not set(immediates[:scales]) <= {1, -1}
         or not set(immediates[scales:]) <= {0, 1}
     ):
-        allowed = f"{scales} scales of 1 or -1, then {transposes} transposes of 0 or 1"
-        raise ArgumentValueError(explain("constants of " + opcode, immediates, allowed))
+        raise ArgumentValueError(
+            explain(
+                "constants of " + opcode,
+                immediates,
+                f"{scales} scales of 1 or -1, then {transposes} transposes of 0 or 1",
+            )
+        )
     negate_a, negate_b = (x == -1 for x in immediates[:2]) if scales else (False, False)
     transpose_a, transpose_b = {0: (False, False), 1: (False, *immediates[2:]), 2: immediates[2:]}[transposes]
     return Instruction(
@@ -105,12 +113,12 @@ def instruction(opcode: str, a_in_registers: bool, immediates: tuple[int, ...] =
     )
 
 
-# --- shared memory ------------------------------------------------------------------------------------------------------------
+# --- shared memory ----------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Descriptor:
-    """The 64-bit matrix descriptor, decoded ("Matrix-descriptor format"). Byte addresses and byte offsets; ``swizzle`` in bytes."""
+    """The 64-bit matrix descriptor, decoded ("Matrix-descriptor format"): addresses, offsets, swizzle in bytes."""
 
     start: int
     leading: int
@@ -120,16 +128,16 @@ class Descriptor:
 
 
 def decode_descriptor(bits: int) -> Descriptor:
-    """Bits 0-13 start, 16-29 leading and 32-45 stride offset (all in units of 16 bytes), 49-51 base offset, 62-63 swizzle mode."""
-    field = lambda low: ((bits >> low) & 0x3FFF) << 4  # noqa: E731
-    return Descriptor(field(0), field(16), field(32), (bits >> 49) & 7, SWIZZLE_BYTES[(bits >> 62) & 3])
+    """Bits 0-13 start, 16-29 leading, 32-45 stride offset (units of 16 bytes), 49-51 base offset, 62-63 swizzle."""
+    start, leading, stride = (((bits >> low) & 0x3FFF) << 4 for low in (0, 16, 32))
+    return Descriptor(start, leading, stride, (bits >> 49) & 7, SWIZZLE_BYTES[(bits >> 62) & 3])
 
 
 def swizzle(addresses: np.ndarray, swizzle_bytes: int, base_offset: int = 0) -> np.ndarray:
     """Exchange 16-byte pieces: address bits 4.. are XORed with bits 7.. (1, 2 or 3 of them for 32, 64 or 128 bytes).
 
-    The pattern is a function of the shared address itself; ``base_offset`` shifts it by rows of 128 bytes where the pattern does
-    not start at a multiple of its size. Tensor copies and matrix descriptors agree on this.
+    The pattern is a function of the shared address itself; ``base_offset`` shifts it by rows of 128 bytes where the
+    pattern does not start at a multiple of its size. Tensor copies and matrix descriptors agree on this.
     """
     if not swizzle_bytes:
         return addresses
@@ -153,8 +161,8 @@ def _offsets(extent: int, transposed: bool, leading: int, stride: int, swizzle_b
 def addresses(step: Instruction, operand: str, descriptor: int) -> np.ndarray:
     """Shared addresses (int64) of the 16-byte rows that operand "a" or "b" is read from.
 
-    K-major: shape (extent, 2), where a row holds 16 bytes of k. MN-major (transposed; 16-bit types): shape (extent / 8, 16), where
-    a row holds 8 neighbours along m or n for one k. ``extent`` is 64 for A and n for B.
+    K-major: shape (extent, 2), where a row holds 16 bytes of k. MN-major (transposed; 16-bit types): shape (extent / 8,
+    16), where a row holds 8 neighbours along m or n for one k. ``extent`` is 64 for A and n for B.
     """
     extent, transposed = (64, step.transpose_a) if operand == "a" else (step.n, step.transpose_b)
     where = decode_descriptor(descriptor)
@@ -178,13 +186,14 @@ def _elements(kind: str, rows: np.ndarray) -> np.ndarray:
     return rows.view({8: np.uint8, 16: np.uint16, 32: np.uint32}[ELEMENT_BITS[kind]])
 
 
-# --- registers ----------------------------------------------------------------------------------------------------------------
+# --- registers --------------------------------------------------------------------------------------------------------
 
 
 def registers(step: Instruction, regs: np.ndarray) -> np.ndarray:
     """The A fragment, uint32 (4, 128) -> raw elements (64, k) ("Register Fragments", matrix A).
 
-    Register r of a lane holds row lane / 4 + 8 * (r % 2) of its warp's 16 rows, bytes 4 * (lane % 4) + 16 * (r / 2) and up of k.
+    Register r of a lane holds row lane / 4 + 8 * (r % 2) of its warp's 16 rows, bytes 4 * (lane % 4) + 16 * (r / 2) and
+    up of k.
     """
     pieces = regs.reshape(2, 2, 4, 8, 4)  # k half, row half, warp, lane / 4, lane % 4
     rows = np.ascontiguousarray(pieces.transpose(2, 1, 3, 0, 4)).reshape(64, 8)
@@ -194,7 +203,8 @@ def registers(step: Instruction, regs: np.ndarray) -> np.ndarray:
 def accumulator_matrix(regs: np.ndarray) -> np.ndarray:
     """The D fragment of a 32-bit type, (n / 2, 128) -> (64, n), any dtype ("Register Fragments", matrix D).
 
-    Register i of a lane: row lane / 4 + 8 * (i / 2 % 2) of its warp's 16 rows, column 8 * (i / 4) + 2 * (lane % 4) + i % 2.
+    Register i of a lane: row lane / 4 + 8 * (i / 2 % 2) of its warp's 16 rows, column 8 * (i / 4) + 2 * (lane % 4) + i
+    % 2.
     """
     pieces = regs.reshape(-1, 2, 2, 4, 8, 4)  # column / 8, row half, column % 2, warp, lane / 4, lane % 4
     return pieces.transpose(3, 1, 4, 0, 5, 2).reshape(64, -1)
@@ -207,7 +217,7 @@ def accumulator_registers(values: np.ndarray) -> np.ndarray:
 
 
 def half_registers_to_matrix(regs: np.ndarray) -> np.ndarray:
-    """The D fragment of f16, uint32 (n / 4, 128): two neighbouring columns a register, the lower half first -> uint16 (64, n)."""
+    """The D fragment of f16, uint32 (n / 4, 128) -> uint16 (64, n): two columns a register, the lower half first."""
     pairs = np.stack([regs.astype(np.uint16), (regs >> np.uint32(16)).astype(np.uint16)], axis=1)
     return accumulator_matrix(pairs.reshape(-1, 128))
 
@@ -218,11 +228,11 @@ def matrix_to_half_registers(values: np.ndarray) -> np.ndarray:
     return pairs[:, 0] | (pairs[:, 1] << np.uint32(16))
 
 
-# --- arithmetic ---------------------------------------------------------------------------------------------------------------
+# --- arithmetic -------------------------------------------------------------------------------------------------------
 
 
 def multiply(step: Instruction, a: np.ndarray, b: np.ndarray, d: np.ndarray | None) -> np.ndarray:
-    """D registers of A * B + D: raw ``a`` (64, k), raw ``b`` (n, k), ``d`` uint32 (count, 128), or None where scale-d is false."""
+    """D registers of A * B + D: raw ``a`` (64, k), raw ``b`` (n, k); ``d`` uint32 (count, 128) or None (scale-d)."""
     if step.d_type == "s32":
         return _multiply_integers(step, a, b, d)
     left, right = _float32(step.a_type, a), _float32(step.b_type, b)

@@ -1,11 +1,12 @@
 """What a Python callable means, told by value: the one rule by which every family knows its kernels again.
 
-A callable decides machine code by everything that it reaches: its code, constants, defaults and captures, the globals and the attributes of
-modules that it names, the functions that it calls, and so on from there. ``identify`` walks all of this and gives one ``Identity`` to
-callables that mean the same. Modules of the DSL, NumPy, the standard library and cutesync count by name and version. What cannot be told by
-value is refused, so that no kernel is ever stale.
+A callable decides machine code by everything that it reaches: its code, constants, defaults and captures, the globals
+and the attributes of modules that it names, the functions that it calls, and so on from there. ``identify`` walks all
+of this and gives one ``Identity`` to callables that mean the same. Modules of the DSL, NumPy, the standard library and
+cutesync count by name and version. What cannot be told by value is refused, so that no kernel is ever stale.
 
-A walk takes some 100 us. It also notes where it read each value, so that the next call only looks whether the same values stand there.
+A walk takes some 100 us. It also notes where it read each value, so that the next call only looks whether the same
+values stand there.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ _readings: dict[
 def identify(fn: Any, what: str = "op") -> Any:
     """The Identity of a callable; None, a name, an Identity and what else is not callable come back as they are.
 
-    ``what`` is the argument's name. Raises OperatorError for a callable that reaches something that cannot be told by value.
+    ``what`` is the argument's name. Raises OperatorError for a callable that reaches something that cannot be told by
+    value.
     """
     if type(fn) is types.FunctionType:
         for _, scope, captured, reads, found in _readings.get(id(fn.__code__), ()):
@@ -64,7 +66,7 @@ def name_of(fn: Callable) -> str:
     return getattr(fn, "__name__", type(fn).__name__)
 
 
-def _walk(fn: Callable, what: str) -> Identity:
+def _walk(fn: Any, what: str) -> Identity:
     is_function = type(fn) is types.FunctionType
     captured = _captures(fn) if is_function else None
     attributes: set[str] = set()

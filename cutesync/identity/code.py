@@ -15,8 +15,8 @@ _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM", "LOAD_SUPER_ATTR", "LO
 
 @dataclass
 class Facts:
-    """``digest``; the ``globals`` and the ``attributes`` that the code and what is defined in it name, its ``imports`` as ``(name, fromlist,
-    level)``, and the ``strings`` among its constants."""
+    """``digest``; the ``globals`` and the ``attributes`` that the code and what is defined in it name, its ``imports``
+    as ``(name, fromlist, level)``, and the ``strings`` among its constants."""
 
     code: types.CodeType
     digest: str = ""

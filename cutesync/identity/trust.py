@@ -1,7 +1,7 @@
 """What counts by name and version instead of by value: modules of the DSL, NumPy, the standard library and cutesync.
 
-Of the standard library only what gives the same answer each time may be called: a kernel is traced once, so a clock or a random number
-would be frozen in it.
+Of the standard library only what gives the same answer each time may be called: a kernel is traced once, so a clock or
+a random number would be frozen in it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import sysconfig
 import types
 from importlib import metadata
+from typing import Any
 
 _DISTRIBUTIONS = {"cutlass": "nvidia-cutlass-dsl", "numpy": "numpy", "ml_dtypes": "ml_dtypes", "cutesync": None}
 _PURE = frozenset(
@@ -93,7 +94,8 @@ def _inside(file: str, folder: str) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def version(name: str) -> str:
-    """The version that the name of a trusted module stands for; "" where every key on disk has it anyway (cutesync, the DSL, Python)."""
+    """The version that the name of a trusted module stands for; "" where every key on disk has it anyway (cutesync, the
+    DSL, Python)."""
     distribution = _DISTRIBUTIONS.get(name.partition(".")[0])
     try:
         return metadata.version(distribution) if distribution else ""
@@ -102,7 +104,8 @@ def version(name: str) -> str:
 
 
 def is_pure(module: str, name: str) -> bool:
-    """Whether something of a trusted module means the same each time: a function gives the same answer, an object does not change."""
+    """Whether something of a trusted module means the same each time: a function gives the same answer, an object does
+    not change."""
     root = module.partition(".")[0]
     if root in _DISTRIBUTIONS:
         return not module.startswith("numpy.random")
@@ -117,9 +120,10 @@ def public_name(value) -> tuple[str, str] | None:
     )
     if module is None and isinstance(getattr(value, "__self__", None), types.ModuleType):
         module = value.__self__.__name__
-    place = sys.modules.get(module) if isinstance(module, str) else None
-    if place is None or not isinstance(name, str) or not module_is_trusted(place):
+    home = sys.modules.get(module) if isinstance(module, str) else None
+    if home is None or not isinstance(module, str) or not isinstance(name, str) or not module_is_trusted(home):
         return None
+    place: Any = home
     for part in name.split("."):
         place = vars(place).get(part) if hasattr(place, "__dict__") else None
     place = place.__func__ if isinstance(place, (staticmethod, classmethod)) else place

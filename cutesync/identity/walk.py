@@ -1,4 +1,5 @@
-"""The walk over everything that a callable reaches: a digest of it by value, and a note of every place that was read."""
+"""The walk over everything that a callable reaches: a digest of it by value, and a note of every place that was
+read."""
 
 from __future__ import annotations
 
@@ -53,9 +54,9 @@ _NOT_TOLD = frozenset(
 
 
 class Walk:
-    """One walk. ``attributes`` are the names that the code reached so far asks of modules and objects: they decide what is told of a module,
-    so a walk that finds new ones is repeated. ``reads`` are ``(get, name, value)``: ``get(name, ABSENT)`` gave that value. ``fluid``
-    means that some value can change in place, so that only a new walk can tell."""
+    """One walk. ``attributes`` are the names that the code reached so far asks of modules and objects: they decide what
+    is told of a module, so a walk that finds new ones is repeated. ``reads`` are ``(get, name, value)``: ``get(name,
+    ABSENT)`` gave that value. ``fluid`` means that some value can change in place, so that only a new walk can tell."""
 
     def __init__(self, what: str, attributes: set[str]) -> None:
         self.what, self.attributes = what, set(attributes)
@@ -98,12 +99,14 @@ class Walk:
 
     def refuse(self, came: str, where: str) -> None:
         raise OperatorError(
-            f"{self.what}: reaches {came} ({where}), which cannot be told by value, so that its kernel could become stale; needs numbers, strings, "
-            "tuples, NumPy arrays, Python functions and objects of Python classes; read what is needed before the call and capture that"
+            f"{self.what}: reaches {came} ({where}), which cannot be told by value, so that its kernel could become "
+            "stale; needs numbers, strings, tuples, NumPy arrays, Python functions and objects of Python classes; read "
+            "what is needed before the call and capture that"
         )
 
     def function(self, fn: types.FunctionType, where: str, top: bool = False) -> None:
-        """``top``: the caller compares the function's own code, defaults and cells itself, as they come with each new function object."""
+        """``top``: the caller compares the function's own code, defaults and cells itself, as they come with each new
+        function object."""
         if scope_is_trusted(fn.__globals__):
             known = public_name(fn)
             if known is not None:

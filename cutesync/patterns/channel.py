@@ -1,24 +1,25 @@
-"""ProCon made right: a channel that one launch gives items to and a later one takes them from.
+"""A channel: one launch gives items to it, and a later launch takes them.
 
-    launch 1   every thread: keep(x[i])? --> sync.Queue.give          how many are held comes from one atomic an item,
-                                    |                                  a warp, or a block (the fastest)
+    launch 1   every thread: keep(x[i])? --> sync.Queue.give          places come from one atomic an item, a warp,
+                                    |                                  or a block (the fastest)
                (end of the launch: all items are there)
                                     v
     launch 2   every thread: sync.Queue.take --> out
 
-More items than fit are counted, never written, and the channel can be used on afterwards; so it can after a take from an empty one.
+Items beyond the capacity are counted, never written. The channel can be used after that, and after a take from an empty
+channel.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..arguments import choice, integer
-from ..dtypes import INT64, DType
-from ..dtypes import dtype as parse_dtype
-from ..errors import DeviceError, explain
-from ..runtime import arrays, device_array
-from .host import Call, launch, traceable
+from cutesync.arguments import choice, integer
+from cutesync.dtypes import INT64, DType
+from cutesync.dtypes import dtype as parse_dtype
+from cutesync.errors import DeviceError, explain
+from cutesync.patterns.host import Call, launch, traceable
+from cutesync.runtime import arrays, device_array
 
 METHODS = ("block", "warp", "each")
 THREADS = 256  # a block
@@ -32,10 +33,10 @@ class Channel:
         self.capacity, self.dtype = integer(capacity, "capacity", 1, MOST), parse_dtype(dtype)
         self._items = device_array.empty(self.capacity, self.dtype)
         self._stream = 0  # of the last launch
-        self._state = device_array.asarray(np.zeros(4, np.int64))  # held, lost; and the same of what a take brings out
+        self._state = device_array.asarray(np.zeros(4, np.int64))  # held, lost; the same of the queue that a take fills
 
     def give(self, x, keep=None, *, method: str = "block", stream=None) -> Channel:
-        """Add the elements of the vector ``x`` for which ``keep`` (a traced callable of one value; default all) is true, in any order.
+        """Add the elements of ``x`` for which ``keep`` (a traced callable; default all) is true, in any order.
 
         ``method``: one atomic a "block", a "warp", or for "each" item.
         """
@@ -51,7 +52,7 @@ class Channel:
         dtype = self.dtype
 
         def host():
-            from .channel_kernels import Give
+            from cutesync.patterns.channel_kernels import Give
 
             return Give(keep, dtype, method, items, THREADS, vector)
 
@@ -59,10 +60,8 @@ class Channel:
             grid = -(-call.size // (items * THREADS))
             call.launch(
                 host,
-                call.x.ptr,
-                self._items.ptr,
-                state=self._state.ptr,
-                types=(self.dtype, self.dtype, INT64),
+                (call.x.ptr, self._items.ptr, self._state.ptr),
+                (self.dtype, self.dtype, INT64),
                 n=call.size,
                 m=self.capacity,
                 grid=grid,
@@ -70,7 +69,7 @@ class Channel:
         return self
 
     def take(self, count: int, *, stream=0) -> np.ndarray:
-        """Remove up to ``count`` items, the last given first; as a NumPy array of those there were."""
+        """Remove up to ``count`` items, the last given first, and return them as a NumPy array."""
         count = integer(count, "count", 0, MOST)
         out = device_array.empty(count, self.dtype)
         self._write(2, 0, 0)
@@ -79,7 +78,7 @@ class Channel:
         dtype = self.dtype
 
         def host():
-            from .channel_kernels import Take
+            from cutesync.patterns.channel_kernels import Take
 
             return Take(dtype, THREADS)
 
@@ -118,7 +117,7 @@ class Channel:
 
 
 def shares(dtype: DType, address: int) -> tuple[int, int]:
-    """``(items, vector)``: how many items a thread gives at a time, 16 or 64 bytes of them, and how many of those it reads at once."""
+    """``(items, vector)``: how many items a thread gives at a time (16 or 64 bytes), and how many it reads at once."""
     vector = 16 // dtype.size
     while address % (vector * dtype.size):
         vector //= 2

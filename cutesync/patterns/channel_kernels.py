@@ -1,4 +1,4 @@
-"""The kernels of channel.py and relay.py."""
+"""The kernels of channel.py, output_list.py and compaction.py."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
-from ..dtypes import BOOL
-from ..monoid import traced
-from ..sync.concurrent_queue import ConcurrentQueue
-from ..sync.queue import STATE_WORDS, Queue
-from .kernel import WARP, PatternKernel, part
+from cutesync.dtypes import BOOL
+from cutesync.monoid import traced
+from cutesync.patterns.kernel import WARP, PatternKernel, part
+from cutesync.sync.queue import STATE_WORDS, Queue
 
 
 class Give(PatternKernel):
-    """Each block reads ``items * threads`` of the ``n`` elements of ``x`` and gives those to keep to the queue of ``m`` places in ``out``.
+    """Each block reads ``items * threads`` of the ``n`` elements of ``x`` and gives those to keep to the queue ``out``.
 
-    A warp has ``items * 32`` consecutive candidates, each lane ``vector`` (which divides ``items``) consecutive ones at a time; ``x`` lies on
-    a boundary of ``vector`` elements of at most 16 bytes.
+    The queue has ``m`` places. A warp has ``items * 32`` consecutive candidates, each lane ``vector`` (which divides
+    ``items``) consecutive ones at a time. ``x`` lies on a boundary of ``vector`` elements, of at most 16 bytes.
     """
 
     family, blocks_per_sm = "list", 4  # at most 64 registers a thread: 64 KiB of loads in flight a multiprocessor
@@ -54,7 +53,7 @@ class Give(PatternKernel):
         return values, [(self.place(j) < count) & self.keeps(x, value) for j, value in enumerate(values)]
 
     def reach(self, n):
-        """``(first, count)``: the number of the warp's first candidate (Int64), and how many it has (Int32, below 1 if none)."""
+        """``(first, count)``: the number of the warp's first candidate, and how many it has (maybe below 1)."""
         first = (Int64(cute.arch.block_idx()[0]) * (self.threads // WARP) + cute.arch.thread_idx()[0] // WARP) * (
             self.items * WARP
         )
@@ -78,8 +77,8 @@ class Give(PatternKernel):
 def load(
     source: cute.Pointer, count: Int32, items: cutlass.Constexpr, vector: cutlass.Constexpr, dtype: cutlass.Constexpr
 ):
-    """A lane's candidates of the ``count`` at ``source``: whole vectors where the warp has all of its own, else one by one."""
-    wide = vector * dtype.size % 4 == 0  # registers hold words, whose parts are taken later
+    """A lane's candidates of the ``count`` at ``source``: whole vectors where the warp is full, else one by one."""
+    wide = vector * dtype.size % 4 == 0  # registers hold words; their parts are extracted later
     each = vector * dtype.size // 4 if wide else vector
     held = cute.make_rmem_tensor(
         cute.make_layout((each, items // vector), stride=(1, each)), Int32 if wide else dtype.cutlass
@@ -103,7 +102,7 @@ def load(
 
 
 class Take(PatternKernel):
-    """``n`` threads take one item each from the queue in ``x``, and give what they got to a queue in ``out``, whose state follows."""
+    """``n`` threads take an item each from the queue in ``x`` and give it to that in ``out``, whose state follows."""
 
     name = "channel_take"
 
@@ -115,34 +114,3 @@ class Take(PatternKernel):
         wanted = Int64(cute.arch.block_idx()[0]) * self.threads + cute.arch.thread_idx()[0] < n
         got, value = Queue(x, state, Int64(0)).take(wanted, self.dtype.cutlass)
         Queue(out, state + STATE_WORDS, n).give(value, got)
-
-
-class Relay(PatternKernel):
-    """Passes ``x`` on to ``out`` through a concurrent queue of ``2**m`` slots. In each block half the warps give the block's part of x, and
-    half take as many items as that, whosever they are. ``state``: tail, head, then the slots' turns, then the items."""
-
-    name = "relay"
-
-    def __init__(self, dtype, items: int, warps: int) -> None:
-        self.dtype, self.items, self.warps = dtype, items, warps
-        self.threads = 2 * warps * WARP
-
-    @cute.jit
-    def body(self, x, out, state, n, m):
-        thread, _, _ = cute.arch.thread_idx()
-        start = Int64(cute.arch.block_idx()[0]) * self.items
-        count = Int32(cutlass.min(n - start, Int64(self.items)))
-        slots = Int64(1) << m
-        turns = cute.make_ptr(Int32, (state + 2).toint(), cute.AddressSpace.gmem, assumed_align=4)
-        items = cute.make_ptr(
-            self.dtype.cutlass, (turns + slots + slots % 2).toint(), cute.AddressSpace.gmem, assumed_align=8
-        )
-        queue = ConcurrentQueue(items, turns, state, m)
-        source, target = part(x, start, self.items), part(out, start, self.items)
-        half = self.warps * WARP
-        if thread < half:
-            for i in cutlass.range(thread, count, half, unroll=1):
-                queue.give(self.dtype.cutlass(source[i]))
-        else:
-            for i in cutlass.range(thread - half, count, half, unroll=1):
-                target[i] = queue.take(self.dtype.cutlass)

@@ -4,8 +4,8 @@
     launch 2   one block      counts --> places: each block's first place is the sum of the counts before it
     launch 3   every block    flags --> ranks within the tile --> out[first place + rank]
 
-The flags cost a byte a candidate, written once and read once, which the atomic lists of channel.py do without; in return the order of the
-elements is kept, and the result is the same in every run.
+The flags take a byte a candidate, written once and read once, which the atomic lists of channel.py do not need. In
+return the order of the elements is kept, and the result is the same in every run.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64, Uint8
 from cutlass.memory import SmemAllocator
 
-from ..sync.queue import ballots_of, store_marked
-from .channel_kernels import Give
-from .kernel import WARP, PatternKernel, part
+from cutesync.patterns.channel_kernels import Give
+from cutesync.patterns.kernel import WARP, PatternKernel, part
+from cutesync.sync.queue import ballots_of, store_marked
 
 
 class Flag(Give):
-    """Launch 1: ``out`` gets the flag of every candidate, ``state`` the count of every block. Candidates as in ``Give``, one at a time, so that
-    item after item of a warp is index order."""
+    """Launch 1: ``out`` gets the flag of every candidate, ``state`` the count of every block.
+
+    Candidates are those of ``Give``, one at a time, so that the items of a warp are in index order.
+    """
 
     family = "compaction"
 
@@ -35,7 +37,7 @@ class Flag(Give):
         for j, flag in enumerate(valid):
             store_flag(flags, self.place(j), count, flag)
         _, total = ballots_of(valid)
-        before, total = meet(sums, total, self.threads // WARP)
+        _, total = sums_of(sums, total, self.threads // WARP)
         if cute.arch.thread_idx()[0] == 0:
             part(state, Int64(cute.arch.block_idx()[0]), 1)[0] = Int64(total)
 
@@ -51,8 +53,8 @@ def store_flag(flags, at: Int32, count: Int32, flag: Boolean):
 
 
 @cute.jit
-def meet(sums, total: Int32, warps: cutlass.Constexpr):
-    """Of one number a warp: the sum over the warps before this one, and over all."""
+def sums_of(sums, total: Int32, warps: cutlass.Constexpr):
+    """Each warp has a number ``total``: its sum over the warps before this one, and over all warps."""
     warp = cute.arch.thread_idx()[0] // WARP
     if cute.arch.lane_idx() == 0:
         sums[warp] = total
@@ -66,7 +68,7 @@ def meet(sums, total: Int32, warps: cutlass.Constexpr):
 
 
 class ScanCounts(PatternKernel):
-    """Launch 2: ``x`` holds ``n`` counts; ``out`` gets the sum of those before each, and in ``out[n]`` the sum of all. One block."""
+    """Launch 2, one block: of ``n`` counts in ``x``, ``out`` gets the sums before each, and ``out[n]`` the total."""
 
     name, threads, smem = "compaction_places", 1024, 512
 
@@ -110,7 +112,10 @@ def scan_warp(value: Int64):
 
 
 class Scatter(Give):
-    """Launch 3: the candidates whose flags (bytes from address ``m`` on) are set go to ``out``; ``state`` holds each block's first place."""
+    """Launch 3: the candidates whose flags are set go to ``out``.
+
+    The flags are bytes from address ``m`` on; ``state`` holds each block's first place.
+    """
 
     family = "compaction"
 
@@ -121,7 +126,7 @@ class Scatter(Give):
         flags = part(cute.make_ptr(Uint8, m, cute.AddressSpace.gmem, assumed_align=1), first, self.items * WARP)
         kept = [flag_at(flags, self.place(j), count) for j in range(self.items)]
         ballots, total = ballots_of(kept)
-        before, _ = meet(sums, total, self.threads // WARP)
+        before, _ = sums_of(sums, total, self.threads // WARP)
         place = Int64(part(state, Int64(cute.arch.block_idx()[0]), 1)[0]) + before
         store_marked(out, n, place, self.values(x, first, count), ballots)
 

@@ -1,11 +1,10 @@
-"""A running prefix by a completion function: the last thread to arrive adds up what all have written, before anybody leaves.
+"""A running sum by a completion function: the last thread to arrive adds up the cells before any thread leaves.
 
     every thread   cell[t] = x[i] --arrive--+                               +--> wait --> next 128 elements
                                             +--> the last: acc += sum(cell) +
                                                  out[tile] = acc
 
-The completion function is the only reader of the cells and runs before the phase ends, so one set of cells is enough. (The listing in the
-CUDA guide asserts that n is a multiple of the block and reads data[i], the same element in every thread.)
+The completion function is the only reader of the cells and runs before the phase ends, so one set of cells is enough.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ import numpy as np
 from cutlass import Int32, Int64
 from cutlass.memory import SmemAllocator
 
-from ..sync.completion import CompletionBarrier
-from .host import Call
-from .kernel import PatternKernel, part
+from cutesync.patterns.host import Call
+from cutesync.patterns.kernel import PatternKernel, part
+from cutesync.sync.completion import CompletionBarrier
 
 THREADS = 128
 
@@ -63,12 +62,12 @@ class Completion(PatternKernel):
 
 
 def run(x, *, out=None, stream=None):
-    """The running sums of the vector ``x`` after every 128 elements (int32, int64, float32, float64), in index order."""
+    """The running sums of ``x`` (int32, int64, float32, float64) after every 128 elements, in index order."""
     call = Call(x, stream, dtypes=("int32", "int64", "float32", "float64"))
     dtype = call.x.dtype
     result = call.out(out, (-(-call.size // THREADS),), dtype)
     if call.size:
-        call.launch(lambda: Completion(dtype), call.x.ptr, call.pointer(result), types=(dtype,) * 3, n=call.size)
+        call.launch(lambda: Completion(dtype), (call.x.ptr, call.pointer(result)), (dtype,) * 3, n=call.size)
     return call.result(result)
 
 

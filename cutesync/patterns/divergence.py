@@ -1,11 +1,13 @@
-"""Work without communication, and what a branch within a warp costs it.
+"""Work without communication, and what a branch within a warp costs.
 
     straight    all lanes   A B A B A B A B
-    mixed       even lanes  A B A B          odd lanes  B A B A     one branch a round: the warp runs A and B in every round, half idle
-    regrouped   even lanes  A | B A B |      odd lanes  | B A B | A    A by half the warp, B A B by all, A by the other half
+    mixed       even lanes  A B A B          odd lanes  B A B A
+    regrouped   even lanes  A | B A B |      odd lanes  | B A B | A
 
-Mixed and regrouped compute the same; mixed takes 8 passes of the warp, regrouped 5. (The listing that "fixes" mixed calls A or B five times a
-lane, which is something else.) A is ``work`` rounds of v = 5 v + 1, B of v = 3 v xor 7: long enough that the compiler keeps the branch.
+``mixed`` has one branch a round: the warp runs A and B in every round, with half of its lanes idle. ``regrouped`` runs
+A with half of the warp, B A B with all lanes, and A with the other half. Both compute the same; mixed takes 8 passes of
+the warp, regrouped 5. A is ``work`` rounds of v = 5 v + 1, B of v = 3 v xor 7: long enough that the compiler keeps the
+branch.
 """
 
 from __future__ import annotations
@@ -15,10 +17,10 @@ import cutlass.cute as cute
 import numpy as np
 from cutlass import Int32, Int64
 
-from ..arguments import choice, integer
-from ..dtypes import INT32
-from .host import Call
-from .kernel import PatternKernel, part
+from cutesync.arguments import choice, integer
+from cutesync.dtypes import INT32
+from cutesync.patterns.host import Call
+from cutesync.patterns.kernel import PatternKernel, part
 
 FORMS = ("straight", "mixed", "regrouped")
 ROUNDS = 4
@@ -41,7 +43,7 @@ class Divergence(PatternKernel):
                 value = b(a(value, work), work)
         elif cutlass.const_expr(self.form == "mixed"):
             for i in cutlass.range(ROUNDS, unroll=1):
-                if (thread + i) % 2 == 0:
+                if (thread + i) % 2 == 0:  # noqa: SIM108  the branch is what this form shows
                     value = a(value, work)
                 else:
                     value = b(value, work)
@@ -78,9 +80,8 @@ def run(x, form: str = "regrouped", *, work: int = 64, out=None, stream=None):
     if call.size:
         call.launch(
             lambda: Divergence(form),
-            call.x.ptr,
-            call.pointer(result),
-            types=(INT32,) * 3,
+            (call.x.ptr, call.pointer(result)),
+            (INT32,) * 3,
             n=call.size,
             m=work,
             grid=-(-call.size // Divergence.threads),

@@ -3,8 +3,9 @@
     round r    threads with x > r     arrive ----+--> phase r --> wait, go on
                threads with x == r    drop   ----+               (from phase r + 1 on, they are not counted)
 
-Thread i takes part in ``x[i]`` rounds and adds up how many took part in each. A thread that returned without dropping would leave the others
-waiting for ever. In one warp the arrivals come first and the waits after, so that no lane waits for one that is held back by it.
+Thread i takes part in ``x[i]`` rounds and adds up how many took part in each. A thread that returned without dropping
+would leave the others waiting for ever. Within a warp the arrivals come first and the waits after them, so that no lane
+waits for a lane that is held back by it.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import numpy as np
 from cutlass import Boolean, Int32, Int64
 from cutlass.memory import SmemAllocator
 
-from ..dtypes import INT32
-from ..errors import ArgumentValueError, explain
-from ..sync.barrier import Barrier
-from .host import Call
-from .kernel import PatternKernel, part
+from cutesync.dtypes import INT32
+from cutesync.errors import ArgumentValueError, explain
+from cutesync.patterns.host import Call
+from cutesync.patterns.kernel import PatternKernel, part
+from cutesync.sync.barrier import Barrier
 
 THREADS, MOST_ROUNDS = 256, 256
 
@@ -58,14 +59,14 @@ class EarlyExit(PatternKernel):
 
 
 def run(x, *, out=None, stream=None):
-    """How many threads of its block of 256 each thread met, over its ``x[i]`` rounds (int32, 0 to 256)."""
+    """For each thread the sum, over its ``x[i]`` rounds (int32, 0 to 256), of how many of its block took part."""
     call = Call(x, stream, dtypes=("int32",))
     if call.from_numpy and call.size and not 0 <= int(np.min(x)) <= int(np.max(x)) <= MOST_ROUNDS:
         raise ArgumentValueError(explain("x", f"values from {np.min(x)} to {np.max(x)}", f"0 to {MOST_ROUNDS} rounds"))
     result = call.out(out, call.x.shape, INT32)
     if call.size:
         call.launch(
-            EarlyExit, call.x.ptr, call.pointer(result), types=(INT32,) * 3, n=call.size, grid=-(-call.size // THREADS)
+            EarlyExit, (call.x.ptr, call.pointer(result)), (INT32,) * 3, n=call.size, grid=-(-call.size // THREADS)
         )
     return call.result(result)
 

@@ -1,4 +1,7 @@
-"""The host side of the patterns: arrays in, one launch after another, arrays of the same library out."""
+"""The host side of the patterns: arrays in, one launch after another, arrays of the same library out.
+
+A pattern's ``run`` makes a ``Call`` from its array, asks it for a result, launches, and returns ``call.result(...)``.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import INT64, DType
-from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
-from ..identity import identify
-from ..runtime import arrays, compiler, device, device_array
-from ..runtime.launch import Launch
+from cutesync.arguments import whole
+from cutesync.dtypes import INT64, DType
+from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
+from cutesync.identity import identify
+from cutesync.runtime import arrays, backend, device_array, workspace
+from cutesync.runtime.kernel import KernelSpec, Pointer, Scalar
+from cutesync.runtime.launch import Launch
 
 
 class Call:
-    """One call of a pattern: ``x`` as a checked device array, its device, the stream, and results in the caller's library."""
+    """One call of a pattern: ``x`` as a checked device array, its stream, and results in the caller's library."""
 
     def __init__(self, x, stream=None, *, dtypes: tuple[str, ...] = (), ndim: int = 1) -> None:
         self.from_numpy = isinstance(x, np.ndarray)  # a plain one, or the adapter refuses it
@@ -24,16 +29,15 @@ class Call:
             raise ArgumentTypeError(explain("dtype of x", str(found.dtype), " or ".join(dtypes)))
         if len(found.shape) != ndim:
             raise ArgumentValueError(explain("x", f"an array of {len(found.shape)} dimensions", f"{ndim}"))
-        self.stream = None if stream is None else arrays.stream_handle(stream)
+        chosen = None if stream is None else arrays.stream_handle(stream)
         if self.from_numpy:
-            x = device_array.from_numpy(x, found.dtype, stream=self.stream or 0)
+            x = device_array.from_numpy(x, found.dtype, stream=chosen or 0)
         self.library = arrays.adapter(x)
         self.x = arrays.checked(x, "x")
         self._keep: list[Any] = [x]
         self.device = self.x.device
-        self.other = self.stream is not None
-        if self.stream is None:
-            self.stream = self.library.stream(self.device)
+        self.other = chosen is not None
+        self.stream: int = self.library.stream(self.device) if chosen is None else chosen
 
     @property
     def size(self) -> int:
@@ -64,8 +68,7 @@ class Call:
 
     def zeros(self, count: int):
         """A DeviceArray of int64 zeros, for state."""
-        ordinal = None if self.device == device.HOST else self.device
-        self._keep.append(device_array.from_numpy(np.zeros(count, np.int64), INT64, ordinal, self.stream))
+        self._keep.append(device_array.from_numpy(np.zeros(count, np.int64), INT64, self.device, self.stream))
         return self._keep[-1]
 
     def read(self, array) -> np.ndarray:
@@ -76,49 +79,47 @@ class Call:
         return self.library.identify(array)[0]
 
     def result(self, array):
-        """What the caller gets: NumPy if it gave NumPy."""
+        """What the caller gets: a NumPy array if ``x`` was one."""
         return device_array.to_numpy(array, self.stream) if self.from_numpy else array
 
     def launch(
-        self,
-        host: Callable,
-        x: int,
-        out: int,
-        *,
-        types,
-        state: int = 0,
-        n: int = 0,
-        m: int = 0,
-        grid: int = 1,
-        counted=False,
+        self, host: Callable, pointers: tuple[int, ...], types, *, n: int = 0, m: int = 0, grid: int = 1, counted=False
     ) -> None:
-        """Compile (once) and launch. ``host()`` makes the PatternKernel, and names it by what it reaches: the source of the kernel, what it is
-        made with, the user's callables. ``types`` are the DTypes that ``x``, ``out`` and ``state`` point to. ``counted``: ``state`` is the
-        stream's workspace, its counters first."""
+        """Compile (once) and launch.
+
+        ``host()`` makes the PatternKernel. The kernel is named by all that ``host`` reaches: its source, what it is
+        made with, the user's callables. ``pointers`` are x, out and, where there is one, the state; ``types`` the
+        DTypes that they point to. ``counted``: the state is the workspace of the stream, its counters first.
+        """
+        x, out, state = (*pointers, 0)[:3]
         launch(host, (x, out, state, n, m), types, grid, self.device, self.stream, counted)
 
 
 def launch(host: Callable, values: tuple, types, grid: int, ordinal: int, stream: int, counted: bool = False) -> None:
-    """One launch of a pattern kernel with its five arguments; ``counted``: the workspace of the stream takes the place of ``state`` and ``m``."""
-    if not 0 < grid < 2**31:
+    """One launch of a pattern kernel with its five arguments.
+
+    ``counted``: the workspace of the stream takes the place of ``state`` and ``m``.
+    """
+    names = ("x", "out", "counters", "n", "scratch") if counted else ("x", "out", "state", "n", "m")
+    spec = KernelSpec(
+        ("patterns", identify(host, "the kernel of").key, *(t.name for t in types)),
+        (*(Pointer(name, kind) for name, kind in zip(names, types)), Scalar("n", "Int64"), Scalar(names[4], "Int64")),
+        host,
+    )
+    claim = workspace.counters_and_slots if counted else None
+    given = {name: value for name, value in zip(names, values) if name not in ("counters", "scratch")}
+    Launch(spec, ordinal, grid, given, claim=claim, stream=stream).run(values[:2], stream)
+
+
+def persistent(call: Call, consumers: int, blocks: int | None, tile_bytes: int, per_sm: int) -> int:
+    """The grid of a kernel of a producer warp and ``consumers`` warps whose blocks take one tile after another."""
+    if not 1 <= consumers <= 31:
         raise ArgumentValueError(
-            explain("x", f"a size that needs {grid} blocks", "fewer than 2**31 blocks", "work on it in pieces")
+            explain("consumers", f"{consumers} consumer warps + 1 producer warp", "2 to 32 warps a block")
         )
-
-    def build() -> tuple:
-        import cutlass.cute as cute
-        from cutlass import Int32, Int64
-        from cutlass.cute.runtime import make_ptr
-        from cutlass.runtime import make_fake_stream
-
-        kernel = host()
-        pointers = [make_ptr(t.cutlass, 0, cute.AddressSpace.gmem, assumed_align=t.size) for t in types]
-        facts = {"block": (kernel.threads, 1, 1), "smem": kernel.smem}
-        return kernel.__call__, [*pointers, Int64(0), Int64(0), Int32(1), make_fake_stream()], facts
-
-    name = ("patterns", identify(host, "the kernel of").key, *(t.name for t in types))
-    kernel = compiler.get(name, build, stream=stream, warm="the same pattern")
-    Launch(kernel, ordinal, grid, values, workspace=(2, 4) if counted else None).run(values[0], values[1], stream)
+    if blocks is not None and not 1 <= whole(blocks, "blocks") < 2**31:
+        raise ArgumentValueError(explain("blocks", blocks, "1 to 2**31 - 1"))
+    return blocks or min(-(-call.x.nbytes // max(tile_bytes, 1)), per_sm * multiprocessors(call.device))
 
 
 def traceable(fn, argument: str) -> Callable:
@@ -129,5 +130,6 @@ def traceable(fn, argument: str) -> Callable:
 
 
 def multiprocessors(ordinal: int) -> int:
-    """How many multiprocessors the grid of a persistent kernel is made for; on the emulator a few, so that blocks do several tiles."""
-    return 3 if ordinal == device.HOST else device.attribute(ordinal, "MULTIPROCESSOR_COUNT")
+    """How many multiprocessors a persistent kernel's grid is made for; few on the emulator: blocks do several tiles."""
+    place = backend.of(ordinal)
+    return 3 if place.on_host else place.multiprocessors(ordinal)

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
-from ..monoid import traced
-from ..sync.overlap import await_launches
+from cutesync.monoid import traced
+from cutesync.sync.overlap import await_launches
 
 WARP = 32
 MOST_SHARED = 227 * 1024  # bytes a block may have
 
 
 class PatternKernel:
-    """A compiled pattern. A subclass sets ``name``, ``threads``, ``smem`` (bytes) and defines ``body(x, out, state, n, m)``: two arrays, a
-    word or more of state, an extent and a small number, which mean what the pattern says."""
+    """A compiled pattern: a subclass sets ``name``, ``threads`` and ``smem`` (bytes), and defines ``body``.
+
+    ``body(x, out, state, n, m)`` gets two arrays, a word or more of state, an extent and a small number; each pattern
+    says what they mean.
+    """
 
     name = ""
     threads = 256
     smem = 0
     blocks_per_sm = 1
+    body: Callable
 
     @cute.jit
     def __call__(
@@ -42,7 +48,7 @@ class PatternKernel:
 
 
 def part(pointer, start, count):
-    """``count`` (below 2**31) elements from element ``start`` (Int64) on, as a tensor: CuTe layouts index in 32 bits."""
+    """``count`` (below 2**31) elements from element ``start`` (Int64) on: CuTe layouts index in 32 bits."""
     return cute.make_tensor(pointer + start, cute.make_layout(count))
 
 
@@ -50,8 +56,3 @@ def mapped(fn, dtype):
     """The element that a user's ``fn`` makes of an element; a bool is 0 or 1."""
     kind = dtype.cutlass
     return lambda value: kind(traced("fn", fn, (kind(value),), kind, dtype))
-
-
-def scalar(pointer, at):
-    """One element, as a tensor of one."""
-    return part(pointer, at, 1)

@@ -1,38 +1,40 @@
 """The elements that pass a test, as a list: through an atomic index, or through flags and a scan.
 
-    "each" "warp" "block"   keep(x[i])? --> a place from one atomic an item, a warp, a block --> out[place]     any order (channel.py)
-    "scan"                  flags --> places by a scan --> out[place]                                           index order (compaction.py)
+    "each" "warp" "block"   keep(x[i])? --> a place from one atomic an item, a warp, a block --> out[place]
+    "scan"                  flags --> places by a scan --> out[place]
 
-The atomics need room for nothing but the result, and one pass; the scan keeps the order and gives the same list in every run. A list that
-is longer than ``capacity`` is an error that says by how much; nothing is dropped in silence.
+The atomics (channel.py) need room for nothing but the result, and one pass; the list is in any order. The scan
+(compaction.py) gives index order, and the same list in every run. A list that is longer than ``capacity`` is an error
+that says by how much.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..arguments import choice, flag, integer
-from ..dtypes import BY_NAME, INT64
-from ..errors import ArgumentValueError, explain
-from .channel import THREADS, shares
-from .host import Call, traceable
+from cutesync.arguments import choice, flag, integer
+from cutesync.dtypes import BY_NAME, INT64
+from cutesync.errors import ArgumentValueError, explain
+from cutesync.patterns.channel import THREADS, shares
+from cutesync.patterns.host import Call, traceable
 
 METHODS = ("block", "warp", "each", "scan")
 
 
 def run(x, keep, *, method: str | None = None, ordered: bool = False, capacity: int | None = None, stream=None):
-    """The elements of the vector ``x`` for which ``keep``, a traced callable of one value, is true: an array of the library of ``x``.
+    """The elements of the vector ``x`` for which ``keep`` is true, as an array of the library of ``x``.
 
-    ``method`` defaults to "scan" if the list is to be ``ordered`` by index, else to "block". ``capacity`` (default: the length of x) is
-    the room the list gets. The call waits for the GPU, as the length is known only then.
+    ``keep`` is a traced callable of one value. ``method`` defaults to "scan" if the list is to be ``ordered`` by index,
+    else to "block". ``capacity`` (default: the length of x) is the room that the list gets. The call waits for the GPU,
+    because the length is known only then.
     """
     call, keep = Call(x, stream), traceable(keep, "keep")
     dtype = call.x.dtype
     items, vector = shares(dtype, call.x.ptr)
 
     def kernels(method: str):
-        from .channel_kernels import Give
-        from .compaction import Flag, Scatter
+        from cutesync.patterns.channel_kernels import Give
+        from cutesync.patterns.compaction import Flag, Scatter
 
         if method in ("scan", "scatter"):
             return {"scan": Flag, "scatter": Scatter}[method](keep, dtype, method, items, THREADS)
@@ -42,7 +44,7 @@ def run(x, keep, *, method: str | None = None, ordered: bool = False, capacity: 
 
 
 def listed(call: Call, n: int, dtype, kernels, method: str | None, ordered: bool, capacity: int | None, tile: int):
-    """The list of the kept among ``n`` candidates; ``kernels(method)`` makes the kernel that lists, flags or scatters them."""
+    """The list of the kept among ``n`` candidates; ``kernels(method)`` makes the kernel of a method."""
     method = ("scan" if flag(ordered, "ordered") else "block") if method is None else method
     choice(method, "method", METHODS)
     if ordered and method != "scan":
@@ -70,10 +72,8 @@ def _by_atomics(call: Call, n: int, dtype, kernels, method: str, capacity: int, 
     out, state = call.array((max(capacity, 1),), dtype), call.zeros(2)
     call.launch(
         lambda: kernels(method),
-        call.x.ptr,
-        call.pointer(out),
-        state=state.ptr,
-        types=(call.x.dtype, dtype, INT64),
+        (call.x.ptr, call.pointer(out), state.ptr),
+        (call.x.dtype, dtype, INT64),
         n=n,
         m=capacity,
         grid=grid,
@@ -83,17 +83,17 @@ def _by_atomics(call: Call, n: int, dtype, kernels, method: str, capacity: int, 
 
 
 def _by_scan(call: Call, n: int, dtype, kernels, method: str, capacity: int, grid: int):
-    from .compaction import ScanCounts
+    from cutesync.patterns.compaction import ScanCounts
 
     flags, counts, places = call.array((n,), BY_NAME["uint8"]), call.zeros(grid), call.zeros(grid + 1)
     source, types = call.x.ptr, (call.x.dtype, BY_NAME["uint8"], INT64)
-    call.launch(lambda: kernels("scan"), source, call.pointer(flags), state=counts.ptr, types=types, n=n, grid=grid)
-    call.launch(ScanCounts, counts.ptr, places.ptr, types=(INT64,) * 3, n=grid)
+    call.launch(lambda: kernels("scan"), (source, call.pointer(flags), counts.ptr), types, n=n, grid=grid)
+    call.launch(ScanCounts, (counts.ptr, places.ptr), (INT64,) * 3, n=grid)
     total = int(call.read(places)[-1])
     out = call.array((max(total, 1),), dtype)
     if total <= capacity:
-        values = dict(state=places.ptr, types=(call.x.dtype, dtype, INT64), n=n, m=call.pointer(flags), grid=grid)
-        call.launch(lambda: kernels("scatter"), source, call.pointer(out), **values)
+        pointers, types = (source, call.pointer(out), places.ptr), (call.x.dtype, dtype, INT64)
+        call.launch(lambda: kernels("scatter"), pointers, types, n=n, m=call.pointer(flags), grid=grid)
     return out, total
 
 

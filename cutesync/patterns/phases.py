@@ -2,8 +2,9 @@
 
     phase p    cell[p % 2][t] = value --arrive--> phase over --wait--> value += cell[p % 2][t + 1]
 
-Two sets of cells in turn: a thread that is one phase ahead writes the other set, and nobody can be two ahead, for that takes everybody's
-next arrival. A token names its phase; a parity names every second one, so each thread must keep count.
+Two sets of cells are used in turn. A thread that is one phase ahead writes the other set. No thread can be two ahead,
+because that takes the next arrival of every thread. A token names its phase; a parity names every second one, so each
+thread must count its phases.
 """
 
 from __future__ import annotations
@@ -14,20 +15,20 @@ import numpy as np
 from cutlass import Int32, Int64
 from cutlass.memory import SmemAllocator
 
-from ..arguments import choice, integer, whole
-from ..dtypes import INT32
-from ..errors import ArgumentValueError, explain
-from ..sync.barrier import Barrier
-from ..sync.named_barrier import MOST_THREADS
-from .host import Call
-from .kernel import PatternKernel, part
+from cutesync.arguments import choice, integer, whole
+from cutesync.dtypes import INT32
+from cutesync.errors import ArgumentValueError, explain
+from cutesync.patterns.host import Call
+from cutesync.patterns.kernel import PatternKernel, part
+from cutesync.sync.barrier import Barrier
+from cutesync.sync.named_barrier import MOST_THREADS
 
 HOW = ("token", "parity", "sync_threads")
 MOST_PHASES = 1 << 40
 
 
 class Phases(PatternKernel):
-    """``m`` phases over tiles of ``threads`` elements, one tile a block. "sync_threads" is what the barrier is timed against."""
+    """``m`` phases over tiles of ``threads`` elements, one tile a block. "sync_threads": to compare the time."""
 
     def __init__(self, how: str, threads: int) -> None:
         self.how, self.threads = how, threads
@@ -67,7 +68,7 @@ class Phases(PatternKernel):
 
 
 def run(x, phases: int, *, how: str = "token", threads: int = 256, out=None, stream=None):
-    """``phases`` times: every element of ``x`` (int32) plus its neighbour to the right, round the end within tiles of ``threads``."""
+    """``phases`` times: each element of ``x`` (int32) plus its right neighbour, cyclic within tiles of ``threads``."""
     call = Call(x, stream, dtypes=("int32",))
     choice(how, "how", HOW)
     phases, threads = integer(phases, "phases", 0, MOST_PHASES), whole(threads, "threads")
@@ -83,9 +84,8 @@ def run(x, phases: int, *, how: str = "token", threads: int = 256, out=None, str
     if call.size:
         call.launch(
             lambda: Phases(how, threads),
-            call.x.ptr,
-            call.pointer(result),
-            types=(INT32,) * 3,
+            (call.x.ptr, call.pointer(result)),
+            (INT32,) * 3,
             n=call.size,
             m=phases,
             grid=-(-call.size // threads),

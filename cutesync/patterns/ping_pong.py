@@ -5,9 +5,10 @@
                                  sync(FIRST)  arrive(SECOND)
                                           sync(SECOND)  arrive(FIRST)
 
-Preparing (here: the sum of a tile) overlaps with the other's turn; turns are exclusive and in order (here: h = 31 * h + sum, which tells any
-other order). Every phase of a barrier has 256 arrivals: 128 threads arrive, 128 sync. The permission for the first turn comes from warpgroup 1 at
-the start; nobody arrives for a turn that will not come.
+Preparing (here: the sum of a tile) overlaps with the turn of the other warpgroup. Turns are exclusive and in order
+(here: h = 31 * h + sum, which any other order would change). Every phase of a barrier has 256 arrivals: 128 threads
+arrive, 128 sync. Warpgroup 1 gives the permission for the first turn at the start. Nobody arrives for a turn that will
+not come.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ import numpy as np
 from cutlass import Int32, Int64
 from cutlass.memory import SmemAllocator
 
-from ..dtypes import INT32
-from ..sync.named_barrier import NamedBarrier
-from ..sync.roles import Role, Roles
-from ..warp import reduce
-from .host import Call
-from .kernel import WARP, PatternKernel, part
+from cutesync.dtypes import INT32
+from cutesync.patterns.host import Call
+from cutesync.patterns.kernel import WARP, PatternKernel, part
+from cutesync.sync.named_barrier import NamedBarrier
+from cutesync.sync.roles import Role, Roles
+from cutesync.warp import reduce
 
 TILE = 128  # elements, and threads of a warpgroup
 
@@ -33,8 +34,11 @@ TILE = 128  # elements, and threads of a warpgroup
 class Turn(IntEnum):
     FIRST = 1  # warpgroup 0 may take its turn
     SECOND = 2
-    READ_FIRST = 3  # the sums of warpgroup 0 have been read: its warps may leave the next
+    READ_FIRST = 3  # the sums of warpgroup 0 have been read: its warps may write the next
     READ_SECOND = 4
+
+
+TURNS, READS = (Turn.FIRST, Turn.SECOND), (Turn.READ_FIRST, Turn.READ_SECOND)
 
 
 class PingPong(PatternKernel):
@@ -44,35 +48,21 @@ class PingPong(PatternKernel):
 
     @cute.jit
     def body(self, x, out, state, n, m):
-        shared = cute.make_tensor(
-            SmemAllocator().allocate_array(Int32, 9), cute.make_layout(9)
-        )  # 4 sums a warpgroup, and h
+        # 4 sums a warpgroup, and h
+        shared = cute.make_tensor(SmemAllocator().allocate_array(Int32, 9), cute.make_layout(9))
         thread, _, _ = cute.arch.thread_idx()
         if thread == 0:
             shared[8] = Int32(0)  # seen by the others from the first turn on
         Roles(Role("first", 4), Role("second", 4)).run(
-            first=lambda warp: self.play(
-                x, out, n, shared, 0, warp, NamedBarrier(Turn.READ_FIRST, TILE), Turn.FIRST, Turn.SECOND
-            ),
-            second=lambda warp: self.play(
-                x, out, n, shared, 1, warp, NamedBarrier(Turn.READ_SECOND, TILE), Turn.SECOND, Turn.FIRST
-            ),
+            first=lambda warp: self.play(x, out, n, shared, 0, warp),
+            second=lambda warp: self.play(x, out, n, shared, 1, warp),
         )
 
     @cute.jit
-    def play(
-        self,
-        x,
-        out,
-        n: Int64,
-        shared,
-        number: cutlass.Constexpr,
-        warp: Int32,
-        read: cutlass.Constexpr,
-        mine: cutlass.Constexpr,
-        other: cutlass.Constexpr,
-    ):
-        my_turn, other_turn = NamedBarrier(mine, 2 * TILE), NamedBarrier(other, 2 * TILE)
+    def play(self, x, out, n: Int64, shared, number: cutlass.Constexpr, warp: Int32):
+        """The turns of warpgroup ``number``: tiles number, number + 2, ..."""
+        my_turn, other_turn = (NamedBarrier(turn, 2 * TILE) for turn in (TURNS if number == 0 else TURNS[::-1]))
+        read = NamedBarrier(READS[number], TILE)
         lane = cute.arch.lane_idx()
         if cutlass.const_expr(number == 1):
             other_turn.arrive()
@@ -100,11 +90,11 @@ class PingPong(PatternKernel):
 
 
 def run(x, *, out=None, stream=None):
-    """``h`` after each tile of 128 elements of the vector ``x`` (int32): ``h = 31 * h + sum of the tile`` modulo 2**32."""
+    """``h`` after each tile of 128 elements of ``x`` (int32): ``h = 31 * h + sum of the tile`` modulo 2**32."""
     call = Call(x, stream, dtypes=("int32",))
     result = call.out(out, (-(-call.size // TILE),), INT32)
     if call.size:
-        call.launch(PingPong, call.x.ptr, call.pointer(result), types=(INT32,) * 3, n=call.size)
+        call.launch(PingPong, (call.x.ptr, call.pointer(result)), (INT32,) * 3, n=call.size)
     return call.result(result)
 
 

@@ -1,13 +1,14 @@
-"""The ladder of sums: within a block, then across blocks, each rung with the synchronization it needs.
+"""Five ways to sum: within a block, then across blocks, each with the synchronization that it needs.
 
     "shared_tree"       one total a block: a tree over cells of shared memory, a block barrier after every level
-    "register_tree"     the same, the running value in a register: a cell is written only by a thread that is read next
-    "launch_per_level"  one total: the tree over the whole array, a launch a level (the end of a launch is the barrier of all blocks)
-    "chained"           one total: totals of blocks, then totals of those, ...: launches of "register_tree" until one is left
+    "register_tree"     the same with the value in a register: a thread writes its cell once, before another reads it
+    "launch_per_level"  one total: the tree over the whole array, one launch a level
+    "chained"           one total: totals of blocks, then totals of those, ...: launches of "register_tree"
     "block_atomic"      one total: each block adds its total to a cleared word by one atomic
 
-A tree over the whole array in one launch, with block barriers only, is a race beyond one block; the emulator refuses it (see the tests).
-``cs.reduce`` is what to use; its ``algorithm=`` has the last two at full speed.
+The end of a launch is the barrier of all blocks. A tree over the whole array in one launch with block barriers only has
+a race as soon as there are two blocks; the emulator reports it. In your own code use ``cs.reduce``; its ``algorithm=``
+has the last two at full speed.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ import numpy as np
 from cutlass import Int64
 from cutlass.memory import SmemAllocator
 
-from ..arguments import choice
-from .host import Call
-from .kernel import PatternKernel, part
+from cutesync.arguments import choice
+from cutesync.patterns.host import Call
+from cutesync.patterns.kernel import PatternKernel, part
 
 FORMS = ("shared_tree", "register_tree", "launch_per_level", "chained", "block_atomic")
 BLOCK = 256  # elements, and threads
 
 
 class BlockTree(PatternKernel):
-    """A block folds ``BLOCK`` elements; what lies beyond ``n`` counts as zero."""
+    """A block sums ``BLOCK`` elements; those beyond ``n`` count as zero."""
 
     threads = BLOCK
 
@@ -58,7 +59,7 @@ class BlockTree(PatternKernel):
                 stride = 1 << level
                 if thread % (2 * stride) == stride:  # read in this level, and never again
                     cells[thread] = value
-                cute.arch.sync_threads()
+                cute.arch.sync_threads()  # the cells of this level are written
                 if thread % (2 * stride) == 0:
                     value = value + kind(cells[thread + stride])
         if thread == 0:
@@ -69,7 +70,7 @@ class BlockTree(PatternKernel):
 
 
 class Level(PatternKernel):
-    """One level of the tree over the whole array: element ``i * 2m`` becomes the sum of itself and the one ``m`` further on."""
+    """One level of the tree over the whole array: element ``i * 2m`` becomes its sum with element ``i * 2m + m``."""
 
     name, threads = "reductions_level", BLOCK
 
@@ -87,7 +88,7 @@ class Level(PatternKernel):
 
 
 class Clear(PatternKernel):
-    """Stores the zero that ``block_atomic`` adds to; the source's listing forgets it."""
+    """Stores the zero that ``block_atomic`` adds to."""
 
     name, threads = "reductions_clear", 32
 
@@ -101,14 +102,17 @@ class Clear(PatternKernel):
 
 
 def run(x, form: str = "chained", *, stream=None):
-    """Sums of the vector ``x`` (int32, int64, float32, float64): one a block of 256 ("shared_tree", "register_tree"), or of all."""
+    """Sums of the vector ``x`` (int32, int64, float32, float64).
+
+    "shared_tree" and "register_tree" give one sum for each block of 256 elements, the other forms the sum of all.
+    """
     call = Call(x, stream, dtypes=("int32", "int64", "float32", "float64"))
     choice(form, "form", FORMS)
     n, dtype = call.size, call.x.dtype
     types = (dtype,) * 3
 
     def tree(source: int, target: int, count: int, kind: str) -> None:
-        call.launch(lambda: BlockTree(dtype, kind), source, target, types=types, n=count, grid=_blocks(count))
+        call.launch(lambda: BlockTree(dtype, kind), (source, target), types, n=count, grid=_blocks(count))
 
     if form in ("shared_tree", "register_tree"):
         totals = call.array((_blocks(n),), dtype)
@@ -117,7 +121,7 @@ def run(x, form: str = "chained", *, stream=None):
         return call.result(totals)
     if form == "block_atomic" or not n:
         total = call.array((), dtype)
-        call.launch(lambda: Clear(dtype), call.x.ptr, call.pointer(total), types=types)
+        call.launch(lambda: Clear(dtype), (call.x.ptr, call.pointer(total)), types)
         if n:
             tree(call.x.ptr, call.pointer(total), n, "block_atomic")
         return call.result(total)
@@ -132,7 +136,7 @@ def run(x, form: str = "chained", *, stream=None):
     work, stride, source = call.array((n,), dtype), 1, call.x.ptr
     while stride < n or stride == 1:
         grid = _blocks(-(-n // (2 * stride)))
-        call.launch(lambda: Level(dtype), source, call.pointer(work), types=types, n=n, m=stride, grid=grid)
+        call.launch(lambda: Level(dtype), (source, call.pointer(work)), types, n=n, m=stride, grid=grid)
         source, stride = call.pointer(work), 2 * stride
     return call.result(work[:1].reshape(()))
 

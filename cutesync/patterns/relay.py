@@ -10,18 +10,57 @@ Each block gives and takes equally many items, so any number of resident blocks 
 
 from __future__ import annotations
 
+import cutlass
+import cutlass.cute as cute
 import numpy as np
+from cutlass import Int32, Int64
 
-from ..arguments import integer, whole
-from ..dtypes import INT64
-from ..errors import ArgumentValueError, explain
-from .host import Call
+from cutesync.arguments import integer, whole
+from cutesync.dtypes import INT64
+from cutesync.errors import ArgumentValueError, explain
+from cutesync.patterns.host import Call
+from cutesync.patterns.kernel import WARP, PatternKernel, part
+from cutesync.sync.concurrent_queue import ConcurrentQueue
 
 ITEMS, WARPS = 512, 4  # items a block passes on; warps that give, and that take
 
 
+class Relay(PatternKernel):
+    """Passes ``x`` on to ``out`` through a concurrent queue of ``2**m`` slots.
+
+    In each block half of the warps give the block's part of x, and the other half take as many items, from any block.
+    ``state``: tail, head, then the slots' turns, then the items.
+    """
+
+    name = "relay"
+
+    def __init__(self, dtype, items: int, warps: int) -> None:
+        self.dtype, self.items, self.warps = dtype, items, warps
+        self.threads = 2 * warps * WARP
+
+    @cute.jit
+    def body(self, x, out, state, n, m):
+        thread, _, _ = cute.arch.thread_idx()
+        start = Int64(cute.arch.block_idx()[0]) * self.items
+        count = Int32(cutlass.min(n - start, Int64(self.items)))
+        slots = Int64(1) << m
+        turns = cute.make_ptr(Int32, (state + 2).toint(), cute.AddressSpace.gmem, assumed_align=4)
+        items = cute.make_ptr(
+            self.dtype.cutlass, (turns + slots + slots % 2).toint(), cute.AddressSpace.gmem, assumed_align=8
+        )
+        queue = ConcurrentQueue(items, turns, state, m)
+        source, target = part(x, start, self.items), part(out, start, self.items)
+        half = self.warps * WARP
+        if thread < half:
+            for i in cutlass.range(thread, count, half, unroll=1):
+                queue.give(self.dtype.cutlass(source[i]))
+        else:
+            for i in cutlass.range(thread - half, count, half, unroll=1):
+                target[i] = queue.take(self.dtype.cutlass)
+
+
 def run(x, capacity: int = 1024, *, items: int = ITEMS, stream=None):
-    """``x`` (a vector) in an order that depends on timing: each element exactly once. ``capacity`` is a power of two."""
+    """The vector ``x`` in an order that depends on timing, each element once. ``capacity`` is a power of two."""
     capacity, items = whole(capacity, "capacity"), integer(items, "items", 1, 1 << 30)
     if capacity < 1 or capacity & (capacity - 1) or capacity > 1 << 30:
         raise ArgumentValueError(explain("capacity", capacity, "a power of two up to 2**30"))
@@ -31,18 +70,11 @@ def run(x, capacity: int = 1024, *, items: int = ITEMS, stream=None):
     state = call.zeros(2 + turn_words // 2 + -(-capacity * dtype.size // 8))
     out = call.array(call.x.shape, dtype)
 
-    def host():
-        from .channel_kernels import Relay
-
-        return Relay(dtype, items, WARPS)
-
     if call.size:
         call.launch(
-            host,
-            call.x.ptr,
-            call.pointer(out),
-            state=state.ptr,
-            types=(dtype, dtype, INT64),
+            lambda: Relay(dtype, items, WARPS),
+            (call.x.ptr, call.pointer(out), state.ptr),
+            (dtype, dtype, INT64),
             n=call.size,
             m=log,
             grid=-(-call.size // items),

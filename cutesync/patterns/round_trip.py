@@ -1,12 +1,11 @@
 """What a barrier costs: cycles of one round trip, each way of meeting timed in the same kernel.
 
-    every thread of the block    arrive --> (phase over) --> wait returns      m times, between two readings of the clock
+    every thread of the block    arrive --> (phase over) --> wait returns     m times, between two clock readings
 
-"one look" is a wait for a phase that is over already. On an H200 that alone takes 54 cycles, and an arrival 2 a warp, one warp after the other:
-an mbarrier cannot come near the 29 cycles in which the hardware barrier of ``sync_threads`` brings 256 threads together. Of twenty ways (one arrival
-a warp, one waiting lane, spinning on test_wait, suspend hints, relaxed order) none was faster with 256 threads than
-``arrive_and_wait`` at 90; with one warp, parities take 64 and tokens 84, as a token has to come back first. Use mbarriers where a side must not wait,
-or where copies arrive; for a plain meeting use ``sync_threads`` or a ``NamedBarrier``.
+"one look" is a wait for a phase that is over already. On an H200 that alone takes twice as long as a ``sync_threads``
+of 256 threads (the table in README.md), and the arrivals of the warps follow one another: an mbarrier cannot be as fast
+as the hardware barrier. Use mbarriers where one side must not wait, or where copies arrive; for a plain meeting use
+``sync_threads`` or a ``NamedBarrier``.
 """
 
 from __future__ import annotations
@@ -17,15 +16,15 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
-from ..arguments import integer, whole
-from ..dtypes import INT64
-from ..errors import ArgumentValueError, explain
-from ..runtime import arrays, device_array
-from ..sync.barrier import Barriers
-from ..sync.named_barrier import MOST_THREADS, NamedBarrier
-from ..sync.wait import of_barrier, until
-from .host import launch
-from .kernel import PatternKernel, part
+from cutesync.arguments import integer, whole
+from cutesync.dtypes import INT64
+from cutesync.errors import ArgumentValueError, explain
+from cutesync.patterns.host import launch
+from cutesync.patterns.kernel import PatternKernel, part
+from cutesync.runtime import arrays, device_array
+from cutesync.sync.barrier import Barriers
+from cutesync.sync.named_barrier import MOST_THREADS, NamedBarrier
+from cutesync.sync.wait import of_barrier, until
 
 WAYS = (
     "sync_threads",
@@ -99,4 +98,4 @@ def run(rounds: int = 1000, *, threads: int = 256, stream: int = 0) -> dict[str,
         )
     out = device_array.allocate((len(WAYS),), INT64, stream=stream)
     launch(lambda: RoundTrip(threads), (out.ptr, out.ptr, 0, 0, rounds), (INT64,) * 3, 1, out.device, stream)
-    return {way: cycles / rounds for way, cycles in zip(WAYS, device_array.to_numpy(out, stream).tolist())}
+    return {way: cycles / rounds for way, cycles in zip(WAYS, device_array.to_numpy(out, stream).tolist(), strict=True)}

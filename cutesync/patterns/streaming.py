@@ -2,38 +2,49 @@
 
     producer warp   draw a tile --> acquire(k) --> one bulk copy fills stage k % N ----full----+
                                         ^                                                      v
-                                        +------empty------ release(k) <-- consumer warp w: wait(k), its slice into registers,
-                                                                          then f, and 16-byte stores, a line a warp
+                                        +------empty------ release(k) <-- consumer warp w: wait(k), its slice into
+                                                           registers, then f, and 16-byte stores, a line a warp
 
-Each consumer warp owns a slice of every stage, so consumers never meet. A stage is free once its slices are in registers: the stores do not
-hold it. (Bulk copies out of shared memory are as fast, but a stage must wait until they have read it.)
+Each consumer warp owns a slice of every stage, so consumers do not wait for one another. A stage is free once its
+slices are in registers: the stores do not hold it. (Bulk copies out of shared memory are as fast, but a stage must wait
+until they have read it.)
 
-Tiles come from tickets, not from a fixed deal: see sync/tickets.py for what that is worth. The producer leaves the number of the tile beside its
-stage; its arrival at full publishes it, and a number below 0 ends the work. The last tile's copy is shorter. Bulk copies move multiples of
-16 bytes between 16-byte boundaries; what is left after the last one is done by block 0, element by element.
+Blocks draw tiles as tickets, instead of by a fixed stride: see sync/tickets.py for what that gains. The producer writes
+the number of the tile beside its stage; its arrival at the full barrier publishes it, and a number below 0 ends the
+work. The copy of the last tile is shorter. Bulk copies move multiples of 16 bytes between 16-byte boundaries; block 0
+computes the elements after the last whole 16 bytes.
 """
 
 from __future__ import annotations
 
 import cutlass
 import cutlass.cute as cute
+import numpy as np
 from cutlass import Int32, Int64, Uint8
 from cutlass.memory import SmemAllocator
 
-from ..sync.gather import GROUPS_OFFSET
-from ..sync.ring import Ring
-from ..sync.roles import Role, Roles
-from ..sync.tickets import Tickets
-from .kernel import WARP, PatternKernel, mapped, part
+from cutesync.arguments import whole
+from cutesync.errors import ArgumentValueError, explain
+from cutesync.patterns.host import Call, persistent, traceable
+from cutesync.patterns.kernel import MOST_SHARED, WARP, PatternKernel, mapped, part
+from cutesync.sync.gather import GROUPS_OFFSET
+from cutesync.sync.ring import Ring
+from cutesync.sync.roles import Role, Roles
+from cutesync.sync.tickets import Tickets
 
 VECTOR = 16  # bytes a lane handles at a time
 HELD = 8  # of them in registers at once
 DONE = -1  # the number that says that there are no more tiles
+STAGES, STAGE_BYTES, BLOCKS_PER_SM = 8, 8192, 3  # 3 * 64 KiB of stages a multiprocessor
+CONSUMERS = 8  # warps
+UNIT = WARP * VECTOR  # bytes that a consumer warp handles at a time
 
 
 class Streaming(PatternKernel):
-    """``out[i] = fn(x[i])`` for ``n`` elements; 16-byte aligned arrays. ``stage_bytes`` is a multiple of 512 * ``consumers``. ``state``: the
-    counters of the stream's workspace."""
+    """``out[i] = fn(x[i])`` for ``n`` elements of 16-byte aligned arrays.
+
+    ``stage_bytes`` is a multiple of 512 * ``consumers``. ``state`` is the counters of the stream's workspace.
+    """
 
     name = "streaming"
 
@@ -71,7 +82,7 @@ class Streaming(PatternKernel):
         tile = cute.arch.shuffle_sync(tile, 0)
         while tile != DONE:
             if (lane == 0) & (tile < tickets.count):
-                drawn = tickets.draw()  # the next: the answer comes while this stage is waited for
+                drawn = tickets.draw()  # the next ticket arrives while this stage is waited for
             start = Int64(tile) * self.stage_bytes
             size = Int32(cutlass.max(cutlass.min(whole - start, Int64(self.stage_bytes)), Int64(0)))
             ring.acquire(k)
@@ -145,3 +156,42 @@ def words(pointer):
 def memory(pointer):
     """A pointer to global memory, in bytes, known to lie on a 16-byte boundary."""
     return cute.make_ptr(Uint8, pointer.toint(), cute.AddressSpace.gmem, assumed_align=VECTOR)
+
+
+def run(x, fn, *, stages: int = STAGES, buffer=None, consumers=None, blocks=None, out=None, stream=None):
+    """``fn`` of every element of the vector ``x``; the arguments are those of producer_consumer.py."""
+    call, fn, stages = Call(x, stream), traceable(fn, "fn"), whole(stages, "stages")
+    dtype = call.x.dtype
+    consumers = CONSUMERS if consumers is None else whole(consumers, "consumers")
+    unit = max(consumers, 1) * UNIT
+    buffer = unit * max(1, STAGE_BYTES // unit) if buffer is None else whole(buffer, "buffer")
+    shared = stages * buffer
+    grid = persistent(
+        call, consumers, blocks, buffer, max(1, min(BLOCKS_PER_SM, (MOST_SHARED + 1024) // (shared + 2048)))
+    )
+    if stages < 1:
+        raise ArgumentValueError(explain("stages", stages, "at least 1"))
+    if buffer < 1 or buffer % unit:
+        needed = f"a multiple of {consumers} consumers * {UNIT} = {unit} bytes"
+        raise ArgumentValueError(explain("buffer", f"{buffer} bytes", needed))
+    if shared + 1024 > MOST_SHARED:
+        got, needed = f"{stages} * {buffer} = {shared} bytes", f"at most {MOST_SHARED - 1024} bytes of shared memory"
+        raise ArgumentValueError(explain("stages * buffer", got, needed))
+    result = call.out(out, call.x.shape, dtype)
+    target = call.pointer(result)
+    if (call.x.ptr | target) % 16:
+        got = f"x at {call.x.ptr:#x} and out at {target:#x}"
+        needed = "multiples of 16: bulk copies need that"
+        raise ArgumentValueError(explain("form 'bulk'", got, needed, "form='auto' of producer_consumer"))
+
+    def host():
+        return Streaming(fn, dtype, stages, buffer, consumers)
+
+    if call.size:
+        call.launch(host, (call.x.ptr, target), (dtype,) * 3, n=call.size, grid=grid, counted=True)
+    return call.result(result)
+
+
+def reference(x: np.ndarray, fn) -> np.ndarray:
+    """The same in NumPy."""
+    return np.asarray(fn(np.asarray(x))).astype(x.dtype)

@@ -3,8 +3,8 @@
     thread 0       expect the tile's bytes, arrive ---------------------+
     the copy       bytes land ... ... ... ... ---(pending bytes = 0)----+--> phase over --> all threads read the tile
 
-Without a copy a warp writes the tile, brings the bytes by ``complete_tx``, which publishes nothing, and arrives for itself: its arrival is
-what makes its stores seen.
+Without a copy a warp writes the tile, counts the bytes by ``complete_tx``, and arrives for itself. ``complete_tx``
+publishes nothing; the warp's arrival publishes its stores.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from cutlass import Int32, Int64
 from cutlass.experimental import primitives
 from cutlass.memory import SmemAllocator
 
-from ..arguments import flag
-from ..errors import ArgumentValueError, explain
-from ..sync.barrier import Barrier
-from .host import Call
-from .kernel import WARP, PatternKernel, part
+from cutesync.arguments import flag
+from cutesync.errors import ArgumentValueError, explain
+from cutesync.patterns.host import Call
+from cutesync.patterns.kernel import WARP, PatternKernel, part
+from cutesync.sync.barrier import Barrier
 
 THREADS, TILE = 128, 512  # elements of 4 bytes: a tile is 2 KiB
 
 
 class Transactions(PatternKernel):
-    """``out`` is ``x`` with every tile of 512 elements turned round; one tile a block."""
+    """``out`` is ``x`` with every tile of 512 elements reversed; one tile a block."""
 
     threads, smem = THREADS, 4 * TILE + 256
 
@@ -45,7 +45,7 @@ class Transactions(PatternKernel):
         )
         source, target = part(x, start, TILE), part(out, start, TILE)
         bar = Barrier.make(1 if self.copy else 1 + WARP, name="tile")
-        for j in cutlass.range(whole + thread, count, THREADS, unroll=1):  # the last elements, by hand
+        for j in cutlass.range(whole + thread, count, THREADS, unroll=1):  # threads copy the last elements
             tile[j] = source[j]
         cute.arch.sync_threads()
         if cutlass.const_expr(self.copy):
@@ -69,7 +69,7 @@ class Transactions(PatternKernel):
 
 
 def run(x, *, copy: bool = True, out=None, stream=None):
-    """Every 512 elements of the vector ``x`` (int32 or float32) in reverse order; ``x`` on a 16-byte boundary if by a ``copy``."""
+    """Every 512 elements of the vector ``x`` (int32, float32) in reverse order; ``copy`` needs a 16-byte boundary."""
     call = Call(x, stream, dtypes=("int32", "float32"))
     if flag(copy, "copy") and call.x.ptr % 16:
         raise ArgumentValueError(
@@ -80,9 +80,8 @@ def run(x, *, copy: bool = True, out=None, stream=None):
     if call.size:
         call.launch(
             lambda: Transactions(dtype, copy),
-            call.x.ptr,
-            call.pointer(result),
-            types=(dtype,) * 3,
+            (call.x.ptr, call.pointer(result)),
+            (dtype,) * 3,
             n=call.size,
             grid=-(-call.size // TILE),
         )

@@ -1,34 +1,39 @@
-"""Producer and consumers in one block, with two buffers and two barriers a buffer: the source documents' kernel, three ways.
+"""Producer and consumers in one block, with two buffers and two barriers a buffer, in three forms.
 
     producer warp    wait ready[b]    fill buffer b    arrive filled[b]      b = i % 2 for tile i
                         ^                                   |
     consumer warps   arrive ready[b]    use buffer b    wait filled[b]
 
-``tokens``    every thread of the block arrives at every barrier, also those that will not wait; a wait takes the token of an arrival.
-``parity``    only the side that signals arrives (32 threads for filled, the consumers for ready); a wait takes the phase's parity.
-``pipeline``  the DSL's ``PipelineAsync`` keeps the barriers and the parity. Its consumers arrive by one lane a warp, which is safe only
-              after ``sync_warp``.
-``bulk``      N stages filled by bulk copies: streaming.py.
+``tokens``    Every thread of the block arrives at every barrier, also those that will not wait. A wait takes the token
+              of an arrival.
+``parity``    Only the side that signals arrives (32 threads for filled, the consumers for ready). A wait takes the
+              parity of the phase.
+``pipeline``  The DSL's ``PipelineAsync`` keeps the barriers and the parity. Of each consumer warp one lane arrives,
+              which is safe only after ``sync_warp``.
 
-In the first three each thread moves one element at a time, so a warp has 128 bytes in flight where ``bulk`` has whole stages: they
-show the protocol. Any length and any buffer: the last tile is shorter (the documents' N / buffer_len drops it).
+Each thread moves one element at a time, so a warp has 128 bytes in flight; streaming.py has whole stages in flight.
+This file shows the protocol. Any length and any buffer will do: the last tile is shorter.
 """
 
 from __future__ import annotations
 
 import cutlass
 import cutlass.cute as cute
+import numpy as np
 from cutlass import Int32, Int64, pipeline
 from cutlass.memory import SmemAllocator
 
-from ..sync.barrier import Barriers
-from ..sync.pipelines import acquire, await_filled
-from ..sync.roles import Role, Roles
-from .kernel import WARP, PatternKernel, mapped, part
+from cutesync.arguments import choice, whole
+from cutesync.errors import ArgumentValueError, explain
+from cutesync.patterns.host import Call, persistent, traceable
+from cutesync.patterns.kernel import MOST_SHARED, WARP, PatternKernel, mapped, part
+from cutesync.sync.barrier import Barriers
+from cutesync.sync.pipelines import acquire, await_filled
+from cutesync.sync.roles import Role, Roles
 
 
 class TwoBuffers(PatternKernel):
-    """``out[i] = fn(x[i])`` for ``n`` elements, ``buffer`` elements at a time. A subclass says how the two sides wait for each other."""
+    """``out[i] = fn(x[i])`` for ``n`` elements, ``buffer`` at a time. A subclass says how the two sides wait."""
 
     def __init__(self, fn, dtype, buffer: int, consumers: int) -> None:
         self.fn, self.dtype, self.buffer, self.consumers = fn, dtype, buffer, consumers
@@ -191,4 +196,28 @@ class Pipeline(TwoBuffers):
             tile += cute.arch.grid_dim()[0]
 
 
-THREAD_FORMS = {"tokens": Tokens, "parity": Parity, "pipeline": Pipeline}
+FORMS = {"tokens": Tokens, "parity": Parity, "pipeline": Pipeline}
+BUFFER, CONSUMERS, BLOCKS_PER_SM = 1024, 4, 8  # elements of a buffer, consumer warps
+
+
+def run(x, fn, *, form: str = "parity", buffer=None, consumers=None, blocks=None, out=None, stream=None):
+    """``fn`` of every element of the vector ``x``; the arguments are those of producer_consumer.py."""
+    call, fn = Call(x, stream), traceable(fn, "fn")
+    kernel, dtype = FORMS[choice(form, "form", FORMS)], call.x.dtype
+    buffer = BUFFER if buffer is None else whole(buffer, "buffer")
+    consumers = CONSUMERS if consumers is None else whole(consumers, "consumers")
+    shared = 2 * buffer * dtype.size
+    if buffer < 1 or shared + 1024 > MOST_SHARED:
+        got = f"2 * {buffer} * {dtype.size} = {shared} bytes"
+        raise ArgumentValueError(explain("buffer", got, f"1 element to {MOST_SHARED - 1024} bytes of shared memory"))
+    grid = persistent(call, consumers, blocks, buffer * dtype.size, BLOCKS_PER_SM)
+    result = call.out(out, call.x.shape, dtype)
+    if call.size:
+        pointers = (call.x.ptr, call.pointer(result))
+        call.launch(lambda: kernel(fn, dtype, buffer, consumers), pointers, (dtype,) * 3, n=call.size, grid=grid)
+    return call.result(result)
+
+
+def reference(x: np.ndarray, fn) -> np.ndarray:
+    """The same in NumPy."""
+    return np.asarray(fn(np.asarray(x))).astype(x.dtype)

@@ -13,12 +13,12 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
-from ..arguments import choice, integer
-from ..dtypes import INT64
-from ..runtime import arrays, device_array
-from ..sync.barrier import Barrier
-from .host import launch
-from .kernel import WARP, PatternKernel, part
+from cutesync.arguments import choice, integer
+from cutesync.dtypes import INT64
+from cutesync.patterns.host import launch
+from cutesync.patterns.kernel import WARP, PatternKernel, part
+from cutesync.runtime import arrays, device_array
+from cutesync.sync.barrier import Barrier
 
 HOW = ("converged", "warp", "diverged")
 

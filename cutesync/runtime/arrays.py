@@ -1,10 +1,11 @@
-"""The one front door for arrays: any array in, (pointer, shape, dtype, device) out; results in the caller's own library.
+"""The one front door for arrays: any array in, (pointer, shape, dtype, device) out; results in the caller's own
+library.
 
-Each array library has an adapter. Its ``identify`` returns the address and a cheap hashable that says everything else a plan depends
-on, so that the second call with such an array finds its plan by one dictionary look-up. ``allocator(shape, dtype, ordinal)`` is a function
-``empty(stream, other=False)`` that makes results for work on a stream, which is ``other`` if it need not be the library's current one;
-``address`` gives theirs. Libraries are recognised by the name of the
-array's type and are never imported here.
+Each array library has an adapter. Its ``identify`` returns the address and a cheap hashable that says everything else a
+plan depends on, so that the second call with such an array finds its plan by one dictionary look-up. ``allocator(shape,
+dtype, ordinal)`` is a function ``empty(stream, other=False)`` that makes results for work on a stream, which is
+``other`` if it need not be the library's current one; ``address`` gives theirs. Libraries are recognised by the name of
+the array's type and are never imported here.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import numpy as np
 from ..dtypes import BY_NAME, FLOAT8, DType
 from ..dtypes import element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, described, explain, shown
-from . import device, device_array
+from . import backend, device, device_array
 from .device import HOST
 from .device_array import DeviceArray
 from .streams import stream_handle as stream_handle  # those who have an array have a stream
@@ -27,8 +28,8 @@ from .view import View, contiguous_strides, in_elements, is_c_contiguous
 
 
 def share_memory(shape: tuple[int, ...], strides: tuple[int, ...], unit: int = 1) -> bool:
-    """Whether elements of one array may lie in the same memory: some stride does not reach past all that the smaller ones span. ``unit`` is what an
-    element takes, in the unit of the strides."""
+    """Whether elements of one array may lie in the same memory: some stride does not reach past all that the smaller
+    ones span. ``unit`` is what an element takes, in the unit of the strides."""
     reach, shape = 0, () if 0 in shape else shape
     for stride, extent in sorted((abs(stride), extent) for stride, extent in zip(strides, shape) if extent > 1):
         if stride < reach + unit:
@@ -46,7 +47,7 @@ class _OwnArrays:
     stream = staticmethod(lambda ordinal: 0)
 
     @staticmethod
-    def view(x: DeviceArray) -> View:
+    def view(x: Any) -> View:
         return View(x.ptr, x.shape, x.dtype, x.device, True)
 
 
@@ -64,7 +65,7 @@ class _Torch:
         return self.torch.cuda.current_stream(ordinal).cuda_stream
 
     @staticmethod
-    def identify(x) -> tuple[int, tuple]:
+    def identify(x: Any) -> tuple[int, tuple]:
         try:
             grad = x.requires_grad and _has_grad_mode()
             return (x.data_ptr() or _no_memory(x)), (
@@ -79,14 +80,14 @@ class _Torch:
             raise _no_plain_tensor(x) from error
 
     @staticmethod
-    def identify_strided(x) -> tuple[int, tuple]:
+    def identify_strided(x: Any) -> tuple[int, tuple]:
         try:
             grad = x.requires_grad and _has_grad_mode()
             return (x.data_ptr() or _no_memory(x)), (x.dtype, x.shape, x.stride(), x.get_device(), x.is_neg(), grad)
         except RuntimeError as error:
             raise _no_plain_tensor(x) from error
 
-    def view(self, x) -> View:
+    def view(self, x: Any) -> View:
         if x.device.type not in ("cuda", "cpu"):
             raise DeviceError(explain("array", f"a torch tensor on {x.device}", "one on a CUDA device", "x.cuda()"))
         if x.requires_grad and self.torch.is_grad_enabled():
@@ -109,19 +110,21 @@ class _Torch:
             x.data_ptr(), tuple(x.shape), parse_dtype(x.dtype), ordinal, x.is_contiguous(), True, tuple(x.stride())
         )
 
-    def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int):
-        """Memory belongs to the current stream: what stood there before may still be in use there, so another stream gets its own.
+    def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int) -> Any:
+        """Memory belongs to the current stream: what stood there before may still be in use there, so another stream
+        gets its own.
 
-        ``torch.empty`` takes 3.1 us, ``torch.empty_strided`` 1.8, and what the code that torch.compile makes calls, on the current device, 1.0.
+        ``torch.empty`` takes 3.1 us, ``torch.empty_strided`` 1.8, and what the code that torch.compile makes calls, on
+        the current device, 1.0.
         """
         cuda, steps, element = self.torch.cuda, contiguous_strides(shape), getattr(self.torch, dtype.name)
-        place = self.torch.device("cpu" if ordinal == HOST else f"cuda:{ordinal}")
+        place = self.torch.device(f"cuda:{ordinal}")
         make = functools.partial(self.torch.empty_strided, shape, steps, dtype=element, device=place)
-        if self._quick is not None and ordinal != HOST and cuda.device_count() == 1:
+        if self._quick is not None and cuda.device_count() == 1:
             make = functools.partial(self._quick, shape, steps, element)
 
-        def empty(stream: int, other: bool = False):
-            if other and ordinal != HOST:
+        def empty(stream: int, other: bool = False) -> Any:
+            if other:
                 with cuda.stream(cuda.ExternalStream(stream, device=place) if stream else cuda.default_stream(place)):
                     return make()
             return make()
@@ -133,7 +136,7 @@ def _has_grad_mode() -> bool:
     return sys.modules["torch"].is_grad_enabled()
 
 
-def _no_memory(x) -> int:
+def _no_memory(x: Any) -> int:
     """The address of a tensor that has none: 0 if it is empty."""
     if x.numel():
         came = f"a torch tensor of {x.numel()} elements without memory"
@@ -141,7 +144,7 @@ def _no_memory(x) -> int:
     return 0
 
 
-def _no_plain_tensor(x) -> ArgumentTypeError:
+def _no_plain_tensor(x: Any) -> ArgumentTypeError:
     """The error for tensors that have no address, shape or strides: sparse, nested, and those of torch.func."""
     came = f"a torch tensor of layout {x.layout} that is not one block of memory"
     return ArgumentTypeError(
@@ -156,31 +159,31 @@ class _Cupy:
         self.cupy = sys.modules["cupy"]
 
     @staticmethod
-    def identify(x) -> tuple[int, tuple]:
+    def identify(x: Any) -> tuple[int, tuple]:
         return x.data.ptr, (x.dtype, x.shape, x.data.device_id, x.flags.c_contiguous)
 
     @staticmethod
-    def identify_strided(x) -> tuple[int, tuple]:
+    def identify_strided(x: Any) -> tuple[int, tuple]:
         return x.data.ptr, (x.dtype, x.shape, x.strides, x.data.device_id)
 
     @staticmethod
-    def address(x) -> int:
+    def address(x: Any) -> int:
         return x.data.ptr
 
     def stream(self, ordinal: int) -> int:
         del ordinal
         return self.cupy.cuda.get_current_stream().ptr
 
-    def view(self, x) -> View:
+    def view(self, x: Any) -> View:
         dtype = parse_dtype(x.dtype)
         return View(
             x.data.ptr, x.shape, dtype, x.data.device_id, x.flags.c_contiguous, True, in_elements(x.strides, dtype.size)
         )
 
-    def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int):
+    def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int) -> Any:
         make, element, cuda = self.cupy.empty, dtype.numpy, self.cupy.cuda
 
-        def empty(stream: int, other: bool = False):
+        def empty(stream: int, other: bool = False) -> Any:
             with cuda.Device(ordinal):
                 if other:
                     with cuda.ExternalStream(stream):
@@ -193,22 +196,23 @@ class _Cupy:
 class _Protocol:
     """Anything else with DLPack or the CUDA array interface. Results are DeviceArrays.
 
-    The interface asks a consumer to wait for the stream that its entry ``stream`` names, unless the user orders the two. Here the user
-    does, as for every array: gives it as ``stream=``, or makes the call's stream wait. DLPack's exporter is asked to wait for nothing.
+    The interface asks a consumer to wait for the stream that its entry ``stream`` names, unless the user orders the
+    two. Here the user does, as for every array: gives it as ``stream=``, or makes the call's stream wait. DLPack's
+    exporter is asked to wait for nothing.
     """
 
     stream = staticmethod(lambda ordinal: 0)
     address, allocator = staticmethod(_OwnArrays.address), staticmethod(_OwnArrays.allocator)  # of results
 
-    def identify(self, x) -> tuple[int, tuple]:
+    def identify(self, x: Any) -> tuple[int, tuple]:
         view = self.view(x)
         return view.ptr, (view.dtype, view.shape, view.device, view.contiguous, view.writable)
 
-    def identify_strided(self, x) -> tuple[int, tuple]:
+    def identify_strided(self, x: Any) -> tuple[int, tuple]:
         view = self.view(x)
         return view.ptr, (view.dtype, view.shape, view.device, view.strides, view.writable)
 
-    def view(self, x) -> View:
+    def view(self, x: Any) -> View:
         if not hasattr(x, "__dlpack__"):
             return _cuda_array_interface(getattr(x, "__cuda_array_interface__", None))
         device.import_core()
@@ -228,7 +232,7 @@ class _Protocol:
         )
 
 
-def _dlpack_type(strided):
+def _dlpack_type(strided: Any) -> Any:
     """The element type of a ``StridedMemoryView``. Without ml_dtypes it has none for bfloat16, and says so."""
     try:
         return strided.dtype
@@ -238,8 +242,9 @@ def _dlpack_type(strided):
         return "bfloat16"
 
 
-def _cuda_array_interface(facts: dict) -> View:
-    """The View of a ``__cuda_array_interface__`` of any version. The caller orders work by the stream, as for every array."""
+def _cuda_array_interface(facts: Any) -> View:
+    """The View of a ``__cuda_array_interface__`` of any version. The caller orders work by the stream, as for every
+    array."""
     try:
         ptr, readonly = facts["data"]
         typestr, shape, strides = facts["typestr"], tuple(map(operator.index, facts["shape"])), facts.get("strides")
@@ -267,6 +272,35 @@ def _cuda_array_interface(facts: dict) -> View:
     return View(ptr, shape, dtype, ordinal, contiguous, not readonly, steps)
 
 
+class Transposed:
+    """A DeviceArray seen with its last two axes exchanged: what a NumPy array in Fortran order becomes without being
+    rearranged."""
+
+    __slots__ = ("array", "ptr", "signature")
+
+    def __init__(self, array: DeviceArray) -> None:
+        self.array, self.ptr, self.signature = array, array.ptr, ("transposed", array.signature)
+
+
+class _TransposedArrays(_OwnArrays):
+    """Transposed. Results are DeviceArrays."""
+
+    @staticmethod
+    def view(x: Any) -> View:
+        *outer, rows, columns = x.array.shape
+        *steps, row, one = contiguous_strides(x.array.shape)
+        shape = (*outer, columns, rows)
+        return View(x.ptr, shape, x.array.dtype, x.array.device, False, True, (*steps, one, row))
+
+
+def on_device(x: np.ndarray, argument: str, stream: int, strided: bool) -> DeviceArray | Transposed:
+    """A NumPy array copied to the current device. With ``strided`` one in Fortran order is copied as it lies."""
+    kind = adapter(x, argument).view(x).dtype
+    if strided and x.ndim > 1 and not x.flags.c_contiguous and np.swapaxes(x, -1, -2).flags.c_contiguous:
+        return Transposed(device_array.from_numpy(np.swapaxes(x, -1, -2), kind, stream=stream))
+    return device_array.from_numpy(x, kind, stream=stream)
+
+
 class _Numpy:
     """numpy.ndarray: copied to the device; results are copied back."""
 
@@ -276,10 +310,10 @@ class _Numpy:
 
 
 OWN, NUMPY = _OwnArrays(), _Numpy()
-ADAPTERS: dict[type, Any] = {DeviceArray: OWN, np.ndarray: NUMPY}
+ADAPTERS: dict[type, Any] = {DeviceArray: OWN, Transposed: _TransposedArrays(), np.ndarray: NUMPY}
 
 
-def adapter(x: object, argument: str = "x"):
+def adapter(x: object, argument: str = "x") -> Any:
     """The adapter of an array's library; ArgumentTypeError for what is no array."""
     found = ADAPTERS.get(type(x))
     if found is None:
@@ -287,7 +321,7 @@ def adapter(x: object, argument: str = "x"):
     return found
 
 
-def beside(x: object, argument: str):
+def beside(x: object, argument: str) -> Any:
     """The adapter of an array that is given beside one on a device; DeviceError for NumPy arrays."""
     found = ADAPTERS.get(type(x))
     if found is None:
@@ -303,8 +337,9 @@ def beside(x: object, argument: str):
 _ARRAYS = "an array (NumPy, torch, CuPy, DLPack or __cuda_array_interface__)"
 
 
-def _new_adapter(x: object, argument: str):
-    """The adapter for a type that has not been seen before. Types whose arrays mean more than their memory are refused."""
+def _new_adapter(x: object, argument: str) -> Any:
+    """The adapter for a type that has not been seen before. Types whose arrays mean more than their memory are
+    refused."""
     roots = {base.__module__.partition(".")[0] for base in type(x).__mro__}
     if "torch" in roots and hasattr(x, "data_ptr") and hasattr(x, "is_neg"):
         base = sys.modules["torch"].Tensor
@@ -325,8 +360,8 @@ def _new_adapter(x: object, argument: str):
 
 
 def checked(x: object, argument: str, *, writable: bool = False, strided: bool = False) -> View:
-    """The View of an array that a kernel may use: aligned to its element, on a device this backend can reach, and contiguous. With
-    ``strided`` any strides will do, and float8 (which is what matmul takes)."""
+    """The View of an array that a kernel may use: aligned to its element, on a device this backend can reach, and
+    contiguous. With ``strided`` any strides will do, and float8 (which is what matmul takes)."""
     view = adapter(x, argument).view(x)
     if view.dtype.name in FLOAT8 and not strided:
         raise ArgumentTypeError(
@@ -352,29 +387,16 @@ def checked(x: object, argument: str, *, writable: bool = False, strided: bool =
         )
     if writable and not view.writable:
         raise ArgumentValueError(explain(argument, "a read-only array", "a writable one", "copy it first"))
-    on_host = view.device == HOST
-    if on_host and device.backend() == "emulator" and type(x) is not DeviceArray:
-        raise DeviceError(
-            explain(
-                argument,
-                f"a {type(x).__name__} in host memory",
-                "a NumPy array or a DeviceArray: the emulator is in use",
-                "np.asarray(x)",
-            )
-        )
-    if on_host and device.backend() == "gpu":
-        raise DeviceError(
-            explain(argument, "an array in host memory", "an array on a GPU or a NumPy array", "move it to the device")
-        )
-    if not on_host and device.backend() == "emulator":
-        raise DeviceError(
-            explain(
-                argument,
-                f"an array on GPU {view.device}",
-                "an array in host memory: the emulator is in use",
-                "set CUTESYNC_BACKEND=gpu",
-            )
-        )
+    on_host, emulated = backend.of(view.device).on_host, backend.current().on_host
+    if on_host and emulated and type(x) not in (DeviceArray, Transposed):
+        allowed = "a NumPy array or a DeviceArray: the emulator is in use"
+        raise DeviceError(explain(argument, f"a {type(x).__name__} in host memory", allowed, "np.asarray(x)"))
+    if on_host and not emulated:
+        allowed = "an array on a GPU or a NumPy array"
+        raise DeviceError(explain(argument, "an array in host memory", allowed, "move it to the device"))
+    if emulated and not on_host:
+        allowed = "an array in host memory: the emulator is in use"
+        raise DeviceError(explain(argument, f"an array on GPU {view.device}", allowed, "set CUTESYNC_BACKEND=gpu"))
     return view
 
 

@@ -1,8 +1,10 @@
-"""Compiled kernels on disk: one zip file an entry (cubin, PTX, and a JSON that says in words what it is); and small answers, a JSON each.
+"""Compiled kernels on disk: one zip file an entry (cubin, PTX, and a JSON that says in words what it is); and small
+answers, a JSON each.
 
-The key names everything that decides the machine code; see ``fingerprint``. An entry is read only from a folder and a file that no
-other user can write (see folder.py), and only if it says that it is this key's. Whatever is wrong with it or with the folder is said
-once, and the call goes on: what cannot be read is a miss, what cannot be written is kept in memory.
+The key names everything that decides the machine code; see ``fingerprint``. An entry is read only from a folder and a
+file that no other user can write (see folder.py), and only if it says that it is this key's. Whatever is wrong with it
+or with the folder is said once, and the call goes on: what cannot be read is a miss, what cannot be written is kept in
+memory.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ _DSL = ("", "-libs-base", "-libs-core", "-libs-cu12", "-libs-cu13")
 
 
 def fingerprint() -> tuple[str, ...]:
-    """What besides the kernel's own key decides its code: this package's source, the DSL's distributions, Python, debug mode."""
+    """What besides the kernel's own key decides its code: this package's source, the DSL's distributions, Python, debug
+    mode."""
     return (*_versions(), f"debug{env.DEBUG.get()}")
 
 
@@ -79,7 +82,8 @@ def _say(kind: str, words: str) -> None:
 
 
 def _read(name: str) -> bytes | None:
-    """The bytes of a file of the cache; None if there is none that can be read and trusted, which is said unless it is just absent."""
+    """The bytes of a file of the cache; None if there is none that can be read and trusted, which is said unless it is
+    just absent."""
     if env.CACHE.get() == "0":
         return None
     try:
@@ -153,7 +157,8 @@ def store(key: tuple, facts: dict, cubin: bytes, ptx: str) -> None:
 
 
 def recall(key: tuple) -> dict | None:
-    """What ``note`` was told, by any process with this version of the package; None if nothing, or nothing that can be read."""
+    """What ``note`` was told, by any process with this version of the package; None if nothing, or nothing that can be
+    read."""
     try:
         found = json.loads(_read(_name(key, _NOTE)) or b"{}")
         return found["value"] if found | _label(key) == found else None
@@ -198,7 +203,8 @@ def size() -> int:
 
 
 def _files(place: int) -> Iterator[tuple[str, str]]:
-    """``(name, kind)`` of everything in the folder: "kernel", "note", "temporary", or "other" for what this cache has not written."""
+    """``(name, kind)`` of everything in the folder: "kernel", "note", "temporary", or "other" for what this cache has
+    not written."""
     for name in sorted(os.listdir(place)):
         kind, match = "other", _NAMES.fullmatch(name)
         if match:
@@ -227,7 +233,8 @@ class Cleared(NamedTuple):
 
 
 def clear() -> Cleared:
-    """Delete what the cache has written, and what its killed writers have left. A folder without any of that is refused."""
+    """Delete what the cache has written, and what its killed writers have left. A folder without any of that is
+    refused."""
     counts = dict.fromkeys(("kernel", "note", "temporary", "refused", "other"), 0)
     freed = 0
     try:

@@ -1,12 +1,13 @@
-"""The way from a public call to launches that every family shares: find the plan of a call like this one, or make it, and run it.
+"""The front end of every family: from a public call to a plan, and from a plan to the call's result.
 
-The second call with such arrays costs one dictionary look-up. A key holds the arguments, what the arrays are, and how they are aligned; the
-addresses themselves are given to ``Plan.run`` each time.
+The second call with such arrays costs one dictionary look-up. A key holds the arguments, what the arrays are, and how
+they are aligned; the addresses themselves are given to ``Plan.run`` each time. NumPy arrays are copied to the device,
+and then take the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,199 +15,249 @@ import numpy as np
 from ..dtypes import DType
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from . import arrays, device_array
-from .arrays import View
 from .device_array import DeviceArray
+from .kernel import collecting
+from .launch import Run
+from .view import View
 
 _MOST_PLANS = 4096
 _plans: dict[tuple, Plan] = {}
 
 
+class Spec:
+    """What a call computes: its arguments, parsed once and checked against what the arrays are."""
+
+    unread: tuple[int, ...] = ()
+    """Inputs that were given and checked, and are not read."""
+
+    @property
+    def result(self) -> tuple[tuple[int, ...], DType]:
+        """Shape and element type of each output."""
+        raise NotImplementedError
+
+
+Views = tuple[Any, ...]
+"""The views of arrays in order; None for one that is not given."""
+
+
 class Plan(NamedTuple):
-    """Everything a call with a known signature needs. ``run(x, out, stream)`` takes addresses, and one of a third array behind."""
+    """Everything a call with a known signature needs. ``run`` takes the addresses of the inputs (0 for one not given),
+    then the outputs."""
 
-    run: Callable[..., None]
+    run: Run
     ordinal: int
-    x_bytes: int
-    out_bytes: int
-    empty: Callable[..., Any] | None  # makes a result on a stream; None where out is given
-    in_place: bool = False  # out may be x itself
+    empty: Callable[..., Any]  # makes a result on a stream
+    reads: tuple[
+        tuple[int, int, int], ...
+    ]  # of inputs that are read: the number, and the bytes from and to, from the address
+    writes: tuple[int, int]  # the same of an output
+    in_place: int | None  # the input that an output may be
 
 
-def caller(family: str, result_of: Callable, plan_of: Callable):
-    """``call(arguments, x, out, stream, other=0)`` of a family; its name keeps its plans apart. ``other`` is a third address for ``run``.
+class Family(NamedTuple):
+    """A kind of call: its name, the names of its inputs (those after the first may be None), and how many outputs it
+    has.
 
-    ``result_of(arguments, view)`` checks the arguments against what ``x`` is and returns the result's (shape, dtype);
-    ``plan_of(arguments, view, out_view, stream)`` returns ``(run, in_place)``, ``out_view`` being None where ``out`` is not given.
+    ``parse(arguments, views, out)`` checks the arguments and returns the Spec; ``out`` is the view of a given output,
+    or None. ``plan(spec, views, outs, stream)`` returns ``(run, in_place)``: the launches, and the number of the input
+    that an output may be, or None. The views of inputs not given are None; an output not given is a View at address 0.
+    With ``strided`` arrays may have any strides. ``keep(arguments, ordinal, stream)`` says whether a plan serves later
+    calls, too.
     """
-    adapters, own, host = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY
 
-    def call(arguments: tuple, x, out, stream, other: int = 0):
+    name: str
+    inputs: tuple[str, ...]
+    parse: Callable[..., Spec]
+    plan: Callable[..., tuple[Run, int | None]]
+    outputs: int = 1
+    strided: bool = False
+    keep: Callable[..., bool] = lambda arguments, ordinal, stream: True
+
+
+def front_end(family: Family) -> Callable:
+    """``call(arguments, x, out, stream, *others)`` of a family; ``others`` are the inputs after the first, or nothing.
+
+    ``arguments`` is a tuple that tells calls apart by value (see ``arguments.exact``). ``out`` is None, an array, or
+    with several outputs a sequence of them. Returns the result, or a tuple of them.
+    """
+    adapters, own, host, name, single = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY, family.name, family.outputs == 1
+    beside, strided = arrays.beside, family.strided
+
+    def call(arguments: tuple, x: Any, out: Any, stream: Any, *others: Any) -> Any:
         kind = type(x)
-        if (
-            kind is DeviceArray and type(out) is DeviceArray
-        ):  # the cheapest way through: plain attributes, the default stream
-            pointer, out_pointer = x.ptr, out.ptr
-            key = (family, arguments, x.signature, pointer & 15, out.signature, out_pointer & 15)
-            adapter = own
+        addresses: tuple[int, ...]
+        key: tuple
+        if kind is DeviceArray and type(out) is DeviceArray and not others:  # the cheapest way: plain attributes
+            adapter, addresses = own, (x.ptr, out.ptr)
+            key = (name, arguments, x.signature, addresses[0] & 15, out.signature, addresses[1] & 15)
         else:
-            adapter = adapters.get(kind) or arrays.adapter(x)
+            adapter = adapters.get(kind) or arrays.adapter(x, family.inputs[0])
             if adapter is host:
-                return call_numpy(arguments, x, out, stream)
-            pointer, signature = adapter.identify(x)
-            if out is None:
-                key = (family, arguments, signature, pointer & 15)
-            else:
-                out_pointer, out_signature = (adapter if type(out) is kind else arrays.beside(out, "out")).identify(out)
-                key = (family, arguments, signature, pointer & 15, out_signature, out_pointer & 15)
+                return _call_numpy(family, call, arguments, (x, *others), out, stream)
+            pointer, signature = adapter.identify_strided(x) if strided else adapter.identify(x)
+            key, addresses = (name, arguments, signature, pointer & 15), (pointer,)
+            if others:
+                signatures, places = identify(adapter, kind, zip(others, family.inputs[1:]))
+                key, addresses = key + signatures, addresses + places
+            if out is not None:
+                signatures, places = identify(adapter, kind, ((out, "out"),) if single else pairs(out))
+                key, addresses = key + signatures, addresses + places
         try:
-            run, ordinal, x_bytes, out_bytes, empty, in_place = _plans[key]
+            run, ordinal, empty, reads, writes, in_place = _plans[key]
         except (KeyError, TypeError):
-            run, ordinal, x_bytes, out_bytes, empty, in_place = plan(key, x, out, stream)
+            run, ordinal, empty, reads, writes, in_place = _make(family, key, (x, *others), out, stream)
         raw = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream)
-        if out is None:
+        if out is not None:
+            target = addresses[-1]
+            low, high = target + writes[0], target + writes[1]
+            for i, start, stop in reads:
+                at = addresses[i]
+                if at + start < high and low < at + stop and not (i == in_place and at == target):
+                    raise _overlap(family, i, in_place)
+            if not single:
+                _check_pair(family, addresses, reads, writes)
+                out = tuple(out)
+        elif single:
             out = empty(raw, stream is not None)
-            out_pointer = adapter.address(out)
-        elif -x_bytes < pointer - out_pointer < out_bytes and not (in_place and pointer == out_pointer):
-            raise ArgumentValueError(
-                explain(
-                    "out",
-                    "memory that overlaps x",
-                    "x itself or memory of its own" if in_place else "memory of its own",
-                )
-            )
-        if other:
-            run(pointer, out_pointer, raw, other)
+            addresses = (*addresses, adapter.address(out))
         else:
-            run(pointer, out_pointer, raw)
+            out = tuple(empty(raw, stream is not None) for _ in range(family.outputs))
+            addresses = (*addresses, *map(adapter.address, out))
+        run(addresses, raw)
         return out
 
-    def plan(key: tuple, x, out, stream) -> Plan:
-        return _make(
-            key,
-            x,
-            () if out is None else (out,),
-            stream,
-            result_of,
-            lambda arguments, view, outs, raw: plan_of(arguments, view, *(outs or (None,)), raw),
-        )
+    def identify(adapter: Any, kind: type, given: Iterable[tuple[Any, str]]) -> tuple[tuple, tuple[int, ...]]:
+        """Of arrays beside the first: what a key needs of each, and their addresses."""
+        key: tuple = ()
+        addresses: tuple[int, ...] = ()
+        for y, argument in given:
+            if y is None:
+                key, addresses = (*key, None), (*addresses, 0)
+            else:
+                theirs = adapter if type(y) is kind else beside(y, argument)
+                pointer, signature = theirs.identify_strided(y) if strided else theirs.identify(y)
+                key, addresses = (*key, signature, pointer & 15), (*addresses, pointer)
+        return key, addresses
 
-    def call_numpy(arguments: tuple, x: np.ndarray, out, stream):
-        """NumPy in, NumPy out, by way of the device."""
-        view = arrays.adapter(x).view(x)
-        if out is not None:
-            _check_numpy_out(out, x, result_of(arguments, view))
-        raw = 0 if stream is None else arrays.stream_handle(stream)
-        result = device_array.to_numpy(
-            call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw), raw
-        )
-        if out is not None:
-            out[...] = result
-            return out
-        return result[()]
+    def pairs(outs: Any) -> list[tuple[Any, str]]:
+        return [(y, "out") for y in _pair(outs)]
 
     return call
 
 
-def pair_caller(family: str, result_of: Callable, plan_of: Callable):
-    """``call(arguments, x, outs, stream)`` of calls with two outputs of one shape and type; ``outs`` is None or a pair.
-
-    As ``caller``, but ``plan_of`` gets the pair of views, or an empty tuple, and ``run`` the address of the second output behind the
-    stream. Neither output may be ``x``.
-    """
-
-    def call(arguments: tuple, x, outs, stream):
-        if outs is not None and not (
-            isinstance(outs, (tuple, list)) and len(outs) == 2 and outs[0] is not None and outs[1] is not None
-        ):
-            raise ArgumentTypeError(explain("out", f"a {type(outs).__name__}", "a pair of arrays"))
-        adapter = arrays.ADAPTERS.get(type(x)) or arrays.adapter(x)
-        if adapter is arrays.NUMPY:
-            return call_numpy(arguments, x, outs, stream)
-        pointer, signature = adapter.identify(x)
-        key = (family, arguments, signature, pointer & 15)
-        if outs is not None:
-            (first, first_signature), (second, second_signature) = (
-                arrays.beside(out, "out").identify(out) for out in outs
-            )
-            key += (first_signature, first & 15, second_signature, second & 15)
-        try:
-            plan = _plans[key]
-        except (KeyError, TypeError):
-            plan = _make(key, x, outs or (), stream, result_of, plan_of)
-        raw = adapter.stream(plan.ordinal) if stream is None else arrays.stream_handle(stream)
-        if outs is None:
-            outs = plan.empty(raw, stream is not None), plan.empty(raw, stream is not None)
-            first, second = map(adapter.address, outs)
-        elif any(-plan.x_bytes < pointer - out < plan.out_bytes for out in (first, second)):
-            raise ArgumentValueError(explain("out", "memory that overlaps x", "memory of its own"))
-        elif -plan.out_bytes < first - second < plan.out_bytes:
-            raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
-        plan.run(pointer, first, raw, second)
-        return tuple(outs)
-
-    def call_numpy(arguments: tuple, x: np.ndarray, outs, stream):
-        view = arrays.adapter(x).view(x)
-        for out in outs or ():
-            _check_numpy_out(out, x, result_of(arguments, view))
-        if outs is not None and np.may_share_memory(*outs):
-            raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
-        raw = 0 if stream is None else arrays.stream_handle(stream)
-        results = [
-            device_array.to_numpy(result, raw)
-            for result in call(arguments, device_array.from_numpy(x, view.dtype, stream=raw), None, raw)
-        ]
-        for out, result in zip(outs or (), results):
-            out[...] = result
-        return tuple(outs or results)
-
-    return call
+def _pair(outs: Any) -> tuple:
+    if not (isinstance(outs, (tuple, list)) and len(outs) == 2 and outs[0] is not None and outs[1] is not None):
+        raise ArgumentTypeError(explain("out", f"a {type(outs).__name__}", "a pair of arrays"))
+    return tuple(outs)
 
 
-def _make(key: tuple, x, outs: tuple, stream, result_of: Callable, plan_of: Callable) -> Plan:
+def _overlap(family: Family, i: int, in_place: int | None) -> ArgumentValueError:
+    itself = "" if in_place is None else f"{family.inputs[in_place]} itself or "
+    return ArgumentValueError(explain("out", f"memory that overlaps {family.inputs[i]}", f"{itself}memory of its own"))
+
+
+def _check_pair(family: Family, addresses: tuple[int, ...], reads: tuple, writes: tuple[int, int]) -> None:
+    """The first of two outputs must not overlap an input, nor the second."""
+    (low, high), (first, second) = writes, addresses[-2:]
+    for i, start, stop in reads:
+        if addresses[i] + start < first + high and first + low < addresses[i] + stop:
+            raise _overlap(family, i, None)
+    if low - high < first - second < high - low:
+        raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
+
+
+def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Plan:
     """Check the arguments, build the plan and keep it."""
-    view = arrays.checked(x, "x")
-    shape, dtype = result_of(key[1], view)
-    out_views = []
-    for out in outs:
-        out_views.append(arrays.checked(out, "out", writable=True))
-        arrays.same_device(view, out_views[-1], "out")
-        check_out(out_views[-1], shape, dtype)
-    raw = arrays.adapter(x).stream(view.device) if stream is None else arrays.stream_handle(stream)
-    run, in_place = plan_of(key[1], view, tuple(out_views), raw)
-    out_bytes = View(0, shape, dtype, view.device, True).nbytes if view.nbytes else 0  # an empty x overlaps nothing
-    empty = None if outs else arrays.adapter(x).allocator(shape, dtype, view.device)
-    made = Plan(run, view.device, view.nbytes, out_bytes, empty, in_place)
+    arguments, strided, first = key[1], family.strided, given[0]
+    views: Views = tuple(
+        None if x is None else arrays.checked(x, argument, strided=strided) for x, argument in zip(given, family.inputs)
+    )
+    views += (None,) * (len(family.inputs) - len(views))
+    view = views[0]
+    targets = () if out is None else (out,) if family.outputs == 1 else _pair(out)
+    outs = tuple(arrays.checked(y, "out", writable=True, strided=strided) for y in targets)
+    for other, argument in (*zip(views[1:], family.inputs[1:]), *((y, "out") for y in outs)):
+        if other is not None:
+            arrays.same_device(view, other, argument)
+    spec = family.parse(arguments, views, outs[0] if outs else None)
+    shape, dtype = spec.result
+    for y in outs:
+        _check_out(y, shape, dtype)
+    library = arrays.adapter(first)
+    empty = library.allocator(shape, dtype, view.device)
+    raw = library.stream(view.device) if stream is None else arrays.stream_handle(stream)
+    outs = outs or (View(0, shape, dtype, view.device, True),) * family.outputs
+    run, in_place = family.plan(spec, views, outs, raw)
+    read = [(i, x) for i, x in enumerate(views) if x is not None and x.size and i not in spec.unread]
+    reads = tuple((i, x.span[0] - x.ptr, x.span[1] - x.ptr) for i, x in read)
+    writes = (outs[0].span[0] - outs[0].ptr, outs[0].span[1] - outs[0].ptr)
+    made = Plan(run, view.device, empty, reads, writes, in_place)
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
-    try:
-        _plans[key] = made
-    except TypeError:  # an argument that cannot be hashed, such as a NumPy scalar array: the plan serves once
-        pass
+    if not collecting() and family.keep(arguments, view.device, raw):
+        try:
+            _plans[key] = made
+        except TypeError:  # an argument that cannot be hashed, such as a NumPy scalar array: the plan serves once
+            pass
     return made
 
 
-def _check_numpy_out(out, x: np.ndarray, result: tuple[tuple[int, ...], DType]) -> None:
-    if not isinstance(out, np.ndarray):
-        raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy x", "a NumPy array"))
-    check_out(arrays.adapter(out, "out").view(out), *result)
-    if np.may_share_memory(x, out) and not _same_memory(x, out):
-        raise ArgumentValueError(explain("out", "memory that overlaps x", "x itself or memory of its own"))
-    if arrays.share_memory(out.shape, out.strides, out.itemsize):
-        raise ArgumentValueError(
-            explain("out", f"strides {out.strides}: elements share memory", "memory of its own for each element")
-        )
-
-
-def _same_memory(x: np.ndarray, out: np.ndarray) -> bool:
-    """Whether every element of one is that of the other: ``x`` and ``x[:]`` are."""
-    return x.ctypes.data == out.ctypes.data and (x.dtype, x.shape, x.strides) == (out.dtype, out.shape, out.strides)
-
-
-def check_out(out: View, shape: tuple[int, ...], element: DType) -> None:
+def _check_out(out: View, shape: tuple[int, ...], element: DType) -> None:
     """Refuse an ``out`` that is not what the result needs."""
     if out.dtype is not element:
         raise ArgumentTypeError(explain("out", f"dtype {out.dtype}", f"dtype {element}"))
     if out.shape != shape:
         raise ArgumentValueError(explain("out", f"shape {out.shape}", f"shape {shape}"))
-    if not out.writable:
+    _check_own_memory(out.shape, out.steps, 1)
+
+
+def _check_own_memory(shape: tuple[int, ...], strides: tuple[int, ...], unit: int) -> None:
+    if arrays.share_memory(shape, strides, unit):
+        came = f"strides {strides}: elements share memory"
+        raise ArgumentValueError(explain("out", came, "memory of its own for each element"))
+
+
+def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, out: Any, stream: Any) -> Any:
+    """NumPy in, NumPy out, by way of the device. Outputs are copied into those given when everything is done."""
+    raw = 0 if stream is None else arrays.stream_handle(stream)
+    for x, argument in zip(given, family.inputs):
+        if x is not None and not isinstance(x, np.ndarray):
+            came = f"a {type(x).__name__} beside a NumPy {family.inputs[0]}"
+            raise DeviceError(explain(argument, came, "a NumPy array"))
+    outs = () if out is None else (out,) if family.outputs == 1 else _pair(out)
+    targets = [_like(y, family, given) for y in outs]
+    if len(outs) == 2 and np.may_share_memory(*outs):
+        raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
+    copies = [
+        None if x is None else arrays.on_device(x, argument, raw, family.strided)
+        for x, argument in zip(given, family.inputs)
+    ]
+    wanted = None if out is None else targets[0] if family.outputs == 1 else targets
+    found = call(arguments, copies[0], wanted, raw, *copies[1:])
+    results = [device_array.to_numpy(y, raw) for y in ((found,) if family.outputs == 1 else found)]
+    for y, result in zip(outs, results):
+        y[...] = result
+    if family.outputs > 1:
+        return outs or tuple(results)
+    return out if outs else results[0][()]
+
+
+def _like(out: Any, family: Family, given: tuple) -> DeviceArray:
+    """Memory on the device for an ``out`` of NumPy's, once that may be written."""
+    if not isinstance(out, np.ndarray):
+        allowed = "a NumPy array"
+        raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy {family.inputs[0]}", allowed))
+    view = arrays.adapter(out, "out").view(out)
+    if not view.writable:
         raise ArgumentValueError(explain("out", "a read-only array", "a writable one"))
+    for x, argument in zip(given, family.inputs):
+        if x is not None and np.may_share_memory(x, out) and not _same_memory(x, out):
+            allowed = f"{argument} itself or memory of its own"
+            raise ArgumentValueError(explain("out", f"memory that overlaps {argument}", allowed))
+    _check_own_memory(out.shape, out.strides, out.itemsize)
+    return device_array.allocate(out.shape, view.dtype)
+
+
+def _same_memory(x: np.ndarray, out: np.ndarray) -> bool:
+    """Whether every element of one is that of the other: ``x`` and ``x[:]`` are."""
+    return x.ctypes.data == out.ctypes.data and (x.dtype, x.shape, x.strides) == (out.dtype, out.shape, out.strides)

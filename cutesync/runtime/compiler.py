@@ -1,10 +1,11 @@
 """From a kernel's key to a kernel that can be launched: memory, then disk, then ``cute.compile``, under one lock.
 
-What is kept of a compilation is its cubin, its PTX (which the emulator runs) and its launch facts. The DSL is imported only to
-compile: a process that finds all its kernels on disk never loads it.
+What is kept of a compilation is its cubin, its PTX (which the emulator runs) and its launch facts. The DSL is imported
+only to compile: a process that finds all its kernels on disk never loads it.
 
-Everything of this package that enters the DSL's compiler does so inside ``alone()``, the emulator's ``check`` included. What the compiler
-traces there is the user's code; a call of cutesync from it is an OperatorError. A fork waits until nobody compiles (see forks.py).
+Everything of this package that enters the DSL's compiler does so inside ``alone()``, the emulator's ``check`` included.
+What the compiler traces there is the user's code; a call of cutesync from it is an OperatorError. A fork waits until
+nobody compiles (see forks.py).
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 from .. import env
 from ..errors import CaptureError, CutesyncError, OperatorError, explain
-from . import cache, device, forks
+from . import backend, cache, device, forks
 from .tracing import quick_tracing
 
 _lock = threading.Lock()  # cute.compile aborts the process when two threads are in it
@@ -47,7 +48,8 @@ class Kernel:
     handles: dict[int, int] = field(default_factory=dict)
 
     def handle(self, ordinal: int) -> int:
-        """The CUfunction on device ``ordinal``: the library is loaded on first use. (A CUkernel would launch too, 0.4 us slower.)"""
+        """The CUfunction on device ``ordinal``: the library is loaded on first use. (A CUkernel would launch too, 0.4
+        us slower.)"""
         found = self.handles.get(ordinal)
         return self._load(ordinal) if found is None else found
 
@@ -71,12 +73,11 @@ class Kernel:
         return self.handles[ordinal]
 
 
-def get(key: tuple, build: Callable[[], tuple], *, stream: int = 0, warm: str = "") -> Kernel:
+def get(key: tuple, build: Callable[[], tuple], *, stream: int = 0) -> Kernel:
     """The kernel that ``key`` names.
 
-    ``build()`` returns ``(host_function, example_arguments, facts)`` for ``cute.compile``; ``facts`` has block, smem and cluster.
-    ``stream`` and ``warm`` serve one message: a kernel that is missing while a graph is captured from ``stream`` is a CaptureError that names
-    the call to make first.
+    ``build()`` returns ``(host_function, example_arguments, facts)`` for ``cute.compile``; ``facts`` has block, smem
+    and cluster. A kernel that is missing while a graph is captured from ``stream`` is a CaptureError.
     """
     refuse_while_tracing()
     held = (key, env.DEBUG.get())  # on disk the fingerprint has it
@@ -84,15 +85,9 @@ def get(key: tuple, build: Callable[[], tuple], *, stream: int = 0, warm: str = 
     if found is not None:
         _counts["memory"] += 1
         return found
-    if device.backend() == "gpu" and device.capturing(stream):
-        raise CaptureError(
-            explain(
-                "graph capture",
-                f"a kernel not compiled yet ({key[0]})",
-                "kernels that are loaded",
-                f"call {warm} once before capturing",
-            )
-        )
+    if backend.current().capture(stream) is not None:
+        came, advice = f"a kernel not compiled yet ({key[0]})", "make the same call once before capturing"
+        raise CaptureError(explain("graph capture", came, "kernels that are loaded", advice))
     with alone():
         if held not in _kernels:
             _kernels[held] = _from_disk(key) or _compile(key, build)
@@ -128,7 +123,8 @@ def _compile(key: tuple, build: Callable[[], tuple]) -> Kernel:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Inside, no other thread is in the DSL's compiler; they wait. From code that is traced inside, it is an OperatorError."""
+    """Inside, no other thread is in the DSL's compiler; they wait. From code that is traced inside, it is an
+    OperatorError."""
     refuse_while_tracing()
     with _lock:
         os.environ["CUTE_DSL_ARCH"] = device.ARCH  # with no GPU the DSL would target another architecture
@@ -149,7 +145,8 @@ def refuse_while_tracing() -> None:
 
 
 def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any:
-    """``cute.compile`` for sm_90a, with PTX and line information, inside ``alone()``. A user's callable at fault is an OperatorError."""
+    """``cute.compile`` for sm_90a, with PTX and line information, inside ``alone()``. A user's callable at fault is an
+    OperatorError."""
     import cutlass.cute as cute
 
     with _temporary_folder() as folder, quick_tracing():
@@ -172,7 +169,8 @@ def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any
 
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[str]:
-    """A folder for one compilation, this process's. (``tempfile.TemporaryDirectory`` is deleted by every forked child that exits.)"""
+    """A folder for one compilation, this process's. (``tempfile.TemporaryDirectory`` is deleted by every forked child
+    that exits.)"""
     try:
         folder = tempfile.mkdtemp(prefix="cutesync-")
     except OSError as error:
@@ -208,9 +206,6 @@ def _operator_error(error: BaseException | None) -> OperatorError | None:
 
 def entry_point(ptx: str) -> tuple[str, list[int]]:
     """Name and parameter sizes (bytes) of the one kernel in a PTX text."""
-    name, parameters = re.search(r"\.entry\s+(\w+)\s*\((.*?)\)", ptx, re.S).groups()
-    sizes = []
-    for line in filter(None, (part.strip() for part in parameters.split(","))):
-        array = re.search(r"\.b8\s+\w+\[(\d+)\]", line)
-        sizes.append(int(array[1]) if array else int(re.search(r"\.param\s+\.[a-z](\d+)", line)[1]) // 8)
-    return name, sizes
+    ((name, parameters),) = re.findall(r"\.entry\s+(\w+)\s*\((.*?)\)", ptx, re.S)
+    found = re.findall(r"\.param\s+(?:\.align\s+\d+\s+)?\.[a-z](\d+)[^\[,]*(?:\[(\d+)\])?", parameters)
+    return name, [int(count or 1) * int(width) // 8 for width, count in found]

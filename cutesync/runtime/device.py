@@ -1,4 +1,5 @@
-"""The GPU: is there one, which is current, what is it, and memory on it. The only module that asks the driver these questions."""
+"""The GPU: is there one, which is current, what is it, and memory on it. The only module that asks the driver these
+questions."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ import os
 import threading
 import warnings
 from contextvars import ContextVar
+from typing import Any
 
 from .. import env
 from ..errors import LaunchError, NoGpuError, WorkspaceError, explain
@@ -21,14 +23,18 @@ DEFAULT, PER_THREAD = (
     (0, 1),
     2,
 )  # handles: both of the default stream, and the one that means another stream in each thread
-HOST = -1  # the device ordinal of memory that the emulator runs on
+HOST, DRY = -1, -2  # the ordinals of the emulator, whose memory is this process's, and of dry runs (see backend.py)
 
 
 @functools.lru_cache(maxsize=1)
-def driver():
-    """``cuda.bindings.driver``, initialised; NoGpuError if there is no usable driver, LaunchError in a child forked after it was initialised."""
+def driver() -> Any:
+    """``cuda.bindings.driver``, initialised; NoGpuError if there is no usable driver, LaunchError in a child forked
+    after it was initialised."""
     if _of_parent:
-        advice = 'start the process with multiprocessing\'s "spawn", fork before the first use of a GPU, or set CUTESYNC_BACKEND=emulator in the child'
+        advice = (
+            'start the process with multiprocessing\'s "spawn", fork before the first use of a GPU, '
+            "or set CUTESYNC_BACKEND=emulator in the child"
+        )
         raise LaunchError(
             explain(
                 "GPU",
@@ -71,12 +77,13 @@ _importing = forks.lock()
 
 @functools.lru_cache(maxsize=1)
 def import_core() -> None:
-    """Import ``cuda.core``, in one thread while others wait: one that comes upon a half-imported ``cuda.core`` finds names missing."""
+    """Import ``cuda.core``, in one thread while others wait: one that comes upon a half-imported ``cuda.core`` finds
+    names missing."""
     with _importing:
         importlib.import_module("cuda.core.utils")
 
 
-def check(result, what: str):
+def check(result: Any, what: str) -> Any:
     """Unpack a driver call's ``(code, *values)``; raise with the call's name if it failed."""
     code, *values = result
     if int(code):
@@ -132,7 +139,7 @@ _forced: ContextVar[tuple[_Forced, ...]] = ContextVar("cutesync_backend", defaul
 
 
 def backend() -> str:
-    """``"gpu"`` or ``"emulator"``: what ``forced`` says, else CUTESYNC_BACKEND and what the machine has."""
+    """``"gpu"``, ``"emulator"`` or ``"dry"``: what ``forced`` says, else CUTESYNC_BACKEND and what the machine has."""
     for block in reversed(_forced.get()):
         if block.entered:  # a task may outlive the block that it was started in
             return block.name
@@ -152,7 +159,7 @@ def _chosen() -> str:
 
 
 @contextlib.contextmanager
-def forced(name: str):
+def forced(name: str) -> Any:
     """Use this backend inside, in this thread or asynchronous task, whatever the machine has."""
     block = _Forced(name)
     _forced.set((*_forced.get(), block))
@@ -208,7 +215,7 @@ def of_pointer(address: int) -> int:
 
 
 @contextlib.contextmanager
-def using(device: int):
+def using(device: int) -> Any:
     """Make ``device`` current inside, and what was current before current again after."""
     cu = driver()
     before = check(cu.cuCtxGetCurrent(), "cuCtxGetCurrent")
@@ -224,7 +231,8 @@ def using(device: int):
 
 
 def capturing(stream: int) -> bool:
-    """True while a graph is captured from ``stream``. Asked on every call with a stream of one's own: some 0.2 us through ctypes."""
+    """True while a graph is captured from ``stream``. Asked on every call with a stream of one's own: some 0.2 us
+    through ctypes."""
     if stream in DEFAULT:  # which cannot be captured
         return False
     status = ctypes.c_int()
@@ -232,14 +240,15 @@ def capturing(stream: int) -> bool:
     return status.value != 0
 
 
-def stream_id(stream: int):
-    """What tells a stream from all others of the process, those that had its handle before among them. Neither 0 nor 1, the default stream."""
+def stream_id(stream: int) -> Any:
+    """What tells a stream from all others of the process, those that had its handle before among them. Neither 0 nor 1,
+    the default stream."""
     number = ctypes.c_uint64()
     _ask_stream("cuStreamGetId", stream, number)
     return 2 + number.value if stream != PER_THREAD else (number.value, threading.get_ident())
 
 
-def _ask_stream(name: str, stream: int, answer) -> None:
+def _ask_stream(name: str, stream: int, answer: Any) -> None:
     """Write what the driver function ``name`` says of a stream into ``answer``."""
     code = _about_stream(name)(stream, ctypes.byref(answer))
     if code == _INVALID_CONTEXT:  # a thread of its own stream that has no context yet
@@ -250,7 +259,7 @@ def _ask_stream(name: str, stream: int, answer) -> None:
 
 
 @functools.lru_cache(maxsize=2)
-def _about_stream(name: str):
+def _about_stream(name: str) -> Any:
     """A driver function of a stream and an address that it answers to."""
     driver()
     function = getattr(ctypes.CDLL("libcuda.so.1"), name)

@@ -1,22 +1,23 @@
-"""DeviceArray: a plain C-contiguous array on the GPU for those who have no array library, and what NumPy inputs are copied to.
+"""DeviceArray: a plain C-contiguous array on the GPU for those who have no array library, and what NumPy inputs are
+copied to.
 
-It owns a ``cuda.core`` buffer (or, on the emulator, a NumPy array) and speaks DLPack, the CUDA array interface and NumPy.
+It owns a ``cuda.core`` buffer (or, on the emulator, a NumPy array) and speaks DLPack, the CUDA array interface and
+NumPy.
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from ..dtypes import DType
 from ..dtypes import element_type as parse_dtype
-from ..errors import ArgumentTypeError, ArgumentValueError, CaptureError, WorkspaceError, explain, shown
-from . import device
-from .device import HOST
+from ..errors import ArgumentTypeError, ArgumentValueError, WorkspaceError, explain, shown
+from . import backend, device
 
 _MOST_BYTES = 1 << 63  # what a signed offset reaches
 
@@ -24,14 +25,15 @@ _MOST_BYTES = 1 << 63  # what a signed offset reaches
 class DeviceArray:
     """A C-contiguous array of ``shape`` and ``dtype`` (a cutesync DType) at address ``ptr`` of GPU ``device``.
 
-    Make one with ``cs.asarray`` (copies a NumPy array in) or ``cs.empty``; read it with ``np.asarray``. Slicing the first axis and
-    ``reshape`` give views. Work on it is ordered on the stream the calls are given (default: the default stream).
+    Make one with ``cs.asarray`` (copies a NumPy array in) or ``cs.empty``; read it with ``np.asarray``. Slicing the
+    first axis and ``reshape`` give views. Work on it is ordered on the stream the calls are given (default: the default
+    stream).
     """
 
-    __slots__ = ("_owner", "device", "dtype", "ptr", "shape", "signature")
+    __slots__ = ("device", "dtype", "owner", "ptr", "shape", "signature")
 
     def __init__(self, ptr: int, shape: tuple[int, ...], dtype: DType, ordinal: int, owner: object) -> None:
-        self.ptr, self.shape, self.dtype, self.device, self._owner = ptr, shape, dtype, ordinal, owner
+        self.ptr, self.shape, self.dtype, self.device, self.owner = ptr, shape, dtype, ordinal, owner
         self.signature = _signature(dtype, shape, ordinal)
 
     @property
@@ -52,13 +54,13 @@ class DeviceArray:
     def __repr__(self) -> str:
         return f"DeviceArray(shape={self.shape}, dtype={self.dtype}, device={self.device})"
 
-    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         """A NumPy copy; waits for the default stream."""
         del copy
         host = to_numpy(self)
         return host if dtype is None else host.astype(dtype)
 
-    def __getitem__(self, rows) -> DeviceArray:
+    def __getitem__(self, rows: Any) -> DeviceArray:
         """A view of consecutive entries of the first axis: ``x[a:b]``."""
         if not isinstance(rows, slice) or rows.step not in (None, 1) or not self.shape:
             raise ArgumentValueError(
@@ -72,19 +74,19 @@ class DeviceArray:
             raise ArgumentTypeError(explain("DeviceArray index", shown(rows), "a slice of ints")) from error
         shape = (max(0, stop - first), *self.shape[1:])
         offset = first * math.prod(self.shape[1:]) * self.dtype.size
-        return DeviceArray(self.ptr + offset, shape, self.dtype, self.device, self._owner)
+        return DeviceArray(self.ptr + offset, shape, self.dtype, self.device, self.owner)
 
-    def reshape(self, *shape) -> DeviceArray:
+    def reshape(self, *shape: Any) -> DeviceArray:
         shape = _shape(shape[0] if len(shape) == 1 else shape)
         if math.prod(shape) != self.size:
             raise ArgumentValueError(
                 explain("reshape", f"{shape} for {self.size} elements", "a shape of as many elements")
             )
-        return DeviceArray(self.ptr, shape, self.dtype, self.device, self._owner)
+        return DeviceArray(self.ptr, shape, self.dtype, self.device, self.owner)
 
     @property
     def __cuda_array_interface__(self) -> dict:
-        if self.device == HOST:
+        if backend.of(self.device).on_host:
             raise AttributeError("this DeviceArray lives in the emulator's memory; use np.asarray(x)")
         return {
             "shape": self.shape,
@@ -95,7 +97,7 @@ class DeviceArray:
             "stream": 1,
         }
 
-    def _view(self):
+    def _view(self) -> Any:
         device.import_core()
         from cuda.core import Buffer
         from cuda.core.utils import StridedMemoryView
@@ -103,15 +105,17 @@ class DeviceArray:
         buffer = Buffer.from_handle(self.ptr, self.nbytes, owner=self)
         return StridedMemoryView.from_buffer(buffer, self.shape, dtype=self.dtype.numpy)
 
-    def __dlpack__(self, **options):
-        return self._view().__dlpack__(**options) if self.device != HOST else np.asarray(self).__dlpack__(**options)
+    def __dlpack__(self, **options: Any) -> Any:
+        exporter = np.asarray(self) if backend.of(self.device).on_host else self._view()
+        return exporter.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (2, self.device) if self.device != HOST else (1, 0)
+        return (1, 0) if backend.of(self.device).on_host else (2, self.device)
 
 
 class Signature:
-    """What a plan depends on besides the address. Equal arrays share one object, so comparing and hashing is by identity."""
+    """What a plan depends on besides the address. Equal arrays share one object, so comparing and hashing is by
+    identity."""
 
     __slots__ = ()
 
@@ -124,8 +128,7 @@ def _signature(dtype: DType, shape: tuple[int, ...], ordinal: int) -> Signature:
 
 def allocate(shape: tuple[int, ...], dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:
     """An uninitialised DeviceArray, allocated in stream order on ``stream``."""
-    on_emulator = device.backend() == "emulator"
-    return allocator(shape, dtype, HOST if on_emulator else device.current() if ordinal is None else ordinal)(stream)
+    return allocator(shape, dtype, backend.current().ordinal(ordinal))(stream)
 
 
 def allocator(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[..., DeviceArray]:
@@ -133,59 +136,14 @@ def allocator(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[..
     nbytes = math.prod(shape) * dtype.size
     if nbytes >= _MOST_BYTES:
         raise ArgumentValueError(explain("shape", f"{shown(shape)} of {dtype}", "an array of fewer than 2**63 bytes"))
-    return functools.partial(_on_emulator if ordinal == HOST else _on_gpu, shape, dtype, ordinal, nbytes)
+    memory = backend.of(ordinal).allocate
 
+    def empty(stream: int, other: bool = False) -> DeviceArray:
+        del other
+        ptr, owner = memory(nbytes, ordinal, stream)
+        return DeviceArray(ptr, shape, dtype, ordinal, owner)
 
-def _on_emulator(
-    shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int, other: bool = False
-) -> DeviceArray:
-    del stream, other
-    try:
-        owner = np.empty(nbytes + 256, np.uint8)
-    except (MemoryError, ValueError) as error:
-        raise WorkspaceError(explain("shape", f"{nbytes} bytes", "free memory on this machine")) from error
-    ptr = owner.ctypes.data + -owner.ctypes.data % 256
-    _show_to_emulator(ptr, nbytes, owner, initialised=False)
-    return DeviceArray(ptr, shape, dtype, ordinal, owner)
-
-
-def _on_gpu(
-    shape: tuple[int, ...], dtype: DType, ordinal: int, nbytes: int, stream: int, other: bool = False
-) -> DeviceArray:
-    del other
-    if device.capturing(stream):
-        advice = "give DeviceArrays, and a result as out=, made before the capture"
-        raise CaptureError(
-            explain("graph capture", "a call that allocates or copies from NumPy", "arrays that exist", advice)
-        )
-    memory, default, of_handle = _memory(ordinal)
-    with device.using(ordinal):
-        try:
-            owner = memory.allocate(max(nbytes, 1), stream=of_handle(stream) if stream else default)
-        except Exception as error:
-            if "OUT_OF_MEMORY" in str(error):
-                raise device.failure(2, f"allocating {nbytes} bytes") from error
-            raise
-    return DeviceArray(int(owner.handle), shape, dtype, ordinal, owner)
-
-
-@functools.lru_cache(maxsize=64)
-def _memory(ordinal: int) -> tuple:
-    """``cuda.core``'s memory of a device, its default stream, and what makes a stream of a handle: looking them up takes microseconds."""
-    device.import_core()
-    from cuda.core import Device, Stream
-
-    with device.using(ordinal):
-        gpu = Device(ordinal)
-        gpu.set_current()
-        return gpu.memory_resource, gpu.default_stream, Stream.from_handle
-
-
-def _show_to_emulator(ptr: int, nbytes: int, owner: np.ndarray, initialised: bool) -> None:
-    """Let kernels on the emulator touch this memory of ``owner``. Bytes not ``initialised`` must be written before they are read."""
-    from ..emulator import DEVICE
-
-    DEVICE.register(ptr, nbytes, f"DeviceArray of {nbytes} bytes", initialised=initialised, owner=owner)
+    return empty
 
 
 def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:
@@ -196,13 +154,7 @@ def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stre
         raise WorkspaceError(explain("array", f"{array.nbytes} bytes to copy", "free memory on the host")) from error
     result = allocate(array.shape, dtype, ordinal, stream)
     if array.nbytes:
-        if result.device == HOST:
-            ctypes.memmove(result.ptr, array.ctypes.data, array.nbytes)
-            _show_to_emulator(result.ptr, array.nbytes, result._owner, initialised=True)
-        else:
-            with device.using(result.device):
-                device.copy_in(result.ptr, array.ctypes.data, array.nbytes, stream)
-                device.synchronize(stream)
+        backend.of(result.device).copy_in(result, array.ctypes.data, stream)
     return result
 
 
@@ -210,20 +162,17 @@ def to_numpy(array: DeviceArray, stream: int = 0) -> np.ndarray:
     """A NumPy copy of what ``array`` holds when the work on ``stream`` is done, which this waits for."""
     host = np.empty(array.shape, array.dtype.storage)
     if host.nbytes:
-        if array.device == HOST:
-            ctypes.memmove(host.ctypes.data, array.ptr, host.nbytes)
-        else:
-            with device.using(array.device):
-                device.copy_out(host.ctypes.data, array.ptr, host.nbytes, stream)
+        backend.of(array.device).copy_out(array, host.ctypes.data, stream)
     return host.view(array.dtype.numpy)
 
 
-def empty(shape, dtype) -> DeviceArray:
-    """An uninitialised DeviceArray on the current device. ``shape`` is an int or a tuple; ``dtype`` a name or a NumPy type."""
+def empty(shape: Any, dtype: Any) -> DeviceArray:
+    """An uninitialised DeviceArray on the current device. ``shape`` is an int or a tuple; ``dtype`` a name or a NumPy
+    type."""
     return allocate(_shape(shape), parse_dtype(dtype))
 
 
-def _shape(shape) -> tuple[int, ...]:
+def _shape(shape: Any) -> tuple[int, ...]:
     extents = (shape,) if isinstance(shape, (int, np.integer)) else shape
     if not isinstance(extents, (tuple, list)) or not all(
         isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in extents
@@ -234,8 +183,9 @@ def _shape(shape) -> tuple[int, ...]:
     return tuple(int(n) for n in extents)
 
 
-def asarray(x) -> DeviceArray:
-    """``x`` as a DeviceArray on the current device: a copy of what NumPy makes of it. A DeviceArray is returned as it is."""
+def asarray(x: Any) -> DeviceArray:
+    """``x`` as a DeviceArray on the current device: a copy of what NumPy makes of it. A DeviceArray is returned as it
+    is."""
     if isinstance(x, DeviceArray):
         return x
     if isinstance(x, np.ndarray):

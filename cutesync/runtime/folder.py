@@ -1,8 +1,9 @@
 """The cache's folder: whose files are read from it, and files written whole or not at all.
 
-What lies there is code, so nothing is read from a folder or a file that another user owns or can write. Root may own it, who can do
-anything here in any case. With CUTESYNC_CACHE_SHARED=1 other owners and the group are trusted as well; what everybody can write never is.
-What has been opened is looked at, not a path, which may be another file by then; links are not followed inside the folder.
+What lies there is code, so nothing is read from a folder or a file that another user owns or can write. Root may own
+it, who can do anything here in any case. With CUTESYNC_CACHE_SHARED=1 other owners and the group are trusted as well;
+what everybody can write never is. What has been opened is looked at, not a path, which may be another file by then;
+links are not followed inside the folder.
 """
 
 from __future__ import annotations

@@ -1,29 +1,33 @@
-"""What a forked child inherits: only the thread that forked lives on in it, so a lock that another one held would never be released.
+"""What a forked child inherits: only the thread that forked lives on in it, so a lock that another one held would never
+be released.
 
-A fork waits for the locks of what cannot be left half way, a compilation or an emulated launch; all other locks are new in the child.
+A fork waits for the locks of what cannot be left half way, a compilation or an emulated launch; all other locks are new
+in the child.
 """
 
 from __future__ import annotations
 
-import concurrent.futures.thread  # noqa: F401 (this and logging hook forks too: imported while one waits, they would release what
-import logging  # noqa: F401       they have not taken)
+import concurrent.futures.thread  # noqa: F401 (it and logging hook forks too: imported while a fork waits, they
+import logging  # noqa: F401 (would release locks that they have not taken)
 import os
 import threading
 import weakref
 from collections.abc import Callable
+from typing import Any
 
 _locks: weakref.WeakSet = weakref.WeakSet()
 
 
-def lock(kind: Callable = threading.Lock):
+def lock(kind: Callable = threading.Lock) -> Any:
     """A lock that a forked child finds free. For what can be left half way."""
     made = kind()
     _locks.add(made)
     return made
 
 
-def wait_for(held, mine: Callable[[], bool] = lambda: False) -> None:
-    """Let every fork wait for this lock and release it on both sides. ``mine()``: this thread holds it and cannot take it again."""
+def wait_for(held: Any, mine: Callable[[], bool] = lambda: False) -> None:
+    """Let every fork wait for this lock and release it on both sides. ``mine()``: this thread holds it and cannot take
+    it again."""
     taken: list[bool] = []
 
     def before() -> None:

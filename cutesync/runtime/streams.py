@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..errors import ArgumentTypeError, described, explain, shown
 
 
-def stream_handle(stream: object) -> int:
-    """The raw handle of what a user gave as stream: an int, anything with ``__cuda_stream__``, a CUstream, or a torch stream."""
+def stream_handle(stream: Any) -> int:
+    """The raw handle of what a user gave as stream: an int, anything with ``__cuda_stream__``, a CUstream, or a torch
+    stream."""
     if isinstance(stream, int) and not isinstance(stream, bool) and 0 <= stream < 1 << 64:
         return stream
     handle = _handle_of(stream)
@@ -17,7 +20,7 @@ def stream_handle(stream: object) -> int:
     return handle
 
 
-def _handle_of(stream: object):
+def _handle_of(stream: Any) -> Any:
     """What a stream of some library says its handle is; None if it is no stream."""
     try:
         if isinstance(stream, int) and not isinstance(stream, bool):

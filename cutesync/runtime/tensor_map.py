@@ -1,8 +1,9 @@
-"""Tensor maps on the host: the 128-byte operands of TMA copies, encoded by the driver, or for the emulator by its own encoder.
+"""Tensor maps on the host: the 128-byte operands of TMA copies, encoded by the driver, or for the emulator by its own
+encoder.
 
-A kernel compiled by the DSL takes each map as a ``.param`` of 128 bytes aligned to 64, followed by the dynamic extents of the tensor that
-the DSL pairs with it. So a launch needs no DSL: it encodes the maps itself, once for a shape, and writes a new address into a map
-(``cuTensorMapReplaceAddress``) when an array comes from another place.
+A kernel compiled by the DSL takes each map as a ``.param`` of 128 bytes aligned to 64, followed by the dynamic extents
+of the tensor that the DSL pairs with it. So a launch needs no DSL: it encodes the maps itself, once for a shape, and
+writes a new address into a map (``cuTensorMapReplaceAddress``) when an array comes from another place.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from __future__ import annotations
 import ctypes
 import functools
 from dataclasses import dataclass
+from typing import Any
 
 from ..errors import LaunchError, explain
-from . import device
 
 BYTES, ALIGNMENT = 128, 64
 _TYPES = {
@@ -34,8 +35,8 @@ _PROMOTE_TO_256_BYTES = 3  # sectors that a miss brings into the L2
 class TiledMap:
     """What ``cuTensorMapEncodeTiled`` is told, but for the address. Dimension 0 is the contiguous one.
 
-    ``element`` names the type; ``extents`` and ``box`` are in elements, ``strides`` in bytes for dimensions 1 and up, multiples of 16;
-    ``swizzle`` is in bytes. Elements outside the extents are read as zero and not written.
+    ``element`` names the type; ``extents`` and ``box`` are in elements, ``strides`` in bytes for dimensions 1 and up,
+    multiples of 16; ``swizzle`` is in bytes. Elements outside the extents are read as zero and not written.
     """
 
     element: str
@@ -44,49 +45,31 @@ class TiledMap:
     box: tuple[int, ...]
     swizzle: int
 
-    def write(self, place: int, address: int, ordinal: int) -> None:
-        """Encode the map for a tensor at ``address`` into the 128 bytes at ``place``, which is a multiple of 64."""
-        rank = len(self.extents)
-        steps = (1,) * rank
-        if ordinal == device.HOST:
-            from ..emulator.tensor_map import encode, from_encode_arguments
+    @property
+    def description(self) -> tuple:
+        """The element type, extents, strides, box, element strides, interleaving and swizzle, as the driver numbers
+        them."""
+        ones = (1,) * len(self.extents)
+        return _TYPES[self.element], self.extents, self.strides, self.box, ones, 0, _SWIZZLES[self.swizzle]
 
-            described = from_encode_arguments(
-                _TYPES[self.element],
-                address,
-                self.extents,
-                self.strides,
-                self.box,
-                steps,
-                0,
-                _SWIZZLES[self.swizzle],
-                0,
-            )
-            ctypes.memmove(place, encode(described), BYTES)
-            return
-        extents, strides = (ctypes.c_uint64 * rank)(*self.extents), (ctypes.c_uint64 * rank)(*self.strides)
-        box, ones = (ctypes.c_uint32 * rank)(*self.box), (ctypes.c_uint32 * rank)(*steps)
-        encode, _ = _driver()
-        code = encode(
-            place,
-            _TYPES[self.element],
-            rank,
-            address,
-            extents,
-            strides,
-            box,
-            ones,
-            0,
-            _SWIZZLES[self.swizzle],
-            _PROMOTE_TO_256_BYTES,
-            0,
-        )
-        if code:
-            raise LaunchError(
-                explain(
-                    "tensor map", f"CUDA error {code} for {self} at {address:#x}", "what cuTensorMapEncodeTiled takes"
-                )
-            )
+
+def encode(tiled: TiledMap, place: int, address: int) -> None:
+    """Encode the map of a tensor at ``address`` on a GPU into the 128 bytes at ``place``, which is a multiple of 64."""
+    kind, extents, strides, box, ones, interleave, swizzle = tiled.description
+    rank, long, word = len(extents), ctypes.c_uint64, ctypes.c_uint32
+    sizes = (long * rank)(*extents), (long * rank)(*strides), (word * rank)(*box), (word * rank)(*ones)
+    code = _driver()[0](place, kind, rank, address, *sizes, interleave, swizzle, _PROMOTE_TO_256_BYTES, 0)
+    if code:
+        came = f"CUDA error {code} for {tiled} at {address:#x}"
+        raise LaunchError(explain("tensor map", came, "what cuTensorMapEncodeTiled takes"))
+
+
+def encode_for_emulator(tiled: TiledMap, place: int, address: int) -> None:
+    """The same for an array in the emulator's memory."""
+    from ..emulator.tensor_map import encode, from_encode_arguments
+
+    kind, *rest = tiled.description
+    ctypes.memmove(place, encode(from_encode_arguments(kind, address, *rest, 0)), BYTES)
 
 
 def move(place: int, address: int) -> None:
@@ -97,12 +80,12 @@ def move(place: int, address: int) -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _driver():
+def _driver() -> Any:
     """``cuTensorMapEncodeTiled`` and ``cuTensorMapReplaceAddress``."""
     library = ctypes.CDLL("libcuda.so.1")
     encode, replace = library.cuTensorMapEncodeTiled, library.cuTensorMapReplaceAddress
-    pointer, word = ctypes.c_void_p, ctypes.c_uint32
-    encode.argtypes = [pointer, ctypes.c_int, word, pointer, pointer, pointer, pointer, pointer] + [ctypes.c_int] * 4
+    pointer, number = ctypes.c_void_p, ctypes.c_int
+    encode.argtypes = [pointer, number, ctypes.c_uint32, *[pointer] * 5, *[number] * 4]
     replace.argtypes = [pointer, pointer]
     encode.restype = replace.restype = ctypes.c_int
     return encode, replace

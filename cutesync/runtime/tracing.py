@@ -1,13 +1,14 @@
 """Tracing without what no compilation needs.
 
-The DSL looks up the Python line of every wrapper that it puts around a value, a quarter of a compilation's time. Only the lines of
-operations reach the PTX: code compiled without that search is the same to the byte.
+The DSL looks up the Python line of every wrapper that it puts around a value, a quarter of a compilation's time. Only
+the lines of operations reach the PTX: code compiled without that search is the same to the byte.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 
 @contextlib.contextmanager
@@ -15,15 +16,14 @@ def quick_tracing() -> Iterator[None]:
     """While this is entered the search is left out. A DSL that builds its wrappers in another way is left as it is."""
     from cutlass._mlir_helpers import arith
 
-    traced = arith.ArithValue.__init__
+    values: Any = arith.ArithValue
+    traced = values.__init__
     plain = getattr(traced, "__wrapped__", None)
     if plain is None:
         yield
         return
-    arith.ArithValue.__init__ = lambda self, *arguments, loc=None, **options: plain(
-        self, *arguments, loc=loc, **options
-    )
+    values.__init__ = lambda self, *arguments, loc=None, **options: plain(self, *arguments, loc=loc, **options)
     try:
         yield
     finally:
-        arith.ArithValue.__init__ = traced
+        values.__init__ = traced

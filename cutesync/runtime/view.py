@@ -10,8 +10,8 @@ from ..errors import ArgumentValueError, explain
 
 @dataclass(frozen=True)
 class View:
-    """What an array is, once checked: address, shape, element type, device, whether it may be written, and its strides in elements
-    (None: C-contiguous)."""
+    """What an array is, once checked: address, shape, element type, device, whether it may be written, and its strides
+    in elements (None: C-contiguous)."""
 
     ptr: int
     shape: tuple[int, ...]
@@ -28,9 +28,10 @@ class View:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The bytes from the lowest to past the highest element: ``(start, stop)`` addresses, equal for an empty array."""
-        if not self.size:
-            return self.ptr, self.ptr
+        """The bytes from the lowest to past the highest element: ``(start, stop)`` addresses, equal for an empty
+        array."""
+        if not self.size or self.strides is None:
+            return self.ptr, self.ptr + self.nbytes
         reach = [(extent - 1) * step for extent, step in zip(self.shape, self.steps)]
         low, high = sum(min(r, 0) for r in reach), sum(max(r, 0) for r in reach)
         return self.ptr + low * self.dtype.size, self.ptr + (high + 1) * self.dtype.size

@@ -1,25 +1,23 @@
-"""Scratch memory of the kernels that need several blocks to agree: one per device and stream, never shared between streams.
+"""Scratch memory of the kernels that need several blocks to agree: one per device and stream, never shared between
+streams.
 
 A workspace is an 8-byte launch counter and ``GROUPS`` 4-byte counters, followed by ``SLOTS`` 8-byte slots (see
-``sync.gather``). It is cleared once, when it is made; kernels leave the counters ready themselves and never trust the slots.
-A graph keeps the workspace it was captured with, because its replays may run beside the capturing stream's later work; so
-every capture gets one of its own, for good.
+``sync.gather``). It is cleared once, when it is made; kernels leave the counters ready themselves and never trust the
+slots. A graph keeps the workspace it was captured with, because its replays may run beside the capturing stream's later
+work; so every capture gets one of its own, for good.
 
 A stream that is gone says nothing, and its handle may come back as another stream's while its work is still queued. So
-streams are known by the number that the driver gives each once (``cuStreamGetId``), and memory is given back without asking
-them: of ``MOST`` workspaces the half that was used longest ago leaves the table at once, and ``cuMemFree``, which waits for
-the work on the device, frees what no caller holds. A caller holds a ``Workspace`` until its launch is enqueued. A stream that
-comes back after that gets another one.
+streams are known by the number that the driver gives each once (``cuStreamGetId``), and memory is given back without
+asking them: of ``MOST`` workspaces the half that was used longest ago leaves the table at once, and ``cuMemFree``,
+which waits for the work on the device, frees what no caller holds. A caller holds a ``Workspace`` until its launch is
+enqueued. A stream that comes back after that gets another one.
 """
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
+from typing import Any
 
-import numpy as np
-
-from . import device, forks
+from . import backend, device, forks
 
 GROUPS = (1 << 14) - 2
 SLOTS = 1 << 19  # what a workspace has unless a launch needs more
@@ -31,7 +29,6 @@ _by_stream: dict[tuple, Workspace] = {}
 _by_capture: dict[tuple, Workspace] = {}
 _outgrown: list[Workspace] = []  # that captures began with: a graph holds their addresses
 _given_up: list[tuple[int, int]] = []  # device and address of memory that nobody holds
-_alive: dict[int, np.ndarray] = {}
 _made = 0  # workspaces so far: the clock by which they grow old
 _most: dict[int, int] = {}  # of a device, where that is not MOST
 _without: dict[tuple, None] = {}  # the last streams whose workspaces were given up, in this order
@@ -39,16 +36,16 @@ _REMEMBERED = 4096
 
 
 class Workspace:
-    """Memory of one stream or capture: ``addresses`` are those of its counters and of what lies behind them. It is freed some
-    time after the last reference to it is gone, so whoever uses it holds it until the launch is enqueued."""
+    """Memory of one stream or capture: ``addresses`` are those of its counters and of what lies behind them. It is
+    freed some time after the last reference to it is gone, so whoever uses it holds it until the launch is enqueued."""
 
     __slots__ = ("addresses", "last", "ordinal", "size")
 
     def __init__(self, ordinal: int, size: int, cleared: int) -> None:
-        base = _allocate_for_emulator(size, cleared) if ordinal == device.HOST else _allocate(ordinal, size)
+        base = backend.of(ordinal).make_workspace(size, cleared, ordinal)
         self.ordinal, self.size, self.addresses, self.last = ordinal, size, (base, base + cleared), 0
 
-    def __del__(self, given_up=_given_up) -> None:
+    def __del__(self, given_up: Any = _given_up) -> None:
         if hasattr(self, "addresses"):
             given_up.append((self.ordinal, self.addresses[0]))
 
@@ -59,16 +56,16 @@ def counters_and_slots(ordinal: int, stream: int, slots: int = 0) -> Workspace:
 
 
 def counters_and_scratch(ordinal: int, stream: int, counter_bytes: int, scratch_bytes: int) -> Workspace:
-    """Zeroed counters, which kernels leave zero, and scratch memory, for work on ``stream`` of device ``ordinal``: a second
-    workspace, of a power of two bytes, so that it seldom grows."""
+    """Zeroed counters, which kernels leave zero, and scratch memory, for work on ``stream`` of device ``ordinal``: a
+    second workspace, of a power of two bytes, so that it seldom grows."""
     counters = -(-counter_bytes // 256) * 256
     size = max(1 << 20, 1 << (counters + scratch_bytes - 1).bit_length())
     return _place(ordinal, stream, (counters,), size, counters)
 
 
 def scratch(ordinal: int, stream: int, size: int) -> Workspace:
-    """At least ``size`` bytes that hold anything, for work on ``stream`` of device ``ordinal`` that is in its queue before the
-    next call of this. Whoever may share the stream with another thread holds a lock until then."""
+    """At least ``size`` bytes that hold anything, for work on ``stream`` of device ``ordinal`` that is in its queue
+    before the next call of this. Whoever may share the stream with another thread holds a lock until then."""
     unit = max(
         1 << 21, (1 << (size - 1).bit_length()) >> 3
     )  # so that it seldom grows, and never to much more than is needed
@@ -76,19 +73,16 @@ def scratch(ordinal: int, stream: int, size: int) -> Workspace:
 
 
 def _place(ordinal: int, stream: int, kind: tuple, size: int, cleared: int) -> Workspace:
-    if ordinal != device.HOST and device.capturing(stream):
-        capture = device.check(device.driver().cuStreamGetCaptureInfo(stream), "cuStreamGetCaptureInfo")[1]
-        return _keep(_by_capture, (ordinal, int(capture), *kind), size, cleared)
-    return _keep(_by_stream, (ordinal, _number(ordinal, stream), *kind), size, cleared)
-
-
-def _number(ordinal: int, stream: int):
-    return stream if ordinal == device.HOST or stream in device.DEFAULT else device.stream_id(stream)
+    place = backend.of(ordinal)
+    capture = place.capture(stream)
+    if capture is not None:
+        return _keep(_by_capture, (ordinal, capture, *kind), size, cleared)
+    return _keep(_by_stream, (ordinal, place.stream_number(stream), *kind), size, cleared)
 
 
 def forget(ordinal: int, stream: int) -> None:
     """Make the next launch on ``stream`` start with a workspace of its own."""
-    number = _number(ordinal, stream)
+    number = backend.of(ordinal).stream_number(stream)
     with _lock:
         for key in [key for key in _by_stream if key[:2] == (ordinal, number)]:
             del _by_stream[key]
@@ -123,8 +117,9 @@ def _make(table: dict, key: tuple, size: int, cleared: int) -> Workspace:
 
 
 def _make_room(key: tuple) -> None:
-    """Before one more stream gets a workspace: give up those used longest ago if there are many, as their streams may be gone.
-    A stream that comes back was not, so there may be one more from then on, and one less each time that memory is given up."""
+    """Before one more stream gets a workspace: give up those used longest ago if there are many, as their streams may
+    be gone. A stream that comes back was not, so there may be one more from then on, and one less each time that memory
+    is given up."""
     ordinal = key[0]
     most = _most.get(ordinal, MOST) + (key in _without)
     _without.pop(key, None)
@@ -145,52 +140,6 @@ def _free_what_is_given_up() -> None:
     left = []
     while _given_up:
         ordinal, base = _given_up.pop()
-        if (
-            ordinal == device.HOST
-        ):  # nothing runs on there, and every later launch would save and compare what is left registered
-            from ..emulator import DEVICE
-
-            DEVICE.unregister(base)
-            del _alive[base]
-        else:
-            with _uncaptured(), device.using(ordinal):
-                if int(device.driver().cuMemFree(base)[0]):
-                    left.append((ordinal, base))
+        if not backend.of(ordinal).free_workspace(base, ordinal):
+            left.append((ordinal, base))
     _given_up.extend(left)
-
-
-def _allocate_for_emulator(size: int, cleared: int) -> int:
-    """What is not ``cleared`` holds rubbish: kernels must not mind."""
-    from ..emulator import DEVICE
-
-    memory = np.full(size + 256, 0xCD, np.uint8)
-    base = memory.ctypes.data + -memory.ctypes.data % 256
-    ctypes.memset(base, 0, cleared)
-    DEVICE.register(base, size, "the workspace")
-    _alive[base] = memory
-    return base
-
-
-def _allocate(ordinal: int, size: int) -> int:
-    """Allocate and clear, also while a graph is captured; the clearing runs on a stream of its own."""
-    cu = device.driver()
-    with _uncaptured(), device.using(ordinal):
-        base = int(device.check(cu.cuMemAlloc(size), "workspace"))
-        stream = device.check(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), "cuStreamCreate")
-        device.check(cu.cuMemsetD8Async(base, 0, size, stream), "cuMemsetD8Async")
-        device.synchronize(stream)
-        device.check(cu.cuStreamDestroy(stream), "cuStreamDestroy")
-    return base
-
-
-@contextlib.contextmanager
-def _uncaptured():
-    """Inside, this thread leaves the mode in which others' captures forbid calls, as torch's allocator does."""
-    cu = device.driver()
-    mode = device.check(
-        cu.cuThreadExchangeStreamCaptureMode(cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED), "capture mode"
-    )
-    try:
-        yield
-    finally:
-        device.check(cu.cuThreadExchangeStreamCaptureMode(mode), "capture mode")

@@ -3,12 +3,12 @@
 ``Barrier`` ``Barriers``   mbarriers with tokens, parity, drops and bytes
 ``CompletionBarrier``      the last to arrive runs a function before anybody leaves
 ``NamedBarrier``           the block's hardware barriers, numbered by an IntEnum
-``Ring``                   N stages between a producer and consumers: threads, cp.async, bulk and tensor copies
+``Ring`` ``TileRing``        N stages between a producer and consumers: threads, cp.async, bulk and tensor copies
 ``Role`` ``Roles``         warp specialisation with register budgets
 ``Queue`` ``ConcurrentQueue``   lists that many threads add to and take from, in phases or at once
 ``Tickets``                tiles dealt to blocks as they ask
 ``GridBarrier``            all blocks of a resident grid
-``lookback``               a module: tile states of a single-pass scan, published and folded in order
+``lookback``               a module: tile states of a single-pass scan, published and combined in order
 
 With ``CUTESYNC_DEBUG=1`` every wait that PTX can bound is: it reports block, warp, role, barrier, stage and phase, and
 traps (see ``wait``).
@@ -30,6 +30,7 @@ _HOMES = {
     "ConcurrentQueue": "concurrent_queue",
     "GridBarrier": "grid_barrier",
     "Tickets": "tickets",
+    "TileRing": "tiles",
 }
 __all__ = [*_HOMES, "lookback"]
 

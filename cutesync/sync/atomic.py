@@ -1,4 +1,4 @@
-"""Folding a value into memory by one atomic: the simplest way for blocks to agree, in no particular order."""
+"""Combining a value with memory by one atomic: the simplest way to reduce over blocks, in no particular order."""
 
 from __future__ import annotations
 
@@ -15,5 +15,5 @@ OPERATIONS = {
 
 
 def atomic_fold(name: str, address, value) -> None:
-    """``memory[address] = op(memory[address], value)``, relaxed, at GPU scope. 4- and 8-byte integers; floats only add."""
+    """``memory[address] = op(memory[address], value)``, relaxed, GPU scope. 4- and 8-byte integers; floats only add."""
     OPERATIONS[name](address, value, sem="relaxed", scope="gpu")

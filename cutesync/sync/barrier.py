@@ -1,14 +1,16 @@
 """Asynchronous barriers: mbarriers of shared memory with tokens, explicit parity, early exit and byte counts.
 
-A barrier counts down the arrivals it expects, and the bytes that copies still have to bring. When both are at zero its phase is
-over: the count starts anew, and whoever waits goes on. What a thread wrote before it arrived is seen by those who waited.
+A barrier counts down the arrivals it expects, and the bytes that copies still have to bring. When both are at zero its
+phase is over: the count starts anew, and whoever waits goes on. What a thread wrote before it arrived is seen by those
+who waited.
 
     threads    arrive ----+                    +---> wait returns, in all of them
     threads    arrive ----+--> phase is over --+
     a copy     bytes  ----+                    +---> the next phase counts from the start
 
-The methods are called by single threads: 32 lanes that arrive are 32 arrivals, except in ``arrive_warp``. The meaning is that of
-PTX's ``mbarrier``, and so of ``cuda::barrier``; a barrier with a completion function is in completion.py.
+The methods are called by single threads: 32 lanes that arrive are 32 arrivals, except in ``arrive_once`` and
+``arrive_warp``. The meaning is that of PTX's ``mbarrier``, and so of ``cuda::barrier``; a barrier with a completion
+function is in completion.py.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from cutlass.memory import SmemAllocator
 
 from ..errors import ArgumentValueError, explain
 from ..warp import LANES
-from .wait import block_thread, of_barrier, until
+from .wait import await_phase, block_thread, of_barrier, until
 
 MOST_ARRIVALS = (1 << 20) - 1  # PTX: the pending count has 20 bits
 MOST_BYTES = (1 << 20) - 1  # and so has the count of bytes
@@ -33,8 +35,8 @@ _SCOPES = {"block": MemScope.CTA, "cluster": MemScope.CLUSTER}
 
 @dataclass(frozen=True)
 class Barriers:
-    """Several barriers side by side, 8 bytes of shared memory each; make them with ``Barriers.make``. ``barriers[i]`` is a ``Barrier``, and
-    ``i`` may be dynamic."""
+    """Several barriers side by side, 8 bytes of shared memory each; make them with ``Barriers.make``. ``barriers[i]``
+    is a ``Barrier``, and ``i`` may be dynamic."""
 
     start: cute.Pointer
     scope: str
@@ -44,9 +46,9 @@ class Barriers:
     def make(number: int, count, *, scope: str = "block", name: str = "barrier") -> Barriers:
         """``number`` barriers that each expect ``count`` arrivals a phase (an int or an Int32).
 
-        Call at the top of a kernel, in all its threads: thread 0 initialises them. Before first use every thread must pass one
-        ``cute.arch.sync_threads()`` (one for all barriers of the kernel), with ``scope="cluster"`` a cluster barrier. ``name`` is what
-        the reports of a debug build call them.
+        Call at the top of a kernel, in all its threads: thread 0 initialises them. Before first use every thread must
+        pass one ``cute.arch.sync_threads()`` (one for all barriers of the kernel), with ``scope="cluster"`` a cluster
+        barrier. ``name`` is what the reports of a debug build call them.
         """
         if number < 1:
             raise ArgumentValueError(explain(f"number of barriers {name!r}", number, "at least 1"))
@@ -65,6 +67,10 @@ class Barriers:
     def __getitem__(self, i) -> Barrier:
         return Barrier(self.start + i, self.scope, self.name, i)
 
+    def await_phase(self, i, parity) -> None:
+        """``self[i].wait_parity(parity)`` at block scope, by the DSL's wait loop, which takes fewer instructions."""
+        await_phase(self.start, i, parity, self.name)
+
 
 @cute.jit
 def _initialise(start: cute.Pointer, number: cutlass.Constexpr, count: Int32):
@@ -78,9 +84,10 @@ def _initialise(start: cute.Pointer, number: cutlass.Constexpr, count: Int32):
 class Barrier:
     """One barrier: ``Barrier.make(count)``, or one of ``Barriers``.
 
-    What arrives returns a token that names the running phase. ``wait(token)`` may be called while that phase runs or is the last that
-    ended. ``wait_parity(p)`` returns once the running phase is not one of parity ``p``, that is, once the last phase of parity ``p``
-    is over: count phases from 0 and wait for ``phase & 1``. (On a new barrier parity 1 counts as over.)
+    What arrives returns a token that names the running phase. ``wait(token)`` may be called while that phase runs or is
+    the last that ended. ``wait_parity(p)`` returns once the running phase is not one of parity ``p``, that is, once the
+    last phase of parity ``p`` is over: count phases from 0 and wait for ``phase & 1``. (On a new barrier parity 1
+    counts as over.)
     """
 
     pointer: cute.Pointer
@@ -107,6 +114,10 @@ class Barrier:
         """32 arrivals in one update: all lanes of the warp call, and each gets the token."""
         return _arrive_warp(self.pointer, self._scope)
 
+    def arrive_once(self) -> None:
+        """One arrival for the whole warp, after what its lanes have done: all lanes of the warp call."""
+        _arrive_once(self)
+
     def arrive_and_drop(self):
         """Arrive now and never again: from the next phase on, one arrival less is expected. The token."""
         return primitives.mbarrier_arrive_drop(self.pointer, scope=self._scope)
@@ -116,7 +127,7 @@ class Barrier:
         self.wait(self.arrive())
 
     def arrive_remote(self, block) -> None:
-        """Arrive at the same barrier of block ``block`` (its rank in the cluster), at cluster scope; no token comes back."""
+        """Arrive at the same barrier of block ``block`` (its rank in the cluster), at cluster scope; no token."""
         primitives.mbarrier_arrive(cute.arch.map_dsmem_ptr(self.pointer, block), scope=MemScope.CLUSTER)
 
     # Bytes
@@ -151,7 +162,8 @@ class Barrier:
         return self._look("test_wait", token)
 
     def try_wait(self, token):
-        """Whether the token's phase is over; the thread may sleep a little first. False may also mean: not yet looked."""
+        """Whether the token's phase is over. The thread may sleep a little first. False may also mean: not yet
+        known."""
         return self._look("try_wait", token)
 
     def wait(self, token) -> None:
@@ -169,6 +181,13 @@ class Barrier:
     def invalidate(self) -> None:
         """Give the 8 bytes back. One thread calls, after a barrier that everybody who used it has passed."""
         primitives.mbarrier_inval(self.pointer)
+
+
+@cute.jit
+def _arrive_once(barrier: cutlass.Constexpr):
+    cute.arch.sync_warp()  # lane 0 speaks for all: what they did comes first
+    if cute.arch.lane_idx() == 0:
+        barrier.arrive()
 
 
 @cute.jit

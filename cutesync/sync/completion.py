@@ -4,8 +4,9 @@
         not the last --------------------------------------+
         the last --> completion() --> arrives at the mbarrier --> wait returns, in all of them
 
-The mbarrier itself expects one arrival, that of the last. The atomic releases what each thread wrote before; the last acquires all of it
-by one more load, and its arrival makes that, and what the completion function wrote, seen by everyone who waited.
+The mbarrier itself expects one arrival, that of the last. The atomic releases what each thread wrote before; the last
+acquires all of it by one more load, and its arrival makes that, and what the completion function wrote, seen by
+everyone who waited.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _MASK = (1 << _FIELD) - 1
 
 @dataclass(frozen=True)
 class CompletionBarrier:
-    """``CompletionBarrier.make(count, completion)``: ``completion()`` is a traced function that one thread runs a phase.
+    """``CompletionBarrier.make(count, completion)``: one thread a phase runs the traced function ``completion()``.
 
     Tokens, drops and waits are those of ``Barrier``; arrivals are one at a time. 16 bytes of shared memory.
     """
@@ -79,7 +80,7 @@ def _arrive(word: cute.Pointer, barrier: cutlass.Constexpr, completion: cutlass.
     if ((before + change) & _MASK) == 0:
         settled = Int64(cute.arch.load(word, Int64, sem="acquire", scope="cta"))
         completion()
-        # nobody else touches the word before the mbarrier lets them go: start the next phase's count, and count the phase
+        # No other thread touches the word before the mbarrier's phase ends: start the next count, and count the phase.
         cute.arch.atomic_add(
             word, ((settled >> _FIELD) & _MASK) + (Int64(1) << (2 * _FIELD)), sem="relaxed", scope="cta"
         )

@@ -2,8 +2,8 @@
 
 Place p of the sequence lies in slot p % capacity, and belongs to lap p // capacity. A slot's turn says whose it is:
 
-    turn 2 * lap       empty, for the giver of that lap     giver: wait for the turn, store the item, st.release turn + 1
-    turn 2 * lap + 1   full, for its taker                  taker: wait for the turn, load the item, st.release turn + 1
+    turn 2 * lap       empty, for the giver of that lap    giver: wait for the turn, store the item, st.release turn + 1
+    turn 2 * lap + 1   full, for its taker                 taker: wait for the turn, load the item, st.release turn + 1
 
 The release and the acquire of the turn order the item's plain store and load. Turns count laps, so one slot is enough.
 """
@@ -24,10 +24,12 @@ TAIL, HEAD = 0, 1  # 64-bit words of the state
 
 @dataclass(frozen=True)
 class ConcurrentQueue:
-    """A ring of ``capacity = 2**log`` slots: ``items``, a turn (Int32) a slot in ``turns``, and two Int64 in ``state``: the places given and
-    taken so far. All zero is an empty queue. First in, first out, by place. Each lane calls for itself.
+    """A ring of ``capacity = 2**log`` slots: ``items``, a turn (Int32) a slot in ``turns``, and two Int64 in ``state``:
+    the places given and taken so far. All zero is an empty queue. First in, first out, by place. Each lane calls for
+    itself.
 
-    The threads that others wait for must be running: give and take within one block, or in a grid that is resident at once.
+    The threads that others wait for must be running: give and take within one block, or in a grid that is resident at
+    once.
     """
 
     items: cute.Pointer

@@ -2,9 +2,9 @@
 
     each block   sync_threads --> thread 0 adds to one word, waits until its top bit turns --> sync_threads
 
-All blocks must be resident at once: launch with ``cooperative=True``, or no more blocks than the multiprocessors hold. Block 0 adds what
-turns the top bit when the last has arrived and brings the count below it back to 0, so the word needs clearing once, before its first use
-ever, and serves any number of barriers, launches and grid sizes after that.
+All blocks must be resident at once: launch with ``cooperative=True``, or no more blocks than the multiprocessors hold.
+Block 0 adds what turns the top bit when the last has arrived and brings the count below it back to 0, so the word needs
+clearing once, before its first use ever, and serves any number of barriers, launches and grid sizes after that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _TOP = -(1 << 31)
 
 @dataclass(frozen=True)
 class GridBarrier:
-    """``GridBarrier(word).sync()`` in all threads of all blocks; ``word`` points to an Int32 in global memory, zero before first use."""
+    """``GridBarrier(word).sync()`` in all threads of all blocks; ``word`` points to an Int32 in global memory, zero
+    before first use."""
 
     word: cute.Pointer
 

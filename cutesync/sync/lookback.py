@@ -1,8 +1,9 @@
-"""Tile states of a single-pass scan: every tile publishes its fold once, and readers fold the tiles before theirs.
+"""Tile states of a single-pass scan: every tile publishes its aggregate once, readers combine the earlier tiles'.
 
-Tiles are read a group of ``GROUP`` at a time by a warp: lane l gets the tiles l * EACH, ... of the group, folds them in order, and the
-lanes are folded in order. Which tile is folded with which depends on tile numbers alone. States lie in the workspace's slots
-(``sync.gather``: value and tag in one word, relaxed) in an order in which a warp's reads are contiguous; a row's slots are a multiple of ``GROUP``.
+A warp reads a group of ``GROUP`` tiles at a time: lane l reads the tiles l * EACH, ... of the group and combines them
+in order, then the lanes are combined in order. Which tile is combined with which depends on tile numbers alone. States
+lie in the workspace's slots (``sync.gather``: value and tag in one word, relaxed) in an order that makes a warp's reads
+contiguous. The number of a row's slots is a multiple of ``GROUP``.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
-from ..warp import LANES, reduce_valid
-from .gather import await_state, first_reads, words
+from ..warp import LANES, reduce_valid, zeros
+from .gather import Slots, words
 
 EACH = 4
 GROUP = LANES * EACH
@@ -29,28 +30,18 @@ def place_of(tile):
     return tile - inside + inside % EACH * LANES + inside // EACH
 
 
-def read_group(slots, at, stride, types, lane):
-    """Read the states of the group whose first slot is ``at`` once, whatever they are: a tuple of words for ``fold_group``."""
-    return tuple(word for j in range(EACH) for word in first_reads(slots, at + j * LANES + lane, stride, types))
+def read_group(slots: Slots, at, lane):
+    """The words of the group whose first slot is ``at``, published or not, for ``reduce_group``."""
+    return tuple(word for j in range(EACH) for word in slots.read(at + j * LANES + lane))
 
 
 @cute.jit
-def fold_group(
-    slots: cute.Pointer,
-    at: Int64,
-    stride: Int64,
-    reads,
-    count: Int32,
-    tag: Int32,
-    types: cutlass.Constexpr,
-    combine: cutlass.Constexpr,
-    lane: Int32,
-):
-    """The fold of the group's first ``count`` > 0 tiles, in lane 0 at least; waits for them."""
-    each = words(types)
-    state = tuple(t(0) for t in types)
+def reduce_group(slots: cutlass.Constexpr, at: Int64, reads, count: Int32, combine: cutlass.Constexpr, lane: Int32):
+    """The aggregate of the group's first ``count`` > 0 tiles, in lane 0 at least; waits for them."""
+    each = words(slots.types)
+    state = zeros(slots.types)
     for j in cutlass.range_constexpr(EACH):
         if lane * EACH + j < count:
-            mine = await_state(slots, at + j * LANES + lane, stride, types, reads[j * each : (j + 1) * each], tag)
+            mine = slots.wait(at + j * LANES + lane, reads[j * each : (j + 1) * each])
             state = combine(state, mine) if j > 0 else mine
     return reduce_valid(state, (count + EACH - 1) // EACH, combine, lane)

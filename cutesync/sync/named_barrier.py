@@ -3,8 +3,8 @@
     sync    arrive and wait until as many threads as ``threads`` have arrived
     arrive  arrive and go on: the other side of a hand-over
 
-Barrier 0 is ``cute.arch.sync_threads()``. The rest are numbered by an ``IntEnum`` of the kernel, so that two uses cannot take the same
-number by accident.
+Barrier 0 is ``cute.arch.sync_threads()``. The rest are numbered by an ``IntEnum`` of the kernel, so that two uses
+cannot take the same number by accident.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ MOST_THREADS = 1024
 
 @dataclass(frozen=True)
 class NamedBarrier:
-    """The barrier ``id`` (an IntEnum member, 1 to 15) of ``threads`` threads: those that ``arrive`` and those that ``sync`` together.
+    """The barrier ``id`` (an IntEnum member, 1 to 15) of ``threads`` threads: those that ``arrive`` and those that
+    ``sync`` together.
 
     >>> class Turn(IntEnum):
     ...     FIRST = 1
     ...     SECOND = 2
     >>> NamedBarrier(Turn.FIRST, 256).sync()
 
-    Whole warps call. Every phase must have exactly ``threads`` arrivals; the number may be used again once all have left.
+    Whole warps call. Every phase must have exactly ``threads`` arrivals; the number may be used again once all have
+    left.
     """
 
     id: IntEnum

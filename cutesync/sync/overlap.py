@@ -1,13 +1,14 @@
-"""Launches that overlap: programmatic dependent launch, which hides a launch and its first instructions behind the end of the one before.
+"""Programmatic dependent launch: a launch and its first instructions are hidden behind the end of the launch before.
 
-Every kernel of this package is launched so that it may start while what precedes it in its stream still runs (``runtime.launch``). Two
-instructions make that safe and useful. ``griddepcontrol.wait`` holds a thread until the launches before have ended and what they
-wrote can be seen; a launch ends after its own wait, so it is enough that each waits for the one before it. And
-``griddepcontrol.launch_dependents`` lets the next launch start once all blocks of this one have passed it or ended.
+Every kernel of this package may start while the launch before it in its stream still runs (``runtime.launch``). Two
+instructions make that safe and useful. ``griddepcontrol.wait`` holds a thread until the launches before have ended and
+their writes are visible; a launch ends after its own wait, so it is enough that each waits for the one before it.
+``griddepcontrol.launch_dependents`` lets the next launch start once all blocks of this one have executed it or ended.
 
-A kernel with several blocks an SM passes it when its loads are done: blocks of the next launch that come earlier fill the SMs unevenly, and
-run so when their turn comes. One whose own blocks would have to wait for an SM that a block of the next launch fills does not pass it
-(``matmul.pack``). (A sum of 2**24 float32 in a graph: 17.8 us, and 23.1 with the next launch let in at the start.)
+A kernel with several blocks per SM executes ``griddepcontrol.launch_dependents`` after its loads. Triggered earlier,
+blocks of the next grid occupy SMs unevenly, and that grid stays unbalanced when it runs (sum of 2**24 float32 in a
+graph: 17.8 us instead of 23.1). A kernel whose own blocks would have to wait for an SM that a block of the next grid
+occupies does not execute it (``matmul.pack``).
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ import cutlass.cute as cute
 
 
 def await_launches() -> None:
-    """Wait for the launches before: first thing in a kernel, by every thread. Global memory must not be touched earlier."""
+    """Wait for the launches before. Every thread calls, before its first access to global memory."""
     cute.arch.griddepcontrol_wait()
 
 
 def let_next_start() -> None:
-    """This block does not mind if the next launch starts. Any thread of it, or all."""
+    """Allow the next launch to start, as far as this block is concerned. Any thread of it calls, or all."""
     cute.arch.griddepcontrol_launch_dependents()

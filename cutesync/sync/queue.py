@@ -1,7 +1,7 @@
-"""A list in global memory that many threads add to, and later take from: the source documents' ProCon, made safe to reuse.
+"""A list in global memory that many threads add to, and later take from (ProCon), safe to reuse.
 
-Giving and taking never overlap in time: a launch, or a grid barrier, lies between them. A place comes from an atomic on the number of items
-held. Atomics on one word are served one after the other, so whole warps and whole blocks share one:
+Giving and taking never overlap in time: a launch, or a grid barrier, lies between them. A place comes from an atomic on
+the number of items held. Atomics on one word are served one after the other, so whole warps and whole blocks share one:
 
     lanes with an item --ballot--> their ranks and number --one atomic--> places --> each lane stores its own
 """
@@ -23,10 +23,12 @@ HELD, LOST, STATE_WORDS = 0, 1, 2  # 64-bit words of a Queue's state
 
 @dataclass(frozen=True)
 class Queue:
-    """A list of at most ``capacity`` (Int64) ``items``; ``state`` points to two Int64: how many it holds, and how many it had no room for.
+    """A list of at most ``capacity`` (Int64) ``items``; ``state`` points to two Int64: how many it holds, and how many
+    it had no room for.
 
-    What is given beyond the capacity is counted as lost and never written; a take from an empty queue changes nothing: after either the
-    queue can be used on. The order of items is that of the atomics. All methods are called by whole warps, or blocks.
+    What is given beyond the capacity is counted as lost and never written; a take from an empty queue changes nothing:
+    after either the queue can be used on. The order of items is that of the atomics. All methods are called by whole
+    warps, or blocks.
     """
 
     items: cute.Pointer
@@ -46,7 +48,8 @@ class Queue:
         store_marked(self.items, self.capacity, place, [value], ballots)
 
     def give_block(self, values, valid, scratch) -> None:
-        """Every thread gives those of its ``values`` (a list of registers) whose ``valid`` is set: one atomic a block. All its threads call.
+        """Every thread gives those of its ``values`` (a list of registers) whose ``valid`` is set: one atomic a block.
+        All its threads call.
 
         ``scratch`` is from ``Queue.scratch(warps)``; another call with it needs ``cute.arch.sync_threads()`` before.
         """
@@ -60,7 +63,8 @@ class Queue:
         return cute.make_tensor(SmemAllocator().allocate_array(Int64, warps), cute.make_layout(warps))
 
     def take(self, wanted, dtype):
-        """Lanes with ``wanted`` take one item each, as long as there are any: ``(got, value)``. The last given is the first taken."""
+        """Lanes with ``wanted`` take one item each, as long as there are any: ``(got, value)``. The last given is the
+        first taken."""
         return _take(self, wanted, dtype)
 
 
@@ -75,7 +79,7 @@ def _give_each(queue: cutlass.Constexpr, value, valid: Boolean):
 
 
 def _one():
-    """1, in a way that keeps the compiler from knowing: lanes that all add a constant it would make share one atomic (14 times faster)."""
+    """1, hidden from the compiler: it would make lanes that all add a constant share one atomic (14 times faster)."""
     return cute.arch.inline_ptx(
         "{ .reg .b32 one; shr.u32 one, {$r0}, 5; add.u32 one, one, 1; cvt.u64.u32 {$w0}, one; }",
         write_only_types=[Int64],
@@ -127,7 +131,8 @@ def _return(queue: cutlass.Constexpr, place: Int64, count: Int32):
 def store_marked(
     items: cute.Pointer, capacity: Int64, place: Int64, values: cutlass.Constexpr, ballots: cutlass.Constexpr
 ):
-    """Value after value, the lanes in its ballot store theirs to consecutive places from ``place`` on, below ``capacity``."""
+    """Value after value, the lanes in its ballot store theirs to consecutive places from ``place`` on, below
+    ``capacity``."""
     target = cute.make_tensor(items + place, cute.make_layout(len(values) * LANES))
     room = Int32(cutlass.max(cutlass.min(capacity - place, Int64(len(values) * LANES)), Int64(0)))
     lane, before = cute.arch.lane_idx(), Int32(cute.arch.lanemask_lt())

@@ -1,4 +1,4 @@
-"""A ring of buffers between a producer and its consumers: N stages of shared memory, each with a full and an empty barrier.
+"""A ring of buffers between a producer and consumers: N stages of shared memory, each with a full and an empty barrier.
 
     producer   acquire(k): wait until stage k % N is empty    fill it    publish(k) / load(k)
                      ^                                                        |
@@ -6,16 +6,23 @@
                      |                                                        v
     consumers  release(k)    use it    <------------------    wait(k): wait until fill k is there
 
-Fills are numbered 0, 1, 2, ... (Int32, below 2**31); both sides count them, and stage and parity follow from the number. Nothing is
-carried along, nothing has to be flipped: fill k is the phase k // N of its stage, so the consumers wait for parity (k // N) & 1 of full,
-and the producer for the parity before that of empty (on a new barrier the phase before the first counts as over).
+Fills are numbered 0, 1, 2, ... (Int32, below 2**31); both sides count them, and stage and parity follow from the
+number. Nothing has to be flipped: fill k is the phase k // N of its stage, so the consumers wait for parity (k // N) &
+1 of full, and the producer for the parity before that of empty (on a new barrier the phase before the first counts as
+over).
 
-Arithmetic of one phase: full expects one arrival of each producer warp ("threads"), one of each producer thread ("cp_async"), or one
-thread and the bytes it announced ("copies": bulk or tensor copies). empty expects one arrival of each consumer warp.
+Where N is no power of two that costs divisions. A *cursor* (stage, parity) instead of k costs one compare a stage:
+``start_consumer()`` or ``start_producer()`` makes one, ``next(cursor)`` moves it on. The parity is that of the phase
+that the side waits for.
+
+Arithmetic of one phase: full expects one arrival of each producer warp ("threads"), one of each producer thread
+("cp_async"), or one thread and the bytes it announced ("copies": bulk or tensor copies). empty expects one arrival of
+each consumer warp.
 """
 
 from __future__ import annotations
 
+from collections import namedtuple
 from dataclasses import dataclass
 
 import cutlass
@@ -28,12 +35,13 @@ from ..warp import LANES
 from .barrier import MOST_BYTES, Barriers
 
 PRODUCERS = ("threads", "cp_async", "copies")
+Cursor = namedtuple("Cursor", "stage parity")  # where one side of a ring stands
 
 
 @dataclass(frozen=True)
 class Ring:
-    """Make it with ``Ring.make`` at the top of the kernel. It holds barriers; the buffers are the kernel's own shared memory, with a
-    mode of ``stages``, indexed by ``stage(k)``."""
+    """Make it with ``Ring.make`` at the top of the kernel. It holds barriers; the buffers are the kernel's own shared
+    memory, with a mode of ``stages``, indexed by ``stage(k)``."""
 
     full: Barriers
     empty: Barriers
@@ -42,9 +50,10 @@ class Ring:
 
     @staticmethod
     def make(stages: int, *, consumers: int, producer: str = "copies", producers: int = 1, name: str = "ring") -> Ring:
-        """``stages`` stages filled by ``producers`` warps in the way of ``producer`` and emptied by ``consumers`` warps.
+        """``stages`` stages filled by ``producers`` warps in the way of ``producer``, emptied by ``consumers`` warps.
 
-        In all threads; one ``cute.arch.sync_threads()`` must follow before first use. 16 bytes of shared memory a stage.
+        In all threads; one ``cute.arch.sync_threads()`` must follow before first use. 16 bytes of shared memory a
+        stage.
         """
         if stages < 1:
             raise ArgumentValueError(explain(f"stages of {name!r}", stages, "at least 1"))
@@ -61,9 +70,23 @@ class Ring:
         full = Barriers.make(stages, arrivals, name=f"full of {name}")
         return Ring(full, Barriers.make(stages, consumers, name=f"empty of {name}"), stages, producer)
 
+    # Where one side stands: ``k`` is the number of a fill, or a cursor
+
+    def start_consumer(self, stage=0) -> Cursor:
+        """The cursor of a consumer whose first fill is number ``stage`` < ``stages``."""
+        return Cursor(Int32(stage), Int32(0))
+
+    def start_producer(self) -> Cursor:
+        """The cursor of the producer."""
+        return Cursor(Int32(0), Int32(1))
+
+    def next(self, cursor, step: int = 1) -> Cursor:
+        """The cursor ``step`` <= ``stages`` fills further on."""
+        return _next(cursor.stage, cursor.parity, step, self.stages)
+
     def stage(self, k):
         """The stage that fill ``k`` lies in."""
-        return Int32(Uint32(k) % self.stages)
+        return k.stage if hasattr(k, "stage") else Int32(Uint32(k) % self.stages)
 
     def _parity(self, k):
         return Int32(Uint32(k) // self.stages) & 1
@@ -72,14 +95,18 @@ class Ring:
 
     def acquire(self, k) -> None:
         """Wait until the consumers have released what fill ``k`` is about to overwrite."""
-        self.empty[self.stage(k)].wait_parity(self._parity(k) ^ 1)
-        if (
-            self.producer == "copies"
-        ):  # one lane goes on to start the copies: a lane still waiting could be lapped by two phases
+        self.acquire_alone(k)
+        if self.producer == "copies":
+            # one lane goes on to start the copies: a lane still waiting could be lapped by two phases
             cute.arch.sync_warp()
 
+    def acquire_alone(self, k) -> None:
+        """As ``acquire``, in a producer of one thread."""
+        parity = k.parity if hasattr(k, "parity") else self._parity(k) ^ 1
+        self.empty.await_phase(self.stage(k), parity)
+
     def publish(self, k, *, to_async: bool = False) -> None:
-        """Hand fill ``k`` over ("threads", "cp_async"). ``to_async``: the consumers read it by copies or tensor cores."""
+        """Hand fill ``k`` over ("threads", "cp_async"). ``to_async``: copies or tensor cores read it."""
         if self.producer == "copies":
             raise ArgumentValueError(
                 explain(
@@ -92,15 +119,19 @@ class Ring:
         if to_async:
             cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic writes before reads by the async proxy
         if self.producer == "cp_async":
-            cute.arch.cp_async_mbarrier_arrive_noinc(
-                self.full[self.stage(k)].pointer
-            )  # once this thread's copies have landed
+            # once this thread's copies have landed
+            cute.arch.cp_async_mbarrier_arrive_noinc(self.full[self.stage(k)].pointer)
         else:
-            _arrive_for_warp(self.full[self.stage(k)])
+            self.full[self.stage(k)].arrive_once()
 
     def load(self, k, target, source, size) -> None:
-        """Fill ``k`` by one bulk copy of ``size`` bytes from ``source`` (global memory) to ``target`` (its stage), all multiples of 16."""
+        """Fill ``k`` by one bulk copy of ``size`` bytes from ``source`` (global memory) to ``target`` (its stage), all
+        multiples of 16."""
         _load(self, k, target, source, Int32(size))
+
+    def load_alone(self, k, target, source, size) -> None:
+        """As ``load``, by one thread."""
+        _copy(self, k, target, source, Int32(size))
 
     def expect(self, k, size) -> None:
         """One lane: fill ``k`` is complete once copies that signal ``signal(k)`` have brought ``size`` bytes in all."""
@@ -116,25 +147,33 @@ class Ring:
 
     def wait(self, k) -> None:
         """Wait until fill ``k`` is there."""
-        self.full[self.stage(k)].wait_parity(self._parity(k))
+        self.full.await_phase(self.stage(k), k.parity if hasattr(k, "parity") else self._parity(k))
 
     def release(self, k) -> None:
-        """This warp is done with fill ``k``: its lanes have read it, and copies and tensor cores that read it for them have, too."""
+        """This warp is done with fill ``k``: its lanes have read it, and so have copies and tensor cores that read it
+        for them."""
         if self.producer == "copies":
             cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic reads before the next copy into it
-        _arrive_for_warp(self.empty[self.stage(k)])
+        self.empty[self.stage(k)].arrive_once()
 
 
 @cute.jit
-def _arrive_for_warp(barrier: cutlass.Constexpr):
-    cute.arch.sync_warp()  # lane 0 speaks for all: what they did comes first
-    if cute.arch.lane_idx() == 0:
-        barrier.arrive()
+def _next(stage: Int32, parity: Int32, step: cutlass.Constexpr, stages: cutlass.Constexpr):
+    stage += step
+    if stage >= stages:
+        stage -= stages
+        parity ^= 1
+    return Cursor(stage, parity)
 
 
 @cute.jit
 def _load(ring: cutlass.Constexpr, k, target: cute.Pointer, source: cute.Pointer, size: Int32):
     if cute.arch.lane_idx() == 0:
-        ring.expect(k, size)
-        if size > 0:
-            primitives.cp_async_bulk_shared_cluster_global(target, source, ring.signal(k), size)
+        _copy(ring, k, target, source, size)
+
+
+@cute.jit
+def _copy(ring: cutlass.Constexpr, k, target: cute.Pointer, source: cute.Pointer, size: Int32):
+    ring.expect(k, size)
+    if size > 0:
+        primitives.cp_async_bulk_shared_cluster_global(target, source, ring.signal(k), size)

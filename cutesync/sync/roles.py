@@ -1,4 +1,4 @@
-"""Warp specialisation: a block split into named groups of warps, each running one function, with a register budget each.
+"""Warp specialisation: a block split into named groups of warps, each with a function and a register budget.
 
     block = Roles(Role("producer", 4, registers=40), Role("consumer", 8, registers=232))
     block.run(producer=lambda warp: ..., consumer=lambda warp: ...)     # in the kernel: each warp calls one of them
@@ -22,9 +22,15 @@ MOST_WARPS = 32
 REGISTERS = 65536  # of a multiprocessor
 
 
+def registers_at_launch(threads: int) -> int:
+    """The most registers that a launch can give each thread of a block that has a multiprocessor to itself."""
+    return REGISTERS // threads // 8 * 8
+
+
 @dataclass(frozen=True)
 class Role:
-    """``warps`` warps that run one function; ``registers`` a thread from there on (None: what the compiler gave the kernel)."""
+    """``warps`` warps that run one function; ``registers`` a thread from there on (None: what the compiler gave the
+    kernel)."""
 
     name: str
     warps: int
@@ -78,16 +84,16 @@ class Roles:
                     )
                 )
         terms = " + ".join(f"{role.warps * LANES} * {role.registers}" for role in self.roles)
-        used = sum(role.warps * LANES * role.registers for role in self.roles)
+        used = sum(role.warps * LANES * (role.registers or 0) for role in self.roles)
         if used > REGISTERS:
             raise ArgumentValueError(
                 explain("register budgets", f"{terms} = {used}", f"at most {REGISTERS} registers of a multiprocessor")
             )
-        self._most = REGISTERS // self.threads // 8 * 8  # what the launch can have given each thread
+        self._most = registers_at_launch(self.threads)
 
     def run(self, **functions) -> None:
-        """In a kernel, all threads: each warp calls its role's function. One function a role, by name; it gets the number
-        of its warp within the role (Int32)."""
+        """In a kernel, all threads: each warp calls its role's function. One function a role, by name; it gets the
+        number of its warp within the role (Int32)."""
         wanted = [role.name for role in self.roles]
         if sorted(functions) != sorted(wanted):
             raise ArgumentTypeError(
@@ -106,6 +112,6 @@ def _run_role(
         if cutlass.const_expr(role.registers is not None):
             if cutlass.const_expr(role.registers > most):
                 cute.arch.setmaxregister_increase(role.registers)
-            else:
+            elif cutlass.const_expr(role.registers < most):
                 cute.arch.setmaxregister_decrease(role.registers)
         in_role(role.name, function, warp - first)

@@ -1,4 +1,4 @@
-"""The kernel of one's own that the README builds from the block collectives: short, right, and clean under every
+"""The kernel of one's own that block/README.md builds from the block collectives: short, right, and clean under every
 policy."""
 
 from __future__ import annotations
@@ -6,9 +6,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from cutesync import block
 from cutesync.emulator import POLICIES
 
-README = (Path(__file__).parent.parent.parent / "README.md").read_text(encoding="utf-8")
+README = (Path(block.__file__).parent / "README.md").read_text(encoding="utf-8")
 LINES = 40
 
 

@@ -13,8 +13,8 @@ import pytest
 
 os.environ.setdefault("CUTE_DSL_ARCH", "sm_90a")
 cutlass = pytest.importorskip("cutlass")
-import cutlass.cute as cute  # noqa: E402
-from cutlass.cute.nvgpu import OperandMajorMode, warp, warpgroup  # noqa: E402
+import cutlass.cute as cute  # noqa: E402 (skipped where there is no DSL)
+from cutlass.cute.nvgpu import OperandMajorMode, warp, warpgroup  # noqa: E402 (skipped where there is no DSL)
 
 MAJORS = {"K": OperandMajorMode.K, "MN": OperandMajorMode.MN}
 
@@ -75,8 +75,7 @@ def warpgroup_mma(n: int, acc: str = "Float32"):
     return make
 
 
-# --- descriptors
-# --------------------------------------------------------------------------------------------------------------
+# --- descriptors ------------------------------------------------------------------------------------------------------
 
 DEFINITION = re.compile(r"(?:or\.b64|add\.s64)\s+(%rd\d+), %rd\d+, (-?\d+);")
 USE = re.compile(

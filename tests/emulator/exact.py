@@ -159,4 +159,6 @@ SPECIALS_32 = [
     0xC3008000,
     0x437F8000,
 ]
-"""Single-precision bits to try everywhere: zeros, subnormals, ties, the edges of narrower types, infinities, NaNs."""
+"""Single-precision bits worth trying everywhere: zeros, subnormals, ties, the edges of every narrower type, infinities,
+NaNs.
+"""

@@ -38,7 +38,7 @@ def unguarded(a: cute.Pointer, c: cute.Pointer, n: Int32, stream: driver.CUstrea
 
 @cute.kernel
 def reduce_kernel(x: cute.Pointer, out: cute.Pointer, n: Int32, sync: cutlass.Constexpr):
-    """One float sum a block. ``sync``: whether a barrier orders the warps' partial sums and their reader."""
+    """One float sum a block. ``sync``: with the barrier between the warps' partial sums and their reader."""
     t = cute.arch.thread_idx()[0]
     block = cute.arch.block_idx()[0]
     blocks = cute.arch.grid_dim()[0]
@@ -193,8 +193,7 @@ def named_kernel(
     second: cutlass.Constexpr,
     count: cutlass.Constexpr,
 ):
-    """Warp 0 fills shared memory for warp 1 through named barriers ``first`` (full) and ``second`` (empty), four
-    times."""
+    """Warp 0 fills shared memory for warp 1 four times; named barriers ``first`` (full) and ``second`` (empty)."""
     t = cute.arch.thread_idx()[0]
     cell = SmemAllocator().allocate_tensor(Int32, cute.make_layout(32), byte_alignment=16)
     lane = t % 32

@@ -1,5 +1,6 @@
 """Clusters for the emulator's tests: distributed shared memory, remote arrivals, asynchronous stores, multicast.
-``fault`` as elsewhere."""
+``fault`` as elsewhere.
+"""
 
 import cuda.bindings.driver as driver
 import cutlass
@@ -105,10 +106,8 @@ def hand_over_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
         )
     else:
         inline_ptx(
-            (
-                "{ .reg .pred P; AGAIN: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 P, "
-                "[{$r0}], 0; @!P bra AGAIN; }"
-            ),
+            "{ .reg .pred P; AGAIN: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 P, [{$r0}], 0; "
+            "@!P bra AGAIN; }",
             read_only_args=[barrier.toint()],
         )
         cute.make_tensor(out, cute.make_layout(32))[thread] = cell[31 - thread]

@@ -77,7 +77,8 @@ def two_partitions_kernel(
     x: cute.Pointer, y: cute.Pointer, n: Int32, length: cutlass.Constexpr, tail: cutlass.Constexpr
 ):
     """Producer and consumer warps, two buffers, two mbarriers a buffer. The listing runs n / length rounds: a ragged
-    tail is dropped."""
+    tail is dropped.
+    """
     t = cute.arch.thread_idx()[0]
     lane = t % 32
     allocator = SmemAllocator()

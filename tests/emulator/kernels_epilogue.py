@@ -1,6 +1,6 @@
 """The full shape of a Hopper matmul for the emulator's tests: a cluster of two blocks sharing B by multicast, a
-producer warpgroup with few registers, two consumer warpgroups, and an epilogue through stmatrix, swizzled shared memory
-and a tensor store. ``fault`` as elsewhere."""
+producer warpgroup with few registers, two consumer warpgroups, and an epilogue through stmatrix, swizzled shared
+memory and a tensor store. ``fault`` as elsewhere."""
 
 import cuda.bindings.driver as driver
 import cutlass

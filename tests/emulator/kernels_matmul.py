@@ -1,5 +1,6 @@
 """A small warp-specialised matmul for the emulator's tests: tensor copies in, wgmma, a plain store epilogue. ``fault``
-names what is wrong."""
+names what is wrong.
+"""
 
 import cuda.bindings.driver as driver
 import cutlass

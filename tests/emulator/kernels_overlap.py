@@ -1,5 +1,6 @@
 """A launch that may start before the one before it has ended, for the emulator's tests. ``how`` says who waits for that
-one, and when."""
+one, and when.
+"""
 
 import cuda.bindings.driver as driver
 import cutlass

@@ -20,7 +20,8 @@ def descriptors_kernel(
     fault: cutlass.Constexpr,
 ):
     """Inclusive int64 scan, one warp a tile of 32. Descriptor: low word 1 once the high word holds the sum up to the
-    tile."""
+    tile.
+    """
     lane = cute.arch.thread_idx()[0]
     tile = Int32(0)
     if lane == 0:

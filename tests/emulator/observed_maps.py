@@ -15,9 +15,9 @@ import pytest
 
 os.environ.setdefault("CUTE_DSL_ARCH", "sm_90a")
 cutlass = pytest.importorskip("cutlass")
-import cutlass.cute as cute  # noqa: E402
-from cutlass._mlir.execution_engine import ExecutionEngine  # noqa: E402
-from cutlass.cute.nvgpu import cpasync  # noqa: E402
+import cutlass.cute as cute  # noqa: E402 (skipped where there is no DSL)
+from cutlass._mlir.execution_engine import ExecutionEngine  # noqa: E402 (skipped where there is no DSL)
+from cutlass.cute.nvgpu import cpasync  # noqa: E402 (skipped where there is no DSL)
 
 RUNTIME = (
     "_cudaLibraryLoadData",
@@ -33,7 +33,8 @@ ADDRESS = 0x7F00_1234_5680
 
 def host_function(shape, stride, box, shared_stride, swizzle, store):
     """Builds one tiled map over a tensor of static ``shape`` and ``stride`` (elements) and launches a kernel that takes
-    it."""
+    it.
+    """
 
     @cute.kernel
     def takes_map(atom: cute.CopyAtom, tensor: cute.Tensor):
@@ -99,7 +100,8 @@ def observe(dtype: str, shape, stride, box, swizzle=None, store: bool = False, a
 
 def run_host(host, element, address: int) -> bytes:
     """Compile the host function for a pointer at ``address``, run it, and return the first 128 bytes of its kernel's
-    parameters."""
+    parameters.
+    """
     compiled = cute.compile(host, cute.runtime.make_ptr(element, address, cute.AddressSpace.gmem, assumed_align=16))
     engine = ExecutionEngine(compiled.ir_module, opt_level=0, shared_libs=[])
     seen: list[bytes] = []

@@ -78,7 +78,8 @@ def launch(
 
 def lanes(instruction: str, *inputs: np.ndarray, out: str, settings: Settings | None = None) -> np.ndarray:
     """Apply PTX ``instruction`` to one vector a lane: ``$0`` is the destination, ``$1..`` the inputs. ``out`` is its
-    dtype."""
+    dtype.
+    """
     size = np.dtype(out).itemsize
     body, names = ["\tmov.u32 %r0, %tid.x;"], []
     prefix = {1: "%rs", 2: "%rs", 4: "%r", 8: "%rd"}

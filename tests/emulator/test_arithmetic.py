@@ -277,8 +277,7 @@ def test_pair_comparisons_and_set():
     assert not compare("lt", "f16", np.array([1], np.uint16), np.array([2], np.uint16), ftz=True).any()
 
 
-# --- division, roots, approximations
-# ------------------------------------------------------------------------------------------
+# --- division, roots, approximations ----------------------------------------------------------------------------------
 
 
 def rounded_root(value: Fraction, mode: str) -> int:
@@ -347,7 +346,7 @@ def test_special_cases_of_the_approximate_functions():
 
 
 def test_edges_of_the_approximate_functions_on_the_hardware():
-    """Answers of an H200: divisors above 2**126 give 0, bf16 powers and f64 reciprocals flush, only .ftz.f64 cuts."""
+    """As on an H200: divisors above 2**126 give zero, bf16 powers and f64 reciprocals flush, only .ftz.f64 cuts."""
     one, minus_one, largest, infinity = 0x3F800000, 0xBF800000, 0x7F7FFFFF, 0x7F800000
     a, b = (
         np.array([one, minus_one, largest, infinity, one], np.uint32),

@@ -19,7 +19,8 @@ NEIGHBOUR = """
 
 def exchange(body: str, threads: int = 64, **options) -> None:
     """Each thread copies 16 bytes into shared memory by ``body`` and reads its neighbour's: right under every policy,
-    or reported."""
+    or reported.
+    """
     x, out = np.arange(4 * threads, dtype=np.uint32), np.zeros(threads, np.uint32)
     launch(
         kernel_text(PROLOGUE + body + NEIGHBOUR, 2, shared=64 + 16 * threads),
@@ -60,7 +61,8 @@ def test_small_copies_that_arrive_on_an_mbarrier():
 
 def test_small_copies_count_from_the_first_arrival_that_covers_them():
     """Warp 0 copies for two barriers; warp 1, which waits for the first, may read the first copy whenever the second
-    lands."""
+    lands.
+    """
     body = (
         """
 \tmov.u32 %r0, %tid.x;

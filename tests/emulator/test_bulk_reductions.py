@@ -76,7 +76,8 @@ COPY, REDUCE = (
 
 def alone(instruction: str, clustered: bool) -> np.ndarray:
     """What one block makes of 7s and 100, 101, ... in its own shared memory; ``clustered``: launched as a cluster of
-    one."""
+    one.
+    """
     out = np.zeros(32, np.uint32)
     module = ptx.parse(kernel_text(ALONE.replace("INSTRUCTION", instruction), 1, shared=384))
     (function,), device = module.functions.values(), Device()
@@ -110,7 +111,8 @@ def alone(instruction: str, clustered: bool) -> np.ndarray:
 )
 def test_a_launch_has_bulk_copies_between_shared_memories_only_as_clusters(instruction, want):
     """As on an H200: an illegal instruction, unless the launch has the cluster attribute, if only of one block. The
-    values are its own."""
+    values are its own.
+    """
     assert np.array_equal(alone(instruction, True), want)
     with pytest.raises(EmulationError, match="without clusters") as found:
         alone(instruction, False)

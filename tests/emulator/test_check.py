@@ -1,5 +1,6 @@
 """What ``check`` makes of its arguments: memory that a pointer or tensor cannot stand for is refused, the rest arrives
-as it is."""
+as it is.
+"""
 
 import cutlass.cute as cute
 import numpy as np

@@ -1,5 +1,8 @@
 """Divergence, loops, calls, traps, and what the machine says about kernels that go wrong without any race. All in
-handwritten PTX."""
+handwritten PTX.
+"""
+
+from functools import partial
 
 import numpy as np
 import pytest
@@ -168,8 +171,7 @@ def test_printf(capsys):
     assert capsys.readouterr().out == "lane 0: 1.50 4000000000\nlane 1: 1.50 4000000000\n"
 
 
-# --- faults
-# -------------------------------------------------------------------------------------------------------------
+# --- faults -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_trap_names_its_lanes():
@@ -297,7 +299,8 @@ def test_bounds_of_arrays_that_start_anywhere(dtype, offset):
 @pytest.mark.parametrize("ordered", (True, False))
 def test_accesses_of_different_widths_are_judged_by_the_byte(first, second, ordered):
     """Warp 0 works on words, then warp 1 on their third bytes: a race of each with a store unless the block barrier is
-    between them."""
+    between them.
+    """
     body = f"""
 \tmov.u32 %r0, %tid.x;
 \tmov.u32 %r1, smem;
@@ -311,7 +314,7 @@ def test_accesses_of_different_widths_are_judged_by_the_byte(first, second, orde
 \t{"bar.sync 0;" if ordered else ""}
 \t@%p1 {"ld.shared.b8 %rs1, [%r1+2]" if second == "ld" else "st.shared.b8 [%r1+2], 1"};"""
     text = kernel_text(body, 1, shared=128)
-    run = lambda: launch(text, np.zeros(1, np.uint64), block=(64, 1, 1))  # noqa: E731
+    run = partial(launch, text, np.zeros(1, np.uint64), block=(64, 1, 1))
     if ordered or (first, second) == ("ld", "ld"):
         run()
     else:

@@ -114,7 +114,8 @@ def test_tf32_keeps_ten_fraction_bits(mode):
 
 def test_nans_to_tf32():
     """What an H200 gives: .rna cuts (0x7f800001 becomes an infinity), .satfinite takes one more, the other modes give
-    one NaN."""
+    one NaN.
+    """
     bits = np.array([0x7FC00000, 0x7F800001, 0xFFFFFFFF, 0xFF9ED4BA, 0x7FB1280B, 0x7F800000, 0xFF7FFFFF], np.uint32)
     away = conversion("cvt.rna.tf32.f32")(bits).tolist()
     assert away == [0x7FC00000, 0x7F800000, 0xFFFFE000, 0xFF9EC000, 0x7FB12000, 0x7F800000, 0xFF800000]

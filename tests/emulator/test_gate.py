@@ -1,5 +1,6 @@
 """PTX from anywhere never becomes Python: tokens of a real kernel changed into Python, and texts made for the generated
-code."""
+code.
+"""
 
 import builtins
 import random

@@ -1,5 +1,6 @@
 """Im2col maps: their bytes against what the DSL builds today, their columns against a convolution's patches cut with
-NumPy."""
+NumPy.
+"""
 
 from __future__ import annotations
 

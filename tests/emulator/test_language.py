@@ -1,5 +1,6 @@
 """What the DSL makes of ordinary expressions runs and agrees with NumPy: mathematics, narrow types, conversions,
-printing, assertions."""
+printing, assertions.
+"""
 
 import math
 

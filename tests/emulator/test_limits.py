@@ -106,7 +106,7 @@ def test_parameters_that_do_not_fit(parameters):
 
 def test_a_grid_of_more_blocks_than_clocks_can_name(monkeypatch):
     """Numbers of blocks that have ended are used again: the last block still writes, and is still seen to."""
-    monkeypatch.setattr("cutesync.emulator.machine.MOST_BLOCKS", 40)
+    monkeypatch.setattr("cutesync.emulator.machine.MAX_BLOCKS", 40)
     counted = kernel_text("\tatom.global.add.u32 %r1, [%a0], 1;", 1)
     assert launch((300, 1, 1), text=counted)[0] == 300
     with pytest.raises(emulator.EmulationError, match="race"):

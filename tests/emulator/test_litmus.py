@@ -73,7 +73,8 @@ def test_a_file_may_lack_answers(monkeypatch):
 
 def test_a_store_keeps_to_a_buffer_that_ends_with_its_tensor():
     """Rows go out in whole multiples of 16 bytes; of the last one, what lies past the buffer is dropped (on a GPU it is
-    padding)."""
+    padding).
+    """
     case = CASES["tensor.store.2d.f32.corner"]
     pitch, columns, rows = case.arguments[0].tensor_map.strides[0] // 4, 50, 30
     arguments = list(case.arguments)

@@ -1,5 +1,6 @@
 """ldmatrix, stmatrix, movmatrix and mma.sync against the ISA's formulas, CuTe's thread-value layouts and integer
-arithmetic."""
+arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -57,8 +58,7 @@ def test_half_fragments_are_cutes(shape):
     assert np.array_equal(d.view(np.float32), (a @ b.T + c)[row, column])
 
 
-# --- fragments by the formulas of the ISA's tables
-# ----------------------------------------------------------------------------
+# --- fragments by the formulas of the ISA's tables --------------------------------------------------------------------
 
 
 def place(kind_bits: int, operand: str, rows: int, r: int, lane: int, j: int) -> tuple[int, int]:

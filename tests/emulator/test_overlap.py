@@ -1,6 +1,6 @@
 """Launches that may start before the one before them has ended (programmatic dependent launch): global memory is
-touched after ``griddepcontrol.wait`` or it is a race. Each access of each kind is found, and a wait reaches as far as
-synchronization carries it."""
+touched after ``griddepcontrol.wait`` or it is a race. Each access of each kind is found, and a wait reaches as far
+as synchronization carries it."""
 
 import contextlib
 import re
@@ -64,8 +64,8 @@ def test_only_a_launch_that_says_so_may_start_early():
 
 WAIT = "\tgriddepcontrol.wait;\n"
 ADDRESS = (
-    "\tmov.u32 %r0, %tid.x;\n\tmul.wide.u32 %rd1, %r0, 4;\n\tadd.u64 %rd2, %a0, %rd1;\n"
-    "\tmov.u32 %r1, smem;\n\tmov.u32 %r5, 1;\n"
+    "\tmov.u32 %r0, %tid.x;\n\tmul.wide.u32 %rd1, %r0, 4;\n\tadd.u64 %rd2, %a0, %rd1;\n\tmov.u32 %r1, smem;\n"
+    "\tmov.u32 %r5, 1;\n"
 )
 ONE_LANE = "\telect.sync _|%p1, -1;\n"
 ACCESSES = {
@@ -77,10 +77,8 @@ ACCESSES = {
     "atomic": "\tatom.global.add.u32 %r6, [%rd2], %r5;\n",
     "reduction": "\tred.global.add.u32 [%rd2], %r5;\n",
     "tensor map": "\ttensormap.replace.tile.global_address.global.b1024.b64 [%a0], %a0;\n",
-    "small copy": (
-        "\tshl.b32 %r2, %r0, 2;\n\tadd.u32 %r2, %r2, %r1;\n"
-        "\tcp.async.ca.shared.global [%r2], [%rd2], 4;\n\tcp.async.wait_all;\n"
-    ),
+    "small copy": "\tshl.b32 %r2, %r0, 2;\n\tadd.u32 %r2, %r2, %r1;\n\tcp.async.ca.shared.global [%r2], [%rd2], 4;\n"
+    "\tcp.async.wait_all;\n",
     "bulk store": ONE_LANE + "\tst.shared.b32 [%r1], %r5;\n\tfence.proxy.async;\n\tbar.warp.sync -1;\n"
     "\t@%p1 cp.async.bulk.global.shared::cta.bulk_group [%a0], [%r1], 16;\n"
     "\tcp.async.bulk.commit_group;\n\tcp.async.bulk.wait_group 0;\n",

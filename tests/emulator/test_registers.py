@@ -1,5 +1,6 @@
 """Registers that the tensor cores work on: touched too early, or without a fence, is reported; handed on as PTX allows,
-is not."""
+is not.
+"""
 
 import re
 
@@ -48,8 +49,7 @@ def test_fault_is_reported_at_its_line(from_registers, fault, line, role):
     assert line in open(path).read().split("\n")[int(number) - 1]
 
 
-# --- forms the DSL does not emit
-# ----------------------------------------------------------------------------------------
+# --- forms the DSL does not emit --------------------------------------------------------------------------------------
 
 DESCRIPTOR = "\tmov.b64 %rd1, 64;"  # 8 x 8 pieces at shared byte 1024, no swizzle
 

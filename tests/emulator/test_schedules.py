@@ -1,5 +1,4 @@
-"""Correct kernels agree with NumPy under every policy, seeds replay exactly, and the machinery around a launch
-behaves."""
+"""Correct kernels agree with NumPy under every policy, seeds replay exactly, and a launch behaves."""
 
 import json
 import threading
@@ -115,8 +114,7 @@ def test_multicast():
     assert np.array_equal(y[0], x) and np.array_equal(y[1], x)
 
 
-# --- replay, settings, launches
-# -----------------------------------------------------------------------------------------
+# --- replay, settings, launches ---------------------------------------------------------------------------------------
 
 
 def footprint(policy: str, seed: int, path) -> list:

@@ -12,7 +12,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator
-from cutesync.emulator import machine, patience, rewind, trace
+from cutesync.emulator import machine, rewind, trace, watchdog
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
 from cutesync.runtime import device
 
@@ -31,8 +31,7 @@ def in_a_thread(work):
     return found[0]
 
 
-# --- whose settings
-# -------------------------------------------------------------------------------------------------------
+# --- whose settings ---------------------------------------------------------------------------------------------------
 
 
 def test_settings_are_those_of_the_thread():
@@ -89,8 +88,7 @@ def test_blocks_inside_are_counted_outside():
     assert outer.launches == inner.launches == 2 and outer.steps == inner.steps > 0
 
 
-# --- traces
-# ---------------------------------------------------------------------------------------------------------------
+# --- traces -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_trace_holds_what_check_ran(tmp_path):
@@ -118,12 +116,11 @@ def test_a_trace_that_cannot_be_written_is_said_first(tmp_path):
     assert emulator.settings() is before
 
 
-# --- whose memory
-# ---------------------------------------------------------------------------------------------------------
+# --- whose memory -----------------------------------------------------------------------------------------------------
 
 MANY = (
-    "\tmov.u32 %r0, %tid.x;\n\tmul.wide.u32 %rd1, %r0, 4;\n\tadd.u64 %rd2, %a0, %rd1;\n"
-    "\tmov.u32 %r5, 7;\n\tst.global.b32 [%rd2], %r5;"
+    "\tmov.u32 %r0, %tid.x;\n\tmul.wide.u32 %rd1, %r0, 4;\n\tadd.u64 %rd2, %a0, %rd1;\n\tmov.u32 %r5, 7;\n"
+    "\tst.global.b32 [%rd2], %r5;"
 )
 
 
@@ -205,8 +202,8 @@ WRITES = {
     "store": "\tst.global.b32 [%a0], %r0;",
     "atomic": "\tatom.global.add.u32 %r1, [%a0], 1;",
     "reduction": "\tred.global.add.u32 [%a0], 1;",
-    "bulk copy": "\tmov.u32 %r1, smem;\n\tst.shared.b64 [%r1], %rd1;\n"
-    "\tst.shared.b64 [%r1+8], %rd1;\n\tfence.proxy.async;\n"
+    "bulk copy": "\tmov.u32 %r1, smem;\n\tst.shared.b64 [%r1], %rd1;\n\tst.shared.b64 [%r1+8], %rd1;\n"
+    "\tfence.proxy.async;\n"
     "\tcp.async.bulk.global.shared::cta.bulk_group [%a0], [%r1], 16;",
 }
 
@@ -272,15 +269,14 @@ def test_threads_that_check_the_same_arrays():
     assert not failures and np.array_equal(out, 2 * x)
 
 
-# --- interrupts
-# -----------------------------------------------------------------------------------------------------------
+# --- interrupts -------------------------------------------------------------------------------------------------------
 
 PLACES = {
     "while warps run": (machine.Machine, "run_fragment"),
     "while a block starts": (machine.Machine, "admit"),
     "while a thread ends": (machine.Machine, "threads_ended"),
     "while a copy lands": (machine.Machine, "wake"),
-    "while the launch is looked at": (patience.Patience, "look"),
+    "while the launch is looked at": (watchdog.Watchdog, "look"),
     "before the first write": (rewind.Rewind, "keep"),
     "between two schedules": (rewind.Rewind, "restore"),
     "in the comparison": (rewind.Rewind, "difference"),

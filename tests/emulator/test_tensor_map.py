@@ -1,5 +1,6 @@
 """Tensor maps: their bytes against what the DSL builds today, their tiles against NumPy slices and CuTe's swizzled
-layouts."""
+layouts.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +18,7 @@ from cutesync.emulator.tensor_map import (
 )
 from cutesync.errors import ArgumentValueError
 
-# --- bytes: calibrated against the DSL on every run
-# ----------------------------------------------------------------------------
+# --- bytes: calibrated against the DSL on every run -------------------------------------------------------------------
 
 BASE = {"shape": (120, 60), "stride": (1, 128), "box": (32, 8)}
 OBSERVED = [
@@ -147,13 +147,13 @@ def test_bytes_that_are_no_map_are_refused():
             decode(data)
 
 
-# --- tiles
-# --------------------------------------------------------------------------------------------------------------------
+# --- tiles ------------------------------------------------------------------------------------------------------------
 
 
 def load(m: TensorMap, memory: np.ndarray, at: tuple[int, ...], shared_address: int = 0) -> np.ndarray:
     """The box as a load brings it, undone from its swizzle by CuTe's definition of Swizzle<bits, 4, 3> on byte
-    addresses."""
+    addresses.
+    """
     copy = m.transfer(at, shared_address)
     shared = np.zeros(1 << 16, np.uint8)
     byte = np.arange(m.element_bytes)
@@ -213,7 +213,7 @@ def test_element_strides_keep_every_nth():
 
 
 def test_swizzle_follows_the_shared_address():
-    """The same box at another address lies in another pattern: the exchange uses bits of the address."""
+    """The same box at another address has another pattern: the swizzle uses address bits, not offsets in the box."""
     m = TensorMap("u8", 0, (256, 64), (256,), (128, 16), swizzle=128)
     at_zero, at_384 = m.transfer((0, 0), 0).shared_addresses, m.transfer((0, 0), 384).shared_addresses
     rows = np.arange(16)
@@ -257,7 +257,8 @@ def test_loads_round_to_tf32():
 
 def test_stores_write_whole_multiples_of_16_bytes():
     """The elements between the end of a row and the next multiple of 16 bytes go out too; rows beyond the tensor do
-    not."""
+    not.
+    """
     m = TensorMap("f16", 0, (50, 7), (128,), (16, 4))
     assert m.transfer((48, 5), 0).in_bounds.reshape(4, 16).sum(1).tolist() == [2, 2, 0, 0]
     kept = m.transfer((48, 5), 0, store=True).in_bounds.reshape(4, 16)

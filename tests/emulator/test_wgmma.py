@@ -1,5 +1,6 @@
 """wgmma against CuTe: fragment layouts from its thread-value layouts, shared addresses from its layouts and compiled
-descriptors."""
+descriptors.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +16,7 @@ SPELL = "wgmma.mma_async.sync.aligned."
 F16 = SPELL + "m64n64k16.f32.f16.f16"
 
 
-# --- registers
-# ----------------------------------------------------------------------------------------------------------------
+# --- registers --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("n", [8, 24, 256])
@@ -46,7 +46,8 @@ def test_a_fragment_is_cutes():
 @pytest.mark.parametrize("types,k,bits", [("f32.tf32.tf32", 8, 32), ("f32.e4m3.e5m2", 32, 8), ("s32.s8.u8", 32, 8)])
 def test_a_fragment_of_other_widths_follows_the_isa(types, k, bits):
     """PTX ISA: row = lane / 4 + 16 * warp, +8 for odd registers; column by register / 2, lane % 4 and place in the
-    register."""
+    register.
+    """
     step = wgmma.instruction(f"{SPELL}m64n8k{k}.{types}", True, () if "s32" in types else (1, 1))
     per = 32 // bits
     regs = np.random.default_rng(0).integers(0, 1 << 32, (4, 128), dtype=np.uint64).astype(np.uint32)
@@ -62,8 +63,7 @@ def test_a_fragment_of_other_widths_follows_the_isa(types, k, bits):
     assert np.array_equal(wgmma.registers(step, regs), want)
 
 
-# --- shared memory
-# ------------------------------------------------------------------------------------------------------------
+# --- shared memory ----------------------------------------------------------------------------------------------------
 
 KINDS = [
     ("Float16", 64, ("K_SW128", "K_SW128"), (0, 1)),
@@ -81,7 +81,8 @@ KINDS = [
 
 def cute_matrix(cute_layouts, layout, extent, block_k, base, width_bytes, swizzle_bytes):
     """Byte address of every (row, k) by CuTe: the affine layout, then Swizzle<log2(bytes / 16), 4, 3> on the byte
-    address."""
+    address.
+    """
     shape, stride = layout
     linear = cute_layouts.evaluate(shape, stride, np.arange(extent)[:, None] + extent * np.arange(block_k))
     address = base + linear * width_bytes
@@ -130,8 +131,7 @@ def test_descriptor_fields():
     assert wgmma.decode_descriptor(bits) == wgmma.Descriptor(0x3FFF0, 0x2AA0, 0x1550, 5, 64)
 
 
-# --- products
-# -----------------------------------------------------------------------------------------------------------------
+# --- products ---------------------------------------------------------------------------------------------------------
 
 CASES = [
     ("f32", "f16", "f16", 16),

@@ -7,78 +7,49 @@ import re
 
 import pytest
 
+import cutesync as cs
 from cutesync.dtypes import BY_NAME
-from cutesync.kernels.flags.plan import Marking, kernel_for
 from cutesync.kernels.flags.policy import Problem, choose
-from cutesync.ops import COMPARISONS, DIFFERENCES, neighbour_operator
 
-from ..compiled import assert_overlaps, cubin_figures
+from ..compiled import dry, needed, verify
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
 
-
-def compiled(form: str, op, source: str, flag: str, *, shape=(1, 1 << 28), tile=None, aligned=16, ends=False):
-    """The kernel that a call of this kind launches."""
-    bits = flag == "bits"
-    result = BY_NAME["uint32" if bits else flag]
-    marking = Marking(
-        form,
-        neighbour_operator(op, DIFFERENCES if form in ("left", "right") else COMPARISONS),
-        BY_NAME[source],
-        result,
-        bits,
-        ends,
-        ends,
-    )
-    size = BY_NAME[source].size
-    return kernel_for(
-        choose(
-            Problem(
-                *shape,
-                tile or shape[1],
-                size,
-                0 if bits else result.size,
-                max(aligned, size),
-                max(aligned, result.size),
-            )
-        ),
-        marking,
-    )
+BOTH = "flag_heads_and_tails"
+FORMS = [
+    ("flag_heads", "uint8"),
+    ("flag_tails", "uint8"),
+    (BOTH, "uint8"),
+    ("flag_heads", "int32"),
+    ("flag_heads", "bits"),
+    (BOTH, "bits"),
+    ("adjacent_difference", None),
+    ("adjacent_difference", "reverse"),
+]
+KINDS = [(name, flag, source) for name, flag in FORMS for source in ("int8", "int32")]
+KINDS += [(name, flag, source) for name, flag in FORMS[2:6:3] + FORMS[-2:-1] for source in ("float16", "float64")]
 
 
-def verify(kernel, registers: int = 128) -> str:
-    ptx = kernel.ptx
-    assert re.findall(r"^\.target (.*)$", ptx, re.M) in (["sm_90a"], ["sm_90a, debug"])
-    assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith(
-        ("cutesync_flag_", "cutesync_adjacent_difference")
-    )
-    assert_overlaps(ptx)
-    assert not re.search(r"\.local\b|\.shared\b|\bbar\b|\bcall\b|\btrap\b", ptx)
-    used, frame = cubin_figures(kernel.cubin)
-    assert frame == 0 and used <= registers, f"{used} registers, {frame} bytes of stack"
+def compiled(allocated, name: str, x, *arguments, **options) -> str:
+    """The PTX of the kernel of a call."""
+    (spec,) = needed(getattr(cs, name), x, *arguments, **options)
+    *_, shared, registers = verify(spec, allocated)
+    ptx = spec.kernel().ptx
+    assert spec.key[0] == name and shared == 0 and registers <= 128 and not re.search(r"\.shared\b|\bbar\b", ptx)
     return ptx
 
 
-FORMS = [
-    ("heads", "uint8"),
-    ("tails", "uint8"),
-    ("both", "uint8"),
-    ("heads", "int32"),
-    ("heads", "bits"),
-    ("both", "bits"),
-    ("left", None),
-    ("right", None),
-]
-
-
-KINDS = [(form, flag, source) for form, flag in FORMS for source in ("int8", "int32")]
-KINDS += [(form, flag, source) for form, flag in FORMS[2:6:3] + FORMS[-2:-1] for source in ("float16", "float64")]
-
-
-@pytest.mark.parametrize(("form", "flag", "source"), KINDS)
-def test_every_form(form, flag, source):
-    ptx = verify(compiled(form, "sub" if flag is None else "ne", source, flag or source))
-    into, out = BY_NAME[source].size, 0 if flag == "bits" else BY_NAME[flag or source].size
+@pytest.mark.parametrize(("name", "flag", "source"), KINDS)
+def test_every_form(name, flag, source, allocated):
+    difference = name == "adjacent_difference"
+    ptx = compiled(
+        allocated,
+        name,
+        dry((1 << 28,), source),
+        **({"reverse": flag is not None} if difference else {"dtype": flag}),
+    )
+    into = BY_NAME[source].size
+    out = into if difference else 0 if flag == "bits" else BY_NAME[flag].size
     assert bool(re.search(r"ld\.global\.(v4\.b32|v2\.b64)", ptx)) == (into >= out), (
         "the wider side goes in 16-byte vectors"
     )
@@ -86,46 +57,45 @@ def test_every_form(form, flag, source):
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("shape", "offset", "options"),
     [
-        {"tile": 7},
-        {"shape": (1 << 20, 37)},
-        {"shape": (64, 1 << 22)},
-        {"shape": (9, 1000), "tile": 7},
-        {"ends": True},
-        {"aligned": 4},
-        {"aligned": 8},
+        ((1 << 28,), 0, {"tile": 7}),
+        ((1 << 20, 37), 0, {}),
+        ((64, 1 << 22), 0, {}),
+        ((9, 1000), 0, {"tile": 7}),
+        ((1 << 28,), 0, {"predecessor": 1, "successor": 2}),
+        ((1 << 28,), 4, {}),
+        ((1 << 28,), 8, {}),
     ],
     ids=str,
 )
 @pytest.mark.parametrize("flag", ["uint8", "bits"])
-def test_every_layout(options, flag):
-    verify(compiled("both", "ne", "int32", flag, **options))
+def test_every_layout(shape, offset, options, flag, allocated):
+    *rows, length = shape
+    result = ((*rows, -(-length // 32)), "uint32") if flag == "bits" else (shape, "uint8")
+    out = tuple(dry(*result, offset, base) for base in (1 << 50, 1 << 60))
+    compiled(allocated, BOTH, dry(shape, "int32", offset), dtype=flag, out=out, **options)
 
 
 @pytest.mark.parametrize("op", [lambda a, b: a + 1 < b, lambda a, b, i: (a != b) & (i > 3)], ids=["values", "index"])
-def test_callables(op):
-    verify(compiled("both", op, "int32", "uint8"))
+def test_callables(op, allocated):
+    compiled(allocated, BOTH, dry((1 << 28,), "int32"), op)
 
 
 @pytest.mark.parametrize("length", [1 << 12, 1 << 18])
 def test_small_arrays_spread_over_the_gpu(length):
     """One vector a lane, so that as many warps as there can be take part."""
-    config = choose(Problem(1, length, length, 4, 1, 16, 16))
-    assert config.kernel[4] == 1 and config.grid == length // 128 // config.kernel[5]
+    choice = choose(Problem(1, length, length, 4, 1, 16, 16))
+    assert choice.policy.unroll == 1 and choice.grid == length // 128 // choice.policy.warps
 
 
 @pytest.mark.parametrize("rows", [3, 1 << 20, (1 << 33) - 1, 1 << 33, 1 << 35])
 def test_a_grid_holds_as_many_rows_as_memory_does(rows):
-    config = choose(Problem(rows, 1, 1, 1, 0, 1, 16))
-    assert 0 < config.grid < 1 << 31 and config.grid * config.kernel[-1] >= rows
+    choice = choose(Problem(rows, 1, 1, 1, 0, 1, 16))
+    assert 0 < choice.grid < 1 << 31 and choice.grid * choice.policy.warps >= rows
 
 
 @pytest.mark.parametrize(("source", "piece"), [("int8", "b8"), ("int16", "b16"), ("int32", "b32")])
-def test_misaligned_keys_are_loaded_in_pieces_and_their_flags_stored_whole(source, piece):
-    size = BY_NAME[source].size
-    config = choose(Problem(1, 1 << 28, 1 << 28, size, 1, size, 16))
-    ptx = verify(
-        kernel_for(config, Marking("heads", neighbour_operator("ne", COMPARISONS), BY_NAME[source], BY_NAME["uint8"]))
-    )
+def test_misaligned_keys_are_loaded_in_pieces_and_their_flags_stored_whole(source, piece, allocated):
+    ptx = compiled(allocated, "flag_heads", dry((1 << 28,), source, BY_NAME[source].size))
     assert f"ld.global.{piece}" in ptx and "ld.global.v" not in ptx and "st.global.b32" in ptx

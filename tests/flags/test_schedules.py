@@ -4,19 +4,16 @@ faults are found."""
 from __future__ import annotations
 
 import functools
-import importlib
 
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.flags import policy as config
+from cutesync.kernels.flags import plan, policy
 from cutesync.runtime import call as calls
 
 from ..cases import same
 from ..faults import RESULT, Bench, each, every
 from .cases import keys
-
-flags = importlib.import_module("cutesync.kernels.flags.call")
 
 SCHEDULES = 20
 INDEXED = lambda a, b, index: (a != b) & (index % 5 != 2)  # noqa: E731
@@ -47,9 +44,9 @@ KERNELS = {
 def right(name: str, schedules: int) -> bool:
     """A case agrees with NumPy in its configuration."""
     call, dtype, shape, options, (unroll, warps) = KERNELS[name]
-    choose, x = config.choose, keys(shape, dtype)
+    choose, x = policy.choose, keys(shape, dtype)
     with pytest.MonkeyPatch.context() as patch, cs.emulate(schedules=schedules, seed=11) as ran:
-        patch.setattr(flags, "choose", lambda problem: choose(problem, unroll, warps))
+        patch.setattr(plan, "choose", lambda problem: choose(problem, unroll, warps))
         patch.setattr(calls, "_plans", {})
         found = getattr(cs, call)(cs.asarray(x), **options)
     assert ran.launches == schedules

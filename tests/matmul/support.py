@@ -7,6 +7,7 @@ import numpy as np
 import cutesync as cs
 from cutesync.dtypes import element_type
 from cutesync.kernels.matmul import policy as config
+from cutesync.kernels.matmul.model import Workload, shortlist
 from cutesync.kernels.matmul.policy import MatmulPolicy
 
 SCHEDULES = 20
@@ -45,3 +46,8 @@ def agrees_under_schedules(
         got = cs.matmul(a, b, config=chosen)
     assert ran.launches == SCHEDULES
     agrees(got, a, b, what=name)
+
+
+def choose(*workload, **options) -> MatmulPolicy:
+    """What the model chooses."""
+    return shortlist(Workload(*workload, **options))[0]

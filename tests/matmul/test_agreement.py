@@ -5,16 +5,16 @@ import pytest
 
 import cutesync as cs
 from cutesync.dtypes import element_type
-from cutesync.kernels.matmul.call import make_plan
+from cutesync.kernels.matmul.call import Arrays, Options, make_plan
 from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.runtime.arrays import View
 from cutesync.runtime.device_array import from_numpy
 
 from .support import SMALL, agrees, integers, operand
 
-pytestmark = pytest.mark.usefixtures("on_emulator")
+pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
-CONFIG, PLAIN = MatmulPolicy(*SMALL), (1.0, 0.0, None, None, False, False)
+CONFIG = MatmulPolicy(*SMALL)
 
 
 SHAPES = [
@@ -81,9 +81,7 @@ def test_padded_views_read_and_write_nothing_else(extra):
     a, b = integers(70, 40), integers(40, 66)
     (keep_a, in_a), (keep_b, in_b) = device_view(a, np.nan), device_view(b, np.nan)
     whole, out = device_view(np.zeros((70, 66), np.float16), 7)
-    make_plan((in_a, in_b, None, None, None, None), out, PLAIN, None, CONFIG, 0).run(
-        (in_a.ptr, in_b.ptr, out.ptr, 0, 0, 0, 0), 0
-    )
+    make_plan(Arrays(in_a, in_b), out, Options(), None, CONFIG, 0).run((in_a.ptr, in_b.ptr, out.ptr, 0, 0, 0, 0), 0)
     got = np.asarray(whole)
     agrees(got[1:-1, extra:-extra], a, b)
     got[1:-1, extra:-extra] = 7
@@ -100,7 +98,7 @@ def test_column_major_results(rows_first):
     out = View(holder.ptr, (72, 136), holder.dtype, holder.device, False, True, steps)
     in_a, in_b, in_bias = (cs.asarray(x) for x in (a, b, bias))
     views = [View(x.ptr, x.shape, x.dtype, x.device, True) for x in (in_a, in_b, in_bias)]
-    make_plan((*views[:2], None, views[2], None, None), out, PLAIN, None, CONFIG, 0).run(
+    make_plan(Arrays(*views[:2], bias=views[2]), out, Options(), None, CONFIG, 0).run(
         (in_a.ptr, in_b.ptr, out.ptr, 0, in_bias.ptr, 0, 0), 0
     )
     stored = np.asarray(holder).ravel()
@@ -156,7 +154,8 @@ def test_float8_scales_and_odd_strides():
     ids=repr,
 )
 def test_scales_that_are_numbers(scale):
-    """Of Python and NumPy, for arrays of NumPy and of a device; a call with another number is another call."""
+    """Numbers of Python and NumPy, for arrays of NumPy and of a device. Calls with different numbers have different
+    plans."""
     a, b = integers(9, 16), integers(16, 24)
     for first, second in ((a, b), (cs.asarray(a), cs.asarray(b))):
         for scales in (
@@ -169,7 +168,7 @@ def test_scales_that_are_numbers(scale):
 
 
 def test_a_scale_of_one_is_none():
-    """An int32 result takes no factors, and these are none."""
+    """An int32 result takes no factors; scales of 1 are allowed, as they change nothing."""
     a, b = integers(9, 16, dtype="int8"), integers(16, 24, dtype="int8")
     agrees(cs.matmul(a, b, scale_a=1.0, scale_b=1, config=CONFIG), a, b)
 
@@ -252,7 +251,8 @@ def test_out_and_the_plan_that_is_kept():
 
 
 def test_batch_invariant_results_do_not_depend_on_the_other_rows():
-    """One row by a configuration that cuts K, and many by another tile: the same bits, which a cut K has not."""
+    """One row with a policy that splits K, and many rows with another tile: the same bits. Without ``batch_invariant``
+    they differ."""
     random = np.random.default_rng(9)
     a, b = random.standard_normal((130, 512)).astype(np.float16), random.standard_normal((512, 72)).astype(np.float16)
     many = cs.matmul(a, b, out_dtype="float32", batch_invariant=True, config=MatmulPolicy((128, 64), "cooperative"))

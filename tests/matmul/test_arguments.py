@@ -9,7 +9,7 @@ from cutesync.kernels.matmul import MatmulPolicy
 
 from .support import integers
 
-pytestmark = pytest.mark.usefixtures("on_emulator")
+pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
 A, B = integers(4, 6), integers(6, 8)
 

@@ -7,22 +7,15 @@ from dataclasses import replace
 import pytest
 
 from cutesync.dtypes import BY_NAME, TFLOAT32, element_type
+from cutesync.kernels.matmul.candidates import COOPERATIVE, PINGPONG, PROMOTED, SKINNY, STRADDLING
 from cutesync.kernels.matmul.plan import kernel_for, pack_kernel
-from cutesync.kernels.matmul.policy import (
-    COOPERATIVE,
-    PACK_RUN,
-    PINGPONG,
-    PROMOTED,
-    SKINNY,
-    STRADDLING,
-    THREADS,
-    MatmulPolicy,
-)
+from cutesync.kernels.matmul.policy import PACK_RUN, THREADS, MatmulPolicy
 from cutesync.kernels.matmul.terms import TermsSpec
+from cutesync.runtime import compiler
 
 from ..compiled import assert_overlaps, cubin_figures
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
+pytestmark = pytest.mark.slow
 
 MAJORS = [(True, True), (True, False), (False, True), (False, False)]
 TILES = {
@@ -35,14 +28,22 @@ FORMS = {
     "int8": "k32\\.satfinite\\.s32\\.s8\\.s8",
     "tfloat32": "k8\\.f32\\.tf32\\.tf32",
 }
+PLAIN = TermsSpec()
 EVERYTHING = TermsSpec(True, BFLOAT16, "column", BFLOAT16, "gelu", True, "each", "each")
+
+
+@pytest.fixture(autouse=True)
+def _fresh_compiler(monkeypatch):
+    """Compile in this process, without the caches."""
+    monkeypatch.setenv("CUTESYNC_CACHE", "0")
+    monkeypatch.setattr(compiler, "_kernels", {})
 
 
 def verify(
     config: MatmulPolicy,
     out: str = "bfloat16",
     majors=(True, True),
-    terms: TermsSpec = TermsSpec(),
+    terms: TermsSpec = PLAIN,
     element: str = "bfloat16",
 ) -> str:
     result = element_type(out)
@@ -65,22 +66,19 @@ def verify(
         )
     a_k, b_k = majors
     transposed = f"{int(not a_k)}, {int(not b_k)};"
-    instruction = (
-        rf"wgmma\.mma_async\.sync\.aligned\.m64n{config.tile[1]}{FORMS[element]} "
-        rf"[^;]*{transposed if element == 'bfloat16' else ';'}"
-    )
-    slabs = config.rows // 64 * config.tile[1] // config.slab_columns(result.size) if config.deferred else 0
+    ends = transposed if element == "bfloat16" else ";"
+    instruction = rf"wgmma\.mma_async\.sync\.aligned\.m64n{config.tile[1]}{FORMS[element]} [^;]*{ends}"
+    deferred = config.rows // 64 * config.tile[1] // config.sub_tile_columns(result.size) if config.deferred else 0
     planned = (
-        ((1 if config.promoted else 2) + slabs) * 4 * config.rows // 64
-    )  # first k-tile, one beside each slab, loop; 4 steps of 32 bytes each, every 64 rows
+        ((1 if config.promoted else 2) + deferred) * 4 * config.rows // 64
+    )  # first k-tile, one beside each sub-tile, loop; 4 steps of 32 bytes each, every 64 rows
     assert len(re.findall(instruction, ptx)) == planned == ptx.count("wgmma.mma_async")
     assert not re.search(r"\.local\b|ld\.local|st\.local|\bcall\b|\btrap\b", ptx)
     assert kernel.smem == config.smem(result.size) <= 227 * 1024
     allocated = [int(n) for n in re.findall(r"mbarrier\.init\.shared\.b64 \t\[%r\d+\+(\d+)\]", ptx)]
-    ends = 0 if config.meets else 8 * (config.splits > 1)  # what lies behind the barriers: the notice
-    assert (
-        ptx.count("mbarrier.init") == 2 * config.stages + 2 * config.meets and max(allocated) + 8 + ends == kernel.smem
-    )
+    words = 0 if config.cluster_split else 8 * (config.splits > 1)  # of the turnstile, behind the barriers
+    assert ptx.count("mbarrier.init") == 2 * config.stages + 2 * config.cluster_split
+    assert max(allocated) + 8 + words == kernel.smem
     registers, frame = cubin_figures(kernel.cubin)
     assert frame == 0, f"{config}: {frame} bytes of stack a thread"
     assert registers == 168, "the compiler's budget before setmaxnreg: 65536 / 384"
@@ -122,7 +120,7 @@ def test_eight_bits():
     verify(MatmulPolicy((128, 128), "pingpong", (2, 1)), element="int8", out="int32")
 
 
-def test_tf32_and_its_parts():
+def test_tf32_and_3xtf32():
     verify(MatmulPolicy((256, 128), "cooperative", (1, 2)), out="float32", element="tfloat32")
     verify(MatmulPolicy((128, 192), "cooperative", (2, 1), promoted=True), out="float32", element="tfloat32")
 
@@ -147,20 +145,20 @@ def test_results_of_eight_bits(element, out, converted):
 
 
 @pytest.mark.parametrize(
-    ("size", "form", "parts"),
+    ("size", "form", "side"),
     [
         (1, "rows", ""),
         (2, "rows", ""),
         (4, "rows", "left"),
         (1, "apart", ""),
-        (1, "turned", ""),
-        (2, "turned", ""),
+        (1, "transposed", ""),
+        (2, "transposed", ""),
         (4, "apart", "left"),
-        (4, "turned", "right"),
+        (4, "transposed", "right"),
     ],
 )
-def test_packing_kernels(size, form, parts):
-    kernel = pack_kernel(BY_NAME[f"uint{8 * size}"], form, parts, 0)
+def test_packing_kernels(size, form, side):
+    kernel = pack_kernel(BY_NAME[f"uint{8 * size}"], form, side, 0)
     registers, frame = cubin_figures(kernel.cubin)
     assert_overlaps(kernel.ptx)
     assert kernel.name.startswith("cutesync_matmul_pack") and frame == 0 and registers <= 40, (
@@ -187,7 +185,7 @@ def test_split_k():
     ],
     ids=lambda c: f"{c.tile} {c.splits}",
 )
-def test_shares_that_meet(config):
+def test_cluster_split_k(config):
     """A store of 16 bytes for 4 accumulators, to the first block's shared memory; no atomics, and no memory of the
     launch's own."""
     ptx = verify(config)

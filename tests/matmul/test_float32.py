@@ -1,4 +1,4 @@
-"""float32 operands: in full precision, by three products of tfloat32 parts, and rounded to tfloat32."""
+"""float32 operands: in full precision, by 3xTF32, and rounded to tfloat32."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from cutesync.kernels.matmul.policy import MatmulPolicy
 
 from .support import SMALL, agrees, operand
 
-pytestmark = pytest.mark.usefixtures("on_emulator")
+pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
 CONFIG = MatmulPolicy(*SMALL)
 TRANSPOSED = [(False, False), (True, True)]  # each operand lies both ways
@@ -29,8 +29,8 @@ def error(got, a, b, precision=None) -> float:
 def test_integers_of_15_bits_are_exact(m, n, k, transposed):
     """Numbers that tfloat32 cannot hold, on either side: any difference is a fault."""
     wide, narrow = (
-        operand(*shape, turned, "float32") * np.float32(factor)
-        for shape, turned, factor in (((m, k), transposed[0], 6827), ((k, n), transposed[1], 1))
+        operand(*shape, transpose, "float32") * np.float32(factor)
+        for shape, transpose, factor in (((m, k), transposed[0], 6827), ((k, n), transposed[1], 1))
     )
     assert not np.array_equal(
         cs.reference.matmul(wide, np.eye(wide.shape[1], dtype=np.float32), precision="tf32"), wide
@@ -52,7 +52,8 @@ def test_full_precision_is_that_of_float32(positive):
 
 
 def test_tiny_and_huge():
-    """Parts neither overflow, where the nearest tfloat32 would be infinite, nor matter where the product is small."""
+    """The big and small part neither overflow, where the nearest tfloat32 would be infinite, nor matter where the
+    product is small."""
     a = np.float32([[3.4e38, 1e-30, 2.0**-100, -3.4028235e38]])
     b = np.eye(4, dtype=np.float32)
     np.testing.assert_allclose(cs.matmul(a, b, config=CONFIG), a, rtol=2**-21)
@@ -76,7 +77,7 @@ def test_infinities_and_nan_come_out_as_numpys():
 def test_tf32_rounds_the_operands(transposed):
     random = np.random.default_rng(3)
     a, b = (random.standard_normal(shape).astype(np.float32) for shape in ((70, 40), (40, 72)))
-    given = [np.ascontiguousarray(x.T).T if turned else x for x, turned in zip((a, b), transposed)]
+    given = [np.ascontiguousarray(x.T).T if transpose else x for x, transpose in zip((a, b), transposed)]
     got = cs.matmul(*given, precision="tf32", config=CONFIG)
     assert error(got, a, b, "tf32") < 2**-21 and error(got, a, b) > 2**-16
 
@@ -91,7 +92,7 @@ def test_tf32_in_tiles_of_an_odd_multiple_of_16_columns():
 
 
 def test_odd_strides():
-    """Also the sums of parts that are left to the tensor cores."""
+    """Also with 3xTF32 whose sums are left to the tensor cores."""
     a, b = operand(66, 37, False, "float32"), operand(37, 71, False, "float32")
     agrees(cs.matmul(a, b, precision="tf32", config=CONFIG), a, b)
     agrees(cs.matmul(a * np.float32(4097), b, fast_accumulation=True, config=CONFIG), a * np.float32(4097), b)
@@ -113,7 +114,7 @@ def test_batches_terms_and_no_k():
     ],
 )
 def test_hostile_schedules(chosen, precision, monkeypatch):
-    """The packing kernels, the ring and the slabs, under every policy with the sanitizer."""
+    """The packing kernels, the ring and the buffers, under every policy with the sanitizer."""
     monkeypatch.setattr(config, "SMS", 2)
     a, b = operand(136, 40, precision is None, "float32"), operand(40, 72, True, "float32")
     with cs.emulate(schedules=3, seed=8):

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.matmul import policy as config
+from cutesync.kernels.matmul.candidates import COOPERATIVE, PINGPONG, SKINNY, STRADDLING
 from cutesync.kernels.matmul.policy import MatmulPolicy
 
 pytestmark = pytest.mark.gpu
 
 torch = pytest.importorskip("torch")
 
-EVERY = config.COOPERATIVE + config.PINGPONG + config.SKINNY + config.STRADDLING
+EVERY = COOPERATIVE + PINGPONG + SKINNY + STRADDLING
 FEW = [
     MatmulPolicy((128, 256), "cooperative", (2, 1)),
     MatmulPolicy((128, 192), "pingpong", (2, 1)),
@@ -87,7 +87,7 @@ EXACT = [
     ("first", "second", "out", "options"), EXACT, ids=lambda v: "-".join(v) if isinstance(v, dict) else v
 )
 def test_types(first, second, out, options, transposed):
-    """Those of 8 bits saturate as results."""
+    """Results of 8 bits saturate."""
     for m, n, k in [(256, 384, 512), (130, 200, 264), (257, 65, 101), (1, 640, 300), (700, 3, 128)]:
         a, b = (integers(*shape, dtype="float32", transposed=t) for shape, t in zip(((m, k), (k, n)), transposed))
         a, b = (value.abs() if name == "uint8" else value for value, name in ((a, first), (b, second)))
@@ -200,7 +200,7 @@ def test_a_graph_of_matmuls():
 
 @pytest.mark.parametrize("cluster", [(1, 1), (1, 2)])
 def test_eight_streams(cluster):
-    """Split products, whose shares meet in a cluster, or in a workspace: one a stream."""
+    """Split-K through a cluster, and through a workspace: one a stream."""
     chosen = MatmulPolicy((64, 64), "pingpong", cluster, splits=4)
 
     def work(seed: int) -> bool:

@@ -1,5 +1,5 @@
-"""Packing: operands of any strides become rows of whole cache lines, float32 its parts; memory comes from the stream's
-workspace."""
+"""Packing: operands of any strides become rows of whole cache lines, float32 the terms of 3xTF32; the memory is the
+stream's."""
 
 import numpy as np
 import pytest
@@ -15,34 +15,34 @@ from cutesync.runtime import device, device_array, workspace
 from ..faults import RESULT, Bench, every, only, op
 from .support import SMALL, agrees, operand
 
-pytestmark = pytest.mark.usefixtures("on_emulator")
+pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
 CONFIG = MatmulPolicy(*SMALL)
 
 
 def packed(
-    x: np.ndarray, first: int, shape: tuple[int, int, int], strides: tuple[int, int, int], parts: str = ""
+    x: np.ndarray, first: int, shape: tuple[int, int, int], strides: tuple[int, int, int], side: str = ""
 ) -> np.ndarray:
     """What the kernel makes of ``shape`` = (items, rows, inner) of the elements of ``x`` from ``first`` on, and 64
     bytes after it."""
     element, (items, rows, inner) = BY_NAME[x.dtype.name], shape
     unit = 128 // x.itemsize
-    job = PackJob(items, rows, inner, strides, -(-inner // unit) * unit, parts)
+    job = PackJob(items, rows, inner, strides, -(-inner // unit) * unit, side)
     held, out = cs.asarray(x), cs.asarray(np.full(job.elements + 64 // x.itemsize, 77, x.dtype))
     make_pack(job, element, device.HOST, 0).run(held.ptr + first * x.itemsize, out.ptr, 0)
     whole = np.asarray(out)
     assert (whole[job.elements :] == 77).all(), "something behind the copy was written"
-    return whole[: job.elements].reshape(items, rows, 3 if parts else 1, job.span)
+    return whole[: job.elements].reshape(items, rows, 3 if side else 1, job.span)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(
     ("items", "rows", "inner", "first"), [(1, 70, 300, 3), (2, 33, 31, 1), (1, 1, 129, 0), (3, 40, 1, 5)]
 )
-def test_any_strides(items, rows, inner, first, turned, size):
+def test_any_strides(items, rows, inner, first, transposed, size):
     """Several tiles each way with ragged ends, from a base of any alignment; zeros behind each row."""
-    strides = (rows * inner + 7, 1, rows + 2) if turned else (rows * (inner + 3), inner + 3, 1)
+    strides = (rows * inner + 7, 1, rows + 2) if transposed else (rows * (inner + 3), inner + 3, 1)
     x = (
         np.random.default_rng(size)
         .integers(1, 100, 2 + first + sum(s * e for s, e in zip(strides, (items, rows, inner))))
@@ -188,7 +188,7 @@ ROWS = {
 
 
 def test_a_tile_read_before_it_is_whole_is_found():
-    """The one barrier of the kernel, taken away."""
+    """The fault: the only barrier of the kernel is removed."""
     bench = Bench(lambda: packed(np.ones(33 * 33, np.uint16), 0, (1, 33, 33), (0, 1, 33)).size)
     bench.check(only(op(r"bar\.sync")), {"uninitialised", "race"})
 

@@ -9,7 +9,7 @@ from cutesync.kernels.matmul.policy import MatmulPolicy
 
 from .support import SMALL, agrees, integers, operand
 
-pytestmark = pytest.mark.usefixtures("on_emulator")
+pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
 CONFIG = MatmulPolicy(*SMALL)
 EIGHT_BITS = ["float8_e4m3fn", "float8_e5m2", "int8", "uint8"]
@@ -33,8 +33,8 @@ def test_eight_bits_saturate(out, columns):
     agrees(cs.matmul(a, b, out_dtype=out, config=CONFIG), a, b, out_dtype=out)
 
 
-def test_slabs_of_16_bytes():
-    """As wide as the least that TMA stores: not swizzled."""
+def test_sub_tiles_of_16_bytes():
+    """The least that TMA stores. These sub-tiles are not swizzled."""
     a, b = operands("int8", 70, 176, 40)
     agrees(cs.matmul(a, b, out_dtype="int8", config=MatmulPolicy((64, 112), "pingpong")), a, b, out_dtype="int8")
 

@@ -11,7 +11,7 @@ from cutesync.kernels.matmul.policy import MatmulPolicy
 from ..cases import with_slow
 from .support import agrees, agrees_under_schedules, integers, operand
 
-pytestmark = pytest.mark.usefixtures("on_emulator")
+pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
 # name: configuration, (M, N, K), blocks that run at a time
 KERNELS = {
@@ -21,17 +21,17 @@ KERNELS = {
     "pingpong, B multicast": (MatmulPolicy((64, 64), "pingpong", (2, 1)), (200, 72, 136), 2),
     "cooperative, one block": (MatmulPolicy((128, 64), "cooperative"), (200, 72, 136), 1),
     "cooperative, blocks of 256 rows": (MatmulPolicy((256, 64), "cooperative", stages=3), (300, 72, 72), 1),
-    "tiles held, fewer k-tiles than slabs": (MatmulPolicy((256, 128), "cooperative", stages=2), (300, 136, 40), 1),
-    "tiles held, clusters at two edges": (
+    "deferred, fewer k-tiles than sub-tiles": (MatmulPolicy((256, 128), "cooperative", stages=2), (300, 136, 40), 1),
+    "deferred, clusters at two edges": (
         MatmulPolicy((128, 128), "cooperative", (1, 2), stages=2),
         (130, 300, 200),
         2,
     ),
-    "tiles not held": (MatmulPolicy((128, 64), "cooperative", stages=2, deferred=False), (200, 72, 136), 1),
+    "cooperative, not deferred": (MatmulPolicy((128, 64), "cooperative", stages=2, deferred=False), (200, 72, 136), 1),
     "cooperative, A multicast": (MatmulPolicy((128, 64), "cooperative", (1, 2), stages=2), (136, 200, 136), 2),
     "pingpong, B multicast to 4": (MatmulPolicy((64, 96), "pingpong", (4, 1), stages=2), (300, 104, 136), 4),
-    "split in 3, shares meet": (MatmulPolicy((64, 64), "pingpong", splits=3), (70, 72, 264), 5),
-    "split in 4, shares of two warpgroups meet": (
+    "cluster split in 3": (MatmulPolicy((64, 64), "pingpong", splits=3), (70, 72, 264), 5),
+    "cluster split in 4, two warpgroups": (
         MatmulPolicy((128, 32), "cooperative", stages=2, splits=4),
         (130, 40, 264),
         8,
@@ -51,9 +51,9 @@ SLOW = {
     "split in 2, more units than blocks",
     "cooperative, B multicast",
     "pingpong, B multicast to 4",
-    "tiles held, clusters at two edges",
+    "deferred, clusters at two edges",
     "split in 2, multicast",
-    "split in 4, shares of two warpgroups meet",
+    "cluster split in 4, two warpgroups",
     "cooperative, A multicast",
     "cooperative, blocks of 256 rows",
     "split in 9, pingpong",
@@ -63,15 +63,15 @@ SLOW = {
 
 @pytest.mark.parametrize("name", with_slow(KERNELS, SLOW))
 def test_agrees_under_hostile_schedules(name, monkeypatch):
-    """Tails in M, N and K; several tiles a block, so that the ring and the slabs go round."""
+    """Tails in M, N and K; several tiles a block, so that the ring and the buffers go round."""
     agrees_under_schedules(monkeypatch, name, *KERNELS[name])
 
 
 EXCHANGES = {
-    "shares meet": MatmulPolicy((64, 64), "pingpong", splits=4),
-    "shares of two warpgroups meet": MatmulPolicy((128, 32), "cooperative", splits=2),
-    "tiles held": MatmulPolicy((128, 64), "cooperative"),
-    "tiles not held": MatmulPolicy((128, 64), "cooperative", deferred=False),
+    "cluster split": MatmulPolicy((64, 64), "pingpong", splits=4),
+    "cluster split, two warpgroups": MatmulPolicy((128, 32), "cooperative", splits=2),
+    "deferred": MatmulPolicy((128, 64), "cooperative"),
+    "not deferred": MatmulPolicy((128, 64), "cooperative", deferred=False),
 }
 
 
@@ -98,7 +98,8 @@ def test_every_width_of_elements_and_results(dtype, out, name, monkeypatch):
 @pytest.mark.parametrize("name", EXCHANGES)
 @pytest.mark.parametrize("columns", [65, 72], ids=["stored by threads", "stored by TMA"])
 def test_c_may_be_the_result(name, columns, monkeypatch):
-    """Each element of C is read before its place is written, also where a tile is stored late or by another block."""
+    """Each element of C is read before its place is written, also where a tile is stored late (deferred epilogue) or by
+    another block (split-K)."""
     monkeypatch.setattr(config, "SMS", 2)
     a, b, c = operand(129, 264, False), operand(264, columns, True), integers(129, columns, seed=2)
     wanted, place = cs.reference.matmul(a, b, c, beta=2.0), cs.asarray(c)  # of NumPy's arrays each one would be copied
@@ -106,8 +107,8 @@ def test_c_may_be_the_result(name, columns, monkeypatch):
     assert np.array_equal(np.asarray(place), wanted)
 
 
-def test_shares_that_lie_outside_k():
-    """K of one k-tile, cut in 4: three of the blocks that meet bring zeros."""
+def test_slices_that_lie_outside_k():
+    """K of one k-tile, cut in 4: three of the cluster's blocks bring zeros."""
     a, b = operand(70, 40, False), operand(40, 72, False)
     agrees(cs.matmul(a, b, config=MatmulPolicy((64, 64), "pingpong", splits=4)), a, b)
 
@@ -124,15 +125,15 @@ def test_all_transposes(transposed, cluster, monkeypatch):
 
 @pytest.mark.parametrize("columns", [80, 96, 128])
 @pytest.mark.parametrize("out", ["float16", "float32"])
-def test_tiles_whose_slabs_are_narrow(columns, out):
-    """The columns of a slab follow from the tile's: 16, 32 or 64 of 16 bits, 16 or 32 of 32 bits; the B tile's swizzle
-    from its rows."""
+def test_narrow_sub_tiles(columns, out):
+    """The columns of a sub-tile follow from the tile's: 16, 32 or 64 of 16 bits, 16 or 32 of 32 bits; the B tile's
+    swizzle from its rows."""
     a, b = operand(70, 72, False), operand(72, columns + 8, False)
     agrees(cs.matmul(a, b, config=MatmulPolicy((64, columns), "pingpong"), out_dtype=out), a, b, out_dtype=out)
 
 
 def test_the_workspace_of_split_k_serves_many_calls():
-    """Counters are left at zero, shares are not trusted; different sizes take turns."""
+    """Counters are left at zero, old partial sums are not trusted; different sizes take turns."""
     chosen = MatmulPolicy((64, 64), "pingpong", (1, 2), splits=4)
     for rows in (70, 30, 70):
         a, b = operand(rows, 264, False, seed=rows), operand(264, 136, True)

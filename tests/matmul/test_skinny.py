@@ -6,11 +6,14 @@ import pytest
 import cutesync as cs
 from cutesync.errors import ArgumentValueError
 from cutesync.kernels.matmul import MatmulPolicy
-from cutesync.kernels.matmul.policy import SKINNY, Access, choose, cost, row_cost
-from cutesync.kernels.matmul.problem import Matrices, _turned
+from cutesync.kernels.matmul.candidates import SKINNY
+from cutesync.kernels.matmul.model import Access, Workload, cost, row_cost
+from cutesync.kernels.matmul.problem import swap_ab
 
 from ..cases import with_slow
-from .support import agrees, agrees_under_schedules, integers, operand
+from .support import agrees, agrees_under_schedules, choose, integers, operand
+
+pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
 pytestmark = pytest.mark.usefixtures("on_emulator")
 
@@ -45,14 +48,14 @@ def test_contiguous_rows_and_columns(m, n, transposed, columns):
 
 
 @pytest.mark.parametrize(("m", "n"), [(3, 72), (64, 72), (1, 1)])
-def test_terms_of_turned_results(m, n):
+def test_terms_of_transposed_results(m, n):
     a, b, c = integers(m, 40), integers(40, n), integers(m, n, dtype="float32", seed=2)
     for bias in (integers(n, seed=3), integers(m, 1, seed=3)):
         terms = {"alpha": 0.5, "beta": -2.0, "bias": bias, "activation": "relu", "out_dtype": "float32"}
         agrees(cs.matmul(a, b, c, **terms), a, b, c, **terms)
 
 
-def test_types_of_turned_results():
+def test_types_of_transposed_results():
     for dtype, out in (("float32", "float32"), ("int8", "int8")):
         a, b = integers(5, 144, dtype=dtype), integers(72, 144, dtype=dtype).T
         agrees(np.asarray(cs.matmul(a, b, out_dtype=out)), a, b, out_dtype=out)
@@ -77,7 +80,7 @@ def test_the_same_bits_for_any_number_of_rows():
 
 
 @pytest.mark.parametrize(
-    ("shape", "steps", "turned"),
+    ("shape", "steps", "swapped"),
     [
         ((1, 72), (72, 1), True),
         ((72, 1), (1, 1), False),
@@ -88,8 +91,8 @@ def test_the_same_bits_for_any_number_of_rows():
         ((8, 8), (8, 1), False),
     ],
 )
-def test_which_results_are_turned(shape, steps, turned):
-    assert _turned(Matrices(shape, steps, ())) is turned
+def test_which_results_are_computed_as_transposes(shape, steps, swapped):
+    assert swap_ab(shape, steps) is swapped
 
 
 def test_the_model_streams_the_large_operand_once():
@@ -107,9 +110,9 @@ def test_the_model_knows_how_operands_lie():
     """Columns that are contiguous come in boxes as wide as the swizzle: 32 bytes of 208 columns. Rows that straddle
     cache lines cost more, so they are shared among more blocks."""
     wide, even = MatmulPolicy((128, 208), "pingpong", (2, 1)), MatmulPolicy((128, 256), "cooperative", (2, 1))
-    rows, columns = Access(), Access(b_k_major=False)
+    rows, columns, load = Access(), Access(b_k_major=False), Workload(4096, 4096, 64, 1, 2)
     assert columns.bytes(wide) == rows.bytes(wide) + 128 * 104 * 3 and columns.bytes(even) == rows.bytes(even)
-    assert cost(wide, 4096, 4096, 64, 1, 2, columns) > 1.2 * cost(wide, 4096, 4096, 64, 1, 2)
+    assert cost(wide, load._replace(access=columns)) > 1.2 * cost(wide, load)
     assert choose(4096, 4096, 64, 1, 2, access=columns).tile[1] % 64 == 0
     assert [row_cost(stride) for stride in (16384, 4000, 2000)] == sorted(
         row_cost(stride) for stride in (16384, 4000, 2000)

@@ -70,7 +70,7 @@ def test_measured_once_and_kept(clock, _emulator):
 
 
 def test_measuring_writes_no_result(monkeypatch, clock):
-    """C may be the result itself: it is what it was when the call begins."""
+    """C may be the result itself. Measuring must not change it before the call reads it."""
     c = integers(100, 80)
     in_place = cs.asarray(c)
     cs.matmul(cs.asarray(A), cs.asarray(B), in_place, beta=2.0, out=in_place, config="tune")

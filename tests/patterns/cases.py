@@ -24,8 +24,10 @@ def numbers(n: int, dtype="int32", high=1000) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Pattern:
-    """``run(x)`` and ``wanted(x)``; ``make(n)`` gives ``x``. ``ordered``: the result does not depend on the schedule.
-    ``sizes``: for the emulator."""
+    """``run(x)`` and ``wanted(x)``; ``make(n)`` gives ``x``.
+
+    ``ordered``: the result does not depend on the schedule. ``sizes``: for the emulator.
+    """
 
     run: Callable
     wanted: Callable
@@ -52,7 +54,7 @@ def scanned(counts: np.ndarray) -> np.ndarray:
 
     call = Call(counts)
     places = call.zeros(len(counts) + 1)
-    call.launch(ScanCounts, call.x.ptr, places.ptr, types=(INT64,) * 3, n=len(counts))
+    call.launch(ScanCounts, (call.x.ptr, places.ptr), (INT64,) * 3, n=len(counts))
     return np.asarray(places)
 
 

@@ -1,4 +1,4 @@
-"""Every pattern of the demo, small, for compute-sanitizer. test_sanitizer.py runs it in a process of its own."""
+"""Every pattern of the demo, small, under compute-sanitizer. Run by test_sanitizer.py in a process of its own."""
 
 import os
 import sys

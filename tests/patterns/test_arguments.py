@@ -1,5 +1,4 @@
-"""Bad input is refused on the host, before anything is launched, with the arithmetic in the message; and what the
-documents got wrong."""
+"""Bad input is refused on the host, before anything is launched, with the arithmetic in the message."""
 
 import numpy as np
 import pytest
@@ -124,4 +123,4 @@ def test_the_names_of_the_module():
         assert callable(getattr(patterns, name).run)
         assert name == "round_trip" or callable(getattr(patterns, name).reference)
     with pytest.raises(AttributeError):
-        patterns.hope
+        _ = patterns.hope

@@ -1,5 +1,4 @@
-"""Every pattern agrees with NumPy under 20 hostile schedules over all policies, the sanitizer watching; on a GPU at
-many sizes."""
+"""Every pattern agrees with NumPy under 20 hostile schedules over all policies, sanitized; on a GPU at many sizes."""
 
 import numpy as np
 import pytest

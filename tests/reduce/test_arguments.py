@@ -14,6 +14,7 @@ from cutesync.runtime.device import HOST
 from cutesync.runtime.device_array import DeviceArray
 
 from ..cases import Capsule, is_refused
+from ..compiled import dry, needed
 
 X = np.arange(12, dtype=np.int32).reshape(3, 4)
 F = X.astype(np.float32)
@@ -171,14 +172,9 @@ class TestTracedCallables:
     pytestmark = pytest.mark.usefixtures("on_emulator")
 
     @staticmethod
-    def compiles(op, dtype="int32", transform=None):
-        from cutesync.kernels.reduce.plan import Folding, kernel_for
-        from cutesync.kernels.reduce.policy import Problem, choose
-        from cutesync.ops import operator
-
-        element = dtypes.dtype(dtype)
-        folding = Folding(operator(op), element, element.accumulator, element, transform)
-        return kernel_for(choose(Problem(1, 1000, 1, element.size, 1, True, True)), folding, False)
+    def compiles(op, transform=None):
+        (spec,) = needed(cs.reduce, dry((1000,), "int32"), op, transform=transform)
+        return spec.kernel()
 
     def test_an_operator_that_raises(self):
         def broken(a, b):

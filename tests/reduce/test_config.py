@@ -9,9 +9,21 @@ import numpy as np
 import pytest
 
 from cutesync.errors import ArgumentValueError
-from cutesync.kernels.reduce.plan import collapse, stages
-from cutesync.kernels.reduce.policy import SMS, Config, Problem, choose
+from cutesync.kernels.reduce.policy import (
+    SMS,
+    Choice,
+    ColumnPolicy,
+    NarrowPolicy,
+    Problem,
+    SegmentPolicy,
+    ShortRowPolicy,
+    WholeRowPolicy,
+    choose,
+)
+from cutesync.kernels.reduce.spec import ReduceSpec
 from cutesync.runtime import device, workspace
+from cutesync.runtime.kernel import KernelSpec
+from cutesync.runtime.launch import Launch
 
 EXTENTS = (
     1,
@@ -72,41 +84,41 @@ def random_problems(count: int):
         )
 
 
-def slots_used(problem: Problem, config: Config) -> int:
+def slots_used(problem: Problem, choice: Choice) -> int:
     """Words the blocks of a launch leave for each other: a state a block and column, one flag more for few columns."""
-    if config.splits == 1:
+    if choice.splits == 1:
         return 0
-    words = problem.words + (config.kernel[0] == "narrow")
-    return words * config.splits * problem.outer * (problem.inner if config.kernel[0] != "segments" else 1)
+    words = problem.words + isinstance(choice.policy, NarrowPolicy)
+    columns = 1 if isinstance(choice.policy, SegmentPolicy) else problem.inner
+    return words * choice.splits * problem.outer * columns
 
 
-def groups_used(problem: Problem, config: Config) -> int:
-    return problem.outer * config.tiles if config.splits > 1 else 0
+def groups_used(problem: Problem, choice: Choice) -> int:
+    return problem.outer * choice.tiles if choice.splits > 1 else 0
 
 
-def checked(problem: Problem) -> Config | None:
-    try:
-        config = choose(problem)
-    except ArgumentValueError as error:  # more blocks than a grid has: allowed to refuse, in words
-        assert "2**31 blocks" in str(error)
+def checked(problem: Problem) -> Choice | None:
+    choice = choose(problem)
+    policy, splits = choice.policy, choice.splits
+    if choice.grid >= 2**31:  # more blocks than a grid has: the launch is refused
         return None
-    assert 1 <= config.grid < 2**31
-    assert config.splits >= 1 and config.tiles >= 1
-    assert config.splits < 2**31 and config.tiles < 2**31
-    assert slots_used(problem, config) <= workspace.SLOTS, (problem, config)
-    assert groups_used(problem, config) <= workspace.GROUPS, (problem, config)
-    if config.kernel[0] in ("columns", "narrow"):
-        assert config.kernel[5] == (config.splits > 1)
-    if config.kernel[0] == "segments":
-        assert (config.kernel[1] in ("grid", "grid_rows")) == (config.splits > 1)
-        assert config.kernel[1] != "grid" or problem.outer == 1
-        _, scope, _, unroll, _, whole, few = (*config.kernel, False, False)[:7]
-        assert whole == (scope != "warp" and problem.aligned and problem.length * problem.size % (512 * unroll) == 0)
-        assert few == (1 < config.splits <= 32)
-    if config.splits > 1:
-        assert config.grid == problem.outer * config.tiles * config.splits
-        assert config.splits <= max(1, problem.length)
-    return config
+    assert choice.grid >= 1
+    assert splits >= 1 and choice.tiles >= 1
+    assert splits < 2**31 and choice.tiles < 2**31
+    assert slots_used(problem, choice) <= workspace.SLOTS, (problem, choice)
+    assert groups_used(problem, choice) <= workspace.GROUPS, (problem, choice)
+    if isinstance(policy, (ColumnPolicy, NarrowPolicy)):
+        assert policy.split == (splits > 1)
+    if isinstance(policy, SegmentPolicy):
+        assert (policy.scope in ("grid", "grid_rows")) == (splits > 1)
+        assert policy.scope != "grid" or problem.outer == 1
+        chunks = problem.aligned and problem.length * problem.size % (512 * policy.unroll) == 0
+        assert policy.whole == (policy.scope != "warp" and chunks)
+        assert policy.few == (1 < splits <= 32)
+    if splits > 1:
+        assert choice.grid == problem.outer * choice.tiles * splits
+        assert splits <= max(1, problem.length)
+    return choice
 
 
 def test_every_shape_stays_within_the_limits():
@@ -139,38 +151,29 @@ def test_arrays_that_fit_a_gpu_are_never_refused():
 def test_blocks_cover_every_result():
     """No result without a block: the blocks of a kind hold as many results as there are."""
     for problem in random_problems(20_000):
-        config = choose(problem)
-        kind, *rest = config.kernel
-        if kind == "segments":
-            per_block = rest[1] if rest[0] == "warp" else 1
-            assert config.grid // config.splits * per_block >= problem.outer
-        elif kind == "rows":
-            _, group, unroll, warps = rest
-            assert config.grid * warps * (32 // group) * unroll >= problem.outer
-        elif kind == "whole_rows":
-            assert config.grid * 32 * rest[1] * 16 * 8 >= problem.outer
-        elif kind == "columns":
-            vectors, lanes, groups, _, _, vector_out = rest
-            assert not vector_out or problem.aligned_out
-            width = 16 // problem.size if vectors else 1
-            assert config.tiles * lanes * width >= problem.inner
-            assert lanes * groups <= 1024 and lanes * groups % 32 == 0
-            assert not vectors or (problem.aligned and problem.inner * problem.size % 16 == 0)
+        choice = choose(problem)
+        policy = choice.policy
+        if isinstance(policy, SegmentPolicy):
+            per_block = policy.warps if policy.scope == "warp" else 1
+            assert choice.grid // choice.splits * per_block >= problem.outer
+        elif isinstance(policy, ShortRowPolicy):
+            assert choice.grid * policy.warps * (32 // policy.group) * policy.unroll >= problem.outer
+        elif isinstance(policy, WholeRowPolicy):
+            assert choice.grid * 32 * policy.warps * 16 * 8 >= problem.outer
+        elif isinstance(policy, ColumnPolicy):
+            assert not policy.aligned_out or problem.aligned_out
+            width = 16 // problem.size if policy.vectors else 1
+            assert choice.tiles * policy.lanes * width >= problem.inner
+            assert not policy.vectors or (problem.aligned and problem.inner * problem.size % 16 == 0)
         else:
-            assert kind == "narrow" and rest[0] == problem.inner and problem.aligned
+            assert isinstance(policy, NarrowPolicy) and policy.columns == problem.inner and problem.aligned
 
 
 def test_blocks_are_whole_warps_within_1024_threads():
     for problem in random_problems(5000):
-        kind, *rest = choose(problem).kernel
-        warps = {
-            "segments": lambda: rest[1],
-            "rows": lambda: rest[3],
-            "whole_rows": lambda: rest[1],
-            "columns": lambda: rest[1] * rest[2] // 32,
-            "narrow": lambda: rest[3],
-        }[kind]()
-        assert 1 <= warps <= 32
+        policy = choose(problem).policy
+        threads = policy.lanes * policy.groups if isinstance(policy, ColumnPolicy) else 32 * policy.warps
+        assert 32 <= threads <= 1024 and threads % 32 == 0
 
 
 def test_the_choice_does_not_ask_the_machine(monkeypatch):
@@ -197,7 +200,11 @@ def test_one_large_row_fills_the_chip():
 @pytest.mark.parametrize("grid", [0, -1, 2**31])
 def test_a_grid_that_cuda_cannot_launch_is_refused(grid):
     with pytest.raises(ArgumentValueError, match="blocks"):
-        Config(("fill",), 1, 1, grid)
+        Launch(KernelSpec(("none",), (), None), device.HOST, grid, {})
+
+
+def passes(shape, axes) -> list[tuple[int, int, int]]:
+    return ReduceSpec(None, shape, frozenset(axes), False, None, "auto").passes()
 
 
 @pytest.mark.parametrize(
@@ -214,25 +221,22 @@ def test_a_grid_that_cuda_cannot_launch_is_refused(grid):
         ((2, 3), set(), [(6, 1, 1)]),
         ((1, 1), {0}, [(1, 1, 1)]),
         ((), set(), [(1, 1, 1)]),
+        ((2, 1, 3, 4, 1), {0, 1, 2}, [(1, 6, 4)]),
         ((2, 3, 4, 5, 6), {0, 2, 4}, [(120, 6, 1), (6, 4, 5), (1, 2, 15)]),
     ],
 )
-def test_shapes_become_stages(shape, axes, expected):
-    assert stages(shape, frozenset(axes)) == expected
+def test_shapes_become_passes(shape, axes, expected):
+    assert passes(shape, axes) == expected
 
 
-def test_stages_fold_everything_once():
-    """The elements that go into a stage are those that came out of the one before."""
+def test_passes_reduce_everything_once():
+    """The elements that go into a pass are those that came out of the one before."""
     rng = np.random.default_rng(2)
     for _ in range(2000):
         shape = tuple(int(n) for n in rng.integers(1, 6, rng.integers(0, 7)))
         axes = frozenset(a for a in range(len(shape)) if rng.integers(2))
         left = int(np.prod(shape))
-        for outer, length, inner in stages(shape, axes):
+        for outer, length, inner in passes(shape, axes):
             assert outer * length * inner == left
             left = outer * inner
         assert left == np.prod([n for a, n in enumerate(shape) if a not in axes])
-
-
-def test_collapse_merges_neighbours_of_one_kind():
-    assert collapse((2, 1, 3, 4, 1), frozenset({0, 1, 2})) == [(6, True), (4, False)]

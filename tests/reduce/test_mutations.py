@@ -7,34 +7,34 @@ import pytest
 
 import cutesync as cs
 from cutesync.kernels.reduce import plan
-from cutesync.kernels.reduce import policy as config
+from cutesync.kernels.reduce.policy import Choice, SegmentPolicy
 from cutesync.runtime import call, device
 
 from ..faults import RESULT, Bench, every, first, only, op
 
 pytestmark = pytest.mark.slow
 
-GRID = ("segments", "grid", 4, 4, 2, False, True)
+GRID = SegmentPolicy("grid", 4, 4, 2, False, True)
 N, WHOLE = 41003, 40960  # several chunks a block, with and without a ragged end
-# name: (kernel, blocks), how many elements
+# name: (policy, blocks), how many elements
 KERNELS = {
-    "one block": (("segments", "block", 4, 4, 2), 1, N),
+    "one block": (SegmentPolicy("block", 4, 4, 2), 1, N),
     "few blocks": (GRID, 5, N),
-    "more blocks than lanes": (("segments", "grid", 2, 2, 2), 37, N),
-    "whole chunks, one block": (("segments", "block", 4, 4, 2, True), 1, WHOLE),
-    "whole chunks": (("segments", "grid", 4, 4, 2, True, True), 5, WHOLE),
+    "more blocks than lanes": (SegmentPolicy("grid", 2, 2, 2), 37, N),
+    "whole chunks, one block": (SegmentPolicy("block", 4, 4, 2, True), 1, WHOLE),
+    "whole chunks": (SegmentPolicy("grid", 4, 4, 2, True, True), 5, WHOLE),
 }
 
 
 @functools.cache
 def bench(name: str) -> Bench:
     """Two reductions on one workspace, each under all policies."""
-    kernel, splits, n = KERNELS[name]
+    policy, splits, n = KERNELS[name]
     x = np.arange(n, dtype=np.int32)
 
     def right() -> bool:
         with pytest.MonkeyPatch.context() as patch, device.forced("emulator"), cs.emulate(schedules=9, seed=3):
-            patch.setattr(plan, "choose", lambda problem: config.Config(kernel, splits, 1, splits))
+            patch.setattr(plan, "choose", lambda problem: Choice(policy, splits, 1, splits))
             patch.setattr(call, "_plans", {})
             array = cs.asarray(x)
             return [np.asarray(cs.reduce(array)) for _ in range(2)][-1] == x.sum(dtype=np.int32)

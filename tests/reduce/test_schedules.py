@@ -5,42 +5,49 @@ import pytest
 
 import cutesync as cs
 from cutesync.kernels.reduce import plan
-from cutesync.kernels.reduce import policy as config
+from cutesync.kernels.reduce.policy import (
+    Choice,
+    ColumnPolicy,
+    NarrowPolicy,
+    SegmentPolicy,
+    ShortRowPolicy,
+    WholeRowPolicy,
+)
 from cutesync.runtime import call
 
 from ..cases import bicyclic, brackets, data, fold, same
 
 SCHEDULES = 20
-# name: (kernel, splits, tiles, grid), shape, axis
+# name: choice, shape, axis
 KERNELS = {
-    "rows by warps": ((("segments", "warp", 2, 2, 4), 1, 1, 2), (3, 700), 1),
-    "rows by blocks": ((("segments", "block", 4, 4, 2), 1, 1, 2), (2, 9001), 1),
-    "one row, few blocks": ((("segments", "grid", 2, 4, 2, False, True), 5, 1, 5), (14003,), None),
-    "one row of whole chunks": ((("segments", "grid", 2, 4, 2, True, True), 5, 1, 5), (13 * 512,), None),
-    "one row of whole chunks, one block": ((("segments", "block", 4, 4, 2, True), 1, 1, 1), (13 * 512,), None),
-    "one row, more blocks than lanes": ((("segments", "grid", 2, 1, 2), 37, 1, 37), (14003,), None),
-    "rows, several blocks each": ((("segments", "grid_rows", 2, 2, 2), 3, 1, 6), (2, 5003), 1),
-    "short rows of vectors": ((("rows", True, 4, 2, 2), 1, 1, 2), (50, 16), 1),
-    "short rows of elements": ((("rows", False, 4, 2, 2), 1, 1, 2), (50, 19), 1),
-    "rows of three": ((("whole_rows", 3, 1, True), 1, 1, 2), (301, 3), 1),
-    "columns of vectors": ((("columns", True, 8, 4, 4, False, True), 1, 1, 1), (101, 24), 0),
-    "columns of vectors, split": ((("columns", True, 8, 4, 4, True, True), 3, 1, 3), (101, 24), 0),
-    "columns of elements, split": ((("columns", False, 16, 4, 4, True, False), 3, 2, 6), (101, 23), 0),
-    "slabs of columns": ((("columns", False, 16, 4, 4, False, False), 1, 2, 4), (2, 31, 23), 1),
-    "three columns": ((("narrow", 3, 48, 4, 2, False), 1, 1, 1), (1003, 3), 0),
-    "three columns, split": ((("narrow", 3, 48, 2, 2, True), 3, 1, 3), (2003, 3), 0),
-    "sixteen columns, split": ((("narrow", 16, 64, 2, 8, True), 2, 1, 2), (1003, 16), 0),
+    "rows by warps": (Choice(SegmentPolicy("warp", 2, 2, 4), 1, 1, 2), (3, 700), 1),
+    "rows by blocks": (Choice(SegmentPolicy("block", 4, 4, 2), 1, 1, 2), (2, 9001), 1),
+    "one row, few blocks": (Choice(SegmentPolicy("grid", 2, 4, 2, False, True), 5, 1, 5), (14003,), None),
+    "one row of whole chunks": (Choice(SegmentPolicy("grid", 2, 4, 2, True, True), 5, 1, 5), (13 * 512,), None),
+    "one row of whole chunks, one block": (Choice(SegmentPolicy("block", 4, 4, 2, True), 1, 1, 1), (13 * 512,), None),
+    "one row, more blocks than lanes": (Choice(SegmentPolicy("grid", 2, 1, 2), 37, 1, 37), (14003,), None),
+    "rows, several blocks each": (Choice(SegmentPolicy("grid_rows", 2, 2, 2), 3, 1, 6), (2, 5003), 1),
+    "short rows of vectors": (Choice(ShortRowPolicy(True, 4, 2, 2), 1, 1, 2), (50, 16), 1),
+    "short rows of elements": (Choice(ShortRowPolicy(False, 4, 2, 2), 1, 1, 2), (50, 19), 1),
+    "rows of three": (Choice(WholeRowPolicy(3, 1, True), 1, 1, 2), (301, 3), 1),
+    "columns of vectors": (Choice(ColumnPolicy(True, 8, 4, 4, False, True), 1, 1, 1), (101, 24), 0),
+    "columns of vectors, split": (Choice(ColumnPolicy(True, 8, 4, 4, True, True), 3, 1, 3), (101, 24), 0),
+    "columns of elements, split": (Choice(ColumnPolicy(False, 16, 4, 4, True, False), 3, 2, 6), (101, 23), 0),
+    "slabs of columns": (Choice(ColumnPolicy(False, 16, 4, 4, False, False), 1, 2, 4), (2, 31, 23), 1),
+    "three columns": (Choice(NarrowPolicy(3, 48, 4, 2, False), 1, 1, 1), (1003, 3), 0),
+    "three columns, split": (Choice(NarrowPolicy(3, 48, 2, 2, True), 3, 1, 3), (2003, 3), 0),
+    "sixteen columns, split": (Choice(NarrowPolicy(16, 64, 2, 8, True), 2, 1, 2), (1003, 16), 0),
 }
 
 
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("what", ["sum", "order", "argmax"])
 def test_agrees_under_twenty_schedules(name, what, monkeypatch):
-    chosen, shape, axis = KERNELS[name]
+    choice, shape, axis = KERNELS[name]
     if what == "order":  # the packed monoid has 8-byte elements: the kernel must be one for their size
-        if chosen[0][0] in ("whole_rows", "narrow") or chosen[0][:2] in (("rows", True), ("columns", True)):
+        if isinstance(choice.policy, (WholeRowPolicy, NarrowPolicy)) or getattr(choice.policy, "vectors", False):
             pytest.skip("this kernel's geometry is one of 4-byte elements")
-    monkeypatch.setattr(plan, "choose", lambda problem: config.Config(*chosen))
+    monkeypatch.setattr(plan, "choose", lambda problem: choice)
     monkeypatch.setattr(call, "_plans", {})
     x = brackets(shape) if what == "order" else data(shape, "int32")
     with cs.emulate(schedules=SCHEDULES, seed=11) as ran:

@@ -15,12 +15,11 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync import dtypes, errors
-from cutesync.kernels.reduce.plan import Folding, kernel_for
-from cutesync.kernels.reduce.policy import Problem, choose
-from cutesync.ops import operator
+from cutesync import errors
 from cutesync.runtime import compiler
 from cutesync.runtime.tracing import quick_tracing
+
+from ..compiled import dry, needed
 
 PACKAGE = Path(cs.__file__).parent
 
@@ -33,14 +32,9 @@ def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setattr(compiler, "_counts", {"memory": 0, "disk": 0, "compiled": 0})
 
 
-def folding(op, dtype="int32") -> Folding:
-    element = dtypes.dtype(dtype)
-    return Folding(operator(op), element, element.accumulator, element)
-
-
-def kernel(op="add", length=3000, dtype="int32"):
-    element = dtypes.dtype(dtype)
-    return kernel_for(choose(Problem(1, length, 1, element.size, 1, True, True)), folding(op, dtype), False)
+def kernel(op="add", length=3000, **options):
+    (spec,) = needed(cs.reduce, dry((length,), "int32"), op, **options)
+    return spec.kernel()
 
 
 def race(work, count=16) -> list:
@@ -172,13 +166,7 @@ def test_one_callable_with_two_identities_is_one_kernel():
     def op(a, b):
         return a + b
 
-    element = dtypes.INT32
-    config = choose(Problem(1, 50, 1, 4, 1, True, True))
-    kernels = [
-        kernel_for(config, Folding(operator(op, identity), element, element, element), False)
-        for identity in (None, 0, 7)
-    ]
-    assert len({id(k) for k in kernels}) == 1
+    assert len({id(kernel(op, 50, identity=identity)) for identity in (None, 0, 7)}) == 1
 
 
 def test_entry_point_reads_names_and_sizes():

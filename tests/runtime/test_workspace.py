@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.runtime import device, workspace
+from cutesync.runtime import device, emulated, gpu, workspace
 
 from ..cases import data
 from ..concurrency import in_threads
@@ -36,7 +36,7 @@ class Streams:
     def stream_id(self, stream: int) -> int:
         return self.numbers[stream]  # KeyError: a stream that is gone was asked
 
-    def allocate(self, ordinal: int, size: int) -> int:
+    def make_workspace(self, size: int, cleared: int, ordinal: int) -> int:
         self.made += 1
         self.memory.add(self.made << 32)
         return self.made << 32
@@ -52,8 +52,8 @@ def streams(monkeypatch):
     found = Streams()
     for name, value in (("_by_stream", {}), ("_by_capture", {}), ("_most", {}), ("_without", {})):
         monkeypatch.setattr(workspace, name, value)
-    monkeypatch.setattr(workspace, "_allocate", found.allocate)
-    monkeypatch.setattr(workspace, "_uncaptured", lambda: contextlib.nullcontext())
+    monkeypatch.setattr(gpu.GPU, "make_workspace", found.make_workspace)
+    monkeypatch.setattr(gpu, "_uncaptured", contextlib.nullcontext)
     monkeypatch.setattr(device, "capturing", lambda stream: bool(found.numbers.get(stream, 1) < 0))
     monkeypatch.setattr(device, "stream_id", found.stream_id)
     monkeypatch.setattr(
@@ -150,10 +150,10 @@ def test_a_capture_keeps_its_own_for_good(streams):
 def test_ten_thousand_streams_on_the_emulator(on_emulator, monkeypatch):
     monkeypatch.setattr(workspace, "SLOTS", 64)
     x = data(1000, "int32")
-    before = len(workspace._alive)
+    before = len(emulated._workspaces)
     for stream in range(5000, 15_000):
         workspace.counters_and_slots(device.HOST, stream)
-        assert len(workspace._alive) <= before + workspace.MOST
+        assert len(emulated._workspaces) <= before + workspace.MOST
     for stream in range(15_000, 15_010):
         assert cs.scan(x, stream=stream)[-1] == x.sum(dtype=np.int32)
     for stream in range(5000, 15_010):

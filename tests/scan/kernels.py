@@ -7,7 +7,20 @@ import math
 from collections.abc import Callable
 
 from cutesync.kernels.scan import plan
-from cutesync.kernels.scan.policy import LANES, LINE_BYTES, ROW_WARPS, VECTOR_BYTES, Config, Problem
+from cutesync.kernels.scan.policy import (
+    LANES,
+    LINE_BYTES,
+    ROW_WARPS,
+    VECTOR_BYTES,
+    Choice,
+    ColumnPolicy,
+    NarrowPolicy,
+    PipelinePolicy,
+    Problem,
+    RowPolicy,
+    ShortRowPolicy,
+    WavePolicy,
+)
 from cutesync.runtime import call
 from cutesync.sync.lookback import slots_of
 
@@ -31,7 +44,7 @@ LONG = [
     (9, 10_001),
 ]
 
-Choice = Callable[[Problem], Config]
+Chooser = Callable[[Problem], Choice]
 
 
 def _ceil(a: int, b: int) -> int:
@@ -47,55 +60,55 @@ def _shift(problem: Problem) -> int | None:
     return problem.shift if problem.inner == 1 else 0
 
 
-def short_rows(unroll: int) -> Choice:
-    def choose(problem: Problem) -> Config:
+def short_rows(unroll: int) -> Chooser:
+    def choose(problem: Problem) -> Choice:
         items, shift = problem.vector(problem.length)
         group = 1 << (problem.length // items - 1).bit_length()
         assert group <= LANES
-        return Config(
-            ("short_rows", items, group, unroll, shift), 1, _ceil(problem.rows, ROW_WARPS * (LANES // group) * unroll)
+        return Choice(
+            ShortRowPolicy(items, group, unroll, shift), 1, _ceil(problem.rows, ROW_WARPS * (LANES // group) * unroll)
         )
 
     return choose
 
 
-def rows(team: int, rows: int, ragged: bool = False) -> Choice:
-    def choose(problem: Problem) -> Config:
+def rows(team: int, rows: int, ragged: bool = False) -> Chooser:
+    def choose(problem: Problem) -> Choice:
         items, shift = (problem.items, problem.shift) if ragged else problem.vector(problem.length)
         assert _ceil(problem.length, items) + ragged <= team * rows * LANES
-        return Config(("rows", items, team, rows, shift, ragged), 1, _ceil(problem.rows, max(1, ROW_WARPS // team)))
+        return Choice(RowPolicy(items, team, rows, shift, ragged), 1, _ceil(problem.rows, max(1, ROW_WARPS // team)))
 
     return choose
 
 
-def wave(warps: int, rows: int) -> Choice:
-    def choose(problem: Problem) -> Config:
+def wave(warps: int, rows: int) -> Chooser:
+    def choose(problem: Problem) -> Choice:
         tiles = _tiles(problem, warps, rows, VECTOR_BYTES)
         slots = problem.rows * tiles if tiles > 1 else 0
-        return Config(
-            ("wave", tiles == 1, warps, rows, _shift(problem)), tiles, problem.rows * tiles, slots, problem.inner
+        return Choice(
+            WavePolicy(tiles == 1, warps, rows, _shift(problem)), tiles, problem.rows * tiles, slots, problem.inner
         )
 
     return choose
 
 
-def pipeline(folders: int, squads: int, warps: int, rows: int, stages: int, blocks: int) -> Choice:
-    def choose(problem: Problem) -> Config:
+def pipeline(folders: int, squads: int, warps: int, rows: int, stages: int, blocks: int) -> Chooser:
+    def choose(problem: Problem) -> Choice:
         tiles = _tiles(problem, warps, rows, LINE_BYTES)
-        kernel = ("pipeline", folders, squads, warps, rows, stages, _shift(problem))
-        return Config(kernel, tiles, min(blocks, problem.rows * tiles), problem.rows * slots_of(tiles), problem.inner)
+        policy = PipelinePolicy(folders, squads, warps, rows, stages, _shift(problem))
+        return Choice(policy, tiles, min(blocks, problem.rows * tiles), problem.rows * slots_of(tiles), problem.inner)
 
     return choose
 
 
-def columns(width: int, lanes: int, groups: int, unroll: int, splits: int) -> Choice:
-    def choose(problem: Problem) -> Config:
+def columns(width: int, lanes: int, groups: int, unroll: int, splits: int) -> Chooser:
+    def choose(problem: Problem) -> Choice:
         items, _ = problem.vector(problem.inner)
         each = min(width, items)
         tiles = _ceil(problem.inner // each, lanes)
         slots = problem.rows * splits * problem.inner if splits > 1 else 0
-        return Config(
-            ("columns", each, lanes, groups, unroll, splits > 1, problem.aligned(each) == 0),
+        return Choice(
+            ColumnPolicy(each, lanes, groups, unroll, splits > 1, problem.aligned(each) == 0),
             tiles,
             problem.rows * tiles * splits,
             slots,
@@ -104,20 +117,20 @@ def columns(width: int, lanes: int, groups: int, unroll: int, splits: int) -> Ch
     return choose
 
 
-def slabs(runs: int, run: int, stages: int, blocks: int, group: int) -> Choice:
-    def choose(problem: Problem) -> Config:
+def slabs(runs: int, run: int, stages: int, blocks: int, group: int) -> Chooser:
+    def choose(problem: Problem) -> Choice:
         tiles = _ceil(problem.length, runs * run)
         assert runs * run * problem.inner * problem.source % VECTOR_BYTES == 0
         slots = problem.rows * (tiles + _ceil(tiles, group)) * problem.inner
-        return Config(
-            ("slabs", problem.inner, runs, run, stages, group), tiles, min(blocks, problem.rows * tiles), slots
+        return Choice(
+            NarrowPolicy(problem.inner, runs, run, stages, group), tiles, min(blocks, problem.rows * tiles), slots
         )
 
     return choose
 
 
 # name: (choice, shape of 4-byte elements, axis)
-KERNELS: dict[str, tuple[Choice, tuple[int, ...], int]] = {
+KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "short rows of vectors": (short_rows(2), (130, 24), 1),
     "short rows of elements": (short_rows(4), (130, 19), 1),
     "rows by one warp": (rows(1, 2), (11, 126), 1),
@@ -145,7 +158,7 @@ KERNELS: dict[str, tuple[Choice, tuple[int, ...], int]] = {
 }
 
 
-def force(monkeypatch, choice: Choice) -> None:
+def force(monkeypatch, choice: Chooser) -> None:
     """Make every scan of this test run with this configuration."""
     monkeypatch.setattr(plan, "choose", choice)
     monkeypatch.setattr(call, "_plans", {})

@@ -3,17 +3,23 @@ declare."""
 
 from __future__ import annotations
 
-import re
+import functools
 
 import pytest
 
-from cutesync import dtypes
-from cutesync.kernels.scan.plan import Meaning, kernel_for
-from cutesync.kernels.scan.policy import Config, Problem, choose
-from cutesync.ops import operator
+import cutesync as cs
+from cutesync.kernels.scan.policy import (
+    ColumnPolicy,
+    NarrowPolicy,
+    PipelinePolicy,
+    RowPolicy,
+    ShortRowPolicy,
+    WavePolicy,
+)
 
 from ..cases import bicyclic
-from ..compiled import assert_overlaps, cubin_figures, tell_figures
+from ..compiled import dry, needed, tell_figures
+from ..compiled import verify as verify_kernel
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
 
@@ -39,77 +45,44 @@ EVERY_CONFIG = [
     (1, 10**5, 64),
 ]
 ROWS, WAVE, PIPELINE, COLUMNS, SLABS = (9, 3000, 1), (1, 10**6, 1), (1, 10**8, 1), (1, 10**4, 10**4), (1, 10**7, 9)
+verify = functools.partial(verify_kernel, slack=512)
 
 
-def verify(config: Config, meaning: Meaning, count) -> tuple:
-    kernel = kernel_for(config, meaning)
-    ptx = kernel.ptx
-    assert re.findall(r"^\.target (.*)$", ptx, re.M) in (["sm_90a"], ["sm_90a, debug"])
-    assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith("cutesync_scan")
-    assert tuple(map(int, re.search(r"\.reqntid (\d+), (\d+), (\d+)", ptx).groups())) == kernel.block
-    assert kernel.params == (8, 8, 8, meaning.register()[0], 8, 8, 8, 8, 8, 4)
-    assert_overlaps(ptx)
-    assert not re.search(r"\.local\b|ld\.local|st\.local", ptx), "local memory in the PTX"
-    assert not re.search(r"\bcall\b|vprintf|\btrap\b", ptx), "a function call or a trap in the PTX"
-    assert not re.search(r"^\s*\.shared .*\[\d+\];", ptx, re.M), "static shared memory, which launches do not count"
-    assert count.total <= kernel.smem <= count.total + 512, f"{kernel.smem} bytes declared, {count.total} allocated"
-    count.total = 0
-    assert kernel.smem <= 227 * 1024 and kernel.cluster == (1, 1, 1)
-    registers, frame = cubin_figures(kernel.cubin)
-    assert frame == 0, f"{config.kernel} of {meaning.source}: {frame} bytes of stack a thread, spills or local arrays"
-    assert 0 < registers * kernel.block[0] <= 65536
-    return (
-        " ".join(map(str, config.kernel)) + f" {meaning.op.name}",
-        meaning.source.name,
-        kernel.block[0],
-        kernel.smem,
-        registers,
-    )
-
-
-def meaning_of(
-    op, dtype: str, result: str | None = None, exclusive: bool = False, reverse: bool = False, **start
-) -> Meaning:
-    source, target = dtypes.dtype(dtype), dtypes.dtype(result or dtype)
-    return Meaning(operator(op), source, target.accumulator, target, exclusive, reverse, **start)
-
-
-def config_of(shape, meaning: Meaning, x: int = 0) -> Config:
-    return choose(Problem(*shape, meaning.source.size, meaning.result.size, x, 0))
+def needed_for(shape, source: str, op="add", offset: int = 0, **options):
+    """The kernel of a scan of such an array."""
+    (spec,) = needed(cs.scan, dry(shape, source, offset), op, axis=1, **options)
+    return spec
 
 
 def test_every_configuration(allocated, capsys):
-    meaning = meaning_of("add", "float32")
-    configs = {config_of(shape, meaning) for shape in EVERY_CONFIG}
-    kinds = {(config.kernel[0], config.width) for config in configs}
-    assert kinds == {
-        ("short_rows", 1),
-        ("rows", 1),
-        ("columns", 1),
-        ("slabs", 1),
-        ("wave", 1),
-        ("wave", 3),
-        ("pipeline", 1),
-        ("pipeline", 2),
+    specs = {spec.key: spec for spec in (needed_for(shape, "float32") for shape in EVERY_CONFIG)}
+    policies = [(type(policy), width) for _, policy, width, *_ in specs]
+    assert set(policies) == {
+        (ShortRowPolicy, 1),
+        (RowPolicy, 1),
+        (ColumnPolicy, 1),
+        (NarrowPolicy, 1),
+        (WavePolicy, 1),
+        (WavePolicy, 3),
+        (PipelinePolicy, 1),
+        (PipelinePolicy, 2),
     }
-    assert {config.kernel[1] for config in configs if config.kernel[0] == "wave"} == {True, False}
-    assert {config.kernel[-1] for config in configs if config.kernel[0] == "rows"} == {True, False}
-    tell_figures(capsys, [verify(config, meaning, allocated) for config in configs])
+    assert {policy.alone for _, policy, *_ in specs if isinstance(policy, WavePolicy)} == {True, False}
+    assert {policy.ragged for _, policy, *_ in specs if isinstance(policy, RowPolicy)} == {True, False}
+    tell_figures(capsys, [verify(spec, allocated) for spec in specs.values()])
 
 
 @pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int32", "int64", "float16", "bfloat16", "float64"])
 def test_every_type(dtype, allocated):
     """Those of most and of fewest elements a vector in the other kernels too."""
-    meaning = meaning_of("add", dtype)
     for shape in (PIPELINE, *((WAVE, ROWS, SLABS) if dtype in ("bool", "uint8", "float64") else ())):
-        verify(config_of(shape, meaning), meaning, allocated)
+        verify(needed_for(shape, dtype), allocated)
 
 
 def test_few_columns_of_many_elements_a_vector(allocated):
-    meaning = meaning_of("add", "int8")
-    config = config_of((1, 10**8, 3), meaning)
-    assert config.kernel[0] == "pipeline" and config.width == 3
-    verify(config, meaning, allocated)
+    spec = needed_for((1, 10**8, 3), "int8")
+    assert isinstance(spec.key[1], PipelinePolicy) and spec.key[2] == 3
+    verify(spec, allocated)
 
 
 @pytest.mark.parametrize(
@@ -117,28 +90,25 @@ def test_few_columns_of_many_elements_a_vector(allocated):
     [("mul", "int64"), ("min", "float64"), ("max", "float32"), ("and", "int8"), ("or", "bool"), ("xor", "int64")],
 )
 def test_every_operator(op, dtype, allocated):
-    meaning = meaning_of(op, dtype)
-    verify(config_of(PIPELINE, meaning), meaning, allocated)
+    verify(needed_for(PIPELINE, dtype, op), allocated)
 
 
 @pytest.mark.parametrize(
     ("op", "dtype", "options"),
     [
         (bicyclic, "int64", {"reverse": True}),
-        (lambda a, b: a + b, "int8", {"exclusive": True, "start": 0}),
-        ("add", "int8", {"result": "int64", "start_in_memory": True}),
-        ("add", "float16", {"exclusive": True, "reverse": True, "start": 0.0}),
-        ("max", "float32", {"result": "float16", "reverse": True}),
+        (lambda a, b: a + b, "int8", {"exclusive": True, "init": 0}),
+        ("add", "int8", {"dtype": "int64", "init": dry((1,), "int64")}),
+        ("add", "float16", {"exclusive": True, "reverse": True}),
+        ("max", "float32", {"dtype": "float16", "reverse": True}),
     ],
     ids=["bicyclic", "a lambda", "wider", "half", "narrower"],
 )
 def test_callables_ways_and_dtype(op, dtype, options, allocated):
-    meaning = meaning_of(op, dtype, **options)
     for shape in (PIPELINE, *((COLUMNS, SLABS) if op is bicyclic else ())):
-        verify(config_of(shape, meaning), meaning, allocated)
+        verify(needed_for(shape, dtype, op, **options), allocated)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float32"])
-def test_inputs_off_by_one_element(dtype, allocated):
-    meaning = meaning_of("add", dtype)
-    verify(config_of(PIPELINE, meaning, meaning.source.size), meaning, allocated)
+@pytest.mark.parametrize(("dtype", "size"), [("int8", 1), ("float32", 4)])
+def test_inputs_off_by_one_element(dtype, size, allocated):
+    verify(needed_for(PIPELINE, dtype, offset=size), allocated)

@@ -8,8 +8,9 @@ import pytest
 import cutesync as cs
 from cutesync.emulator import EmulationError
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
-from cutesync.kernels.scan import plan
+from cutesync.patterns import tiered_scan
 from cutesync.runtime import call
+from cutesync.runtime.launch import in_turn
 
 from .. import faults
 from ..cases import adjacent, bicyclic, brackets, data, everywhere, same, scanned, segments, with_slow
@@ -18,7 +19,8 @@ from ..cases import adjacent, bicyclic, brackets, data, everywhere, same, scanne
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Tiles of 32 vectors: some thousand elements make three tiers."""
-    monkeypatch.setattr(plan, "TIER", (1, 1))
+    monkeypatch.setattr(tiered_scan, "WARPS", 1)
+    monkeypatch.setattr(tiered_scan, "ROWS", 1)
     monkeypatch.setattr(call, "_plans", {})
 
 
@@ -70,8 +72,8 @@ def test_sizes_around_the_tiles(place, dtype):
 def test_the_pattern_is_that_scan(place):
     x = data((3, 4500), "int32", "min")
     options = {"exclusive": True, "init": 3}
-    same(cs.patterns.tiered_scan.run(x, "min", **options), cs.patterns.tiered_scan.reference(x, "min", **options))
-    assert cs.patterns.tiered_scan.run(x[:0]).shape == (0, 4500)
+    same(tiered_scan.run(x, "min", **options), tiered_scan.reference(x, "min", **options))
+    assert tiered_scan.run(x[:0]).shape == (0, 4500)
 
 
 def test_what_it_does_not_take_is_refused(on_emulator):
@@ -85,7 +87,7 @@ def test_what_it_does_not_take_is_refused(on_emulator):
 
 def test_every_planted_fault_is_found(small_tiles, monkeypatch):
     """The kernels have one block barrier each; what they wait for otherwise is the end of a launch."""
-    monkeypatch.setattr(plan, "TIER", (4, 1))
+    monkeypatch.setattr(tiered_scan, "WARPS", 4)
     x = data(1200, "int32")
 
     def right() -> bool:
@@ -99,12 +101,6 @@ def test_every_planted_fault_is_found(small_tiles, monkeypatch):
 
 def test_a_launch_out_of_order_is_found(small_tiles, monkeypatch):
     """The scan of the tiles before that of their totals reads what is not there yet."""
-    original = plan.TieredScan.run
-
-    def hasty(self, x, out, stream):
-        self.up, self.down[-1:] = [], []
-        original(self, x, out, stream)
-
-    monkeypatch.setattr(plan.TieredScan, "run", hasty)
+    monkeypatch.setattr(tiered_scan, "in_turn", lambda steps, *rest: in_turn(steps[-1:], *rest))
     with cs.emulate(), pytest.raises(EmulationError, match="nobody has written"):
         cs.scan(cs.asarray(data(500, "int32")), algorithm="tiered")

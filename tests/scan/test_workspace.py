@@ -7,8 +7,11 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.scan import plan
-from cutesync.runtime import call, device, workspace
+from cutesync import dtypes
+from cutesync.kernels.scan import policy
+from cutesync.kernels.scan.policy import PipelinePolicy, Problem, WavePolicy, choose
+from cutesync.runtime import device, workspace
+from cutesync.runtime.device_array import DeviceArray
 
 from ..cases import data, same, scanned
 from .kernels import columns, force, pipeline, slabs, wave
@@ -78,8 +81,6 @@ def test_a_launch_that_needs_more_slots_gets_them(memory, monkeypatch):
 
 def test_every_state_has_a_slot(launches):
     """The slots that launches ask for hold every tile's state, whatever the size of a state."""
-    from cutesync.kernels.scan.policy import Problem, choose
-
     for dtype, words in (("int8", 1), ("float32", 1), ("float64", 2)):
         size = np.dtype(dtype).itemsize
         for shape, axis in (
@@ -89,32 +90,23 @@ def test_every_state_has_a_slot(launches):
             ((1 << 20, 40), 0),
             ((1 << 14, 2, 100), 0),
         ):
-            launches.clear()
-            x = cs.runtime.device_array.DeviceArray(1 << 20, shape, cs.dtypes.dtype(dtype), device.HOST, None)
-            cs.scan(
-                x,
-                axis=axis,
-                out=cs.runtime.device_array.DeviceArray(1 << 60, shape, cs.dtypes.dtype(dtype), device.HOST, None),
-            )
+            x, out = (DeviceArray(at, shape, dtypes.dtype(dtype), device.HOST, None) for at in (1 << 20, 1 << 60))
+            cs.scan(x, axis=axis, out=out)
             rows, inner = (shape[0], 1) if axis else (1, int(np.prod(shape[1:])))
-            config = choose(Problem(rows, shape[axis], inner, size, size, 0, 0))
-            if config.kernel[0] == "pipeline":
-                assert config.slots >= rows * config.tiles
-            elif config.grid > rows * config.tiles or config.kernel[0] == "wave":
-                assert config.slots >= (
-                    config.grid if config.kernel[0] == "wave" else config.grid // config.tiles * inner
-                )
-            assert launches[-1].slots == words * config.slots
-    assert plan.choose is choose and call._plans
+            choice = choose(Problem(rows, shape[axis], inner, size, size, 0, 0))
+            if isinstance(choice.policy, PipelinePolicy):
+                assert choice.slots >= rows * choice.tiles
+            elif isinstance(choice.policy, WavePolicy):
+                assert choice.slots >= choice.grid
+            elif choice.grid > rows * choice.tiles:
+                assert choice.slots >= choice.grid // choice.tiles * inner
+            assert launches[-1].claim.keywords == {"slots": words * choice.slots}
 
 
 def test_the_host_counts_as_the_device_does():
-    """What config.py repeats because it may not import the DSL."""
-    import importlib
-
+    """What policy.py repeats because it may not import the DSL."""
     from cutesync.kernels.scan.rows import WARPS
     from cutesync.sync.lookback import GROUP
     from cutesync.warp import LANES
 
-    config = importlib.import_module("cutesync.kernels.scan.policy")
-    assert (config.ROW_WARPS, config.GROUP, config.LANES) == (WARPS, GROUP, LANES)
+    assert (policy.ROW_WARPS, policy.GROUP, policy.LANES) == (WARPS, GROUP, LANES)

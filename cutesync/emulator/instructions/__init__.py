@@ -1,8 +1,8 @@
-"""What each PTX instruction does, as generated Python. ``emitter(parts)`` is the door: it gives the function that emits one opcode."""
+"""What each PTX instruction does, as generated Python. ``emitter(instr)`` gives the function that emits it."""
 
 from __future__ import annotations
 
-from . import (  # noqa: F401  (each registers its opcodes)
+from . import (  # noqa: F401 (each registers its opcodes)
     barrier,
     bits,
     bulk_copy,
@@ -17,6 +17,7 @@ from . import (  # noqa: F401  (each registers its opcodes)
     small_copy,
     tensor_map_edit,
     warp,
+    warpgroup,
 )
 from .registry import emitter, gathers_lanes, splits_around
 

@@ -1,16 +1,19 @@
-"""``add sub mul fma min max neg abs`` and comparisons on every float type, rounded once (PTX ISA 9.7.3 to 9.7.5 and 9.7.7).
+"""``add sub mul fma min max neg abs`` and comparisons on every float type, rounded once (PTX ISA 9.7.3 to 9.7.5 and
+9.7.7).
 
     function = operation("fma.rn.relu.bf16x2")
     destination = function(a, b, c)
 
-Operands and results are unsigned arrays of raw bits of the type's width (uint32 for pairs), of one shape. A result that is NaN is the
-canonical NaN of its type, from ``neg`` and ``abs`` too; but f64 keeps the sign and the payload of the last source that is a NaN and makes it
-quiet (the dividend goes before the divisor; of fma the second source goes before the third, and that before the first).
-``.ftz`` flushes subnormal inputs and results to zero of the same sign, ``.sat`` clamps to [0, 1] with NaN -> +0,
-``.relu`` clamps negatives to +0. ``min`` and ``max`` take -0 < +0 and, without ``.NaN``, drop a single NaN.
+Operands and results are unsigned arrays of raw bits of the type's width (uint32 for pairs), of one shape. A result that
+is NaN is the canonical NaN of its type, from ``neg`` and ``abs`` too; but f64 keeps the sign and the payload of the
+last source that is a NaN and makes it quiet (the dividend goes before the divisor; of fma the second source goes before
+the third, and that before the first). ``.ftz`` flushes subnormal inputs and results to zero of the same sign, ``.sat``
+clamps to [0, 1] with NaN -> +0, ``.relu`` clamps negatives to +0. ``min`` and ``max`` take -0 < +0 and, without
+``.NaN``, drop a single NaN.
 
-Exactness: f16 sums and products, and bf16 sums, in float32 round twice without harm (Figueroa: 24 >= 2 * 11 + 2); f32 products are exact in
-float64; everything else goes through a float64 rounded to odd (``formats.round_to_odd_sum``). The f64 cases which numpy lacks use fractions.
+Exactness: f16 sums and products, and bf16 sums, in float32 round twice without harm (Figueroa: 24 >= 2 * 11 + 2); f32
+products are exact in float64; everything else goes through a float64 rounded to odd (``formats.round_to_odd_sum``). The
+f64 cases which numpy lacks use fractions.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -49,7 +53,7 @@ SUFFIXES = ("ftz", "sat", "relu", "NaN", "xorsign", "abs", "noftz")
 
 @cache
 def operation(opcode: str) -> Operation:
-    """The function that carries out ``opcode`` (see the module's head)."""
+    """The function that carries out ``opcode`` (see the module's docstring)."""
     name, *modifiers, kind = opcode.split(".")
     fmt = {f.name: f for f in (F16, BF16, F32, F64)}.get(kind.removesuffix("x2"))
     rounding = [m for m in modifiers if m in MODES]
@@ -89,7 +93,7 @@ def _finish(fmt: Format, flags: frozenset[str], body: Operation) -> Operation:
     return run
 
 
-# --- sums and products --------------------------------------------------------------------------------------------------------
+# --- sums and products ------------------------------------------------------------------------------------------------
 
 
 def _binary(name: str, fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
@@ -136,7 +140,7 @@ def _fma(fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
         return encode(fmt, _signed_zero(round_to_odd_sum(product, addend), product, addend, mode), mode)
 
     def fast(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-        """f32, nearest: rounding twice only errs where float64 ends on a tie of float32, or where float32 is subnormal."""
+        """f32, nearest: rounding twice errs only where float64 ends on a tie of float32 or float32 is subnormal."""
         total = decode(F32, a) * decode(F32, b) + decode(F32, c)
         raw = total.view(np.uint64)
         tie = (raw & _BELOW_F32) == _TIE_OF_F32
@@ -148,11 +152,11 @@ def _fma(fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
     return fast if fmt is F32 and mode == "rn" else exact
 
 
-# --- f64 ----------------------------------------------------------------------------------------------------------------------
+# --- f64 --------------------------------------------------------------------------------------------------------------
 
 
 def _fma_f64(mode: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-    """Boldo and Melquiond's fma where no partial result can over- or underflow; fractions elsewhere and for directed rounding."""
+    """Boldo and Melquiond's fma if no partial result can over- or underflow; else, or for directed modes, fractions."""
     x, y, z = (v.view(np.float64) for v in (a, b, c))
     sizes = np.abs(np.stack([x, y, z, x * y]))
     if mode != "rn" or not ((sizes > 2.0**-400) & (sizes < 2.0**400)).all():
@@ -220,7 +224,7 @@ def round_fraction(value: Fraction, mode: str) -> float:
     return float(np.nextafter(nearest, direction * np.inf)) if wrong else nearest
 
 
-# --- order and sign -----------------------------------------------------------------------------------------------------------
+# --- order and sign ---------------------------------------------------------------------------------------------------
 
 
 def is_nan(fmt: Format, bits: np.ndarray) -> np.ndarray:
@@ -254,7 +258,7 @@ def _extremum(largest: bool, fmt: Format, mode: str, flags: frozenset[str]) -> O
     )
 
     def native(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """numpy's own, but for NaNs, and for equal numbers with other bits: zeros of both signs."""
+        """numpy's own, except for NaNs and for zeros of both signs, which are equal numbers with different bits."""
         x, y = a.view(real), b.view(real)
         if np.count_nonzero(np.isnan(x + y)):
             return general(a, b)
@@ -285,7 +289,7 @@ MAKERS: dict[str, Callable[[Format, str, frozenset[str]], Operation]] = {
     "abs": partial(_sign_change, False),
 }
 
-# --- comparison ---------------------------------------------------------------------------------------------------------------
+# --- comparison -------------------------------------------------------------------------------------------------------
 
 ORDERED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "eq": np.equal,
@@ -298,13 +302,13 @@ ORDERED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 
 
 def compare(relation: str, kind: str, a: np.ndarray, b: np.ndarray, ftz: bool = False) -> np.ndarray:
-    """Lane-wise truth of ``relation`` (eq ne lt le gt ge, the same with u for "or unordered", num, nan) for a scalar float type.
+    """Lane-wise truth of ``relation`` for a float type: eq ne lt le gt ge, with u for "or unordered", num, nan.
 
     A pair type (f16x2, bf16x2) gives shape (..., 2), the lower half first: the two predicates of ``setp ... p|q``.
     """
     if kind.endswith("x2"):
-        halves = (np.ascontiguousarray(s).view(np.uint16).reshape(*s.shape, 2) for s in (a, b))
-        return compare(relation, kind[:-2], *halves, ftz)
+        a, b = (np.ascontiguousarray(s).view(np.uint16).reshape(*s.shape, 2) for s in (a, b))
+        return compare(relation, kind[:-2], a, b, ftz)
     fmt = FORMATS[kind]
     if ftz:
         a, b = flush_subnormals(fmt, a), flush_subnormals(fmt, b)
@@ -325,7 +329,7 @@ def select_truth(truth: np.ndarray, target: str) -> np.ndarray:
     """``set``'s destination: 1.0 for a float type, all ones for an integer type, 0 elsewhere; pairs are packed."""
     fmt = FORMATS.get(target.removesuffix("x2"))
     bits = fmt.bits if fmt else int(target[1:])
-    dtype = {16: np.uint16, 32: np.uint32}[bits]
+    dtype: Any = {16: np.uint16, 32: np.uint32}[bits]
     true = encode(fmt, np.ones(1))[0] if fmt else dtype((1 << bits) - 1)
     chosen = np.where(truth, true, dtype(0))
     return np.ascontiguousarray(chosen).view(np.uint32)[..., 0] if target.endswith("x2") else chosen

@@ -10,7 +10,7 @@ from .registry import handles
 
 
 def shift(value: np.ndarray, amount: np.ndarray, left: bool) -> np.ndarray:
-    """Shift with amounts clamped at the width: everything leaves (the sign stays for signed right shifts)."""
+    """Shift; an amount of the width or more gives zero (all sign bits for signed right shifts)."""
     bits = value.itemsize * 8
     inside = amount < bits
     small = np.where(inside, amount, 0).astype(value.dtype)
@@ -134,22 +134,14 @@ def find_msb(a: np.ndarray) -> np.ndarray:
     return np.array([v & 0xFFFFFFFF for v in values], np.uint32)
 
 
-@handles("popc")
-def popc(e, instr):
-    _, bits = int_type(instr)
-    e.set(instr.args[0], f"{e.name(count_bits, 'count_bits')}({e.u(instr.args[1], bits)})", "u", 32)
+_COUNTS = {"popc": count_bits, "clz": leading_zeros, "brev": reverse_bits}
 
 
-@handles("clz")
-def clz(e, instr):
-    _, bits = int_type(instr)
-    e.set(instr.args[0], f"{e.name(leading_zeros, 'leading_zeros')}({e.u(instr.args[1], bits)})", "u", 32)
-
-
-@handles("brev")
-def brev(e, instr):
-    _, bits = int_type(instr)
-    e.set(instr.args[0], f"{e.name(reverse_bits, 'reverse_bits')}({e.u(instr.args[1], bits)})", "u", bits)
+@handles(*_COUNTS)
+def count(e, instr):
+    name, (_, bits) = instr.parts[0], int_type(instr)
+    counted = f"{e.name(_COUNTS[name], name)}({e.u(instr.args[1], bits)})"
+    e.set(instr.args[0], counted, "u", bits if name == "brev" else 32)
 
 
 @handles("bfind")
@@ -185,8 +177,7 @@ def bfe(e, instr):
 
 
 def insert(source: np.ndarray, into: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarray:
-    bits = source.itemsize * 8
-    out = []
+    bits, out = source.itemsize * 8, []
     for value, base, pos, count in zip(
         source.tolist(), into.tolist(), (position & 0xFF).tolist(), (length & 0xFF).tolist()
     ):
@@ -247,11 +238,8 @@ def find_set(mask: np.ndarray, base: np.ndarray, offset: np.ndarray) -> np.ndarr
     """The |offset|-th set bit from ``base`` upwards (offset > 0) or downwards; for 0, ``base`` itself if it is set."""
     out = []
     for bits, start, n in zip(mask.tolist(), base.tolist(), offset.view(np.int32).tolist()):
-        if n == 0:
-            places = [start]
-        else:
-            places = range(start, 32) if n > 0 else range(min(start, 32), -1, -1) if start < 32 else []
-        found = [p for p in places if p < 32 and bits >> p & 1]
+        places = range(start, start + 1) if n == 0 else range(start, 32) if n > 0 else range(start, -1, -1)
+        found = [p for p in places if bits >> p & 1] if start < 32 else []
         rank = max(abs(n) - 1, 0)
         out.append(found[rank] if rank < len(found) else 0xFFFFFFFF)
     return np.array(out, np.uint32)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..async_copy import UNIT, Operation, Side, shared_side, to_shared
+from ..async_copy import UNIT, Issue, Operation, Side, shared_side, to_shared
+from ..clocks import each
 from ..syntax import SIZES
 from .barrier import barrier_address
 from .moves import address_operand
@@ -13,45 +14,33 @@ from .tensor_copy import tensor
 from .transfers import (
     REDUCTIONS,
     aligned,
-    announce,
-    announce_targets,
+    announce_read,
     announce_updates,
+    announce_writes,
     commit_maker,
     destinations,
-    each,
-    finish_store,
     reducer,
     sharing,
-    touch,
+    start_store,
     wait_maker,
 )
 
 
-def global_side(machine, f, lane: int, address: int, size: int, site: int) -> Side:
-    region = machine.memory.find(address, size)
+def global_side(issue: Issue, address: int, size: int) -> Side:
+    memory = issue.machine.memory
+    region = memory.find(address, size)
     if region is None:
-        machine.fail(
-            "out-of-bounds",
-            f"a bulk copy of {size} bytes at {address:#x}, {machine.memory.describe(address)}",
-            f.warp,
-            [lane],
-            site,
-        )
-    touch(machine, f, lane, region, site)
+        issue.fail("out-of-bounds", f"a bulk copy of {size} bytes at {address:#x}, {memory.describe(address)}")
+    issue.check_preceding(region)
     start = address - region.base
     return Side(region, np.arange(start, start + size, UNIT, dtype=np.int64), UNIT)
 
 
-def fits(machine, f, lane: int, block, address: int, size: int, site: int) -> Side:
+def side_of_block(issue: Issue, block, address: int, size: int) -> Side:
     side = shared_side(block, address, size) if block is not None else None
     if side is None:
-        machine.fail(
-            "out-of-bounds",
-            f"{size} bytes at shared address {address:#x} are outside the block's {machine.shared_bytes} bytes",
-            f.warp,
-            [lane],
-            site,
-        )
+        allowed = f"the block's {issue.machine.shared_bytes} bytes"
+        issue.fail("out-of-bounds", f"{size} bytes at shared address {address:#x} are outside {allowed}")
     return side
 
 
@@ -62,85 +51,63 @@ def elements(side: Side, count: int, kind: str) -> Side:
 
 
 def bulk_load_maker(machine, site: int, from_cluster: bool, operator: str, kind: str):
-    """Contiguous bytes of global (or, ``from_cluster``, own shared) memory into shared memory, signalling an mbarrier; with ``operator``,
-    combined with what is there."""
+    """Contiguous bytes of global (or, ``from_cluster``, own shared) memory into shared memory, signalling an mbarrier.
+
+    With ``operator`` they are combined with the bytes there.
+    """
+
+    def source_side(operation, address: int, size: int) -> Side:
+        if not from_cluster:
+            return global_side(operation, address, size)
+        if not machine.clustered:
+            operation.fail(
+                "launch",
+                "a bulk copy between shared memories is an illegal instruction in a launch without clusters (of one "
+                "block is enough): set the launch's cluster",
+            )
+        block = operation.warp.block
+        operation.blocks.add(block.number)
+        return side_of_block(operation, block, address & 0xFFFFFF, size)
 
     def run(f, lanes, destination, source, size, barrier, mask):
         for lane in each(lanes):
-            count, at = int(size[lane]), int(source[lane])
-            aligned(machine, f, lane, "the size of a bulk copy", count, 16, site)
-            aligned(machine, f, lane, "the source of a bulk copy", at, 16, site)
-            aligned(machine, f, lane, "the destination of a bulk copy", int(destination[lane]), 16, site)
-            operation = Operation(machine, f.warp, lane, site, f"bulk copy of {count} bytes to shared memory")
-            if from_cluster and not machine.clustered:
-                machine.fail(
-                    "launch",
-                    "a bulk copy between shared memories is an illegal instruction in a launch without clusters (of one block is "
-                    "enough): set the launch's cluster",
-                    f.warp,
-                    [lane],
-                    site,
-                )
-            if from_cluster:
-                origin = fits(machine, f, lane, f.warp.block, at & 0xFFFFFF, count, site)
-                operation.blocks.add(f.warp.block.number)
-            else:
-                origin = global_side(machine, f, lane, at, count, site)
-            announce(operation, origin, False)
-            places = destinations(
-                machine,
-                f,
-                lane,
-                int(destination[lane]),
-                int(barrier[lane]),
-                None if mask is None else int(mask[lane]),
-                site,
-            )
-            sides = [fits(machine, f, lane, block, address, count, site) for block, address, _ in places]
+            count, at, to = int(size[lane]), int(source[lane]), int(destination[lane])
+            operation = Operation(f.warp, lane, site, f"bulk copy of {count} bytes to shared memory")
+            for what, value in (("size", count), ("source", at), ("destination", to)):
+                aligned(operation, f"the {what} of a bulk copy", value, 16)
+            origin = source_side(operation, at, count)
+            announce_read(operation, origin)
+            places = destinations(operation, to, int(barrier[lane]), None if mask is None else int(mask[lane]))
+            sides = [side_of_block(operation, block, address, count) for block, address, _ in places]
             if operator:
                 origin, *sides = (elements(side, count, kind) for side in (origin, *sides))
                 announce_updates(operation, sides)
             else:
-                announce_targets(operation, sides)
+                announce_writes(operation, sides)
             operation.blocks |= {block.number for block, _, _ in places}
             combine = reducer(operator, kind, flushes=False) if operator else None
-            to_shared(
-                operation,
-                origin,
-                None,
-                0,
-                [(side, b) for side, (_, _, b) in zip(sides, places)],
-                count,
-                combine=combine,
-            )
+            targets = [(side, b) for side, (_, _, b) in zip(sides, places)]
+            to_shared(operation, origin, None, 0, targets, count, combine=combine)
             operation.start()
 
     return run
 
 
 def bulk_store_maker(machine, site: int, operator: str, kind: str):
-    """Contiguous bytes of shared memory to global memory; with ``operator``, combined with what is there."""
+    """Contiguous bytes of shared memory to global memory; with ``operator``, combined with the bytes there."""
+    combine = reducer(operator, kind) if operator else None
 
     def run(f, lanes, destination, source, size):
         for lane, who in sharing(f, lanes, site, operator, destination, source, size):
-            count, at = int(size[lane]), int(destination[lane])
-            for what, value in (("size", count), ("destination", at), ("source", int(source[lane]))):
-                aligned(machine, f, lane, f"the {what} of a bulk copy", value, 16, site)
-            operation = Operation(machine, f.warp, lane, site, f"bulk copy of {count} bytes to global memory")
-            near = fits(machine, f, lane, f.warp.block, int(source[lane]) & 0xFFFFFF, count, site)
-            far = global_side(machine, f, lane, at, count, site)
+            count, at, to = int(size[lane]), int(source[lane]), int(destination[lane])
+            operation = Operation(f.warp, lane, site, f"bulk copy of {count} bytes to global memory")
+            for what, value in (("size", count), ("destination", to), ("source", at)):
+                aligned(operation, f"the {what} of a bulk copy", value, 16)
+            origin = side_of_block(operation, f.warp.block, at & 0xFFFFFF, count)
+            target = global_side(operation, to, count)
             if operator:
-                near, far = (elements(side, count, kind) for side in (near, far))
-            finish_store(
-                operation,
-                who,
-                (at, int(source[lane]), count),
-                near,
-                far,
-                None,
-                f,
-                reducer(operator, kind) if operator else None,
-            )
+                origin, target = (elements(side, count, kind) for side in (origin, target))
+            start_store(operation, who, (to, at, count), origin, target, None, combine)
 
     return run
 

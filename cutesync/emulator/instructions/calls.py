@@ -7,6 +7,7 @@ import struct
 
 import numpy as np
 
+from ..clocks import each
 from ..syntax import Vec
 from .registry import handles, unknown
 
@@ -22,7 +23,7 @@ def text_at(machine, address: int) -> str:
 
 
 def formatted(machine, template: str, data: bytes) -> str:
-    """``printf`` of values laid out as C varargs: 4 bytes for int, 8 for long, double and pointers, each aligned to its size."""
+    """``printf`` of C varargs: 4 bytes for int, 8 for long, double and pointers, each aligned to its size."""
     at = 0
 
     def value(match: re.Match) -> str:
@@ -50,11 +51,9 @@ def print_maker(machine):
 
     def run(f, lanes, template, arguments):
         memory = f.warp.local_region().data.reshape(32, -1) if machine.local_bytes else np.zeros((32, 16), np.uint8)
-        for lane in range(32) if lanes is None else lanes.tolist():
-            offset = int(arguments[lane]) & ((1 << 56) - 1)
-            machine.printed[f.warp] = formatted(
-                machine, text_at(machine, int(template[lane])), memory[lane, offset:].tobytes() + bytes(64)
-            )
+        for lane in each(lanes):
+            data = memory[lane, int(arguments[lane]) & ((1 << 56) - 1) :].tobytes() + bytes(64)
+            machine.printed[f.warp] = formatted(machine, text_at(machine, int(template[lane])), data)
             print(machine.printed[f.warp], end="")
 
     return run

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ..clocks import each
 from .registry import handles
 
 
@@ -11,7 +12,7 @@ from .registry import handles
 def bra(e, instr):
     target = e.program.target(instr.args[0].name)
     if instr.pred is None:
-        e.leave(target)
+        e.jump(target)
     else:
         e.branch(target, e.index + 1)
 
@@ -26,7 +27,7 @@ def brx(e, instr):
 
 
 def indexed_branch(f, index: np.ndarray, targets: list[int]) -> int:
-    """Split the fragment by the value of an index; the last group is this fragment's own."""
+    """Split the fragment by the value of an index; the lanes of the largest value stay in it."""
     values = sorted({int(v) for v in index[f.mask]})
     for value in values[:-1]:
         f.split(f.mask & (index == value), targets[value], 0)
@@ -34,29 +35,24 @@ def indexed_branch(f, index: np.ndarray, targets: list[int]) -> int:
 
 
 @handles("ret", "exit")
-def leave(e, instr):
+def exit_thread(e, instr):
     if instr.pred is None:
-        e.leave(e.program.exit)
+        e.jump(e.program.exit)
     else:
         e.branch(e.program.exit, e.index + 1)
 
 
 def trap_maker(machine, site: int):
-    def run(f, lanes):
-        lanes = np.arange(32) if lanes is None else lanes
+    def run(f, lanes, _):
         said = f": {machine.printed[f.warp].strip()}" if f.warp in machine.printed else ""
-        machine.fail("trap", f"the kernel trapped{said}", f.warp, lanes, site)
+        machine.fail("trap", f"the kernel trapped{said}", f.warp, each(lanes), site)
 
     return run
 
 
 @handles("trap", "brkpt")
 def trap(e, instr):
-    lanes = "None" if e.full else "f.lanes"
-    if e.guard is not None:
-        e.line(f"if cnz({e.guard}): {e.op(trap_maker, e.site())}(f, f.pick({e.guard}))")
-    else:
-        e.line(f"{e.op(trap_maker, e.site())}(f, {lanes})")
+    e.effect(e.op(trap_maker, e.site()), "None")
 
 
 def nap_maker(machine):
@@ -80,7 +76,7 @@ def budget_maker(machine, site: int, registers: int):
 
 @handles("setmaxnreg", together=True)
 def setmaxnreg(e, instr):
-    """Register budgets are not emulated; that all four warps of a warpgroup ask for the same is checked when their block ends."""
+    """Register budgets are not emulated. All four warps of a warpgroup must ask for the same (``finish_block``)."""
     e.converge("f.warp.live")
     e.line(f"{e.op(budget_maker, e.site(), instr.args[0].value)}(f)")
 
@@ -95,8 +91,10 @@ def preceding_maker(machine):
 
 @handles("griddepcontrol", switch=True)
 def griddepcontrol(e, instr):
-    """``wait``: the launches before this one are over, and what they wrote is visible. ``launch_dependents`` only says how early the next
-    launch may start; one that may do so at all is taken to start at once."""
+    """``wait``: the launches before this one are over, and what they wrote is visible.
+
+    ``launch_dependents`` does nothing: a programmatic launch is always assumed to start at once.
+    """
     if "wait" in instr.parts:
         e.effect(e.op(preceding_maker), "None")
 

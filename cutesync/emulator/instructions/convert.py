@@ -3,18 +3,19 @@
     function = conversion("cvt.rn.satfinite.e4m3x2.f32")
     destination = function(a, b)
 
-The function takes one unsigned array of raw register bits per source operand, in the order of the instruction, all of one shape
-(a warp: ``(32,)``), and returns raw bits of the same shape. A source register may be wider than its type: the low bits count. The
-result has the width asked for with ``register_bits`` (default: the type's width, at least 16) and is sign- or zero-extended to it,
-as PTX does. Packed destinations put the first source in the upper half.
+The function takes one unsigned array of raw register bits per source operand, in the order of the instruction, all of
+one shape (a warp: ``(32,)``), and returns raw bits of the same shape. A source register may be wider than its type: the
+low bits count. The result has the width asked for with ``register_bits`` (default: the type's width, at least 16) and
+is sign- or zero-extended to it, as PTX does. Packed destinations put the first source in the upper half.
 
 Rules that are easy to get wrong, and where PTX states them (same section):
 
-- Float to integer always clamps. NaN gives 0, but 1 << (width - 1) where the source is f64 or the destination has 64 bits.
-- NaN in f16 and bf16 is 0x7fff, in f32 0x7fffffff, in tf32 0x7fffe000, in e4m3 and e5m2 0x7f: payloads are not kept, with three exceptions that the
-  ISA leaves open and an H200 shows. From and to f64, the sign and the upper bits of the payload stay and the NaN becomes quiet. f32 from bf16 is a
-  shift. ``.rna.tf32`` cuts the low bits of a NaN off (which can leave an infinity); its ``.satfinite`` then takes one from the code of any
-  infinity or NaN.
+- Float to integer always clamps. NaN gives 0, but 1 << (width - 1) where the source is f64 or the destination has 64
+  bits.
+- NaN in f16 and bf16 is 0x7fff, in f32 0x7fffffff, in tf32 0x7fffe000, in e4m3 and e5m2 0x7f: payloads are not kept,
+  with three exceptions that the ISA leaves open and an H200 shows. From and to f64, the sign and the upper bits of the
+  payload stay and the NaN becomes quiet. f32 from bf16 is a shift. ``.rna.tf32`` cuts the low bits of a NaN off (which
+  can leave an infinity); its ``.satfinite`` then subtracts one from the code of any infinity or NaN.
 - ``.sat`` to a float is a clamp to [0, 1] with NaN -> +0; ``.satfinite`` keeps NaN, and clamps infinities as well.
 - ``.ftz`` flushes f32 subnormals, in the source and in the result.
 """
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
@@ -48,8 +50,8 @@ from ..formats import (
 )
 
 INTEGERS = {f"{sign}{bits}": (sign == "s", bits) for sign in "su" for bits in (8, 16, 32, 64)}
-UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
-SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+UNSIGNED: dict[int, Any] = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+SIGNED: dict[int, Any] = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 PAIRS = {"f16x2": F16, "bf16x2": BF16, "e4m3x2": E4M3, "e5m2x2": E5M2}
 TO_INTEGRAL = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 ROUNDING = ("rn", "rna", "rz", "rm", "rp")
@@ -60,7 +62,7 @@ Conversion = Callable[..., np.ndarray]
 
 @cache
 def conversion(opcode: str, register_bits: int | None = None) -> Conversion:
-    """The function that carries out ``opcode`` (see the module's head). Raises ArgumentValueError for spellings PTX does not have."""
+    """The function that carries out ``opcode`` (see the module's docstring). ArgumentValueError: not a form of PTX."""
     parts = opcode.split(".")
     if parts[0] != "cvt" or len(parts) < 3:
         raise ArgumentValueError(explain("conversion", repr(opcode), "cvt{.rounding}{.flags}.dtype.atype"))
@@ -103,7 +105,7 @@ def _modifiers(opcode: str, modifiers: list[str]) -> tuple[str, frozenset[str]]:
     return (rounding[0] if rounding else ""), flags
 
 
-# --- integers -----------------------------------------------------------------------------------------------------------------
+# --- integers ---------------------------------------------------------------------------------------------------------
 
 
 def _limits(name: str) -> tuple[int, int]:
@@ -192,7 +194,7 @@ def _long_to_double(values: np.ndarray, mode: str) -> np.ndarray:
     return np.where(too_high & (values > 0), down, np.where(too_low & (values < 0), up, nearest))
 
 
-# --- floats -------------------------------------------------------------------------------------------------------------------
+# --- floats -----------------------------------------------------------------------------------------------------------
 
 
 def _float_to_float(target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:
@@ -278,7 +280,7 @@ def _between_pairs(opcode: str, target: str, source: str, mode: str, flags: froz
 
 
 def _pack(opcode: str, parts: list[str], register_bits: int | None) -> Conversion:
-    """``cvt.pack.sat.{s16,u16}.s32 d, a, b`` and ``cvt.pack.sat.{s8,u8}.s32.b32 d, a, b, c``: d = c shifted up, then a, then b."""
+    """``cvt.pack.sat.{s16,u16}.s32 d, a, b``; with 8 bits also ``c``: d = c shifted up, then a, then b."""
     if (
         len(parts) < 3
         or parts[0] != "sat"

@@ -1,4 +1,4 @@
-"""Floating-point instructions: the plain single and double forms inline, everything else through ``arithmetic.py`` and ``convert.py``."""
+"""Floating-point instructions: plain single and double forms inline, others by ``arithmetic.py`` and ``convert.py``."""
 
 from __future__ import annotations
 
@@ -8,9 +8,20 @@ from ..formats import F32
 from ..syntax import SINK, Pair
 from . import arithmetic, special
 from .convert import conversion
-from .integer import COMPARISONS
 from .registry import handles, unknown, word
 
+COMPARISONS = {
+    "eq": "==",
+    "ne": "!=",
+    "lt": "<",
+    "le": "<=",
+    "gt": ">",
+    "ge": ">=",
+    "lo": "<",
+    "ls": "<=",
+    "hi": ">",
+    "hs": ">=",
+}
 FLOATS = {"f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32, "f32": 32, "f64": 64}
 PAIRS = ("f16x2", "bf16x2")
 RELATIONS = (*arithmetic.ORDERED, *(f"{relation}u" for relation in arithmetic.ORDERED), "num", "nan")
@@ -45,7 +56,6 @@ def float_arithmetic(e, instr) -> None:
     e.set(instr.args[0], f"{e.name(function, name)}({', '.join(e.u(x, bits) for x in instr.args[1:])})", "u", bits)
 
 
-float_unary = float_arithmetic
 handles("fma")(float_arithmetic)
 
 

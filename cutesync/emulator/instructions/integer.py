@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from .floating import float_arithmetic
 from .registry import handles, unknown
 
 INTEGERS = {f"{k}{b}": (k, b) for k in "usb" for b in (8, 16, 32, 64)}
-COMPARISONS = {
-    "eq": "==",
-    "ne": "!=",
-    "lt": "<",
-    "le": "<=",
-    "gt": ">",
-    "ge": ">=",
-    "lo": "<",
-    "ls": "<=",
-    "hi": ">",
-    "hs": ">=",
-}
+_OWN = {*INTEGERS, "u16x2", "s16x2"}
 
 
 def int_type(instr, position: int = -1) -> tuple[str, int]:
@@ -29,8 +19,14 @@ def int_type(instr, position: int = -1) -> tuple[str, int]:
     return ("s" if kind == "s" else "u"), bits
 
 
-def is_int(instr) -> bool:
-    return instr.parts[-1] in INTEGERS
+def handles_typed(*names: str):
+    """Registers a handler of the integer forms of these instructions; the other forms are float arithmetic."""
+
+    def register(handler):
+        handles(*names)(lambda e, instr: (handler if instr.parts[-1] in _OWN else float_arithmetic)(e, instr))
+        return handler
+
+    return register
 
 
 def arithmetic(e, instr, template: str) -> None:
@@ -50,18 +46,18 @@ def saturated(wide: str, bits: int) -> str:
     return f"np.clip({wide}, {-(1 << bits - 1)}, {(1 << bits - 1) - 1}).astype(s{bits})"
 
 
-def add_or_sub(e, instr, sign: str) -> None:
+@handles_typed("add", "addc", "sub", "subc")
+def add_or_sub(e, instr):
     """Modular add and sub, plain, saturating, or with carries."""
-    kind, bits = int_type(instr)
-    a, b = (e.u(x, bits) for x in instr.args[1:3])
+    _, bits = int_type(instr)
+    sign = "+" if instr.parts[0].startswith("add") else "-"
     if "sat" in instr.parts:
         wide = f"({e.s(instr.args[1], bits)}.astype(s64) {sign} {e.s(instr.args[2], bits)}.astype(s64))"
-        e.set(instr.args[0], saturated(wide, bits), "s", bits)
-        return
+        return e.set(instr.args[0], saturated(wide, bits), "s", bits)
+    a, b = (e.u(x, bits) for x in instr.args[1:3])
     if instr.parts[0] in ("addc", "subc") or "cc" in instr.parts:
-        carried(e, instr, a, b, bits, sign)
-    else:
-        e.set(instr.args[0], f"{a} {sign} {b}", "u", bits)
+        return carried(e, instr, a, b, bits, sign)
+    return e.set(instr.args[0], f"{a} {sign} {b}", "u", bits)
 
 
 def carried(e, instr, a: str, b: str, bits: int, sign: str = "+") -> None:
@@ -122,43 +118,14 @@ def remainder(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(b == 0, a, a - divide(a, safe) * safe)
 
 
-@handles("add", "addc")
-def add(e, instr):
-    from .floating import float_arithmetic
-
-    if is_int(instr):
-        add_or_sub(e, instr, "+")
-    else:
-        float_arithmetic(e, instr)
-
-
-@handles("sub", "subc")
-def sub(e, instr):
-    from .floating import float_arithmetic
-
-    if is_int(instr):
-        add_or_sub(e, instr, "-")
-    else:
-        float_arithmetic(e, instr)
-
-
-@handles("mul", "mul24")
+@handles_typed("mul", "mul24")
 def mul(e, instr):
-    from .floating import float_arithmetic
-
-    if is_int(instr):
-        expression, kind, bits = product(e, instr)
-        e.set(instr.args[0], expression, kind, bits)
-    else:
-        float_arithmetic(e, instr)
+    expression, kind, bits = product(e, instr)
+    e.set(instr.args[0], expression, kind, bits)
 
 
-@handles("mad", "madc", "mad24")
+@handles_typed("mad", "madc", "mad24")
 def mad(e, instr):
-    from .floating import float_arithmetic
-
-    if not is_int(instr):
-        return float_arithmetic(e, instr)
     expression, kind, bits = product(e, instr)
     if "sat" in instr.parts:
         wide = f"({expression}.astype(s64) + {e.s(instr.args[3], bits)}.astype(s64))"
@@ -175,14 +142,9 @@ def sad(e, instr):
     e.set(instr.args[0], f"where({a} > {b}, {a} - {b}, {b} - {a}) + {c}", kind, bits)
 
 
-@handles("div")
+@handles_typed("div")
 def div(e, instr):
-    from .floating import float_arithmetic
-
-    if is_int(instr):
-        arithmetic(e, instr, e.name(divide, "divide") + "({}, {})")
-    else:
-        float_arithmetic(e, instr)
+    arithmetic(e, instr, e.name(divide, "divide") + "({}, {})")
 
 
 @handles("rem")
@@ -190,10 +152,8 @@ def rem(e, instr):
     arithmetic(e, instr, e.name(remainder, "remainder") + "({}, {})")
 
 
-@handles("min", "max")
+@handles_typed("min", "max")
 def min_max(e, instr):
-    from .floating import float_arithmetic
-
     if instr.parts[-1] in ("u16x2", "s16x2"):
         kind = instr.parts[-1][0]
         a, b = (f"{e.u(x, 32)}.view({kind}16)" for x in instr.args[1:3])
@@ -201,32 +161,19 @@ def min_max(e, instr):
         if "relu" in instr.parts:
             expression = f"np.maximum({expression}, 0)"
         e.set(instr.args[0], f"{expression}.view(u32)")
-    elif is_int(instr):
+    else:
         expression = f"np.{instr.parts[0]}imum({{}}, {{}})"
         arithmetic(e, instr, f"np.maximum({expression}, 0)" if "relu" in instr.parts else expression)
-    else:
-        float_arithmetic(e, instr)
 
 
-@handles("neg")
+@handles_typed("neg")
 def neg(e, instr):
-    from .floating import float_unary
-
-    if is_int(instr):
-        _, bits = int_type(instr)
-        e.set(instr.args[0], f"{e.const(0, 'u', bits)} - {e.u(instr.args[1], bits)}", "u", bits)
-    else:
-        float_unary(e, instr)
+    unsigned(e, instr, "-{}")
 
 
-@handles("abs")
+@handles_typed("abs")
 def absolute(e, instr):
-    from .floating import float_unary
-
-    if is_int(instr):
-        arithmetic(e, instr, "abs({})")
-    else:
-        float_unary(e, instr)
+    arithmetic(e, instr, "abs({})")
 
 
 def dot_halves(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed_a: bool, signed_b: bool, high: bool) -> np.ndarray:

@@ -1,7 +1,9 @@
-"""``ldmatrix stmatrix movmatrix`` and ``mma.sync`` (PTX ISA 9.7.14, "Warp Level Matrix Multiply-Accumulate"), on registers of one warp.
+"""``ldmatrix stmatrix movmatrix`` and ``mma.sync`` (PTX ISA 9.7.14, "Warp Level Matrix Multiply-Accumulate"), on
+registers of one warp.
 
-Registers are arrays of raw bits of shape (count, 32): register number, then lane; uint32, or uint64 for f64. Below, g = lane / 4 and
-t = lane % 4. Every fragment of ``mma.sync`` follows one rule, whatever the type: a register holds the elements that fit in it,
+Registers are arrays of raw bits of shape (count, 32): register number, then lane; uint32, or uint64 for f64. Below, g =
+lane / 4 and t = lane % 4. Every fragment of ``mma.sync`` follows one rule, whatever the type: a register holds the
+elements that fit in it,
 
     A   row g + 8 * (r % 2), k = elements * (t + 4 * (r / 2)) and up    (8-row shapes: row g, k by r)
     B   column g,            k = elements * (t + 4 * r) and up
@@ -15,20 +17,21 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import numpy as np
 
 from ...errors import ArgumentValueError, explain
 from ..formats import BF16, E4M3, E5M2, F16, F32, F64, TF32, Format, decode, encode
 
-# --- 8 x 8 matrices of 16-bit elements ----------------------------------------------------------------------------------------
+# --- 8 x 8 matrices of 16-bit elements --------------------------------------------------------------------------------
 
 
 def load_matrices(rows: np.ndarray, transposed: bool) -> np.ndarray:
     """``ldmatrix.sync.aligned.m8n8.xN{.trans}.shared.b16``: N * 8 rows of 16 bytes -> registers uint32 (N, 32).
 
-    ``rows`` is uint8 (N * 8, 16), read at the shared addresses that lanes 0 to N * 8 - 1 hold; each must be a multiple of 16. Register i of
-    a lane holds elements 2 * t and 2 * t + 1 of row g of matrix i; with ``.trans``, of column g.
+    ``rows`` is uint8 (N * 8, 16), read at the shared addresses that lanes 0 to N * 8 - 1 hold; each must be a multiple
+    of 16. Register i of a lane holds elements 2 * t and 2 * t + 1 of row g of matrix i; with ``.trans``, of column g.
     """
     matrices = np.ascontiguousarray(rows).view(np.uint16).reshape(-1, 8, 8)
     if transposed:
@@ -37,7 +40,7 @@ def load_matrices(rows: np.ndarray, transposed: bool) -> np.ndarray:
 
 
 def store_matrices(registers: np.ndarray, transposed: bool) -> np.ndarray:
-    """``stmatrix.sync.aligned.m8n8.xN{.trans}.shared.b16``: the inverse; rows uint8 (N * 8, 16) for the addresses of lanes 0 to N * 8 - 1."""
+    """``stmatrix``, the inverse of ``load_matrices``: rows uint8 (N * 8, 16) for the addresses of that many lanes."""
     matrices = np.ascontiguousarray(registers).view(np.uint16).reshape(-1, 8, 8)
     if transposed:
         matrices = np.ascontiguousarray(matrices.transpose(0, 2, 1))
@@ -49,7 +52,7 @@ def transpose_matrix(register: np.ndarray) -> np.ndarray:
     return load_matrices(store_matrices(register, False), True)[0]
 
 
-# --- mma.sync -----------------------------------------------------------------------------------------------------------------
+# --- mma.sync ---------------------------------------------------------------------------------------------------------
 
 FORMATS: dict[str, Format] = {"f16": F16, "bf16": BF16, "tf32": TF32, "e4m3": E4M3, "e5m2": E5M2, "f64": F64}
 ELEMENT_BITS = {
@@ -127,7 +130,7 @@ def multiply(step: Mma, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarr
     addend = accumulator_matrix(step.c_type, c, step.m)
     if step.d_type == "s32":
         return accumulator_registers("s32", _integer_sum(step, left, right, addend))
-    real = np.float64 if step.d_type == "f64" else np.float32
+    real: Any = np.float64 if step.d_type == "f64" else np.float32
     x, y = (decode(FORMATS[kind], raw).astype(real) for kind, raw in ((step.a_type, left), (step.b_type, right)))
     z = decode({"f16": F16, "f32": F32, "f64": F64}[step.c_type], addend).astype(real)
     total = x @ y.T + z

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ..async_copy import Operation
 from ..clocks import GLOBAL, SHARED
 from ..memory import UNSIGNED, Port, load, store
-from ..shadow import GPU, SCOPES
+from ..shadow import GPU, ORDINARY, SCOPES, Access, Order
 from ..syntax import PARAM, SINK, SIZES, Instr, Mem, Reg, Special, Symbol, Vec
 from . import arithmetic
 from .moves import address_operand
 from .registry import handles, unknown
 
+_ATOMICS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const")
 cnz = np.count_nonzero
 
@@ -25,16 +28,20 @@ def space_of(instr: Instr) -> str:
     return {"shared": "shared::cta", "const": "global"}.get(found, found)
 
 
-def order_of(instr: Instr) -> tuple[int, bool, bool]:
-    """(scope, acquires, releases); scope 0 means a weak access."""
+def order_of(instr: Instr) -> Order:
     parts = set(instr.parts)
     if parts & {"volatile", "mmio"}:
-        return GPU, False, False
+        return Order(GPU)
     strong = parts & {"relaxed", "acquire", "release", "acq_rel", "sc"}
     if not strong and instr.parts[0] not in ("atom", "red"):
-        return 0, False, False
-    scope = next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)
-    return scope, bool(parts & {"acquire", "acq_rel", "sc"}), bool(parts & {"release", "acq_rel", "sc"})
+        return ORDINARY
+    return Order(
+        scope_of(instr), bool(parts & {"acquire", "acq_rel", "sc"}), bool(parts & {"release", "acq_rel", "sc"})
+    )
+
+
+def scope_of(instr: Instr) -> int:
+    return next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)
 
 
 def address_of(e, instr, mem: Mem, space: str) -> str:
@@ -47,7 +54,7 @@ def address_of(e, instr, mem: Mem, space: str) -> str:
 
 
 def call_parameter(mem: Mem) -> bool:
-    """Whether the operand is a parameter of a call, which the reader has made a register."""
+    """Whether the operand is a parameter of a call, which the parser has made a register."""
     return isinstance(mem.base, Reg) and mem.base.name.startswith(PARAM)
 
 
@@ -73,23 +80,20 @@ def ld(e, instr):
         return
     if call_parameter(mem):
         return e.set(destination, e.value(mem.base, sign, mem.base.bits), sign, mem.base.bits)
-    scope, acquire, _ = order_of(instr)
-    operation = e.op(load, e.site(), space, width, len(items), scope, acquire)
+    operation = e.op(load, e.site(), space, width, len(items), order_of(instr))
     result = e.result(operation, address_of(e, instr, mem, space))
     for i, item in enumerate(items):
         if item != SINK:
-            expression = result if len(items) == 1 else f"{result}[{i}]"
-            e.set_result(
-                item, result, expression if sign == "u" else f"{expression}.view(s{8 * width})", sign, 8 * width
-            )
+            value = result if len(items) == 1 else f"{result}[{i}]"
+            e.set_result(item, result, value if sign == "u" else f"{value}.view(s{8 * width})", sign, 8 * width)
 
 
-def torn_store(machine, site: int, space: str, width: int, count: int, scope: int, release: bool):
-    """A strong store of a vector: one access for each element, in no order ("Vector Data-types" of the memory consistency model).
+def torn_store(machine, site: int, space: str, width: int, count: int, order: Order):
+    """A strong store of a vector: one access an element, in no order (PTX memory model, "Vector Data-types").
 
-    ``run(f, next, address, values)``. Now and then the schedule lets others run between two of them.
+    ``run(f, next, address, values)``. Sometimes the schedule lets other threads run between two of them.
     """
-    whole, one = (store(machine, site, space, width, n, scope, release) for n in (count, 1))
+    whole, one = (store(machine, site, space, width, n, order) for n in (count, 1))
     port = Port(machine, site, space, width, count)
 
     def run(f, following, address, values):
@@ -97,15 +101,15 @@ def torn_store(machine, site: int, space: str, width: int, count: int, scope: in
             whole(f, f.lanes, address, values)
             return following
         port.locate(f, f.lanes, address)  # the vector is aligned as a whole
-        order = machine.schedule.random.sample(range(count), count)
+        turns = machine.schedule.random.sample(range(count), count)
 
         def put(elements):
             for i in elements:
                 one(f, f.lanes, address + address.dtype.type(i * width), np.ascontiguousarray(values[:, i]))
 
-        put(order[:1])
-        rest = Operation(machine, f.warp, int(np.flatnonzero(f.mask)[0]), site, "the other elements of a vector store")
-        rest.pieces = [lambda: put(order[1:])]
+        put(turns[:1])
+        rest = Operation(f.warp, int(np.flatnonzero(f.mask)[0]), site, "the other elements of a vector store")
+        rest.pieces = [partial(put, turns[1:])]
         rest.watchers.append(f)
         stop = f.block_on("is in the middle of a vector store", rest, following, site)
         rest.start()
@@ -123,19 +127,20 @@ def st(e, instr):
     if call_parameter(mem):
         return e.set(mem.base, values[0], "u", 8 * width)
     space = space_of(instr)
-    scope, _, release = order_of(instr)
+    order = order_of(instr)
     data = values[0] if len(values) == 1 else e.temp(f"np.stack(({', '.join(values)}), 1)")
     address = address_of(e, instr, mem, space)
-    if scope and len(items) > 1:
-        return e.blocking(e.op(torn_store, e.site(), space, width, len(items), scope, release), address, data)
-    e.effect(e.op(store, e.site(), space, width, len(items), scope, release), address, data)
+    static = (e.site(), space, width, len(items), order)
+    if order.scope and len(items) > 1:
+        return e.blocking(e.op(torn_store, *static), address, data)
+    return e.effect(e.op(store, *static), address, data)
 
 
-# --- atomics ------------------------------------------------------------------------------------------------------------
+# --- atomics ----------------------------------------------------------------------------------------------------------
 
 
 def combiner(name: str, kind: str, space: str = "global"):
-    """``f(old, operand, other)`` on integers, which are the bits of floating types. Sums of f32 flush subnormals in global memory only."""
+    """``f(old, operand, other)`` on the bits of values. Sums of f32 flush subnormals in global memory only."""
     if kind[0] in "usb" and kind not in ("bf16", "bf16x2"):
         bits = int(kind[1:])
         mask, half = (1 << bits) - 1, 1 << (bits - 1)
@@ -173,21 +178,22 @@ def wide_value(number: int) -> np.complex128:
     return np.frombuffer(number.to_bytes(16, "little"), np.complex128)[0]
 
 
-def atomic(machine, site: int, space: str, name: str, kind: str, count: int, scope: int, acquire: bool, release: bool):
+def atomic(machine, site: int, space: str, name: str, kind: str, count: int, order: Order):
     """The function behind ``atom`` and ``red``: lanes one after the other, in an order the schedule picks."""
     width = SIZES[kind]
-    port = Port(machine, site, space, width, count)
+    size = width * count
+    port, access = Port(machine, site, space, width, count), Access(site, size, "write", order, update=True)
     combine, sanitizer = combiner(name, kind, space), machine.sanitizer
     integer, stored = (wide_integer, wide_value) if width == 16 else (int, int)
 
     def run(f, lanes, address, operand, other=None):
-        old = np.zeros((32, count), UNSIGNED[width])
+        old = np.zeros((32, count), np.dtype(UNSIGNED[width]))
         operand = operand.reshape(32, count)
         numbers = np.arange(32) if lanes is None else lanes
         for region, rows, who, _ in port.locate(f, lanes, address):
             if region.sealed:
                 region.unseal(machine, f.warp, [0 if who is None else int(who[0])], site)
-            if region.valid is not None and cnz(region.valid_view(width * count)[rows].reshape(-1) & 1 == 0):
+            if region.valid is not None and cnz(region.valid_view(size)[rows].reshape(-1) & 1 == 0):
                 port.fault(
                     f,
                     int(numbers[0]),
@@ -195,7 +201,7 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, sco
                     f"an atomic operation on {width} bytes of {region.name} that nobody has written",
                 )
             if sanitizer is not None:
-                sanitizer.atomic(f, who, region, rows, width * count, site, scope, acquire, release)
+                sanitizer.atomic(access, f, who, region, rows)
             view = region.view(width, count)
             pairs = list(zip((numbers if who is None else who).tolist(), rows.tolist()))
             if len(pairs) > 1:
@@ -203,16 +209,14 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, sco
             for lane, row in pairs:
                 for i in range(count):
                     at = row if count == 1 else (row, i)
-                    before = integer(view[at])
+                    before, compared = integer(view[at]), 0 if other is None else integer(other[lane])
                     old[lane, i] = view[at]
-                    view[at] = stored(
-                        combine(before, integer(operand[lane, i]), 0 if other is None else integer(other[lane]))
-                    )
+                    view[at] = stored(combine(before, integer(operand[lane, i]), compared))
             if view[rows].tobytes() == old[numbers if who is None else who].tobytes():
-                f.polled(region, rows, width * count, view[rows])
+                f.polled(region, rows, size, view[rows])
             else:
                 f.poll = None
-                region.changed(machine, rows, width * count)
+                region.changed(machine, rows, size)
         return old[:, 0].copy() if count == 1 else old.T.copy()
 
     return run
@@ -222,38 +226,25 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, sco
 def atom(e, instr):
     if "async" in instr.parts:
         raise unknown(instr)
-    returns = instr.parts[0] == "atom"
-    args = instr.args if returns else (SINK, *instr.args)
-    destination, mem, operands = args[0], args[1], args[2:]
+    destination, mem, *operands = instr.args if instr.parts[0] == "atom" else (SINK, *instr.args)
     kind = instr.parts[-1]
-    name = next(
-        (p for p in instr.parts[1:] if p in ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")),
-        None,
-    )
-    if (
-        name is None
-        or kind not in SIZES
-        or (kind == "b128" and name not in ("exch", "cas"))
-        or combiner(name, kind) is None
-    ):
+    name = next((p for p in instr.parts[1:] if p in _ATOMICS), "")
+    if kind not in SIZES or (kind == "b128" and name not in ("exch", "cas")) or combiner(name, kind) is None:
         raise unknown(instr)
-    bits = 8 * SIZES[kind]
-    vector = isinstance(operands[0], Vec)
-    items = operands[0].items if vector else (operands[0],)
+    bits, items = 8 * SIZES[kind], operands[0].items if isinstance(operands[0], Vec) else (operands[0],)
     values = [e.u(x, bits) for x in items]
-    data = values[0] if not vector else e.temp(f"np.stack(({', '.join(values)}), 1)")
-    scope, acquire, release = order_of(instr)
+    data = values[0] if len(values) == 1 else e.temp(f"np.stack(({', '.join(values)}), 1)")
     space = space_of(instr)
-    operation = e.op(atomic, e.site(), space, name, kind, len(items), scope, acquire, release)
+    operation = e.op(atomic, e.site(), space, name, kind, len(items), order_of(instr))
     extra = [e.u(operands[1], bits)] if name == "cas" else []
     result = e.result(operation, address_of(e, instr, mem, space), data, *extra)
     targets = destination.items if isinstance(destination, Vec) else (destination,)
     for i, target in enumerate(targets):
-        if returns and target != SINK:
+        if target != SINK:
             e.set_result(target, result, result if len(items) == 1 else f"{result}[{i}]", "u", bits)
 
 
-# --- fences -------------------------------------------------------------------------------------------------------------
+# --- fences -----------------------------------------------------------------------------------------------------------
 
 
 def fence_maker(machine, scope: int):
@@ -276,7 +267,7 @@ def proxy_fence_maker(machine, spaces: tuple[int, ...]):
 def fenced_spaces(parts: tuple[str, ...]) -> tuple[int, ...]:
     """The state spaces whose generic accesses a ``fence.proxy.async`` orders before those of the async proxy.
 
-    The acquire form is but the other half of a release.
+    The acquire form orders none by itself: it is the other half of a release.
     """
     if "acquire" in parts:
         return ()
@@ -295,7 +286,7 @@ def init_fence_maker(machine):
     return lambda f, lanes, _=None: fence_barriers(f)
 
 
-@handles("fence.proxy.async", "fence.proxy.async::generic")  # no switch: by itself it tells no other thread anything
+@handles("fence.proxy.async", "fence.proxy.async::generic")  # no switch point: alone it synchronizes with nobody
 def proxy_fence(e, instr):
     e.effect(e.op(proxy_fence_maker, fenced_spaces(instr.parts)), "None")
 
@@ -304,10 +295,5 @@ def proxy_fence(e, instr):
 def fence(e, instr):
     if "mbarrier_init" in instr.parts:
         e.effect(e.op(init_fence_maker), "None")
-    elif "proxy" in instr.parts:
-        if any(p.startswith("tensormap") for p in instr.parts):
-            e.effect(e.op(fence_maker, next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)), "None")
-    else:
-        scope = next((SCOPES[p] for p in instr.parts if p in SCOPES), GPU)
-        scope = SCOPES["cta"] if instr.opcode == "membar.cta" else scope
-        e.effect(e.op(fence_maker, scope), "None")
+    elif "proxy" not in instr.parts or any(p.startswith("tensormap") for p in instr.parts):
+        e.effect(e.op(fence_maker, scope_of(instr)), "None")

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from ..memory import WINDOWS, space_of
 from ..syntax import SINK, Imm, Mem, Pair, Reg, Special, Symbol, Vec
-from .integer import COMPARISONS, INTEGERS, int_type
+from .floating import COMPARISONS, float_comparison, pair_comparison
+from .integer import INTEGERS, int_type
 from .registry import handles, unknown, word
 
 
 @handles("setp", "set")
 def compare(e, instr):
     """``setp.op[.bool].type p[|q], a, b[, c]``; ``set`` writes all ones (or 1.0) instead of a predicate."""
-    from .floating import float_comparison, pair_comparison
-
     kind = instr.parts[-1]
     if kind.endswith("x2"):
         return pair_comparison(e, instr)
@@ -22,7 +21,7 @@ def compare(e, instr):
         result = f"({a} {COMPARISONS[word(instr, 1, COMPARISONS)]} {b})"
     else:
         result = float_comparison(e, instr)
-    joiner = next((j for j in ("and", "or", "xor") if j in instr.parts[2:]), None)
+    joiner = next((j for j in ("and", "or", "xor") if j in instr.parts[2:]), "")
     sign = {"and": "&", "or": "|", "xor": "^"}.get(joiner)
     first = f"{result} {sign} {e.p(instr.args[3])}" if joiner else result
     if instr.parts[0] == "set":
@@ -114,7 +113,7 @@ def isspacep(e, instr):
 
 @handles("prefetch", "prefetchu", "applypriority", "discard", "createpolicy", "pragma")
 def hint(e, instr):
-    """Hints: no effect on values. A cache policy is a register nobody reads."""
+    """Hints: no effect on values. The register of a cache policy is never read."""
     if instr.parts[0] == "createpolicy":
         e.set(instr.args[0], e.const(0, "u", 64), "u", 64)
 

@@ -1,9 +1,10 @@
-"""The table of opcodes. A handler is ``handler(e, instr)``: it emits Python for one instruction through the emitter ``e``.
+"""The table of opcodes. A handler ``handler(e, instr)`` emits Python for one instruction through the emitter ``e``.
 
-``@handles("add", "sub")`` registers by the opcode's first words; the longest match wins (``mbarrier.arrive`` before ``mbarrier``).
-``switch=True`` marks an instruction around which another warp may run: everything that synchronizes. Plain arithmetic and plain
-loads and stores are not switch points: a program whose result could depend on one has a data race, and that is reported.
-``together=True`` marks one that the lanes of a warp do together: part of a warp may have to wait for the rest just before it.
+``@handles("add", "sub")`` registers by the opcode's first words; the longest match wins (``mbarrier.arrive`` before
+``mbarrier``). ``switch=True`` marks an instruction around which another warp may run: everything that synchronizes.
+Plain arithmetic and plain loads and stores are not switch points: a program whose result could depend on one has a data
+race, and that is reported. ``together=True`` marks an instruction that the lanes of a warp execute together: part of a
+warp may have to wait for the rest just before it.
 """
 
 from __future__ import annotations
@@ -64,6 +65,6 @@ def splits_around(instr) -> bool:
 
 
 def gathers_lanes(instr) -> bool:
-    """True for an instruction that the lanes of a warp do together."""
+    """True for an instruction that the lanes of a warp execute together."""
     found = _find(instr.parts)
     return bool(found and found[2])

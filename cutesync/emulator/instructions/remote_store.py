@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from ..async_copy import Operation, Side
+from ..clocks import each
 from ..memory import SHARED_BITS
 from ..syntax import SIZES, Vec
 from .barrier import barrier_address
 from .memory_ops import combiner
 from .registry import handles
-from .transfers import REDUCTIONS, aligned, announce_targets, each, target_barrier
+from .transfers import REDUCTIONS, aligned, announce_writes, target_barrier
 
 
 def remote_store_maker(machine, site: int, width: int, operator: str, kind: str):
@@ -19,37 +20,24 @@ def remote_store_maker(machine, site: int, width: int, operator: str, kind: str)
 
     def run(f, lanes, address, barrier_at, values):
         for lane in each(lanes):
-            barrier = target_barrier(machine, f, lane, int(barrier_at[lane]), site)
+            operation = Operation(f.warp, lane, site, "asynchronous store")
+            barrier = target_barrier(operation, int(barrier_at[lane]))
             region, offset = f.warp.block.shared_at(int(address[lane]) & SHARED_BITS)
             row = np.atleast_1d(values[lane])
             size = width * len(row)
-            aligned(machine, f, lane, "the address of an asynchronous store", int(address[lane]), size, site)
+            aligned(operation, "the address of an asynchronous store", int(address[lane]), size)
             if region is None or offset < 0 or offset + size > region.high:
-                machine.fail(
-                    "out-of-bounds",
-                    f"an asynchronous store of {size} bytes outside shared memory",
-                    f.warp,
-                    [lane],
-                    site,
-                )
-            operation = Operation(machine, f.warp, lane, site, "asynchronous store")
+                operation.fail("out-of-bounds", f"an asynchronous store of {size} bytes outside shared memory")
             side = Side(region, np.arange(offset, offset + size, width, dtype=np.int64), width)
-            if operator:
-                operation.write_event = f.warp.clock.start_async()
-            else:
-                announce_targets(operation, [side])
+            announce_writes(operation, [] if operator else [side])
 
             def land(side=side, row=row, barrier=barrier, operation=operation, size=size):
-                old = side.view[side.rows]
-                new = (
-                    row
-                    if combine is None
-                    else np.array([combine(int(a), int(b), 0) for a, b in zip(old, row)], old.dtype)
-                )
+                new = row
+                if combine is not None:
+                    old = side.view[side.rows]
+                    new = np.array([combine(int(a), int(b), 0) for a, b in zip(old, row)], old.dtype)
                 side.write(slice(0, len(row)), new, machine)
-                barrier.complete_bytes(
-                    size, f.warp.clock.async_done(*operation.write_event), f.warp, operation.lane, site
-                )
+                barrier.complete_bytes(size, operation.finished(), operation)
 
             operation.pieces = [land]
             operation.blocks |= {barrier.block.number}

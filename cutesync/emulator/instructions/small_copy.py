@@ -2,85 +2,76 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from ..async_copy import Operation, Side, groups_of
+from ..async_copy import Operation, Side
 from ..barriers import CTA_SCOPE, Arrival
+from ..clocks import each
 from ..memory import SHARED_BITS
 from ..syntax import Mem
 from .barrier import barrier_address, find_barrier
 from .moves import address_operand
 from .registry import handles
-from .transfers import aligned, commit_maker, each, touch, wait_maker
+from .transfers import aligned, commit_maker, wait_maker
 
 
 class SmallCopy(Operation):
-    """One lane's ``cp.async``: 4, 8 or 16 bytes. It counts as a store of that lane at the first wait or arrival that covers it."""
+    """One lane's ``cp.async``: 4, 8 or 16 bytes. It counts as a store of that lane at the first wait that covers it."""
 
-    covered: int | None = None  # the lane's time then
-    adopted = False
+    target: Side
+    covered: Any = None  # the lane's time at that wait, or at the arrival that covers it
+    counted = False
 
     def cover(self, time: int) -> None:
         if self.covered is None:
             self.covered = time
 
-    def set(self, near: Side, far: Side | None, kept: int) -> None:
-        self.near = near
+    def copy(self, target: Side, source: np.ndarray) -> None:
+        """Set it up: the bytes of ``source``, padded with zeros."""
+        self.target = target
 
         def land():
-            data = np.zeros(near.unit, np.uint8)
-            if kept:
-                start = int(far.offsets[0])
-                data[:kept] = far.region.data[start : start + kept]
-            start = int(near.offsets[0])
-            near.region.data[start : start + near.unit] = data
-            near.region.mark_valid(start, start + near.unit)
-            near.region.changed(self.machine)
+            start, stop = int(target.offsets[0]), int(target.offsets[0]) + target.unit
+            data = target.region.data[start:stop]
+            data[: len(source)], data[len(source) :] = source, 0
+            target.region.mark_valid(start, stop)
+            target.region.changed(self.machine)
 
         self.pieces = [land]
 
-    def adopt(self) -> None:
-        if not self.adopted:
-            self.adopted = True
-            self.machine.sanitizer.adopt(
-                self.warp, self.lane, self.near.region, self.near.offsets, self.near.unit, self.site, self.covered
-            )
+    def count_as_store(self) -> None:
+        if not self.counted:
+            self.counted = True
+            self.machine.sanitizer.count_as_store(self, self.target, self.covered)
 
 
 def small_copy_maker(machine, site: int, size: int):
     def run(f, lanes, destination, source, kept):
         for lane in each(lanes):
             at, count = int(source[lane]), min(int(kept[lane]), size)
-            aligned(machine, f, lane, "the source of cp.async", at, size, site)
-            aligned(machine, f, lane, "the destination of cp.async", int(destination[lane]), size, site)
-            operation = SmallCopy(machine, f.warp, lane, site, "cp.async")
+            operation = SmallCopy(f.warp, lane, site, "cp.async")
+            aligned(operation, "the source of cp.async", at, size)
+            aligned(operation, "the destination of cp.async", int(destination[lane]), size)
             region, offset = f.warp.block.shared_at(int(destination[lane]) & SHARED_BITS)
             if region is None or offset < 0 or offset + size > region.high:
-                machine.fail(
-                    "out-of-bounds", f"cp.async writes {size} bytes outside shared memory", f.warp, [lane], site
-                )
-            far = None
+                operation.fail("out-of-bounds", f"cp.async writes {size} bytes outside shared memory")
+            data = np.zeros(0, np.uint8)
             if count:
                 origin = machine.memory.find(at, count)
                 if origin is None:
-                    machine.fail(
-                        "out-of-bounds",
-                        f"cp.async reads {count} bytes at {at:#x}, {machine.memory.describe(at)}",
-                        f.warp,
-                        [lane],
-                        site,
-                    )
-                touch(machine, f, lane, origin, site)
-                far = Side(origin, np.array([at - origin.base], np.int64), size if size <= 8 else 16)
-            near = Side(region, np.array([offset], np.int64), size)
+                    where = machine.memory.describe(at)
+                    operation.fail("out-of-bounds", f"cp.async reads {count} bytes at {at:#x}, {where}")
+                operation.check_preceding(origin)
+                data = origin.data[at - origin.base : at - origin.base + count]
+            target = Side(region, np.array([offset], np.int64), size)
             operation.write_event = f.warp.clock.start_async()
             if machine.sanitizer is not None:
-                machine.sanitizer.async_access(
-                    f.warp, lane, region, near.offsets, size, True, operation.write_event, site, generic=True
-                )
-            operation.set(near, far, count)
+                machine.sanitizer.async_access(operation, target, operation.write_event, True, generic=True)
+            operation.copy(target, data)
             operation.blocks.add(f.warp.block.number)
-            groups_of(f.warp, "cp.async", lane).open.append(operation)
+            f.warp.groups["cp.async", lane].open.append(operation)
             operation.start()
 
     return run
@@ -91,25 +82,23 @@ def copy_arrive_maker(machine, site: int, increments: bool):
 
     def run(f, lanes, address):
         for lane in each(lanes):
-            barrier = find_barrier(machine, f, [lane], int(address[lane]), site)
-            groups = groups_of(f.warp, "cp.async", lane)
-            copies = [o for group in (*groups.committed, groups.open) for o in group if not o.adopted]
+            barrier = find_barrier(f.warp, [lane], int(address[lane]), site)
+            copies = [o for o in f.warp.groups["cp.async", lane] if not o.counted]
             for copy in copies:
                 copy.cover(f.warp.clock.time)
             if increments:
                 barrier.pending += 1
             clock = f.warp.clock.release(np.array([lane])) if machine.sanitizer is not None else None
-            operation = Operation(machine, f.warp, lane, site, "arrival after cp.async")
+            operation = Operation(f.warp, lane, site, "arrival after cp.async")
             operation.after = copies
 
             def land(barrier=barrier, copies=copies, lane=lane, clock=clock):
-                if clock is not None:
-                    for copy in copies:
-                        copy.adopt()
                 barrier.arrive(f, [lane], 1, site, CTA_SCOPE, False)
                 if clock is not None:
+                    for copy in copies:
+                        copy.count_as_store()
                     barrier.arrived.append(Arrival(clock, CTA_SCOPE, f.warp.block.number))
-                barrier.settle()
+                barrier.complete_if_done()
 
             operation.pieces = [land]
             operation.blocks.add(f.warp.block.number)
@@ -124,9 +113,9 @@ def cp_async(e, instr):
     if verb == "commit_group":
         return e.effect(e.op(commit_maker, "cp.async"), "None")
     if verb in ("wait_group", "wait_all"):
-        allowed = instr.args[0].value if verb == "wait_group" else 0
         if verb == "wait_all":
             e.effect(e.op(commit_maker, "cp.async"), "None")
+        allowed = instr.args[0].value if verb == "wait_group" else 0
         return e.blocking(e.op(wait_maker, e.site(), "cp.async", allowed, False), str(e.index))
     if verb == "mbarrier":
         return e.effect(

@@ -3,9 +3,9 @@
     function = operation("ex2.approx.ftz.f32")
     destination = function(a)
 
-Operands and results are raw bits, as in ``arithmetic``. The ``.approx`` functions are computed in float64 and rounded once to nearest, so they
-are at least as good as the hardware's; compare the two with the tolerances in ``TOLERANCE``, which are the PTX ISA's own bounds. f16 and
-bf16 forms round the same float64 value to their type.
+Operands and results are raw bits, as in ``arithmetic``. The ``.approx`` functions are computed in float64 and rounded
+once to nearest, so they are at least as good as the hardware's; compare the two with the tolerances in ``TOLERANCE``,
+which are the PTX ISA's own bounds. f16 and bf16 forms round the same float64 value to their type.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ DOUBLE_FORMS = ("rcp", "rsqrt")
 
 @cache
 def operation(opcode: str) -> Operation:
-    """The function that carries out ``opcode`` (see the module's head)."""
+    """The function that carries out ``opcode`` (see the module's docstring)."""
     name, *modifiers, kind = opcode.split(".")
     fmt = {f.name: f for f in (F16, BF16, F32, F64)}.get(kind.removesuffix("x2"))
     if fmt is None or name not in APPROXIMATE or not set(modifiers) <= {*MODES, "approx", "full", "ftz"}:
@@ -66,6 +66,7 @@ def operation(opcode: str) -> Operation:
             explain("float instruction", repr(opcode), " ".join(APPROXIMATE) + " on f16, bf16, f32 or f64")
         )
     rounding = [m for m in modifiers if m in MODES]
+    body: Operation
     if rounding:
         if name not in ("div", "rcp", "sqrt") or fmt not in (F32, F64):
             raise ArgumentValueError(explain("rounded instruction", repr(opcode), "div, rcp or sqrt on f32 or f64"))
@@ -98,13 +99,13 @@ def _approximate(function: Callable[..., np.ndarray], fmt: Format, *sources: np.
 
 
 def _fast_division(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """``div.approx``: the reciprocal of a divisor above 2**126 is flushed, so that the quotient is zero, or NaN for an infinity."""
+    """``div.approx``: the reciprocal of a divisor above 2**126 is flushed: zero, or NaN for an infinite dividend."""
     huge = (np.abs(y) > 2.0**126) & np.isfinite(y)
     return np.where(huge, x * np.copysign(0.0, y), x / y)
 
 
 def _approximate_f64(name: str, ftz: bool, a: np.ndarray) -> np.ndarray:
-    """With ``.ftz`` the upper 32 bits of the source give the upper 32 bits of the result; subnormal numbers count as zero, and there is one NaN."""
+    """With ``.ftz`` only upper words count: subnormal numbers are zero, the low word of the result too; one NaN."""
     if not ftz:
         return canonical(F64, APPROXIMATE[name](a.view(np.float64)), a)
     upper = np.uint64(0xFFFFFFFF00000000)
@@ -114,7 +115,7 @@ def _approximate_f64(name: str, ftz: bool, a: np.ndarray) -> np.ndarray:
     )
 
 
-# --- IEEE rounding ------------------------------------------------------------------------------------------------------------
+# --- IEEE rounding ----------------------------------------------------------------------------------------------------
 
 
 def _rounded(name: str, fmt: Format, mode: str, *sources: np.ndarray) -> np.ndarray:
@@ -155,7 +156,7 @@ def _tight_root(value: Fraction) -> Fraction:
 
 
 def _odd_quotient(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """float32 a / b as a float64 rounded to odd: the exact remainder of the 29-bit truncated quotient says where the rest lies."""
+    """float32 a / b as a float64 rounded to odd, from a quotient of 26 bits and its exact remainder."""
     x, y = a.astype(np.float64), b.astype(np.float64)
     quotient = _short(x / y)
     remainder = x - quotient * y

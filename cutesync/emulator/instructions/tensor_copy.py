@@ -1,118 +1,92 @@
-"""Tensor copies (``cp.async.bulk.tensor``, tiled and im2col): boxes of a tensor map, both ways, multicast and reducing."""
+"""Tensor copies (``cp.async.bulk.tensor``, tiled and im2col): boxes of a tensor map, both ways, multicast, reducing."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ...errors import ArgumentValueError
-from ..async_copy import Operation, Side, decoded, to_shared
-from ..memory import SHARED_START
+from ..async_copy import Issue, Operation, Side, decoded, to_shared
+from ..clocks import each
+from ..memory import SHARED_START, Region
 from ..syntax import Vec
+from ..tensor_map import Transfer
 from .barrier import barrier_address
-from .transfers import REDUCTIONS, announce, announce_targets, destinations, each, finish_store, reducer, sharing, touch
-
-_TENSOR_KINDS = {
-    "u8": "u8",
-    "u16": "u16",
-    "u32": "u32",
-    "s32": "s32",
-    "u64": "u64",
-    "s64": "s64",
-    "f16": "f16",
-    "f32": "f32",
-    "f32_ftz": "f32",
-    "f64": "f64",
-    "bf16": "bf16",
-    "tf32": "f32",
-    "tf32_ftz": "f32",
-}
+from .transfers import REDUCTIONS, announce_read, announce_writes, destinations, reducer, sharing, start_store
 
 
-def tensor_transfer(
-    machine, f, lane: int, map_at: int, coordinates, shared_address: int, site: int, steps=(), store: bool = False
-):
-    """(transfer, region, tensor map) of a tensor copy; the map lies in the kernel's parameters or in global memory."""
-    if map_at >> 56 == 3:
-        offset = map_at & ((1 << 56) - 1)
-        data = machine.parameters.data[offset : offset + 128].tobytes()
+def tensor_map_at(issue: Issue, address: int):
+    """The tensor map at an address: in the kernel's parameters or in global memory."""
+    if address >> 56 == 3:
+        region: Any = issue.machine.parameters
+        offset = address & ((1 << 56) - 1)
     else:
-        region = machine.memory.find(map_at, 128)
+        region = issue.machine.memory.find(address, 128)
         if region is None:
-            machine.fail("out-of-bounds", f"the tensor map at {map_at:#x} is in no buffer", f.warp, [lane], site)
-        touch(machine, f, lane, region, site)
-        data = region.data[map_at - region.base : map_at - region.base + 128].tobytes()
+            issue.fail("out-of-bounds", f"the tensor map at {address:#x} is in no buffer")
+        issue.check_preceding(region)
+        offset = address - region.base
+    return decoded(region.data[offset : offset + 128].tobytes())
+
+
+def tensor_transfer(issue: Issue, map_at: int, corner: tuple[int, ...], shared_address: int, *steps, store=False):
+    """(transfer, region, tensor map) of the box at ``corner``; ``steps`` are im2col offsets, if given."""
     try:
-        described = decoded(data)
-        extra = (tuple(int(o[lane]) for o in steps),) if steps else ()
-        corner = tuple(int(c[lane]) for c in coordinates)
-        transfer = described.transfer(corner, shared_address, *extra, store=store)
+        described = tensor_map_at(issue, map_at)
+        transfer = described.transfer(corner, shared_address, *steps, store=store)
     except ArgumentValueError as fault:
-        machine.fail("misaligned", f"tensor copy: {fault}", f.warp, [lane], site)
+        issue.fail("misaligned", f"tensor copy: {fault}")
     inside = transfer.global_addresses[transfer.in_bounds]
-    region = None
-    if len(inside):
-        low, high = int(inside.min()), int(inside.max()) + transfer.element_bytes
-        region = machine.memory.find(low, high - low)
-        if region is None and store:
-            exact = described.transfer(corner, shared_address, *extra)
-            last = int(exact.global_addresses[exact.in_bounds].max(initial=low)) + transfer.element_bytes
-            region = machine.memory.find(low, last - low)
-            if region is not None:  # what spills over the end of its buffer falls into the padding of the allocation
-                fits = transfer.global_addresses + transfer.element_bytes <= region.base + region.high
-                transfer = replace(transfer, in_bounds=transfer.in_bounds & fits)
-        if region is None:
-            machine.fail(
-                "out-of-bounds",
-                f"a tensor copy touches {low:#x} to {high:#x}: {machine.memory.describe(low)}",
-                f.warp,
-                [lane],
-                site,
-            )
-        touch(machine, f, lane, region, site)
+    if not len(inside):
+        return transfer, None, described
+    memory, low = issue.machine.memory, int(inside.min())
+    high = int(inside.max()) + transfer.element_bytes
+    region = memory.find(low, high - low)
+    if region is None and store:
+        exact = described.transfer(corner, shared_address, *steps)
+        last = int(exact.global_addresses[exact.in_bounds].max(initial=low)) + transfer.element_bytes
+        region = memory.find(low, last - low)
+        if region is not None:  # what is stored beyond the end of its buffer falls into the padding of the allocation
+            fits = transfer.global_addresses + transfer.element_bytes <= region.base + region.high
+            transfer = replace(transfer, in_bounds=transfer.in_bounds & fits)
+    if region is None:
+        issue.fail("out-of-bounds", f"a tensor copy touches {low:#x} to {high:#x}: {memory.describe(low)}")
+    issue.check_preceding(region)
     return transfer, region, described
 
 
-def tensor_sides(machine, f, lane: int, transfer, region, block, site: int) -> tuple[Side | None, Side]:
-    unit = transfer.element_bytes
+def global_side(transfer: Transfer, region: Region | None) -> Side | None:
+    return None if region is None else Side(region, transfer.global_addresses - region.base, transfer.element_bytes)
+
+
+def shared_side(issue: Issue, transfer: Transfer, block) -> Side:
     offsets = transfer.shared_addresses - SHARED_START
-    if block is None or int(offsets.max()) + unit > block.shared.high or int(offsets.min()) < 0:
-        machine.fail(
-            "out-of-bounds", "the tile of a tensor copy lies outside the block's shared memory", f.warp, [lane], site
-        )
-    near = Side(block.shared, offsets, unit)
-    far = None if region is None else Side(region, transfer.global_addresses - region.base, unit)
-    return far, near
+    if block is None or int(offsets.max()) + transfer.element_bytes > block.shared.high or int(offsets.min()) < 0:
+        issue.fail("out-of-bounds", "the tile of a tensor copy lies outside the block's shared memory")
+    return Side(block.shared, offsets, transfer.element_bytes)
 
 
 def tensor_load_maker(machine, site: int):
     def run(f, lanes, destination, map_at, coordinates, barrier, mask, steps):
         for lane in each(lanes):
-            operation = Operation(machine, f.warp, lane, site, "tensor copy to shared memory")
-            places = destinations(
-                machine,
-                f,
-                lane,
-                int(destination[lane]),
-                int(barrier[lane]),
-                None if mask is None else int(mask[lane]),
-                site,
-            )
-            transfer, region, described = tensor_transfer(
-                machine, f, lane, int(map_at[lane]), coordinates, places[0][1], site, steps
-            )
-            pairs = [tensor_sides(machine, f, lane, transfer, region, block, site) for block, _, _ in places]
-            far, keep = pairs[0][0], transfer.in_bounds
-            if far is not None:
-                announce(operation, Side(region, far.offsets[keep], far.unit), False)
-            announce_targets(operation, [near for _, near in pairs])
+            operation = Operation(f.warp, lane, site, "tensor copy to shared memory")
+            masked = None if mask is None else int(mask[lane])
+            places = destinations(operation, int(destination[lane]), int(barrier[lane]), masked)
+            extra = (tuple(int(o[lane]) for o in steps),) if steps else ()
+            corner = tuple(int(c[lane]) for c in coordinates)
+            transfer, region, described = tensor_transfer(operation, int(map_at[lane]), corner, places[0][1], *extra)
+            source, keep = global_side(transfer, region), transfer.in_bounds
+            targets = [(shared_side(operation, transfer, block), b) for block, _, b in places]
+            if source is not None:
+                announce_read(operation, Side(source.region, source.offsets[keep], source.unit))
+            announce_writes(operation, [side for side, _ in targets])
             operation.blocks |= {block.number for block, _, _ in places}
-            whole = keep is None or bool(keep.all())
             to_shared(
                 operation,
-                far,
-                None if whole else keep,
+                source,
+                None if bool(keep.all()) else keep,
                 transfer.fill,
-                [(near, b) for (_, near), (_, _, b) in zip(pairs, places)],
+                targets,
                 transfer.transaction_bytes,
                 described.loaded if described.rounds else None,
             )
@@ -124,19 +98,14 @@ def tensor_load_maker(machine, site: int):
 def tensor_store_maker(machine, site: int, operator: str):
     def run(f, lanes, map_at, coordinates, source):
         for lane, who in sharing(f, lanes, site, operator, map_at, source, *coordinates):
-            operation = Operation(machine, f.warp, lane, site, "tensor copy to global memory")
-            transfer, region, described = tensor_transfer(
-                machine, f, lane, int(map_at[lane]), coordinates, int(source[lane]) & 0xFFFFFF, site, store=True
-            )
-            far, near = tensor_sides(machine, f, lane, transfer, region, f.warp.block, site)
+            operation = Operation(f.warp, lane, site, "tensor copy to global memory")
+            at, place, *corner = (int(o[lane]) for o in (map_at, source, *coordinates))
+            transfer, region, described = tensor_transfer(operation, at, tuple(corner), place & 0xFFFFFF, store=True)
+            origin, target = shared_side(operation, transfer, f.warp.block), global_side(transfer, region)
             keep = None if bool(transfer.in_bounds.all()) else transfer.in_bounds
-            combine = (
-                reducer(operator, _TENSOR_KINDS[described.element], described.element.endswith("ftz"))
-                if operator
-                else None
-            )
-            wanted = tuple(int(o[lane]) for o in (map_at, source, *coordinates))
-            finish_store(operation, who, wanted, near, far, keep, f, combine)
+            kind = described.element.removesuffix("_ftz").replace("tf32", "f32")
+            combine = reducer(operator, kind, described.element.endswith("ftz")) if operator else None
+            start_store(operation, who, (at, place, *corner), origin, target, keep, combine)
 
     return run
 

@@ -5,33 +5,31 @@ from __future__ import annotations
 import numpy as np
 
 from ...errors import ArgumentValueError
+from ..async_copy import Issue
+from ..clocks import each
 from ..memory import SHARED_BITS
-from ..shadow import GPU, SCOPES
 from ..tensor_map import replace_field
 from .barrier import barrier_address
-from .memory_ops import space_of
+from .memory_ops import scope_of, space_of
 from .moves import address_operand
 from .registry import handles, unknown
-from .transfers import about_to_write, each, touch
 
 _BYTES = 128
 _WITH_ORDINAL = ("box_dim", "global_dim", "global_stride", "element_stride")
 
 
-def place(machine, f, lane: int, space: str, address: int, site: int):
+def place(issue: Issue, space: str, address: int):
     """(region, offset) of the 128 bytes of a map."""
     if space.startswith("shared"):
-        region, offset = f.warp.block.shared_at(address & SHARED_BITS)
+        region, offset = issue.warp.block.shared_at(address & SHARED_BITS)
     else:
-        region = machine.memory.find(address, _BYTES)
+        region = issue.machine.memory.find(address, _BYTES)
         offset = address - region.base if region else 0
     if region is None or offset < 0 or offset + _BYTES > region.high:
-        machine.fail(
-            "out-of-bounds", f"a tensor map of 128 bytes at {address:#x} is in no memory", f.warp, [lane], site
-        )
-    touch(machine, f, lane, region, site)
+        issue.fail("out-of-bounds", f"a tensor map of 128 bytes at {address:#x} is in no memory")
+    issue.check_preceding(region)
     if offset % 64:
-        machine.fail("misaligned", f"a tensor map at {address:#x} must be a multiple of 64", f.warp, [lane], site)
+        issue.fail("misaligned", f"a tensor map at {address:#x} must be a multiple of 64")
     return region, offset
 
 
@@ -44,17 +42,14 @@ def put(machine, region, offset: int, data) -> None:
 def replace_maker(machine, site: int, space: str, field: str):
     def run(f, lanes, address, value, ordinal=None):
         for lane in each(lanes):
-            region, offset = place(machine, f, lane, space, int(address[lane]), site)
+            issue = Issue(f.warp, lane, site)
+            region, offset = place(issue, space, int(address[lane]))
+            old, number = region.data[offset : offset + _BYTES].tobytes(), 0 if ordinal is None else int(ordinal[lane])
             try:
-                data = replace_field(
-                    region.data[offset : offset + _BYTES].tobytes(),
-                    field,
-                    int(value[lane]),
-                    0 if ordinal is None else int(ordinal[lane]),
-                )
+                data = replace_field(old, field, int(value[lane]), number)
             except ArgumentValueError as fault:
-                machine.fail("misaligned", f"tensormap.replace: {fault}", f.warp, [lane], site)
-            about_to_write(machine, f, lane, region, site)
+                issue.fail("misaligned", f"tensormap.replace: {fault}")
+            issue.about_to_write(region)
             put(machine, region, offset, memoryview(data))
 
     return run
@@ -62,10 +57,10 @@ def replace_maker(machine, site: int, space: str, field: str):
 
 def copy_maker(machine, site: int, scope: int):
     def run(f, lanes, destination, source):
-        lane = int(each(lanes)[0])
-        near, start = place(machine, f, lane, "shared", int(source[lane]), site)
-        far, stop = place(machine, f, lane, "global", int(destination[lane]), site)
-        about_to_write(machine, f, lane, far, site)
+        issue = Issue(f.warp, next(iter(each(lanes))), site)
+        near, start = place(issue, "shared", int(source[issue.lane]))
+        far, stop = place(issue, "global", int(destination[issue.lane]))
+        issue.about_to_write(far)
         put(machine, far, stop, near.data[start : start + _BYTES].copy())
         if machine.sanitizer is not None:
             machine.sanitizer.fence(f, lanes, scope)
@@ -78,8 +73,8 @@ def tensormap(e, instr):
     parts, args = instr.parts, instr.args
     if parts[1] == "cp_fenceproxy":
         e.converge("f.warp.live")
-        scope = next((SCOPES[p] for p in parts if p in SCOPES), GPU)
-        return e.effect(e.op(copy_maker, e.site(), scope), address_operand(e, args[0], 64), barrier_address(e, args[1]))
+        operation = e.op(copy_maker, e.site(), scope_of(instr))
+        return e.effect(operation, address_operand(e, args[0], 64), barrier_address(e, args[1]))
     if parts[1:3] != ("replace", "tile"):
         raise unknown(instr)
     space = space_of(instr)

@@ -1,6 +1,6 @@
-"""Instructions that lanes of a warp do together: shuffles, votes, matches, reductions, election, ``bar.warp.sync``.
+"""Instructions that lanes of a warp execute together: shuffles, votes, matches, reductions, ``bar.warp.sync``.
 
-Each waits until every live lane of its member mask has come. None but ``bar.warp.sync`` orders memory.
+Each waits until every live lane of its member mask has arrived. Only ``bar.warp.sync`` orders memory.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ cnz = np.count_nonzero
 
 
 def members(e, operand) -> str:
-    """The member mask as text: a number, or an expression: what the masks of the active lanes name together."""
+    """The member mask as text: a number, or an expression that joins the masks of the active lanes."""
     if isinstance(operand, Imm):
         return str(operand.value & 0xFFFFFFFF)
     return f"int(np.bitwise_or.reduce({e.u(operand, 32)}[f.mask]))"
 
 
 def convergent(e, operand) -> None:
-    """Wait for the lanes of the member mask, and check that those that run the instruction agree on it and are in it."""
+    """Wait for the lanes of the member mask, and check that the lanes that run the instruction agree on it."""
     if not e.full:
         e.converge(members(e, operand))
     if not (isinstance(operand, Imm) and operand.value & _EVERYBODY == _EVERYBODY):
@@ -36,7 +36,7 @@ def convergent(e, operand) -> None:
 
 
 def member_maker(machine, site: int):
-    """``run(f, active, mask)``: what the lanes outside their own mask, or lanes with different masks, would do is undefined."""
+    """``run(f, active, mask)`` reports lanes outside their own mask, or with different masks (undefined in PTX)."""
 
     def run(f, active, mask):
         outside = active & (mask >> _LANES.astype(np.uint32) & 1 == 0)
@@ -64,7 +64,7 @@ def member_maker(machine, site: int):
 
 
 def grouped(e, operand, function, *values: str) -> str:
-    """``function(*values, lanes)`` for the lanes that run the instruction together: all that do, or those of each member mask."""
+    """``function(*values, lanes)`` for the lanes that execute together: all active ones, or each member mask's."""
     call = f"{e.name(function, function.__name__)}({', '.join(values)}, "
     if isinstance(operand, Imm):
         return f"{call}{e.mask()})"
@@ -115,14 +115,14 @@ def shfl(e, instr):
     convergent(e, instr.args[4])
     a = e.u(value, 32)
     if isinstance(distance, Imm) and isinstance(control, Imm):
-        source, inside = shuffle_sources(mode, np.full(32, distance.value & 31), np.full(32, control.value))
-        source_name, inside = e.program.bind_array(source), e.program.bind_array(inside)
-        moved = e.temp(f"{a}[{source_name}]")
+        found = shuffle_sources(mode, np.full(32, distance.value & 31), np.full(32, control.value))
+        source, inside = map(e.program.bind_array, found)
+        moved = e.temp(f"{a}[{source}]")
     else:
         both = e.temp(f"{e.name(shuffle, 'shuffle')}('{mode}', {a}, {e.u(distance, 32)}, {e.u(control, 32)})")
-        moved, inside, source_name = f"{both}[0]", f"{both}[1]", None
-    if not e.full and source_name:
-        moved = e.temp(f"where(f.mask[{source_name}], {moved}, {e.const(_POISON, 'u', 32)})")
+        moved, inside, source = f"{both}[0]", f"{both}[1]", ""
+    if not e.full and source:
+        moved = e.temp(f"where(f.mask[{source}], {moved}, {e.const(_POISON, 'u', 32)})")
     first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, SINK)
     if second != SINK:
         e.set(second, inside)
@@ -170,7 +170,7 @@ def match_any(value: np.ndarray, active: np.ndarray) -> np.ndarray:
 
 
 def match_all(value: np.ndarray, active: np.ndarray) -> np.ndarray:
-    """The mask of ``active`` if all its values are the same, else 0: that is the predicate, too."""
+    """The mask of ``active`` if all its values are the same, else 0, which is the predicate as well."""
     same = len(np.unique(value[active])) == 1
     return ballot(active, active) if same else np.zeros(32, np.uint32)
 
@@ -214,7 +214,7 @@ def redux(e, instr):
 def elected(member_bits: int, live: int) -> tuple[np.ndarray, np.ndarray]:
     """(number of the elected lane, predicate): the lowest live member, the same one every time."""
     leader = (member_bits & live & -(member_bits & live)).bit_length() - 1
-    return np.full(32, leader, np.uint32), leader == _LANES
+    return np.full(32, leader, np.uint32), _LANES == leader
 
 
 @handles("elect", together=True)
@@ -236,7 +236,7 @@ def elect(e, instr):
 def meet_maker(machine):
     def run(f):
         if machine.sanitizer is not None:
-            f.warp.clock.meet(f.lanes, f.bits == f.warp.live)
+            f.warp.clock.synchronize(f.lanes, f.bits == f.warp.live)
 
     return run
 

@@ -2,4 +2,4 @@
 
 from .call import adjacent_difference, flag_heads, flag_heads_and_tails, flag_tails
 
-__all__ = ["flag_heads", "flag_tails", "flag_heads_and_tails", "adjacent_difference"]
+__all__ = ["adjacent_difference", "flag_heads", "flag_heads_and_tails", "flag_tails"]

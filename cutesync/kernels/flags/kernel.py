@@ -1,18 +1,25 @@
 """Flags and differences between neighbours of a whole array, in one pass.
 
-A row is cut into runs, one a block (one a warp, where there are several rows). A thread of a run holds ``unroll`` vectors, which lie next
-to each other across the threads, so every line is read once; the element before (behind) a vector is loaded on its own, out of a line that
-the vectors bring in. Flags leave in vectors as well. No shared memory, no barrier, no shuffle but for packed bits. The last
-``length % 32`` elements of a row go one to a lane.
+A row is cut into runs, one a block (one a warp, where there are several rows). A thread of a run holds ``unroll``
+vectors, which lie next to each other across the threads, so every line is read once; the element before (behind) a
+vector is loaded on its own, out of a line that the vectors bring in. Flags are stored in vectors as well. No shared
+memory, no barrier, no shuffle but for packed bits. The last ``length % 32`` elements of a row go one to a lane.
 
-A small array takes as long as a launch, one round trip to memory and the fetching of instructions. Hence code that is short and
-straight: no loop over runs, all loads before all stores, what is rare behind them.
+    row       | run 0             | run 1             | run 2       | tail |      whole = where the tail begins
+    run       | v v v v ... v     | v v v v ... v     |                           step u: one vector of each thread
+                step 0     step 1 ...
 
-Places count from the start of the row, or of the period (a tile, or a row of an array that is seen as one long row). The flag at the
-start (end) of a row or period is forced, or compares with the predecessor (successor).
+A small array takes as long as a launch, one round trip to memory and the fetching of instructions. Hence code that is
+short and straight: no loop over runs, all loads before all stores, rare cases behind them.
+
+Places count from the start of the row, or of the period (a tile, or a row of an array that is seen as one long row).
+The flag at the start (end) of a row or period is forced, or compares with the predecessor (successor).
 """
 
 from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -25,23 +32,30 @@ from ...neighbours import Difference, Flag
 from ...sync.overlap import await_launches, let_next_start
 from ...warp import LANES
 from . import words
-from .policy import team
+from .policy import Policy, team
+
+# The same for all elements of a run: where its row begins in the input and in each output, the predecessor and the
+# successor (``ends``), the row's length, the period, and where the run begins in the row and (``start``) in its period.
+Run = namedtuple("Run", "x outs ends length period begin start")
 
 
 class FlagKernel:
     """A compiled kernel. ``marking`` says what is computed (``plan.Marking``), the rest is ``Config.kernel``."""
 
-    def __init__(
-        self, marking, several_rows: bool, periodic: bool, vector: int, piece: int, unroll: int, warps: int
-    ) -> None:
-        self.marking, self.several_rows, self.periodic = marking, several_rows, periodic
-        self.vector, self.piece, self.unroll, self.threads = vector, piece, unroll, warps * LANES
-        self.rule = Flag(marking.op, marking.source) if marking.is_flag else Difference(marking.op, marking.source)
-        self.by_words = words.fit(marking, periodic, vector)
-        self.team = team(several_rows, warps)
-        self.step = self.team * vector  # elements from a thread's vector to its next one
-        self.elements = self.step * unroll
-        self.group = LANES // vector  # lanes whose bits make a word
+    def __init__(self, marking, policy: Policy) -> None:
+        self.marking, self.several_rows, self.periodic = marking, policy.several_rows, policy.periodic
+        self.vector, self.piece, self.unroll, self.threads = (
+            policy.vector,
+            policy.piece,
+            policy.unroll,
+            policy.warps * LANES,
+        )
+        self.rule: Any = Flag(marking.op, marking.source) if marking.is_flag else Difference(marking.op, marking.source)
+        self.by_words = words.fit(marking, policy.periodic, policy.vector)
+        self.team = team(policy.several_rows, policy.warps)
+        self.step = self.team * policy.vector  # elements from a thread's policy.vector to its next one
+        self.elements = self.step * policy.unroll
+        self.group = LANES // policy.vector  # lanes whose bits make a word
 
     @cute.jit
     def __call__(
@@ -94,46 +108,38 @@ class FlagKernel:
             row = work // runs
             if row < rows:
                 outs = tuple(pointer + row * self.stride(length) for pointer in outs)
-                self.run(
-                    x + row * length,
-                    outs,
-                    ends,
-                    (work - row * runs) * self.elements,
-                    length,
-                    Int32(period),
-                    thread % LANES,
-                )
+                begin = (work - row * runs) * self.elements
+                self.mark(Run(x + row * length, outs, ends, length, Int32(period), begin, Int32(0)), thread % LANES)
         else:
-            self.run(x, outs, ends, Int64(block) * self.elements, length, Int32(period), thread)
+            self.mark(Run(x, outs, ends, length, Int32(period), Int64(block) * self.elements, Int32(0)), thread)
 
     def stride(self, length):
         """Results a row has in memory."""
         return (length + 31) // 32 if self.marking.bits else length
 
     @cute.jit
-    def run(self, x, outs, ends, begin, length, period, member):
-        """The run from ``begin`` on, of the thread's team."""
-        whole = length & -LANES  # where the elements begin that go one to a lane
-        start = Int32(begin % period) if self.periodic else Int32(0)  # the run's place in the period
-        row = (length, ends, period, begin, start)  # what is the same for all elements of the run
-        place = begin + member * self.vector
+    def mark(self, run: Run, member):
+        """Mark a run; ``member`` is the thread's place in the team that shares it."""
+        whole = run.length & -LANES  # where the elements begin that go one to a lane
+        if cutlass.const_expr(self.periodic):
+            run = run._replace(start=Int32(run.begin % run.period))
+        place = run.begin + member * self.vector
         if cutlass.const_expr(self.unroll == 1):
-            self.single(x, outs, row, place, whole)
-        elif begin + self.elements <= whole:
-            self.all(x, outs, row, place)
+            self.mark_vector(run, place, whole)
+        elif run.begin + self.elements <= whole:
+            self.mark_all(run, place)
         else:
             for u in cutlass.range(self.unroll, unroll=1):
-                self.single(x, outs, row, place + Int64(u) * self.step, whole)
-        if (begin + self.elements >= length) & (
-            member >= self.team - LANES
-        ):  # the last run; its last warp has the least to do
-            self.tail(x, outs, row, whole + member % LANES)
+                self.mark_vector(run, place + Int64(u) * self.step, whole)
+        # the last run; its last warp has the least to do
+        if (run.begin + self.elements >= run.length) & (member >= self.team - LANES):
+            self.mark_tail(run, whole + member % LANES)
 
-    def all(self, x, outs, row, place):
+    def mark_all(self, run: Run, place):
         """All vectors of a thread, the first at ``place``, in a run of whole ones. All loads come first."""
         places = [place + u * self.step for u in range(self.unroll)]
-        found = self.vectors(x, row, places)
-        for number, target in enumerate(outs):
+        found = self.vectors(run, places)
+        for number, target in enumerate(run.outs):
             if self.marking.bits:
                 self.store_bits(target, place, [self.joined(self.packed(results[number])) for results in found])
             else:
@@ -141,88 +147,88 @@ class FlagKernel:
                     self.store(target + at, results[number])
 
     @cute.jit
-    def single(self, x, outs, row, place, whole):
+    def mark_vector(self, run: Run, place, whole):
         """One vector of a thread, if it lies among the whole ones."""
-        parts = [Int32(0) for _ in outs]
+        parts = [Int32(0) for _ in run.outs]
         if place < whole:
-            (found,) = self.vectors(x, row, [place])
+            (found,) = self.vectors(run, [place])
             if cutlass.const_expr(self.marking.bits):
                 parts = [self.packed(flags) for flags in found]
             else:
-                for target, values in zip(outs, found):
+                for target, values in zip(run.outs, found):
                     self.store(target + place, values)
         if cutlass.const_expr(self.marking.bits):
-            for target, part in zip(outs, parts):
+            for target, part in zip(run.outs, parts):
                 word = self.joined(part)
                 if (place < whole) & (place % 32 == 0):
                     self.put(target, place // 32, Uint32(word))
 
     @cute.jit
-    def tail(self, x, outs, row, place):
+    def mark_tail(self, run: Run, place):
         """One element, if it lies in the row."""
-        length = row[0]
-        parts = [Int32(0) for _ in outs]
-        if place < length:
-            items = [self.before(x, place, True), self.get(x, place), self.behind(x, place + 1, length, True)]
-            found = self.results(items, row, place, place == 0, place + 1 == length)
+        parts = [Int32(0) for _ in run.outs]
+        if place < run.length:
+            items = [self.before(run, place, True), self.get(run.x, place), self.behind(run, place + 1, True)]
+            found = self.results(run, items, place, place == 0, place + 1 == run.length)
             if cutlass.const_expr(self.marking.bits):
                 parts = [flags[0] for flags in found]
             else:
-                for target, values in zip(outs, found):
+                for target, values in zip(run.outs, found):
                     self.put(target, place, self.lowered(values[0]))
         if cutlass.const_expr(self.marking.bits):
-            for target, part in zip(outs, parts):
+            for target, part in zip(run.outs, parts):
                 word = cute.arch.vote_ballot_sync(part != 0)
-                if (place < length) & (place % 32 == 0):
+                if (place < run.length) & (place % 32 == 0):
                     self.put(target, place // 32, Uint32(word))
 
-    def vectors(self, x, row, places):
+    def vectors(self, run: Run, places):
         """The results of the vectors at ``places``, each a list an output."""
-        length, final = row[0], len(places) - 1
-        vectors = [self.load(x, place, length, k in (0, final)) for k, place in enumerate(places)]
-        before = [self.before(x, place, k == 0) for k, place in enumerate(places)]
-        behind = [self.behind(x, place + self.vector, length, k == final) for k, place in enumerate(places)]
+        final = len(places) - 1
+        vectors = [self.load(run, place, k in (0, final)) for k, place in enumerate(places)]
+        before = [self.before(run, place, k == 0) for k, place in enumerate(places)]
+        behind = [self.behind(run, place + self.vector, k == final) for k, place in enumerate(places)]
         found = []
         for k, place in enumerate(places):
             first = place == 0 if k == 0 else None
-            last = place + self.vector == length if k == final else None
+            last = place + self.vector == run.length if k == final else None
             if self.by_words:
-                found.append(self.word_results(vectors[k], before[k], behind[k], row[1], first, last))
+                found.append(self.word_results(run, [before[k], *vectors[k], behind[k]], first, last))
             else:
-                found.append(self.results([before[k], *vectors[k], behind[k]], row, place, first, last))
+                found.append(self.results(run, [before[k], *vectors[k], behind[k]], place, first, last))
         return found
 
-    def word_results(self, keys, before, behind, ends, first, last):
-        """As ``results``, of words of keys, as words of flags."""
+    def word_results(self, run: Run, items, first, last):
+        """As ``results``, of words of keys between two keys, as words of flags."""
+        before, *keys, behind = items
         found = []
         if self.marking.looks_back:
             given = first is not None and self.marking.predecessor
-            flags = words.heads(self.marking.op.name, keys, choose(first, ends[0], before) if given else before)
-            found.append(
-                flags if first is None or given else [flags[0] | choose(first, Uint32(1), Uint32(0)), *flags[1:]]
-            )
+            flags = words.heads(self.marking.op.name, keys, choose(first, run.ends[0], before) if given else before)
+            if first is not None and not given:
+                flags = [flags[0] | choose(first, Uint32(1), Uint32(0)), *flags[1:]]
+            found.append(flags)
         if self.marking.looks_ahead:
             given = last is not None and self.marking.successor
-            flags = words.tails(self.marking.op.name, keys, choose(last, ends[1], behind) if given else behind)
-            found.append(
-                flags if last is None or given else [*flags[:-1], flags[-1] | choose(last, Uint32(1 << 24), Uint32(0))]
-            )
+            flags = words.tails(self.marking.op.name, keys, choose(last, run.ends[1], behind) if given else behind)
+            if last is not None and not given:
+                flags = [*flags[:-1], flags[-1] | choose(last, Uint32(1 << 24), Uint32(0))]
+            found.append(flags)
         return found
 
-    def load(self, x, place, length, outermost: bool):
-        """The elements of a vector, or its words. A register tensor of bytes would take a register each, so words are loaded."""
+    def load(self, run: Run, place, outermost: bool):
+        """The elements of a vector, or its words. A register tensor of bytes would take a register each, so words are
+        loaded."""
         source = self.marking.source
         if self.by_words and self.piece < words.KEYS:
-            inside = (place > 0) & (place + 2 * words.KEYS <= length) if outermost else True
-            return [words.load_anywhere(x + place, inside)]
+            inside = (place > 0) & (place + 2 * words.KEYS <= run.length) if outermost else True
+            return [words.load_anywhere(run.x + place, inside)]
         width = self.piece * source.size
         word = source.cutlass if source.size >= 4 else Uint8 if width == 1 else Int16 if width == 2 else Int32
         count = self.vector * source.size * 8 // word.width
-        vector = cute.make_rmem_tensor(
-            (max(2, count),), word
-        )  # CuTe gives an extent of one the stride 0, which recasting repeats
+        # two words at least: CuTe gives an extent of one the stride 0, which recasting repeats
+        vector = cute.make_rmem_tensor((max(2, count),), word)
         shape = cute.make_layout((count,))
-        at = cute.make_ptr(word, (x + place).toint(), cute.AddressSpace.gmem, assumed_align=width)
+        at = cute.make_ptr(word, (run.x + place).toint(), cute.AddressSpace.gmem, assumed_align=width)
         cute.autovec_copy(cute.make_tensor(at, shape), cute.make_tensor(vector.iterator, shape))
         if self.by_words:
             keys = cute.recast_tensor(vector, Uint32)
@@ -230,17 +236,17 @@ class FlagKernel:
         elements = vector if source.size >= 4 else cute.recast_tensor(vector, source.cutlass)
         return [self.rule.lift(elements[i]) for i in range(self.vector)]
 
-    def before(self, x, place, first: bool):
+    def before(self, run: Run, place, first: bool):
         """The element before ``place``; any value if there is none, which can be only ``first``."""
         if not self.marking.looks_back:
             return None
-        return self.get_if(place > 0, x, place - 1) if first else self.get(x, place - 1)
+        return self.get_if(place > 0, run.x, place - 1) if first else self.get(run.x, place - 1)
 
-    def behind(self, x, place, length, last: bool):
+    def behind(self, run: Run, place, last: bool):
         """The element at ``place``, the end of a vector; any value if there is none, which can be only ``last``."""
         if not self.marking.looks_ahead:
             return None
-        return self.get_if(place < length, x, place) if last else self.get(x, place)
+        return self.get_if(place < run.length, run.x, place) if last else self.get(run.x, place)
 
     @cute.jit
     def get_if(self, condition, x, place):
@@ -256,42 +262,37 @@ class FlagKernel:
     def put(target, place, value):
         cute.make_tensor(target + place, cute.make_layout((1,)))[0] = value
 
-    def results(self, items, row, place, first, last):
-        """The results of the vector ``items[1:-1]``, a list an output. ``place`` is that of its first element; ``first`` (``last``): whether
-        its first (last) element is that of the row, None if it cannot be."""
-        _, ends, period, begin, start = row
+    def results(self, run: Run, items, place, first, last):
+        """The results of the vector ``items[1:-1]``, a list an output. ``place`` is that of its first element.
+
+        ``first`` (``last``): whether its first (last) element is that of the row, None if it cannot be."""
         count = len(items) - 2
-        rests = (
-            [(start + Int32(place - begin)) % period] if self.periodic else []
-        )  # places in the period, counted in 32 bits from the run's
-        for _ in range(count if self.periodic else 0):
-            rests.append(choose(rests[-1] + 1 == period, Int32(0), rests[-1] + 1))
+        rests = self.rests(run, place, count)
         found = []
         if self.marking.looks_back:
-            starts = [
-                self.is_start(first if i == 0 else None, rests[i] if self.periodic else None) for i in range(count)
-            ]
-            found.append(
-                [
-                    self.backward(items[i], items[i + 1], ends[0], starts[i], self.index(place, rests, i))
-                    for i in range(count)
-                ]
-            )
+            starts = [self.is_edge(first if i == 0 else None, rests[i]) for i in range(count)]
+            pairs = zip(items, items[1:-1], starts)
+            indexes = [self.index(place, rests, i) for i in range(count)]
+            found.append([self.backward(a, b, run.ends[0], start, i) for (a, b, start), i in zip(pairs, indexes)])
         if self.marking.looks_ahead:
-            stops = [
-                self.is_start(last if i == count - 1 else None, rests[i + 1] if self.periodic else None)
-                for i in range(count)
-            ]
-            found.append(
-                [
-                    self.forward(items[i + 1], items[i + 2], ends[1], stops[i], self.index(place, rests, i) + 1)
-                    for i in range(count)
-                ]
-            )
+            stops = [self.is_edge(last if i == count - 1 else None, rests[i + 1]) for i in range(count)]
+            pairs = zip(items[1:], items[2:], stops)
+            indexes = [self.index(place, rests, i) + 1 for i in range(count)]
+            found.append([self.forward(a, b, run.ends[1], stop, i) for (a, b, stop), i in zip(pairs, indexes)])
         return found
 
+    def rests(self, run: Run, place, count: int):
+        """The places in the period of ``count`` elements from ``place`` on and of the one behind, counted in 32 bits
+        from the run's; None without periods."""
+        if not self.periodic:
+            return [None] * (count + 1)
+        rests = [(run.start + Int32(place - run.begin)) % run.period]
+        for _ in range(count):
+            rests.append(choose(rests[-1] + 1 == run.period, Int32(0), rests[-1] + 1))
+        return rests
+
     @staticmethod
-    def is_start(edge, rest):
+    def is_edge(edge, rest):
         """Whether the row or a period starts (behind a tail: ends) here; None if it cannot."""
         if rest is None:
             return edge
@@ -349,7 +350,8 @@ class FlagKernel:
         return tree([(flag << i,) for i, flag in enumerate(flags)], lambda a, b: (a[0] | b[0],))[0]
 
     def joined(self, part):
-        """The word whose bits the lanes of a group hold, ``vector`` each, in all of them. All lanes of the warp call together."""
+        """The word whose bits the lanes of a group hold, ``vector`` each, in all of them. All lanes of the warp
+        call."""
         if self.group == LANES:
             return cute.arch.vote_ballot_sync(part != 0)
         word = part << ((cute.arch.lane_idx() % self.group) * self.vector)
@@ -359,7 +361,8 @@ class FlagKernel:
 
     @cute.jit
     def store_bits(self, target, place, joined):
-        """The words of the vectors of a thread, the first at ``place``. Each lane of a group stores that of another vector."""
+        """Store the words of a thread's vectors, the first at ``place``. Each lane of a group stores another
+        vector's."""
         lane = cute.arch.lane_idx() % self.group
         for u in cutlass.range_constexpr(0, self.unroll, self.group):
             mine = joined[u]

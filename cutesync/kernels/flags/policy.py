@@ -1,16 +1,15 @@
 """Which kernel marks an array, with which sizes: a function of lengths, types and alignment, never of the chip.
 
-A thread holds vectors of ``vector`` elements: as many as fit 16 bytes of the wider side, input or output, and as the alignment of all
-addresses allows. So loads and stores of a warp cover whole lines whatever the types, and a misaligned view is read and written in
-narrower vectors rather than peeled. Keys that are less aligned than flags are loaded in several pieces a vector, which the cache puts
-together; flags are not stored in pieces, as these would all travel.
+A thread holds vectors of ``vector`` elements: as many as fit 16 bytes of the wider side, input or output, and as the
+alignment of all addresses allows. So loads and stores of a warp cover whole lines whatever the types, and a misaligned
+view is read and written in narrower vectors rather than peeled. Keys that are less aligned than flags are loaded in
+several pieces a vector, which the cache puts together; flags are not stored in pieces, as these would all travel.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...errors import ArgumentValueError, explain, shown
 from ...sizes import ceil_div
 
 SMS = 132  # multiprocessors the block counts are tuned for
@@ -19,7 +18,8 @@ VECTOR_BYTES = 16
 THREADS = (
     SMS * 1024
 )  # half of what the chip holds at once: beyond, two vectors a thread are faster than more blocks, and than four
-LEAST_MOVED = 8192  # bytes a block: the chip starts about 0.8 blocks in a nanosecond; and no more, as small blocks mix reads with writes
+# Bytes a block moves at least: the chip starts about 0.8 blocks per nanosecond. Not more: small blocks mix reads with writes.
+LEAST_MOVED = 8192
 RUN = 2048  # elements, the most of a warp's run: rows of a multiple of it end where a run does
 IN_PIECES = 4  # elements, the longest vector that is loaded in pieces
 MOST_BLOCKS = (1 << 31) - 1  # in a grid; memory holds no more than 32 times as many rows
@@ -28,8 +28,9 @@ MOST_PERIOD = 1 << 30  # places in a tile are counted in 32 bits
 
 @dataclass(frozen=True)
 class Problem:
-    """``rows`` rows of ``length`` elements of ``size`` bytes, marked with ``flag`` bytes each (0: one bit), each row cut into tiles of
-    ``tile`` elements; ``aligned`` and ``flag_aligned``: the powers of two, up to 16, that divide the addresses."""
+    """``rows`` rows of ``length`` elements of ``size`` bytes, marked with ``flag`` bytes each (0: one bit), each row
+    cut into tiles of ``tile`` elements; ``aligned`` and ``flag_aligned``: the powers of two, up to 16, that divide the
+    addresses."""
 
     rows: int
     length: int
@@ -41,11 +42,23 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Config:
-    """``kernel`` = (whether there are several rows, whether rows are cut into periods, elements a vector, elements a load, vectors a
-    thread, warps a block); the rest are launch arguments."""
+class Policy:
+    """Of the kernel: whether there are several rows, whether rows are cut into periods, elements a vector, elements a
+    load, vectors a thread, warps a block."""
 
-    kernel: tuple[bool, bool, int, int, int, int]
+    several_rows: bool
+    periodic: bool
+    vector: int
+    piece: int
+    unroll: int
+    warps: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A policy and its launch."""
+
+    policy: Policy
     rows: int
     length: int
     period: int
@@ -54,8 +67,8 @@ class Config:
     @property
     def runs(self) -> int:
         """Runs that cover a row."""
-        several_rows, _, vector, _, unroll, warps = self.kernel
-        return ceil_div(self.length, team(several_rows, warps) * unroll * vector)
+        policy = self.policy
+        return ceil_div(self.length, team(policy.several_rows, policy.warps) * policy.unroll * policy.vector)
 
 
 def team(several_rows: bool, warps: int) -> int:
@@ -63,9 +76,9 @@ def team(several_rows: bool, warps: int) -> int:
     return LANES if several_rows else warps * LANES
 
 
-def choose(problem: Problem, unroll: int | None = None, warps: int | None = None) -> Config:
-    """The one configuration of a problem. The optional arguments override what the size decides: vectors a thread has in flight, warps a
-    block."""
+def choose(problem: Problem, unroll: int | None = None, warps: int | None = None) -> Choice:
+    """The one configuration of a problem. The optional arguments override what the size decides: vectors a thread has
+    in flight, warps a block."""
     rows, length, tile = problem.rows, problem.length, min(problem.tile, problem.length)
     mergeable = length % tile == 0 and tile <= MOST_PERIOD and (problem.flag > 0 or length % LANES == 0)
     if rows > 1 and mergeable and (tile < length or length % RUN):
@@ -86,7 +99,8 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     warps = warps or (32 if rows > MOST_BLOCKS * 4 else 4 if vectors < THREADS // 2 or moved >= LEAST_MOVED else 8)
     runs = rows * ceil_div(length, team(several, warps) * unroll * vector)
     grid = ceil_div(runs, warps) if several else runs
-    return Config((several, tile < length, vector, piece, unroll, warps), rows, length, tile, grid)
+    policy = Policy(several, tile < length, vector, piece, unroll, warps)
+    return Choice(policy, rows, length, tile, grid)
 
 
 def _vector(problem: Problem, stride: int) -> tuple[int, int]:
@@ -106,8 +120,3 @@ def _vector(problem: Problem, stride: int) -> tuple[int, int]:
 def alignment(address: int) -> int:
     """The largest power of two, up to 16, that divides an address."""
     return min(address & -address or VECTOR_BYTES, VECTOR_BYTES)
-
-
-def check_tile(tile) -> None:
-    if not 0 < tile <= MOST_PERIOD:
-        raise ArgumentValueError(explain("tile", shown(tile), f"1 to {MOST_PERIOD} items"))

@@ -1,9 +1,14 @@
-"""Flags of one-byte integers four at a time: a word (Uint32) holds four keys, or four flags of 0 or 1, the first in the lowest byte.
+"""Flags of one-byte integers, four at a time.
 
-An H200 can issue about eight instructions for a byte that its memory delivers; to compare bytes one by one and pack bits takes more.
+A word (Uint32) holds four keys, or four flags of 0 or 1, the first in the lowest byte.
+
+An H200 can issue about eight instructions for a byte that its memory delivers; to compare bytes one by one and pack
+bits takes more.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -24,7 +29,8 @@ def fit(marking, periodic: bool, vector: int) -> bool:
 
 
 def load_anywhere(start, inside):
-    """The word of the four keys from ``start`` on, wherever that is. ``inside``: the aligned words that hold them lie in the array."""
+    """The word of the four keys from ``start`` on, wherever that is. ``inside``: the aligned words that hold them lie
+    in the array."""
     low, high, bits = _halves(start, inside)
     funnel = "shf.r.wrap.b32 {$w0}, {$r0}, {$r1}, {$r2};"  # of two words that lie side by side, moved to the right
     return cute.arch.inline_ptx(funnel, write_only_types=[Uint32], read_only_args=[low, high, bits])
@@ -32,8 +38,10 @@ def load_anywhere(start, inside):
 
 @cute.jit
 def _halves(start: cute.Pointer, inside):
-    """The two aligned words that hold four keys, and how many bits of the first are not theirs. Else the keys, loaded one by one, and 0."""
-    address = start.toint()
+    """The two aligned words that hold four keys, and how many bits of the first belong to other keys.
+
+    Where the words do not lie in the array: the keys, loaded one by one, and 0."""
+    address: Any = start.toint()
     low, high, bits = Uint32(0), Uint32(0), Int32(0)
     if inside:
         low, high, bits = _load(Uint32, address & -4), _load(Uint32, (address + 3) & -4), Int32(address & 3) * 8
@@ -72,6 +80,8 @@ def _flags(op: str, a, b):
 
 
 def packed(flags):
-    """The flags in ``flags``, four a word, as bits. The product has the flag of byte k at bit 28 + k, and no two terms at one bit."""
+    """The flags in ``flags``, four a word, as bits.
+
+    The product has the flag of byte k at bit 28 + k, and no two terms at one bit."""
     fours = [((word * 0x10204080) >> 28) << (KEYS * k) for k, word in enumerate(flags)]
     return tree([(four,) for four in fours], lambda a, b: (a[0] | b[0],))[0]

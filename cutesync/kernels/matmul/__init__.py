@@ -3,4 +3,4 @@
 from .call import matmul
 from .policy import MatmulPolicy
 
-__all__ = ["matmul", "MatmulPolicy"]
+__all__ = ["MatmulPolicy", "matmul"]

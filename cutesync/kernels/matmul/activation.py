@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import cutlass
 import cutlass.cute as cute
 from cutlass import Float32
@@ -9,6 +11,7 @@ from cutlass import Float32
 from ...dtypes import FLOAT32
 from ...monoid import traced
 
+math: Any = cute.math  # type checkers do not see its functions
 SQRT_HALF = 0.7071067811865476
 SQRT_2_OVER_PI = 0.7978845608028654
 
@@ -19,7 +22,7 @@ def relu(x):
 
 
 def sigmoid(x):
-    return Float32(1.0) / (Float32(1.0) + cute.math.exp(-x))
+    return Float32(1.0) / (Float32(1.0) + math.exp(-x))
 
 
 def silu(x):
@@ -28,21 +31,23 @@ def silu(x):
 
 def gelu(x):
     """x times the normal distribution function, as torch's default."""
-    return Float32(0.5) * x * (Float32(1.0) + cute.math.erf(x * SQRT_HALF))
+    return Float32(0.5) * x * (Float32(1.0) + math.erf(x * SQRT_HALF))
 
 
 def gelu_tanh(x):
     """torch's approximate="tanh"."""
-    return Float32(0.5) * x * (Float32(1.0) + cute.math.tanh(SQRT_2_OVER_PI * (x + 0.044715 * x * x * x)))
+    return Float32(0.5) * x * (Float32(1.0) + math.tanh(SQRT_2_OVER_PI * (x + 0.044715 * x * x * x)))
 
 
 def tanh(x):
-    return cute.math.tanh(x)
-
-
-def of_user(fn):
-    """A callable of the user's, which the DSL may not be able to trace."""
-    return lambda x: traced("activation", fn, (x,), Float32, FLOAT32)
+    return math.tanh(x)
 
 
 BY_NAME = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu, "sigmoid": sigmoid, "tanh": tanh}
+
+
+def activation_of(activation):
+    """The function of a name, of a user's callable, which the DSL may not be able to trace, or None."""
+    if callable(activation):
+        return lambda x: traced("activation", activation, (x,), Float32, FLOAT32)
+    return BY_NAME.get(activation)

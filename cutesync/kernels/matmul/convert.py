@@ -7,7 +7,8 @@ from cutlass import Float8E4M3FN, Float32, Int16, Int32, Uint8
 
 
 def converted(values: list, shape, out):
-    """A register tensor of ``shape`` that holds ``values`` (float32 or int32) as elements of type ``out``, those of 8 bits as bits."""
+    """A register tensor of ``shape`` that holds ``values`` (float32 or int32) as elements of type ``out``, those of 8
+    bits as bits."""
     if out.width == 8:
         pairs = cute.make_rmem_tensor((len(values) // 2,), Int16)
         for i in range(len(values) // 2):
@@ -20,7 +21,8 @@ def converted(values: list, shape, out):
 
 
 def pair(low, high, out):
-    """Two elements of 8 bits as one word. float8: beyond the largest finite element is that element, NaN stays. Integers: clamped, NaN is 0."""
+    """Two elements of 8 bits as one word. float8: beyond the largest finite element is that element, NaN stays.
+    Integers: clamped, NaN is 0."""
     if out.is_float:
         kind = "e4m3x2" if out is Float8E4M3FN else "e5m2x2"
         return cute.arch.inline_ptx(

@@ -1,18 +1,19 @@
-"""What happens to a tile after its last multiplication: ``activation(alpha * scale_a * scale_b * A B + beta * C + bias)``, converted, stored.
+"""What happens to a tile after its last multiplication: ``activation(alpha * scale_a * scale_b * A B + beta * C +
+bias)``, converted, stored.
 
-A consumer warpgroup takes 64 rows and some columns of its accumulators at a time, leaves the finished elements in a slab of swizzled
-shared memory, and has TMA store the slab. Each warpgroup has two slabs and a named barrier of its own and waits for nobody else: while
-TMA reads one slab the other is filled, and the last one of a tile is stored while the next tile is multiplied.
+A consumer warpgroup's part of a tile is stored in sub-tiles, 64 rows and some columns of its accumulators at a time.
+The finished elements of a sub-tile are written to a buffer of swizzled shared memory, which TMA then stores. Each
+warpgroup has two buffers and a named barrier of its own and waits for nobody else. While TMA reads one buffer the other
+is filled, and the last sub-tile of a tile is stored while the next tile is multiplied.
 
-Where the registers allow it a cooperative block does more of this beside the next tile's multiplications (``MatmulPolicy.deferred``): it keeps the
-finished elements, which take as many registers as their accumulators or half as many, and stores a slab after each of the next tile's first k-tiles.
+A deferred epilogue (``DeferredStore``) keeps the finished elements of a tile, which take as many registers
+as their accumulators or half as many, and stores the sub-tiles later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -21,163 +22,122 @@ from cutlass.cute.nvgpu import CopyUniversalOp, OperandMajorMode, cpasync, warp
 from cutlass.tensor_utils import LayoutEnum
 from cutlass.utils import hopper_helpers
 
+from .activation import activation_of
 from .convert import converted
-from .policy import CONSUMERS, SLABS, WARPGROUP, MatmulPolicy
+from .policy import CONSUMERS, SUB_TILE_BUFFERS, WARPGROUP, MatmulPolicy
+from .scheduler import Place, Tile
+from .terms import TermsSpec
 
 
-class Operands(NamedTuple):
-    """The kernel arguments of the epilogue. Strides are Int64, in elements; what a variant lacks is not read.
-
-    ``d`` is where the result goes when TMA cannot store it; ``bias`` has an element a row or a column of the result,
-    the scales one in all, or one a row (A) and a column (B)."""
-
-    alpha: Any
-    beta: Any
-    c: Any
-    c_row: Any
-    c_column: Any
-    c_batch: Any
-    bias: Any
-    d: Any
-    d_row: Any
-    d_column: Any
-    d_batch: Any
-    scale_a: Any
-    scale_b: Any
+class Outlet(namedtuple("Outlet", "atom result buffers operands exchange registers group half thread")):
+    """What a consumer warpgroup stores with: the TMA store and the (M, N, L) tensor of its coordinates, the buffers of
+    the block, the operands; what its way of finishing a tile allocated; and which warpgroup, half of a
+    tile and thread this is."""
 
 
-@dataclass(frozen=True)
-class Terms:
-    """Which terms the epilogue has: ``bias`` is "", "row" (an element for each row) or "column"; ``activation`` maps a traced float32
-    to a float32; ``by_tma`` says whether TMA can store the result: base, strides and the ends of rows lie on 16-byte boundaries, as TMA writes
-    16 bytes at a time; the scales are "", "one" or "each"."""
-
-    scaled: bool = False
-    with_c: bool = False
-    bias: str = ""
-    activation: Callable | None = None
-    by_tma: bool = True
-    scale_a: str = ""
-    scale_b: str = ""
-
-
-class Outlet(NamedTuple):
-    """Where a consumer warpgroup stores: the TMA store and the (M, N, L) tensor of its coordinates, the slabs of the block, the operands; and
-    which warpgroup and thread of it this is."""
-
-    atom: Any
-    result: Any
-    slabs: Any
-    operands: Any
-    group: Any
-    thread: Any
+class Progress(namedtuple("Progress", "stored tile")):
+    """What a warpgroup carries from tile to tile: how many sub-tiles it has stored, and the last tile that it has
+    multiplied."""
 
 
 class Epilogue:
-    """The device side for one configuration, output type and accumulator layout. A warpgroup's part of a tile is ``parts`` slabs, counted
-    row by row. A tile is (m, n, item)."""
+    """The device side for one configuration, output type and accumulator layout. A warpgroup's part of a tile is
+    ``sub_tiles`` sub-tiles, counted row by row."""
 
-    def __init__(self, config: MatmulPolicy, out, terms: Terms) -> None:
-        self.config, self.terms = config, terms
-        self.result, self.out = (
-            out,
-            Uint8 if out.width == 8 else out,
-        )  # 8 bits are moved as bits: the DSL has no single float8
-        self.columns = config.slab_columns(out.width // 8)
+    def __init__(self, config: MatmulPolicy, out, terms: TermsSpec) -> None:
+        self.config, self.terms, self.activation = config, terms, activation_of(terms.activation)
+        self.result = out
+        self.out = Uint8 if out.width == 8 else out  # 8 bits are moved as bits: the DSL has no single float8
+        self.columns = config.sub_tile_columns(out.width // 8)
         self.across = config.tile[1] // self.columns
-        self.parts = config.rows // 64 * self.across
-        self.words = 64 * self.columns // WARPGROUP * out.width // 32  # of a thread's part of a slab
+        self.sub_tiles = config.rows // 64 * self.across
+        self.words = 64 * self.columns // WARPGROUP * out.width // 32  # of a thread's part of a sub-tile
 
-    def slab_layout(self):
-        """(64, columns, all slabs of the block), row-major and swizzled."""
-        return hopper_helpers.make_smem_layout_epi(
-            self.out, LayoutEnum.ROW_MAJOR, (64, self.columns), CONSUMERS * SLABS
-        )
+    def buffer_layout(self):
+        """(64, columns, all buffers of the block), row-major and swizzled."""
+        buffers = CONSUMERS * SUB_TILE_BUFFERS
+        return hopper_helpers.make_smem_layout_epi(self.out, LayoutEnum.ROW_MAJOR, (64, self.columns), buffers)
 
     @cute.jit
-    def store_tile(self, accumulators, tile, to: Outlet, stored: Int32):
-        """Store this warpgroup's part of a tile. ``stored`` counts the warpgroup's slabs so far; its new value is returned."""
-        for part in cutlass.range_constexpr(self.parts):
-            row, column = self.corner(part, tile, to)
-            if row < to.result.shape[0] and column < to.result.shape[1]:  # else the slab lies outside the result
-                stored = self.store_slab(
-                    self.finished(accumulators, part, row, column, tile, to), row, column, tile, to, stored
-                )
+    def store_tile(self, accumulators, tile: Tile, to: Outlet, stored: Int32):
+        """Store this warpgroup's part of a tile. ``stored`` counts the warpgroup's sub-tiles so far; its new value is
+        returned."""
+        for index in cutlass.range_constexpr(self.sub_tiles):
+            row, column = self.corner(index, tile, to)
+            if row < to.result.shape[0] and column < to.result.shape[1]:  # else the sub-tile lies outside the result
+                finished = self.finished(accumulators, index, (row, column), tile, to)
+                stored = self.store(finished, (row, column), tile, to, stored)
         return stored
 
     @cute.jit
-    def hold(self, accumulators, held, tile, to: Outlet):
-        """Keep the finished elements of this warpgroup's part of a tile in ``held``, (parts * words,) of 32 bits."""
-        for part in cutlass.range_constexpr(self.parts):
-            row, column = self.corner(part, tile, to)
+    def keep(self, accumulators, tile: Tile, to: Outlet):
+        """Keep the finished elements of this warpgroup's part of a tile in ``to.registers``, (sub_tiles * words,) of 32
+        bits."""
+        for index in cutlass.range_constexpr(self.sub_tiles):
+            row, column = self.corner(index, tile, to)
             if row < to.result.shape[0] and column < to.result.shape[1]:
-                words = cute.recast_tensor(self.finished(accumulators, part, row, column, tile, to), Int32)
+                words = cute.recast_tensor(self.finished(accumulators, index, (row, column), tile, to), Int32)
                 for i in cutlass.range_constexpr(self.words):
-                    held[part * self.words + i] = words[i]
+                    to.registers[index * self.words + i] = words[i]
 
     @cute.jit
-    def store_held(self, held, part: cutlass.Constexpr, tile, to: Outlet, stored: Int32):
-        """Store one of the slabs of the tile that was held."""
-        row, column = self.corner(part, tile, to)
+    def store_kept(self, index: cutlass.Constexpr, tile: Tile, to: Outlet, stored: Int32):
+        """Store one of the sub-tiles that ``keep`` kept."""
+        row, column = self.corner(index, tile, to)
         if row < to.result.shape[0] and column < to.result.shape[1]:
-            finished = cute.make_tensor(
-                cute.recast_ptr(held.iterator + part * self.words, dtype=self.out),
-                cute.make_layout(self.registers(to).shape),
-            )
-            stored = self.store_slab(finished, row, column, tile, to, stored)
+            kept = cute.recast_ptr(to.registers.iterator + index * self.words, dtype=self.out)
+            finished = cute.make_tensor(kept, cute.make_layout(self.registers(to).shape))
+            stored = self.store(finished, (row, column), tile, to, stored)
         return stored
 
-    def corner(self, part: int, tile, to: Outlet):
-        """The (row, column) of the result where a slab begins."""
-        half = to.group if self.config.schedule == "cooperative" else 0
-        return tile[0] * self.config.tile[0] + half * self.config.rows + part // self.across * 64, tile[
-            1
-        ] * self.config.tile[1] + part % self.across * self.columns
+    def corner(self, index: int, tile: Tile, to: Outlet):
+        """The (row, column) of the result where a sub-tile begins."""
+        tile_m, tile_n = self.config.tile
+        row = tile.m * tile_m + to.half * self.config.rows + index // self.across * 64
+        return row, tile.n * tile_n + index % self.across * self.columns
 
-    def finished(self, accumulators, part: int, row, column, tile, to: Outlet):
-        """The elements of a slab, for the accumulators of this thread."""
+    def finished(self, accumulators, index: int, corner, tile: Tile, to: Outlet):
+        """The elements of a sub-tile, for the accumulators of this thread."""
         where = self.registers(to)
         count = cute.size(where)
-        values = self.finish(
-            [accumulators[part * count + i] for i in range(count)], where, row, column, tile[2], to.operands, to.result
-        )
-        return converted(values, where.shape, self.result)
+        values = [accumulators[index * count + i] for i in range(count)]
+        return converted(self.apply_terms(values, where, corner, tile, to), where.shape, self.result)
 
     @cute.jit
-    def store_slab(self, finished, row, column, tile, to: Outlet, stored: Int32):
-        """Store the slab at (row, column) by way of shared memory.
+    def store(self, finished, corner, tile: Tile, to: Outlet, stored: Int32):
+        """Store a sub-tile at ``corner`` by way of shared memory.
 
-        The named barrier 1 + group has the warpgroup's 128 threads. It is passed once a slab, after everybody has filled it and after the slab before
-        has been read: so it says both that this slab is whole and that the other may be filled again.
+        The named barrier 1 + group has the warpgroup's 128 threads. It is passed once a sub-tile: after all have filled
+        its buffer, and after TMA has read the buffer before. So it says both that this buffer is filled and that the
+        other may be filled again.
         """
         thread, shape = to.thread, (64, self.columns)
-        slab = to.group * SLABS + stored % SLABS
+        buffer = to.group * SUB_TILE_BUFFERS + stored % SUB_TILE_BUFFERS
         copy, copier = self.copier(thread)
-        cute.copy(copy, copier.retile(finished), copier.partition_D(to.slabs[None, None, slab]))
+        cute.copy(copy, copier.retile(finished), copier.partition_D(to.buffers[None, None, buffer]))
         if cutlass.const_expr(self.terms.by_tma):
-            cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes left
+            cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes wrote
             if thread < 32:
                 cute.arch.cp_async_bulk_wait_group(0, read=True)
             cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
             if thread < 32:
-                if cutlass.const_expr(self.terms.with_c):
-                    cute.arch.fence_proxy(
-                        "async.global"
-                    )  # TMA may overwrite the C that all have read (by all, 2 to 11 % slower)
-                places = cute.local_tile(to.result, shape, (None, None, tile[2]))
+                if cutlass.const_expr(self.terms.c is not None):
+                    # TMA may overwrite the C that all have read (by all threads, 2 to 11 % slower)
+                    cute.arch.fence_proxy("async.global")
+                places = cute.local_tile(to.result, shape, (None, None, tile.item))
                 source, target = cpasync.tma_partition(
-                    to.atom, 0, cute.make_layout(1), cute.group_modes(to.slabs, 0, 2), cute.group_modes(places, 0, 2)
+                    to.atom, 0, cute.make_layout(1), cute.group_modes(to.buffers, 0, 2), cute.group_modes(places, 0, 2)
                 )
-                cute.copy(to.atom, source[None, slab], target[None, row // 64, column // self.columns])
+                cute.copy(to.atom, source[None, buffer], target[None, corner[0] // 64, corner[1] // self.columns])
                 cute.arch.cp_async_bulk_commit_group()
         else:
             cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
-            self.store_plainly(to.slabs[None, None, slab], row, column, tile, to)
+            self.store_elements(to.buffers[None, None, buffer], corner, tile, to)
         return stored + 1
 
     @cute.jit
-    def store_plainly(self, slab, row_block, column_block, tile, to: Outlet):
-        """Store a slab element by element, neighbours by neighbouring threads, to a result of any strides."""
+    def store_elements(self, buffer, corner, tile: Tile, to: Outlet):
+        """Store a sub-tile element by element, neighbours by neighbouring threads, to a result of any strides."""
         operands, result = to.operands, to.result
         by_rows = operands.d_row == 1
         for i in cutlass.range(64 * self.columns // WARPGROUP, unroll=4):
@@ -185,84 +145,134 @@ class Epilogue:
             inner_row, inner_column = place // self.columns, place % self.columns
             if by_rows:
                 inner_row, inner_column = place % 64, place // 64
-            row, column = row_block + inner_row, column_block + inner_column
+            row, column = corner[0] + inner_row, corner[1] + inner_column
             if row < result.shape[0] and column < result.shape[1]:
                 offset = (
-                    Int64(tile[2]) * operands.d_batch + Int64(row) * operands.d_row + Int64(column) * operands.d_column
+                    Int64(tile.item) * operands.d_batch
+                    + Int64(row) * operands.d_row
+                    + Int64(column) * operands.d_column
                 )
-                cute.make_tensor(operands.d + offset, cute.make_layout((1,)))[0] = slab[inner_row, inner_column]
+                cute.make_tensor(operands.d_pointer + offset, cute.make_layout((1,)))[0] = buffer[
+                    inner_row, inner_column
+                ]
 
     @cute.jit
     def drain(self, thread):
-        """Before a block ends, TMA must have read its slabs."""
+        """Before a block ends, TMA must have read its buffers."""
         if thread < 32:
             cute.arch.cp_async_bulk_wait_group(0, read=True)
 
     def mma(self):
-        """An MMA as wide as a slab: a thread's registers are in the order of the kernel's own."""
+        """An MMA as wide as a sub-tile: a thread's registers are in the order of the kernel's own."""
+        k_major = OperandMajorMode.K
         return hopper_helpers.make_trivial_tiled_mma(
-            cutlass.Float16,
-            cutlass.Float16,
-            OperandMajorMode.K,
-            OperandMajorMode.K,
-            Float32,
-            (1, 1, 1),
-            (64, self.columns),
+            cutlass.Float16, cutlass.Float16, k_major, k_major, Float32, (1, 1, 1), (64, self.columns)
         )
 
     def registers(self, to: Outlet):
-        """The (row, column) in a slab of each of this thread's elements."""
+        """The (row, column) in a sub-tile of each of this thread's elements."""
         return self.mma().get_slice(to.thread).partition_C(cute.make_identity_tensor((64, self.columns)))
 
     def copier(self, thread):
-        """The copy of a slab's accumulators into it (stmatrix for 16 bits, else pairs of elements), and this thread's part of that."""
+        """The copy of a sub-tile's accumulators into a buffer (stmatrix for 16 bits, else pairs of elements), and this
+        thread's part of it."""
         if self.out.width == 16:
             copy = cute.make_copy_atom(warp.StMatrix8x8x16bOp(num_matrices=4, transpose=False), self.out)
         else:
             copy = cute.make_copy_atom(CopyUniversalOp(), self.out, num_bits_per_copy=2 * self.out.width)
         return copy, cute.make_tiled_copy_C(copy, self.mma()).get_slice(thread)
 
-    def finish(self, values, where, first_row, first_column, item, operands, result):
-        """The elements for the accumulators of a slab, in float32, or as they are where there is nothing to do. ``where`` are their places in the slab, which begins at (first_row,
-        first_column). Terms outside the result are read at its edge, which
-        lies in the same slab, so C may be the result itself: what they give is not stored."""
-        rows, columns = result.shape[0], result.shape[1]
-        if self.terms == Terms(by_tma=self.terms.by_tma) and self.result.is_float == values[0].dtype.is_float:
+    def apply_terms(self, values, where, corner, tile: Tile, to: Outlet):
+        """The elements for the accumulators of a sub-tile, in float32, or as they are where there is nothing to do.
+        ``where`` are their places in the sub-tile. Terms outside the result are read at its edge, and what they give is
+        not stored. The edge lies in the same sub-tile, so C may be the result itself."""
+        terms, operands, (rows, columns) = self.terms, to.operands, to.result.shape[:2]
+        if terms.plain and self.result.is_float == values[0].dtype.is_float:
             return values
-        loaded = {}  # what neighbours share: a thread's registers are 2 columns by 2 rows by groups of 8 columns
+        loaded: dict[tuple, Any] = {}  # what neighbours share: a thread has 2 columns by 2 rows by groups of 8 columns
+
+        def term(name: str, shared, place):
+            """The element of an operand, loaded once for all elements that share it."""
+            if (name, shared) not in loaded:
+                loaded[name, shared] = element(getattr(operands, name), place)
+            return loaded[name, shared]
+
         for i in range(len(values)):
-            row = cutlass.min(first_row + where[i][0], rows - 1)
-            column = cutlass.min(first_column + where[i][1], columns - 1)
+            row = cutlass.min(corner[0] + where[i][0], rows - 1)
+            column = cutlass.min(corner[1] + where[i][1], columns - 1)
             value = values[i].to(Float32)
             by_row, by_column = i // 2 % 2, (i // 4, i % 2)
-            if self.terms.scale_a:
-                value = value * kept(
-                    loaded, ("scale_a", by_row), operands.scale_a, row if self.terms.scale_a == "each" else 0
-                )
-            if self.terms.scale_b:
-                value = value * kept(
-                    loaded, ("scale_b", by_column), operands.scale_b, column if self.terms.scale_b == "each" else 0
-                )
-            if self.terms.scaled:
+            if terms.scale_a:
+                value = value * term("scale_a", by_row, row if terms.scale_a == "each" else 0)
+            if terms.scale_b:
+                value = value * term("scale_b", by_column, column if terms.scale_b == "each" else 0)
+            if terms.scaled:
                 value = value * operands.alpha
-            if cutlass.const_expr(self.terms.with_c):
-                place = Int64(item) * operands.c_batch + Int64(row) * operands.c_row + Int64(column) * operands.c_column
+            if terms.c is not None:
+                place = (
+                    Int64(tile.item) * operands.c_batch
+                    + Int64(row) * operands.c_row
+                    + Int64(column) * operands.c_column
+                )
                 value = value + operands.beta * element(operands.c, place)
-            if self.terms.bias == "row":
-                value = value + kept(loaded, ("bias", by_row), operands.bias, row)
-            elif self.terms.bias:
-                value = value + kept(loaded, ("bias", by_column), operands.bias, column)
-            values[i] = value if self.terms.activation is None else self.terms.activation(value)
+            if terms.bias:
+                value = value + (term("bias", by_row, row) if terms.bias == "row" else term("bias", by_column, column))
+            values[i] = value if self.activation is None else self.activation(value)
         return values
-
-
-def kept(loaded: dict, key, pointer, place):
-    """The element, loaded the first time its key is asked for."""
-    if key not in loaded:
-        loaded[key] = element(pointer, place)
-    return loaded[key]
 
 
 def element(pointer, place):
     """One element as float32."""
     return cute.make_tensor(pointer + place, cute.make_layout((1,)))[0].to(Float32)
+
+
+# --- what becomes of a tile, one class a way of finishing it ----------------------------------------------------------
+#
+# All have the same interface, those of split-K (see ``split``) too: ``exchange`` allocates the shared memory by which
+# warpgroups exchange partial sums, ``registers`` those of a pending tile; ``complete`` takes a multiplied tile;
+# ``store_beside`` stores sub-tile ``index`` of the pending tile, for each ``index`` below ``beside``; ``flush`` stores
+# what is pending at the end.
+
+
+class DirectStore:
+    """A tile is stored when it is multiplied. In "pingpong" the other warpgroup has the tensor cores then."""
+
+    def __init__(self, epilogue: Epilogue) -> None:
+        self.epilogue, self.config = epilogue, epilogue.config
+        self.beside = 0
+
+    def exchange(self, allocator, split):
+        return None
+
+    def registers(self):
+        return None
+
+    def complete(self, accumulators, place: Place, progress: Progress, to: Outlet):
+        return Progress(self.epilogue.store_tile(accumulators, place.tile, to, progress.stored), place.tile)
+
+    def store_beside(self, index: int, progress: Progress, to: Outlet):
+        return progress
+
+    def flush(self, progress: Progress, to: Outlet):
+        for index in range(self.beside):
+            progress = self.store_beside(index, progress, to)
+
+
+class DeferredStore(DirectStore):
+    """A multiplied tile is kept in registers as finished elements. One of its sub-tiles is stored after each of the
+    next tile's first k-tiles, so that a "cooperative" block's tensor cores work meanwhile
+    (``MatmulPolicy.deferred``)."""
+
+    def __init__(self, epilogue: Epilogue) -> None:
+        super().__init__(epilogue)
+        self.beside = epilogue.sub_tiles
+
+    def registers(self):
+        return cute.make_rmem_tensor((self.epilogue.sub_tiles * self.epilogue.words,), Int32)
+
+    def complete(self, accumulators, place: Place, progress: Progress, to: Outlet):
+        self.epilogue.keep(accumulators, place.tile, to)
+        return Progress(progress.stored, place.tile)
+
+    def store_beside(self, index: int, progress: Progress, to: Outlet):
+        return Progress(self.epilogue.store_kept(index, progress.tile, to, progress.stored), progress.tile)

@@ -9,13 +9,13 @@ from cutlass.utils import hopper_helpers
 
 
 class MmaTF32Op(warpgroup.MmaF16BF16Op):
-    """``wgmma.mma_async.m64nNk8.f32.tf32.tf32``, which the DSL has no operation for. Both operands are K-major; the tensor cores use the
-    upper 19 bits of an element and ignore the rest."""
+    """``wgmma.mma_async.m64nNk8.f32.tf32.tf32``, for which the DSL has no operation. Both operands are K-major; the
+    tensor cores use the upper 19 bits of an element and ignore the rest."""
 
     descriptive_name = "warpgroup TF32 MMA operation"
 
     def _verify(self) -> None:
-        object.__setattr__(self, "shape_mnk", (*self.shape_mnk[:2], 8))
+        object.__setattr__(self, "shape_mnk", (*self.shape_mnk[:2], 8))  # type: ignore[index]
 
 
 def tiled_mma(element_a, element_b, a_major, b_major, accumulator, columns: int) -> cute.TiledMma:

@@ -1,9 +1,11 @@
-"""Copies rows that begin anywhere into rows that begin on cache lines: what packs an operand whose K is contiguous (see ``pack``).
+"""Copies rows that begin anywhere to rows that begin on cache lines: packs an operand whose K is contiguous (see
+``pack``).
 
-A warp copies a run of a row, ``VECTORS`` vectors of 16 bytes a lane. A vector of the copy lies in two aligned ones of the source. A lane reads
-both (the second is the next lane's first, which the L1 has) and shifts them into place, first by words, then by bits. So elements of 8 and 16
-bits cost as much as those of 32, and no lane waits for another. A run whose aligned vectors lie beside the array in part, as its first and its
-last may, is read by elements.
+A warp copies a run of a row, ``VECTORS`` vectors of 16 bytes a lane. A vector of the copy lies in two aligned vectors
+of the source. A lane reads both (the second is the next lane's first, which the L1 has) and shifts them into place,
+first by words, then by bits. So elements of 8 and 16 bits cost as much as those of 32, and no lane waits for another.
+The first and the last run of a row may have aligned vectors that lie outside the array in part: those runs are read by
+elements.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from cutlass import Int32, Int64, Uint32
 
 from ...sync.overlap import await_launches
 from ...warp import LANES
-from .pack import THREADS, parts_of
+from .pack import THREADS, three_terms
 from .policy import PACK_RUN
 
 VECTOR, WORDS = 16, 4  # bytes, and words of 4
@@ -23,13 +25,14 @@ VECTORS = PACK_RUN // STRIDE  # of a lane
 
 
 class PackRows:
-    """``out[line, :inner] = x[line, :inner]``, zeros up to ``span``, for the lines (items, rows) of ``x``, whose elements have 8, 16 or 32 bits
-    and are moved as bits. With ``parts`` "left" or "right" a line of ``out`` is three spans long, and gets the parts of float32."""
+    """``out[line, :inner] = x[line, :inner]``, zeros up to ``span``, for the lines (items, rows) of ``x``, whose
+    elements have 8, 16 or 32 bits and are moved as bits. With ``side`` "left" or "right" a line of ``out`` is three
+    spans long, one for each of ``three_terms``."""
 
     threads, smem = THREADS, 0
 
-    def __init__(self, element, parts: str = "") -> None:
-        self.element, self.parts = element, parts
+    def __init__(self, element, side: str = "") -> None:
+        self.element, self.side = element, side
         self.size = element.width // 8
 
     @cute.jit
@@ -40,14 +43,17 @@ class PackRows:
         lines: Uint32,
         rows: Uint32,
         inner: Int64,
-        steps,
-        edges,
+        item_stride: Int64,
+        row_stride: Int64,
+        low: Int64,
+        high: Int64,
         span: Int64,
         across: Uint32,
         grid: Int32,
         stream,
     ):
         self.kernel.set_name_prefix("cutesync_matmul_pack", remove_cutlass_symbol=True, keep_mangled_name=False)
+        steps, edges = (item_stride, row_stride), (low, high)
         self.kernel(x, out, lines, rows, inner, steps, edges, span, across).launch(
             grid=(grid, 1, 1),
             block=(THREADS, 1, 1),
@@ -70,8 +76,8 @@ class PackRows:
         span: Int64,
         across: Uint32,
     ):
-        """All in bytes: ``inner``, ``span``, ``steps``, the strides (item, row) of ``x``, and ``edges``, where its memory begins and ends, from ``x`` on.
-        ``across`` counts the runs of a line."""
+        """All in bytes: ``inner``, ``span``, ``steps``, the strides (item, row) of ``x``, and ``edges``, where its
+        memory begins and ends, from ``x`` on. ``across`` counts the runs of a line."""
         await_launches()
         warp = Uint32(cute.arch.block_idx()[0]) * (THREADS // LANES) + cute.arch.thread_idx()[0] // LANES
         line = warp // across
@@ -79,10 +85,9 @@ class PackRows:
             item, run = line // rows, Int64(warp - line * across) * PACK_RUN
             at = cute.arch.lane_idx() * VECTOR  # of the lane's first vector in the run
             start = x.toint() + (Int64(item) * steps[0] + Int64(line - item * rows) * steps[1]) + run
-            target = out.toint() + (Int64(line) * (span * (3 if self.parts else 1)) + run + at)
-            left, room = (
-                Int32(cutlass.min(length - run, Int64(PACK_RUN))) - at for length in (inner, span)
-            )  # bytes from there to the ends of the two lines
+            target = out.toint() + (Int64(line) * (span * (3 if self.side else 1)) + run + at)
+            # bytes from there to the ends of the two lines
+            left, room = (Int32(cutlass.min(length - run, Int64(PACK_RUN))) - at for length in (inner, span))
             first = start & -VECTOR
             if (first >= x.toint() + edges[0]) & (first + (PACK_RUN + VECTOR) <= x.toint() + edges[1]):
                 self.copy_vectors(first + at, Int32(start) & (VECTOR - 1), left, target, room, span)
@@ -91,14 +96,15 @@ class PackRows:
 
     @cute.jit
     def copy_vectors(self, source, skew, left, target, room, span):
-        """The lane's vectors, which begin ``skew`` bytes behind the aligned ``source``. All loads are in flight before the first is used."""
-        held = cute.make_rmem_tensor((2 * WORDS, VECTORS), Uint32)
+        """Copy the lane's vectors, which begin ``skew`` bytes behind the aligned ``source``. All loads are in flight
+        before the first is used."""
+        loaded = cute.make_rmem_tensor((2 * WORDS, VECTORS), Uint32)
         for j in cutlass.range_constexpr(VECTORS):
             if left > j * STRIDE:
-                cute.autovec_copy(memory(Uint32, source + j * STRIDE, 2 * WORDS, VECTOR), held[(None, j)])
+                cute.autovec_copy(memory(Uint32, source + j * STRIDE, 2 * WORDS, VECTOR), loaded[(None, j)])
         for j in cutlass.range_constexpr(VECTORS):
             if room > j * STRIDE:
-                words = [held[i, j] for i in range(2 * WORDS)]
+                words = [loaded[i, j] for i in range(2 * WORDS)]
                 for hop in (2, 1):
                     words = [
                         Uint32(cutlass.select_((skew & (4 * hop)) != 0, *pair)) for pair in zip(words[hop:], words)
@@ -111,7 +117,7 @@ class PackRows:
 
     @cute.jit
     def copy_elements(self, source, left, target, room, span):
-        """The same of vectors at ``source``, of which the elements that the line has are read, and nothing else."""
+        """Copy the lane's vectors at ``source``. Only the elements that the line has are read."""
         for j in cutlass.range_constexpr(VECTORS):
             if room > j * STRIDE:
                 words = [Uint32(0) for _ in range(WORDS)]
@@ -123,10 +129,10 @@ class PackRows:
                 self.write(target + j * STRIDE, words, span)
 
     def write(self, target, words, span) -> None:
-        parts = zip(*(parts_of(Int32(word), self.parts) for word in words)) if self.parts else (words,)
-        for i, part in enumerate(parts):
+        terms = zip(*(three_terms(Int32(word), self.side) for word in words)) if self.side else (words,)
+        for i, term in enumerate(terms):
             vector = cute.make_rmem_tensor((WORDS,), Uint32)
-            for j, word in enumerate(part):
+            for j, word in enumerate(term):
                 vector[j] = Uint32(word)
             cute.autovec_copy(vector, memory(Uint32, target + span * i, WORDS, VECTOR))
 

@@ -1,22 +1,40 @@
 """The order of tiles: which tile of the result a cluster computes first, second, third.
 
-The grid fills the GPU once and stays (a persistent kernel): cluster c of C computes the units c, c + C, c + 2C, ... Units that follow one
-another should share rows of A and columns of B while those are in the L2, so units count through the result in bands: ``group`` tiles
-side by side, then the next such step along the band, and at its end the next band, walked backwards (a serpentine), because what was
-read last is still there.
+The grid fills the GPU once and stays (a persistent kernel): cluster c of C computes the units c, c + C, c + 2C, ... A
+unit is a cluster tile, or with split-K through global memory one slice of K of it. Units that follow one another should
+share rows of A and columns of B while those are in the L2. So units count through the result in bands: ``group`` tiles
+side by side, then the next such step along the band, and at its end the next band, in the opposite direction (a
+serpentine), because what was read last is still in the L2.
 """
 
 from __future__ import annotations
+
+from collections import namedtuple
+from dataclasses import dataclass
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32
 
+from .parameters import Order, Split
+from .policy import MatmulPolicy
+
+
+class Tile(namedtuple("Tile", "m n item")):
+    """A tile of the result, counted along M and N, and the item of the batch. It may lie outside the result at its
+    edges."""
+
+
+class Place(namedtuple("Place", "number k_slice tile")):
+    """What a unit is for a block: the number of the block's tile among all tiles, its slice of K, and the tile."""
+
 
 class TileOrder:
     """Numbers the cluster tiles of a batch of results. All extents are counts of cluster tiles.
 
-    ``side`` x ``length`` is the result, seen so that bands run along ``length``: (tiles of M, tiles of N) if ``along_n``, else swapped.
+    ``side`` x ``length`` is the result, seen so that bands run along ``length``: (tiles of M, tiles of N) if
+    ``along_n``, else swapped.
     """
 
     def __init__(self, cluster: tuple[int, int]) -> None:
@@ -35,7 +53,7 @@ class TileOrder:
 
     @cute.jit
     def tile(self, unit: Int32, tiles_m: Int32, tiles_n: Int32, along_n: Int32, group: Int32, rank: Int32):
-        """``(m, n, l)``: the tile of block ``rank`` of the cluster that has this unit. It may lie outside the result at its edges."""
+        """The tile of block ``rank`` of the cluster that computes this unit."""
         side, length = self.clusters_m(tiles_m), self.clusters_n(tiles_n)
         if along_n == 0:
             side, length = self.clusters_n(tiles_n), self.clusters_m(tiles_m)
@@ -51,4 +69,58 @@ class TileOrder:
         m, n = across, step
         if along_n == 0:
             m, n = step, across
-        return m * self.cluster[0] + rank % self.cluster[0], n * self.cluster[1] + rank // self.cluster[0], item
+        return Tile(m * self.cluster[0] + rank % self.cluster[0], n * self.cluster[1] + rank // self.cluster[0], item)
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """The units of a block, for an operand ``a`` (M, K, L) and a result ``d`` (M, N, L), with ``k_tile`` elements of K
+    in a k-tile."""
+
+    config: MatmulPolicy
+    a: Any
+    d: Any
+    k_tile: int
+    order: Order
+    split: Split
+
+    def walk(self):
+        """The first unit of this block's cluster, the step to its next, and the number of all units. (With cluster
+        split-K each cluster has one unit.)"""
+        slices = self.split.splits if self.config.splits > 1 and not self.config.cluster_split else 1
+        units = TileOrder(self.config.cluster).units(*self.tiles(), self.d.shape[2]) * slices
+        size = self.config.cluster_size
+        return cute.arch.block_idx()[0] // size, cute.arch.grid_dim()[0] // size, units
+
+    def rank(self):
+        """Which block this is of those of the cluster that share loads."""
+        return Int32(0) if self.config.cluster_split else block_in_cluster()
+
+    def tiles(self):
+        """Tiles along M and along N."""
+        tile_m, tile_n = self.config.tile
+        return (self.d.shape[0] + tile_m - 1) // tile_m, (self.d.shape[1] + tile_n - 1) // tile_n
+
+    def k_tiles(self):
+        """K-tiles of a unit. Those of the last slice of K may lie outside K: TMA reads zeros there."""
+        return self.split.k_tiles if self.config.splits > 1 else (self.a.shape[1] + self.k_tile - 1) // self.k_tile
+
+    def place(self, unit, rank) -> Place:
+        if self.config.cluster_split:
+            cluster_tile, k_slice = unit, block_in_cluster()
+        elif self.config.splits > 1:
+            cluster_tile, k_slice = unit // self.split.splits, unit % self.split.splits
+        else:
+            cluster_tile, k_slice = unit, Int32(0)
+        tile = TileOrder(self.config.cluster).tile(
+            cluster_tile, *self.tiles(), self.order.along_n, self.order.group, rank
+        )
+        return Place(cluster_tile * self.config.peers + rank, k_slice, tile)
+
+    def outside(self) -> Tile:
+        """A tile outside the result: nothing of it is stored."""
+        return Tile(self.tiles()[0] + self.config.peers, Int32(0), Int32(0))
+
+
+def block_in_cluster():
+    return cute.arch.make_warp_uniform(cute.arch.block_idx_in_cluster())

@@ -1,16 +1,19 @@
-"""Split-K: several blocks each multiply a share of K for one tile, and one of them adds the shares up, in their order.
+"""Split-K: several blocks each multiply one slice of K for the same tile, and one of them adds their partial sums up,
+in the slices' order.
 
-Up to 8 blocks whose shares fit are a cluster, and meet in the shared memory of its first block (``meet``): the others store their
-accumulators there and leave. Such a launch has a cluster for every tile, which ends with it.
+Cluster split-K (``ClusterSplit``): up to 8 blocks, if their partial sums fit, are a cluster. All but the first store
+their accumulators in the shared memory of the first block and leave. Such a launch has one cluster for every tile.
 
-More blocks, or larger tiles, meet in global memory (``gather_shares``), and the one that finishes last adds up. Every consumer warpgroup
-writes its accumulators to the workspace and counts itself in. Nobody waits: whoever finds all the others counted reads all shares, share 0
-first, so the sum is bitwise the same whoever that is, and stores the tile. The counter wraps to zero by itself (atom.inc), which is what the
-next launch needs; what the shares hold between launches does not matter.
+Split-K turnstile (``Turnstile``), for more blocks or larger tiles: partial sums go through global memory, and the block
+that finishes last adds up. Every consumer warpgroup writes its accumulators to the workspace and counts itself in.
+Nobody waits. The warpgroup that finds all others counted reads all partial sums, slice 0 first, so that the sum is
+bitwise the same whoever that is, and stores the tile. The counter wraps to zero by itself (atom.inc), as the next
+launch needs it. What the partial sums hold between launches does not matter.
 
-Every tile is cut into the same number of equal shares, which suits few tiles and a long K. Stream-K, which cuts only the tiles of the last
-wave, is left out: on an H200 an exchange through global memory takes some 2.5 us, and the choice of tile sizes fills the last wave well enough
-that cutting it gains less (512 x 8192 x 8192 is 128 tiles of 128 x 256 for 132 multiprocessors).
+Every tile is cut into the same number of equal slices, which suits few tiles and a long K. Stream-K, which cuts only
+the tiles of the last wave, is left out: on an H200 an exchange through global memory takes some 2.5 us, and the choice
+of tile sizes fills the last wave well enough that cutting it gains less (512 x 8192 x 8192 is 128 tiles of 128 x 256
+for 132 multiprocessors).
 """
 
 from __future__ import annotations
@@ -20,95 +23,105 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ...sync.barrier import Barriers
-from .policy import WARPGROUP
+from .epilogue import DirectStore, Outlet, Progress
+from .policy import CONSUMERS, WARPGROUP
+from .scheduler import Place
 
 VECTOR = 4  # accumulators that a thread moves at a time: 16 bytes
 
 
-@cute.jit
-def gather_shares(
-    accumulators,
-    partials: cute.Pointer,
-    counters: cute.Pointer,
-    notice,
-    place: Int32,
-    share: Int32,
-    splits: Int32,
-    group: Int32,
-    thread: Int32,
-):
-    """Whether this warpgroup came last to its part ``place`` of a tile; if so the accumulators hold the sum of all shares.
+class ClusterSplit(DirectStore):
+    """The first block of the cluster adds the partial sums of the others to its own.
 
-    ``partials`` has ``splits`` shares a place, each as (vector, thread, element); ``counters`` one word a place, zero before and after.
-    ``notice`` is a word of shared memory a warpgroup, between its thread 0 and the rest. The named barrier 1 + group, 128 threads, is passed
-    twice: when all have written their accumulators (the atomic's release then covers them all), and when the notice is there.
+    Its shared memory has ``splits - 1`` partial sums of each warpgroup's part of a tile, each as (vector, thread,
+    element), used once a launch. Barrier ``half`` of the first block expects the 128 threads of each other block, which
+    arrive when they have stored: release and acquire at cluster scope. The first block is there as long as it waits,
+    and nobody reads from the others.
     """
-    vectors = cute.size(accumulators) // VECTOR
-    flat = cute.make_tensor(accumulators.iterator, cute.make_layout((VECTOR, vectors)))
-    shape = cute.make_layout((VECTOR, vectors), stride=(1, VECTOR * WARPGROUP))
-    first = partials + (Int64(place) * splits * (vectors * VECTOR * WARPGROUP) + thread * VECTOR)
-    cute.autovec_copy(flat, share_of(first, share, shape))
-    cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
-    if thread == 0:
-        notice[group] = cute.arch.inline_ptx(
-            "atom.global.acq_rel.gpu.inc.u32 {$w0}, [{$r0}], {$r1};",
-            write_only_types=[Int32],
-            read_only_args=[counters + place, splits - 1],
+
+    def exchange(self, allocator, split):
+        """``(partials, barriers)``. Accumulators have 4 bytes in every type."""
+        partials = allocator.allocate_array(Int32, self.config.exchange_bytes() // 4)
+        count = (self.config.splits - 1) * WARPGROUP
+        return partials, Barriers.make(CONSUMERS, count, scope="cluster", name="partials")
+
+    @cute.jit
+    def complete(self, accumulators, place: Place, progress: Progress, to: Outlet):
+        (partials, arrived), rank, splits = to.exchange, place.k_slice, self.config.splits
+        flat, layout = vectors_of(accumulators)
+        size = cute.size(layout) * WARPGROUP
+        first = cute.recast_ptr(partials, dtype=flat.element_type) + (
+            to.half * (splits - 1) * size + to.thread * VECTOR
         )
-    cute.arch.barrier(barrier_id=1 + group, number_of_threads=WARPGROUP)
-    last = notice[group] == splits - 1
-    if last:
-        cute.autovec_copy(share_of(first, Int32(0), shape), flat)
-        for other in cutlass.range(1, splits, unroll=1):
-            add_share(flat, share_of(first, other, shape))
-    return last
+        if rank > 0:
+            cute.autovec_copy(flat, vectors_at(cute.arch.map_dsmem_ptr(first + (rank - 1) * size, 0), layout))
+            arrived[to.half].arrive_remote(0)
+        else:
+            arrived[to.half].wait_parity(0)
+            for other in cutlass.range_constexpr(splits - 1):
+                add(flat, vectors_at(first + other * size, layout))
+        stored = progress.stored
+        if rank == 0:
+            stored = self.epilogue.store_tile(accumulators, place.tile, to, stored)
+        return Progress(stored, place.tile)
 
 
-@cute.jit
-def meet(
-    accumulators,
-    shares: cute.Pointer,
-    arrived: Barriers,
-    splits: cutlass.Constexpr,
-    rank: Int32,
-    group: Int32,
-    thread: Int32,
-):
-    """Whether this is the first block of the cluster, whose accumulators then hold the sum of all shares.
+class Turnstile(DirectStore):
+    """The warpgroup that comes last to its part of a tile adds all partial sums up.
 
-    ``shares`` has ``splits - 1`` shares of each warpgroup's part of a tile, each as (vector, thread, element); only those of block 0 are used, and once a
-    launch. ``arrived[group]`` of block 0 expects the 128 threads of each other block, which arrive when they have stored: release and acquire at
-    cluster scope. Block 0 is there as long as it waits, and nobody reads from the others.
+    The workspace has ``splits`` partial sums for each part, each as (vector, thread, element), and one counter, zero
+    before and after. A word of shared memory for each warpgroup tells its other threads what thread 0 counted. The
+    named barrier 1 + group, 128 threads, is passed twice: when all have written their accumulators (the atomic's
+    release then covers them all), and when that word is written.
     """
+
+    def exchange(self, allocator, split):
+        """``(counted, split)``."""
+        return allocator.allocate_tensor(Int32, cute.make_layout(CONSUMERS), byte_alignment=4), split
+
+    @cute.jit
+    def complete(self, accumulators, place: Place, progress: Progress, to: Outlet):
+        counted, split = to.exchange
+        part = place.number * self.config.warpgroups_per_tile + to.half
+        flat, layout = vectors_of(accumulators)
+        size = cute.size(layout) * WARPGROUP
+        first = split.scratch + (Int64(part) * split.splits * size + to.thread * VECTOR)
+        cute.autovec_copy(flat, vectors_at(first + Int64(place.k_slice) * size, layout))
+        cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
+        if to.thread == 0:
+            counted[to.group] = cute.arch.inline_ptx(
+                "atom.global.acq_rel.gpu.inc.u32 {$w0}, [{$r0}], {$r1};",
+                write_only_types=[Int32],
+                read_only_args=[split.counters + part, split.splits - 1],
+            )
+        cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
+        last = counted[to.group] == split.splits - 1
+        if last:
+            cute.autovec_copy(vectors_at(first, layout), flat)
+            for other in cutlass.range(1, split.splits, 1, unroll=1):
+                add(flat, vectors_at(first + Int64(other) * size, layout))
+        stored = progress.stored
+        if last:
+            stored = self.epilogue.store_tile(accumulators, place.tile, to, stored)
+        return Progress(stored, place.tile)
+
+
+def vectors_of(accumulators):
+    """The accumulators as (VECTOR, vectors), and the layout of a thread's partial sums in memory."""
     vectors = cute.size(accumulators) // VECTOR
-    words = vectors * VECTOR * WARPGROUP
     flat = cute.make_tensor(accumulators.iterator, cute.make_layout((VECTOR, vectors)))
-    shape = cute.make_layout((VECTOR, vectors), stride=(1, VECTOR * WARPGROUP))
-    first = shares + (group * (splits - 1) * words + thread * VECTOR)
-    if rank > 0:
-        cute.autovec_copy(flat, vectors_at(cute.arch.map_dsmem_ptr(first + (rank - 1) * words, 0), shape))
-        arrived[group].arrive_remote(0)
-    else:
-        arrived[group].wait_parity(0)
-        for other in cutlass.range_constexpr(splits - 1):
-            add_share(flat, vectors_at(first + other * words, shape))
-    return rank == 0
+    return flat, cute.make_layout((VECTOR, vectors), stride=(1, VECTOR * WARPGROUP))
 
 
-def add_share(flat, theirs) -> None:
-    """Add a share, (VECTOR, vectors) of any memory, to registers."""
+def vectors_at(first: cute.Pointer, layout):
+    """Vectors of 16 bytes of any memory; the pointer's type has forgotten that it is a multiple of them."""
+    return cute.make_tensor(cute.make_ptr(first.dtype, first.toint(), first.memspace, assumed_align=16), layout)
+
+
+def add(flat, theirs) -> None:
+    """Add partial sums, (VECTOR, vectors) of any memory, to registers."""
     for vector in range(cute.size(flat, mode=[1])):
         moved = cute.make_rmem_tensor((VECTOR,), flat.element_type)
         cute.autovec_copy(theirs[None, vector], moved)
         for i in range(VECTOR):
             flat[i, vector] = flat[i, vector] + moved[i]
-
-
-def share_of(first, share, shape):
-    """This thread's vectors of a share."""
-    return vectors_at(first + Int64(share) * (cute.size(shape) * WARPGROUP), shape)
-
-
-def vectors_at(first: cute.Pointer, shape):
-    """Vectors of 16 bytes of any memory; the pointer's type has forgotten that it is a multiple of them."""
-    return cute.make_tensor(cute.make_ptr(first.dtype, first.toint(), first.memspace, assumed_align=16), shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...dtypes import DType
 from ...identity import identify
@@ -13,9 +13,9 @@ ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
 
 @dataclass(frozen=True)
 class TermsSpec:
-    """``activation(alpha * A B + beta * C + bias)``: ``scaled`` if alpha is not 1, ``c`` the type of C if beta is not 0, ``bias`` "",
-    "row" or "column" with its type, ``activation`` a name of ``ACTIVATIONS``, a callable, or None; ``scale_a``, ``scale_b`` "", "one" or
-    "each" (row of A, column of B); ``by_tma`` as in ``epilogue``."""
+    """``activation(alpha * A B + beta * C + bias)``: ``scaled`` if alpha is not 1, ``c`` the type of C if beta is not
+    0, ``bias`` "", "row" or "column" with its type, ``activation`` a name of ``ACTIVATIONS``, a callable, or None;
+    ``scale_a``, ``scale_b`` "", "one" or "each" (row of A, column of B); ``by_tma`` as in ``epilogue``."""
 
     scaled: bool = False
     c: DType | None = None
@@ -32,6 +32,12 @@ class TermsSpec:
         return not (self.scaled or self.c or self.bias or self.activation or self.scale_a or self.scale_b)
 
     @property
+    def transposed(self) -> TermsSpec:
+        """Those of the transposed result."""
+        bias = {"row": "column", "column": "row", "": ""}[self.bias]
+        return replace(self, bias=bias, scale_a=self.scale_b, scale_b=self.scale_a)
+
+    @property
     def key(self) -> tuple:
         """What names the machine code in caches."""
         activation = identify(self.activation, "activation").key if callable(self.activation) else self.activation
@@ -45,11 +51,3 @@ class TermsSpec:
             self.scale_a,
             self.scale_b,
         )
-
-    def terms(self):
-        """The device side (imports the DSL)."""
-        from .activation import BY_NAME, of_user
-        from .epilogue import Terms
-
-        activation = of_user(self.activation) if callable(self.activation) else BY_NAME.get(self.activation)
-        return Terms(self.scaled, self.c is not None, self.bias, activation, self.by_tma, self.scale_a, self.scale_b)

@@ -1,7 +1,8 @@
 """``config="tune"``: the model's best few configurations are timed once for a problem, and the answer is kept.
 
-Each candidate is launched several times between two events; candidates take turns, so that a change of clocks meets all of them, and the
-median of the rounds counts. The stream is kept busy before, so that the launches are queued and not waited for.
+Each candidate is launched several times between two events; candidates take turns, so that a change of clocks affects
+all of them, and the median of the rounds counts. The stream is kept busy before, so that the launches are queued and
+not waited for.
 """
 
 from __future__ import annotations
@@ -11,30 +12,31 @@ import statistics
 from collections.abc import Callable
 
 from ...dtypes import BY_NAME
-from ...runtime import cache, device, device_array
+from ...runtime import backend, cache, device, device_array
 from .plan import Problem
 from .policy import MatmulPolicy
 
 CANDIDATES, ROUNDS = 6, 7
-_LAUNCHES, _SECONDS = 20, 1e-3  # of a candidate in a round: so many, or fewer if they take longer
+_LAUNCHES, _SECONDS = 20, 1e-3  # of a candidate in a round: this number, or fewer if they take longer
 _BUSY_BYTES, _BUSY_TIMES = 1 << 26, 20  # memory set before a round: some 400 us on an H200, and the L2 emptied
-_MARGIN = 0.99  # of the model's choice: what is not faster by as much is not faster
+_MARGIN = 0.99  # another candidate must take less than this part of the time of the model's choice
 
 _answers: dict[tuple, MatmulPolicy] = {}
 
 
-def choose(
-    problem: Problem, run_of: Callable[[MatmulPolicy], Callable[[], None]], ordinal: int, stream: int
-) -> MatmulPolicy:
-    """The fastest configuration for a problem on this GPU: what was measured before, else what is measured now, else what the model says.
+def choose(problem: Problem, run_of: Callable[[MatmulPolicy], Callable[[], None]], stream: int) -> MatmulPolicy:
+    """The fastest configuration for a problem on this GPU: what was measured before, else what is measured now, else
+    what the model says.
 
     ``run_of(config)`` is a function that queues the work on ``stream``, and may be called any number of times."""
-    key = ("matmul tune", place(ordinal), *problem.key)
+    ordinal = problem.ordinal
+    place = backend.of(ordinal)
+    key = ("matmul tune", place.name(ordinal), *problem.key)
     if key not in _answers:
         found = cache.recall(key)
         if found is None:
             candidates = problem.shortlist(CANDIDATES)
-            if not can_measure(ordinal, stream):
+            if not place.can_time(stream):
                 return candidates[0]
             seconds = measure([run_of(config) for config in candidates], ordinal, stream)
             best = min(range(len(candidates)), key=seconds.__getitem__)
@@ -43,15 +45,6 @@ def choose(
         else:
             _answers[key] = MatmulPolicy(**found | {"tile": tuple(found["tile"]), "cluster": tuple(found["cluster"])})
     return _answers[key]
-
-
-def place(ordinal: int) -> str:
-    return "emulator" if ordinal == device.HOST else device.name(ordinal)
-
-
-def can_measure(ordinal: int, stream: int) -> bool:
-    """Not on the emulator, whose times say nothing, nor while a graph is captured, which runs nothing."""
-    return ordinal != device.HOST and not device.capturing(stream)
 
 
 def measure(runs: list[Callable[[], None]], ordinal: int, stream: int) -> list[float]:

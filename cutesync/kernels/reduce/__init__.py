@@ -2,4 +2,4 @@
 
 from .call import all, any, argmax, argmin, max, min, prod, reduce, sum
 
-__all__ = ["reduce", "argmin", "argmax", "sum", "prod", "min", "max", "any", "all"]
+__all__ = ["all", "any", "argmax", "argmin", "max", "min", "prod", "reduce", "sum"]

@@ -1,31 +1,32 @@
-"""What all reduction kernels share: one argument list, one launch, one way to finish a row.
-
-The array is seen as (outer, length, inner): ``length`` elements are folded for each of outer * inner results. Arguments: ``x``,
-``out``; ``init`` (a register value, read only with ``has_init``); the workspace's ``slots`` and ``counters`` (see ``sync.gather``); the three extents; how
-many blocks share a result (``splits``) and how many tiles cover ``inner``.
-"""
+"""What all reduction kernels share: one argument list, one launch, one way to store a result."""
 
 from __future__ import annotations
 
 import math
+from collections import namedtuple
+from typing import Any
 
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ...sync.overlap import await_launches
 
+# A launch's arguments.
+#
+# The array ``x`` is seen as (outer, length, inner): ``length`` elements are reduced for each of outer * inner results
+# in ``out``. ``init`` is a register value, read only with ``has_init``. ``slots`` and ``counters`` are the workspace
+# (see ``sync.gather``); ``splits`` blocks share a result, and ``tiles`` tiles cover ``inner``.
+Arguments = namedtuple("Arguments", "x out init slots counters outer length inner splits tiles")
+
 
 class ReduceKernel:
-    """A compiled reduction. A subclass defines ``body``, which gets the arguments in the order above."""
+    """A compiled reduction. A subclass defines ``body``, which gets the ``Arguments``."""
+
+    body: Any
 
     def __init__(self, monoid, has_init: bool, threads: int, smem: int, blocks_per_sm: int) -> None:
-        self.monoid, self.has_init, self.threads, self.smem, self.blocks_per_sm = (
-            monoid,
-            has_init,
-            threads,
-            smem,
-            blocks_per_sm,
-        )
+        self.monoid, self.has_init = monoid, has_init
+        self.threads, self.smem, self.blocks_per_sm = threads, smem, blocks_per_sm
 
     @cute.jit
     def __call__(
@@ -68,14 +69,15 @@ class ReduceKernel:
         tiles: Int32,
     ):
         await_launches()
-        self.body(x, out, init, slots, counters, outer, length, inner, splits, tiles)
+        self.body(Arguments(x, out, init, slots, counters, outer, length, inner, splits, tiles))
 
     def result(self, init, state):
-        """The element to store for a folded row."""
+        """The element to store for an aggregate."""
         return self.monoid.lower(self.monoid.combine((init,), state) if self.has_init else state)
 
     def aligned_result(self, out, place, count: int, aligned: bool):
-        """``count`` consecutive results at a multiple of ``count``, as a tensor; with ``aligned``, ``out`` lies on a 16-byte boundary."""
+        """``count`` consecutive results at a multiple of ``count``, as a tensor; with ``aligned``, ``out`` lies on a
+        16-byte boundary."""
         size = self.monoid.result.size
         align = math.gcd(count * size, 16) if aligned else size
         start = cute.make_ptr(
@@ -83,6 +85,6 @@ class ReduceKernel:
         )
         return cute.make_tensor(start, cute.make_layout((count,)))
 
-    def finish(self, out, init, place, state):
+    def store_result(self, a: Arguments, place, state) -> None:
         """Store the result number ``place``."""
-        cute.make_tensor(out + place, cute.make_layout((1,)))[0] = self.result(init, state)
+        cute.make_tensor(a.out + place, cute.make_layout((1,)))[0] = self.result(a.init, state)

@@ -1,23 +1,24 @@
-"""The result of folding nothing: every element of the result is the operator's identity, or ``init``."""
+"""The result of reducing nothing: every element of the result is the operator's identity, or ``init``."""
 
 from __future__ import annotations
 
 import cutlass.cute as cute
 from cutlass import Int64
 
-from .base import ReduceKernel
+from .base import Arguments, ReduceKernel
+from .policy import FillPolicy
 
 
 class FillReduce(ReduceKernel):
     """The kernel: ``init`` is stored in ``outer`` results, 256 a block."""
 
-    def __init__(self, monoid) -> None:
-        super().__init__(monoid, False, 256, 0, 1)
+    def __init__(self, monoid, has_init: bool, policy: FillPolicy) -> None:
+        super().__init__(monoid, has_init, 256, 0, 1)
 
     @cute.jit
-    def body(self, x, out, init, slots, counters, outer, length, inner, splits, tiles):
+    def body(self, a: Arguments):
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         place = Int64(block) * 256 + thread
-        if place < outer:
-            self.finish(out, init, place, (init,))
+        if place < a.outer:
+            self.store_result(a, place, (a.init,))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
-from ...errors import ArgumentValueError, explain
 from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
 
@@ -23,8 +23,8 @@ LANE_BYTES = 128  # most that a lane reads of consecutive memory; more spreads a
 
 @dataclass(frozen=True)
 class Problem:
-    """``length`` elements of ``size`` bytes are folded for each of outer * inner results; a state has ``words`` 32-bit words;
-    ``aligned`` and ``aligned_out``: x and out lie on 16-byte boundaries."""
+    """``length`` elements of ``size`` bytes are folded for each of outer * inner results; a state has ``words`` 32-bit
+    words; ``aligned`` and ``aligned_out``: x and out lie on 16-byte boundaries."""
 
     outer: int
     length: int
@@ -36,22 +36,101 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Config:
-    """``kernel`` names the kernel and its compile-time arguments; the rest are launch arguments."""
+class Policy:
+    """Compile-time choices of a kernel; ``kernel`` is the name of its class, in the file ``module``."""
 
-    kernel: tuple
+    module: ClassVar[str]
+    kernel: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class FillPolicy(Policy):
+    """Results of an empty axis."""
+
+    module, kernel = "fill", "FillReduce"
+
+
+@dataclass(frozen=True)
+class SegmentPolicy(Policy):
+    """Rows in chunks of ``unroll`` 16-byte vectors a lane; ``scope`` says who reduces a row, ``whole`` that rows are
+    whole chunks on 16-byte boundaries, ``few`` that at most 32 blocks share one."""
+
+    module, kernel = "segments", "SegmentReduce"
+
+    scope: str
+    warps: int
+    unroll: int
+    blocks_per_sm: int
+    whole: bool = False
+    few: bool = False
+
+
+@dataclass(frozen=True)
+class ShortRowPolicy(Policy):
+    """Rows of up to 512 bytes: ``group`` lanes a row, which load 16-byte ``vectors`` or single elements."""
+
+    module, kernel = "rows", "ShortRowReduce"
+
+    vectors: bool
+    group: int
+    unroll: int
+    warps: int
+
+
+@dataclass(frozen=True)
+class WholeRowPolicy(Policy):
+    """Rows of ``length`` elements, several to a lane."""
+
+    module, kernel = "rows", "WholeRowReduce"
+
+    length: int
+    warps: int
+    aligned_out: bool
+
+
+@dataclass(frozen=True)
+class ColumnPolicy(Policy):
+    """An axis that is not the last: ``lanes`` neighbouring units of columns by ``groups`` of rows in a block."""
+
+    module, kernel = "columns", "ColumnReduce"
+
+    vectors: bool
+    lanes: int
+    groups: int
+    unroll: int
+    split: bool
+    aligned_out: bool
+
+
+@dataclass(frozen=True)
+class NarrowPolicy(Policy):
+    """Few ``columns``: a lane loads ``lane_bytes`` of whole rows."""
+
+    module, kernel = "narrow", "NarrowColumnReduce"
+
+    columns: int
+    lane_bytes: int
+    unroll: int
+    warps: int
+    split: bool
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A policy and its launch: ``splits`` blocks share a result, ``tiles`` cover ``inner``."""
+
+    policy: Policy
     splits: int
     tiles: int
     grid: int
 
-    def __post_init__(self) -> None:
-        if not 0 < self.grid < 2**31:
-            raise ArgumentValueError(
-                explain("x", f"a shape that needs {self.grid} blocks", "fewer than 2**31 blocks", "reduce it in pieces")
-            )
+    @property
+    def agrees(self) -> bool:
+        """Whether the blocks that share a result do so by the workspace."""
+        return self.splits > 1 and getattr(self.policy, "scope", "") != "atomic"
 
 
-def choose(problem: Problem) -> Config:
+def choose(problem: Problem) -> Choice:
     """The one configuration of a problem."""
     if problem.inner > 1:
         return _columns(problem)
@@ -60,26 +139,26 @@ def choose(problem: Problem) -> Config:
     return _segments(problem)
 
 
-def _segments(problem: Problem) -> Config:
+def _segments(problem: Problem) -> Choice:
     row_bytes = problem.length * problem.size
     chunks = row_bytes // CHUNK_BYTES
     if row_bytes * problem.outer <= SMALL_BYTES:
         warps = 8 if row_bytes <= SMALL_BYTES // 4 else 16
-        return Config(("segments", "block", warps, 4, 2, _whole(problem, 4)), 1, 1, problem.outer)
+        return Choice(SegmentPolicy("block", warps, 4, 2, _whole(problem, 4)), 1, 1, problem.outer)
     large = row_bytes * problem.outer >= LARGE_BYTES
     most, warps, unroll = (2 * SMS, 16, 4) if large else (256, 8, 8)
     splits = min(most // problem.outer, chunks // (4 if chunks <= 64 else 8), SLOTS // (problem.words * problem.outer))
     if splits > 1 and problem.outer <= GROUPS:
         scope = "grid" if problem.outer == 1 else "grid_rows"
-        return Config(
-            ("segments", scope, warps, unroll, 2, _whole(problem, unroll), splits <= 32),
+        return Choice(
+            SegmentPolicy(scope, warps, unroll, 2, _whole(problem, unroll), splits <= 32),
             splits,
             1,
             problem.outer * splits,
         )
     if problem.outer < 2 * SMS or chunks > 32:
-        return Config(("segments", "block", warps, unroll, 2, _whole(problem, unroll)), 1, 1, problem.outer)
-    return Config(("segments", "warp", 8, 4, 4), 1, 1, ceil_div(problem.outer, 8))
+        return Choice(SegmentPolicy("block", warps, unroll, 2, _whole(problem, unroll)), 1, 1, problem.outer)
+    return Choice(SegmentPolicy("warp", 8, 4, 4), 1, 1, ceil_div(problem.outer, 8))
 
 
 def _whole(problem: Problem, unroll: int) -> bool:
@@ -87,24 +166,24 @@ def _whole(problem: Problem, unroll: int) -> bool:
     return problem.aligned and problem.length * problem.size % (32 * unroll * VECTOR_BYTES) == 0
 
 
-def _short_rows(problem: Problem) -> Config:
+def _short_rows(problem: Problem) -> Choice:
     row_bytes = problem.length * problem.size
     vectors = problem.aligned and row_bytes % VECTOR_BYTES == 0
     group = min(power_of_two(row_bytes // VECTOR_BYTES if vectors else ceil_div(problem.length, 8)), 32)
     unroll, warps = 4, 8
     whole = math.lcm(row_bytes, VECTOR_BYTES)
     if problem.aligned and problem.length > 1 and whole <= LANE_BYTES:
-        return Config(
-            ("whole_rows", problem.length, warps, problem.aligned_out),
+        return Choice(
+            WholeRowPolicy(problem.length, warps, problem.aligned_out),
             1,
             1,
             ceil_div(problem.outer, warps * 32 * (whole // row_bytes) * 2),
         )
     rows = warps * (32 // group) * unroll
-    return Config(("rows", vectors, group, unroll, warps), 1, 1, ceil_div(problem.outer, rows))
+    return Choice(ShortRowPolicy(vectors, group, unroll, warps), 1, 1, ceil_div(problem.outer, rows))
 
 
-def _columns(problem: Problem) -> Config:
+def _columns(problem: Problem) -> Choice:
     narrow = math.lcm(problem.inner * problem.size, VECTOR_BYTES)
     slab = problem.length * problem.inner * problem.size
     if (
@@ -128,15 +207,15 @@ def _columns(problem: Problem) -> Config:
     splits = min(ceil_div(4 * SMS, blocks), rows, SLOTS // (problem.words * problem.outer * problem.inner) or 1)
     if blocks > GROUPS:
         splits = 1
-    return Config(
-        ("columns", vectors, lanes, groups, 8, splits > 1, vectors and problem.aligned_out),
+    return Choice(
+        ColumnPolicy(vectors, lanes, groups, 8, splits > 1, vectors and problem.aligned_out),
         max(splits, 1),
         tiles,
         blocks * max(splits, 1),
     )
 
 
-def _narrow_columns(problem: Problem, lane_bytes: int) -> Config:
+def _narrow_columns(problem: Problem, lane_bytes: int) -> Choice:
     lane_bytes *= max(1, 64 // lane_bytes)
     warps = 8
     step_rows = 32 * lane_bytes // (problem.inner * problem.size)  # what a warp folds in one step
@@ -145,4 +224,4 @@ def _narrow_columns(problem: Problem, lane_bytes: int) -> Config:
     if problem.outer > GROUPS:
         splits = 1
     unroll = 2 if lane_bytes >= 64 else 4
-    return Config(("narrow", problem.inner, lane_bytes, unroll, warps, splits > 1), splits, 1, problem.outer * splits)
+    return Choice(NarrowPolicy(problem.inner, lane_bytes, unroll, warps, splits > 1), splits, 1, problem.outer * splits)

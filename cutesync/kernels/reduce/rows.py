@@ -1,7 +1,8 @@
-"""Reduction of many short rows (up to 512 bytes): a few neighbouring lanes fold a row, several rows a lane are in flight.
+"""Reduction of many short rows (up to 512 bytes): a few neighbouring lanes reduce a row, with several rows in flight.
 
-With ``vectors`` the rows start on 16-byte boundaries and a lane loads one vector of its row; otherwise a lane folds a run of
-``each`` single elements. Lanes of a row are neighbours and hold its elements in order, so any associative operator works.
+With ``vectors`` the rows start on 16-byte boundaries and a lane loads one vector of its row; otherwise a lane reduces a
+run of ``each`` single elements. Lanes of a row are neighbours and hold its elements in order, so any associative
+operator works.
 """
 
 from __future__ import annotations
@@ -15,26 +16,27 @@ from cutlass import Int32, Int64
 from ...monoid import tree
 from ...sync.overlap import let_next_start
 from ...warp import LANES, reduce_valid
-from .base import ReduceKernel
+from .base import Arguments, ReduceKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
+from .policy import ShortRowPolicy, WholeRowPolicy
 
 
 class ShortRowReduce(ReduceKernel):
-    """The kernel: ``group`` lanes (a power of two) a row, ``unroll`` rows a group, ``outer`` rows of ``length`` elements.
+    """The kernel: ``group`` lanes (a power of two) a row, ``unroll`` rows a group.
 
     A warp's rows are consecutive: step u of a warp covers rows ``LANES // group * u`` and on.
     """
 
-    def __init__(self, monoid, has_init: bool, vectors: bool, group: int, unroll: int, warps: int) -> None:
-        super().__init__(monoid, has_init, warps * LANES, 0, 1)
-        self.vectors, self.group, self.unroll, self.warps = vectors, group, unroll, warps
+    def __init__(self, monoid, has_init: bool, policy: ShortRowPolicy) -> None:
+        super().__init__(monoid, has_init, policy.warps * LANES, 0, 1)
+        self.vectors, self.group, self.unroll, self.warps = policy.vectors, policy.group, policy.unroll, policy.warps
 
     @property
     def rows_per_block(self) -> int:
         return self.warps * (LANES // self.group) * self.unroll
 
     @cute.jit
-    def body(self, x, out, init, slots, counters, outer, length, inner, splits, tiles):
+    def body(self, a: Arguments):
         let_next_start()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
@@ -45,50 +47,46 @@ class ShortRowReduce(ReduceKernel):
             + lane // self.group
         )
         if cutlass.const_expr(self.vectors):
-            self.fold_vectors(x, out, init, first, outer, Int32(length), lane)
+            self.fold_vectors(a, first, lane)
         else:
-            self.fold_elements(x, out, init, first, outer, Int32(length), lane)
+            self.fold_elements(a, first, lane)
 
     @cute.jit
-    def fold_vectors(self, x, out, init, first, rows, length, lane):
+    def fold_vectors(self, a: Arguments, first, lane):
+        length = Int32(a.length)
         member = lane % self.group
         size = VECTOR_BYTES // self.monoid.source.size
         count = length // size
         words = cute.make_rmem_tensor((WORDS, self.unroll), Int32)
         step = LANES // self.group
         for u in cutlass.range_constexpr(self.unroll):
-            if (first + u * step < rows) & (member < count):
-                at = aligned_words(x + (first + u * step) * length + member * size)
+            if (first + u * step < a.outer) & (member < count):
+                at = aligned_words(a.x + (first + u * step) * length + member * size)
                 cute.autovec_copy(cute.make_tensor(at, cute.make_layout((WORDS,))), words[(None, u)])
         for u in cutlass.range_constexpr(self.unroll):
             state = self.monoid.nothing()
             if member < count:
                 state = self.monoid.fold(words[(None, u)], member * size)
-            self.store(
-                out,
-                init,
-                first + u * step,
-                rows,
-                reduce_valid(state, count, self.monoid.combine, lane, self.group),
-                member,
-            )
+            total = reduce_valid(state, count, self.monoid.combine, lane, self.group)
+            self.store(a, first + u * step, total, member)
 
     @cute.jit
-    def fold_elements(self, x, out, init, first, rows, length, lane):
+    def fold_elements(self, a: Arguments, first, lane):
+        length = Int32(a.length)
         member = lane % self.group
         each = (length + self.group - 1) // self.group
         begin = member * each
         stop = cutlass.min(begin + each, length)
         step = LANES // self.group
-        row = [cutlass.min(first + u * step, rows - 1) * length for u in range(self.unroll)]
-        state = tuple(self.lifted(x, row, cutlass.min(begin, length - 1)))
+        rows = [cutlass.min(first + u * step, a.outer - 1) * length for u in range(self.unroll)]
+        state = tuple(self.lifted(a.x, rows, cutlass.min(begin, length - 1)))
         for i in range(begin + 1, stop):
-            loaded = self.lifted(x, row, i)
-            state = tuple(self.monoid.combine(a, b) for a, b in zip(state, loaded))
+            loaded = self.lifted(a.x, rows, i)
+            state = tuple(self.monoid.combine(p, q) for p, q in zip(state, loaded))
         used = (length + each - 1) // each
         for u in cutlass.range_constexpr(self.unroll):
-            folded = reduce_valid(state[u], used, self.monoid.combine, lane, self.group)
-            self.store(out, init, first + u * step, rows, folded, member)
+            total = reduce_valid(state[u], used, self.monoid.combine, lane, self.group)
+            self.store(a, first + u * step, total, member)
 
     def lifted(self, x, rows, i):
         """Element ``i`` of every row of this lane, as states; all loads come before the first use."""
@@ -96,60 +94,59 @@ class ShortRowReduce(ReduceKernel):
         return [self.monoid.lift(value, i) for value in values]
 
     @cute.jit
-    def store(self, out, init, row, rows, state, member):
-        if (member == 0) & (row < rows):
-            self.finish(out, init, row, self.monoid.place(state, Int64(0)))
+    def store(self, a: Arguments, row, state, member):
+        if (member == 0) & (row < a.outer):
+            self.store_result(a, row, self.monoid.place(state, Int64(0)))
 
 
 WHOLE_ROWS_UNROLL = 2  # runs of rows a lane has in flight
 
 
 class WholeRowReduce(ReduceKernel):
-    """The kernel for rows of a few elements: a lane loads whole vectors that hold whole rows, and folds each row by itself.
+    """The kernel for rows of a few elements: a lane loads whole vectors of whole rows, and reduces each row alone.
 
-    ``length`` is known to the compiler. A lane's ``lcm(row bytes, 16)`` bytes hold ``per_lane`` rows; ``x`` lies on a 16-byte boundary.
+    ``length`` is known to the compiler. A lane's ``lcm(row bytes, 16)`` bytes hold ``per_lane`` rows; ``x`` lies on a
+    16-byte boundary.
     """
 
-    def __init__(self, monoid, has_init: bool, length: int, warps: int, aligned_out: bool) -> None:
-        super().__init__(monoid, has_init, warps * LANES, 0, 1)
-        self.unroll, self.aligned_out = WHOLE_ROWS_UNROLL, aligned_out
-        row_bytes = length * monoid.source.size
-        self.length, self.lane_words = length, math.lcm(row_bytes, VECTOR_BYTES) // 4
+    def __init__(self, monoid, has_init: bool, policy: WholeRowPolicy) -> None:
+        super().__init__(monoid, has_init, policy.warps * LANES, 0, 1)
+        self.unroll, self.aligned_out = WHOLE_ROWS_UNROLL, policy.aligned_out
+        row_bytes = policy.length * monoid.source.size
+        self.length, self.lane_words = policy.length, math.lcm(row_bytes, VECTOR_BYTES) // 4
         self.per_lane = self.lane_words * 4 // row_bytes
 
     @cute.jit
-    def body(self, x, out, init, slots, counters, outer, length, inner, splits, tiles):
+    def body(self, a: Arguments):
         let_next_start()
         thread, _, _ = cute.arch.thread_idx()
         block, _, _ = cute.arch.block_idx()
         first = (Int64(block) * (self.threads * self.unroll) + thread) * self.per_lane
         step = self.threads * self.per_lane
-        if first + (step * (self.unroll - 1) + self.per_lane) <= outer:
+        if first + (step * (self.unroll - 1) + self.per_lane) <= a.outer:
             words = cute.make_rmem_tensor((self.lane_words, self.unroll), Int32)
             for u in cutlass.range_constexpr(self.unroll):
-                source = cute.make_tensor(
-                    aligned_words(x + (first + u * step) * self.length), cute.make_layout((self.lane_words,))
-                )
-                cute.autovec_copy(source, words[(None, u)])
+                start = aligned_words(a.x + (first + u * step) * self.length)
+                cute.autovec_copy(cute.make_tensor(start, cute.make_layout((self.lane_words,))), words[(None, u)])
             for u in cutlass.range_constexpr(self.unroll):
-                self.store_rows(
-                    out, init, first + u * step, cute.recast_tensor(words[(None, u)], self.monoid.source.cutlass)
-                )
+                elements = cute.recast_tensor(words[(None, u)], self.monoid.source.cutlass)
+                self.store_rows(a, first + u * step, elements)
         else:
             for u in range(self.unroll):
                 row = first + u * step
-                stop = cutlass.min(row + self.per_lane, outer)
+                stop = cutlass.min(row + self.per_lane, a.outer)
                 while row < stop:
-                    tensor = cute.make_tensor(x + row * self.length, cute.make_layout((self.length,)))
-                    self.finish(out, init, row, self.folded(tensor, 0))
+                    tensor = cute.make_tensor(a.x + row * self.length, cute.make_layout((self.length,)))
+                    self.store_result(a, row, self.aggregate(tensor, 0))
                     row += 1
 
-    def store_rows(self, out, init, first, elements):
+    def store_rows(self, a: Arguments, first, elements):
         results = cute.make_rmem_tensor((self.per_lane,), self.monoid.result.cutlass)
         for r in range(self.per_lane):
-            results[r] = self.result(init, self.folded(elements, r * self.length))
-        cute.autovec_copy(results, self.aligned_result(out, first, self.per_lane, self.aligned_out))
+            results[r] = self.result(a.init, self.aggregate(elements, r * self.length))
+        cute.autovec_copy(results, self.aligned_result(a.out, first, self.per_lane, self.aligned_out))
 
-    def folded(self, elements, first):
+    def aggregate(self, elements, first):
+        """The aggregate of the row whose first element is ``elements[first]``."""
         row = [self.monoid.lift(elements[first + i], Int32(i)) for i in range(self.length)]
         return self.monoid.place(tree(row, self.monoid.combine), Int64(0))

@@ -2,4 +2,4 @@
 
 from .call import cumprod, cumsum, scan
 
-__all__ = ["scan", "cumsum", "cumprod"]
+__all__ = ["cumprod", "cumsum", "scan"]

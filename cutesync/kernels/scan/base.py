@@ -1,30 +1,34 @@
-"""What all scan kernels share: one argument list, one launch, and what is computed.
-
-The array is seen as (rows, length, inner): ``length`` elements are scanned for each of rows * inner. Arguments: ``x``, ``out``;
-``init_at`` (the address of one in device memory) or ``init`` (a register value), read as ``start`` says; the workspace's ``slots``
-and ``counters`` (see ``sync.gather``); the three extents; how many tiles cover a row.
-"""
+"""What all scan kernels share: one argument list, one launch, and what is computed."""
 
 from __future__ import annotations
 
+from collections import namedtuple
 from dataclasses import dataclass
 from typing import Any
 
 import cutlass.cute as cute
 from cutlass import Int32, Int64
-from cutlass.memory import SmemAllocator
 
 from ...monoid import nonzero
-from ...sync.gather import enter, settle
+from ...sync.gather import Notice, enter
 from ...sync.overlap import await_launches
+from ...warp import Maybe
+
+# A launch's arguments.
+#
+# The array ``x`` is seen as (rows, length, inner): ``length`` elements are scanned for each of rows * inner. The first
+# operand is at ``init_at`` (one element in device memory) or in ``init`` (a register value), as ``Scan.start`` says.
+# ``slots`` and ``counters`` are the workspace (see ``sync.gather``), and ``tiles`` tiles cover a row.
+Arguments = namedtuple("Arguments", "x out init_at init slots counters rows length inner tiles")
 
 
 @dataclass(frozen=True)
 class Scan:
     """What a scan computes. ``start`` says where a first operand comes from: None, "value" or "memory".
 
-    Scan order is index order, or its reverse with ``reverse``; the operator always gets the lower index first. Positions, lanes and
-    tiles below are counted in scan order. A position holds ``width`` neighbouring elements, of columns that are scanned side by side.
+    Scan order is index order, or its reverse with ``reverse``; the operator always gets the lower index first.
+    Positions, lanes and tiles are counted in scan order. A position holds ``width`` neighbouring elements, of columns
+    that are scanned side by side.
     """
 
     monoid: Any
@@ -62,16 +66,21 @@ class Scan:
         """The place in memory order of ``position`` (in scan order) among ``count``."""
         return count - 1 - position if self.reverse else position
 
-    def first(self, init, init_at):
-        """The state before the first element; meaningless without ``start``."""
+    def carry_in(self, a: Arguments) -> Maybe:
+        """The state before the first element, if the call gives one."""
+        if self.start is None:
+            return Maybe.none(self.types)
+        init = a.init
         if self.start == "memory":
-            value = self.monoid.result.cutlass(cute.make_tensor(init_at, cute.make_layout((1,)))[0])
+            value = self.monoid.result.cutlass(cute.make_tensor(a.init_at, cute.make_layout((1,)))[0])
             init = self.monoid.types[0](nonzero(value) if self.monoid.result.kind == "b" else value)
-        return (init,) * self.width
+        return Maybe.of((init,) * self.width)
 
 
 class ScanKernel:
-    """A compiled scan. A subclass defines ``body``, which gets the arguments in the order above."""
+    """A compiled scan. A subclass defines ``body``, which gets the ``Arguments``."""
+
+    body: Any
 
     def __init__(self, scan: Scan, threads: int, smem: int, blocks_per_sm: int) -> None:
         self.scan, self.threads, self.smem, self.blocks_per_sm = scan, threads, smem, blocks_per_sm
@@ -117,15 +126,16 @@ class ScanKernel:
         tiles: Int32,
     ):
         await_launches()
-        self.body(x, out, init_at, init, slots, counters, rows, length, inner, tiles)
+        self.body(Arguments(x, out, init_at, init, slots, counters, rows, length, inner, tiles))
 
     @cute.jit
     def take_number(self, counters: cute.Pointer, thread: Int32):
-        """``(number, tag)``: blocks are numbered as they start, so all before this one have started; the tag is the launch's. One block barrier."""
-        notice = cute.make_tensor(SmemAllocator().allocate_array(Int32, 2), cute.make_layout((2,)))
+        """``(number, tag)``: blocks are numbered as they start, so all before this one have started; the tag is the
+        launch's. One block barrier."""
+        notice = Notice.make()
         if thread == 0:
-            entered = enter(counters)
-            notice[0] = entered[1]
-            notice[1] = settle(counters, entered, Int32(0), cute.arch.grid_dim()[0])[1]
+            entry = enter(counters)
+            notice.words[0] = entry.arrived
+            notice.words[1] = entry.close(counters, Int32(0), cute.arch.grid_dim()[0])[1]
         cute.arch.sync_threads()
-        return notice[0], notice[1]
+        return notice.words[0], notice.tag

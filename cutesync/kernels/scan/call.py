@@ -1,61 +1,68 @@
 """Scans (prefix sums and their like) along any axis, with any associative operator, in one launch.
 
-``scan`` is the general call; ``cumsum cumprod`` are NumPy's names with NumPy's promotion. Operands keep their order, so the
-operator need not be commutative, and the result is bitwise the same in every run and on every GPU.
+``scan`` is the general call; ``cumsum cumprod`` are NumPy's names with NumPy's promotion. Operands keep their order, so
+the operator need not be commutative, and the result is bitwise the same in every run and on every GPU.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...arguments import choice, flag, unshowable
-from ...dtypes import PROMOTED, DType, dtype, scalar, sum_dtype
+from ...arguments import choice, exact, flag
+from ...dtypes import PROMOTED, DType, result_dtype, scalar
 from ...errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
 from ...identity import identify
-from ...ops import operator
+from ...ops import Operator, operator
 from ...runtime import arrays
-from ...runtime.arrays import View
-from ...runtime.call import caller
-from .plan import Meaning, TieredScan, make_launch
-from .policy import Problem
+from ...runtime.call import Family, Views, front_end
+from ...runtime.view import View
+from ...types import A, Array, DTypeLike, Scalar, Stream
+from ...types import Operator as OperatorLike
+from .plan import plan
+from .spec import ScanSpec
 
-_NAMES = ("add", "mul", "min", "max", "and", "or", "xor")
+NAMES = ("add", "mul", "min", "max", "and", "or", "xor")
 
 
 def scan(
-    x,
-    op="add",
+    x: A,
+    op: OperatorLike = "add",
     *,
-    axis=-1,
-    exclusive=False,
-    reverse=False,
-    init=None,
-    dtype=None,
-    identity=None,
-    out=None,
-    algorithm="auto",
-    stream=None,
-):
+    axis: int | None = -1,
+    exclusive: bool = False,
+    reverse: bool = False,
+    init: Scalar | Array = None,
+    dtype: DTypeLike = None,
+    identity: Scalar | None = None,
+    out: Array = None,
+    algorithm: str = "auto",
+    stream: Stream = None,
+) -> A:
     """``out[i]`` is the fold of ``x[0] ... x[i]`` along ``axis`` with an associative operator.
 
     Parameters
     ----------
-    x : array of any shape, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or anything with
-        DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
-    op : "add", "mul", "min", "max", "and", "or", "xor", or a callable of two scalars that the DSL can trace. ``op(a, b)`` gets ``a``
-        from lower indexes, in both directions. NaN propagates through min and max, as in NumPy.
+    x : array of any shape, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or
+        anything with DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16, bfloat16,
+        float32, float64.
+    op : "add", "mul", "min", "max", "and", "or", "xor", or a callable of two scalars that the DSL can trace. ``op(a,
+        b)`` gets ``a`` from lower indexes, in both directions. NaN propagates through min and max, as in NumPy.
     axis : an int, negative counts from the end; None scans the flattened array.
     exclusive : leave ``x[i]`` itself out: the first result is ``init``, or else the operator's identity.
     reverse : fold ``x[i] ... x[n-1]``; the first result, in scan order, is the last element's.
-    init : a scalar, or an array of one element of the result's type on the device of ``x``, folded in before the first element (in
-        reverse: after the last). An array is read when the kernel runs and must not overlap ``out``.
-    dtype : the type of the operation and the result; default that of ``x``. 16-bit floats accumulate in float32 and are rounded once.
+    init : a scalar, or an array of one element of the result's type on the device of ``x``, folded in before the first
+        element (in reverse: after the last). An array is read when the kernel runs and must not overlap ``out``.
+    dtype : the type of the operation and the result; default that of ``x``. 16-bit floats accumulate in float32 and are
+        rounded once.
     identity : the first result of an exclusive scan when ``op`` is a callable and there is no ``init``.
-    out : where to write; right shape and dtype; ``x`` itself or memory of its own. Returned. Default: a new array of the library of ``x``.
-    algorithm : "auto", or a slower rung kept for comparison: "tiered", along the last axis (tiered.py): one launch folds tiles, others scan their
-        totals, a last one scans the tiles. It reads ``x`` twice, 12 bytes an element of 4 where one pass moves 8, in 3 or 5 launches.
+    out : where to write; right shape and dtype; ``x`` itself or memory of its own. Returned. Default: a new array of
+        the library of ``x``.
+    algorithm : "auto", or a slower rung kept for comparison: "tiered", along the last axis (tiered.py): one launch
+        folds tiles, others scan their totals, a last one scans the tiles. It reads ``x`` twice, 12 bytes an element of
+        4 where one pass moves 8, in 3 or 5 launches.
     stream : None (the current stream of the library of ``x``), an int, or an object with ``__cuda_stream__``.
 
     Returns
@@ -72,137 +79,114 @@ def scan(
         exclusive, reverse = flag(exclusive, "exclusive"), flag(reverse, "reverse")
     if type(op) is not str:
         op = identify(op)
-    start, at = init, 0  # an array stays alive as init until the launch
+    others: tuple = ()
     if init is not None and not isinstance(init, (bool, int, float, np.generic)):
-        start, at = _device_scalar(init, x, out)
-    arguments = (op, axis, exclusive, reverse, start, dtype, identity, algorithm)
+        others, init = (_device_scalar(init, x),), IN_MEMORY
+    given: tuple = ()
     if type(axis) is not int or axis != -1 or init is not None or identity is not None:
-        try:
-            arguments += (
-                repr(axis),
-                repr(start),
-                repr(identity),
-            )  # as keys 1, 1.0 and True are one, and so are 0.0 and -0.0
-        except Exception as error:
-            raise unshowable(axis, start, identity) from error
-    return _call(arguments, x, out, stream, at)
+        given = exact(axis, init, identity)
+    return _call((op, axis, exclusive, reverse, init, dtype, identity, algorithm, given), x, out, stream, *others)
 
 
-def cumsum(x, axis=None, *, dtype=None, out=None, stream=None):
+def cumsum(x: A, axis: int | None = None, *, dtype: DTypeLike = None, out: Array = None, stream: Stream = None) -> A:
     """Running sum. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
     return scan(x, "add", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
 
-def cumprod(x, axis=None, *, dtype=None, out=None, stream=None):
+def cumprod(x: A, axis: int | None = None, *, dtype: DTypeLike = None, out: Array = None, stream: Stream = None) -> A:
     """Running product. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
     return scan(x, "mul", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
 
-class _InMemory(tuple):
-    """``(dtype,)`` of a first operand in device memory; its address is an argument of the launch."""
+IN_MEMORY = "in memory"  # an ``init`` that is an input
 
 
-def _device_scalar(init, x, out) -> tuple[_InMemory, int]:
-    adapter = arrays.adapter(init, "init")
+def _device_scalar(init: Any, x: Any) -> Any:
+    """``init``, which is an array on a device beside an ``x`` there."""
     on_host = arrays.adapter(x) is arrays.NUMPY
-    if adapter is arrays.NUMPY:
+    if arrays.adapter(init, "init") is arrays.NUMPY:
+        allowed = "a scalar, or an array of one element on the device of x"
         error = ArgumentTypeError if on_host else DeviceError
-        raise error(
-            explain(
-                "init", "a NumPy array", "a scalar, or an array of one element on the device of x", "give init.item()"
-            )
-        )
-    view = arrays.checked(init, "init")
-    if view.size != 1:
-        raise ArgumentValueError(explain("init", f"an array of shape {view.shape}", "one element"))
+        raise error(explain("init", "a NumPy array", allowed, "give init.item()"))
     if on_host:
         raise DeviceError(explain("init", "an array on a device, for a NumPy x", "a scalar"))
-    arrays.same_device(arrays.checked(x, "x"), view, "init")
-    if out is not None:
-        target = arrays.checked(out, "out", writable=True)
-        if target.ptr <= view.ptr < target.ptr + target.nbytes:
-            raise ArgumentValueError(explain("init", "an element of out", "memory of its own"))
-    return _InMemory((view.dtype,)), view.ptr
+    return init
 
 
-def _result_of(arguments: tuple, view: View) -> tuple[tuple[int, ...], DType]:
-    _, result = _meaning(arguments, view)
-    _check_algorithm(arguments[7], _extents(arguments[1], view.shape)[2])
-    return ((view.size,) if arguments[1] is None else view.shape), result
+class Arguments(NamedTuple):
+    """What ``scan`` was given, arrays aside, in the order in which it is passed on."""
+
+    op: Any
+    axis: Any
+    exclusive: bool
+    reverse: bool
+    init: Any
+    dtype: Any
+    identity: Any
+    algorithm: Any
+    exact: tuple
 
 
-def _plan_of(arguments: tuple, view: View, out: View | None, stream: int):
-    meaning, result = _meaning(arguments, view)
-    in_place = result is view.dtype
-    if view.size == 0:
-        return _nothing, in_place
-    rows, length, inner = _extents(arguments[1], view.shape)
-    problem = Problem(
-        rows, length, inner, view.dtype.size, result.size, view.ptr % 16, 0 if out is None else out.ptr % 16
-    )
-    make = TieredScan if arguments[7] == "tiered" else make_launch
-    return make(meaning, problem, view.device, stream).run, in_place
-
-
-_call = caller("scan", _result_of, _plan_of)
-
-
-def _nothing(x: int, out: int, stream: int, at: int = 0) -> None:
-    """The launch of an empty result."""
-
-
-def _meaning(arguments: tuple, view: View) -> tuple[Meaning, DType]:
-    """The call's arguments, checked against what ``x`` is."""
-    op, axis, exclusive, reverse, init, wanted, identity = arguments[:7]
-    _extents(axis, view.shape)
-    parsed = operator(op, identity)
-    if parsed.fn is None and parsed.name not in _NAMES:
+def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
+    """The call, checked against what the arrays are."""
+    del out
+    given, (x, first) = Arguments(*arguments), views
+    extents = _extents(given.axis, x.shape)
+    op = operator(given.op, given.identity)
+    if op.fn is None and op.name not in NAMES:
         raise ArgumentValueError(
-            explain("op", repr(op), "one of " + ", ".join(_NAMES) + ", or a callable of two values")
+            explain("op", repr(op), "one of " + ", ".join(NAMES) + ", or a callable of two values")
         )
-    result = view.dtype if wanted is None else sum_dtype(view.dtype) if wanted is PROMOTED else dtype(wanted)
-    parsed.check(result)
+    result = result_dtype(x.dtype, given.dtype)
+    op.check(result)
     accumulate = result.accumulator
-    if identity is not None:
-        scalar(identity, accumulate, "identity")
-    in_memory = isinstance(init, _InMemory)
-    if in_memory:
-        (element,) = init
-        if element is not result:
-            raise ArgumentTypeError(explain("init", f"an array of {element}", f"one of {result}, the result's type"))
-    elif init is not None:
-        init = scalar(init, accumulate, "init")
-    elif exclusive:
-        init = parsed.identity(accumulate)
-        if init is None:
-            raise ArgumentValueError(
-                explain(
-                    "exclusive",
-                    f"True for {parsed.name!r}, which has no identity",
-                    "a first result",
-                    "give init= or identity=",
-                )
-            )
-        init = scalar(init, accumulate, "identity")
-    return Meaning(
-        parsed, view.dtype, accumulate, result, exclusive, reverse, None if in_memory else init, in_memory
-    ), result
+    if given.identity is not None:
+        scalar(given.identity, accumulate, "identity")
+    start = _start(given, op, accumulate)
+    if first is not None:
+        _check_first(first, result)
+    choice(given.algorithm, "algorithm", ("auto", "tiered"))
+    if given.algorithm == "tiered" and extents[2] != 1:
+        came = f"'tiered' along an axis of elements that lie {extents[2]} apart"
+        raise ArgumentValueError(explain("algorithm", came, "the last axis, or axis=None", "use algorithm='auto'"))
+    return ScanSpec(
+        op=op,
+        source=x.dtype,
+        accumulate=accumulate,
+        output=result,
+        exclusive=given.exclusive,
+        reverse=given.reverse,
+        start=start,
+        start_in_memory=first is not None,
+        shape=(x.size,) if given.axis is None else x.shape,
+        extents=extents,
+        algorithm=given.algorithm,
+    )
 
 
-def _check_algorithm(algorithm, inner: int) -> None:
-    choice(algorithm, "algorithm", ("auto", "tiered"))
-    if algorithm == "tiered" and inner != 1:
-        raise ArgumentValueError(
-            explain(
-                "algorithm",
-                f"'tiered' along an axis of elements that lie {inner} apart",
-                "the last axis, or axis=None",
-                "use algorithm='auto'",
-            )
-        )
+def _start(given: Arguments, op: Operator, accumulate: DType) -> Any:
+    """What comes before the first element: a number; None for nothing, or for what is in memory."""
+    if given.init is IN_MEMORY:
+        return None
+    if given.init is not None:
+        return scalar(given.init, accumulate, "init")
+    if not given.exclusive:
+        return None
+    identity = op.identity(accumulate)
+    if identity is None:
+        came = f"True for {op.name!r}, which has no identity"
+        raise ArgumentValueError(explain("exclusive", came, "a first result", "give init= or identity="))
+    return scalar(identity, accumulate, "identity")
 
 
-def _extents(axis, shape: tuple[int, ...]) -> tuple[int, int, int]:
+def _check_first(first: View, result: DType) -> None:
+    if first.size != 1:
+        raise ArgumentValueError(explain("init", f"an array of shape {first.shape}", "one element"))
+    if first.dtype is not result:
+        raise ArgumentTypeError(explain("init", f"an array of {first.dtype}", f"one of {result}, the result's type"))
+
+
+def _extents(axis: Any, shape: tuple[int, ...]) -> tuple[int, int, int]:
     """(rows, length, inner) of a scan along ``axis``."""
     if axis is None:
         return 1, math.prod(shape), 1
@@ -217,3 +201,6 @@ def _extents(axis, shape: tuple[int, ...]) -> tuple[int, int, int]:
         raise ArgumentValueError(explain("axis", shown(axis), allowed))
     axis = int(axis) % len(shape)
     return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+
+
+_call = front_end(Family("scan", ("x", "init"), _parse, plan))

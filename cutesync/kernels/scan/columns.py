@@ -1,156 +1,158 @@
 """Scan along an axis that is not the last: neighbouring threads scan neighbouring columns, row by row.
 
-A block of ``lanes * groups`` threads covers ``lanes * width`` columns; each of its row groups takes a contiguous run of the block's
-rows. Where there are too few columns to fill a GPU, several groups, and with ``split`` several blocks, share the rows: each folds its
-run first, learns the state before it (through shared memory; through ``sync.gather`` from the blocks before), and scans the run in
-a second reading, which mostly comes from the L2. Tickets order the blocks, so waiting makes progress. Otherwise each element is read once.
+A block of ``lanes * groups`` threads covers ``lanes * width`` columns; each of its row groups takes a contiguous run of
+the block's rows. Where there are too few columns to fill a GPU, several groups, and with ``split`` several blocks,
+share the rows: each reduces its run first, learns its carry-in (through shared memory; from the blocks before through
+``sync.gather``), and scans the run in a second reading, which mostly comes from the L2. Tickets order the blocks, so
+waiting makes progress. Otherwise each element is read once.
 """
 
 from __future__ import annotations
+
+from collections import namedtuple
 
 import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
-from ...block.reduce import get, put, state_array, state_bytes
+from ...block.reduce import get, partial_array, partial_bytes, put
 from ...block.split import share
-from ...block.warps import after
-from ...sync.gather import collect, publish
-from .base import Scan, ScanKernel
+from ...sync.gather import Slots
+from ...warp import Maybe, zeros
+from .base import Arguments, Scan, ScanKernel
+from .policy import ColumnPolicy
+
+# A thread of a block: its rank, its row group, and whether its columns exist.
+Member = namedtuple("Member", "thread group inside")
+
+
+# Rows ``first`` to ``stop`` of a thread's columns; ``place`` is that of the columns' row 0.
+Run = namedtuple("Run", "place first stop")
 
 
 class ColumnScan(ScanKernel):
-    """The kernel: ``width`` columns a thread, loaded as one vector; ``unroll`` rows in flight."""
+    """The kernel: ``width`` columns a thread, loaded as one vector; ``unroll`` rows in flight.
 
-    def __init__(
-        self, scan: Scan, width: int, lanes: int, groups: int, unroll: int, split: bool, aligned_out: bool
-    ) -> None:
-        self.width, self.lanes, self.groups, self.unroll, self.split = width, lanes, groups, unroll, split
-        self.aligned_out = aligned_out
+    A ``Maybe`` has one flag here for the states of a thread's columns."""
+
+    def __init__(self, scan: Scan, policy: ColumnPolicy) -> None:
+        self.width, self.lanes, self.groups, self.unroll, self.split = (
+            policy.width,
+            policy.lanes,
+            policy.groups,
+            policy.unroll,
+            policy.split,
+        )
+        self.aligned_out = policy.aligned_out
         self.types = scan.monoid.types
-        threads = -(-lanes * groups // 32) * 32
-        smem = state_bytes((*self.types, Int32), threads * width) + 32 if groups > 1 or split else 0
+        threads = -(-policy.lanes * policy.groups // 32) * 32
+        smem = partial_bytes(self.types, threads * policy.width) + 32 if policy.groups > 1 or policy.split else 0
         super().__init__(scan, threads, smem, 1)
 
     @cute.jit
-    def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
+    def body(self, a: Arguments):
         thread, _, _ = cute.arch.thread_idx()
         number, _, _ = cute.arch.block_idx()
-        splits = Int32(cute.arch.grid_dim()[0] // (Int32(rows) * tiles))
+        splits = Int32(cute.arch.grid_dim()[0] // (Int32(a.rows) * a.tiles))
         tag = Int32(0)
         if cutlass.const_expr(self.split):
-            number, tag = self.take_number(counters, thread)
+            number, tag = self.take_number(a.counters, thread)
         segment = number % splits
-        slab = Int64(number // splits // tiles)
+        outer = Int64(number // splits // a.tiles)
         group = thread // self.lanes
-        column = (Int64(number // splits % tiles) * self.lanes + thread % self.lanes) * self.width
-        inside = (column < inner) & (group < self.groups)
-        begin, end = share(length, Int64(segment), Int64(splits))
+        column = (Int64(number // splits % a.tiles) * self.lanes + thread % self.lanes) * self.width
+        inside = (column < a.inner) & (group < self.groups)
+        begin, end = share(a.length, Int64(segment), Int64(splits))
         first, stop = share(end - begin, Int64(cutlass.min(group, self.groups - 1)), Int64(self.groups))
         first, stop = begin + first, begin + stop
         if cutlass.not_(inside):
             stop = first
-        place = slab * length * inner + column
-        have = Boolean(self.scan.start is not None)
-        start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in self.types)
-        states = tuple(start for _ in range(self.width))
+        run = Run(outer * a.length * a.inner + column, first, stop)
+        start = self.scan.carry_in(a)
+        carry = Maybe(tuple(start.state for _ in range(self.width)), start.valid)
         if cutlass.const_expr(self.groups > 1 or self.split):
-            storage = state_array((*self.types, Int32), self.threads * self.width)
-            mine, own = self.fold_run(x + place, first, stop, length, inner)
-            some, before, all_, total = self.around(mine, own, storage, thread, group)
+            me = Member(thread, group, inside)
+            storage = partial_array(self.types, self.threads * self.width)
+            prefix, total = self.scan_groups(self.reduce_run(a, run), storage, me)
             if cutlass.const_expr(self.split):
-                at = (slab * splits + segment) * inner + column
-                stride = rows * splits * inner
+                at = (outer * splits + segment) * a.inner + column
+                slots = Slots(a.slots, a.rows * splits * a.inner, tag, self.types)
                 if inside & (group == self.groups - 1):
                     for c in cutlass.range_constexpr(self.width):
-                        publish(slots, at + c, stride, total[c], tag)
-                have, states = self.look_back(
-                    slots,
-                    slab * splits * inner + column,
-                    segment,
-                    inner,
-                    stride,
-                    tag,
-                    inside,
-                    have,
-                    states,
-                    storage,
-                    thread,
-                    group,
-                )
-            have, states = self.after(have, states, some, before)
-        self.scan_run(x + place, out + place, first, stop, length, inner, have, states)
+                        slots.publish(at + c, total.state[c])
+                before = self.look_back(slots, outer * splits * a.inner + column, segment, a.inner, storage, me)
+                carry = self.then(carry, before)
+            carry = self.then(carry, prefix)
+        self.scan_run(a, run, carry)
 
     @cute.jit
-    def look_back(self, slots, at, segment, inner, stride, tag, inside, have, states, storage, thread, group):
-        """``(any, states)`` before the block's rows: each row group folds a run of the segments before, then the groups are folded."""
-        first, stop = share(segment, cutlass.min(group, self.groups - 1), Int32(self.groups))
+    def look_back(self, slots: cutlass.Constexpr, at, segment, inner, storage, me: Member):
+        """What comes before the block's rows: each row group combines a run of the segments before, then the groups."""
+        first, stop = share(segment, cutlass.min(me.group, self.groups - 1), Int32(self.groups))
         count = stop - first
-        if cutlass.not_(inside):
+        if cutlass.not_(me.inside):
             count = Int32(0)
         cute.arch.sync_threads()
-        found, folds = collect(
-            slots, at + Int64(first) * inner, count, inner, stride, tag, self.types, self.scan.combine, self.width
-        )
-        _, _, any_, total = self.around(found, folds, storage, thread, group)
-        return self.after(have, states, any_, total)
+        found = slots.collect(at + Int64(first) * inner, count, inner, self.scan.combine, self.width)
+        _, total = self.scan_groups(found, storage, me)
+        return total
 
     @cute.jit
-    def around(self, have, states, storage, thread, group):
-        """``(any, states)`` of the groups before this one, and of all. One block barrier; the storage needs another before reuse."""
+    def scan_groups(self, partial: Maybe, storage, me: Member):
+        """``(prefix, aggregate)`` of the row groups' partials: the prefix is what comes before this thread's group. One
+        block barrier; the storage needs another before reuse."""
         for c in cutlass.range_constexpr(self.width):
-            put(storage, c * self.threads + thread, (*states[c], Int32(have)))
+            put(storage, c * self.threads + me.thread, Maybe(partial.state[c], partial.valid).pack())
         cute.arch.sync_threads()
-        lane = thread - group * self.lanes
-        some, before = Boolean(False), self.nothing()
-        total_some, total = Boolean(False), self.nothing()
+        lane = me.thread - me.group * self.lanes
+        prefix, total = self.none(), self.none()
         for g in range(self.groups):
             other = lane + g * self.lanes
-            following = tuple(get(storage, c * self.threads + other, self.types) for c in range(self.width))
-            valid = storage[-1][other] != 0
-            if g == group:
-                some, before = total_some, total
-            total_some, total = self.after(total_some, total, valid, following)
-        return some, before, total_some, total
+            states = tuple(get(storage, c * self.threads + other, self.types) for c in range(self.width))
+            following = Maybe(states, storage[-1][other] != 0)
+            if g == me.group:
+                prefix = total
+            total = self.then(total, following)
+        return prefix, total
 
     @cute.jit
-    def after(self, have, states, also, following):
-        """``(any, states)`` of ``states`` followed by ``following``, column by column."""
-        joined = tuple(after(have, a, also, b, self.scan.combine) for a, b in zip(states, following))
-        return have | also, tuple(state for _, state in joined)
+    def then(self, a: Maybe, b: Maybe):
+        """``a`` followed by ``b``, column by column."""
+        columns = [Maybe(x, a.valid).then(Maybe(y, b.valid), self.scan.combine) for x, y in zip(a.state, b.state)]
+        return Maybe(tuple(column.state for column in columns), a.valid | b.valid)
 
-    def nothing(self):
-        return tuple(tuple(t(0) for t in self.types) for _ in range(self.width))
+    def none(self) -> Maybe:
+        return Maybe(tuple(zeros(self.types) for _ in range(self.width)), Boolean(False))
 
     @cute.jit
-    def fold_run(self, x, first, stop, length, inner):
-        """``(any, states)`` of rows ``first`` to ``stop``, in scan order."""
-        have, states = Boolean(False), self.nothing()
+    def reduce_run(self, a: Arguments, run: Run):
+        """The aggregate of a run, in scan order."""
+        partial = self.none()
         elements = self.registers()
-        while first < stop:
-            left = Int32(cutlass.min(stop - first, Int64(self.unroll)))
-            self.load(x, elements, first, left, length, inner)
+        x, first = a.x + run.place, run.first
+        while first < run.stop:
+            left = Int32(cutlass.min(run.stop - first, Int64(self.unroll)))
+            self.load(x, elements, first, left, a)
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
-                    have, states = self.after(have, states, Boolean(True), self.lifted(elements, u))
+                    partial = self.then(partial, Maybe.of(self.lifted(elements, u)))
             first += self.unroll
-        return have, states
+        return partial
 
     @cute.jit
-    def scan_run(self, x, out, first, stop, length, inner, have, states):
-        """Store the scan of rows ``first`` to ``stop``; ``states`` (if ``have``) come before them."""
+    def scan_run(self, a: Arguments, run: Run, carry: Maybe):
+        """Store the scan of a run; ``carry`` comes before it."""
         elements = self.registers()
-        while first < stop:
-            left = Int32(cutlass.min(stop - first, Int64(self.unroll)))
-            self.load(x, elements, first, left, length, inner)
+        x, out, first = a.x + run.place, a.out + run.place, run.first
+        while first < run.stop:
+            left = Int32(cutlass.min(run.stop - first, Int64(self.unroll)))
+            self.load(x, elements, first, left, a)
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
-                    _, following = self.after(have, states, Boolean(True), self.lifted(elements, u))
-                    self.store(
-                        out + self.scan.flip(first + u, length) * inner, states if self.scan.exclusive else following
-                    )
-                    states = following
-                    have = Boolean(True)
+                    following = self.then(carry, Maybe.of(self.lifted(elements, u)))
+                    at = out + self.scan.flip(first + u, a.length) * a.inner
+                    self.store(at, carry.state if self.scan.exclusive else following.state)
+                    carry = Maybe.of(following.state)
             first += self.unroll
 
     def registers(self):
@@ -159,10 +161,10 @@ class ColumnScan(ScanKernel):
         )
 
     @cute.jit
-    def load(self, x, elements, first, left, length, inner):
+    def load(self, x, elements, first, left, a: Arguments):
         for u in cutlass.range_constexpr(self.unroll):
             if u < left:
-                at = x + self.scan.flip(first + u, length) * inner
+                at = x + self.scan.flip(first + u, a.length) * a.inner
                 cute.autovec_copy(self.vector(at, self.scan.monoid.source, True), elements[(None, u)])
 
     def lifted(self, elements, u: int):

@@ -1,10 +1,10 @@
-"""Scan of long rows: resident blocks, each a pipeline of warps with one job, so that copies, folding and waiting overlap.
+"""Scan of long rows: resident blocks, each a pipeline of warps with one job. Copies, arithmetic and waiting overlap.
 
-    load        takes tile numbers from an atomic and copies tiles into a ring of ``stages`` in shared memory (bulk copies)
-    fold        folds each chunk of a tile
-    publish     folds the chunks' states and publishes the tile's
-    look ahead  folds the published tiles of all blocks, in order: the state before each of this block's tiles
-    emit        ``squads`` squads, a tile each in turn: scans the chunks, puts the state before them in front, stores
+    load        takes tile numbers from an atomic and copies tiles into a ring of ``stages`` in shared memory
+    fold        reduces each chunk of a tile
+    publish     combines the chunks' aggregates and publishes the tile's
+    look ahead  combines the published tiles of all blocks, in order: the prefix of each of this block's tiles
+    emit        ``squads`` squads, a tile each in turn: scans the chunks, puts their prefix in front, stores
 
     barrier          completed by                                      waited for by
     full[stage]      load: 1 arrival and the tile's bytes              fold, publish, look ahead, emit
@@ -12,162 +12,142 @@
     ready[stage]     one lane of look ahead                            emit
     empty[stage]     one lane of each warp of a squad, and of publish  load
 
-Only folds are published, never prefixes, and who publishes never waits for a prefix: there is no chain of round trips from tile to tile,
-and a block that is late delays nobody for longer than a copy. Every block folds all tiles itself, in groups by tile number, so
-the result depends on lengths alone, not on the number of blocks. Progress: tile numbers come from an atomic; of the tiles not yet
-published the smallest has all its predecessors published, so the ring of its block drains until it is folded.
+Only aggregates are published, never prefixes, and a warp that publishes never waits for a prefix: there is no chain of
+round trips from tile to tile, and a block that is late delays no other for longer than a copy. Every block combines all
+tiles itself, in groups by tile number, so the result depends on lengths alone, not on the number of blocks. Progress:
+tile numbers come from an atomic; of the tiles not yet published the smallest has all its predecessors published, so the
+ring of its block drains until it is reduced.
 
-The method is the decoupled look-ahead of CUB's warp-specialised scan. Bytes: every element is read once and written once.
+The method is the decoupled look-ahead of CUB's warp-specialised scan. Bytes: every element is read once and written
+once.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64
-from cutlass.experimental import primitives
+from cutlass import Int32, Int64
 from cutlass.memory import SmemAllocator
 
-from ...block.reduce import get, state_array, state_bytes
-from ...block.warps import after, around, leave
+from ...block.reduce import load_partial, partial_array, partial_bytes, store_partial
+from ...block.warps import scan_partials
 from ...errors import ArgumentValueError, explain
-from ...sync.gather import enter, publish, settle, tag_of, words
-from ...sync.lookback import GROUP, fold_group, place_of, read_group, slots_of
-from ...sync.wait import await_phase, in_role
-from ...warp import LANES
-from .base import Scan, ScanKernel
-from .part import PartScan
-from .policy import LINE_BYTES
-from .tile import VECTOR_BYTES, WarpScan
+from ...sync.barrier import Barriers
+from ...sync.gather import Slots, enter, words
+from ...sync.lookback import GROUP, place_of, read_group, reduce_group, slots_of
+from ...sync.roles import Role, Roles, registers_at_launch
+from ...sync.tiles import DONE, TileRing
+from ...sync.wait import in_role
+from ...warp import LANES, Maybe, zeros
+from .base import Arguments, Scan, ScanKernel
+from .policy import LINE_BYTES, PipelinePolicy
+from .ragged import RaggedScan
+from .tile import VECTOR_BYTES, Span, WarpScan
 
-DONE = -1  # the tile number that says that there are no more
-REGISTERS = 1 << 16  # of a multiprocessor
-FOR_CONTROL, FOR_LOOK_AHEAD, FOR_FOLDERS = (
-    72,
-    88,
-    72,
-)  # registers of a thread: with these nothing spills in any of the warps
+# registers of a thread: with these nothing spills in any of the warps
+FOR_CONTROL, FOR_LOOK_AHEAD, FOR_FOLDERS = 72, 88, 72
 
 
+@dataclass(frozen=True)
 class Shared:
-    """What the warps of a block share: the ring, its barriers, and for each stage its tile's number, chunk states and prefix."""
+    """Shared memory: the tiles and their ring, the roles' barriers, and each stage's partials and prefix."""
 
-    def __init__(self, scan: Scan, stages: int, warps: int, tile: int) -> None:
-        allocator = SmemAllocator()
-        types = (*scan.types, Int32)
-        self.ring = allocator.allocate_array(scan.monoid.source.cutlass, stages * tile * scan.width, byte_alignment=128)
-        self.full, self.folded, self.ready, self.empty = (allocator.allocate_array(Int64, stages) for _ in range(4))
-        self.numbers, self.tags = (
-            cute.make_tensor(allocator.allocate_array(Int32, stages), cute.make_layout((stages,))) for _ in range(2)
-        )
-        self.totals = state_array(types, stages * warps)
-        self.prefixes = state_array(types, stages)
+    buffer: cute.Pointer
+    tiles: TileRing
+    folded: Barriers
+    ready: Barriers
+    totals: tuple
+    prefixes: tuple
 
 
-class Warps(IntEnum):
-    """The warps before those that emit. Registers move between groups of four warps, so each kind begins at a multiple of four."""
+class Control(IntEnum):
+    """The warps of the role "control", each of which has one job."""
 
     LOAD = 0
     PUBLISH = 1
     LOOK_AHEAD = 2
-    FOLD = 4  # the first of them
 
 
 class PipelineScan(ScanKernel):
-    """The kernel: tiles of ``warps`` chunks of ``rows`` rows in a ring of ``stages``; ``folders`` warps fold, ``squads`` * ``warps`` emit.
+    """The kernel: tiles of ``warps`` chunks of ``rows`` rows in a ring of ``stages``; ``folders`` warps fold,
+    ``squads`` * ``warps`` emit.
 
-    ``folders`` and ``warps`` are multiples of four. The emitting warps hold a tile in registers: they get what the others can spare.
+    ``folders`` and ``warps`` are multiples of four. The emitting warps hold a tile in registers: they get what the
+    others can spare.
     """
 
-    def __init__(
-        self, scan: Scan, folders: int, squads: int, warps: int, rows: int, stages: int, shift: int | None
-    ) -> None:
-        if folders % 4 or warps % 4 or not squads <= stages:
-            raise ArgumentValueError(
-                explain(
-                    "config",
-                    f"{folders} folders, {squads} squads of {warps} warps, {stages} stages",
-                    "multiples of four warps, a stage a squad",
-                )
-            )
-        self.folders, self.squads, self.warps, self.stages = folders, squads, warps, stages
-        self.tile = WarpScan(scan, rows, warps, shift, boundary=LINE_BYTES)
-        self.part = PartScan(self.tile)
+    def __init__(self, scan: Scan, policy: PipelinePolicy) -> None:
+        if policy.folders % 4 or policy.warps % 4 or not policy.squads <= policy.stages:
+            came = f"{policy.folders} folders, {policy.squads} squads of {policy.warps} warps, {policy.stages} stages"
+            raise ArgumentValueError(explain("policy", came, "multiples of four warps, a stage a squad"))
+        self.folders, self.squads, self.warps, self.stages = policy.folders, policy.squads, policy.warps, policy.stages
+        self.tile = WarpScan(scan, policy.rows, policy.warps, policy.shift, boundary=LINE_BYTES)
+        self.ragged = RaggedScan(self.tile)
         self.vectors_held = scan.width == 1 and self.tile.in_bytes == VECTOR_BYTES
-        self.unit = (
-            self.tile.items if self.vectors_held else self.tile.chunk
-        )  # the ring holds a tile's whole units; the rest is read from global memory
-        self.first_emitter = Warps.FOLD + folders
-        groups = (1 + folders // 4, squads * warps // 4)
-        self.at_launch = REGISTERS // (128 * sum(groups)) // 8 * 8
-        self.for_control = (
-            FOR_CONTROL if words(scan.types) <= 3 else FOR_LOOK_AHEAD
-        )  # it holds two groups of states that are on their way
-        self.for_emitters = min(
-            (self.at_launch * sum(groups) - self.for_control - FOR_FOLDERS * (groups[0] - 1)) // groups[1] // 8 * 8, 232
-        )
-        types = (*scan.types, Int32)
+        # the ring holds a tile's whole units; the rest is read from global memory
+        self.unit = self.tile.items if self.vectors_held else self.tile.chunk
+        self.roles = self.split_registers(words(scan.types))
         smem = (
-            stages * (self.tile.tile * scan.width * scan.monoid.source.size + 40)
-            + state_bytes(types, stages * warps)
-            + state_bytes(types, stages)
+            policy.stages * (self.tile.tile * scan.width * scan.monoid.source.size + 36)
+            + partial_bytes(scan.types, policy.stages * policy.warps)
+            + partial_bytes(scan.types, policy.stages)
             + 128
         )
-        super().__init__(scan, (self.first_emitter + squads * warps) * LANES, smem, 1)
+        super().__init__(scan, self.roles.threads, smem, 1)
+
+    def split_registers(self, state_words: int) -> Roles:
+        """The roles of a block. The look-ahead holds two groups of states that are on their way."""
+        control = FOR_CONTROL if state_words <= 3 else FOR_LOOK_AHEAD
+        emitters = self.squads * self.warps
+        groups = 1 + (self.folders + emitters) // 4
+        spare = registers_at_launch(groups * 4 * LANES) * groups - control - FOR_FOLDERS * (self.folders // 4)
+        return Roles(
+            Role("control", 4, control),
+            Role("fold", self.folders, FOR_FOLDERS),
+            Role("emit", emitters, min(spare // (emitters // 4) // 8 * 8, 232)),
+        )
 
     @cute.jit
-    def body(self, x, out, init_at, init, slots, counters, rows, length, inner, tiles):
-        thread, _, _ = cute.arch.thread_idx()
-        warp = cute.arch.make_warp_uniform(thread // LANES)
-        lane = thread % LANES
-        shared = Shared(self.scan, self.stages, self.warps, self.tile.tile)
-        if thread == 0:
-            for s in cutlass.range_constexpr(self.stages):
-                cute.arch.mbarrier_init(shared.full + s, 1)
-                cute.arch.mbarrier_init(shared.folded + s, self.folders)
-                cute.arch.mbarrier_init(shared.ready + s, 1)
-                cute.arch.mbarrier_init(shared.empty + s, self.warps + 1)
-            cute.arch.mbarrier_init_fence()
+    def body(self, a: Arguments):
+        stages, types, source = self.stages, self.scan.types, self.scan.monoid.source.cutlass
+        elements = stages * self.tile.tile * self.scan.width
+        shared = Shared(
+            SmemAllocator().allocate_array(source, elements, byte_alignment=128),
+            TileRing.make(stages, consumers=self.warps + 1),
+            Barriers.make(stages, self.folders, name="folded"),
+            Barriers.make(stages, 1, name="ready"),
+            partial_array(types, stages * self.warps),
+            partial_array(types, stages),
+        )
         cute.arch.sync_threads()
-        everything = Int32(rows) * tiles
-        if warp < Warps.FOLD:
-            self.take_registers(self.for_control)
-            if warp == Warps.LOAD:
-                if lane == 0:
-                    in_role("load", self.load, shared, x, length, inner, counters, everything, tiles)
-            elif warp == Warps.PUBLISH:
-                in_role("publish", self.publish, shared, slots, everything, tiles, lane)
-            elif warp == Warps.LOOK_AHEAD:
-                in_role("look ahead", self.look_ahead, shared, init, init_at, slots, everything, tiles, lane)
-        elif warp < self.first_emitter:
-            self.take_registers(FOR_FOLDERS)
-            in_role("fold", self.fold, shared, x, length, inner, tiles, warp - Warps.FOLD, lane)
-        else:
-            self.take_registers(self.for_emitters)
-            squad, place = (warp - self.first_emitter) // self.warps, (warp - self.first_emitter) % self.warps
-            in_role("emit", self.emit, shared, x, out, length, inner, tiles, squad, place, lane)
-
-    def take_registers(self, count: int) -> None:
-        """All four warps of a group call."""
-        if count > self.at_launch:
-            cute.arch.setmaxregister_increase(count)
-        elif count < self.at_launch:
-            cute.arch.setmaxregister_decrease(count)
+        self.roles.run(
+            control=lambda warp: self.control(shared, a, warp),
+            fold=lambda warp: self.fold(shared, a, warp),
+            emit=lambda warp: self.emit(shared, a, warp // self.warps, warp % self.warps),
+        )
 
     @cute.jit
-    def next(self, stage, phase, step: cutlass.Constexpr = 1):
-        """The stage ``step`` <= ``stages`` further on, and the parity of its barriers' phase."""
-        stage += step
-        if stage >= self.stages:
-            stage -= self.stages
-            phase ^= 1
-        return stage, phase
+    def control(self, shared: cutlass.Constexpr, a: Arguments, warp):
+        lane = cute.arch.lane_idx()
+        if warp == Control.LOAD:
+            if lane == 0:
+                in_role("load", self.load, shared, a)
+        elif warp == Control.PUBLISH:
+            in_role("publish", self.publish, shared, a, lane)
+        elif warp == Control.LOOK_AHEAD:
+            in_role("look ahead", self.look_ahead, shared, a, lane)
+
+    def row(self, a: Arguments, number):
+        """Where the row of a tile begins."""
+        return Int64(number // a.tiles) * a.length * a.inner
 
     @cute.jit
     def copied(self, start, length, tile):
-        """``(offset, place, count)`` of what the ring holds of a tile: where the tile lies, and the ``count`` elements from ``place`` on in it."""
+        """``(offset, place, count)`` of what the ring holds of a tile: where the tile lies, and the ``count`` elements
+        from ``place`` on in it."""
         offset, begin, end = self.tile.span(start, length, Int64(tile) * self.tile.tile, self.tile.tile)
         begin = (begin + self.unit - 1) // self.unit * self.unit
         end = end // self.unit * self.unit
@@ -175,179 +155,146 @@ class PipelineScan(ScanKernel):
         return offset, place * self.scan.width, (end - begin) * self.scan.width
 
     @cute.jit
-    def load(self, shared: cutlass.Constexpr, x, length, inner, counters, everything, tiles):
+    def load(self, shared: cutlass.Constexpr, a: Arguments):
         """One lane. At the end every squad gets a ``DONE``."""
-        entered = enter(counters)
+        tiles, ring = shared.tiles, shared.tiles.ring
+        everything = Int32(a.rows) * a.tiles
+        entry = enter(a.counters)
+        tiles.word[0] = entry.tag
         done = Int32(0)
-        stage, phase = Int32(0), Int32(1)  # nobody has to empty the ring the first time round
+        at = ring.start_producer()
         while done < self.squads:
-            number = entered[1]
-            tag = tag_of(entered)
+            number = entry.arrived
             if number < everything:
-                entered = enter(counters)  # asked for early: the answer takes as long as a copy
-            start = x + Int64(number // tiles) * length * inner
-            offset, place, count = self.copied(start, length, number % tiles)
-            await_phase(shared.empty, stage, phase, "empty")
+                entry = enter(a.counters)  # asked for early: the answer takes as long as a copy
+            start = a.x + self.row(a, number)
+            offset, place, count = self.copied(start, a.length, number % a.tiles)
+            ring.acquire_alone(at)
             if number >= everything:
                 number = Int32(DONE)
+                count = Int32(0)
                 done += 1
-            self.announce(shared, stage, number, tag)
-            if (count > 0) & (number != DONE):
-                size = count * self.scan.monoid.source.size
-                cute.arch.mbarrier_arrive_and_expect_tx(shared.full + stage, size)
-                into = shared.ring + (stage * self.tile.tile * self.scan.width + place)
-                primitives.cp_async_bulk_shared_cluster_global(into, start + offset + place, shared.full + stage, size)
-            else:
-                cute.arch.mbarrier_arrive(shared.full + stage)
-            stage, phase = self.next(stage, phase)
+            tiles.announce(at, number)
+            into = shared.buffer + (at.stage * self.tile.tile * self.scan.width + place)
+            ring.load_alone(at, into, start + offset + place, cutlass.max(count, 0) * self.scan.monoid.source.size)
+            at = ring.next(at)
         blocks, _, _ = cute.arch.grid_dim()
-        settle(counters, entered, Int32(0), everything + blocks)
-
-    def announce(self, shared, stage, number, tag) -> None:
-        """Say which tile a stage will hold."""
-        shared.numbers[stage] = number
-        shared.tags[stage] = tag
+        entry.close(a.counters, Int32(0), everything + blocks)
 
     @cute.jit
-    def fold(self, shared: cutlass.Constexpr, x, length, inner, tiles, folder, lane):
-        """Chunks ``folder``, ``folder + folders``, ... of every tile."""
-        stage, phase = Int32(0), Int32(0)
-        await_phase(shared.full, stage, phase, "full")
-        number = shared.numbers[stage]
-        while number != DONE:
-            start = x + Int64(number // tiles) * length * inner
+    def fold(self, shared: cutlass.Constexpr, a: Arguments, folder):
+        """Reduce chunks ``folder``, ``folder + folders``, ... of every tile."""
+        lane = cute.arch.lane_idx()
+        at = shared.tiles.first()
+        while at.number != DONE:
+            start = a.x + self.row(a, at.number)
             for chunk in cutlass.range(folder, self.warps, self.folders, unroll=1):
-                have = Boolean(True)
-                state = tuple(t(0) for t in self.scan.types)
-                offset, begin, end = self.tile.span(
-                    start, length, Int64(number % tiles) * self.tile.tile + chunk * self.tile.chunk, self.tile.chunk
-                )
-                held = self.chunk_in(shared, stage, chunk)
-                if (begin == 0) & (end == self.tile.chunk):
-                    elements, _ = self.tile.registers()
+                span = self.span(start, a, at.number, chunk)
+                partial = Maybe.of(zeros(self.scan.types))
+                held = self.chunk_in(shared, at.stage, chunk)
+                if self.tile.is_full(span):
+                    elements = self.tile.registers().elements
                     self.tile.load(held, lane, elements)
-                    state = self.tile.fold_only(elements, lane)
+                    partial = Maybe.of(self.tile.reduce_only(elements, lane))
                 else:
-                    have, state = self.part.fold(start + offset, begin, end, lane, held if self.vectors_held else None)
+                    vectors = held if self.vectors_held else None
+                    partial = self.ragged.reduce(start + span.offset, span, lane, vectors)
                 if lane == 0:
-                    leave(shared.totals, stage * self.warps + chunk, have, state)
-            cute.arch.sync_warp()
-            if lane == 0:
-                cute.arch.mbarrier_arrive(shared.folded + stage)
-            stage, phase = self.next(stage, phase)
-            await_phase(shared.full, stage, phase, "full")
-            number = shared.numbers[stage]
+                    store_partial(shared.totals, at.stage * self.warps + chunk, partial)
+            shared.folded[at.stage].arrive_once()
+            at = shared.tiles.next(at)
+
+    def span(self, start, a: Arguments, number, chunk) -> Span:
+        """The ``Span`` of a chunk of a tile, in the row at ``start``."""
+        position = Int64(number % a.tiles) * self.tile.tile + chunk * self.tile.chunk
+        return self.tile.span(start, a.length, position, self.tile.chunk)
 
     def chunk_in(self, shared, stage, chunk):
         """A chunk of the tile in a stage."""
         return (
-            shared.ring + (stage * self.warps + self.scan.flip(chunk, self.warps)) * self.tile.chunk * self.scan.width
+            shared.buffer + (stage * self.warps + self.scan.flip(chunk, self.warps)) * self.tile.chunk * self.scan.width
         )
 
-    @cute.jit
-    def release(self, shared: cutlass.Constexpr, stage, lane):
-        """The warp has read what it needs of a stage, after the fold warps: the fence serves their reads, too."""
-        cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic reads before the next copy into it
-        cute.arch.sync_warp()
-        if lane == 0:
-            cute.arch.mbarrier_arrive(shared.empty + stage)
+    def slots(self, a: Arguments, shared) -> Slots:
+        """The tiles' aggregates, in the order of ``sync.lookback``. The loader has stored the launch's tag."""
+        return Slots(a.slots, a.rows * slots_of(a.tiles), shared.tiles.word[0], self.scan.types)
 
     @cute.jit
-    def publish(self, shared: cutlass.Constexpr, slots, everything, tiles, lane):
+    def publish(self, shared: cutlass.Constexpr, a: Arguments, lane):
         types = self.scan.types
-        stage, phase = Int32(0), Int32(0)
-        await_phase(shared.full, stage, phase, "full")
-        number = shared.numbers[stage]
-        while number != DONE:
-            await_phase(shared.folded, stage, phase, "folded")
-            _, _, _, total = around(
-                shared.totals, stage * self.warps, self.warps, Int32(0), lane, types, self.scan.combine
+        at = shared.tiles.first()
+        slots = self.slots(a, shared)
+        while at.number != DONE:
+            shared.folded.await_phase(at.stage, at.parity)
+            _, total = scan_partials(
+                shared.totals, at.stage * self.warps, self.warps, Int32(0), lane, types, self.scan.combine
             )
-            tag = shared.tags[stage]
             cute.arch.sync_warp()
             if lane == 0:
-                place = Int64(number // tiles) * slots_of(tiles) + place_of(number % tiles)
-                publish(slots, place, Int64(everything // tiles) * slots_of(tiles), total, tag)
-                cute.arch.mbarrier_arrive(shared.empty + stage)
-            stage, phase = self.next(stage, phase)
-            await_phase(shared.full, stage, phase, "full")
-            number = shared.numbers[stage]
+                slots.publish(
+                    Int64(at.number // a.tiles) * slots_of(a.tiles) + place_of(at.number % a.tiles), total.state
+                )
+                shared.tiles.ring.empty[at.stage].arrive()  # it has read no byte that a copy brought: no fence
+            at = shared.tiles.next(at)
 
     @cute.jit
-    def look_ahead(self, shared: cutlass.Constexpr, init, init_at, slots, everything, tiles, lane):
+    def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, lane):
         """The state of all whole groups of tiles so far is carried along, that of the rest is made for each tile."""
-        types = self.scan.types
-        known = Boolean(self.scan.start is not None)
-        start = self.scan.first(init, init_at) if self.scan.start is not None else tuple(t(0) for t in types)
-        have, state = known, start
+        combine = self.scan.combine
+        start = self.scan.carry_in(a)
+        carry = start
         row, group = Int32(0), Int32(0)
-        stage, phase = Int32(0), Int32(0)
-        stride = Int64(everything // tiles) * slots_of(tiles)
-        await_phase(shared.full, stage, phase, "full")
-        number = shared.numbers[stage]
-        while number != DONE:
-            tag = shared.tags[stage]
-            if number // tiles != row:
-                row = number // tiles
+        at = shared.tiles.first()
+        while at.number != DONE:
+            slots = self.slots(a, shared)
+            if at.number // a.tiles != row:
+                row = at.number // a.tiles
                 group = Int32(0)
-                have, state = known, start
-            tile = number % tiles
-            base = Int64(row) * slots_of(tiles)
-            reads = read_group(slots, base + group * GROUP, stride, types, lane)
+                carry = start
+            tile = at.number % a.tiles
+            base = Int64(row) * slots_of(a.tiles)
+            reads = read_group(slots, base + group * GROUP, lane)
             while group < tile // GROUP:
-                following = read_group(slots, base + (group + 1) * GROUP, stride, types, lane)
-                fold = fold_group(
-                    slots, base + group * GROUP, stride, reads, Int32(GROUP), tag, types, self.scan.combine, lane
-                )
-                have, state = after(have, state, Boolean(True), fold, self.scan.combine)
+                following = read_group(slots, base + (group + 1) * GROUP, lane)
+                total = reduce_group(slots, base + group * GROUP, reads, Int32(GROUP), combine, lane)
+                carry = carry.then(Maybe.of(total), combine)
                 reads = following
                 group += 1
-            before, prefix = have, state
+            prefix = carry
             if tile % GROUP > 0:
-                fold = fold_group(
-                    slots, base + group * GROUP, stride, reads, tile % GROUP, tag, types, self.scan.combine, lane
-                )
-                before, prefix = after(have, state, Boolean(True), fold, self.scan.combine)
-            cute.arch.sync_warp()
+                total = reduce_group(slots, base + group * GROUP, reads, tile % GROUP, combine, lane)
+                prefix = carry.then(Maybe.of(total), combine)
             if lane == 0:
-                leave(shared.prefixes, stage, before, prefix)
-                cute.arch.mbarrier_arrive(shared.ready + stage)
-            stage, phase = self.next(stage, phase)
-            await_phase(shared.full, stage, phase, "full")
-            number = shared.numbers[stage]
+                store_partial(shared.prefixes, at.stage, prefix)
+            shared.ready[at.stage].arrive_once()
+            at = shared.tiles.next(at)
 
     @cute.jit
-    def emit(self, shared: cutlass.Constexpr, x, out, length, inner, tiles, squad, warp, lane):
-        """A squad's warp: its chunk of each tile of the squad."""
-        types = self.scan.types
-        stage, phase = squad, Int32(0)
-        await_phase(shared.full, stage, phase, "full")
-        number = shared.numbers[stage]
-        while number != DONE:
-            elements, vectors = self.tile.registers()
-            at = Int64(number // tiles) * length * inner
-            offset, begin, end = self.tile.span(
-                x + at, length, Int64(number % tiles) * self.tile.tile + warp * self.tile.chunk, self.tile.chunk
-            )
-            at += offset
-            held = self.chunk_in(shared, stage, warp)
-            full = (begin == 0) & (end == self.tile.chunk)
+    def emit(self, shared: cutlass.Constexpr, a: Arguments, squad, warp):
+        """A squad's warp: its chunk of each tile of the squad. Its release also covers the reads of the fold warps."""
+        types, ring, lane = self.scan.types, shared.tiles.ring, cute.arch.lane_idx()
+        at = shared.tiles.first(squad)
+        while at.number != DONE:
+            chunk = self.tile.registers()
+            place = self.row(a, at.number)
+            span = self.span(a.x + place, a, at.number, warp)
+            place += span.offset
+            held = self.chunk_in(shared, at.stage, warp)
+            full = self.tile.is_full(span)
             if full:
-                self.tile.load(held, lane, elements)
-                self.tile.fold(elements, vectors, lane)
-            await_phase(shared.folded, stage, phase, "folded")
-            have, state, _, _ = around(
-                shared.totals, stage * self.warps, self.warps, warp, lane, types, self.scan.combine
+                self.tile.load(held, lane, chunk.elements)
+                self.tile.reduce(chunk, lane)
+            shared.folded.await_phase(at.stage, at.parity)
+            prefix, _ = scan_partials(
+                shared.totals, at.stage * self.warps, self.warps, warp, lane, types, self.scan.combine
             )
-            await_phase(shared.ready, stage, phase, "ready")
-            *before, known = get(shared.prefixes, stage, (*types, Int32))
-            have, state = after(known != 0, tuple(before), have, state, self.scan.combine)
+            shared.ready.await_phase(at.stage, at.parity)
+            carry = load_partial(shared.prefixes, at.stage, types).then(prefix, self.scan.combine)
             if full:
-                self.release(shared, stage, lane)
-                self.tile.emit(elements, vectors, have, state, out + at, lane)
+                ring.release(at)
+                self.tile.emit(chunk, carry, a.out + place, lane)
             else:
-                self.part.emit(x + at, out + at, begin, end, have, state, lane, held if self.vectors_held else None)
-                self.release(shared, stage, lane)
-            stage, phase = self.next(stage, phase, self.squads)
-            await_phase(shared.full, stage, phase, "full")
-            number = shared.numbers[stage]
+                vectors = held if self.vectors_held else None
+                self.ragged.emit(a.x + place, a.out + place, span, carry, lane, vectors)
+                ring.release(at)
+            at = shared.tiles.next(at, self.squads)

@@ -1,156 +1,65 @@
-"""From a checked scan to a launch: what is computed and the configuration become a kernel with its argument block."""
+"""From a scan to a launch: its policy becomes a kernel with its parameters."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import functools
+import importlib
+from typing import Any
 
-from ...dtypes import DType
-from ...ops import Operator
-from ...runtime import compiler, device_array, forks
-from ...runtime.launch import Launch, bits
-from .policy import Config, Problem, choose, tier
+from ...dtypes import INT32, INT64
+from ...runtime import workspace
+from ...runtime.call import Views
+from ...runtime.kernel import KernelSpec, Parameter, Pointer, Scalar
+from ...runtime.launch import Launch, Run, nothing
+from .policy import Choice, Problem, choose
+from .spec import ScanSpec
 
-
-@dataclass(frozen=True)
-class Meaning:
-    """What is computed. ``start`` comes before the first element, or with ``start_in_memory`` what every launch gives the address of."""
-
-    op: Operator
-    source: DType
-    accumulate: DType
-    result: DType
-    exclusive: bool
-    reverse: bool
-    start: int | float | None = None
-    start_in_memory: bool = False
-
-    @property
-    def start_kind(self) -> str | None:
-        return "memory" if self.start_in_memory else None if self.start is None else "value"
-
-    @property
-    def key(self) -> tuple:
-        """What names the machine code in caches, the operator aside."""
-        return (self.source.name, self.accumulate.name, self.result.name, self.exclusive, self.reverse, self.start_kind)
-
-    def register(self) -> tuple[int, bool]:
-        """Size in bytes, and whether floating, of the register that holds a value."""
-        if self.accumulate.kind == "f":
-            return max(self.accumulate.size, 4), True
-        narrow = self.op.fn is not None and self.accumulate.kind != "b"
-        return (self.accumulate.size if narrow else max(self.accumulate.size, 4)), False
+_EXTENTS = ("rows", "length", "inner")
 
 
-def kernel_for(config: Config, meaning: Meaning, stream: int = 0) -> compiler.Kernel:
-    """The compiled kernel of a configuration."""
-    kind, *arguments = config.kernel
-    op = meaning.op
-    name = ("scan", *config.kernel, config.width, *meaning.key, op.key)
+def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
+    """The kernel of a choice."""
+    policy, width = choice.policy, choice.width
 
-    def build() -> tuple:
-        import cutlass.cute as cute
-        from cutlass import Int32, Int64
-        from cutlass.cute.runtime import make_ptr
-        from cutlass.runtime import make_fake_stream
-
+    def make() -> Any:
         from ...monoid import Monoid
         from .base import Scan
-        from .columns import ColumnScan
-        from .pipeline import PipelineScan
-        from .rows import RowScan, ShortRowScan
-        from .slabs import SlabScan
-        from .tiered import Tier
-        from .wave import WaveScan
 
-        kinds = {
-            "short_rows": ShortRowScan,
-            "rows": RowScan,
-            "wave": WaveScan,
-            "pipeline": PipelineScan,
-            "columns": ColumnScan,
-            "slabs": SlabScan,
-            "tier": Tier,
-        }
-        monoid = Monoid(op, meaning.source, meaning.accumulate, meaning.result)
-        host = kinds[kind](
-            Scan(monoid, meaning.exclusive, meaning.reverse, meaning.start_kind, config.width), *arguments
-        )
+        monoid = Monoid(spec.op, spec.source, spec.accumulate, spec.output)
+        module = importlib.import_module(policy.module, __package__)
+        scan = Scan(monoid, spec.exclusive, spec.reverse, spec.start_kind, width)
+        return getattr(module, policy.kernel)(scan, policy)
 
-        def pointer(element):
-            return make_ptr(element, 0, cute.AddressSpace.gmem)
-
-        result = meaning.result.cutlass
-        pointers = [
-            pointer(meaning.source.cutlass),
-            pointer(result),
-            pointer(result),
-            monoid.types[0](0),
-            pointer(Int64),
-            pointer(Int32),
-        ]
-        return (
-            host.__call__,
-            [*pointers, *[Int64(0)] * 3, *[Int32(0)] * 2, make_fake_stream()],
-            {"block": (host.threads, 1, 1), "smem": host.smem},
-        )
-
-    return compiler.get(name, build, stream=stream, warm="the same cutesync function")
-
-
-def make_launch(meaning: Meaning, problem: Problem, ordinal: int, stream: int) -> Launch:
-    """The prepared launch of a scan of at least one element."""
-    config = choose(problem)
-    kernel = kernel_for(config, meaning, stream)
-    start = 0 if meaning.start is None else bits(meaning.start, *meaning.register())
-    values = (0, 0, 0, start, 0, 0, problem.rows, problem.length, problem.inner, config.tiles)
-    words = max(1, meaning.register()[0] // 4) * config.width
-    return Launch(
-        kernel, ordinal, config.grid, values, workspace=(5, 4) if config.slots else None, slots=config.slots * words
+    parameters: tuple[Parameter, ...] = (
+        Pointer("x", spec.source),
+        Pointer("out", spec.output),
+        Pointer("init_at", spec.output),
+        Scalar("init", spec.register),
+        Pointer("scratch", INT64),
+        Pointer("counters", INT32),
+        *(Scalar(name, "Int64") for name in _EXTENTS),
+        Scalar("tiles", "Int32"),
     )
+    return KernelSpec(("scan", policy, width, *spec.key), parameters, make)
 
 
-TIER = (8, 4)  # warps and rows of vectors a tile: 16 KiB of 4-byte elements
+def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tuple[str, ...]) -> Launch:
+    """The prepared launch of a scan of at least one element. ``arrays`` are those that each call gives."""
+    values = dict(zip(_EXTENTS, spec.extents)) | {"init": spec.start, "tiles": choice.tiles}
+    claim = functools.partial(workspace.counters_and_slots, slots=choice.slots * spec.words * choice.width)
+    kernel = kernel_spec(choice, spec)
+    return Launch(kernel, ordinal, choice.grid, values, arrays, claim if choice.slots else None, stream)
 
 
-class TieredScan:
-    """All launches of a scan in tiers, see tiered.py."""
-
-    def __init__(self, meaning: Meaning, problem: Problem, ordinal: int, stream: int) -> None:
-        self.ordinal, self.width, self.lock = ordinal, meaning.accumulate, forks.lock()
-        self.up, self.down, self.places = (
-            [],
-            [],
-            [0],
-        )  # launches by tier; where in the memory for totals each tier's begin, and the end
-        start = 0 if meaning.start is None else bits(meaning.start, *meaning.register())
-        tiles = 2
-        while tiles > 1:
-            config = tier(problem, False, *TIER)
-            tiles, extents = config.tiles, (problem.rows, problem.length, 0, config.tiles)
-            self.down.append(
-                Launch(kernel_for(config, meaning, stream), ordinal, config.grid, (0, 0, 0, start, 0, 0, *extents))
-            )
-            if tiles > 1:
-                fold = Meaning(meaning.op, meaning.source, self.width, self.width, False, meaning.reverse)
-                self.up.append(
-                    Launch(
-                        kernel_for(tier(problem, True, *TIER), fold, stream),
-                        ordinal,
-                        config.grid,
-                        (0, 0, 0, 0, 0, 0, *extents),
-                    )
-                )
-                self.places.append(self.places[-1] + config.grid)
-            meaning, start = Meaning(meaning.op, self.width, self.width, self.width, False, meaning.reverse), 0
-            problem = Problem(problem.rows, tiles, 1, self.width.size, self.width.size, 0, 0)
-
-    def run(self, x: int, out: int, stream: int, at: int = 0) -> None:
-        """``at``: the address of a first operand in device memory."""
-        totals = device_array.allocate((self.places[-1],), self.width, self.ordinal, stream)  # freed in stream order
-        ends = [x, *(totals.ptr + self.width.size * place for place in self.places)]  # what each tier scans
-        with self.lock:
-            for number, launch in enumerate(self.up):
-                launch.run(ends[number], ends[number + 1], stream)
-            for number, launch in reversed(list(enumerate(self.down))):
-                launch.parameters[4] = ends[number + 1]
-                launch.run(ends[number], ends[number] if number else out, stream, 0 if number else at)
+def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
+    """The launches of a call."""
+    (x, _), (out,) = views, outs
+    in_place = 0 if spec.output is spec.source else None
+    if x.size == 0:
+        return nothing, in_place
+    problem = Problem(*spec.extents, spec.source.size, spec.output.size, x.ptr % 16, out.ptr % 16)
+    if spec.algorithm != "auto":
+        rungs = importlib.import_module("cutesync.patterns.tiered_scan")
+        return rungs.tiers(spec, problem, x.device, stream), in_place
+    arrays = ("x", "init_at", "out") if spec.start_in_memory else ("x", "out")
+    return launch(choose(problem), spec, x.device, stream, arrays).run, in_place

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
-from ...errors import ArgumentValueError, explain
 from ...sizes import ceil_div, power_of_two
 
 SMS = 132  # multiprocessors the block counts are tuned for
@@ -30,8 +30,8 @@ MOST_SEGMENTS = 512  # blocks that share a column
 
 @dataclass(frozen=True)
 class Problem:
-    """``length`` elements are scanned for each of rows * inner. ``source`` and ``result`` are element sizes in bytes, ``x`` and ``out`` the
-    addresses (as far as their alignment goes)."""
+    """``length`` elements are scanned for each of rows * inner. ``source`` and ``result`` are element sizes in bytes,
+    ``x`` and ``out`` the addresses (as far as their alignment goes)."""
 
     rows: int
     length: int
@@ -52,12 +52,14 @@ class Problem:
 
     @property
     def shift(self) -> int | None:
-        """How many elements past a boundary out's vectors begin where x's are aligned; None where they are narrower than a word."""
+        """How many elements past a boundary out's vectors begin where x's are aligned; None where they are narrower
+        than a word."""
         shift = (self.out // self.result - self.x // self.source) % self.items
         return shift if shift == 0 or self.items * self.result >= 4 else None
 
     def vector(self, extent: int) -> tuple[int, int | None]:
-        """``(items, shift)``: the most elements of a vector that divides ``extent`` and is aligned in x; 0 if it is in out too, else None."""
+        """``(items, shift)``: the most elements of a vector that divides ``extent`` and is aligned in x; 0 if it is in
+        out too, else None."""
         items = self.items
         while extent % items or self.x % (items * self.source):
             items //= 2
@@ -68,23 +70,105 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Config:
-    """``kernel`` names the kernel and its compile-time arguments; ``tiles`` cover a row; ``slots`` states are published, of ``width`` columns."""
+class Policy:
+    """Compile-time choices of a kernel; ``kernel`` is the name of its class, in the file ``module``."""
 
-    kernel: tuple
+    module: ClassVar[str]
+    kernel: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class ShortRowPolicy(Policy):
+    """Several rows a warp: ``group`` lanes a row, a vector of ``items`` elements each."""
+
+    module, kernel = ".rows", "ShortRowScan"
+
+    items: int
+    group: int
+    unroll: int
+    shift: int | None
+
+
+@dataclass(frozen=True)
+class RowPolicy(Policy):
+    """A row for ``team`` warps of one block, ``rows`` vectors a lane; ``ragged`` rows begin anywhere."""
+
+    module, kernel = ".rows", "RowScan"
+
+    items: int
+    team: int
+    rows: int
+    shift: int | None
+    ragged: bool
+
+
+@dataclass(frozen=True)
+class WavePolicy(Policy):
+    """A tile for each block: ``warps`` chunks of ``rows`` vectors a lane; ``alone``: a row is one tile."""
+
+    module, kernel = ".wave", "WaveScan"
+
+    alone: bool
+    warps: int
+    rows: int
+    shift: int | None
+
+
+@dataclass(frozen=True)
+class PipelinePolicy(Policy):
+    """Resident blocks with a ring of ``stages`` tiles: ``folders`` warps reduce, ``squads`` of ``warps`` warps scan and
+    store."""
+
+    module, kernel = ".pipeline", "PipelineScan"
+
+    folders: int
+    squads: int
+    warps: int
+    rows: int
+    stages: int
+    shift: int | None
+
+
+@dataclass(frozen=True)
+class ColumnPolicy(Policy):
+    """An axis that is not the last: ``lanes`` units of ``width`` columns by ``groups`` of rows; blocks may ``split``
+    the rows."""
+
+    module, kernel = ".columns", "ColumnScan"
+
+    width: int
+    lanes: int
+    groups: int
+    unroll: int
+    split: bool
+    aligned_out: bool
+
+
+@dataclass(frozen=True)
+class NarrowPolicy(Policy):
+    """Few columns (``inner``), streamed through shared memory: ``runs`` of ``height`` rows a tile."""
+
+    module, kernel = ".narrow", "NarrowScan"
+
+    inner: int
+    runs: int
+    height: int
+    stages: int
+    group: int
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A policy and its launch: ``tiles`` cover a row; ``slots`` states are published, of ``width`` columns."""
+
+    policy: Policy
     tiles: int
     grid: int
     slots: int = 0
     width: int = 1
 
-    def __post_init__(self) -> None:
-        if not 0 < self.grid < 2**31:
-            raise ArgumentValueError(
-                explain("x", f"a shape that needs {self.grid} blocks", "fewer than 2**31 blocks", "scan it in pieces")
-            )
 
-
-def choose(problem: Problem) -> Config:
+def choose(problem: Problem) -> Choice:
     """The one configuration of a problem with at least one element."""
     if problem.inner > 1:
         if _narrow(problem):
@@ -94,8 +178,8 @@ def choose(problem: Problem) -> Config:
     vectors = problem.length // items
     if problem.rows > 1 and vectors <= LANES:
         group = power_of_two(vectors)
-        return Config(
-            ("short_rows", items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4)
+        return Choice(
+            ShortRowPolicy(items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4)
         )
     most = LANES * (2 * MOST_WARPS if problem.rows == 1 else 16 * ROW_WARPS)
     ragged = problem.length > LANES * problem.items and (items * problem.wide < LEAST_BYTES or vectors > most)
@@ -105,9 +189,9 @@ def choose(problem: Problem) -> Config:
     if vectors > most:
         return _long_rows(problem)
     if problem.rows == 1:
-        return Config(("rows", items, MOST_WARPS, 2, shift, ragged), 1, 1)
+        return Choice(RowPolicy(items, MOST_WARPS, 2, shift, ragged), 1, 1)
     team, rows = _ragged_team(vectors) if ragged else _team(vectors)
-    return Config(("rows", items, team, rows, shift, ragged), 1, ceil_div(problem.rows, ROW_WARPS // team))
+    return Choice(RowPolicy(items, team, rows, shift, ragged), 1, ceil_div(problem.rows, ROW_WARPS // team))
 
 
 def _ragged_team(vectors: int) -> tuple[int, int]:
@@ -126,7 +210,8 @@ def _team(vectors: int) -> tuple[int, int]:
 
 
 def _few_columns(problem: Problem) -> bool:
-    """Whether a position of all columns makes one state of registers, and every slab is long and begins on a boundary."""
+    """Whether a position of all columns makes one state of registers, and every slab is long and begins on a
+    boundary."""
     slab = problem.length * problem.inner
     starts = [problem.x, problem.out] + ([slab * problem.source, slab * problem.result] if problem.rows > 1 else [])
     return (
@@ -151,7 +236,7 @@ def _narrow(problem: Problem) -> bool:
     return fits and 2 * problem.rows * slab > LARGE_BYTES and slab >= 8 * SLAB_TILE
 
 
-def _slabs(problem: Problem) -> Config:
+def _slabs(problem: Problem) -> Choice:
     inner, size = problem.inner, problem.source
     runs = max(LEAST_RUNS, min(LANES, 1 << (SLAB_WORKERS // inner).bit_length() - 1))
     apart = (
@@ -162,18 +247,19 @@ def _slabs(problem: Problem) -> Config:
         run -= 1
     tiles = ceil_div(problem.length, runs * run)
     slots = problem.rows * (tiles + ceil_div(tiles, GROUP)) * inner
-    return Config(("slabs", inner, runs, run, SLAB_STAGES, GROUP), tiles, min(SMS, problem.rows * tiles), slots)
+    return Choice(NarrowPolicy(inner, runs, run, SLAB_STAGES, GROUP), tiles, min(SMS, problem.rows * tiles), slots)
 
 
-def _long_rows(problem: Problem, width: int = 1) -> Config:
+def _long_rows(problem: Problem, width: int = 1) -> Choice:
     items = VECTOR_BYTES // math.gcd(VECTOR_BYTES, width * problem.wide)
     vector = items * width * problem.wide  # bytes
     total = problem.rows * problem.length * width * problem.wide
     shift = problem.shift if width == 1 else 0
 
     def fitted(rows: int) -> int:
-        """The most rows, a power of two, whose vectors take no more registers than ``rows`` of 16 bytes, and with their prefixes twice as many.
-        Half of them where elements do not fill a register each, or fill two: with more the pipeline spills."""
+        """The most rows, a power of two, whose vectors take no more registers than ``rows`` of 16 bytes, and with their
+        prefixes twice as many. Half of them where elements do not fill a register each, or fill two: with more the
+        pipeline spills."""
         if width == 1:
             return rows
         most = min(rows * VECTOR_BYTES // vector, rows * 8 // (vector // 4 + width * max(1, problem.wide // 4)))
@@ -189,8 +275,8 @@ def _long_rows(problem: Problem, width: int = 1) -> Config:
     tiles = tiles_of(warps, rows, LINE_BYTES)
     if total > LARGE_BYTES and tiles > 1:
         slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
-        return Config(
-            ("pipeline", folders, squads, warps, fitted(rows), stages, shift),
+        return Choice(
+            PipelinePolicy(folders, squads, warps, fitted(rows), stages, shift),
             tiles,
             min(SMS, problem.rows * tiles),
             slots,
@@ -200,8 +286,8 @@ def _long_rows(problem: Problem, width: int = 1) -> Config:
         (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
     )
     tiles = tiles_of(warps, rows, VECTOR_BYTES)
-    return Config(
-        ("wave", tiles == 1, warps, fitted(rows), shift),
+    return Choice(
+        WavePolicy(tiles == 1, warps, fitted(rows), shift),
         tiles,
         problem.rows * tiles,
         problem.rows * tiles if tiles > 1 else 0,
@@ -209,13 +295,7 @@ def _long_rows(problem: Problem, width: int = 1) -> Config:
     )
 
 
-def tier(problem: Problem, fold: bool, warps: int, rows: int) -> Config:
-    """One launch of a scan in tiers, up (``fold``) or down: tiles of ``warps`` chunks of ``rows`` rows of vectors."""
-    tiles = ceil_div(problem.length + VECTOR_BYTES // problem.source - 1, warps * rows * LANES * problem.items)
-    return Config(("tier", fold, warps, rows, problem.items, 0 if fold else problem.shift), tiles, problem.rows * tiles)
-
-
-def _columns(problem: Problem) -> Config:
+def _columns(problem: Problem) -> Choice:
     items, _ = problem.vector(problem.inner)
     while items > 1 and problem.rows * (problem.inner // items) < SMS * 240:
         items //= 2
@@ -234,8 +314,8 @@ def _columns(problem: Problem) -> Config:
     splits = max(1, splits)
     slots = problem.rows * splits * problem.inner if splits > 1 else 0
     unroll = 32 if items * problem.source <= 8 and groups == 1 else 16
-    return Config(
-        ("columns", items, lanes, groups, unroll, splits > 1, problem.aligned(items) == 0),
+    return Choice(
+        ColumnPolicy(items, lanes, groups, unroll, splits > 1, problem.aligned(items) == 0),
         tiles,
         blocks * splits,
         slots,

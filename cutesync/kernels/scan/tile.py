@@ -1,9 +1,10 @@
 """A warp scans a run of consecutive elements held in registers: the inner loop of every scan along the last axis.
 
-A *vector* is what one lane handles at a time: as many elements as make 16 bytes of the wider of input and output. A *chunk* is what a warp
-holds: ``rows`` rows of 32 vectors. First the warp folds it: each lane its vectors, a shuffle scan each row, the row totals in order; what it
-keeps is the elements, still packed in words, and the state before each vector. When the state before the chunk is known, the elements
-are gone through again and stored. The operator is applied twice to an element, and about 5 / items times in shuffles.
+A *vector* is what one lane handles at a time: as many elements as make 16 bytes of the wider of input and output. A
+*chunk* is what a warp holds: ``rows`` rows of 32 vectors. First the warp reduces it: each lane its vectors, a shuffle
+scan each row, the row totals in order. It keeps the elements, still packed in words, and the prefix of each vector.
+When the chunk's carry-in is known, the elements are gone through again and stored. The operator is applied twice to an
+element, and about 5 / items times in shuffles.
 
 Positions are in scan order; ``Scan.flip`` turns them into places in memory.
 """
@@ -11,23 +12,32 @@ Positions are in scan order; ``Scan.flip`` turns them into places in memory.
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 
 import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
 from ...monoid import choose, tree
-from ...warp import LANES, append, broadcast, prepend, reduce_rows, reduce_states, scan_states, shift_up
+from ...warp import LANES, Maybe, append, broadcast, prepend, reduce_rows, reduce_states, scan_states, shift_up, zeros
 from .base import Scan
 
 VECTOR_BYTES = 16
 
 
+# Positions of a row, of which only [begin, end) exist. Their lowest address lies ``offset`` elements from the row's.
+Span = namedtuple("Span", "offset begin end")
+
+# A chunk in registers: packed ``elements`` (words, rows), and ``prefixes``, a tensor of ``rows`` values a state member.
+Chunk = namedtuple("Chunk", "elements prefixes")
+
+
 class WarpScan:
     """Chunks of ``rows`` rows; ``warps`` warps share a tile. All 32 lanes call every method.
 
-    ``items`` positions a vector (default: what makes a multiple of 16 bytes of the wider type), aligned in the input. ``shift``: how many elements past such a
-    boundary the output's vectors begin; None: unknown, they are stored element by element. Tiles begin on multiples of ``boundary`` bytes in the input.
+    ``items`` positions a vector (default: what makes a multiple of 16 bytes of the wider type), aligned in the input.
+    ``shift``: how many elements past such a boundary the output's vectors begin; None: unknown, they are stored element
+    by element. Tiles begin on multiples of ``boundary`` bytes in the input.
     """
 
     def __init__(
@@ -47,23 +57,29 @@ class WarpScan:
         self.vectors = rows * LANES
         self.chunk = self.vectors * self.items  # positions
         self.tile = warps * self.chunk
+        self.items_before = self.items - (shift or 0)  # of a vector, that lie before the output's boundary
         self.elements = self.items * scan.width  # of a vector
         self.in_bytes = self.elements * self.monoid.source.size
         self.out_bytes = self.elements * self.monoid.result.size
 
     @cute.jit
     def span(self, start: cute.Pointer, length: Int64, position: Int64, extent: cutlass.Constexpr):
-        """``(offset, begin, end)`` of the ``extent`` positions from ``position`` of the row of ``length`` elements at ``start``: where they
-        lie in memory from there, and which of them exist. Position 0 lies on a boundary (of the row's end, in reverse) before the first element
-        or at it; ``position`` is a multiple of ``extent``."""
+        """The ``Span`` of the ``extent`` positions from ``position`` of the row of ``length`` elements at ``start``.
+
+        Position 0 lies on a boundary (of the row's end, in reverse) before the first element or at it; ``position`` is
+        a multiple of ``extent``."""
         slack = self.slack(start, length)
         offset = length + slack - position - extent if self.scan.reverse else position - slack
         begin = cutlass.min(cutlass.max(slack - position, Int64(0)), Int64(extent))
         end = cutlass.min(cutlass.max(slack + length - position, Int64(0)), Int64(extent))
-        return offset * self.scan.width, Int32(begin), Int32(end)
+        return Span(offset * self.scan.width, Int32(begin), Int32(end))
+
+    def is_full(self, span: Span):
+        """Whether all positions of a chunk exist."""
+        return (span.begin == 0) & (span.end == self.chunk)
 
     def slack(self, start, length):
-        """How many positions before a row's first one position 0 lies. Rows of several columns begin on a boundary."""
+        """How many positions position 0 lies before a row's first one. Rows of several columns begin on a boundary."""
         if self.scan.width > 1:
             return (self.items - length % self.items) % self.items if self.scan.reverse else Int64(0)
         most = self.boundary // self.monoid.source.size
@@ -78,15 +94,13 @@ class WarpScan:
     # Loading
 
     def registers(self):
-        """``(elements, prefixes)`` of a chunk: packed elements (words, rows), and a tensor of ``rows`` values a state member."""
-        held = Int32 if self.in_bytes % 4 == 0 else self.monoid.source.cutlass
+        """Registers for a chunk."""
+        word = Int32 if self.in_bytes % 4 == 0 else self.monoid.source.cutlass
         each = self.in_bytes // 4 if self.in_bytes % 4 == 0 else self.elements
-        layout = cute.make_layout(
-            (each, self.rows), stride=(1, each)
-        )  # stated: a mode of one element would get stride 0, which recasting spreads
-        return cute.make_rmem_tensor(layout, held), tuple(
-            cute.make_rmem_tensor((self.rows,), t) for t in self.scan.types
-        )
+        # the stride is stated: a mode of one element would get stride 0, which recasting spreads
+        layout = cute.make_layout((each, self.rows), stride=(1, each))
+        prefixes = tuple(cute.make_rmem_tensor((self.rows,), t) for t in self.scan.types)
+        return Chunk(cute.make_rmem_tensor(layout, word), prefixes)
 
     def load(self, start, lane, elements) -> None:
         """Fill ``elements`` from the chunk that starts in memory at ``start`` (any address space)."""
@@ -96,10 +110,9 @@ class WarpScan:
     @cute.jit
     def load_vector(self, start, elements, u: cutlass.Constexpr, exists):
         if exists:
-            held = Int32 if self.in_bytes % 4 == 0 else self.monoid.source.cutlass
-            source = cute.make_ptr(
-                held, start.toint(), start.memspace, assumed_align=math.gcd(self.in_bytes, VECTOR_BYTES)
-            )
+            word = Int32 if self.in_bytes % 4 == 0 else self.monoid.source.cutlass
+            align = math.gcd(self.in_bytes, VECTOR_BYTES)
+            source = cute.make_ptr(word, start.toint(), start.memspace, assumed_align=align)
             cute.autovec_copy(
                 cute.make_tensor(source, cute.make_layout((cute.size(elements, mode=[0]),))), elements[(None, u)]
             )
@@ -111,23 +124,23 @@ class WarpScan:
             values = cute.recast_tensor(values, self.monoid.source.cutlass)
         return [self.scan.lift(values, self.scan.flip(i, self.items) * self.scan.width) for i in range(self.items)]
 
-    # Folding
+    # Reducing
 
-    def fold(self, elements, prefixes, lane):
-        """Fold a loaded chunk: the state of it all, in every lane. ``prefixes`` gets the state before each vector (no meaning for the
-        first of all)."""
-        return self.join_rows([self.scan_row(elements, u, lane, True) for u in range(self.rows)], prefixes, lane)
+    def reduce(self, chunk: Chunk, lane):
+        """The aggregate of a loaded chunk, in every lane. Fills the prefixes; that of the chunk's first vector has no
+        meaning."""
+        return self.join_rows([self.scan_row(chunk.elements, u, lane, True) for u in range(self.rows)], chunk, lane)
 
     @cute.jit
     def scan_row(self, elements, u: cutlass.Constexpr, lane, exists, width: cutlass.Constexpr = LANES):
         """The inclusive scan of row ``u``'s vectors over groups of ``width`` lanes."""
-        state = tuple(t(0) for t in self.scan.types)
+        state = zeros(self.scan.types)
         if exists:
-            state = self.fold_vector(elements, u)
+            state = self.reduce_vector(elements, u)
         return scan_states(state, self.scan.combine, lane, width, exists)
 
-    def join_rows(self, inclusive, prefixes, lane, count=None):
-        """From the rows' scans to the state before each vector and that of the chunk. Only the first ``count`` vectors exist."""
+    def join_rows(self, inclusive, chunk: Chunk, lane, count=None):
+        """From the rows' scans to the chunk's prefixes and aggregate. Only the first ``count`` vectors exist."""
         total = None
         for u in range(self.rows):
             before = shift_up(inclusive[u])
@@ -139,58 +152,60 @@ class WarpScan:
                 before = append((lane > 0) & here, total, before, self.scan.combine)
                 last = append(some, total, last, self.scan.combine)
             total = last
-            for member, value in zip(prefixes, before):
+            for member, value in zip(chunk.prefixes, before):
                 member[u] = value
         return total
 
-    def fold_only(self, elements, lane):
-        """As ``fold`` without the prefixes, at less cost. The operands are grouped differently."""
-        vectors = [self.fold_vector(elements, u) for u in range(self.rows)]
+    def reduce_only(self, elements, lane):
+        """As ``reduce`` without the prefixes, at less cost. The operands are grouped differently."""
+        vectors = [self.reduce_vector(elements, u) for u in range(self.rows)]
         if self.monoid.commutative:
             return reduce_states(tree(vectors, self.scan.combine), self.scan.combine, lane)
         return reduce_rows(vectors, self.scan.combine, lane)
 
-    def fold_vector(self, elements, u: int):
+    def reduce_vector(self, elements, u: int):
         if self.in_bytes % 4 == 0 and self.scan.width == 1 and not self.scan.reverse:
             return self.monoid.fold(elements[(None, u)], 0)
         return tree(self.lifted(elements, u), self.scan.combine)
 
     # Emitting
 
-    def emit(self, elements, prefixes, have, state, out, lane) -> None:
-        """Store the scanned chunk at ``out``; ``state`` (if ``have``) is that of everything before the chunk."""
+    def emit(self, chunk: Chunk, carry: Maybe, out, lane) -> None:
+        """Store the scanned chunk at ``out``; ``carry`` is the state of everything before the chunk."""
         order = range(self.rows - 1, -1, -1) if self.scan.reverse else range(self.rows)  # memory order
-        held = None
+        previous = None
         for u in order:
-            before = tuple(t(member[u]) for t, member in zip(self.scan.types, prefixes))
-            results = self.results(elements, u, have, state, lane == 0 if u == 0 else False, before)
+            results = self.results(chunk.elements, u, carry, self.prefix(chunk, u, lane))
             if self.shift:
-                held = self._store_shifted(results, held, out + self.place(u, lane), lane)
+                previous = self._store_shifted(results, previous, out + self.place(u, lane), lane)
             else:
                 self.store(results, out + self.place(u, lane))
         if self.shift:
             self._store_last(results, out + self.place(order[-1], lane), lane)
 
+    def prefix(self, chunk: Chunk, u: int, lane) -> Maybe:
+        """What comes before a lane's vector of row ``u`` in the chunk; nothing before the very first."""
+        state = tuple(t(member[u]) for t, member in zip(self.scan.types, chunk.prefixes))
+        return Maybe(state, cutlass.not_(lane == 0) if u == 0 else True)
+
     @cute.jit
-    def emit_vector(self, elements, u: cutlass.Constexpr, have, state, first, before, out, exists):
+    def emit_vector(self, elements, u: cutlass.Constexpr, carry: Maybe, prefix: Maybe, out, exists):
         """Store one scanned vector at ``out``; see ``results``."""
         if exists:
-            self.store(self.results(elements, u, have, state, first, before), out)
+            self.store(self.results(elements, u, carry, prefix), out)
 
-    def results(self, elements, u: int, have, state, first, before):
-        """A scanned vector, in registers in memory order. ``state`` (if ``have``) comes before the chunk and ``before`` after it, which means
-        nothing in the ``first`` vector of the chunk."""
-        if first is False:
-            before, known = prepend(have, state, before, self.scan.combine), True
-        else:
-            before, known = first_prefix(have, state, first, before, self.scan.combine)
+    def results(self, elements, u: int, carry: Maybe, prefix: Maybe):
+        """A scanned vector in registers, in memory order: ``carry`` before the chunk, ``prefix`` before the vector."""
+        before = _join(carry, prefix, self.scan.combine)
+        state = before.state
         results = cute.make_rmem_tensor((self.elements,), self.monoid.result.cutlass)
         for i, value in enumerate(self.lifted(elements, u)):
-            following = prepend(known, before, value, self.scan.combine) if i == 0 else self.scan.combine(before, value)
-            self.scan.lower(
-                before if self.scan.exclusive else following, results, self.scan.flip(i, self.items) * self.scan.width
+            following = (
+                prepend(before.valid, state, value, self.scan.combine) if i == 0 else self.scan.combine(state, value)
             )
-            before = following
+            place = self.scan.flip(i, self.items) * self.scan.width
+            self.scan.lower(state if self.scan.exclusive else following, results, place)
+            state = following
         return results
 
     def store(self, results, out) -> None:
@@ -199,16 +214,19 @@ class WarpScan:
         cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.elements,))))
 
     @cute.jit
-    def _store_shifted(self, results, held, out, lane):
-        """Store the aligned vector that ends inside this lane's: the end of the vector before it in memory and the beginning of its own.
-        Rows come in memory order; ``held`` are a lane's words of the row before, None for the first. Returns this row's."""
+    def _store_shifted(self, results, previous, out, lane):
+        """Store the aligned vector that ends inside this lane's vector.
+
+        It is the end of the vector before it in memory and the beginning of the lane's own. Rows come in memory order;
+        ``previous`` are a lane's words of the row before, None for the first. Returns this row's."""
         words = cute.recast_tensor(results, Int32)
         count = cute.size(words)
         own = tuple(words[w] for w in range(count))
-        last, step = (
-            (0, 1) if self.scan.reverse else (LANES - 1, LANES - 1)
-        )  # the last lane in memory, and the way to the one before
-        sent = own if cutlass.const_expr(held is None) else tuple(choose(lane == last, a, b) for a, b in zip(held, own))
+        # the last lane in memory, and the way to the one before
+        last, step = (0, 1) if self.scan.reverse else (LANES - 1, LANES - 1)
+        sent = own
+        if cutlass.const_expr(previous is not None):
+            sent = tuple(choose(lane == last, a, b) for a, b in zip(previous, own))
         both = cute.make_rmem_tensor((2 * count,), Int32)
         for w in cutlass.range_constexpr(count):
             both[w] = cute.arch.shuffle_sync(sent[w], (lane + step) % LANES)
@@ -216,10 +234,10 @@ class WarpScan:
         elements = cute.recast_tensor(both, self.monoid.result.cutlass)
         joined = cute.make_rmem_tensor((self.items,), self.monoid.result.cutlass)
         for i in cutlass.range_constexpr(self.items):
-            joined[i] = elements[self.items - self.shift + i]
-        if cutlass.const_expr(held is None):
+            joined[i] = elements[self.items_before + i]
+        if cutlass.const_expr(previous is None):
             if lane == LANES - 1 - last:
-                self._store_elements(results, out, 0, self.items - self.shift)
+                self._store_elements(results, out, 0, self.items_before)
             else:
                 self._store_aligned(joined, out - self.shift)
         else:
@@ -230,7 +248,7 @@ class WarpScan:
     def _store_last(self, results, out, lane):
         """Store what ``_store_shifted`` left of the chunk's last vector in memory."""
         if lane == (0 if self.scan.reverse else LANES - 1):
-            self._store_elements(results, out, self.items - self.shift, self.items)
+            self._store_elements(results, out, self.items_before, self.items)
 
     def _store_elements(self, results, out, begin: int, end: int) -> None:
         for i in range(begin, end):
@@ -243,14 +261,20 @@ class WarpScan:
         cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.items,))))
 
 
+def _join(carry: Maybe, prefix: Maybe, combine) -> Maybe:
+    """``carry.then(prefix)``; cheaper where ``prefix`` is known to be valid at compile time."""
+    if prefix.valid is True:
+        return Maybe(prepend(carry.valid, carry.state, prefix.state, combine), True)
+    return _join_first(carry, prefix, combine)
+
+
 @cute.jit
-def first_prefix(have: Boolean, state, first: Boolean, before, combine: cutlass.Constexpr):
-    """The state before each vector of a chunk's first row, and whether there is one."""
-    known = cutlass.not_(first)
-    if have:
-        if first:
-            before = state
+def _join_first(carry: Maybe, prefix: Maybe, combine: cutlass.Constexpr):
+    state, valid = prefix
+    if carry.valid:
+        if prefix.valid:
+            state = combine(carry.state, state)
         else:
-            before = combine(state, before)
-        known = Boolean(True)
-    return before, known
+            state = carry.state
+        valid = Boolean(True)
+    return Maybe(state, valid)

@@ -47,7 +47,8 @@ BAR = ".shared::cta.b64"
 
 def translate(script: list[str]) -> tuple[str, int]:
     """PTX for a script, and how many words it records. ``token`` tests the phase of the last arrival; ``keep`` freezes
-    that token."""
+    that token.
+    """
     lines, records, kept = [], 0, False
     for step in script:
         verb, _, value = step.partition(" ")

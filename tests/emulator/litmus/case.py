@@ -1,5 +1,6 @@
 """What a litmus case is: a raw PTX kernel, its inputs, the answer expected, and how closely a machine's answer must
-agree."""
+agree.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """Runs a case on a GPU through the CUDA driver's C interface, with nothing but ctypes: the PTX is compiled by the
-driver itself."""
+driver itself.
+"""
 
 from __future__ import annotations
 

@@ -24,6 +24,10 @@ DTYPES = {16: np.uint16, 32: np.uint32, 64: np.uint64}
 EXPONENT_MIDDLE = {"f16": (15, 10), "bf16": (127, 7), "f32": (127, 23), "f64": (1023, 52)}
 
 
+def words(text: str) -> list[str]:
+    return text.split()
+
+
 def bits_of(kind: str) -> int:
     """Register width for a PTX type; 8-bit integers travel in 32-bit registers."""
     wide = dict.fromkeys(("f16x2", "bf16x2", "tf32", "s8", "u8", "b8"), 32)
@@ -139,10 +143,10 @@ ARITHMETIC = (
         for m in ("", "NaN.", "xorsign.abs.", "NaN.xorsign.abs.")
         for k in ("f16", "f16x2", "bf16x2", "f32")
     ]
-    + (
+    + words(
         "min.ftz.f16x2 max.ftz.NaN.f32 min.f64 max.f64 neg.f16x2 neg.bf16x2 abs.f16x2 abs.bf16x2 neg.ftz.f32 "
         "abs.ftz.f32 abs.f64 neg.f64"
-    ).split()
+    )
     + [f"{n}.{k}" for n in ("neg", "abs") for k in ("f32", "f16", "bf16")]
 )
 ROUNDED = [f"{n}.{m}.{k}" for n in ("div", "rcp", "sqrt") for m in MODES for k in ("f32", "f64")] + [
@@ -173,7 +177,7 @@ APPROXIMATE = {
     "rsqrt.approx.f64": (2**-19, 0),
     "rsqrt.approx.ftz.f64": (2**-19, 0),
 }
-SOURCES = {"fma": 3} | dict.fromkeys("neg abs rcp sqrt rsqrt ex2 lg2 sin cos tanh".split(), 1)
+SOURCES = {"fma": 3} | dict.fromkeys(words("neg abs rcp sqrt rsqrt ex2 lg2 sin cos tanh"), 1)
 
 INTEGER_TYPES = ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
 CONVERSIONS = (
@@ -203,14 +207,14 @@ CONVERSIONS = (
     ]
     + [f"cvt.{m}.{t}.f32" for t in ("f16x2", "bf16x2") for m in ("rn", "rz", "rn.relu", "rn.satfinite")]
     + [f"cvt.{m}.{t}.f64" for t in ("f16", "bf16", "f32") for m in ("rn", "rz", "rm")]
-    + (
+    + words(
         "cvt.f32.f16 cvt.f32.bf16 cvt.f64.f16 cvt.f64.bf16 cvt.f64.f32 cvt.rn.f16.bf16 cvt.rn.bf16.f16 "
         "cvt.rn.ftz.f32.f64 cvt.ftz.f32.f16"
-    ).split()
-    + (
+    )
+    + words(
         "cvt.rn.sat.f16.f32 cvt.sat.f32.f16 cvt.sat.f32.f32 cvt.ftz.f32.f32 cvt.rni.f32.f32 cvt.rpi.ftz.f32.f32 "
         "cvt.rmi.f16.f16 cvt.rzi.f64.f64"
-    ).split()
+    )
     + ["cvt.rna.tf32.f32", "cvt.rn.tf32.f32", "cvt.rz.tf32.f32", "cvt.rn.relu.tf32.f32", "cvt.rna.satfinite.tf32.f32"]
     + [f"cvt.rn.satfinite{r}.{t}.{s}" for t in ("e4m3x2", "e5m2x2") for s in ("f32", "f16x2") for r in ("", ".relu")]
     + [f"cvt.rn{r}.f16x2.{s}" for s in ("e4m3x2", "e5m2x2") for r in ("", ".relu")]
@@ -218,19 +222,25 @@ CONVERSIONS = (
 )
 INTEGERS = {  # how many sources
     **dict.fromkeys(
-        "abs.s32 neg.s64 popc.b32 popc.b64 clz.b32 clz.b64 bfind.u32 bfind.s32 bfind.shiftamt.u32 bfind.s64 "
-        "brev.b32 brev.b64".split(),
+        words(
+            "abs.s32 neg.s64 popc.b32 popc.b64 clz.b32 clz.b64 bfind.u32 bfind.s32 bfind.shiftamt.u32 bfind.s64 "
+            "brev.b32 brev.b64"
+        ),
         1,
     ),
     **dict.fromkeys(
-        "mul.hi.u32 mul.hi.s32 mul.hi.u64 mul.hi.s64 mul.lo.u64 mul24.lo.s32 div.s32 div.u64 rem.s32 rem.u32 "
-        "add.sat.s32 sub.sat.s32 min.s64 max.u16 bmsk.clamp.b32 bmsk.wrap.b32 szext.wrap.s32 shl.b32 shr.s32".split(),
+        words(
+            "mul.hi.u32 mul.hi.s32 mul.hi.u64 mul.hi.s64 mul.lo.u64 mul24.lo.s32 div.s32 div.u64 rem.s32 rem.u32 "
+            "add.sat.s32 sub.sat.s32 min.s64 max.u16 bmsk.clamp.b32 bmsk.wrap.b32 szext.wrap.s32 shl.b32 shr.s32"
+        ),
         2,
     ),
     **dict.fromkeys(
-        "mad.lo.s32 mad.hi.u32 mad.hi.sat.s32 sad.s32 fns.b32 bfe.u32 bfe.s32 shf.l.wrap.b32 shf.l.clamp.b32 "
-        "shf.r.wrap.b32 shf.r.clamp.b32 prmt.b32 prmt.b32.f4e prmt.b32.rc16 dp4a.s32.s32 dp4a.u32.s32 "
-        "dp2a.lo.s32.u32".split(),
+        words(
+            "mad.lo.s32 mad.hi.u32 mad.hi.sat.s32 sad.s32 fns.b32 bfe.u32 bfe.s32 shf.l.wrap.b32 shf.l.clamp.b32 "
+            "shf.r.wrap.b32 shf.r.clamp.b32 prmt.b32 prmt.b32.f4e prmt.b32.rc16 dp4a.s32.s32 dp4a.u32.s32 "
+            "dp2a.lo.s32.u32"
+        ),
         3,
     ),
 }
@@ -270,10 +280,10 @@ NANS = {
 NAN_CASES = (
     [f"{n}.{m}.f64" for n in ("add", "sub", "mul", "fma", "div", "rcp", "sqrt") for m in ("rn", "rz")]
     + [f"{n}.{k}" for n in ("min", "max", "neg", "abs") for k in ("f64", "f32", "bf16")]
-    + (
+    + words(
         "cvt.f64.f32 cvt.f64.bf16 cvt.rn.f32.f64 cvt.rz.bf16.f64 cvt.rn.f16.f64 cvt.f32.bf16 cvt.f32.f16 "
         "cvt.rna.tf32.f32"
-    ).split()
+    )
 )
 
 

@@ -1,5 +1,4 @@
-"""The file of stored answers: one compressed archive of all arrays, end to end, and an index; faults are kept as
-text."""
+"""The file of stored answers: one compressed archive of all arrays, end to end, and an index; faults as text."""
 
 from __future__ import annotations
 
@@ -15,7 +14,8 @@ ANSWERS = Path(__file__).parent / "h200.npz"
 @dataclass(frozen=True)
 class Answers:
     """What ``device`` said to each case: an array in ``arrays``, or how it failed in ``faults``; ``fingerprints`` has
-    both."""
+    both.
+    """
 
     device: str
     arrays: dict[str, np.ndarray] = field(default_factory=dict)

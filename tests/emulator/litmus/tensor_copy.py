@@ -1,5 +1,6 @@
 """``cp.async.bulk.tensor``: types, ranks, edges, swizzles, strides and fills, both ways, and reductions into global
-memory."""
+memory.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +19,12 @@ POISON = 0xA5
 COORDINATES = tuple(f"c{d}" for d in range(5))
 
 HEAD = """.extern .shared .align 1024 .b8 image[];
-.visible .entry litmus(.param .align 64 .b8 map[128], .param .u64 in_data, .param .u64 c0, .param .u64 c1, \
-.param .u64 c2, .param .u64 c3, .param .u64 c4,
+.visible .entry litmus(.param .align 64 .b8 map[128], .param .u64 in_data, \
+.param .u64 c0, .param .u64 c1, .param .u64 c2, .param .u64 c3, .param .u64 c4,
  .param .u64 offset, .param .u64 bytes, .param .u64 out)
 {
-.reg .b64 p0, p1, p2, m; .reg .b32 i, t0, t1, t2, bar, place, count, x0, x1, x2, x3, x4, w0, w1, w2, w3; \
-.reg .pred p, q;
+.reg .b64 p0, p1, p2, m; .reg .b32 i, t0, t1, t2, bar, place, count, \
+x0, x1, x2, x3, x4, w0, w1, w2, w3; .reg .pred p, q;
 mov.u64 m, map; cvta.param.u64 m, m;
 mov.u32 i, %tid.x; mov.u32 t0, image; ld.param.u64 p0, [offset]; cvt.u32.u64 t1, p0; add.u32 place, t0, t1;
 ld.param.u64 p0, [bytes]; cvt.u32.u64 count, p0;
@@ -59,8 +60,8 @@ def load_kernel(rank: int, mode: str = "tile", offsets: str = "") -> str:
             "bar.sync 0;",
             "@!q bra WAIT;",
             "mbarrier.arrive.expect_tx.shared::cta.b64 _, [bar], count;",
-            f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes "
-            f"[place], [m, {coordinates(rank)}], [bar]{offsets};",
+            f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.{mode}.mbarrier::complete_tx::bytes [place], [m, "
+            f"{coordinates(rank)}], [bar]{offsets};",
             "WAIT:",
             "mov.u32 t1, 0;",
             "AGAIN:",
@@ -76,10 +77,8 @@ def load_kernel(rank: int, mode: str = "tile", offsets: str = "") -> str:
             "ld.param.u64 p0, [out];",
             "shl.b32 t1, i, 4;",
             "COPY:",
-            (
-                "add.u32 t2, t0, t1; ld.shared.v4.b32 {w0, w1, w2, x0}, [t2]; cvt.u64.u32 p1, t1; "
-                "add.u64 p1, p0, p1; st.global.v4.b32 [p1], {w0, w1, w2, x0};"
-            ),
+            "add.u32 t2, t0, t1; ld.shared.v4.b32 {w0, w1, w2, x0}, [t2]; cvt.u64.u32 p1, t1; add.u64 p1, p0, p1; "
+            "st.global.v4.b32 [p1], {w0, w1, w2, x0};",
             "add.u32 t1, t1, 2048;",
             f"setp.lt.u32 p, t1, {REGION};",
             "@p bra COPY;",
@@ -104,10 +103,8 @@ def store_kernel(rank: int, reduction: str = "") -> str:
             "ld.param.u64 p0, [in_data];",
             "shl.b32 t1, i, 4;",
             "COPY:",
-            (
-                "cvt.u64.u32 p1, t1; add.u64 p1, p0, p1; ld.global.v4.b32 {w0, w1, w2, w3}, [p1]; "
-                "add.u32 t2, t0, t1; st.shared.v4.b32 [t2], {w0, w1, w2, w3};"
-            ),
+            "cvt.u64.u32 p1, t1; add.u64 p1, p0, p1; ld.global.v4.b32 {w0, w1, w2, w3}, [p1]; add.u32 t2, t0, t1; "
+            "st.shared.v4.b32 [t2], {w0, w1, w2, w3};",
             "add.u32 t1, t1, 2048;",
             f"setp.lt.u32 p, t1, {REGION};",
             "@p bra COPY;",
@@ -189,8 +186,10 @@ def store_case(
     if reduction:
         real = {"f32": np.float32, "f16": np.float16, "s32": np.int32, "u32": np.uint32}.get(m.element, np.uint16)
         real = np.uint32 if name.endswith("subnormal") else real
-        small = lambda n, count: integers(f"{name}/{n}", 0, 200, (count,)).astype(real).view(np.uint8)  # noqa: E731
-        data, before = small("data", REGION // m.element_bytes), small("before", total_bytes(m) // m.element_bytes)
+        data, before = (
+            integers(f"{name}/{part}", 0, 200, (size // m.element_bytes,)).astype(real).view(np.uint8)
+            for part, size in (("data", REGION), ("before", total_bytes(m)))
+        )
 
     def judge() -> np.ndarray:
         copy = m.transfer(at, offset, store=True)

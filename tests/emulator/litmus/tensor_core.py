@@ -1,5 +1,6 @@
 """``wgmma``: every type, both majors, all swizzles, both sources of A, and numbers for which the order of summation
-matters."""
+matters.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +30,8 @@ def kernel(opcode: str, immediates: tuple[int, ...], count_a: int, count_d: int,
     text = [
         HEADER,
         ".extern .shared .align 1024 .b8 image[];",
-        (
-            ".visible .entry litmus(.param .u64 in_image, .param .u64 in_a, .param .u64 in_d, .param "
-            ".u64 desc_a, .param .u64 desc_b, .param .u64 out)\n{"
-        ),
+        ".visible .entry litmus(.param .u64 in_image, .param .u64 in_a, .param .u64 in_d, .param .u64 desc_a, "
+        ".param .u64 desc_b, .param .u64 out)\n{",
         ".reg .b64 p0, p1, da, db, base;",
         ".reg .b32 i, t0, t1, t2;",
         ".reg .b32 ra<4>, w<4>;",
@@ -103,15 +102,16 @@ class Setting:
     @property
     def name(self) -> str:
         sources = "registers" if self.swizzle_a < 0 else f"a{self.swizzle_a}{'t' * self.transpose_a}+{self.start_a}"
-        second = f"b{self.swizzle_b}{'t' * self.transpose_b}+{self.start_b}.o{self.base_offset}"
-        details = f"{sources}.{second}.{'add' if self.accumulate else 'set'}.{self.scales[0]}.{self.scales[1]}"
-        values = f"{'' if self.exact else '.floats'}{'.zeros' * self.zeros}"
-        return f"wgmma.n{self.n}.{self.types}{self.suffix}.{details}{values}"
+        place_b = f"b{self.swizzle_b}{'t' * self.transpose_b}+{self.start_b}.o{self.base_offset}"
+        details = f"{sources}.{place_b}.{'add' if self.accumulate else 'set'}.{self.scales[0]}.{self.scales[1]}"
+        ends = f"{'' if self.exact else '.floats'}{'.zeros' * self.zeros}"
+        return f"wgmma.n{self.n}.{self.types}{self.suffix}.{details}{ends}"
 
 
 def strides(transposed: int, swizzle: int, extent: int) -> tuple[int, int]:
     """(leading, stride) byte offsets of a compact layout: 8-row groups follow each other; MN-major atoms follow along m
-    or n."""
+    or n.
+    """
     row = swizzle or 16
     if not transposed:
         return (16 if swizzle else 8 * 16 * (extent // 8)), 8 * row

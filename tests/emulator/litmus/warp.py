@@ -10,8 +10,7 @@ from cutesync.emulator.instructions import matrix
 
 from .case import HEADER, Case, integers, stream
 
-# --- shuffles and votes
-# -------------------------------------------------------------------------------------------------------
+# --- shuffles and votes -----------------------------------------------------------------------------------------------
 
 
 def warp_kernel(body: str) -> str:
@@ -91,8 +90,8 @@ def vote_cases() -> Iterator[Case]:
     )
     yield lane_case(
         "vote.partial",
-        "setp.lt.u32 p, i, 11;\n@!p bra END;\nsetp.gt.u32 q, a, 3;\n"
-        "vote.sync.ballot.b32 d, q, 0x7ff;\nactivemask.b32 e;\nEND:\n"
+        "setp.lt.u32 p, i, 11;\n@!p bra END;\nsetp.gt.u32 q, a, 3;\nvote.sync.ballot.b32 d, q, 0x7ff;\n"
+        "activemask.b32 e;\nEND:\n"
         "bar.warp.sync -1;",
         None,
         0,
@@ -110,18 +109,14 @@ def vote_cases() -> Iterator[Case]:
     for name in ("add.u32", "add.s32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32"):
         yield lane_case(
             f"redux.{name}",
-            (
-                f"redux.sync.{name} d, a, -1;\nsetp.lt.u32 p, i, 16;\n"
-                f"@p redux.sync.{name} e, b, 0xffff;\n@!p redux.sync.{name} e, b, 0xffff0000;"
-            ),
+            f"redux.sync.{name} d, a, -1;\nsetp.lt.u32 p, i, 16;\n@p redux.sync.{name} e, b, 0xffff;\n"
+            f"@!p redux.sync.{name} e, b, 0xffff0000;",
         )
     yield lane_case("elect", "elect.sync d|p, -1;\nselp.b32 e, 1, 0, p;")
     yield lane_case(
         "elect.partial",
-        (
-            "setp.gt.u32 q, i, 6;\n@!q bra END;\nelect.sync d|p, 0xffffff80;\nselp.b32 e, 1, 0, p;\n"
-            "END:\nbar.warp.sync -1;"
-        ),
+        "setp.gt.u32 q, i, 6;\n@!q bra END;\nelect.sync d|p, 0xffffff80;\nselp.b32 e, 1, 0, p;\nEND:\n"
+        "bar.warp.sync -1;",
     )
     masks = "mov.u32 d, %lanemask_lt;\nmov.u32 e, %lanemask_ge;"
     yield lane_case(
@@ -129,13 +124,13 @@ def vote_cases() -> Iterator[Case]:
     )
 
 
-# --- matrices
-# -----------------------------------------------------------------------------------------------------------------
+# --- matrices ---------------------------------------------------------------------------------------------------------
 
 
 def matrix_kernel(loads: dict[str, int], body: str, results: int, shared: int = 0) -> str:
     """Registers r<name><n> are loaded from global arrays (count, 32) of 32-bit words; rd0.. are stored. Shared memory
-    is ``buffer``."""
+    is ``buffer``.
+    """
     params = [f".param .u64 in_{n}" for n in loads] + [".param .u64 out"]
     text = [
         HEADER,
@@ -161,8 +156,7 @@ def group(name: str, count: int) -> str:
 
 
 def eight_by_eight_cases() -> Iterator[Case]:
-    """Every lane writes 16 bytes of its own; lanes read the rows in an order of their own (and in stmatrix write
-    them)."""
+    """Every lane writes 16 bytes; lanes read the rows in another order (with stmatrix: write them)."""
     words = stream("ldmatrix", 4 * 32).astype(np.uint32).reshape(4, 32)
     fill = "shl.b32 t0, i, 4;\nadd.u32 t0, t0, base;\nst.shared.v4.b32 [t0], {ra0, ra1, ra2, ra3};\nbar.warp.sync -1;\n"
     order = "mul.lo.u32 t1, i, 7;\nadd.u32 t1, t1, 3;\nand.b32 t1, t1, 31;\nshl.b32 t1, t1, 4;\nadd.u32 t1, t1, base;\n"

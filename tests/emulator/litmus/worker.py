@@ -1,5 +1,6 @@
 """Runs the cases in a process of their own: a kernel that faults leaves its process without a GPU, and the next case
-starts in a fresh one."""
+starts in a fresh one.
+"""
 
 from __future__ import annotations
 

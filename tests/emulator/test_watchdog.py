@@ -1,5 +1,6 @@
 """Launches that never end are reported, with who goes on and where; what is only long is not, and the bound can be
-raised."""
+raised.
+"""
 
 import time
 
@@ -9,7 +10,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator
-from cutesync.emulator import EmulationError, patience
+from cutesync.emulator import EmulationError, watchdog
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
 
 from .support import kernel_text
@@ -70,7 +71,7 @@ def forever(x: cute.Tensor):
 
 
 def test_check_says_the_line():
-    with pytest.raises(EmulationError, match=r"livelock[\s\S]*test_patience\.py:\d+"):
+    with pytest.raises(EmulationError, match=r"livelock[\s\S]*test_watchdog\.py:\d+"):
         emulator.check(forever, np.zeros(4, np.int32), schedules=1, max_steps=2000, sanitize=False)
 
 
@@ -106,7 +107,7 @@ def test_what_ends_block_by_block_may_be_long():
 
 def test_a_quiet_loop_is_reported_in_time(monkeypatch):
     """Without a bound of the user's it is the time that counts, and that of this thread alone."""
-    monkeypatch.setattr(patience, "_QUIET_SECONDS", 0.5)
+    monkeypatch.setattr(watchdog, "_QUIET_SECONDS", 0.5)
     before = time.perf_counter()
     with pytest.raises(EmulationError, match="nothing visible changed"):
         run(LOOPS["counts"])
@@ -115,10 +116,10 @@ def test_a_quiet_loop_is_reported_in_time(monkeypatch):
 
 def test_the_own_bounds_hold_for_what_is_cheap_or_slow(monkeypatch):
     """Steps and seconds must both be spent."""
-    monkeypatch.setattr(patience, "_STEPS", 1)
-    monkeypatch.setattr(patience, "_STEPS_OF_WARP", 1)
+    monkeypatch.setattr(watchdog, "_STEPS", 1)
+    monkeypatch.setattr(watchdog, "_STEPS_OF_WARP", 1)
     run(counted(9000))
-    monkeypatch.setattr(patience, "_SECONDS", 1e-9)
+    monkeypatch.setattr(watchdog, "_SECONDS", 1e-9)
     with pytest.raises(EmulationError, match="no thread has ended"):
         run(counted(9000))
 

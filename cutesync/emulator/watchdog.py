@@ -1,10 +1,10 @@
-"""When a launch that goes on counts as one that never ends.
+"""The watchdog: reports a launch that seems to run for ever (kind "livelock").
 
-Its warps run in steps: the code between two branches or synchronizations. A launch is given up when no thread has ended for a
-million steps, and 50,000 more for each resident warp, that took 20 seconds of processor time or longer; or when nothing that
-others can see (a store, an arrival, a copy) has happened for 8 seconds. A bound that the user gives, ``max_steps`` of ``emulate``
-and ``check`` or CUTESYNC_MAX_STEPS, is the number of steps of both, whatever they take. A launch of many blocks, each of which
-ends, is never given up.
+Warps run in steps: the code between two branches or synchronizations. A launch is reported when no thread has exited
+for a million steps, and 50,000 more for each resident warp, that took at least 20 seconds of processor time; or when
+nothing that other threads can see (a store, an arrival, a copy) has happened for 8 seconds. A bound of the user's,
+``max_steps`` of ``emulate`` and ``check`` or CUTESYNC_MAX_STEPS, replaces both: that many steps, whatever time they
+take. A launch of many blocks, each of which ends, is never reported.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from .report import actor
 _STEPS, _STEPS_OF_WARP, _SECONDS = 1_000_000, 50_000, 20.0
 _QUIET_STEPS, _QUIET_SECONDS = 20_000, 8.0
 _EVERY = 4096  # steps between two looks
-_MOST_SHOWN = 8
+_MAX_SHOWN = 8
 _ADVICE = "if it is long and not endless, raise the bound: max_steps= of emulate or check, or CUTESYNC_MAX_STEPS"
 
 
-class Patience:
-    """Looks at a launch (``machine``) now and then. ``most``: the user's bound, or None."""
+class Watchdog:
+    """Looks at a launch (``machine``) every few thousand steps. ``max_steps``: the user's bound, or None."""
 
-    def __init__(self, machine, most: int | None):
-        self.machine, self.most = machine, most
-        self.every = _EVERY if most is None else min(_EVERY, most // 4 + 1)
+    def __init__(self, machine, max_steps: int | None):
+        self.machine, self.max_steps = machine, max_steps
+        self.every = _EVERY if max_steps is None else min(_EVERY, max_steps // 4 + 1)
         self.effects = self.exits = -1
         self.effect_at = self.exit_at = (0, 0.0)  # steps and seconds at the last look that found something new
 
     def look(self, f) -> int:
-        """Report a launch without end, whose fragment ``f`` has just run. Returns the step to look at again."""
+        """Report a launch without end; ``f`` is the fragment that has just run. Returns the step of the next look."""
         machine = self.machine
         now = machine.steps, thread_time()
         if machine.effects != self.effects:
@@ -50,15 +50,15 @@ class Patience:
 
     def spent(self, since: tuple, now: tuple, steps: int, seconds: float) -> float:
         """The part of a bound that is used up."""
-        if self.most is not None:
-            return (now[0] - since[0]) / self.most
+        if self.max_steps is not None:
+            return (now[0] - since[0]) / self.max_steps
         return min((now[0] - since[0]) / steps, (now[1] - since[1]) / seconds)
 
     def give_up(self, f, what: str) -> None:
         others = [other for other in self.machine.schedule.queue if other is not f]
         running = [f, *others] if f in f.warp.fragments else others or [f]
-        who = [actor(one.warp, np.flatnonzero(one.mask)) for one in running[:_MOST_SHOWN]]
+        who = [actor(one.warp, np.flatnonzero(one.mask)) for one in running[:_MAX_SHOWN]]
         lines = [f"{name} is at {one.where().where()}" for name, one in zip(who, running)]
-        if len(running) > _MOST_SHOWN:
-            lines.append(f"... and {len(running) - _MOST_SHOWN} more that can run")
+        if len(running) > _MAX_SHOWN:
+            lines.append(f"... and {len(running) - _MAX_SHOWN} more that can run")
         self.machine.fail("livelock", f"{who[0]} {what}", None, (), None, [*lines, _ADVICE])

@@ -1,4 +1,4 @@
-"""What a launch with tensor maps tells the driver: a driver of our own stands in for libcuda and reads it back."""
+"""What a launch tells the driver: a driver of our own stands in for libcuda and reads it back."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from cutesync.dtypes import FLOAT32
 from cutesync.emulator.tensor_map import decode, encode, from_encode_arguments
-from cutesync.runtime import device, launch, tensor_map
+from cutesync.runtime import compiler, device, gpu, tensor_map
 from cutesync.runtime.compiler import Kernel
+from cutesync.runtime.kernel import KernelSpec, Packed, Pointer, Scalar
+from cutesync.runtime.launch import Launch
 from cutesync.runtime.tensor_map import TiledMap
 
 MAP = TiledMap("bfloat16", (520, 1000, 3), (1040, 1040000), (64, 128, 1), 128)
@@ -61,16 +64,24 @@ class Driver:
 @pytest.fixture
 def driver(monkeypatch):
     made = Driver()
-    monkeypatch.setattr(launch, "_entry", lambda: made.launch)
+    monkeypatch.setattr(gpu, "_entry", lambda: made.launch)
     monkeypatch.setattr(tensor_map, "_driver", lambda: (made.encode, made.move))
     monkeypatch.setattr(Kernel, "handle", lambda self, ordinal: 77)
+    monkeypatch.setattr(compiler, "get", lambda key, build, stream: key[1])
     return made
+
+
+def spec(*parameters, cluster=(1, 1, 1)) -> KernelSpec:
+    """A kernel of a tensor map, 12 bytes, and two parameters more. What its compilation gives stands in its key."""
+    kernel = Kernel("k", b"", "", (384, 1, 1), 229440, (), cluster)
+    return KernelSpec(("k", kernel), (Packed("map", 128), Packed("extents", 12), *parameters), None)
 
 
 @pytest.mark.parametrize("cluster", [(1, 1, 1), (2, 1, 1)])
 def test_what_the_driver_is_told(driver, cluster):
-    kernel = Kernel("k", b"", "", (384, 1, 1), 229440, (128, 12, 8, 8), cluster)
-    made = launch.MapLaunch(kernel, 0, 132, [MAP, struct.pack("<3i", 1, 2, 3), 5, 0], arrays=(0, 3))
+    values = {"map": MAP, "extents": struct.pack("<3i", 1, 2, 3), "n": -5}
+    kernel = spec(Scalar("n", "Int64"), Pointer("out", FLOAT32), cluster=cluster)
+    made = Launch(kernel, 0, 132, values, ("map", "out"))
     for addresses, stream in (((0x1000, 0x2000), 9), ((0x1000, 0x2000), 0), ((0x5000, 0x2000), 9)):
         made.run(addresses, stream)
         grid, block, smem, told_stream, attributes, function, parameters = driver.launches[-1]
@@ -87,29 +98,28 @@ def test_what_the_driver_is_told(driver, cluster):
             "bf16",
         )
         assert struct.unpack("<3i", parameters[1]) == (1, 2, 3)
-        assert [int.from_bytes(p, "little") for p in parameters[2:]] == [5, addresses[1]]
+        assert [int.from_bytes(p, "little") for p in parameters[2:]] == [2**64 - 5, addresses[1]]
     assert (driver.encoded, driver.moved) == (1, 1), "a map is encoded once, and moved when its array does"
 
 
-def test_the_workspace_is_that_of_the_stream(driver, monkeypatch):
+def test_the_workspace_is_that_of_the_stream(driver):
     asked = []
 
-    def scratch(*arguments):
+    def claim(*arguments):
         asked.append(arguments)
         return SimpleNamespace(addresses=(0x100 * arguments[1], 0x10000 * arguments[1]))
 
-    monkeypatch.setattr(launch.workspaces, "counters_and_scratch", scratch)
-    kernel = Kernel("k", b"", "", (384, 1, 1), 0, (128, 12, 8, 8))
-    made = launch.MapLaunch(kernel, 0, 4, [MAP, bytes(12), 0, 0], arrays=(0,), workspace=(2, 3, 64, 4096))
+    kernel = spec(Pointer("counters", FLOAT32), Pointer("scratch", FLOAT32))
+    made = Launch(kernel, 0, 4, {"map": MAP}, ("map",), claim)
     for stream in (7, 8):
         made.run((0x1000,), stream)
         assert [int.from_bytes(p, "little") for p in driver.launches[-1][-1][2:]] == [0x100 * stream, 0x10000 * stream]
-    assert asked == [(0, 7, 64, 4096), (0, 8, 64, 4096)]
+    assert asked == [(0, 7), (0, 8)]
 
 
 def test_what_the_driver_refuses_is_said(monkeypatch):
     monkeypatch.setattr(tensor_map, "_driver", lambda: (lambda *_: 1, lambda *_: 1))
     with pytest.raises(device.LaunchError, match="cuTensorMapEncodeTiled"):
-        MAP.write(0, 0x1000, 0)
+        tensor_map.encode(MAP, 0, 0x1000)
     with pytest.raises(device.LaunchError, match="multiple of 16"):
         tensor_map.move(0, 0x1008)

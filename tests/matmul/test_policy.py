@@ -1,4 +1,4 @@
-"""Configurations refuse nonsense, fit into shared memory, and the model and the order of tiles do what they say."""
+"""Policies refuse nonsense and fit into shared memory; the model and the order of tiles do what they say."""
 
 import math
 from dataclasses import replace
@@ -7,8 +7,12 @@ import numpy as np
 import pytest
 
 from cutesync.errors import ArgumentValueError
-from cutesync.kernels.matmul import policy as configs
-from cutesync.kernels.matmul.policy import COOPERATIVE, PINGPONG, SKINNY, SMEM_BYTES, MatmulPolicy, choose, raster
+from cutesync.kernels.matmul.candidates import COOPERATIVE, PINGPONG, SKINNY
+from cutesync.kernels.matmul.model import raster
+from cutesync.kernels.matmul.policy import SMEM_BYTES, SMS, MatmulPolicy
+
+from .kernels_order import tiles_in_order
+from .support import choose
 
 
 @pytest.mark.parametrize(
@@ -37,7 +41,7 @@ def test_all_configs_fit(out_bytes):
     for config in COOPERATIVE + PINGPONG + SKINNY:
         full = config.decided(out_bytes)
         assert full.stages >= 3 and full.smem(out_bytes) <= SMEM_BYTES
-        columns = config.slab_columns(out_bytes)
+        columns = config.sub_tile_columns(out_bytes)
         assert config.tile[1] % columns == 0 and columns * out_bytes in (32, 64, 128)
         with pytest.raises(ArgumentValueError, match="at most"):
             MatmulPolicy(config.tile, config.schedule, config.cluster, stages=40).decided(out_bytes)
@@ -58,17 +62,17 @@ def test_all_configs_fit(out_bytes):
         (MatmulPolicy((128, 192), promoted=True), 2, False),
     ],
 )
-def test_tiles_are_held_where_registers_and_tiles_are_enough(config, out_bytes, may):
+def test_the_epilogue_is_deferred_where_registers_and_tiles_are_enough(config, out_bytes, may):
     assert config.decided(out_bytes, True).deferred is may and config.decided(out_bytes, False).deferred is False
     assert replace(config, deferred=False).decided(out_bytes, True).deferred is False
     if may:
         assert replace(config, deferred=True).decided(out_bytes, False).deferred is True
     else:
-        with pytest.raises(ArgumentValueError, match="config.deferred"):
+        with pytest.raises(ArgumentValueError, match=r"config\.deferred"):
             replace(config, deferred=True).decided(out_bytes)
 
 
-def test_few_shares_meet_in_a_cluster():
+def test_few_splits_go_through_a_cluster():
     for splits in range(1, 13):
         for tile, schedule, most in (
             ((64, 64), "pingpong", 8),
@@ -77,10 +81,11 @@ def test_few_shares_meet_in_a_cluster():
             ((128, 256), "cooperative", 1),
         ):
             config = MatmulPolicy(tile, schedule, splits=splits)
-            assert config.meets is (1 < splits <= most) and config.cluster_size == (splits if config.meets else 1)
+            assert config.cluster_split is (1 < splits <= most)
+            assert config.cluster_size == (splits if config.cluster_split else 1)
             full = config.decided(2)
             assert full.stages >= 3 and full.smem(2) <= SMEM_BYTES
-    assert not MatmulPolicy((64, 64), "pingpong", (2, 1), splits=2).meets
+    assert not MatmulPolicy((64, 64), "pingpong", (2, 1), splits=2).cluster_split
 
 
 def test_the_model_prefers_full_waves():
@@ -119,8 +124,6 @@ def order(tiles_m: int, tiles_n: int, batch: int, cluster, along_n: bool, group:
 @pytest.mark.parametrize("along_n", [False, True])
 def test_the_device_counts_through_all_tiles_once(tiles, cluster, group, along_n, on_emulator):
     """The order of tiles as the device computes it: every cluster tile once, neighbours one after the other."""
-    from .kernels_order import tiles_in_order
-
     found = tiles_in_order(*tiles, 2, cluster, along_n, group)
     wanted = np.array(
         [(m * cluster[0], n * cluster[1], item) for item, m, n in order(*tiles, 2, cluster, along_n, group)]
@@ -146,4 +149,4 @@ def test_the_patch_in_flight_is_square():
 
 
 def test_the_multiprocessors_are_those_of_an_h200():
-    assert configs.SMS == 132
+    assert SMS == 132

@@ -1,0 +1,82 @@
+"""What a call of the flags computes: the whole call, and its kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...dtypes import DType, register
+from ...ops import Operator
+from ...runtime.call import Spec
+
+FORMS = {
+    "heads": "flag_heads",
+    "tails": "flag_tails",
+    "both": "flag_heads_and_tails",
+    "left": "adjacent_difference",
+    "right": "adjacent_difference",
+}
+
+
+@dataclass(frozen=True)
+class Marking:
+    """What is computed: a form, an operator, the element types, and which ends have a neighbour of the caller's.
+
+    "heads", "tails" and "both" give flags of type ``result``, or with ``bits`` 32 to a word; "left" and "right" give
+    differences with the neighbour on that side.
+    """
+
+    form: str
+    op: Operator
+    source: DType
+    result: DType
+    bits: bool = False
+    predecessor: bool = False
+    successor: bool = False
+
+    @property
+    def name(self) -> str:
+        """The public call."""
+        return FORMS[self.form]
+
+    @property
+    def is_flag(self) -> bool:
+        return self.form in ("heads", "tails", "both")
+
+    @property
+    def looks_back(self) -> bool:
+        return self.form in ("heads", "both", "left")
+
+    @property
+    def looks_ahead(self) -> bool:
+        return self.form in ("tails", "both", "right")
+
+    @property
+    def outputs(self) -> int:
+        return 2 if self.form == "both" else 1
+
+    @property
+    def key(self) -> tuple:
+        """What names the machine code in caches."""
+        return (self.form, self.op.key, self.source.name, self.result.name, self.bits, self.predecessor, self.successor)
+
+    @property
+    def register(self) -> str:
+        """The name of the DSL type of the register that holds a predecessor or a successor."""
+        return register(self.source, wide=False)
+
+
+@dataclass(frozen=True)
+class FlagSpec(Spec):
+    """A call: ``predecessor`` and ``successor`` are numbers of the elements' type, or None; rows are cut into tiles of
+    ``tile`` items."""
+
+    marking: Marking
+    shape: tuple[int, ...]
+    predecessor: int | float | None = None
+    successor: int | float | None = None
+    tile: int | None = None
+
+    @property
+    def result(self) -> tuple[tuple[int, ...], DType]:
+        *rows, length = self.shape
+        return (*rows, -(-length // 32) if self.marking.bits else length), self.marking.result

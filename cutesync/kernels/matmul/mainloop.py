@@ -1,0 +1,136 @@
+"""The multiplications of a tile: WGMMA out of the ring's stages, each stage handed back when the tensor cores have read
+it.
+
+A stage is released one step late, when ``wgmma.wait_group 1`` has said that the tensor cores have read it; so one
+k-tile of multiplications is always queued while the next stage is waited for. The promoted mainloop waits for every
+k-tile instead, as it must add its products up itself.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32
+from cutlass.cute.nvgpu import warpgroup
+
+from ...sync.pipelines import await_filled
+from .epilogue import DirectStore, Outlet, Progress
+from .policy import K_TILE_BYTES, MatmulPolicy
+
+
+class Inputs(namedtuple("Inputs", "a b ring")):
+    """The stages of A and B, in shared memory or as WGMMA reads them (see ``Mainloop.fragments``), and their ring."""
+
+
+class Mainloop:
+    """All products of a tile are added up in one set of accumulators. ``finish`` may store sub-tiles of the tile before
+    beside the first k-tiles."""
+
+    def __init__(
+        self, config: MatmulPolicy, mma: Callable[[], cute.TiledMma], types: tuple, finish: DirectStore
+    ) -> None:
+        """``mma()`` is one warpgroup's multiplications of a stage; ``types`` are those of A and of the sums."""
+        self.config, self.mma, self.finish = config, mma, finish
+        self.k, self.accumulator = K_TILE_BYTES * 8 // types[0].width, types[1]
+
+    @cute.jit
+    def run(self, inputs: Inputs, stage, k_tiles, progress: Progress, to: Outlet):
+        """Start all multiplications of a tile. Returns the accumulators, which ``wait`` must be called for, the stage
+        after the last, the last stage, and the progress of the stores."""
+        inputs, accumulators = self.fragments(inputs, to)
+        last = stage.clone()
+        self.multiply(accumulators, inputs, stage, False)
+        stage.advance()
+        started = Int32(1)
+        for index in cutlass.range_constexpr(self.finish.beside):
+            progress = self.finish.store_beside(index, progress, to)
+            if started < k_tiles:
+                self.multiply_next(accumulators, inputs, stage, last)
+                stage.advance()
+                last.advance()
+                started += 1
+        for _ in cutlass.range(started, k_tiles, 1, unroll=1):
+            self.multiply_next(accumulators, inputs, stage, last)
+            stage.advance()
+            last.advance()
+        return accumulators, stage, last, progress
+
+    def wait(self, ring, last) -> None:
+        """Wait for the multiplications of a tile, and hand its last stage back."""
+        warpgroup.wait_group(0)
+        self.release(ring, last)
+
+    def fragments(self, inputs: Inputs, to: Outlet):
+        """The stages as WGMMA reads them, and accumulators for this warpgroup's rows of a tile."""
+        rows, columns = self.config.rows, self.config.tile[1]
+        mma = self.mma()
+        part = mma.get_slice(to.thread)
+        a = mma.make_fragment_A(part.partition_A(cute.local_tile(inputs.a, (rows, self.k), (to.half, 0, None))))
+        b = mma.make_fragment_B(part.partition_B(inputs.b))
+        shape = part.partition_C(cute.make_identity_tensor((rows, columns))).shape
+        return Inputs(a, b, inputs.ring), cute.make_rmem_tensor(shape, self.accumulator)
+
+    @cute.jit
+    def multiply_next(self, accumulators, inputs: Inputs, stage, last):
+        """Start the multiplications of a stage, and hand back the stage before."""
+        self.multiply(accumulators, inputs, stage, True)
+        warpgroup.wait_group(1)  # all but the newest: the stage before has been read
+        self.release(inputs.ring, last)
+
+    def multiply(self, accumulators, inputs: Inputs, stage, add: bool) -> None:
+        """Wait for a stage and start its multiplications, 64 x N x 32 bytes of K an instruction. Without ``add`` the
+        first of them overwrites the accumulators."""
+        mma = self.mma()
+        await_filled(inputs.ring, stage)
+        warpgroup.fence()
+        for block in range(K_TILE_BYTES // 32):
+            mma.set(warpgroup.Field.ACCUMULATE, add or block > 0)
+            a, b = (operand[None, None, block, stage.index] for operand in inputs[:2])
+            cute.gemm(mma, accumulators, a, b, accumulators)
+        warpgroup.commit_group()
+
+    @cute.jit
+    def release(self, ring, stage):
+        """One arrival of each warp on the empty barrier, in every block that fills this stage."""
+        cute.arch.sync_warp()
+        ring.consumer_release(stage)
+
+
+class PromotedMainloop(Mainloop):
+    """The products of every k-tile are added to a second set of accumulators in full float32
+    (``MatmulPolicy.promoted``)."""
+
+    @cute.jit
+    def run(self, inputs: Inputs, stage, k_tiles, progress: Progress, to: Outlet):
+        inputs, accumulators = self.fragments(inputs, to)
+        last = stage.clone()
+        products = cute.make_rmem_tensor(accumulators.shape, self.accumulator)
+        accumulators.fill(0.0)
+        started = Int32(0)
+        for index in cutlass.range_constexpr(self.finish.beside):
+            if started < k_tiles:
+                self.multiply(products, inputs, stage, False)
+            progress = self.finish.store_beside(index, progress, to)
+            if started < k_tiles:
+                self.promote(accumulators, products, inputs.ring, stage)
+                stage.advance()
+                started += 1
+        for _ in cutlass.range(started, k_tiles, 1, unroll=1):
+            self.multiply(products, inputs, stage, False)
+            self.promote(accumulators, products, inputs.ring, stage)
+            stage.advance()
+        return accumulators, stage, last, progress
+
+    def wait(self, ring, last) -> None:
+        """``promote`` has waited for every k-tile."""
+
+    @cute.jit
+    def promote(self, accumulators, products, ring, stage):
+        """Add the products of a stage up, and hand it back."""
+        warpgroup.wait_group(0)
+        self.release(ring, stage)
+        for i in cutlass.range_constexpr(cute.size(products)):
+            accumulators[i] = accumulators[i] + products[i]

@@ -1,0 +1,32 @@
+"""The kernel's parameters: their names in order, and the records that group them. Without the DSL, for the host as
+well.
+
+``NAMES`` is the order in which the kernel takes them. A TMA descriptor is 128 bytes, followed by the extents of its
+tensor in 12 bytes.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+
+class Order(namedtuple("Order", "along_n group a_batched b_batched")):
+    """The order of tiles (see ``scheduler``), and which operands have a batch: all Int32."""
+
+
+class Split(namedtuple("Split", "splits k_tiles scratch counters")):
+    """Split-K: how many slices of K, the k-tiles of each (Int32); for the turnstile the partial sums and the counters
+    in global memory."""
+
+
+class Operands(
+    namedtuple("Operands", "alpha beta c c_row c_column c_batch bias d_pointer d_row d_column d_batch scale_a scale_b")
+):
+    """What the epilogue reads. Strides are Int64, in elements; what a variant lacks is not read.
+
+    ``d_pointer`` is where the result goes when TMA cannot store it; ``bias`` has an element a row or a column of the
+    result, the scales one in all, or one a row (A) and a column (B)."""
+
+
+MAPS = ("a", "a_extents", "b", "b_extents", "d", "d_extents")
+NAMES = (*MAPS, *Order._fields, *Split._fields, *Operands._fields)

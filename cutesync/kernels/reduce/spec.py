@@ -1,0 +1,121 @@
+"""What a reduction computes: the whole call, and one kernel of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ...dtypes import BOOL, DType, register
+from ...identity import identify
+from ...ops import Operator
+from ...runtime.call import Spec
+
+
+@dataclass(frozen=True)
+class Reduction:
+    """What one kernel computes: an operator (or "argmin" / "argmax"), the element types, and the map fused into the
+    load."""
+
+    op: Operator | str
+    source: DType
+    accumulate: DType
+    result: DType
+    transform: Callable | None = None
+
+    @property
+    def name(self) -> str:
+        return self.op if isinstance(self.op, str) else self.op.name
+
+    @property
+    def key(self) -> tuple:
+        """What names the machine code in caches."""
+        op = self.op if isinstance(self.op, str) else self.op.key
+        transform = "" if self.transform is None else identify(self.transform).key
+        return (op, transform, self.source.name, self.accumulate.name, self.result.name)
+
+    def monoid(self) -> Any:
+        """The device code (imports the DSL)."""
+        from ...monoid import ArgMonoid, Monoid
+
+        if isinstance(self.op, str):
+            return ArgMonoid(self.op == "argmax", self.source, self.result)
+        return Monoid(self.op, self.source, self.accumulate, self.result, self.transform)
+
+    @property
+    def _of_truth(self) -> bool:
+        """any and all reduce truth values."""
+        return not isinstance(self.op, str) and self.op.fn is None and self.op.name in ("any", "all")
+
+    @property
+    def value(self) -> DType:
+        """The type of a state's value, and of ``init``."""
+        return self.source if isinstance(self.op, str) else BOOL if self._of_truth else self.accumulate
+
+    @property
+    def register(self) -> str:
+        """The name of the DSL type of the register that holds a value."""
+        return register(self.value) if isinstance(self.op, str) else self.op.register(self.value)
+
+    @property
+    def slot_words(self) -> int:
+        """32-bit words of a state."""
+        return (2 if self.register.endswith("64") else 1) + (2 if isinstance(self.op, str) else 0)
+
+    @property
+    def between(self) -> DType:
+        """The type in which one pass leaves its states for the next."""
+        return BOOL if self._of_truth else self.accumulate
+
+    @property
+    def has_atomic(self) -> bool:
+        """Whether the GPU has an atomic for this operator and type."""
+        name, result = self.name, self.result
+        if isinstance(self.op, str) or self.op.fn is not None or result is not self.accumulate or result.size < 4:
+            return False
+        return name == "add" if result.kind == "f" else name in ("add", "min", "max", "and", "or", "xor")
+
+    def of_pass(self, number: int, passes: int) -> Reduction:
+        """What one of several passes computes: all but the last write states, all but the first read them."""
+        first, last = number == 0, number == passes - 1
+        source, result = self.source if first else self.between, self.result if last else self.between
+        return Reduction(self.op, source, self.accumulate, result, self.transform if first else None)
+
+    def identity(self) -> Any:
+        """The value that changes nothing, as a Python number; None if there is none."""
+        return None if isinstance(self.op, str) else self.op.identity(self.accumulate)
+
+
+@dataclass(frozen=True)
+class ReduceSpec(Spec):
+    """A call: ``init`` is a Python number of the type ``reduction.value``, or None."""
+
+    reduction: Reduction
+    shape: tuple[int, ...]
+    axes: frozenset[int]
+    keepdims: bool
+    init: int | float | None
+    algorithm: str
+
+    @property
+    def result(self) -> tuple[tuple[int, ...], DType]:
+        kept = [1 if i in self.axes else n for i, n in enumerate(self.shape) if self.keepdims or i not in self.axes]
+        return tuple(kept), self.reduction.result
+
+    def passes(self) -> list[tuple[int, int, int]]:
+        """The (outer, length, inner) of each pass over the array, the last group of reduced axes first, so that C order
+        is kept."""
+        groups: list[tuple[int, bool]] = []  # neighbouring axes of one kind, those of one element left out
+        for axis, extent in enumerate(self.shape):
+            if extent != 1 and groups and groups[-1][1] == (axis in self.axes):
+                groups[-1] = (groups[-1][0] * extent, groups[-1][1])
+            elif extent != 1:
+                groups.append((extent, axis in self.axes))
+        found = []
+        while any(reduced for _, reduced in groups):
+            last = max(i for i, (_, reduced) in enumerate(groups) if reduced)
+            outer, inner = (math.prod(extent for extent, _ in side) for side in (groups[:last], groups[last + 1 :]))
+            found.append((outer, groups[last][0], inner))
+            groups = groups[:last] + groups[last + 1 :]
+        return found or [(math.prod(extent for extent, _ in groups), 1, 1)]

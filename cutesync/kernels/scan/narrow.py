@@ -1,0 +1,327 @@
+"""Scan down the columns of narrow arrays: resident blocks stream tiles of whole rows through shared memory.
+
+    transfer    (one thread) copies tiles into a ring of ``stages`` in shared memory, and results out of it
+    work        reduces the tile that comes next and publishes its columns' aggregates; looks back for the tile in
+                hand and scans it in place
+
+A worker has a column of one of the tile's ``runs`` of rows; the aggregates of the runs are exchanged through shared
+memory. So neighbouring threads read neighbouring elements whatever the number of columns, and memory is read and
+written in whole lines, each element once.
+
+    barrier           completed by                                 waited for by
+    full[stage]       transfer: 1 arrival and the tile's bytes     work
+    empty[stage]      one lane of each warp of workers             transfer
+    WORKERS           all workers                                  all workers
+
+A stage is empty when its tile has been scanned in place; transfer stores the results before it loads the next tile.
+
+Look-back: the prefix of a tile is that of its group of tiles, which the block with the last tile of the group before
+publishes, followed by the tiles before it in its group, which every block combines itself. Which tile is combined with
+which depends on tile numbers alone. A tile is reduced and published before the look-back of the tile before it in its
+block, so what a look-back asks for is mostly there. Progress: tile numbers come from an atomic; the block that has the
+smallest tile that is not yet published only looks back for smaller tiles before it publishes, and all of those are
+published.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+from cutlass.experimental import primitives
+from cutlass.memory import SmemAllocator
+
+from ...block.reduce import get, load_partial, partial_array, partial_bytes, store_partial
+from ...block.split import share
+from ...monoid import tree
+from ...sync.gather import Slots, enter
+from ...sync.named_barrier import NamedBarrier
+from ...sync.roles import Role, Roles
+from ...sync.tiles import DONE, TileRing, Visit
+from ...warp import LANES, Maybe, combine_valid, scan_states, shift_up, zeros
+from .base import Arguments, Scan, ScanKernel
+from .policy import NarrowPolicy
+
+UNROLL = 8  # elements of a run that are read at once
+
+
+class Named(IntEnum):
+    WORKERS = 1
+
+
+@dataclass(frozen=True)
+class Shared:
+    """Shared memory: the tiles and their ring.
+
+    For each turn (a block's tiles have turns 0 and 1 alternately): the prefix of each run in the tile (``before``), and
+    the tile's aggregates (``totals``). Of the tile in hand: what a look-back finds (``found``), and the tile's
+    prefixes."""
+
+    buffer: cute.Pointer
+    tiles: TileRing
+    before: tuple
+    found: tuple
+    totals: tuple
+    prefixes: tuple
+
+
+class NarrowScan(ScanKernel):
+    """The kernel: ``runs`` (a power of two, at most 32) of ``height`` rows of ``inner`` columns are a tile, ``group``
+    tiles a group.
+
+    Elements and results are of one size; every outer slice begins on a boundary of 16 bytes, and so does every tile."""
+
+    def __init__(self, scan: Scan, policy: NarrowPolicy) -> None:
+        self.inner, self.runs, self.height, self.stages, self.group = (
+            policy.inner,
+            policy.runs,
+            policy.height,
+            policy.stages,
+            policy.group,
+        )
+        self.tile, self.states = (
+            policy.runs * policy.height,
+            policy.runs * policy.inner,
+        )  # rows of a tile, and states in it
+        self.workers = -(-self.states // LANES) * LANES
+        self.size = scan.monoid.source.size
+        self.roles = Roles(Role("transfer", 1), Role("work", self.workers // LANES))
+        partials = sum(partial_bytes(scan.types, count) for count in self.partials())
+        smem = policy.stages * (self.tile * policy.inner * self.size + 20) + partials + 72
+        super().__init__(scan, self.roles.threads, smem, 1)
+
+    def partials(self) -> tuple[int, ...]:
+        """How many partials each array of ``Shared`` has."""
+        return 2 * self.states, self.states, 2 * self.inner, self.inner
+
+    @cute.jit
+    def body(self, a: Arguments):
+        shared = Shared(
+            SmemAllocator().allocate_array(
+                self.scan.monoid.source.cutlass, self.stages * self.tile * self.inner, byte_alignment=128
+            ),
+            TileRing.make(self.stages, consumers=self.workers // LANES),
+            *(partial_array(self.scan.types, count) for count in self.partials()),
+        )
+        shared.tiles.clear()
+        cute.arch.sync_threads()
+        thread, _, _ = cute.arch.thread_idx()
+        worker = cutlass.max(thread - LANES, 0)  # not negative: the compiler divides by shifts and multiplications
+        self.roles.run(transfer=lambda _: self.transfer(shared, a), work=lambda _: self.work(shared, a, worker))
+
+    def place(self, number, a: Arguments):
+        """``(place, count)``: where a tile begins in memory, and how many rows it has. Tiles are cut in memory
+        order."""
+        tile = Int64(self.scan.flip(number % a.tiles, a.tiles))
+        count = Int32(cutlass.min(a.length - tile * self.tile, Int64(self.tile)))
+        return (Int64(number // a.tiles) * a.length + tile * self.tile) * self.inner, count
+
+    @cute.jit
+    def transfer(self, shared: cutlass.Constexpr, a: Arguments):
+        if cute.arch.lane_idx() == 0:
+            self.transfer_alone(shared, a)
+
+    @cute.jit
+    def transfer_alone(self, shared: cutlass.Constexpr, a: Arguments):
+        """One thread. Each visit to a stage stores the tile it held and loads another; one ``DONE`` ends the tiles."""
+        tiles, ring = shared.tiles, shared.tiles.ring
+        everything = Int32(a.rows) * a.tiles
+        entry = enter(a.counters)
+        tiles.word[0] = entry.tag
+        at = ring.start_producer()
+        idle = Int32(0)  # visits since there are no more tiles
+        while idle < self.stages:
+            number = entry.arrived
+            if number < everything:
+                entry = enter(a.counters)  # asked for early: the answer takes as long as a copy
+            held = shared.buffer + at.stage * (self.tile * self.inner)
+            ring.acquire_alone(at)
+            before = tiles.numbers[at.stage]
+            if before != DONE:
+                self.store(held, a, before)
+            if number < everything:
+                tiles.announce(at, number)
+                place, whole, elements = self.extent(number, a)
+                self.copy(held, a.x + place, whole, elements, self.scan.monoid.source.cutlass)
+                ring.load_alone(at, held, a.x + place, whole * self.size)
+            else:
+                if idle == 0:
+                    tiles.announce(at, Int32(DONE))
+                    ring.full[at.stage].arrive()
+                idle += 1
+            at = ring.next(at)
+        blocks, _, _ = cute.arch.grid_dim()
+        entry.close(a.counters, Int32(0), everything + blocks)
+
+    def extent(self, number, a: Arguments):
+        """``(place, whole, elements)``: where a tile's elements begin in memory, how many there are, and how many of
+        them whole 16 bytes hold."""
+        place, count = self.place(number, a)
+        elements = count * self.inner
+        return place, elements // (16 // self.size) * (16 // self.size), elements
+
+    @cute.jit
+    def store(self, held, a: Arguments, number):
+        place, whole, elements = self.extent(number, a)
+        results = cute.make_ptr(self.scan.monoid.result.cutlass, held.toint(), cute.AddressSpace.smem, assumed_align=16)
+        if whole > 0:
+            primitives.cp_async_bulk_global_shared_cta(a.out + place, results, whole * self.size)
+            cute.arch.cp_async_bulk_commit_group()
+        if whole < elements:
+            self.copy(a.out + place, results, whole, elements, self.scan.monoid.result.cutlass)
+            cute.arch.fence_proxy("async.shared", space="cta")  # PTX: generic reads before the next copy into it
+        cute.arch.cp_async_bulk_wait_group(0, read=True)
+
+    @cute.jit
+    def copy(self, target, source, begin, end, kind: cutlass.Constexpr):
+        """The elements at the end of an outer slice that are fewer than 16 bytes."""
+        for i in cutlass.range(begin, end, 1, unroll=1):
+            element(target + i)[0] = kind(element(source + i)[0])
+
+    @cute.jit
+    def work(self, shared: cutlass.Constexpr, a: Arguments, worker):
+        at, turn = shared.tiles.first(), Int32(0)
+        if at.number != DONE:
+            self.reduce(shared, a, at, turn, worker)
+        while at.number != DONE:
+            coming = shared.tiles.next(at)
+            if coming.number != DONE:
+                self.reduce(shared, a, coming, turn ^ 1, worker)
+            self.look_back(shared, a, at, turn, worker)
+            self.scan_run(shared, a, at, turn, worker)
+            shared.tiles.ring.release(at)
+            at = coming
+            turn ^= 1
+
+    def span(self, number, a: Arguments, worker):
+        """``(first, stop, count)``: a worker's rows among a tile's ``count``, in scan order. Excess threads have
+        none."""
+        _, count = self.place(number, a)
+        first = worker // self.inner * self.height
+        return first, cutlass.min(first + self.height, count), count
+
+    def at(self, shared, stage, position, count, worker):
+        """A worker's element at a position of a tile: where it lies in shared memory."""
+        return shared.buffer + (
+            (stage * self.tile + self.scan.flip(position, count)) * self.inner + worker % self.inner
+        )
+
+    def slots(self, shared, number, a: Arguments):
+        """``(slots, place)``: a row's slots, and that of a tile's first column. A row's slots are those of its tiles,
+        then those of the ends of its groups."""
+        each = Int64(a.tiles + (a.tiles + self.group - 1) // self.group)
+        place = (Int64(number // a.tiles) * each + number % a.tiles) * self.inner
+        return Slots(a.slots, a.rows * each * self.inner, shared.tiles.word[0], self.scan.types), place
+
+    @cute.jit
+    def reduce(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, turn, worker):
+        """Reduce a tile: store the prefix of each run, and publish the aggregates of the columns."""
+        first, stop, count = self.span(at.number, a, worker)
+        partial = Maybe(zeros(self.scan.types), first < stop)
+        state = partial.state
+        if partial.valid:
+            state = self.scan.lift(element(self.at(shared, at.stage, first, count, worker)), 0)
+            first += 1
+        while first + UNROLL <= stop:
+            values = [element(self.at(shared, at.stage, first + u, count, worker))[0] for u in range(UNROLL)]
+            state = self.scan.combine(state, tree([self.scan.lift((value,), 0) for value in values], self.scan.combine))
+            first += UNROLL
+        while first < stop:
+            value = self.scan.lift(element(self.at(shared, at.stage, first, count, worker)), 0)
+            state = self.scan.combine(state, value)
+            first += 1
+        if worker < self.states:
+            store_partial(shared.before, turn * self.states + worker, Maybe(state, partial.valid))
+        NamedBarrier(Named.WORKERS, self.workers).sync()
+        column, last, total = self.scan_runs(shared.before, turn * self.states, worker)
+        if last:
+            store_partial(shared.totals, turn * self.inner + column, Maybe.of(total.state))
+            slots, place = self.slots(shared, at.number, a)
+            slots.publish(place + column, total.state)
+
+    @cute.jit
+    def scan_runs(self, partials: cutlass.Constexpr, base, worker):
+        """Replace each run's partial by its prefix. ``(column, last, aggregate)``: whether this worker has a column's
+        aggregate, and which column."""
+        column, group = worker // self.runs, worker % self.runs
+        place = base + group * self.inner + column
+        state = (*zeros(self.scan.types), Int32(0))
+        if worker < self.states:
+            state = get(partials, place, (*self.scan.types, Int32))
+        inclusive = scan_states(state, lambda a, b: combine_valid(a, b, self.scan.combine), worker % LANES, self.runs)
+        before = Maybe.unpack(shift_up(inclusive))
+        if worker < self.states:
+            store_partial(partials, place, Maybe(before.state, (group > 0) & before.valid))
+        return column, (group == self.runs - 1) & (worker < self.states), Maybe.unpack(inclusive)
+
+    @cute.jit
+    def look_back(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, turn, worker):
+        """Store the prefixes of a tile, those of its columns."""
+        types, combine = self.scan.types, self.scan.combine
+        slots, place = self.slots(shared, at.number, a)
+        group, inside = at.number % a.tiles // self.group, at.number % a.tiles % self.group
+        first, stop = share(inside, worker // self.inner, Int32(self.runs))
+        if worker >= self.states:
+            stop = first
+        slot = place + worker % self.inner - Int64(inside - first) * self.inner
+        found = slots.collect(slot, stop - first, Int64(self.inner), combine)
+        if worker < self.states:
+            store_partial(shared.found, worker, Maybe(found.state[0], found.valid))
+        NamedBarrier(Named.WORKERS, self.workers).sync()
+        column, last, before = self.scan_runs(shared.found, Int32(0), worker)
+        if last:
+            carry = self.scan.carry_in(a)
+            # where this group's end is published
+            ends = place + Int64(a.tiles - at.number % a.tiles + group) * self.inner + column
+            end = slots.collect(ends - self.inner, Int32(group > 0), Int64(0), combine)
+            if end.valid:
+                carry = Maybe(end.state[0], end.valid)
+            carry = carry.then(before, combine)
+            store_partial(shared.prefixes, column, carry)
+            if inside == self.group - 1:
+                total = load_partial(shared.totals, turn * self.inner + column, types)
+                slots.publish(ends, carry.then(Maybe.of(total.state), combine).state)
+        NamedBarrier(Named.WORKERS, self.workers).sync()
+
+    @cute.jit
+    def scan_run(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, turn, worker):
+        """Replace a worker's elements by its results."""
+        types = self.scan.types
+        first, stop, count = self.span(at.number, a, worker)
+        state = zeros(types)
+        if first < stop:
+            carry = load_partial(shared.prefixes, worker % self.inner, types)
+            prefix = load_partial(shared.before, turn * self.states + worker, types)
+            before = carry.then(prefix, self.scan.combine)
+            element_at = self.at(shared, at.stage, first, count, worker)
+            following = before.append(self.scan.lift(element(element_at), 0), self.scan.combine).state
+            self.put(element_at, before.state if self.scan.exclusive else following)
+            state = following
+            first += 1
+        while first + UNROLL <= stop:
+            values = [element(self.at(shared, at.stage, first + u, count, worker))[0] for u in range(UNROLL)]
+            for u in cutlass.range_constexpr(UNROLL):
+                state = self.step(self.at(shared, at.stage, first + u, count, worker), state, (values[u],))
+            first += UNROLL
+        while first < stop:
+            element_at = self.at(shared, at.stage, first, count, worker)
+            state = self.step(element_at, state, element(element_at))
+            first += 1
+
+    def step(self, place, state, elements):
+        """Store the result for the element ``elements[0]``, which ``state`` comes before; the state behind it."""
+        following = self.scan.combine(state, self.scan.lift(elements, 0))
+        self.put(place, state if self.scan.exclusive else following)
+        return following
+
+    def put(self, place, state) -> None:
+        result = self.scan.monoid.result
+        place = cute.make_ptr(result.cutlass, place.toint(), cute.AddressSpace.smem, assumed_align=result.size)
+        element(place)[0] = self.scan.monoid.lower(state)
+
+
+def element(pointer):
+    return cute.make_tensor(pointer, cute.make_layout((1,)))

@@ -1,0 +1,186 @@
+"""Ragged chunks: those at the ends of a row, of which only positions [begin, end) exist.
+
+They are gone through a piece (a few rows of vectors) at a time, once to reduce and once to store, so that they take few
+registers beside the full chunks' code. In a piece the vectors that exist are counted from the one that holds position
+``begin``, so that all lanes before a lane with a vector have one. With vectors of 4 items:
+
+    position   4       8       12      16      20
+               | . . x x | x x x x | x x x x | x . . . |          x exists: begin = 6, end = 17
+    vector     0         1         2         3
+               skip = 2                       tail = 1            shift = 4, count = 4
+
+Whole vectors are loaded as such. The first and the last may be partial (*edges*): of those a lane has an element, the
+first vector's in the warp's lower half, the last one's in its upper half. The operator never sees anything but
+elements.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Int32
+
+from ...monoid import choose
+from ...warp import LANES, Maybe, broadcast, combine_valid, scan_states, shift_up, zeros
+from .tile import Chunk, Span, WarpScan
+
+ROWS = 4  # rows of vectors in a piece
+HALF = LANES // 2  # lanes, and the most elements of a vector
+
+
+# The vectors of a piece: the first begins at position ``shift`` and lacks ``skip`` items; ``count`` exist, the last one
+# up to its item ``tail``.
+Vectors = namedtuple("Vectors", "shift skip count tail")
+
+
+class RaggedScan:
+    """The chunks of ``tile`` in global memory, full or not, in pieces of ``rows`` rows of vectors.
+
+    ``vectors`` is where the methods read whole vectors, if not at ``start``: in shared memory, where the chunk's places
+    are the same."""
+
+    def __init__(self, tile: WarpScan, rows: int = ROWS) -> None:
+        self.chunk = tile.chunk
+        self.tile = WarpScan(tile.scan, min(rows, tile.rows), 1, None if tile.shift else tile.shift, tile.items)
+        self.scan = tile.scan
+
+    @cute.jit
+    def reduce(self, start: cute.Pointer, span: Span, lane: Int32, vectors=None):
+        """The aggregate (``Maybe``) of the chunk whose lowest address is ``start``."""
+        vectors = start if vectors is None else vectors
+        partial = Maybe.none(self.scan.types)
+        piece = span.begin // self.tile.chunk
+        while piece * self.tile.chunk < span.end:
+            chunk = self.tile.registers()
+            inner = self.clip(span, piece)
+            total = self.reduce_piece(start + self.place(piece), vectors + self.place(piece), inner, chunk, lane)
+            partial = partial.then(total, self.scan.combine)
+            piece += 1
+        return partial
+
+    @cute.jit
+    def emit(self, start: cute.Pointer, out: cute.Pointer, span: Span, carry: Maybe, lane: Int32, vectors=None):
+        """Store the scanned chunk at ``out``; ``carry`` is the state of everything before the chunk."""
+        vectors = start if vectors is None else vectors
+        piece = span.begin // self.tile.chunk
+        while piece * self.tile.chunk < span.end:
+            chunk = self.tile.registers()
+            inner = self.clip(span, piece)
+            source, target = start + self.place(piece), out + self.place(piece)
+            total = self.reduce_piece(source, vectors + self.place(piece), inner, chunk, lane)
+            self.emit_piece(source, target, inner, chunk, carry, lane)
+            carry = carry.then(total, self.scan.combine)
+            piece += 1
+
+    def place(self, piece):
+        """Where a piece lies in the chunk, in elements."""
+        return self.scan.flip(piece, self.chunk // self.tile.chunk) * self.tile.chunk * self.scan.width
+
+    def clip(self, span: Span, piece) -> Span:
+        """The positions of a piece that exist, counted from its first."""
+        low = cutlass.max(span.begin - piece * self.tile.chunk, 0)
+        return Span(0, low, cutlass.min(span.end - piece * self.tile.chunk, self.tile.chunk))
+
+    def cut(self, span: Span) -> Vectors:
+        """The vectors of a piece."""
+        items = self.tile.items
+        shift = span.begin // items * items
+        count = cutlass.max((span.end - shift + items - 1) // items, 0)
+        return Vectors(shift, span.begin - shift, count, span.end - shift - (count - 1) * items)
+
+    def has_edges(self, v: Vectors):
+        """Whether the first or the last vector is partial."""
+        return Boolean(False) if self.tile.items == 1 else (v.skip > 0) | (v.tail < self.tile.items)
+
+    def first_vector(self, start, v: Vectors):
+        """Where vector 0 of the piece at ``start`` lies (the last address, in reverse)."""
+        offset = v.shift * self.scan.width
+        return start - offset if self.scan.reverse else start + offset
+
+    def whole(self, vector, v: Vectors):
+        inner = (vector > 0) | (v.skip == 0)
+        return inner & ((vector < v.count - 1) | ((vector == v.count - 1) & (v.tail == self.tile.items)))
+
+    @cute.jit
+    def reduce_piece(self, start: cute.Pointer, vectors: cute.Pointer, span: Span, chunk: Chunk, lane: Int32):
+        """The aggregate (``Maybe``) of a piece; fills the registers ``chunk``."""
+        v = self.cut(span)
+        start, vectors = self.first_vector(start, v), self.first_vector(vectors, v)
+        for u in cutlass.range_constexpr(self.tile.rows):
+            whole = self.whole(lane + u * LANES, v)
+            self.tile.load_vector(vectors + self.tile.place(u, lane), chunk.elements, u, whole)
+        first, last = zeros(self.scan.types), zeros(self.scan.types)
+        if self.has_edges(v):
+            _, _, inclusive = self.scan_edges(start, v, lane)
+            first, last = broadcast(inclusive[:-1], HALF - 1), broadcast(inclusive[:-1], LANES - 1)
+        rows = []
+        for u in cutlass.range_constexpr(self.tile.rows):
+            rows.append(self.scan_row(chunk.elements, u, first, last, v, lane))
+        exists = v.count > 0
+        return Maybe(self.tile.join_rows(rows, chunk, lane, v.count), exists)
+
+    @cute.jit
+    def scan_row(self, elements, u: cutlass.Constexpr, first, last, v: Vectors, lane):
+        """The inclusive scan of row ``u``'s vectors; ``first`` and ``last`` are the aggregates of partial ones."""
+        vector = lane + u * LANES
+        state = last
+        if self.whole(vector, v):
+            state = self.tile.reduce_vector(elements, u)
+        elif vector == 0:
+            state = first
+        return scan_states(state, self.scan.combine, lane, LANES, vector < v.count)
+
+    @cute.jit
+    def scan_edges(self, start: cute.Pointer, v: Vectors, lane: Int32):
+        """``(place, exists, inclusive)``: where a lane's element of a partial vector lies, whether there is one, and
+        the packed scan of each half of the warp. A vector that is both the first and the last is in the lower half."""
+        second, i = lane >= HALF, lane % HALF
+        vector = choose(second, v.count - 1, Int32(0))
+        low = choose(vector == 0, v.skip, Int32(0))
+        high = choose(vector == v.count - 1, v.tail, Int32(self.tile.items))
+        exists = (i >= low) & (i < high) & (high - low < self.tile.items) & (vector >= Int32(second))
+        place = self.scan.flip(vector * self.tile.items + i, self.tile.chunk) * self.scan.width
+        state = (*zeros(self.scan.types), Int32(0))
+        if exists:
+            state = (*self.scan.lift(self.elements(start), place), Int32(1))
+        return place, exists, scan_states(state, lambda a, b: combine_valid(a, b, self.scan.combine), lane, HALF)
+
+    def elements(self, start):
+        """A piece's elements, as a tensor."""
+        return cute.make_tensor(start, cute.make_layout((self.tile.chunk * self.scan.width,)))
+
+    @cute.jit
+    def emit_piece(self, start: cute.Pointer, out: cute.Pointer, span: Span, chunk: Chunk, carry: Maybe, lane: Int32):
+        """Store a scanned piece; ``carry`` is the state of everything before it."""
+        v = self.cut(span)
+        start, out = self.first_vector(start, v), self.first_vector(out, v)
+        before_last = zeros(self.scan.types)
+        for u in cutlass.range_constexpr(self.tile.rows):
+            vector = lane + u * LANES
+            prefix = self.tile.prefix(chunk, u, lane)
+            target = out + self.tile.place(u, lane)
+            self.tile.emit_vector(chunk.elements, u, carry, prefix, target, self.whole(vector, v))
+            if vector == v.count - 1:
+                before_last = prefix.state
+        if self.has_edges(v) & (v.count > 0):
+            self.emit_edges(start, out, v, carry, broadcast(before_last, (v.count - 1) % LANES), lane)
+
+    @cute.jit
+    def emit_edges(self, start, out, v: Vectors, carry: Maybe, before_last, lane):
+        """Store the results of a partial first and last vector.
+
+        ``carry`` is the state of everything before the first, ``before_last`` that of what lies between it and the
+        last."""
+        place, exists, inclusive = self.scan_edges(start, v, lane)
+        front = carry.pack()
+        if lane >= HALF:
+            front = combine_valid(front, (*before_last, Int32(1)), self.scan.combine)
+        own = inclusive
+        if cutlass.const_expr(self.scan.exclusive):
+            before = shift_up(inclusive)
+            own = (*before[:-1], choose(lane % HALF > 0, before[-1], Int32(0)))
+        result = combine_valid(front, own, self.scan.combine)
+        if exists:
+            self.scan.lower(result[:-1], self.elements(out), place)

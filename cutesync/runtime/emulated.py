@@ -1,0 +1,172 @@
+"""The emulator as a backend, and the backend of dry runs, which has neither memory nor a machine."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+from ..errors import WorkspaceError, explain
+from . import device, tensor_map
+from .compiler import Kernel
+
+_ALIGNMENT = 256
+_MULTIPROCESSORS = 132  # of an H200: configurations are those of the real thing
+_workspaces: dict[int, np.ndarray] = {}
+_addresses = itertools.count(1 << 40, 1 << 40)  # of arrays of dry runs
+
+
+def _memory(size: int, fill: int | None = None) -> tuple[int, np.ndarray]:
+    """Aligned host memory: its address and its owner."""
+    owner = np.empty(size + _ALIGNMENT, np.uint8)
+    if fill is not None:
+        owner[:] = fill
+    return owner.ctypes.data + -owner.ctypes.data % _ALIGNMENT, owner
+
+
+def _register(ptr: int, size: int, owner: np.ndarray, initialised: bool) -> None:
+    """Let kernels touch this memory of ``owner``. Bytes not ``initialised`` must be written before they are read."""
+    from ..emulator import DEVICE
+
+    DEVICE.register(ptr, size, f"DeviceArray of {size} bytes", initialised=initialised, owner=owner)
+
+
+class _Emulator:
+    on_host = True
+
+    @staticmethod
+    def ordinal(wanted: int | None) -> int:
+        del wanted
+        return device.HOST
+
+    @staticmethod
+    def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim: Any) -> Callable:
+        from . import workspace as workspaces
+
+        block = make_block()
+        facts: dict[str, Any] = {"cluster": kernel.cluster, "shared_bytes": kernel.smem, "programmatic": True}
+
+        def run(addresses: tuple[int, ...], stream: int) -> None:
+            from .. import emulator
+
+            with emulator.LOCK:  # until the launch is over nobody else gets, or gives up, this workspace
+                block.put(addresses, None)
+                if claim is not None:
+                    here = claim(ordinal, stream)
+                    block.bind(here)
+                try:
+                    emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, block.packed(), **facts)
+                except BaseException:
+                    workspaces.forget(ordinal, stream)  # a launch that stopped half way leaves its counters in between
+                    raise
+
+        return run
+
+    @staticmethod
+    def map_writer(tiled: tensor_map.TiledMap, place: int) -> Callable[[int], None]:
+        return lambda address: tensor_map.encode_for_emulator(tiled, place, address)
+
+    @staticmethod
+    def allocate(size: int, ordinal: int, stream: int) -> tuple[int, object]:
+        """Bytes must be written before they are read."""
+        del ordinal, stream
+        try:
+            ptr, owner = _memory(size)
+        except (MemoryError, ValueError) as error:
+            raise WorkspaceError(explain("shape", f"{size} bytes", "free memory on this machine")) from error
+        _register(ptr, size, owner, initialised=False)
+        return ptr, owner
+
+    @staticmethod
+    def copy_in(array: Any, source: int, stream: int) -> None:
+        del stream
+        ctypes.memmove(array.ptr, source, array.nbytes)
+        _register(array.ptr, array.nbytes, array.owner, initialised=True)
+
+    @staticmethod
+    def copy_out(array: Any, to: int, stream: int) -> None:
+        del stream
+        ctypes.memmove(to, array.ptr, array.nbytes)
+
+    @staticmethod
+    def make_workspace(size: int, cleared: int, ordinal: int) -> int:
+        """What is not ``cleared`` holds rubbish: kernels must not mind."""
+        del ordinal
+        from ..emulator import DEVICE
+
+        base, owner = _memory(size, 0xCD)
+        ctypes.memset(base, 0, cleared)
+        DEVICE.register(base, size, "the workspace")
+        _workspaces[base] = owner
+        return base
+
+    @staticmethod
+    def free_workspace(base: int, ordinal: int) -> bool:
+        """Nothing runs on it, and every later launch would save and compare what is left registered."""
+        del ordinal
+        from ..emulator import DEVICE
+
+        DEVICE.unregister(base)
+        del _workspaces[base]
+        return True
+
+    @staticmethod
+    def capture(stream: int) -> int | None:
+        del stream
+        return None
+
+    @staticmethod
+    def stream_number(stream: int) -> Hashable:
+        return stream
+
+    @staticmethod
+    def can_time(stream: int) -> bool:
+        """Its times say nothing about a GPU."""
+        del stream
+        return False
+
+    @staticmethod
+    def multiprocessors(ordinal: int) -> int:
+        del ordinal
+        return _MULTIPROCESSORS
+
+    @staticmethod
+    def name(ordinal: int) -> str:
+        del ordinal
+        return "emulator"
+
+
+class _Dry(_Emulator):
+    """Addresses that nothing reads or writes."""
+
+    @staticmethod
+    def ordinal(wanted: int | None) -> int:
+        del wanted
+        return device.DRY
+
+    @staticmethod
+    def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim: Any) -> Callable:
+        del kernel, ordinal, grid, make_block, claim
+        return lambda addresses, stream: None
+
+    @staticmethod
+    def allocate(size: int, ordinal: int, stream: int) -> tuple[int, object]:
+        """No two overlap."""
+        del size, ordinal, stream
+        return next(_addresses), None
+
+    @staticmethod
+    def copy_in(array: Any, source: int, stream: int) -> None:
+        del array, source, stream
+
+    @staticmethod
+    def copy_out(array: Any, to: int, stream: int) -> None:
+        """Zeros."""
+        del stream
+        ctypes.memset(to, 0, array.nbytes)
+
+
+EMULATOR, DRY = _Emulator(), _Dry()

@@ -1,0 +1,203 @@
+"""The GPU as a backend: launches, memory and workspaces by way of the CUDA driver."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from ..errors import CaptureError, explain
+from . import device, forks, tensor_map
+from .compiler import Kernel, compiling, refuse_while_tracing
+
+_CLUSTER_DIMENSION, _PROGRAMMATIC_SERIALIZATION = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
+_WRONG_CONTEXT = (201, 400)  # CUDA_ERROR_INVALID_CONTEXT and _INVALID_HANDLE: another device is current, or none
+
+
+class _Config(ctypes.Structure):
+    """CUlaunchConfig of the CUDA driver API."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("smem", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("count", ctypes.c_uint),
+    )
+
+
+class _Attribute(ctypes.Structure):
+    """CUlaunchAttribute: an identifier, padding, and a value of 64 bytes, here three words."""
+
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_uint * 16))
+
+
+@functools.lru_cache(maxsize=1)
+def _entry() -> Any:
+    """``cuLaunchKernelEx``, which is given ctypes objects: with no ints to convert, a call takes 0.1 us less."""
+    function = ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
+    function.restype = ctypes.c_int
+    return function
+
+
+class _Gpu:
+    on_host = False
+
+    @staticmethod
+    def ordinal(wanted: int | None) -> int:
+        return device.current() if wanted is None else wanted
+
+    @staticmethod
+    def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim: Any) -> Callable:
+        block = make_block()
+        attributes = (_Attribute * 2)(
+            _Attribute(_PROGRAMMATIC_SERIALIZATION, 0, (1,)), _Attribute(_CLUSTER_DIMENSION, 0, kernel.cluster)
+        )
+        count = 1 if kernel.cluster == (1, 1, 1) else 2
+        config = _Config((grid, 1, 1), kernel.block, kernel.smem, None, ctypes.addressof(attributes), count)
+        entry, lock, handle = _entry(), forks.lock(), ctypes.c_void_p(kernel.handle(ordinal))
+        config_at, addresses_at, put = ctypes.byref(config), ctypes.byref(block.addresses), block.put
+        bound = held = known = None
+
+        def bind(stream: int) -> Any:
+            """Returns what the caller holds until the launch is enqueued; the default stream's workspace is held while
+            it is bound."""
+            nonlocal bound, held
+            config.stream, bound, found = stream, stream, None
+            if claim is not None:
+                found = claim(ordinal, stream)
+                block.bind(found)
+            held = found if stream in device.DEFAULT else None
+            return found
+
+        def run(addresses: tuple[int, ...], stream: int, alive: Any = (attributes, held)) -> None:
+            nonlocal known
+            if compiling[0]:
+                refuse_while_tracing()
+            with lock:
+                if addresses != known:
+                    before, known = known, None
+                    put(addresses, before)
+                    known = addresses
+                if (
+                    stream != bound or stream > 1
+                ):  # one that may be capturing, or a new one with an old handle, is bound anew
+                    here = bind(stream)  # noqa: F841 (held until the launch is enqueued)
+                code = entry(config_at, handle, addresses_at, None)
+                if code in _WRONG_CONTEXT:
+                    with device.using(ordinal):
+                        code = entry(config_at, handle, addresses_at, None)
+            if code:
+                raise device.failure(code, f"launch of {kernel.name}")
+
+        return run
+
+    @staticmethod
+    def map_writer(tiled: tensor_map.TiledMap, place: int) -> Callable[[int], None]:
+        """Encoded for the first address, and moved from then on."""
+        encoded = False
+
+        def write(address: int) -> None:
+            nonlocal encoded
+            if encoded:
+                tensor_map.move(place, address)
+            else:
+                tensor_map.encode(tiled, place, address)
+                encoded = True
+
+        return write
+
+    @staticmethod
+    def allocate(size: int, ordinal: int, stream: int) -> tuple[int, object]:
+        if device.capturing(stream):
+            advice = "give DeviceArrays, and a result as out=, made before the capture"
+            came = "a call that allocates or copies from NumPy"
+            raise CaptureError(explain("graph capture", came, "arrays that exist", advice))
+        memory, default, of_handle = _memory(ordinal)
+        with device.using(ordinal):
+            try:
+                owner = memory.allocate(max(size, 1), stream=of_handle(stream) if stream else default)
+            except Exception as error:
+                if "OUT_OF_MEMORY" in str(error):
+                    raise device.failure(2, f"allocating {size} bytes") from error
+                raise
+        return int(owner.handle), owner
+
+    @staticmethod
+    def copy_in(array: Any, source: int, stream: int) -> None:
+        with device.using(array.device):
+            device.copy_in(array.ptr, source, array.nbytes, stream)
+            device.synchronize(stream)
+
+    @staticmethod
+    def copy_out(array: Any, to: int, stream: int) -> None:
+        with device.using(array.device):
+            device.copy_out(to, array.ptr, array.nbytes, stream)
+
+    @staticmethod
+    def make_workspace(size: int, cleared: int, ordinal: int) -> int:
+        """Also while a graph is captured; the clearing (of everything) runs on a stream of its own."""
+        cu = device.driver()
+        with _uncaptured(), device.using(ordinal):
+            base = int(device.check(cu.cuMemAlloc(size), "workspace"))
+            stream = device.check(cu.cuStreamCreate(cu.CUstream_flags.CU_STREAM_NON_BLOCKING), "cuStreamCreate")
+            device.check(cu.cuMemsetD8Async(base, 0, size, stream), "cuMemsetD8Async")
+            device.synchronize(stream)
+            device.check(cu.cuStreamDestroy(stream), "cuStreamDestroy")
+        return base
+
+    @staticmethod
+    def free_workspace(base: int, ordinal: int) -> bool:
+        with _uncaptured(), device.using(ordinal):
+            return not int(device.driver().cuMemFree(base)[0])
+
+    @staticmethod
+    def capture(stream: int) -> int | None:
+        if not device.capturing(stream):
+            return None
+        return int(device.check(device.driver().cuStreamGetCaptureInfo(stream), "cuStreamGetCaptureInfo")[1])
+
+    @staticmethod
+    def stream_number(stream: int) -> Hashable:
+        return stream if stream in device.DEFAULT else device.stream_id(stream)
+
+    @staticmethod
+    def can_time(stream: int) -> bool:
+        return not device.capturing(stream)
+
+    @staticmethod
+    def multiprocessors(ordinal: int) -> int:
+        return device.attribute(ordinal, "MULTIPROCESSOR_COUNT")
+
+    name = staticmethod(device.name)
+
+
+GPU = _Gpu()
+
+
+@functools.lru_cache(maxsize=64)
+def _memory(ordinal: int) -> tuple:
+    """``cuda.core``'s memory of a device, its default stream, and what makes a stream of a handle: looking them up
+    takes microseconds."""
+    device.import_core()
+    from cuda.core import Device, Stream
+
+    with device.using(ordinal):
+        gpu = Device(ordinal)
+        gpu.set_current()
+        return gpu.memory_resource, gpu.default_stream, Stream.from_handle
+
+
+@contextlib.contextmanager
+def _uncaptured() -> Any:
+    """Inside, this thread leaves the mode in which others' captures forbid calls, as torch's allocator does."""
+    cu = device.driver()
+    relaxed = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    mode = device.check(cu.cuThreadExchangeStreamCaptureMode(relaxed), "capture mode")
+    try:
+        yield
+    finally:
+        device.check(cu.cuThreadExchangeStreamCaptureMode(mode), "capture mode")

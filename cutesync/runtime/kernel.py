@@ -1,0 +1,129 @@
+"""KernelSpec: a kernel to compile, with its parameters in order and by name, its key in the caches, and how to build
+it.
+
+Whoever prepares a launch gives values by name (see ``launch``): positions follow from the order of ``parameters``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ..dtypes import DType
+from . import compiler, device
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """An address in global memory, of elements of a type; ``align`` is in bytes, 0 stands for one element. ``size``, as
+    that of every parameter, is its own in bytes."""
+
+    name: str
+    element: DType
+    align: int = 0
+    size: ClassVar[int] = 8
+
+    def example(self) -> Any:
+        """What the DSL is shown of this parameter."""
+        import cutlass.cute as cute
+        from cutlass.cute.runtime import make_ptr
+
+        return make_ptr(self.element.cutlass, 0, cute.AddressSpace.gmem, assumed_align=self.align or self.element.size)
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A number; ``kind`` is the name of the DSL's class."""
+
+    name: str
+    kind: str
+
+    @property
+    def size(self) -> int:
+        return int(re.sub(r"\D", "", self.kind)) // 8
+
+    def example(self) -> Any:
+        import cutlass
+
+        return getattr(cutlass, self.kind)(0)
+
+
+@dataclass(frozen=True)
+class Packed:
+    """``size`` bytes as they are: a tensor map, or what the DSL passes beside one. They have no example of their
+    own."""
+
+    name: str
+    size: int
+
+
+Parameter = Pointer | Scalar | Packed
+
+
+@dataclass(frozen=True, eq=False)
+class KernelSpec:
+    """``make()`` returns the kernel's host object: its ``__call__`` takes the parameters, the grid and the stream; it
+    has ``threads`` and, if it uses shared memory, ``smem`` (bytes). ``examples()`` returns other example arguments, for
+    a ``__call__`` that groups them.
+
+    ``key`` names everything that decides the machine code, its family first. The cache adds this package's source.
+    """
+
+    key: tuple
+    parameters: tuple[Parameter, ...]
+    make: Callable[[], Any]
+    cluster: int = 1
+    examples: Callable[[], Sequence] | None = None
+
+    @property
+    def label(self) -> str:
+        """The policy, for people."""
+        return next((repr(part) for part in self.key if dataclasses.is_dataclass(part)), str(self.key[1]))
+
+    def build(self) -> tuple[Callable, list, dict]:
+        """``(host function, example arguments, launch facts)`` for ``cute.compile``."""
+        from cutlass import Int32
+        from cutlass.runtime import make_fake_stream
+
+        host = self.make()
+        if self.examples is None:
+            given = [p.example() for p in self.parameters if not isinstance(p, Packed)]
+        else:
+            given = list(self.examples())
+        facts = {"block": (host.threads, 1, 1), "smem": getattr(host, "smem", 0), "cluster": (self.cluster, 1, 1)}
+        return host.__call__, [*given, Int32(1), make_fake_stream()], facts
+
+    def kernel(self, stream: int = 0) -> compiler.Kernel:
+        """The compiled kernel; ``stream`` is the stream of the call that needs it."""
+        found = _collected.get()
+        if found is None:
+            return compiler.get(self.key, self.build, stream=stream)
+        found[self.key] = self
+        return compiler.Kernel(str(self.key[0]), b"", "", (1, 1, 1), 0, ())
+
+
+_collected: ContextVar[dict[tuple, KernelSpec] | None] = ContextVar("cutesync_collected", default=None)
+
+
+def collecting() -> bool:
+    """Whether this is a dry run: no plan that is made now has launches."""
+    return _collected.get() is not None
+
+
+@contextlib.contextmanager
+def collect() -> Iterator[dict[tuple, KernelSpec]]:
+    """A dry run: inside, in this thread, calls check their arguments and prepare their launches, but nothing is
+    compiled, launched or allocated. Yields the kernels that they need, by key. Arrays are those that
+    ``device_array.allocate`` makes inside."""
+    found: dict[tuple, KernelSpec] = {}
+    token = _collected.set(found)
+    try:
+        with device.forced("dry"):
+            yield found
+    finally:
+        _collected.reset(token)
