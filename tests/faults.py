@@ -220,7 +220,7 @@ def swap(pattern: str, old: str, new: str) -> Edit:
 
 TABLE: dict[str, tuple[Edit, set[str]]] = {
     "init count +1": (shifted(r"mbarrier\.init", 1), {"deadlock"}),
-    "init count -1": (shifted(r"mbarrier\.init", -1), {"barrier", "race", "livelock"}),
+    "init count -1": (shifted(r"mbarrier\.init", -1), {"barrier", "race", "livelock", "uninitialised"}),
     "expect_tx +16": (shifted(r"mbarrier\.arrive\.expect_tx", 16), {"deadlock"}),
     "expect_tx -16": (shifted(r"mbarrier\.arrive\.expect_tx", -16), {"deadlock", "uninitialised"}),
     "no mbarrier init": (each(op(r"mbarrier\.init")), {"barrier"}),
@@ -231,7 +231,7 @@ TABLE: dict[str, tuple[Edit, set[str]]] = {
     "no block barrier": (each(op(r"bar\.sync \t0")), {"barrier", "race", "uninitialised"}),
     "no wait for the launch before": (each(op(r"griddepcontrol\.wait")), {"race"}),
     "no arrive": (each(_ARRIVE), {"deadlock"}),
-    "double arrive": (each(_ARRIVE, r"\g<0>\g<0>"), {"race", "barrier", "deadlock"}),
+    "double arrive": (each(_ARRIVE, r"\g<0>\g<0>"), {"race", "barrier", "deadlock", "uninitialised"}),
     "no wgmma wait": (each(op(r"wgmma\.wait_group")), {"race", "registers"}),
     "no wgmma fence": (each(op(r"wgmma\.fence")), {"registers"}),
     "no bulk wait": (each(op(r"cp\.async\.bulk\.wait_group")), {"race", "barrier"}),

@@ -6,7 +6,6 @@ its own, as a trap ends all that a process has on the GPU.
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -20,7 +19,7 @@ from cutesync.kernels.matmul import MatmulPolicy
 from cutesync.kernels.matmul import policy as matmul_config
 from cutesync.kernels.reduce import plan as reduce_plan
 from cutesync.kernels.reduce.policy import Choice, SegmentPolicy
-from cutesync.runtime import compiler, device
+from cutesync.runtime import call, compiler, device
 from cutesync.sync import Barriers
 
 from .faults import Patch, instead, without
@@ -221,8 +220,7 @@ def debug(patch: Patch) -> None:
     patch.setenv("CUTESYNC_DEBUG", "1")
     patch.setenv("CUTESYNC_CACHE", "0")
     patch.setattr(compiler, "_kernels", {})
-    for module in ("cutesync.runtime.call", "cutesync.kernels.matmul.call"):
-        patch.setattr(importlib.import_module(module), "_plans", {})
+    patch.setattr(call, "_plans", {})
 
 
 def run(name: str, patch: Patch) -> None:
