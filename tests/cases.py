@@ -1,7 +1,7 @@
 """Data, operators and comparisons the tests share.
 
-The data is chosen so that results are exact: floats hold small integers, whose sums no order of additions rounds. So tests compare
-bits, and only those about rounding itself use a tolerance.
+The data is chosen so that results are exact: floats hold small integers, whose sums no order of additions rounds. So
+tests compare bits, and only those about rounding itself use a tolerance.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def same(actual, expected, message: str = "") -> None:
     if np.any(wrong):
         first = tuple(int(i) for i in np.argwhere(wrong)[0]) if actual.ndim else ()
         raise AssertionError(
-            f"{message}: {int(np.sum(wrong))} of {actual.size} differ; first at {first}: {actual[first]!r}, expected {expected[first]!r}"
+            f"{message}: {int(np.sum(wrong))} of {actual.size} differ; first at {first}: "
+            f"{actual[first]!r}, expected {expected[first]!r}"
         )
 
 
@@ -120,7 +121,7 @@ def running(x: np.ndarray, op="add", *, axis=-1, exclusive=False, reverse=False,
 
 
 def fold(fn, values: np.ndarray) -> np.ndarray:
-    """Fold the last axis with an associative operator of two arrays, neighbours first: order kept, logarithmic depth."""
+    """Reduce the last axis by an associative operator of two arrays, neighbours first: in logarithmic depth."""
     while values.shape[-1] > 1:
         even = values.shape[-1] // 2 * 2
         pairs = fn(values[..., 0:even:2], values[..., 1:even:2]).astype(values.dtype)
@@ -176,8 +177,9 @@ def matrices(shape, dtype="int32", seed: int = 0) -> np.ndarray:
 
 
 def adjacent(p, q):
-    """Segments (begin, end) in the halves of an int64, joined where one ends where the other begins; anything else gives -1 for good.
-    It finds operands in the wrong order, operands that are not neighbours, and everything that is no element."""
+    """Segments (begin, end) in the halves of an int64, joined where one ends where the other begins; anything else
+    gives -1 for good. It finds operands in the wrong order, operands that are not neighbours, and everything that is no
+    element."""
     gap = (p ^ (q >> 32)) & 0xFFFFFFFF
     return (p & ~0xFFFFFFFF) | (q & 0xFFFFFFFF) | ((gap | -gap) >> 63)
 
@@ -221,7 +223,8 @@ def read_only(array: np.ndarray) -> np.ndarray:
 
 
 def is_refused(call, error: type, words: list[str], launches: list, x: np.ndarray) -> None:
-    """The call raises an error of the project of that built-in kind, whose message holds the words, before anything is launched or ``x`` written."""
+    """The call raises an error of the project of that built-in kind, whose message holds the words, before anything is
+    launched or ``x`` written."""
     before = x.copy()
     with pytest.raises(error) as caught:
         call()
@@ -230,6 +233,35 @@ def is_refused(call, error: type, words: list[str], launches: list, x: np.ndarra
     assert ": got " in message and "; needs " in message, message
     assert [word for word in words if word not in message] == [], message
     assert launches == [] and np.array_equal(x, before)
+
+
+LARGEST = {"gpu": 1 << 24, "emulator": 1100}  # elements of an array in a test that runs in both places
+
+
+def fits(shape, place: str = "emulator") -> bool:
+    return int(np.prod(shape)) <= LARGEST[place]
+
+
+def places(names: str, gpu, emulator):
+    """Parameters of a test that has a ``place``: the cases for the GPU and those for the emulator."""
+    rows = []
+    for place, cases, marks in (("gpu", gpu, pytest.mark.gpu), ("emulator", emulator, ())):
+        rows += [pytest.param(place, *(case if "," in names else (case,)), marks=marks) for case in cases]
+
+    def id_of(value) -> str | None:
+        return None if isinstance(value, (list, set)) else getattr(value, "__name__", str(value))
+
+    return pytest.mark.parametrize(f"place, {names}", rows, indirect=["place"], ids=id_of)
+
+
+def everywhere(names: str, cases, emulator=lambda *case: True):
+    """Every case on the GPU; on the emulator those that ``emulator`` accepts, because what is not cached is compiled
+    there."""
+    cases = list(cases)
+    return places(names, cases, [case for case in cases if emulator(*(case if "," in names else (case,)))])
+
+
+STAND_FOR_ALL = ("bool", "int8", "float16", "float64")  # on the emulator: a type of each class
 
 
 def with_slow(names, slow: set[str]) -> list:

@@ -21,8 +21,9 @@ _kept: dict[tuple, object] = {}
 
 
 def compiled(function, *arguments):
-    """``emulator.compile_for_emulator``, once for equal kernels: the same function (of equal objects, if it is a method), equal
-    compile-time arguments, and arrays of the same types, extents, strides and alignment. Numbers known at run time only may differ."""
+    """``emulator.compile_for_emulator``, once for equal kernels: the same function (of equal objects, if it is a
+    method), equal compile-time arguments, and arrays of the same types, extents, strides and alignment. Numbers known
+    at run time only may differ."""
     owner, plain = getattr(function, "__self__", None), getattr(function, "__func__", function)
     annotations = [
         str(p.annotation) for p in inspect.signature(getattr(function, "__wrapped__", function)).parameters.values()
@@ -113,7 +114,8 @@ def assert_overlaps(ptx: str) -> None:
 
 
 def tell_figures(capsys, rows) -> None:
-    """Registers and shared memory of compiled kernels, as a test's output: ``rows`` of (kernel, type, threads, shared bytes, registers)."""
+    """Registers and shared memory of compiled kernels, as a test's output: ``rows`` of (kernel, type, threads, shared
+    bytes, registers)."""
     with capsys.disabled():
         print("\n\n| kernel | type | threads | shared bytes | registers |\n|---|---|---|---|---|")
         for row in sorted(set(rows)):

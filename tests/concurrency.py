@@ -11,7 +11,8 @@ from cutesync.errors import CaptureError
 
 
 def in_threads(work, count: int = 4) -> None:
-    """``work(0)`` to ``work(count - 1)`` in threads that start together, on the backend in force here. The first error of any is raised here."""
+    """``work(0)`` to ``work(count - 1)`` in threads that start together, on the backend in force here. The first error
+    of any is raised here."""
     start, failures = threading.Barrier(count), []
 
     def run(k: int) -> None:
@@ -31,7 +32,8 @@ def in_threads(work, count: int = 4) -> None:
 
 
 def captured(call, stream=None):
-    """A torch graph of what ``call`` enqueues, captured on ``stream``. It is called once before, which compiles and loads."""
+    """A torch graph of what ``call`` enqueues, captured on ``stream``. It is called once before, which compiles and
+    loads."""
     torch = pytest.importorskip("torch")
     call()
     torch.cuda.synchronize()
@@ -55,7 +57,8 @@ def replay_at_once(calls, turns: int) -> None:
 
 
 def capture_names_the_call_to_make(call) -> None:
-    """``call`` needs a kernel that is not compiled yet: in a capture that is an error which says so, afterwards the call works."""
+    """``call`` needs a kernel that is not compiled yet: in a capture that is an error which says so, afterwards the
+    call works."""
     torch = pytest.importorskip("torch")
     graph = torch.cuda.CUDAGraph()
     with pytest.raises(CaptureError, match="the same call once before capturing"), torch.cuda.graph(graph):

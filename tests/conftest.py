@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
+import collections
+import contextlib
+import functools
 import gc
-import importlib
-import importlib.util
 import os
+import re
 import warnings
 from types import SimpleNamespace
 
 import pytest
 
+import cutesync as cs
 from cutesync.runtime import call, compiler, device
 from cutesync.runtime.emulated import EMULATOR
 from cutesync.runtime.kernel import KernelSpec
 
+from .cases import fits
+from .memory import Memory
+
 os.environ.setdefault(
     "CUTE_DSL_ARCH", "sm_90a"
 )  # tests that use the DSL directly; with no GPU it would take another architecture
-
-
-def _emulator_runs_kernels() -> bool:
-    if importlib.util.find_spec("cutesync.emulator") is None:
-        return False
-    return hasattr(importlib.import_module("cutesync.emulator"), "launch")
-
-
-PLACES = [pytest.param("gpu", marks=pytest.mark.gpu)]
-if _emulator_runs_kernels():
-    PLACES.append("emulator")
 
 
 def pytest_addoption(parser) -> None:
@@ -39,55 +34,57 @@ def pytest_addoption(parser) -> None:
     group.addoption("--seed", type=int, metavar="S", help="the first of their seeds, which count up")
 
 
+@functools.cache
+def _cannot_run() -> tuple[tuple[str, ...], str]:
+    """The markers of the tests that this machine cannot run, and why."""
+    if reason := device.unavailable():
+        return ("gpu", "multi_gpu"), re.split(r" \(|; ", reason)[0]
+    return (("multi_gpu",), "one GPU found") if device.count() < 2 else ((), "")
+
+
+def pytest_collection_modifyitems(config, items) -> None:
+    """Tests that this machine cannot run are deselected; the summary says why."""
+    gone = {item for item in items if any(item.get_closest_marker(name) for name in _cannot_run()[0])}
+    if gone:
+        config.hook.pytest_deselected(items=[item for item in items if item in gone])
+        items[:] = [item for item in items if item not in gone]
+
+
 def pytest_terminal_summary(terminalreporter) -> None:
-    """One line for all random calls, whichever process made them."""
-    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, ())]
+    """A line for the deselected tests, one for the reasons of skips, one for all random calls of all processes."""
+    stats, line = terminalreporter.stats, terminalreporter.write_line
+    markers, reason = _cannot_run()
+    if markers:
+        line(f"deselected: tests marked {' or '.join(markers)} ({reason})")
+    reasons = collections.Counter(report.longrepr[2].removeprefix("Skipped: ") for report in stats.get("skipped", ()))
+    if reasons:
+        line("skipped: " + ", ".join(f"{count} ({reason})" for reason, count in reasons.most_common()))
+    reports = [report for kind in ("passed", "failed") for report in stats.get(kind, ())]
     counts = [value for report in reports for name, value in report.user_properties if name == "fuzz"]
     if counts:
-        calls, compiled, wrong = map(sum, zip(*counts))
-        terminalreporter.write_line(f"fuzz: {calls} calls, {compiled} kernels compiled, {wrong} wrong")
-
-
-def pytest_collection_modifyitems(items) -> None:
-    """Skip what this machine cannot run, with the reason the package itself gives."""
-    reason = device.unavailable()
-    gpus = 0 if reason else device.count()
-    for item in items:
-        if item.get_closest_marker("gpu") and reason:
-            item.add_marker(pytest.mark.skip(reason=reason))
-        elif item.get_closest_marker("multi_gpu") and gpus < 2:
-            item.add_marker(pytest.mark.skip(reason=f"needs two GPUs, found {gpus}"))
+        calls, compiled, wrong = map(sum, zip(*counts, strict=True))
+        line(f"fuzz: {calls} calls, {compiled} kernels compiled, {wrong} wrong")
 
 
 class Place:
-    """``gpu`` or ``emulator``. ``largest`` is the number of elements a test may use there."""
+    """``gpu`` or ``emulator``."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.largest = 1 << 24 if name == "gpu" else 1100
+        self.name, self.ordinal = name, 0 if name == "gpu" else device.HOST
 
-    def sizes(self, candidates) -> list[int]:
-        """The candidates that are not too large for this place."""
-        return [n for n in candidates if n <= self.largest]
+    def sizes(self, candidates) -> list:
+        """Those of the lengths or shapes that are not too large for this place."""
+        return [size for size in candidates if fits(size, self.name)]
 
-    def covers(self, dtype: str) -> None:
-        """Skip on the emulator unless this type stands for its class there: what is not cached must be compiled in every run."""
-        if self.name == "emulator" and dtype not in ("bool", "int8", "float16", "float64"):
-            pytest.skip(f"{dtype} is left to the GPU and to the compilation tests")
-
-    def only(self, value, *chosen) -> None:
-        """Skip on the emulator unless the parameter is one of those chosen to stand for all of them there."""
-        if self.name == "emulator" and value not in chosen:
-            pytest.skip("left to the GPU")
-
-    def fits(self, count: int) -> None:
-        if count > self.largest:
-            pytest.skip(f"{count} elements are too many for the {self.name}")
+    def schedules(self, count: int, seed: int):
+        """Launches on the emulator run under so many schedules."""
+        return cs.emulate(schedules=count, seed=seed) if self.name == "emulator" else contextlib.nullcontext()
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture(params=[pytest.param("gpu", marks=pytest.mark.gpu), "emulator"])
 def place(request):
-    """Everywhere kernels run. Arrays come from ``cs.asarray``, which puts them where the place needs them."""
+    """Where kernels run: everywhere, or as ``cases.places`` says. ``cs.asarray`` puts arrays where the place needs
+    them."""
     with device.forced(request.param):
         yield Place(request.param)
 
@@ -101,7 +98,7 @@ def _what_lives_for_the_whole_run_is_not_searched_for_garbage():
 
 @pytest.fixture(autouse=True)
 def _no_stray_warnings():
-    """A warning of the cache outside its own tests is a failure; that there is no GPU is said by the skips."""
+    """A warning of the cache outside its own tests is a failure; the summary says that there is no GPU."""
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="cutesync cache")
         warnings.filterwarnings("ignore", message="cutesync: no Hopper GPU")
@@ -152,3 +149,26 @@ def allocated(monkeypatch):
 
     monkeypatch.setattr(SmemAllocator, "allocate", allocate)
     return count
+
+
+@pytest.fixture
+def cache_folder(tmp_path, monkeypatch):
+    """An empty kernel cache."""
+    monkeypatch.setenv("CUTESYNC_CACHE_DIR", str(tmp_path / "kernels"))
+    monkeypatch.setattr(compiler, "_kernels", {})
+    return tmp_path / "kernels"
+
+
+@pytest.fixture
+def memory(place):
+    """The memory of the default stream's workspace."""
+    return Memory(place.ordinal)
+
+
+@pytest.fixture(scope="module")
+def ones():
+    """2**32 + 2**16 bytes of 1."""
+    array = cs.empty((1 << 32) + (1 << 16), "int8")
+    device.check(device.driver().cuMemsetD8(array.ptr, 1, array.nbytes), "filling")
+    yield array
+    del array

@@ -6,16 +6,12 @@ its own, as a trap ends all that a process has on the GPU.
 
 from __future__ import annotations
 
-import functools
-import importlib
-import itertools
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
 import cutlass.cute as cute
 import numpy as np
-import pytest
 
 import cutesync as cs
 from cutesync import emulator
@@ -25,11 +21,12 @@ from cutesync.kernels.reduce.policy import Choice, SegmentPolicy
 from cutesync.runtime import call, compiler, device
 from cutesync.sync import Barriers
 
+from .faults import Patch, instead, without
 from .matmul.support import few_blocks
 from .scan.kernels import force, pipeline, slabs, wave
 from .sync import kernels
+from .sync.cases import launched
 
-Patch = pytest.MonkeyPatch
 RING = "cutlass.pipeline:PipelineTmaAsync.consumer_release"
 ARRIVE = "cutesync.sync.barrier:Barrier.arrive_once"
 PUBLISH = "cutesync.sync.gather:Slots.publish"
@@ -44,26 +41,6 @@ class Case(NamedTuple):
     words: str
 
 
-def without(what: str, which: int | None = None) -> Callable[[Patch], None]:
-    """The traced function ``what``, a "module:name", does nothing, or not the ``which``-th time it is called."""
-
-    def plant(patch: Patch) -> None:
-        owner, name = place_of(what)
-        plain, calls = getattr(owner, name), itertools.count()
-
-        def planted(*arguments, **options):
-            return None if which is None or next(calls) == which else plain(*arguments, **options)
-
-        patch.setattr(owner, name, planted)
-
-    return plant
-
-
-def instead(what: str, value) -> Callable[[Patch], None]:
-    """``value`` in the place of ``what``."""
-    return lambda patch: patch.setattr(*place_of(what), value)
-
-
 def one_warp_more(patch: Patch) -> None:
     """Named barriers of a warpgroup expect a warp that does not come."""
     plain = cute.arch.barrier
@@ -75,13 +52,7 @@ def one_warp_more(patch: Patch) -> None:
 
 
 ON_EMULATOR = ("matmul: a warp missing at the turnstile",)
-"""Warps that hang at a named barrier, which PTX cannot bound: on a GPU nobody need be left who waits for them at an mbarrier."""
-
-
-def place_of(what: str) -> tuple[object, str]:
-    module, _, path = what.partition(":")
-    *owners, name = path.split(".")
-    return functools.reduce(getattr, owners, importlib.import_module(module)), name
+"""Warps that hang at a named barrier, which PTX cannot bound: on a GPU perhaps nobody waits for them at an mbarrier."""
 
 
 def reduced(policy: SegmentPolicy, splits: int):
@@ -117,8 +88,6 @@ def built(function, *arguments):
     def run(_: Patch):
         if device.backend() == "emulator":
             return emulator.check(function, *arguments, schedules=1)
-        from .sync.test_gpu import launched
-
         return launched(function, arguments)
 
     return run

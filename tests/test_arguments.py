@@ -1,5 +1,5 @@
-"""What reductions and scans refuse alike, and how both plan: a typed error says what came, what is allowed and what to do, before
-anything is launched or written."""
+"""What reductions and scans refuse alike, and how both plan: a typed error says what came, what is allowed and what to
+do, before anything is launched or written."""
 
 from __future__ import annotations
 

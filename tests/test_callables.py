@@ -1,4 +1,5 @@
-"""What goes wrong in a user's callable is an OperatorError in every family: it names the line, and nothing of the DSL."""
+"""What goes wrong in a user's callable is an OperatorError in every family: it names the line, and nothing of the
+DSL."""
 
 from __future__ import annotations
 
@@ -138,7 +139,10 @@ def test_python_ints_that_no_register_holds(dtype, fn, on_emulator):
 def test_python_ints_that_fit(on_emulator):
     """As they are, wrapped as the register wraps, or where the callable asks for more bits itself."""
     x = np.array([1, -2, 3], np.int32)
-    mixed = lambda a: (a & 0xFFFFFFFF) + (a < 2**40) - (a > -1) + cutlass.Int32((cutlass.Int64(a) + 2**40) >> 40)  # noqa: E731
+
+    def mixed(a):
+        return (a & 0xFFFFFFFF) + (a < 2**40) - (a > -1) + cutlass.Int32((cutlass.Int64(a) + 2**40) >> 40)
+
     assert cs.reduce(x, "add", transform=mixed) == sum((int(v)) + 1 - (v > -1) + ((int(v) + 2**40) >> 40) for v in x)
     unsigned = lambda a: cutlass.select_(a < 7, a & -2, a ^ 0xFF)  # noqa: E731
     assert cs.reduce(np.array([3, 9], np.uint8), "add", transform=unsigned) == 2 + (9 ^ 0xFF)

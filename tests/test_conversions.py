@@ -13,7 +13,7 @@ from cutesync.monoid import Monoid
 from cutesync.ops import operator
 
 from .block.kernels import run
-from .cases import DTYPES, numpy_dtype, same
+from .cases import DTYPES, fits, numpy_dtype, places, same
 
 LANES, VECTOR = 32, 16  # lanes, each with a vector of 16 bytes
 SPECIAL = (
@@ -78,7 +78,8 @@ def folds(source: str, target: str) -> str:
 
 
 class Converted:
-    """Each lane's first element in all types, as named operators take it and as callables do, and its vector's fold in all types."""
+    """Each lane's first element in all types, as named operators take it and as callables do, and its vector's fold in
+    all types."""
 
     FORMS = 3
 
@@ -212,17 +213,27 @@ def agrees(form: str, source: str, target: str) -> None:
     same(np.asarray(call(cs.asarray(x), **options)), wanted, f"{form}: {options} of {source}")
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_signed_integers_keep_their_sign_in_every_kernel(place, form):
-    place.fits(int(np.prod(FORMS[form][1])))
-    for source, target in EXTENDED if place.name == "gpu" else [("int8", "uint64")]:
+@places(
+    "form, pairs",
+    gpu=[(form, EXTENDED) for form in FORMS],
+    emulator=[(form, [("int8", "uint64")]) for form in FORMS if fits(FORMS[form][1])],
+)
+def test_signed_integers_keep_their_sign_in_every_kernel(place, form, pairs):
+    for source, target in pairs:
         if suits(form, source, target):
             agrees(form, source, target)
 
 
-@pytest.mark.parametrize(("source", "target"), [*EXTENDED[:-1], *OTHERS], ids=lambda name: name)
-def test_the_kinds_of_conversion_in_some_kernel(place, source, target):
-    for form in FORMS if place.name == "gpu" and (source, target) in OTHERS else ("segments", "scan columns"):
+FEW_FORMS = ["segments", "scan columns"]
+
+
+@places(
+    "source, target, forms",
+    gpu=[(*pair, FEW_FORMS) for pair in EXTENDED[:-1]] + [(*pair, list(FORMS)) for pair in OTHERS],
+    emulator=[(*pair, FEW_FORMS) for pair in (*EXTENDED[:-1], *OTHERS)],
+)
+def test_the_kinds_of_conversion_in_some_kernel(place, source, target, forms):
+    for form in forms:
         if suits(form, source, target):
             agrees(form, source, target)
 

@@ -123,7 +123,10 @@ def test_reduce_stays_the_function():
     for order in (
         "import cutesync as cs; cs.reduce; import cutesync.kernels.reduce.policy",
         "import cutesync.kernels.reduce.policy; import cutesync as cs",
-        "from cutesync.kernels.reduce.plan import plan; import cutesync as cs; from cutesync import reduce; assert callable(reduce)",
+        (
+            "from cutesync.kernels.reduce.plan import plan; import cutesync as cs; from cutesync "
+            "import reduce; assert callable(reduce)"
+        ),
     ):
         found = python(order + "\nassert callable(cs.reduce) and cs.reduce.__name__ == 'reduce', cs.reduce")
         assert found.returncode == 0, order + found.stderr

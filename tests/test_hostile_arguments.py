@@ -1,4 +1,5 @@
-"""Every parameter of every public function is given what nobody should give: an error of cutesync comes, and nothing runs."""
+"""Every parameter of every public function is given what nobody should give: an error of cutesync comes, and nothing
+runs."""
 
 from __future__ import annotations
 

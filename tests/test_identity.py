@@ -339,7 +339,8 @@ def test_a_callable_written_in_a_loop_costs_no_memory():
 
 def test_the_digest_is_the_same_in_another_process():
     script = (
-        "import math, functools\nfrom cutesync.identity import identify\nK = 5\nclass C:\n    k = {1, 2, 3}\n    def __call__(self, a, b): return a * math.pi + b % K\n"
+        "import math, functools\nfrom cutesync.identity import identify\nK = 5\nclass C:\n"
+        "    k = {1, 2, 3}\n    def __call__(self, a, b): return a * math.pi + b % K\n"
         "print(identify(lambda a, b: (a + b) % K).key, identify(C()).key, identify(functools.partial(max, 'abc')).key)"
     )
     keys = {

@@ -1,6 +1,7 @@
-"""Every family's kernels under compute-sanitizer, at sizes whose ends are ragged. What runs stands in <family>/sanitized.py, which is told
-the tool: racecheck does not follow a warp whose lanes meet and of which one then arrives at an mbarrier, nor an arrival at another block's, and initcheck does not
-see what bulk and tensor copies write."""
+"""Every family's kernels under compute-sanitizer, at sizes whose ends are ragged. What runs stands in
+<family>/sanitized.py, which is told the tool: racecheck does not follow a warp whose lanes meet and of which one then
+arrives at an mbarrier, nor an arrival at another block's, and initcheck does not see what bulk and tensor copies write.
+"""
 
 from __future__ import annotations
 

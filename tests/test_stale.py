@@ -1,4 +1,5 @@
-"""No call gives a stale answer: in every family a callable whose meaning has changed is a new one, in this process and in the next."""
+"""No call gives a stale answer: in every family a callable whose meaning has changed is a new one, in this process and
+in the next."""
 
 from __future__ import annotations
 
@@ -75,7 +76,9 @@ def test_an_edited_module_is_seen_by_the_next_process(tmp_path):
                 return v * SCALE
 
             x = np.ones(4, np.int32)
-            print(cs.reduce(x, transform=lambda v: v * settings.SCALE), cs.scan(x, lambda a, b: settings.combine(a, b))[-1], cs.reduce(x, transform=importing))
+            scaled = cs.reduce(x, transform=lambda v: v * settings.SCALE)
+            combined = cs.scan(x, lambda a, b: settings.combine(a, b))[-1]
+            print(scaled, combined, cs.reduce(x, transform=importing))
             """
         )
     )
@@ -113,7 +116,10 @@ def test_a_copied_pattern_runs_what_its_file_says(tmp_path):
     environment = os.environ | {"CUTESYNC_CACHE_DIR": str(tmp_path / "cache"), "CUTESYNC_BACKEND": "emulator"}
     answers = []
     for module in ("changed_phases", "cutesync.patterns.phases"):
-        code = f"import numpy as np, {module} as m; x = np.arange(1000, dtype=np.int32); print(np.array_equal(m.run(x, 5), m.reference(x, 5)))"
+        code = (
+            f"import numpy as np, {module} as m; x = np.arange(1000, dtype=np.int32); "
+            f"print(np.array_equal(m.run(x, 5), m.reference(x, 5)))"
+        )
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
         )

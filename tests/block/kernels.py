@@ -29,8 +29,8 @@ ROWS = 12  # flags of all forms: four forms give one row, four give two
 
 
 def run(place, host, *arrays: np.ndarray, schedules: int = SCHEDULES) -> list[np.ndarray]:
-    """The arrays as ``host`` (an object with a jitted ``__call__`` of pointers and a stream) leaves them. On the emulator under
-    ``schedules`` schedules over all policies."""
+    """The arrays as ``host`` (an object with a jitted ``__call__`` of pointers and a stream) leaves them. On the
+    emulator under ``schedules`` schedules over all policies."""
     if place.name == "emulator":
         arrays = [array.copy() for array in arrays]
         check(host.__call__, *arrays, schedules=schedules)
@@ -70,23 +70,15 @@ def blocked(source, items: int, block_dim, dtype):
 
 
 class AllForms:
-    """All eight forms, one behind the other on one storage. Row r of ``flags`` is output r; ``ends`` are predecessor and successor.
+    """All eight forms, one behind the other on one storage. Row r of ``flags`` is output r; ``ends`` are predecessor
+    and successor.
 
     Between every two a barrier is owed, and given unless ``owed`` is False.
     """
 
-    def __init__(
-        self, dtype, block_dim, items: int, tiles: int = 1, op="ne", flag=Int32, owed: bool = True, forms=FORMS
-    ) -> None:
-        self.dtype, self.block_dim, self.items, self.tiles, self.op, self.flag = (
-            dtype,
-            (*block_dim, 1, 1)[:3],
-            items,
-            tiles,
-            op,
-            flag,
-        )
-        self.owed, self.forms = owed, forms
+    def __init__(self, dtype, block_dim, items: int, tiles: int = 1, op="ne", flag=Int32, forms=FORMS) -> None:
+        self.dtype, self.block_dim, self.items, self.tiles = dtype, (*block_dim, 1, 1)[:3], items, tiles
+        self.op, self.flag, self.forms, self.owed = op, flag, forms, True
         self.count = items * tiles * int(np.prod(block_dim))
 
     @cute.jit
@@ -125,7 +117,8 @@ class AllForms:
 
 
 class Differences:
-    """left, left with a predecessor, right, right with a successor, left and right of ``valid`` items: rows 0 to 5 of ``out``."""
+    """left, left with a predecessor, right, right with a successor, left and right of ``valid`` items: rows 0 to 5 of
+    ``out``."""
 
     def __init__(self, dtype, block_dim, items: int, valid: int, op="sub") -> None:
         self.dtype, self.block_dim, self.items, self.valid, self.op = dtype, (*block_dim, 1, 1)[:3], items, valid, op
@@ -162,8 +155,8 @@ class Differences:
 
 
 class Rearranged:
-    """Row 0: the items of each thread as ``blocked_to_striped`` leaves them, in thread order; row 1: back again, by Store, ``length`` of
-    them."""
+    """Row 0: the items of each thread as ``blocked_to_striped`` leaves them, in thread order; row 1: back again, by
+    Store, ``length`` of them."""
 
     def __init__(self, dtype, block_dim, items: int, length: int) -> None:
         self.dtype, self.block_dim, self.items, self.length = dtype, (*block_dim, 1, 1)[:3], items, length
@@ -193,7 +186,8 @@ class Rearranged:
 
 
 class Counted:
-    """Heads and tails by an operator that counts its calls in ``calls[0]`` and sums the indexes it sees in ``calls[1]``."""
+    """Heads and tails by an operator that counts its calls in ``calls[0]`` and sums the indexes it sees in
+    ``calls[1]``."""
 
     def __init__(self, block_dim, items: int, form: str) -> None:
         self.block_dim, self.items, self.form = (*block_dim, 1, 1)[:3], items, form

@@ -1,4 +1,5 @@
-"""block.Discontinuity: the source document's examples, all eight forms, and every kind of block, item, flag and operator."""
+"""block.Discontinuity: the source document's examples, all eight forms, and every kind of block, item, flag and
+operator."""
 
 from __future__ import annotations
 
@@ -26,32 +27,12 @@ def expected(x: np.ndarray, tile: int, op="ne", ends=(0, 0), flag="int32") -> np
     return np.stack([*heads, *tails, *(flags for pair in both for flags in pair)])
 
 
-def check(
-    place,
-    x: np.ndarray,
-    dtype,
-    block_dim,
-    items: int,
-    *,
-    op="ne",
-    ends=(0, 0),
-    flag=cutlass.Int32,
-    tiles=1,
-    schedules=SCHEDULES,
-):
-    name = {
-        "Int32": "int32",
-        "Int8": "int8",
-        "Uint8": "uint8",
-        "Boolean": "bool",
-        "Int64": "int64",
-        "Uint16": "uint16",
-    }[flag.__name__]
-    host = AllForms(dtype, block_dim, items, tiles, op, flag)
+def check(place, x: np.ndarray, host: AllForms, *, ends=(0, 0), schedules=SCHEDULES):
+    name = {"Boolean": "bool"}.get(host.flag.__name__, host.flag.__name__.lower())
     assert x.size == host.count
     flags = np.full((ROWS + 1, x.size), 77).astype(name)
     *_, flags = run(place, host, x, np.array(ends, x.dtype), flags, schedules=schedules)
-    same(flags[:ROWS], expected(x, x.size // tiles, op, ends, name))
+    same(flags[:ROWS], expected(x, x.size // host.tiles, host.op, ends, name))
     assert (flags[ROWS] == 1).all() or x.dtype.kind == "f"  # the items are as they were (a NaN is not equal to itself)
 
 
@@ -103,12 +84,14 @@ SHAPES = [((32,), 15), ((96,), 1), ((96,), 4), ((8, 12), 10), ((4, 4, 6), 2), ((
 @pytest.mark.parametrize(("block_dim", "items"), SHAPES, ids=str)
 def test_blocks_and_items(place, block_dim, items):
     count = int(np.prod(block_dim)) * items
-    check(place, sorted_keys(count), cutlass.Int32, block_dim, items, ends=(3, 5))
+    check(place, sorted_keys(count), AllForms(cutlass.Int32, block_dim, items), ends=(3, 5))
 
 
 @pytest.mark.parametrize("block_dim", [(1024,), (32, 32), (7, 2, 64)], ids=str)
 def test_large_blocks(place, block_dim):
-    check(place, sorted_keys(int(np.prod(block_dim)) * 2), cutlass.Int32, block_dim, 2, ends=(0, 9), schedules=3)
+    check(
+        place, sorted_keys(int(np.prod(block_dim)) * 2), AllForms(cutlass.Int32, block_dim, 2), ends=(0, 9), schedules=3
+    )
 
 
 TYPES = {
@@ -138,12 +121,18 @@ def test_types(place, dtype, op):
     else:
         values = [np.iinfo(dtype).min, np.iinfo(dtype).max, 1, 0]
     x = rng.choice(np.array(values, dtype), 192)
-    check(place, x, getattr(cutlass, TYPES[dtype]), (96,), 2, op=op, ends=(values[0], values[1]), schedules=5)
+    check(place, x, AllForms(getattr(cutlass, TYPES[dtype]), (96,), 2, op=op), ends=(values[0], values[1]), schedules=5)
 
 
 @pytest.mark.parametrize("flag", ["Boolean", "Int8", "Uint8", "Uint16", "Int64"])
 def test_flag_types(place, flag):
-    check(place, sorted_keys(192), cutlass.Int32, (64,), 3, flag=getattr(cutlass, flag), ends=(1, 2), schedules=3)
+    check(
+        place,
+        sorted_keys(192),
+        AllForms(cutlass.Int32, (64,), 3, flag=getattr(cutlass, flag)),
+        ends=(1, 2),
+        schedules=3,
+    )
 
 
 def every_third(a, b, index):
@@ -165,7 +154,7 @@ OPERATORS = {
 @pytest.mark.parametrize("name", OPERATORS)
 def test_operators(place, name):
     x = np.random.default_rng(5).integers(-4, 5, 2 * 96 * 4).astype(np.int32)
-    check(place, x, cutlass.Int32, (96,), 4, op=OPERATORS[name], tiles=2, ends=(1, -1), schedules=5)
+    check(place, x, AllForms(cutlass.Int32, (96,), 4, 2, OPERATORS[name]), ends=(1, -1), schedules=5)
 
 
 @pytest.mark.parametrize("ends", [(1, 1), (9, 9)], ids=["equal to the edges", "unequal"])
@@ -174,7 +163,7 @@ def test_data(place, kind, ends):
     x = {"all equal": np.ones(256), "all distinct": np.arange(1, 257)[::-1], "alternating": np.arange(256) % 2 + 1}[
         kind
     ].astype(np.int32)
-    check(place, x, cutlass.Int32, (64,), 4, ends=ends, schedules=3)
+    check(place, x, AllForms(cutlass.Int32, (64,), 4), ends=ends, schedules=3)
 
 
 def test_nan_differs_from_itself_and_zero_from_no_zero(place):

@@ -1,4 +1,5 @@
-"""The kernel of one's own that block/README.md builds from the block collectives: short, right, and clean under every policy."""
+"""The kernel of one's own that block/README.md builds from the block collectives: short, right, and clean under every
+policy."""
 
 from __future__ import annotations
 

@@ -11,6 +11,24 @@ from cutesync.emulator.codegen import Program
 from cutesync.emulator.driver import Launch
 from cutesync.emulator.run import Device, Settings, run_launch
 
+# A barrier and 16 bytes a thread: their addresses, the initialisation, a wait.
+PROLOGUE = """
+\tmov.u32 %r0, %tid.x;
+\tmov.u32 %r1, smem;
+\tshl.b32 %r2, %r0, 4;
+\tadd.u32 %r3, %r1, %r2;
+\tadd.u32 %r3, %r3, 64;
+\tcvt.u64.u32 %rd1, %r2;
+\tadd.u64 %rd2, %a1, %rd1;
+\tsetp.eq.u32 %p1, %r0, 0;"""
+INIT = """
+\t@%p1 mbarrier.init.shared.b64 [%r1], COUNT;
+\t@%p1 fence.mbarrier_init.release.cluster;
+\tbar.sync 0;"""
+WAIT = """
+WAIT:
+\tmbarrier.try_wait.parity.shared.b64 %p2, [%r1], 0;
+\t@!%p2 bra WAIT;"""
 HEADER = ".version 8.8\n.target sm_90a\n.address_size 64\n"
 
 
@@ -85,3 +103,21 @@ def lanes(instruction: str, *inputs: np.ndarray, out: str, settings: Settings | 
     result = np.zeros(32, out)
     launch(kernel_text("\n".join(body), len(inputs) + 1), result, *inputs, settings=settings)
     return result
+
+
+RANGES = {"f16": 8, "bf16": 8, "tf32": 8, "e4m3": 4, "e5m2": 3, "s8": 128, "u8": 256, "b1": 2}
+
+
+def raw_of(kind: str, values: np.ndarray) -> np.ndarray:
+    """Small integers -> raw elements, without the emulator's own tables."""
+    if kind in ("f16", "tf32"):
+        return values.astype(np.float16).view(np.uint16) if kind == "f16" else values.astype(np.float32).view(np.uint32)
+    if kind == "bf16":
+        return (values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    if kind in ("e4m3", "e5m2"):
+        halves = values.astype(np.float16).view(np.uint16).astype(np.int64)
+        if kind == "e5m2":
+            return (halves >> 8).astype(np.uint8)
+        magnitude = halves & 0x7FFF
+        return np.where(magnitude == 0, 0, (magnitude >> 7) - ((15 - 7) << 3) | (halves >> 8) & 0x80).astype(np.uint8)
+    return values.astype(np.int8).view(np.uint8)

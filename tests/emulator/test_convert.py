@@ -18,12 +18,6 @@ NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "tf32": 0x7FFFE000, "f32": 0x7FFFFFFF, "e4
 UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
 
-@pytest.fixture(autouse=True)
-def quiet():
-    with np.errstate(all="ignore"):
-        yield
-
-
 def singles(seed: int, count: int = 400) -> np.ndarray:
     """float32 bits: special values, any bits, and numbers of ordinary size."""
     rng = np.random.default_rng(seed)

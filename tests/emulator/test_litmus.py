@@ -24,12 +24,6 @@ needs_answers = pytest.mark.skipif(
 FAMILIES = sorted({name.split(".")[0] for name in CASES})
 
 
-@pytest.fixture(autouse=True)
-def quiet():
-    with np.errstate(all="ignore"):
-        yield
-
-
 def test_names_are_unique_and_inputs_are_reproducible():
     with np.errstate(all="ignore"):
         again = list(all_cases())

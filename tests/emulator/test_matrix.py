@@ -10,15 +10,9 @@ import pytest
 from cutesync.emulator.instructions import matrix
 from cutesync.errors import ArgumentValueError
 
-from .test_wgmma import RANGES, raw_of
+from .support import RANGES, raw_of
 
 SPELL = "mma.sync.aligned."
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    with np.errstate(all="ignore"):
-        yield
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])

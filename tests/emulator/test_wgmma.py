@@ -10,14 +10,10 @@ import pytest
 from cutesync.emulator import wgmma
 from cutesync.errors import ArgumentValueError
 
+from .support import RANGES, raw_of
+
 SPELL = "wgmma.mma_async.sync.aligned."
 F16 = SPELL + "m64n64k16.f32.f16.f16"
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    with np.errstate(all="ignore"):
-        yield
 
 
 # --- registers --------------------------------------------------------------------------------------------------------
@@ -136,24 +132,6 @@ def test_descriptor_fields():
 
 
 # --- products ---------------------------------------------------------------------------------------------------------
-
-RANGES = {"f16": 8, "bf16": 8, "tf32": 8, "e4m3": 4, "e5m2": 3, "s8": 128, "u8": 256, "b1": 2}
-
-
-def raw_of(kind: str, values: np.ndarray) -> np.ndarray:
-    """Small integers -> raw elements, without the emulator's own tables."""
-    if kind in ("f16", "tf32"):
-        return values.astype(np.float16).view(np.uint16) if kind == "f16" else values.astype(np.float32).view(np.uint32)
-    if kind == "bf16":
-        return (values.astype(np.float32).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
-    if kind in ("e4m3", "e5m2"):
-        halves = values.astype(np.float16).view(np.uint16).astype(np.int64)
-        if kind == "e5m2":
-            return (halves >> 8).astype(np.uint8)
-        magnitude = halves & 0x7FFF
-        return np.where(magnitude == 0, 0, (magnitude >> 7) - ((15 - 7) << 3) | (halves >> 8) & 0x80).astype(np.uint8)
-    return values.astype(np.int8).view(np.uint8)
-
 
 CASES = [
     ("f32", "f16", "f16", 16),

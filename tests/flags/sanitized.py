@@ -1,4 +1,5 @@
-"""A few flags and differences through every kernel, for compute-sanitizer to watch. Run by test_sanitizer.py in a process of its own."""
+"""A few flags and differences through every kernel, for compute-sanitizer to watch. Run by test_sanitizer.py in a
+process of its own."""
 
 import os
 import sys

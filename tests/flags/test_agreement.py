@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import cutlass.cute as cute
 import numpy as np
 import pytest
 from cutlass import Int64
 
 import cutesync as cs
-from cutesync import dtypes, reference
+from cutesync import reference
 
-from ..cases import DTYPES, FLOATS, numpy_dtype, same
+from ..cases import DTYPES, FLOATS, STAND_FOR_ALL, everywhere, numpy_dtype, places, same
+from .cases import keys
 
 BYTES = (1, 15, 16, 17, 31, 33, 127, 128, 129, 511, 512, 513, 1023, 1024, 1025, 2047, 2048, 2049, 65536, 2**20)
-
-
-def keys(shape, dtype: str, seed: int = 0) -> np.ndarray:
-    """Runs of values, both ends of the type among them."""
-    rng = np.random.default_rng([seed, *np.atleast_1d(shape)])
-    element = dtypes.dtype(dtype)
-    numpy = numpy_dtype(dtype)
-    few = (
-        [0, 1]
-        if element.kind == "b"
-        else [-1.5, 0.0, 2.0, 300.0]
-        if element.kind == "f"
-        else [np.iinfo(numpy).min, np.iinfo(numpy).max, 1, 2]
-    )
-    count = int(np.prod(shape))
-    values = rng.choice(len(few), count + 1)
-    return np.array(few, numpy)[values[np.cumsum(rng.random(count) < 0.4)]].reshape(shape)
 
 
 def check(x: np.ndarray, call: str = "flag_heads", op=None, *, on=None, **options) -> None:
@@ -51,9 +37,8 @@ def test_every_edge_size(place, dtype):
         check(keys(n, dtype), "flag_heads_and_tails")
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@everywhere("dtype", DTYPES, emulator=lambda dtype: dtype in STAND_FOR_ALL)
 def test_every_type(place, dtype):
-    place.covers(dtype)
     for n in place.sizes([1, 37, 1024, 70001]):
         x = keys(n, dtype)
         check(x, "flag_heads_and_tails")
@@ -71,10 +56,13 @@ def test_every_flag_type(place, dtype, flag):
         check(keys(n, dtype), "flag_tails", dtype=flag)
 
 
-@pytest.mark.parametrize("op", ["eq", "lt", "le", "gt", "ge"])
-def test_operators_by_name(place, op):
-    for dtype in ("int16", "uint8", "float32") if place.name == "gpu" else ("uint8",):
-        check(keys(1000, dtype), "flag_heads_and_tails", op, predecessor=1, successor=2)
+@everywhere(
+    "dtype, op",
+    product(["int16", "uint8", "float32"], ["eq", "lt", "le", "gt", "ge"]),
+    emulator=lambda dtype, op: dtype == "uint8",
+)
+def test_operators_by_name(place, dtype, op):
+    check(keys(1000, dtype), "flag_heads_and_tails", op, predecessor=1, successor=2)
 
 
 @pytest.mark.parametrize("flag", ["uint8", "bits"])
@@ -130,7 +118,7 @@ TILES = (1, 2, 3, 5, 8, 100, 128, 250, 1000, 4096)
 @pytest.mark.parametrize("flag", ["uint8", "bits"])
 def test_tiles_start_fresh(place, flag):
     for tile in TILES:
-        for shape in [(1000,), (4, 250)] + ([(70001,), (33, 4096)] if place.name == "gpu" else []):
+        for shape in place.sizes([(1000,), (4, 250), (70001,), (33, 4096)]):
             check(keys(shape, "int32"), "flag_heads_and_tails", tile=tile, dtype=flag)
     check(keys((4, 250), "int32"), "flag_heads_and_tails", tile=7, dtype=flag, predecessor=1, successor=2)
 
@@ -139,27 +127,33 @@ SHAPES = [(3, 5), (1, 7), (7, 1), (100, 3), (2, 3, 41), (3, 256), (5, 130), (2, 
 LONG = [(65536, 40), (4099, 513), (300, 5000), (16, 65536), (1 << 20, 3)]
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int32"])
-def test_rows_start_fresh(place, dtype):
-    for shape in SHAPES + (LONG if place.name == "gpu" else []):
-        place.fits(int(np.prod(shape)))
-        for flag in ("uint8", "bits") if place.name == "gpu" or dtype == "int32" else ("uint8",):
-            check(keys(shape, dtype), "flag_heads_and_tails", dtype=flag)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "flag"), [("int8", "uint8"), ("int32", "uint8"), ("int16", "int32"), ("int32", "bits"), ("int8", "bits")]
+@everywhere(
+    "dtype, flag",
+    product(["int8", "int32"], ["uint8", "bits"]),
+    emulator=lambda dtype, flag: (dtype, flag) != ("int8", "bits"),
 )
-def test_views_that_begin_anywhere(place, dtype, flag):
+def test_rows_start_fresh(place, dtype, flag):
+    for shape in place.sizes(SHAPES + LONG):
+        check(keys(shape, dtype), "flag_heads_and_tails", dtype=flag)
+
+
+VIEWS = [("int8", "uint8"), ("int32", "uint8"), ("int16", "int32"), ("int32", "bits"), ("int8", "bits")]
+
+
+@places(
+    "dtype, flag, count, offsets",
+    gpu=[(*types, 150001, range(17)) for types in VIEWS],
+    emulator=[(*types, 1000, (1, 2, 4, 8)) for types in VIEWS],
+)
+def test_views_that_begin_anywhere(place, dtype, flag, count, offsets):
     """Every alignment of the keys, and of the flags."""
-    count = 1000 if place.name == "emulator" else 150001
     x = keys(count + 16, dtype)
     whole = cs.asarray(x)
-    for offset in range(17) if place.name == "gpu" else (1, 2, 4, 8):
+    for offset in offsets:
         check(x[offset : offset + count], "flag_heads", on=whole[offset : offset + count], dtype=flag)
     if flag != "bits":
         memory = cs.empty(count + 17, flag)
-        for offset in range(17) if place.name == "gpu" else (1, 2, 4, 8):
+        for offset in offsets:
             out = memory[offset : offset + count]
             assert cs.flag_heads(whole[:count], dtype=flag, out=out) is out
             same(np.asarray(out), reference.flag_heads(x[:count], dtype=flag))
@@ -230,12 +224,14 @@ def test_the_operator_is_called_for_every_pair_and_no_more(place, form, ends):
         assert np.asarray(calls).tolist() == [pairs, squares], n
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("dtype", [name for name in DTYPES if name != "bool"])
+@everywhere(
+    "dtype, reverse",
+    product([name for name in DTYPES if name != "bool"], [False, True]),
+    emulator=lambda dtype, reverse: dtype in STAND_FOR_ALL,
+)
 def test_adjacent_difference(place, dtype, reverse):
-    place.covers(dtype)
     rng = np.random.default_rng(4)
-    for shape in [(130,), (1024,), (7, 37)] + ([(70001,), (300, 513)] if place.name == "gpu" else []):
+    for shape in place.sizes([(130,), (1024,), (7, 37), (70001,), (300, 513)]):
         x = (
             keys(shape, dtype)
             if dtype.startswith(("int", "uint"))

@@ -1,4 +1,5 @@
-"""Bad input gets a typed error that says what came, what is allowed and what to do, before anything is launched or written."""
+"""Bad input gets a typed error that says what came, what is allowed and what to do, before anything is launched or
+written."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ from cutesync import reference
 from cutesync.runtime import device
 
 from ..cases import same
-from ..reduce.test_libraries import MAKERS, RESULTS, host, torch_tensor
-from .test_agreement import keys
+from ..libraries import MAKERS, RESULTS, host, torch_tensor
+from .cases import keys
 
 pytestmark = pytest.mark.gpu
 

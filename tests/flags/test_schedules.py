@@ -1,20 +1,19 @@
-"""Every flag kernel agrees with NumPy under 20 hostile schedules over all policies, the sanitizer watching; planted faults are found."""
+"""Every flag kernel agrees with NumPy under 20 hostile schedules over all policies, the sanitizer watching; planted
+faults are found."""
 
 from __future__ import annotations
 
-import re
+import functools
 
-import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.emulator import EmulationError
 from cutesync.kernels.flags import plan, policy
 from cutesync.runtime import call as calls
-from cutesync.runtime import compiler
 
 from ..cases import same
-from .test_agreement import keys
+from ..faults import RESULT, Bench, each, every
+from .cases import keys
 
 SCHEDULES = 20
 INDEXED = lambda a, b, index: (a != b) & (index % 5 != 2)  # noqa: E731
@@ -42,70 +41,69 @@ KERNELS = {
 }
 
 
-def run(name: str, monkeypatch, schedules: int = SCHEDULES):
-    """``(results, what they should be)`` of a case in the given configuration, run afresh."""
+def right(name: str, schedules: int) -> bool:
+    """A case agrees with NumPy in its configuration."""
     call, dtype, shape, options, (unroll, warps) = KERNELS[name]
-    choose = policy.choose
-    monkeypatch.setattr(plan, "choose", lambda problem: choose(problem, unroll, warps))
-    monkeypatch.setattr(calls, "_plans", {})
-    x = keys(shape, dtype)
-    with cs.emulate(schedules=schedules, seed=11) as ran:
+    choose, x = policy.choose, keys(shape, dtype)
+    with pytest.MonkeyPatch.context() as patch, cs.emulate(schedules=schedules, seed=11) as ran:
+        patch.setattr(plan, "choose", lambda problem: choose(problem, unroll, warps))
+        patch.setattr(calls, "_plans", {})
         found = getattr(cs, call)(cs.asarray(x), **options)
     assert ran.launches == schedules
     wanted = getattr(cs.reference, call)(x, **options)
-    return [
-        [np.asarray(array) for array in (group if isinstance(group, tuple) else (group,))] for group in (found, wanted)
-    ]
+    for one, other in zip(found, wanted) if isinstance(found, tuple) else [(found, wanted)]:
+        same(one, other, name)
+    return True
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_agrees_under_twenty_schedules(name, monkeypatch):
-    for found, wanted in zip(*run(name, monkeypatch)):
-        same(found, wanted, name)
-
-
-def swap(pattern: str, new: str, count: int = 0):
-    return lambda ptx: re.sub(pattern, new, ptx, count=count)
+def test_agrees_under_twenty_schedules(name):
+    assert right(name, SCHEDULES)
 
 
 FAULTS = {
-    "the element before a vector, one too far": ("heads", swap(r"(ld\.global\.b32 [^;]*)\+-4\]", r"\g<1>+-8]")),
-    "the element behind a vector, one too near": ("tails", swap(r"(ld\.global\.b32 [^;]*)\+16\]", r"\g<1>+12]")),
+    "the element before a vector, one too far": (
+        "heads",
+        every(r"(ld\.global\.b32 [^;]*)\+-4\]", r"\g<1>+-8]"),
+        {RESULT},
+    ),
+    "the element behind a vector, one too near": (
+        "tails",
+        every(r"(ld\.global\.b32 [^;]*)\+16\]", r"\g<1>+12]"),
+        {RESULT},
+    ),
     "an element before the first": (
         "ends",
-        swap(r"@%p\d+ bra[^;]*;(\s*(?:\.loc[^\n]*\s*)*ld\.global\.b16 [^;]*\+-2\])", r"\1"),
+        every(r"@%p\d+ bra[^;]*;(\s*(?:\.loc[^\n]*\s*)*ld\.global\.b16 [^;]*\+-2\])", r"\1"),
+        {"out-of-bounds"},
     ),
     "an element behind the last": (
         "tails",
-        swap(r"@%p\d+ bra[^;]*;(\s*(?:\.loc[^\n]*\s*)*ld\.global\.b32 [^;]*\+1552\])", r"\1"),
+        every(r"@%p\d+ bra[^;]*;(\s*(?:\.loc[^\n]*\s*)*ld\.global\.b32 [^;]*\+1552\])", r"\1"),
+        {"out-of-bounds"},
     ),
-    "no tail": ("heads", swap(r"setp\.lt\.u32 \t(%p\d+, %r\d+), 32;", r"setp.lt.u32 \t\1, 64;")),
+    "no tail": ("heads", every(r"setp\.lt\.u32 \t(%p\d+, %r\d+), 32;", r"setp.lt.u32 \t\1, 64;"), {RESULT}),
     "bits joined with the wrong lane": (
         "bits of four",
-        swap(r"shfl\.sync\.bfly\.b32 \t([^;]*), 1, 31", r"shfl.sync.bfly.b32 \t\1, 8, 31"),
+        every(r"shfl\.sync\.bfly\.b32 \t([^;]*), 1, 31", r"shfl.sync.bfly.b32 \t\1, 8, 31"),
+        {RESULT},
     ),
-    "bytes shifted by too few bits": ("vectors of sixteen", swap(r"(shf\.l\.wrap\.b32 [^;]*, )8;", r"\g<1>7;", 1)),
-    "bits of bytes in the wrong order": ("bits of sixteen", swap(r"270549120", "134480385")),
-    "tiles one item late": ("tiles", swap(r"rem\.u32|rem\.s32", "div.s32")),
+    "bytes shifted by too few bits": (
+        "vectors of sixteen",
+        each(r"(shf\.l\.wrap\.b32 [^;]*, )8;", r"\g<1>7;"),
+        {RESULT},
+    ),
+    "bits of bytes in the wrong order": ("bits of sixteen", every(r"270549120", "134480385"), {RESULT}),
+    "tiles one item late": ("tiles", every(r"rem\.u32|rem\.s32", "div.s32"), {RESULT}),
 }
 
 
+@functools.cache
+def bench(name: str) -> Bench:
+    return Bench(lambda: right(name, 9))
+
+
 @pytest.mark.parametrize("fault", FAULTS)
-def test_every_planted_fault_is_found(fault, monkeypatch):
-    name, edit = FAULTS[fault]
-    get = compiler.get
-
-    def edited(*arguments, **options):
-        kernel = get(*arguments, **options)
-        changed = edit(kernel.ptx)
-        assert changed != kernel.ptx, "the fault was not planted: the kernel's PTX has changed its form"
-        kernel.ptx = changed
-        return kernel
-
-    monkeypatch.setattr(compiler, "_kernels", {})
-    monkeypatch.setattr(compiler, "get", edited)
-    try:
-        found, wanted = run(name, monkeypatch, 9)
-    except EmulationError:
-        return
-    assert any(not np.array_equal(a, b) for a, b in zip(found, wanted)), "the mutant survived"
+def test_every_planted_fault_is_found(fault):
+    name, edit, kinds = FAULTS[fault]
+    bench(name).check(edit, kinds)

@@ -15,6 +15,8 @@ from .support import agrees, agrees_under_schedules, choose, integers, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
+pytestmark = pytest.mark.usefixtures("on_emulator")
+
 # name: configuration, (M, N, K), blocks that run at a time
 KERNELS = {
     "one row, several tiles a block": (MatmulPolicy((64, 16), "pingpong", stages=2), (1, 328, 136), 2),

@@ -6,13 +6,18 @@ import pytest
 import cutesync as cs
 from cutesync.emulator import POLICIES
 
+from ..cases import with_slow
 from .cases import PATTERNS, numbers, same, thirds
 
 SCHEDULES = 20
 LARGE = (1, 2, 31, 32, 255, 256, 257, 4095, 4097, 100_003, 1 << 20, (1 << 22) + 5)
 
 
-@pytest.mark.parametrize("name", PATTERNS)
+# another type or method of a kernel that is among the others
+ALSO = {"primes by block", "primes by each", "list by each", "bulk, three consumers", "block_atomic, float64"}
+
+
+@pytest.mark.parametrize("name", with_slow(PATTERNS, ALSO))
 def test_agrees_under_hostile_schedules(name):
     pattern = PATTERNS[name]
     for n in pattern.sizes:
@@ -60,7 +65,7 @@ def test_nothing_in_nothing_out(on_emulator):
             assert np.asarray(pattern.run(empty)).shape == (0,), name
 
 
-@pytest.mark.parametrize("method", ["block", "warp", "each"])
+@pytest.mark.parametrize("method", with_slow(["block", "warp", "each"], {"each"}))
 def test_a_channel_is_used_on_after_overflow_and_failed_takes(method):
     x = numbers(3000)
     kept = x[thirds(x)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -10,63 +10,55 @@ import pytest
 import cutesync as cs
 from cutesync import reference
 
-from ..cases import DTYPES, NAMES, bicyclic, brackets, check, data, fold, has_meaning, numpy_dtype, same
+from ..cases import (
+    DTYPES,
+    NAMES,
+    STAND_FOR_ALL,
+    bicyclic,
+    brackets,
+    check,
+    data,
+    everywhere,
+    fits,
+    fold,
+    has_meaning,
+    numpy_dtype,
+    places,
+    same,
+)
 
 # around a vector (16 bytes), a short row (512 bytes), a chunk of a warp (2 KiB), a block's share, and primes
-BYTES = (
-    1,
-    15,
-    16,
-    17,
-    31,
-    32,
-    33,
-    127,
-    128,
-    129,
-    511,
-    512,
-    513,
-    2047,
-    2048,
-    2049,
-    8191,
-    8192,
-    8193,
-    65536,
-    262144,
-    2**20,
-)
+BYTES = [1, *(b + d for b in (16, 32, 128, 512, 2048, 8192) for d in (-1, 0, 1)), 65536, 262144, 2**20]
 COUNTS = (1, 2, 3, 31, 32, 33, 127, 128, 129, 1009, 4099, 20011, 65537, 300007, 1299709)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])
+@everywhere("dtype", ["int8", "float16", "float32", "int64"], emulator=lambda dtype: dtype in ("int8", "int64"))
 def test_sum_at_every_edge_size(place, dtype):
-    place.only(dtype, "int8", "int64")
     size = numpy_dtype(dtype).itemsize
     edges = {b // size + d for b in BYTES for d in (-1, 0, 1)} | set(COUNTS)
     for n in place.sizes(sorted(n for n in edges if n > 0)):
         check(data(n, dtype))
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["int8", "float32"])
-def test_sum_of_ten_million_and_nineteen(place, dtype):
-    place.fits(10**7 + 19)
+def test_sum_of_ten_million_and_nineteen(dtype):
     check(data(10**7 + 19, dtype))
 
 
-@pytest.mark.parametrize(("dtype", "op"), [(d, o) for d in DTYPES for o in NAMES if has_meaning(o, d)])
+@everywhere(
+    "dtype, op",
+    [(d, o) for d in DTYPES for o in NAMES if has_meaning(o, d)],
+    emulator=lambda dtype, op: dtype in STAND_FOR_ALL,
+)
 def test_every_operator_on_every_type(place, dtype, op):
-    place.covers(dtype)
     for n in place.sizes([37, 2500, 70001]):
         check(data(n, dtype, op), op)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("op", ["any", "all"])
+@everywhere("op, dtype", product(["any", "all"], DTYPES), emulator=lambda op, dtype: dtype in STAND_FOR_ALL)
 def test_one_element_decides(place, op, dtype):
     """A single deviating element at any place turns the answer."""
-    place.covers(dtype)
     for n in place.sizes([1, 37, 2500, 70001]):
         for at in {0, n // 2, n - 1}:
             x = np.full(n, op == "all").astype(numpy_dtype(dtype))
@@ -74,23 +66,25 @@ def test_one_element_decides(place, op, dtype):
             check(x, op)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "bfloat16", "float32", "float64"])
-@pytest.mark.parametrize("count", [40, 3001, 150001])
+@everywhere(
+    "dtype, count",
+    product(["int8", "bfloat16", "float32", "float64"], [40, 3001, 150001]),
+    emulator=lambda dtype, count: fits(count),
+)
 def test_views_that_begin_anywhere(place, dtype, count):
     """Offsets of 1 to 15 elements break every alignment of the vector loads."""
-    place.fits(count)
     x = data(count + 15, dtype)
     whole = cs.asarray(x)
     for offset in range(16):
         check(x[offset : offset + count], on=whole[offset : offset + count])
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("dtype", ["int16", "float32"])
-def test_rows_that_begin_anywhere(place, dtype):
+def test_rows_that_begin_anywhere(dtype):
     """Rows of odd length have a different alignment each."""
-    for rows, length in ((50, 37), (21, 133), (7, 301), (5, 4099)):
-        place.fits(rows * length)
-        x = data((rows, length), dtype)
+    for shape in ((50, 37), (21, 133), (7, 301), (5, 4099)):
+        x = data(shape, dtype)
         check(x, axis=1)
         check(x, "max", axis=1)
 
@@ -111,12 +105,11 @@ SHAPES = [
 ]
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@everywhere("shape", SHAPES, emulator=fits)
 def test_every_combination_of_axes(place, shape):
-    place.fits(int(np.prod(shape)))
     x = data(shape, "int32")
     for count in range(len(shape) + 1):
-        for axes in itertools.combinations(range(len(shape)), count):
+        for axes in combinations(range(len(shape)), count):
             check(x, axis=axes)
             check(x, axis=axes, keepdims=True)
     for axis in range(-len(shape), len(shape)):
@@ -142,19 +135,18 @@ LONG = [
 ]
 
 
+@pytest.mark.gpu
 @pytest.mark.parametrize("shape", LONG, ids=str)
 @pytest.mark.parametrize("dtype", ["int8", "float32"])
-def test_rows_and_columns(place, shape, dtype):
-    place.fits(int(np.prod(shape)))
+def test_rows_and_columns(shape, dtype):
     x = data(shape, dtype)
     for axis in range(len(shape)):
         check(x, axis=axis)
 
 
-@pytest.mark.parametrize("columns", range(2, 18))
+@everywhere("columns", range(2, 18), emulator=lambda columns: columns in (2, 3, 5, 8, 13, 16, 17))
 def test_few_columns(place, columns):
-    """Arrays of few columns have kernels of their own: each width, folded down and across."""
-    place.only(columns, 2, 3, 5, 8, 13, 16, 17)
+    """Arrays of few columns have kernels of their own: each width, reduced down and across."""
     for rows in place.sizes([1, 2, 33, 150, 5000]):
         x = data((rows, columns), "float32")
         check(x, axis=0)
@@ -169,17 +161,16 @@ def test_few_columns_of_other_types(place, dtype, columns):
         check(data((rows, columns), dtype), axis=0)
 
 
-@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "float64"])
+@everywhere("dtype", ["int8", "float16", "float32", "float64"], emulator=lambda dtype: dtype == "int8")
 def test_init_comes_first(place, dtype):
-    place.only(dtype, "int8", "float64")
     for shape, axis in (((37,), None), ((2500,), None), ((40, 7), 0), ((40, 70), 1), ((0, 4), 0)):
         check(data(shape, dtype), axis=axis, init=3)
     check(data(2500, dtype, "min"), "min", init=-100)
     check(data((0,), dtype), "max", init=5)
 
 
-@pytest.mark.parametrize(
-    ("source", "result"),
+@everywhere(
+    "source, result",
     [
         ("int8", "int64"),
         ("uint8", "int32"),
@@ -192,21 +183,25 @@ def test_init_comes_first(place, dtype):
         ("int64", "int16"),
         ("uint16", "uint64"),
     ],
+    emulator=lambda source, result: source in ("int8", "bool", "float16", "float32", "int64"),
 )
 def test_dtype_is_the_type_of_the_operation(place, source, result):
-    place.only(source, "int8", "bool", "float16", "float32", "int64")
     for shape, axis in (((2500,), None), ((45, 20), 0), ((45, 20), 1)):
         x = np.abs(data(shape, source)) if source.startswith(("float", "bf")) else data(shape, source)
         check(x, axis=axis, dtype=result)
 
 
-@pytest.mark.parametrize(
-    ("source", "result"), [("int32", "int8"), ("int16", "uint8"), ("int64", "int32"), ("float32", "float16")]
+@everywhere(
+    "op, source, result",
+    [
+        (op, *types)
+        for op in ("min", "max", "any")
+        for types in (("int32", "int8"), ("int16", "uint8"), ("int64", "int32"), ("float32", "float16"))
+    ],
+    emulator=lambda op, source, result: source in ("int32", "float32"),
 )
-@pytest.mark.parametrize("op", ["min", "max", "any"])
 def test_values_are_converted_before_they_are_compared(place, op, source, result):
     """300 is 44 as an int8, and that is what takes part."""
-    place.only(source, "int32", "float32")
     x = np.array(
         [300, 44, -200, 7, 256, 65536 + 3, -129] * 20, numpy_dtype(source).type if source != "int16" else np.int64
     ).astype(source)
@@ -219,9 +214,12 @@ def square(v):
     return v * v
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int32", "float16", "float32", "float64"])
+@everywhere(
+    "dtype",
+    ["int8", "int32", "float16", "float32", "float64"],
+    emulator=lambda dtype: dtype == "int8",
+)
 def test_transform_is_fused_into_the_load(place, dtype):
-    place.only(dtype, "int8", "float16")
     for shape, axis in (((37,), None), ((2500,), None), ((45, 20), 0), ((2, 5, 6), (0, 2))):
         x = data(shape, dtype)
         check(x, axis=axis, transform=square)
@@ -241,10 +239,12 @@ def test_out_is_written_and_returned(place):
     same(out, x.sum(1, dtype=np.int32))
 
 
-@pytest.mark.parametrize("name", ["sum", "prod", "min", "max", "any", "all", "argmin", "argmax"])
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float32"])
+@everywhere(
+    "name, dtype",
+    product(["sum", "prod", "min", "max", "any", "all", "argmin", "argmax"], ["bool", "int8", "uint16", "float32"]),
+    emulator=lambda name, dtype: dtype == "int8",
+)
 def test_numpys_names_follow_numpys_promotion(place, name, dtype):
-    place.covers(dtype if dtype != "bool" else "uint8")
     x = data((21, 50), dtype, {"sum": "add", "prod": "mul"}.get(name, name))
     for axis in (None, 0, 1):
         for keepdims in (False, True):
@@ -259,14 +259,14 @@ def test_numpys_names_follow_numpys_promotion(place, name, dtype):
 def test_the_lowest_index_wins_a_tie(place, name, dtype):
     for n in place.sizes([40, 2500, 100003]):
         x = np.zeros(n, dtype)
-        for places in ([n - 1], [n // 3, n - 1], [0, n // 2], [7, 8, 9]):
+        for lowest in ([n - 1], [n // 3, n - 1], [0, n // 2], [7, 8, 9]):
             x[:] = 0
-            x[places] = -1 if name == "argmin" else 1
-            assert int(np.asarray(getattr(cs, name)(cs.asarray(x)))) == min(places)
+            x[lowest] = -1 if name == "argmin" else 1
+            assert int(np.asarray(getattr(cs, name)(cs.asarray(x)))) == min(lowest)
         assert int(np.asarray(getattr(cs, name)(cs.asarray(np.zeros(n, dtype))))) == 0
 
 
-@pytest.mark.parametrize("name", ["argmin", "argmax"])
+@everywhere("name", ["argmin", "argmax"], emulator=lambda name: name == "argmin")
 def test_argmin_and_argmax_along_axes(place, name):
     for shape in ((45, 20), (300, 3), (3, 800), (4, 5, 60)):
         x = data(shape, "int8")  # few values: many ties
@@ -278,9 +278,10 @@ def test_argmin_and_argmax_along_axes(place, name):
             )
 
 
-def test_random_shapes(place):
+@places("count", gpu=[40], emulator=[8])
+def test_random_shapes(place, count):
     rng = np.random.default_rng(7)
-    for _ in range(40 if place.name == "gpu" else 8):
+    for _ in range(count):
         shape = tuple(int(n) for n in rng.integers(1, 12, rng.integers(1, 5)))
         axes = tuple(int(a) for a in rng.permutation(len(shape))[: rng.integers(1, len(shape) + 1)])
         check(data(shape, "float32"), axis=axes)
@@ -294,10 +295,12 @@ def test_rounding_of_a_float_sum_stays_within_the_bound_of_a_tree(place):
         assert error <= 64 * np.finfo(np.float32).eps / 2 * float(np.abs(x).astype(np.float64).sum())
 
 
-@pytest.mark.parametrize("algorithm", ["atomic", "multi_launch"])
-@pytest.mark.parametrize("dtype", ["int32", "uint64", "float32", "float64"])
+@everywhere(
+    "algorithm, dtype",
+    product(["atomic", "multi_launch"], ["int32", "uint64", "float32", "float64"]),
+    emulator=lambda algorithm, dtype: dtype == "int32" or (algorithm, dtype) == ("atomic", "float64"),
+)
 def test_the_other_rungs_agree(place, algorithm, dtype):
-    place.only(dtype, "int32", "float64")
     for n in place.sizes([1, 31, 4095, 4097, 32767, 32768, 32769, 70001, 2**21 + 5]):
         for op in ("add", "max", "min", "xor"):
             if op == "add" or (has_meaning(op, dtype) and not (algorithm == "atomic" and dtype.startswith("float"))):

@@ -160,7 +160,8 @@ class TestGraphs:
         assert int(out) == 70_001
 
     def test_numpy_input_cannot_be_captured(self):
-        """Copying from host memory would wait, which a capture forbids; the error must be ours or the driver's, and the next call works."""
+        """Copying from host memory would wait, which a capture forbids; the error must be ours or the driver's, and the
+        next call works."""
         torch = pytest.importorskip("torch")
         host = np.ones(2500, np.int32)
         cs.reduce(host)

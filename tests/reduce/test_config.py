@@ -1,4 +1,5 @@
-"""The choice of kernel: a pure function of the problem, within every limit of CUDA and of the workspace, for any shape."""
+"""The choice of kernel: a pure function of the problem, within every limit of CUDA and of the workspace, for any
+shape."""
 
 from __future__ import annotations
 
@@ -139,7 +140,8 @@ def test_random_shapes_stay_within_the_limits():
 
 
 def test_arrays_that_fit_a_gpu_are_never_refused():
-    """Up to 141 GB. What has 2**31 results or more may be refused where it is columns that are folded, in rows it may not."""
+    """Up to 141 GB. What has 2**31 results or more may be refused where it is columns that are folded, in rows it may
+    not."""
     for problem in problems():
         results = problem.outer * problem.inner
         if results * problem.length * problem.size < 141e9 and (results < 2**31 or problem.inner == 1):

@@ -11,15 +11,6 @@ from cutesync.runtime import device
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def ones():
-    """2**32 + 2**16 bytes of 1."""
-    array = cs.empty((1 << 32) + (1 << 16), "int8")
-    device.check(device.driver().cuMemsetD8(array.ptr, 1, array.nbytes), "filling")
-    yield array
-    del array
-
-
 def mark(array, at: int, value: int) -> None:
     device.check(device.driver().cuMemsetD8(array.ptr + at, value & 0xFF, 1), "marking")
 

@@ -1,123 +1,87 @@
-"""Faults planted in the compiled reduction kernels: the emulator must find each of them, and nothing in the kernels as they are."""
+"""Faults planted in the compiled reduction kernels are found; the kernels as they are run clean."""
 
-import re
+import functools
 
 import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.emulator import EmulationError
 from cutesync.kernels.reduce import plan
-from cutesync.kernels.reduce.policy import Choice, Policy, SegmentPolicy
-from cutesync.runtime import call, compiler, device, workspace
+from cutesync.kernels.reduce.policy import Choice, SegmentPolicy
+from cutesync.runtime import call, device
+
+from ..faults import RESULT, Bench, every, first, only, op
 
 pytestmark = pytest.mark.slow
 
-N, WHOLE = 41003, 40960  # several chunks a block, with and without a ragged end
-
-
-@pytest.fixture(autouse=True)
-def _clean_workspace():
-    """A mutant may leave the counters anywhere: the tests that follow get a workspace of their own."""
-    yield
-    workspace.forget(device.HOST, 0)
-
-
-def use(monkeypatch, policy: Policy, splits: int, edit=None) -> None:
-    """Make every reduction of this test run by ``policy`` with ``splits`` blocks, its PTX changed by ``edit``."""
-    monkeypatch.setattr(plan, "choose", lambda problem: Choice(policy, splits, 1, splits))
-    monkeypatch.setattr(call, "_plans", {})
-    monkeypatch.setattr(compiler, "_kernels", {})
-    if edit is not None:
-        get = compiler.get
-
-        def edited(*arguments, **options):
-            kernel = get(*arguments, **options)
-            changed = edit(kernel.ptx)
-            assert changed != kernel.ptx, "the fault was not planted: the kernel's PTX has changed its form"
-            kernel.ptx = changed
-            return kernel
-
-        monkeypatch.setattr(compiler, "get", edited)
-
-
-def run(x, calls: int = 2):
-    """Fold ``x`` under all policies, twice on one workspace; the last result."""
-    with cs.emulate(schedules=9, seed=3):
-        array = cs.asarray(x)
-        for _ in range(calls):
-            result = np.asarray(cs.reduce(array))
-    return result
-
-
 GRID = SegmentPolicy("grid", 4, 4, 2, False, True)
+N, WHOLE = 41003, 40960  # several chunks a block, with and without a ragged end
+# name: (policy, blocks), how many elements
 KERNELS = {
-    "one block": (SegmentPolicy("block", 4, 4, 2), 1),
-    "few blocks": (GRID, 5),
-    "more blocks than lanes": (SegmentPolicy("grid", 2, 2, 2), 37),
-    "whole chunks, one block": (SegmentPolicy("block", 4, 4, 2, True), 1),
-    "whole chunks": (SegmentPolicy("grid", 4, 4, 2, True, True), 5),
+    "one block": (SegmentPolicy("block", 4, 4, 2), 1, N),
+    "few blocks": (GRID, 5, N),
+    "more blocks than lanes": (SegmentPolicy("grid", 2, 2, 2), 37, N),
+    "whole chunks, one block": (SegmentPolicy("block", 4, 4, 2, True), 1, WHOLE),
+    "whole chunks": (SegmentPolicy("grid", 4, 4, 2, True, True), 5, WHOLE),
 }
 
 
-def elements(kernel: str) -> np.ndarray:
-    return np.arange(WHOLE if kernel.startswith("whole") else N, dtype=np.int32)
+@functools.cache
+def bench(name: str) -> Bench:
+    """Two reductions on one workspace, each under all policies."""
+    policy, splits, n = KERNELS[name]
+    x = np.arange(n, dtype=np.int32)
+
+    def right() -> bool:
+        with pytest.MonkeyPatch.context() as patch, device.forced("emulator"), cs.emulate(schedules=9, seed=3):
+            patch.setattr(plan, "choose", lambda problem: Choice(policy, splits, 1, splits))
+            patch.setattr(call, "_plans", {})
+            array = cs.asarray(x)
+            return [np.asarray(cs.reduce(array)) for _ in range(2)][-1] == x.sum(dtype=np.int32)
+
+    return Bench(right)
 
 
-@pytest.mark.parametrize("name", KERNELS)
-def test_the_kernels_as_they_are(name, monkeypatch):
-    use(monkeypatch, *KERNELS[name])
-    x = elements(name)
-    assert run(x) == x.sum(dtype=np.int32)
-
-
-def drop(pattern: str, which: int = 0):
-    """Delete one instruction: the ``which``-th line that matches."""
-
-    def edit(ptx: str) -> str:
-        found = [match for match in re.finditer(rf"^[^\n]*{pattern}[^\n]*\n", ptx, re.M)]
-        return ptx[: found[which].start()] + ptx[found[which].end() :]
-
-    return edit
-
-
-def swap(old: str, new: str):
-    return lambda ptx: ptx.replace(old, new)
-
-
+BARRIER, COUNTER = op(r"bar\.sync"), r"atom\.global\.add"
+PUBLISHED, READ = r"st\.relaxed\.gpu\.global\.b64", r"ld\.relaxed\.gpu\.global\.b64"
 FAULTS = {
-    "no barrier between the warps' states and their fold": ("one block", drop(r"bar\.sync")),
-    "no barrier before the collector's news is read": ("more blocks than lanes", drop(r"bar\.sync", 2)),
-    "no barrier between the collector's warps and their fold": ("more blocks than lanes", drop(r"bar\.sync", 3)),
-    "a state published by a plain store": ("few blocks", swap("st.relaxed.gpu.global.b64", "st.global.b64")),
-    "a state published for the block alone": (
-        "few blocks",
-        swap("st.relaxed.gpu.global.b64", "st.relaxed.cta.global.b64"),
+    "no barrier in the block": ("one block", first(BARRIER, after=r"st\.shared"), {"race"}),
+    "no barrier before the collector's news is read": (
+        "more blocks than lanes",
+        first(BARRIER, after=PUBLISHED),
+        {"uninitialised"},
     ),
-    "a state collected by a plain load": ("few blocks", swap("ld.relaxed.gpu.global.b64", "ld.global.b64")),
+    "no barrier between the collector's warps and their combination": (
+        "more blocks than lanes",
+        first(BARRIER, after=READ),
+        {"race"},
+    ),
+    "a state published by a plain store": ("few blocks", every(PUBLISHED, "st.global.b64"), {"race"}),
+    "a state published for the block alone": ("few blocks", every(PUBLISHED, "st.relaxed.cta.global.b64"), {"race"}),
+    "a state collected by a plain load": ("few blocks", every(READ, "ld.global.b64"), {"race"}),
     "a state collected within the block alone": (
         "more blocks than lanes",
-        swap("ld.relaxed.gpu.global.b64", "ld.relaxed.cta.global.b64"),
+        every(READ, "ld.relaxed.cta.global.b64"),
+        {"race"},
     ),
-    "the epoch never raised": ("few blocks", drop(r"(atom|red)\.[\w.]*add", 1)),
-    "no barrier in a block of whole chunks": ("whole chunks, one block", drop(r"bar\.sync")),
-    "no barrier before the fold of whole chunks": ("whole chunks", drop(r"bar\.sync")),
+    "the epoch never raised": ("few blocks", only(r"^[ \t]*atom\.global\.add\.u64 [^;]*, %rd\d+;"), {RESULT}),
+    "no barrier in a block of whole chunks": ("whole chunks, one block", first(BARRIER, after=r"st\.shared"), {"race"}),
+    "no barrier before whole chunks are combined": (
+        "whole chunks",
+        first(BARRIER, after=r"st\.shared"),
+        {"uninitialised"},
+    ),
     "whole chunks published for the block alone": (
         "whole chunks",
-        swap("st.relaxed.gpu.global.b64", "st.relaxed.cta.global.b64"),
+        every(PUBLISHED, "st.relaxed.cta.global.b64"),
+        {"race"},
     ),
-    "whole chunks collected by a plain load": ("whole chunks", swap("ld.relaxed.gpu.global.b64", "ld.global.b64")),
-    "lanes that look the wrong way": ("one block", swap("shfl.sync.bfly.b32", "shfl.sync.up.b32")),
+    "whole chunks collected by a plain load": ("whole chunks", every(READ, "ld.global.b64"), {"race"}),
+    "lanes that look the wrong way": ("one block", every(r"shfl\.sync\.bfly\.b32", "shfl.sync.up.b32"), {RESULT}),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_every_planted_fault_is_found(fault, monkeypatch):
-    kernel, edit = FAULTS[fault]
-    use(monkeypatch, *KERNELS[kernel], edit)
-    x = elements(kernel)
-    try:
-        result = run(x)
-    except EmulationError:
-        return
-    assert result != x.sum(dtype=np.int32), "the mutant survived"
+def test_every_planted_fault_is_found(fault):
+    name, edit, kinds = FAULTS[fault]
+    bench(name).check(edit, kinds)

@@ -2,55 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.runtime import device, workspace
 
-from ..cases import bicyclic, brackets, data, fold, same
-
-
-class Memory:
-    """The default stream's workspace, read and written from outside."""
-
-    def __init__(self, place) -> None:
-        self.ordinal = 0 if place.name == "gpu" else device.HOST
-        cs.reduce(cs.asarray(data(70_001, "int32")))  # makes it
-        self.held = workspace.counters_and_slots(self.ordinal, 0)
-        self.counters, self.slots = self.held.addresses
-        self.slot_bytes = self.counters + self.held.size - self.slots
-
-    def read(self, address: int, size: int) -> np.ndarray:
-        found = np.empty(size, np.uint8)
-        if self.ordinal == device.HOST:
-            ctypes.memmove(found.ctypes.data, address, size)
-        else:
-            device.copy_out(found.ctypes.data, address, size, 0)
-        return found.view(np.uint32)
-
-    def write(self, address: int, what: np.ndarray) -> None:
-        if self.ordinal == device.HOST:
-            ctypes.memmove(address, what.ctypes.data, what.nbytes)
-        else:
-            device.copy_in(address, what.ctypes.data, what.nbytes, 0)
-            device.synchronize(0)
-
-    def soil(self, dirt: int) -> None:
-        self.write(self.slots, np.full(self.slot_bytes, dirt, np.uint8))
-
-    def assert_ready(self) -> None:
-        words = self.read(self.counters, self.slots - self.counters)
-        words[1] = 0  # the launch number, which only grows
-        assert not words.any(), f"counters not zero at {np.flatnonzero(words)[:5]}"
-
-
-@pytest.fixture
-def memory(place):
-    return Memory(place)
-
+from ..cases import bicyclic, brackets, data, fold, places, same
 
 PROBLEMS = {
     "one row": lambda: (data(70_001, "int32"), None, "add"),
@@ -88,12 +45,13 @@ def test_slots_may_hold_anything(memory, problem):
             memory.assert_ready()
 
 
-def test_problems_take_turns_on_one_workspace(memory, place):
+@places("turns", gpu=[30], emulator=[2])
+def test_problems_take_turns_on_one_workspace(memory, turns):
     cases = []
     for make in PROBLEMS.values():
         x, axis, op = make()
         cases.append((cs.asarray(x), axis, op, expected(x, axis, op)))
-    for turn in range(30 if place.name == "gpu" else 2):
+    for turn in range(turns):
         for array, axis, op, wanted in cases[turn % 3 :]:
             same(cs.reduce(array, op, axis=axis), wanted)
     memory.assert_ready()

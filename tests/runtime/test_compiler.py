@@ -170,7 +170,11 @@ def test_one_callable_with_two_identities_is_one_kernel():
 
 
 def test_entry_point_reads_names_and_sizes():
-    ptx = ".visible .entry cutesync_x_0(\n\t.param .u64 .ptr .global .align 4 p_0,\n\t.param .f32 p_1,\n\t.param .u16 p_2,\n\t.param .align 64 .b8 p_3[128]\n)\n.reqntid 32, 1, 1\n{}"
+    ptx = (
+        ".visible .entry cutesync_x_0(\n\t.param .u64 .ptr .global .align 4 p_0,\n"
+        "\t.param .f32 p_1,\n\t.param .u16 p_2,\n\t.param .align 64 .b8 p_3[128]\n)\n"
+        ".reqntid 32, 1, 1\n{}"
+    )
     assert compiler.entry_point(ptx) == ("cutesync_x_0", [8, 4, 2, 128])
 
 

@@ -19,11 +19,12 @@ PACKAGE = Path(cutesync.__file__).parent
 
 
 def run(script: str, **environment) -> subprocess.CompletedProcess:
-    """A script in a process of its own, on the emulator and without a cache on disk; its functions are read from a file."""
+    """A script in a process of its own, on the emulator and without a cache on disk; its functions are read from a
+    file."""
     script = (
-        "import os, sys, threading, time, warnings\nwarnings.simplefilter('ignore')\nimport numpy as np\nimport cutesync as cs\n"
-        + textwrap.dedent(script)
-    )
+        "import os, sys, threading, time, warnings\nwarnings.simplefilter('ignore')\n"
+        "import numpy as np\nimport cutesync as cs\n"
+    ) + textwrap.dedent(script)
     environment = {"CUTESYNC_BACKEND": "emulator", "CUTESYNC_CACHE": "0"} | environment
     return subprocess.run(
         [sys.executable, "-c", script],
@@ -48,13 +49,15 @@ def test_every_lock_of_the_package_is_known_to_forks():
 
 
 def test_a_fork_beside_a_compilation():
-    """The child compiles and runs; when it exits as any process does, it takes nothing away from its parent's compilation."""
+    """The child compiles and runs; when it exits as any process does, it takes nothing away from its parent's
+    compilation."""
     found = run(
         """
         from cutesync.runtime import compiler
         errors = []
         def work():
-            try: print(*(cs.reduce(np.ones(5, np.int32), eval(f"lambda a, b: a + b + {i}")) for i in range(2)), flush=True)
+            ops = [eval(f"lambda a, b: a + b + {i}") for i in range(2)]
+            try: print(*(cs.reduce(np.ones(5, np.int32), op) for op in ops), flush=True)
             except BaseException as error: errors.append(error)
         thread = threading.Thread(target=work)
         thread.start()
@@ -118,7 +121,8 @@ def test_locks_that_another_thread_holds_are_free_in_the_child():
         ready.wait()
         child = os.fork()
         if child == 0:
-            free = all(lock.acquire(timeout=5) for lock in (own, workspace._lock, device._importing, compiler._lock, LOCK))
+            locks = own, workspace._lock, device._importing, compiler._lock, LOCK
+            free = all(lock.acquire(timeout=5) for lock in locks)
             os._exit(7 if free else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
         assert own.locked() and not compiler._lock.locked()
@@ -151,7 +155,8 @@ def test_a_child_of_a_process_that_used_a_gpu_says_what_to_do(monkeypatch):
 
 @pytest.mark.gpu
 def test_a_gpu_does_not_survive_a_fork():
-    """Calls with a plan and without one, from NumPy and on device arrays, are errors in the child; the emulator is not; the parent goes on."""
+    """Calls with a plan and without one, from NumPy and on device arrays, are errors in the child; the emulator is not;
+    the parent goes on."""
     found = run(
         """
         x = cs.asarray(np.arange(1000, dtype=np.int32))
@@ -160,9 +165,12 @@ def test_a_gpu_does_not_survive_a_fork():
         child = os.fork()
         if child == 0:
             code = 7
-            for call in (lambda: cs.reduce(x, out=out), lambda: cs.reduce(x, "max"), lambda: cs.sum(np.arange(9)), lambda: np.asarray(out), lambda: cs.scan(x)):
+            calls = (lambda: cs.reduce(x, out=out), lambda: cs.reduce(x, "max"), lambda: cs.sum(np.arange(9)),
+                     lambda: np.asarray(out), lambda: cs.scan(x))
+            for call in calls:
                 try: code = call() is None
-                except cs.errors.LaunchError as error: code = code if "forked child" in str(error) else print(error) or 1
+                except cs.errors.LaunchError as error:
+                    code = code if "forked child" in str(error) else print(error) or 1
             with cs.emulate(): assert cs.sum(np.arange(9)) == 36
             os._exit(code)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7

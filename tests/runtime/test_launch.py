@@ -25,9 +25,8 @@ class Driver:
     def __init__(self) -> None:
         self.launches, self.encoded, self.moved = [], 0, 0
 
-    def encode(
-        self, place, kind, rank, address, extents, strides, box, steps, interleave, swizzle, promotion, fill
-    ) -> int:
+    def encode(self, place, kind, rank, address, *how) -> int:
+        extents, strides, box, steps, interleave, swizzle, promotion, fill = how
         assert place % 64 == 0 and promotion in range(4)
         made = from_encode_arguments(
             kind,

@@ -1,4 +1,5 @@
-"""Workspaces of streams: one is never used by two streams, a stream that is gone is never asked, and all of them together are bounded."""
+"""Workspaces of streams: one is never used by two streams, a stream that is gone is never asked, and all of them
+together are bounded."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from ..concurrency import in_threads
 
 
 class Streams:
-    """A driver of streams and memory: handles come back, numbers do not, and memory is free only once nothing that is queued uses it."""
+    """A driver of streams and memory: handles come back, numbers do not, and memory is free only once nothing that is
+    queued uses it."""
 
     def __init__(self) -> None:
         self.numbers: dict[int, int] = {}

@@ -1,5 +1,5 @@
-"""Every scan kernel, made small: the configurations that tests put in the place of the chosen ones, so that a few hundred elements
-make many tiles, rings that wrap and waits that matter."""
+"""Every scan kernel, made small: the configurations that tests put in the place of the chosen ones, so that a few
+hundred elements make many tiles, rings that wrap and waits that matter."""
 
 from __future__ import annotations
 
@@ -23,6 +23,26 @@ from cutesync.kernels.scan.policy import (
 )
 from cutesync.runtime import call
 from cutesync.sync.lookback import slots_of
+
+# Lengths and shapes at which the chosen kernels differ
+SMALL = (1, 2, 3, 31, 32, 33, 127, 128, 129, 511, 512, 513, 1009)
+LARGE = (4099, 20011, 65537, 300007, 1299709, 10**7 + 19)
+LONG = [
+    (65536, 40),
+    (40, 65536),
+    (4096, 513),
+    (1000, 1000),
+    (3, 100_000),
+    (100_000, 3),
+    (20_000, 16),
+    (16, 20_000),
+    (300, 2, 300),
+    (33, 129, 65),
+    (2, 1 << 22),
+    (1 << 22, 2),
+    (2_200_001, 3),
+    (9, 10_001),
+]
 
 Chooser = Callable[[Problem], Choice]
 

@@ -1,4 +1,4 @@
-"""A few scans through every kernel, for compute-sanitizer to watch. Run by test_sanitizer.py in a process of its own."""
+"""A few scans through every kernel, for compute-sanitizer. test_sanitizer.py runs it in a process of its own."""
 
 import os
 import sys

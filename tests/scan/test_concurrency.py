@@ -1,4 +1,5 @@
-"""Streams, threads, graphs, repeats and a GPU that is busy: nothing that runs beside a call or before it changes its result."""
+"""Streams, threads, graphs, repeats and a GPU that is busy: nothing that runs beside a call or before it changes its
+result."""
 
 from __future__ import annotations
 
@@ -93,7 +94,8 @@ def test_float_products_and_halves_repeat_bitwise(torch):
 
 
 class TestBesideOtherWork:
-    """A scan waits for its own blocks, so it must go on when most of the GPU is taken: another kernel holds SMs while it runs."""
+    """A scan waits for its own blocks, so it must go on when most of the GPU is taken: another kernel holds SMs while
+    it runs."""
 
     @pytest.mark.parametrize("name", PROBLEMS)
     def test_a_kernel_that_takes_sms_away(self, torch, name):

@@ -11,15 +11,6 @@ from cutesync.runtime import device
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
 
-@pytest.fixture(scope="module")
-def ones():
-    """2**32 + 2**16 bytes of 1."""
-    array = cs.empty((1 << 32) + (1 << 16), "int8")
-    device.check(device.driver().cuMemsetD8(array.ptr, 1, array.nbytes), "filling")
-    yield array
-    del array
-
-
 def window(array, start: int, count: int = 4096) -> np.ndarray:
     assert start + count <= array.size
     return np.asarray(array[start : start + count])

@@ -23,7 +23,8 @@ def halved(shape, axis) -> tuple[int, ...]:
     return (*shape[:-1], -(-shape[-1] // 2))
 
 
-# every kernel meets adjacent segments, and sums but for those of few columns; the state of 64 bits with a first operand is for one of each kind
+# every kernel meets adjacent segments, and sums but for those of few columns; the state of 64 bits with a first operand
+# is for one of each kind
 ORDER = (
     "short rows of vectors",
     "rows by two warps",
@@ -55,7 +56,8 @@ def test_agrees_under_twenty_schedules(what, name, monkeypatch):
 
 @pytest.mark.parametrize("name", ["a wave of rows", "columns in groups of blocks", "pipeline, small ring"])
 def test_two_resident_blocks_make_progress(name, monkeypatch):
-    """Blocks that wait for others wait only for those that have started. (One of the policies above has one block resident.)"""
+    """Blocks that wait for others wait only for those that have started. (One of the policies above has one block
+    resident.)"""
     choice, shape, axis = KERNELS[name]
     x = data(shape, "int32")
     force(monkeypatch, choice)

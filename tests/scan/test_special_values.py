@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
 import pytest
 
 import cutesync as cs
 
-from ..cases import FLOATS, INTEGERS, check_scan, numpy_dtype, same
+from ..cases import FLOATS, INTEGERS, STAND_FOR_ALL, check_scan, everywhere, numpy_dtype, same
 
 SIZES = (1, 37, 1000, 70_001, 7_000_003)
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-@pytest.mark.parametrize("op", ["min", "max", "add"])
+@everywhere("op, dtype", product(["min", "max", "add"], FLOATS), emulator=lambda op, dtype: dtype in STAND_FOR_ALL)
 def test_everything_from_a_nan_on_is_nan(place, op, dtype):
-    place.covers(dtype)
     for n in place.sizes(SIZES):
         for at in {0, n // 3, n - 1}:
             x = np.ones(n, numpy_dtype(dtype))
@@ -26,9 +26,8 @@ def test_everything_from_a_nan_on_is_nan(place, op, dtype):
             )
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
+@everywhere("dtype", FLOATS, emulator=lambda dtype: dtype in STAND_FOR_ALL)
 def test_infinities(place, dtype):
-    place.covers(dtype)
     for n in place.sizes(SIZES[:4]):
         x = np.ones(n, numpy_dtype(dtype))
         x[n // 2] = np.inf
@@ -42,15 +41,13 @@ def test_infinities(place, dtype):
 @pytest.mark.parametrize("reverse", [False, True])
 def test_the_sum_of_negative_zeros_is_negative_zero(place, dtype, reverse):
     """No positive zero sneaks in as padding or start value."""
-    place.covers("float64" if dtype == "float64" else "float16")
     for n in place.sizes(SIZES):
         result = np.asarray(cs.scan(cs.asarray(np.full(n, -0.0, dtype)), reverse=reverse))
         assert (result == 0).all() and np.signbit(result).all(), n
 
 
-@pytest.mark.parametrize("dtype", INTEGERS)
+@everywhere("dtype", INTEGERS, emulator=lambda dtype: dtype in STAND_FOR_ALL)
 def test_integers_wrap(place, dtype):
-    place.covers(dtype)
     info = np.iinfo(dtype)
     for n in place.sizes([37, 1000, 70_001]):
         for value in (info.min, info.max, 3):
@@ -81,7 +78,8 @@ def test_every_result_of_16_bits_is_rounded_once(place, dtype):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_rounding_stays_within_the_bound_of_a_tree(place, dtype):
-    """Against a sum of twice the precision; a running sum's bound would be n and not a few dozen units in the last place."""
+    """Against a sum of twice the precision; a running sum's bound would be n and not a few dozen units in the last
+    place."""
     wide = np.float64 if dtype == "float32" else np.longdouble
     for n in place.sizes([1000, 300_007, 2**22 + 5]):
         x = np.random.default_rng(3).standard_normal(n).astype(dtype)

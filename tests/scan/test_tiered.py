@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import pytest
 
@@ -11,10 +9,11 @@ import cutesync as cs
 from cutesync.emulator import EmulationError
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
 from cutesync.patterns import tiered_scan
-from cutesync.runtime import call, compiler
+from cutesync.runtime import call
 from cutesync.runtime.launch import in_turn
 
-from ..cases import adjacent, bicyclic, brackets, data, same, scanned, segments, with_slow
+from .. import faults
+from ..cases import adjacent, bicyclic, brackets, data, everywhere, same, scanned, segments, with_slow
 
 
 @pytest.fixture
@@ -63,10 +62,8 @@ def test_the_first_operand_may_lie_on_the_device(place, small_tiles):
         same(got, scanned(x, **options | {"init": init}), str(init))
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float32", "float64"])
+@everywhere("dtype", ["bool", "int8", "float16", "float32", "float64"], emulator=lambda dtype: dtype == "float32")
 def test_sizes_around_the_tiles(place, dtype):
-    if place.name == "emulator" and dtype != "float32":
-        pytest.skip("left to the GPU")
     for n in place.sizes([1, 4093, 4094, 16_385, 70_001, 10**7 + 19, 3 * 10**7]):
         x = data(n, dtype)
         same(cs.scan(cs.asarray(x), algorithm="tiered"), scanned(x), str(n))
@@ -91,23 +88,15 @@ def test_what_it_does_not_take_is_refused(on_emulator):
 def test_every_planted_fault_is_found(small_tiles, monkeypatch):
     """The kernels have one block barrier each; what they wait for otherwise is the end of a launch."""
     monkeypatch.setattr(tiered_scan, "WARPS", 4)
-    monkeypatch.setattr(compiler, "_kernels", {})
     x = data(1200, "int32")
 
-    def run():
+    def right() -> bool:
         with cs.emulate(schedules=9, seed=2):
-            same(cs.scan(cs.asarray(x), algorithm="tiered"), scanned(x))
+            return np.array_equal(np.asarray(cs.scan(cs.asarray(x), algorithm="tiered")), scanned(x))
 
-    run()
-    assert len(compiler._kernels) == 2  # the fold and the scan, which also scans the totals
-    for kernel in compiler._kernels.values():
-        original = kernel.ptx
-        barriers = list(re.finditer(r"^\s*bar\.sync[^;\n]*;", original, re.M))
-        assert len(barriers) == 1
-        kernel.ptx = original[: barriers[0].start()] + original[barriers[0].end() :]
-        with pytest.raises(EmulationError, match="race|nobody has written"):
-            run()
-        kernel.ptx = original
+    bench = faults.Bench(right)
+    assert len(bench.texts) == 2  # the reduction and the scan, which also scans the totals
+    bench.check(faults.only(faults.op(r"bar\.sync")), {"race", "uninitialised"})
 
 
 def test_a_launch_out_of_order_is_found(small_tiles, monkeypatch):

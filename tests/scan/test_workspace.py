@@ -1,4 +1,5 @@
-"""The workspace in any state: rubbish in the slots, states of earlier launches, a launch number that wraps, too few slots."""
+"""The workspace in any state: rubbish in the slots, states of earlier launches, a launch number that wraps, too few
+slots."""
 
 from __future__ import annotations
 
@@ -13,7 +14,6 @@ from cutesync.runtime import device, workspace
 from cutesync.runtime.device_array import DeviceArray
 
 from ..cases import data, same, scanned
-from ..reduce.test_workspace import Memory
 from .kernels import columns, force, pipeline, slabs, wave
 
 # what: (configuration for small arrays, shape, axis)
@@ -24,11 +24,6 @@ PROBLEMS = {
     "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
     "pipeline": (pipeline(4, 2, 4, 1, 2, 3), (2503,), 0),
 }
-
-
-@pytest.fixture
-def memory(place):
-    return Memory(place)
 
 
 def prepare(name: str, monkeypatch):

@@ -1,4 +1,4 @@
-"""Kernels that use every building block of ``cutesync.sync``; each host function takes NumPy arrays (see ``cutesync.emulator.check``)."""
+"""Kernels that use every building block of ``cutesync.sync``; host functions take NumPy arrays (``emulator.check``)."""
 
 from enum import IntEnum
 
@@ -12,10 +12,9 @@ from cutlass.memory import SmemAllocator
 from cutesync.sync import Barrier, Barriers, CompletionBarrier, GridBarrier, NamedBarrier, Ring, Role, Roles
 
 THREADS = 96
-MANY = 1 << 20
 
 
-def vector(pointer, count=MANY):
+def vector(pointer, count=1 << 20):
     return cute.make_tensor(pointer, cute.make_layout(count))
 
 
@@ -25,7 +24,7 @@ def shared(count, dtype=Int32):
 
 @cute.kernel
 def turns_kernel(x: cute.Pointer, out: cute.Pointer, rounds: Int32, how: cutlass.Constexpr):
-    """Every round each thread reads what its mirror image wrote; two barriers in turn, so that no round overtakes the one before."""
+    """Every round each thread reads what its mirror image wrote; two barriers in turn keep the rounds apart."""
     t = cute.arch.thread_idx()[0]
     cells = shared(2 * THREADS)
     bars = Barriers.make(2, THREADS, name="turn")
@@ -79,7 +78,8 @@ def lifecycle(out: cute.Pointer, stream: driver.CUstream):
 
 @cute.kernel
 def bytes_kernel(x: cute.Pointer, out: cute.Pointer, by_hand: cutlass.Constexpr):
-    """A phase of one arrival and 256 bytes: brought by a copy, or by hand in two parts after which a thread arrives for itself."""
+    """A phase of one arrival and 256 bytes: brought by a copy, or by hand in two parts after which a thread arrives for
+    itself."""
     t = cute.arch.thread_idx()[0]
     cells = shared(64)
     bar = Barrier.make(2 if by_hand else 1)
@@ -255,7 +255,7 @@ def ring_kernel(
     cute.arch.sync_threads()
     block = Roles(Role("producer", producers), Role("consumer", consumers))
     block.run(
-        producer=lambda _: produce(ring, cells, x, fills, t, how, producers, atom, source),
+        producer=lambda _: produce(ring, cells, x, fills, t, how, producers, (atom, source)),
         consumer=lambda _: consume(ring, cells, out, fills, t - 32 * producers, 32 * consumers),
     )
 
@@ -269,9 +269,9 @@ def produce(
     t: Int32,
     how: cutlass.Constexpr,
     producers: cutlass.Constexpr,
-    atom,
-    source,
+    tensor,  # the atom and the tensor of tensor copies
 ):
+    atom, source = tensor
     for k in cutlass.range(fills, unroll=1):
         ring.acquire(k)
         stage = ring.stage(k)

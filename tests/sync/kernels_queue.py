@@ -21,7 +21,8 @@ def in_turn_kernel(
     log: cutlass.Constexpr,
     laps: cutlass.Constexpr,
 ):
-    """One thread: gives until the queue is full and once more, takes until it is empty and once more; again and again."""
+    """One thread: gives until the queue is full and once more, takes until it is empty and once more; again and
+    again."""
     queue = ConcurrentQueue(items, turns, state, Int64(log))
     if cute.arch.thread_idx()[0] == 0:
         for lap in cutlass.range(laps, unroll=1):
@@ -50,7 +51,8 @@ def in_turn(
 def at_once_kernel(
     items: cute.Pointer, turns: cute.Pointer, state: cute.Pointer, out: cute.Pointer, log: cutlass.Constexpr
 ):
-    """Every thread gives its number and takes one, trying again until both have worked; ``out`` counts who was taken how often."""
+    """Every thread gives its number and takes one, trying again until both have worked; ``out`` counts who was taken
+    how often."""
     queue = ConcurrentQueue(items, turns, state, Int64(log))
     number = cute.arch.block_idx()[0] * THREADS + cute.arch.thread_idx()[0]
     idle = cute.arch.thread_idx()[0] >= THREADS

@@ -1,10 +1,12 @@
-"""The concurrent queue's ``try_give`` and ``try_take``, and tickets, under hostile schedules; planted faults are found."""
+"""The concurrent queue's ``try_give`` and ``try_take``, and tickets, under hostile schedules."""
 
 import numpy as np
 import pytest
 
 from cutesync import emulator
 
+from .. import faults
+from ..compiled import compiled
 from . import kernels_queue as kernels
 
 SCHEDULES = 20
@@ -26,25 +28,22 @@ def test_full_refuses_empty_refuses_and_both_can_be_used_on(log):
     assert state.tolist() == [laps * capacity] * 2
 
 
-def at_once(compiled, policy: str, edit=None) -> np.ndarray:
-    """How often each of two blocks' numbers was taken from a queue of two slots."""
-    out = zeros(2 * kernels.THREADS)
-    with emulator.emulate(policy):
-        emulator.call(compiled, kernels.at_once, zeros(2), zeros(2), zeros(2, np.int64), out, 1, 2, edit=edit)
-    return out
-
-
 def test_every_item_is_taken_once_by_threads_that_keep_trying():
-    compiled = emulator.compile_for_emulator(
-        kernels.at_once, zeros(2), zeros(2), zeros(2, np.int64), zeros(2 * kernels.THREADS), 1, 2
-    )
-    # who tries and goes on is not waiting: "lagging_lane" runs a lane that has fallen behind only when all others wait, here never
-    for policy in (policy for policy in emulator.POLICIES if policy != "lagging_lane"):
-        assert np.array_equal(at_once(compiled, policy), np.ones(2 * kernels.THREADS)), policy
-    for old, new in (("st.release", "st.relaxed"), ("ld.acquire", "ld.relaxed")):
-        assert old in compiled.__ptx__
-        with pytest.raises(emulator.EmulationError, match="race"):
-            at_once(compiled, "random", lambda text, old=old, new=new: text.replace(old, new))
+    n = 2 * kernels.THREADS
+
+    def right() -> bool:
+        # "lagging_lane" runs a lane that has fallen behind only when all others wait, here never
+        for policy in (policy for policy in emulator.POLICIES if policy != "lagging_lane"):
+            out = zeros(n)
+            with emulator.emulate(policy):
+                emulator.call(kernel, kernels.at_once, zeros(2), zeros(2), zeros(2, np.int64), out, 1, 2)
+            assert np.array_equal(out, np.ones(n)), policy
+        return True
+
+    kernel = compiled(kernels.at_once, zeros(2), zeros(2), zeros(2, np.int64), zeros(n), 1, 2)
+    bench = faults.Bench(right)
+    bench.check(faults.every(r"st\.release", "st.relaxed"), {"race"})
+    bench.check(faults.every(r"ld\.acquire", "ld.relaxed"), {"race"})
 
 
 @pytest.mark.parametrize("count, blocks", [(0, 3), (1, 1), (20, 3), (2, 5)])
@@ -56,17 +55,6 @@ def test_every_ticket_is_dealt_once_launch_after_launch(count, blocks):
 
 
 def test_no_mutant_of_the_tickets_survives():
-    arguments = (zeros(1), zeros(20), 20, 3)
-    compiled = emulator.compile_for_emulator(kernels.dealt, *arguments)
-
-    def right(text: str) -> bool:
-        word, out = zeros(1), zeros(20)
-        with emulator.emulate(schedules=9):
-            emulator.call(compiled, kernels.dealt, word, out, 20, 3, edit=lambda _: text)
-        return bool(np.array_equal(out, np.ones(20)) and word[0] == 0)
-
-    assert right(compiled.__ptx__)
-    for old, new in ((".inc.u32", ".add.u32"), (".gpu.inc", ".cta.inc")):
-        assert old in compiled.__ptx__
-        with pytest.raises((AssertionError, emulator.EmulationError)):
-            assert right(compiled.__ptx__.replace(old, new))
+    bench = faults.of_function(kernels.dealt, (zeros(1), zeros(20), 20, 3), {0: [0], 1: np.ones(20)}, 9)
+    bench.check(faults.every(r"\.inc\.u32", ".add.u32"), {faults.RESULT})
+    bench.check(faults.every(r"\.gpu\.inc", ".cta.inc"), {"race"})

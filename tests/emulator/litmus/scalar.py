@@ -14,79 +14,24 @@ from .case import HEADER, Case, stream, within
 
 LANES = 512
 SMALL_SPECIALS = {
-    16: [
-        0,
-        0x8000,
-        1,
-        0x8001,
-        0x3FF,
-        0x400,
-        0x3C00,
-        0xBC00,
-        0x7BFF,
-        0xFBFF,
-        0x7C00,
-        0xFC00,
-        0x7E00,
-        0x7C01,
-        0xFFFF,
-        0x0080,
-        0x3F80,
-        0x7F7F,
-        0x7F80,
-        0xFF80,
-    ],
-    32: [
-        0,
-        1 << 31,
-        1,
-        0x7FFFFF,
-        0x800000,
-        0x3F800000,
-        0xBF800000,
-        0x7F7FFFFF,
-        0x7F800000,
-        0xFF800000,
-        0x7FC00000,
-        0xFF812345,
-        0x3F800001,
-        0x33800000,
-    ],
-    64: [
-        0,
-        1 << 63,
-        1,
-        0x000FFFFFFFFFFFFF,
-        1 << 52,
-        0x3FF0000000000000,
-        0xBFF0000000000000,
-        0x7FEFFFFFFFFFFFFF,
-        0x7FF0000000000000,
-        0x7FF8000000000123,
-        0xFFF0000000000001,
-        0x41E0000000000000,
-        0x43E0000000000000,
-        0xC3E0000000000000,
-    ],
-}
+    16: "0 8000 1 8001 3FF 400 3C00 BC00 7BFF FBFF 7C00 FC00 7E00 7C01 FFFF 80 3F80 7F7F 7F80 FF80",
+    32: "0 80000000 1 7FFFFF 800000 3F800000 BF800000 7F7FFFFF 7F800000 FF800000 7FC00000 FF812345 3F800001 33800000",
+    64: "0 8000000000000000 1 FFFFFFFFFFFFF 10000000000000 3FF0000000000000 BFF0000000000000 7FEFFFFFFFFFFFFF "
+    "7FF0000000000000 7FF8000000000123 FFF0000000000001 41E0000000000000 43E0000000000000 "
+    "C3E0000000000000",
+}  # in base 16
 DTYPES = {16: np.uint16, 32: np.uint32, 64: np.uint64}
 EXPONENT_MIDDLE = {"f16": (15, 10), "bf16": (127, 7), "f32": (127, 23), "f64": (1023, 52)}
 
 
+def words(text: str) -> list[str]:
+    return text.split()
+
+
 def bits_of(kind: str) -> int:
     """Register width for a PTX type; 8-bit integers travel in 32-bit registers."""
-    return {
-        "e4m3x2": 16,
-        "e5m2x2": 16,
-        "f16x2": 32,
-        "bf16x2": 32,
-        "tf32": 32,
-        "bf16": 16,
-        "f16": 16,
-        "s8": 32,
-        "u8": 32,
-        "b8": 32,
-    }.get(kind) or int(kind[1:])
+    wide = dict.fromkeys(("f16x2", "bf16x2", "tf32", "s8", "u8", "b8"), 32)
+    return (wide | dict.fromkeys(("e4m3x2", "e5m2x2", "bf16", "f16"), 16)).get(kind) or int(kind[1:])
 
 
 def inputs(name: str, kinds: list[str], lanes: int = LANES) -> list[np.ndarray]:
@@ -114,7 +59,7 @@ def inputs(name: str, kinds: list[str], lanes: int = LANES) -> list[np.ndarray]:
         special_bits = (
             SPECIALS_32
             if scalar == "f32" and len(kinds) == 1
-            else SMALL_SPECIALS[{"f64": 64, "f32": 32}.get(scalar, 16)]
+            else [int(code, 16) for code in SMALL_SPECIALS[{"f64": 64, "f32": 32}.get(scalar, 16)].split()]
         )
         table = np.array(special_bits, np.uint64)
         count = min(lanes // 2, len(table) ** len(kinds))
@@ -182,7 +127,8 @@ def instruction_case(
     return scalar_case(opcode, body, kinds, bits_of(result), expected, agree)
 
 
-# --- families ---------------------------------------------------------------------------------------------------------
+# --- families
+# -----------------------------------------------------------------------------------------------------------------
 
 MODES = ("rn", "rz", "rm", "rp")
 ARITHMETIC = (
@@ -197,20 +143,10 @@ ARITHMETIC = (
         for m in ("", "NaN.", "xorsign.abs.", "NaN.xorsign.abs.")
         for k in ("f16", "f16x2", "bf16x2", "f32")
     ]
-    + [
-        "min.ftz.f16x2",
-        "max.ftz.NaN.f32",
-        "min.f64",
-        "max.f64",
-        "neg.f16x2",
-        "neg.bf16x2",
-        "abs.f16x2",
-        "abs.bf16x2",
-        "neg.ftz.f32",
-        "abs.ftz.f32",
-        "abs.f64",
-        "neg.f64",
-    ]
+    + words(
+        "min.ftz.f16x2 max.ftz.NaN.f32 min.f64 max.f64 neg.f16x2 neg.bf16x2 abs.f16x2 abs.bf16x2 neg.ftz.f32 "
+        "abs.ftz.f32 abs.f64 neg.f64"
+    )
     + [f"{n}.{k}" for n in ("neg", "abs") for k in ("f32", "f16", "bf16")]
 )
 ROUNDED = [f"{n}.{m}.{k}" for n in ("div", "rcp", "sqrt") for m in MODES for k in ("f32", "f64")] + [
@@ -241,19 +177,7 @@ APPROXIMATE = {
     "rsqrt.approx.f64": (2**-19, 0),
     "rsqrt.approx.ftz.f64": (2**-19, 0),
 }
-SOURCES = {
-    "fma": 3,
-    "neg": 1,
-    "abs": 1,
-    "rcp": 1,
-    "sqrt": 1,
-    "rsqrt": 1,
-    "ex2": 1,
-    "lg2": 1,
-    "sin": 1,
-    "cos": 1,
-    "tanh": 1,
-}
+SOURCES = {"fma": 3} | dict.fromkeys(words("neg abs rcp sqrt rsqrt ex2 lg2 sin cos tanh"), 1)
 
 INTEGER_TYPES = ("s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64")
 CONVERSIONS = (
@@ -283,81 +207,42 @@ CONVERSIONS = (
     ]
     + [f"cvt.{m}.{t}.f32" for t in ("f16x2", "bf16x2") for m in ("rn", "rz", "rn.relu", "rn.satfinite")]
     + [f"cvt.{m}.{t}.f64" for t in ("f16", "bf16", "f32") for m in ("rn", "rz", "rm")]
-    + [
-        "cvt.f32.f16",
-        "cvt.f32.bf16",
-        "cvt.f64.f16",
-        "cvt.f64.bf16",
-        "cvt.f64.f32",
-        "cvt.rn.f16.bf16",
-        "cvt.rn.bf16.f16",
-        "cvt.rn.ftz.f32.f64",
-        "cvt.ftz.f32.f16",
-    ]
-    + [
-        "cvt.rn.sat.f16.f32",
-        "cvt.sat.f32.f16",
-        "cvt.sat.f32.f32",
-        "cvt.ftz.f32.f32",
-        "cvt.rni.f32.f32",
-        "cvt.rpi.ftz.f32.f32",
-        "cvt.rmi.f16.f16",
-        "cvt.rzi.f64.f64",
-    ]
+    + words(
+        "cvt.f32.f16 cvt.f32.bf16 cvt.f64.f16 cvt.f64.bf16 cvt.f64.f32 cvt.rn.f16.bf16 cvt.rn.bf16.f16 "
+        "cvt.rn.ftz.f32.f64 cvt.ftz.f32.f16"
+    )
+    + words(
+        "cvt.rn.sat.f16.f32 cvt.sat.f32.f16 cvt.sat.f32.f32 cvt.ftz.f32.f32 cvt.rni.f32.f32 cvt.rpi.ftz.f32.f32 "
+        "cvt.rmi.f16.f16 cvt.rzi.f64.f64"
+    )
     + ["cvt.rna.tf32.f32", "cvt.rn.tf32.f32", "cvt.rz.tf32.f32", "cvt.rn.relu.tf32.f32", "cvt.rna.satfinite.tf32.f32"]
     + [f"cvt.rn.satfinite{r}.{t}.{s}" for t in ("e4m3x2", "e5m2x2") for s in ("f32", "f16x2") for r in ("", ".relu")]
     + [f"cvt.rn{r}.f16x2.{s}" for s in ("e4m3x2", "e5m2x2") for r in ("", ".relu")]
     + ["cvt.pack.sat.s16.s32", "cvt.pack.sat.u16.s32"]
 )
-INTEGERS = {
-    "mul.hi.u32": 2,
-    "mul.hi.s32": 2,
-    "mul.hi.u64": 2,
-    "mul.hi.s64": 2,
-    "mul.lo.u64": 2,
-    "mul24.lo.s32": 2,
-    "div.s32": 2,
-    "div.u64": 2,
-    "rem.s32": 2,
-    "rem.u32": 2,
-    "mad.lo.s32": 3,
-    "mad.hi.u32": 3,
-    "mad.hi.sat.s32": 3,
-    "sad.s32": 3,
-    "add.sat.s32": 2,
-    "sub.sat.s32": 2,
-    "min.s64": 2,
-    "max.u16": 2,
-    "abs.s32": 1,
-    "neg.s64": 1,
-    "popc.b32": 1,
-    "popc.b64": 1,
-    "clz.b32": 1,
-    "clz.b64": 1,
-    "bfind.u32": 1,
-    "bfind.s32": 1,
-    "bfind.shiftamt.u32": 1,
-    "bfind.s64": 1,
-    "brev.b32": 1,
-    "brev.b64": 1,
-    "fns.b32": 3,
-    "bfe.u32": 3,
-    "bfe.s32": 3,
-    "shf.l.wrap.b32": 3,
-    "shf.l.clamp.b32": 3,
-    "shf.r.wrap.b32": 3,
-    "shf.r.clamp.b32": 3,
-    "prmt.b32": 3,
-    "prmt.b32.f4e": 3,
-    "prmt.b32.rc16": 3,
-    "dp4a.s32.s32": 3,
-    "dp4a.u32.s32": 3,
-    "dp2a.lo.s32.u32": 3,
-    "bmsk.clamp.b32": 2,
-    "bmsk.wrap.b32": 2,
-    "szext.wrap.s32": 2,
-    "shl.b32": 2,
-    "shr.s32": 2,
+INTEGERS = {  # how many sources
+    **dict.fromkeys(
+        words(
+            "abs.s32 neg.s64 popc.b32 popc.b64 clz.b32 clz.b64 bfind.u32 bfind.s32 bfind.shiftamt.u32 bfind.s64 "
+            "brev.b32 brev.b64"
+        ),
+        1,
+    ),
+    **dict.fromkeys(
+        words(
+            "mul.hi.u32 mul.hi.s32 mul.hi.u64 mul.hi.s64 mul.lo.u64 mul24.lo.s32 div.s32 div.u64 rem.s32 rem.u32 "
+            "add.sat.s32 sub.sat.s32 min.s64 max.u16 bmsk.clamp.b32 bmsk.wrap.b32 szext.wrap.s32 shl.b32 shr.s32"
+        ),
+        2,
+    ),
+    **dict.fromkeys(
+        words(
+            "mad.lo.s32 mad.hi.u32 mad.hi.sat.s32 sad.s32 fns.b32 bfe.u32 bfe.s32 shf.l.wrap.b32 shf.l.clamp.b32 "
+            "shf.r.wrap.b32 shf.r.clamp.b32 prmt.b32 prmt.b32.f4e prmt.b32.rc16 dp4a.s32.s32 dp4a.u32.s32 "
+            "dp2a.lo.s32.u32"
+        ),
+        3,
+    ),
 }
 COMPARISONS = [f"{r}.{k}" for r in ("eq", "ne", "lt", "geu", "ltu", "nan") for k in ("f16x2", "bf16x2")]
 
@@ -395,16 +280,10 @@ NANS = {
 NAN_CASES = (
     [f"{n}.{m}.f64" for n in ("add", "sub", "mul", "fma", "div", "rcp", "sqrt") for m in ("rn", "rz")]
     + [f"{n}.{k}" for n in ("min", "max", "neg", "abs") for k in ("f64", "f32", "bf16")]
-    + [
-        "cvt.f64.f32",
-        "cvt.f64.bf16",
-        "cvt.rn.f32.f64",
-        "cvt.rz.bf16.f64",
-        "cvt.rn.f16.f64",
-        "cvt.f32.bf16",
-        "cvt.f32.f16",
-        "cvt.rna.tf32.f32",
-    ]
+    + words(
+        "cvt.f64.f32 cvt.f64.bf16 cvt.rn.f32.f64 cvt.rz.bf16.f64 cvt.rn.f16.f64 cvt.f32.bf16 cvt.f32.f16 "
+        "cvt.rna.tf32.f32"
+    )
 )
 
 

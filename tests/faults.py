@@ -1,0 +1,280 @@
+"""The mutation harness: faults are edits of a kernel's PTX, and the emulator must report each, with the right kind.
+
+An edit names the text that it changes: a pattern and, where one instruction of several is meant, the text that it comes
+``after`` or ``before``. An edit gives one text with the fault planted, or several (``each``). A fault that changes
+nothing fails its test: the kernel has changed its form. Kinds are those of ``EmulationError``; ``RESULT`` is a run with
+wrong results.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import itertools
+import re
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from cutesync import emulator
+from cutesync.emulator.driver import Executable
+from cutesync.runtime import device, workspace
+
+from .compiled import check
+
+RESULT = "result"
+LAUNCHES = importlib.import_module("cutesync.emulator.run")  # its ``program`` takes every text that is launched
+Edit = Callable[[str], Iterator[str]]
+Change = Callable[[re.Match], "str | None"]
+Patch = pytest.MonkeyPatch
+
+
+def op(pattern: str) -> str:
+    """The instruction that begins so, to its end."""
+    return rf"^[ \t]*{pattern}[^;\n]*;"
+
+
+def plus(delta: int) -> Change:
+    """Adds to the number that the pattern names ``n``; leaves it alone where nothing positive would remain."""
+
+    def change(m: re.Match) -> str | None:
+        value, (begin, end), start = int(m["n"]) + delta, m.span("n"), m.start()
+        return f"{m[0][: begin - start]}{value}{m[0][end - start :]}" if value > 0 else None
+
+    return change
+
+
+def _edit(choose: Callable[[list], list[list]]):
+    """A maker of edits: ``choose`` makes groups of the matches, and each group is one fault."""
+
+    def make(pattern: str, new: str | Change = "", *, after: str = "", before: str = "") -> Edit:
+        assert after or before or choose not in (_first, _last), "first and last of what?"
+
+        def edit(ptx: str) -> Iterator[str]:
+            start = re.search(after, ptx, re.M) if after else None
+            begin = start.end() if start else 0
+            stop = re.compile(before, re.M).search(ptx, begin) if before else None
+            if (after and not start) or (before and not stop):
+                return
+            found = list(re.compile(pattern, re.M).finditer(ptx, begin, stop.start() if stop else len(ptx)))
+            for group in choose(found):
+                text = ptx
+                for m in reversed(group):
+                    put = m.expand(new) if isinstance(new, str) else new(m)
+                    text = text if put is None else text[: m.start()] + put + text[m.end() :]
+                if text != ptx:
+                    yield text
+
+        return edit
+
+    return make
+
+
+def _only(found: list) -> list[list]:
+    assert len(found) < 2, f"{len(found)} matches: not an address"
+    return [found]
+
+
+def _first(found: list) -> list[list]:
+    return [found[:1]]
+
+
+def _last(found: list) -> list[list]:
+    return [found[-1:]]
+
+
+each = _edit(lambda found: [[m] for m in found])  # one fault for every match
+every = _edit(lambda found: [found])  # all matches changed, one fault
+only = _edit(_only)
+first = _edit(_first)
+last = _edit(_last)
+
+
+class Bench:
+    """Something whose kernels can be changed. ``right()`` runs it anew and says whether its results are right, or
+    raises AssertionError. Of the kernels as they are, they are."""
+
+    def __init__(self, right: Callable[[], bool], skip: str = "") -> None:
+        self.right, self.seen, self.planted = right, {}, {}
+        assert self.run(), "wrong without a fault"
+        self.texts = [text for text in self.seen if not skip or not re.search(skip, text)]
+
+    def run(self) -> bool:
+        program, record = LAUNCHES.program, Executable.record
+
+        def changed(text: str) -> str:
+            self.seen[text] = True
+            return self.planted.get(text, text)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(LAUNCHES, "program", lambda text, kernel=None: program(changed(text), kernel))
+            patch.setattr(Executable, "record", lambda made, packed, edit=None: record(made, packed, changed))
+            return self.right()
+
+    def mutants(self, edit: Edit) -> list[tuple[str, str]]:
+        return [(text, changed) for text in self.texts for changed in edit(text)]
+
+    def judge(self, text: str, changed: str) -> str:
+        """What shows the fault: the kind of a report, ``RESULT``, or nothing."""
+        self.planted = {text: changed}
+        try:
+            return "" if self.run() else RESULT
+        except emulator.EmulationError as error:
+            return error.kind
+        except AssertionError:
+            return RESULT
+        finally:
+            self.planted = {}
+            workspace.forget(device.HOST, 0)  # a mutant may leave the counters anywhere
+
+    def finds(self, edit: Edit) -> list[str]:
+        """What shows each fault that the edit makes."""
+        mutants = self.mutants(edit)
+        assert mutants, "the fault was not planted: the kernel's PTX has changed its form"
+        return [self.judge(*mutant) for mutant in mutants]
+
+    def check(self, edit: Edit, kinds: set[str]) -> None:
+        """Every fault that the edit makes is shown, in one of these ways."""
+        found = self.finds(edit)
+        assert set(found) <= kinds, f"found {found}, expected {kinds}"
+
+    def survivors(self, table: dict[str, tuple[Edit, set[str]]]) -> list[str]:
+        """Plants all faults of a table, no two of the same text; those that nothing shows."""
+        alive, done = [], set(self.texts)
+        for name, (edit, kinds) in table.items():
+            for number, (text, changed) in enumerate(self.mutants(edit)):
+                if changed in done:
+                    continue
+                done.add(changed)
+                kind = self.judge(text, changed)
+                assert kind in {"", *kinds}, f"{name} #{number}: found {kind}, expected {kinds}"
+                if not kind:
+                    alive.append(f"{name} #{number}")
+        assert len(done) > len(self.texts), "no fault of the table applies"
+        return alive
+
+
+def of_function(function, arguments, wanted: dict, schedules: int) -> Bench:
+    """A host function. ``wanted``: {number of an output: what it must be, or None for what it is at first}."""
+    wanted = dict(wanted)
+
+    def right() -> bool:
+        fresh = [a.copy() if isinstance(a, np.ndarray) else a for a in arguments]
+        check(function, *fresh, schedules=schedules)
+        for i, value in wanted.items():
+            wanted[i] = fresh[i] if value is None else np.asarray(value, fresh[i].dtype)
+        return all(np.array_equal(fresh[i], value) for i, value in wanted.items())
+
+    return Bench(right)
+
+
+# Faults in the source that is traced, which a GPU can run, too
+
+
+def place_of(what: str) -> tuple[object, str]:
+    module, _, path = what.partition(":")
+    *owners, name = path.split(".")
+    return functools.reduce(getattr, owners, importlib.import_module(module)), name
+
+
+def without(what: str, which: int | None = None) -> Callable[[Patch], None]:
+    """The traced function ``what``, a "module:name", does nothing, or not the ``which``-th time it is called."""
+
+    def plant(patch: Patch) -> None:
+        owner, name = place_of(what)
+        plain, calls = getattr(owner, name), itertools.count()
+
+        def planted(*arguments, **options):
+            return None if which is None or next(calls) == which else plain(*arguments, **options)
+
+        patch.setattr(owner, name, planted)
+
+    return plant
+
+
+def instead(what: str, value) -> Callable[[Patch], None]:
+    """``value`` in the place of ``what``."""
+    return lambda patch: patch.setattr(*place_of(what), value)
+
+
+# Faults of any kernel
+
+_WAIT = r"(mbarrier\.try_wait\.parity[^\n;]*\], )(%r\d+|0)((?:, \d+)?;)"
+_WRAP = r"setp\.eq\.b32 \t%p\d+, %r\d+, (?P<n>\d+);\n\s*selp\.b32 \t%r\d+, 0,"  # the ring's index goes back to 0
+_FENCE = op(r"fence\.mbarrier_init")
+_ARRIVE = op(r"mbarrier\.arrive\.(?!expect)")
+
+
+def shifted(instruction: str, by: int) -> Edit:
+    """The last operand of an instruction, plus ``by``."""
+    block = rf"{{ .reg .b32 other; add.s32 other, \2, {by}; \1other; }}"
+    return each(rf"^([ \t]*{instruction}[^;\n]*, )(%r\d+);", block)
+
+
+def swap(pattern: str, old: str, new: str) -> Edit:
+    """``new`` in the place of ``old`` in instructions that begin so, one at a time."""
+    return each(op(pattern), lambda m: m[0].replace(old, new, 1))
+
+
+TABLE: dict[str, tuple[Edit, set[str]]] = {
+    "init count +1": (shifted(r"mbarrier\.init", 1), {"deadlock"}),
+    "init count -1": (shifted(r"mbarrier\.init", -1), {"barrier", "race", "livelock", "uninitialised"}),
+    "expect_tx +16": (shifted(r"mbarrier\.arrive\.expect_tx", 16), {"deadlock"}),
+    "expect_tx -16": (shifted(r"mbarrier\.arrive\.expect_tx", -16), {"deadlock", "uninitialised"}),
+    "no mbarrier init": (each(op(r"mbarrier\.init")), {"barrier"}),
+    "no init fence": (each(_FENCE), {"barrier"}),
+    "no init fence at all": (every(_FENCE), {"barrier"}),
+    "no proxy fence": (each(op(r"fence\.proxy\.async")), {"proxy", "proxy-read"}),
+    "no sync_warp": (each(op(r"bar\.warp\.sync")), {"race", "barrier"}),
+    "no block barrier": (each(op(r"bar\.sync \t0")), {"barrier", "race", "uninitialised"}),
+    "no wait for the launch before": (each(op(r"griddepcontrol\.wait")), {"race"}),
+    "no arrive": (each(_ARRIVE), {"deadlock"}),
+    "double arrive": (each(_ARRIVE, r"\g<0>\g<0>"), {"race", "barrier", "deadlock", "uninitialised"}),
+    "no wgmma wait": (each(op(r"wgmma\.wait_group")), {"race", "registers"}),
+    "no wgmma fence": (each(op(r"wgmma\.fence")), {"registers"}),
+    "no bulk wait": (each(op(r"cp\.async\.bulk\.wait_group")), {"race", "barrier"}),
+    "no cluster barrier": (each(op(r"barrier\.cluster\.(arrive|wait)")), {"barrier", "uninitialised", "out-of-bounds"}),
+    "no wait at a named barrier": (each(op(r"bar\.sync \t[1-9]")), {"race", "uninitialised"}),
+    "no store": (lambda ptx: islice(each(op(r"st\.global"))(ptx), 2), {RESULT, "uninitialised"}),
+    "no commit": (each(op(r"(cp\.async\.bulk|wgmma)\.commit_group")), {"race", "registers"}),
+    "no look at the barrier": (
+        each(r"mbarrier\.try_wait[^\n;]* (\S+), \[[^\n;]*;", r"setp.eq.u32 \1, 0, 0;"),
+        {"barrier", "uninitialised", "race"},
+    ),
+    "parity flipped": (
+        each(_WAIT, r"{ .reg .b32 flip; xor.b32 flip, \2, 1; \1flip\3 }"),
+        {"barrier", "uninitialised", "race", "deadlock"},
+    ),
+    "constant parity": (each(_WAIT, r"\g<1>0\3"), {"barrier", "uninitialised", "race", "deadlock"}),
+    "parity not flipped on wrap": (
+        each(r"(selp\.b32 \t(%r\d+), 1, 0, %p\d+;\n\s*)xor\.b32 \t(%r\d+), (%r\d+), \2;", r"\1mov.b32 \3, \4;"),
+        {"barrier", "race"},
+    ),
+    "one stage fewer than declared": (each(_WRAP, plus(-1)), {"deadlock", "barrier", "race"}),
+    "one stage more than declared": (each(_WRAP, plus(1)), {"barrier", "out-of-bounds", "race", RESULT}),
+    "release to relaxed": (swap(r"(st|atom|red|mbarrier\.arrive)[^\n;]*\.release", ".release", ".relaxed"), {"race"}),
+    "acq_rel to relaxed": (swap(r"(atom|red)[^\n;]*\.acq_rel", ".acq_rel", ".relaxed"), {"race"}),
+    "acquire to relaxed": (swap(r"ld[^\n;]*\.acquire", ".acquire", ".relaxed"), {"race"}),
+    "a relaxed wait": (swap(r"[^\n;]*mbarrier\.try_wait", ".acquire", ".relaxed"), {"race"}),
+    "a relaxed arrival": (
+        swap(r"mbarrier\.arrive\.shared\.b64", "arrive.shared.b64", "arrive.relaxed.cta.shared::cta.b64"),
+        {"race"},
+    ),
+    "a drop that only arrives": (swap(r"mbarrier\.arrive_drop", "arrive_drop", "arrive"), {"deadlock"}),
+    "gpu to cta scope": (swap(r"(ld|st|atom|red)[^\n;]*\.gpu", ".gpu", ".cta"), {"race"}),
+    "cluster to cta scope": (
+        swap(r"mbarrier\.arrive[^\n;]*\.cluster\.shared", ".cluster.shared", ".cta.shared"),
+        {"race"},
+    ),
+    "named barrier number": (
+        each(r"(bar\.(?:sync|arrive) \t)([1-9])(?=, )", lambda m: f"{m[1]}{3 - int(m[2])}"),
+        {"race", "deadlock", "barrier"},
+    ),
+    "named barrier count +32": (each(r"bar\.(?:sync|arrive) \t[1-9], (?P<n>\d+);", plus(32)), {"barrier", "deadlock"}),
+    "named barrier count -32": (
+        each(r"bar\.(?:sync|arrive) \t[1-9], (?P<n>\d+);", plus(-32)),
+        {"race", "barrier", "deadlock"},
+    ),
+}
