@@ -15,8 +15,8 @@ import numpy as np
 from cutesync.kernels.reduce.plan import chained, fill, launch
 from cutesync.kernels.reduce.policy import Choice, SegmentPolicy
 from cutesync.kernels.reduce.spec import ReduceSpec
-from cutesync.runtime.arrays import View
 from cutesync.runtime.launch import Run, in_turn
+from cutesync.runtime.view import View
 
 LEVEL = 1 << 15  # elements that a block reduces in one level
 

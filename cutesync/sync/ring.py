@@ -86,7 +86,7 @@ class Ring:
 
     def stage(self, k):
         """The stage that fill ``k`` lies in."""
-        return k.stage if isinstance(k, tuple) else Int32(Uint32(k) % self.stages)
+        return k.stage if isinstance(k, Cursor) else Int32(Uint32(k) % self.stages)
 
     def _parity(self, k):
         return Int32(Uint32(k) // self.stages) & 1
@@ -102,7 +102,7 @@ class Ring:
 
     def acquire_alone(self, k) -> None:
         """As ``acquire``, in a producer of one thread."""
-        if isinstance(k, tuple):
+        if isinstance(k, Cursor):
             self.empty.await_phase(k.stage, k.parity)
         else:
             self.empty[self.stage(k)].wait_parity(self._parity(k) ^ 1)
@@ -149,7 +149,7 @@ class Ring:
 
     def wait(self, k) -> None:
         """Wait until fill ``k`` is there."""
-        if isinstance(k, tuple):
+        if isinstance(k, Cursor):
             self.full.await_phase(k.stage, k.parity)
         else:
             self.full[self.stage(k)].wait_parity(self._parity(k))
