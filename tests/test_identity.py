@@ -291,7 +291,7 @@ REFUSED = {
 
 @pytest.mark.parametrize("what", REFUSED)
 def test_what_cannot_be_identified_is_refused(what):
-    with pytest.raises(OperatorError, match="cannot be identified by value.* capture that"):
+    with pytest.raises(OperatorError, match=r"cannot be identified by value.* capture that"):
         identify(REFUSED[what])
 
 

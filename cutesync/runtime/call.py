@@ -48,8 +48,8 @@ class Plan(NamedTuple):
     run: Run
     ordinal: int
     empty: Callable[..., Any]  # makes a result on a stream
-    # For each input that is read: its index, and two numbers of bytes. An output overlaps the input if the input's address
-    # minus the output's lies between them.
+    # For each input that is read: its index, and two numbers of bytes. An output overlaps the input if the input's
+    # address minus the output's lies between them.
     reads: tuple[tuple[int, int, int], ...]
     size: int  # bytes that an output spans
     in_place: int | None  # index of the input that an output may be
