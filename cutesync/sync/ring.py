@@ -84,9 +84,9 @@ class Ring:
         """The cursor ``step`` <= ``stages`` fills further on."""
         return _next(cursor.stage, cursor.parity, step, self.stages)
 
-    def stage(self, k):
+    def stage(self, k: Any):
         """The stage that fill ``k`` lies in."""
-        return k.stage if isinstance(k, Cursor) else Int32(Uint32(k) % self.stages)
+        return k.stage if isinstance(k, tuple) else Int32(Uint32(k) % self.stages)
 
     def _parity(self, k):
         return Int32(Uint32(k) // self.stages) & 1
@@ -100,9 +100,9 @@ class Ring:
             # one lane goes on to start the copies: a lane still waiting could be lapped by two phases
             cute.arch.sync_warp()
 
-    def acquire_alone(self, k) -> None:
+    def acquire_alone(self, k: Any) -> None:
         """As ``acquire``, in a producer of one thread."""
-        if isinstance(k, Cursor):
+        if isinstance(k, tuple):
             self.empty.await_phase(k.stage, k.parity)
         else:
             self.empty[self.stage(k)].wait_parity(self._parity(k) ^ 1)
@@ -147,9 +147,9 @@ class Ring:
 
     # Consumer warps: all lanes call
 
-    def wait(self, k) -> None:
+    def wait(self, k: Any) -> None:
         """Wait until fill ``k`` is there."""
-        if isinstance(k, Cursor):
+        if isinstance(k, tuple):
             self.full.await_phase(k.stage, k.parity)
         else:
             self.full[self.stage(k)].wait_parity(self._parity(k))
