@@ -1,8 +1,6 @@
 """``config="tune"``: what is measured, when, and how long the answer is kept. The clock is a fake: on the emulator
 times say nothing."""
 
-import importlib
-
 import numpy as np
 import pytest
 
@@ -10,11 +8,11 @@ import cutesync as cs
 from cutesync.kernels.matmul import tune
 from cutesync.kernels.matmul.plan import Problem
 from cutesync.kernels.matmul.policy import MatmulPolicy
-from cutesync.runtime import cache
+from cutesync.runtime import cache, call
+from cutesync.runtime.emulated import EMULATOR
 
 from .support import SMALL, agrees, integers
 
-family = importlib.import_module("cutesync.kernels.matmul.call")  # cutesync.matmul is the function
 SHORTLIST = tuple(MatmulPolicy(*SMALL, group=group) for group in range(1, tune.CANDIDATES + 1))
 A, B = integers(100, 72), integers(72, 80)
 
@@ -25,7 +23,7 @@ def _emulator(on_emulator, monkeypatch, tmp_path):
     tiles."""
     monkeypatch.setattr(Problem, "shortlist", lambda self, count=1: SHORTLIST[:count])
     monkeypatch.setattr(tune, "_answers", {})
-    monkeypatch.setattr(family, "_plans", {})
+    monkeypatch.setattr(call, "_plans", {})
     notes = {}
     monkeypatch.setattr(cache, "recall", notes.get)
     monkeypatch.setattr(cache, "note", notes.__setitem__)
@@ -44,7 +42,7 @@ def clock(monkeypatch):
         return [3.0, 2.5, 1.0, *[4.0] * (len(runs) - 3)]
 
     monkeypatch.setattr(tune, "measure", measure)
-    monkeypatch.setattr(tune, "can_measure", lambda ordinal, stream: True)
+    monkeypatch.setattr(EMULATOR, "can_time", lambda stream: True)
     return measured
 
 
@@ -62,7 +60,7 @@ def test_measured_once_and_kept(clock, _emulator):
     assert clock == [tune.CANDIDATES]
     ((_, chosen),) = tune._answers.items()
     assert chosen is SHORTLIST[2]
-    tune._answers.clear()
+    tune._answers.clear(), call._plans.clear()
     agrees(cs.matmul(A, B, config="tune"), A, B)
     assert clock == [tune.CANDIDATES] and list(tune._answers.values()) == [chosen], "another process reads the note"
     cs.matmul(A, B, out_dtype="float32", config="tune")
@@ -85,13 +83,13 @@ def test_a_small_gain_is_none(monkeypatch, clock):
 
 
 def test_while_a_graph_is_captured_nothing_is_measured_or_kept(monkeypatch, clock):
-    monkeypatch.setattr(tune, "can_measure", lambda ordinal, stream: False)
+    monkeypatch.setattr(EMULATOR, "can_time", lambda stream: False)
     in_a, in_b, out = cs.asarray(A), cs.asarray(B), cs.empty((100, 80), "float16")
     cs.matmul(in_a, in_b, out=out, config="tune")
-    assert not clock and not tune._answers and not family._plans
-    monkeypatch.setattr(tune, "can_measure", lambda ordinal, stream: True)
+    assert not clock and not tune._answers and not call._plans
+    monkeypatch.setattr(EMULATOR, "can_time", lambda stream: True)
     cs.matmul(in_a, in_b, out=out, config="tune")
-    assert clock == [tune.CANDIDATES] and len(family._plans) == 1
+    assert clock == [tune.CANDIDATES] and len(call._plans) == 1
 
 
 def test_an_activation_is_known_by_its_meaning(clock, _emulator):
