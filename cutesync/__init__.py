@@ -1,7 +1,7 @@
 """cutesync: Hopper kernels in the CuTe Python DSL.
 
-Importing this module loads neither the DSL nor a driver. Its names are those that ``__init__.pyi`` imports; each is
-imported on first use.
+Importing this module loads neither the DSL nor a driver. The public names are those that ``__init__.pyi`` imports; each
+is imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks of arguments that every family shares: each returns the value to use, or raises an error that names the
+"""Checks of arguments that all families share. Each returns the value to use, or raises an error that names the
 argument."""
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from .errors import ArgumentTypeError, ArgumentValueError, explain, shown
 
 
 def exact(*values: Any) -> tuple[str, ...]:
-    """What tells values apart that are equal as keys: 1, 1.0 and True, or 0.0 and -0.0."""
+    """Return texts that distinguish values which are equal as keys: 1, 1.0 and True, or 0.0 and -0.0."""
     try:
         return tuple(map(repr, values))
-    except Exception as error:  # of the user's own ``repr``, or of a huge int's
+    except Exception as error:  # raised by a user's ``repr``, or for a huge int
         came = ", ".join(map(shown, values))
         raise ArgumentValueError(explain("arguments", came, "values that can be shown")) from error
 
 
 def flag(value: Any, argument: str, *, numbers: bool = False) -> bool:
-    """True or False, of Python or NumPy. ``numbers``: an integer will do, as in NumPy's ``keepdims``."""
+    """Return True or False for a bool of Python or NumPy. With ``numbers``, accept integers, as NumPy's ``keepdims``
+    does."""
     if isinstance(value, (bool, np.bool_)) or (numbers and isinstance(value, (int, np.integer))):
         return bool(value)
     raise ArgumentTypeError(explain(argument, shown(value), "True or False"))
 
 
 def choice(value: Any, argument: str, allowed: Iterable[str]) -> str:
-    """One of the names allowed."""
+    """Return ``value`` if it is one of the names allowed."""
     allowed = tuple(allowed)
     if isinstance(value, str) and value in allowed:
         return value
@@ -39,10 +40,10 @@ def choice(value: Any, argument: str, allowed: Iterable[str]) -> str:
 
 
 def whole(value: Any, argument: str) -> int:
-    """An int of Python or NumPy that 64 bits hold."""
+    """Return an int of Python or NumPy that fits 64 bits."""
     try:
         number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
-    except Exception:  # no int, or an ``__index__`` of the user's own that fails
+    except Exception:  # no int, or a user's ``__index__`` that fails
         number = None
     if number is None:
         raise ArgumentTypeError(explain(argument, shown(value), "an int"))
@@ -52,7 +53,7 @@ def whole(value: Any, argument: str) -> int:
 
 
 def integer(value: Any, argument: str, low: int, high: int) -> int:
-    """An int from ``low`` to ``high``."""
+    """Return an int from ``low`` to ``high``."""
     number = whole(value, argument)
     if not low <= number <= high:
         raise ArgumentValueError(explain(argument, shown(value), f"{low} to {_power(high)}"))
@@ -60,7 +61,7 @@ def integer(value: Any, argument: str, low: int, high: int) -> int:
 
 
 def _power(number: int) -> str:
-    """Large limits as they are meant: 2**40, 2**31 - 1."""
+    """Return a limit as text; large ones as powers of two: 2**40, 2**31 - 1."""
     for offset, text in ((0, ""), (1, " - 1")):
         exponent = (number + offset).bit_length() - 1
         if exponent >= 16 and number + offset == 1 << exponent:

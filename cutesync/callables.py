@@ -1,7 +1,6 @@
-"""Python callables of users while the DSL traces them: what goes wrong is an OperatorError that names the user's line.
+"""User callables while the DSL traces them: every failure is an OperatorError that names the user's line.
 
-Of a Python int that a register cannot hold the DSL takes the low bits, with a warning at most. In a callable that is an
-error.
+If a register cannot hold a Python int, the DSL uses its low bits, and at most warns. In a callable this is an error.
 """
 
 from __future__ import annotations
@@ -21,19 +20,13 @@ from .errors import CutesyncError, OperatorError
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _DSL_ERROR = re.compile(r"error(?:\[\w+\])?:\s*(.+?)(?=\n\s*(?:-->|note:|suggestion:|error|\||$)|\Z)", re.S)
 _COMPARISONS = (operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne)
-_WRAPPING = (
-    operator.add,
-    operator.sub,
-    operator.mul,
-    operator.and_,
-    operator.or_,
-    operator.xor,
-)  # exact in the low bits
+# Their low bits depend only on the low bits of their operands.
+_WRAPPING = (operator.add, operator.sub, operator.mul, operator.and_, operator.or_, operator.xor)
 
 
 @contextlib.contextmanager
 def user_code(what: str, fn: Callable, on) -> Iterator[None]:
-    """What is raised inside, where ``fn`` is called and its result converted, is raised as OperatorError."""
+    """Call ``fn`` and convert its result inside: every exception becomes an OperatorError."""
     try:
         with exact_integers():
             yield
@@ -45,7 +38,7 @@ def user_code(what: str, fn: Callable, on) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """One line that says what happened, without the colours, snippets and advice of the DSL."""
+    """Return one line that describes the error, without the DSL's colours, snippets and advice."""
     text = _ESCAPES.sub("", str(error))
     if isinstance(error, CutesyncError):
         return text
@@ -59,21 +52,21 @@ def _reason(error: BaseException) -> str:
 
 
 def _place(error: BaseException, fn: Callable) -> tuple[str | None, int]:
-    """File and line of the user's code where it happened; the callable's own where none ran, or its result is to
-    blame."""
+    """Return file and line of the user's code that raised. If none did, as the result is at fault, return those of the
+    callable itself."""
     found = _frames(error)
     if found:
         return found[-1]
     while isinstance(fn, functools.partial):
         fn = fn.func
     if not isinstance(fn, (types.FunctionType, types.MethodType)) and not hasattr(fn, "__wrapped__"):
-        fn = getattr(type(fn), "__call__", fn)
+        fn = type(fn).__call__
     code = getattr(getattr(fn, "__wrapped__", fn), "__code__", None)
     return (None, 0) if code is None or not _is_users(code.co_filename) else (code.co_filename, code.co_firstlineno)
 
 
 def _frames(error: BaseException) -> list[tuple[str, int]]:
-    """The frames of the user's code that an error went through, outermost first."""
+    """Return the frames of the user's code that an error passed through, outermost first."""
     return [(frame.f_code.co_filename, line) for frame, line in _walk(error) if _is_users(frame.f_code.co_filename)]
 
 
@@ -85,14 +78,14 @@ def _walk(error: BaseException) -> Iterator[tuple[Any, int]]:
 
 
 def _is_of_user(error: BaseException) -> bool:
-    """Whether it was raised by a line of the user's, so that its traceback says something."""
+    """Return whether a line of the user's code raised the error, so that its traceback is useful."""
     steps = list(_walk(error))
     return bool(steps) and _is_users(steps[-1][0].f_code.co_filename)
 
 
 @functools.lru_cache(maxsize=1024)
 def _is_users(path: str) -> bool:
-    """Whether a file is neither this package's, the DSL's, NumPy's nor of the standard library."""
+    """Return whether a file belongs to none of this package, the DSL, NumPy and the standard library."""
     standard = path.startswith(("<frozen", f"{Path(contextlib.__file__).parent}/")) and "-packages/" not in path
     return not standard and not path.startswith(_foreign())
 
@@ -109,8 +102,8 @@ def _foreign() -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def exact_integers() -> Iterator[None]:
-    """While this is entered, a Python int that would lose bits in a DSL register is an OverflowError. A DSL that builds
-    its operators or warns in another way is left as it is."""
+    """Raise OverflowError for each Python int that would lose bits in a DSL register inside. A DSL that makes its
+    operators or warns in another way is left unchanged."""
     from cutlass.base_dsl import diagnostics, typing
 
     built, warned = getattr(typing, "_binary_op", None), getattr(diagnostics, "report_warning", None)
@@ -141,9 +134,9 @@ def exact_integers() -> Iterator[None]:
 
 
 def _fits(op, register, value: int) -> bool:
-    """Whether the DSL's result of ``op`` on a register and a Python int is right. It takes the int as Int32, or else as
-    Int64, and the wider of the two types for both. Sums, products and bits that wrap as the register does are right as
-    well."""
+    """Return whether the DSL computes ``op`` on a register and a Python int correctly. The DSL converts the int to
+    Int32, or else to Int64, and both operands to the wider type. Sums, products and bitwise operations that wrap as the
+    register does are correct, too."""
     from cutlass import Int32, Int64, Integer
 
     kind = type(register)

@@ -1,7 +1,8 @@
-"""Element types: one table from names to NumPy, the DSL, and the type a reduction or scan accumulates in.
+"""Element types: one table from names to the types of NumPy and the DSL, and the types that reductions and scans
+accumulate in.
 
-bfloat16 has no NumPy type of its own. With ``ml_dtypes`` installed its type is used; without it, bfloat16 arrays of
-other libraries (torch, DLPack) work all the same, and only NumPy arrays of bfloat16 are out of reach.
+NumPy has no bfloat16. If ``ml_dtypes`` is installed, its type is used. Without it, bfloat16 arrays of other libraries
+(torch, DLPack) work, but there are no NumPy arrays of bfloat16.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class DType:
     """One element type. ``kind`` is NumPy's letter (b, i, u, f), ``size`` is in bytes, ``dsl`` the name of the DSL's
     class.
 
-    There is one object a type: compare with ``is``.
+    There is one object per type: compare with ``is``.
     """
 
     name: str
@@ -87,16 +88,17 @@ FLOAT8 = {
     dtype.name: dtype
     for dtype in (DType("float8_e4m3fn", "f", 1, "Float8E4M3FN"), DType("float8_e5m2", "f", 1, "Float8E5M2"))
 }
-"""The types of ``matmul`` alone."""
+"""The types that only ``matmul`` takes."""
 TFLOAT32 = DType("tfloat32", "f", 4, "TFloat32")
-"""float32 as ``matmul``'s tensor cores read it, with 11 bits of significand: no array has this type."""
+"""float32 as ``matmul``'s tensor cores read it, with 11 bits of significand. No array has this type."""
 _NOT_IN_NUMPY = ("bfloat16", *FLOAT8)
 BOOL, INT32, INT64, UINT64, FLOAT32 = (BY_NAME[name] for name in ("bool", "int32", "int64", "uint64", "float32"))
 
 
 def register(dtype: DType, wide: bool = True) -> str:
-    """The name of the DSL type that holds a ``dtype`` in a register. ``wide``: 1- and 2-byte integers live in 32 bits,
-    which wraps to the same result when it is stored. bool always does, and halves take float32."""
+    """Return the name of the DSL type that holds a ``dtype`` in a register. With ``wide``, 1- and 2-byte integers use
+    32 bits; the result wraps in the same way when it is stored. bool always uses 32 bits, and 16-bit floats use
+    float32."""
     if dtype.kind == "f":
         return "Float64" if dtype.size == 8 else "Float32"
     if dtype.kind == "b":
@@ -107,10 +109,10 @@ def register(dtype: DType, wide: bool = True) -> str:
 
 
 def dtype(spec: Any, argument: str = "dtype") -> DType:
-    """The DType that ``spec`` means: a DType, a name, a NumPy or ml_dtypes type, or a torch dtype."""
+    """Return the DType that ``spec`` means: a DType, a name, a NumPy or ml_dtypes type, or a torch dtype."""
     try:
         found = _known(spec)
-    except Exception:  # unhashable, or an object of the user's own that NumPy asks something
+    except Exception:  # unhashable, or a user's object that raises when NumPy examines it
         found = None
     if found is None:
         raise ArgumentTypeError(explain(argument, shown(spec), "one of " + ", ".join(BY_NAME)))
@@ -119,7 +121,8 @@ def dtype(spec: Any, argument: str = "dtype") -> DType:
 
 @functools.lru_cache(maxsize=256)
 def _known(spec: Any) -> DType | None:
-    """None for what is no type. (NumPy would take the ``dtype`` of any object, and the cache 1 for ``np.int64(1)``.)"""
+    """Return the DType, or None for an object that is no type. (NumPy would accept any object with a ``dtype``, and the
+    cache would take 1 for ``np.int64(1)``.)"""
     if isinstance(spec, DType):
         return spec
     name = str(spec).removeprefix("torch.") if type(spec).__module__.partition(".")[0] == "torch" else spec
@@ -132,17 +135,17 @@ def _known(spec: Any) -> DType | None:
 
 
 def element_type(spec: Any, argument: str = "dtype") -> DType:
-    """The same for the elements of arrays, which may be float8 as well."""
+    """Return the DType of the elements of an array, which may also be float8."""
     try:
         name = str(getattr(spec, "name", None) or getattr(spec, "__name__", None) or spec).removeprefix("torch.")
-    except Exception:  # a text of the user's own, or an int of more digits than Python prints
+    except Exception:  # a user's ``str`` that fails, or an int of more digits than Python prints
         name = ""
     return FLOAT8.get(name) or dtype(spec, argument)
 
 
 def number(value: Any, argument: str, allowed: str = "a number") -> bool | int | float:
-    """A scalar of Python, NumPy or ml_dtypes, or a NumPy array of no axes, as Python's bool, int or float;
-    ArgumentTypeError for what is none."""
+    """Return a scalar of Python, NumPy or ml_dtypes, or a 0-d NumPy array, as Python's bool, int or float. Raise
+    ArgumentTypeError for other objects."""
     if isinstance(value, (np.generic, np.ndarray)) and not value.shape:
         kind = "f" if value.dtype.name in _NOT_IN_NUMPY else value.dtype.kind
         value = value.item() if kind in "biu" else float(value) if kind == "f" else value
@@ -152,8 +155,8 @@ def number(value: Any, argument: str, allowed: str = "a number") -> bool | int |
 
 
 def scalar(value: Any, target: DType, argument: str) -> Any:
-    """A Python number of type ``target``: float, int, or for bool its truth value, 0 or 1. ArgumentTypeError or
-    ArgumentValueError for what is none."""
+    """Return ``value`` as a Python number of type ``target``: a float, an int, or for bool its truth value, 0 or 1.
+    Raise ArgumentTypeError or ArgumentValueError for other values."""
     found, kind = number(value, argument, f"a number of type {target}"), target.kind
     if kind == "b":
         return int(bool(found))
@@ -168,7 +171,7 @@ def scalar(value: Any, target: DType, argument: str) -> Any:
 
 
 def as_float(value: bool | int | float, argument: str) -> float:
-    """The nearest float; ArgumentValueError for an int beyond all of them."""
+    """Return the nearest float; raise ArgumentValueError for an int beyond all floats."""
     try:
         return float(value)
     except OverflowError:
@@ -176,16 +179,17 @@ def as_float(value: bool | int | float, argument: str) -> float:
 
 
 PROMOTED = object()
-"""As ``dtype=`` of a call: what ``sum_dtype`` says of the elements, once they are known."""
+"""As ``dtype=`` of a call, stands for ``sum_dtype`` of the elements' type."""
 
 
 def sum_dtype(source: DType) -> DType:
-    """NumPy's promotion for sum, prod, cumsum and cumprod: small integers and bool widen to 64 bits, floats stay."""
+    """Return the result type of sum, prod, cumsum and cumprod, as in NumPy: bool and small integers widen to 64 bits,
+    floats keep their type."""
     if source.kind in "bi":
         return INT64
     return UINT64 if source.kind == "u" else source
 
 
 def result_dtype(source: DType, wanted: Any) -> DType:
-    """The type of a result whose ``dtype=`` is ``wanted``: that of the elements where it is None."""
+    """Return the type of a result for ``dtype=wanted``: that of the elements if it is None."""
     return source if wanted is None else sum_dtype(source) if wanted is PROMOTED else dtype(wanted)

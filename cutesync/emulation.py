@@ -1,4 +1,4 @@
-"""``cs.emulate``: everything inside runs on the emulator, checked."""
+"""``cs.emulate``: runs the calls inside on the emulator, with its checks."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ def emulate(
     trace: Any = None,
     max_steps: int | None = None,
 ) -> Any:
-    """Run every cutesync call inside on the CPU emulator, whether or not there is a GPU: those of this thread or
-    asynchronous task.
+    """Run the calls inside, of this thread or asynchronous task, on the CPU emulator, whether or not there is a GPU.
 
     ``policy`` is one of ``cutesync.emulator.POLICIES`` (default: random, or all in turn with several schedules); a
     policy and a ``seed`` replay a run exactly. ``schedules=N`` runs each launch N times from the same memory and
-    refuses different results. ``sanitize=False`` runs unchecked and faster. ``trace`` is a path for a Chrome trace of
+    reports different results. ``sanitize=False`` runs faster, without checks. ``trace`` is a path for a Chrome trace of
     the schedule. A launch that never ends is reported; ``max_steps`` is its bound (see ``emulator.watchdog``). Arrays
     are NumPy arrays or DeviceArrays made inside. Raises ``emulator.EmulationError`` on the first race, deadlock or
     misuse. Yields the settings, whose ``steps`` and ``launches`` count what ran.

@@ -1,5 +1,4 @@
-"""Every environment variable of cutesync, declared once. A value that is not understood is an error, never a silent
-default."""
+"""All environment variables of cutesync. An invalid value is an error; it never falls back to the default silently."""
 
 from __future__ import annotations
 
@@ -49,19 +48,19 @@ MAX_STEPS = Variable(
     "CUTESYNC_MAX_STEPS",
     "",
     (),
-    "steps after which the emulator calls a launch endless; emulate(max_steps=) comes first",
+    "steps after which the emulator reports a launch as endless; emulate(max_steps=) takes precedence",
 )
 ALL = (CACHE_DIR, CACHE, CACHE_SHARED, DEBUG, BACKEND, MAX_STEPS)
 
 
 def cache_dir() -> Path:
-    """The folder of compiled kernels. It is not created here."""
+    """Return the folder of compiled kernels; it is not created here."""
     chosen = CACHE_DIR.get()
     try:
         if chosen:
             return Path(chosen).expanduser()
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").expanduser()
-    except (RuntimeError, KeyError):  # "~", and no HOME nor an entry of this user in passwd
+    except (RuntimeError, KeyError):  # "~" without HOME, and no entry of this user in passwd
         if chosen:
             raise ArgumentValueError(
                 explain(CACHE_DIR.name, repr(chosen), "a folder", "write it without ~, whose home folder is not known")
@@ -72,7 +71,7 @@ def cache_dir() -> Path:
 
 @functools.lru_cache(maxsize=1)
 def _folder_without_home() -> Path:
-    """A folder of this user under the temporary one. Somebody else may have made it; then it is not used (see
+    """Return a folder of this user in the folder for temporary files. It is not used if another user made it (see
     runtime/folder.py)."""
     try:
         base = tempfile.gettempdir()
@@ -84,7 +83,7 @@ def _folder_without_home() -> Path:
 
 
 def max_steps() -> int | None:
-    """The bound on steps of the emulator, if one is set."""
+    """Return the bound on the emulator's steps; None if it is not set."""
     text = MAX_STEPS.get()
     if not text:
         return None

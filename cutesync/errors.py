@@ -1,7 +1,7 @@
-"""The exceptions of cutesync. Each is a built-in type as well, so ``except ValueError`` works for people who do not
-import this.
+"""The exceptions of cutesync. Each is also a built-in type, so ``except ValueError`` works without importing this
+module.
 
-A message says three things: what came, what is allowed, what to do. ``explain`` puts them together.
+A message says three things: what was given, what is allowed, and what to do. ``explain`` composes it.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ class WorkspaceError(CutesyncError, MemoryError):
 
 
 def explain(subject: str, came: object, allowed: str, advice: str = "") -> str:
-    """The one wording of every message: ``subject: got came; needs allowed; advice``."""
+    """Return a message in the form of all messages: ``subject: got came; needs allowed; advice``."""
     came = came if isinstance(came, str) else shown(came)
     return f"{subject}: got {came}; needs {allowed}" + (f"; {advice}" if advice else "")
 
 
 def shown(value: object) -> str:
-    """What a message shows of a value, whatever it is: its ``repr`` in at most 80 characters."""
+    """Return the ``repr`` of any value for a message, in at most 80 characters."""
     try:
         text = repr(value)
-    except Exception as error:  # a repr of the user's own, or an int of more digits than Python prints
+    except Exception as error:  # a user's ``repr`` that fails, or an int of more digits than Python prints
         return f"a {type(value).__name__} that cannot be shown ({type(error).__name__})"
     return text if len(text) <= 80 else f"{text[:76]} ..."
 
 
 def described(value: object) -> str:
-    """What a message says of an object by its type alone."""
+    """Return a description of an object by its type, for messages."""
     return "None" if value is None else f"a {type(value).__name__}"

@@ -1,8 +1,8 @@
-"""Operators: the named ones and Python callables, on the host (what they mean) and on the device (what they compute).
+"""Operators on the host: named ones and Python callables. ``monoid`` and ``neighbours`` have their device code.
 
-An operator is associative; it need not be commutative. ``combine(a, b)`` takes ``a`` from lower indexes than ``b``
-always. A Python callable is traced by the DSL on scalar values of the accumulator's type (``cutlass.Float32``, ...);
-NumPy runs the same callable for the reference.
+An operator is associative; it need not be commutative: in ``op(a, b)``, ``a`` always comes from lower indexes than
+``b``. The DSL traces a Python callable on scalars of the accumulator's type (``cutlass.Float32``, ...); the reference
+runs the same callable on NumPy arrays.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DIFFERENCES = ("sub", "add", "mul", "min", "max", "and", "or", "xor")  # of adja
 
 @dataclass(frozen=True)
 class Operator:
-    """``name`` for messages, ``fn`` the callable or None for a named one."""
+    """An operator. ``name`` is used in messages; ``fn`` is the callable, or None for a named operator."""
 
     name: str
     fn: Callable | None = None
@@ -33,15 +33,15 @@ class Operator:
 
     @property
     def key(self) -> str:
-        """What names it in caches."""
+        """Identifies the operator in caches."""
         return self.name if self.fn is None else identify(self.fn).key
 
     def register(self, dtype: DType) -> str:
-        """The name of the DSL type in which it works on values of ``dtype``."""
+        """Return the name of the DSL type that the operator computes in for values of ``dtype``."""
         return register(dtype, wide=self.fn is None)
 
     def check(self, dtype: DType) -> None:
-        """Refuse types the operator has no meaning for."""
+        """Raise ArgumentTypeError for types that the operator is not defined on."""
         if self.name in ("and", "or", "xor") and self.fn is None and dtype.kind == "f":
             raise ArgumentTypeError(
                 explain(
@@ -53,7 +53,7 @@ class Operator:
             )
 
     def identity(self, dtype: DType) -> Any:
-        """The value that changes nothing, as a Python number; None if the operator has none."""
+        """Return the identity element as a Python number; None if the operator has none."""
         if self.fn is not None:
             return self.identity_value
         if self.name in ("add", "or", "xor", "any"):
@@ -65,7 +65,7 @@ class Operator:
         return None
 
     def numpy(self, a: Any, b: Any, *index: Any) -> Any:
-        """The operator on NumPy values, element by element."""
+        """Apply the operator to NumPy values, element by element."""
         if self.fn is not None:
             return self.fn(a, b, *index)
         return _NUMPY[self.name](a, b)
@@ -93,7 +93,7 @@ _BUILT_IN = {name: Operator(name) for name in NAMES}
 
 
 def operator(op: Any, identity: Any = None) -> Operator:
-    """The Operator that ``op`` (a name, or a callable of two values or its Identity) means."""
+    """Return the Operator that ``op`` means: a name, a callable of two values, or the Identity of one."""
     if isinstance(op, str):
         if op not in _BUILT_IN:
             raise ArgumentValueError(
@@ -111,7 +111,7 @@ def _of_callable(op: Any, identity: Any = None) -> Operator:
 
 
 def neighbour_operator(op: Any, names: tuple[str, ...]) -> Operator:
-    """The Operator on two neighbours that ``op`` (one of ``names``, or a callable or its Identity) means."""
+    """Return the Operator on two neighbours that ``op`` means: one of ``names``, a callable, or the Identity of one."""
     if isinstance(op, str) and op in names:
         return Operator(op)
     if isinstance(op, str) or not (type(op) is Identity or callable(op)):
@@ -121,9 +121,10 @@ def neighbour_operator(op: Any, names: tuple[str, ...]) -> Operator:
 
 
 def takes_index(fn: Callable | None) -> bool:
-    """Whether a flag operator wants the index of its second operand: it has three arguments without a default."""
+    """Return whether a flag operator takes the index of its second operand: whether it has three parameters without a
+    default."""
     try:
         parameters = inspect.signature(fn).parameters.values()  # type: ignore[arg-type]  # None is a TypeError
-    except (TypeError, ValueError):  # None, or a built-in that does not say
+    except (TypeError, ValueError):  # None, or a built-in without a signature
         return False
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 3

@@ -1,8 +1,8 @@
-"""The NumPy meaning of every public operation: what tests, perf and docs judge by. Slow, short and literal.
+"""The NumPy meaning of every public operation, which tests and measurements compare with. Slow, short and literal.
 
 Sums and products of floats are computed in float64 and rounded once; everything else is NumPy's own reduction in the
-result's type. Where NumPy leaves a conversion undefined (a float beyond an integer's range), these functions say what
-it is: see ``_cast``.
+result's type. Where NumPy leaves a conversion undefined (a float beyond an integer's range), these functions define it:
+see ``_cast``.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -18,7 +20,7 @@ from .ops import COMPARISONS, DIFFERENCES, neighbour_operator, operator, takes_i
 
 
 def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, transform=None, identity=None):
-    """What ``cs.reduce`` returns, as a NumPy array or scalar."""
+    """Return the result of ``cs.reduce``, as a NumPy array or scalar."""
     x = np.asarray(x)
     parsed = operator(op, identity)
     logical = parsed.fn is None and parsed.name in ("any", "all")
@@ -30,13 +32,13 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
         values = _cast(_each(transform, values), accumulate)
     axes = tuple(range(x.ndim)) if axis is None else axis
     with np.errstate(all="ignore"):
-        folded = _fold(values, parsed, accumulate, axes, keepdims, init)
-        return folded.astype(result.numpy)[()]
+        reduced = _reduce_named(values, parsed, accumulate, axes, keepdims, init)
+        return reduced.astype(result.numpy)[()]
 
 
-def _fold(values, parsed, accumulate, axes, keepdims, init):
+def _reduce_named(values, parsed, accumulate, axes, keepdims, init):
     if parsed.fn is not None:
-        return _fold_callable(values, parsed, axes, keepdims, init)
+        return _reduce_callable(values, parsed, axes, keepdims, init)
     if parsed.name in ("add", "mul") and accumulate.kind == "f":
         values = values.astype(np.float64)
     name = {"add": "any", "mul": "all"}.get(parsed.name, parsed.name) if accumulate.kind == "b" else parsed.name
@@ -58,7 +60,7 @@ def _fold(values, parsed, accumulate, axes, keepdims, init):
     return np.asarray(ufunc.reduce(values, axis=axes, keepdims=keepdims, **element, **options))
 
 
-def _fold_callable(values, parsed, axes, keepdims, init):
+def _reduce_callable(values, parsed, axes, keepdims, init):
     axes = tuple(sorted(a % values.ndim for a in ((axes,) if isinstance(axes, (int, np.integer)) else axes)))
     kept = [a for a in range(values.ndim) if a not in axes]
     rows = np.transpose(values, [*kept, *axes]).reshape([values.shape[a] for a in kept] + [-1])
@@ -79,7 +81,7 @@ def _each(transform, values):
 
 
 def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dtype=None, identity=None):
-    """What ``cs.scan`` returns, as a NumPy array."""
+    """Return the result of ``cs.scan``, as a NumPy array."""
     x = np.asarray(x)
     parsed = operator(op, identity)
     result = _dtype(x) if dtype is None else _parse(dtype)
@@ -108,7 +110,7 @@ def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dty
 
 
 def _in_order(parsed, accumulate, earlier, later, reverse: bool):
-    """``op`` on two values in index order; on bool, add and max are or, mul and min are and."""
+    """Apply ``op`` to two values in index order. On bool, add and max are or; mul and min are and."""
     a, b = (later, earlier) if reverse else (earlier, later)
     if parsed.fn is None and accumulate.kind == "b":
         return {"add": np.logical_or, "max": np.logical_or, "or": np.logical_or, "xor": np.logical_xor}.get(
@@ -139,8 +141,8 @@ def matmul(
     scale_b=None,
     precision=None,
 ):
-    """What ``cs.matmul`` returns, computed in float64 and rounded once. Types of 8 bits and int32 saturate; NaN stays
-    in float8 and is 0 in integers."""
+    """Return the result of ``cs.matmul``, computed in float64 and rounded once. Types of 8 bits and int32 saturate; NaN
+    stays in float8 and is 0 in integers."""
     a, b = np.asarray(a), np.asarray(b)
     source = element_type(a.dtype, "a")
     usual = "int32" if source.kind in "iu" else "bfloat16" if source.name in FLOAT8 else source
@@ -165,21 +167,21 @@ def matmul(
 
 
 def _tfloat32(x: np.ndarray) -> np.ndarray:
-    """The nearest numbers of 11 bits of significand, ties away from zero; beyond the largest that is infinity."""
+    """Round to 11 bits of significand, ties away from zero; numbers beyond the largest one become infinite."""
     x = np.ascontiguousarray(x)
     rounded = ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
     return np.where(np.isfinite(x), rounded, x)
 
 
 def _factor(scale):
-    """A scale as a float64: a number, one element, or one for each row or column."""
+    """Return a scale in float64: a number, or one for each row or column."""
     scale = np.asarray(1.0 if scale is None else scale).astype(np.float64)
     return scale.reshape(()) if scale.size == 1 else scale
 
 
 def _cast(values: np.ndarray, target) -> np.ndarray:
-    """``astype``, and where that leaves the integer for a float undefined: the nearer end of the range, and 0 for
-    NaN."""
+    """Convert as ``astype`` does. A float beyond an integer's range becomes the nearer end of the range, and NaN
+    becomes 0."""
     if _dtype(values).kind != "f" or target.kind not in "iu":
         return values.astype(target.numpy)
     whole, limits = np.trunc(values.astype(np.float64)), np.iinfo(target.numpy)
@@ -189,7 +191,7 @@ def _cast(values: np.ndarray, target) -> np.ndarray:
 
 
 _LARGEST = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, Callable[..., Any]] = {
     "relu": lambda v: np.maximum(v, 0),
     "sigmoid": lambda v: 1 / (1 + np.exp(-v)),
     "silu": lambda v: v / (1 + np.exp(-v)),
@@ -232,8 +234,8 @@ def all(x, axis=None, *, keepdims=False):
 
 
 def flag_heads(x, op="ne", *, predecessor=None, dtype="uint8", tile=None):
-    """What ``cs.flag_heads`` returns, as a NumPy array. A callable is called for the pairs it is meant for, and no
-    others."""
+    """Return the result of ``cs.flag_heads``, as a NumPy array. A callable is called only for the pairs that it
+    decides."""
     x = np.asarray(x)
     values, place = _items(x), _places(x, tile)
     before = np.roll(values, 1, -1)
@@ -241,10 +243,10 @@ def flag_heads(x, op="ne", *, predecessor=None, dtype="uint8", tile=None):
 
 
 def flag_tails(x, op="ne", *, successor=None, dtype="uint8", tile=None):
-    """What ``cs.flag_tails`` returns."""
+    """Return the result of ``cs.flag_tails``."""
     x = np.asarray(x)
     values, place = _items(x), _places(x, tile)
-    last = np.roll(place, -1, -1) == 0  # the next one starts fresh
+    last = np.roll(place, -1, -1) == 0  # the next item begins a row or tile
     return _flags(values, np.roll(values, -1, -1), place + 1, last, successor, op, dtype, x)
 
 
@@ -258,14 +260,14 @@ def _items(x: np.ndarray) -> np.ndarray:
 
 
 def _places(x: np.ndarray, tile) -> np.ndarray:
-    """The place of every item in its row or tile."""
+    """Return the index of every item in its row or tile."""
     place = np.arange(x.shape[-1], dtype=np.int64)
     return np.broadcast_to(place if tile is None else place % tile, x.shape)
 
 
 def _flags(a, b, index, forced, end, op, wanted, x):
-    """Flags between ``a`` and ``b``. Where ``forced``, the earlier (heads) or later (tails) of them is ``end``, or the
-    flag is 1."""
+    """Return flags between ``a`` and ``b``. Where ``forced``, ``end`` replaces the earlier (heads) or later (tails)
+    operand; without ``end`` the flag is 1."""
     if end is not None:
         end = np.asarray(end).astype(x.dtype).astype(a.dtype)
         a, b = (np.where(forced, end, a), b) if np.all(index[forced] == 0) else (a, np.where(forced, end, b))
@@ -279,7 +281,7 @@ def _flags(a, b, index, forced, end, op, wanted, x):
 
 
 def _packed(flags: np.ndarray) -> np.ndarray:
-    """32 flags to a word, the first in the lowest bit."""
+    """Pack 32 flags into each word, the first in the lowest bit."""
     *rows, length = flags.shape
     padded = np.zeros((*rows, -(-length // 32) * 32), bool)
     padded[..., :length] = flags
@@ -287,7 +289,7 @@ def _packed(flags: np.ndarray) -> np.ndarray:
 
 
 def adjacent_difference(x, op="sub", *, reverse=False):
-    """What ``cs.adjacent_difference`` returns."""
+    """Return the result of ``cs.adjacent_difference``."""
     x = np.asarray(x)
     values, out = _items(x), _items(x).copy()
     items, neighbours = (slice(0, -1), slice(1, None)) if reverse else (slice(1, None), slice(0, -1))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 
 def ceil_div(a: int, b: int) -> int:
-    """The smallest integer that is not below a / b."""
+    """Return the smallest integer that is not below a / b."""
     return -(-a // b)
 
 
 def power_of_two(n: int) -> int:
-    """The smallest power of two that is not below ``n``; 1 for 0."""
+    """Return the smallest power of two that is not below ``n``; 1 for 0."""
     return 1 << max(n - 1, 0).bit_length()

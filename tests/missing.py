@@ -16,13 +16,13 @@ import numpy as np
 import cutesync as cs
 from cutesync import emulator
 from cutesync.kernels.matmul import MatmulPolicy
-from cutesync.kernels.matmul import policy as matmul_config
 from cutesync.kernels.reduce import plan as reduce_plan
 from cutesync.kernels.reduce.policy import Choice, SegmentPolicy
 from cutesync.runtime import call, compiler, device
 from cutesync.sync import Barriers
 
 from .faults import Patch, instead, without
+from .matmul.support import few_blocks
 from .scan.kernels import force, pipeline, slabs, wave
 from .sync import kernels
 from .sync.cases import launched
@@ -74,7 +74,7 @@ def scanned(choice, shape: tuple[int, ...], axis: int):
 def multiplied(chosen: MatmulPolicy, shape: tuple[int, int, int], blocks: int = 2):
     def run(patch: Patch):
         m, n, k = shape
-        patch.setattr(matmul_config, "SMS", blocks)
+        few_blocks(patch, blocks)
         return np.asarray(
             cs.matmul(cs.asarray(np.ones((m, k), np.float16)), cs.asarray(np.ones((k, n), np.float16)), config=chosen)
         )

@@ -156,12 +156,12 @@ def test_demo_functions_can_be_cached():
         assert identify(function)
 
 
-def test_fold_by_rows_keeps_the_order():
+def test_reduce_by_rows_keeps_the_order():
     x = np.random.default_rng(0).integers(0, 2**64, 1000, np.uint64)
     expected = x[0]
     for value in x[1:]:
         expected = demo_reduce.compose(np.array([expected]), np.array([value]))[0]
-    assert demo_reduce._fold_by_rows(x, demo_reduce.compose, 7) == expected
+    assert demo_reduce._reduce_by_rows(x, demo_reduce.compose, 7) == expected
 
 
 def test_scan_by_rows_is_the_reference():

@@ -1,5 +1,4 @@
-"""What a callable means is told by value: equal meanings are one, a changed one is seen, and what cannot be told is
-refused."""
+"""Callables are identified by value: equal meanings are one, changes are detected, and other values are refused."""
 
 from __future__ import annotations
 
@@ -291,8 +290,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_cannot_be_told_is_refused(what):
-    with pytest.raises(OperatorError, match="cannot be told by value.* capture that"):
+def test_what_cannot_be_identified_is_refused(what):
+    with pytest.raises(OperatorError, match=r"cannot be identified by value.* capture that"):
         identify(REFUSED[what])
 
 
@@ -300,7 +299,7 @@ def test_endless_and_broken_objects_are_refused():
     nested: list = []
     for _ in range(10_000):
         nested = [nested]
-    with pytest.raises(OperatorError, match="cannot be told"):
+    with pytest.raises(OperatorError, match="cannot be identified"):
         identify(capturing(nested))
     with pytest.raises(OperatorError, match="so many values"):
         identify(capturing([(i,) for i in range(30_000)]))

@@ -1,5 +1,5 @@
-"""The command line: ``python -m cutesync demo | check | info | warm | cache``. Exit codes: 0 it went well, 1 it did
-not, 2 wrong usage."""
+"""The command line: ``python -m cutesync demo | check | info | warm | cache``. Exit codes: 0 success, 1 failure, 2
+wrong usage."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ _LARGEST_SEED, _MOST_SCHEDULES = 2**64 - 1, 10**6
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code."""
+    """Run one command. Return its exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a folder's name need not fit the terminal's letters
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # the terminal's encoding may lack characters of a folder's name
     try:
         try:
             return _run(arguments)
         finally:
             if sys.stdout is not None:
-                sys.stdout.flush()  # a disk that is full is said here, not when the interpreter ends
-    except BrokenPipeError:  # the reader of our output has gone, as in "| head"
+                sys.stdout.flush()  # reports a full disk here, not when the interpreter ends
+    except BrokenPipeError:  # the reader of the output has ended, as in "| head"
         _drop_output()
         return 1
     except OSError as error:
@@ -43,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _drop_output() -> None:
-    """What is left in the buffer goes nowhere: flushing it at the end would fail again."""
+    """Discard what is left in the output buffer: flushing it at exit would fail again."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -68,20 +70,20 @@ def _run(arguments: Sequence[str] | None) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """One line for what is wrong, and no abbreviated options: one of them deletes."""
+    """Reports an error in one line. Options cannot be abbreviated, as one of them deletes files."""
 
     def __init__(self, **options) -> None:
         super().__init__(allow_abbrev=False, **options)
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {' '.join(message.split())}; --help says what there is\n")
+        self.exit(2, f"{self.prog}: {' '.join(message.split())}; see --help\n")
 
-    def _print_message(self, message: str, file=None) -> None:  # argparse's own hides a full disk
+    def _print_message(self, message: str, file=None) -> None:  # that of argparse ignores a full disk
         print(message, end="", file=file or sys.stderr)
 
 
 def _whole_number(low: int, high: int) -> Callable[[str], int]:
-    """A parser of whole numbers in these bounds."""
+    """Return a parser of whole numbers from ``low`` to ``high``."""
 
     def parse(text: str) -> int:
         try:

@@ -1,8 +1,8 @@
-"""``python -m cutesync check``: every kernel of the demo on the emulator under many schedules, watched for races and
-deadlocks.
+"""``python -m cutesync check``: runs every kernel of the demo on the emulator under many schedules, and checks for
+races and deadlocks.
 
-Each launch runs once a schedule from the same memory; a result that differs from another schedule's or from NumPy's
-fails, and so does anything the sanitizer finds. One verdict is about the schedules that ran: more of them mean more.
+Each launch runs once per schedule, from the same memory. A case fails if its result differs from NumPy's or between
+schedules, or if the sanitizer reports an error. A verdict covers only the schedules that ran: more schedules find more.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _HEADER = f"{'operation':<30} {'dtype':<9} {'size':<14} {'launches':>8} {'steps'
 
 
 def run(families: Sequence[str] = (), *, schedules: int | None = None, policy: str | None = None, seed: int = 0) -> int:
-    """Print the table; 0 if every case passed, 1 if one did not. ``schedules`` defaults to one of each policy, or 5 of
-    the given one."""
+    """Print the table. Return 0 if every case passed, else 1. ``schedules`` defaults to one of each policy, or 5 of the
+    given one."""
     for name in families:
         if name not in FAMILIES:
             raise ArgumentValueError(explain("family", repr(name), " or ".join(map(repr, FAMILIES))))
     schedules = schedules or (5 if policy else len(POLICIES))
-    Settings(policy, seed, schedules)  # refuses what cannot be
+    Settings(policy, seed, schedules)  # raises for invalid settings
     print(f"Each launch under {schedules} schedules ({policy or 'all policies in turn'}), seed {seed}.")
     print(_HEADER)
     failures = total = 0
@@ -45,7 +45,7 @@ def run(families: Sequence[str] = (), *, schedules: int | None = None, policy: s
 
 
 def _line(case, schedules: int, policy: str | None, seed: int, generator: np.random.Generator) -> bool:
-    """Run one case and print its line, with the emulator's report if it has one; whether it passed."""
+    """Run one case and print its line, with the emulator's report if there is one. Return whether it passed."""
     import cutesync as cs
 
     inputs = case.make(generator)

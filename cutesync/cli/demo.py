@@ -1,8 +1,8 @@
-"""``python -m cutesync demo``: every family on random data, compared with ``cutesync.reference``.
+"""``python -m cutesync demo``: runs every family on random data and compares with ``cutesync.reference``.
 
-On a GPU the cases are large, and each is timed with CUDA events over buffers that together do not fit the L2. On the
-emulator they are small. Where no kernel can run at all, that is an error; ``--compile-only`` compiles every kernel for
-sm_90a and says that nothing ran.
+On a GPU the cases are large, and each is timed with CUDA events over buffers that together exceed the L2. On the
+emulator they are small. It is an error if no kernel can run. ``--compile-only`` compiles every kernel for sm_90a and
+reports that nothing ran.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from .. import env
 from ..dtypes import dtype as parse_dtype
 from ..errors import ArgumentValueError, NoGpuError, explain
-from ..runtime import device
+from ..runtime import backend, device
 from ..runtime.kernel import collect
 from . import demo_flags, demo_matmul, demo_patterns, demo_reduce, demo_scan
 
@@ -43,8 +43,8 @@ _HEADER = f"{'operation':<30} {'dtype':<9} {'size':<14} {'time':>10} {'rate':>11
 class Case:
     """One line of the table.
 
-    ``make(generator)`` gives the NumPy inputs; ``call(*arrays, out=None)`` is the public call on device arrays;
-    ``expected(*inputs)`` its NumPy meaning. ``tolerance`` bounds the relative error; 0 asks for equality.
+    ``make(generator)`` returns the NumPy inputs. ``call(*arrays, out=None)`` is the public call on device arrays, and
+    ``expected(*inputs)`` its NumPy meaning. ``tolerance`` bounds the relative error; 0 requires equality.
     """
 
     operation: str
@@ -63,7 +63,7 @@ class Case:
 
 
 def run(families: Sequence[str] = (), *, seed: int = 0, compile_only: bool = False) -> int:
-    """Print the table; 0 if everything agreed (or compiled), 1 if something did not."""
+    """Print the table. Return 0 if every case agreed (or compiled), else 1."""
     for name in families:
         if name not in FAMILIES:
             raise ArgumentValueError(explain("family", repr(name), " or ".join(map(repr, FAMILIES))))
@@ -97,11 +97,11 @@ def run(families: Sequence[str] = (), *, seed: int = 0, compile_only: bool = Fal
 
 
 def where() -> tuple[str, str]:
-    """``(place, words)``: "gpu", "emulator" or "nowhere", and which GPU it is or why no kernel runs."""
+    """Return ``(place, words)``: "gpu", "emulator" or "nowhere", and which GPU it is or why no kernel runs."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that there is no GPU is said here, in words of our own
-        backend = device.backend()
-    if backend == "gpu":
+        warnings.simplefilter("ignore")  # this function reports a missing GPU itself
+        on_gpu = not backend.current().on_host
+    if on_gpu:
         reason = device.unavailable()
         if reason:
             return "nowhere", reason
@@ -119,12 +119,12 @@ def _why_not_the_gpu() -> str:
 
 
 def _emulator_missing() -> str | None:
-    """Why the emulator does not take launches, or None if it does. One small sum tells."""
+    """Return why the emulator takes no launches, or None if it does: try one small sum."""
     import cutesync as cs
 
     try:
         cs.sum(np.arange(3, dtype=np.int32))
-    except (OSError, NoGpuError) as error:  # what a launch without a driver ends in
+    except (OSError, NoGpuError) as error:  # raised by a launch without a driver
         return f"there is no usable GPU, and no emulator takes launches ({error})"
     return None
 
@@ -145,7 +145,7 @@ def _compile(families: Sequence[str], why: str) -> int:
                 made = len(specs)
                 names += made
                 outcome = f"{made} kernel{'s' if made > 1 else ''}, {time.perf_counter() - before:.2f} s"
-            except Exception as error:  # the table goes on, the exit code tells
+            except Exception as error:  # the table continues; the exit code reports the failure
                 failures += 1
                 outcome = f"FAILED  {type(error).__name__}: {error}"
             print(f"{case.operation:<30} {case.dtype:<9} {case.size:<14} {outcome}", flush=True)
@@ -155,13 +155,13 @@ def _compile(families: Sequence[str], why: str) -> int:
 
 
 def _line(case: Case, place: str, copy_rate: float | None, generator: np.random.Generator) -> bool:
-    """Run one case and print its line; whether it agreed."""
+    """Run one case and print its line. Return whether it agreed."""
     print(f"{case.operation:<30} {case.dtype:<9} {case.size:<14}", end=" ", flush=True)
     try:
         inputs = case.make(generator)
         expected = np.asarray(case.expected(*inputs))
         seconds, moved, results = (_time_on_gpu if place == "gpu" else _time_once)(case, inputs)
-    except Exception as error:  # the table goes on, the exit code tells
+    except Exception as error:  # the table continues; the exit code reports the failure
         print(f"FAILED  {type(error).__name__}: {error}", flush=True)
         return False
     wrong, found = compare(results[0], expected, case.tolerance)
@@ -175,7 +175,7 @@ def _line(case: Case, place: str, copy_rate: float | None, generator: np.random.
 
 
 def compare(result: np.ndarray, expected: np.ndarray, tolerance: float) -> tuple[bool, str]:
-    """``(wrong, words)``: the largest relative error, or the number of entries that are not equal."""
+    """Return ``(wrong, words)``. The words say the largest relative error, or how many entries differ."""
     if result.shape != expected.shape or result.dtype != expected.dtype:
         return True, f"{result.dtype}{result.shape}, NumPy has {expected.dtype}{expected.shape}"
     if parse_dtype(expected.dtype).kind != "f":
@@ -191,7 +191,7 @@ def compare(result: np.ndarray, expected: np.ndarray, tolerance: float) -> tuple
 
 
 def _time_once(case: Case, inputs: tuple) -> tuple[float, int, list[np.ndarray]]:
-    """Two calls on the emulator: seconds of the second, bytes, and both results."""
+    """Make two calls on the emulator. Return the seconds of the second, the bytes moved, and both results."""
     import cutesync as cs
 
     arrays = [cs.asarray(x) for x in inputs]
@@ -203,7 +203,8 @@ def _time_once(case: Case, inputs: tuple) -> tuple[float, int, list[np.ndarray]]
 
 
 def _time_on_gpu(case: Case, inputs: tuple) -> tuple[float, int, list[np.ndarray]]:
-    """Median seconds of a call, the bytes it reads and writes, and the results of the first and the last call."""
+    """Return the median seconds of a call, the bytes that it reads and writes, and the results of the first and the
+    last call."""
     import cutesync as cs
 
     size = sum(x.nbytes for x in inputs)
@@ -224,7 +225,7 @@ def _bytes(inputs: Sequence, output) -> int:
 
 
 def _median_seconds(work: Callable[[], None]) -> float:
-    """Median time between two CUDA events on the default stream around ``work``, after warm-up."""
+    """Return the median time between two CUDA events on the default stream around ``work``, after warm-up."""
     cu, check = device.driver(), device.check
     events = [check(cu.cuEventCreate(0), "cuEventCreate") for _ in range(2)]
     times = []
@@ -244,7 +245,7 @@ def _median_seconds(work: Callable[[], None]) -> float:
 
 
 def _copy_rate() -> float:
-    """Bytes read and written a second by the driver's copy of a large buffer on the device."""
+    """Return the bytes read and written per second by the driver's copy of a large buffer on the device."""
     import cutesync as cs
 
     source, target = cs.empty(_COPY_BYTES, "uint8"), cs.empty(_COPY_BYTES, "uint8")

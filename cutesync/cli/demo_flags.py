@@ -1,4 +1,4 @@
-"""The flags of the demo: heads and tails of every kind, tiles and rows, callables, differences."""
+"""The flags of the demo: heads and tails of all types, tiles and rows, callables, differences."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def jump_within_a_page(a, b, index):
 
 
 def cases(place: str) -> Iterator[Case]:
-    """``place`` is "gpu" (2**24 elements and awkward sizes), "emulator" (small ones), or "nowhere" (the large shapes,
-    to be compiled)."""
+    """Yield the cases for a ``place``: "gpu" (2**24 elements and irregular sizes), "emulator" (small sizes), or
+    "nowhere" (the large shapes, to be compiled)."""
     large = place != "emulator"
     full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 14,), (10007,))
     rows, short = ((4099, 4097), (1 << 20, 10)) if large else ((67, 131), (1000, 10))
@@ -69,7 +69,7 @@ def _call(name: str, options: dict) -> Callable:
 
 
 def _runs(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Runs of small values, four long on average, some steps of one among them."""
+    """Return runs of small values, four items long on average, with some steps of one."""
     count = int(np.prod(shape))
     values = generator.integers(0, 6, count + 1)
     return values[np.cumsum(generator.random(count) < 0.25)].astype(parse_dtype(name).numpy).reshape(shape)

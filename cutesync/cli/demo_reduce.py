@@ -18,12 +18,12 @@ _SINGLE, _DOUBLE = 1e-5, 1e-13  # relative; the sums below have no cancellation
 
 
 def successors(a, b):
-    """(1 + a)(1 + b) - 1: any arithmetic is an operator."""
+    """Return (1 + a)(1 + b) - 1, an example of an arithmetic operator."""
     return a + b + a * b
 
 
 def compose(f, g):
-    """First f, then g, of affine maps x -> m x + c modulo 2**32, packed as m << 32 | c. The order matters."""
+    """Compose the affine maps f, then g: x -> m x + c modulo 2**32, packed as m << 32 | c. The order matters."""
     return (((f >> 32) * (g >> 32)) << 32) | (((f & 0xFFFFFFFF) * (g >> 32) + (g & 0xFFFFFFFF)) & 0xFFFFFFFF)
 
 
@@ -32,8 +32,8 @@ def square(x):
 
 
 def cases(place: str) -> Iterator[Case]:
-    """``place`` is "gpu" (2**24 elements and awkward sizes), "emulator" (small ones), or "nowhere" (the large shapes,
-    to be compiled)."""
+    """Yield the cases for a ``place``: "gpu" (2**24 elements and irregular sizes), "emulator" (small sizes), or
+    "nowhere" (the large shapes, to be compiled)."""
     large = place != "emulator"
     full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 16,), (10007,))
     yield _case("sum", "float32", full, tolerance=_SINGLE)
@@ -50,7 +50,7 @@ def cases(place: str) -> Iterator[Case]:
     yield _case("argmax", "float32", full, "argmax")
     yield _case("sum of squares", "float32", full, transform=square, tolerance=_SINGLE)
     yield _case("Python: affine maps in order", "uint64", odd, compose)
-    if large:  # the emulator spends its time on compiling: there the types above stand for these
+    if large:  # on the emulator compiling takes most of the time, so the types above represent these
         if importlib.util.find_spec("ml_dtypes") is not None:
             yield _case("sum in float32", "bfloat16", full, dtype="float32", tolerance=_SINGLE)
         yield _case("max", "uint8", odd, "max")
@@ -98,13 +98,13 @@ def _expected(op, axis, options) -> Callable:
     if op in ("argmin", "argmax"):
         return lambda x: getattr(reference, op)(x, axis)
     if callable(op) and axis is None:
-        return lambda x: _fold_by_rows(x, op)
+        return lambda x: _reduce_by_rows(x, op)
     return lambda x: reference.reduce(x, op, axis=axis, **options)
 
 
-def _fold_by_rows(x: np.ndarray, op, width: int = 256) -> np.ndarray:
-    """``reference.reduce`` of a long vector with a callable, fast: fold rows, then the folds. Associativity makes it
-    the same."""
+def _reduce_by_rows(x: np.ndarray, op, width: int = 256) -> np.ndarray:
+    """Compute ``reference.reduce`` of a long vector with a callable fast: reduce rows, then their results. By
+    associativity the result is the same."""
     while x.size > 1:
         whole = x.size // width * width
         parts = [x[:whole].reshape(-1, width)] if whole else []
@@ -114,7 +114,7 @@ def _fold_by_rows(x: np.ndarray, op, width: int = 256) -> np.ndarray:
 
 
 def _random(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Data on which sums do not cancel, products stay odd, and ties are many where the type is small."""
+    """Return data for which sums do not cancel, products stay odd, and small types have many ties."""
     kind = parse_dtype(name)
     if kind.kind == "f":
         return generator.random(shape, np.float32).astype(kind.numpy)

@@ -1,5 +1,4 @@
-"""The scans of the demo: sums and other operators, callables, both directions, with and without the element itself,
-either axis."""
+"""The scans of the demo: sums and other operators, callables, both directions, inclusive and exclusive, either axis."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ _WIDTH = 256
 
 
 def cases(place: str) -> Iterator[Case]:
-    """``place`` is "gpu" (2**24 elements and awkward sizes), "emulator" (small ones), or "nowhere" (the large shapes,
-    to be compiled)."""
+    """Yield the cases for a ``place``: "gpu" (2**24 elements and irregular sizes), "emulator" (small sizes), or
+    "nowhere" (the large shapes, to be compiled)."""
     large = place != "emulator"
     full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 14,), (10007,))
     yield _case("running sum", "float32", full, tolerance=_SINGLE)
@@ -32,7 +31,7 @@ def cases(place: str) -> Iterator[Case]:
     yield _case("running product", "int64", odd, "mul")
     yield _case("running max", "float32", odd, "max")
     yield _case("Python: affine maps in order", "uint64", odd, compose)
-    if large:  # the emulator spends its time on compiling: there the types above stand for these
+    if large:  # on the emulator compiling takes most of the time, so the types above represent these
         yield _case("running min", "float16", full, "min")
         yield _case("running xor", "uint32", odd, "xor")
         yield _case("Python: a + b + a*b", "int32", full, successors)
@@ -76,8 +75,8 @@ def _expected(op, axis: int, options: dict) -> Callable:
 
 
 def _by_rows(x: np.ndarray, op, dtype=None) -> np.ndarray:
-    """``reference.scan`` of a long vector, fast: scan rows, scan their last results, put those in front of the rows
-    that follow."""
+    """Compute ``reference.scan`` of a long vector fast: scan rows, scan their last results, and combine these with the
+    rows that follow."""
     from ..ops import operator
 
     result = parse_dtype(x.dtype if dtype is None else dtype)

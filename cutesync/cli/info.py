@@ -1,4 +1,5 @@
-"""What is installed, what the machine has, and what is missing. Every probe is guarded: the report never fails.
+"""``python -m cutesync info``: what is installed, what the machine has, and what is missing. Every probe is guarded, so
+the report never fails.
 
 It imports neither the DSL nor any array library: versions come from package metadata, GPUs from the driver.
 """
@@ -15,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from .. import __version__, env
-from ..runtime import cache, device
+from ..runtime import backend, cache, device
 
 _REQUIRED = {
     "numpy": "pip install numpy",
@@ -35,7 +36,7 @@ _WIDTH = 29
 
 
 def report() -> list[str]:
-    """The lines of ``python -m cutesync info``."""
+    """Return the lines of ``python -m cutesync info``."""
     sections = (
         ("Versions", _versions),
         ("Backend", _backend),
@@ -52,10 +53,10 @@ def report() -> list[str]:
 
 
 def _guarded(section: Callable[[], Iterable[tuple[str, str]]]) -> Iterator[tuple[str, str]]:
-    """The lines of a section as far as it gets; what stops it is one more line."""
+    """Yield the lines of a section; an exception ends it with a line of its own."""
     try:
         yield from section()
-    except Exception as error:  # a report that fails helps nobody
+    except Exception as error:  # the report continues
         yield "not known", f"{type(error).__name__}: {error}"
 
 
@@ -78,7 +79,8 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 
 def _flavour() -> str:
-    """The DSL loads the newest flavour that the driver can run; with no driver the newest there is."""
+    """Return which flavour of the DSL is used: the newest one that the driver can run; without a driver, the newest
+    one."""
     spec = importlib.util.find_spec("nvidia_cutlass_dsl")
     if spec is None or not spec.submodule_search_locations:
         return "none: the DSL is not installed"
@@ -101,7 +103,7 @@ def _flavour() -> str:
 
 
 def _driver_cuda() -> int | None:
-    """What cuDriverGetVersion says, e.g. 13000; None with no driver."""
+    """Return the result of cuDriverGetVersion, e.g. 13000; None without a driver."""
     try:
         from cuda.bindings import driver
 
@@ -119,13 +121,13 @@ def _backend() -> Iterator[tuple[str, str]]:
     reason = device.unavailable()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        backend = device.backend()
+        name = "emulator" if backend.current().on_host else "gpu"
     wanted = env.BACKEND.get()
     why = "CUTESYNC_BACKEND asks for it" if wanted != "auto" else reason or "there is a Hopper GPU"
-    yield "backend", f"{backend}: {why}"
-    if backend == "emulator" and importlib.util.find_spec("cutesync.emulator") is None:
+    yield "backend", f"{name}: {why}"
+    if name == "emulator" and importlib.util.find_spec("cutesync.emulator") is None:
         yield "emulator", "not part of this version: kernels compile for sm_90a here, none runs"
-    if backend == "gpu" and reason:
+    if name == "gpu" and reason:
         yield "problem", reason
 
 
@@ -154,7 +156,7 @@ def _gpus() -> Iterator[tuple[str, str]]:
 
 
 def _module_version() -> str:
-    """The driver's own number, e.g. 580.159.03, as the kernel module writes it."""
+    """Return the version of the driver, e.g. 580.159.03, as its kernel module reports it."""
     try:
         match = re.search(r"\b\d{3,}\.\d+(\.\d+)?\b", Path("/proc/driver/nvidia/version").read_text())
     except OSError:

@@ -1,8 +1,8 @@
-"""Compile kernels ahead of their first use. It needs no GPU: the kernels go into the cache on disk, where every later
-process finds them.
+"""Compiles kernels ahead of their first use, without a GPU: they are stored in the cache on disk, where later processes
+find them.
 
-A family adds itself to ``FAMILIES`` with a function that yields its kernels, ``(label, KernelSpec)``, for dtypes, ops
-and layouts. They are those that public calls ask for in a dry run (see ``runtime.kernel.collect``).
+Each family has a function in ``FAMILIES`` that yields its kernels, ``(label, KernelSpec)``, for dtypes, ops and
+layouts: those that public calls need in a dry run (see ``runtime.kernel.collect``).
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ def warm(
     dtypes : element types of the input, by name or NumPy type.
     ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin",
         "argmax"; of the flags ("ne" if none of theirs is there); of scans those that they have, "sum" and "prod" being
-        ``cumsum`` and ``cumprod``. A pair that has no meaning, such as "xor" of floats, is left out.
-    layouts : "whole" (everything is reduced; arrays of up to 128 bytes aside), "rows" (the last axis is), "columns" (an
-        earlier axis is). The flags have "whole" (1-D arrays) and "rows", and are uint8. Scans are inclusive and in
-        index order.
+        ``cumsum`` and ``cumprod``. An operator that is not defined for a type, such as "xor" of floats, is left out.
+    layouts : "whole" (all axes are reduced; arrays of up to 128 bytes are left out), "rows" (the last axis is reduced),
+        "columns" (an earlier axis is reduced). The flags have "whole" (1-D arrays) and "rows", and are uint8. Scans are
+        inclusive and in index order.
     progress : called as ``progress(done, total, label)`` after each kernel.
 
     Returns
     -------
-    int : the number of kernels that are ready.
+    int : the number of kernels, all of which are in the cache now.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def warm(
 
 
 def jobs(families: Iterable[str], dtypes: Iterable, ops: Iterable, layouts: Iterable[str]) -> list[Job]:
-    """The kernels that ``warm`` compiles, each with a label; the arguments are checked here."""
+    """Check the arguments. Return the kernels that ``warm`` compiles, each with a label."""
     families, layouts, ops = _names(families, "families", FAMILIES), _names(layouts, "layouts", LAYOUTS), _ops(ops)
     parsed = [parse_dtype(spec, "dtypes") for spec in _several(dtypes, "dtypes")]
     return [job for family in families for job in FAMILIES[family](parsed, ops, layouts)]
@@ -90,7 +90,7 @@ def _names(given, argument: str, allowed) -> tuple[str, ...]:
 
 
 def _several(given, argument: str) -> tuple:
-    """One name or type, or several."""
+    """Return one name or type, or several, as a tuple."""
     if isinstance(given, (str, type, np.dtype, DType)) or callable(given):
         return (given,)
     try:
@@ -110,12 +110,13 @@ def _ops(given) -> tuple:
 
 
 def _dry_array(shape: tuple[int, ...], dtype: DType, offset: int = 0) -> DeviceArray:
-    """An array of a dry run, ``offset`` bytes behind a 16-byte boundary."""
+    """Return an array of a dry run that begins ``offset`` bytes after a 16-byte boundary."""
     return DeviceArray(_FAR + offset, shape, dtype, device.DRY, None)
 
 
 def _shapes(layouts: tuple[str, ...]) -> Iterator[tuple[tuple[int, ...], int | None]]:
-    """``(shape, axis)`` of arrays whose kernels differ: ``axis`` is the one that is worked along, None for all."""
+    """Yield the ``(shape, axis)`` of arrays whose kernels differ; ``axis`` is the axis of the operation, None for
+    all."""
     for length in _LENGTHS if "whole" in layouts else ():
         yield (length,), None
     for outer in _OUTER if layouts != ("whole",) else ():
@@ -126,7 +127,8 @@ def _shapes(layouts: tuple[str, ...]) -> Iterator[tuple[tuple[int, ...], int | N
 
 
 def _collected(label: str, calls: Iterable[Callable[[], object]]) -> Iterator[Job]:
-    """The kernels of public calls. One that has no meaning, such as "xor" of floats, ends the list."""
+    """Yield the kernels of public calls. A call with an operator that is not defined for the type, such as "xor" of
+    floats, ends the list."""
     with collect() as found, contextlib.suppress(ArgumentTypeError):
         for call in calls:
             call()
@@ -160,8 +162,8 @@ def _reductions(call: Callable, op, source: DType, layouts: tuple[str, ...]) -> 
 
 
 def _scan_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
-    """Inclusive scans in index order; "sum" and "prod" are ``cumsum`` and ``cumprod``. Operators that only reductions
-    have are left out."""
+    """Yield inclusive scans in index order; "sum" and "prod" are ``cumsum`` and ``cumprod``. Operators that only
+    reductions have are left out."""
     from .. import cumprod, cumsum, scan
     from ..kernels.scan.call import NAMES as names
 
@@ -196,7 +198,7 @@ def _flag_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[J
 
 
 def _pattern_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
-    """The patterns as the demo runs them; types, operators and layouts do not apply."""
+    """Yield the patterns as the demo runs them; types, operators and layouts do not apply."""
     del dtypes, ops, layouts
     from .demo_patterns import cases
 

@@ -111,7 +111,7 @@ class Program:
                 starts |= {i, i + 1}
         self.joints = {i for i, instr in enumerate(code) if gathers_lanes(instr)} - starts
         ordered = sorted(s for s in starts | self.joints if s < len(code))
-        return list(zip(ordered, ordered[1:] + [len(code)]))
+        return list(zip(ordered, [*ordered[1:], len(code)]))
 
     def target(self, label: str) -> int:
         index = self.function.labels[label]
@@ -137,8 +137,7 @@ class Program:
         self.live_out = live_out
 
     def successors(self, index: int) -> list[int]:
-        start, end = self.segments[index]
-        last = self.function.code[end - 1]
+        last = self.function.code[self.segments[index][1] - 1]
         following = [] if last.parts[0] in ("ret", "exit", "trap", "brx") and last.pred is None else [index + 1]
         if last.parts[0] == "bra":
             following = [self.target(last.args[0].name)] + ([index + 1] if last.pred is not None else [])

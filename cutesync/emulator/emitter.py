@@ -67,6 +67,10 @@ class Emitter:
     def const(self, value, kind: str, bits: int) -> str:
         return self.program.constant(value, kind, bits)
 
+    def call(self, function, *args: str) -> str:
+        """The text of a call of any Python function."""
+        return f"{self.name(function, function.__name__)}({', '.join(args)})"
+
     # --- operands -----------------------------------------------------------------------------------------------------
 
     def u(self, operand, bits: int) -> str:
@@ -164,6 +168,14 @@ class Emitter:
             del self.have[key]
         self.have[(reg.name, kind)] = name
         self.writes[reg.name] = reg
+
+    def set_pair(self, destination, first: str, second: str, bits: int | None = None) -> None:
+        """Set ``p|q``, or ``p`` alone; ``bits`` is the width of the first expression."""
+        pair = isinstance(destination, syntax.Pair)
+        registers = (destination.first, destination.second) if pair else (destination, syntax.SINK)
+        for register, expression, width in zip(registers, (first, second), (bits, None)):
+            if register != syntax.SINK:
+                self.set(register, expression, "u", width)
 
     # --- lanes --------------------------------------------------------------------------------------------------------
 

@@ -264,5 +264,5 @@ class Machine:
             head.append(f"  at {self.program.sites[site - 1].where()}")
         body = head + list(lines)
         if len(body) > _MAX_LINES:
-            body = body[:_MAX_LINES] + [f"... and {len(body) - _MAX_LINES} more lines"]
+            body = [*body[:_MAX_LINES], f"... and {len(body) - _MAX_LINES} more lines"]
         raise EmulationError(Report(kind, title, self.name, body, self.schedule.describe()))

@@ -367,7 +367,7 @@ def _strip_line_comment(line: str) -> str:
 
 
 def _resolve_labels(function: Function) -> None:
-    for i, instr in enumerate(function.code):
+    for instr in function.code:
         if instr.parts[0] != "bra":
             continue
         name = instr.args[0].name

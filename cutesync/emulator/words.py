@@ -13,7 +13,7 @@ _NUMBERED = re.compile(
     r"|[12346]|[124]X|128",
     re.A,
 )
-_WORDS = frozenset(
+_TEXT = (
     # types, rounding, comparison and arithmetic
     "pred rn rz rm rp rna rs rni rzi rmi rpi sat satfinite ftz noftz approx full wide hi lo cc relu oob xorsign abs "
     "nan NaN num scaled "
@@ -37,8 +37,9 @@ _WORDS = frozenset(
     "fill_mode swizzle_atomicity "
     # matrices
     "mma_async mma sp ordered_metadata fence trans row col kind block_scale scale_vec f8f6f4 mxf4 mxf4nvf4 mxf8f6f4 "
-    "i8".split()
+    "i8"
 )
+_WORDS = frozenset(_TEXT.split())
 
 
 @lru_cache(maxsize=4096)

@@ -1,12 +1,13 @@
-"""What a Python callable means, told by value: the one rule by which every family knows its kernels again.
+"""The identity of Python callables, by value. All families identify their kernels by this one rule.
 
 A callable decides machine code by everything that it reaches: its code, constants, defaults and captures, the globals
-and the attributes of modules that it names, the functions that it calls, and so on from there. ``identify`` walks all
-of this and gives one ``Identity`` to callables that mean the same. Modules of the DSL, NumPy, the standard library and
-cutesync count by name and version. What cannot be told by value is refused, so that no kernel is ever stale.
+and the attributes of modules that it names, the functions that it calls, and so on recursively. ``identify`` walks all
+of this and returns the same ``Identity`` for callables of the same meaning. Modules of the DSL, NumPy, the standard
+library and cutesync are identified by name and version. A callable that reaches something which cannot be identified by
+value is refused, so that no kernel is ever stale.
 
-A walk takes some 100 us. It also notes where it read each value, so that the next call only looks whether the same
-values stand there.
+A walk takes some 100 us. It records every place that it read, so that the next call only checks that these places still
+hold the same values.
 """
 
 from __future__ import annotations
@@ -18,15 +19,16 @@ from typing import Any
 from ..errors import OperatorError
 from .walk import ABSENT, SCALARS, Walk
 
-_MOST = 4096  # identities, and callables whose readings are kept
-_MOST_READINGS = 8  # of one code object, with other captures
-_EMPTY = object()  # in a cell that is not filled
+_MOST = 4096  # identities, and callables whose readings are stored
+_MOST_READINGS = 8  # readings of one code object, with different captures
+_EMPTY = object()  # stands for the content of an empty cell
 
 
 class Identity:
-    """One meaning: ``key`` is its digest, the same in every process, and ``fn`` the callable that was given last.
+    """The meaning of a callable: ``key`` is its digest, the same in every process; ``fn`` is the callable of this
+    meaning that was given last.
 
-    Callables of one meaning share one object while they are in use, so comparing and hashing is by object.
+    Callables of the same meaning share one object while they are in use, so comparison and hashing are by object.
     """
 
     __slots__ = ("fn", "key")
@@ -36,33 +38,33 @@ class Identity:
 
 
 _identities: dict[str, Identity] = {}
-_readings: dict[
-    int, list[tuple]
-] = {}  # by the id of a function's code, or of another callable, which the reading keeps alive
+# By the id of a function's code, or of another callable; the reading keeps that object alive.
+_readings: dict[int, list[tuple]] = {}
 
 
 def identify(fn: Any, what: str = "op") -> Any:
-    """The Identity of a callable; None, a name, an Identity and what else is not callable come back as they are.
+    """Return the Identity of a callable. None, a name, an Identity and every other object that is not callable are
+    returned unchanged.
 
-    ``what`` is the argument's name. Raises OperatorError for a callable that reaches something that cannot be told by
-    value.
+    ``what`` is the argument's name. Raise OperatorError for a callable that reaches something which cannot be
+    identified by value.
     """
     if type(fn) is types.FunctionType:
         for _, scope, captured, reads, found in _readings.get(id(fn.__code__), ()):
-            if fn.__globals__ is scope and _same_captures(_captures(fn), captured) and (not reads or _still(reads)):
+            if fn.__globals__ is scope and _same_captures(_captures(fn), captured) and (not reads or _unchanged(reads)):
                 found.fn = fn
                 return found
     elif not callable(fn) or type(fn) is Identity:
         return fn
     else:
         for kept, _, _, reads, found in _readings.get(id(fn), ()):
-            if kept is fn and _still(reads):
+            if kept is fn and _unchanged(reads):
                 return found
     return _walk(fn, what)
 
 
 def name_of(fn: Callable) -> str:
-    """What messages call a callable."""
+    """Return the name of a callable, for messages."""
     return getattr(fn, "__name__", type(fn).__name__)
 
 
@@ -76,18 +78,18 @@ def _walk(fn: Any, what: str) -> Identity:
             if is_function:
                 walk.function(fn, "it", top=True)
             else:
-                walk.tell(fn, "it")
+                walk.add(fn, "it")
         except OperatorError:
             raise
-        except Exception as error:  # a callable's own attributes may raise anything, and nest without end
+        except Exception as error:  # a callable's own attributes may raise anything, or nest without end
             raise OperatorError(
-                f"{what} {name_of(fn)!r} cannot be told by value: {type(error).__name__}: {error}"
+                f"{what} {name_of(fn)!r} cannot be identified by value: {type(error).__name__}: {error}"
             ) from error
         if walk.attributes == attributes:
             break
         attributes = walk.attributes
     found = _intern(walk.digest.hexdigest()[:32], fn)
-    if not walk.fluid:
+    if not walk.mutable:
         _remember(
             fn.__code__ if is_function else fn, fn.__globals__ if is_function else None, captured, walk.reads, found
         )
@@ -112,7 +114,7 @@ def _remember(kept: Any, scope: dict | None, captured: tuple | None, reads: list
 
 
 def _captures(fn: types.FunctionType) -> tuple | None:
-    """What a new function object brings along: its defaults and the contents of its cells; None if nothing."""
+    """Return what is specific to a function object: its defaults and the contents of its cells; None if it has none."""
     defaults, keywords, cells = fn.__defaults__, fn.__kwdefaults__, fn.__closure__
     if defaults is None and keywords is None and cells is None:
         return None
@@ -131,18 +133,18 @@ def _same_captures(now: tuple | None, then: tuple | None) -> bool:
     )
 
 
-def _still(reads: tuple) -> bool:
-    """Whether the same values stand where they were read."""
+def _unchanged(reads: tuple) -> bool:
+    """Return whether the places that were read still hold the same values."""
     try:
         for get, name, value in reads:
             now = get(name, ABSENT)
             if now is not value and not _same(now, value):
                 return False
-    except ValueError:  # a cell that has been emptied
+    except ValueError:  # a cell was emptied
         return False
     return True
 
 
 def _same(now: Any, then: Any) -> bool:
-    """One object, or equal numbers or texts of one type (0.0 and -0.0 differ)."""
+    """Return whether both are one object, or equal numbers or texts of one type (0.0 and -0.0 differ)."""
     return now is then or (type(now) is type(then) and type(now) in SCALARS and now == then and repr(now) == repr(then))

@@ -1,4 +1,4 @@
-"""What a code object says by itself: a digest of what it computes, and the names that it looks up elsewhere."""
+"""The properties of a code object: a digest of what it computes, and the names that it looks up elsewhere."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM", "LOAD_SUPER_ATTR", "LO
 
 @dataclass
 class Facts:
-    """``digest``; the ``globals`` and the ``attributes`` that the code and what is defined in it name, its ``imports``
-    as ``(name, fromlist, level)``, and the ``strings`` among its constants."""
+    """Of a code object and of those nested in it: the ``digest``, the ``globals`` and the ``attributes`` that they
+    name, their ``imports`` as ``(name, fromlist, level)``, and the ``strings`` among their constants."""
 
     code: types.CodeType
     digest: str = ""
@@ -30,7 +30,7 @@ _facts: dict[int, Facts] = {}  # by the id of the code, which the entry keeps al
 
 
 def facts_of(code: types.CodeType) -> Facts:
-    """The Facts of a code object and of those inside it."""
+    """Return the Facts of a code object."""
     found = _facts.get(id(code))
     if found is None:
         if len(_facts) >= _MOST:
@@ -42,7 +42,7 @@ def facts_of(code: types.CodeType) -> Facts:
 
 
 def _text(code: types.CodeType, facts: Facts) -> str:
-    """Everything of a code object that decides what it computes, as text; its names go into ``facts``."""
+    """Return everything of a code object that decides what it computes, as text. Add its names to ``facts``."""
     _look_up(code, facts)
     constants = [_constant(constant, facts) for constant in code.co_consts]
     arguments = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
@@ -58,13 +58,13 @@ def _constant(constant, facts: Facts) -> str:
         facts.strings.add(constant)
     if isinstance(constant, tuple):
         return f"({', '.join(_constant(entry, facts) for entry in constant)})"
-    if isinstance(constant, frozenset):  # of no order of its own
+    if isinstance(constant, frozenset):  # unordered
         return f"{{{', '.join(sorted(_constant(entry, facts) for entry in constant))}}}"
     return f"{type(constant).__name__} {constant!r}"
 
 
 def _look_up(code: types.CodeType, facts: Facts) -> None:
-    before: list = [None, None]  # what the last two instructions load: the level and the names of an import
+    before: list = [None, None]  # the operands of the last two instructions: the level and the names of an import
     for instruction in dis.get_instructions(code):
         if instruction.opname in _GLOBALS:
             facts.globals.add(instruction.argval)

@@ -1,7 +1,8 @@
-"""What counts by name and version instead of by value: modules of the DSL, NumPy, the standard library and cutesync.
+"""What is identified by name and version instead of by value: objects of the DSL, NumPy, the standard library and
+cutesync.
 
-Of the standard library only what gives the same answer each time may be called: a kernel is traced once, so a clock or
-a random number would be frozen in it.
+Of the standard library, only functions that return the same result each time may be called: a kernel is traced once, so
+the value of a clock or a random number would become a constant of it.
 """
 
 from __future__ import annotations
@@ -57,15 +58,15 @@ _PURE = frozenset(
         "__future__",
     ]
 )
-_ASKS_AROUND = frozenset(
+_IMPURE = frozenset(
     ["eval", "exec", "globals", "locals", "vars", "open", "input", "__import__", "compile", "breakpoint", "dir", "id"]
-)  # built-ins
+)  # built-ins whose result depends on more than their arguments
 _NATIVE_PARTS = (types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType)
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
 def scope_is_trusted(scope: dict) -> bool:
-    """Whether a function with these globals counts by name."""
+    """Return whether a function with these globals is identified by name."""
     return _trusted(scope.get("__name__") or "", scope.get("__file__"))
 
 
@@ -94,8 +95,8 @@ def _inside(file: str, folder: str) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def version(name: str) -> str:
-    """The version that the name of a trusted module stands for; "" where every key on disk has it anyway (cutesync, the
-    DSL, Python)."""
+    """Return the version of the distribution that a trusted module belongs to; "" for cutesync and the standard
+    library, whose versions are part of every key on disk."""
     distribution = _DISTRIBUTIONS.get(name.partition(".")[0])
     try:
         return metadata.version(distribution) if distribution else ""
@@ -104,16 +105,16 @@ def version(name: str) -> str:
 
 
 def is_pure(module: str, name: str) -> bool:
-    """Whether something of a trusted module means the same each time: a function gives the same answer, an object does
-    not change."""
+    """Return whether an object of a trusted module means the same each time: a function returns the same result, other
+    objects do not change."""
     root = module.partition(".")[0]
     if root in _DISTRIBUTIONS:
         return not module.startswith("numpy.random")
-    return root in _PURE and not (root == "builtins" and name in _ASKS_AROUND)
+    return root in _PURE and not (root == "builtins" and name in _IMPURE)
 
 
 def public_name(value) -> tuple[str, str] | None:
-    """``(module, qualified name)`` under which a trusted module has this very object, or None."""
+    """Return the ``(module, qualified name)`` under which a trusted module holds this very object, or None."""
     module, name = (
         getattr(value, "__module__", None),
         getattr(value, "__qualname__", None) or getattr(value, "__name__", None),
@@ -131,7 +132,7 @@ def public_name(value) -> tuple[str, str] | None:
 
 
 def is_native(cls: type) -> bool:
-    """Whether a class is made in C, so that its instances may hold what Python does not see."""
+    """Return whether a class is implemented in C, so that its instances may hold state which Python code cannot see."""
     if not cls.__flags__ & _HEAP_TYPE or isinstance(vars(cls).get("__new__"), types.BuiltinFunctionType):
         return True
     return any(isinstance(part, _NATIVE_PARTS) and part.__objclass__ is cls for part in vars(cls).values())

@@ -1,5 +1,5 @@
-"""The walk over everything that a callable reaches: a digest of it by value, and a note of every place that was
-read."""
+"""The walk over everything that a callable reaches. It computes a digest by value, and records every place that it
+reads."""
 
 from __future__ import annotations
 
@@ -27,42 +27,27 @@ _BUILT_IN = (
     types.WrapperDescriptorType,
     types.ClassMethodDescriptorType,
 )
-_NOT_TOLD = frozenset(
-    [
-        "__dict__",
-        "__weakref__",
-        "__doc__",
-        "__module__",
-        "__qualname__",
-        "__annotations__",
-        "__annotate__",
-        "__annotate_func__",
-        "__annotations_cache__",
-        "__slots__",
-        "__abstractmethods__",
-        "_abc_impl",
-        "__firstlineno__",
-        "__static_attributes__",
-        "__match_args__",
-        "__dataclass_fields__",
-        "__dataclass_params__",
-        "__parameters__",
-        "__orig_bases__",
-        "__classdictcell__",
-    ]
-)  # of a class: what no operation reads, or what the rest follows from
+# Entries of a class that no operation reads, or that follow from the others.
+_SKIPPED = frozenset(
+    """
+    __dict__ __weakref__ __doc__ __module__ __qualname__ __annotations__ __annotate__ __annotate_func__
+    __annotations_cache__ __slots__ __abstractmethods__ _abc_impl __firstlineno__ __static_attributes__
+    __match_args__ __dataclass_fields__ __dataclass_params__ __parameters__ __orig_bases__ __classdictcell__
+    """.split()  # noqa: SIM905 (a list would take a line per name)
+)
 
 
 class Walk:
-    """One walk. ``attributes`` are the names that the code reached so far asks of modules and objects: they decide what
-    is told of a module, so a walk that finds new ones is repeated. ``reads`` are ``(get, name, value)``: ``get(name,
-    ABSENT)`` gave that value. ``fluid`` means that some value can change in place, so that only a new walk can tell."""
+    """One walk. ``attributes`` are the names of the attributes that the code reached so far reads. They decide which
+    entries of a module are part of the digest, so a walk that finds new names is repeated. ``reads`` are ``(get, name,
+    value)``: ``get(name, ABSENT)`` returned that value. ``mutable`` means that some value can change in place, so that
+    only another walk can detect a change."""
 
     def __init__(self, what: str, attributes: set[str]) -> None:
         self.what, self.attributes = what, set(attributes)
         self.digest = hashlib.sha256()
         self.reads: list[tuple[Callable, str, Any]] = []
-        self.fluid = False
+        self.mutable = False
         self._seen: dict[int, int] = {}
         self._alive: list[Any] = []  # ids stay valid while their objects live
 
@@ -72,15 +57,15 @@ class Walk:
             self.digest.update(b"%d:" % len(data) + data)
 
     def read(self, get: Callable, name: str, value: Any, where: str) -> None:
-        """Tell the value that stands at a place, and note the place."""
+        """Add the value at a place to the digest, and record the place."""
         self.reads.append((get, name, value))
         if value is ABSENT:
             self.put("absent")
         else:
-            self.tell(value, where)
+            self.add(value, where)
 
-    def tell(self, value: Any, where: str) -> None:
-        """Add a value to the digest; ``where`` says in words where it stands."""
+    def add(self, value: Any, where: str) -> None:
+        """Add a value to the digest; ``where`` describes its place, for messages."""
         kind = type(value)
         if kind in SCALARS:
             self.put(kind.__name__, repr(value))
@@ -89,31 +74,31 @@ class Walk:
             self.put("again", self._seen[id(value)])
             return
         if len(self._seen) >= _MOST_VALUES:
-            self.refuse("so many values that telling them takes too long", where)
+            self.refuse("so many values that comparing them takes too long", where)
         self._seen[id(value)] = len(self._seen)
         self._alive.append(value)
-        tell = _BY_TYPE.get(kind)
-        if tell is None:
-            tell = next((way for base, way in _BY_BASE if isinstance(value, base)), Walk._instance)
-        tell(self, value, where)
+        visit = _BY_TYPE.get(kind)
+        if visit is None:
+            visit = next((way for base, way in _BY_BASE if isinstance(value, base)), Walk._instance)
+        visit(self, value, where)
 
     def refuse(self, came: str, where: str) -> None:
         raise OperatorError(
-            f"{self.what}: reaches {came} ({where}), which cannot be told by value, so that its kernel could become "
+            f"{self.what}: reaches {came} ({where}), which cannot be identified by value, so its kernel could become "
             "stale; needs numbers, strings, tuples, NumPy arrays, Python functions and objects of Python classes; read "
             "what is needed before the call and capture that"
         )
 
     def function(self, fn: types.FunctionType, where: str, top: bool = False) -> None:
-        """``top``: the caller compares the function's own code, defaults and cells itself, as they come with each new
-        function object."""
+        """Add a function to the digest. With ``top``, the caller itself compares the function's code, defaults and
+        cells, which are new with each function object."""
         if scope_is_trusted(fn.__globals__):
             known = public_name(fn)
             if known is not None:
                 self._by_name(*known, where)
                 return
             self._by_name(fn.__globals__["__name__"], fn.__code__.co_name, where)
-            self.put(facts_of(fn.__code__).digest)  # others have that name, too
+            self.put(facts_of(fn.__code__).digest)  # the name may not be unique in its module
         else:
             self._code(fn, where, top)
         defaults, keywords = fn.__defaults__ or (), fn.__kwdefaults__ or {}
@@ -124,7 +109,7 @@ class Walk:
             ]
         self.put("defaults", len(defaults), len(keywords))
         for default in defaults:
-            self.tell(default, f"a default of {where}")
+            self.add(default, f"a default of {where}")
         for name, default in keywords.items():
             self.put(name)
             self.read(keywords.get, name, default, f"the default of {name!r} of {where}")
@@ -134,7 +119,7 @@ class Walk:
             except ValueError:
                 value = ABSENT
             if top:
-                self.put("absent") if value is ABSENT else self.tell(value, f"{name!r}, which it captures,")
+                self.put("absent") if value is ABSENT else self.add(value, f"{name!r}, which it captures,")
             else:
                 self.read(
                     functools.partial(getattr, cell), "cell_contents", value, f"{name!r}, which {where} captures,"
@@ -144,10 +129,8 @@ class Walk:
         self.function(fn, where)
 
     def _code(self, fn: types.FunctionType, where: str, top: bool) -> None:
-        """The code of a function, and the globals, imports and attributes of its own that it names."""
-        original = fn.__dict__.get(
-            "_original_code"
-        )  # the DSL puts its rewritten code in the place of a jit function's own
+        """Add the code of a function, and the globals, imports and attributes of the function that this code names."""
+        original = fn.__dict__.get("_original_code")  # of a jit function, whose code the DSL replaces
         facts = facts_of(original or fn.__code__)
         if not top:
             self.reads.append(
@@ -165,7 +148,7 @@ class Walk:
         for name in sorted(facts.globals):
             if name not in scope and hasattr(builtins, name):
                 self.reads.append((scope.get, name, ABSENT))
-                self.tell(getattr(builtins, name), f"the built-in {name!r}")
+                self.add(getattr(builtins, name), f"the built-in {name!r}")
             else:
                 self.put(name)
                 self.read(scope.get, name, scope.get(name, ABSENT), f"its global {name!r}")
@@ -181,12 +164,12 @@ class Walk:
             )
 
     def _import(self, scope: dict, name: str, names: tuple, level: int) -> None:
-        """What the import statement gives when the code runs."""
+        """Add the module that the import statement returns when the code runs."""
         try:
             module = builtins.__import__(name, scope, {}, names, level)
         except ImportError:
             self.put("absent", name)
-            self.fluid = True
+            self.mutable = True
             return
         self.read(sys.modules.get, module.__name__, module, f"the module {module.__name__!r}")
 
@@ -196,7 +179,7 @@ class Walk:
         for name in sorted(self.attributes):
             value = own.get(name, ABSENT)
             if value is ABSENT and "__getattr__" in own:
-                value, self.fluid = getattr(module, name, ABSENT), self.fluid or not trusted
+                value, self.mutable = getattr(module, name, ABSENT), self.mutable or not trusted
             if value is ABSENT and trusted:
                 continue
             self.put(name)
@@ -205,10 +188,10 @@ class Walk:
             elif name in own:
                 self.read(own.get, name, value, f"{module.__name__}.{name}")
             else:
-                self.tell(value, f"{module.__name__}.{name}")
+                self.add(value, f"{module.__name__}.{name}")
 
     def _by_name(self, module: str, name: str, where: str) -> None:
-        """Something of a trusted module."""
+        """Add an object of a trusted module, by name and version."""
         if not is_pure(module, name.partition(".")[0]):
             self.refuse(f"{module}.{name}", where)
         self.put("by name", module, name, version(module))
@@ -223,7 +206,7 @@ class Walk:
             self.refuse(f"{getattr(fn, '__module__', None)}.{fn.__name__}, a function in C", where)
         else:
             self.put("method", fn.__name__)
-            self.tell(owner, f"what {where} belongs to")
+            self.add(owner, f"what {where} belongs to")
 
     def _class(self, cls: type, where: str) -> None:
         known = public_name(cls)
@@ -235,9 +218,9 @@ class Walk:
         own = vars(cls)
         self.put("class", len(cls.__bases__))
         for base in (type(cls), *cls.__bases__):
-            self.tell(base, f"a base of {cls.__name__}")
+            self.add(base, f"a base of {cls.__name__}")
         for name, value in list(own.items()):
-            if name in _NOT_TOLD:
+            if name in _SKIPPED:
                 continue
             self.put(name)
             if isinstance(value, (types.MemberDescriptorType, types.GetSetDescriptorType)):
@@ -253,10 +236,10 @@ class Walk:
             self._by_name(*known, where)
             return
         if cls is functools._lru_cache_wrapper:
-            self.tell(value.__wrapped__, where)
+            self.add(value.__wrapped__, where)
             return
         trusted = public_name(cls)
-        self.tell(cls, f"the class of {where}")
+        self.add(cls, f"the class of {where}")
         if trusted is not None and not is_pure(trusted[0], trusted[1]):
             self.refuse(f"a {cls.__name__} of {trusted[0]}", where)
         if any(is_native(base) and base not in _NATIVE_BASES for base in cls.__mro__):
@@ -268,7 +251,7 @@ class Walk:
         self._state(value, where)
 
     def _state(self, value: Any, where: str) -> None:
-        """The attributes of an object of a Python class: those in its dictionary and in its slots."""
+        """Add the attributes of an object of a Python class: those in its dictionary and in its slots."""
         cls, own = type(value), getattr(value, "__dict__", {})
         self.reads.append((functools.partial(getattr, value), "__class__", cls))
         for name in sorted(own, key=str):
@@ -283,39 +266,39 @@ class Walk:
                     self.read(get, name, get(name, ABSENT), f"{name!r} of {where}")
 
     def _reduced(self, value: Any, where: str, trusted: bool) -> None:
-        """An object in C of a trusted module, by what pickling it would keep."""
+        """Add an object of a C class of a trusted module, by what pickling would store."""
         try:
             if not trusted:
                 raise TypeError
             parts = value.__reduce_ex__(4)
         except Exception:
             self.refuse(f"a {type(value).__module__}.{type(value).__qualname__}", where)
-        self.fluid = True
+        self.mutable = True
         for part in parts if isinstance(parts, tuple) else (parts,):
-            self.tell(list(part) if hasattr(part, "__next__") else part, where)
+            self.add(list(part) if hasattr(part, "__next__") else part, where)
 
     def _method(self, method: types.MethodType, where: str) -> None:
         self.put("method")
-        self.tell(method.__func__, where)
-        self.tell(method.__self__, f"the object of {where}")
+        self.add(method.__func__, where)
+        self.add(method.__self__, f"the object of {where}")
 
     def _partial(self, fn: functools.partial, where: str) -> None:
         self.put("partial", len(fn.args), len(fn.keywords))
-        self.tell(fn.func, where)
+        self.add(fn.func, where)
         for value in fn.args:
-            self.tell(value, f"an argument of {where}")
+            self.add(value, f"an argument of {where}")
         for name, value in sorted(fn.keywords.items()):
             self.put(name)
             self.read(fn.keywords.get, name, value, f"{name!r} of {where}")
 
     def _wrapper(self, value: Any, where: str) -> None:
         self.put(type(value).__name__)
-        self.tell(value.__func__, where)
+        self.add(value.__func__, where)
 
     def _property(self, value: property, where: str) -> None:
         self.put("property")
         for part in (value.fget, value.fset, value.fdel):
-            self.tell(part, where)
+            self.add(part, where)
 
     def _ufunc(self, value: np.ufunc, where: str) -> None:
         if getattr(np, value.__name__, None) is not value:
@@ -330,32 +313,32 @@ class Walk:
     def _array(self, value: np.ndarray, where: str) -> None:
         if type(value) is not np.ndarray or value.dtype.hasobject:
             self.refuse(f"a {type(value).__name__} of {value.dtype}", where)
-        self.fluid = True
+        self.mutable = True
         self.put("array", value.dtype.str, value.dtype.name, value.shape, hashlib.sha256(value.tobytes()).hexdigest())
 
     def _elements(self, value: Any, where: str) -> None:
-        self.fluid = self.fluid or not isinstance(value, tuple)
+        self.mutable = self.mutable or not isinstance(value, tuple)
         self.put("elements", len(value))
         for entry in tuple(value):
-            self.tell(entry, f"an element of {where}")
+            self.add(entry, f"an element of {where}")
 
     def _unordered(self, value: Any, where: str) -> None:
-        """The elements of a set: each told by itself, as they have no order."""
-        self.fluid = True
-        told = []
+        """Add the elements of a set: each by a digest of its own, as they have no order."""
+        self.mutable = True
+        digests = []
         for entry in value:
             walk = Walk(self.what, self.attributes)
-            walk.tell(entry, f"an element of {where}")
+            walk.add(entry, f"an element of {where}")
             self.attributes |= walk.attributes
-            told.append(walk.digest.hexdigest())
-        self.put("set", *sorted(told))
+            digests.append(walk.digest.hexdigest())
+        self.put("set", *sorted(digests))
 
     def _mapping(self, value: Any, where: str) -> None:
-        self.fluid = True
+        self.mutable = True
         self.put("mapping", len(value))
         for name, entry in list(value.items()):
-            self.tell(name, f"a key of {where}")
-            self.tell(entry, f"{where}[{name!r}]")
+            self.add(name, f"a key of {where}")
+            self.add(entry, f"{where}[{name!r}]")
 
     def _as_text(self, value: Any, where: str) -> None:
         del where
@@ -412,5 +395,5 @@ _CONTENTS: tuple[tuple[type, Callable], ...] = (
     (frozenset, Walk._unordered),
     *((base, Walk._as_text) for base in (int, float, complex, str, bytes)),
 )
-"""What an object of a Python class has from a built-in base, besides its attributes."""
+"""What an object of a Python class inherits from a built-in base, besides its attributes."""
 _NATIVE_BASES = (object, *(base for base, _ in _CONTENTS))

@@ -1,1 +1,2 @@
-"""The families of kernels, a folder each: ``call`` has the public functions, ``policy`` chooses a kernel, then a file a kernel."""
+"""The families of kernels. Each is a folder; its ``__init__`` exports the public functions, and ``call`` defines
+them."""

@@ -9,6 +9,7 @@ the work: all ways to list the 14.6 million primes below 2**28 take about the sa
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import cutlass.cute as cute
 import numpy as np
@@ -30,6 +31,9 @@ SENTINEL = 65521  # its square is above 2**31: the loop over the small primes en
 
 class _Primes:
     """``x`` holds the small primes in order and one whose square is above every candidate."""
+
+    place: Any  # of ``Flag`` and ``Scatter``, which this is mixed into
+    items: int
 
     def values(self, x, first, count):
         return [Int32(first) + self.place(j) for j in range(self.items)]

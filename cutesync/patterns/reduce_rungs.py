@@ -1,9 +1,11 @@
-"""Two slower ways to reduce a whole array, kept for comparison: ``cs.reduce(x, algorithm="atomic")`` and ``"multi_launch"``.
+"""Two slower ways to reduce a whole array, kept for comparison: ``cs.reduce(x, algorithm="atomic")`` and
+``"multi_launch"``.
 
-    atomic          one launch stores the identity in the result; in the next, every block reduces its share and adds it to the
-                    result with one atomic. The order of the atomics is that of the schedule: sums of floats differ from run to run.
-    multi_launch    every launch reduces ``LEVEL`` elements a block, until one block is left: log n / log LEVEL launches, and a round
-                    trip through memory between any two.
+    atomic          one launch stores the identity in the result; in the next, every block reduces its share and adds
+                    it to the result with one atomic. The order of the atomics depends on the schedule: sums of floats
+                    differ from run to run.
+    multi_launch    every launch reduces ``LEVEL`` elements per block, until one block is left: log n / log LEVEL
+                    launches, and a round trip through memory between any two.
 
 ``cs.reduce`` itself needs one launch: the block that started last combines the partials of all (see ``sync.gather``).
 """
@@ -15,8 +17,8 @@ import numpy as np
 from cutesync.kernels.reduce.plan import chained, fill, launch
 from cutesync.kernels.reduce.policy import Choice, SegmentPolicy
 from cutesync.kernels.reduce.spec import ReduceSpec
-from cutesync.runtime.arrays import View
 from cutesync.runtime.launch import Run, in_turn
+from cutesync.runtime.view import View
 
 LEVEL = 1 << 15  # elements that a block reduces in one level
 

@@ -9,22 +9,35 @@ With tiles of 4:
                  3 4 8 9 | 14 23 25 31 | 36 39 44 52
 
 Nobody waits inside a launch: a block that waited for the total of another block could wait for one that has not
-started. The end of a launch is the barrier of the whole grid. There are as many tiers as the array needs. The device
-code is that of ``cs.scan``, in kernels/scan/tiered.py, where the bytes are counted; kernels/scan/pipeline.py needs one
-launch.
+started. The end of a launch is the barrier of the whole grid: all totals of a tier are there before the tier above
+reads them, and all its results before the tier below does. T tiers take 2 T - 1 launches; n elements in tiles of t take
+log n / log t tiers, rounded up.
+
+The textbook form stores the scan of each tile in the first launch and adds its carry-in in the last, which reads and
+writes everything twice: 16 bytes an element of 4. Here the first launch keeps only the totals and the last scans anew:
+12 bytes, where a single pass moves 8 (kernels/scan/pipeline.py). It rounds 16-bit floats once and may work in place.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+
 from cutesync import reference as meaning
+from cutesync.block.reduce import partial_array, partial_bytes
 from cutesync.kernels.scan import scan
+from cutesync.kernels.scan.base import Arguments, Scan, ScanKernel
+from cutesync.kernels.scan.block import BlockScan
 from cutesync.kernels.scan.plan import launch
 from cutesync.kernels.scan.policy import LANES, VECTOR_BYTES, Choice, Policy, Problem
 from cutesync.kernels.scan.spec import ScanSpec
+from cutesync.monoid import Monoid
 from cutesync.runtime.launch import Run, in_turn
 from cutesync.sizes import ceil_div
+from cutesync.warp import Maybe
 
 
 def run(x, op="add", *, exclusive=False, reverse=False, init=None, dtype=None, identity=None, out=None, stream=None):
@@ -52,13 +65,58 @@ def reference(x, op="add", **options):
 class TierPolicy(Policy):
     """Tiles of ``warps`` chunks of ``rows`` vectors a lane, whose totals are found (``fold``) or which are scanned."""
 
-    module, kernel = "cutesync.kernels.scan.tiered", "Tier"
+    module, kernel = "cutesync.patterns.tiered_scan", "Tier"
 
     fold: bool
     warps: int
     rows: int
     items: int
     shift: int | None
+
+
+class Tier(ScanKernel):
+    """One launch of one tier: block b has tile ``b % tiles`` of row ``b // tiles``. Totals are in the type of the
+    operation, in memory order.
+
+    Going up (``fold``) a block stores its tile's total in ``out``. Going down it scans the tile into ``out``; its
+    carry-in is the first operand and the result of the tile before, which the tier above has stored in ``slots``.
+    """
+
+    def __init__(self, scan: Scan, policy: TierPolicy) -> None:
+        self.fold, self.tile = policy.fold, BlockScan(scan, policy.warps, policy.rows, policy.shift, policy.items)
+        accumulate = scan.monoid.accumulate
+        self.totals = Monoid(scan.monoid.op, accumulate, accumulate, accumulate)
+        super().__init__(scan, policy.warps * LANES, partial_bytes(scan.monoid.types, policy.warps), 1)
+
+    @cute.jit
+    def body(self, a: Arguments):
+        thread, _, _ = cute.arch.thread_idx()
+        block, _, _ = cute.arch.block_idx()
+        warp, lane = cute.arch.make_warp_uniform(thread // LANES), thread % LANES
+        row, tile = Int64(block // a.tiles), block % a.tiles
+        partials = partial_array(self.scan.monoid.types, self.tile.warps)
+        source, target = a.x + row * a.length, a.out + row * a.length
+        held, prefix, total = self.tile.reduce(source, a.length, tile, partials, warp, lane)
+        place = row * a.tiles + self.scan.flip(tile, a.tiles)
+        if cutlass.const_expr(self.fold):
+            if thread == 0:
+                cute.make_tensor(a.out + place, cute.make_layout((1,)))[0] = self.scan.monoid.lower(total)
+        else:
+            carry = self.carry_in(a, place, tile).then(prefix, self.scan.combine)
+            self.tile.emit(held, source, target, carry, lane)
+
+    @cute.jit
+    def carry_in(self, a: Arguments, place: Int64, tile: Int32):
+        """The carry-in of the tile whose own total is at ``place``."""
+        accumulate = self.totals.result
+        carry = self.scan.carry_in(a)
+        if tile > 0:
+            scanned = cute.make_ptr(
+                accumulate.cutlass, a.slots.toint(), cute.AddressSpace.gmem, assumed_align=accumulate.size
+            )
+            before = cute.make_tensor(scanned + (place + (1 if self.scan.reverse else -1)), cute.make_layout((1,)))
+            carry = carry.then(Maybe.of(self.totals.lift(before[0], 0)), self.scan.combine)
+        return carry
 
 
 WARPS, ROWS = 8, 4  # tiles of 16 KiB of 4-byte elements

@@ -17,6 +17,8 @@ This file shows the protocol. Any length and any buffer will do: the last tile i
 
 from __future__ import annotations
 
+from typing import Any
+
 import cutlass
 import cutlass.cute as cute
 import numpy as np
@@ -34,6 +36,10 @@ from cutesync.sync.roles import Role, Roles
 
 class TwoBuffers(PatternKernel):
     """``out[i] = fn(x[i])`` for ``n`` elements, ``buffer`` at a time. A subclass says how the two sides wait."""
+
+    make_sync: Any
+    produce: Any
+    consume: Any
 
     def __init__(self, fn, dtype, buffer: int, consumers: int) -> None:
         self.fn, self.dtype, self.buffer, self.consumers = fn, dtype, buffer, consumers

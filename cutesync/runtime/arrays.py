@@ -1,11 +1,9 @@
-"""The one front door for arrays: any array in, (pointer, shape, dtype, device) out; results in the caller's own
-library.
+"""Arrays of all libraries: their addresses, shapes, types and devices; and results in the caller's library.
 
-Each array library has an adapter. Its ``identify`` returns the address and a cheap hashable that says everything else a
-plan depends on, so that the second call with such an array finds its plan by one dictionary look-up. ``allocator(shape,
-dtype, ordinal)`` is a function ``empty(stream, other=False)`` that makes results for work on a stream, which is
-``other`` if it need not be the library's current one; ``address`` gives theirs. Libraries are recognised by the name of
-the array's type and are never imported here.
+Each library has an adapter. ``identify`` returns an array's address, and a hashable signature that holds everything
+else a plan depends on. ``allocator(shape, dtype, ordinal)`` returns a function ``empty(stream, other=False)`` that
+makes results for work on ``stream``; ``other`` says that this may differ from the library's current stream. ``address``
+returns the address of a result. Libraries are recognised by the name of the array's type and are never imported here.
 """
 
 from __future__ import annotations
@@ -23,13 +21,13 @@ from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, describ
 from . import backend, device, device_array
 from .device import HOST
 from .device_array import DeviceArray
-from .streams import stream_handle as stream_handle  # those who have an array have a stream
+from .streams import stream_handle as stream_handle  # exported with the arrays
 from .view import View, contiguous_strides, in_elements, is_c_contiguous
 
 
 def share_memory(shape: tuple[int, ...], strides: tuple[int, ...], unit: int = 1) -> bool:
-    """Whether elements of one array may lie in the same memory: some stride does not reach past all that the smaller
-    ones span. ``unit`` is what an element takes, in the unit of the strides."""
+    """Return whether elements of an array may share memory: a stride is smaller than the span of the dimensions with
+    smaller strides. ``unit`` is the size of an element, in the unit of the strides."""
     reach, shape = 0, () if 0 in shape else shape
     for stride, extent in sorted((abs(stride), extent) for stride, extent in zip(strides, shape) if extent > 1):
         if stride < reach + unit:
@@ -39,7 +37,7 @@ def share_memory(shape: tuple[int, ...], strides: tuple[int, ...], unit: int = 1
 
 
 class _OwnArrays:
-    """DeviceArray."""
+    """Adapter of DeviceArray."""
 
     identify = identify_strided = staticmethod(operator.attrgetter("ptr", "signature"))
     address = staticmethod(operator.attrgetter("ptr"))
@@ -52,7 +50,7 @@ class _OwnArrays:
 
 
 class _Torch:
-    """torch.Tensor. Its current stream is asked for on every call."""
+    """Adapter of torch.Tensor. Every call asks for torch's current stream."""
 
     def __init__(self) -> None:
         self.torch = sys.modules["torch"]
@@ -111,12 +109,11 @@ class _Torch:
         )
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, ordinal: int) -> Any:
-        """Memory belongs to the current stream: what stood there before may still be in use there, so another stream
-        gets its own.
+        """torch reuses memory in the order of its current stream, so a result for another stream is made with that
+        stream current.
 
-        ``torch.empty`` takes 3.1 us, ``torch.empty_strided`` 1.8, and what the code that torch.compile makes calls, on
-        the current device, 1.0.
-        """
+        ``torch.empty`` takes 3.1 us, ``torch.empty_strided`` 1.8, and what torch.compile's code calls, for the current
+        device only, 1.0."""
         cuda, steps, element = self.torch.cuda, contiguous_strides(shape), getattr(self.torch, dtype.name)
         place = self.torch.device(f"cuda:{ordinal}")
         make = functools.partial(self.torch.empty_strided, shape, steps, dtype=element, device=place)
@@ -137,7 +134,7 @@ def _has_grad_mode() -> bool:
 
 
 def _no_memory(x: Any) -> int:
-    """The address of a tensor that has none: 0 if it is empty."""
+    """Return address 0 for an empty tensor; raise for one that has elements without memory."""
     if x.numel():
         came = f"a torch tensor of {x.numel()} elements without memory"
         raise ArgumentValueError(explain("array", came, "one that has its elements in memory", "x.clone()"))
@@ -145,7 +142,7 @@ def _no_memory(x: Any) -> int:
 
 
 def _no_plain_tensor(x: Any) -> ArgumentTypeError:
-    """The error for tensors that have no address, shape or strides: sparse, nested, and those of torch.func."""
+    """Return the error for tensors without an address, shape or strides: sparse, nested, and those of torch.func."""
     came = f"a torch tensor of layout {x.layout} that is not one block of memory"
     return ArgumentTypeError(
         explain("array", came, "a dense tensor", "x.to_dense(), outside torch.func and torch.vmap")
@@ -153,7 +150,7 @@ def _no_plain_tensor(x: Any) -> ArgumentTypeError:
 
 
 class _Cupy:
-    """cupy.ndarray."""
+    """Adapter of cupy.ndarray."""
 
     def __init__(self) -> None:
         self.cupy = sys.modules["cupy"]
@@ -194,11 +191,11 @@ class _Cupy:
 
 
 class _Protocol:
-    """Anything else with DLPack or the CUDA array interface. Results are DeviceArrays.
+    """Adapter of every other array with DLPack or the CUDA array interface. Results are DeviceArrays.
 
-    The interface asks a consumer to wait for the stream that its entry ``stream`` names, unless the user orders the
-    two. Here the user does, as for every array: gives it as ``stream=``, or makes the call's stream wait. DLPack's
-    exporter is asked to wait for nothing.
+    The interface requires a consumer to wait for the stream in its entry ``stream``, unless the user orders the work.
+    Here the user does, as for every array: by giving that stream as ``stream=``, or by making the call's stream wait
+    for it. DLPack exporters are asked not to synchronize.
     """
 
     stream = staticmethod(lambda ordinal: 0)
@@ -221,7 +218,7 @@ class _Protocol:
         try:
             strided = StridedMemoryView.from_dlpack(x, stream_ptr=-1)
             element = _dlpack_type(strided)
-        except Exception as error:  # of the exporter, or of what it exports
+        except Exception as error:  # raised by the exporter, or for its array
             came = f"{described(x)} whose DLPack export fails ({type(error).__name__}: {error})"
             raise ArgumentTypeError(explain("array", came, _ARRAYS)) from error
         contiguous = strided.strides is None or is_c_contiguous(tuple(strided.shape), tuple(strided.strides))
@@ -233,7 +230,7 @@ class _Protocol:
 
 
 def _dlpack_type(strided: Any) -> Any:
-    """The element type of a ``StridedMemoryView``. Without ml_dtypes it has none for bfloat16, and says so."""
+    """Return the element type of a ``StridedMemoryView``. Without ml_dtypes its ``dtype`` raises for bfloat16."""
     try:
         return strided.dtype
     except NotImplementedError as error:
@@ -243,8 +240,8 @@ def _dlpack_type(strided: Any) -> Any:
 
 
 def _cuda_array_interface(facts: Any) -> View:
-    """The View of a ``__cuda_array_interface__`` of any version. The caller orders work by the stream, as for every
-    array."""
+    """Return the View of a ``__cuda_array_interface__`` of any version. The caller orders work on the stream, as for
+    every array."""
     try:
         ptr, readonly = facts["data"]
         typestr, shape, strides = facts["typestr"], tuple(map(operator.index, facts["shape"])), facts.get("strides")
@@ -273,8 +270,7 @@ def _cuda_array_interface(facts: Any) -> View:
 
 
 class Transposed:
-    """A DeviceArray seen with its last two axes exchanged: what a NumPy array in Fortran order becomes without being
-    rearranged."""
+    """A DeviceArray with its last two axes exchanged: a copy of a NumPy array in Fortran order, in the same order."""
 
     __slots__ = ("array", "ptr", "signature")
 
@@ -283,7 +279,7 @@ class Transposed:
 
 
 class _TransposedArrays(_OwnArrays):
-    """Transposed. Results are DeviceArrays."""
+    """Adapter of Transposed. Results are DeviceArrays."""
 
     @staticmethod
     def view(x: Any) -> View:
@@ -294,7 +290,7 @@ class _TransposedArrays(_OwnArrays):
 
 
 def on_device(x: np.ndarray, argument: str, stream: int, strided: bool) -> DeviceArray | Transposed:
-    """A NumPy array copied to the current device. With ``strided`` one in Fortran order is copied as it lies."""
+    """Copy a NumPy array to the current device. With ``strided``, an array in Fortran order keeps that order."""
     kind = adapter(x, argument).view(x).dtype
     if strided and x.ndim > 1 and not x.flags.c_contiguous and np.swapaxes(x, -1, -2).flags.c_contiguous:
         return Transposed(device_array.from_numpy(np.swapaxes(x, -1, -2), kind, stream=stream))
@@ -302,7 +298,7 @@ def on_device(x: np.ndarray, argument: str, stream: int, strided: bool) -> Devic
 
 
 class _Numpy:
-    """numpy.ndarray: copied to the device; results are copied back."""
+    """Adapter of numpy.ndarray: copied to the device; results are copied back."""
 
     @staticmethod
     def view(x: np.ndarray) -> View:
@@ -314,7 +310,7 @@ ADAPTERS: dict[type, Any] = {DeviceArray: OWN, Transposed: _TransposedArrays(), 
 
 
 def adapter(x: object, argument: str = "x") -> Any:
-    """The adapter of an array's library; ArgumentTypeError for what is no array."""
+    """Return the adapter of an array's library; raise ArgumentTypeError for an object that is no array."""
     found = ADAPTERS.get(type(x))
     if found is None:
         found = ADAPTERS[type(x)] = _new_adapter(x, argument)
@@ -322,7 +318,7 @@ def adapter(x: object, argument: str = "x") -> Any:
 
 
 def beside(x: object, argument: str) -> Any:
-    """The adapter of an array that is given beside one on a device; DeviceError for NumPy arrays."""
+    """Return the adapter of an array given in addition to one on a device; raise DeviceError for NumPy arrays."""
     found = ADAPTERS.get(type(x))
     if found is None:
         found = adapter(x, argument)
@@ -338,8 +334,7 @@ _ARRAYS = "an array (NumPy, torch, CuPy, DLPack or __cuda_array_interface__)"
 
 
 def _new_adapter(x: object, argument: str) -> Any:
-    """The adapter for a type that has not been seen before. Types whose arrays mean more than their memory are
-    refused."""
+    """Return the adapter for a new type. Raise for types whose arrays mean more than their elements."""
     roots = {base.__module__.partition(".")[0] for base in type(x).__mro__}
     if "torch" in roots and hasattr(x, "data_ptr") and hasattr(x, "is_neg"):
         base = sys.modules["torch"].Tensor
@@ -360,8 +355,8 @@ def _new_adapter(x: object, argument: str) -> Any:
 
 
 def checked(x: object, argument: str, *, writable: bool = False, strided: bool = False) -> View:
-    """The View of an array that a kernel may use: aligned to its element, on a device this backend can reach, and
-    contiguous. With ``strided`` any strides will do, and float8 (which is what matmul takes)."""
+    """Return the View of an array that a kernel can use: aligned to its elements, on a device of the current backend,
+    and C-contiguous. With ``strided``, any strides and float8 are accepted (by matmul)."""
     view = adapter(x, argument).view(x)
     if view.dtype.name in FLOAT8 and not strided:
         raise ArgumentTypeError(

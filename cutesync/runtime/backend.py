@@ -1,7 +1,7 @@
-"""Where memory lives and kernels run: a GPU, the emulator, or (in a dry run) nowhere. The only place that tells them
-apart.
+"""Where memory resides and kernels run: a GPU, the emulator, or (in a dry run) nowhere. Only this module distinguishes
+them.
 
-Devices have numbers: GPUs those of CUDA, the emulator ``device.HOST``, a dry run ``device.DRY``.
+Devices are numbered: GPUs as in CUDA, the emulator is ``device.HOST``, a dry run ``device.DRY``.
 """
 
 from __future__ import annotations
@@ -20,55 +20,59 @@ if TYPE_CHECKING:
 
 
 class Backend(Protocol):
-    """What the rest of the package asks of a device ``ordinal``. Sizes are in bytes; streams are raw handles."""
+    """The operations on a device ``ordinal`` that the rest of the package uses. Sizes are in bytes; streams are raw
+    handles."""
 
     on_host: bool
-    """Whether its memory is this process's own."""
+    """Whether device memory is host memory of this process."""
 
     def ordinal(self, wanted: int | None) -> int:
-        """The device to use where ``wanted`` is asked for; None is the current one."""
+        """Return the device to use if ``wanted`` is requested; None requests the current one."""
         ...
 
     def launcher(
         self, kernel: Kernel, ordinal: int, grid: int, make_block: Callable[[], Block], claim: Claim | None
     ) -> Run:
-        """The hot path of a ``Launch``."""
+        """Return the function that every call of a ``Launch`` runs: it writes the parameters and launches the
+        kernel."""
         ...
 
     def map_writer(self, tiled: TiledMap, place: int) -> Callable[[int], None]:
-        """A function that encodes a tensor map for an address into the 128 bytes at ``place``."""
+        """Return a function that encodes a tensor map for an address into the 128 bytes at ``place``."""
         ...
 
     def allocate(self, size: int, ordinal: int, stream: int) -> tuple[int, object]:
-        """Uninitialised memory in stream order: its address, a multiple of 256, and what keeps it alive."""
+        """Allocate uninitialised memory in stream order. Return its address, a multiple of 256, and the object that
+        owns it."""
         ...
 
     def copy_in(self, array: DeviceArray, source: int, stream: int) -> None:
-        """Fill an array from host memory, which has been read when this returns."""
+        """Copy host memory into an array. The host memory has been read when this returns."""
         ...
 
     def copy_out(self, array: DeviceArray, to: int, stream: int) -> None:
-        """Copy an array to host memory, once the work on ``stream`` is done."""
+        """Copy an array to host memory after the work on ``stream``, and wait for the copy."""
         ...
 
     def make_workspace(self, size: int, cleared: int, ordinal: int) -> int:
-        """The address of lasting memory whose first ``cleared`` bytes are zero."""
+        """Allocate memory whose first ``cleared`` bytes are zero. Return its address."""
         ...
 
     def free_workspace(self, base: int, ordinal: int) -> bool:
-        """Free it; False if that must be tried again later."""
+        """Free a workspace. Return False if the caller must try again later."""
         ...
 
     def capture(self, stream: int) -> int | None:
-        """What tells the graph capture that ``stream`` is in from all others; None if it is in none."""
+        """Return a number that identifies the graph capture of ``stream``; None if the stream is not being captured."""
         ...
 
     def stream_number(self, stream: int) -> Hashable:
-        """What tells a stream from all others of the process, those among them that had its handle before."""
+        """Return a value that identifies a stream in this process, even among streams that had the same handle
+        before."""
         ...
 
     def can_time(self, stream: int) -> bool:
-        """Whether measured times of work on ``stream`` mean anything."""
+        """Return whether it makes sense to measure the time of work on ``stream``."""
         ...
 
     def multiprocessors(self, ordinal: int) -> int: ...
@@ -78,7 +82,7 @@ class Backend(Protocol):
 
 @functools.lru_cache(maxsize=64)
 def of(ordinal: int) -> Backend:
-    """The backend of a device."""
+    """Return the backend of a device."""
     if ordinal >= 0:
         from .gpu import GPU
 
@@ -89,5 +93,5 @@ def of(ordinal: int) -> Backend:
 
 
 def current() -> Backend:
-    """The backend in use in this thread or asynchronous task."""
+    """Return the backend in use in this thread or asynchronous task."""
     return of({"gpu": 0, "emulator": device.HOST, "dry": device.DRY}[device.backend()])

@@ -1,10 +1,10 @@
-"""Compiled kernels on disk: one zip file an entry (cubin, PTX, and a JSON that says in words what it is); and small
-answers, a JSON each.
+"""Compiled kernels on disk, one zip file each (cubin, PTX, and a JSON that describes the kernel); and notes, a small
+JSON file each.
 
-The key names everything that decides the machine code; see ``fingerprint``. An entry is read only from a folder and a
-file that no other user can write (see folder.py), and only if it says that it is this key's. Whatever is wrong with it
-or with the folder is said once, and the call goes on: what cannot be read is a miss, what cannot be written is kept in
-memory.
+The file name is a hash of everything that decides the machine code; see ``fingerprint``. An entry is read only if no
+other user can write the folder and the file (see folder.py), and only if it contains the key that is asked for. Each
+kind of problem is reported once per folder by a warning, and the call goes on: an entry that cannot be read is compiled
+again, and a kernel that cannot be written is kept in memory.
 """
 
 from __future__ import annotations
@@ -29,15 +29,14 @@ from ..errors import ArgumentValueError, explain
 from . import folder
 
 _KERNEL, _NOTE = ".kernel", ".note"
-_NAMES = re.compile(
-    r"[0-9a-f]{40}\.(kernel|note)(\.[0-9a-f]{8}\.tmp)?|(tmp[a-z0-9_]{8}\.tmp)"
-)  # the last: of earlier versions
+# The last alternative: temporary files of earlier versions.
+_NAMES = re.compile(r"[0-9a-f]{40}\.(kernel|note)(\.[0-9a-f]{8}\.tmp)?|(tmp[a-z0-9_]{8}\.tmp)")
 _DSL = ("", "-libs-base", "-libs-core", "-libs-cu12", "-libs-cu13")
 
 
 def fingerprint() -> tuple[str, ...]:
-    """What besides the kernel's own key decides its code: this package's source, the DSL's distributions, Python, debug
-    mode."""
+    """Return what decides machine code besides a kernel's own key: this package's source, the versions of the DSL and
+    of Python, and the debug mode."""
     return (*_versions(), f"debug{env.DEBUG.get()}")
 
 
@@ -51,7 +50,7 @@ def _versions() -> tuple[str, ...]:
 
 
 def dsl_versions() -> tuple[str, ...]:
-    """``name==version`` of every installed distribution of the DSL."""
+    """Return ``name==version`` of every installed distribution of the DSL."""
     found = []
     for suffix in _DSL:
         try:
@@ -66,7 +65,7 @@ def _name(key: tuple, suffix: str) -> str:
 
 
 def _label(key: tuple) -> dict:
-    """What an entry says about itself, as JSON gives it back."""
+    """Return the key and the versions that an entry stores, in the form that JSON restores."""
     return {"key": [str(part) for part in key], "made_with": list(fingerprint())}
 
 
@@ -74,7 +73,7 @@ _said: set[tuple] = set()
 
 
 def _say(kind: str, words: str) -> None:
-    """Warn, once a folder and kind of trouble."""
+    """Warn once per folder and kind of problem."""
     what = (kind, str(env.cache_dir()))
     if what not in _said:
         _said.add(what)
@@ -82,8 +81,8 @@ def _say(kind: str, words: str) -> None:
 
 
 def _read(name: str) -> bytes | None:
-    """The bytes of a file of the cache; None if there is none that can be read and trusted, which is said unless it is
-    just absent."""
+    """Return the bytes of a file of the cache; None if it is absent. Warn and return None if it cannot be read or
+    trusted."""
     if env.CACHE.get() == "0":
         return None
     try:
@@ -95,7 +94,7 @@ def _read(name: str) -> bytes | None:
             except OSError as error:
                 _say("file", f"{name} in {env.cache_dir()} is not read ({_reason(error)}); compiling instead")
                 return None
-    except (FileNotFoundError, NotADirectoryError):  # nothing there yet; writing says what is in the way
+    except (FileNotFoundError, NotADirectoryError):  # no folder yet; ``_write`` reports what prevents it
         return None
     except OSError as error:
         _say("folder", f"{env.cache_dir()} is not used ({_reason(error)}); kernels are kept in memory")
@@ -103,7 +102,7 @@ def _read(name: str) -> bytes | None:
 
 
 def _write(name: str, data: bytes) -> None:
-    """Write a file, whole or not at all. A folder that cannot be written does not stop the call."""
+    """Write a file, whole or not at all. Warn if the folder cannot be written; the call goes on."""
     if env.CACHE.get() == "0":
         return
     try:
@@ -122,7 +121,7 @@ def _reason(error: OSError) -> str:
 
 
 def load(key: tuple) -> tuple[dict, bytes, str] | None:
-    """``(facts, cubin, ptx)`` of the entry, or None."""
+    """Return ``(facts, cubin, ptx)`` of an entry; None if there is no valid one."""
     name = _name(key, _KERNEL)
     data = _read(name)
     if data is None:
@@ -147,7 +146,7 @@ def load(key: tuple) -> tuple[dict, bytes, str] | None:
 
 
 def store(key: tuple, facts: dict, cubin: bytes, ptx: str) -> None:
-    """Write the entry."""
+    """Write an entry."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as entry:
         entry.writestr("facts.json", json.dumps(_label(key) | facts, indent=1))
@@ -157,8 +156,8 @@ def store(key: tuple, facts: dict, cubin: bytes, ptx: str) -> None:
 
 
 def recall(key: tuple) -> dict | None:
-    """What ``note`` was told, by any process with this version of the package; None if nothing, or nothing that can be
-    read."""
+    """Return the value that ``note`` stored under ``key`` in any process with this version of the package; None if
+    there is none that can be read."""
     try:
         found = json.loads(_read(_name(key, _NOTE)) or b"{}")
         return found["value"] if found | _label(key) == found else None
@@ -167,12 +166,12 @@ def recall(key: tuple) -> dict | None:
 
 
 def note(key: tuple, value: dict) -> None:
-    """Keep a small answer beside the kernels."""
+    """Store a small value beside the kernels."""
     _write(_name(key, _NOTE), json.dumps(_label(key) | {"value": value}, indent=1).encode())
 
 
 def problem() -> str | None:
-    """Why the folder as it is now is not used, or None."""
+    """Return why the folder is not used at present; None if it is."""
     try:
         with folder.opened():
             return None
@@ -183,7 +182,7 @@ def problem() -> str | None:
 
 
 def entries() -> list[Path]:
-    """The kernels of the cache, oldest first."""
+    """Return the paths of the cached kernels, oldest first."""
     found = []
     with contextlib.suppress(OSError), folder.opened(trusted=False) as place:
         for name, kind in _files(place):
@@ -194,7 +193,7 @@ def entries() -> list[Path]:
 
 
 def size() -> int:
-    """Bytes of all kernels of the cache."""
+    """Return the total size of the cached kernels in bytes."""
     total = 0
     for path in entries():
         with contextlib.suppress(OSError):  # deleted meanwhile
@@ -203,8 +202,8 @@ def size() -> int:
 
 
 def _files(place: int) -> Iterator[tuple[str, str]]:
-    """``(name, kind)`` of everything in the folder: "kernel", "note", "temporary", or "other" for what this cache has
-    not written."""
+    """Yield ``(name, kind)`` of every file of the folder: "kernel", "note", "temporary", or "other" for files that the
+    cache has not written."""
     for name in sorted(os.listdir(place)):
         kind, match = "other", _NAMES.fullmatch(name)
         if match:
@@ -222,7 +221,7 @@ def _files(place: int) -> Iterator[tuple[str, str]]:
 
 
 class Cleared(NamedTuple):
-    """How many files ``clear`` has deleted, their bytes, and how many files of the folder remain."""
+    """How many files ``clear`` has deleted, their size in bytes, and how many files remain."""
 
     kernels: int
     notes: int
@@ -233,8 +232,8 @@ class Cleared(NamedTuple):
 
 
 def clear() -> Cleared:
-    """Delete what the cache has written, and what its killed writers have left. A folder without any of that is
-    refused."""
+    """Delete the files that the cache has written, including temporary files of killed processes. Raise if the folder
+    holds only other files."""
     counts = dict.fromkeys(("kernel", "note", "temporary", "refused", "other"), 0)
     freed = 0
     try:

@@ -1,13 +1,13 @@
 """The front end of every family: from a public call to a plan, and from a plan to the call's result.
 
-The second call with such arrays costs one dictionary look-up. A key holds the arguments, what the arrays are, and how
-they are aligned; the addresses themselves are given to ``Plan.run`` each time. NumPy arrays are copied to the device,
-and then take the same way.
+A call with a known signature costs one dictionary look-up. The key holds the arguments, the signatures of the arrays
+and their alignment. It does not hold their addresses: ``Plan.run`` takes these on each call. NumPy arrays are copied to
+the device, and from then on are treated as other arrays.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,10 +25,11 @@ _plans: dict[tuple, Plan] = {}
 
 
 class Spec:
-    """What a call computes: its arguments, parsed once and checked against what the arrays are."""
+    """Base class of what a call computes: its arguments, parsed once and checked against the arrays' shapes and
+    types."""
 
     unread: tuple[int, ...] = ()
-    """Inputs that were given and checked, and are not read."""
+    """Indices of inputs that are given and checked, but never read: an output may overlap them."""
 
     @property
     def result(self) -> tuple[tuple[int, ...], DType]:
@@ -37,32 +38,31 @@ class Spec:
 
 
 Views = tuple[Any, ...]
-"""The views of arrays in order; None for one that is not given."""
+"""The views of the arrays, in order; None for an array that is not given."""
 
 
 class Plan(NamedTuple):
-    """Everything a call with a known signature needs. ``run`` takes the addresses of the inputs (0 for one not given),
-    then the outputs."""
+    """A prepared call of one signature. ``run`` takes the addresses of the inputs (0 for an input not given), then
+    those of the outputs."""
 
     run: Run
     ordinal: int
     empty: Callable[..., Any]  # makes a result on a stream
-    reads: tuple[
-        tuple[int, int, int], ...
-    ]  # of inputs that are read: the number, and the bytes from and to, from the address
-    writes: tuple[int, int]  # the same of an output
-    in_place: int | None  # the input that an output may be
+    # For each input that is read: its index, and two numbers of bytes. An output overlaps the input if the input's
+    # address minus the output's lies between them.
+    reads: tuple[tuple[int, int, int], ...]
+    size: int  # bytes that an output spans
+    in_place: int | None  # index of the input that an output may be
 
 
 class Family(NamedTuple):
-    """A kind of call: its name, the names of its inputs (those after the first may be None), and how many outputs it
-    has.
+    """A kind of call: its name, the names of its inputs (all but the first may be None), and the number of its outputs.
 
     ``parse(arguments, views, out)`` checks the arguments and returns the Spec; ``out`` is the view of a given output,
-    or None. ``plan(spec, views, outs, stream)`` returns ``(run, in_place)``: the launches, and the number of the input
-    that an output may be, or None. The views of inputs not given are None; an output not given is a View at address 0.
-    With ``strided`` arrays may have any strides. ``keep(arguments, ordinal, stream)`` says whether a plan serves later
-    calls, too.
+    or None. ``plan(spec, views, outs, stream)`` returns ``(run, in_place)``: the launches, and the index of the input
+    that an output may be, or None. The view of an input not given is None; an output not given is a View at address 0.
+    With ``strided``, arrays may have any strides. ``keep(arguments, ordinal, stream)`` returns whether later calls may
+    use the plan.
     """
 
     name: str
@@ -75,47 +75,51 @@ class Family(NamedTuple):
 
 
 def front_end(family: Family) -> Callable:
-    """``call(arguments, x, out, stream, *others)`` of a family; ``others`` are the inputs after the first, or nothing.
+    """Return ``call(arguments, x, out, stream, *others)`` of a family; ``others`` are all inputs after the first, or
+    none of them.
 
-    ``arguments`` is a tuple that tells calls apart by value (see ``arguments.exact``). ``out`` is None, an array, or
-    with several outputs a sequence of them. Returns the result, or a tuple of them.
+    ``arguments`` is a tuple that is equal only for calls of the same meaning (see ``arguments.exact``). ``out`` is
+    None, an array, or with several outputs a sequence of them. Returns the result, or a tuple of them.
     """
     adapters, own, host, name, single = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY, family.name, family.outputs == 1
-    beside, strided = arrays.beside, family.strided
+    beside, strided, rest = arrays.beside, family.strided, family.inputs[1:]
 
     def call(arguments: tuple, x: Any, out: Any, stream: Any, *others: Any) -> Any:
         kind = type(x)
         addresses: tuple[int, ...]
         key: tuple
-        if kind is DeviceArray and type(out) is DeviceArray and not others:  # the cheapest way: plain attributes
-            adapter, addresses = own, (x.ptr, out.ptr)
-            key = (name, arguments, x.signature, addresses[0] & 15, out.signature, addresses[1] & 15)
+        if kind is DeviceArray and type(out) is DeviceArray and not others:  # the fastest path: plain attributes
+            adapter, pointer, target = own, x.ptr, out.ptr
+            key = (name, arguments, x.signature, pointer & 15, out.signature, target & 15)
+            addresses = pointer, target
         else:
             adapter = adapters.get(kind) or arrays.adapter(x, family.inputs[0])
             if adapter is host:
                 return _call_numpy(family, call, arguments, (x, *others), out, stream)
             pointer, signature = adapter.identify_strided(x) if strided else adapter.identify(x)
             key, addresses = (name, arguments, signature, pointer & 15), (pointer,)
-            if others:
-                signatures, places = identify(adapter, kind, zip(others, family.inputs[1:]))
-                key, addresses = key + signatures, addresses + places
-            if out is not None:
-                signatures, places = identify(adapter, kind, ((out, "out"),) if single else pairs(out))
-                key, addresses = key + signatures, addresses + places
+            for y, argument in zip(others, rest) if others else ():
+                if y is None:
+                    key, addresses = (*key, None), (*addresses, 0)
+                else:
+                    theirs = adapter if type(y) is kind else beside(y, argument)
+                    pointer, signature = theirs.identify_strided(y) if strided else theirs.identify(y)
+                    key, addresses = (*key, signature, pointer & 15), (*addresses, pointer)
+            for y in () if out is None else (out,) if single else _pair(out):
+                theirs = adapter if type(y) is kind else beside(y, "out")
+                target, signature = theirs.identify_strided(y) if strided else theirs.identify(y)
+                key, addresses = (*key, signature, target & 15), (*addresses, target)
         try:
-            run, ordinal, empty, reads, writes, in_place = _plans[key]
+            run, ordinal, empty, reads, size, in_place = _plans[key]
         except (KeyError, TypeError):
-            run, ordinal, empty, reads, writes, in_place = _make(family, key, (x, *others), out, stream)
+            run, ordinal, empty, reads, size, in_place = _make(family, key, (x, *others), out, stream)
         raw = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream)
         if out is not None:
-            target = addresses[-1]
-            low, high = target + writes[0], target + writes[1]
-            for i, start, stop in reads:
-                at = addresses[i]
-                if at + start < high and low < at + stop and not (i == in_place and at == target):
+            for i, before, behind in reads:
+                if before < addresses[i] - target < behind and not (i == in_place and addresses[i] == target):
                     raise _overlap(family, i, in_place)
             if not single:
-                _check_pair(family, addresses, reads, writes)
+                _check_pair(family, addresses, reads, size)
                 out = tuple(out)
         elif single:
             out = empty(raw, stream is not None)
@@ -125,22 +129,6 @@ def front_end(family: Family) -> Callable:
             addresses = (*addresses, *map(adapter.address, out))
         run(addresses, raw)
         return out
-
-    def identify(adapter: Any, kind: type, given: Iterable[tuple[Any, str]]) -> tuple[tuple, tuple[int, ...]]:
-        """Of arrays beside the first: what a key needs of each, and their addresses."""
-        key: tuple = ()
-        addresses: tuple[int, ...] = ()
-        for y, argument in given:
-            if y is None:
-                key, addresses = (*key, None), (*addresses, 0)
-            else:
-                theirs = adapter if type(y) is kind else beside(y, argument)
-                pointer, signature = theirs.identify_strided(y) if strided else theirs.identify(y)
-                key, addresses = (*key, signature, pointer & 15), (*addresses, pointer)
-        return key, addresses
-
-    def pairs(outs: Any) -> list[tuple[Any, str]]:
-        return [(y, "out") for y in _pair(outs)]
 
     return call
 
@@ -156,18 +144,18 @@ def _overlap(family: Family, i: int, in_place: int | None) -> ArgumentValueError
     return ArgumentValueError(explain("out", f"memory that overlaps {family.inputs[i]}", f"{itself}memory of its own"))
 
 
-def _check_pair(family: Family, addresses: tuple[int, ...], reads: tuple, writes: tuple[int, int]) -> None:
-    """The first of two outputs must not overlap an input, nor the second."""
-    (low, high), (first, second) = writes, addresses[-2:]
-    for i, start, stop in reads:
-        if addresses[i] + start < first + high and first + low < addresses[i] + stop:
+def _check_pair(family: Family, addresses: tuple[int, ...], reads: tuple, size: int) -> None:
+    """Raise if the first of two outputs overlaps an input or the second output."""
+    first, second = addresses[-2:]
+    for i, before, behind in reads:
+        if before < addresses[i] - first < behind:
             raise _overlap(family, i, None)
-    if low - high < first - second < high - low:
+    if -size < first - second < size:
         raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
 
 
 def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Plan:
-    """Check the arguments, build the plan and keep it."""
+    """Check the arguments, make the plan and store it under ``key``."""
     arguments, strided, first = key[1], family.strided, given[0]
     views: Views = tuple(
         None if x is None else arrays.checked(x, argument, strided=strided) for x, argument in zip(given, family.inputs)
@@ -188,22 +176,22 @@ def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Pl
     raw = library.stream(view.device) if stream is None else arrays.stream_handle(stream)
     outs = outs or (View(0, shape, dtype, view.device, True),) * family.outputs
     run, in_place = family.plan(spec, views, outs, raw)
+    low, high = outs[0].span[0] - outs[0].ptr, outs[0].span[1] - outs[0].ptr
     read = [(i, x) for i, x in enumerate(views) if x is not None and x.size and i not in spec.unread]
-    reads = tuple((i, x.span[0] - x.ptr, x.span[1] - x.ptr) for i, x in read)
-    writes = (outs[0].span[0] - outs[0].ptr, outs[0].span[1] - outs[0].ptr)
-    made = Plan(run, view.device, empty, reads, writes, in_place)
+    reads = tuple((i, low - (x.span[1] - x.ptr), high - (x.span[0] - x.ptr)) for i, x in read)
+    made = Plan(run, view.device, empty, reads, high - low, in_place)
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
     if not collecting() and family.keep(arguments, view.device, raw):
         try:
             _plans[key] = made
-        except TypeError:  # an argument that cannot be hashed, such as a NumPy scalar array: the plan serves once
+        except TypeError:  # an unhashable argument, such as a 0-d NumPy array: the plan is used once
             pass
     return made
 
 
 def _check_out(out: View, shape: tuple[int, ...], element: DType) -> None:
-    """Refuse an ``out`` that is not what the result needs."""
+    """Raise unless ``out`` has the shape and the type of the result, and no two of its elements share memory."""
     if out.dtype is not element:
         raise ArgumentTypeError(explain("out", f"dtype {out.dtype}", f"dtype {element}"))
     if out.shape != shape:
@@ -218,7 +206,8 @@ def _check_own_memory(shape: tuple[int, ...], strides: tuple[int, ...], unit: in
 
 
 def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, out: Any, stream: Any) -> Any:
-    """NumPy in, NumPy out, by way of the device. Outputs are copied into those given when everything is done."""
+    """Copy NumPy inputs to the device, make the call there, and copy the results back. Outputs that were given are
+    written only after the call has succeeded."""
     raw = 0 if stream is None else arrays.stream_handle(stream)
     for x, argument in zip(given, family.inputs):
         if x is not None and not isinstance(x, np.ndarray):
@@ -243,7 +232,7 @@ def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, 
 
 
 def _like(out: Any, family: Family, given: tuple) -> DeviceArray:
-    """Memory on the device for an ``out`` of NumPy's, once that may be written."""
+    """Return device memory for a NumPy ``out``, after checking that ``out`` may be written."""
     if not isinstance(out, np.ndarray):
         allowed = "a NumPy array"
         raise DeviceError(explain("out", f"a {type(out).__name__} for a NumPy {family.inputs[0]}", allowed))
@@ -259,5 +248,5 @@ def _like(out: Any, family: Family, given: tuple) -> DeviceArray:
 
 
 def _same_memory(x: np.ndarray, out: np.ndarray) -> bool:
-    """Whether every element of one is that of the other: ``x`` and ``x[:]`` are."""
+    """Return whether both have the same elements at the same addresses, as ``x`` and ``x[:]`` have."""
     return x.ctypes.data == out.ctypes.data and (x.dtype, x.shape, x.strides) == (out.dtype, out.shape, out.strides)

@@ -1,11 +1,11 @@
 """From a kernel's key to a kernel that can be launched: memory, then disk, then ``cute.compile``, under one lock.
 
-What is kept of a compilation is its cubin, its PTX (which the emulator runs) and its launch facts. The DSL is imported
-only to compile: a process that finds all its kernels on disk never loads it.
+A compiled kernel is stored as its cubin, its PTX (which the emulator runs) and the facts of its launch. The DSL is
+imported only to compile: a process that finds all its kernels on disk never loads it.
 
-Everything of this package that enters the DSL's compiler does so inside ``alone()``, the emulator's ``check`` included.
-What the compiler traces there is the user's code; a call of cutesync from it is an OperatorError. A fork waits until
-nobody compiles (see forks.py).
+All code of this package that enters the DSL's compiler, including the emulator's ``check``, does so inside ``alone()``.
+The compiler traces the user's code there; if that code calls cutesync, it is an OperatorError. A fork waits until no
+thread compiles (see forks.py).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from . import backend, cache, device, forks
 from .tracing import quick_tracing
 
 _lock = threading.Lock()  # cute.compile aborts the process when two threads are in it
-compiling = [0]  # the thread that holds the lock; 0 is none
+compiling = [0]  # the thread that holds the lock, or 0
 forks.wait_for(_lock, mine=lambda: compiling[0] == get_ident())
 _kernels: dict[tuple, Kernel] = {}
 _counts = {"memory": 0, "disk": 0, "compiled": 0}
@@ -36,7 +36,7 @@ _counts = {"memory": 0, "disk": 0, "compiled": 0}
 
 @dataclass
 class Kernel:
-    """Machine code and what a launch of it needs. ``params`` are the byte sizes of its parameters, in order."""
+    """Machine code and the facts of its launch. ``params`` are the sizes of its parameters in bytes, in order."""
 
     name: str
     cubin: bytes
@@ -48,8 +48,8 @@ class Kernel:
     handles: dict[int, int] = field(default_factory=dict)
 
     def handle(self, ordinal: int) -> int:
-        """The CUfunction on device ``ordinal``: the library is loaded on first use. (A CUkernel would launch too, 0.4
-        us slower.)"""
+        """Return the CUfunction on device ``ordinal``; the library is loaded on first use. (Launching a CUkernel takes
+        0.4 us longer.)"""
         found = self.handles.get(ordinal)
         return self._load(ordinal) if found is None else found
 
@@ -74,13 +74,13 @@ class Kernel:
 
 
 def get(key: tuple, build: Callable[[], tuple], *, stream: int = 0) -> Kernel:
-    """The kernel that ``key`` names.
+    """Return the kernel that ``key`` identifies.
 
     ``build()`` returns ``(host_function, example_arguments, facts)`` for ``cute.compile``; ``facts`` has block, smem
-    and cluster. A kernel that is missing while a graph is captured from ``stream`` is a CaptureError.
+    and cluster. Raise CaptureError if the kernel is not loaded while a graph is captured from ``stream``.
     """
     refuse_while_tracing()
-    held = (key, env.DEBUG.get())  # on disk the fingerprint has it
+    held = (key, env.DEBUG.get())  # on disk, the fingerprint includes the debug mode
     found = _kernels.get(held)
     if found is not None:
         _counts["memory"] += 1
@@ -95,7 +95,7 @@ def get(key: tuple, build: Callable[[], tuple], *, stream: int = 0) -> Kernel:
 
 
 def counts() -> dict[str, int]:
-    """How many kernels came from memory, from disk and from the compiler in this process."""
+    """Return how many kernels came from memory, from disk and from the compiler in this process."""
     return dict(_counts)
 
 
@@ -123,8 +123,8 @@ def _compile(key: tuple, build: Callable[[], tuple]) -> Kernel:
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
-    """Inside, no other thread is in the DSL's compiler; they wait. From code that is traced inside, it is an
-    OperatorError."""
+    """Hold the compiler's lock: inside, other threads wait before they enter the DSL's compiler. Raise OperatorError if
+    code that is being traced inside calls this."""
     refuse_while_tracing()
     with _lock:
         os.environ["CUTE_DSL_ARCH"] = device.ARCH  # with no GPU the DSL would target another architecture
@@ -136,7 +136,7 @@ def alone() -> Iterator[None]:
 
 
 def refuse_while_tracing() -> None:
-    """Raise if this thread compiles: only code that is traced can come here then."""
+    """Raise OperatorError if this thread is compiling: then the caller is code that is being traced."""
     if compiling[0] == get_ident():
         advice = "call cutesync before, and let the callable capture the result"
         raise OperatorError(
@@ -145,8 +145,8 @@ def refuse_while_tracing() -> None:
 
 
 def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any:
-    """``cute.compile`` for sm_90a, with PTX and line information, inside ``alone()``. A user's callable at fault is an
-    OperatorError."""
+    """Run ``cute.compile`` for sm_90a, with PTX and line information, inside ``alone()``. Raise OperatorError if a
+    user's callable is at fault."""
     import cutlass.cute as cute
 
     with _temporary_folder() as folder, quick_tracing():
@@ -158,9 +158,8 @@ def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any
             if found is None:
                 raise
             raise found.with_traceback(None) from found.__cause__  # without the DSL's frames
-        if (
-            ".entry" not in compiled.__ptx__ or compiled.__ptx__[-1] not in "\n\0"
-        ):  # the name of a file that is not there, or half of it
+        # Without room for the file, the DSL returns a file name in place of PTX, or a part of it.
+        if ".entry" not in compiled.__ptx__ or compiled.__ptx__[-1] not in "\n\0":
             raise _cannot_compile(
                 f"no whole PTX in the temporary folder {folder}", "room to write it", "free space there, or set TMPDIR"
             )
@@ -169,8 +168,8 @@ def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any
 
 @contextlib.contextmanager
 def _temporary_folder() -> Iterator[str]:
-    """A folder for one compilation, this process's. (``tempfile.TemporaryDirectory`` is deleted by every forked child
-    that exits.)"""
+    """Make a folder for one compilation, which only this process deletes. (Every forked child that exits would delete a
+    ``tempfile.TemporaryDirectory``.)"""
     try:
         folder = tempfile.mkdtemp(prefix="cutesync-")
     except OSError as error:
@@ -196,7 +195,7 @@ def _cannot_compile(came: str, allowed: str, advice: str) -> CutesyncError:
 
 
 def _operator_error(error: BaseException | None) -> OperatorError | None:
-    """The OperatorError under what the DSL made of it, if a user's callable is to blame."""
+    """Return the OperatorError among the causes of the DSL's error; None if no user's callable is at fault."""
     while error is not None:
         if isinstance(error, OperatorError):
             return error
@@ -205,7 +204,7 @@ def _operator_error(error: BaseException | None) -> OperatorError | None:
 
 
 def entry_point(ptx: str) -> tuple[str, list[int]]:
-    """Name and parameter sizes (bytes) of the one kernel in a PTX text."""
+    """Return the name and the parameter sizes (bytes) of the only kernel in a PTX text."""
     ((name, parameters),) = re.findall(r"\.entry\s+(\w+)\s*\((.*?)\)", ptx, re.S)
     found = re.findall(r"\.param\s+(?:\.align\s+\d+\s+)?\.[a-z](\d+)[^\[,]*(?:\[(\d+)\])?", parameters)
     return name, [int(count or 1) * int(width) // 8 for width, count in found]

@@ -1,5 +1,5 @@
-"""The GPU: is there one, which is current, what is it, and memory on it. The only module that asks the driver these
-questions."""
+"""The CUDA driver: which GPUs there are, which one is current, their properties, streams and copies. No other module
+asks the driver for these."""
 
 from __future__ import annotations
 
@@ -19,17 +19,15 @@ from . import forks
 
 _INVALID_CONTEXT = 201
 ARCH = "sm_90a"
-DEFAULT, PER_THREAD = (
-    (0, 1),
-    2,
-)  # handles: both of the default stream, and the one that means another stream in each thread
-HOST, DRY = -1, -2  # the ordinals of the emulator, whose memory is this process's, and of dry runs (see backend.py)
+DEFAULT = (0, 1)  # both handles of the default stream
+PER_THREAD = 2  # the handle that means another stream in each thread
+HOST, DRY = -1, -2  # the ordinals of the emulator, which uses host memory, and of dry runs (see backend.py)
 
 
 @functools.lru_cache(maxsize=1)
 def driver() -> Any:
-    """``cuda.bindings.driver``, initialised; NoGpuError if there is no usable driver, LaunchError in a child forked
-    after it was initialised."""
+    """Return ``cuda.bindings.driver``, initialised. Raise NoGpuError if there is no usable driver, LaunchError in a
+    child that was forked after CUDA was initialised."""
     if _of_parent:
         advice = (
             'start the process with multiprocessing\'s "spawn", fork before the first use of a GPU, '
@@ -65,7 +63,7 @@ _of_parent: list[bool] = []  # not empty in a child forked after CUDA was initia
 
 
 def _in_child() -> None:
-    """CUDA does not survive a fork: whoever asks for the driver in the child is told so."""
+    """Make ``driver`` raise in a forked child: CUDA does not survive a fork."""
     if driver.cache_info().currsize:
         _of_parent.append(True)
         driver.cache_clear()
@@ -77,14 +75,14 @@ _importing = forks.lock()
 
 @functools.lru_cache(maxsize=1)
 def import_core() -> None:
-    """Import ``cuda.core``, in one thread while others wait: one that comes upon a half-imported ``cuda.core`` finds
-    names missing."""
+    """Import ``cuda.core`` in one thread while others wait: a thread that finds it half imported misses names."""
     with _importing:
         importlib.import_module("cuda.core.utils")
 
 
 def check(result: Any, what: str) -> Any:
-    """Unpack a driver call's ``(code, *values)``; raise with the call's name if it failed."""
+    """Return the values of a driver call's ``(code, *values)``. Raise if it failed; ``what`` names the call in the
+    message."""
     code, *values = result
     if int(code):
         raise failure(int(code), what)
@@ -92,7 +90,7 @@ def check(result: Any, what: str) -> Any:
 
 
 def failure(code: int, what: str) -> Exception:
-    """The exception for a driver error: WorkspaceError for lack of memory, else LaunchError."""
+    """Return the exception for a driver error: WorkspaceError for lack of memory, else LaunchError."""
     cu = driver()
     name = cu.CUresult(code).name
     if name == "CUDA_ERROR_OUT_OF_MEMORY":
@@ -111,12 +109,12 @@ def failure(code: int, what: str) -> Exception:
 
 @functools.lru_cache(maxsize=1)
 def count() -> int:
-    """Number of GPUs."""
+    """Return the number of GPUs."""
     return check(driver().cuDeviceGetCount(), "cuDeviceGetCount")
 
 
 def unavailable() -> str | None:
-    """Why no kernel can run on a GPU here, or None if one can."""
+    """Return why no kernel can run on a GPU here; None if one can."""
     try:
         if not count():
             return "no GPU"
@@ -127,7 +125,7 @@ def unavailable() -> str | None:
 
 
 class _Forced:
-    """One entered ``forced`` block."""
+    """One ``forced`` block; ``entered`` until it is left."""
 
     __slots__ = ("entered", "name")
 
@@ -139,7 +137,8 @@ _forced: ContextVar[tuple[_Forced, ...]] = ContextVar("cutesync_backend", defaul
 
 
 def backend() -> str:
-    """``"gpu"``, ``"emulator"`` or ``"dry"``: what ``forced`` says, else CUTESYNC_BACKEND and what the machine has."""
+    """Return "gpu", "emulator" or "dry": that of the innermost ``forced`` block, else by CUTESYNC_BACKEND and the GPUs
+    of this machine."""
     for block in reversed(_forced.get()):
         if block.entered:  # a task may outlive the block that it was started in
             return block.name
@@ -160,7 +159,7 @@ def _chosen() -> str:
 
 @contextlib.contextmanager
 def forced(name: str) -> Any:
-    """Use this backend inside, in this thread or asynchronous task, whatever the machine has."""
+    """Use this backend inside, in this thread or asynchronous task, on every machine."""
     block = _Forced(name)
     _forced.set((*_forced.get(), block))
     try:
@@ -172,7 +171,7 @@ def forced(name: str) -> Any:
 
 @functools.lru_cache(maxsize=64)
 def attribute(device: int, name: str) -> int:
-    """A CUdevice_attribute by the end of its name, e.g. ``MULTIPROCESSOR_COUNT``."""
+    """Return a CUdevice_attribute, given the end of its name, e.g. ``MULTIPROCESSOR_COUNT``."""
     cu = driver()
     return check(cu.cuDeviceGetAttribute(getattr(cu.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}"), device), name)
 
@@ -186,7 +185,7 @@ def name(device: int) -> str:
 
 
 def require_hopper(device: int) -> None:
-    """Raise unless the device runs sm_90a code."""
+    """Raise NoGpuError unless the device runs sm_90a code."""
     if capability(device) != (9, 0):
         major, minor = capability(device)
         raise NoGpuError(
@@ -200,7 +199,8 @@ def _primary_context(device: int) -> int:
 
 
 def current() -> int:
-    """The ordinal of the current device; device 0's primary context is made current if the thread has none."""
+    """Return the ordinal of the current device. If the thread has no context, make device 0's primary context
+    current."""
     cu = driver()
     if not int(check(cu.cuCtxGetCurrent(), "cuCtxGetCurrent")):
         check(cu.cuCtxSetCurrent(_primary_context(0)), "cuCtxSetCurrent")
@@ -208,7 +208,7 @@ def current() -> int:
 
 
 def of_pointer(address: int) -> int:
-    """The ordinal of the device whose memory an address lies in."""
+    """Return the ordinal of the device that owns the memory at ``address``."""
     cu = driver()
     ordinal = cu.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
     return int(check(cu.cuPointerGetAttribute(ordinal, address), "cuPointerGetAttribute"))
@@ -216,7 +216,7 @@ def of_pointer(address: int) -> int:
 
 @contextlib.contextmanager
 def using(device: int) -> Any:
-    """Make ``device`` current inside, and what was current before current again after."""
+    """Make ``device`` current inside, and restore the previous context afterwards."""
     cu = driver()
     before = check(cu.cuCtxGetCurrent(), "cuCtxGetCurrent")
     if int(before) and int(check(cu.cuCtxGetDevice(), "cuCtxGetDevice")) == device:
@@ -231,9 +231,9 @@ def using(device: int) -> Any:
 
 
 def capturing(stream: int) -> bool:
-    """True while a graph is captured from ``stream``. Asked on every call with a stream of one's own: some 0.2 us
-    through ctypes."""
-    if stream in DEFAULT:  # which cannot be captured
+    """Return whether a graph is being captured from ``stream``. Every call on a stream other than the default one asks
+    this: some 0.2 us through ctypes."""
+    if stream in DEFAULT:  # the default stream cannot be captured
         return False
     status = ctypes.c_int()
     _ask_stream("cuStreamIsCapturing", stream, status)
@@ -241,17 +241,17 @@ def capturing(stream: int) -> bool:
 
 
 def stream_id(stream: int) -> Any:
-    """What tells a stream from all others of the process, those that had its handle before among them. Neither 0 nor 1,
-    the default stream."""
+    """Return a value that identifies a stream in this process, even among streams that had the same handle before. It
+    is neither 0 nor 1, the default stream."""
     number = ctypes.c_uint64()
     _ask_stream("cuStreamGetId", stream, number)
     return 2 + number.value if stream != PER_THREAD else (number.value, threading.get_ident())
 
 
 def _ask_stream(name: str, stream: int, answer: Any) -> None:
-    """Write what the driver function ``name`` says of a stream into ``answer``."""
+    """Call the driver function ``name`` on a stream; the result is written to ``answer``."""
     code = _about_stream(name)(stream, ctypes.byref(answer))
-    if code == _INVALID_CONTEXT:  # a thread of its own stream that has no context yet
+    if code == _INVALID_CONTEXT:  # the per-thread stream, in a thread that has no context yet
         current()
         code = _about_stream(name)(stream, ctypes.byref(answer))
     if code:
@@ -260,7 +260,7 @@ def _ask_stream(name: str, stream: int, answer: Any) -> None:
 
 @functools.lru_cache(maxsize=2)
 def _about_stream(name: str) -> Any:
-    """A driver function of a stream and an address that it answers to."""
+    """Return a driver function that takes a stream and the address of its result."""
     driver()
     function = getattr(ctypes.CDLL("libcuda.so.1"), name)
     function.argtypes = [ctypes.c_void_p, ctypes.c_void_p]

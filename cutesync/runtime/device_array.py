@@ -1,8 +1,7 @@
-"""DeviceArray: a plain C-contiguous array on the GPU for those who have no array library, and what NumPy inputs are
-copied to.
+"""DeviceArray: a C-contiguous array on the GPU, for users without an array library. NumPy inputs are copied into one.
 
-It owns a ``cuda.core`` buffer (or, on the emulator, a NumPy array) and speaks DLPack, the CUDA array interface and
-NumPy.
+It owns a ``cuda.core`` buffer (on the emulator, a NumPy array) and supports DLPack, the CUDA array interface and
+``numpy.asarray``.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from ..dtypes import element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, WorkspaceError, explain, shown
 from . import backend, device
 
-_MOST_BYTES = 1 << 63  # what a signed offset reaches
+_MOST_BYTES = 1 << 63  # the range of a signed 64-bit offset
 
 
 class DeviceArray:
     """A C-contiguous array of ``shape`` and ``dtype`` (a cutesync DType) at address ``ptr`` of GPU ``device``.
 
     Make one with ``cs.asarray`` (copies a NumPy array in) or ``cs.empty``; read it with ``np.asarray``. Slicing the
-    first axis and ``reshape`` give views. Work on it is ordered on the stream the calls are given (default: the default
-    stream).
+    first axis and ``reshape`` give views. Work on it is ordered by the stream that each call is given (default: the
+    default stream).
     """
 
     __slots__ = ("device", "dtype", "owner", "ptr", "shape", "signature")
@@ -55,7 +54,7 @@ class DeviceArray:
         return f"DeviceArray(shape={self.shape}, dtype={self.dtype}, device={self.device})"
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
-        """A NumPy copy; waits for the default stream."""
+        """Return a NumPy copy, after waiting for the default stream."""
         del copy
         host = to_numpy(self)
         return host if dtype is None else host.astype(dtype)
@@ -114,8 +113,8 @@ class DeviceArray:
 
 
 class Signature:
-    """What a plan depends on besides the address. Equal arrays share one object, so comparing and hashing is by
-    identity."""
+    """Stands for the type, shape and device of an array, on which a plan depends. Equal arrays share one object, so
+    comparison and hashing are by identity."""
 
     __slots__ = ()
 
@@ -127,12 +126,12 @@ def _signature(dtype: DType, shape: tuple[int, ...], ordinal: int) -> Signature:
 
 
 def allocate(shape: tuple[int, ...], dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:
-    """An uninitialised DeviceArray, allocated in stream order on ``stream``."""
+    """Return an uninitialised DeviceArray, allocated in stream order on ``stream``."""
     return allocator(shape, dtype, backend.current().ordinal(ordinal))(stream)
 
 
 def allocator(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[..., DeviceArray]:
-    """A function that makes such arrays on a stream."""
+    """Return a function that makes such arrays on a stream."""
     nbytes = math.prod(shape) * dtype.size
     if nbytes >= _MOST_BYTES:
         raise ArgumentValueError(explain("shape", f"{shown(shape)} of {dtype}", "an array of fewer than 2**63 bytes"))
@@ -147,9 +146,9 @@ def allocator(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[..
 
 
 def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stream: int = 0) -> DeviceArray:
-    """Copy a NumPy array to the device. The bytes are read before this returns."""
+    """Copy a NumPy array to the device. Its bytes have been read when this returns."""
     try:
-        array = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray gives a scalar an axis
+        array = np.ascontiguousarray(array).reshape(array.shape)  # ascontiguousarray makes a 0-d array 1-d
     except MemoryError as error:  # a view that repeats its elements may be larger than any memory
         raise WorkspaceError(explain("array", f"{array.nbytes} bytes to copy", "free memory on the host")) from error
     result = allocate(array.shape, dtype, ordinal, stream)
@@ -159,7 +158,7 @@ def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stre
 
 
 def to_numpy(array: DeviceArray, stream: int = 0) -> np.ndarray:
-    """A NumPy copy of what ``array`` holds when the work on ``stream`` is done, which this waits for."""
+    """Wait for the work on ``stream``; return a NumPy copy of ``array``."""
     host = np.empty(array.shape, array.dtype.storage)
     if host.nbytes:
         backend.of(array.device).copy_out(array, host.ctypes.data, stream)
@@ -167,8 +166,8 @@ def to_numpy(array: DeviceArray, stream: int = 0) -> np.ndarray:
 
 
 def empty(shape: Any, dtype: Any) -> DeviceArray:
-    """An uninitialised DeviceArray on the current device. ``shape`` is an int or a tuple; ``dtype`` a name or a NumPy
-    type."""
+    """Return an uninitialised DeviceArray on the current device. ``shape`` is an int or a tuple; ``dtype`` a name or a
+    NumPy type."""
     return allocate(_shape(shape), parse_dtype(dtype))
 
 
@@ -184,15 +183,15 @@ def _shape(shape: Any) -> tuple[int, ...]:
 
 
 def asarray(x: Any) -> DeviceArray:
-    """``x`` as a DeviceArray on the current device: a copy of what NumPy makes of it. A DeviceArray is returned as it
-    is."""
+    """Return ``x`` as a DeviceArray on the current device: a copy of ``numpy.asarray(x)``. A DeviceArray is returned
+    unchanged."""
     if isinstance(x, DeviceArray):
         return x
     if isinstance(x, np.ndarray):
         require_plain(x, "x")
     try:
         host = np.asarray(x)
-    except Exception as error:  # NumPy's, or of an object with __array__
+    except Exception as error:  # raised by NumPy, or by the object's __array__
         raise ArgumentTypeError(
             explain("x", f"{shown(x)} ({type(error).__name__}: {error})", "what NumPy can make an array of")
         ) from error
@@ -200,7 +199,8 @@ def asarray(x: Any) -> DeviceArray:
 
 
 def require_plain(x: np.ndarray, argument: str) -> None:
-    """Refuse NumPy arrays that mean more than their elements: a mask, units, any type with operations of its own."""
+    """Raise for NumPy arrays that mean more than their elements: arrays with a mask or units, and every type with
+    operations of its own."""
     kind = type(x)
     if isinstance(x, np.ma.MaskedArray):
         raise ArgumentTypeError(

@@ -1,4 +1,4 @@
-"""The emulator as a backend, and the backend of dry runs, which has neither memory nor a machine."""
+"""The emulator as a backend, and the backend of dry runs, which allocates and runs nothing."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from . import device, tensor_map
 from .compiler import Kernel
 
 _ALIGNMENT = 256
-_MULTIPROCESSORS = 132  # of an H200: configurations are those of the real thing
+_MULTIPROCESSORS = 132  # of an H200, so that policies are those of the GPU
 _workspaces: dict[int, np.ndarray] = {}
-_addresses = itertools.count(1 << 40, 1 << 40)  # of arrays of dry runs
+_addresses = itertools.count(1 << 40, 1 << 40)  # of arrays of dry runs: no two overlap
 
 
 def _memory(size: int, fill: int | None = None) -> tuple[int, np.ndarray]:
-    """Aligned host memory: its address and its owner."""
+    """Allocate aligned host memory. Return its address and its owner."""
     owner = np.empty(size + _ALIGNMENT, np.uint8)
     if fill is not None:
         owner[:] = fill
@@ -28,7 +28,8 @@ def _memory(size: int, fill: int | None = None) -> tuple[int, np.ndarray]:
 
 
 def _register(ptr: int, size: int, owner: np.ndarray, initialised: bool) -> None:
-    """Let kernels touch this memory of ``owner``. Bytes not ``initialised`` must be written before they are read."""
+    """Let kernels access this memory of ``owner``. Unless it is ``initialised``, they must write bytes before they read
+    them."""
     from ..emulator import DEVICE
 
     DEVICE.register(ptr, size, f"DeviceArray of {size} bytes", initialised=initialised, owner=owner)
@@ -52,7 +53,7 @@ class _Emulator:
         def run(addresses: tuple[int, ...], stream: int) -> None:
             from .. import emulator
 
-            with emulator.LOCK:  # until the launch is over nobody else gets, or gives up, this workspace
+            with emulator.LOCK:  # no other thread gets or frees this workspace during the launch
                 block.put(addresses, None)
                 if claim is not None:
                     here = claim(ordinal, stream)
@@ -60,7 +61,7 @@ class _Emulator:
                 try:
                     emulator.launch(kernel.ptx, (grid, 1, 1), kernel.block, block.packed(), **facts)
                 except BaseException:
-                    workspaces.forget(ordinal, stream)  # a launch that stopped half way leaves its counters in between
+                    workspaces.forget(ordinal, stream)  # an interrupted launch leaves undefined counters
                     raise
 
         return run
@@ -71,7 +72,7 @@ class _Emulator:
 
     @staticmethod
     def allocate(size: int, ordinal: int, stream: int) -> tuple[int, object]:
-        """Bytes must be written before they are read."""
+        """Kernels must write the memory before they read it."""
         del ordinal, stream
         try:
             ptr, owner = _memory(size)
@@ -93,7 +94,7 @@ class _Emulator:
 
     @staticmethod
     def make_workspace(size: int, cleared: int, ordinal: int) -> int:
-        """What is not ``cleared`` holds rubbish: kernels must not mind."""
+        """Bytes that are not ``cleared`` are set to 0xCD: kernels must not rely on them."""
         del ordinal
         from ..emulator import DEVICE
 
@@ -105,7 +106,7 @@ class _Emulator:
 
     @staticmethod
     def free_workspace(base: int, ordinal: int) -> bool:
-        """Nothing runs on it, and every later launch would save and compare what is left registered."""
+        """No launch uses it any more. Were it left registered, every later launch would save and compare it."""
         del ordinal
         from ..emulator import DEVICE
 
@@ -124,7 +125,7 @@ class _Emulator:
 
     @staticmethod
     def can_time(stream: int) -> bool:
-        """Its times say nothing about a GPU."""
+        """The emulator's times say nothing about a GPU."""
         del stream
         return False
 
@@ -140,7 +141,7 @@ class _Emulator:
 
 
 class _Dry(_Emulator):
-    """Addresses that nothing reads or writes."""
+    """The backend of dry runs: its addresses are never read or written."""
 
     @staticmethod
     def ordinal(wanted: int | None) -> int:
@@ -154,7 +155,7 @@ class _Dry(_Emulator):
 
     @staticmethod
     def allocate(size: int, ordinal: int, stream: int) -> tuple[int, object]:
-        """No two overlap."""
+        """Return addresses that are never accessed, so far apart that no two arrays overlap."""
         del size, ordinal, stream
         return next(_addresses), None
 
@@ -164,7 +165,7 @@ class _Dry(_Emulator):
 
     @staticmethod
     def copy_out(array: Any, to: int, stream: int) -> None:
-        """Zeros."""
+        """Write zeros."""
         del stream
         ctypes.memset(to, 0, array.nbytes)
 

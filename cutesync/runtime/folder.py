@@ -1,9 +1,9 @@
-"""The cache's folder: whose files are read from it, and files written whole or not at all.
+"""The folder of the cache: which files are trusted, and how files are written atomically.
 
-What lies there is code, so nothing is read from a folder or a file that another user owns or can write. Root may own
-it, who can do anything here in any case. With CUTESYNC_CACHE_SHARED=1 other owners and the group are trusted as well;
-what everybody can write never is. What has been opened is looked at, not a path, which may be another file by then;
-links are not followed inside the folder.
+The files contain code, so a folder or a file is read only if no other user owns it or can write it. Root may own it, as
+root can change everything anyway. CUTESYNC_CACHE_SHARED=1 also trusts other owners and the group. A folder or a file
+that everybody can write is never trusted. The checks examine opened descriptors: a path may name another file by the
+time it is opened. Links inside the folder are not followed.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from collections.abc import Iterator
 from .. import env
 
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe in place of a file is no reason to wait
+_OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # does not wait if the file is a pipe
 
 
 class Untrusted(PermissionError):
-    """Another user may have written this."""
+    """Another user may have written the folder or the file."""
 
 
 @contextlib.contextmanager
 def opened(*, create: bool = False, trusted: bool = True) -> Iterator[int]:
-    """A descriptor of the folder. OSError if it cannot be opened, Untrusted if it is ``trusted`` only in hope."""
+    """Open the folder and yield its descriptor. Raise OSError if it cannot be opened, and Untrusted if ``trusted`` is
+    set and another user can write it."""
     path, _ = env.cache_dir(), env.CACHE_SHARED.get()
     if create:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -51,7 +52,8 @@ def _require_trust(found: os.stat_result) -> None:
 
 
 def read(folder: int, name: str, limit: int = -1, *, trusted: bool = True) -> bytes:
-    """A file's bytes, or its first ``limit``. OSError for what is not a plain file that can be read."""
+    """Return a file's bytes, or its first ``limit``. Raise OSError unless it is a plain file that can be read and, if
+    ``trusted`` is set, no other user can write it."""
     handle = os.open(name, _OLD, dir_fd=folder)
     try:
         found = os.fstat(handle)
@@ -66,7 +68,7 @@ def read(folder: int, name: str, limit: int = -1, *, trusted: bool = True) -> by
 
 
 def write(name: str, data: bytes) -> None:
-    """Write a file under a temporary name and move it into place; OSError if that fails, and then nothing is left."""
+    """Write a file under a temporary name and rename it. If this raises OSError, no file is left."""
     with opened(create=True) as folder:
         temporary = f"{name}.{os.urandom(4).hex()}.tmp"
         handle = os.open(temporary, _NEW, 0o600, dir_fd=folder)
@@ -83,14 +85,14 @@ def write(name: str, data: bytes) -> None:
 
 
 def _share(handle: int, folder: os.stat_result) -> None:
-    """Let those read a file who may read its folder."""
-    with contextlib.suppress(OSError):  # a group that this user is not in
+    """Let users who can read the folder read a file."""
+    with contextlib.suppress(OSError):  # the user is not in the folder's group
         os.fchown(handle, -1, folder.st_gid)
     os.fchmod(handle, 0o600 | folder.st_mode & 0o044)
 
 
 def remove(folder: int, name: str) -> bool:
-    """Delete a file; whether it is gone."""
+    """Delete a file. Return whether it is gone."""
     try:
         os.unlink(name, dir_fd=folder)
     except FileNotFoundError:

@@ -1,14 +1,16 @@
-"""What a forked child inherits: only the thread that forked lives on in it, so a lock that another one held would never
-be released.
+"""Locks in forked children. Only the thread that forked exists in the child, so a lock that another thread held would
+never be released there.
 
-A fork waits for the locks of what cannot be left half way, a compilation or an emulated launch; all other locks are new
-in the child.
+A fork waits for the locks of work that must not be interrupted: a compilation or an emulated launch. All other locks
+are replaced in the child.
 """
 
 from __future__ import annotations
 
-import concurrent.futures.thread  # noqa: F401 (it and logging hook forks too: imported while a fork waits, they
-import logging  # noqa: F401 (would release locks that they have not taken)
+# concurrent.futures and logging register fork handlers of their own. They are imported first: imported while a fork
+# waits, they would release locks that they have not acquired.
+import concurrent.futures.thread  # noqa: F401 (for its fork handlers)
+import logging  # noqa: F401 (for its fork handlers)
 import os
 import threading
 import weakref
@@ -19,15 +21,15 @@ _locks: weakref.WeakSet = weakref.WeakSet()
 
 
 def lock(kind: Callable = threading.Lock) -> Any:
-    """A lock that a forked child finds free. For what can be left half way."""
+    """Return a lock that is free in a forked child. It may guard only work that can be interrupted at any point."""
     made = kind()
     _locks.add(made)
     return made
 
 
 def wait_for(held: Any, mine: Callable[[], bool] = lambda: False) -> None:
-    """Let every fork wait for this lock and release it on both sides. ``mine()``: this thread holds it and cannot take
-    it again."""
+    """Make every fork wait for this lock, which is then released in parent and child. ``mine()`` returns whether this
+    thread holds it and cannot acquire it again."""
     taken: list[bool] = []
 
     def before() -> None:
@@ -43,7 +45,7 @@ def wait_for(held: Any, mine: Callable[[], bool] = lambda: False) -> None:
     def in_child() -> None:
         if taken:
             in_parent()
-        elif not mine():  # Ctrl-C has ended the wait
+        elif not mine():  # Ctrl-C interrupted the wait
             held._at_fork_reinit()
 
     os.register_at_fork(before=before, after_in_parent=in_parent, after_in_child=in_child)

@@ -1,4 +1,4 @@
-"""The GPU as a backend: launches, memory and workspaces by way of the CUDA driver."""
+"""The GPU backend: launches, memory and workspaces through the CUDA driver."""
 
 from __future__ import annotations
 
@@ -37,7 +37,8 @@ class _Attribute(ctypes.Structure):
 
 @functools.lru_cache(maxsize=1)
 def _entry() -> Any:
-    """``cuLaunchKernelEx``, which is given ctypes objects: with no ints to convert, a call takes 0.1 us less."""
+    """Return ``cuLaunchKernelEx``. It is called with ctypes objects: without ints to convert, a call takes 0.1 us
+    less."""
     function = ctypes.CDLL("libcuda.so.1").cuLaunchKernelEx
     function.restype = ctypes.c_int
     return function
@@ -63,8 +64,8 @@ class _Gpu:
         bound = held = known = None
 
         def bind(stream: int) -> Any:
-            """Returns what the caller holds until the launch is enqueued; the default stream's workspace is held while
-            it is bound."""
+            """Write the stream and the addresses of its workspace into the launch. Return the workspace, which the
+            caller holds until the launch is enqueued; that of the default stream is held as long as it is bound."""
             nonlocal bound, held
             config.stream, bound, found = stream, stream, None
             if claim is not None:
@@ -82,9 +83,9 @@ class _Gpu:
                     before, known = known, None
                     put(addresses, before)
                     known = addresses
-                if (
-                    stream != bound or stream > 1
-                ):  # one that may be capturing, or a new one with an old handle, is bound anew
+                # Streams other than the default one are bound on every call: one may be capturing, or be new and have
+                # an old handle.
+                if stream != bound or stream > 1:
                     here = bind(stream)  # noqa: F841 (held until the launch is enqueued)
                 code = entry(config_at, handle, addresses_at, None)
                 if code in _WRONG_CONTEXT:
@@ -97,7 +98,7 @@ class _Gpu:
 
     @staticmethod
     def map_writer(tiled: tensor_map.TiledMap, place: int) -> Callable[[int], None]:
-        """Encoded for the first address, and moved from then on."""
+        """Encode the map for the first address; afterwards only replace the address in it."""
         encoded = False
 
         def write(address: int) -> None:
@@ -139,7 +140,7 @@ class _Gpu:
 
     @staticmethod
     def make_workspace(size: int, cleared: int, ordinal: int) -> int:
-        """Also while a graph is captured; the clearing (of everything) runs on a stream of its own."""
+        """Works during a graph capture, too: all of the memory is cleared on a separate stream."""
         cu = device.driver()
         with _uncaptured(), device.using(ordinal):
             base = int(device.check(cu.cuMemAlloc(size), "workspace"))
@@ -180,8 +181,8 @@ GPU = _Gpu()
 
 @functools.lru_cache(maxsize=64)
 def _memory(ordinal: int) -> tuple:
-    """``cuda.core``'s memory of a device, its default stream, and what makes a stream of a handle: looking them up
-    takes microseconds."""
+    """Return ``cuda.core``'s memory resource of a device, its default stream, and the function that makes a stream of a
+    handle. They are cached because looking them up takes microseconds."""
     device.import_core()
     from cuda.core import Device, Stream
 
@@ -193,7 +194,8 @@ def _memory(ordinal: int) -> tuple:
 
 @contextlib.contextmanager
 def _uncaptured() -> Any:
-    """Inside, this thread leaves the mode in which others' captures forbid calls, as torch's allocator does."""
+    """Use the relaxed capture mode inside, in this thread: captures of other threads then forbid no calls. torch's
+    allocator does the same."""
     cu = device.driver()
     relaxed = cu.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
     mode = device.check(cu.cuThreadExchangeStreamCaptureMode(relaxed), "capture mode")

@@ -1,7 +1,7 @@
-"""KernelSpec: a kernel to compile, with its parameters in order and by name, its key in the caches, and how to build
-it.
+"""KernelSpec: a kernel to compile, with its named parameters in order, its key in the caches, and the function that
+makes it.
 
-Whoever prepares a launch gives values by name (see ``launch``): positions follow from the order of ``parameters``.
+A launch gives values by parameter name (see ``launch``); positions follow from the order of ``parameters``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from . import compiler, device
 
 @dataclass(frozen=True)
 class Pointer:
-    """An address in global memory, of elements of a type; ``align`` is in bytes, 0 stands for one element. ``size``, as
-    that of every parameter, is its own in bytes."""
+    """An address in global memory of elements of one type. ``align`` is in bytes; 0 means that of one element.
+    ``size``, as of every parameter, is that of the parameter in bytes."""
 
     name: str
     element: DType
@@ -29,7 +29,7 @@ class Pointer:
     size: ClassVar[int] = 8
 
     def example(self) -> Any:
-        """What the DSL is shown of this parameter."""
+        """Return an example argument for the DSL's compiler."""
         import cutlass.cute as cute
         from cutlass.cute.runtime import make_ptr
 
@@ -38,7 +38,7 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Scalar:
-    """A number; ``kind`` is the name of the DSL's class."""
+    """A number; ``kind`` is the name of its DSL class."""
 
     name: str
     kind: str
@@ -55,8 +55,8 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Packed:
-    """``size`` bytes as they are: a tensor map, or what the DSL passes beside one. They have no example of their
-    own."""
+    """``size`` bytes that are copied unchanged: a tensor map, or the extents that the DSL passes beside one. It has no
+    example."""
 
     name: str
     size: int
@@ -67,11 +67,12 @@ Parameter = Pointer | Scalar | Packed
 
 @dataclass(frozen=True, eq=False)
 class KernelSpec:
-    """``make()`` returns the kernel's host object: its ``__call__`` takes the parameters, the grid and the stream; it
-    has ``threads`` and, if it uses shared memory, ``smem`` (bytes). ``examples()`` returns other example arguments, for
-    a ``__call__`` that groups them.
+    """A kernel to compile. ``make()`` returns its host object: ``__call__`` takes the parameters, the grid and the
+    stream; ``threads`` is the block size, and ``smem`` the bytes of dynamic shared memory, if there are any.
+    ``examples()`` returns the example arguments for a ``__call__`` that groups its parameters.
 
-    ``key`` names everything that decides the machine code, its family first. The cache adds this package's source.
+    ``key`` identifies everything that decides the machine code; the family comes first. The cache adds this package's
+    source.
     """
 
     key: tuple
@@ -82,11 +83,11 @@ class KernelSpec:
 
     @property
     def label(self) -> str:
-        """The policy, for people."""
+        """The policy as text, for messages."""
         return next((repr(part) for part in self.key if dataclasses.is_dataclass(part)), str(self.key[1]))
 
     def build(self) -> tuple[Callable, list, dict]:
-        """``(host function, example arguments, launch facts)`` for ``cute.compile``."""
+        """Return ``(host function, example arguments, launch facts)`` for ``cute.compile``."""
         from cutlass import Int32
         from cutlass.runtime import make_fake_stream
 
@@ -99,7 +100,7 @@ class KernelSpec:
         return host.__call__, [*given, Int32(1), make_fake_stream()], facts
 
     def kernel(self, stream: int = 0) -> compiler.Kernel:
-        """The compiled kernel; ``stream`` is the stream of the call that needs it."""
+        """Return the compiled kernel; ``stream`` is the stream of the call that launches it."""
         found = _collected.get()
         if found is None:
             return compiler.get(self.key, self.build, stream=stream)
@@ -111,15 +112,15 @@ _collected: ContextVar[dict[tuple, KernelSpec] | None] = ContextVar("cutesync_co
 
 
 def collecting() -> bool:
-    """Whether this is a dry run: no plan that is made now has launches."""
+    """Return whether this is a dry run: its plans have no launches, and must not be stored."""
     return _collected.get() is not None
 
 
 @contextlib.contextmanager
 def collect() -> Iterator[dict[tuple, KernelSpec]]:
-    """A dry run: inside, in this thread, calls check their arguments and prepare their launches, but nothing is
-    compiled, launched or allocated. Yields the kernels that they need, by key. Arrays are those that
-    ``device_array.allocate`` makes inside."""
+    """Make a dry run: inside, in this thread, calls check their arguments and prepare their launches, but compile,
+    launch and allocate nothing. Yield the kernels that they need, by key. Their arrays must come from
+    ``device_array.allocate``, called inside."""
     found: dict[tuple, KernelSpec] = {}
     token = _collected.set(found)
     try:

@@ -1,12 +1,12 @@
-"""One prepared launch: its parameters lie in one block that is overwritten in place, and the driver is called directly.
+"""A prepared launch: each call updates its parameters in place and calls the driver directly.
 
-The driver takes a kernel's parameters as an array of addresses. Both live in ctypes blocks made once a plan; a call
-writes the pointers that changed and calls ``cuLaunchKernelEx`` through ctypes, which takes 4 machine words where
-``cuLaunchKernel`` takes 11. On an H200's host about 2.8 of the 3.1 us of that call are the driver's;
-``cuda.core.launch`` takes 6 us there.
+The driver takes a kernel's parameters as an array of addresses. The parameters and this array are ctypes objects that
+are made once per plan. A call writes the pointers that changed and calls ``cuLaunchKernelEx`` through ctypes; this
+function takes 4 machine words where ``cuLaunchKernel`` takes 11. On an H200's host it takes 3.1 us, of which the driver
+takes about 2.8; ``cuda.core.launch`` takes 6 us there.
 
-A kernel may start while what precedes it in the stream still runs (programmatic dependent launch), which hides its
-launch and its preparations. So each must pass ``griddepcontrol.wait`` before it touches global memory (see
+A kernel may start while earlier work of the stream still runs (programmatic dependent launch), which hides its launch
+and its prologue. Each kernel must therefore execute ``griddepcontrol.wait`` before it accesses global memory (see
 ``sync.overlap``).
 """
 
@@ -25,20 +25,20 @@ from .kernel import KernelSpec, Scalar
 from .tensor_map import ALIGNMENT, TiledMap
 
 Run = Callable[[tuple[int, ...], int], None]
-"""``run(addresses, stream)`` queues work on arrays; the order of the addresses is that of the ``arrays`` it was made
-with."""
+"""``run(addresses, stream)`` enqueues work on arrays. The addresses are in the order of ``arrays``, which the launch
+was made with."""
 Value = int | float | bytes | TiledMap | None
 Claim = Callable[[int, int], workspaces.Workspace]
-"""``claim(ordinal, stream)``: a workspace. Its addresses become the parameters "counters" and "scratch"."""
+"""``claim(ordinal, stream)`` returns a workspace. Its addresses become the parameters "counters" and "scratch"."""
 
 
 class Launch:
     """A kernel with its grid (blocks, one-dimensional) and parameters on one device.
 
-    ``values`` are the parameters that stay, by name; those that are not given, or None, are 0. ``arrays`` names those that each
-    call gives anew: pointers and tensor maps. With ``claim`` a call also binds a workspace of its stream to "counters"
-    and "scratch". ``run(addresses, stream)`` writes what changed and launches. One call at a time holds the block's
-    lock, so threads may share a Launch.
+    ``values`` are the constant parameters, by name; parameters that are not given, or None, are 0. ``arrays`` names the
+    parameters that each call gives: pointers and tensor maps. With ``claim`` a call also binds a workspace of its
+    stream to "counters" and "scratch". ``run(addresses, stream)`` writes what changed and launches the kernel. A lock
+    admits one call at a time, so threads may share a Launch.
     """
 
     __slots__ = ("kernel", "run")
@@ -62,11 +62,11 @@ class Launch:
 
 
 class Block:
-    """The bytes of a launch's parameters: each at a multiple of 64 in one buffer, so that tensor maps are encoded in
-    place.
+    """The parameters of a launch in one buffer. Each begins at a multiple of 64 bytes, so that tensor maps are encoded
+    in place.
 
-    ``addresses`` is the array that the driver takes. ``put(addresses, before)`` writes the addresses that differ from
-    those before.
+    ``addresses`` is the array that the driver takes. ``put(addresses, before)`` writes the addresses of the arrays;
+    ``before`` are those written last, or None. A tensor map is encoded again only if its address differs.
     """
 
     def __init__(
@@ -110,13 +110,13 @@ class Block:
             cell.value = address
 
     def packed(self) -> list[int]:
-        """One integer a parameter, as the emulator takes them."""
+        """Return one integer per parameter, as the emulator takes them."""
         return [int.from_bytes(ctypes.string_at(at, size), "little") for at, size in zip(self.addresses, self.sizes)]
 
 
 def bits(value: int | float, kind: str) -> int:
-    """A scalar of the DSL's type ``kind`` as an integer whose low bytes are its bits. A float too large for float32 is
-    infinite, as in NumPy."""
+    """Return a scalar of the DSL's type ``kind`` as an integer whose low bytes are its bits. A float beyond the range
+    of float32 becomes infinite, as in NumPy."""
     size = Scalar("", kind).size
     if not kind.startswith("Float"):
         return int(value) & ((1 << 8 * size) - 1)
@@ -125,10 +125,11 @@ def bits(value: int | float, kind: str) -> int:
 
 
 def in_turn(steps: Sequence[tuple[Run, tuple[int, ...]]], temporaries: Sequence[int], ordinal: int) -> Run:
-    """One run of several launches. Each comes with its arrays, as places in a list: the call's own arrays, then the
-    temporaries.
+    """Return one run that performs several launches in order. Each launch comes with its arrays, as indices into one
+    list: the call's own arrays, followed by the temporaries.
 
-    ``temporaries`` are sizes in bytes. They are allocated, and freed, in the order of the stream."""
+    ``temporaries`` are sizes in bytes. The memory is allocated and freed in stream order.
+    """
     if len(steps) == 1 and not temporaries:
         return steps[0][0]
     kind = BY_NAME["uint8"]
@@ -143,5 +144,5 @@ def in_turn(steps: Sequence[tuple[Run, tuple[int, ...]]], temporaries: Sequence[
 
 
 def nothing(addresses: tuple[int, ...], stream: int) -> None:
-    """The run of an empty result."""
+    """Launch nothing: the run of an empty result."""
     del addresses, stream

@@ -1,4 +1,4 @@
-"""Streams, as users give them."""
+"""Stream arguments: handles of the streams of all libraries."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..errors import ArgumentTypeError, described, explain, shown
 
 
 def stream_handle(stream: Any) -> int:
-    """The raw handle of what a user gave as stream: an int, anything with ``__cuda_stream__``, a CUstream, or a torch
+    """Return the raw handle of a stream argument: an int, an object with ``__cuda_stream__``, a CUstream, or a torch
     stream."""
     if isinstance(stream, int) and not isinstance(stream, bool) and 0 <= stream < 1 << 64:
         return stream
@@ -21,7 +21,7 @@ def stream_handle(stream: Any) -> int:
 
 
 def _handle_of(stream: Any) -> Any:
-    """What a stream of some library says its handle is; None if it is no stream."""
+    """Return the handle that a stream of some library reports; None if the object is no stream."""
     try:
         if isinstance(stream, int) and not isinstance(stream, bool):
             return stream
@@ -32,7 +32,7 @@ def _handle_of(stream: Any) -> Any:
             if isinstance(getattr(stream, name, None), int):
                 return getattr(stream, name)
         return int(stream) if type(stream).__name__ in ("CUstream", "cudaStream_t") else None
-    except Exception as error:  # of somebody else's object
+    except Exception as error:  # raised by the caller's object
         came = f"{described(stream)} that raises {type(error).__name__}: {error}"
         allowed = "an object whose __cuda_stream__() returns (version, handle)"
         raise ArgumentTypeError(explain("stream", came, allowed)) from error

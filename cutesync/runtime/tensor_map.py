@@ -1,9 +1,9 @@
-"""Tensor maps on the host: the 128-byte operands of TMA copies, encoded by the driver, or for the emulator by its own
-encoder.
+"""Tensor maps on the host: the 128-byte operands of TMA copies, encoded by the driver, or on the emulator by the
+emulator's encoder.
 
 A kernel compiled by the DSL takes each map as a ``.param`` of 128 bytes aligned to 64, followed by the dynamic extents
-of the tensor that the DSL pairs with it. So a launch needs no DSL: it encodes the maps itself, once for a shape, and
-writes a new address into a map (``cuTensorMapReplaceAddress``) when an array comes from another place.
+of the tensor that the DSL pairs with it. So a launch does not need the DSL: it encodes each map once per shape, and
+replaces the address in it (``cuTensorMapReplaceAddress``) when the array's address changes.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _TYPES = {
     "tfloat32": 11,
 }
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
-_PROMOTE_TO_256_BYTES = 3  # sectors that a miss brings into the L2
+_PROMOTE_TO_256_BYTES = 3  # CU_TENSOR_MAP_L2_PROMOTION_L2_256B: an L2 miss loads 256 bytes
 
 
 @dataclass(frozen=True)
 class TiledMap:
-    """What ``cuTensorMapEncodeTiled`` is told, but for the address. Dimension 0 is the contiguous one.
+    """The arguments of ``cuTensorMapEncodeTiled``, except the address. Dimension 0 is the contiguous one.
 
     ``element`` names the type; ``extents`` and ``box`` are in elements, ``strides`` in bytes for dimensions 1 and up,
     multiples of 16; ``swizzle`` is in bytes. Elements outside the extents are read as zero and not written.
@@ -47,14 +47,14 @@ class TiledMap:
 
     @property
     def description(self) -> tuple:
-        """The element type, extents, strides, box, element strides, interleaving and swizzle, as the driver numbers
+        """The element type, extents, strides, box, element strides, interleaving and swizzle, as the driver encodes
         them."""
         ones = (1,) * len(self.extents)
         return _TYPES[self.element], self.extents, self.strides, self.box, ones, 0, _SWIZZLES[self.swizzle]
 
 
 def encode(tiled: TiledMap, place: int, address: int) -> None:
-    """Encode the map of a tensor at ``address`` on a GPU into the 128 bytes at ``place``, which is a multiple of 64."""
+    """Encode the map of a tensor at ``address`` on a GPU into the 128 bytes at ``place``, a multiple of 64."""
     kind, extents, strides, box, ones, interleave, swizzle = tiled.description
     rank, long, word = len(extents), ctypes.c_uint64, ctypes.c_uint32
     sizes = (long * rank)(*extents), (long * rank)(*strides), (word * rank)(*box), (word * rank)(*ones)
@@ -65,7 +65,7 @@ def encode(tiled: TiledMap, place: int, address: int) -> None:
 
 
 def encode_for_emulator(tiled: TiledMap, place: int, address: int) -> None:
-    """The same for an array in the emulator's memory."""
+    """Encode the map of a tensor in the emulator's memory."""
     from ..emulator.tensor_map import encode, from_encode_arguments
 
     kind, *rest = tiled.description
@@ -73,7 +73,7 @@ def encode_for_emulator(tiled: TiledMap, place: int, address: int) -> None:
 
 
 def move(place: int, address: int) -> None:
-    """Give the map at ``place``, made for a GPU, another address (a multiple of 16)."""
+    """Replace the address in the map at ``place``, which ``encode`` wrote, with another multiple of 16."""
     code = _driver()[1](place, address)
     if code:
         raise LaunchError(explain("tensor map", f"CUDA error {code} for address {address:#x}", "a multiple of 16"))
@@ -81,7 +81,7 @@ def move(place: int, address: int) -> None:
 
 @functools.lru_cache(maxsize=1)
 def _driver() -> Any:
-    """``cuTensorMapEncodeTiled`` and ``cuTensorMapReplaceAddress``."""
+    """Return ``cuTensorMapEncodeTiled`` and ``cuTensorMapReplaceAddress``."""
     library = ctypes.CDLL("libcuda.so.1")
     encode, replace = library.cuTensorMapEncodeTiled, library.cuTensorMapReplaceAddress
     pointer, number = ctypes.c_void_p, ctypes.c_int

@@ -1,7 +1,7 @@
-"""Tracing without what no compilation needs.
+"""Faster tracing: without source locations that no compilation needs.
 
-The DSL looks up the Python line of every wrapper that it puts around a value, a quarter of a compilation's time. Only
-the lines of operations reach the PTX: code compiled without that search is the same to the byte.
+The DSL looks up the Python line of every wrapper that it puts around a value, which takes a quarter of a compilation's
+time. Only the lines of operations reach the PTX: code compiled without these look-ups is the same to the byte.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 @contextlib.contextmanager
 def quick_tracing() -> Iterator[None]:
-    """While this is entered the search is left out. A DSL that builds its wrappers in another way is left as it is."""
+    """Skip these look-ups inside. A DSL that makes its wrappers in another way is left unchanged."""
     from cutlass._mlir_helpers import arith
 
     values: Any = arith.ArithValue

@@ -1,4 +1,4 @@
-"""What an array is, whoever made it."""
+"""The description of an array, whichever library made it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from ..errors import ArgumentValueError, explain
 
 @dataclass(frozen=True)
 class View:
-    """What an array is, once checked: address, shape, element type, device, whether it may be written, and its strides
-    in elements (None: C-contiguous)."""
+    """A checked array: address, shape, element type, device, whether it is C-contiguous and may be written, and its
+    strides in elements (None: C-contiguous)."""
 
     ptr: int
     shape: tuple[int, ...]
@@ -23,13 +23,13 @@ class View:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The strides in elements, whatever the layout."""
+        """The strides in elements, for every layout."""
         return contiguous_strides(self.shape) if self.strides is None else self.strides
 
     @property
     def span(self) -> tuple[int, int]:
-        """The bytes from the lowest to past the highest element: ``(start, stop)`` addresses, equal for an empty
-        array."""
+        """The addresses ``(start, stop)`` of the lowest byte and past the highest byte of all elements; equal for an
+        empty array."""
         if not self.size or self.strides is None:
             return self.ptr, self.ptr + self.nbytes
         reach = [(extent - 1) * step for extent, step in zip(self.shape, self.steps)]
@@ -49,7 +49,7 @@ class View:
 
 
 def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The strides of a C-contiguous array, in elements."""
+    """Return the strides of a C-contiguous array, in elements."""
     steps, step = [], 1
     for extent in reversed(shape):
         steps.append(step)
@@ -67,7 +67,7 @@ def is_c_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
 
 
 def in_elements(strides: tuple[int, ...], size: int) -> tuple[int, ...]:
-    """Strides given in bytes."""
+    """Convert strides from bytes to elements. Raise ArgumentValueError unless all are multiples of ``size``."""
     if any(stride % size for stride in strides):
         came = f"strides of {tuple(strides)} bytes for elements of {size}"
         raise ArgumentValueError(explain("array", came, "multiples of the element", "copy it first"))

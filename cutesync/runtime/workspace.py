@@ -1,16 +1,17 @@
-"""Scratch memory of the kernels that need several blocks to agree: one per device and stream, never shared between
+"""Scratch memory of kernels whose blocks exchange results: one workspace per device and stream, never shared between
 streams.
 
 A workspace is an 8-byte launch counter and ``GROUPS`` 4-byte counters, followed by ``SLOTS`` 8-byte slots (see
-``sync.gather``). It is cleared once, when it is made; kernels leave the counters ready themselves and never trust the
-slots. A graph keeps the workspace it was captured with, because its replays may run beside the capturing stream's later
-work; so every capture gets one of its own, for good.
+``sync.gather``). It is cleared once, when it is made. Kernels leave the counters ready for the next launch and never
+rely on the contents of the slots. A graph keeps the workspace that it was captured with, because its replays may run
+concurrently with later work of the capturing stream. So every capture gets a workspace of its own, which is never
+freed.
 
-A stream that is gone says nothing, and its handle may come back as another stream's while its work is still queued. So
-streams are known by the number that the driver gives each once (``cuStreamGetId``), and memory is given back without
-asking them: of ``MOST`` workspaces the half that was used longest ago leaves the table at once, and ``cuMemFree``,
-which waits for the work on the device, frees what no caller holds. A caller holds a ``Workspace`` until its launch is
-enqueued. A stream that comes back after that gets another one.
+The driver does not report that a stream was destroyed, and its handle may be reused while its work is still queued. So
+streams are identified by the number that the driver gives each stream once (``cuStreamGetId``), and memory is freed
+without asking them. When there are ``MOST`` workspaces, the half that was used longest ago leaves the table at once.
+``cuMemFree``, which waits for the work on the device, frees their memory when no caller holds it. A caller holds a
+``Workspace`` until its launch is enqueued. A stream that is used again after that gets a new workspace.
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ from typing import Any
 from . import backend, device, forks
 
 GROUPS = (1 << 14) - 2
-SLOTS = 1 << 19  # what a workspace has unless a launch needs more
-MOST = 64  # workspaces of streams on a device before the oldest half is given back: 256 MiB of the usual ones
+SLOTS = 1 << 19  # of a workspace, unless a launch needs more
+MOST = 64  # workspaces of streams per device before the oldest half is freed: 256 MiB at the usual size
 _COUNTERS = 8 + 4 * GROUPS
 
 _lock = forks.lock()
 _by_stream: dict[tuple, Workspace] = {}
 _by_capture: dict[tuple, Workspace] = {}
-_outgrown: list[Workspace] = []  # that captures began with: a graph holds their addresses
-_given_up: list[tuple[int, int]] = []  # device and address of memory that nobody holds
-_made = 0  # workspaces so far: the clock by which they grow old
-_most: dict[int, int] = {}  # of a device, where that is not MOST
-_without: dict[tuple, None] = {}  # the last streams whose workspaces were given up, in this order
+_outgrown: list[Workspace] = []  # too small for later calls of their captures, whose graphs hold their addresses
+_given_up: list[tuple[int, int]] = []  # device and address of memory that no caller holds
+_made = 0  # workspaces made so far: the clock of ``Workspace.last``
+_most: dict[int, int] = {}  # limits of devices, where they differ from MOST
+_without: dict[tuple, None] = {}  # the last streams whose workspaces left the table, oldest first
 _REMEMBERED = 4096
 
 
 class Workspace:
-    """Memory of one stream or capture: ``addresses`` are those of its counters and of what lies behind them. It is
-    freed some time after the last reference to it is gone, so whoever uses it holds it until the launch is enqueued."""
+    """Memory of one stream or capture. ``addresses`` are those of its counters and of the memory behind them. It is
+    freed some time after the last reference to it is gone, so a caller holds it until its launch is enqueued."""
 
     __slots__ = ("addresses", "last", "ordinal", "size")
 
@@ -51,24 +52,25 @@ class Workspace:
 
 
 def counters_and_slots(ordinal: int, stream: int, slots: int = 0) -> Workspace:
-    """Counters and at least ``slots`` slots for work on ``stream`` of device ``ordinal``."""
+    """Return counters and at least ``slots`` slots for work on ``stream`` of device ``ordinal``."""
     return _place(ordinal, stream, (), _COUNTERS + 8 * max(SLOTS, slots), _COUNTERS)
 
 
 def counters_and_scratch(ordinal: int, stream: int, counter_bytes: int, scratch_bytes: int) -> Workspace:
-    """Zeroed counters, which kernels leave zero, and scratch memory, for work on ``stream`` of device ``ordinal``: a
-    second workspace, of a power of two bytes, so that it seldom grows."""
+    """Return zeroed counters and scratch memory for work on ``stream`` of device ``ordinal``. Kernels must leave the
+    counters zero. This workspace is separate from that of ``counters_and_slots``. Its size is a power of two, so that
+    it seldom grows."""
     counters = -(-counter_bytes // 256) * 256
     size = max(1 << 20, 1 << (counters + scratch_bytes - 1).bit_length())
     return _place(ordinal, stream, (counters,), size, counters)
 
 
 def scratch(ordinal: int, stream: int, size: int) -> Workspace:
-    """At least ``size`` bytes that hold anything, for work on ``stream`` of device ``ordinal`` that is in its queue
-    before the next call of this. Whoever may share the stream with another thread holds a lock until then."""
-    unit = max(
-        1 << 21, (1 << (size - 1).bit_length()) >> 3
-    )  # so that it seldom grows, and never to much more than is needed
+    """Return at least ``size`` bytes of unspecified contents for work on ``stream`` of device ``ordinal``. The work
+    must be enqueued before this function is called again for the stream; threads that share the stream hold a lock
+    until then."""
+    # An eighth of the next power of two: the memory seldom grows, and never to much more than is needed.
+    unit = max(1 << 21, (1 << (size - 1).bit_length()) >> 3)
     return _place(ordinal, stream, ("scratch",), -(-size // unit) * unit, 0)
 
 
@@ -81,7 +83,7 @@ def _place(ordinal: int, stream: int, kind: tuple, size: int, cleared: int) -> W
 
 
 def forget(ordinal: int, stream: int) -> None:
-    """Make the next launch on ``stream`` start with a workspace of its own."""
+    """Let the next launch on ``stream`` begin with a new workspace."""
     number = backend.of(ordinal).stream_number(stream)
     with _lock:
         for key in [key for key in _by_stream if key[:2] == (ordinal, number)]:
@@ -90,7 +92,7 @@ def forget(ordinal: int, stream: int) -> None:
 
 
 def _keep(table: dict, key: tuple, size: int, cleared: int) -> Workspace:
-    """The workspace of a stream or capture, made anew if it is too small."""
+    """Return the workspace of a stream or capture; make a larger one if it is too small."""
     found = table.get(key)
     if found is None or found.size < size:
         with _lock:
@@ -117,9 +119,9 @@ def _make(table: dict, key: tuple, size: int, cleared: int) -> Workspace:
 
 
 def _make_room(key: tuple) -> None:
-    """Before one more stream gets a workspace: give up those used longest ago if there are many, as their streams may
-    be gone. A stream that comes back was not, so there may be one more from then on, and one less each time that memory
-    is given up."""
+    """Before another stream gets a workspace: if there are many, remove the half that was used longest ago, as their
+    streams may be destroyed. If a stream returns whose workspace was removed, it was alive: this raises the limit by
+    one. Each removal lowers the limit by one."""
     ordinal = key[0]
     most = _most.get(ordinal, MOST) + (key in _without)
     _without.pop(key, None)
@@ -136,7 +138,7 @@ def _make_room(key: tuple) -> None:
 
 
 def _free_what_is_given_up() -> None:
-    """What the driver will not free now is tried again the next time."""
+    """Free memory that no caller holds. What the driver cannot free now is tried again next time."""
     left = []
     while _given_up:
         ordinal, base = _given_up.pop()

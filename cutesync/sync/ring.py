@@ -86,7 +86,7 @@ class Ring:
 
     def stage(self, k):
         """The stage that fill ``k`` lies in."""
-        return k.stage if hasattr(k, "stage") else Int32(Uint32(k) % self.stages)
+        return k.stage if isinstance(k, Cursor) else Int32(Uint32(k) % self.stages)
 
     def _parity(self, k):
         return Int32(Uint32(k) // self.stages) & 1
@@ -102,8 +102,10 @@ class Ring:
 
     def acquire_alone(self, k) -> None:
         """As ``acquire``, in a producer of one thread."""
-        parity = k.parity if hasattr(k, "parity") else self._parity(k) ^ 1
-        self.empty.await_phase(self.stage(k), parity)
+        if isinstance(k, Cursor):
+            self.empty.await_phase(k.stage, k.parity)
+        else:
+            self.empty[self.stage(k)].wait_parity(self._parity(k) ^ 1)
 
     def publish(self, k, *, to_async: bool = False) -> None:
         """Hand fill ``k`` over ("threads", "cp_async"). ``to_async``: copies or tensor cores read it."""
@@ -147,7 +149,10 @@ class Ring:
 
     def wait(self, k) -> None:
         """Wait until fill ``k`` is there."""
-        self.full.await_phase(self.stage(k), k.parity if hasattr(k, "parity") else self._parity(k))
+        if isinstance(k, Cursor):
+            self.full.await_phase(k.stage, k.parity)
+        else:
+            self.full[self.stage(k)].wait_parity(self._parity(k))
 
     def release(self, k) -> None:
         """This warp is done with fill ``k``: its lanes have read it, and so have copies and tensor cores that read it

@@ -87,7 +87,7 @@ def kernel(
         accumulators = cute.make_rmem_tensor(part.partition_C(cute.make_identity_tensor((M, N))).shape, Float32)
         state = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, STAGES)
         mma.set(warpgroup.Field.ACCUMULATE, False)
-        for k in cutlass.range(steps, unroll=1):
+        for _ in cutlass.range(steps, unroll=1):
             ring.consumer_wait(state)
             warpgroup.fence()
             for block in cutlass.range_constexpr(K // 16):

@@ -74,7 +74,7 @@ def matmul_kernel(
         accumulators = cute.make_rmem_tensor(tcc.shape, Float32)
         state = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, STAGES)
         mma.set(warpgroup.Field.ACCUMULATE, False)
-        for k in cutlass.range(steps, unroll=1):
+        for _ in cutlass.range(steps, unroll=1):
             ring.consumer_wait(state)
             warpgroup.fence()
             for block in cutlass.range_constexpr(K // 16):

@@ -173,7 +173,8 @@ def test_modifiers():
 @pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
 def test_min_and_max(kind):
     spec, width = exact.SPECS[kind], bits_of(kind)
-    codes = finite_codes(kind, 3, 40).tolist() + [
+    codes = [
+        *finite_codes(kind, 3, 40).tolist(),
         0,
         spec.sign,
         spec.top + 1,

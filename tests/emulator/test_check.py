@@ -66,7 +66,7 @@ def test_arrays_that_share_memory_are_one_buffer():
     x = np.arange(64, dtype=np.int32)
     emulator.check(copy, x, x[32:], schedules=2)
     assert np.array_equal(x[32:], np.arange(32))
-    with pytest.raises(emulator.EmulationError, match="race|mismatch"):
+    with pytest.raises(emulator.EmulationError, match=r"race|mismatch"):
         emulator.check(add_one, x[:40], x[1:41], schedules=9)
 
 

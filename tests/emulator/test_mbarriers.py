@@ -114,6 +114,12 @@ DONE:
         run(body)
 
 
+def test_lanes_of_one_instruction_may_complete_several_phases():
+    arrive = "\n\tsetp.gt.u32 %p4, %r0, 31;\n\t@!%p4 mbarrier.arrive.shared.b64 _, [%r1];\n\tbar.sync 0;"
+    body = INIT.replace("COUNT", "16") + arrive + WAIT.replace("%p2, [%r1], 0", "%p2, [%r1], 1")
+    assert set(run(body + "\n\tmov.u32 %r5, 1;", 64).tolist()) == {1}
+
+
 def test_an_invalidated_barrier_may_be_made_anew():
     body = (
         INIT.replace("COUNT", "1")

@@ -2,6 +2,7 @@
 is not.
 """
 
+import linecache
 import re
 
 import numpy as np
@@ -46,7 +47,7 @@ def test_fault_is_reported_at_its_line(from_registers, fault, line, role):
     assert found.value.kind == "registers" and role in text, text
     assert re.search(r"kernel \w+\n  block \(0, 0, 0\) warp \d", text) and "seed=" in text
     path, number = re.search(r"at (\S+kernels_registers\.py):(\d+)", text).groups()
-    assert line in open(path).read().split("\n")[int(number) - 1]
+    assert line in linecache.getline(path, int(number))
 
 
 # --- forms the DSL does not emit --------------------------------------------------------------------------------------

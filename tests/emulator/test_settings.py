@@ -100,9 +100,9 @@ def test_a_trace_holds_what_check_ran(tmp_path):
 
 
 def test_one_trace_at_a_time(tmp_path):
-    with cs.emulate(trace=tmp_path / "a.json"), pytest.raises(ArgumentValueError, match="a.json"):
-        with cs.emulate(trace=tmp_path / "b.json"):
-            pass
+    outer, inner = (cs.emulate(trace=tmp_path / name) for name in ("a.json", "b.json"))
+    with outer, pytest.raises(ArgumentValueError, match=r"a\.json"), inner:
+        pass
     assert not (tmp_path / "b.json").exists()
 
 

@@ -53,7 +53,7 @@ def test_an_endless_loop_is_reported(loop, sanitize):
 @pytest.mark.parametrize("policy", emulator.POLICIES)
 def test_an_endless_loop_of_some_warps_of_many(policy):
     loop = "\tsetp.lt.u32 %p1, %r0, 32;\n\t@!%p1 bra DONE;\n" + LOOPS["atomics"] + "\nDONE:"
-    with pytest.raises(EmulationError, match="livelock: block .* warp 0"):
+    with pytest.raises(EmulationError, match=r"livelock: block .* warp 0"):
         run(loop, block=128, policy=policy, max_steps=2000)
 
 

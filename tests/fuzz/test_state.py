@@ -115,7 +115,7 @@ def _faults(call, wanted, x: np.ndarray, held: Capture) -> list[str]:
     expected = np.asarray(wanted(x, held.fn))
     try:
         found = np.asarray(call(x, held.fn))
-    except OperatorError as error:  # what cannot be told by value may be refused
+    except OperatorError as error:  # what cannot be identified by value may be refused
         return [f"refused: {error}"] if held.way in PLAIN else []
     if found.dtype == expected.dtype and np.array_equal(found, expected):
         return []

@@ -9,6 +9,7 @@ from cutesync.dtypes import element_type
 from cutesync.kernels.matmul import policy as config
 from cutesync.kernels.matmul.model import Workload, shortlist
 from cutesync.kernels.matmul.policy import MatmulPolicy
+from cutesync.runtime import call, emulated
 
 SCHEDULES = 20
 SMALL = ((64, 64), "pingpong")  # the tile that the emulator multiplies fastest
@@ -34,13 +35,20 @@ def agrees(got, a, b, c=None, what: str = "", **terms) -> None:
     assert np.array_equal(got.astype(np.float64), wanted.astype(np.float64)), what
 
 
+def few_blocks(monkeypatch, count: int) -> None:
+    """The emulator has ``count`` multiprocessors: blocks do several tiles."""
+    monkeypatch.setattr(config, "SMS", count)
+    monkeypatch.setattr(emulated, "_MULTIPROCESSORS", count)
+    monkeypatch.setattr(call, "_plans", {})
+
+
 def agrees_under_schedules(
     monkeypatch, name: str, chosen: MatmulPolicy, shape: tuple[int, int, int], blocks: int
 ) -> None:
     """A product in this configuration, both operands with K contiguous, ``blocks`` blocks at a time, under hostile
     schedules."""
     m, n, k = shape
-    monkeypatch.setattr(config, "SMS", blocks)
+    few_blocks(monkeypatch, blocks)
     a, b = operand(m, k, False), operand(k, n, True)
     with cs.emulate(schedules=SCHEDULES, seed=5) as ran:
         got = cs.matmul(a, b, config=chosen)

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.matmul import policy as config
 from cutesync.kernels.matmul.policy import MatmulPolicy
 
-from .support import SMALL, agrees, operand
+from .support import SMALL, agrees, few_blocks, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
@@ -115,7 +114,7 @@ def test_batches_terms_and_no_k():
 )
 def test_hostile_schedules(chosen, precision, monkeypatch):
     """The packing kernels, the ring and the buffers, under every policy with the sanitizer."""
-    monkeypatch.setattr(config, "SMS", 2)
+    few_blocks(monkeypatch, 2)
     a, b = operand(136, 40, precision is None, "float32"), operand(40, 72, True, "float32")
     with cs.emulate(schedules=3, seed=8):
         got = cs.matmul(a, b, precision=precision, config=chosen)

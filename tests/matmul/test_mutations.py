@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.matmul import policy as config
 from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.runtime import device
 
 from ..faults import RESULT, Bench, Edit, each, every, first, last, only, op, plus
-from .support import operand
+from .support import few_blocks, operand
 
 pytestmark = pytest.mark.slow
 
@@ -339,7 +338,7 @@ def bench(name: str) -> Bench:
 
     def right() -> bool:
         with pytest.MonkeyPatch.context() as patch, device.forced("emulator"), cs.emulate(schedules=6, seed=4):
-            patch.setattr(config, "SMS", case.blocks)
+            few_blocks(patch, case.blocks)
             results = [cs.matmul(a, b, config=case.config) for _ in range(2 if case.config.splits > 1 else 1)]
         wanted = cs.reference.matmul(a, b, out_dtype=results[0].dtype)
         return all(np.array_equal(got, wanted) for got in results)

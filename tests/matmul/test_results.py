@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.matmul import policy as config
 from cutesync.kernels.matmul.policy import MatmulPolicy
 
-from .support import SMALL, agrees, integers, operand
+from .support import SMALL, agrees, few_blocks, integers, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
@@ -72,7 +71,7 @@ def test_the_type_of_out_decides():
 
 
 def test_hostile_schedules(monkeypatch):
-    monkeypatch.setattr(config, "SMS", 2)
+    few_blocks(monkeypatch, 2)
     a, b = operands("float8_e4m3fn", 136, 144, 40)
     with cs.emulate(schedules=6, seed=3):
         got = cs.matmul(a, b, out_dtype="float8_e4m3fn", config=MatmulPolicy((128, 64), "cooperative", (2, 1)))

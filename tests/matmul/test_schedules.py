@@ -5,11 +5,10 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.matmul import policy as config
 from cutesync.kernels.matmul.policy import MatmulPolicy
 
 from ..cases import with_slow
-from .support import agrees, agrees_under_schedules, integers, operand
+from .support import agrees, agrees_under_schedules, few_blocks, integers, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
@@ -90,7 +89,7 @@ EXCHANGES = {
 )
 def test_every_width_of_elements_and_results(dtype, out, name, monkeypatch):
     """Accumulators of both types, results of 1, 2 and 4 bytes, a batch, ends beside every tile."""
-    monkeypatch.setattr(config, "SMS", 2)
+    few_blocks(monkeypatch, 2)
     a, b = integers(2, 129, 264, dtype=dtype), integers(2, 264, 65, dtype=dtype, seed=1)
     agrees(cs.matmul(a, b, out_dtype=out, config=EXCHANGES[name]), a, b, out_dtype=out)
 
@@ -100,7 +99,7 @@ def test_every_width_of_elements_and_results(dtype, out, name, monkeypatch):
 def test_c_may_be_the_result(name, columns, monkeypatch):
     """Each element of C is read before its place is written, also where a tile is stored late (deferred epilogue) or by
     another block (split-K)."""
-    monkeypatch.setattr(config, "SMS", 2)
+    few_blocks(monkeypatch, 2)
     a, b, c = operand(129, 264, False), operand(264, columns, True), integers(129, columns, seed=2)
     wanted, place = cs.reference.matmul(a, b, c, beta=2.0), cs.asarray(c)  # of NumPy's arrays each one would be copied
     cs.matmul(cs.asarray(a), cs.asarray(b), place, beta=2.0, out=place, config=EXCHANGES[name])
@@ -118,7 +117,7 @@ def test_slices_that_lie_outside_k():
 )
 @pytest.mark.parametrize("cluster", [(1, 1), (2, 1), (1, 2)])
 def test_all_transposes(transposed, cluster, monkeypatch):
-    monkeypatch.setattr(config, "SMS", 2)
+    few_blocks(monkeypatch, 2)
     a, b = operand(136, 72, transposed[0]), operand(72, 200, transposed[1])
     agrees(cs.matmul(a, b, config=MatmulPolicy((128, 64), "cooperative", cluster)), a, b)
 
@@ -150,7 +149,7 @@ def test_the_same_bits_under_every_policy():
 
 
 def test_a_batch_goes_round_the_ring(monkeypatch):
-    monkeypatch.setattr(config, "SMS", 2)
+    few_blocks(monkeypatch, 2)
     a, b = integers(3, 70, 72), integers(3, 72, 72)
     with cs.emulate(schedules=3, seed=2):
         got = cs.matmul(a, b, config=MatmulPolicy((64, 64), "pingpong", (2, 1)))

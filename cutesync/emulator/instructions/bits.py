@@ -6,7 +6,7 @@ import numpy as np
 
 from ..syntax import Imm
 from .integer import int_type, unsigned
-from .registry import handles
+from .registry import handles, handles_call
 
 
 def shift(value: np.ndarray, amount: np.ndarray, left: bool) -> np.ndarray:
@@ -58,13 +58,7 @@ def funnel(low: np.ndarray, high: np.ndarray, amount: np.ndarray, left: bool, cl
     return ((both << n) >> np.uint64(32) if left else both >> n).astype(np.uint32)
 
 
-@handles("shf")
-def shf(e, instr):
-    low, high, amount = (e.u(x, 32) for x in instr.args[1:])
-    e.set(
-        instr.args[0],
-        f"{e.name(funnel, 'funnel')}({low}, {high}, {amount}, {instr.parts[1] == 'l'}, {'clamp' in instr.parts})",
-    )
+handles_call("shf", funnel, lambda parts: parts[1] == "l", lambda parts: "clamp" in parts)
 
 
 @handles("lop3")
@@ -167,13 +161,8 @@ def extract(a: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarr
 @handles("bfe")
 def bfe(e, instr):
     kind, bits = int_type(instr)
-    a = e.value(instr.args[1], kind, bits)
-    e.set(
-        instr.args[0],
-        f"{e.name(extract, 'extract')}({a}, {e.u(instr.args[2], 32)}, {e.u(instr.args[3], 32)})",
-        "u",
-        bits,
-    )
+    _, a, position, length = instr.args
+    e.set(instr.args[0], e.call(extract, e.value(a, kind, bits), e.u(position, 32), e.u(length, 32)), "u", bits)
 
 
 def insert(source: np.ndarray, into: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarray:
@@ -189,13 +178,8 @@ def insert(source: np.ndarray, into: np.ndarray, position: np.ndarray, length: n
 @handles("bfi")
 def bfi(e, instr):
     _, bits = int_type(instr)
-    a, b = (e.u(x, bits) for x in instr.args[1:3])
-    e.set(
-        instr.args[0],
-        f"{e.name(insert, 'insert')}({a}, {b}, {e.u(instr.args[3], 32)}, {e.u(instr.args[4], 32)})",
-        "u",
-        bits,
-    )
+    operands = [e.u(x, width) for x, width in zip(instr.args[1:], (bits, bits, 32, 32))]
+    e.set(instr.args[0], e.call(insert, *operands), "u", bits)
 
 
 def bit_mask(position: np.ndarray, width: np.ndarray, clamp: bool) -> np.ndarray:
@@ -203,14 +187,7 @@ def bit_mask(position: np.ndarray, width: np.ndarray, clamp: bool) -> np.ndarray
     return ((((np.uint64(1) << w) - np.uint64(1)) << p) & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
 
-@handles("bmsk")
-def bmsk(e, instr):
-    e.set(
-        instr.args[0],
-        f"{e.name(bit_mask, 'bit_mask')}({e.u(instr.args[1], 32)}, {e.u(instr.args[2], 32)}, {'clamp' in instr.parts})",
-        "u",
-        32,
-    )
+handles_call("bmsk", bit_mask, lambda parts: "clamp" in parts)
 
 
 def extend(value: np.ndarray, width: np.ndarray, clamp: bool, signed: bool) -> np.ndarray:
@@ -223,15 +200,7 @@ def extend(value: np.ndarray, width: np.ndarray, clamp: bool, signed: bool) -> n
     return (low & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
 
-@handles("szext")
-def szext(e, instr):
-    a, b = (e.u(x, 32) for x in instr.args[1:])
-    e.set(
-        instr.args[0],
-        f"{e.name(extend, 'extend')}({a}, {b}, {'clamp' in instr.parts}, {instr.parts[-1] == 's32'})",
-        "u",
-        32,
-    )
+handles_call("szext", extend, lambda parts: "clamp" in parts, lambda parts: parts[-1] == "s32")
 
 
 def find_set(mask: np.ndarray, base: np.ndarray, offset: np.ndarray) -> np.ndarray:
@@ -245,6 +214,4 @@ def find_set(mask: np.ndarray, base: np.ndarray, offset: np.ndarray) -> np.ndarr
     return np.array(out, np.uint32)
 
 
-@handles("fns")
-def fns(e, instr):
-    e.set(instr.args[0], f"{e.name(find_set, 'find_set')}({', '.join(e.u(x, 32) for x in instr.args[1:])})", "u", 32)
+handles_call("fns", find_set)

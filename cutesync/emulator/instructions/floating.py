@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from ..formats import F32
-from ..syntax import SINK, Pair
 from . import arithmetic, special
 from .convert import conversion
 from .registry import handles, unknown, word
@@ -95,10 +94,7 @@ def pair_comparison(e, instr) -> None:
             "u",
             32,
         )
-    targets = (destination.first, destination.second) if isinstance(destination, Pair) else (destination,)
-    for i, target in enumerate(targets):
-        if target != SINK:
-            e.set(target, f"{both}[:, {i}]")
+    e.set_pair(destination, f"{both}[:, 0]", f"{both}[:, 1]")
 
 
 @handles("cvt")

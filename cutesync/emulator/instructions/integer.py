@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .floating import float_arithmetic
-from .registry import handles, unknown
+from .registry import handles, handles_call, unknown
 
 INTEGERS = {f"{k}{b}": (k, b) for k in "usb" for b in (8, 16, 32, 64)}
 _OWN = {*INTEGERS, "u16x2", "s16x2"}
@@ -182,14 +182,9 @@ def dot_halves(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed_a: bool, sign
     return (c.astype(np.int64) + (left * right[:, 2 * high : 2 * high + 2]).sum(1)).astype(np.uint32)
 
 
-@handles("dp2a")
-def dp2a(e, instr):
-    a, b, c = (e.u(x, 32) for x in instr.args[1:])
-    mode, left, right = instr.parts[1:4]
-    e.set(
-        instr.args[0],
-        f"{e.name(dot_halves, 'dot_halves')}({a}, {b}, {c}, {left == 's32'}, {right == 's32'}, {mode == 'hi'})",
-    )
+handles_call(
+    "dp2a", dot_halves, lambda parts: parts[2] == "s32", lambda parts: parts[3] == "s32", lambda parts: parts[1] == "hi"
+)
 
 
 def dot_bytes(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed_a: bool, signed_b: bool) -> np.ndarray:
@@ -198,10 +193,4 @@ def dot_bytes(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed_a: bool, signe
     return (c.view(np.int32).astype(np.int64) + (left * right).sum(1)).astype(np.uint32)
 
 
-@handles("dp4a")
-def dp4a(e, instr):
-    a, b, c = (e.u(x, 32) for x in instr.args[1:])
-    e.set(
-        instr.args[0],
-        f"{e.name(dot_bytes, 'dot_bytes')}({a}, {b}, {c}, {instr.parts[1] == 's32'}, {instr.parts[2] == 's32'})",
-    )
+handles_call("dp4a", dot_bytes, lambda parts: parts[1] == "s32", lambda parts: parts[2] == "s32")

@@ -141,10 +141,7 @@ def multiply(step: Mma, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarr
 
 def _integer_sum(step: Mma, left: np.ndarray, right: np.ndarray, addend: np.ndarray) -> np.ndarray:
     x, y = left.astype(np.int64), right.astype(np.int64)
-    if step.bit_operation == "xor":
-        product = x @ (1 - y).T + (1 - x) @ y.T
-    else:
-        product = x @ y.T
+    product = x @ (1 - y).T + (1 - x) @ y.T if step.bit_operation == "xor" else x @ y.T
     total = product + addend.view(np.int32)
     if step.satfinite:
         total = np.clip(total, -(1 << 31), (1 << 31) - 1)

@@ -33,13 +33,8 @@ def compare(e, instr):
     destination = instr.args[0]
     if isinstance(destination, Pair):
         held = e.temp(result)
-        other = f"~{held} {sign} {e.p(instr.args[3])}" if joiner else f"~{held}"
-        first = e.temp(f"{held} {sign} {e.p(instr.args[3])}" if joiner else held)
-        second = e.temp(other)
-        if destination.first != SINK:
-            e.set(destination.first, first)
-        if destination.second != SINK:
-            e.set(destination.second, second)
+        joined = f" {sign} {e.p(instr.args[3])}" if joiner else ""
+        e.set_pair(destination, e.temp(held + joined), e.temp(f"~{held}{joined}"))
     else:
         e.set(destination, first)
 

@@ -27,6 +27,16 @@ def handles(*names: str, switch: bool = False, together: bool = False):
     return register
 
 
+def handles_call(name: str, function, *flags) -> None:
+    """Registers an instruction on 32-bit registers as a call of ``function``; each ``flag(parts)`` is an argument."""
+
+    def emit(e, instr):
+        operands = [*(e.u(a, 32) for a in instr.args[1:]), *(str(flag(instr.parts)) for flag in flags)]
+        e.set(instr.args[0], e.call(function, *operands), "u", 32)
+
+    handles(name)(emit)
+
+
 def _find(parts: tuple[str, ...]):
     for length in range(len(parts), 0, -1):
         found = _HANDLERS.get(parts[:length])

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ..syntax import SINK, Imm, Pair
+from ..syntax import Imm
 from .integer import int_type
 from .registry import handles, unknown, word
 
@@ -123,11 +123,7 @@ def shfl(e, instr):
         moved, inside, source = f"{both}[0]", f"{both}[1]", ""
     if not e.full and source:
         moved = e.temp(f"where(f.mask[{source}], {moved}, {e.const(_POISON, 'u', 32)})")
-    first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, SINK)
-    if second != SINK:
-        e.set(second, inside)
-    if first != SINK:
-        e.set(first, moved, "u", 32)
+    e.set_pair(destination, moved, inside, 32)
 
 
 def ballot(predicate: np.ndarray, active: np.ndarray) -> np.ndarray:
@@ -181,11 +177,7 @@ def match(e, instr):
     convergent(e, mask)
     value = e.u(operand, int(instr.parts[-1][1:]))
     result = e.temp(grouped(e, mask, match_any if instr.parts[1] == "any" else match_all, value))
-    first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, SINK)
-    if second != SINK:
-        e.set(second, f"{result} != 0")
-    if first != SINK:
-        e.set(first, result, "u", 32)
+    e.set_pair(destination, result, f"{result} != 0", 32)
 
 
 _REDUCE = {
@@ -214,7 +206,7 @@ def redux(e, instr):
 def elected(member_bits: int, live: int) -> tuple[np.ndarray, np.ndarray]:
     """(number of the elected lane, predicate): the lowest live member, the same one every time."""
     leader = (member_bits & live & -(member_bits & live)).bit_length() - 1
-    return np.full(32, leader, np.uint32), _LANES == leader
+    return np.full(32, leader, np.uint32), np.equal(_LANES, leader)
 
 
 @handles("elect", together=True)
@@ -226,11 +218,7 @@ def elect(e, instr):
     else:
         both = e.temp(f"{e.name(elected, 'elected')}({members(e, mask)}, f.warp.live)")
         leader, chosen = f"{both}[0]", f"{both}[1]"
-    first, second = (destination.first, destination.second) if isinstance(destination, Pair) else (destination, SINK)
-    if first != SINK:
-        e.set(first, leader, "u", 32)
-    if second != SINK:
-        e.set(second, chosen)
+    e.set_pair(destination, leader, chosen, 32)
 
 
 def meet_maker(machine):

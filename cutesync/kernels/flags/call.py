@@ -1,8 +1,7 @@
-"""Where an ordered array changes: head flags, tail flags, and differences between neighbours, of whole arrays in one
-pass.
+"""Discontinuities of an array: head flags, tail flags, and differences between neighbours, in one pass.
 
-A head differs from the item before it, a tail from the item behind it; what "differs" means is the operator's. The
-meaning is that of ``cub::BlockDiscontinuity``, along the whole last axis instead of a block's tile.
+A head differs from the item before it, a tail from the item after it; the operator decides what "differs" means. The
+meaning is that of ``cub::BlockDiscontinuity``, but along the whole last axis instead of a block's tile.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
 from ...types import A, Array, DTypeLike, Operator, Scalar, Stream
 from .plan import plan
-from .policy import MOST_PERIOD
+from .policy import MAX_PERIOD
 from .spec import FlagSpec, Marking
 
 
@@ -39,30 +38,32 @@ def flag_heads(
 
     Parameters
     ----------
-    x : array of at least one axis, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy,
-        DeviceArray, or anything with DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16,
-        bfloat16, float32, float64. Each row (the last axis) starts fresh.
+    x : array of at least one axis, C-contiguous, of NumPy (copied to the device, the result is copied back), torch,
+        CuPy, DeviceArray, or an object with DLPack or ``__cuda_array_interface__``. Element types: bool, int8..int64,
+        uint8..uint64, float16, bfloat16, float32, float64. Each row (along the last axis) is separate.
     op : "ne", "eq", "lt", "le", "gt", "ge", or a callable that the DSL can trace: ``op(a, b)`` or ``op(a, b, index)``,
-        true where there is a discontinuity between a and the b behind it; ``index`` (Int64) is the place of b in its
-        row. 16-bit floats reach a callable as float32. It is called once for each pair of neighbours. Comparisons are
-        IEEE's: a NaN differs from everything, -0.0 from nothing that 0.0 does not differ from.
+        true if there is a discontinuity between a and its successor b; ``index`` (Int64) is the index of b in its row.
+        A callable gets 16-bit floats as float32, and is called once for each pair of neighbours. Comparisons follow
+        IEEE 754: NaN differs from everything, and -0.0 equals 0.0.
     predecessor : a scalar that each row's first item is compared with, as ``op(predecessor, first, 0)``. None: the
         first item is a head, and the operator is not called for it.
-    dtype : type of the flags, which are 0 or 1: any integer type, "bool", or "bits" for 32 flags to a uint32, the first
-        in the lowest bit; a row of n has ceil(n / 32) words, and what is left of the last one is 0.
-    tile : cut each row into tiles of so many items (1 to 2**30), each of which starts fresh and counts its own index:
-        what a block of ``cub::BlockDiscontinuity`` with a tile of that size does.
-    out : where to write; right shape and dtype, not overlapping ``x``. Returned. Default: a new array of the library of
-        ``x``.
-    stream : None (the current stream of the library of ``x``), an int, or an object with ``__cuda_stream__``.
+    dtype : type of the flags, which are 0 or 1: any integer type, "bool", or "bits" for 32 flags per uint32, the first
+        in the lowest bit; a row of n items has ceil(n / 32) words, and the unused bits of the last one are 0.
+    tile : cut each row into tiles of this many items (1 to 2**30). Each tile is separate and has indexes of its own, as
+        a tile of ``cub::BlockDiscontinuity`` has.
+    out : array of the result's shape and type that does not overlap ``x``; it is written and returned. Default: a new
+        array of the library of ``x``.
+    stream : None (the current stream of the library of ``x``), a handle as an int, or an object with
+        ``__cuda_stream__``.
 
     Returns
     -------
-    array of the library of ``x`` and of its shape ("bits": the last axis shorter).
+    array of the library and the shape of ``x``; with "bits", the last axis has ceil(n / 32) words.
 
     Raises
     ------
-    ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
+    ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError,
+    LaunchError: ``cutesync.errors`` says when.
     """
     return _call(_arguments("heads", op, predecessor, None, dtype, tile), x, out, stream)
 
@@ -77,10 +78,11 @@ def flag_tails(
     out: Array = None,
     stream: Stream = None,
 ) -> A:
-    """Flag the items of ``x`` that differ from the item behind them, along the last axis.
+    """Flag the items of ``x`` that differ from the item after them, along the last axis.
 
-    As ``flag_heads``, with ``successor`` as the scalar that each row's last item is compared with, as ``op(last,
-    successor, n)``. None: the last item is a tail, and the operator is not called for it.
+    ``successor`` is a scalar that each row's last item is compared with, as ``op(last, successor, n)``, where n is the
+    length of the row. None: the last item is a tail, and the operator is not called for it. The other arguments, the
+    result and the errors are those of ``flag_heads``.
     """
     return _call(_arguments("tails", op, None, successor, dtype, tile), x, out, stream)
 
@@ -96,29 +98,31 @@ def flag_heads_and_tails(
     out: tuple[Array, Array] | None = None,
     stream: Stream = None,
 ) -> tuple[A, A]:
-    """``(heads, tails)``: both kinds of flags in one pass over ``x``. ``out`` is a pair of arrays."""
+    """Return ``(heads, tails)``: the results of ``flag_heads`` and ``flag_tails``, in one pass over ``x``. ``out`` is a
+    pair of arrays that do not overlap. The other arguments and the errors are those of both functions."""
     return _call_pair(_arguments("both", op, predecessor, successor, dtype, tile), x, out, stream)
 
 
 def adjacent_difference(
     x: A, op: Operator = "sub", *, reverse: bool = False, out: Array = None, stream: Stream = None
 ) -> A:
-    """``op(item, item before it)`` along the last axis; each row's first item stays as it is. With ``reverse`` the
-    neighbour is the item behind, and each row's last item stays.
+    """Return ``op(item, item before it)`` along the last axis; each row's first item is copied. With ``reverse``, the
+    neighbour is the item after it, and each row's last item is copied.
 
     Parameters
     ----------
-    x, out, stream : as for ``flag_heads``; the result has the type and the shape of ``x``.
+    x, out, stream : as for ``flag_heads``; the result has the type and the shape of ``x``. The errors are the same,
+        too.
     op : "sub", "add", "mul", "min", "max", "and", "or", "xor", or a callable of two values. Integers wrap; 16-bit
         floats are computed in float32 and rounded once. "sub" refuses bool.
-    reverse : whether the neighbour is the item behind.
+    reverse : whether the neighbour is the item after it.
     """
     form = "right" if flag(reverse, "reverse") else "left"
     return _call((form, op if type(op) is str else identify(op), None, None, None, None, ()), x, out, stream)
 
 
 class Arguments(NamedTuple):
-    """What a call was given, arrays aside, in the order in which it is passed on."""
+    """The arguments of a call except the arrays, in the order in which they are passed to the front end."""
 
     form: str
     op: Any
@@ -137,7 +141,7 @@ def _arguments(form: str, op: Any, predecessor: Any, successor: Any, dtype: Any,
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> FlagSpec:
-    """The call, checked against what ``x`` is."""
+    """Check the arguments against ``x``, and return the Spec of the call."""
     del out
     given, x = Arguments(*arguments), views[0]
     if not x.shape:
@@ -152,8 +156,8 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> FlagSpec:
     if tile is not None:
         if not isinstance(tile, (int, np.integer)) or isinstance(tile, bool):
             raise ArgumentTypeError(explain("tile", shown(tile), "None or an int"))
-        if not 0 < tile <= MOST_PERIOD:
-            raise ArgumentValueError(explain("tile", shown(tile), f"1 to {MOST_PERIOD} items"))
+        if not 0 < tile <= MAX_PERIOD:
+            raise ArgumentValueError(explain("tile", shown(tile), f"1 to {MAX_PERIOD} items"))
         tile = int(tile)
     ends = {
         name: None if end is None else scalar(end, x.dtype, name)

@@ -1,4 +1,4 @@
-"""From a call to a launch: its policy becomes a kernel with its parameters."""
+"""From the spec of a call to its launch: the policy determines the kernel and its parameters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .spec import FlagSpec, Marking
 
 
 def kernel_spec(policy: Policy, marking: Marking) -> KernelSpec:
-    """The kernel of a policy. What every warp waits for comes first among its parameters."""
+    """Return the kernel of a policy. The parameters that every warp waits for come first."""
 
     def make() -> Any:
         from .kernel import FlagKernel
@@ -31,7 +31,7 @@ def kernel_spec(policy: Policy, marking: Marking) -> KernelSpec:
 
 
 def plan(spec: FlagSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
-    """The launch of a call."""
+    """Prepare the launch of a call."""
     (x,), marking = views, spec.marking
     if x.size == 0:
         return nothing, None

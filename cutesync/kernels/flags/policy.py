@@ -1,9 +1,10 @@
-"""Which kernel marks an array, with which sizes: a function of lengths, types and alignment, never of the chip.
+"""Which kernel flags an array, with which sizes: a pure function of lengths, types and alignment, not of the GPU.
 
-A thread holds vectors of ``vector`` elements: as many as fit 16 bytes of the wider side, input or output, and as the
-alignment of all addresses allows. So loads and stores of a warp cover whole lines whatever the types, and a misaligned
-view is read and written in narrower vectors rather than peeled. Keys that are less aligned than flags are loaded in
-several pieces a vector, which the cache puts together; flags are not stored in pieces, as these would all travel.
+A thread has vectors of ``vector`` elements: as many as fit 16 bytes of the wider of input and output, and as the
+alignment of all addresses allows. So the loads and stores of a warp cover whole lines for all types, and misaligned
+arrays are read and written in narrower vectors, without a separate head and tail. Items that are less aligned than
+flags are loaded in several pieces per vector: these hit the cache. Flags are not stored in pieces, as each piece would
+be a separate write to memory.
 """
 
 from __future__ import annotations
@@ -12,25 +13,26 @@ from dataclasses import dataclass
 
 from ...sizes import ceil_div
 
-SMS = 132  # multiprocessors the block counts are tuned for
+SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 LANES = 32
-VECTOR_BYTES = 16
-THREADS = (
-    SMS * 1024
-)  # half of what the chip holds at once: beyond, two vectors a thread are faster than more blocks, and than four
-# Bytes a block moves at least: the chip starts about 0.8 blocks per nanosecond. Not more: small blocks mix reads with writes.
-LEAST_MOVED = 8192
-RUN = 2048  # elements, the most of a warp's run: rows of a multiple of it end where a run does
-IN_PIECES = 4  # elements, the longest vector that is loaded in pieces
-MOST_BLOCKS = (1 << 31) - 1  # in a grid; memory holds no more than 32 times as many rows
-MOST_PERIOD = 1 << 30  # places in a tile are counted in 32 bits
+VECTOR_BYTES = 16  # the widest load of a thread
+# Up to half of the threads that are resident at once have one vector each. Beyond, two vectors per thread are faster
+# than more blocks, and faster than four.
+ONE_VECTOR_THREADS = SMS * 1024
+# A block moves at least this much, as the GPU starts about 0.8 blocks per nanosecond; and not much more, as small
+# blocks overlap reads and writes better.
+MIN_BYTES_PER_BLOCK = 8192
+MAX_RUN = 2048  # elements, the longest run of a warp: a row that is a multiple of it ends where a run ends
+MAX_PIECED_VECTOR = 4  # elements, the longest vector that is loaded in pieces
+MAX_BLOCKS = (1 << 31) - 1  # in a grid; memory holds at most 32 times as many rows
+MAX_PERIOD = 1 << 30  # indexes in a tile are counted in 32 bits
 
 
 @dataclass(frozen=True)
 class Problem:
-    """``rows`` rows of ``length`` elements of ``size`` bytes, marked with ``flag`` bytes each (0: one bit), each row
-    cut into tiles of ``tile`` elements; ``aligned`` and ``flag_aligned``: the powers of two, up to 16, that divide the
-    addresses."""
+    """``rows`` rows of ``length`` elements of ``size`` bytes, with flags of ``flag`` bytes (0: one bit). Each row is
+    cut into tiles of ``tile`` elements. ``aligned`` and ``flag_aligned`` are the powers of two, up to 16, that divide
+    the addresses."""
 
     rows: int
     length: int
@@ -43,8 +45,8 @@ class Problem:
 
 @dataclass(frozen=True)
 class Policy:
-    """Of the kernel: whether there are several rows, whether rows are cut into periods, elements a vector, elements a
-    load, vectors a thread, warps a block."""
+    """Compile-time choices of the kernel: whether there are several rows, whether rows are cut into periods, elements
+    per vector, elements per load, vectors per thread, warps per block."""
 
     several_rows: bool
     periodic: bool
@@ -72,31 +74,31 @@ class Choice:
 
 
 def team(several_rows: bool, warps: int) -> int:
-    """Threads that share a run of a row: a warp where there are several rows, as these may be short, else a block."""
+    """Return how many threads share a run of a row: a warp if there are several rows, which may be short, else a
+    block."""
     return LANES if several_rows else warps * LANES
 
 
 def choose(problem: Problem, unroll: int | None = None, warps: int | None = None) -> Choice:
-    """The one configuration of a problem. The optional arguments override what the size decides: vectors a thread has
-    in flight, warps a block."""
+    """Return the policy and the launch of a problem. ``unroll`` (vectors per thread) and ``warps`` (per block) override
+    what the size decides."""
     rows, length, tile = problem.rows, problem.length, min(problem.tile, problem.length)
-    mergeable = length % tile == 0 and tile <= MOST_PERIOD and (problem.flag > 0 or length % LANES == 0)
-    if rows > 1 and mergeable and (tile < length or length % RUN):
-        rows, length = 1, rows * length  # rows are tiles of one long row: no row ends within a warp's run
+    mergeable = length % tile == 0 and tile <= MAX_PERIOD and (problem.flag > 0 or length % LANES == 0)
+    if rows > 1 and mergeable and (tile < length or length % MAX_RUN):
+        rows, length = 1, rows * length  # as tiles of one long row: then no row ends within a warp's run
     vector, piece = _vector(problem, length if rows > 1 else 0)
     vectors = rows * length // vector
-    narrow = VECTOR_BYTES // (
-        vector * max(problem.size, problem.flag)
-    )  # how many times less than 16 bytes a vector has
+    narrow = VECTOR_BYTES // (vector * max(problem.size, problem.flag))  # how many vectors make 16 bytes
     several = rows > 1
-    most = (
-        4 if several and problem.flag == 0 else 2
-    )  # a warp of rows of bits stores little for the division that finds its row
-    unroll = unroll or (1 if vectors <= THREADS else most) * min(narrow, 8)
+    # A warp divides to find its row. With rows of bits it stores little, so it does more work for each division.
+    most = 4 if several and problem.flag == 0 else 2
+    unroll = unroll or (1 if vectors <= ONE_VECTOR_THREADS else most) * min(narrow, 8)
     while several and unroll > 1 and 2 * LANES * unroll * vector > length:
-        unroll //= 2  # only a run within the row is straight code
+        unroll //= 2  # only runs that end within the row have no bounds checks
     moved = 4 * LANES * unroll * vector * (problem.size + problem.flag)  # bytes, by a block of four warps
-    warps = warps or (32 if rows > MOST_BLOCKS * 4 else 4 if vectors < THREADS // 2 or moved >= LEAST_MOVED else 8)
+    warps = warps or (
+        32 if rows > MAX_BLOCKS * 4 else 4 if vectors < ONE_VECTOR_THREADS // 2 or moved >= MIN_BYTES_PER_BLOCK else 8
+    )
     runs = rows * ceil_div(length, team(several, warps) * unroll * vector)
     grid = ceil_div(runs, warps) if several else runs
     policy = Policy(several, tile < length, vector, piece, unroll, warps)
@@ -104,7 +106,7 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
 
 
 def _vector(problem: Problem, stride: int) -> tuple[int, int]:
-    """Elements a vector, and of these a load, if rows begin ``stride`` elements apart."""
+    """Return the elements per vector and per load, if rows begin ``stride`` elements apart."""
     vector = piece = VECTOR_BYTES // max(problem.size, problem.flag)
 
     def fits(count: int, size: int, aligned: int) -> bool:
@@ -112,11 +114,13 @@ def _vector(problem: Problem, stride: int) -> tuple[int, int]:
 
     while not fits(piece, problem.size, problem.aligned):
         piece //= 2
-    while vector > max(piece, IN_PIECES) or (problem.flag > 0 and not fits(vector, problem.flag, problem.flag_aligned)):
+    while vector > max(piece, MAX_PIECED_VECTOR) or (
+        problem.flag > 0 and not fits(vector, problem.flag, problem.flag_aligned)
+    ):
         vector //= 2
     return vector, min(vector, piece)
 
 
 def alignment(address: int) -> int:
-    """The largest power of two, up to 16, that divides an address."""
+    """Return the largest power of two, up to 16, that divides an address."""
     return min(address & -address or VECTOR_BYTES, VECTOR_BYTES)

@@ -1,4 +1,4 @@
-"""What a call of the flags computes: the whole call, and its kernel."""
+"""What flags and differences compute: the spec of a call, and of its kernel."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ FORMS = {
 
 @dataclass(frozen=True)
 class Marking:
-    """What is computed: a form, an operator, the element types, and which ends have a neighbour of the caller's.
+    """What a kernel computes: a form, an operator, the element types, and whether the caller gives a neighbour for
+    either end of a row.
 
-    "heads", "tails" and "both" give flags of type ``result``, or with ``bits`` 32 to a word; "left" and "right" give
-    differences with the neighbour on that side.
+    The forms "heads", "tails" and "both" compute flags of type ``result``, or with ``bits`` 32 flags per word; "left"
+    and "right" compute differences with the neighbour on that side.
     """
 
     form: str
@@ -35,7 +36,7 @@ class Marking:
 
     @property
     def name(self) -> str:
-        """The public call."""
+        """The name of the public function."""
         return FORMS[self.form]
 
     @property
@@ -56,7 +57,7 @@ class Marking:
 
     @property
     def key(self) -> tuple:
-        """What names the machine code in caches."""
+        """Identifies the machine code in caches."""
         return (self.form, self.op.key, self.source.name, self.result.name, self.bits, self.predecessor, self.successor)
 
     @property
@@ -67,8 +68,8 @@ class Marking:
 
 @dataclass(frozen=True)
 class FlagSpec(Spec):
-    """A call: ``predecessor`` and ``successor`` are numbers of the elements' type, or None; rows are cut into tiles of
-    ``tile`` items."""
+    """A call. ``predecessor`` and ``successor`` are numbers of the elements' type, or None. Rows are cut into tiles of
+    ``tile`` items, unless it is None."""
 
     marking: Marking
     shape: tuple[int, ...]

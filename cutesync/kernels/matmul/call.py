@@ -21,9 +21,9 @@ keeps the answer beside the compiled kernels, for later calls and processes. Wit
 captured that asks for a shape not yet timed, the model's choice is taken.
 
 Reading order: ``policy``, ``candidates`` and ``model`` (tiles, and which are chosen), ``scheduler`` (the order of
-tiles), ``kernel`` (the producer, and what the consumers do), ``schedule``, ``mainloop``, ``epilogue``,
-``split`` (how they do it); then the host side: ``checks``, ``terms``, ``problem`` (from arrays to launches), ``plan``
-(one launch), ``run`` (all of a call), ``pack``.
+tiles), ``kernel`` (the producer, and what the consumers do), ``schedule``, ``mainloop``, ``epilogue``, ``split`` (how
+they do it); then the host side: ``checks``, ``terms``, ``problem`` (from arrays to launches), ``plan`` (one launch),
+``run`` (all of a call), ``pack``.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def matmul(
     ----------
     a, b : arrays (..., M, K) and (..., K, N), both float32, both float16, both bfloat16, both float8 (e4m3fn, e5m2 or
         one of each) or both of 8-bit integers (int8, uint8 or one of each); vectors and batches as in NumPy's ``@``.
-        Any strides. NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or anything with
-        DLPack or ``__cuda_array_interface__``.
+        Any strides. NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or anything with DLPack
+        or ``__cuda_array_interface__``.
     c : float array that broadcasts to the result. Read only if beta is not 0, checked always.
     alpha, beta : numbers. beta is by default 1 where c is given, and else 0; a beta other than 0 needs c.
     bias : (N,), an element for each column, or (M, 1), one for each row.

@@ -2,8 +2,8 @@
 
 ``reduce`` is the general call; ``argmin argmax sum prod min max any all`` are NumPy's names with NumPy's promotion.
 Operands keep their order, so the operator need not be commutative, and the result is bitwise the same in every run and
-on every GPU. The method is CUB's (vector loads, warp shuffles, one state a block) with the second kernel replaced by
-the block that started last.
+on every GPU. The method is that of CUB (vector loads, warp shuffles, one partial per block), except that the block
+which started last combines the partials, in place of a second kernel.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ...types import Array, Axis, DTypeLike, Operator, Scalar, Stream
 from .plan import plan
 from .spec import ReduceSpec, Reduction
 
-_ARG = object()  # the algorithm of argmin and argmax, which nobody can ask for
+_ARG = object()  # the algorithm of argmin and argmax, which is not a public value of ``algorithm``
 
 
 def reduce(
@@ -41,43 +41,46 @@ def reduce(
     algorithm: str = "auto",
     stream: Stream = None,
 ) -> Array:
-    """Fold the elements of ``x`` along ``axis`` with an associative operator.
+    """Reduce ``x`` along ``axis`` with an associative operator.
 
     Parameters
     ----------
-    x : array of any shape, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or
-        anything with DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16, bfloat16,
-        float32, float64.
+    x : array of any shape, C-contiguous, of NumPy (copied to the device, the result is copied back), torch, CuPy,
+        DeviceArray, or an object with DLPack or ``__cuda_array_interface__``. Element types: bool, int8..int64,
+        uint8..uint64, float16, bfloat16, float32, float64.
     op : "add", "mul", "min", "max", "and", "or", "xor", "any", "all", or a callable of two scalars that the DSL can
-        trace. ``op(a, b)`` gets ``a`` from lower indexes. NaN propagates through min and max, as in NumPy. A callable
-        is known by its meaning (see ``cutesync.identity``): a changed capture is a new operator.
+        trace. In ``op(a, b)``, ``a`` comes from lower indexes than ``b``. NaN propagates through min and max, as in
+        NumPy. A callable is identified by its meaning (see ``cutesync.identity``): a changed capture is a new operator.
     axis : None (all), an int, or a tuple of ints; negative counts from the end.
-    keepdims : keep reduced axes with extent 1.
-    init : a scalar folded in before the first element; any, all: its truth value.
-    dtype : the type of the operation and the result; default that of ``x`` (any, all: bool). 16-bit floats accumulate
-        in float32.
-    transform : a traced callable applied to every element (in the accumulator's type) before it is folded.
+    keepdims : whether reduced axes are kept, with extent 1.
+    init : a scalar that comes before the first element; for any and all, its truth value.
+    dtype : the type of the operation and of the result; default: that of ``x`` (any, all: bool). 16-bit floats
+        accumulate in float32 and are rounded once.
+    transform : a callable of one value, traced as ``op`` is, that is applied to every element (in the accumulator's
+        type) before the reduction.
     identity : the result for an empty axis when ``op`` is a callable.
-    out : where to write; right shape and dtype, not overlapping ``x``. Returned. Default: a new array of the library of
-        ``x``.
-    algorithm : "auto", or a slower rung kept for comparison: "atomic" (one atomic a block; not reproducible for floats)
-        or "multi_launch" (one launch a level).
-    stream : None (the current stream of the library of ``x``), an int, or an object with ``__cuda_stream__``.
+    out : array of the result's shape and type that does not overlap ``x``; it is written and returned. Default: a new
+        array of the library of ``x``.
+    algorithm : "auto", or a slower one for comparison: "atomic" (one atomic operation per block; floats are not
+        reproducible) or "multi_launch" (one launch per level). Both reduce the whole array.
+    stream : None (the current stream of the library of ``x``), a handle as an int, or an object with
+        ``__cuda_stream__``.
 
     Returns
     -------
-    array of the library of ``x`` with the reduced axes gone; a NumPy scalar where ``x`` is NumPy and everything is
+    array of the library of ``x``, without the reduced axes; a NumPy scalar if ``x`` is a NumPy array and all axes are
     reduced.
 
     Raises
     ------
-    ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
+    ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError,
+    LaunchError: ``cutesync.errors`` says when.
     """
     if type(op) is not str:
         op = identify(op)
     if transform is not None:
         transform = identify(transform, "transform")
-    if type(keepdims) is not bool:  # as keys 1 and True are one
+    if type(keepdims) is not bool:  # 1 and True are equal as keys
         keepdims = flag(keepdims, "keepdims", numbers=True)
     given = () if axis is None and init is None and identity is None else exact(axis, init, identity)
     return _call((op, axis, keepdims, init, dtype, transform, identity, algorithm, given), x, out, stream)
@@ -86,16 +89,19 @@ def reduce(
 def argmin(
     x: Array, axis: int | None = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None
 ) -> Array:
-    """Index of the smallest element (int64), the lowest one on ties; a NaN counts as smallest. ``axis`` is None or an
-    int."""
+    """Return the index of the smallest element (int64): the lowest index on ties, and that of the first NaN if there is
+    one.
+
+    With ``axis`` None (the default), the index counts elements of the flattened array; an int reduces that axis. The
+    other arguments and the errors are those of ``reduce``. An empty axis is an ArgumentValueError."""
     return _arg("argmin", x, axis, keepdims, out, stream)
 
 
 def argmax(
     x: Array, axis: int | None = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None
 ) -> Array:
-    """Index of the largest element (int64), the lowest one on ties; a NaN counts as largest. ``axis`` is None or an
-    int."""
+    """Return the index of the largest element (int64): the lowest index on ties, and that of the first NaN if there is
+    one. Arguments and errors are those of ``argmin``."""
     return _arg("argmax", x, axis, keepdims, out, stream)
 
 
@@ -114,7 +120,8 @@ def sum(
     out: Array = None,
     stream: Stream = None,
 ) -> Array:
-    """Sum. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
+    """Return the sum along ``axis``; 0 for an empty axis. Without ``dtype``, bool and integers widen to 64 bits and
+    floats keep their type, as in NumPy. Arguments and errors are those of ``reduce``."""
     return reduce(
         x, "add", axis=axis, keepdims=keepdims, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream
     )
@@ -129,34 +136,39 @@ def prod(
     out: Array = None,
     stream: Stream = None,
 ) -> Array:
-    """Product. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
+    """Return the product along ``axis``; 1 for an empty axis. Without ``dtype``, bool and integers widen to 64 bits and
+    floats keep their type, as in NumPy. Arguments and errors are those of ``reduce``."""
     return reduce(
         x, "mul", axis=axis, keepdims=keepdims, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream
     )
 
 
 def min(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
-    """Smallest element; NaN if there is one."""
+    """Return the smallest element along ``axis``, in the type of ``x``; NaN if there is one. An empty axis is an
+    ArgumentValueError. Arguments are those of ``reduce``."""
     return reduce(x, "min", axis=axis, keepdims=keepdims, out=out, stream=stream)
 
 
 def max(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
-    """Largest element; NaN if there is one."""
+    """Return the largest element along ``axis``, in the type of ``x``; NaN if there is one. An empty axis is an
+    ArgumentValueError. Arguments are those of ``reduce``."""
     return reduce(x, "max", axis=axis, keepdims=keepdims, out=out, stream=stream)
 
 
 def any(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
-    """Whether some element is not zero (bool)."""
+    """Return whether any element along ``axis`` is not zero (bool); False for an empty axis. Arguments are those of
+    ``reduce``."""
     return reduce(x, "any", axis=axis, keepdims=keepdims, out=out, stream=stream)
 
 
 def all(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
-    """Whether every element is not zero (bool)."""
+    """Return whether all elements along ``axis`` are not zero (bool); True for an empty axis. Arguments are those of
+    ``reduce``."""
     return reduce(x, "all", axis=axis, keepdims=keepdims, out=out, stream=stream)
 
 
 class Arguments(NamedTuple):
-    """What ``reduce`` was given, arrays aside, in the order in which it is passed on."""
+    """The arguments of ``reduce`` except the arrays, in the order in which they are passed to the front end."""
 
     op: Any
     axis: Any
@@ -170,7 +182,7 @@ class Arguments(NamedTuple):
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
-    """The call, checked against what ``x`` is."""
+    """Check the arguments against ``x``, and return the Spec of the call."""
     del out
     given, x = Arguments(*arguments), views[0]
     axes = _axes(given.axis, len(x.shape))

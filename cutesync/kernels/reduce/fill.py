@@ -13,7 +13,7 @@ class FillReduce(ReduceKernel):
     """The kernel: ``init`` is stored in ``outer`` results, 256 a block."""
 
     def __init__(self, monoid, has_init: bool, policy: FillPolicy) -> None:
-        super().__init__(monoid, has_init, 256, 0, 1)
+        super().__init__(monoid, False, 256, 0, 1)  # ``init`` is the result: it is not combined with another
 
     @cute.jit
     def body(self, a: Arguments):

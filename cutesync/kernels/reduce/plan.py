@@ -1,5 +1,5 @@
-"""From a reduction to launches: its shape becomes passes of (outer, length, inner), each a kernel with its
-parameters."""
+"""From the spec of a reduction to its launches: its axes become passes of (outer, length, inner), each with one
+kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILL_THREADS = 256
 
 
 def kernel_spec(policy: Policy, reduction: Reduction, has_init: bool) -> KernelSpec:
-    """The kernel of a policy."""
+    """Return the kernel of a policy."""
 
     def make() -> Any:
         module = importlib.import_module(f".{policy.module}", __package__)
@@ -42,7 +42,7 @@ def kernel_spec(policy: Policy, reduction: Reduction, has_init: bool) -> KernelS
 def launch(
     choice: Choice, reduction: Reduction, extents: tuple[int, int, int], init: Any, ordinal: int, stream: int
 ) -> Launch:
-    """The prepared launch of one pass over (outer, length, inner) elements; ``init`` is a number or None."""
+    """Prepare the launch of one pass over (outer, length, inner) elements; ``init`` is a number or None."""
     spec = kernel_spec(choice.policy, reduction, init is not None)
     values = dict(zip(_EXTENTS, extents)) | {"splits": choice.splits, "tiles": choice.tiles, "init": init}
     claim = workspace.counters_and_slots if choice.agrees else None
@@ -50,7 +50,7 @@ def launch(
 
 
 def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
-    """The launches of a call."""
+    """Prepare the launches of a call."""
     (x,), (out,) = views, outs
     reduction = spec.reduction
     if out.size == 0:
@@ -73,19 +73,20 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
 
 
 def chained(runs: list[Run], sizes: list[int], ordinal: int) -> Run:
-    """One run of passes, each of which reads what the one before has written: ``sizes`` bytes between them."""
+    """Return one run of all passes. Each pass reads the result of the one before; these results have ``sizes``
+    bytes."""
     places = [0, *range(2, 2 + len(sizes)), 1]
     return in_turn(list(zip(runs, zip(places, places[1:]))), sizes, ordinal)
 
 
 def fill(reduction: Reduction, count: int, value: Any, ordinal: int, stream: int) -> Launch:
-    """The launch that stores ``value`` in ``count`` results."""
+    """Prepare the launch that stores ``value`` in ``count`` results."""
     choice = Choice(FillPolicy(), 1, 1, -(-count // FILL_THREADS))
     return launch(choice, reduction, (count, 0, 1), value, ordinal, stream)
 
 
 def _empty_result(spec: ReduceSpec) -> Any:
-    """What an axis of no elements is reduced to."""
+    """Return the result of an empty axis; raise ArgumentValueError if there is none."""
     reduction = spec.reduction
     if spec.init is not None:
         return spec.init

@@ -1,6 +1,6 @@
-"""Which kernel reduces an array, with which sizes: a function of lengths, types and alignment, never of the chip.
+"""Which kernel reduces an array, with which sizes: a pure function of lengths, types and alignment, not of the GPU.
 
-The thresholds were measured on an H200 (132 SMs); because they do not depend on the chip, neither does any result.
+The thresholds were measured on an H200. As they do not depend on the GPU, neither does any result.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import ClassVar
 from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
 
-SMS = 132  # multiprocessors the block counts are tuned for
-VECTOR_BYTES = 16
-CHUNK_BYTES = 32 * 8 * VECTOR_BYTES  # what a warp folds in one step of SegmentReduce with unroll 8
-SMALL_BYTES = 1 << 16  # up to here one block is faster than several that must agree
-LARGE_BYTES = 1 << 27  # from here on more warps with fewer loads each read faster
-SHORT_ROW_BYTES = 512
-LANE_BYTES = 128  # most that a lane reads of consecutive memory; more spreads a warp over too many cache lines
+SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
+VECTOR_BYTES = 16  # the widest load of a thread
+CHUNK_BYTES = 32 * 8 * VECTOR_BYTES  # a warp of SegmentReduce reduces this much in one step, with unroll 8
+SMALL_BYTES = 1 << 16  # up to 64 KiB, one block is faster than several that combine their partials
+LARGE_BYTES = 1 << 27  # from 128 MiB on, 16 warps per block with 4 loads in flight read faster than 8 with 8
+SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
+LANE_BYTES = 128  # a lane reads at most this much consecutive memory: more spreads a warp over too many cache lines
 
 
 @dataclass(frozen=True)
 class Problem:
-    """``length`` elements of ``size`` bytes are folded for each of outer * inner results; a state has ``words`` 32-bit
-    words; ``aligned`` and ``aligned_out``: x and out lie on 16-byte boundaries."""
+    """Each of outer * inner results is reduced from ``length`` elements of ``size`` bytes. A state has ``words`` 32-bit
+    words. ``aligned`` and ``aligned_out``: x and out begin on 16-byte boundaries."""
 
     outer: int
     length: int
@@ -45,15 +45,16 @@ class Policy:
 
 @dataclass(frozen=True)
 class FillPolicy(Policy):
-    """Results of an empty axis."""
+    """Fill the results of an empty axis."""
 
     module, kernel = "fill", "FillReduce"
 
 
 @dataclass(frozen=True)
 class SegmentPolicy(Policy):
-    """Rows in chunks of ``unroll`` 16-byte vectors a lane; ``scope`` says who reduces a row, ``whole`` that rows are
-    whole chunks on 16-byte boundaries, ``few`` that at most 32 blocks share one."""
+    """Rows in chunks of ``unroll`` 16-byte vectors per lane. ``scope`` says which threads reduce a row: "warp",
+    "block", "grid" (one row) or "grid_rows". ``whole``: rows consist of whole chunks on 16-byte boundaries. ``few``: at
+    most 32 blocks share a row."""
 
     module, kernel = "segments", "SegmentReduce"
 
@@ -67,7 +68,7 @@ class SegmentPolicy(Policy):
 
 @dataclass(frozen=True)
 class ShortRowPolicy(Policy):
-    """Rows of up to 512 bytes: ``group`` lanes a row, which load 16-byte ``vectors`` or single elements."""
+    """Rows of up to 512 bytes: ``group`` lanes per row, which load 16-byte ``vectors`` or single elements."""
 
     module, kernel = "rows", "ShortRowReduce"
 
@@ -79,7 +80,7 @@ class ShortRowPolicy(Policy):
 
 @dataclass(frozen=True)
 class WholeRowPolicy(Policy):
-    """Rows of ``length`` elements, several to a lane."""
+    """Rows of ``length`` elements, so short that a lane reduces several whole rows."""
 
     module, kernel = "rows", "WholeRowReduce"
 
@@ -90,7 +91,8 @@ class WholeRowPolicy(Policy):
 
 @dataclass(frozen=True)
 class ColumnPolicy(Policy):
-    """An axis that is not the last: ``lanes`` neighbouring units of columns by ``groups`` of rows in a block."""
+    """An axis that is not the last. A block has ``lanes`` threads side by side, each with a vector or one element of
+    columns, times ``groups`` of rows; with ``split`` several blocks share the rows."""
 
     module, kernel = "columns", "ColumnReduce"
 
@@ -104,7 +106,8 @@ class ColumnPolicy(Policy):
 
 @dataclass(frozen=True)
 class NarrowPolicy(Policy):
-    """Few ``columns``: a lane loads ``lane_bytes`` of whole rows."""
+    """An axis that is not the last, with few ``columns``: a lane loads ``lane_bytes``, which are whole rows; with
+    ``split`` several blocks share the rows."""
 
     module, kernel = "narrow", "NarrowColumnReduce"
 
@@ -117,7 +120,7 @@ class NarrowPolicy(Policy):
 
 @dataclass(frozen=True)
 class Choice:
-    """A policy and its launch: ``splits`` blocks share a result, ``tiles`` cover ``inner``."""
+    """A policy and its launch: ``splits`` blocks share a result, ``tiles`` blocks cover ``inner``."""
 
     policy: Policy
     splits: int
@@ -126,12 +129,12 @@ class Choice:
 
     @property
     def agrees(self) -> bool:
-        """Whether the blocks that share a result do so by the workspace."""
+        """Whether blocks combine their partials through the workspace."""
         return self.splits > 1 and getattr(self.policy, "scope", "") != "atomic"
 
 
 def choose(problem: Problem) -> Choice:
-    """The one configuration of a problem."""
+    """Return the policy and the launch of a problem."""
     if problem.inner > 1:
         return _columns(problem)
     if problem.length * problem.size <= SHORT_ROW_BYTES:
@@ -162,7 +165,7 @@ def _segments(problem: Problem) -> Choice:
 
 
 def _whole(problem: Problem, unroll: int) -> bool:
-    """Whether every row is whole chunks of ``unroll`` vectors a lane."""
+    """Return whether every row consists of whole, aligned chunks of ``unroll`` vectors per lane."""
     return problem.aligned and problem.length * problem.size % (32 * unroll * VECTOR_BYTES) == 0
 
 
@@ -218,7 +221,7 @@ def _columns(problem: Problem) -> Choice:
 def _narrow_columns(problem: Problem, lane_bytes: int) -> Choice:
     lane_bytes *= max(1, 64 // lane_bytes)
     warps = 8
-    step_rows = 32 * lane_bytes // (problem.inner * problem.size)  # what a warp folds in one step
+    step_rows = 32 * lane_bytes // (problem.inner * problem.size)  # a warp reduces this many in one step
     blocks = max(1, problem.length // (step_rows * warps * 2))
     splits = min(max(1, 256 // problem.outer), blocks, SLOTS // (problem.words * problem.outer * problem.inner) or 1)
     if problem.outer > GROUPS:

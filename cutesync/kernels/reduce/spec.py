@@ -1,4 +1,4 @@
-"""What a reduction computes: the whole call, and one kernel of it."""
+"""What a reduction computes: the spec of a call, and of each of its kernels."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ...runtime.call import Spec
 
 @dataclass(frozen=True)
 class Reduction:
-    """What one kernel computes: an operator (or "argmin" / "argmax"), the element types, and the map fused into the
-    load."""
+    """What one kernel computes: an operator (or "argmin", "argmax"), the element types, and the map that is applied to
+    each loaded element."""
 
     op: Operator | str
     source: DType
@@ -30,13 +30,13 @@ class Reduction:
 
     @property
     def key(self) -> tuple:
-        """What names the machine code in caches."""
+        """Identifies the machine code in caches."""
         op = self.op if isinstance(self.op, str) else self.op.key
         transform = "" if self.transform is None else identify(self.transform).key
         return (op, transform, self.source.name, self.accumulate.name, self.result.name)
 
     def monoid(self) -> Any:
-        """The device code (imports the DSL)."""
+        """Return the operator's device code (imports the DSL)."""
         from ...monoid import ArgMonoid, Monoid
 
         if isinstance(self.op, str):
@@ -45,12 +45,12 @@ class Reduction:
 
     @property
     def _of_truth(self) -> bool:
-        """any and all reduce truth values."""
+        """Whether the operator is any or all, which reduce truth values."""
         return not isinstance(self.op, str) and self.op.fn is None and self.op.name in ("any", "all")
 
     @property
     def value(self) -> DType:
-        """The type of a state's value, and of ``init``."""
+        """The type of the value in a state, and of ``init``."""
         return self.source if isinstance(self.op, str) else BOOL if self._of_truth else self.accumulate
 
     @property
@@ -65,7 +65,7 @@ class Reduction:
 
     @property
     def between(self) -> DType:
-        """The type in which one pass leaves its states for the next."""
+        """The type in which one pass stores its results for the next."""
         return BOOL if self._of_truth else self.accumulate
 
     @property
@@ -77,19 +77,20 @@ class Reduction:
         return name == "add" if result.kind == "f" else name in ("add", "min", "max", "and", "or", "xor")
 
     def of_pass(self, number: int, passes: int) -> Reduction:
-        """What one of several passes computes: all but the last write states, all but the first read them."""
+        """Return what one of several passes computes. Only the first reads ``source`` and only the last writes
+        ``result``; between passes, values are of type ``between``."""
         first, last = number == 0, number == passes - 1
         source, result = self.source if first else self.between, self.result if last else self.between
         return Reduction(self.op, source, self.accumulate, result, self.transform if first else None)
 
     def identity(self) -> Any:
-        """The value that changes nothing, as a Python number; None if there is none."""
+        """Return the identity element as a Python number; None if there is none."""
         return None if isinstance(self.op, str) else self.op.identity(self.accumulate)
 
 
 @dataclass(frozen=True)
 class ReduceSpec(Spec):
-    """A call: ``init`` is a Python number of the type ``reduction.value``, or None."""
+    """A call of ``reduce``. ``init`` is a Python number of the type ``reduction.value``, or None."""
 
     reduction: Reduction
     shape: tuple[int, ...]
@@ -104,9 +105,11 @@ class ReduceSpec(Spec):
         return tuple(kept), self.reduction.result
 
     def passes(self) -> list[tuple[int, int, int]]:
-        """The (outer, length, inner) of each pass over the array, the last group of reduced axes first, so that C order
-        is kept."""
-        groups: list[tuple[int, bool]] = []  # neighbouring axes of one kind, those of one element left out
+        """Return the (outer, length, inner) of each pass over the array. The last group of reduced axes comes first, so
+        that elements are combined in C order."""
+        groups: list[
+            tuple[int, bool]
+        ] = []  # neighbouring axes that are all reduced, or all kept; axes of extent 1 are left out
         for axis, extent in enumerate(self.shape):
             if extent != 1 and groups and groups[-1][1] == (axis in self.axes):
                 groups[-1] = (groups[-1][0] * extent, groups[-1][1])

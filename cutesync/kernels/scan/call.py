@@ -1,7 +1,8 @@
-"""Scans (prefix sums and their like) along any axis, with any associative operator, in one launch.
+"""Scans (prefix sums, with any operator) along any axis, in one launch.
 
-``scan`` is the general call; ``cumsum cumprod`` are NumPy's names with NumPy's promotion. Operands keep their order, so
-the operator need not be commutative, and the result is bitwise the same in every run and on every GPU.
+``scan`` is the general call; ``cumsum cumprod`` are NumPy's names with NumPy's promotion. The operator must be
+associative. Operands keep their order, so it need not be commutative, and the result is bitwise the same in every run
+and on every GPU.
 """
 
 from __future__ import annotations
@@ -41,41 +42,42 @@ def scan(
     algorithm: str = "auto",
     stream: Stream = None,
 ) -> A:
-    """``out[i]`` is the fold of ``x[0] ... x[i]`` along ``axis`` with an associative operator.
+    """Scan ``x`` along ``axis`` with an associative operator: ``out[i]`` combines ``x[0] ... x[i]``.
 
     Parameters
     ----------
-    x : array of any shape, C-contiguous; NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or
-        anything with DLPack or ``__cuda_array_interface__``. bool, int8..int64, uint8..uint64, float16, bfloat16,
-        float32, float64.
-    op : "add", "mul", "min", "max", "and", "or", "xor", or a callable of two scalars that the DSL can trace. ``op(a,
-        b)`` gets ``a`` from lower indexes, in both directions. NaN propagates through min and max, as in NumPy.
-    axis : an int, negative counts from the end; None scans the flattened array.
-    exclusive : leave ``x[i]`` itself out: the first result is ``init``, or else the operator's identity.
-    reverse : fold ``x[i] ... x[n-1]``; the first result, in scan order, is the last element's.
-    init : a scalar, or an array of one element of the result's type on the device of ``x``, folded in before the first
-        element (in reverse: after the last). An array is read when the kernel runs and must not overlap ``out``.
-    dtype : the type of the operation and the result; default that of ``x``. 16-bit floats accumulate in float32 and are
-        rounded once.
-    identity : the first result of an exclusive scan when ``op`` is a callable and there is no ``init``.
-    out : where to write; right shape and dtype; ``x`` itself or memory of its own. Returned. Default: a new array of
-        the library of ``x``.
-    algorithm : "auto", or a slower rung kept for comparison: "tiered", along the last axis (tiered.py): one launch
-        folds tiles, others scan their totals, a last one scans the tiles. It reads ``x`` twice, 12 bytes an element of
-        4 where one pass moves 8, in 3 or 5 launches.
-    stream : None (the current stream of the library of ``x``), an int, or an object with ``__cuda_stream__``.
+    x : array of any shape, C-contiguous, of NumPy (copied to the device, the result is copied back), torch, CuPy,
+        DeviceArray, or an object with DLPack or ``__cuda_array_interface__``. Element types: bool, int8..int64,
+        uint8..uint64, float16, bfloat16, float32, float64.
+    op : "add", "mul", "min", "max", "and", "or", "xor", or a callable of two scalars that the DSL can trace. In ``op(a,
+        b)``, ``a`` comes from lower indexes in both directions. NaN propagates through min and max, as in NumPy.
+    axis : an int; negative counts from the end. None scans the flattened array.
+    exclusive : whether ``out[i]`` leaves out ``x[i]``: the first result is ``init``, else the operator's identity.
+    reverse : whether ``out[i]`` combines ``x[i] ... x[n-1]``, so that the scan begins at the last element.
+    init : a scalar, or an array of one element of the result's type on the device of ``x``, that comes before the first
+        element (in reverse: after the last). An array is read when the kernel runs, and must not overlap ``out``.
+    dtype : type of the operation and the result; default: that of ``x``. 16-bit floats use float32, and round once.
+    identity : the first result of an exclusive scan if ``op`` is a callable and there is no ``init``.
+    out : array of the result's shape and type, which is ``x`` itself or does not overlap it; it is written and
+        returned. Default: a new array of the library of ``x``.
+    algorithm : "auto", or for comparison the slower "tiered", along the last axis (``patterns.tiered_scan``): one
+        launch reduces tiles, others scan their totals, and a last one scans the tiles. It takes 3 or 5 launches, and
+        moves 12 bytes per element of 4 bytes, where one pass moves 8.
+    stream : None (the current stream of the library of ``x``), a handle as an int, or an object with
+        ``__cuda_stream__``.
 
     Returns
     -------
-    array of the shape of ``x`` (1-D where ``axis`` is None), of the library of ``x``.
+    array of the library and the shape of ``x`` (1-D if ``axis`` is None).
 
     Raises
     ------
-    ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
+    ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError,
+    LaunchError: ``cutesync.errors`` says when.
 
     The method is a single-pass scan with decoupled look-ahead (Merrill and Garland 2016; CUB's warp-specialised scan).
     """
-    if type(exclusive) is not bool or type(reverse) is not bool:  # as keys 1 and True are one
+    if type(exclusive) is not bool or type(reverse) is not bool:  # 1 and True are equal as keys
         exclusive, reverse = flag(exclusive, "exclusive"), flag(reverse, "reverse")
     if type(op) is not str:
         op = identify(op)
@@ -89,20 +91,22 @@ def scan(
 
 
 def cumsum(x: A, axis: int | None = None, *, dtype: DTypeLike = None, out: Array = None, stream: Stream = None) -> A:
-    """Running sum. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
+    """Return the running sum along ``axis``, or of the flattened array if it is None. Without ``dtype``, bool and
+    integers widen to 64 bits and floats keep their type, as in NumPy. Arguments and errors are those of ``scan``."""
     return scan(x, "add", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
 
 def cumprod(x: A, axis: int | None = None, *, dtype: DTypeLike = None, out: Array = None, stream: Stream = None) -> A:
-    """Running product. Without ``dtype`` bool and integers widen to 64 bits and floats keep their type, as in NumPy."""
+    """Return the running product along ``axis``, or of the flattened array if it is None. Without ``dtype``, bool and
+    integers widen to 64 bits and floats keep their type, as in NumPy. Arguments and errors are those of ``scan``."""
     return scan(x, "mul", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
 
-IN_MEMORY = "in memory"  # an ``init`` that is an input
+IN_MEMORY = "in memory"  # stands for an ``init`` that is an array
 
 
 def _device_scalar(init: Any, x: Any) -> Any:
-    """``init``, which is an array on a device beside an ``x`` there."""
+    """Return ``init`` if both it and ``x`` are arrays on a device; raise otherwise."""
     on_host = arrays.adapter(x) is arrays.NUMPY
     if arrays.adapter(init, "init") is arrays.NUMPY:
         allowed = "a scalar, or an array of one element on the device of x"
@@ -114,7 +118,7 @@ def _device_scalar(init: Any, x: Any) -> Any:
 
 
 class Arguments(NamedTuple):
-    """What ``scan`` was given, arrays aside, in the order in which it is passed on."""
+    """The arguments of ``scan`` except the arrays, in the order in which they are passed to the front end."""
 
     op: Any
     axis: Any
@@ -128,7 +132,7 @@ class Arguments(NamedTuple):
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
-    """The call, checked against what the arrays are."""
+    """Check the arguments against the arrays, and return the Spec of the call."""
     del out
     given, (x, first) = Arguments(*arguments), views
     extents = _extents(given.axis, x.shape)
@@ -165,7 +169,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
 
 
 def _start(given: Arguments, op: Operator, accumulate: DType) -> Any:
-    """What comes before the first element: a number; None for nothing, or for what is in memory."""
+    """Return the number that comes before the first element; None if there is none, or if it is in memory."""
     if given.init is IN_MEMORY:
         return None
     if given.init is not None:
@@ -187,7 +191,7 @@ def _check_first(first: View, result: DType) -> None:
 
 
 def _extents(axis: Any, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """(rows, length, inner) of a scan along ``axis``."""
+    """Return the (rows, length, inner) of a scan along ``axis``."""
     if axis is None:
         return 1, math.prod(shape), 1
     if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):

@@ -80,11 +80,13 @@ class PipelineScan(ScanKernel):
     """
 
     def __init__(self, scan: Scan, policy: PipelinePolicy) -> None:
-        if policy.folders % 4 or policy.warps % 4 or not policy.squads <= policy.stages:
-            came = f"{policy.folders} folders, {policy.squads} squads of {policy.warps} warps, {policy.stages} stages"
+        if policy.reduce_warps % 4 or policy.warps_per_squad % 4 or not policy.scan_squads <= policy.stages:
+            squads = f"{policy.scan_squads} squads of {policy.warps_per_squad} warps"
+            came = f"{policy.reduce_warps} reduce warps, {squads}, {policy.stages} stages"
             raise ArgumentValueError(explain("policy", came, "multiples of four warps, a stage a squad"))
-        self.folders, self.squads, self.warps, self.stages = policy.folders, policy.squads, policy.warps, policy.stages
-        self.tile = WarpScan(scan, policy.rows, policy.warps, policy.shift, boundary=LINE_BYTES)
+        self.folders, self.squads = policy.reduce_warps, policy.scan_squads
+        self.warps, self.stages = policy.warps_per_squad, policy.stages
+        self.tile = WarpScan(scan, policy.vectors_per_thread, policy.warps_per_squad, policy.shift, boundary=LINE_BYTES)
         self.ragged = RaggedScan(self.tile)
         self.vectors_held = scan.width == 1 and self.tile.in_bytes == VECTOR_BYTES
         # the ring holds a tile's whole units; the rest is read from global memory
@@ -92,7 +94,7 @@ class PipelineScan(ScanKernel):
         self.roles = self.split_registers(words(scan.types))
         smem = (
             policy.stages * (self.tile.tile * scan.width * scan.monoid.source.size + 36)
-            + partial_bytes(scan.types, policy.stages * policy.warps)
+            + partial_bytes(scan.types, policy.stages * policy.warps_per_squad)
             + partial_bytes(scan.types, policy.stages)
             + 128
         )

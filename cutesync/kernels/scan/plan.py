@@ -1,4 +1,4 @@
-"""From a scan to a launch: its policy becomes a kernel with its parameters."""
+"""From the spec of a scan to its launch: the policy determines the kernel and its parameters."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _EXTENTS = ("rows", "length", "inner")
 
 
 def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
-    """The kernel of a choice."""
+    """Return the kernel of a choice."""
     policy, width = choice.policy, choice.width
 
     def make() -> Any:
@@ -44,7 +44,7 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
 
 
 def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tuple[str, ...]) -> Launch:
-    """The prepared launch of a scan of at least one element. ``arrays`` are those that each call gives."""
+    """Prepare the launch of a scan of at least one element. ``arrays`` names the parameters that each call gives."""
     values = dict(zip(_EXTENTS, spec.extents)) | {"init": spec.start, "tiles": choice.tiles}
     claim = functools.partial(workspace.counters_and_slots, slots=choice.slots * spec.words * choice.width)
     kernel = kernel_spec(choice, spec)
@@ -52,7 +52,7 @@ def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tu
 
 
 def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
-    """The launches of a call."""
+    """Prepare the launches of a call."""
     (x, _), (out,) = views, outs
     in_place = 0 if spec.output is spec.source else None
     if x.size == 0:

@@ -1,37 +1,39 @@
-"""Which kernel scans an array, with which sizes: a function of lengths, types and alignment, never of the chip.
+"""Which kernel scans an array, with which sizes: a pure function of lengths, types and alignment, not of the GPU.
 
-The thresholds were measured on an H200 (132 SMs); because they do not depend on the chip, neither does any result.
+The thresholds were measured on an H200. As they do not depend on the GPU, neither does any result.
+
+An array is (rows, length, inner). One of its rows, which has length * inner elements, is an outer slice; an array is
+narrow if ``inner`` is small.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from ...sizes import ceil_div, power_of_two
 
-SMS = 132  # multiprocessors the block counts are tuned for
-VECTOR_BYTES = 16
+SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
+VECTOR_BYTES = 16  # the widest load of a thread
 LINE_BYTES = 128  # of memory: the pipeline's tiles begin on whole lines
 LANES = 32
-ROW_WARPS = 8  # of rows.py
-MOST_WARPS = 16  # that scan one short row: up to 16 KiB one block is faster than several that must agree
-LEAST_BYTES = 8  # of a vector: where only narrower ones divide a row, its vectors are taken as they lie in memory
-GROUP = 128  # tiles, of sync.lookback: a row of a pipeline has a multiple of so many slots
-LARGE_BYTES = 24 << 20  # from here on the pipeline is faster than a wave of blocks
-PIPELINE = (4, 2, 4, 16, 6)  # folders, squads, warps, rows, stages: tiles of 32 KiB
-SLAB_BYTES = 1 << 15  # of a few columns: shorter ones go to columns.py
-SLAB_COLUMNS = 64  # the most that stream through shared memory
-SLAB_TILE, SLAB_STAGES = 1 << 16, 3  # bytes, and tiles in the ring
-SLAB_WORKERS, LEAST_RUNS = 256, 8  # threads, unless there would be fewer runs
-MOST_SEGMENTS = 512  # blocks that share a column
+ROW_WARPS = 8  # per block of rows.py
+MAX_WARPS_PER_ROW = 16  # one block scans rows of up to 16 KiB: faster than several blocks with look-ahead
+MIN_VECTOR_BYTES = 8  # if only narrower vectors divide a row, the row is read in aligned vectors of 16 bytes instead
+GROUP = 128  # tiles per group of sync.lookback: a row of the pipeline has a multiple of this many slots
+PIPELINE_BYTES = 24 << 20  # read and written: from 24 MiB on, the pipeline is faster than a wave of blocks
+MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 32 KiB go to columns.py
+MAX_NARROW_COLUMNS = 64  # narrow arrays of up to 64 columns are streamed through shared memory
+NARROW_TILE_BYTES, NARROW_STAGES = 1 << 16, 3  # 3 tiles of 64 KiB fit the shared memory of an SM
+NARROW_WORKERS, MIN_RUNS = 256, 8  # 256 threads per block; more if this would leave fewer than 8 runs per column
+MAX_SPLITS = 512  # blocks that share a column
 
 
 @dataclass(frozen=True)
 class Problem:
-    """``length`` elements are scanned for each of rows * inner. ``source`` and ``result`` are element sizes in bytes,
-    ``x`` and ``out`` the addresses (as far as their alignment goes)."""
+    """There are rows * inner scans of ``length`` elements. ``source`` and ``result`` are element sizes in bytes; ``x``
+    and ``out`` are the addresses, of which only the alignment counts."""
 
     rows: int
     length: int
@@ -47,19 +49,19 @@ class Problem:
 
     @property
     def items(self) -> int:
-        """Elements in a vector of 16 bytes of the wider type."""
+        """Elements of a vector of 16 bytes of the wider type."""
         return VECTOR_BYTES // self.wide
 
     @property
     def shift(self) -> int | None:
-        """How many elements past a boundary out's vectors begin where x's are aligned; None where they are narrower
-        than a word."""
+        """How many elements past a vector boundary of ``out`` the aligned vectors of ``x`` are stored. None if vectors
+        of ``out`` are narrower than a word."""
         shift = (self.out // self.result - self.x // self.source) % self.items
         return shift if shift == 0 or self.items * self.result >= 4 else None
 
     def vector(self, extent: int) -> tuple[int, int | None]:
-        """``(items, shift)``: the most elements of a vector that divides ``extent`` and is aligned in x; 0 if it is in
-        out too, else None."""
+        """Return ``(items, shift)``: the largest vector that divides ``extent`` and is aligned in x; ``shift`` is 0 if
+        it is aligned in out, too, else None."""
         items = self.items
         while extent % items or self.x % (items * self.source):
             items //= 2
@@ -79,7 +81,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class ShortRowPolicy(Policy):
-    """Several rows a warp: ``group`` lanes a row, a vector of ``items`` elements each."""
+    """Several rows per warp: ``group`` lanes scan a row, each one vector of ``items`` elements."""
 
     module, kernel = ".rows", "ShortRowScan"
 
@@ -91,7 +93,8 @@ class ShortRowPolicy(Policy):
 
 @dataclass(frozen=True)
 class RowPolicy(Policy):
-    """A row for ``team`` warps of one block, ``rows`` vectors a lane; ``ragged`` rows begin anywhere."""
+    """``team`` warps of one block scan a row, with ``rows`` vectors per lane. ``ragged``: rows begin at any element of
+    a vector."""
 
     module, kernel = ".rows", "RowScan"
 
@@ -104,7 +107,7 @@ class RowPolicy(Policy):
 
 @dataclass(frozen=True)
 class WavePolicy(Policy):
-    """A tile for each block: ``warps`` chunks of ``rows`` vectors a lane; ``alone``: a row is one tile."""
+    """One tile per block: ``warps`` chunks with ``rows`` vectors per lane. ``alone``: a row is one tile."""
 
     module, kernel = ".wave", "WaveScan"
 
@@ -116,23 +119,27 @@ class WavePolicy(Policy):
 
 @dataclass(frozen=True)
 class PipelinePolicy(Policy):
-    """Resident blocks with a ring of ``stages`` tiles: ``folders`` warps reduce, ``squads`` of ``warps`` warps scan and
-    store."""
+    """Resident blocks with a ring of ``stages`` tiles: some warps reduce each tile, and squads of warps scan and store
+    it."""
 
     module, kernel = ".pipeline", "PipelineScan"
 
-    folders: int
-    squads: int
-    warps: int
-    rows: int
+    reduce_warps: int
+    scan_squads: int
+    warps_per_squad: int
+    vectors_per_thread: int
     stages: int
     shift: int | None
 
 
+# Tiles of 32 KiB.
+PIPELINE = PipelinePolicy(reduce_warps=4, scan_squads=2, warps_per_squad=4, vectors_per_thread=16, stages=6, shift=0)
+
+
 @dataclass(frozen=True)
 class ColumnPolicy(Policy):
-    """An axis that is not the last: ``lanes`` units of ``width`` columns by ``groups`` of rows; blocks may ``split``
-    the rows."""
+    """An axis that is not the last. A block has ``lanes`` threads side by side, with ``width`` columns each, times
+    ``groups`` of rows; with ``split`` several blocks share the rows."""
 
     module, kernel = ".columns", "ColumnScan"
 
@@ -146,7 +153,8 @@ class ColumnPolicy(Policy):
 
 @dataclass(frozen=True)
 class NarrowPolicy(Policy):
-    """Few columns (``inner``), streamed through shared memory: ``runs`` of ``height`` rows a tile."""
+    """A narrow array of ``inner`` columns, streamed through shared memory in tiles of ``runs`` times ``height``
+    rows."""
 
     module, kernel = ".narrow", "NarrowScan"
 
@@ -159,7 +167,7 @@ class NarrowPolicy(Policy):
 
 @dataclass(frozen=True)
 class Choice:
-    """A policy and its launch: ``tiles`` cover a row; ``slots`` states are published, of ``width`` columns."""
+    """A policy and its launch: ``tiles`` cover a row; ``slots`` states of ``width`` columns are published."""
 
     policy: Policy
     tiles: int
@@ -169,10 +177,10 @@ class Choice:
 
 
 def choose(problem: Problem) -> Choice:
-    """The one configuration of a problem with at least one element."""
+    """Return the policy and the launch of a problem with at least one element."""
     if problem.inner > 1:
-        if _narrow(problem):
-            return _slabs(problem)
+        if _is_narrow(problem):
+            return _narrow_array(problem)
         return _long_rows(problem, problem.inner) if _few_columns(problem) else _columns(problem)
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
@@ -181,27 +189,28 @@ def choose(problem: Problem) -> Choice:
         return Choice(
             ShortRowPolicy(items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4)
         )
-    most = LANES * (2 * MOST_WARPS if problem.rows == 1 else 16 * ROW_WARPS)
-    ragged = problem.length > LANES * problem.items and (items * problem.wide < LEAST_BYTES or vectors > most)
+    most = LANES * (2 * MAX_WARPS_PER_ROW if problem.rows == 1 else 16 * ROW_WARPS)
+    ragged = problem.length > LANES * problem.items and (items * problem.wide < MIN_VECTOR_BYTES or vectors > most)
     if ragged:
         items, shift = problem.items, problem.shift
         vectors = ceil_div(problem.length + VECTOR_BYTES // problem.source - 1, items)
     if vectors > most:
         return _long_rows(problem)
     if problem.rows == 1:
-        return Choice(RowPolicy(items, MOST_WARPS, 2, shift, ragged), 1, 1)
+        return Choice(RowPolicy(items, MAX_WARPS_PER_ROW, 2, shift, ragged), 1, 1)
     team, rows = _ragged_team(vectors) if ragged else _team(vectors)
     return Choice(RowPolicy(items, team, rows, shift, ragged), 1, ceil_div(problem.rows, ROW_WARPS // team))
 
 
 def _ragged_team(vectors: int) -> tuple[int, int]:
-    """As ``_team``: few warps with many rows each, as both ends of a row take a warp as long as many vectors."""
+    """Return the same as ``_team``. Few warps have many vectors each, because each of a row's two ends takes a warp as
+    long as many whole vectors."""
     team = min(power_of_two(ceil_div(vectors, 10 * LANES)), ROW_WARPS)
     return team, ceil_div(vectors, team * LANES)
 
 
 def _team(vectors: int) -> tuple[int, int]:
-    """Warps a row and rows of vectors a warp."""
+    """Return the warps per row, and the vectors per lane."""
     rows = 2 if vectors <= 64 else 4
     team = min(power_of_two(ceil_div(vectors, rows * LANES)), ROW_WARPS)
     while team * rows * LANES < vectors:
@@ -210,44 +219,46 @@ def _team(vectors: int) -> tuple[int, int]:
 
 
 def _few_columns(problem: Problem) -> bool:
-    """Whether a position of all columns makes one state of registers, and every slab is long and begins on a
-    boundary."""
-    slab = problem.length * problem.inner
-    starts = [problem.x, problem.out] + ([slab * problem.source, slab * problem.result] if problem.rows > 1 else [])
+    """Return whether a row of all columns fits a state in registers, and every outer slice is long and begins on a
+    vector boundary."""
+    outer_slice = problem.length * problem.inner
+    starts = [problem.x, problem.out] + (
+        [outer_slice * problem.source, outer_slice * problem.result] if problem.rows > 1 else []
+    )
     return (
         problem.inner <= 4
         and problem.inner * problem.wide <= VECTOR_BYTES
-        and slab * problem.wide >= SLAB_BYTES
+        and outer_slice * problem.wide >= MIN_SLICE_BYTES
         and not any(at % VECTOR_BYTES for at in starts)
     )
 
 
-def _narrow(problem: Problem) -> bool:
-    """Whether slabs are worth streaming through shared memory, and tiles of them can be copied and scanned in place."""
-    slab = problem.length * problem.inner * problem.source
-    starts = (problem.x, problem.out, slab if problem.rows > 1 else 0)
+def _is_narrow(problem: Problem) -> bool:
+    """Return whether a narrow array is large enough to be streamed through shared memory, and its tiles can be copied
+    and scanned in place."""
+    outer_slice = problem.length * problem.inner * problem.source
+    starts = (problem.x, problem.out, outer_slice if problem.rows > 1 else 0)
     fits = (
-        problem.inner <= SLAB_COLUMNS
+        problem.inner <= MAX_NARROW_COLUMNS
         and problem.source == problem.result
         and not any(at % VECTOR_BYTES for at in starts)
     )
     if problem.inner == 2 or problem.source < 4:
-        fits &= not _few_columns(problem)  # these are faster side by side
-    return fits and 2 * problem.rows * slab > LARGE_BYTES and slab >= 8 * SLAB_TILE
+        fits &= not _few_columns(problem)  # for these, ``_few_columns`` is faster
+    return fits and 2 * problem.rows * outer_slice > PIPELINE_BYTES and outer_slice >= 8 * NARROW_TILE_BYTES
 
 
-def _slabs(problem: Problem) -> Choice:
+def _narrow_array(problem: Problem) -> Choice:
     inner, size = problem.inner, problem.source
-    runs = max(LEAST_RUNS, min(LANES, 1 << (SLAB_WORKERS // inner).bit_length() - 1))
-    apart = (
-        128 // size // math.gcd(128 // size, inner) if inner <= 16 else 1
-    )  # runs of a multiple of it and one rows begin in banks of their own
-    run = (SLAB_TILE // (size * inner * runs) - 1) // apart * apart + 1
+    runs = max(MIN_RUNS, min(LANES, 1 << (NARROW_WORKERS // inner).bit_length() - 1))
+    # Runs of a multiple of ``apart`` rows, plus one, begin in different banks of shared memory.
+    apart = 128 // size // math.gcd(128 // size, inner) if inner <= 16 else 1
+    run = (NARROW_TILE_BYTES // (size * inner * runs) - 1) // apart * apart + 1
     while runs * run * inner * size % VECTOR_BYTES:
         run -= 1
     tiles = ceil_div(problem.length, runs * run)
     slots = problem.rows * (tiles + ceil_div(tiles, GROUP)) * inner
-    return Choice(NarrowPolicy(inner, runs, run, SLAB_STAGES, GROUP), tiles, min(SMS, problem.rows * tiles), slots)
+    return Choice(NarrowPolicy(inner, runs, run, NARROW_STAGES, GROUP), tiles, min(SMS, problem.rows * tiles), slots)
 
 
 def _long_rows(problem: Problem, width: int = 1) -> Choice:
@@ -257,31 +268,24 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     shift = problem.shift if width == 1 else 0
 
     def fitted(rows: int) -> int:
-        """The most rows, a power of two, whose vectors take no more registers than ``rows`` of 16 bytes, and with their
-        prefixes twice as many. Half of them where elements do not fill a register each, or fill two: with more the
-        pipeline spills."""
+        """Return the largest power of two of vectors whose values need no more registers than ``rows`` vectors of 16
+        bytes, and with their prefixes no more than twice as many. Elements that are not 4 bytes wide allow half of
+        that: with more, the pipeline spills registers."""
         if width == 1:
             return rows
         most = min(rows * VECTOR_BYTES // vector, rows * 8 // (vector // 4 + width * max(1, problem.wide // 4)))
         return 1 << max(most if problem.wide == 4 else most // 2, 1).bit_length() - 1
 
     def tiles_of(warps: int, rows: int, boundary: int) -> int:
-        slack = (
-            boundary // problem.source - 1 if width == 1 else items - 1
-        )  # positions that may be missing before the first element
+        # The first tile may begin this many elements before the row, on a boundary.
+        slack = boundary // problem.source - 1 if width == 1 else items - 1
         return ceil_div(problem.length + slack, warps * fitted(rows) * LANES * items)
 
-    folders, squads, warps, rows, stages = PIPELINE
-    tiles = tiles_of(warps, rows, LINE_BYTES)
-    if total > LARGE_BYTES and tiles > 1:
+    tiles = tiles_of(PIPELINE.warps_per_squad, PIPELINE.vectors_per_thread, LINE_BYTES)
+    if total > PIPELINE_BYTES and tiles > 1:
         slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
-        return Choice(
-            PipelinePolicy(folders, squads, warps, fitted(rows), stages, shift),
-            tiles,
-            min(SMS, problem.rows * tiles),
-            slots,
-            width,
-        )
+        policy = replace(PIPELINE, vectors_per_thread=fitted(PIPELINE.vectors_per_thread), shift=shift)
+        return Choice(policy, tiles, min(SMS, problem.rows * tiles), slots, width)
     warps, rows = (
         (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
     )
@@ -307,9 +311,7 @@ def _columns(problem: Problem) -> Choice:
     if problem.rows * units < SMS * 256:  # too few columns to fill the GPU: groups and blocks share the rows
         groups = min(128 // lanes, power_of_two(problem.length // 16 + 1))
     splits = (
-        min(ceil_div(SMS * 8, blocks), problem.length // (groups * 16), MOST_SEGMENTS)
-        if groups > 1 or blocks < SMS
-        else 1
+        min(ceil_div(SMS * 8, blocks), problem.length // (groups * 16), MAX_SPLITS) if groups > 1 or blocks < SMS else 1
     )
     splits = max(1, splits)
     slots = problem.rows * splits * problem.inner if splits > 1 else 0

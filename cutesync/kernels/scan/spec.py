@@ -1,4 +1,4 @@
-"""What a scan computes."""
+"""The spec of a scan: what a call computes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ...runtime.call import Spec
 
 @dataclass(frozen=True)
 class ScanSpec(Spec):
-    """``start`` comes before the first element: a number of the type of the operation, or None; with
-    ``start_in_memory`` it is an input.
+    """A call of ``scan``. ``start`` comes before the first element: a number of the type of the operation, or None;
+    with ``start_in_memory`` it is an input.
 
-    The array is seen as (rows, length, inner): ``length`` elements are scanned for each of rows * inner. ``shape`` is
-    the result's.
+    ``extents`` are (rows, length, inner): there are rows * inner scans of ``length`` elements. ``shape`` is that of the
+    result.
     """
 
     op: Operator
@@ -40,7 +40,7 @@ class ScanSpec(Spec):
 
     @property
     def key(self) -> tuple:
-        """What names the machine code in caches."""
+        """Identifies the machine code in caches."""
         types = self.source.name, self.accumulate.name, self.output.name
         return (*types, self.exclusive, self.reverse, self.start_kind, self.op.key)
 
@@ -55,7 +55,7 @@ class ScanSpec(Spec):
         return 2 if self.register.endswith("64") else 1
 
     def between(self, source: DType) -> ScanSpec:
-        """The same operation on elements of type ``source``, with results in its own type: what a tier of several
-        scans."""
+        """Return the same operation on elements of type ``source``, with results of the accumulator's type: an upper
+        tier of a tiered scan."""
         kind = self.accumulate
         return replace(self, source=source, output=kind, exclusive=False, start=None, start_in_memory=False)

@@ -121,7 +121,7 @@ def strides(transposed: int, swizzle: int, extent: int) -> tuple[int, int]:
 
 
 def build(setting: Setting) -> Case:
-    d_type, a_type, b_type = setting.types.split(".")
+    d_type, a_type, _ = setting.types.split(".")
     k = wgmma.K_BYTES * 8 // wgmma.ELEMENT_BITS[a_type]
     opcode = f"wgmma.mma_async.sync.aligned.m64n{setting.n}k{k}.{setting.types}{setting.suffix}"
     in_registers = setting.swizzle_a < 0

@@ -47,8 +47,9 @@ def answers(machine: type, count: int, only: str = "") -> Iterator[str | np.ndar
             if not named:
                 named = True
                 yield name
-            for done in range(done + 1, count + 1):
+            while done < count:
                 answer = _receive(ours, CASE_SECONDS)
+                done += 1
                 yield answer
                 if isinstance(answer, Fault) and answer.fatal:
                     break
