@@ -60,7 +60,7 @@ ONE_FENCE = [f"no init fence #{i}" for i in range(4)]
 HARMLESS = {
     "one tile": [f"{NO_RING} #{i}" for i in range(3)],
     "wave": [f"{NO_RING} #{i}" for i in range(2)],
-    # the fence of one ring or barrier serves the others, too; the proxy fence is needed where a whole tile follows a short one
+    # the fence of one ring serves the others, too; a whole tile after a short one needs the proxy fence
     "slabs": [*ONE_FENCE[:2], "no proxy fence #0"],
     "slabs from the end": ONE_FENCE[:2],
     "pipeline": ONE_FENCE,
