@@ -48,8 +48,10 @@ class Plan(NamedTuple):
     run: Run
     ordinal: int
     empty: Callable[..., Any]  # makes a result on a stream
-    # For each input that is read: its index, and two numbers of bytes. An output overlaps the input if the input's
-    # address minus the output's lies between them.
+    # An output overlaps the first input if the input's address minus the output's lies between these. For each other input
+    # that is read ``reads`` has the same: its index, and between what.
+    before: int
+    behind: int
     reads: tuple[tuple[int, int, int], ...]
     size: int  # bytes that an output spans
     in_place: int | None  # index of the input that an output may be
@@ -75,16 +77,16 @@ class Family(NamedTuple):
 
 
 def front_end(family: Family) -> Callable:
-    """Return ``call(arguments, x, out, stream, *others)`` of a family; ``others`` are all inputs after the first, or
+    """Return ``call(arguments, x, out, stream, others=())`` of a family; ``others`` are all inputs after the first, or
     none of them.
 
     ``arguments`` is a tuple that is equal only for calls of the same meaning (see ``arguments.exact``). ``out`` is
     None, an array, or with several outputs a sequence of them. Returns the result, or a tuple of them.
     """
     adapters, own, host, name, single = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY, family.name, family.outputs == 1
-    beside, strided, rest = arrays.beside, family.strided, family.inputs[1:]
+    beside, strided, inputs = arrays.beside, family.strided, family.inputs
 
-    def call(arguments: tuple, x: Any, out: Any, stream: Any, *others: Any) -> Any:
+    def call(arguments: tuple, x: Any, out: Any, stream: Any, others: tuple = ()) -> Any:
         kind = type(x)
         addresses: tuple[int, ...]
         key: tuple
@@ -93,33 +95,43 @@ def front_end(family: Family) -> Callable:
             key = (name, arguments, x.signature, pointer & 15, out.signature, target & 15)
             addresses = pointer, target
         else:
-            adapter = adapters.get(kind) or arrays.adapter(x, family.inputs[0])
+            adapter = adapters.get(kind) or arrays.adapter(x, inputs[0])
             if adapter is host:
                 return _call_numpy(family, call, arguments, (x, *others), out, stream)
-            pointer, signature = adapter.identify_strided(x) if strided else adapter.identify(x)
-            key, addresses = (name, arguments, signature, pointer & 15), (pointer,)
-            for y, argument in zip(others, rest) if others else ():
-                if y is None:
-                    key, addresses = (*key, None), (*addresses, 0)
+            if strided:
+                pointer, signature = adapter.identify_strided(x)
+            else:
+                pointer, signature = adapter.identify(x)
+            if single and out is not None and len(others) < 2:
+                theirs = adapter if type(out) is kind else beside(out, "out")
+                target, last = theirs.identify_strided(out) if strided else theirs.identify(out)
+                if others:
+                    (y,) = others
+                    theirs = adapter if type(y) is kind else beside(y, inputs[1])
+                    second, middle = theirs.identify_strided(y) if strided else theirs.identify(y)
+                    key = (name, arguments, signature, pointer & 15, middle, second & 15, last, target & 15)
+                    addresses = pointer, second, target
                 else:
-                    theirs = adapter if type(y) is kind else beside(y, argument)
-                    pointer, signature = theirs.identify_strided(y) if strided else theirs.identify(y)
-                    key, addresses = (*key, signature, pointer & 15), (*addresses, pointer)
-            for y in () if out is None else (out,) if single else _pair(out):
-                theirs = adapter if type(y) is kind else beside(y, "out")
-                target, signature = theirs.identify_strided(y) if strided else theirs.identify(y)
-                key, addresses = (*key, signature, target & 15), (*addresses, target)
+                    key = (name, arguments, signature, pointer & 15, last, target & 15)
+                    addresses = pointer, target
+            else:
+                rest, places = _identify_all(family, adapter, kind, others, out)
+                key, addresses = (name, arguments, signature, pointer & 15, *rest), (pointer, *places)
+                target = addresses[-1]
         try:
-            run, ordinal, empty, reads, size, in_place = _plans[key]
+            run, ordinal, empty, before, behind, reads, size, in_place = _plans[key]
         except (KeyError, TypeError):
-            run, ordinal, empty, reads, size, in_place = _make(family, key, (x, *others), out, stream)
+            plan = _make(family, key, (x, *others), out, stream)
+            run, ordinal, empty, before, behind, reads, size, in_place = plan
         raw = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream)
         if out is not None:
-            for i, before, behind in reads:
-                if before < addresses[i] - target < behind and not (i == in_place and addresses[i] == target):
+            if before < pointer - target < behind and not (in_place == 0 and pointer == target):
+                raise _overlap(family, 0, in_place)
+            for i, low, high in reads:
+                if low < addresses[i] - target < high and not (i == in_place and addresses[i] == target):
                     raise _overlap(family, i, in_place)
             if not single:
-                _check_pair(family, addresses, reads, size)
+                _check_pair(family, addresses, ((0, before, behind), *reads), size)
                 out = tuple(out)
         elif single:
             out = empty(raw, stream is not None)
@@ -131,6 +143,26 @@ def front_end(family: Family) -> Callable:
         return out
 
     return call
+
+
+def _identify_all(family: Family, adapter: Any, kind: type, others: tuple, out: Any) -> tuple[tuple, tuple[int, ...]]:
+    """Identify the inputs after the first, then the outputs: what a key needs of each, and their addresses. Arrays of
+    type ``kind`` have ``adapter``."""
+    key: tuple = ()
+    addresses: tuple[int, ...] = ()
+    strided, number = family.strided, 0
+    given = others if out is None else (*others, out) if family.outputs == 1 else (*others, *_pair(out))
+    for y in given:
+        number += 1
+        if y is None:
+            key, addresses = (*key, None), (*addresses, 0)
+            continue
+        theirs = adapter
+        if type(y) is not kind:
+            theirs = arrays.beside(y, family.inputs[number] if number <= len(others) else "out")
+        pointer, signature = theirs.identify_strided(y) if strided else theirs.identify(y)
+        key, addresses = (*key, signature, pointer & 15), (*addresses, pointer)
+    return key, addresses
 
 
 def _pair(outs: Any) -> tuple:
@@ -179,7 +211,9 @@ def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Pl
     low, high = outs[0].span[0] - outs[0].ptr, outs[0].span[1] - outs[0].ptr
     read = [(i, x) for i, x in enumerate(views) if x is not None and x.size and i not in spec.unread]
     reads = tuple((i, low - (x.span[1] - x.ptr), high - (x.span[0] - x.ptr)) for i, x in read)
-    made = Plan(run, view.device, empty, reads, high - low, in_place)
+    _, before, behind = reads[0] if reads and reads[0][0] == 0 else (0, 0, 0)
+    reads = tuple(read for read in reads if read[0])
+    made = Plan(run, view.device, empty, before, behind, reads, high - low, in_place)
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
     if not collecting() and family.keep(arguments, view.device, raw):
@@ -222,7 +256,7 @@ def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, 
         for x, argument in zip(given, family.inputs)
     ]
     wanted = None if out is None else targets[0] if family.outputs == 1 else targets
-    found = call(arguments, copies[0], wanted, raw, *copies[1:])
+    found = call(arguments, copies[0], wanted, raw, tuple(copies[1:]))
     results = [device_array.to_numpy(y, raw) for y in ((found,) if family.outputs == 1 else found)]
     for y, result in zip(outs, results):
         y[...] = result

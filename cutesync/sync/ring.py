@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections import namedtuple
 from dataclasses import dataclass
+from typing import Any
 
 import cutlass
 import cutlass.cute as cute
@@ -35,7 +36,7 @@ from ..warp import LANES
 from .barrier import MOST_BYTES, Barriers
 
 PRODUCERS = ("threads", "cp_async", "copies")
-Cursor = namedtuple("Cursor", "stage parity")  # where one side of a ring stands
+Cursor: Any = namedtuple("Cursor", "stage parity")  # where one side of a ring stands; see also ``tiles.Visit``
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Ring:
 
     def stage(self, k: Any):
         """The stage that fill ``k`` lies in."""
-        return k.stage if isinstance(k, tuple) else Int32(Uint32(k) % self.stages)
+        return k.stage if hasattr(k, "parity") else Int32(Uint32(k) % self.stages)
 
     def _parity(self, k):
         return Int32(Uint32(k) // self.stages) & 1
@@ -102,7 +103,7 @@ class Ring:
 
     def acquire_alone(self, k: Any) -> None:
         """As ``acquire``, in a producer of one thread."""
-        if isinstance(k, tuple):
+        if hasattr(k, "parity"):
             self.empty.await_phase(k.stage, k.parity)
         else:
             self.empty[self.stage(k)].wait_parity(self._parity(k) ^ 1)
@@ -149,7 +150,7 @@ class Ring:
 
     def wait(self, k: Any) -> None:
         """Wait until fill ``k`` is there."""
-        if isinstance(k, tuple):
+        if hasattr(k, "parity"):
             self.full.await_phase(k.stage, k.parity)
         else:
             self.full[self.stage(k)].wait_parity(self._parity(k))

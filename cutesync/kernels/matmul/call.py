@@ -105,8 +105,8 @@ def matmul(
         alpha, scale_a, scale_b = _numbers_in_alpha(alpha, scale_a, scale_b)
     given = (alpha, beta, activation, out_dtype, precision, fast_accumulation, batch_invariant, config)
     if c is None and bias is None and scale_a is None and scale_b is None:
-        return _call_plain(given, a, out, stream, b)
-    return _call(given, a, out, stream, b, c, bias, scale_a, scale_b)
+        return _call_plain(given, a, out, stream, (b,))
+    return _call(given, a, out, stream, (b, c, bias, scale_a, scale_b))
 
 
 class Arguments(NamedTuple):

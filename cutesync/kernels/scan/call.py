@@ -87,7 +87,7 @@ def scan(
     given: tuple = ()
     if type(axis) is not int or axis != -1 or init is not None or identity is not None:
         given = exact(axis, init, identity)
-    return _call((op, axis, exclusive, reverse, init, dtype, identity, algorithm, given), x, out, stream, *others)
+    return _call((op, axis, exclusive, reverse, init, dtype, identity, algorithm, given), x, out, stream, others)
 
 
 def cumsum(x: A, axis: int | None = None, *, dtype: DTypeLike = None, out: Array = None, stream: Stream = None) -> A:
