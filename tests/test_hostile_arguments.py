@@ -24,7 +24,7 @@ class Unhashable:
     __hash__ = None
 
 
-X, I, V, A = (
+X, Y, V, A = (
     np.arange(12, dtype=np.int32).reshape(3, 4),
     np.arange(8, dtype=np.int32),
     np.arange(8, dtype=np.float32),
@@ -62,13 +62,13 @@ def taken(count, stream=0):
 
 
 PATTERNS = {
-    "divergence": (I,),
+    "divergence": (Y,),
     "reductions": (V,),
     "tiered_scan": (V,),
     "completion": (V,),
     "transactions": (V,),
-    "phases": (I, 1),
-    "ping_pong": (I,),
+    "phases": (Y, 1),
+    "ping_pong": (Y,),
     "relay": (V,),
     "producer_consumer": (V, np.negative),
     "output_list": (V, np.isfinite),

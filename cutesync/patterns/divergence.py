@@ -43,7 +43,7 @@ class Divergence(PatternKernel):
                 value = b(a(value, work), work)
         elif cutlass.const_expr(self.form == "mixed"):
             for i in cutlass.range(ROUNDS, unroll=1):
-                if (thread + i) % 2 == 0:  # noqa: SIM108  the branch is what this form shows
+                if (thread + i) % 2 == 0:
                     value = a(value, work)
                 else:
                     value = b(value, work)

@@ -48,8 +48,8 @@ class Plan(NamedTuple):
     run: Run
     ordinal: int
     empty: Callable[..., Any]  # makes a result on a stream
-    # An output overlaps the first input if the input's address minus the output's lies between these. For each other input
-    # that is read ``reads`` has the same: its index, and between what.
+    # An output overlaps the first input if the input's address minus the output's lies between these two. ``reads`` has
+    # the same for each other input that is read, with its index.
     before: int
     behind: int
     reads: tuple[tuple[int, int, int], ...]

@@ -46,8 +46,8 @@ class ConcurrentQueue:
     def take(self, dtype):
         """Remove the oldest item; waits while there is none."""
         place = Int64(cute.arch.atomic_add(self.state + HEAD, Int64(1), sem="relaxed", scope="gpu"))
-        step = lambda value: _get(self, place, value, dtype)
-        return repeat(step, dtype(0), "an item of the queue, slot %d, lap %d", self._where(place), BACK_OFF)
+        what, where = "an item of the queue, slot %d, lap %d", self._where(place)
+        return repeat(lambda value: _get(self, place, value, dtype), dtype(0), what, where, BACK_OFF)
 
     def try_give(self, value):
         """Add an item unless the queue is full; whether it did (Boolean)."""

@@ -74,7 +74,7 @@ class TestTheSourceDocument:
         [(2, LAST), (3, LAST_BEFORE_125), (5, LAST), (7, LAST), (9, LAST_BEFORE_125), (11, LAST_BEFORE_125)],
     )
     def test_tail_flags(self, rows, row, last):
-        assert rows[row][:2] + [rows[row][2][:3]] == self.TAILS
+        assert [*rows[row][:2], rows[row][2][:3]] == self.TAILS
         assert rows[row][127] == last
 
 

@@ -1,6 +1,7 @@
 """Each kernel with one planted fault is reported, as the right kind of fault, at the right line of Python."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -139,5 +140,5 @@ def source_lines(text: str) -> str:
     """The report and the Python lines it names."""
     out = [text]
     for path, line in re.findall(r"(\S+\.py):(\d+)", text):
-        out.append(open(path).read().split("\n")[int(line) - 1])
+        out.append(Path(path).read_text().split("\n")[int(line) - 1])
     return "\n".join(out)

@@ -193,7 +193,7 @@ class _Plan:
         """Shape and type of each array beside the operands."""
         found: dict[str, tuple] = {}
         if self.has_c:
-            rows = whole[:-1] + (1,) if whole else ()
+            rows = (*whole[:-1], 1) if whole else ()
             found["c"] = (
                 {"whole": whole, "row": whole[-1:], "column": rows, "one": (1,) * min(len(whole), 1)}[self.c_form],
                 self.c,

@@ -191,7 +191,7 @@ CALLABLES: dict[str, Make] = {
     "attribute": lambda: lambda a, *b: a.nothing,
     "index": lambda: lambda a, *b: a[0],
     "branch": lambda: lambda a, *b: a if a > 0 else -a,
-    "loop": lambda: lambda a, *b: [a for _ in range(int(a))][0],
+    "loop": lambda: lambda a, *b: next(a for _ in range(int(a))),
     "class": lambda: type("Op", (), {}),
     "ufunc": lambda: np.add,
     "operator.add": lambda: operator.add,

@@ -249,5 +249,12 @@ def test_torch_tensors_themselves():
         with pytest.raises((ArgumentTypeError, ArgumentValueError)):
             adapter.identify(x)
     seen = []
-    torch.vmap(lambda x: (seen.append(pytest.raises(ArgumentTypeError, adapter.identify, x)), x)[1])(torch.ones(2, 3))
+
+    def identified(x):
+        with pytest.raises(ArgumentTypeError):
+            adapter.identify(x)
+        seen.append(x)
+        return x
+
+    torch.vmap(identified)(torch.ones(2, 3))
     assert seen and arrays.adapter(torch.nn.Parameter(plain)).identify(plain)[0] == plain.data_ptr()

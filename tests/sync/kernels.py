@@ -211,7 +211,7 @@ def named_kernel(out: cute.Pointer, rounds: Int32):
     if t == 0:
         cell[0] = 0  # seen by the other warp after the first hand-over
     if t < 32:
-        for i in cutlass.range(rounds, unroll=1):
+        for _ in cutlass.range(rounds, unroll=1):
             if t == 0:
                 cell[0] = cell[0] + 3
             first.arrive()
@@ -219,7 +219,7 @@ def named_kernel(out: cute.Pointer, rounds: Int32):
         if t == 0:
             vector(out)[0] = cell[0]
     else:
-        for i in cutlass.range(rounds, unroll=1):
+        for _ in cutlass.range(rounds, unroll=1):
             first.sync()
             if t == 32:
                 cell[0] = cell[0] * 2
@@ -387,7 +387,7 @@ def million_kernel(out: cute.Pointer, phases: Int64):
     cute.arch.sync_threads()
     value = Int32(t)
     half = Int32(0)
-    for i in cutlass.range(phases, unroll=1):
+    for _ in cutlass.range(phases, unroll=1):
         cells[half * 256 + t] = value
         bar.arrive_and_wait()
         value += Int32(cells[half * 256 + (t + 1) % 256])
