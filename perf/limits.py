@@ -61,17 +61,13 @@ METRICS = {
 
 
 def launched(call) -> tuple:
-    """``(problem, configuration, whether an operand is packed)`` of what the first call of a plan launches."""
-    module, plan, found = (
-        importlib.import_module("cutesync.kernels.matmul.run"),
-        importlib.import_module("cutesync.kernels.matmul.plan"),
-        [],
-    )
-    make_launch = module.make_launch
+    """``(problem, configuration)`` of what the first call of a plan launches."""
+    module, plan = (importlib.import_module(f"cutesync.kernels.matmul.{name}") for name in ("run", "plan"))
+    make_launch, found = module.make_launch, []
 
-    def listen(problem, config, alpha, beta, ordinal, stream):
-        found.append((problem, plan.decided(problem, config, ordinal)))
-        return make_launch(problem, config, alpha, beta, ordinal, stream)
+    def listen(problem, config, *rest):
+        found.append((problem, plan.decided(problem, config)))
+        return make_launch(problem, config, *rest)
 
     module.make_launch = listen
     try:

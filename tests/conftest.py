@@ -119,9 +119,14 @@ def launches(on_emulator, monkeypatch):
     log: list[SimpleNamespace] = []
 
     def launcher(spec, ordinal, grid, make_block, claim):
-        parameters = dict(zip((p.name for p in spec.parameters), make_block().packed()))
-        made = SimpleNamespace(spec=spec, grid=grid, parameters=parameters, claim=claim)
-        return lambda addresses, stream: log.append(made)
+        block = make_block()
+
+        def run(addresses, stream):
+            block.put(addresses, None)
+            parameters = dict(zip((p.name for p in spec.parameters), block.packed(), strict=True))
+            log.append(SimpleNamespace(spec=spec, grid=grid, parameters=parameters, claim=claim))
+
+        return run
 
     monkeypatch.setattr(call, "_plans", {})
     monkeypatch.setattr(KernelSpec, "kernel", lambda spec, stream=0: spec)

@@ -20,7 +20,7 @@ from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ..identity import name_of
 from ..ops import COMPARISONS, NAMES, operator
 from ..runtime import device
-from ..runtime.device_array import DeviceArray
+from ..runtime.device_array import DeviceArray, transposed
 from ..runtime.kernel import KernelSpec, collect
 
 Job = tuple[str, KernelSpec]
@@ -211,19 +211,18 @@ def _matmul_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator
     nothing here."""
     from .. import matmul
     from ..kernels.matmul.candidates import COOPERATIVE, PINGPONG
-    from ..runtime.arrays import Transposed
 
     del ops, layouts
     for element in (dtype for dtype in dtypes if dtype.name in ("float16", "bfloat16")):
-        for turned in (False, True):
+        for b_transposed in (False, True):
             calls = []
             for policy in COOPERATIVE + PINGPONG:
                 for tiles in (1, 64):  # blocks that have one tile, and several
                     m, n = (tiles * side * peers for side, peers in zip(policy.tile, policy.cluster))
-                    b = _dry_array((n, _K) if turned else (_K, n), element)
-                    operands = _dry_array((m, _K), element), Transposed(b) if turned else b
+                    b = _dry_array((n, _K) if b_transposed else (_K, n), element)
+                    operands = _dry_array((m, _K), element), transposed(b) if b_transposed else b
                     calls.append(functools.partial(matmul, *operands, config=policy))
-            yield from _collected(f"matmul {element}{', B transposed' if turned else ''}", calls)
+            yield from _collected(f"matmul {element}{', B transposed' if b_transposed else ''}", calls)
 
 
 def _name(op) -> str:

@@ -20,7 +20,7 @@ from ..dtypes import element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, described, explain, shown
 from . import backend, device, device_array
 from .device import HOST
-from .device_array import DeviceArray
+from .device_array import DeviceArray, Strided
 from .streams import stream_handle as stream_handle  # exported with the arrays
 from .view import View, contiguous_strides, in_elements, is_c_contiguous
 
@@ -269,31 +269,17 @@ def _cuda_array_interface(facts: Any) -> View:
     return View(ptr, shape, dtype, ordinal, contiguous, not readonly, steps)
 
 
-class Transposed:
-    """A DeviceArray with its last two axes exchanged: a copy of a NumPy array in Fortran order, in the same order."""
+class _StridedArrays(_OwnArrays):
+    """Adapter of Strided. Results are DeviceArrays."""
 
-    __slots__ = ("array", "ptr", "signature")
-
-    def __init__(self, array: DeviceArray) -> None:
-        self.array, self.ptr, self.signature = array, array.ptr, ("transposed", array.signature)
+    view = staticmethod(operator.attrgetter("view"))
 
 
-class _TransposedArrays(_OwnArrays):
-    """Adapter of Transposed. Results are DeviceArrays."""
-
-    @staticmethod
-    def view(x: Any) -> View:
-        *outer, rows, columns = x.array.shape
-        *steps, row, one = contiguous_strides(x.array.shape)
-        shape = (*outer, columns, rows)
-        return View(x.ptr, shape, x.array.dtype, x.array.device, False, True, (*steps, one, row))
-
-
-def on_device(x: np.ndarray, argument: str, stream: int, strided: bool) -> DeviceArray | Transposed:
+def on_device(x: np.ndarray, argument: str, stream: int, strided: bool) -> DeviceArray | Strided:
     """Copy a NumPy array to the current device. With ``strided``, an array in Fortran order keeps that order."""
     kind = adapter(x, argument).view(x).dtype
     if strided and x.ndim > 1 and not x.flags.c_contiguous and np.swapaxes(x, -1, -2).flags.c_contiguous:
-        return Transposed(device_array.from_numpy(np.swapaxes(x, -1, -2), kind, stream=stream))
+        return device_array.transposed(device_array.from_numpy(np.swapaxes(x, -1, -2), kind, stream=stream))
     return device_array.from_numpy(x, kind, stream=stream)
 
 
@@ -306,7 +292,7 @@ class _Numpy:
 
 
 OWN, NUMPY = _OwnArrays(), _Numpy()
-ADAPTERS: dict[type, Any] = {DeviceArray: OWN, Transposed: _TransposedArrays(), np.ndarray: NUMPY}
+ADAPTERS: dict[type, Any] = {DeviceArray: OWN, Strided: _StridedArrays(), np.ndarray: NUMPY}
 
 
 def adapter(x: object, argument: str = "x") -> Any:
@@ -383,7 +369,7 @@ def checked(x: object, argument: str, *, writable: bool = False, strided: bool =
     if writable and not view.writable:
         raise ArgumentValueError(explain(argument, "a read-only array", "a writable one", "copy it first"))
     on_host, emulated = backend.of(view.device).on_host, backend.current().on_host
-    if on_host and emulated and type(x) not in (DeviceArray, Transposed):
+    if on_host and emulated and type(x) not in (DeviceArray, Strided):
         allowed = "a NumPy array or a DeviceArray: the emulator is in use"
         raise DeviceError(explain(argument, f"a {type(x).__name__} in host memory", allowed, "np.asarray(x)"))
     if on_host and not emulated:

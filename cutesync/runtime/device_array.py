@@ -17,6 +17,7 @@ from ..dtypes import DType
 from ..dtypes import element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, WorkspaceError, explain, shown
 from . import backend, device
+from .view import View, contiguous_strides, is_c_contiguous
 
 _MOST_BYTES = 1 << 63  # the range of a signed 64-bit offset
 
@@ -110,6 +111,26 @@ class DeviceArray:
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0) if backend.of(self.device).on_host else (2, self.device)
+
+
+class Strided:
+    """The memory of a DeviceArray, from its element ``offset`` on, with another ``shape`` and strides ``steps``, in
+    elements. No bounds are checked."""
+
+    __slots__ = ("owner", "ptr", "signature", "view")
+
+    def __init__(self, array: DeviceArray, shape: tuple[int, ...], steps: tuple[int, ...], offset: int = 0) -> None:
+        self.owner, self.ptr = array.owner, array.ptr + offset * array.dtype.size
+        contiguous = is_c_contiguous(shape, steps)
+        self.view = View(self.ptr, shape, array.dtype, array.device, contiguous, True, steps)
+        self.signature = (array.dtype, array.device, shape, steps)
+
+
+def transposed(array: DeviceArray) -> Strided:
+    """Return the array with its last two axes exchanged."""
+    *outer, rows, columns = array.shape
+    *steps, row, one = contiguous_strides(array.shape)
+    return Strided(array, (*outer, columns, rows), (*steps, one, row))
 
 
 class Signature:

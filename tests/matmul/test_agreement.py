@@ -5,10 +5,8 @@ import pytest
 
 import cutesync as cs
 from cutesync.dtypes import element_type
-from cutesync.kernels.matmul.call import Arrays, Options, make_plan
 from cutesync.kernels.matmul.policy import MatmulPolicy
-from cutesync.runtime.arrays import View
-from cutesync.runtime.device_array import from_numpy
+from cutesync.runtime.device_array import Strided
 
 from .support import SMALL, agrees, integers, operand
 
@@ -62,31 +60,20 @@ def test_odd_leading_dimensions(transposed):
 def test_padded_views_read_and_write_nothing_else(extra):
     """Padding is NaN, the result's surroundings are 7; bases off by ``extra`` elements."""
 
-    def device_view(values, fill):
-        rows, columns = values.shape
-        whole = np.full((rows + 2, columns + 2 * extra), fill, values.dtype)
+    def padded(values, fill):
+        rows, pitch = values.shape[0] + 2, values.shape[1] + 2 * extra
+        whole = np.full((rows, pitch), fill, values.dtype)
         whole[1:-1, extra:-extra] = values
-        array = from_numpy(whole, cs.asarray(whole).dtype)
-        pitch = columns + 2 * extra
-        return array, View(
-            array.ptr + (pitch + extra) * values.itemsize,
-            values.shape,
-            array.dtype,
-            array.device,
-            False,
-            True,
-            (pitch, 1),
-        )
+        array = cs.asarray(whole)
+        return array, Strided(array, values.shape, (pitch, 1), pitch + extra)
 
     a, b = integers(70, 40), integers(40, 66)
-    (keep_a, in_a), (keep_b, in_b) = device_view(a, np.nan), device_view(b, np.nan)
-    whole, out = device_view(np.zeros((70, 66), np.float16), 7)
-    make_plan(Arrays(in_a, in_b), out, Options(), None, CONFIG, 0).run((in_a.ptr, in_b.ptr, out.ptr, 0, 0, 0, 0), 0)
+    whole, out = padded(np.zeros((70, 66), np.float16), 7)
+    assert cs.matmul(padded(a, np.nan)[1], padded(b, np.nan)[1], out=out, config=CONFIG) is out
     got = np.asarray(whole)
     agrees(got[1:-1, extra:-extra], a, b)
     got[1:-1, extra:-extra] = 7
     assert (got == 7).all(), "something beside the result was written"
-    del keep_a, keep_b
 
 
 @pytest.mark.parametrize("rows_first", [True, False])
@@ -95,12 +82,8 @@ def test_column_major_results(rows_first):
     a, b, bias = integers(72, 40), integers(40, 136), integers(136, seed=4)
     holder = cs.asarray(np.zeros((136, 72, 2), np.float16))
     steps = (1, 72) if rows_first else (2, 144)
-    out = View(holder.ptr, (72, 136), holder.dtype, holder.device, False, True, steps)
     in_a, in_b, in_bias = (cs.asarray(x) for x in (a, b, bias))
-    views = [View(x.ptr, x.shape, x.dtype, x.device, True) for x in (in_a, in_b, in_bias)]
-    make_plan(Arrays(*views[:2], bias=views[2]), out, Options(), None, CONFIG, 0).run(
-        (in_a.ptr, in_b.ptr, out.ptr, 0, in_bias.ptr, 0, 0), 0
-    )
+    cs.matmul(in_a, in_b, bias=in_bias, out=Strided(holder, (72, 136), steps), config=CONFIG)
     stored = np.asarray(holder).ravel()
     got = stored[: 72 * 136].reshape(136, 72).T if rows_first else stored[::2].reshape(136, 72).T
     agrees(got, a, b, bias=bias)

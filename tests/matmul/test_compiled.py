@@ -8,14 +8,13 @@ import pytest
 
 from cutesync.dtypes import BY_NAME, TFLOAT32, element_type
 from cutesync.kernels.matmul.candidates import COOPERATIVE, PINGPONG, PROMOTED, SKINNY, STRADDLING
-from cutesync.kernels.matmul.plan import kernel_for, pack_kernel
+from cutesync.kernels.matmul.plan import kernel_spec, pack_spec
 from cutesync.kernels.matmul.policy import PACK_RUN, THREADS, MatmulPolicy
 from cutesync.kernels.matmul.terms import TermsSpec
-from cutesync.runtime import compiler
 
 from ..compiled import assert_overlaps, cubin_figures
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
 
 MAJORS = [(True, True), (True, False), (False, True), (False, False)]
 TILES = {
@@ -32,13 +31,6 @@ PLAIN = TermsSpec()
 EVERYTHING = TermsSpec(True, BFLOAT16, "column", BFLOAT16, "gelu", True, "each", "each")
 
 
-@pytest.fixture(autouse=True)
-def _fresh_compiler(monkeypatch):
-    """Compile in this process, without the caches."""
-    monkeypatch.setenv("CUTESYNC_CACHE", "0")
-    monkeypatch.setattr(compiler, "_kernels", {})
-
-
 def verify(
     config: MatmulPolicy,
     out: str = "bfloat16",
@@ -48,13 +40,13 @@ def verify(
 ) -> str:
     result = element_type(out)
     config = config.decided(result.size)
-    kernel = kernel_for(
-        config, (TFLOAT32 if element == "tfloat32" else element_type(element),) * 2, result, majors, terms
-    )
+    operand = TFLOAT32 if element == "tfloat32" else element_type(element)
+    spec = kernel_spec(config, (operand, operand), result, majors, terms)
+    kernel = spec.kernel()
     ptx = kernel.ptx
     assert re.findall(r"\.entry (\w+)", ptx) == [kernel.name] and kernel.name.startswith("cutesync_matmul")
     assert kernel.block == (THREADS, 1, 1) and kernel.cluster == (config.cluster_size, 1, 1)
-    assert kernel.params == (128, 12, 128, 12, 128, 12, *(4,) * 6, 8, 8, 4, 4, *(8,) * 11)
+    assert kernel.params == tuple(p.size for p in spec.parameters)
     assert re.findall(r"setmaxnreg\.(\w+)\.sync\.aligned\.u32 \t(\d+)", ptx) == [("dec", "24"), ("inc", "240")]
     touches = r"cp\.async\.bulk\.tensor|\b(ld|st|atom|red)\.\S*global"
     prologue, *roles = re.split(r"setmaxnreg[^\n]*", ptx)
@@ -158,7 +150,7 @@ def test_results_of_eight_bits(element, out, converted):
     ],
 )
 def test_packing_kernels(size, form, side):
-    kernel = pack_kernel(BY_NAME[f"uint{8 * size}"], form, side, 0)
+    kernel = pack_spec(BY_NAME[f"uint{8 * size}"], form, side).kernel()
     registers, frame = cubin_figures(kernel.cubin)
     assert_overlaps(kernel.ptx)
     assert kernel.name.startswith("cutesync_matmul_pack") and frame == 0 and registers <= 40, (

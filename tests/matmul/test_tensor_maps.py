@@ -13,7 +13,7 @@ from cutesync.kernels.matmul import plan
 from cutesync.kernels.matmul.plan import Operand, Problem
 from cutesync.kernels.matmul.policy import MatmulPolicy
 from cutesync.kernels.matmul.terms import TermsSpec
-from cutesync.runtime import compiler, device
+from cutesync.runtime import compiler
 
 FLOAT16 = BY_NAME["float16"]
 A, B, D = 0x7F0000100000, 0x7F0000200000, 0x7F0000300000
@@ -25,26 +25,17 @@ CONFIGS = [
 ]
 
 
-def host_parameters(problem: Problem, config: MatmulPolicy, monkeypatch) -> list[bytes]:
+def host_parameters(problem: Problem, config: MatmulPolicy) -> list[bytes]:
     """The kernel's parameters as the DSL's host function makes them."""
-    kept = {}
-
-    def compile_only(key, build, **_):
-        kept["built"] = build()
-        return compiler.Kernel("cutesync_matmul_0", b"", "", (384, 1, 1), 0, (), (config.peers, 1, 1))
-
-    monkeypatch.setattr(plan.compiler, "get", compile_only)
-    plan.kernel_for(config, problem.elements, problem.out, (problem.a.k_major, problem.b.k_major), problem.terms)
+    import cuda.bindings.driver as driver
     import cutlass.cute as cute
     from cutlass import Int32, Int64
     from cutlass.cute.runtime import make_ptr
 
-    host, example, _ = kept["built"]
-    compiled = cute.compile(
-        host,
-        *example,
-        options="--gpu-arch sm_90a --keep-ptx --dump-dir=" + str(kept.setdefault("folder", monkeypatch.tmp)),
-    )
+    majors = problem.a.k_major, problem.b.k_major
+    host, example, _ = plan.kernel_spec(config, problem.elements, problem.out, majors, problem.terms).build()
+    with compiler.alone():
+        compiled = compiler.compile_alone(host, example)
     pointers = [
         make_ptr(kind.cutlass, at, cute.AddressSpace.gmem, assumed_align=16)
         for kind, at in ((FLOAT16, A), (FLOAT16, B), (problem.out, D))
@@ -57,8 +48,6 @@ def host_parameters(problem: Problem, config: MatmulPolicy, monkeypatch) -> list
         *example[5:8],
         Int32(2),
     ]
-    import cuda.bindings.driver as driver
-
     values, keep = compiled.generate_execution_args(*arguments, driver.CUstream(0))
     addresses = [ctypes.cast(value, ctypes.c_void_p) for value in (*values, ctypes.pointer(ctypes.c_int32(0)))]
     (launch,) = Executable(compiled).record((ctypes.c_void_p * len(addresses))(*addresses))
@@ -68,8 +57,7 @@ def host_parameters(problem: Problem, config: MatmulPolicy, monkeypatch) -> list
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.tile[0]}x{c.tile[1]}")
 @pytest.mark.parametrize("majors", [(True, True), (False, False)], ids=["K-major", "MN-major"])
-def test_parameters_are_those_of_the_dsl(config, majors, monkeypatch, tmp_path, on_emulator):
-    monkeypatch.tmp = tmp_path
+def test_parameters_are_those_of_the_dsl(config, majors, launches):
     m, n, k, items = 1000, 520, 328, 3
     a, b = (Operand(k_major, 1336, items, 1336 * 1336) for k_major in majors)
     problem = Problem(
@@ -86,11 +74,11 @@ def test_parameters_are_those_of_the_dsl(config, majors, monkeypatch, tmp_path, 
         TermsSpec(),
     )
     config = config.decided(problem.out.size)
-    theirs = host_parameters(problem, config, monkeypatch)
-    launch = plan.make_launch(problem, config, 1.0, 0.0, device.HOST, 0)
-    for position, address in ((0, A), (2, B), (4, D)):
-        launch.parameters.put(position, address)
-    ours = [value.to_bytes(size, "little") for value, size in zip(launch.parameters.packed(), launch.parameters.sizes)]
+    theirs = host_parameters(problem, config)
+    plan.make_launch(problem, config, (1.0, 0.0), ("a", "b", "d"), 0).run((A, B, D), 0)
+    (made,) = launches
+    values = zip(made.parameters.values(), made.spec.parameters, strict=True)
+    ours = [value.to_bytes(p.size, "little") for value, p in values]
     for position in (0, 2, 4):
         assert decode(ours[position]) == decode(theirs[position]), f"the map of parameter {position}"
     for position in (1, 3, 5):
