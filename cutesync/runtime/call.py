@@ -63,8 +63,8 @@ class Family(NamedTuple):
     ``parse(arguments, views, out)`` checks the arguments and returns the Spec; ``out`` is the view of a given output,
     or None. ``plan(spec, views, outs, stream)`` returns ``(run, in_place)``: the launches, and the index of the input
     that an output may be, or None. The view of an input not given is None; an output not given is a View at address 0.
-    With ``strided``, arrays may have any strides. ``keep(arguments, ordinal, stream)`` returns whether later calls may
-    use the plan.
+    With ``strided``, arrays may have any strides. ``numbers`` are the inputs that a caller may give as numbers instead,
+    for messages. ``keep(arguments, ordinal, stream)`` returns whether later calls may use the plan.
     """
 
     name: str
@@ -73,6 +73,7 @@ class Family(NamedTuple):
     plan: Callable[..., tuple[Run, int | None]]
     outputs: int = 1
     strided: bool = False
+    numbers: tuple[str, ...] = ()
     keep: Callable[..., bool] = lambda arguments, ordinal, stream: True
 
 
@@ -246,7 +247,8 @@ def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, 
     for x, argument in zip(given, family.inputs):
         if x is not None and not isinstance(x, np.ndarray):
             came = f"a {type(x).__name__} beside a NumPy {family.inputs[0]}"
-            raise DeviceError(explain(argument, came, "a NumPy array"))
+            allowed = "a NumPy array, or a number" if argument in family.numbers else "a NumPy array"
+            raise DeviceError(explain(argument, came, allowed))
     outs = () if out is None else (out,) if family.outputs == 1 else _pair(out)
     targets = [_like(y, family, given) for y in outs]
     if len(outs) == 2 and np.may_share_memory(*outs):

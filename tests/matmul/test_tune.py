@@ -60,7 +60,8 @@ def test_measured_once_and_kept(clock, _emulator):
     assert clock == [tune.CANDIDATES]
     ((_, chosen),) = tune._answers.items()
     assert chosen is SHORTLIST[2]
-    tune._answers.clear(), call._plans.clear()
+    tune._answers.clear()
+    call._plans.clear()
     agrees(cs.matmul(A, B, config="tune"), A, B)
     assert clock == [tune.CANDIDATES] and list(tune._answers.values()) == [chosen], "another process reads the note"
     cs.matmul(A, B, out_dtype="float32", config="tune")

@@ -205,4 +205,4 @@ def _keep(arguments: tuple, ordinal: int, stream: int) -> bool:
 
 
 _call_plain = front_end(Family("matmul", INPUTS[:2], _parse, _plan, strided=True, keep=_keep))
-_call = front_end(Family("matmul", INPUTS, _parse, _plan, strided=True, keep=_keep))
+_call = front_end(Family("matmul", INPUTS, _parse, _plan, strided=True, numbers=INPUTS[4:], keep=_keep))
