@@ -272,7 +272,9 @@ def _cuda_array_interface(facts: Any) -> View:
 class _StridedArrays(_OwnArrays):
     """Adapter of Strided. Results are DeviceArrays."""
 
-    view = staticmethod(operator.attrgetter("view"))
+    @staticmethod
+    def view(x: Any) -> View:
+        return x.view
 
 
 def on_device(x: np.ndarray, argument: str, stream: int, strided: bool) -> DeviceArray | Strided:
