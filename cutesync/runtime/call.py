@@ -43,18 +43,24 @@ Views = tuple[Any, ...]
 
 class Plan(NamedTuple):
     """A prepared call of one signature. ``run`` takes the addresses of the inputs (0 for an input not given), then
-    those of the outputs."""
+    those of the outputs. An output overlaps the first input if the input's address minus the output's lies between
+    ``before`` and ``behind``; ``reads`` has index, before and behind of each other input that is read."""
 
     run: Run
     ordinal: int
-    empty: Callable[..., Any]  # makes a result on a stream
-    # An output overlaps the first input if the input's address minus the output's lies between these two. ``reads`` has
-    # the same for each other input that is read, with its index.
     before: int
     behind: int
     reads: tuple[tuple[int, int, int], ...]
-    size: int  # bytes that an output spans
-    in_place: int | None  # index of the input that an output may be
+    more: More
+
+
+class More(NamedTuple):
+    """The rest of a plan. ``empty`` makes a result on a stream; ``in_place`` is the index of the input that an output
+    may be; ``size`` is how many bytes an output spans."""
+
+    empty: Callable[..., Any]
+    in_place: int | None
+    size: int
 
 
 class Family(NamedTuple):
@@ -79,11 +85,8 @@ class Family(NamedTuple):
 
 def front_end(family: Family) -> Callable:
     """Return ``call(arguments, x, out, stream, others=())`` of a family; ``others`` are all inputs after the first, or
-    none of them.
-
-    ``arguments`` is a tuple that is equal only for calls of the same meaning (see ``arguments.exact``). ``out`` is
-    None, an array, or with several outputs a sequence of them. Returns the result, or a tuple of them.
-    """
+    none of them. ``arguments`` is a tuple that is equal only for calls of the same meaning (see ``arguments.exact``).
+    ``out`` is None, an array, or with several outputs a sequence of them. The call returns what ``out`` would be."""
     adapters, own, host, name, single = arrays.ADAPTERS, arrays.OWN, arrays.NUMPY, family.name, family.outputs == 1
     beside, strided, inputs = arrays.beside, family.strided, family.inputs
 
@@ -99,10 +102,7 @@ def front_end(family: Family) -> Callable:
             adapter = adapters.get(kind) or arrays.adapter(x, inputs[0])
             if adapter is host:
                 return _call_numpy(family, call, arguments, (x, *others), out, stream)
-            if strided:
-                pointer, signature = adapter.identify_strided(x)
-            else:
-                pointer, signature = adapter.identify(x)
+            pointer, first = adapter.identify_strided(x) if strided else adapter.identify(x)
             if single and out is not None and len(others) < 2:
                 theirs = adapter if type(out) is kind else beside(out, "out")
                 target, last = theirs.identify_strided(out) if strided else theirs.identify(out)
@@ -110,38 +110,37 @@ def front_end(family: Family) -> Callable:
                     (y,) = others
                     theirs = adapter if type(y) is kind else beside(y, inputs[1])
                     second, middle = theirs.identify_strided(y) if strided else theirs.identify(y)
-                    key = (name, arguments, signature, pointer & 15, middle, second & 15, last, target & 15)
+                    key = (name, arguments, first, pointer & 15, middle, second & 15, last, target & 15)
                     addresses = pointer, second, target
                 else:
-                    key = (name, arguments, signature, pointer & 15, last, target & 15)
-                    addresses = pointer, target
+                    key, addresses = (name, arguments, first, pointer & 15, last, target & 15), (pointer, target)
+            elif out is None and not others:
+                key, addresses = (name, arguments, first, pointer & 15), (pointer,)
             else:
                 rest, places = _identify_all(family, adapter, kind, others, out)
-                key, addresses = (name, arguments, signature, pointer & 15, *rest), (pointer, *places)
+                key, addresses = (name, arguments, first, pointer & 15, *rest), (pointer, *places)
                 target = addresses[-1]
         try:
-            run, ordinal, empty, before, behind, reads, size, in_place = _plans[key]
+            run, ordinal, before, behind, reads, more = _plans[key]
         except (KeyError, TypeError):
-            plan = _make(family, key, (x, *others), out, stream)
-            run, ordinal, empty, before, behind, reads, size, in_place = plan
+            run, ordinal, before, behind, reads, more = _make(family, key, (x, *others), out, stream)
         raw = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream)
         if out is not None:
-            if before < pointer - target < behind and not (in_place == 0 and pointer == target):
-                raise _overlap(family, 0, in_place)
+            if before < pointer - target < behind and not (pointer == target and more.in_place == 0):
+                raise _overlap(family, 0, more.in_place)
             for i, low, high in reads:
-                if low < addresses[i] - target < high and not (i == in_place and addresses[i] == target):
-                    raise _overlap(family, i, in_place)
+                if low < addresses[i] - target < high and not (i == more.in_place and addresses[i] == target):
+                    raise _overlap(family, i, more.in_place)
             if not single:
-                _check_pair(family, addresses, ((0, before, behind), *reads), size)
-                out = tuple(out)
+                _check_first_of_two(family, addresses, before, behind, more.size)
         elif single:
-            out = empty(raw, stream is not None)
-            addresses = (*addresses, adapter.address(out))
+            out = more.empty(raw, stream is not None)
+            addresses += (adapter.address(out),)
         else:
-            out = tuple(empty(raw, stream is not None) for _ in range(family.outputs))
-            addresses = (*addresses, *map(adapter.address, out))
+            out = [more.empty(raw, stream is not None) for _ in range(family.outputs)]
+            addresses += tuple(map(adapter.address, out))
         run(addresses, raw)
-        return out
+        return out if single else tuple(out)
 
     return call
 
@@ -177,12 +176,11 @@ def _overlap(family: Family, i: int, in_place: int | None) -> ArgumentValueError
     return ArgumentValueError(explain("out", f"memory that overlaps {family.inputs[i]}", f"{itself}memory of its own"))
 
 
-def _check_pair(family: Family, addresses: tuple[int, ...], reads: tuple, size: int) -> None:
-    """Raise if the first of two outputs overlaps an input or the second output."""
-    first, second = addresses[-2:]
-    for i, before, behind in reads:
-        if before < addresses[i] - first < behind:
-            raise _overlap(family, i, None)
+def _check_first_of_two(family: Family, addresses: tuple[int, ...], before: int, behind: int, size: int) -> None:
+    """Raise if the first of two outputs overlaps the only input, or the second output."""
+    pointer, first, second = addresses
+    if before < pointer - first < behind:
+        raise _overlap(family, 0, None)
     if -size < first - second < size:
         raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
 
@@ -213,8 +211,8 @@ def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Pl
     read = [(i, x) for i, x in enumerate(views) if x is not None and x.size and i not in spec.unread]
     reads = tuple((i, low - (x.span[1] - x.ptr), high - (x.span[0] - x.ptr)) for i, x in read)
     _, before, behind = reads[0] if reads and reads[0][0] == 0 else (0, 0, 0)
-    reads = tuple(read for read in reads if read[0])
-    made = Plan(run, view.device, empty, before, behind, reads, high - low, in_place)
+    reads = tuple(other for other in reads if other[0])
+    made = Plan(run, view.device, before, behind, reads, More(empty, in_place, high - low))
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
     if not collecting() and family.keep(arguments, view.device, raw):

@@ -46,12 +46,11 @@ def _case(
     options: dict,
     wanted,
     kind=("exact",),
-    most: int | None = None,
     **facts,
 ) -> Case:
-    """A call of a vector."""
+    """A call of a vector, of ``most`` elements at most."""
     shapes = dice.shapes((1,))
-    length = min(dice.vector(shapes)[0], most or dice.place.most)
+    length = min(dice.vector(shapes)[0], facts.pop("most", None) or dice.place.most)
 
     def made(rng) -> dict[str, np.ndarray]:
         return {"x": values(rng, (length,), element, pick(rng, kind))}

@@ -130,7 +130,7 @@ class Arguments(NamedTuple):
     successor: Any
     dtype: Any
     tile: Any
-    exact: tuple
+    exact: tuple = ()
 
 
 def _arguments(form: str, op: Any, predecessor: Any, successor: Any, dtype: Any, tile: Any) -> tuple:

@@ -82,8 +82,10 @@ def reduce(
         transform = identify(transform, "transform")
     if type(keepdims) is not bool:  # 1 and True are equal as keys
         keepdims = flag(keepdims, "keepdims", numbers=True)
-    given = () if axis is None and init is None and identity is None else exact(axis, init, identity)
-    return _call((op, axis, keepdims, init, dtype, transform, identity, algorithm, given), x, out, stream)
+    given: tuple = (op, axis, keepdims, init, dtype, transform, identity, algorithm)
+    if axis is not None or init is not None or identity is not None:
+        given = (*given, exact(axis, init, identity))
+    return _call(given, x, out, stream)
 
 
 def argmin(
@@ -178,7 +180,7 @@ class Arguments(NamedTuple):
     transform: Any
     identity: Any
     algorithm: Any
-    exact: tuple
+    exact: tuple = ()
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:

@@ -84,10 +84,10 @@ def scan(
     others: tuple = ()
     if init is not None and not isinstance(init, (bool, int, float, np.generic)):
         others, init = (_device_scalar(init, x),), IN_MEMORY
-    given: tuple = ()
+    given: tuple = (op, axis, exclusive, reverse, init, dtype, identity, algorithm)
     if type(axis) is not int or axis != -1 or init is not None or identity is not None:
-        given = exact(axis, init, identity)
-    return _call((op, axis, exclusive, reverse, init, dtype, identity, algorithm, given), x, out, stream, others)
+        given = (*given, exact(axis, init, identity))
+    return _call(given, x, out, stream, others)
 
 
 def cumsum(x: A, axis: int | None = None, *, dtype: DTypeLike = None, out: Array = None, stream: Stream = None) -> A:
@@ -128,7 +128,7 @@ class Arguments(NamedTuple):
     dtype: Any
     identity: Any
     algorithm: Any
-    exact: tuple
+    exact: tuple = ()
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
