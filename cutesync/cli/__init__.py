@@ -8,6 +8,7 @@ import contextlib
 import io
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -17,6 +18,7 @@ from ..errors import ArgumentTypeError, ArgumentValueError, CutesyncError
 _DESCRIPTION = "Hopper kernels in the CuTe Python DSL."
 
 
+_SAY_EVERY = 20  # kernels of ``warm`` between two estimates of the time left
 _LARGEST_SEED, _MOST_SCHEDULES = 2**64 - 1, 10**6
 
 
@@ -158,8 +160,13 @@ def _warm(options: argparse.Namespace) -> int:
     from ..runtime import cache, compiler
     from .warm import DTYPES, OPS, warm
 
+    started = time.perf_counter()
+
     def progress(done: int, total: int, label: str) -> None:
-        print(f"[{done:{len(str(total))}}/{total}] {label}", flush=True)
+        """Print the kernel; every ``_SAY_EVERY`` kernels also how long the rest takes at the rate so far."""
+        left = (time.perf_counter() - started) / done * (total - done)
+        estimate = f"  (about {left:.0f} s left)" if done % _SAY_EVERY == 1 and done < total else ""
+        print(f"[{done:{len(str(total))}}/{total}] {label}{estimate}", flush=True)
 
     ready = warm(
         options.families or ("reduce",),
