@@ -147,7 +147,6 @@ class Monoid:
 
     def lift(self, value, index):
         """The state of one loaded element. ``index`` is its position in the row."""
-        del index
         value = self._convert(self.source.cutlass(value))  # a tensor forgets whether its integers are signed
         if self.op.fn is None and self.op.name in ("any", "all"):
             value = nonzero(value)
@@ -203,7 +202,6 @@ class Monoid:
 
     def place(self, state, base):
         """A state whose indexes count from ``base``, as one whose indexes count from the start of the row."""
-        del base
         return tuple(state)
 
     def lower(self, state):

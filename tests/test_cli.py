@@ -1,7 +1,5 @@
 """``python -m cutesync``: exit codes, wording, what it imports, and that the demo notices a wrong result."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The table of element types, and what may name one."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

@@ -1,8 +1,6 @@
 """Every parameter of every public function is given what nobody should give: an error of cutesync comes, and nothing
 runs."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

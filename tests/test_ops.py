@@ -1,7 +1,5 @@
 """Operators on the host: names and identities."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

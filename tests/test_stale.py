@@ -1,8 +1,6 @@
 """No call gives a stale answer: in every family a callable whose meaning has changed is a new one, in this process and
 in the next."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Dealing work to blocks, warps and lanes by index alone."""
 
-from __future__ import annotations
-
 import cutlass
 from cutlass import Int32
 

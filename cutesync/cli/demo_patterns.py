@@ -121,7 +121,6 @@ def _sorted(run: Callable) -> Callable:
     ``run`` is called once for each, as one launch under all of them would report that results differ."""
 
     def call(x, out=None) -> np.ndarray:
-        del out
         from ..emulator import emulate, settings
         from ..runtime import backend
 

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from ..arguments import choice
-from ..dtypes import BOOL, INT64, DType, sum_dtype
-from ..dtypes import dtype as parse_dtype
+from ..dtypes import BOOL, INT64, DType, dtype as parse_dtype, sum_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ..identity import name_of
 from ..ops import COMPARISONS, NAMES, operator
@@ -199,7 +198,6 @@ def _flag_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[J
 
 def _pattern_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
     """Yield the patterns as the demo runs them; types, operators and layouts do not apply."""
-    del dtypes, ops, layouts
     from .demo_patterns import cases
 
     for case in cases("nowhere"):
@@ -212,7 +210,6 @@ def _matmul_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator
     from .. import matmul
     from ..kernels.matmul.candidates import COOPERATIVE, PINGPONG
 
-    del ops, layouts
     for element in (dtype for dtype in dtypes if dtype.name in ("float16", "bfloat16")):
         for b_transposed in (False, True):
             calls = []

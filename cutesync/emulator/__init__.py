@@ -23,8 +23,6 @@ sanitizer in one schedule. A vector load is one access (a strong vector store is
 ``wgmma.fence``, and a bulk reduction counts as a reader of its target.
 """
 
-from __future__ import annotations
-
 from .check import call, check, compile_for_emulator
 from .report import EmulationError, Report
 from .run import DEVICE, LOCK, Device, executable, launch, run

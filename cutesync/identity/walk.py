@@ -341,7 +341,6 @@ class Walk:
             self.add(entry, f"{where}[{name!r}]")
 
     def _as_text(self, value: Any, where: str) -> None:
-        del where
         base = next(
             base for base in (int, float, complex, str, bytes, np.dtype, slice, range) if isinstance(value, base)
         )
@@ -349,7 +348,6 @@ class Walk:
 
 
 def _slot(descriptor: Any, value: Any, name: str, missing: Any) -> Any:
-    del name
     try:
         return descriptor.__get__(value)
     except AttributeError:

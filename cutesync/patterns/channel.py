@@ -15,8 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from cutesync.arguments import choice, integer
-from cutesync.dtypes import INT64, DType
-from cutesync.dtypes import dtype as parse_dtype
+from cutesync.dtypes import INT64, DType, dtype as parse_dtype
 from cutesync.errors import DeviceError, explain
 from cutesync.patterns.host import Call, launch, traceable
 from cutesync.runtime import arrays, device_array

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import BY_NAME, FLOAT8, DType
-from ..dtypes import element_type as parse_dtype
+from ..dtypes import BY_NAME, FLOAT8, DType, element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, described, explain, shown
 from . import backend, device, device_array
 from .device import HOST
@@ -168,7 +167,6 @@ class _Cupy:
         return x.data.ptr
 
     def stream(self, ordinal: int) -> int:
-        del ordinal
         return self.cupy.cuda.get_current_stream().ptr
 
     def view(self, x: Any) -> View:

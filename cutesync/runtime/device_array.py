@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType
-from ..dtypes import element_type as parse_dtype
+from ..dtypes import DType, element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, WorkspaceError, explain, shown
 from . import backend, device
 from .view import View, contiguous_strides, is_c_contiguous
@@ -56,7 +55,6 @@ class DeviceArray:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         """Return a NumPy copy, after waiting for the default stream."""
-        del copy
         host = to_numpy(self)
         return host if dtype is None else host.astype(dtype)
 
@@ -142,7 +140,6 @@ class Signature:
 
 @functools.lru_cache(maxsize=4096)
 def _signature(dtype: DType, shape: tuple[int, ...], ordinal: int) -> Signature:
-    del dtype, shape, ordinal
     return Signature()
 
 
@@ -159,7 +156,6 @@ def allocator(shape: tuple[int, ...], dtype: DType, ordinal: int) -> Callable[..
     memory = backend.of(ordinal).allocate
 
     def empty(stream: int, other: bool = False) -> DeviceArray:
-        del other
         ptr, owner = memory(nbytes, ordinal, stream)
         return DeviceArray(ptr, shape, dtype, ordinal, owner)
 

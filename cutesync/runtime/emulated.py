@@ -40,7 +40,6 @@ class _Emulator:
 
     @staticmethod
     def ordinal(wanted: int | None) -> int:
-        del wanted
         return device.HOST
 
     @staticmethod
@@ -73,7 +72,6 @@ class _Emulator:
     @staticmethod
     def allocate(size: int, ordinal: int, stream: int) -> tuple[int, object]:
         """Kernels must write the memory before they read it."""
-        del ordinal, stream
         try:
             ptr, owner = _memory(size)
         except (MemoryError, ValueError) as error:
@@ -83,19 +81,16 @@ class _Emulator:
 
     @staticmethod
     def copy_in(array: Any, source: int, stream: int) -> None:
-        del stream
         ctypes.memmove(array.ptr, source, array.nbytes)
         _register(array.ptr, array.nbytes, array.owner, initialised=True)
 
     @staticmethod
     def copy_out(array: Any, to: int, stream: int) -> None:
-        del stream
         ctypes.memmove(to, array.ptr, array.nbytes)
 
     @staticmethod
     def make_workspace(size: int, cleared: int, ordinal: int) -> int:
         """Bytes that are not ``cleared`` are set to 0xCD: kernels must not rely on them."""
-        del ordinal
         from ..emulator import DEVICE
 
         base, owner = _memory(size, 0xCD)
@@ -107,7 +102,6 @@ class _Emulator:
     @staticmethod
     def free_workspace(base: int, ordinal: int) -> bool:
         """No launch uses it any more. Were it left registered, every later launch would save and compare it."""
-        del ordinal
         from ..emulator import DEVICE
 
         DEVICE.unregister(base)
@@ -116,7 +110,6 @@ class _Emulator:
 
     @staticmethod
     def capture(stream: int) -> int | None:
-        del stream
         return None
 
     @staticmethod
@@ -126,17 +119,14 @@ class _Emulator:
     @staticmethod
     def can_time(stream: int) -> bool:
         """The emulator's times say nothing about a GPU."""
-        del stream
         return False
 
     @staticmethod
     def multiprocessors(ordinal: int) -> int:
-        del ordinal
         return _MULTIPROCESSORS
 
     @staticmethod
     def name(ordinal: int) -> str:
-        del ordinal
         return "emulator"
 
 
@@ -145,18 +135,15 @@ class _Dry(_Emulator):
 
     @staticmethod
     def ordinal(wanted: int | None) -> int:
-        del wanted
         return device.DRY
 
     @staticmethod
     def launcher(kernel: Kernel, ordinal: int, grid: int, make_block: Callable, claim: Any) -> Callable:
-        del kernel, ordinal, grid, make_block, claim
         return lambda addresses, stream: None
 
     @staticmethod
     def allocate(size: int, ordinal: int, stream: int) -> tuple[int, object]:
         """Return addresses that are never accessed, so far apart that no two arrays overlap."""
-        del size, ordinal, stream
         return next(_addresses), None
 
     @staticmethod
@@ -166,7 +153,6 @@ class _Dry(_Emulator):
     @staticmethod
     def copy_out(array: Any, to: int, stream: int) -> None:
         """Write zeros."""
-        del stream
         ctypes.memset(to, 0, array.nbytes)
 
 

@@ -19,8 +19,7 @@ import numpy as np
 
 from ..dtypes import BY_NAME
 from ..errors import ArgumentValueError, explain
-from . import backend, device_array
-from . import workspace as workspaces
+from . import backend, device_array, workspace as workspaces
 from .kernel import KernelSpec, Scalar
 from .tensor_map import ALIGNMENT, TiledMap
 
@@ -145,4 +144,3 @@ def in_turn(steps: Sequence[tuple[Run, tuple[int, ...]]], temporaries: Sequence[
 
 def nothing(addresses: tuple[int, ...], stream: int) -> None:
     """Launch nothing: the run of an empty result."""
-    del addresses, stream

@@ -1,7 +1,5 @@
 """block.AdjacentDifference, Exchange, Load and Store."""
 
-from __future__ import annotations
-
 import cutlass
 import numpy as np
 import pytest

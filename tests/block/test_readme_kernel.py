@@ -1,8 +1,6 @@
 """The kernel of one's own that block/README.md builds from the block collectives: short, right, and clean under every
 policy."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

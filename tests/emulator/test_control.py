@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from cutesync.emulator import EmulationError, Settings
-from cutesync.emulator import launch as launch_text
+from cutesync.emulator import EmulationError, Settings, launch as launch_text
 from cutesync.emulator.run import DEVICE
 
 from .support import HEADER, kernel_text, lanes, launch

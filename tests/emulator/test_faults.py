@@ -10,11 +10,13 @@ from cutesync import emulator
 from cutesync.emulator import POLICIES
 
 from ..compiled import check
-from . import kernels_basic as basic
-from . import kernels_cluster as cluster
-from . import kernels_epilogue as epilogue
-from . import kernels_matmul as matmul
-from . import kernels_pipeline as pipeline
+from . import (
+    kernels_basic as basic,
+    kernels_cluster as cluster,
+    kernels_epilogue as epilogue,
+    kernels_matmul as matmul,
+    kernels_pipeline as pipeline,
+)
 
 SCHEDULES = 3 * len(POLICIES)
 

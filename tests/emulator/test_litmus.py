@@ -1,7 +1,5 @@
 """The stored answers of a Hopper GPU, replayed: every instruction of the emulator that has one must agree with it."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

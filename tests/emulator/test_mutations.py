@@ -9,13 +9,15 @@ import pytest
 from cutesync.emulator import POLICIES
 
 from .. import faults
-from . import kernels_basic as basic
-from . import kernels_cluster as cluster
-from . import kernels_matmul as matmul
-from . import kernels_overlap as overlap
-from . import kernels_pipeline as pipeline
-from . import kernels_registers as registers
-from . import kernels_wide as wide
+from . import (
+    kernels_basic as basic,
+    kernels_cluster as cluster,
+    kernels_matmul as matmul,
+    kernels_overlap as overlap,
+    kernels_pipeline as pipeline,
+    kernels_registers as registers,
+    kernels_wide as wide,
+)
 
 pytestmark = pytest.mark.slow
 

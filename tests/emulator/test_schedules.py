@@ -11,11 +11,13 @@ from cutesync.emulator import POLICIES
 from cutesync.errors import ArgumentValueError, LaunchError
 
 from ..compiled import check, compiled
-from . import kernels_basic as basic
-from . import kernels_cluster as cluster
-from . import kernels_epilogue as epilogue
-from . import kernels_matmul as matmul
-from . import kernels_pipeline as pipeline
+from . import (
+    kernels_basic as basic,
+    kernels_cluster as cluster,
+    kernels_epilogue as epilogue,
+    kernels_matmul as matmul,
+    kernels_pipeline as pipeline,
+)
 
 SCHEDULES = 2 * len(POLICIES)
 random = np.random.default_rng(3)

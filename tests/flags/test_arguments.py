@@ -1,8 +1,6 @@
 """Bad input gets a typed error that says what came, what is allowed and what to do, before anything is launched or
 written."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

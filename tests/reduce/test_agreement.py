@@ -1,7 +1,5 @@
 """Reductions agree with the reference: sizes, types, operators, offsets, axes and options."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 
 import numpy as np

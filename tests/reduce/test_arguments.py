@@ -1,8 +1,6 @@
 """Bad input gets a typed error that says what came, what is allowed and what to do, before anything is launched or
 written. What reductions and scans refuse alike stands in tests/test_arguments.py."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Kernels write their result and nothing else, and read nothing outside their input."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

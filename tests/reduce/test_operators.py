@@ -1,7 +1,5 @@
 """Python callables as operators: order is kept, so those that do not commute work too."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """NaN, infinities, signed zeros, extremes and overflow: as NumPy has them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The workspace in any state: rubbish in the slots, answers of earlier launches, a launch number that wraps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

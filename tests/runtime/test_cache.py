@@ -1,7 +1,5 @@
 """Compiled kernels on disk: whatever is wrong with an entry or its folder, the call goes on."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Results belong to the stream of the call: NumPy's are copied back on it, new arrays come from its memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

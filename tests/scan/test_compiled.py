@@ -18,8 +18,7 @@ from cutesync.kernels.scan.policy import (
 )
 
 from ..cases import bicyclic
-from ..compiled import dry, needed, tell_figures
-from ..compiled import verify as verify_kernel
+from ..compiled import dry, needed, tell_figures, verify as verify_kernel
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
 

@@ -1,7 +1,5 @@
 """NaN, infinities, signed zeros, extremes, overflow and rounding: as NumPy has them."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import numpy as np

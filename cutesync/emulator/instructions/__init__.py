@@ -1,7 +1,5 @@
 """What each PTX instruction does, as generated Python. ``emitter(instr)`` gives the function that emits it."""
 
-from __future__ import annotations
-
 from . import (  # noqa: F401 (each registers its opcodes)
     barrier,
     bits,

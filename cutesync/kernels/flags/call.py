@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...arguments import exact, flag
-from ...dtypes import BOOL, BY_NAME, DType, scalar
-from ...dtypes import dtype as parse_dtype
+from ...dtypes import BOOL, BY_NAME, DType, dtype as parse_dtype, scalar
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...identity import identify
 from ...ops import COMPARISONS, DIFFERENCES, neighbour_operator
@@ -142,7 +141,6 @@ def _arguments(form: str, op: Any, predecessor: Any, successor: Any, dtype: Any,
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> FlagSpec:
     """Check the arguments against ``x``, and return the Spec of the call."""
-    del out
     given, x = Arguments(*arguments), views[0]
     if not x.shape:
         raise ArgumentValueError(explain("x", "an array of no axes", "at least one axis", "give x.reshape(1)"))

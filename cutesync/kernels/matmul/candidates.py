@@ -1,7 +1,5 @@
 """The policies that the model chooses among."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from .policy import MatmulPolicy

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ...arguments import choice
-from ...dtypes import BY_NAME, FLOAT8, FLOAT32, TFLOAT32, DType
-from ...dtypes import element_type as parse_dtype
+from ...dtypes import BY_NAME, FLOAT8, FLOAT32, TFLOAT32, DType, element_type as parse_dtype
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...identity import Identity
 from ...runtime.view import View

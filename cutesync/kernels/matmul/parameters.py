@@ -5,8 +5,6 @@ well.
 tensor in 12 bytes.
 """
 
-from __future__ import annotations
-
 from collections import namedtuple
 
 

@@ -17,8 +17,7 @@ from ...runtime import backend, device_array, workspace
 from ...runtime.device_array import DeviceArray
 from ...runtime.kernel import KernelSpec, Packed, Parameter, Pointer, Scalar
 from ...runtime.launch import Launch
-from ...runtime.tensor_map import BYTES as TENSOR_MAP_BYTES
-from ...runtime.tensor_map import TiledMap
+from ...runtime.tensor_map import BYTES as TENSOR_MAP_BYTES, TiledMap
 from . import policy
 from .model import Access, Workload, raster, row_cost, shortlist
 from .parameters import MAPS, NAMES, Operands, Order, Split

@@ -185,7 +185,6 @@ class Arguments(NamedTuple):
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
     """Check the arguments against ``x``, and return the Spec of the call."""
-    del out
     given, x = Arguments(*arguments), views[0]
     axes = _axes(given.axis, len(x.shape))
     if given.algorithm is _ARG:

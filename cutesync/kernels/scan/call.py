@@ -20,8 +20,7 @@ from ...ops import Operator, operator
 from ...runtime import arrays
 from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
-from ...types import A, Array, DTypeLike, Scalar, Stream
-from ...types import Operator as OperatorLike
+from ...types import A, Array, DTypeLike, Operator as OperatorLike, Scalar, Stream
 from .plan import plan
 from .spec import ScanSpec
 
@@ -133,7 +132,6 @@ class Arguments(NamedTuple):
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
-    del out
     given, (x, first) = Arguments(*arguments), views
     extents = _extents(given.axis, x.shape)
     op = operator(given.op, given.identity)
