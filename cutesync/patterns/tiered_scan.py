@@ -28,11 +28,12 @@ from cutlass import Int32, Int64
 
 from cutesync import reference as meaning
 from cutesync.block.reduce import partial_array, partial_bytes
+from cutesync.kernels.policy import Policy
 from cutesync.kernels.scan import scan
 from cutesync.kernels.scan.base import Arguments, Scan, ScanKernel
 from cutesync.kernels.scan.block import BlockScan
 from cutesync.kernels.scan.plan import launch
-from cutesync.kernels.scan.policy import LANES, VECTOR_BYTES, Choice, Policy, Problem
+from cutesync.kernels.scan.policy import LANES, VECTOR_BYTES, Choice, Problem
 from cutesync.kernels.scan.spec import ScanSpec
 from cutesync.monoid import Monoid
 from cutesync.runtime.launch import Run, in_turn

@@ -12,7 +12,8 @@ from ...runtime import workspace
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Parameter, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
-from .policy import Choice, FillPolicy, Policy, Problem, choose
+from ..policy import Policy
+from .policy import Choice, FillPolicy, Problem, choose
 from .spec import ReduceSpec, Reduction
 
 _EXTENTS = ("outer", "length", "inner")
@@ -23,8 +24,7 @@ def kernel_spec(policy: Policy, reduction: Reduction, has_init: bool) -> KernelS
     """Return the kernel of a policy."""
 
     def make() -> Any:
-        module = importlib.import_module(f".{policy.module}", __package__)
-        return getattr(module, policy.kernel)(reduction.monoid(), has_init, policy)
+        return policy.make(reduction.monoid(), has_init)
 
     parameters: tuple[Parameter, ...] = (
         Pointer("x", reduction.source),

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
 
 from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
+from ..policy import Policy
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 VECTOR_BYTES = 16  # the widest load of a thread
@@ -36,18 +36,10 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Policy:
-    """Compile-time choices of a kernel; ``kernel`` is the name of its class, in the file ``module``."""
-
-    module: ClassVar[str]
-    kernel: ClassVar[str]
-
-
-@dataclass(frozen=True)
 class FillPolicy(Policy):
     """Fill the results of an empty axis."""
 
-    module, kernel = "fill", "FillReduce"
+    module, kernel = ".fill", "FillReduce"
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,7 @@ class SegmentPolicy(Policy):
     "block", "grid" (one row) or "grid_rows". ``whole``: rows consist of whole chunks on 16-byte boundaries. ``few``: at
     most 32 blocks share a row."""
 
-    module, kernel = "segments", "SegmentReduce"
+    module, kernel = ".segments", "SegmentReduce"
 
     scope: str
     warps: int
@@ -70,7 +62,7 @@ class SegmentPolicy(Policy):
 class ShortRowPolicy(Policy):
     """Rows of up to 512 bytes: ``group`` lanes per row, which load 16-byte ``vectors`` or single elements."""
 
-    module, kernel = "rows", "ShortRowReduce"
+    module, kernel = ".rows", "ShortRowReduce"
 
     vectors: bool
     group: int
@@ -82,7 +74,7 @@ class ShortRowPolicy(Policy):
 class WholeRowPolicy(Policy):
     """Rows of ``length`` elements, so short that a lane reduces several whole rows."""
 
-    module, kernel = "rows", "WholeRowReduce"
+    module, kernel = ".rows", "WholeRowReduce"
 
     length: int
     warps: int
@@ -94,7 +86,7 @@ class ColumnPolicy(Policy):
     """An axis that is not the last. A block has ``lanes`` threads side by side, each with a vector or one element of
     columns, times ``groups`` of rows; with ``split`` several blocks share the rows."""
 
-    module, kernel = "columns", "ColumnReduce"
+    module, kernel = ".columns", "ColumnReduce"
 
     vectors: bool
     lanes: int
@@ -109,7 +101,7 @@ class NarrowPolicy(Policy):
     """An axis that is not the last, with few ``columns``: a lane loads ``lane_bytes``, which are whole rows; with
     ``split`` several blocks share the rows."""
 
-    module, kernel = "narrow", "NarrowColumnReduce"
+    module, kernel = ".narrow", "NarrowColumnReduce"
 
     columns: int
     lane_bytes: int

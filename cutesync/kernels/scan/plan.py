@@ -26,9 +26,7 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
         from .base import Scan
 
         monoid = Monoid(spec.op, spec.source, spec.accumulate, spec.output)
-        module = importlib.import_module(policy.module, __package__)
-        scan = Scan(monoid, spec.exclusive, spec.reverse, spec.start_kind, width)
-        return getattr(module, policy.kernel)(scan, policy)
+        return policy.make(Scan(monoid, spec.exclusive, spec.reverse, spec.start_kind, width))
 
     parameters: tuple[Parameter, ...] = (
         Pointer("x", spec.source),

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
 
 from ...sizes import ceil_div, power_of_two
+from ..policy import Policy
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 VECTOR_BYTES = 16  # the widest load of a thread
@@ -69,14 +69,6 @@ class Problem:
 
     def aligned(self, items: int) -> int | None:
         return 0 if self.out % (items * self.result) == 0 else None
-
-
-@dataclass(frozen=True)
-class Policy:
-    """Compile-time choices of a kernel; ``kernel`` is the name of its class, in the file ``module``."""
-
-    module: ClassVar[str]
-    kernel: ClassVar[str]
 
 
 @dataclass(frozen=True)
