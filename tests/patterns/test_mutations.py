@@ -56,7 +56,6 @@ HARMLESS = (
         for i in range(2)
     }
     | {
-        ("bulk", "no sync_warp #0"): "the branches of the wait are uniform: no lane still waits when another goes on",
         ("pipeline", "no block barrier #0"): "the DSL's pipeline brings a block barrier of its own",
         ("pipeline", "no block barrier #1"): "the DSL's pipeline brings a block barrier of its own",
         ("ping pong", "named barrier number #1"): "it becomes number 0, which nobody else uses",

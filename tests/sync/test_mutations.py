@@ -8,7 +8,6 @@ from .cases import KERNELS
 pytestmark = pytest.mark.slow
 
 OWN_THREADS = "only threads of the block use the barrier, and the block barrier orders them"
-ONE_WAIT = "the branches of the wait are uniform: no lane of the warp still waits when another goes on"
 TWO_FENCES = "the other fence of thread 0 serves the barriers that copies signal"
 HARMLESS = (
     {(name, "no init fence #0"): OWN_THREADS for name in ("tokens", "parity", "warps", "completion", "ring by threads")}
@@ -20,7 +19,6 @@ HARMLESS = (
             "no init fence #0",
         ): "the cluster barrier releases the initialisation to the other block's threads; no copy is involved",
         ("bytes", "a relaxed arrival #0"): "the copy has written everything there is to see",
-        ("ring by bulk copies", "no sync_warp #0"): ONE_WAIT,
         ("ring by tensor copies", "no sync_warp #0"): "the tensor copy elects a lane, for which the warp meets",
     }
     | {(f"ring by {kind} copies", f"no init fence #{i}"): TWO_FENCES for kind in ("bulk", "tensor") for i in range(2)}
