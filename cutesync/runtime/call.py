@@ -55,8 +55,8 @@ class Plan(NamedTuple):
 
 
 class More(NamedTuple):
-    """The rest of a plan. ``empty`` makes a result on a stream; ``in_place`` is the index of the input that an output
-    may be; ``size`` is how many bytes an output spans."""
+    """The rest of a plan. ``empty`` makes a result on a stream, where ``out`` is not given. ``in_place`` is the index
+    of the input that an output may be. ``size`` is the number of bytes that an output spans."""
 
     empty: Callable[..., Any]
     in_place: int | None
@@ -203,7 +203,7 @@ def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Pl
     for y in outs:
         _check_out(y, shape, dtype)
     library = arrays.adapter(first)
-    empty = library.allocator(shape, dtype, view.device)
+    empty: Any = None if outs else library.allocator(shape, dtype, view.device)
     raw = library.stream(view.device) if stream is None else arrays.stream_handle(stream)
     outs = outs or (View(0, shape, dtype, view.device, True),) * family.outputs
     run, in_place = family.plan(spec, views, outs, raw)

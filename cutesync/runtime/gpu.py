@@ -67,14 +67,15 @@ class _Gpu:
             """Write the stream and the addresses of its workspace into the launch. Return the workspace, which the
             caller holds until the launch is enqueued; that of the default stream is held as long as it is bound."""
             nonlocal bound, held
-            config.stream, bound, found = stream, stream, None
+            bound = found = None  # until a workspace is there: the claim may fail
             if claim is not None:
                 found = claim(ordinal, stream)
                 block.bind(found)
+            config.stream = bound = stream
             held = found if stream in device.DEFAULT else None
             return found
 
-        def run(addresses: tuple[int, ...], stream: int, alive: Any = (attributes, held)) -> None:
+        def run(addresses: tuple[int, ...], stream: int, alive: Any = attributes) -> None:
             nonlocal known
             if compiling[0]:
                 refuse_while_tracing()

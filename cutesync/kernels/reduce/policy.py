@@ -180,12 +180,12 @@ def _short_rows(problem: Problem) -> Choice:
 
 def _columns(problem: Problem) -> Choice:
     narrow = math.lcm(problem.inner * problem.size, VECTOR_BYTES)
-    slab = problem.length * problem.inner * problem.size
+    outer_slice = problem.length * problem.inner * problem.size
     if (
         problem.aligned
         and problem.inner <= 16
         and narrow <= LANE_BYTES
-        and (problem.outer == 1 or slab % VECTOR_BYTES == 0)
+        and (problem.outer == 1 or outer_slice % VECTOR_BYTES == 0)
     ):
         return _narrow_columns(problem, narrow)
     vectors = problem.aligned and problem.inner * problem.size % VECTOR_BYTES == 0
