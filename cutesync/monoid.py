@@ -119,14 +119,20 @@ def binary(op: Operator, dtype: DType):
 def traced(what: str, fn, operands, register, dtype: DType):
     """What a user's callable returns for DSL values, as a ``register``; OperatorError if it cannot be traced."""
     with user_code(what, fn, dtype):
-        result = fn(*operands)
-        if isinstance(result, np.generic):
-            result = result.item()
-        if not isinstance(result, (bool, int, float, cutlass.Numeric)) and not _is_scalar(result):
-            raise TypeError(f"it returned {type(result).__name__}, not a number")
-        if type(result) is int and not -(1 << 63) <= result < 1 << 64:
-            raise OverflowError(f"it returned the Python int {result}, which does not fit 64 bits")
-        return nonzero(Boolean(result)) if dtype.kind == "b" else convert(result, register)
+        return register_of_result(fn(*operands), dtype, register)
+
+
+def register_of_result(result, dtype: DType, register=None):
+    """What a user's callable returned as a ``dtype``, in a ``register`` (default: that of callables)."""
+    if isinstance(result, np.generic):
+        result = result.item()
+    if not isinstance(result, (bool, int, float, cutlass.Numeric)) and not _is_scalar(result):
+        raise TypeError(f"it returned {type(result).__name__}, not a number")
+    if type(result) is int and not -(1 << 63) <= result < 1 << 64:
+        raise OverflowError(f"it returned the Python int {result}, which does not fit 64 bits")
+    if dtype.kind == "b":
+        return nonzero(Boolean(result))
+    return convert(result, register or register_type(dtype, wide=False))
 
 
 def _is_scalar(value) -> bool:
@@ -139,8 +145,11 @@ class Monoid:
     """A reduction of ``source`` elements with ``op`` in ``accumulate`` into ``result``, with an optional map on
     load."""
 
+    takes_index = False
+
     def __init__(self, op: Operator, source: DType, accumulate: DType, result: DType, transform=None) -> None:
         self.op, self.source, self.accumulate, self.result, self.transform = op, source, accumulate, result, transform
+        self.sources, self.results = (source,), (result,)
         self.commutative = op.fn is None
         register, self._binary = binary(op, accumulate)
         self.types = (register,)
@@ -208,6 +217,13 @@ class Monoid:
         """The element to store: converted (rounded once) to the result type."""
         value = nonzero(state[0]) if self.result.kind == "b" else state[0]
         return self.result.cutlass(value)
+
+    def results_of(self, state):
+        """The element to store in each output."""
+        return (self.lower(state),)
+
+    def bind(self, args) -> None:
+        """Take the run-time arguments of the kernel that is traced: there are none."""
 
 
 class ArgMonoid:

@@ -182,6 +182,12 @@ def prepend(where: Boolean, a, b, combine: cutlass.Constexpr):
     return b
 
 
+def prepend_between_states(where: Boolean, a, b, combine):
+    """As ``prepend``, where both are states in all lanes: without a branch, which costs more than the operator. One
+    number is left to the compiler, which needs no branch for it."""
+    return prepend(where, a, b, combine) if len(b) == 1 else select(where, combine(a, b), b)
+
+
 @cute.jit
 def append(where: Boolean, a, b, combine: cutlass.Constexpr):
     """``combine(a, b)`` in the lanes where ``b`` counts, else ``a``."""
@@ -200,7 +206,11 @@ def scan_states(
     the lanes that are not ``valid``, which come last. The method is that of Hillis and Steele (1986)."""
     position = lane & (width - 1)
     for log in cutlass.range_constexpr(width.bit_length() - 1):
-        state = prepend((position >= (1 << log)) & valid, shift_up(state, 1 << log), state, combine)
+        before = shift_up(state, 1 << log)
+        if cutlass.const_expr(valid is True):
+            state = prepend_between_states(position >= (1 << log), before, state, combine)
+        else:
+            state = prepend((position >= (1 << log)) & valid, before, state, combine)
     return state
 
 

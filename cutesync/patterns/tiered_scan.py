@@ -35,6 +35,7 @@ from cutesync.kernels.scan.block import BlockScan
 from cutesync.kernels.scan.plan import launch
 from cutesync.kernels.scan.policy import LANES, VECTOR_BYTES, Choice, Problem
 from cutesync.kernels.scan.spec import ScanSpec
+from cutesync.kernels.states import Single
 from cutesync.monoid import Monoid
 from cutesync.runtime.launch import Run, in_turn
 from cutesync.sizes import ceil_div
@@ -123,8 +124,8 @@ class Tier(ScanKernel):
 WARPS, ROWS = 8, 4  # tiles of 16 KiB of 4-byte elements
 
 
-def tiers(spec: ScanSpec, problem: Problem, ordinal: int, stream: int) -> Run:
-    """All launches of a scan of at least one element along the last axis.
+def tiers(spec: ScanSpec, single: Single, problem: Problem, ordinal: int, stream: int) -> Run:
+    """All launches of a scan (of operation ``single``) of at least one element along the last axis.
 
     Totals are found tier by tier, and the tiers are scanned in the reverse order.
     """
@@ -141,9 +142,13 @@ def tiers(spec: ScanSpec, problem: Problem, ordinal: int, stream: int) -> Run:
         down.append((scanned.run, (x, out, *(1 for _ in first), *(totals for _ in tail))))
         if tiles > 1:
             choice = Choice(replace(policy, fold=True, shift=0), tiles, grid)
-            up.append((launch(choice, spec.between(spec.source), ordinal, stream, ("x", "out")).run, (x, totals)))
-            sizes.append(grid * spec.accumulate.size)
+            up.append(
+                (launch(choice, spec.between(single, single.source), ordinal, stream, ("x", "out")).run, (x, totals))
+            )
+            sizes.append(grid * single.accumulate.size)
         x, out, totals, first = totals, totals, totals + 1, ()
-        extents, size = (problem.rows, tiles, 1), spec.accumulate.size
-        spec, problem = replace(spec.between(spec.accumulate), extents=extents), Problem(*extents, size, size, 0, 0)
+        extents, size = (problem.rows, tiles, 1), single.accumulate.size
+        spec = replace(spec.between(single, single.accumulate), extents=extents)
+        single = replace(single, source=single.accumulate, output=single.accumulate)
+        problem = Problem(*extents, (size,), (size,), (0,), (0,))
     return in_turn([*up, *reversed(down)], sizes, ordinal)

@@ -7,6 +7,7 @@ the device, and from then on are treated as other arrays.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -33,8 +34,13 @@ class Spec:
 
     @property
     def result(self) -> tuple[tuple[int, ...], DType]:
-        """Shape and element type of each output."""
+        """Shape and element type of each output, if all are alike."""
         raise NotImplementedError
+
+    @property
+    def results(self) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        """Shape and element type of each output; of one if all are alike."""
+        return (self.result,)
 
 
 Views = tuple[Any, ...]
@@ -55,12 +61,23 @@ class Plan(NamedTuple):
 
 
 class More(NamedTuple):
-    """The rest of a plan. ``empty`` makes a result on a stream, where ``out`` is not given. ``in_place`` is the index
-    of the input that an output may be. ``size`` is the number of bytes that an output spans."""
+    """The rest of a plan. ``empties`` make the results on a stream, where ``out`` is not given. ``in_place`` is the
+    index of the input that the only output may be. With several outputs, ``pairs`` has what must not overlap."""
 
-    empty: Callable[..., Any]
+    empties: tuple[Callable[..., Any], ...]
     in_place: int | None
-    size: int
+    pairs: tuple[Pair, ...]
+
+
+class Pair(NamedTuple):
+    """An output, and an input or a later output: their indices among the addresses. They overlap if the address of the
+    other minus that of the output lies between ``before`` and ``behind``; ``same``: they may be the same memory."""
+
+    output: int
+    other: int
+    before: int
+    behind: int
+    same: bool
 
 
 class Family(NamedTuple):
@@ -68,7 +85,8 @@ class Family(NamedTuple):
 
     ``parse(arguments, views, out)`` checks the arguments and returns the Spec; ``out`` is the view of a given output,
     or None. ``plan(spec, views, outs, stream)`` returns ``(run, in_place)``: the launches, and the index of the input
-    that an output may be, or None. The view of an input not given is None; an output not given is a View at address 0.
+    that the output may be, or None; with several outputs, any number says that each may be an input of its type. The
+    view of an input not given is None; an output not given is a View at address 0.
     With ``strided``, arrays may have any strides. ``numbers`` are the inputs that a caller may give as numbers instead,
     for messages. ``keep(arguments, ordinal, stream)`` returns whether later calls may use the plan.
     """
@@ -126,18 +144,18 @@ def front_end(family: Family) -> Callable:
             run, ordinal, before, behind, reads, more = _make(family, key, (x, *others), out, stream)
         raw = adapter.stream(ordinal) if stream is None else arrays.stream_handle(stream)
         if out is not None:
-            if before < pointer - target < behind and not (pointer == target and more.in_place == 0):
+            if not single:
+                _check_apart(family, addresses, more.pairs)
+            elif before < pointer - target < behind and not (pointer == target and more.in_place == 0):
                 raise _overlap(family, 0, more.in_place)
             for i, low, high in reads:
                 if low < addresses[i] - target < high and not (i == more.in_place and addresses[i] == target):
                     raise _overlap(family, i, more.in_place)
-            if not single:
-                _check_first_of_two(family, addresses, before, behind, more.size)
         elif single:
-            out = more.empty(raw, stream is not None)
+            out = more.empties[0](raw, stream is not None)
             addresses += (adapter.address(out),)
         else:
-            out = [more.empty(raw, stream is not None) for _ in range(family.outputs)]
+            out = [empty(raw, stream is not None) for empty in more.empties]
             addresses += tuple(map(adapter.address, out))
         run(addresses, raw)
         return out if single else tuple(out)
@@ -151,7 +169,7 @@ def _identify_all(family: Family, adapter: Any, kind: type, others: tuple, out: 
     key: tuple = ()
     addresses: tuple[int, ...] = ()
     strided, number = family.strided, 0
-    given = others if out is None else (*others, out) if family.outputs == 1 else (*others, *_pair(out))
+    given = others if out is None else (*others, out) if family.outputs == 1 else (*others, *_several(family, out))
     for y in given:
         number += 1
         if y is None:
@@ -165,9 +183,11 @@ def _identify_all(family: Family, adapter: Any, kind: type, others: tuple, out: 
     return key, addresses
 
 
-def _pair(outs: Any) -> tuple:
-    if not (isinstance(outs, (tuple, list)) and len(outs) == 2 and outs[0] is not None and outs[1] is not None):
-        raise ArgumentTypeError(explain("out", f"a {type(outs).__name__}", "a pair of arrays"))
+def _several(family: Family, outs: Any) -> tuple:
+    """Return the outputs of a family of several."""
+    if not isinstance(outs, (tuple, list)) or len(outs) != family.outputs or any(y is None for y in outs):
+        came = f"{len(outs)} of them" if isinstance(outs, (tuple, list)) else f"a {type(outs).__name__}"
+        raise ArgumentTypeError(explain("out", came, f"a tuple of {family.outputs} arrays"))
     return tuple(outs)
 
 
@@ -176,13 +196,33 @@ def _overlap(family: Family, i: int, in_place: int | None) -> ArgumentValueError
     return ArgumentValueError(explain("out", f"memory that overlaps {family.inputs[i]}", f"{itself}memory of its own"))
 
 
-def _check_first_of_two(family: Family, addresses: tuple[int, ...], before: int, behind: int, size: int) -> None:
-    """Raise if the first of two outputs overlaps the only input, or the second output."""
-    pointer, first, second = addresses
-    if before < pointer - first < behind:
-        raise _overlap(family, 0, None)
-    if -size < first - second < size:
-        raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
+def _check_apart(family: Family, addresses: tuple[int, ...], pairs: tuple[Pair, ...]) -> None:
+    """Raise if an output overlaps an input or another output."""
+    for output, other, before, behind, same in pairs:
+        apart = addresses[other] - addresses[output]
+        if before < apart < behind and not (same and apart == 0):
+            if other >= len(family.inputs):
+                raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
+            raise _overlap(family, other, other if same else None)
+
+
+def _pairs(views: Views, outs: Views, unread: tuple[int, ...], in_place: int | None) -> tuple[Pair, ...]:
+    """Return what must not overlap: each output with each input that is read, and with each later output."""
+    inputs = [(i, x, in_place is not None) for i, x in enumerate(views) if x is not None and i not in unread]
+    found = []
+    for j, y in enumerate(outs):
+        later = [(len(views) + k, outs[k], False) for k in range(j + 1, len(outs))]
+        for i, x, same in inputs + later:
+            if x.size:
+                before, behind = _reach(x, y)
+                found.append(Pair(len(views) + j, i, before, behind, same and x.dtype is y.dtype))
+    return tuple(found)
+
+
+def _reach(x: View, y: View) -> tuple[int, int]:
+    """Return ``(before, behind)``: the arrays overlap if the address of ``x`` minus that of ``y`` lies between them."""
+    low, high = y.span[0] - y.ptr, y.span[1] - y.ptr
+    return low - (x.span[1] - x.ptr), high - (x.span[0] - x.ptr)
 
 
 def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Plan:
@@ -193,26 +233,27 @@ def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Pl
     )
     views += (None,) * (len(family.inputs) - len(views))
     view = views[0]
-    targets = () if out is None else (out,) if family.outputs == 1 else _pair(out)
+    targets = () if out is None else (out,) if family.outputs == 1 else _several(family, out)
     outs = tuple(arrays.checked(y, "out", writable=True, strided=strided) for y in targets)
     for other, argument in (*zip(views[1:], family.inputs[1:]), *((y, "out") for y in outs)):
         if other is not None:
             arrays.same_device(view, other, argument)
     spec = family.parse(arguments, views, outs[0] if outs else None)
-    shape, dtype = spec.result
-    for y in outs:
+    results = spec.results if len(spec.results) == family.outputs else spec.results * family.outputs
+    for y, (shape, dtype) in zip(outs, results):
         _check_out(y, shape, dtype)
     library = arrays.adapter(first)
-    empty: Any = None if outs else library.allocator(shape, dtype, view.device)
+    empties = () if outs else tuple(library.allocator(shape, dtype, view.device) for shape, dtype in results)
     raw = library.stream(view.device) if stream is None else arrays.stream_handle(stream)
-    outs = outs or (View(0, shape, dtype, view.device, True),) * family.outputs
+    outs = outs or tuple(View(0, shape, dtype, view.device, True) for shape, dtype in results)
     run, in_place = family.plan(spec, views, outs, raw)
-    low, high = outs[0].span[0] - outs[0].ptr, outs[0].span[1] - outs[0].ptr
-    read = [(i, x) for i, x in enumerate(views) if x is not None and x.size and i not in spec.unread]
-    reads = tuple((i, low - (x.span[1] - x.ptr), high - (x.span[0] - x.ptr)) for i, x in read)
+    pairs = _pairs(views, outs, spec.unread, in_place)
+    reads: tuple = ()
+    if family.outputs == 1:
+        reads, pairs = tuple((other, before, behind) for _, other, before, behind, _ in pairs), ()
     _, before, behind = reads[0] if reads and reads[0][0] == 0 else (0, 0, 0)
     reads = tuple(other for other in reads if other[0])
-    made = Plan(run, view.device, before, behind, reads, More(empty, in_place, high - low))
+    made = Plan(run, view.device, before, behind, reads, More(empties, in_place, pairs))
     if len(_plans) >= _MOST_PLANS:
         _plans.clear()
     if not collecting() and family.keep(arguments, view.device, raw):
@@ -247,9 +288,9 @@ def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, 
             came = f"a {type(x).__name__} beside a NumPy {family.inputs[0]}"
             allowed = "a NumPy array, or a number" if argument in family.numbers else "a NumPy array"
             raise DeviceError(explain(argument, came, allowed))
-    outs = () if out is None else (out,) if family.outputs == 1 else _pair(out)
+    outs = () if out is None else (out,) if family.outputs == 1 else _several(family, out)
     targets = [_like(y, family, given) for y in outs]
-    if len(outs) == 2 and np.may_share_memory(*outs):
+    if any(np.may_share_memory(a, b) for a, b in itertools.combinations(outs, 2)):
         raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
     copies = [
         None if x is None else arrays.on_device(x, argument, raw, family.strided)

@@ -132,9 +132,9 @@ class Ring:
         multiples of 16."""
         _load(self, k, target, source, Int32(size))
 
-    def load_alone(self, k, target, source, size) -> None:
-        """As ``load``, by one thread."""
-        _copy(self, k, target, source, Int32(size))
+    def load_alone(self, k, copies) -> None:
+        """As ``load``, by one thread, with several bulk copies ``(target, source, size)``, or none."""
+        _copy(self, k, copies)
 
     def expect(self, k, size) -> None:
         """One lane: fill ``k`` is complete once copies that signal ``signal(k)`` have brought ``size`` bytes in all."""
@@ -175,11 +175,16 @@ def _next(stage: Int32, parity: Int32, step: cutlass.Constexpr, stages: cutlass.
 @cute.jit
 def _load(ring: cutlass.Constexpr, k, target: cute.Pointer, source: cute.Pointer, size: Int32):
     if cute.arch.lane_idx() == 0:
-        _copy(ring, k, target, source, size)
+        _copy(ring, k, [(target, source, size)])
+
+
+def _copy(ring: Ring, k, copies) -> None:
+    ring.expect(k, sum((size for _, _, size in copies[1:]), start=Int32(copies[0][2]) if copies else Int32(0)))
+    for target, source, size in copies:
+        _copy_bulk(target, source, ring.signal(k), Int32(size))
 
 
 @cute.jit
-def _copy(ring: cutlass.Constexpr, k, target: cute.Pointer, source: cute.Pointer, size: Int32):
-    ring.expect(k, size)
+def _copy_bulk(target: cute.Pointer, source: cute.Pointer, barrier, size: Int32):
     if size > 0:
-        primitives.cp_async_bulk_shared_cluster_global(target, source, ring.signal(k), size)
+        primitives.cp_async_bulk_shared_cluster_global(target, source, barrier, size)

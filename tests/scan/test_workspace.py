@@ -93,7 +93,7 @@ def test_every_state_has_a_slot(launches):
             x, out = (DeviceArray(at, shape, dtypes.dtype(dtype), device.HOST, None) for at in (1 << 20, 1 << 60))
             cs.scan(x, axis=axis, out=out)
             rows, inner = (shape[0], 1) if axis else (1, int(np.prod(shape[1:])))
-            choice = choose(Problem(rows, shape[axis], inner, size, size, 0, 0))
+            choice = choose(Problem(rows, shape[axis], inner, (size,), (size,), (0,), (0,)))
             if isinstance(choice.policy, PipelinePolicy):
                 assert choice.slots >= rows * choice.tiles
             elif isinstance(choice.policy, WavePolicy):

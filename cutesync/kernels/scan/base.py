@@ -13,11 +13,14 @@ from ...monoid import nonzero
 from ...sync.gather import Notice, enter
 from ...sync.overlap import await_launches
 from ...warp import Maybe
+from ..arrays import together
 
 # A launch's arguments.
 #
-# The array ``x`` is seen as (rows, length, inner): ``length`` elements are scanned for each of rows * inner. The first
-# operand is at ``init_at`` (one element in device memory) or in ``init`` (a register value), as ``Scan.start`` says.
+# The array ``x`` (``Arrays`` if there are several) is seen as (rows, length, inner): ``length`` elements are scanned
+# for each of rows * inner. The first operand is at ``init_at`` (one element in device memory) or in ``init`` (a
+# register value of each member of a state; in the kernel's parameters the run-time arguments of callables follow them),
+# as ``Scan.start`` says.
 # ``slots`` and ``counters`` are the workspace (see ``sync.gather``), and ``tiles`` tiles cover a row.
 Arguments = namedtuple("Arguments", "x out init_at init slots counters rows length inner tiles")
 
@@ -52,15 +55,20 @@ class Scan:
             for value in self.monoid.combine(first[c : c + each], second[c : c + each])
         )
 
-    def lift(self, elements, place):
-        """The state of the position whose first element is ``elements[place]``."""
-        return tuple(value for c in range(self.width) for value in self.monoid.lift(elements[place + c], 0))
+    def lift(self, elements, place, first=0):
+        """The state of the position whose elements are at ``place`` in each tensor of ``elements``, and further on in
+        those of several columns; ``first`` is the index of place 0."""
+        index = first + place if self.monoid.takes_index else 0
+        return tuple(
+            value for c in range(self.width) for value in self.monoid.lift(*(e[place + c] for e in elements), index)
+        )
 
     def lower(self, state, elements, place) -> None:
-        """Store a state's results from ``elements[place]`` on."""
+        """Store a state's results at ``place`` in each tensor of ``elements``, and further on."""
         each = len(self.monoid.types)
         for c in range(self.width):
-            elements[place + c] = self.monoid.lower(state[c * each : (c + 1) * each])
+            for result, value in zip(elements, self.monoid.results_of(state[c * each : (c + 1) * each])):
+                result[place + c] = value
 
     def flip(self, position, count):
         """The place in memory order of ``position`` (in scan order) among ``count``."""
@@ -73,8 +81,8 @@ class Scan:
         init = a.init
         if self.start == "memory":
             value = self.monoid.result.cutlass(cute.make_tensor(a.init_at, cute.make_layout((1,)))[0])
-            init = self.monoid.types[0](nonzero(value) if self.monoid.result.kind == "b" else value)
-        return Maybe.of((init,) * self.width)
+            init = (self.monoid.types[0](nonzero(value) if self.monoid.result.kind == "b" else value),)
+        return Maybe.of(tuple(init) * self.width)
 
 
 class ScanKernel:
@@ -88,10 +96,10 @@ class ScanKernel:
     @cute.jit
     def __call__(
         self,
-        x: cute.Pointer,
-        out: cute.Pointer,
+        x: tuple,
+        out: tuple,
         init_at: cute.Pointer,
-        init,
+        init: tuple,
         slots: cute.Pointer,
         counters: cute.Pointer,
         rows: Int64,
@@ -114,10 +122,10 @@ class ScanKernel:
     @cute.kernel
     def kernel(
         self,
-        x: cute.Pointer,
-        out: cute.Pointer,
+        x: tuple,
+        out: tuple,
         init_at: cute.Pointer,
-        init,
+        init: tuple,
         slots: cute.Pointer,
         counters: cute.Pointer,
         rows: Int64,
@@ -126,6 +134,10 @@ class ScanKernel:
         tiles: Int32,
     ):
         await_launches()
+        own = len(self.scan.monoid.types)
+        self.scan.monoid.bind(init[own:])
+        init = init[:own]
+        x, out = together(x, self.scan.monoid.takes_index), together(out)
         self.body(Arguments(x, out, init_at, init, slots, counters, rows, length, inner, tiles))
 
     @cute.jit

@@ -24,13 +24,21 @@ class BlockScan:
     Between ``reduce`` and ``emit`` a full chunk stays in registers; one that is not full is read from memory again.
     """
 
-    def __init__(self, scan: Scan, warps: int, rows: int, shift: int | None, items: int | None = None) -> None:
+    def __init__(
+        self,
+        scan: Scan,
+        warps: int,
+        rows: int,
+        shift: int | None,
+        items: int | None = None,
+        aligned: bool = True,
+    ) -> None:
         self.scan, self.warps = scan, warps
-        self.chunk = WarpScan(scan, rows, warps, shift, items)
+        self.chunk = WarpScan(scan, rows, warps, shift, items, aligned=aligned)
         self.ragged = RaggedScan(self.chunk)
 
     @cute.jit
-    def reduce(self, x: cute.Pointer, length: Int64, tile: Int32, partials, warp: Int32, lane: Int32):
+    def reduce(self, x, length: Int64, tile: Int32, partials, warp: Int32, lane: Int32):
         """Reduce a tile of the row of ``length`` elements at ``x``: ``(held, prefix, aggregate)``.
 
         ``prefix`` (``Maybe``) is that of this warp's chunk in the tile, ``held`` what ``emit`` needs. ``partials`` is a
@@ -51,7 +59,7 @@ class BlockScan:
         return Held(span, chunk), prefix, total.state
 
     @cute.jit
-    def emit(self, held: Held, x: cute.Pointer, out: cute.Pointer, carry: Maybe, lane: Int32):
+    def emit(self, held: Held, x, out, carry: Maybe, lane: Int32):
         """Store the warp's scanned chunk in the row at ``out``; ``carry`` is the chunk's carry-in."""
         span = held.span
         if self.chunk.is_full(span):

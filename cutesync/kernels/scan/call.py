@@ -7,56 +7,76 @@ and on every GPU.
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...arguments import choice, exact, flag
 from ...dtypes import PROMOTED, DType, result_dtype, scalar
-from ...errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain, shown
+from ...errors import ArgumentTypeError, ArgumentValueError, DeviceError, explain
 from ...identity import identify
-from ...ops import Operator, operator
+from ...ops import operator
 from ...runtime import arrays
 from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
-from ...types import A, Array, DTypeLike, Operator as OperatorLike, Scalar, Stream
+from ...types import A, Array, DTypeLike, Operator, Scalar, Stream
+from ..states import Single
 from .plan import plan
-from .spec import ScanSpec
+from .several import Options, scan_states
+from .spec import ScanSpec, extents_of, start_value
 
 NAMES = ("add", "mul", "min", "max", "and", "or", "xor")
 
 
 def scan(
     x: A,
-    op: OperatorLike = "add",
+    op: Operator = "add",
     *,
     axis: int | None = -1,
     exclusive: bool = False,
     reverse: bool = False,
     init: Scalar | Array = None,
     dtype: DTypeLike = None,
-    identity: Scalar | None = None,
+    identity: Scalar | tuple | None = None,
+    transform: Callable[..., Any] | None = None,
+    finish: Callable[..., Any] | None = None,
+    out_dtype: DTypeLike = None,
+    args: tuple = (),
     out: Array = None,
     algorithm: str = "auto",
     stream: Stream = None,
 ) -> A:
     """Scan ``x`` along ``axis`` with an associative operator: ``out[i]`` combines ``x[0] ... x[i]``.
 
+    With a tuple of arrays as ``x``, or a tuple of types as ``dtype``, a state has several values: ``op(a, b)`` gets two
+    tuples and returns one, and the result is a tuple of arrays. Up to 16 words of 32 bits a state.
+
     Parameters
     ----------
-    x : array of any shape, C-contiguous, of NumPy (copied to the device, the result is copied back), torch, CuPy,
-        DeviceArray, or an object with DLPack or ``__cuda_array_interface__``. Element types: bool, int8..int64,
-        uint8..uint64, float16, bfloat16, float32, float64.
+    x : array of any shape, or tuple of arrays of one shape, C-contiguous, of NumPy (copied to the device, the result is
+        copied back), torch, CuPy, DeviceArray, or an object with DLPack or ``__cuda_array_interface__``. Element types:
+        bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
     op : "add", "mul", "min", "max", "and", "or", "xor", or a callable of two scalars that the DSL can trace. In ``op(a,
         b)``, ``a`` comes from lower indexes in both directions. NaN propagates through min and max, as in NumPy.
     axis : an int; negative counts from the end. None scans the flattened array.
     exclusive : whether ``out[i]`` leaves out ``x[i]``: the first result is ``init``, else the operator's identity.
     reverse : whether ``out[i]`` combines ``x[i] ... x[n-1]``, so that the scan begins at the last element.
-    init : a scalar, or an array of one element of the result's type on the device of ``x``, that comes before the first
-        element (in reverse: after the last). An array is read when the kernel runs, and must not overlap ``out``.
-    dtype : type of the operation and the result; default: that of ``x``. 16-bit floats use float32, and round once.
+    init : a scalar (a tuple of them for several values), or an array of one element of the result's type on the device
+        of ``x``, that comes before the first element (in reverse: after the last). An array is read when the kernel
+        runs, and must not overlap ``out``.
+    dtype : type of the operation and the result, or a tuple with the type of each value of a state; default: that of
+        ``x``. 16-bit floats use float32, and round once.
     identity : the first result of an exclusive scan if ``op`` is a callable and there is no ``init``.
+    transform : a callable that makes a state of the elements at one position: ``transform(*elements)``, or with one
+        parameter more ``transform(*elements, index)``, where ``index`` (Int64) counts along ``axis``. It must be given
+        if a state does not have as many values as there are inputs.
+    finish : a callable that makes the results of a state: ``finish(state)`` returns one number, or a tuple of them.
+    out_dtype : the type of ``finish``'s number, or a tuple of those of its tuple; default: that of the state's first
+        value.
+    args : run-time arguments: numbers, or arrays of one element on the device of ``x``. They follow the operands of
+        ``op``, ``transform`` and ``finish``. A new value compiles nothing. A Python float is a float32 (a float64 if
+        the state has one), an int an int32 (an int64 if the state has 64-bit integers, or the int needs it).
     out : array of the result's shape and type, which is ``x`` itself or does not overlap it; it is written and
         returned. Default: a new array of the library of ``x``.
     algorithm : "auto", or for comparison the slower "tiered", along the last axis (``patterns.tiered_scan``): one
@@ -78,6 +98,9 @@ def scan(
     """
     if type(exclusive) is not bool or type(reverse) is not bool:  # 1 and True are equal as keys
         exclusive, reverse = flag(exclusive, "exclusive"), flag(reverse, "reverse")
+    if transform is not None or finish is not None or args or type(x) in _TUPLES or type(dtype) in _TUPLES:
+        options = Options(axis, exclusive, reverse, init, dtype, identity, out_dtype)
+        return scan_states(x, op, (transform, finish), args, options, out, stream)
     if type(op) is not str:
         op = identify(op)
     others: tuple = ()
@@ -101,6 +124,7 @@ def cumprod(x: A, axis: int | None = None, *, dtype: DTypeLike = None, out: Arra
     return scan(x, "mul", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
 
+_TUPLES = (tuple, list)
 IN_MEMORY = "in memory"  # stands for an ``init`` that is an array
 
 
@@ -133,7 +157,7 @@ class Arguments(NamedTuple):
 def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
     given, (x, first) = Arguments(*arguments), views
-    extents = _extents(given.axis, x.shape)
+    extents = extents_of(given.axis, x.shape)
     op = operator(given.op, given.identity)
     if op.fn is None and op.name not in NAMES:
         raise ArgumentValueError(
@@ -141,10 +165,11 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
         )
     result = result_dtype(x.dtype, given.dtype)
     op.check(result)
-    accumulate = result.accumulator
+    operation = Single(op, x.dtype, result.accumulator, result)
     if given.identity is not None:
-        scalar(given.identity, accumulate, "identity")
-    start = _start(given, op, accumulate)
+        scalar(given.identity, operation.accumulate, "identity")
+    init = None if given.init is IN_MEMORY else given.init
+    start = None if first is not None else start_value(init, given.exclusive, given.identity, operation)
     if first is not None:
         _check_first(first, result)
     choice(given.algorithm, "algorithm", ("auto", "tiered"))
@@ -152,10 +177,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
         came = f"'tiered' along an axis of elements that lie {extents[2]} apart"
         raise ArgumentValueError(explain("algorithm", came, "the last axis, or axis=None", "use algorithm='auto'"))
     return ScanSpec(
-        op=op,
-        source=x.dtype,
-        accumulate=accumulate,
-        output=result,
+        operation=operation,
         exclusive=given.exclusive,
         reverse=given.reverse,
         start=start,
@@ -166,43 +188,11 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     )
 
 
-def _start(given: Arguments, op: Operator, accumulate: DType) -> Any:
-    """Return the number that comes before the first element; None if there is none, or if it is in memory."""
-    if given.init is IN_MEMORY:
-        return None
-    if given.init is not None:
-        return scalar(given.init, accumulate, "init")
-    if not given.exclusive:
-        return None
-    identity = op.identity(accumulate)
-    if identity is None:
-        came = f"True for {op.name!r}, which has no identity"
-        raise ArgumentValueError(explain("exclusive", came, "a first result", "give init= or identity="))
-    return scalar(identity, accumulate, "identity")
-
-
 def _check_first(first: View, result: DType) -> None:
     if first.size != 1:
         raise ArgumentValueError(explain("init", f"an array of shape {first.shape}", "one element"))
     if first.dtype is not result:
         raise ArgumentTypeError(explain("init", f"an array of {first.dtype}", f"one of {result}, the result's type"))
-
-
-def _extents(axis: Any, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return the (rows, length, inner) of a scan along ``axis``."""
-    if axis is None:
-        return 1, math.prod(shape), 1
-    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
-        raise ArgumentTypeError(explain("axis", shown(axis), "None or an int"))
-    if not -len(shape) <= axis < len(shape):
-        allowed = (
-            f"{-len(shape)} to {len(shape) - 1} for an array of {len(shape)} dimensions"
-            if shape
-            else "None for an array of no dimensions"
-        )
-        raise ArgumentValueError(explain("axis", shown(axis), allowed))
-    axis = int(axis) % len(shape)
-    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
 
 
 _call = front_end(Family("scan", ("x", "init"), _parse, plan))

@@ -19,6 +19,7 @@ from ...block.reduce import get, partial_array, partial_bytes, put
 from ...block.split import share
 from ...sync.gather import Slots
 from ...warp import Maybe, zeros
+from ..arrays import pointers_of
 from .base import Arguments, Scan, ScanKernel
 from .policy import ColumnPolicy
 
@@ -135,7 +136,7 @@ class ColumnScan(ScanKernel):
             self.load(x, elements, first, left, a)
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
-                    partial = self.then(partial, Maybe.of(self.lifted(elements, u)))
+                    partial = self.then(partial, Maybe.of(self.lifted(elements, u, first + u, a)))
             first += self.unroll
         return partial
 
@@ -149,32 +150,39 @@ class ColumnScan(ScanKernel):
             self.load(x, elements, first, left, a)
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
-                    following = self.then(carry, Maybe.of(self.lifted(elements, u)))
+                    following = self.then(carry, Maybe.of(self.lifted(elements, u, first + u, a)))
                     at = out + self.scan.flip(first + u, a.length) * a.inner
                     self.store(at, carry.state if self.scan.exclusive else following.state)
                     carry = Maybe.of(following.state)
             first += self.unroll
 
     def registers(self):
-        return cute.make_rmem_tensor(
-            cute.make_layout((self.width, self.unroll), stride=(1, self.width)), self.scan.monoid.source.cutlass
-        )
+        layout = cute.make_layout((self.width, self.unroll), stride=(1, self.width))
+        return tuple(cute.make_rmem_tensor(layout, dtype.cutlass) for dtype in self.scan.monoid.sources)
 
     @cute.jit
     def load(self, x, elements, first, left, a: Arguments):
         for u in cutlass.range_constexpr(self.unroll):
             if u < left:
-                at = x + self.scan.flip(first + u, a.length) * a.inner
-                cute.autovec_copy(self.vector(at, self.scan.monoid.source, True), elements[(None, u)])
+                self.load_row(x + self.scan.flip(first + u, a.length) * a.inner, elements, u)
 
-    def lifted(self, elements, u: int):
-        return tuple(self.scan.monoid.lift(elements[c, u], 0) for c in range(self.width))
+    def load_row(self, at, elements, u: int) -> None:
+        for pointer, dtype, target in zip(pointers_of(at), self.scan.monoid.sources, elements):
+            cute.autovec_copy(self.vector(pointer, dtype, True), target[(None, u)])
+
+    def lifted(self, elements, u: int, row, a: Arguments):
+        """The states of row ``row`` (in scan order) of the thread's columns, loaded as number ``u``."""
+        index = self.scan.flip(row, a.length) if self.scan.monoid.takes_index else 0
+        return tuple(self.scan.monoid.lift(*(e[c, u] for e in elements), index) for c in range(self.width))
 
     def store(self, out, states) -> None:
-        results = cute.make_rmem_tensor((self.width,), self.scan.monoid.result.cutlass)
-        for c in range(self.width):
-            results[c] = self.scan.monoid.lower(states[c])
-        cute.autovec_copy(results, self.vector(out, self.scan.monoid.result, self.aligned_out))
+        monoid = self.scan.monoid
+        columns = [monoid.results_of(state) for state in states]
+        for k, (pointer, dtype) in enumerate(zip(pointers_of(out), monoid.results)):
+            results = cute.make_rmem_tensor((self.width,), dtype.cutlass)
+            for c in range(self.width):
+                results[c] = columns[c][k]
+            cute.autovec_copy(results, self.vector(pointer, dtype, self.aligned_out))
 
     def vector(self, at, element, aligned: bool):
         align = element.size * (self.width if aligned else 1)

@@ -146,7 +146,7 @@ class NarrowScan(ScanKernel):
                 tiles.announce(at, number)
                 place, whole, elements = self.extent(number, a)
                 self.copy(held, a.x + place, whole, elements, self.scan.monoid.source.cutlass)
-                ring.load_alone(at, held, a.x + place, whole * self.size)
+                ring.load_alone(at, [(held, a.x + place, whole * self.size)])
             else:
                 if idle == 0:
                     tiles.announce(at, Int32(DONE))
@@ -223,14 +223,15 @@ class NarrowScan(ScanKernel):
         partial = Maybe(zeros(self.scan.types), first < stop)
         state = partial.state
         if partial.valid:
-            state = self.scan.lift(element(self.at(shared, at.stage, first, count, worker)), 0)
+            state = self.scan.monoid.lift(element(self.at(shared, at.stage, first, count, worker))[0], 0)
             first += 1
         while first + UNROLL <= stop:
             values = [element(self.at(shared, at.stage, first + u, count, worker))[0] for u in range(UNROLL)]
-            state = self.scan.combine(state, tree([self.scan.lift((value,), 0) for value in values], self.scan.combine))
+            states = [self.scan.monoid.lift(value, 0) for value in values]
+            state = self.scan.combine(state, tree(states, self.scan.combine))
             first += UNROLL
         while first < stop:
-            value = self.scan.lift(element(self.at(shared, at.stage, first, count, worker)), 0)
+            value = self.scan.monoid.lift(element(self.at(shared, at.stage, first, count, worker))[0], 0)
             state = self.scan.combine(state, value)
             first += 1
         if worker < self.states:
@@ -297,7 +298,7 @@ class NarrowScan(ScanKernel):
             prefix = load_partial(shared.before, turn * self.states + worker, types)
             before = carry.then(prefix, self.scan.combine)
             element_at = self.at(shared, at.stage, first, count, worker)
-            following = before.append(self.scan.lift(element(element_at), 0), self.scan.combine).state
+            following = before.append(self.scan.monoid.lift(element(element_at)[0], 0), self.scan.combine).state
             self.put(element_at, before.state if self.scan.exclusive else following)
             state = following
             first += 1
@@ -313,7 +314,7 @@ class NarrowScan(ScanKernel):
 
     def step(self, place, state, elements):
         """Store the result for the element ``elements[0]``, which ``state`` comes before; the state behind it."""
-        following = self.scan.combine(state, self.scan.lift(elements, 0))
+        following = self.scan.combine(state, self.scan.monoid.lift(elements[0], 0))
         self.put(place, state if self.scan.exclusive else following)
         return following
 

@@ -42,6 +42,7 @@ from ...sync.roles import Role, Roles, registers_at_launch
 from ...sync.tiles import DONE, TileRing
 from ...sync.wait import in_role
 from ...warp import LANES, Maybe, zeros
+from ..arrays import at_index, pointers_of, together
 from .base import Arguments, Scan, ScanKernel
 from .policy import LINE_BYTES, PipelinePolicy
 from .ragged import RaggedScan
@@ -53,9 +54,10 @@ FOR_CONTROL, FOR_LOOK_AHEAD, FOR_FOLDERS = 72, 88, 72
 
 @dataclass(frozen=True)
 class Shared:
-    """Shared memory: the tiles and their ring, the roles' barriers, and each stage's partials and prefix."""
+    """Shared memory: the tiles (a buffer for each input) and their ring, the roles' barriers, and each stage's partials
+    and prefix."""
 
-    buffer: cute.Pointer
+    buffers: tuple
     tiles: TileRing
     folded: Barriers
     ready: Barriers
@@ -86,17 +88,22 @@ class PipelineScan(ScanKernel):
             raise ArgumentValueError(explain("policy", came, "multiples of four warps, a stage a squad"))
         self.folders, self.squads = policy.reduce_warps, policy.scan_squads
         self.warps, self.stages = policy.warps_per_squad, policy.stages
-        self.tile = WarpScan(scan, policy.vectors_per_thread, policy.warps_per_squad, policy.shift, boundary=LINE_BYTES)
+        rows, shift, self.aligned = policy.vectors_per_thread, policy.shift, policy.aligned
+        self.tile = WarpScan(
+            scan, rows, policy.warps_per_squad, shift, policy.items, boundary=LINE_BYTES, aligned=policy.aligned
+        )
         self.ragged = RaggedScan(self.tile)
-        self.vectors_held = scan.width == 1 and self.tile.in_bytes == VECTOR_BYTES
+        whole = all(self.tile.bytes_of(dtype) == VECTOR_BYTES for dtype in scan.monoid.sources)
+        self.vectors_held = scan.width == 1 and whole and policy.aligned
         # the ring holds a tile's whole units; the rest is read from global memory
         self.unit = self.tile.items if self.vectors_held else self.tile.chunk
         self.roles = self.split_registers(words(scan.types))
+        self.sizes = tuple(dtype.size for dtype in scan.monoid.sources) if policy.aligned else ()
         smem = (
-            policy.stages * (self.tile.tile * scan.width * scan.monoid.source.size + 36)
+            policy.stages * (self.tile.tile * scan.width * sum(self.sizes) + 36)
             + partial_bytes(scan.types, policy.stages * policy.warps_per_squad)
             + partial_bytes(scan.types, policy.stages)
-            + 128
+            + 128 * max(len(self.sizes), 1)
         )
         super().__init__(scan, self.roles.threads, smem, 1)
 
@@ -114,10 +121,11 @@ class PipelineScan(ScanKernel):
 
     @cute.jit
     def body(self, a: Arguments):
-        stages, types, source = self.stages, self.scan.types, self.scan.monoid.source.cutlass
+        stages, types = self.stages, self.scan.types
         elements = stages * self.tile.tile * self.scan.width
+        sources = self.scan.monoid.sources if self.aligned else ()
         shared = Shared(
-            SmemAllocator().allocate_array(source, elements, byte_alignment=128),
+            tuple(SmemAllocator().allocate_array(d.cutlass, elements, byte_alignment=128) for d in sources),
             TileRing.make(stages, consumers=self.warps + 1),
             Barriers.make(stages, self.folders, name="folded"),
             Barriers.make(stages, 1, name="ready"),
@@ -146,10 +154,14 @@ class PipelineScan(ScanKernel):
         """Where the row of a tile begins."""
         return Int64(number // a.tiles) * a.length * a.inner
 
+    def row_in(self, a: Arguments, number):
+        """The row of a tile in the inputs."""
+        return at_index(a.x + self.row(a, number), 0)
+
     @cute.jit
     def copied(self, start, length, tile):
         """``(offset, place, count)`` of what the ring holds of a tile: where the tile lies, and the ``count`` elements
-        from ``place`` on in it."""
+        from ``place`` on in it. Inputs that are not aligned are read from global memory: the ring holds nothing."""
         offset, begin, end = self.tile.span(start, length, Int64(tile) * self.tile.tile, self.tile.tile)
         begin = (begin + self.unit - 1) // self.unit * self.unit
         end = end // self.unit * self.unit
@@ -169,7 +181,7 @@ class PipelineScan(ScanKernel):
             number = entry.arrived
             if number < everything:
                 entry = enter(a.counters)  # asked for early: the answer takes as long as a copy
-            start = a.x + self.row(a, number)
+            start = self.row_in(a, number)
             offset, place, count = self.copied(start, a.length, number % a.tiles)
             ring.acquire_alone(at)
             if number >= everything:
@@ -177,8 +189,11 @@ class PipelineScan(ScanKernel):
                 count = Int32(0)
                 done += 1
             tiles.announce(at, number)
-            into = shared.buffer + (at.stage * self.tile.tile * self.scan.width + place)
-            ring.load_alone(at, into, start + offset + place, cutlass.max(count, 0) * self.scan.monoid.source.size)
+            into = at.stage * self.tile.tile * self.scan.width + place
+            targets = tuple(buffer + into for buffer in shared.buffers)
+            sources = pointers_of(start + offset + place)
+            count = cutlass.max(count, 0)
+            ring.load_alone(at, [(t, s, count * size) for t, s, size in zip(targets, sources, self.sizes)])
             at = ring.next(at)
         blocks, _, _ = cute.arch.grid_dim()
         entry.close(a.counters, Int32(0), everything + blocks)
@@ -189,11 +204,11 @@ class PipelineScan(ScanKernel):
         lane = cute.arch.lane_idx()
         at = shared.tiles.first()
         while at.number != DONE:
-            start = a.x + self.row(a, at.number)
+            start = self.row_in(a, at.number)
             for chunk in cutlass.range(folder, self.warps, self.folders, unroll=1):
                 span = self.span(start, a, at.number, chunk)
                 partial = Maybe.of(zeros(self.scan.types))
-                held = self.chunk_in(shared, at.stage, chunk)
+                held = self.chunk_in(shared, at.stage, chunk, start + span.offset)
                 if self.tile.is_full(span):
                     elements = self.tile.registers().elements
                     self.tile.load(held, lane, elements)
@@ -211,11 +226,13 @@ class PipelineScan(ScanKernel):
         position = Int64(number % a.tiles) * self.tile.tile + chunk * self.tile.chunk
         return self.tile.span(start, a.length, position, self.tile.chunk)
 
-    def chunk_in(self, shared, stage, chunk):
-        """A chunk of the tile in a stage."""
-        return (
-            shared.buffer + (stage * self.warps + self.scan.flip(chunk, self.warps)) * self.tile.chunk * self.scan.width
-        )
+    def chunk_in(self, shared, stage, chunk, source):
+        """A chunk of the tile in a stage; ``source`` is where it lies in the inputs."""
+        if not self.aligned:
+            return source
+        place = (stage * self.warps + self.scan.flip(chunk, self.warps)) * self.tile.chunk * self.scan.width
+        held = tuple(buffer + place for buffer in shared.buffers)
+        return at_index(together(held, self.scan.monoid.takes_index), source)
 
     def slots(self, a: Arguments, shared) -> Slots:
         """The tiles' aggregates, in the order of ``sync.lookback``. The loader has stored the launch's tag."""
@@ -279,9 +296,11 @@ class PipelineScan(ScanKernel):
         while at.number != DONE:
             chunk = self.tile.registers()
             place = self.row(a, at.number)
-            span = self.span(a.x + place, a, at.number, warp)
+            start = self.row_in(a, at.number)
+            span = self.span(start, a, at.number, warp)
             place += span.offset
-            held = self.chunk_in(shared, at.stage, warp)
+            start += span.offset
+            held = self.chunk_in(shared, at.stage, warp, start)
             full = self.tile.is_full(span)
             if full:
                 self.tile.load(held, lane, chunk.elements)
@@ -297,6 +316,6 @@ class PipelineScan(ScanKernel):
                 self.tile.emit(chunk, carry, a.out + place, lane)
             else:
                 vectors = held if self.vectors_held else None
-                self.ragged.emit(a.x + place, a.out + place, span, carry, lane, vectors)
+                self.ragged.emit(start, a.out + place, span, carry, lane, vectors)
                 ring.release(at)
             at = shared.tiles.next(at, self.squads)

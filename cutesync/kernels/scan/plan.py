@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 from ...dtypes import INT32, INT64
 from ...runtime import workspace
 from ...runtime.call import Views
-from ...runtime.kernel import KernelSpec, Parameter, Pointer, Scalar
+from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
+from ..states import Single, numbered
 from .policy import Choice, Problem, choose
 from .spec import ScanSpec
 
@@ -19,31 +21,39 @@ _EXTENTS = ("rows", "length", "inner")
 
 def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
     """Return the kernel of a choice."""
-    policy, width = choice.policy, choice.width
+    policy, width, operation = choice.policy, choice.width, spec.operation
 
     def make() -> Any:
-        from ...monoid import Monoid
         from .base import Scan
 
-        monoid = Monoid(spec.op, spec.source, spec.accumulate, spec.output)
-        return policy.make(Scan(monoid, spec.exclusive, spec.reverse, spec.start_kind, width))
+        return policy.make(Scan(operation.monoid(), spec.exclusive, spec.reverse, spec.start_kind, width))
 
-    parameters: tuple[Parameter, ...] = (
-        Pointer("x", spec.source),
-        Pointer("out", spec.output),
-        Pointer("init_at", spec.output),
-        Scalar("init", spec.register),
+    inputs = [Pointer(name, t) for name, t in zip(numbered("x", operation.sources), operation.sources)]
+    outputs = [Pointer(name, t) for name, t in zip(numbered("out", operation.results), operation.results)]
+    start = [Scalar(name, t) for name, t in zip(numbered("init", operation.registers), operation.registers)]
+    args = [argument.parameter(name) for name, argument in zip(numbered("arg", operation.args), operation.args)]
+    middle: tuple[Pointer | Scalar, ...] = (
         Pointer("scratch", INT64),
         Pointer("counters", INT32),
         *(Scalar(name, "Int64") for name in _EXTENTS),
         Scalar("tiles", "Int32"),
     )
-    return KernelSpec(("scan", policy, width, *spec.key), parameters, make)
+    first = Pointer("init_at", operation.results[0])
+
+    def examples() -> Sequence:
+        x, out, init = (tuple(p.example() for p in group) for group in (inputs, outputs, [*start, *args]))
+        return x, out, first.example(), init, *(p.example() for p in middle)
+
+    parameters = (*inputs, *outputs, first, *start, *args, *middle)
+    return KernelSpec(("scan", policy, width, *spec.key), parameters, make, examples=examples)
 
 
 def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tuple[str, ...]) -> Launch:
     """Prepare the launch of a scan of at least one element. ``arrays`` names the parameters that each call gives."""
-    values = dict(zip(_EXTENTS, spec.extents)) | {"init": spec.start, "tiles": choice.tiles}
+    operation = spec.operation
+    values = dict(zip(_EXTENTS, spec.extents)) | {"tiles": choice.tiles}
+    values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
+    values |= dict(zip(numbered("arg", operation.args), spec.args))
     claim = functools.partial(workspace.counters_and_slots, slots=choice.slots * spec.words * choice.width)
     kernel = kernel_spec(choice, spec)
     return Launch(kernel, ordinal, choice.grid, values, arrays, claim if choice.slots else None, stream)
@@ -51,13 +61,26 @@ def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tu
 
 def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
     """Prepare the launches of a call."""
-    (x, _), (out,) = views, outs
-    in_place = 0 if spec.output is spec.source else None
+    operation, x = spec.operation, views[0]
+    in_place = 0 if all(result is operation.sources[0] for result in operation.results) else None
     if x.size == 0:
         return nothing, in_place
-    problem = Problem(*spec.extents, spec.source.size, spec.output.size, x.ptr % 16, out.ptr % 16)
-    if spec.algorithm != "auto":
+    inputs = views[: len(operation.sources)]
+    problem = Problem(
+        *spec.extents,
+        tuple(source.size for source in operation.sources),
+        tuple(result.size for result in operation.results),
+        tuple(view.ptr % 16 for view in inputs),
+        tuple(view.ptr % 16 for view in outs),
+        spec.words,
+        operation.registers == ("Float64",),
+    )
+    if isinstance(operation, Single) and spec.algorithm != "auto":
         rungs = importlib.import_module("cutesync.patterns.tiered_scan")
-        return rungs.tiers(spec, problem, x.device, stream), in_place
-    arrays = ("x", "init_at", "out") if spec.start_in_memory else ("x", "out")
+        return rungs.tiers(spec, operation, problem, x.device, stream), in_place
+    names = (*numbered("x", inputs), *(("init_at",) if spec.start_in_memory else ()))
+    names += tuple(
+        name for name, argument in zip(numbered("arg", operation.args), operation.args) if argument.in_memory
+    )
+    arrays = (*names, *numbered("out", outs))
     return launch(choose(problem), spec, x.device, stream, arrays).run, in_place

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ...sizes import ceil_div, power_of_two
+from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..policy import Policy
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
@@ -30,45 +30,89 @@ NARROW_WORKERS, MIN_RUNS = 256, 8  # 256 threads per block; more if this would l
 MAX_SPLITS = 512  # blocks that share a column
 
 
+MAX_CHUNK_WORDS = 96  # states of several values: registers of a lane for its vectors and their prefixes
+RING_BYTES = 192 << 10  # states of several values: the tiles of the pipeline's ring
+MAX_STAGES = 12
+
+
 @dataclass(frozen=True)
 class Problem:
-    """There are rows * inner scans of ``length`` elements. ``source`` and ``result`` are element sizes in bytes; ``x``
-    and ``out`` are the addresses, of which only the alignment counts."""
+    """There are rows * inner scans of ``length`` elements. ``sources`` and ``results`` are the element sizes of the
+    inputs and outputs in bytes; ``xs`` and ``outs`` are their addresses, of which only the alignment counts. A state
+    has ``words`` 32-bit words; ``double``: it is one float64."""
 
     rows: int
     length: int
     inner: int
-    source: int
-    result: int
-    x: int
-    out: int
+    sources: tuple[int, ...]
+    results: tuple[int, ...]
+    xs: tuple[int, ...]
+    outs: tuple[int, ...]
+    words: int = 1
+    double: bool = False
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several inputs, several outputs, or states of more words than the widest number."""
+        return len(self.sources) > 1 or len(self.results) > 1 or self.words > 2
+
+    @property
+    def source(self) -> int:
+        """The smallest element of an input."""
+        return min(self.sources)
 
     @property
     def wide(self) -> int:
-        return max(self.source, self.result)
+        return max(*self.sources, *self.results)
+
+    @property
+    def position_bytes(self) -> int:
+        """Bytes that are read or written of each position, whichever is more."""
+        return max(sum(self.sources), sum(self.results))
 
     @property
     def items(self) -> int:
-        """Elements of a vector of 16 bytes of the wider type."""
+        """Elements of a vector of 16 bytes of the widest type."""
         return VECTOR_BYTES // self.wide
 
     @property
+    def first(self) -> int:
+        """The place of the first element in the input of the smallest elements, counted in elements from an address
+        that is aligned."""
+        lead = self.sources.index(self.source)
+        return self.xs[lead] // self.source
+
+    @property
+    def together(self) -> bool:
+        """Whether all inputs are on a boundary of 16 bytes where the one of the smallest elements is."""
+        return all((x // size - self.first) % (VECTOR_BYTES // size) == 0 for x, size in zip(self.xs, self.sources))
+
+    @property
     def shift(self) -> int | None:
-        """How many elements past a vector boundary of ``out`` the aligned vectors of ``x`` are stored. None if vectors
-        of ``out`` are narrower than a word."""
-        shift = (self.out // self.result - self.x // self.source) % self.items
-        return shift if shift == 0 or self.items * self.result >= 4 else None
+        """How many elements past a vector boundary of the output the aligned vectors of the input are stored. None if
+        vectors of the output are narrower than a word, if several outputs differ, or if the inputs do."""
+        shifts = {(out // size - self.first) % self.items for out, size in zip(self.outs, self.results)}
+        if shifts == {0} and self.together:
+            return 0
+        return shifts.pop() if not self.several and self.items * self.results[0] >= 4 else None
 
     def vector(self, extent: int) -> tuple[int, int | None]:
-        """Return ``(items, shift)``: the largest vector that divides ``extent`` and is aligned in x; ``shift`` is 0 if
-        it is aligned in out, too, else None."""
+        """Return ``(items, shift)``: the largest vector that divides ``extent`` and is aligned in the inputs; ``shift``
+        is 0 if it is aligned in the outputs, too, else None."""
         items = self.items
-        while extent % items or self.x % (items * self.source):
+        while extent % items or any(x % (items * size) for x, size in zip(self.xs, self.sources)):
             items //= 2
         return items, self.aligned(items)
 
     def aligned(self, items: int) -> int | None:
-        return 0 if self.out % (items * self.result) == 0 else None
+        return 0 if not any(out % (items * size) for out, size in zip(self.outs, self.results)) else None
+
+    def fitted(self, rows: int) -> int:
+        """Return the number of vectors per lane, at most ``rows``, that fit registers with their prefixes."""
+        if not self.several:
+            return rows
+        words = self.items * sum(self.sources) / 4 + self.words
+        return max(1, min(rows, power_of_two_below(int(MAX_CHUNK_WORDS / words))))
 
 
 @dataclass(frozen=True)
@@ -81,6 +125,7 @@ class ShortRowPolicy(Policy):
     group: int
     unroll: int
     shift: int | None
+    aligned: bool = True
 
 
 @dataclass(frozen=True)
@@ -95,6 +140,7 @@ class RowPolicy(Policy):
     rows: int
     shift: int | None
     ragged: bool
+    aligned: bool = True
 
 
 @dataclass(frozen=True)
@@ -107,6 +153,7 @@ class WavePolicy(Policy):
     warps: int
     rows: int
     shift: int | None
+    aligned: bool = True
 
 
 @dataclass(frozen=True)
@@ -122,10 +169,14 @@ class PipelinePolicy(Policy):
     vectors_per_thread: int
     stages: int
     shift: int | None
+    aligned: bool = True
+    items: int | None = None
 
 
 # Tiles of 32 KiB.
 PIPELINE = PipelinePolicy(reduce_warps=4, scan_squads=2, warps_per_squad=4, vectors_per_thread=16, stages=6, shift=0)
+# float64 states: four warps reduce tiles more slowly than these are copied (H200, 2**26: 281 us; with eight 268 us).
+DOUBLE_REDUCE_WARPS = 8
 
 
 @dataclass(frozen=True)
@@ -171,33 +222,38 @@ class Choice:
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem with at least one element."""
     if problem.inner > 1:
+        if problem.several:
+            return _columns(problem)
         if _is_narrow(problem):
             return _narrow_array(problem)
         return _long_rows(problem, problem.inner) if _few_columns(problem) else _columns(problem)
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
+    most_rows = problem.fitted(16)
     if problem.rows > 1 and vectors <= LANES:
         group = power_of_two(vectors)
         return Choice(
             ShortRowPolicy(items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4)
         )
-    most = LANES * (2 * MAX_WARPS_PER_ROW if problem.rows == 1 else 16 * ROW_WARPS)
+    most = LANES * (2 * MAX_WARPS_PER_ROW if problem.rows == 1 else most_rows * ROW_WARPS)
     ragged = problem.length > LANES * problem.items and (items * problem.wide < MIN_VECTOR_BYTES or vectors > most)
     if ragged:
         items, shift = problem.items, problem.shift
         vectors = ceil_div(problem.length + VECTOR_BYTES // problem.source - 1, items)
     if vectors > most:
         return _long_rows(problem)
+    aligned = problem.together or not ragged
     if problem.rows == 1:
-        return Choice(RowPolicy(items, MAX_WARPS_PER_ROW, 2, shift, ragged), 1, 1)
-    team, rows = _ragged_team(vectors) if ragged else _team(vectors)
-    return Choice(RowPolicy(items, team, rows, shift, ragged), 1, ceil_div(problem.rows, ROW_WARPS // team))
+        return Choice(RowPolicy(items, MAX_WARPS_PER_ROW, 2, shift, ragged, aligned), 1, 1)
+    team, rows = _ragged_team(vectors, most_rows) if ragged else _team(vectors)
+    policy = RowPolicy(items, team, rows, shift, ragged, aligned)
+    return Choice(policy, 1, ceil_div(problem.rows, ROW_WARPS // team))
 
 
-def _ragged_team(vectors: int) -> tuple[int, int]:
+def _ragged_team(vectors: int, most_rows: int) -> tuple[int, int]:
     """Return the same as ``_team``. Few warps have many vectors each, because each of a row's two ends takes a warp as
     long as many whole vectors."""
-    team = min(power_of_two(ceil_div(vectors, 10 * LANES)), ROW_WARPS)
+    team = min(power_of_two(ceil_div(vectors, min(most_rows, 10) * LANES)), ROW_WARPS)
     return team, ceil_div(vectors, team * LANES)
 
 
@@ -214,9 +270,8 @@ def _few_columns(problem: Problem) -> bool:
     """Return whether a row of all columns fits a state in registers, and every outer slice is long and begins on a
     vector boundary."""
     outer_slice = problem.length * problem.inner
-    starts = [problem.x, problem.out] + (
-        [outer_slice * problem.source, outer_slice * problem.result] if problem.rows > 1 else []
-    )
+    starts = [*problem.xs, *problem.outs] + ([outer_slice * problem.source] if problem.rows > 1 else [])
+    starts += [outer_slice * problem.results[0]] if problem.rows > 1 else []
     return (
         problem.inner <= 4
         and problem.inner * problem.wide <= VECTOR_BYTES
@@ -229,10 +284,10 @@ def _is_narrow(problem: Problem) -> bool:
     """Return whether a narrow array is large enough to be streamed through shared memory, and its tiles can be copied
     and scanned in place."""
     outer_slice = problem.length * problem.inner * problem.source
-    starts = (problem.x, problem.out, outer_slice if problem.rows > 1 else 0)
+    starts = (*problem.xs, *problem.outs, outer_slice if problem.rows > 1 else 0)
     fits = (
         problem.inner <= MAX_NARROW_COLUMNS
-        and problem.source == problem.result
+        and problem.sources == problem.results
         and not any(at % VECTOR_BYTES for at in starts)
     )
     if problem.inner == 2 or problem.source < 4:
@@ -256,7 +311,7 @@ def _narrow_array(problem: Problem) -> Choice:
 def _long_rows(problem: Problem, width: int = 1) -> Choice:
     items = VECTOR_BYTES // math.gcd(VECTOR_BYTES, width * problem.wide)
     vector = items * width * problem.wide  # bytes
-    total = problem.rows * problem.length * width * problem.wide
+    total = problem.rows * problem.length * width * (problem.position_bytes if problem.several else problem.wide)
     shift = problem.shift if width == 1 else 0
 
     def fitted(rows: int) -> int:
@@ -264,7 +319,7 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         bytes, and with their prefixes no more than twice as many. Elements that are not 4 bytes wide allow half of
         that: with more, the pipeline spills registers."""
         if width == 1:
-            return rows
+            return problem.fitted(rows)
         most = min(rows * VECTOR_BYTES // vector, rows * 8 // (vector // 4 + width * max(1, problem.wide // 4)))
         return 1 << max(most if problem.wide == 4 else most // 2, 1).bit_length() - 1
 
@@ -276,14 +331,20 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     tiles = tiles_of(PIPELINE.warps_per_squad, PIPELINE.vectors_per_thread, LINE_BYTES)
     if total > PIPELINE_BYTES and tiles > 1:
         slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
-        policy = replace(PIPELINE, vectors_per_thread=fitted(PIPELINE.vectors_per_thread), shift=shift)
+        rows = fitted(PIPELINE.vectors_per_thread)
+        policy = replace(PIPELINE, vectors_per_thread=rows, shift=shift, aligned=problem.together)
+        if problem.double:
+            policy = replace(policy, reduce_warps=DOUBLE_REDUCE_WARPS)
+        if problem.several:
+            tile = policy.warps_per_squad * rows * LANES * items * sum(problem.sources)
+            policy = replace(policy, stages=max(2, min(MAX_STAGES, RING_BYTES // tile)))
         return Choice(policy, tiles, min(SMS, problem.rows * tiles), slots, width)
     warps, rows = (
         (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
     )
     tiles = tiles_of(warps, rows, VECTOR_BYTES)
     return Choice(
-        WavePolicy(tiles == 1, warps, fitted(rows), shift),
+        WavePolicy(tiles == 1, warps, fitted(rows), shift, problem.together),
         tiles,
         problem.rows * tiles,
         problem.rows * tiles if tiles > 1 else 0,
@@ -308,6 +369,8 @@ def _columns(problem: Problem) -> Choice:
     splits = max(1, splits)
     slots = problem.rows * splits * problem.inner if splits > 1 else 0
     unroll = 32 if items * problem.source <= 8 and groups == 1 else 16
+    if problem.several:
+        unroll = max(2, min(unroll, power_of_two_below(MAX_CHUNK_WORDS // (items * ceil_div(sum(problem.sources), 4)))))
     return Choice(
         ColumnPolicy(items, lanes, groups, unroll, splits > 1, problem.aligned(items) == 0),
         tiles,

@@ -24,6 +24,7 @@ from cutlass import Boolean, Int32
 
 from ...monoid import choose
 from ...warp import LANES, Maybe, broadcast, combine_valid, scan_states, shift_up, zeros
+from ..arrays import index_of, pointers_of
 from .tile import Chunk, Span, WarpScan
 
 ROWS = 4  # rows of vectors in a piece
@@ -43,11 +44,12 @@ class RaggedScan:
 
     def __init__(self, tile: WarpScan, rows: int = ROWS) -> None:
         self.chunk = tile.chunk
-        self.tile = WarpScan(tile.scan, min(rows, tile.rows), 1, None if tile.shift else tile.shift, tile.items)
+        shift = None if tile.shift else tile.shift
+        self.tile = WarpScan(tile.scan, min(rows, tile.rows), 1, shift, tile.items, aligned=tile.aligned)
         self.scan = tile.scan
 
     @cute.jit
-    def reduce(self, start: cute.Pointer, span: Span, lane: Int32, vectors=None):
+    def reduce(self, start, span: Span, lane: Int32, vectors=None):
         """The aggregate (``Maybe``) of the chunk whose lowest address is ``start``."""
         vectors = start if vectors is None else vectors
         partial = Maybe.none(self.scan.types)
@@ -61,7 +63,7 @@ class RaggedScan:
         return partial
 
     @cute.jit
-    def emit(self, start: cute.Pointer, out: cute.Pointer, span: Span, carry: Maybe, lane: Int32, vectors=None):
+    def emit(self, start, out, span: Span, carry: Maybe, lane: Int32, vectors=None):
         """Store the scanned chunk at ``out``; ``carry`` is the state of everything before the chunk."""
         vectors = start if vectors is None else vectors
         piece = span.begin // self.tile.chunk
@@ -104,7 +106,7 @@ class RaggedScan:
         return inner & ((vector < v.count - 1) | ((vector == v.count - 1) & (v.tail == self.tile.items)))
 
     @cute.jit
-    def reduce_piece(self, start: cute.Pointer, vectors: cute.Pointer, span: Span, chunk: Chunk, lane: Int32):
+    def reduce_piece(self, start, vectors, span: Span, chunk: Chunk, lane: Int32):
         """The aggregate (``Maybe``) of a piece; fills the registers ``chunk``."""
         v = self.cut(span)
         start, vectors = self.first_vector(start, v), self.first_vector(vectors, v)
@@ -133,7 +135,7 @@ class RaggedScan:
         return scan_states(state, self.scan.combine, lane, LANES, vector < v.count)
 
     @cute.jit
-    def scan_edges(self, start: cute.Pointer, v: Vectors, lane: Int32):
+    def scan_edges(self, start, v: Vectors, lane: Int32):
         """``(place, exists, inclusive)``: where a lane's element of a partial vector lies, whether there is one, and
         the packed scan of each half of the warp. A vector that is both the first and the last is in the lower half."""
         second, i = lane >= HALF, lane % HALF
@@ -144,15 +146,16 @@ class RaggedScan:
         place = self.scan.flip(vector * self.tile.items + i, self.tile.chunk) * self.scan.width
         state = (*zeros(self.scan.types), Int32(0))
         if exists:
-            state = (*self.scan.lift(self.elements(start), place), Int32(1))
+            state = (*self.scan.lift(self.elements(start), place, index_of(start)), Int32(1))
         return place, exists, scan_states(state, lambda a, b: combine_valid(a, b, self.scan.combine), lane, HALF)
 
     def elements(self, start):
-        """A piece's elements, as a tensor."""
-        return cute.make_tensor(start, cute.make_layout((self.tile.chunk * self.scan.width,)))
+        """A piece's elements, as a tensor for each array."""
+        layout = cute.make_layout((self.tile.chunk * self.scan.width,))
+        return tuple(cute.make_tensor(pointer, layout) for pointer in pointers_of(start))
 
     @cute.jit
-    def emit_piece(self, start: cute.Pointer, out: cute.Pointer, span: Span, chunk: Chunk, carry: Maybe, lane: Int32):
+    def emit_piece(self, start, out, span: Span, chunk: Chunk, carry: Maybe, lane: Int32):
         """Store a scanned piece; ``carry`` is the state of everything before it."""
         v = self.cut(span)
         start, out = self.first_vector(start, v), self.first_vector(out, v)

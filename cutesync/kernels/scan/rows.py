@@ -15,6 +15,7 @@ from ...block.reduce import partial_array, partial_bytes, store_partial
 from ...block.warps import scan_partials
 from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe, shift_up
+from ..arrays import at_index
 from .base import Arguments, Scan, ScanKernel
 from .policy import RowPolicy, ShortRowPolicy
 from .ragged import RaggedScan
@@ -30,7 +31,7 @@ class RowScan(ScanKernel):
     def __init__(self, scan: Scan, policy: RowPolicy) -> None:
         self.team, self.warps = policy.team, max(policy.team, WARPS)
         super().__init__(scan, self.warps * LANES, partial_bytes(scan.types, self.warps) if policy.team > 1 else 0, 1)
-        self.tile = WarpScan(scan, policy.rows, policy.team, policy.shift, policy.items)
+        self.tile = WarpScan(scan, policy.rows, policy.team, policy.shift, policy.items, aligned=policy.aligned)
         self.ragged, self.is_ragged = RaggedScan(self.tile, policy.rows), policy.ragged
 
     @cute.jit
@@ -45,13 +46,12 @@ class RowScan(ScanKernel):
         if cutlass.const_expr(not self.is_ragged):
             offset, begin, end = self.span(a.length, part)
         else:
-            offset, begin, end = self.tile.span(
-                a.x + row * a.length, a.length, Int64(part * self.tile.chunk), self.tile.chunk
-            )
+            position = Int64(part * self.tile.chunk)
+            offset, begin, end = self.tile.span(a.x + row * a.length, a.length, position, self.tile.chunk)
         if row >= a.rows:
             begin, end = Int32(0), Int32(0)
         span = Span(offset, begin, end)
-        source, target = a.x + row * a.length + offset, a.out + row * a.length + offset
+        source, target = at_index(a.x + row * a.length, 0) + offset, a.out + row * a.length + offset
         chunk = self.tile.registers()
         if cutlass.const_expr(not self.is_ragged):
             partial = self.reduce(source, end, chunk, lane)
@@ -104,7 +104,7 @@ class ShortRowScan(ScanKernel):
     def __init__(self, scan: Scan, policy: ShortRowPolicy) -> None:
         super().__init__(scan, WARPS * LANES, 0, 1)
         self.group, self.unroll = policy.group, policy.unroll
-        self.tile = WarpScan(scan, policy.unroll, 1, policy.shift, policy.items)
+        self.tile = WarpScan(scan, policy.unroll, 1, policy.shift, policy.items, aligned=policy.aligned)
 
     @cute.jit
     def body(self, a: Arguments):
@@ -115,12 +115,14 @@ class ShortRowScan(ScanKernel):
         place = lane & (self.group - 1)
         row = (Int64(block) * WARPS + thread // LANES) * (LANES // self.group * self.unroll) + lane // self.group
         count = Int32(a.length) // self.tile.items
-        offset = row * a.length + self.scan.flip(place, count) * self.tile.items
+        inside = self.scan.flip(place, count) * self.tile.items
+        offset = row * a.length + inside
         step = LANES // self.group
         chunk = self.tile.registers()
         for u in cutlass.range_constexpr(self.unroll):
             exists = (place < count) & (row + u * step < a.rows)
-            self.tile.load_vector(a.x + offset + u * step * a.length, chunk.elements, u, exists)
+            source = at_index(a.x + offset + u * step * a.length, inside)
+            self.tile.load_vector(source, chunk.elements, u, exists)
         carry = self.scan.carry_in(a)
         for u in cutlass.range_constexpr(self.unroll):
             exists = (place < count) & (row + u * step < a.rows)

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from ...dtypes import DType
-from ...ops import Operator
+from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...runtime.call import Spec
+from ..states import Single, States, start_of, words_of
 
 
 @dataclass(frozen=True)
 class ScanSpec(Spec):
-    """A call of ``scan``. ``start`` comes before the first element: a number of the type of the operation, or None;
-    with ``start_in_memory`` it is an input.
+    """A call of ``scan``. ``start`` comes before the first element: a number for each value of a state, or None; with
+    ``start_in_memory`` it is an input.
 
     ``extents`` are (rows, length, inner): there are rows * inner scans of ``length`` elements. ``shape`` is that of the
-    result.
+    results. ``args`` are the run-time arguments that are numbers; None for one that is in memory.
     """
 
-    op: Operator
-    source: DType
-    accumulate: DType
-    output: DType
+    operation: Single | States
     exclusive: bool
     reverse: bool
-    start: int | float | None = None
+    start: tuple | None = None
     start_in_memory: bool = False
     shape: tuple[int, ...] = ()
     extents: tuple[int, int, int] = (1, 1, 1)
     algorithm: str = "auto"
+    args: tuple = ()
 
     @property
-    def result(self) -> tuple[tuple[int, ...], DType]:
-        return self.shape, self.output
+    def results(self) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        return tuple((self.shape, dtype) for dtype in self.operation.results)
 
     @property
     def start_kind(self) -> str | None:
@@ -41,21 +44,48 @@ class ScanSpec(Spec):
     @property
     def key(self) -> tuple:
         """Identifies the machine code in caches."""
-        types = self.source.name, self.accumulate.name, self.output.name
-        return (*types, self.exclusive, self.reverse, self.start_kind, self.op.key)
-
-    @property
-    def register(self) -> str:
-        """The name of the DSL type of the register that holds a value."""
-        return self.op.register(self.accumulate)
+        return (*self.operation.key, self.exclusive, self.reverse, self.start_kind)
 
     @property
     def words(self) -> int:
         """32-bit words of a state."""
-        return 2 if self.register.endswith("64") else 1
+        return words_of(self.operation.registers)
 
-    def between(self, source: DType) -> ScanSpec:
-        """Return the same operation on elements of type ``source``, with results of the accumulator's type: an upper
-        tier of a tiered scan."""
-        kind = self.accumulate
-        return replace(self, source=source, output=kind, exclusive=False, start=None, start_in_memory=False)
+    def between(self, single: Single, source: DType) -> ScanSpec:
+        """Return the same operation, which is ``single``, on elements of type ``source``, with results of the
+        accumulator's type: an upper tier of a tiered scan."""
+        operation = replace(single, source=source, output=single.accumulate)
+        return replace(self, operation=operation, exclusive=False, start=None, start_in_memory=False)
+
+
+def extents_of(axis: Any, shape: tuple[int, ...]) -> tuple[int, int, int]:
+    """Return the (rows, length, inner) of a scan along ``axis``."""
+    if axis is None:
+        return 1, math.prod(shape), 1
+    if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
+        raise ArgumentTypeError(explain("axis", shown(axis), "None or an int"))
+    if not -len(shape) <= axis < len(shape):
+        allowed = (
+            f"{-len(shape)} to {len(shape) - 1} for an array of {len(shape)} dimensions"
+            if shape
+            else "None for an array of no dimensions"
+        )
+        raise ArgumentValueError(explain("axis", shown(axis), allowed))
+    axis = int(axis) % len(shape)
+    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+
+
+def start_value(init: Any, exclusive: bool, identity: Any, operation: Single | States) -> tuple | None:
+    """Return the state that comes before the first element; None if there is none. ``init`` is a number, or a tuple of
+    them, or None."""
+    if init is not None:
+        return start_of(init, "init", operation)
+    if not exclusive:
+        return None
+    if identity is None:
+        found = tuple(operation.op.identity(value) for value in operation.values)
+        if None in found:
+            came = f"True for {operation.op.name!r}, which has no identity"
+            raise ArgumentValueError(explain("exclusive", came, "a first result", "give init= or identity="))
+        identity = found
+    return start_of(identity, "identity", operation)

@@ -18,8 +18,10 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64
 
+from ...dtypes import DType
 from ...monoid import choose, tree
 from ...warp import LANES, Maybe, append, broadcast, prepend, reduce_rows, reduce_states, scan_states, shift_up, zeros
+from ..arrays import index_of, pointers_of
 from .base import Scan
 
 VECTOR_BYTES = 16
@@ -28,16 +30,19 @@ VECTOR_BYTES = 16
 # Positions of a row, of which only [begin, end) exist. Their lowest address lies ``offset`` elements from the row's.
 Span = namedtuple("Span", "offset begin end")
 
-# A chunk in registers: packed ``elements`` (words, rows), and ``prefixes``, a tensor of ``rows`` values a state member.
+# A chunk in registers: packed ``elements``, a tensor (words, rows) of each input, and ``prefixes``, a tensor of
+# ``rows`` values of each member of a state. With indexes, the last of ``elements`` has the index of each vector's
+# lowest address.
 Chunk = namedtuple("Chunk", "elements prefixes")
 
 
 class WarpScan:
     """Chunks of ``rows`` rows; ``warps`` warps share a tile. All 32 lanes call every method.
 
-    ``items`` positions a vector (default: what makes a multiple of 16 bytes of the wider type), aligned in the input.
-    ``shift``: how many elements past such a boundary the output's vectors begin; None: unknown, they are stored element
-    by element. Tiles begin on multiples of ``boundary`` bytes in the input.
+    ``items`` positions a vector (default: what makes a multiple of 16 bytes of the widest type), aligned in the inputs
+    unless ``aligned`` is false: then they are loaded element by element. ``shift``: how many elements past such a
+    boundary the output's vectors begin (0 where there are several outputs); None: unknown, they are stored element by
+    element. Tiles begin on multiples of ``boundary`` bytes in the input of the smallest elements.
     """
 
     def __init__(
@@ -48,22 +53,21 @@ class WarpScan:
         shift: int | None,
         items: int | None = None,
         boundary: int = VECTOR_BYTES,
+        aligned: bool = True,
     ) -> None:
         self.scan, self.rows, self.warps, self.shift, self.boundary = scan, rows, warps, shift, boundary
-        self.monoid = scan.monoid
-        self.items = items or VECTOR_BYTES // math.gcd(
-            VECTOR_BYTES, scan.width * max(self.monoid.source.size, self.monoid.result.size)
-        )
+        self.monoid, self.aligned = scan.monoid, aligned
+        widest = max(dtype.size for dtype in (*scan.monoid.sources, *scan.monoid.results))
+        self.items = items or VECTOR_BYTES // math.gcd(VECTOR_BYTES, scan.width * widest)
         self.vectors = rows * LANES
         self.chunk = self.vectors * self.items  # positions
         self.tile = warps * self.chunk
         self.items_before = self.items - (shift or 0)  # of a vector, that lie before the output's boundary
         self.elements = self.items * scan.width  # of a vector
-        self.in_bytes = self.elements * self.monoid.source.size
-        self.out_bytes = self.elements * self.monoid.result.size
+        self.lead = min(range(len(scan.monoid.sources)), key=lambda k: scan.monoid.sources[k].size)
 
     @cute.jit
-    def span(self, start: cute.Pointer, length: Int64, position: Int64, extent: cutlass.Constexpr):
+    def span(self, start, length: Int64, position: Int64, extent: cutlass.Constexpr):
         """The ``Span`` of the ``extent`` positions from ``position`` of the row of ``length`` elements at ``start``.
 
         Position 0 lies on a boundary (of the row's end, in reverse) before the first element or at it; ``position`` is
@@ -82,9 +86,13 @@ class WarpScan:
         """How many positions position 0 lies before a row's first one. Rows of several columns begin on a boundary."""
         if self.scan.width > 1:
             return (self.items - length % self.items) % self.items if self.scan.reverse else Int64(0)
-        most = self.boundary // self.monoid.source.size
-        edge = (start + length).toint() if self.scan.reverse else start.toint()
-        skew = Int64(edge & (self.boundary - 1)) // self.monoid.source.size
+        if not self.aligned:
+            return Int64(0)
+        size = self.monoid.sources[self.lead].size
+        most = self.boundary // size
+        first = pointers_of(start)[self.lead]
+        edge = (first + length).toint() if self.scan.reverse else first.toint()
+        skew = Int64(edge & (self.boundary - 1)) // size
         return (most - skew) % most if self.scan.reverse else skew
 
     def place(self, u, lane):
@@ -93,36 +101,60 @@ class WarpScan:
 
     # Loading
 
+    def bytes_of(self, dtype: DType) -> int:
+        """The bytes of a vector."""
+        return self.elements * dtype.size
+
+    def packed(self, dtype: DType) -> bool:
+        """Whether vectors of an input are held as 32-bit words."""
+        return self.aligned and self.bytes_of(dtype) % 4 == 0
+
     def registers(self):
         """Registers for a chunk."""
-        word = Int32 if self.in_bytes % 4 == 0 else self.monoid.source.cutlass
-        each = self.in_bytes // 4 if self.in_bytes % 4 == 0 else self.elements
-        # the stride is stated: a mode of one element would get stride 0, which recasting spreads
-        layout = cute.make_layout((each, self.rows), stride=(1, each))
+        elements = []
+        for dtype in self.monoid.sources:
+            packed = self.packed(dtype)
+            word = Int32 if packed else dtype.cutlass
+            each = self.bytes_of(dtype) // 4 if packed else self.elements
+            # the stride is stated: a mode of one element would get stride 0, which recasting spreads
+            layout = cute.make_layout((each, self.rows), stride=(1, each))
+            elements.append(cute.make_rmem_tensor(layout, word))
+        if self.monoid.takes_index:
+            elements.append(cute.make_rmem_tensor(cute.make_layout((1, self.rows), stride=(1, 1)), Int64))
         prefixes = tuple(cute.make_rmem_tensor((self.rows,), t) for t in self.scan.types)
-        return Chunk(cute.make_rmem_tensor(layout, word), prefixes)
+        return Chunk(tuple(elements), prefixes)
 
     def load(self, start, lane, elements) -> None:
-        """Fill ``elements`` from the chunk that starts in memory at ``start`` (any address space)."""
+        """Fill ``elements`` from the chunk that starts at ``start`` (a pointer or ``Arrays``, in any address space)."""
         for u in range(self.rows):
             self.load_vector(start + self.place(u, lane), elements, u, True)
 
     @cute.jit
     def load_vector(self, start, elements, u: cutlass.Constexpr, exists):
         if exists:
-            word = Int32 if self.in_bytes % 4 == 0 else self.monoid.source.cutlass
-            align = math.gcd(self.in_bytes, VECTOR_BYTES)
-            source = cute.make_ptr(word, start.toint(), start.memspace, assumed_align=align)
+            self.copy_vector(start, elements, u)
+
+    def copy_vector(self, start, elements, u: int) -> None:
+        for dtype, pointer, target in zip(self.monoid.sources, pointers_of(start), elements):
+            word = Int32 if self.packed(dtype) else dtype.cutlass
+            align = math.gcd(self.bytes_of(dtype), VECTOR_BYTES) if self.aligned else dtype.size
+            source = cute.make_ptr(word, pointer.toint(), pointer.memspace, assumed_align=align)
             cute.autovec_copy(
-                cute.make_tensor(source, cute.make_layout((cute.size(elements, mode=[0]),))), elements[(None, u)]
+                cute.make_tensor(source, cute.make_layout((cute.size(target, mode=[0]),))), target[(None, u)]
             )
+        if self.monoid.takes_index:
+            elements[-1][0, u] = index_of(start)
 
     def lifted(self, elements, u: int):
         """The states of the elements of a lane's vector of row ``u``, in scan order."""
-        values = elements[(None, u)]
-        if self.in_bytes % 4 == 0:
-            values = cute.recast_tensor(values, self.monoid.source.cutlass)
-        return [self.scan.lift(values, self.scan.flip(i, self.items) * self.scan.width) for i in range(self.items)]
+        values = []
+        for dtype, words in zip(self.monoid.sources, elements):
+            row = words[(None, u)]
+            values.append(cute.recast_tensor(row, dtype.cutlass) if self.packed(dtype) else row)
+        first = elements[-1][0, u] if self.monoid.takes_index else 0
+        return [
+            self.scan.lift(values, self.scan.flip(i, self.items) * self.scan.width, first) for i in range(self.items)
+        ]
 
     # Reducing
 
@@ -164,8 +196,9 @@ class WarpScan:
         return reduce_rows(vectors, self.scan.combine, lane)
 
     def reduce_vector(self, elements, u: int):
-        if self.in_bytes % 4 == 0 and self.scan.width == 1 and not self.scan.reverse:
-            return self.monoid.fold(elements[(None, u)], 0)
+        plain = len(elements) == 1 and self.packed(self.monoid.sources[0])
+        if plain and self.scan.width == 1 and not self.scan.reverse:
+            return self.monoid.fold(elements[0][(None, u)], 0)
         return tree(self.lifted(elements, u), self.scan.combine)
 
     # Emitting
@@ -198,7 +231,7 @@ class WarpScan:
         """A scanned vector in registers, in memory order: ``carry`` before the chunk, ``prefix`` before the vector."""
         before = _join(carry, prefix, self.scan.combine)
         state = before.state
-        results = cute.make_rmem_tensor((self.elements,), self.monoid.result.cutlass)
+        results = tuple(cute.make_rmem_tensor((self.elements,), dtype.cutlass) for dtype in self.monoid.results)
         for i, value in enumerate(self.lifted(elements, u)):
             following = (
                 prepend(before.valid, state, value, self.scan.combine) if i == 0 else self.scan.combine(state, value)
@@ -209,9 +242,10 @@ class WarpScan:
         return results
 
     def store(self, results, out) -> None:
-        align = math.gcd(self.out_bytes, VECTOR_BYTES) if self.shift == 0 else self.monoid.result.size
-        target = cute.make_ptr(self.monoid.result.cutlass, out.toint(), cute.AddressSpace.gmem, assumed_align=align)
-        cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.elements,))))
+        for dtype, result, pointer in zip(self.monoid.results, results, pointers_of(out)):
+            align = math.gcd(self.bytes_of(dtype), VECTOR_BYTES) if self.shift == 0 else dtype.size
+            target = cute.make_ptr(dtype.cutlass, pointer.toint(), cute.AddressSpace.gmem, assumed_align=align)
+            cute.autovec_copy(result, cute.make_tensor(target, cute.make_layout((self.elements,))))
 
     @cute.jit
     def _store_shifted(self, results, previous, out, lane):
@@ -219,7 +253,7 @@ class WarpScan:
 
         It is the end of the vector before it in memory and the beginning of the lane's own. Rows come in memory order;
         ``previous`` are a lane's words of the row before, None for the first. Returns this row's."""
-        words = cute.recast_tensor(results, Int32)
+        words = cute.recast_tensor(results[0], Int32)
         count = cute.size(words)
         own = tuple(words[w] for w in range(count))
         # the last lane in memory, and the way to the one before
@@ -252,11 +286,14 @@ class WarpScan:
 
     def _store_elements(self, results, out, begin: int, end: int) -> None:
         for i in range(begin, end):
-            cute.make_tensor(out + i, cute.make_layout((1,)))[0] = results[i]
+            cute.make_tensor(out + i, cute.make_layout((1,)))[0] = results[0][i]
 
     def _store_aligned(self, results, out) -> None:
         target = cute.make_ptr(
-            self.monoid.result.cutlass, out.toint(), cute.AddressSpace.gmem, assumed_align=self.out_bytes
+            self.monoid.result.cutlass,
+            out.toint(),
+            cute.AddressSpace.gmem,
+            assumed_align=self.bytes_of(self.monoid.result),
         )
         cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.items,))))
 

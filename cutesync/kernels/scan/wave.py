@@ -19,6 +19,7 @@ from ...block.reduce import load_partial, partial_array, partial_bytes, reduce_t
 from ...sync.gather import Slots
 from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe
+from ..arrays import at_index
 from .base import Arguments, Scan, ScanKernel
 from .block import BlockScan
 from .policy import WavePolicy
@@ -37,7 +38,7 @@ class WaveScan(ScanKernel):
         self.alone, self.warps, self.tile = (
             policy.alone,
             policy.warps,
-            BlockScan(scan, policy.warps, policy.rows, policy.shift),
+            BlockScan(scan, policy.warps, policy.rows, policy.shift, aligned=policy.aligned),
         )
 
     @cute.jit
@@ -52,7 +53,8 @@ class WaveScan(ScanKernel):
             number, tag = self.take_number(a.counters, thread)
         tile = number % a.tiles
         begins = Int64(number // a.tiles) * a.length * a.inner
-        held, prefix, total = self.tile.reduce(a.x + begins, a.length, tile, partials, warp, lane)
+        row = at_index(a.x + begins, 0)
+        held, prefix, total = self.tile.reduce(row, a.length, tile, partials, warp, lane)
         let_next_start()
         carry = self.scan.carry_in(a)
         if cutlass.const_expr(not self.alone):
@@ -60,7 +62,7 @@ class WaveScan(ScanKernel):
                 self.slots(a, tag).publish(number, total)
             carry = self.look_back(self.slots(a, tag), number, tile, carry, thread)
         carry = carry.then(prefix, self.scan.combine)
-        self.tile.emit(held, a.x + begins, a.out + begins, carry, lane)
+        self.tile.emit(held, row, a.out + begins, carry, lane)
 
     def slots(self, a: Arguments, tag) -> Slots:
         """The tiles' aggregates, a place a tile."""

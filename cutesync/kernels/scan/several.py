@@ -1,0 +1,75 @@
+"""Scans with states of several values, of several inputs, or with maps and run-time arguments: parsing."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ...arguments import exact
+from ...errors import ArgumentTypeError, explain
+from ...identity import identify
+from ...ops import operator
+from ...runtime.call import Family, Views
+from ...runtime.view import View
+from ..several import Inputs, call_of, inputs_of, operation_of
+from .plan import plan
+from .spec import ScanSpec, extents_of, start_value
+
+
+class Options(NamedTuple):
+    """The plain arguments of ``scan``."""
+
+    axis: Any
+    exclusive: bool
+    reverse: bool
+    init: Any
+    dtype: Any
+    identity: Any
+    out_dtype: Any
+
+
+class Arguments(NamedTuple):
+    """What identifies a call, except the arrays."""
+
+    op: Any
+    callables: tuple
+    inputs: Inputs
+    options: Options
+    exact: tuple
+
+
+def scan_states(x: Any, op: Any, callables: tuple, args: tuple, options: Options, out: Any, stream: Any) -> Any:
+    """Make a call of ``scan``; ``callables`` are transform and finish."""
+    if options.init is not None and not isinstance(options.init, (tuple, list, bool, int, float)):
+        if hasattr(options.init, "shape") and options.init.shape != ():
+            raise ArgumentTypeError(explain("init", f"a {type(options.init).__name__}", "numbers, for these arguments"))
+    inputs, arrays = inputs_of(x, args, options.dtype, callables[1], options.out_dtype)
+    callables = tuple(identify(fn, what) for fn, what in zip(callables, ("transform", "finish")))
+    options = options._replace(dtype=_hashable(options.dtype), init=_hashable(options.init))
+    options = options._replace(identity=_hashable(options.identity), out_dtype=_hashable(options.out_dtype))
+    key = Arguments(identify(op), callables, inputs, options, exact(options.axis, options.init, options.identity))
+    return call_of(_FAMILY, inputs, key, arrays, out, stream)
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
+    """Check the arguments against the arrays, and return the Spec of the call."""
+    given = Arguments(*arguments)
+    options = given.options
+    op = operator(given.op, options.identity)
+    operation = operation_of(given.inputs, op, views, options.dtype, given.callables, options.out_dtype)
+    shape = views[0].shape
+    return ScanSpec(
+        operation=operation,
+        exclusive=options.exclusive,
+        reverse=options.reverse,
+        start=start_value(options.init, options.exclusive, options.identity, operation),
+        shape=(views[0].size,) if options.axis is None else shape,
+        extents=extents_of(options.axis, shape),
+        args=given.inputs.numbers,
+    )
+
+
+_FAMILY = Family("scan of states", (), _parse, plan)

@@ -1,0 +1,105 @@
+"""Device code of states of several values (``states.States``): traced from the user's callables inside a kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Float32, Int64
+
+from ..callables import user_code
+from ..dtypes import DType
+from ..monoid import binary, convert, nonzero, register_of_result, register_type, tree
+from .states import States
+
+
+class StateMonoid:
+    """The members are those of ``monoid.Monoid``. Every callable gets values in their own types: bool as a Boolean,
+    16-bit floats as Float32."""
+
+    commutative = False
+
+    def __init__(self, states: States) -> None:
+        self.states, self.sources, self.results = states, states.sources, states.results
+        self.source, self.result, self.takes_index = states.sources[0], states.results[0], states.takes_index
+        self.types = tuple(getattr(cutlass, name) for name in states.registers)
+        self.args: tuple = ()
+        self._named = None if states.op.fn else [binary(states.op, value)[1] for value in states.values]
+
+    def bind(self, args) -> None:
+        """Take the run-time arguments of the kernel that is traced."""
+        found = []
+        for given, (dtype, in_memory) in zip(args, self.states.args):
+            value = cute.make_tensor(given, cute.make_layout((1,)))[0] if in_memory else given
+            found.append(_presented(dtype.cutlass(value), dtype))
+        self.args = tuple(found)
+
+    def lift(self, *given):
+        """The state of the elements at one position; the last operand is the position's index."""
+        *elements, index = given
+        operands = [_presented(dtype.cutlass(value), dtype) for value, dtype in zip(elements, self.sources)]
+        if self.states.transform is None:
+            narrow = [register_type(value, wide=False) for value in self.states.values]
+            return tuple(
+                t(nonzero(x) if value.kind == "b" else convert(x, n))
+                for x, t, n, value in zip(operands, self.types, narrow, self.states.values)
+            )
+        if self.takes_index:
+            operands.append(Int64(index))
+        return self._state("transform", self.states.transform, operands)
+
+    def combine(self, a, b):
+        if self._named is not None:
+            return tuple(t(fn(x, y)) for t, fn, x, y in zip(self.types, self._named, a, b))
+        return self._state(f"op {self.states.op.name!r}", self.states.op.fn, (self._shown(a), self._shown(b)))
+
+    def results_of(self, state):
+        """The element to store in each output."""
+        if self.states.finish is not None:
+            operands = (self._shown(state),)
+            state = self._values("finish", self.states.finish, operands, self.results, len(self.results) == 1)
+        return tuple(
+            dtype.cutlass(nonzero(value) if dtype.kind == "b" else convert(value, register_type(dtype, wide=False)))
+            for dtype, value in zip(self.results, state)
+        )
+
+    def lower(self, state):
+        return self.results_of(state)[0]
+
+    def fold(self, words, index):
+        """The state of a vector of consecutive elements of the only input; ``index`` is that of its first."""
+        elements = cute.recast_tensor(words, self.source.cutlass)
+        return tree([self.lift(elements[i], index + i) for i in range(cute.size(elements))], self.combine)
+
+    def _shown(self, state):
+        """A state as callables get it."""
+        values = tuple(
+            Boolean(x) if v.kind == "b" else register_type(v, wide=False)(x) for x, v in zip(state, self.states.values)
+        )
+        return values[0] if self.states.unpacked else values
+
+    def _state(self, what: str, fn, operands):
+        return tuple(
+            t(value)
+            for t, value in zip(self.types, self._values(what, fn, operands, self.states.values, self.states.unpacked))
+        )
+
+    def _values(self, what: str, fn, operands, dtypes: tuple[DType, ...], alone: bool) -> tuple:
+        """What a callable returns, a register for each of ``dtypes``; ``alone``: it returns the only one itself."""
+        with user_code(what, fn, ", ".join(map(str, dtypes))):
+            found = fn(*operands, *self.args)
+            if alone and not isinstance(found, (tuple, list)):
+                found = (found,)
+            if not isinstance(found, (tuple, list)):
+                raise TypeError(f"it returned {type(found).__name__}, not a tuple of {len(dtypes)} numbers")
+            if len(found) != len(dtypes):
+                raise TypeError(f"it returned {len(found)} values, not {len(dtypes)}")
+            return tuple(register_of_result(value, dtype) for value, dtype in zip(found, dtypes))
+
+
+def _presented(value: Any, dtype: DType):
+    """An element as callables get it."""
+    if dtype.kind == "b":
+        return value != type(value)(0)
+    return Float32(value) if dtype.kind == "f" and dtype.size == 2 else value
