@@ -13,7 +13,7 @@ from cutesync.kernels.reduce.policy import (
     ShortRowPolicy,
     WholeRowPolicy,
 )
-from cutesync.runtime import call
+from cutesync.runtime import call as calls
 
 from ..cases import bicyclic, brackets, data, reduced, same
 
@@ -64,7 +64,7 @@ def test_agrees_under_twenty_schedules(name, what, monkeypatch):
         if isinstance(choice.policy, (WholeRowPolicy, NarrowPolicy)) or getattr(choice.policy, "vectors", False):
             pytest.skip("this kernel's geometry is one of 4-byte elements")
     monkeypatch.setattr(plan, "choose", lambda problem: choice)
-    monkeypatch.setattr(call, "_plans", {})
+    monkeypatch.setattr(calls, "_plans", {})
     make, call, expected = WHAT[what]
     x = make(shape)
     with cs.emulate(schedules=SCHEDULES, seed=11) as ran:
