@@ -49,8 +49,7 @@ def test_bfloat16_without_ml_dtypes_says_what_to_install(monkeypatch):
         dtypes.BY_NAME["bfloat16"].numpy  # noqa: B018
 
 
-def test_torchs_types():
-    torch = pytest.importorskip("torch")
+def test_torchs_types(torch):
     for name in DTYPES:
         if hasattr(torch, name):
             assert dtypes.dtype(getattr(torch, name)).name == name

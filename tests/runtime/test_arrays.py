@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from types import SimpleNamespace
 
@@ -227,8 +228,6 @@ class TestDeviceArray:
         )
 
     def test_views_keep_the_memory_alive(self):
-        import gc
-
         view = cs.asarray(np.arange(100000, dtype=np.int64))[99990:]
         gc.collect()
         junk = [np.full(100000, -1, np.int64) for _ in range(3)]

@@ -213,8 +213,7 @@ class TestOnTheGpu:
         in_threads(work)
         assert len(bases) == 4 and all(int(np.asarray(out)) == wanted for out in outs)
 
-    def test_streams_come_and_go_while_a_graph_is_captured(self):
-        torch = pytest.importorskip("torch")
+    def test_streams_come_and_go_while_a_graph_is_captured(self, torch):
         x, side = torch.ones(1 << 20, dtype=torch.int32, device="cuda"), cs.asarray(np.ones(1 << 20, np.int32))
         out, beside = torch.zeros((), dtype=torch.int32, device="cuda"), cs.empty((), "int32")
         cs.reduce(x, out=out)
