@@ -12,8 +12,7 @@ from .cases import DTYPES, NAMES, data, has_meaning, numpy_dtype
 @pytest.mark.parametrize(("op", "dtype"), [(o, d) for o in NAMES for d in DTYPES if has_meaning(o, d)])
 def test_the_identity_changes_nothing(op, dtype):
     operator = ops.operator(op)
-    element = dtypes.dtype(dtype)
-    value = operator.identity(element)
+    value = operator.identity(dtypes.dtype(dtype))
     if op in ("min", "max"):
         assert value is None
         return

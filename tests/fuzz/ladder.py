@@ -49,8 +49,7 @@ def _case(
     **facts,
 ) -> Case:
     """A call of a vector, of ``most`` elements at most."""
-    shapes = dice.shapes((1,))
-    length = min(dice.vector(shapes)[0], facts.pop("most", None) or dice.place.most)
+    length = min(dice.vector(dice.shapes((1,)))[0], facts.pop("most", None) or dice.place.most)
 
     def made(rng) -> dict[str, np.ndarray]:
         return {"x": values(rng, (length,), element, pick(rng, kind))}

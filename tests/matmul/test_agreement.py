@@ -187,8 +187,7 @@ def test_c_is_added_when_beta_is_not_given():
 
 def test_c_broadcasts_and_may_be_the_result():
     a, b = integers(2, 66, 40), integers(2, 40, 72)
-    c = integers(72, dtype="float32")
-    multiplied(a, b, c, beta=2.0, out_dtype="float32", config=CONFIG)
+    multiplied(a, b, integers(72, dtype="float32"), beta=2.0, out_dtype="float32", config=CONFIG)
     whole = integers(2, 66, 72, dtype="float32", seed=7)
     in_place = cs.asarray(whole)
     cs.matmul(cs.asarray(a), cs.asarray(b), in_place, beta=1.0, out=in_place, config=CONFIG)

@@ -45,8 +45,7 @@ def test_full_precision_is_that_of_float32(positive):
     random = np.random.default_rng(11)
     draw = random.random if positive else random.standard_normal
     a, b = draw((33, 200)).astype(np.float32), draw((200, 20)).astype(np.float32)
-    ours = error(cs.matmul(a, b, config=CONFIG), a, b)
-    assert ours < 2**-22
+    assert error(cs.matmul(a, b, config=CONFIG), a, b) < 2**-22
     assert error(cs.reference.matmul(a, b, precision="tf32"), a, b) > 2**-16, "the bound would hold without the parts"
 
 
@@ -54,8 +53,7 @@ def test_tiny_and_huge():
     """The big and small part neither overflow, where the nearest tfloat32 would be infinite, nor matter where the
     product is small."""
     a = np.float32([[3.4e38, 1e-30, 2.0**-100, -3.4028235e38]])
-    b = np.eye(4, dtype=np.float32)
-    np.testing.assert_allclose(cs.matmul(a, b, config=CONFIG), a, rtol=2**-21)
+    np.testing.assert_allclose(cs.matmul(a, np.eye(4, dtype=np.float32), config=CONFIG), a, rtol=2**-21)
 
 
 def test_infinities_and_nan_come_out_as_numpys():

@@ -4,6 +4,7 @@ than 2**31 elements."""
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import numpy as np
 import pytest
@@ -56,15 +57,11 @@ def test_every_configuration_is_exact(chosen):
 )
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_majors_odd_shapes_and_batches(dtype, transposed):
-    for chosen in FEW:
-        for shape in [(1000, 1032, 328), (257, 136, 1000), (1023, 517, 259), (33, 1, 77)]:
-            for batch in [(), (3,)]:
-                m, n, k = shape
-                a, b = (
-                    integers(*batch, m, k, dtype=dtype, transposed=transposed[0]),
-                    integers(*batch, k, n, dtype=dtype, transposed=transposed[1]),
-                )
-                agrees(cs.matmul(a, b, config=chosen, out_dtype="float32"), a, b, (chosen, shape, batch))
+    shapes = [(1000, 1032, 328), (257, 136, 1000), (1023, 517, 259), (33, 1, 77)]
+    for chosen, (m, n, k), batch in product(FEW, shapes, [(), (3,)]):
+        a = integers(*batch, m, k, dtype=dtype, transposed=transposed[0])
+        b = integers(*batch, k, n, dtype=dtype, transposed=transposed[1])
+        agrees(cs.matmul(a, b, config=chosen, out_dtype="float32"), a, b, (chosen, m, n, k, batch))
 
 
 EXACT = [
@@ -194,8 +191,7 @@ def test_a_graph_of_matmuls():
         for _ in range(3):
             a.copy_(integers(500, 264))
             graph.replay()
-            wanted = torch.relu(a.double() @ b.double() + bias.double()).to(out.dtype)
-            assert torch.equal(out, wanted), chosen
+            assert torch.equal(out, torch.relu(a.double() @ b.double() + bias.double()).to(out.dtype)), chosen
 
 
 @pytest.mark.parametrize("cluster", [(1, 1), (1, 2)])

@@ -3,6 +3,8 @@ launches declare."""
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 import cutesync as cs
@@ -99,10 +101,9 @@ def verify_all(allocated, shapes, source: str, op="add", **options) -> None:
 
 def test_every_configuration(allocated, capsys):
     with collect() as found:
-        for shape in EVERY_CONFIG:
-            for offset in (0, 4):
-                out = dry((shape[0], shape[2]), "float32", offset, 1 << 60)
-                cs.reduce(dry(shape, "float32", offset), axis=1, out=out)
+        for shape, offset in product(EVERY_CONFIG, (0, 4)):
+            out = dry((shape[0], shape[2]), "float32", offset, 1 << 60)
+            cs.reduce(dry(shape, "float32", offset), axis=1, out=out)
     policies = [spec.key[1] for spec in found.values()]
     every = {SegmentPolicy, ShortRowPolicy, WholeRowPolicy, ColumnPolicy, NarrowPolicy}
     assert {type(policy) for policy in policies} == every

@@ -169,8 +169,7 @@ def test_every_form_of_stream(torch, cupy):
         cs.reduce(x, dtype="int64", out=out, stream=stream)
         side.synchronize()
         assert int(out) == expected, type(stream)
-    own = cupy.cuda.Stream()
-    assert int(cs.reduce(cupy.arange(1000), stream=own)) == 499500
+    assert int(cs.reduce(cupy.arange(1000), stream=cupy.cuda.Stream())) == 499500
 
 
 @pytest.mark.parametrize("library", ["torch", "cupy"])

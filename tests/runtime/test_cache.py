@@ -87,8 +87,7 @@ def test_an_entry_whose_facts_lack_a_name_does_not_break_the_call(entry, monkeyp
 def test_a_stale_entry_is_a_miss(entry, change, monkeypatch):
     """The fingerprint is part of the name: another version never reads it."""
     now = list(cache.fingerprint())
-    place = {"source": 0, "dsl": 1, "python": -2, "debug": -1}[change]
-    now[place] += "x"
+    now[{"source": 0, "dsl": 1, "python": -2, "debug": -1}[change]] += "x"
     monkeypatch.setattr(cache, "fingerprint", lambda: tuple(now))
     assert cache.load(KEY) is None
 

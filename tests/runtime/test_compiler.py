@@ -56,8 +56,7 @@ def test_quick_tracing_changes_no_byte(monkeypatch):
 
 
 def test_sixteen_threads_want_one_kernel():
-    found = in_threads(lambda i: kernel(), 16)
-    assert len({id(k) for k in found}) == 1
+    assert len({id(k) for k in in_threads(lambda i: kernel(), 16)}) == 1
     assert compiler.counts()["compiled"] == 1
 
 
