@@ -1,11 +1,9 @@
 """Products in every schedule, for compute-sanitizer to watch. Run by test_sanitizer.py in a process of its own."""
 
-import os
 import sys
 
 import numpy as np
 
-sys.path.insert(0, os.getcwd())
 import cutesync as cs
 from cutesync.kernels.matmul import MatmulPolicy
 
