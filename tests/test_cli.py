@@ -189,9 +189,6 @@ def test_info_names_everything():
         "DSL flavour",
         "driver",
         "backend",
-    ):
-        assert word in text
-    for name in (
         "CUTESYNC_CACHE_DIR",
         "CUTESYNC_CACHE",
         "CUTESYNC_DEBUG",
@@ -202,7 +199,7 @@ def test_info_names_everything():
         "matplotlib",
         "cuda-cccl",
     ):
-        assert name in text
+        assert word in text
 
 
 def test_info_survives_everything(monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import dtypes
-from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError
+from cutesync.errors import ArgumentValueError, DeviceError, OperatorError
 from cutesync.runtime import device
 from cutesync.runtime.device import HOST
 from cutesync.runtime.device_array import DeviceArray
@@ -131,11 +131,3 @@ class TestTracedCallables:
     def test_a_transform_that_raises(self):
         with pytest.raises(OperatorError, match=r"transform.*ZeroDivisionError"):
             self.compiles("add", transform=lambda v: 1 // 0)
-
-
-def test_errors_are_built_in_types_too():
-    assert (
-        issubclass(ArgumentTypeError, TypeError)
-        and issubclass(ArgumentValueError, ValueError)
-        and issubclass(DeviceError, ValueError)
-    )
