@@ -24,16 +24,19 @@ def test_there_is_one_object_a_type():
         assert dtypes.dtype(name) is dtypes.BY_NAME[name] is dtypes.dtype(dtypes.BY_NAME[name])
 
 
-@pytest.mark.parametrize("spec", ["float32", np.float32, np.dtype("float32"), "f4", "<f4", "single"])
-def test_spellings_of_one_type(spec):
-    assert dtypes.dtype(spec) is dtypes.FLOAT32
-
-
 @pytest.mark.parametrize(
-    ("spec", "name"), [(bool, "bool"), (int, "int64"), (float, "float64"), ("?", "bool"), (np.bool_, "bool")]
+    ("spec", "name"),
+    [
+        *((spec, "float32") for spec in ("float32", np.float32, np.dtype("float32"), "f4", "<f4", "single")),
+        (bool, "bool"),
+        (int, "int64"),
+        (float, "float64"),
+        ("?", "bool"),
+        (np.bool_, "bool"),
+    ],
 )
-def test_pythons_types(spec, name):
-    assert dtypes.dtype(spec).name == name
+def test_spellings_of_types(spec, name):
+    assert dtypes.dtype(spec) is dtypes.BY_NAME[name]
 
 
 def test_bfloat16_by_name_and_by_ml_dtypes():
