@@ -106,6 +106,18 @@ def _no_stray_warnings():
 
 
 @pytest.fixture
+def torch():
+    """The library, where it is installed."""
+    return pytest.importorskip("torch")
+
+
+@pytest.fixture
+def cupy():
+    """The library, where it is installed."""
+    return pytest.importorskip("cupy")
+
+
+@pytest.fixture
 def on_emulator():
     """Arrays live in host memory, whatever the machine has."""
     with device.forced("emulator"):

@@ -46,11 +46,12 @@ def plus(delta: int) -> Change:
     return change
 
 
-def _edit(choose: Callable[[list], list[list]]):
-    """A maker of edits: ``choose`` makes groups of the matches, and each group is one fault."""
+def _edit(choose: Callable[[list], list[list]], anchored: bool = False):
+    """A maker of edits: ``choose`` makes groups of the matches, and each group is one fault. ``anchored``: it must be
+    said what the matches come after or before."""
 
     def make(pattern: str, new: str | Change = "", *, after: str = "", before: str = "") -> Edit:
-        assert after or before or choose not in (_first, _last), "first and last of what?"
+        assert after or before or not anchored, "first and last of what?"
 
         def edit(ptx: str) -> Iterator[str]:
             start = re.search(after, ptx, re.M) if after else None
@@ -77,19 +78,11 @@ def _only(found: list) -> list[list]:
     return [found]
 
 
-def _first(found: list) -> list[list]:
-    return [found[:1]]
-
-
-def _last(found: list) -> list[list]:
-    return [found[-1:]]
-
-
 each = _edit(lambda found: [[m] for m in found])  # one fault for every match
 every = _edit(lambda found: [found])  # all matches changed, one fault
 only = _edit(_only)
-first = _edit(_first)
-last = _edit(_last)
+first = _edit(lambda found: [found[:1]], anchored=True)
+last = _edit(lambda found: [found[-1:]], anchored=True)
 
 
 class Bench:

@@ -11,7 +11,7 @@ import pytest
 import cutesync as cs
 from cutesync import dtypes
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError
-from cutesync.runtime import arrays, call, device
+from cutesync.runtime import call, device
 from cutesync.runtime.device import HOST
 from cutesync.runtime.device_array import DeviceArray
 
@@ -110,12 +110,125 @@ def test_arrays_on_two_devices(family):
         family.call(x, out=out)
 
 
-def test_the_second_call_makes_no_new_plan(family, launches, monkeypatch):
-    x = cs.empty((1, 1000), "float32")
-    family.call(x)
-    monkeypatch.setattr(arrays, "checked", None)  # would fail if called
-    family.call(x)
-    assert len(launches) == 2
+# name: (call, type of out, its length, whether it is refused for an x of 40 elements from 40 on, by its first element)
+OUTS = {
+    "reduce": (
+        lambda x, out: cs.reduce(x.reshape(4, 10), axis=1, out=out),
+        "int32",
+        4,
+        {36: False, 37: True, 40: True, 60: True, 79: True, 80: False},
+    ),
+    "scan": (
+        lambda x, out: cs.scan(x, out=out),
+        "int32",
+        40,
+        {20: True, 39: True, 40: False, 41: True, 79: True, 80: False},
+    ),
+    "flags": (
+        lambda x, out: cs.flag_heads(x, out=out),
+        "uint8",
+        40,
+        {0: False, 1: True, 40: True, 79: True, 80: False},
+    ),
+    "second flags": (
+        lambda x, out: cs.flag_heads_and_tails(x, out=(cs.empty(40, "uint8"), out))[1],
+        "uint8",
+        40,
+        {0: False, 1: True, 40: True, 79: True, 80: False},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OUTS)
+def test_own_out_that_overlaps_at_either_end(name, launches):
+    """A scan may write over ``x`` itself, and nothing may lie across it."""
+    run, element, length, places = OUTS[name]
+    memory = cs.empty(200, element)
+    for first, refused in places.items():
+        x, out = memory[40:80], memory[first : first + length]
+        if refused:
+            with pytest.raises(ArgumentValueError, match="overlap"):
+                run(x, out)
+        else:
+            assert run(x, out) is out
+    assert len(launches) == list(places.values()).count(False)
+
+
+SHAPES = [
+    (cs.reduce, (3, 4), {}, ()),
+    (cs.reduce, (3, 4), {"axis": 0}, (4,)),
+    (cs.reduce, (3, 4), {"axis": -1}, (3,)),
+    (cs.reduce, (3, 4), {"axis": (0, 1)}, ()),
+    (cs.reduce, (3, 4), {"axis": ()}, (3, 4)),
+    (cs.reduce, (3, 4), {"axis": 1, "keepdims": True}, (3, 1)),
+    (cs.reduce, (3, 4), {"keepdims": True}, (1, 1)),
+    (cs.reduce, (2, 3, 4), {"axis": (0, 2)}, (3,)),
+    (cs.reduce, (), {}, ()),
+    (cs.reduce, (0, 4), {"axis": 0}, (4,)),
+    (cs.reduce, (0, 4), {"axis": 1}, (0,)),
+    (cs.reduce, (3, 4), {"axis": np.int64(1)}, (3,)),
+    (cs.reduce, (1, 1), {"axis": 0}, (1,)),
+    (cs.scan, (3, 4), {}, (3, 4)),
+    (cs.scan, (3, 4), {"axis": 0}, (3, 4)),
+    (cs.scan, (3, 4), {"axis": None}, (12,)),
+    (cs.scan, (), {"axis": None}, (1,)),
+    (cs.scan, (0, 4), {"axis": 0}, (0, 4)),
+    (cs.scan, (3, 4), {"axis": np.int64(1)}, (3, 4)),
+    (cs.scan, (2, 3, 4), {"axis": None, "dtype": "int64"}, (24,)),
+]
+
+
+@pytest.mark.parametrize(("run", "shape", "options", "expected"), SHAPES)
+def test_shapes_of_results(run, shape, options, expected, launches):
+    result = run(DeviceArray(cs.empty(64, "int32").ptr, shape, dtypes.INT32, HOST, None), **options)
+    assert result.shape == expected and result.dtype is dtypes.dtype(options.get("dtype", "int32"))
+
+
+@pytest.mark.parametrize(
+    ("run", "shape", "options", "expected"),
+    [
+        (cs.reduce, (0, 5), {"axis": 1}, (0,)),
+        (cs.reduce, (3, 0, 5), {"op": "min", "axis": (0, 2)}, (0,)),
+        (cs.scan, (0, 5), {"axis": 1}, (0, 5)),
+        (cs.scan, (0, 5), {"axis": 0}, (0, 5)),
+        (cs.scan, (3, 0), {"axis": 0}, (3, 0)),
+        (cs.scan, (0,), {"axis": None}, (0,)),
+        (cs.flag_heads, (0, 5), {}, (0, 5)),
+        (cs.flag_heads, (3, 0), {"dtype": "bits"}, (3, 0)),
+    ],
+)
+def test_an_empty_result_launches_nothing(run, shape, options, expected, launches):
+    """A grid of no blocks is an error of CUDA's."""
+    assert run(cs.empty(shape, "int32"), **options).shape == expected and launches == []
+
+
+OPTIONS = {
+    cs.reduce: [{"op": "max"}, {"init": 1}, {"dtype": "float64"}, {"axis": 0}, {"keepdims": True}, {"transform": abs}],
+    cs.scan: [
+        {"op": "max"},
+        {"init": 1},
+        {"dtype": "float64"},
+        {"exclusive": True},
+        {"reverse": True},
+        {"axis": 0},
+        {"axis": None},
+        {"init": -0.0},
+        {"init": 0.0},
+    ],
+    cs.flag_heads: [{"op": "lt"}, {"predecessor": 1}, {"dtype": "int8"}, {"tile": 5}],
+}
+
+
+@pytest.mark.parametrize("run", OPTIONS)
+def test_the_second_call_makes_no_new_plan_and_other_options_make_one(run, launches, monkeypatch):
+    x = cs.empty((3, 1000), "float32")
+    for options in ({}, *OPTIONS[run]):
+        run(x, **options)
+    assert len({id(launch) for launch in launches}) == len(OPTIONS[run]) + 1
+    monkeypatch.setattr(call, "_make", None)  # would fail if called
+    for options in ({}, *OPTIONS[run]):
+        run(x, **options)
+    assert len(launches) == 2 * len(OPTIONS[run]) + 2
 
 
 @pytest.mark.parametrize(("one", "other"), [(1, True), (0, False), (1, 1.0)])

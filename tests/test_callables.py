@@ -87,6 +87,24 @@ def test_every_family_names_the_line(family, on_emulator):
     refused(lambda: call(lambda *operands: "text"), "it returned str, not a number")
 
 
+@pytest.mark.parametrize("family", ["reduce", "scan", "flags"])
+@pytest.mark.parametrize(
+    ("op", "words"),
+    [
+        (lambda a, b: {}["the original message"], "KeyError.*the original message"),
+        (lambda a: a, "argument"),
+        (lambda a, b, c, d: a, "argument"),
+        (lambda a, b: 1 if a < b else 0, "could not be traced"),
+        (lambda a, b: None, "not a number"),
+        (lambda a, b: "text", "not a number"),
+    ],
+    ids=["raises", "one argument", "four arguments", "branches", "nothing", "text"],
+)
+def test_operators_that_cannot_be_traced(family, op, words, on_emulator):
+    with pytest.raises(OperatorError, match=words):
+        TWO[family](op)
+
+
 @pytest.mark.parametrize(
     ("result", "words"),
     [

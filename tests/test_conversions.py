@@ -240,23 +240,27 @@ def test_the_kinds_of_conversion_in_some_kernel(place, source, target, forms):
 
 def test_what_callables_return(place):
     """In another type than that of the call."""
-    x = np.arange(1, 38)
-    negative = cs.reduce(cs.asarray(x), "min", dtype="uint64", transform=lambda v: Int32(v) - 100)
-    same(np.asarray(negative), np.uint64(2**64 - 99), "int32 in uint64")
-    same(
-        np.asarray(cs.scan(cs.asarray(x.astype(np.uint64)), lambda a, b: Int32(b) - 100)),
-        (x - np.where(x == 1, 0, 100)).astype(np.uint64),
-        "int32 in uint64",
-    )
-    beyond = cs.reduce(cs.asarray(x), "max", axis=(), dtype="int8", transform=lambda v: (Float32(v) - 20.5) * 40.0)
-    same(np.asarray(beyond), np.clip((x - 20.5) * 40, -128, 127).astype(np.int8), "float32 in int8")
-    nothing = cs.adjacent_difference(cs.asarray(x), lambda a, b: Float32(a) * float("nan"))
-    same(np.asarray(nothing), np.where(x == 1, 1, 0), "NaN in int64")
-    same(
-        np.asarray(cs.flag_heads(cs.asarray(x), lambda a, b: Float32(a) * float("nan"))),
-        np.ones(37, np.uint8),
-        "NaN as a flag",
-    )
+    x, nan = np.arange(1, 38), lambda a, b: Float32(a) * float("nan")
+    for call, wanted, what in (
+        (
+            lambda x: cs.reduce(x, "min", dtype="uint64", transform=lambda v: Int32(v) - 100),
+            np.uint64(2**64 - 99),
+            "int32 in uint64",
+        ),
+        (
+            lambda x: cs.scan(x, lambda a, b: Int32(b) - 100, dtype="uint64"),
+            (x - np.where(x == 1, 0, 100)).astype(np.uint64),
+            "int32 in uint64",
+        ),
+        (
+            lambda x: cs.reduce(x, "max", axis=(), dtype="int8", transform=lambda v: (Float32(v) - 20.5) * 40.0),
+            np.clip((x - 20.5) * 40, -128, 127).astype(np.int8),
+            "float32 in int8",
+        ),
+        (lambda x: cs.adjacent_difference(x, nan), np.where(x == 1, 1, 0), "NaN in int64"),
+        (lambda x: cs.flag_heads(x, nan), np.ones(37, np.uint8), "NaN as a flag"),
+    ):
+        same(np.asarray(call(cs.asarray(x))), wanted, what)
 
 
 @pytest.mark.gpu

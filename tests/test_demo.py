@@ -110,8 +110,6 @@ def test_a_gpu_that_is_asked_for_and_absent(monkeypatch):
 
 
 def test_an_emulator_that_takes_no_launch(monkeypatch):
-    import cutesync as cs
-
     def no_driver(x):
         raise OSError("libcuda.so.1: cannot open")
 
@@ -124,8 +122,6 @@ def test_an_emulator_that_takes_no_launch(monkeypatch):
 def test_a_missing_package_is_said_in_one_line(monkeypatch, capsys):
     def no_dsl(x):
         raise ModuleNotFoundError("No module named 'cutlass'")
-
-    import cutesync as cs
 
     monkeypatch.setattr(demo.device, "backend", lambda: "emulator")
     monkeypatch.setattr(cs, "sum", no_dsl, raising=False)
@@ -172,41 +168,35 @@ def test_scan_by_rows_is_the_reference():
             assert np.array_equal(demo_scan._by_rows(x, op), expected)
 
 
-@pytest.mark.parametrize("place", ["gpu", "emulator", "nowhere"])
-def test_demo_scans_what_it_should(place):
-    cases = list(demo_scan.cases(place))
-    assert {
-        "running sum",
-        "running max",
-        "running sum, axis 0",
-        "running sum, axis 1",
-        "Python: affine maps in order",
-    } <= {case.operation for case in cases}
-    assert {"float16", "float32", "float64", "int8", "int32"} <= {case.dtype for case in cases}
-    assert place == "emulator" or {"2^24", "10^7+19"} <= {case.size for case in cases}
-
-
-def test_a_demo_scan_compiles(cache_folder):
-    case = next(case for case in demo_scan.cases("nowhere") if case.operation == "running product")
-    (spec,) = needed(case.prepare)
-    kernel = spec.kernel()
-    assert ".target sm_90a" in kernel.ptx and kernel.name.startswith("cutesync_scan")
+SHOWN = {
+    demo_reduce: ({"sum", "argmax", "sum of squares", "sum, axis 0", "sum, axis 1"}, {"bool"}),
+    demo_scan: ({"running sum", "running max", "running sum, axis 0", "running sum, axis 1"}, set()),
+}
 
 
 @pytest.mark.parametrize("place", ["gpu", "emulator", "nowhere"])
-def test_demo_covers_what_it_should(place):
-    cases = list(demo_reduce.cases(place))
-    assert {"sum", "argmax", "sum of squares", "sum, axis 0", "sum, axis 1", "Python: affine maps in order"} <= {
-        case.operation for case in cases
-    }
-    assert {"float16", "float32", "float64", "int8", "int32", "bool"} <= {case.dtype for case in cases}
+@pytest.mark.parametrize("family", SHOWN, ids=["reduce", "scan"])
+def test_demo_covers_what_it_should(family, place):
+    cases, (operations, dtypes) = list(family.cases(place)), SHOWN[family]
+    assert operations | {"Python: affine maps in order"} <= {case.operation for case in cases}
+    assert dtypes | {"float16", "float32", "float64", "int8", "int32"} <= {case.dtype for case in cases}
     assert place == "emulator" or {"2^24", "10^7+19"} <= {case.size for case in cases}
 
 
-def test_a_demo_case_compiles(cache_folder):
-    case = next(case for case in demo_reduce.cases("nowhere") if case.operation == "max, axes 0 and 2")
-    specs = needed(case.prepare)
-    assert len(specs) == 2 and all(".target sm_90a" in spec.kernel().ptx for spec in specs)
+@pytest.mark.parametrize(
+    ("family", "operation", "count"),
+    [(demo_scan, "running product", 1), (demo_reduce, "max, axes 0 and 2", 2)],
+    ids=["scan", "reduce"],
+)
+def test_a_demo_case_compiles(family, operation, count, cache_folder):
+    kernels = [
+        spec.kernel()
+        for case in family.cases("nowhere")
+        if case.operation == operation
+        for spec in needed(case.prepare)
+    ]
+    assert len(kernels) == count and all(".target sm_90a" in kernel.ptx for kernel in kernels)
+    assert all(kernel.name.startswith("cutesync") for kernel in kernels)
 
 
 @pytest.mark.slow

@@ -12,8 +12,7 @@ from .cases import DTYPES, NAMES, data, has_meaning, numpy_dtype
 @pytest.mark.parametrize(("op", "dtype"), [(o, d) for o in NAMES for d in DTYPES if has_meaning(o, d)])
 def test_the_identity_changes_nothing(op, dtype):
     operator = ops.operator(op)
-    element = dtypes.dtype(dtype)
-    value = operator.identity(element)
+    value = operator.identity(dtypes.dtype(dtype))
     if op in ("min", "max"):
         assert value is None
         return
@@ -41,15 +40,19 @@ def test_a_name_is_its_own_key_and_no_callable_can_have_it():
     assert ops.operator(lambda a, b: a + b).key not in NAMES
 
 
-@pytest.mark.parametrize("bad", ["plus", "", "ADD", "+"])
-def test_unknown_names_list_the_known_ones(bad):
-    with pytest.raises(ArgumentValueError, match="add, mul, min, max, and, or, xor, any, all"):
-        ops.operator(bad)
-
-
-@pytest.mark.parametrize("bad", [None, 1, ["add"]])
-def test_what_is_neither_name_nor_callable(bad):
-    with pytest.raises(ArgumentTypeError, match="callable of two values"):
+@pytest.mark.parametrize(
+    ("bad", "error", "words"),
+    [
+        *(
+            (name, ArgumentValueError, "add, mul, min, max, and, or, xor, any, all")
+            for name in ("plus", "", "ADD", "+")
+        ),
+        *((other, ArgumentTypeError, "callable of two values") for other in (None, 1, ["add"])),
+    ],
+)
+def test_what_is_no_operator(bad, error, words):
+    """An unknown name lists the known ones."""
+    with pytest.raises(error, match=words):
         ops.operator(bad)
 
 

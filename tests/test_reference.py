@@ -75,15 +75,12 @@ def test_dtype_converts_before_the_fold(source, result):
 
 
 def test_halves_accumulate_in_float32_and_round_once():
-    x = np.array([2048, *[0.25] * 100], np.float16)
-    assert reference.reduce(x) == np.float16(2048 + 25)
-    y = np.array([60000, 60000, -60000], np.float16)
-    assert reference.reduce(y) == np.float16(60000)
+    assert reference.reduce(np.array([2048, *[0.25] * 100], np.float16)) == np.float16(2048 + 25)
+    assert reference.reduce(np.array([60000, 60000, -60000], np.float16)) == np.float16(60000)
 
 
 def test_float_sums_are_the_correctly_rounded_sums():
-    rng = np.random.default_rng(5)
-    x = rng.standard_normal(1000).astype(np.float32)
+    x = np.random.default_rng(5).standard_normal(1000).astype(np.float32)
     assert reference.reduce(x) == np.float32(float(sum(map(Fraction, x.astype(float).tolist()))))
 
 

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import cutesync as cs
-
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
 HERE = Path(__file__).parent
@@ -42,13 +40,14 @@ def test_compute_sanitizer_is_clean(family, tool):
             "--kernel-name",
             "kernel_substring=cutesync",
             sys.executable,
-            str(HERE / family / "sanitized.py"),
+            "-m",
+            f"tests.{family}.sanitized",
             tool,
         ],
         capture_output=True,
         text=True,
         timeout=280,
         env=os.environ | {"CUTESYNC_BACKEND": "gpu"},
-        cwd=Path(cs.__file__).parent.parent,
+        cwd=HERE.parent,
     )
     assert run.returncode == 0 and "sanitized: done" in run.stdout, run.stdout[-3000:] + run.stderr[-2000:]

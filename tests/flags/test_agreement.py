@@ -71,13 +71,11 @@ def test_every_pair_of_bytes(place, dtype, flag):
     """Bytes are compared four at a time: equal and unequal ones in every place of a word, beside every other."""
     pairs = np.stack(np.meshgrid(np.arange(256), np.arange(256)), -1).astype(np.uint8).view(dtype).ravel()
     for x in (pairs, keys(5000, dtype), np.random.default_rng(0).integers(0, 2, 5000).astype(dtype)):
-        for op in ("ne", "eq"):
-            for n in (len(x), len(x) - 9):
-                check(x[:n], "flag_heads_and_tails", op, dtype=flag)
-    for end in (0, 1, 127) + ((-1, -128) if dtype == "int8" else (128, 255)):
-        for op in ("ne", "eq"):
-            check(x[:64], "flag_heads_and_tails", op, dtype=flag, predecessor=end, successor=end)
-            check(np.full(64, end, dtype), "flag_heads_and_tails", op, dtype=flag, predecessor=end, successor=end)
+        for op, n in product(("ne", "eq"), (len(x), len(x) - 9)):
+            check(x[:n], "flag_heads_and_tails", op, dtype=flag)
+    for op, end in product(("ne", "eq"), (0, 1, 127) + ((-1, -128) if dtype == "int8" else (128, 255))):
+        check(x[:64], "flag_heads_and_tails", op, dtype=flag, predecessor=end, successor=end)
+        check(np.full(64, end, dtype), "flag_heads_and_tails", op, dtype=flag, predecessor=end, successor=end)
 
 
 def far(a, b):
@@ -117,9 +115,8 @@ TILES = (1, 2, 3, 5, 8, 100, 128, 250, 1000, 4096)
 
 @pytest.mark.parametrize("flag", ["uint8", "bits"])
 def test_tiles_start_fresh(place, flag):
-    for tile in TILES:
-        for shape in place.sizes([(1000,), (4, 250), (70001,), (33, 4096)]):
-            check(keys(shape, "int32"), "flag_heads_and_tails", tile=tile, dtype=flag)
+    for tile, shape in product(TILES, place.sizes([(1000,), (4, 250), (70001,), (33, 4096)])):
+        check(keys(shape, "int32"), "flag_heads_and_tails", tile=tile, dtype=flag)
     check(keys((4, 250), "int32"), "flag_heads_and_tails", tile=7, dtype=flag, predecessor=1, successor=2)
 
 
@@ -161,14 +158,13 @@ def test_views_that_begin_anywhere(place, dtype, flag, count, offsets):
 
 def test_nothing_beside_out_is_written(place):
     x = keys(1001, "int32")
-    for skew in (0, 1, 5):
-        for flag, words in (("uint8", 1001), ("bits", 32), ("int32", 1001)):
-            element = "uint32" if flag == "bits" else flag
-            memory = cs.asarray(np.full(words + 64, 77, element))
-            cs.flag_heads(cs.asarray(x), dtype=flag, out=memory[32 + skew : 32 + skew + words])
-            found = np.asarray(memory)
-            same(found[32 + skew : 32 + skew + words], reference.flag_heads(x, dtype=flag))
-            assert (found[: 32 + skew] == 77).all() and (found[32 + skew + words :] == 77).all()
+    for skew, (flag, words) in product((0, 1, 5), (("uint8", 1001), ("bits", 32), ("int32", 1001))):
+        element = "uint32" if flag == "bits" else flag
+        memory = cs.asarray(np.full(words + 64, 77, element))
+        cs.flag_heads(cs.asarray(x), dtype=flag, out=memory[32 + skew : 32 + skew + words])
+        found = np.asarray(memory)
+        same(found[32 + skew : 32 + skew + words], reference.flag_heads(x, dtype=flag))
+        assert (found[: 32 + skew] == 77).all() and (found[32 + skew + words :] == 77).all()
 
 
 @pytest.mark.parametrize("n", [61, 65, 1025, 4098])

@@ -8,11 +8,13 @@ new number.
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 import types
 from collections.abc import Callable
 
 SETTINGS = "fuzz_settings"  # a module that lives in sys.modules alone
+FN = "def fn({arguments}):\n    return {expression}\n"
 
 
 class Capture:
@@ -31,7 +33,7 @@ class Capture:
         self.value = value
         self._put(value)
 
-    def define(self, reach: str, source: str = "def fn({arguments}):\n    return {expression}\n", **names) -> dict:
+    def define(self, reach: str, source: str = FN, **names) -> dict:
         """Execute ``source`` in a namespace of its own, with ``reach`` in the place of K."""
         text = source.format(arguments=self.arguments, expression=self.expression.replace("K", reach))
         exec(compile(text, f"<fuzz {self.way}>", "exec"), names)
@@ -40,64 +42,49 @@ class Capture:
 
 
 def _cell(self: Capture, value):
-    names = self.define(
+    self.fn, put = self.define(
         "k",
         "def outer(k):\n    def fn({arguments}):\n        return {expression}\n"
         "    def put(value):\n        nonlocal k\n        k = value\n    return fn, put\n",
-    )
-    self.fn, put = names["outer"](value)
+    )["outer"](value)
     return put
 
 
-def _default(self: Capture, value):
-    self.define("k", "def fn({arguments}, k=None):\n    return {expression}\n")
+def _attribute(name: str, wrap: Callable, source: str):
+    """Through an attribute of the function itself."""
 
-    def put(value):
-        self.fn.__defaults__ = (value,)
+    def way(self: Capture, value):
+        self.define("k", source)
 
-    put(value)
-    return put
+        def put(value):
+            setattr(self.fn, name, wrap(value))
 
+        put(value)
+        return put
 
-def _keyword(self: Capture, value):
-    self.define("k", "def fn({arguments}, *, k=None):\n    return {expression}\n")
-
-    def put(value):
-        self.fn.__kwdefaults__ = {"k": value}
-
-    put(value)
-    return put
+    return way
 
 
-def _global(self: Capture, value):
-    names = self.define("k", k=value)
-    return functools.partial(names.__setitem__, "k")
+def _global(reach: str = "k", source: str = FN):
+    """Through the global ``k``."""
+    return lambda self, value: functools.partial(self.define(reach, source, k=value).__setitem__, "k")
 
 
-def _settings(value):
+def _held(make: Callable, put: Callable, key, reach: str, source: str = FN):
+    """Through what ``make(value)`` holds as ``key``."""
+
+    def way(self: Capture, value):
+        held = make(value)
+        self.define(reach, source, held=held)
+        return functools.partial(put, held, key)
+
+    return way
+
+
+def _settings(value) -> types.ModuleType:
     module = sys.modules[SETTINGS] = types.ModuleType(SETTINGS)
     module.k = value
-    return module, functools.partial(setattr, module, "k")
-
-
-def _module(self: Capture, value):
-    module, put = _settings(value)
-    self.define("settings.k", settings=module)
-    return put
-
-
-def _imported(self: Capture, value):
-    _, put = _settings(value)
-    self.define("settings.k", f"def fn({{arguments}}):\n    import {SETTINGS} as settings\n    return {{expression}}\n")
-    return put
-
-
-def _called(self: Capture, value):
-    """Through a function that it calls, which reads a global."""
-    names = self.define(
-        "helper()", "def helper():\n    return k\ndef fn({arguments}):\n    return {expression}\n", k=value
-    )
-    return functools.partial(names.__setitem__, "k")
+    return module
 
 
 def _rebound(self: Capture, value):
@@ -110,55 +97,14 @@ def _rebound(self: Capture, value):
     return put
 
 
-def _inner(self: Capture, value):
-    """Through a function inside, which reads the global."""
-    names = self.define("inner()", "def fn({arguments}):\n    inner = lambda: k\n    return {expression}\n", k=value)
-    return functools.partial(names.__setitem__, "k")
-
-
 def _object(self: Capture, value):
-    names = self.define("self.k", "class Op:\n    def __call__(self, {arguments}):\n        return {expression}\n")
-    self.fn = names["Op"]()
-    self.fn.k = value
-    return functools.partial(setattr, self.fn, "k")
-
-
-def _method(self: Capture, value):
-    names = self.define("self.k", "class Op:\n    def call(self, {arguments}):\n        return {expression}\n")
-    owner = names["Op"]()
+    """Through an attribute of the object that is called, or whose method is."""
+    name = "__call__" if self.way == "object" else "call"
+    source = f"class Op:\n    def {name}(self, {{arguments}}):\n        return {{expression}}\n"
+    owner = self.define("self.k", source)["Op"]()
     owner.k = value
-    self.fn = owner.call
+    self.fn = owner if self.way == "object" else owner.call
     return functools.partial(setattr, owner, "k")
-
-
-def _class(self: Capture, value):
-    class Settings:
-        k = value
-
-    self.define("settings.k", settings=Settings)
-    return functools.partial(setattr, Settings, "k")
-
-
-def _list(self: Capture, value):
-    held = [value]
-    self.define("held[0]", held=held)
-    return functools.partial(held.__setitem__, 0)
-
-
-def _dict(self: Capture, value):
-    held = {"k": value}
-    self.define("held['k']", held=held)
-    return functools.partial(held.__setitem__, "k")
-
-
-def _partial(self: Capture, value):
-    whole = self.define("k", "def fn({arguments}, *, k):\n    return {expression}\n")["fn"]
-
-    def put(value):
-        self.fn = functools.partial(whole, k=value)
-
-    put(value)
-    return put
 
 
 def _constant(self: Capture, value):
@@ -173,46 +119,55 @@ def _constant(self: Capture, value):
     return put
 
 
-def _again(self: Capture, value):
-    """The same code, a function object anew each time, as of a lambda in a loop."""
-    make = self.define("k", "def make(k):\n    return lambda {arguments}: {expression}\n")["make"]
+def _anew(source: str):
+    """A callable that ``make(k)`` makes anew each time, of the same code."""
 
-    def put(value):
-        self.fn = make(value)
+    def way(self: Capture, value):
+        make = self.define("k", source, functools=functools)["make"]
 
-    put(value)
-    return put
+        def put(value):
+            self.fn = make(value)
 
+        put(value)
+        return put
 
-def _branch(self: Capture, value):
-    """The number decides which code is traced."""
-    names = self.define(
-        "k",
-        "def fn({arguments}):\n    if k > 2:\n        return {expression}\n    k_ = k\n    return {expression}\n",
-        k=value,
-    )
-    return functools.partial(names.__setitem__, "k")
+    return way
 
 
 WAYS = {
     "cell": _cell,
-    "default": _default,
-    "keyword": _keyword,
-    "global": _global,
-    "module": _module,
-    "imported": _imported,
-    "called": _called,
+    "default": _attribute(
+        "__defaults__", lambda value: (value,), "def fn({arguments}, k=None):\n    return {expression}\n"
+    ),
+    "keyword": _attribute(
+        "__kwdefaults__", lambda value: {"k": value}, "def fn({arguments}, *, k=None):\n    return {expression}\n"
+    ),
+    "global": _global(),
+    "module": _held(_settings, setattr, "k", "held.k"),
+    "imported": _held(
+        _settings,
+        setattr,
+        "k",
+        "settings.k",
+        f"def fn({{arguments}}):\n    import {SETTINGS} as settings\n    return {{expression}}\n",
+    ),
+    "called": _global("helper()", "def helper():\n    return k\n" + FN),
     "rebound": _rebound,
-    "inner": _inner,
+    "inner": _global("inner()", "def fn({arguments}):\n    inner = lambda: k\n    return {expression}\n"),
     "object": _object,
-    "method": _method,
-    "class": _class,
-    "list": _list,
-    "dict": _dict,
-    "partial": _partial,
+    "method": _object,
+    "class": _held(lambda value: type("Settings", (), {"k": value}), setattr, "k", "held.k"),
+    "list": _held(lambda value: [value], operator.setitem, 0, "held[0]"),
+    "dict": _held(lambda value: {"k": value}, operator.setitem, "k", "held['k']"),
+    "partial": _anew(
+        "def whole({arguments}, *, k):\n    return {expression}\n"
+        "def make(k):\n    return functools.partial(whole, k=k)\n"
+    ),
     "constant": _constant,
-    "again": _again,
-    "branch": _branch,
+    "again": _anew("def make(k):\n    return lambda {arguments}: {expression}\n"),  # as of a lambda in a loop
+    "branch": _global(  # the number decides which code is traced
+        "k", "def fn({arguments}):\n    if k > 2:\n        return {expression}\n    k_ = k\n    return {expression}\n"
+    ),
 }
 PLAIN = (
     "cell",

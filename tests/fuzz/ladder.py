@@ -18,24 +18,7 @@ MOST = 3000  # elements, of those patterns whose time or reference grows faster 
 
 def pattern(dice: Dice) -> Case:
     """One of the public ``run`` functions, or a channel."""
-    makers = (
-        _mapped,
-        _mapped,
-        _kept,
-        _kept,
-        _channel,
-        _divergence,
-        _summed,
-        _running,
-        _rounds,
-        _reversed,
-        _phases,
-        _hashed,
-        _relayed,
-        _primes,
-        _phases_of_a_warp,
-    )
-    return pick(dice.theme, makers)(dice)
+    return pick(dice.theme, MAKERS)(dice)
 
 
 def _case(
@@ -49,8 +32,7 @@ def _case(
     **facts,
 ) -> Case:
     """A call of a vector, of ``most`` elements at most."""
-    shapes = dice.shapes((1,))
-    length = min(dice.vector(shapes)[0], facts.pop("most", None) or dice.place.most)
+    length = min(dice.vector(dice.shapes((1,)))[0], facts.pop("most", None) or dice.place.most)
 
     def made(rng) -> dict[str, np.ndarray]:
         return {"x": values(rng, (length,), element, pick(rng, kind))}
@@ -100,14 +82,13 @@ def _kept(dice: Dice) -> Case:
     if method in (None, "scan") and theme.random() < 0.5:
         options["ordered"] = True
     ordered = method == "scan" or "ordered" in options
-    wanted = lambda x: _in_any_order(module.reference(x, keep), ordered)  # noqa: E731
     return _case(
         dice,
         "output_list.run",
         module.run,
         element,
         options,
-        wanted,
+        lambda x: _in_any_order(module.reference(x, keep), ordered),
         ("exact", "runs"),
         takes_out=False,
         repeats=ordered,
@@ -136,14 +117,13 @@ def _channel(dice: Dice) -> Case:
         assert channel.size == 0 and channel.overflowed == 0
         return np.concatenate([some, rest])
 
-    wanted = lambda x: _in_any_order(np.tile(patterns.output_list.reference(x, keep), 2))  # noqa: E731
     return _case(
         dice,
         "Channel",
         run,
         element,
         {"keep": keep, "method": method},
-        wanted,
+        lambda x: _in_any_order(np.tile(patterns.output_list.reference(x, keep), 2)),
         ("exact", "runs"),
         takes_out=False,
         repeats=False,
@@ -175,8 +155,16 @@ def _summed(dice: Dice) -> Case:
         patterns.reductions,
     )
     element = element_type(pick(dice.theme, SUMMED))
-    wanted = lambda x: exactly(module.reference(x, form))  # noqa: E731
-    return _case(dice, "reductions.run", module.run, element, {"form": form}, wanted, takes_out=False, captures=False)
+    return _case(
+        dice,
+        "reductions.run",
+        module.run,
+        element,
+        {"form": form},
+        lambda x: exactly(module.reference(x, form)),
+        takes_out=False,
+        captures=False,
+    )
 
 
 def _running(dice: Dice) -> Case:
@@ -247,7 +235,6 @@ def _relayed(dice: Dice) -> Case:
     theme, module = dice.theme, patterns.relay
     element = pick(theme, [number for number in NUMBERS if number.kind in "iuf"])
     options = {"capacity": pick(theme, (8, 64, 1024)), "items": pick(theme, (12, 60))}
-    most = 150 if dice.place.name == "emulator" else MOST
     return _case(
         dice,
         "relay.run",
@@ -258,7 +245,7 @@ def _relayed(dice: Dice) -> Case:
         takes_out=False,
         repeats=False,
         captures=False,
-        most=most,
+        most=150 if dice.place.name == "emulator" else MOST,
     )
 
 
@@ -267,15 +254,13 @@ def _primes(dice: Dice) -> Case:
         pick(dice.theme, ("block", "warp", "each", "scan")),
         int(np.prod(dice.shape(dice.shapes((1,))), dtype=np.int64)),
     )
-    run = lambda x, limit, method, stream=None: patterns.primes.run(limit, method=method, stream=stream)  # noqa: E731
-    wanted = lambda x: _in_any_order(patterns.primes.reference(limit), method == "scan")  # noqa: E731
     return _case(
         dice,
         "primes.run",
-        run,
+        lambda x, **options: patterns.primes.run(**options),
         INT32,
         {"limit": limit, "method": method},
-        wanted,
+        lambda x: _in_any_order(patterns.primes.reference(limit), method == "scan"),
         most=1,
         takes_out=False,
         repeats=method == "scan",
@@ -286,17 +271,34 @@ def _primes(dice: Dice) -> Case:
 
 def _phases_of_a_warp(dice: Dice) -> Case:
     module, phases = patterns.warp_entanglement, int(dice.rng.integers(1, 30))
-    options = {"phases": phases, "how": pick(dice.theme, module.HOW)}
-    run = lambda x, phases, how, stream=None: np.array(module.run(phases, how)[0])  # noqa: E731
     return _case(
         dice,
         "warp_entanglement.run",
-        run,
+        lambda x, phases, how, stream=None: np.array(module.run(phases, how)[0]),
         INT32,
-        options,
+        {"phases": phases, "how": pick(dice.theme, module.HOW)},
         lambda x: exactly(np.array(phases)),
         most=1,
         takes_out=False,
         captures=False,
         host=True,
     )
+
+
+MAKERS = (
+    _mapped,
+    _mapped,
+    _kept,
+    _kept,
+    _channel,
+    _divergence,
+    _summed,
+    _running,
+    _rounds,
+    _reversed,
+    _phases,
+    _hashed,
+    _relayed,
+    _primes,
+    _phases_of_a_warp,
+)

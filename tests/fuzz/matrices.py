@@ -251,8 +251,7 @@ class _Plan:
     def _bias(self, inputs: dict) -> np.ndarray | None:
         if "bias" not in inputs:
             return None
-        bias = inputs["bias"].astype(np.float64)
-        return self._of_axis(bias, inputs, -2 if self.where == "column" else -1)
+        return self._of_axis(inputs["bias"].astype(np.float64), inputs, -2 if self.where == "column" else -1)
 
     def _exact(self, a, b, magnitude) -> bool:
         """Whether no sum of these products rounds in any order."""

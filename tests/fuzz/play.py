@@ -151,6 +151,20 @@ def _refused(stage: Stage) -> list[str]:
     return ["no error from a call that has no answer"]
 
 
+def ranges(first: int, stop: int, size: int) -> list[range]:
+    """The numbers from ``first`` to ``stop``, so many together."""
+    return [range(start, min(start + size, stop)) for start in range(first, stop, size)]
+
+
+def draw_seeds(metafunc, count: int, first: int, blocks: Callable[[int, int], list[range]]) -> None:
+    """Parametrize the tests that take ``seeds``: ``count`` from ``first`` on, or as the options say, in
+    ``blocks(first, count)``."""
+    if "seeds" in metafunc.fixturenames:
+        count, given = metafunc.config.getoption("--fuzz") or count, metafunc.config.getoption("--seed")
+        found = blocks(first if given is None else given, count)
+        metafunc.parametrize("seeds", found, ids=lambda block: f"{block.start}-{block.stop - 1}")
+
+
 class Tally:
     """Counts of a run: calls, kernels compiled, and what was wrong."""
 

@@ -12,16 +12,13 @@ import numpy as np
 
 from .draw import EMULATOR, draw
 from .libraries import Library, Own
-from .play import Tally, play
+from .play import Tally, draw_seeds, play
 
 CALLS, SEED = 240, 2_000_400  # in CI
 
 
 def pytest_generate_tests(metafunc) -> None:
-    if "seeds" in metafunc.fixturenames:
-        calls, seed = metafunc.config.getoption("--fuzz") or CALLS, metafunc.config.getoption("--seed")
-        seed = SEED if seed is None else seed
-        metafunc.parametrize("seeds", EMULATOR.themes(seed, calls), ids=lambda block: f"{block.start}-{block.stop - 1}")
+    draw_seeds(metafunc, CALLS, SEED, EMULATOR.themes)
 
 
 def test_calls_agree_with_numpy(seeds, on_emulator, record_property):

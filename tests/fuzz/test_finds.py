@@ -35,8 +35,7 @@ def spoiled(case: Case, spoil) -> Case:
 
     def function(x, *, out=None, **options):
         turns.append(None)
-        result = plain(x, out=out, **options)
-        return spoil(result, x, len(turns))
+        return spoil(plain(x, out=out, **options), x, len(turns))
 
     case.function = function
     return case

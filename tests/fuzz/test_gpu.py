@@ -16,7 +16,7 @@ import pytest
 
 from .draw import GPU, draw
 from .libraries import Cupy, Library, Own, Torch, importable
-from .play import Tally
+from .play import Tally, draw_seeds
 from .values import pick
 
 pytestmark = pytest.mark.gpu
@@ -28,10 +28,7 @@ PATIENCE = 240  # seconds for the calls of a theme; a GPU that hangs cannot be i
 
 
 def pytest_generate_tests(metafunc) -> None:
-    if "seeds" in metafunc.fixturenames:
-        calls, seed = metafunc.config.getoption("--fuzz") or CALLS, metafunc.config.getoption("--seed")
-        seed = SEED if seed is None else seed
-        metafunc.parametrize("seeds", GPU.themes(seed, calls), ids=lambda block: f"{block.start}-{block.stop - 1}")
+    draw_seeds(metafunc, CALLS, SEED, GPU.themes)
 
 
 def library_for(case, rng) -> Library:
@@ -54,6 +51,5 @@ def test_calls_agree_with_numpy(seeds, watched, record_property):
     for seed in seeds:
         case, rng = draw(seed, GPU), np.random.default_rng([seed, 4])
         library, way = library_for(case, rng), pick(rng, tuple(lanes.WAYS))
-        faults = functools.partial(lanes.WAYS[way], case, library, rng)
-        tally.one(seed, f"{library.name}, {way}: {case!r}", faults)
+        tally.one(seed, f"{library.name}, {way}: {case!r}", functools.partial(lanes.WAYS[way], case, library, rng))
     tally.finish(record_property, "test_gpu.py", seeds.start)

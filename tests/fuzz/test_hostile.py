@@ -16,7 +16,7 @@ import cutesync as cs
 from cutesync.errors import CutesyncError
 
 from . import rubbish
-from .play import Tally
+from .play import Tally, draw_seeds, ranges
 from .targets import TARGETS, UNKNOWN
 from .values import pick
 
@@ -95,14 +95,7 @@ def _same(one: np.ndarray, other: np.ndarray) -> bool:
 
 
 def pytest_generate_tests(metafunc) -> None:
-    if "seeds" in metafunc.fixturenames:
-        calls, seed = metafunc.config.getoption("--fuzz") or CALLS, metafunc.config.getoption("--seed")
-        seed = SEED if seed is None else seed
-        metafunc.parametrize(
-            "seeds",
-            [range(start, min(start + BLOCK, seed + calls)) for start in range(seed, seed + calls, BLOCK)],
-            ids=lambda block: f"{block.start}-{block.stop - 1}",
-        )
+    draw_seeds(metafunc, CALLS, SEED, lambda first, count: ranges(first, first + count, BLOCK))
 
 
 def test_a_typed_error_or_the_right_answer(seeds, on_emulator, record_property, tmp_path, monkeypatch):

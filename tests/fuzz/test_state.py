@@ -18,7 +18,7 @@ from cutesync.errors import OperatorError
 
 from .. import cases
 from .captures import PLAIN, WAYS, Capture
-from .play import Tally
+from .play import Tally, draw_seeds, ranges
 from .values import pick
 
 HISTORIES, SEED, STEPS = 11, 7_000_004, 3  # in CI; calls of a history
@@ -91,14 +91,12 @@ USERS = {
 
 
 def pytest_generate_tests(metafunc) -> None:
-    if "seed" in metafunc.fixturenames:
-        count, first = metafunc.config.getoption("--fuzz") or HISTORIES, metafunc.config.getoption("--seed")
-        first = SEED if first is None else first
-        metafunc.parametrize("seed", range(first, first + count))
+    draw_seeds(metafunc, HISTORIES, SEED, lambda first, count: ranges(first, first + count, 1))
 
 
-def test_each_answer_is_that_of_the_new_value(seed, on_emulator, record_property):
-    tally, rng = Tally(), np.random.default_rng([seed, 5])
+def test_each_answer_is_that_of_the_new_value(seeds, on_emulator, record_property):
+    tally, seed = Tally(), seeds.start
+    rng = np.random.default_rng([seed, 5])
     user, way = tuple(USERS)[seed % len(USERS)], tuple(WAYS)[seed * 5 % len(WAYS)]
     arguments, expressions, call, wanted, element = USERS[user]
     held = Capture(way, arguments, pick(rng, expressions), 1)

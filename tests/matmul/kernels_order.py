@@ -47,6 +47,5 @@ def tiles_in_order(tiles_m: int, tiles_n: int, batch: int, cluster, along_n: boo
     out = np.full((count, 3), -1, np.int32)
     host = WriteOrder(cluster).__call__
     arguments = (out, Int32(tiles_m), Int32(tiles_n), Int32(batch), Int32(int(along_n)), Int32(group))
-    compiled = emulator.compile_for_emulator(host, *arguments)
-    emulator.call(compiled, host, *arguments)
+    emulator.call(emulator.compile_for_emulator(host, *arguments), host, *arguments)
     return out

@@ -88,10 +88,39 @@ def test_every_tile(tile, element, out):
     verify(TILES[tile], out, element=element)
 
 
-@pytest.mark.parametrize("columns", range(16, 257, 16))
-def test_every_width_that_a_user_may_ask_for(columns):
-    """The widths that the model never chooses, too: the DSL has aborted the process on some of tfloat32."""
-    verify(MatmulPolicy((64, columns), "pingpong"), "float32", element="tfloat32")
+WIDE = MatmulPolicy((128, 256), "cooperative", (2, 1))
+OTHERS = {
+    # the widths that the model never chooses, too: the DSL has aborted the process on some of tfloat32
+    **{
+        f"{columns} columns": (MatmulPolicy((64, columns), "pingpong"), {"out": "float32", "element": "tfloat32"})
+        for columns in range(16, 257, 16)
+    },
+    **{
+        f"two sets of accumulators, {config.tile}": (config, {"element": "float8_e4m3fn"})
+        for config in PROMOTED
+        if config.accumulators >= 80
+    },
+    "float8": (MatmulPolicy((256, 192), "cooperative", (1, 2)), {"element": "float8_e4m3fn"}),
+    "int8": (MatmulPolicy((128, 128), "pingpong", (2, 1)), {"element": "int8", "out": "int32"}),
+    "tf32": (MatmulPolicy((256, 128), "cooperative", (1, 2)), {"out": "float32", "element": "tfloat32"}),
+    "3xTF32": (
+        MatmulPolicy((128, 192), "cooperative", (2, 1), promoted=True),
+        {"out": "float32", "element": "tfloat32"},
+    ),
+    "split-K": (MatmulPolicy((128, 256), "cooperative", (2, 1), splits=2), {}),
+    **{f"majors {majors}": (WIDE, {"majors": majors}) for majors in MAJORS[1:]},
+    "the heaviest epilogue": (MatmulPolicy((128, 256), "cooperative"), {"terms": replace(EVERYTHING, by_tma=False)}),
+    "a heavy epilogue": (
+        MatmulPolicy((128, 208), "pingpong"),
+        {"terms": TermsSpec(bias="column", bias_type=BFLOAT16, activation="gelu")},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_other_configurations(name):
+    config, options = OTHERS[name]
+    verify(config, **options)
 
 
 @pytest.mark.parametrize(
@@ -100,21 +129,6 @@ def test_every_width_that_a_user_may_ask_for(columns):
 def test_narrow_tiles(config):
     verify(replace(config, splits=2), terms=TermsSpec(by_tma=False))
     verify(replace(config, splits=2, cluster=(1, 1)), terms=TermsSpec(by_tma=False))
-
-
-@pytest.mark.parametrize("tile", sorted({c.tile for c in PROMOTED if c.accumulators >= 80}), ids=str)
-def test_two_sets_of_accumulators(tile):
-    verify(next(c for c in PROMOTED if c.tile == tile), element="float8_e4m3fn")
-
-
-def test_eight_bits():
-    verify(MatmulPolicy((256, 192), "cooperative", (1, 2)), element="float8_e4m3fn")
-    verify(MatmulPolicy((128, 128), "pingpong", (2, 1)), element="int8", out="int32")
-
-
-def test_tf32_and_3xtf32():
-    verify(MatmulPolicy((256, 128), "cooperative", (1, 2)), out="float32", element="tfloat32")
-    verify(MatmulPolicy((128, 192), "cooperative", (2, 1), promoted=True), out="float32", element="tfloat32")
 
 
 @pytest.mark.parametrize(
@@ -164,10 +178,6 @@ def test_packing_kernels(size, form, side):
     ), "each element is read once"
 
 
-def test_split_k():
-    verify(MatmulPolicy((128, 256), "cooperative", (2, 1), splits=2))
-
-
 @pytest.mark.parametrize(
     "config",
     [
@@ -187,13 +197,3 @@ def test_cluster_split_k(config):
         and "try_wait.parity.acquire.cluster" in ptx
         and "atom." not in ptx
     )
-
-
-@pytest.mark.parametrize("majors", MAJORS[1:], ids=str)
-def test_every_major(majors):
-    verify(MatmulPolicy((128, 256), "cooperative", (2, 1)), majors=majors)
-
-
-def test_the_heaviest_epilogues():
-    verify(MatmulPolicy((128, 256), "cooperative"), terms=replace(EVERYTHING, by_tma=False))
-    verify(MatmulPolicy((128, 208), "pingpong"), terms=TermsSpec(bias="column", bias_type=BFLOAT16, activation="gelu"))

@@ -6,7 +6,7 @@ import pytest
 import cutesync as cs
 from cutesync.kernels.matmul.policy import MatmulPolicy
 
-from .support import SMALL, agrees, few_blocks, operand
+from .support import SMALL, few_blocks, multiplied, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
@@ -35,7 +35,7 @@ def test_integers_of_15_bits_are_exact(m, n, k, transposed):
         cs.reference.matmul(wide, np.eye(wide.shape[1], dtype=np.float32), precision="tf32"), wide
     )
     a, b = (wide, narrow) if k == 40 else (narrow.T, wide.T)
-    agrees(cs.matmul(a, b, config=CONFIG), a, b)
+    multiplied(a, b, config=CONFIG)
 
 
 @pytest.mark.parametrize("positive", [False, True])
@@ -45,8 +45,7 @@ def test_full_precision_is_that_of_float32(positive):
     random = np.random.default_rng(11)
     draw = random.random if positive else random.standard_normal
     a, b = draw((33, 200)).astype(np.float32), draw((200, 20)).astype(np.float32)
-    ours = error(cs.matmul(a, b, config=CONFIG), a, b)
-    assert ours < 2**-22
+    assert error(cs.matmul(a, b, config=CONFIG), a, b) < 2**-22
     assert error(cs.reference.matmul(a, b, precision="tf32"), a, b) > 2**-16, "the bound would hold without the parts"
 
 
@@ -54,8 +53,7 @@ def test_tiny_and_huge():
     """The big and small part neither overflow, where the nearest tfloat32 would be infinite, nor matter where the
     product is small."""
     a = np.float32([[3.4e38, 1e-30, 2.0**-100, -3.4028235e38]])
-    b = np.eye(4, dtype=np.float32)
-    np.testing.assert_allclose(cs.matmul(a, b, config=CONFIG), a, rtol=2**-21)
+    np.testing.assert_allclose(cs.matmul(a, np.eye(4, dtype=np.float32), config=CONFIG), a, rtol=2**-21)
 
 
 def test_infinities_and_nan_come_out_as_numpys():
@@ -84,25 +82,25 @@ def test_tf32_rounds_the_operands(transposed):
 def test_tf32_in_tiles_of_an_odd_multiple_of_16_columns():
     """The DSL could not slice the layout of such stages. K and N have tails."""
     random = np.random.default_rng(7)
-    whole = operand(70, 72, False, "float32"), operand(72, 80, True, "float32")
-    agrees(cs.matmul(*whole, precision="tf32", config=MatmulPolicy((64, 48), "pingpong")), *whole)
+    config = MatmulPolicy((64, 48), "pingpong")
+    multiplied(operand(70, 72, False, "float32"), operand(72, 80, True, "float32"), precision="tf32", config=config)
     a, b = (random.standard_normal(shape).astype(np.float32) for shape in ((70, 72), (72, 80)))
-    assert error(cs.matmul(a, b, precision="tf32", config=MatmulPolicy((64, 48), "pingpong")), a, b, "tf32") < 2**-21
+    assert error(cs.matmul(a, b, precision="tf32", config=config), a, b, "tf32") < 2**-21
 
 
 def test_odd_strides():
     """Also with 3xTF32 whose sums are left to the tensor cores."""
     a, b = operand(66, 37, False, "float32"), operand(37, 71, False, "float32")
-    agrees(cs.matmul(a, b, precision="tf32", config=CONFIG), a, b)
-    agrees(cs.matmul(a * np.float32(4097), b, fast_accumulation=True, config=CONFIG), a * np.float32(4097), b)
+    multiplied(a, b, precision="tf32", config=CONFIG)
+    multiplied(a * np.float32(4097), b, fast_accumulation=True, config=CONFIG)
 
 
 def test_batches_terms_and_no_k():
     a, b = operand(3 * 20, 33, False, "float32").reshape(3, 20, 33) * np.float32(4097), operand(33, 70, True, "float32")
     c, bias = operand(20, 70, False, "float32", seed=1), operand(1, 70, False, "float32", seed=2)
     terms = {"alpha": 0.5, "beta": 2.0, "bias": bias, "activation": "relu"}
-    agrees(cs.matmul(a, b, c, config=CONFIG, **terms), a, b, c, **terms)
-    agrees(cs.matmul(a[:, :, :0], b[:0], config=CONFIG), a[:, :, :0], b[:0])
+    multiplied(a, b, c, config=CONFIG, **terms)
+    multiplied(a[:, :, :0], b[:0], config=CONFIG)
 
 
 @pytest.mark.parametrize(
@@ -117,5 +115,4 @@ def test_hostile_schedules(chosen, precision, monkeypatch):
     few_blocks(monkeypatch, 2)
     a, b = operand(136, 40, precision is None, "float32"), operand(40, 72, True, "float32")
     with cs.emulate(schedules=3, seed=8):
-        got = cs.matmul(a, b, precision=precision, config=chosen)
-    agrees(got, a, b)
+        multiplied(a, b, precision=precision, config=chosen)

@@ -3,7 +3,7 @@ than 2**31 elements."""
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,6 +11,9 @@ import pytest
 import cutesync as cs
 from cutesync.kernels.matmul.candidates import COOPERATIVE, PINGPONG, SKINNY, STRADDLING
 from cutesync.kernels.matmul.policy import MatmulPolicy
+
+from ..concurrency import in_threads
+from ..libraries import MAKERS, RESULTS, host
 
 pytestmark = pytest.mark.gpu
 
@@ -56,15 +59,11 @@ def test_every_configuration_is_exact(chosen):
 )
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_majors_odd_shapes_and_batches(dtype, transposed):
-    for chosen in FEW:
-        for shape in [(1000, 1032, 328), (257, 136, 1000), (1023, 517, 259), (33, 1, 77)]:
-            for batch in [(), (3,)]:
-                m, n, k = shape
-                a, b = (
-                    integers(*batch, m, k, dtype=dtype, transposed=transposed[0]),
-                    integers(*batch, k, n, dtype=dtype, transposed=transposed[1]),
-                )
-                agrees(cs.matmul(a, b, config=chosen, out_dtype="float32"), a, b, (chosen, shape, batch))
+    shapes = [(1000, 1032, 328), (257, 136, 1000), (1023, 517, 259), (33, 1, 77)]
+    for chosen, (m, n, k), batch in product(FEW, shapes, [(), (3,)]):
+        a = integers(*batch, m, k, dtype=dtype, transposed=transposed[0])
+        b = integers(*batch, k, n, dtype=dtype, transposed=transposed[1])
+        agrees(cs.matmul(a, b, config=chosen, out_dtype="float32"), a, b, (chosen, m, n, k, batch))
 
 
 EXACT = [
@@ -194,8 +193,7 @@ def test_a_graph_of_matmuls():
         for _ in range(3):
             a.copy_(integers(500, 264))
             graph.replay()
-            wanted = torch.relu(a.double() @ b.double() + bias.double()).to(out.dtype)
-            assert torch.equal(out, wanted), chosen
+            assert torch.equal(out, torch.relu(a.double() @ b.double() + bias.double()).to(out.dtype)), chosen
 
 
 @pytest.mark.parametrize("cluster", [(1, 1), (1, 2)])
@@ -214,23 +212,16 @@ def test_eight_streams(cluster):
             stream.synchronize()
         return all(right)
 
-    with ThreadPoolExecutor(8) as pool:
-        assert all(pool.map(work, range(8)))
+    assert all(in_threads(work, 8))
 
 
-@pytest.mark.parametrize("library", ["cupy", "numpy", "DeviceArray"])
+@pytest.mark.parametrize("library", ["cupy", "numpy", "own"])
 def test_other_libraries(library):
     a, b = (
         np.random.default_rng(3).integers(-3, 4, (70, 90)).astype(np.float16),
         np.random.default_rng(4).integers(-3, 4, (90, 50)).astype(np.float16),
     )
     wanted = (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float16)
-    if library == "cupy":
-        cupy = pytest.importorskip("cupy")
-        got = cs.matmul(cupy.asarray(a), cupy.asarray(b))
-        assert isinstance(got, cupy.ndarray) and np.array_equal(got.get(), wanted)
-    elif library == "numpy":
-        assert np.array_equal(cs.matmul(a, b), wanted)
-    else:
-        got = cs.matmul(cs.asarray(a), cs.asarray(b))
-        assert isinstance(got, cs.DeviceArray) and np.array_equal(np.asarray(got), wanted)
+    got = cs.matmul(MAKERS[library](a), MAKERS[library](b))
+    assert type(got).__module__.partition(".")[0] == RESULTS.get(library, "cutesync")
+    assert np.array_equal(host(got), wanted)

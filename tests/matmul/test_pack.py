@@ -13,7 +13,7 @@ from cutesync.kernels.matmul.problem import PackJob
 from cutesync.runtime import device, device_array, emulated, workspace
 
 from ..faults import RESULT, Bench, every, only, op
-from .support import SMALL, agrees, operand
+from .support import SMALL, agrees, multiplied, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
@@ -150,7 +150,7 @@ def test_the_parts_of_float32(side):
 def test_eight_bits_of_all_majors(dtype, transposed):
     a, b = operand(80, 48, transposed[0], dtype), operand(48, 96, transposed[1], dtype)
     out = "int32" if dtype == "int8" else "float32"
-    agrees(cs.matmul(a, b, out_dtype=out, config=CONFIG), a, b, out_dtype=out)
+    multiplied(a, b, out_dtype=out, config=CONFIG)
 
 
 def test_packing_takes_no_memory_of_its_own(monkeypatch):

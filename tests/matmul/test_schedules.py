@@ -8,7 +8,7 @@ import cutesync as cs
 from cutesync.kernels.matmul.policy import MatmulPolicy
 
 from ..cases import with_slow
-from .support import agrees, agrees_under_schedules, few_blocks, integers, operand
+from .support import agrees_under_schedules, few_blocks, integers, multiplied, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
@@ -90,8 +90,12 @@ EXCHANGES = {
 def test_every_width_of_elements_and_results(dtype, out, name, monkeypatch):
     """Accumulators of both types, results of 1, 2 and 4 bytes, a batch, ends beside every tile."""
     few_blocks(monkeypatch, 2)
-    a, b = integers(2, 129, 264, dtype=dtype), integers(2, 264, 65, dtype=dtype, seed=1)
-    agrees(cs.matmul(a, b, out_dtype=out, config=EXCHANGES[name]), a, b, out_dtype=out)
+    multiplied(
+        integers(2, 129, 264, dtype=dtype),
+        integers(2, 264, 65, dtype=dtype, seed=1),
+        out_dtype=out,
+        config=EXCHANGES[name],
+    )
 
 
 @pytest.mark.parametrize("name", EXCHANGES)
@@ -108,8 +112,7 @@ def test_c_may_be_the_result(name, columns, monkeypatch):
 
 def test_slices_that_lie_outside_k():
     """K of one k-tile, cut in 4: three of the cluster's blocks bring zeros."""
-    a, b = operand(70, 40, False), operand(40, 72, False)
-    agrees(cs.matmul(a, b, config=MatmulPolicy((64, 64), "pingpong", splits=4)), a, b)
+    multiplied(operand(70, 40, False), operand(40, 72, False), config=MatmulPolicy((64, 64), "pingpong", splits=4))
 
 
 @pytest.mark.parametrize(
@@ -118,8 +121,11 @@ def test_slices_that_lie_outside_k():
 @pytest.mark.parametrize("cluster", [(1, 1), (2, 1), (1, 2)])
 def test_all_transposes(transposed, cluster, monkeypatch):
     few_blocks(monkeypatch, 2)
-    a, b = operand(136, 72, transposed[0]), operand(72, 200, transposed[1])
-    agrees(cs.matmul(a, b, config=MatmulPolicy((128, 64), "cooperative", cluster)), a, b)
+    multiplied(
+        operand(136, 72, transposed[0]),
+        operand(72, 200, transposed[1]),
+        config=MatmulPolicy((128, 64), "cooperative", cluster),
+    )
 
 
 @pytest.mark.parametrize("columns", [80, 96, 128])
@@ -127,16 +133,19 @@ def test_all_transposes(transposed, cluster, monkeypatch):
 def test_narrow_sub_tiles(columns, out):
     """The columns of a sub-tile follow from the tile's: 16, 32 or 64 of 16 bits, 16 or 32 of 32 bits; the B tile's
     swizzle from its rows."""
-    a, b = operand(70, 72, False), operand(72, columns + 8, False)
-    agrees(cs.matmul(a, b, config=MatmulPolicy((64, columns), "pingpong"), out_dtype=out), a, b, out_dtype=out)
+    multiplied(
+        operand(70, 72, False),
+        operand(72, columns + 8, False),
+        config=MatmulPolicy((64, columns), "pingpong"),
+        out_dtype=out,
+    )
 
 
 def test_the_workspace_of_split_k_serves_many_calls():
     """Counters are left at zero, old partial sums are not trusted; different sizes take turns."""
     chosen = MatmulPolicy((64, 64), "pingpong", (1, 2), splits=4)
     for rows in (70, 30, 70):
-        a, b = operand(rows, 264, False, seed=rows), operand(264, 136, True)
-        agrees(cs.matmul(a, b, config=chosen), a, b)
+        multiplied(operand(rows, 264, False, seed=rows), operand(264, 136, True), config=chosen)
 
 
 def test_the_same_bits_under_every_policy():
@@ -150,7 +159,5 @@ def test_the_same_bits_under_every_policy():
 
 def test_a_batch_goes_round_the_ring(monkeypatch):
     few_blocks(monkeypatch, 2)
-    a, b = integers(3, 70, 72), integers(3, 72, 72)
     with cs.emulate(schedules=3, seed=2):
-        got = cs.matmul(a, b, config=MatmulPolicy((64, 64), "pingpong", (2, 1)))
-    agrees(got, a, b)
+        multiplied(integers(3, 70, 72), integers(3, 72, 72), config=MatmulPolicy((64, 64), "pingpong", (2, 1)))

@@ -11,11 +11,9 @@ from cutesync.kernels.matmul.model import Access, Workload, cost, row_cost
 from cutesync.kernels.matmul.problem import swap_ab
 
 from ..cases import with_slow
-from .support import agrees, agrees_under_schedules, choose, integers, operand
+from .support import agrees_under_schedules, choose, integers, multiplied, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
-
-pytestmark = pytest.mark.usefixtures("on_emulator")
 
 # name: configuration, (M, N, K), blocks that run at a time
 KERNELS = {
@@ -43,8 +41,9 @@ def test_agrees_under_hostile_schedules(name, monkeypatch):
 )
 def test_contiguous_rows_and_columns(m, n, transposed, columns):
     """The narrow operand's swizzle is as wide as its tile, 32 or 64 bytes, where what the tile counts is contiguous."""
-    a, b = operand(m, 72, transposed[0]), operand(72, n, transposed[1])
-    agrees(cs.matmul(a, b, config=MatmulPolicy((64, columns), "pingpong")), a, b)
+    multiplied(
+        operand(m, 72, transposed[0]), operand(72, n, transposed[1]), config=MatmulPolicy((64, columns), "pingpong")
+    )
 
 
 @pytest.mark.parametrize(("m", "n"), [(3, 72), (64, 72), (1, 1)])
@@ -52,23 +51,22 @@ def test_terms_of_transposed_results(m, n):
     a, b, c = integers(m, 40), integers(40, n), integers(m, n, dtype="float32", seed=2)
     for bias in (integers(n, seed=3), integers(m, 1, seed=3)):
         terms = {"alpha": 0.5, "beta": -2.0, "bias": bias, "activation": "relu", "out_dtype": "float32"}
-        agrees(cs.matmul(a, b, c, **terms), a, b, c, **terms)
+        multiplied(a, b, c, **terms)
 
 
 def test_types_of_transposed_results():
     for dtype, out in (("float32", "float32"), ("int8", "int8")):
-        a, b = integers(5, 144, dtype=dtype), integers(72, 144, dtype=dtype).T
-        agrees(np.asarray(cs.matmul(a, b, out_dtype=out)), a, b, out_dtype=out)
+        multiplied(integers(5, 144, dtype=dtype), integers(72, 144, dtype=dtype).T, out_dtype=out)
     first, second = integers(5, 64, dtype="float8_e4m3fn"), integers(64, 72, dtype="float8_e5m2")
     each_a, each_b = np.exp2(integers(5, 1, dtype="float32")), np.exp2(integers(1, 72, dtype="float32"))
     scaled = {"scale_a": each_a, "scale_b": each_b, "out_dtype": "float32"}
-    agrees(cs.matmul(first, second, **scaled), first, second, **scaled)
+    multiplied(first, second, **scaled)
 
 
 def test_batches_of_few_rows():
     a, b = integers(3, 5, 72), integers(3, 72, 80)
-    agrees(np.asarray(cs.matmul(a, b)), a, b)
-    agrees(np.asarray(cs.matmul(a, b[0])), a, b[0])
+    multiplied(a, b)
+    multiplied(a, b[0])
 
 
 def test_the_same_bits_for_any_number_of_rows():

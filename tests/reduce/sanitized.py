@@ -1,12 +1,8 @@
 """A few reductions through every kernel, for compute-sanitizer to watch. Run by test_sanitizer.py in a process of its
 own."""
 
-import os
-import sys
-
 import numpy as np
 
-sys.path.insert(0, os.getcwd())
 import cutesync as cs
 
 for shape, axis in [

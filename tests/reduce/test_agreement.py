@@ -219,8 +219,7 @@ def square(v):
 )
 def test_transform_is_fused_into_the_load(place, dtype):
     for shape, axis in (((37,), None), ((2500,), None), ((45, 20), 0), ((2, 5, 6), (0, 2))):
-        x = data(shape, dtype)
-        check(x, axis=axis, transform=square)
+        check(data(shape, dtype), axis=axis, transform=square)
     check(data(2500, dtype), "max", transform=lambda v: -v)
 
 
@@ -244,12 +243,10 @@ def test_out_is_written_and_returned(place):
 )
 def test_numpys_names_follow_numpys_promotion(place, name, dtype):
     x = data((21, 50), dtype, {"sum": "add", "prod": "mul"}.get(name, name))
-    for axis in (None, 0, 1):
-        for keepdims in (False, True):
-            actual = getattr(cs, name)(cs.asarray(x), axis=axis, keepdims=keepdims)
-            expected = getattr(reference, name)(x, axis=axis, keepdims=keepdims)
-            same(actual, expected, f"{name} axis={axis}")
-            assert np.asarray(actual).dtype == getattr(np, name)(x, axis=axis).dtype
+    for axis, keepdims in product((None, 0, 1), (False, True)):
+        actual = getattr(cs, name)(cs.asarray(x), axis=axis, keepdims=keepdims)
+        same(actual, getattr(reference, name)(x, axis=axis, keepdims=keepdims), f"{name} axis={axis}")
+        assert np.asarray(actual).dtype == getattr(np, name)(x, axis=axis).dtype
 
 
 @pytest.mark.parametrize("dtype", ["int16", "float32", "float64"])
@@ -293,27 +290,29 @@ def test_rounding_of_a_float_sum_stays_within_the_bound_of_a_tree(place):
         assert error <= 64 * np.finfo(np.float32).eps / 2 * float(np.abs(x).astype(np.float64).sum())
 
 
+LEVELS = [1, 31, 4095, 4097, 32767, 32768, 32769, 70001, 2**21 + 5]
+
+
 @everywhere(
     "algorithm, dtype",
     product(["atomic", "multi_launch"], ["int32", "uint64", "float32", "float64"]),
     emulator=lambda algorithm, dtype: dtype == "int32" or (algorithm, dtype) == ("atomic", "float64"),
 )
 def test_the_other_rungs_agree(place, algorithm, dtype):
-    for n in place.sizes([1, 31, 4095, 4097, 32767, 32768, 32769, 70001, 2**21 + 5]):
-        for op in ("add", "max", "min", "xor"):
-            if op == "add" or (has_meaning(op, dtype) and not (algorithm == "atomic" and dtype.startswith("float"))):
-                x = data(n, dtype, op)
+    for op, n in product(("add", "max", "min", "xor"), place.sizes(LEVELS)):
+        if op == "add" or (has_meaning(op, dtype) and not (algorithm == "atomic" and dtype.startswith("float"))):
+            x = data(n, dtype, op)
+            same(
+                cs.reduce(cs.asarray(x), op, algorithm=algorithm),
+                reference.reduce(x, op),
+                f"{algorithm} {op} of {n}",
+            )
+            if n < 5000:
                 same(
-                    cs.reduce(cs.asarray(x), op, algorithm=algorithm),
-                    reference.reduce(x, op),
-                    f"{algorithm} {op} of {n}",
+                    cs.reduce(cs.asarray(x), op, algorithm=algorithm, init=3),
+                    reference.reduce(x, op, init=3),
+                    f"{algorithm} {op} of {n} from 3",
                 )
-                if n < 5000:
-                    same(
-                        cs.reduce(cs.asarray(x), op, algorithm=algorithm, init=3),
-                        reference.reduce(x, op, init=3),
-                        f"{algorithm} {op} of {n} from 3",
-                    )
 
 
 def test_levels_keep_the_order_of_operands(place):

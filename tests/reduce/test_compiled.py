@@ -3,6 +3,8 @@ launches declare."""
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 import cutesync as cs
@@ -87,22 +89,11 @@ EVERY_KERNEL = [
 ]
 
 
-def verify_all(allocated, shapes, source: str, op="add", **options) -> None:
-    """Every kernel that reductions of such shapes need, each once."""
-    call, given = (getattr(cs, op), {}) if op in ("argmin", "argmax") else (cs.reduce, {"op": op})
-    with collect() as found:
-        for shape in shapes:
-            call(dry(shape, source), axis=1, **given, **options)
-    for spec in found.values():
-        verify(spec, allocated)
-
-
 def test_every_configuration(allocated, capsys):
     with collect() as found:
-        for shape in EVERY_CONFIG:
-            for offset in (0, 4):
-                out = dry((shape[0], shape[2]), "float32", offset, 1 << 60)
-                cs.reduce(dry(shape, "float32", offset), axis=1, out=out)
+        for shape, offset in product(EVERY_CONFIG, (0, 4)):
+            out = dry((shape[0], shape[2]), "float32", offset, 1 << 60)
+            cs.reduce(dry(shape, "float32", offset), axis=1, out=out)
     policies = [spec.key[1] for spec in found.values()]
     every = {SegmentPolicy, ShortRowPolicy, WholeRowPolicy, ColumnPolicy, NarrowPolicy}
     assert {type(policy) for policy in policies} == every
@@ -111,39 +102,47 @@ def test_every_configuration(allocated, capsys):
     tell_figures(capsys, [verify(spec, allocated) for spec in found.values()])
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_every_type(dtype, allocated):
-    verify_all(allocated, ONE_OF_EACH, dtype)
+CASES = {  # what: (shapes, type, operator, options)
+    **{dtype: (ONE_OF_EACH, dtype, "add", {}) for dtype in DTYPES},
+    **{
+        f"{op} of {dtype}": ([(1, 10**6, 1)], dtype, op, {})
+        for op in ("mul", "min", "max", "and", "or", "xor", "any", "all")
+        for dtype in ("bool", "int8", "float64")
+        if has_meaning(op, dtype) and not (dtype == "bool" and op in ("mul", "min", "max"))  # "and", "and" and "or"
+    },
+    "argmin": (EVERY_KERNEL, "int8", "argmin", {}),
+    "argmax": (EVERY_KERNEL, "float64", "argmax", {}),
+    "bicyclic": (EVERY_KERNEL, "int64", bicyclic, {}),
+    "a callable on int8": (ONE_OF_EACH, "int8", lambda a, b: a + b, {}),
+    "a callable on bool": (ONE_OF_EACH, "bool", lambda a, b: a | b, {}),
+    **{
+        f"{source} to {result}": (
+            ONE_OF_EACH,
+            source,
+            "add",
+            {"init": 1, "dtype": result, "transform": lambda v: v * v},
+        )
+        for source, result in (
+            ("int8", "int64"),
+            ("bool", "int32"),
+            ("float16", "float32"),
+            ("float32", "float16"),
+            ("int32", "float64"),
+        )
+    },
+}
 
 
-@pytest.mark.parametrize("op", ["mul", "min", "max", "and", "or", "xor", "any", "all"])
-def test_every_operator(op, allocated):
-    for dtype in ("bool", "int8", "float64"):
-        same_as_another = dtype == "bool" and op in ("mul", "min", "max")  # of bool: they are "and", "and" and "or"
-        if has_meaning(op, dtype) and not same_as_another:
-            verify_all(allocated, [(1, 10**6, 1)], dtype, op)
-
-
-@pytest.mark.parametrize(("op", "dtype"), [("argmin", "int8"), ("argmax", "float64")])
-def test_argmin_and_argmax(op, dtype, allocated):
-    verify_all(allocated, EVERY_KERNEL, dtype, op)
-
-
-@pytest.mark.parametrize(
-    ("op", "dtype"),
-    [(bicyclic, "int64"), (lambda a, b: a + b, "int8"), (lambda a, b: a | b, "bool")],
-    ids=["bicyclic", "int8", "bool"],
-)
-def test_callables(op, dtype, allocated):
-    verify_all(allocated, EVERY_KERNEL if op is bicyclic else ONE_OF_EACH, dtype, op)
-
-
-@pytest.mark.parametrize(
-    ("dtype", "result"),
-    [("int8", "int64"), ("bool", "int32"), ("float16", "float32"), ("float32", "float16"), ("int32", "float64")],
-)
-def test_init_transform_and_dtype(dtype, result, allocated):
-    verify_all(allocated, ONE_OF_EACH, dtype, init=1, dtype=result, transform=lambda v: v * v)
+@pytest.mark.parametrize("name", CASES)
+def test_every_type_and_operator(name, allocated):
+    """Every kernel that reductions of such shapes need, each once."""
+    shapes, source, op, options = CASES[name]
+    call, given = (getattr(cs, op), {}) if op in ("argmin", "argmax") else (cs.reduce, {"op": op})
+    with collect() as found:
+        for shape in shapes:
+            call(dry(shape, source), axis=1, **given, **options)
+    for spec in found.values():
+        verify(spec, allocated)
 
 
 @pytest.mark.parametrize(("algorithm", "kernels"), [("multi_launch", 1), ("atomic", 2)])

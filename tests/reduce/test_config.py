@@ -4,6 +4,7 @@ shape."""
 from __future__ import annotations
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -59,14 +60,10 @@ LARGEST = 2**40
 
 
 def problems():
-    for outer in EXTENTS:
-        for length in EXTENTS:
-            for inner in EXTENTS:
-                if outer * length * inner <= LARGEST:
-                    for size in (1, 2, 4, 8):
-                        for words in (1, 2, 4):
-                            for aligned in (True, False):
-                                yield Problem(outer, length, inner, size, words, aligned, aligned)
+    for outer, length, inner in itertools.product(EXTENTS, repeat=3):
+        if outer * length * inner <= LARGEST:
+            for size, words, aligned in itertools.product((1, 2, 4, 8), (1, 2, 4), (True, False)):
+                yield Problem(outer, length, inner, size, words, aligned, aligned)
 
 
 def random_problems(count: int):

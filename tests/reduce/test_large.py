@@ -11,52 +11,42 @@ from cutesync.runtime import device
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]
 
 
-def mark(array, at: int, value: int) -> None:
-    device.check(device.driver().cuMemsetD8(array.ptr + at, value & 0xFF, 1), "marking")
+def mark_last(array, value: int) -> None:
+    device.check(device.driver().cuMemsetD8(array.ptr + array.size - 1, value, 1), "marking")
+
+
+def last_marked(call, array, value: int, **options) -> np.ndarray:
+    """The result for ones of which the last is ``value``; afterwards it is 1 again."""
+    mark_last(array, value)
+    result = np.asarray(call(array, **options))
+    mark_last(array, 1)
+    return result
 
 
 @pytest.mark.parametrize("count", [2**31 - 1, 2**31 + 5, 2**32 + 3])
 @pytest.mark.parametrize("offset", [0, 3])
 def test_sum_counts_every_element(ones, count, offset):
-    view = ones[offset : offset + count]
-    mark(view, count - 1, 100)
-    total = int(np.asarray(cs.sum(view)))
-    mark(view, count - 1, 1)
-    assert total == count + 99
+    assert int(last_marked(cs.sum, ones[offset : offset + count], 100)) == count + 99
 
 
 @pytest.mark.parametrize("count", [2**31 + 5, 2**32 + 3])
 def test_argmax_finds_the_last_element(ones, count):
-    mark(ones, count - 1, 2)
-    found = int(np.asarray(cs.argmax(ones[:count])))
-    mark(ones, count - 1, 1)
-    assert found == count - 1
+    assert int(last_marked(cs.argmax, ones[:count], 2)) == count - 1
 
 
-def test_rows_longer_than_2_to_the_31(ones):
-    rows = ones[: 2 * (2**31 + 7)].reshape(2, 2**31 + 7)
-    mark(ones, 2**31 + 7, 50)
-    sums = np.asarray(cs.sum(rows, axis=1))
-    mark(ones, 2**31 + 7, 1)
-    assert sums.tolist() == [2**31 + 7, 2**31 + 7 + 49]
+LINES = {  # rows and columns, and the axis of the sum
+    "rows longer than 2**31": (2, 2**31 + 7, 1),
+    "3 columns": (2**32 // 3 + 64, 3, 0),
+    "8 columns": (2**32 // 8 + 64, 8, 0),
+    "40 columns": (2**32 // 40 + 64, 40, 0),
+    "2**20 columns": (2**12, 1 << 20, 0),
+    **{f"rows of {length}": ((2**31 + 2**12) // length, length, 1) for length in (2, 37, 600)},
+}
 
 
-@pytest.mark.parametrize("columns", [3, 8, 40, 1 << 20])
-def test_columns_beyond_2_to_the_32_elements(ones, columns):
-    rows = (2**32 + 64 * columns) // columns if columns < 1 << 10 else 2**32 // columns
-    rows = min(rows, (2**32 + 2**16) // columns)
-    table = ones[: rows * columns].reshape(rows, columns)
-    mark(ones, rows * columns - 1, 50)
-    sums = np.asarray(cs.sum(table, axis=0))
-    mark(ones, rows * columns - 1, 1)
-    assert (sums[:-1] == rows).all() and sums[-1] == rows + 49
-
-
-@pytest.mark.parametrize("length", [2, 37, 600])
-def test_more_than_2_to_the_31_elements_in_short_rows(ones, length):
-    rows = (2**31 + 2**12) // length
-    table = ones[: rows * length].reshape(rows, length)
-    mark(ones, rows * length - 1, 50)
-    sums = np.asarray(cs.sum(table, axis=1))
-    mark(ones, rows * length - 1, 1)
+@pytest.mark.parametrize("name", LINES)
+def test_rows_and_columns(ones, name):
+    rows, columns, axis = LINES[name]
+    sums = last_marked(cs.sum, ones[: rows * columns].reshape(rows, columns), 50, axis=axis)
+    length = (rows, columns)[axis]
     assert (sums[:-1] == length).all() and sums[-1] == length + 49

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 
 import numpy as np
 import pytest
@@ -41,17 +42,16 @@ def test_out_of_the_same_library(library):
     same(host(out), x.sum(1, dtype=np.int32))
 
 
-def test_out_of_another_library():
+def test_out_of_another_library(torch):
     x = data((45, 20), "int32")
     out = torch_tensor(np.zeros(45, np.int32))
     assert cs.reduce(cs.asarray(x), axis=1, out=out) is out
-    pytest.importorskip("torch").cuda.synchronize()
+    torch.cuda.synchronize()
     same(host(out), x.sum(1, dtype=np.int32))
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
-def test_torchs_own_sum_agrees(dtype):
-    torch = pytest.importorskip("torch")
+def test_torchs_own_sum_agrees(dtype, torch):
     x = torch.randint(-3, 4, (70001,), device="cuda").to(getattr(torch, dtype))
     result = cs.reduce(x)
     assert result.dtype == x.dtype
@@ -60,8 +60,7 @@ def test_torchs_own_sum_agrees(dtype):
 
 
 @pytest.mark.parametrize("offset", range(1, 16))
-def test_torch_views_of_any_offset(offset):
-    torch = pytest.importorskip("torch")
+def test_torch_views_of_any_offset(offset, torch):
     x = torch.randint(-100, 100, (5000,), dtype=torch.int8, device="cuda")
     assert cs.sum(x[offset:]).item() == x[offset:].sum().item()
 
@@ -75,38 +74,45 @@ def test_a_numpy_view_that_is_not_contiguous_is_copied_like_any_other():
 class TestRefusals:
     """Nothing is launched and nothing is written when the arrays do not fit."""
 
-    def test_torch_tensors_that_need_care(self):
-        torch = pytest.importorskip("torch")
-        x = torch.ones((30, 40), device="cuda")
-        with pytest.raises(ArgumentValueError, match="non-contiguous"):
-            cs.reduce(x.T)
-        with pytest.raises(ArgumentValueError, match="requires? grad"):
-            cs.reduce(torch.ones(30, device="cuda", requires_grad=True))
-        with pytest.raises(DeviceError, match="host memory"):
-            cs.reduce(torch.ones(30))
-        with pytest.raises(ArgumentTypeError, match="complex64"):
-            cs.reduce(torch.ones(30, device="cuda", dtype=torch.complex64))
-        with pytest.raises(ArgumentValueError, match="non-contiguous"):
-            cs.reduce(torch.ones((), device="cuda").expand(30))
+    @pytest.mark.parametrize(
+        ("make", "error", "words"),
+        [
+            (lambda torch: torch.ones((30, 40), device="cuda").T, ArgumentValueError, "non-contiguous"),
+            (
+                lambda torch: torch.ones(30, device="cuda", requires_grad=True),
+                ArgumentValueError,
+                "requires? grad",
+            ),
+            (lambda torch: torch.ones(30), DeviceError, "host memory"),
+            (lambda torch: torch.ones(30, device="cuda", dtype=torch.complex64), ArgumentTypeError, "complex64"),
+            (lambda torch: torch.ones((), device="cuda").expand(30), ArgumentValueError, "non-contiguous"),
+        ],
+        ids=["transposed", "requires grad", "host", "complex", "expanded"],
+    )
+    def test_torch_tensors_that_need_care(self, make, error, words, torch):
+        with pytest.raises(error, match=words):
+            cs.reduce(make(torch))
 
-    def test_out_that_does_not_fit(self):
-        torch = pytest.importorskip("torch")
-        x = torch.ones((30, 40), device="cuda")
-        marks = {"shape": torch.full((31,), 7.0, device="cuda"), "dtype": torch.full((30,), 7, device="cuda")}
-        with pytest.raises(ArgumentValueError, match="shape"):
-            cs.reduce(x, axis=1, out=marks["shape"])
-        with pytest.raises(ArgumentTypeError, match="dtype"):
-            cs.reduce(x, axis=1, out=marks["dtype"])
-        with pytest.raises(DeviceError, match="host memory"):
-            cs.reduce(x, axis=1, out=torch.ones(30))
-        with pytest.raises(ArgumentValueError, match="overlap"):
-            cs.reduce(x, axis=1, out=x.view(-1)[5:35])
+    @pytest.mark.parametrize(
+        ("make", "error", "words"),
+        [
+            (lambda torch, x: torch.full((31,), 7.0, device="cuda"), ArgumentValueError, "shape"),
+            (lambda torch, x: torch.full((30,), 7, device="cuda"), ArgumentTypeError, "dtype"),
+            (lambda torch, x: torch.full((30,), 7.0), DeviceError, "host memory"),
+            (lambda torch, x: x.view(-1)[5:35], ArgumentValueError, "overlap"),
+        ],
+        ids=["shape", "dtype", "host", "overlap"],
+    )
+    def test_out_that_does_not_fit(self, make, error, words, torch):
+        x = torch.full((30, 40), 7.0, device="cuda")
+        out = make(torch, x)
+        with pytest.raises(error, match=words):
+            cs.reduce(x, axis=1, out=out)
         torch.cuda.synchronize()
-        assert all(bool((mark == 7).all()) for mark in marks.values()) and bool((x == 1).all())
+        assert bool((out == 7).all()) and bool((x == 7).all())
 
-    def test_overlap_is_found_on_the_second_call_too(self):
+    def test_overlap_is_found_on_the_second_call_too(self, torch):
         """The plan is known by then, and only the address of ``out`` is new."""
-        torch = pytest.importorskip("torch")
         memory = torch.ones(2000, device="cuda")
         x = memory[:1200].view(30, 40)
         cs.reduce(x, axis=1, out=memory[1200:1230])
@@ -119,15 +125,18 @@ class TestRefusals:
         with pytest.raises(ArgumentValueError, match="read-only"):
             cs.reduce(cs.asarray(np.ones((3, 4), np.float32)), axis=1, out=Interface(owner, data=(owner.ptr, True)))
 
-    def test_a_pointer_that_is_not_aligned_to_its_element(self):
-        owner = cs.empty(64, "uint8")
-        with pytest.raises(ArgumentValueError, match="multiple of 4"):
-            cs.reduce(Interface(owner, typestr="<f4", shape=(8,), data=(owner.ptr + 1, False)))
-
-    def test_strides_of_an_interface(self):
+    @pytest.mark.parametrize(
+        ("changes", "words"),
+        [
+            (lambda x: {"shape": (8,), "data": (x.ptr + 1, False)}, "multiple of 4"),
+            (lambda x: {"shape": (8, 6), "strides": (4, 24)}, "non-contiguous"),
+        ],
+        ids=["not aligned to its element", "strides"],
+    )
+    def test_interfaces(self, changes, words):
         owner = cs.empty((6, 8), "float32")
-        with pytest.raises(ArgumentValueError, match="non-contiguous"):
-            cs.reduce(Interface(owner, strides=(4, 24), shape=(8, 6)))
+        with pytest.raises(ArgumentValueError, match=words):
+            cs.reduce(Interface(owner, **changes(owner)))
 
 
 class Streamy:
@@ -140,8 +149,7 @@ class Streamy:
         return 0, self.handle
 
 
-def test_every_form_of_stream():
-    torch = pytest.importorskip("torch")
+def test_every_form_of_stream(torch):
     from cuda.bindings import driver
     from cuda.core import Stream
 
@@ -161,9 +169,10 @@ def test_every_form_of_stream():
         cs.reduce(x, dtype="int64", out=out, stream=stream)
         side.synchronize()
         assert int(out) == expected, type(stream)
-    cupy = pytest.importorskip("cupy")
-    own = cupy.cuda.Stream()
-    assert int(cs.reduce(cupy.arange(1000), stream=own)) == 499500
+
+
+def test_a_stream_of_cupy(cupy):
+    assert int(cs.reduce(cupy.arange(1000), stream=cupy.cuda.Stream())) == 499500
 
 
 @pytest.mark.parametrize("library", ["torch", "cupy"])
@@ -195,23 +204,27 @@ def test_work_follows_the_current_stream(library):
         assert int(total) == n * 199
 
 
-def test_device_array_speaks_every_protocol():
-    x = data((12, 7), "float32")
+READERS = {
+    "NumPy": np.asarray,
+    "torch, DLPack": lambda array: pytest.importorskip("torch").from_dlpack(array).cpu().numpy(),
+    "torch, interface": lambda array: (
+        pytest.importorskip("torch").as_tensor(Interface(array), device="cuda").cpu().numpy()
+    ),
+    "CuPy, DLPack": lambda array: pytest.importorskip("cupy").from_dlpack(array).get(),
+    "CuPy": lambda array: pytest.importorskip("cupy").asarray(array).get(),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_device_array_speaks_every_protocol(reader):
+    x, read = data((12, 7), "float32"), READERS[reader]
     array = cs.asarray(x)
-    same(np.asarray(array), x)
-    same(np.asarray(array[3:5]), x[3:5])
-    same(np.asarray(array.reshape(7, 12)), x.reshape(7, 12))
-    torch = pytest.importorskip("torch")
-    same(torch.from_dlpack(array).cpu().numpy(), x)
-    same(torch.as_tensor(Interface(array), device="cuda").cpu().numpy(), x)
-    cupy = pytest.importorskip("cupy")
-    same(cupy.from_dlpack(array).get(), x)
-    same(cupy.asarray(array).get(), x)
+    same(read(array), x)
+    same(read(array[3:5]), x[3:5])
+    same(read(array.reshape(7, 12)), x.reshape(7, 12))
 
 
 def test_memory_of_a_view_outlives_its_parent():
-    import gc
-
     view = cs.asarray(np.arange(100000, dtype=np.int32))[50000:50010]
     gc.collect()
     junk = [cs.asarray(np.full(100000, -1, np.int32)) for _ in range(4)]
@@ -220,8 +233,7 @@ def test_memory_of_a_view_outlives_its_parent():
 
 
 @pytest.mark.multi_gpu
-def test_arrays_of_two_devices_are_refused_and_each_device_works():
-    torch = pytest.importorskip("torch")
+def test_arrays_of_two_devices_are_refused_and_each_device_works(torch):
     x = torch.arange(70001, device="cuda:1", dtype=torch.int32)
     assert int(cs.reduce(x, dtype="int64")) == int(x.sum())
     with pytest.raises(DeviceError, match="device 0"):

@@ -36,8 +36,7 @@ def test_guard_bands_around_out_stay(dtype, shape, axis):
     x = data(shape, dtype)
     wanted = cs.reference.reduce(x, axis=axis)
     for skew in (0, 1, 3):
-        memory = np.full(2 * BAND + skew + wanted.size, 77, wanted.dtype)
-        device = cs.asarray(memory)
+        device = cs.asarray(np.full(2 * BAND + skew + wanted.size, 77, wanted.dtype))
         out = (
             device[BAND + skew : BAND + skew + wanted.size].reshape(*wanted.shape)
             if wanted.shape

@@ -13,9 +13,9 @@ from cutesync.kernels.reduce.policy import (
     ShortRowPolicy,
     WholeRowPolicy,
 )
-from cutesync.runtime import call
+from cutesync.runtime import call as calls
 
-from ..cases import bicyclic, brackets, data, fold, same
+from ..cases import bicyclic, brackets, data, reduced, same
 
 SCHEDULES = 20
 # name: choice, shape, axis
@@ -40,27 +40,37 @@ KERNELS = {
 }
 
 
+# what: (data, call, what it must give)
+WHAT = {
+    "sum": (
+        lambda shape: data(shape, "int32"),
+        lambda x, axis: cs.reduce(x, axis=axis),
+        lambda x, axis: reduced(x, axis=axis),
+    ),
+    "order": (
+        brackets,
+        lambda x, axis: cs.reduce(x, bicyclic, axis=axis),
+        lambda x, axis: reduced(x, bicyclic, axis=axis),
+    ),
+    "argmax": (lambda shape: data(shape, "int32"), cs.argmax, cs.reference.argmax),
+}
+
+
 @pytest.mark.parametrize("name", KERNELS)
-@pytest.mark.parametrize("what", ["sum", "order", "argmax"])
+@pytest.mark.parametrize("what", WHAT)
 def test_agrees_under_twenty_schedules(name, what, monkeypatch):
     choice, shape, axis = KERNELS[name]
     if what == "order":  # the packed monoid has 8-byte elements: the kernel must be one for their size
         if isinstance(choice.policy, (WholeRowPolicy, NarrowPolicy)) or getattr(choice.policy, "vectors", False):
             pytest.skip("this kernel's geometry is one of 4-byte elements")
     monkeypatch.setattr(plan, "choose", lambda problem: choice)
-    monkeypatch.setattr(call, "_plans", {})
-    x = brackets(shape) if what == "order" else data(shape, "int32")
+    monkeypatch.setattr(calls, "_plans", {})
+    make, call, expected = WHAT[what]
+    x = make(shape)
     with cs.emulate(schedules=SCHEDULES, seed=11) as ran:
-        array = cs.asarray(x)
-        if what == "argmax":
-            got, wanted = cs.argmax(array, axis), cs.reference.argmax(x, axis)
-        elif what == "order":
-            got = cs.reduce(array, bicyclic, axis=axis)
-            wanted = fold(bicyclic, x if axis is None else np.moveaxis(x, axis, -1))
-        else:
-            got, wanted = cs.reduce(array, axis=axis), cs.reference.reduce(x, axis=axis)
+        got = call(cs.asarray(x), axis)
     assert ran.launches == SCHEDULES
-    same(np.asarray(got), wanted, name)
+    same(np.asarray(got), expected(x, axis), name)
 
 
 @pytest.mark.parametrize("algorithm", ["atomic", "multi_launch"])

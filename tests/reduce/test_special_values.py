@@ -1,5 +1,7 @@
 """NaN, infinities, signed zeros, extremes and overflow: as NumPy has them."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -61,11 +63,10 @@ def test_all_values_infinite_or_extreme_need_no_start_value(place, dtype):
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integer_extremes_and_overflow(place, dtype):
     info = np.iinfo(dtype)
-    for n in place.sizes([37, 2500, 70001]):
-        for value in (info.min, info.max):
-            x = np.full(n, value, dtype)
-            for op in ("add", "min", "max", "mul"):
-                check(x, op)
+    for n, value in product(place.sizes([37, 2500, 70001]), (info.min, info.max)):
+        x = np.full(n, value, dtype)
+        for op in ("add", "min", "max", "mul"):
+            check(x, op)
 
 
 def test_a_half_sum_is_rounded_once(place):
@@ -93,17 +94,16 @@ def test_nan_is_true_and_negative_zero_is_false(place):
 )
 def test_the_truth_of_init_counts_in_any_and_all(place, init):
     """Of every type, for every type of elements; not its bits, and it need not be one of theirs."""
-    for dtype in ("int8", "bool", "float16"):
-        for op in ("any", "all"):
-            for fill in (0, 1):
-                x = np.full((3, 5), fill, dtype)
-                same(
-                    cs.reduce(cs.asarray(x), op, init=init),
-                    np.bool_(bool(init) | bool(fill) if op == "any" else bool(init) & bool(fill)),
-                    f"{op} of {dtype}",
-                )
-                same(
-                    np.asarray(cs.reduce(cs.asarray(x), op, axis=1, init=init, dtype=bool)),
-                    cs.reference.reduce(x, op, axis=1, init=init),
-                )
-            same(cs.reduce(cs.asarray(np.zeros(0, dtype)), op, init=init), np.bool_(init), "nothing but init")
+    for dtype, op in product(("int8", "bool", "float16"), ("any", "all")):
+        for fill in (0, 1):
+            x = np.full((3, 5), fill, dtype)
+            same(
+                cs.reduce(cs.asarray(x), op, init=init),
+                np.bool_(bool(init) | bool(fill) if op == "any" else bool(init) & bool(fill)),
+                f"{op} of {dtype}",
+            )
+            same(
+                np.asarray(cs.reduce(cs.asarray(x), op, axis=1, init=init, dtype=bool)),
+                cs.reference.reduce(x, op, axis=1, init=init),
+            )
+        same(cs.reduce(cs.asarray(np.zeros(0, dtype)), op, init=init), np.bool_(init), "nothing but init")

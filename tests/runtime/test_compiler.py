@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import re
 import tempfile
-import threading
 import time
 import types
 from pathlib import Path
@@ -20,6 +20,7 @@ from cutesync.runtime import compiler
 from cutesync.runtime.tracing import quick_tracing
 
 from ..compiled import dry, needed
+from ..concurrency import in_threads
 
 PACKAGE = Path(cs.__file__).parent
 
@@ -35,26 +36,6 @@ def _own_cache(tmp_path, monkeypatch):
 def kernel(op="add", length=3000, **options):
     (spec,) = needed(cs.reduce, dry((length,), "int32"), op, **options)
     return spec.kernel()
-
-
-def race(work, count=16) -> list:
-    """Run ``work(i)`` in threads that start together; their results, or the first exception."""
-    start, results, failures = threading.Barrier(count), [None] * count, []
-
-    def run(i):
-        try:
-            start.wait()
-            results[i] = work(i)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=run, args=(i,)) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not failures, failures[0]
-    return results
 
 
 def test_quick_tracing_changes_no_byte(monkeypatch):
@@ -75,15 +56,14 @@ def test_quick_tracing_changes_no_byte(monkeypatch):
 
 
 def test_sixteen_threads_want_one_kernel():
-    found = race(lambda i: kernel())
-    assert len({id(k) for k in found}) == 1
+    assert len({id(k) for k in in_threads(lambda i: kernel(), 16)}) == 1
     assert compiler.counts()["compiled"] == 1
 
 
 def test_sixteen_threads_want_different_kernels():
     lengths = [3000, 9000, 100, 40]
     ops = ["add", "max"]
-    found = race(lambda i: kernel(ops[i % 2], lengths[i // 2 % 4]))
+    found = in_threads(lambda i: kernel(ops[i % 2], lengths[i // 2 % 4]), 16)
     assert len({id(k) for k in found}) == compiler.counts()["compiled"] == 8
 
 
@@ -93,7 +73,7 @@ def test_threads_with_operators_that_have_no_key():
     def op(a, b):
         return a + b * table[0]
 
-    race(lambda i: kernel(op, length=50))
+    in_threads(lambda i: kernel(op, length=50), 16)
     assert compiler.counts()["compiled"] >= 1
 
 
@@ -108,7 +88,7 @@ def test_only_one_thread_is_in_the_compiler_at_a_time(monkeypatch):
         return key
 
     monkeypatch.setattr(compiler, "_compile", slow)
-    race(lambda i: compiler.get(("test", i), lambda: ()))
+    in_threads(lambda i: compiler.get(("test", i), lambda: ()), 16)
     assert most[0] == 1
 
 
@@ -132,15 +112,8 @@ def test_memory_then_disk_then_compiler(monkeypatch):
     monkeypatch.setattr(compiler, "_kernels", {})
     again = kernel()
     assert compiler.counts() == {"memory": 1, "disk": 1, "compiled": 1}
-    assert (again.cubin, again.ptx, again.name, again.block, again.smem, again.params, again.cluster) == (
-        first.cubin,
-        first.ptx,
-        first.name,
-        first.block,
-        first.smem,
-        first.params,
-        first.cluster,
-    )
+    same = operator.attrgetter("cubin", "ptx", "name", "block", "smem", "params", "cluster")
+    assert same(again) == same(first)
 
 
 def test_equal_lambdas_share_a_kernel_and_different_ones_do_not():
@@ -212,7 +185,7 @@ def test_check_and_calls_wait_for_each_other(on_emulator, monkeypatch):
         cs.emulator.check(count_up, x, schedules=1)
         return x.tolist() == [1] * 32
 
-    assert race(work, 4)[::2] == [True, True] and most[0] == 1
+    assert in_threads(work, 4)[::2] == [True, True] and most[0] == 1
 
 
 @cute.kernel

@@ -234,8 +234,7 @@ class TestTorch:
             arrays.adapter(x)
 
 
-def test_torch_tensors_themselves():
-    torch = pytest.importorskip("torch")
+def test_torch_tensors_themselves(torch):
     plain = torch.ones(3)
     adapter = arrays.adapter(plain)
     negated = torch.view_as_complex(torch.ones(1, 2)).conj().imag

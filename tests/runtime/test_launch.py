@@ -53,8 +53,7 @@ class Driver:
         attributes = [
             struct.unpack_from("<i4x3I", ctypes.string_at(config.attributes + 72 * i, 72)) for i in range(config.count)
         ]
-        places = addresses_at._obj
-        parameters = [ctypes.string_at(place, size) for place, size in zip(places, (128, 12, 8, 8))]
+        parameters = [ctypes.string_at(place, size) for place, size in zip(addresses_at._obj, (128, 12, 8, 8))]
         self.launches.append(
             (tuple(config.grid), tuple(config.block), config.smem, config.stream, attributes, function, parameters)
         )

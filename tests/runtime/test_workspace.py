@@ -50,8 +50,8 @@ class Streams:
 @pytest.fixture
 def streams(monkeypatch):
     found = Streams()
-    for name, value in (("_by_stream", {}), ("_by_capture", {}), ("_most", {}), ("_without", {})):
-        monkeypatch.setattr(workspace, name, value)
+    for name in ("_by_stream", "_by_capture", "_most", "_without"):
+        monkeypatch.setattr(workspace, name, {})
     monkeypatch.setattr(gpu.GPU, "make_workspace", found.make_workspace)
     monkeypatch.setattr(gpu, "_uncaptured", contextlib.nullcontext)
     monkeypatch.setattr(device, "capturing", lambda stream: bool(found.numbers.get(stream, 1) < 0))
@@ -65,10 +65,8 @@ def streams(monkeypatch):
     )
     monkeypatch.setattr(device, "using", lambda ordinal: contextlib.nullcontext())
     yield found
-    workspace._by_stream.clear()
-    workspace._by_capture.clear()
-    workspace._outgrown.clear()
-    workspace._given_up.clear()
+    for held in (workspace._by_stream, workspace._by_capture, workspace._outgrown, workspace._given_up):
+        held.clear()
 
 
 def test_ten_thousand_streams_in_turn_are_bounded(streams):
@@ -213,8 +211,7 @@ class TestOnTheGpu:
         in_threads(work)
         assert len(bases) == 4 and all(int(np.asarray(out)) == wanted for out in outs)
 
-    def test_streams_come_and_go_while_a_graph_is_captured(self):
-        torch = pytest.importorskip("torch")
+    def test_streams_come_and_go_while_a_graph_is_captured(self, torch):
         x, side = torch.ones(1 << 20, dtype=torch.int32, device="cuda"), cs.asarray(np.ones(1 << 20, np.int32))
         out, beside = torch.zeros((), dtype=torch.int32, device="cuda"), cs.empty((), "int32")
         cs.reduce(x, out=out)

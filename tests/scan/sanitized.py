@@ -1,11 +1,9 @@
 """A few scans through every kernel, for compute-sanitizer. test_sanitizer.py runs it in a process of its own."""
 
-import os
 import sys
 
 import numpy as np
 
-sys.path.insert(0, os.getcwd())
 import cutesync as cs
 
 for shape, axis in [

@@ -76,11 +76,13 @@ def test_small_tiles_at_every_edge_size(place, dtype, monkeypatch):
             check_scan(data(n, dtype))
 
 
+EMPTY = [((0,), -1), ((0,), None), ((3, 0), 1), ((3, 0), 0), ((0, 3), 1), ((2, 0, 4), 2)]  # shapes and axes
+
+
 @pytest.mark.parametrize("dtype", ["int32", "float16"])
 def test_nothing_to_scan(place, dtype):
-    for shape, axis in (((0,), -1), ((0,), None), ((3, 0), 1), ((3, 0), 0), ((0, 3), 1), ((2, 0, 4), 2)):
-        for options in WAYS:
-            check_scan(data(shape, dtype), axis=axis, **options)
+    for (shape, axis), options in product(EMPTY, WAYS):
+        check_scan(data(shape, dtype), axis=axis, **options)
 
 
 STAND_FOR_ALL = {"bool": ("add",), "int8": OPS, "float16": ("add",), "float64": ("min", "max")}
@@ -164,8 +166,10 @@ def test_dtype_is_the_type_of_the_operation(place, source, result, shape, axis, 
     check_scan(x, axis=axis, dtype=result)
     memory = cs.empty(x.size + 8, result)
     for shift in shifts:
-        out = memory[shift : shift + x.size].reshape(*shape)
-        check_scan(x, axis=axis, dtype=result, out=out, reverse=shift == 3)
+        check_scan(x, axis=axis, dtype=result, out=memory[shift : shift + x.size].reshape(*shape), reverse=shift == 3)
+
+
+GRIDS = [(40, 27), (3, 350), (1000, 3), (64, 2048), (4000, 65), (5, 50_001)]
 
 
 @everywhere(
@@ -183,10 +187,9 @@ class TestOperatorsThatDoNotCommute:
             check_scan(make(n), op, reverse=reverse)
 
     def test_rows_and_columns(self, place, op, make, reverse):
-        for shape in place.sizes([(40, 27), (3, 350), (1000, 3), (64, 2048), (4000, 65), (5, 50_001)]):
-            for axis in (0, 1):
-                x = segments(shape, axis) if op is adjacent else make(shape)
-                check_scan(x, op, axis=axis, reverse=reverse)
+        for shape, axis in product(place.sizes(GRIDS), (0, 1)):
+            x = segments(shape, axis) if op is adjacent else make(shape)
+            check_scan(x, op, axis=axis, reverse=reverse)
 
     def test_exclusive_from_a_first_operand(self, place, op, make, reverse):
         """It comes before the lowest index, in reverse after the highest."""
@@ -199,8 +202,7 @@ class TestOperatorsThatDoNotCommute:
 def test_the_operator_sees_every_operand_once_in_order(place):
     """What ``adjacent`` makes of n elements, written down without any scan."""
     for n in place.sizes([1, 500, 300_007]):
-        inclusive = np.asarray(cs.scan(cs.asarray(segments(n)), adjacent))
-        same(inclusive, np.int64(1 << 32) | np.arange(2, n + 2))
+        same(np.asarray(cs.scan(cs.asarray(segments(n)), adjacent)), np.int64(1 << 32) | np.arange(2, n + 2))
         reverse = np.asarray(cs.scan(cs.asarray(segments(n)), adjacent, reverse=True))
         same(reverse, (np.arange(1, n + 1) << 32) | np.int64(n + 1))
 

@@ -44,6 +44,7 @@ EVERY_CONFIG = [
     (1, 10**5, 64),
 ]
 ROWS, WAVE, PIPELINE, COLUMNS, SLABS = (9, 3000, 1), (1, 10**6, 1), (1, 10**8, 1), (1, 10**4, 10**4), (1, 10**7, 9)
+OTHERS = (WAVE, ROWS, SLABS)
 verify = functools.partial(verify_kernel, slack=512)
 
 
@@ -71,43 +72,36 @@ def test_every_configuration(allocated, capsys):
     tell_figures(capsys, [verify(spec, allocated) for spec in specs.values()])
 
 
-@pytest.mark.parametrize("dtype", ["bool", "uint8", "int16", "int32", "int64", "float16", "bfloat16", "float64"])
-def test_every_type(dtype, allocated):
-    """Those of most and of fewest elements a vector in the other kernels too."""
-    for shape in (PIPELINE, *((WAVE, ROWS, SLABS) if dtype in ("bool", "uint8", "float64") else ())):
-        verify(needed_for(shape, dtype), allocated)
+CASES = {  # what: (shape, type, operator, options)
+    **{
+        dtype: (PIPELINE, dtype, "add", {})
+        for dtype in ("bool", "uint8", "int16", "int32", "int64", "float16", "bfloat16", "float64")
+    },
+    # the types of most and of fewest elements a vector in the other kernels, too
+    **{f"{dtype}, {shape}": (shape, dtype, "add", {}) for dtype in ("bool", "uint8", "float64") for shape in OTHERS},
+    "mul": (PIPELINE, "int64", "mul", {}),
+    "min": (PIPELINE, "float64", "min", {}),
+    "max": (PIPELINE, "float32", "max", {}),
+    "and": (PIPELINE, "int8", "and", {}),
+    "or": (PIPELINE, "bool", "or", {}),
+    "xor": (PIPELINE, "int64", "xor", {}),
+    **{f"bicyclic, {shape}": (shape, "int64", bicyclic, {"reverse": True}) for shape in (PIPELINE, COLUMNS, SLABS)},
+    "a lambda": (PIPELINE, "int8", lambda a, b: a + b, {"exclusive": True, "init": 0}),
+    "wider": (PIPELINE, "int8", "add", {"dtype": "int64", "init": dry((1,), "int64")}),
+    "half": (PIPELINE, "float16", "add", {"exclusive": True, "reverse": True}),
+    "narrower": (PIPELINE, "float32", "max", {"dtype": "float16", "reverse": True}),
+    "off by one byte": (PIPELINE, "int8", "add", {"offset": 1}),
+    "off by one element": (PIPELINE, "float32", "add", {"offset": 4}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_type_operator_and_way(name, allocated):
+    shape, source, op, options = CASES[name]
+    verify(needed_for(shape, source, op, **options), allocated)
 
 
 def test_few_columns_of_many_elements_a_vector(allocated):
     spec = needed_for((1, 10**8, 3), "int8")
     assert isinstance(spec.key[1], PipelinePolicy) and spec.key[2] == 3
     verify(spec, allocated)
-
-
-@pytest.mark.parametrize(
-    ("op", "dtype"),
-    [("mul", "int64"), ("min", "float64"), ("max", "float32"), ("and", "int8"), ("or", "bool"), ("xor", "int64")],
-)
-def test_every_operator(op, dtype, allocated):
-    verify(needed_for(PIPELINE, dtype, op), allocated)
-
-
-@pytest.mark.parametrize(
-    ("op", "dtype", "options"),
-    [
-        (bicyclic, "int64", {"reverse": True}),
-        (lambda a, b: a + b, "int8", {"exclusive": True, "init": 0}),
-        ("add", "int8", {"dtype": "int64", "init": dry((1,), "int64")}),
-        ("add", "float16", {"exclusive": True, "reverse": True}),
-        ("max", "float32", {"dtype": "float16", "reverse": True}),
-    ],
-    ids=["bicyclic", "a lambda", "wider", "half", "narrower"],
-)
-def test_callables_ways_and_dtype(op, dtype, options, allocated):
-    for shape in (PIPELINE, *((COLUMNS, SLABS) if op is bicyclic else ())):
-        verify(needed_for(shape, dtype, op, **options), allocated)
-
-
-@pytest.mark.parametrize(("dtype", "size"), [("int8", 1), ("float32", 4)])
-def test_inputs_off_by_one_element(dtype, size, allocated):
-    verify(needed_for(PIPELINE, dtype, offset=size), allocated)

@@ -172,22 +172,9 @@ def test_short_rows_and_few_columns(place, length, rows):
     check_scan(data((length, rows), "int32"), axis=0)
 
 
-def few_columns(shape, dtype: str, result: str) -> tuple[np.ndarray, dict]:
-    """An array of few columns scanned along them; the array and the options."""
-    x, how = data(shape, dtype), {"axis": len(shape) - 2, "dtype": result}
-    check_scan(x, **how)
-    check_scan(x, **how, exclusive=True, reverse=True, init=3)
-    return x, how
-
-
-def test_few_columns_side_by_side_on_the_emulator(on_emulator):
-    few_columns((2801, 3), "float32", "float32")
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("shape", "dtype", "result"),
-    [
+@places(
+    "shape, dtype, result",
+    gpu=[
         ((2801, 3), "float32", "float32"),
         ((3000, 3), "int8", "int32"),
         ((9001, 4), "uint8", "uint8"),
@@ -197,13 +184,14 @@ def test_few_columns_side_by_side_on_the_emulator(on_emulator):
         ((3, 1_000_000, 3), "float32", "float32"),
         ((7_000_001, 3), "float16", "float16"),
     ],
-    ids=str,
+    emulator=[((2801, 3), "float32", "float32")],
 )
-def test_few_columns_side_by_side(shape, dtype, result):
+def test_few_columns_side_by_side(place, shape, dtype, result):
     """Positions of a few elements, whose vectors hold one or several; an unaligned address takes another kernel."""
-    x, how = few_columns(shape, dtype, result)
-    whole = cs.asarray(np.concatenate([x.ravel()[:1], x.ravel()]))
-    check_scan(x, on=whole[1:].reshape(*shape), **how)
+    x, how = data(shape, dtype), {"axis": len(shape) - 2, "dtype": result}
+    check_scan(x, **how)
+    check_scan(x, **how, exclusive=True, reverse=True, init=3)
+    check_scan(x, on=cs.asarray(np.concatenate([x.ravel()[:1], x.ravel()]))[1:].reshape(*shape), **how)
 
 
 @places("count", gpu=[40], emulator=[2])

@@ -47,21 +47,18 @@ def test_the_sum_of_negative_zeros_is_negative_zero(place, dtype, reverse):
 @everywhere("dtype", INTEGERS, emulator=lambda dtype: dtype in STAND_FOR_ALL)
 def test_integers_wrap(place, dtype):
     info = np.iinfo(dtype)
-    for n in place.sizes([37, 1000, 70_001]):
-        for value in (info.min, info.max, 3):
-            for op in ("add", "mul"):
-                check_scan(np.full(n, value, dtype), op)
+    for n, value, op in product(place.sizes([37, 1000, 70_001]), (info.min, info.max, 3), ("add", "mul")):
+        check_scan(np.full(n, value, dtype), op)
 
 
 def test_integer_sums_equal_numpys(place):
     """Full-range values, against NumPy's own cumsum."""
-    for n in place.sizes([1000, 300_007, 10**7 + 19]):
-        for dtype in ("int8", "int64"):
-            info = np.iinfo(dtype)
-            x = np.random.default_rng(n).integers(info.min, info.max, n, dtype, endpoint=True)
-            with np.errstate(over="ignore"):
-                same(cs.scan(cs.asarray(x)), np.cumsum(x, dtype=dtype))
-                same(cs.cumsum(cs.asarray(x)), np.cumsum(x))
+    for n, dtype in product(place.sizes([1000, 300_007, 10**7 + 19]), ("int8", "int64")):
+        info = np.iinfo(dtype)
+        x = np.random.default_rng(n).integers(info.min, info.max, n, dtype, endpoint=True)
+        with np.errstate(over="ignore"):
+            same(cs.scan(cs.asarray(x)), np.cumsum(x, dtype=dtype))
+            same(cs.cumsum(cs.asarray(x)), np.cumsum(x))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

@@ -1,10 +1,8 @@
-"""The workspace in any state: rubbish in the slots, states of earlier launches, a launch number that wraps, too few
-slots."""
+"""The slots of a scan's workspace: each state has one, also where a launch needs more than there are."""
 
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 import cutesync as cs
 from cutesync import dtypes
@@ -14,56 +12,7 @@ from cutesync.runtime import device, workspace
 from cutesync.runtime.device_array import DeviceArray
 
 from ..cases import data, same, scanned
-from .kernels import columns, force, pipeline, slabs, wave
-
-# what: (configuration for small arrays, shape, axis)
-PROBLEMS = {
-    "wave": (wave(2, 1), (1003,), 0),
-    "rows": (wave(2, 1), (2, 701), 1),
-    "columns": (columns(1, 16, 4, 2, 3), (61, 19), 0),
-    "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
-    "pipeline": (pipeline(4, 2, 4, 1, 2, 3), (2503,), 0),
-}
-
-
-def prepare(name: str, monkeypatch):
-    choice, shape, axis = PROBLEMS[name]
-    force(monkeypatch, choice)
-    x = data(shape, "int32")
-    return lambda: same(np.asarray(cs.scan(cs.asarray(x), axis=axis)), scanned(x, axis=axis), name)
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_slots_may_hold_anything(name, memory, monkeypatch):
-    check = prepare(name, monkeypatch)
-    for dirt in (0x00, 0x7F, 0xFF):
-        memory.soil(dirt)
-        check()
-        assert (memory.read(memory.slots, 4096) != 0x01010101 * dirt).any(), "this problem shares no workspace"
-        check()
-        memory.assert_ready()
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_the_launch_number_wraps(name, memory, monkeypatch):
-    """After 2**32 launches a slot of zeros, which a workspace begins with, must not pass for a state."""
-    check = prepare(name, monkeypatch)
-    memory.write(memory.counters + 4, np.array([2**32 - 2], np.uint32))
-    for _ in range(4):
-        memory.soil(0)
-        check()
-        memory.assert_ready()
-
-
-def test_families_take_turns_on_one_workspace(memory, monkeypatch):
-    """A reduction's states are no scan's, whatever slots they lie in."""
-    x = data(3001, "int32")
-    for name in PROBLEMS:
-        check = prepare(name, monkeypatch)
-        for _ in range(2):
-            check()
-            same(np.asarray(cs.reduce(cs.asarray(x))), cs.reference.reduce(x))
-    memory.assert_ready()
+from .kernels import force, pipeline, wave
 
 
 def test_a_launch_that_needs_more_slots_gets_them(memory, monkeypatch):
