@@ -1,10 +1,11 @@
 """Small CuTe kernels that the emulator's tests run: each correct one has switches that plant one fault."""
 
-import cuda.bindings.driver as driver
 import cutlass
 import cutlass.cute as cute
 from cutlass import Float32, Int32
 from cutlass.memory import SmemAllocator
+
+from .hosts import host
 
 THREADS = 128
 
@@ -13,31 +14,24 @@ def vector(pointer, n):
     return cute.make_tensor(pointer, cute.make_layout(n))
 
 
+@host(block=THREADS, grid=lambda n, **_: (n + THREADS - 1) // THREADS)
 @cute.kernel
-def add_kernel(a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, n: Int32):
+def add(a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, n: Int32):
     i = cute.arch.block_idx()[0] * THREADS + cute.arch.thread_idx()[0]
     if i < n:
         vector(c, n)[i] = vector(a, n)[i] + vector(b, n)[i]
 
 
-@cute.jit
-def add(a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, n: Int32, stream: driver.CUstream):
-    add_kernel(a, b, c, n).launch(grid=((n + THREADS - 1) // THREADS, 1, 1), block=(THREADS, 1, 1), stream=stream)
-
-
+@host(block=THREADS, grid=lambda n, **_: (n + THREADS - 1) // THREADS)
 @cute.kernel
-def unguarded_kernel(a: cute.Pointer, c: cute.Pointer, n: Int32):
+def unguarded(a: cute.Pointer, c: cute.Pointer, n: Int32):
     i = cute.arch.block_idx()[0] * THREADS + cute.arch.thread_idx()[0]
     vector(c, n + THREADS)[i] = vector(a, n + THREADS)[i]
 
 
-@cute.jit
-def unguarded(a: cute.Pointer, c: cute.Pointer, n: Int32, stream: driver.CUstream):
-    unguarded_kernel(a, c, n).launch(grid=((n + THREADS - 1) // THREADS, 1, 1), block=(THREADS, 1, 1), stream=stream)
-
-
+@host(block=THREADS, grid=None)
 @cute.kernel
-def reduce_kernel(x: cute.Pointer, out: cute.Pointer, n: Int32, sync: cutlass.Constexpr):
+def reduce(x: cute.Pointer, out: cute.Pointer, n: Int32, sync: cutlass.Constexpr):
     """One float sum a block. ``sync``: with the barrier between the warps' partial sums and their reader."""
     t = cute.arch.thread_idx()[0]
     block = cute.arch.block_idx()[0]
@@ -62,21 +56,15 @@ def reduce_kernel(x: cute.Pointer, out: cute.Pointer, n: Int32, sync: cutlass.Co
         vector(out, blocks)[block] = result
 
 
-@cute.jit
-def reduce(
-    x: cute.Pointer, out: cute.Pointer, n: Int32, blocks: Int32, sync: cutlass.Constexpr, stream: driver.CUstream
-):
-    reduce_kernel(x, out, n, sync).launch(grid=(blocks, 1, 1), block=(THREADS, 1, 1), stream=stream)
-
-
+@host(block=32, grid=None)
 @cute.kernel
-def last_block_kernel(
+def last_block(
     x: cute.Pointer,
     partials: cute.Pointer,
     ticket: cute.Pointer,
     out: cute.Pointer,
     n: Int32,
-    fence: cutlass.Constexpr,
+    sem: cutlass.Constexpr,
     scope: cutlass.Constexpr,
 ):
     """A single-launch sum: the block that takes the last ticket folds the partial sums."""
@@ -92,10 +80,7 @@ def last_block_kernel(
         total = total + cute.arch.shuffle_sync_bfly(total, 1 << step)
     if t == 0:
         vector(partials, blocks)[block] = total
-        if cutlass.const_expr(fence):
-            rank = cute.arch.atomic_add(ticket, Int32(1), sem="acq_rel", scope=scope)
-        else:
-            rank = cute.arch.atomic_add(ticket, Int32(1), sem="relaxed", scope=scope)
+        rank = cute.arch.atomic_add(ticket, Int32(1), sem=sem, scope=scope)
         if rank == blocks - 1:
             result = Int32(0)
             j = Int32(0)
@@ -106,25 +91,9 @@ def last_block_kernel(
             vector(ticket, 1)[0] = Int32(0)
 
 
-@cute.jit
-def last_block(
-    x: cute.Pointer,
-    partials: cute.Pointer,
-    ticket: cute.Pointer,
-    out: cute.Pointer,
-    n: Int32,
-    blocks: Int32,
-    fence: cutlass.Constexpr,
-    scope: cutlass.Constexpr,
-    stream: driver.CUstream,
-):
-    last_block_kernel(x, partials, ticket, out, n, fence, scope).launch(
-        grid=(blocks, 1, 1), block=(32, 1, 1), stream=stream
-    )
-
-
+@host(block=32, grid=lambda n, **_: (n + 31) // 32)
 @cute.kernel
-def look_back_kernel(
+def look_back(
     x: cute.Pointer,
     out: cute.Pointer,
     flags: cute.Pointer,
@@ -166,27 +135,9 @@ def look_back_kernel(
         vector(out, n)[i] = value + before
 
 
-@cute.jit
-def look_back(
-    x: cute.Pointer,
-    out: cute.Pointer,
-    flags: cute.Pointer,
-    sums: cute.Pointer,
-    ticket: cute.Pointer,
-    n: Int32,
-    ticketed: cutlass.Constexpr,
-    acquire: cutlass.Constexpr,
-    release: cutlass.Constexpr,
-    scope: cutlass.Constexpr,
-    stream: driver.CUstream,
-):
-    look_back_kernel(x, out, flags, sums, ticket, n, ticketed, acquire, release, scope).launch(
-        grid=((n + 31) // 32, 1, 1), block=(32, 1, 1), stream=stream
-    )
-
-
+@host(block=64)
 @cute.kernel
-def named_kernel(
+def named(
     out: cute.Pointer,
     consumer: cutlass.Constexpr,
     first: cutlass.Constexpr,
@@ -211,20 +162,9 @@ def named_kernel(
         vector(out, 32)[lane] = total
 
 
-@cute.jit
-def named(
-    out: cute.Pointer,
-    consumer: cutlass.Constexpr,
-    first: cutlass.Constexpr,
-    second: cutlass.Constexpr,
-    count: cutlass.Constexpr,
-    stream: driver.CUstream,
-):
-    named_kernel(out, consumer, first, second, count).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
-
-
+@host(block=32)
 @cute.kernel
-def exchange_kernel(out: cute.Pointer, sync: cutlass.Constexpr):
+def exchange(out: cute.Pointer, sync: cutlass.Constexpr):
     """Lanes of one warp swap values through shared memory."""
     lane = cute.arch.thread_idx()[0]
     cell = SmemAllocator().allocate_tensor(Int32, cute.make_layout(32), byte_alignment=16)
@@ -234,36 +174,14 @@ def exchange_kernel(out: cute.Pointer, sync: cutlass.Constexpr):
     vector(out, 32)[lane] = cell[31 - lane]
 
 
-@cute.jit
-def exchange(out: cute.Pointer, sync: cutlass.Constexpr, stream: driver.CUstream):
-    exchange_kernel(out, sync).launch(grid=(1, 1, 1), block=(32, 1, 1), stream=stream)
-
-
+@host(block=32)
 @cute.kernel
-def uninitialised_kernel(out: cute.Pointer):
+def uninitialised(out: cute.Pointer):
     lane = cute.arch.thread_idx()[0]
     cell = SmemAllocator().allocate_tensor(Int32, cute.make_layout(64), byte_alignment=16)
     cell[lane] = lane
     cute.arch.sync_warp()
     vector(out, 32)[lane] = cell[lane + 1]
-
-
-@cute.jit
-def uninitialised(out: cute.Pointer, stream: driver.CUstream):
-    uninitialised_kernel(out).launch(grid=(1, 1, 1), block=(32, 1, 1), stream=stream)
-
-
-@cute.kernel
-def divergent_barrier_kernel(out: cute.Pointer):
-    t = cute.arch.thread_idx()[0]
-    if t < 48:
-        cute.arch.barrier()
-    vector(out, 64)[t] = t
-
-
-@cute.jit
-def divergent_barrier(out: cute.Pointer, stream: driver.CUstream):
-    divergent_barrier_kernel(out).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
 
 
 @cute.kernel
@@ -273,7 +191,7 @@ def add_tensors_kernel(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor):
 
 
 @cute.jit
-def add_tensors(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, stream: driver.CUstream):
+def add_tensors(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor):
     """Two launches: c = a + b, then c = c + b."""
-    add_tensors_kernel(a, b, c).launch(grid=(a.shape[0], 1, 1), block=(64, 1, 1), stream=stream)
-    add_tensors_kernel(c, b, c).launch(grid=(a.shape[0], 1, 1), block=(64, 1, 1), stream=stream)
+    add_tensors_kernel(a, b, c).launch(grid=(a.shape[0], 1, 1), block=(64, 1, 1))
+    add_tensors_kernel(c, b, c).launch(grid=(a.shape[0], 1, 1), block=(64, 1, 1))

@@ -2,7 +2,6 @@
 ``fault`` as elsewhere.
 """
 
-import cuda.bindings.driver as driver
 import cutlass
 import cutlass.cute as cute
 from cutlass import Float32, Int32, pipeline
@@ -10,12 +9,15 @@ from cutlass.cute.arch import inline_ptx, map_dsmem_ptr
 from cutlass.cute.nvgpu import cpasync
 from cutlass.memory import SmemAllocator
 
+from .hosts import host
+
 PEERS = 4
 ROWS, COLUMNS, STAGES, TILES = 16, 32, 2, 5
 
 
+@host(block=32, grid=None, cluster=(PEERS, 1, 1))
 @cute.kernel
-def read_peer_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
+def read_peer(out: cute.Pointer, fault: cutlass.Constexpr):
     """Every block reads what its neighbour in the cluster wrote into shared memory."""
     thread = cute.arch.thread_idx()[0]
     block = cute.arch.block_idx()[0]
@@ -37,15 +39,9 @@ def read_peer_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
         cute.arch.cluster_wait()
 
 
-@cute.jit
-def read_peer(out: cute.Pointer, clusters: Int32, fault: cutlass.Constexpr, stream: driver.CUstream):
-    read_peer_kernel(out, fault).launch(
-        grid=(clusters * PEERS, 1, 1), block=(32, 1, 1), cluster=(PEERS, 1, 1), stream=stream
-    )
-
-
+@host(block=32, grid=None, cluster=(PEERS, 1, 1))
 @cute.kernel
-def gather_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
+def gather(out: cute.Pointer, fault: cutlass.Constexpr):
     """Each block sends one number to every block of its cluster by ``st.async``; each adds up what came."""
     thread = cute.arch.thread_idx()[0]
     block = cute.arch.block_idx()[0]
@@ -74,15 +70,9 @@ def gather_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
     cute.arch.cluster_wait()
 
 
-@cute.jit
-def gather(out: cute.Pointer, clusters: Int32, fault: cutlass.Constexpr, stream: driver.CUstream):
-    gather_kernel(out, fault).launch(
-        grid=(clusters * PEERS, 1, 1), block=(32, 1, 1), cluster=(PEERS, 1, 1), stream=stream
-    )
-
-
+@host(block=32, grid=2, cluster=(2, 1, 1))
 @cute.kernel
-def hand_over_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
+def hand_over(out: cute.Pointer, fault: cutlass.Constexpr):
     """Block 0 writes into block 1's shared memory and arrives on its mbarrier; block 1 waits and reads."""
     thread = cute.arch.thread_idx()[0]
     rank = cute.arch.block_idx_in_cluster()
@@ -113,11 +103,6 @@ def hand_over_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
         cute.make_tensor(out, cute.make_layout(32))[thread] = cell[31 - thread]
     cute.arch.cluster_arrive()
     cute.arch.cluster_wait()
-
-
-@cute.jit
-def hand_over(out: cute.Pointer, fault: cutlass.Constexpr, stream: driver.CUstream):
-    hand_over_kernel(out, fault).launch(grid=(2, 1, 1), block=(32, 1, 1), cluster=(2, 1, 1), stream=stream)
 
 
 @cute.kernel
@@ -178,7 +163,7 @@ def multicast_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor,
 
 
 @cute.jit
-def multicast(x: cute.Pointer, y: cute.Pointer, fault: cutlass.Constexpr, stream: driver.CUstream):
+def multicast(x: cute.Pointer, y: cute.Pointer, fault: cutlass.Constexpr):
     source = cute.make_tensor(x, cute.make_layout((TILES * ROWS, COLUMNS), stride=(COLUMNS, 1)))
     out = cute.make_tensor(y, cute.make_layout((2, TILES * ROWS, COLUMNS), stride=(TILES * ROWS * COLUMNS, COLUMNS, 1)))
     atom, mapped = cpasync.make_tiled_tma_atom(
@@ -188,6 +173,4 @@ def multicast(x: cute.Pointer, y: cute.Pointer, fault: cutlass.Constexpr, stream
         (ROWS, COLUMNS),
         num_multicast=2,
     )
-    multicast_kernel(atom, mapped, out, fault).launch(
-        grid=(2, 1, 1), block=(64, 1, 1), cluster=(2, 1, 1), stream=stream
-    )
+    multicast_kernel(atom, mapped, out, fault).launch(grid=(2, 1, 1), block=(64, 1, 1), cluster=(2, 1, 1))

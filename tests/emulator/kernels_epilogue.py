@@ -2,7 +2,6 @@
 producer warpgroup with few registers, two consumer warpgroups, and an epilogue through stmatrix, swizzled shared
 memory and a tensor store. ``fault`` as elsewhere."""
 
-import cuda.bindings.driver as driver
 import cutlass
 import cutlass.cute as cute
 from cutlass import Float16, Float32, Int16, Int32, pipeline
@@ -126,9 +125,7 @@ def kernel(
 
 
 @cute.jit
-def matmul(
-    a: cute.Pointer, b: cute.Pointer, d: cute.Pointer, k: Int32, fault: cutlass.Constexpr, stream: driver.CUstream
-):
+def matmul(a: cute.Pointer, b: cute.Pointer, d: cute.Pointer, k: Int32, fault: cutlass.Constexpr):
     ta = cute.make_tensor(a, cute.make_layout((CLUSTER * M, k), stride=(k, 1)))
     tb = cute.make_tensor(b, cute.make_layout((N, k), stride=(k, 1)))
     td = cute.make_tensor(d, cute.make_layout((CLUSTER * M, N), stride=(N, 1)))
@@ -152,5 +149,5 @@ def matmul(
         cpasync.CopyBulkTensorTileS2GOp(), td, cute.slice_(layout_d, (None, None, 0)), (M, N)
     )
     kernel(atom_a, ma, atom_b, mb, atom_d, md, mma, layout_a, layout_b, layout_d, (k + K - 1) // K, fault).launch(
-        grid=(CLUSTER, 1, 1), block=(THREADS, 1, 1), cluster=(CLUSTER, 1, 1), min_blocks_per_mp=1, stream=stream
+        grid=(CLUSTER, 1, 1), block=(THREADS, 1, 1), cluster=(CLUSTER, 1, 1), min_blocks_per_mp=1
     )

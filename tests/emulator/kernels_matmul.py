@@ -2,7 +2,6 @@
 names what is wrong.
 """
 
-import cuda.bindings.driver as driver
 import cutlass
 import cutlass.cute as cute
 from cutlass import Float16, Float32, Int32, pipeline
@@ -98,9 +97,7 @@ def matmul_kernel(
 
 
 @cute.jit
-def matmul(
-    a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, k: Int32, fault: cutlass.Constexpr, stream: driver.CUstream
-):
+def matmul(a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, k: Int32, fault: cutlass.Constexpr):
     ta = cute.make_tensor(a, cute.make_layout((M, k), stride=(k, 1)))
     tb = cute.make_tensor(b, cute.make_layout((N, k), stride=(k, 1)))
     tc = cute.make_tensor(c, cute.make_layout((M, N), stride=(N, 1)))
@@ -113,5 +110,5 @@ def matmul(
     atom_a, ma = cpasync.make_tiled_tma_atom(load, ta, cute.slice_(layout_a, (None, None, 0)), (M, K))
     atom_b, mb = cpasync.make_tiled_tma_atom(load, tb, cute.slice_(layout_b, (None, None, 0)), (N, K))
     matmul_kernel(atom_a, ma, atom_b, mb, tc, mma, layout_a, layout_b, (k + K - 1) // K, fault).launch(
-        grid=(1, 1, 1), block=(160, 1, 1), stream=stream
+        grid=(1, 1, 1), block=(160, 1, 1)
     )

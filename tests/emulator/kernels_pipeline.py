@@ -3,13 +3,14 @@
 ``fault`` names the one thing that is wrong (None: nothing is).
 """
 
-import cuda.bindings.driver as driver
 import cutlass
 import cutlass.cute as cute
 from cutlass import Float32, Int32, pipeline
 from cutlass.cute.nvgpu import cpasync
 from cutlass.experimental import primitives
 from cutlass.memory import SmemAllocator
+
+from .hosts import host
 
 ROWS, COLUMNS, STAGES, CONSUMERS = 8, 32, 3, 2
 TILE_BYTES = ROWS * COLUMNS * 4
@@ -77,7 +78,7 @@ def stream_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor, ti
 
 
 @cute.jit
-def stream_tiles(x: cute.Pointer, y: cute.Pointer, tiles: Int32, fault: cutlass.Constexpr, stream: driver.CUstream):
+def stream_tiles(x: cute.Pointer, y: cute.Pointer, tiles: Int32, fault: cutlass.Constexpr):
     layout = cute.make_layout((tiles * ROWS, COLUMNS), stride=(COLUMNS, 1))
     source, out = cute.make_tensor(x, layout), cute.make_tensor(y, layout)
     atom, mapped = cpasync.make_tiled_tma_atom(
@@ -86,13 +87,12 @@ def stream_tiles(x: cute.Pointer, y: cute.Pointer, tiles: Int32, fault: cutlass.
         cute.make_layout((ROWS, COLUMNS), stride=(COLUMNS, 1)),
         (ROWS, COLUMNS),
     )
-    stream_kernel(atom, mapped, out, tiles, fault).launch(
-        grid=(1, 1, 1), block=(32 * (1 + CONSUMERS), 1, 1), stream=stream
-    )
+    stream_kernel(atom, mapped, out, tiles, fault).launch(grid=(1, 1, 1), block=(32 * (1 + CONSUMERS), 1, 1))
 
 
+@host(block=64)
 @cute.kernel
-def fill_kernel(out: cute.Pointer, tiles: Int32):
+def fill(out: cute.Pointer, tiles: Int32):
     """Two shared buffers in turn: all threads fill one, then one thread copies it to global memory in bulk."""
     thread = cute.arch.thread_idx()[0]
     buffer = SmemAllocator().allocate_tensor(Int32, cute.make_layout((64, 2)), byte_alignment=128)
@@ -111,13 +111,9 @@ def fill_kernel(out: cute.Pointer, tiles: Int32):
         cute.arch.cp_async_bulk_wait_group(0)
 
 
-@cute.jit
-def fill(out: cute.Pointer, tiles: Int32, stream: driver.CUstream):
-    fill_kernel(out, tiles).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
-
-
+@host(block=96)
 @cute.kernel
-def take_turns_kernel(out: cute.Pointer, rounds: Int32, fault: cutlass.Constexpr):
+def take_turns(out: cute.Pointer, rounds: Int32, fault: cutlass.Constexpr):
     """Warp 0 tells ``rounds`` times, by a barrier that counts one arrival; warp 1 listens, and answers so that it is
     not overrun. Warp 2 waits for the last phase only, once the block barrier says that it is the last one."""
     thread = cute.arch.thread_idx()[0]
@@ -143,8 +139,3 @@ def take_turns_kernel(out: cute.Pointer, rounds: Int32, fault: cutlass.Constexpr
         cute.arch.barrier()
     if thread == 64:
         cute.arch.mbarrier_wait(told, (rounds - 1) % 2)
-
-
-@cute.jit
-def take_turns(out: cute.Pointer, rounds: Int32, fault: cutlass.Constexpr, stream: driver.CUstream):
-    take_turns_kernel(out, rounds, fault).launch(grid=(1, 1, 1), block=(96, 1, 1), stream=stream)

@@ -1,6 +1,5 @@
 """One warpgroup multiplies with the tensor cores and touches the registers they work on, in time or (``fault``) not."""
 
-import cuda.bindings.driver as driver
 import cutlass
 import cutlass.cute as cute
 from cutlass import Float16, Float32, Int32
@@ -78,7 +77,6 @@ def product(
     steps: Int32,
     from_registers: cutlass.Constexpr,
     fault: cutlass.Constexpr,
-    stream: driver.CUstream,
 ):
     ta, tb = (cute.make_tensor(x, cute.make_layout((SIDE, STEPS * DEPTH), stride=(STEPS * DEPTH, 1))) for x in (a, b))
     tc = cute.make_tensor(c, cute.make_layout((SIDE, SIDE), stride=(SIDE, 1)))
@@ -91,5 +89,5 @@ def product(
     layout_a = hopper_helpers.make_smem_layout_a(row, (SIDE, SIDE, DEPTH), Float16, STEPS)
     layout_b = hopper_helpers.make_smem_layout_b(row, (SIDE, SIDE, DEPTH), Float16, STEPS)
     product_kernel(ta, tb, tc, mma, layout_a, layout_b, steps, from_registers, fault).launch(
-        grid=(1, 1, 1), block=(128, 1, 1), stream=stream
+        grid=(1, 1, 1), block=(128, 1, 1)
     )

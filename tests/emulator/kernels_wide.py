@@ -1,20 +1,22 @@
 """A chained scan whose descriptors are 16 bytes: state and sum in one 128-bit word, or (``fault``) in two of 64."""
 
-import cuda.bindings.driver as driver
 import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Int32, Int64, Uint64, Uint128
+
+from .hosts import host
 
 
 def vector(pointer, n):
     return cute.make_tensor(pointer, cute.make_layout(n))
 
 
+@host(block=32, grid=lambda n, **_: (n + 31) // 32)
 @cute.kernel
-def descriptors_kernel(
+def descriptors(
     x: cute.Pointer,
     out: cute.Pointer,
-    descriptors: cute.Pointer,
+    words: cute.Pointer,
     ticket: cute.Pointer,
     n: Int32,
     fault: cutlass.Constexpr,
@@ -37,7 +39,7 @@ def descriptors_kernel(
             value = value + other
     before = Int64(0)
     if lane == 31:
-        mine = descriptors + 2 * tile
+        mine = words + 2 * tile
         if tile > 0:
             waiting = Boolean(True)
             while waiting:
@@ -61,18 +63,3 @@ def descriptors_kernel(
     before = cute.arch.shuffle_sync(before, 31)
     if i < n:
         vector(out, n)[i] = value + before
-
-
-@cute.jit
-def descriptors(
-    x: cute.Pointer,
-    out: cute.Pointer,
-    words: cute.Pointer,
-    ticket: cute.Pointer,
-    n: Int32,
-    fault: cutlass.Constexpr,
-    stream: driver.CUstream,
-):
-    descriptors_kernel(x, out, words, ticket, n, fault).launch(
-        grid=((n + 31) // 32, 1, 1), block=(32, 1, 1), stream=stream
-    )

@@ -36,8 +36,8 @@ A, B = (random.integers(-3, 4, (64, 256)).astype(np.float16) for _ in range(2))
 
 # name -> host function, arguments, {number of an output among them: what it must be}
 KERNELS = {
-    "reduce": (basic.reduce, (X.astype(np.float32), np.zeros(1, np.float32), 640, 1, True), {1: [X.sum()]}),
-    "last_block": (basic.last_block, (X, i32(6), i32(1), i32(1), 640, 6, True, "gpu"), {2: [0], 3: [X.sum()]}),
+    "reduce": (basic.reduce, (X.astype(np.float32), np.zeros(1, np.float32), 640, True, 1), {1: [X.sum()]}),
+    "last_block": (basic.last_block, (X, i32(6), i32(1), i32(1), 640, "acq_rel", "gpu", 6), {2: [0], 3: [X.sum()]}),
     "look_back": (
         basic.look_back,
         (X, i32(640), i32(20), i32(20), i32(1), 640, True, "acquire", "release", "gpu"),
@@ -71,10 +71,10 @@ KERNELS = {
     "add": (overlap.add, (X[:192], i32(192), X[:64], 3, "every thread", True), {1: X[:192] + np.tile(X[:64], 3)}),
     "read_peer": (
         cluster.read_peer,
-        (i32(128), 1, None),
+        (i32(128), None, 4),
         {0: [(b + 1) % 4 * 100 + 31 - t for b in range(4) for t in range(32)]},
     ),
-    "gather": (cluster.gather, (i32(4), 1, None), {0: [10] * 4}),
+    "gather": (cluster.gather, (i32(4), None, 4), {0: [10] * 4}),
     "hand_over": (cluster.hand_over, (i32(32), None), {0: 3 * np.arange(31, -1, -1)}),
     "multicast": (cluster.multicast, (CAST, np.zeros((2, *CAST.shape), np.float32), None), {1: np.stack([CAST, CAST])}),
 }

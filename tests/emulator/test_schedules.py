@@ -34,14 +34,14 @@ def test_add(n):
 def test_block_reduction():
     x = random.integers(0, 9, 1000).astype(np.float32)
     out = np.zeros(4, np.float32)
-    check(basic.reduce, x, out, 1000, 4, True, schedules=SCHEDULES)
+    check(basic.reduce, x, out, 1000, True, 4, schedules=SCHEDULES)
     assert out.sum() == x.sum()
 
 
 def test_last_block_reduction_resets_its_ticket():
     x = random.integers(-9, 9, 500).astype(np.int32)
     partials, ticket, out = np.zeros(6, np.int32), np.zeros(1, np.int32), np.zeros(1, np.int32)
-    check(basic.last_block, x, partials, ticket, out, 500, 6, True, "gpu", schedules=SCHEDULES)
+    check(basic.last_block, x, partials, ticket, out, 500, "acq_rel", "gpu", 6, schedules=SCHEDULES)
     assert out[0] == x.sum() and ticket[0] == 0
 
 
@@ -93,13 +93,13 @@ def test_matmul_of_a_cluster_with_its_epilogue(policy):
 
 def test_clusters_read_each_other():
     out = np.zeros(8 * 32, np.int32)
-    check(cluster.read_peer, out, 2, None, schedules=SCHEDULES)
+    check(cluster.read_peer, out, None, 8, schedules=SCHEDULES)
     assert out.tolist() == [(b // 4 * 4 + (b + 1) % 4) * 100 + 31 - t for b in range(8) for t in range(32)]
 
 
 def test_asynchronous_stores_to_peers():
     out = np.zeros(8, np.int32)
-    check(cluster.gather, out, 2, None, schedules=SCHEDULES)
+    check(cluster.gather, out, None, 8, schedules=SCHEDULES)
     assert out.tolist() == [10] * 4 + [26] * 4
 
 
@@ -139,11 +139,11 @@ def test_a_seed_replays_exactly(policy, tmp_path):
 def test_a_failing_schedule_is_found_again_by_what_its_report_says():
     x, out = np.ones(100, np.float32), np.zeros(2, np.float32)
     with pytest.raises(emulator.EmulationError) as first:
-        emulator.check(basic.reduce, x, out, 100, 2, False)
+        emulator.check(basic.reduce, x, out, 100, False, 2)
     replay = first.value.report.replay
     policy, seed = replay.split("'")[1], int(replay.split("seed=")[1])
     with pytest.raises(emulator.EmulationError) as second:
-        emulator.check(basic.reduce, x, out, 100, 2, False, policy=policy, seed=seed, schedules=1)
+        emulator.check(basic.reduce, x, out, 100, False, 2, policy=policy, seed=seed, schedules=1)
     assert str(second.value) == str(first.value)
 
 

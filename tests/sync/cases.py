@@ -41,7 +41,6 @@ KERNELS = {
 def launched(function, arguments) -> list[np.ndarray]:
     """The arrays among ``arguments`` after a launch on the GPU."""
     torch = pytest.importorskip("torch")
-    import cuda.bindings.driver as driver
     import cutlass.cute as cute
     from cutlass.cute.runtime import make_ptr
 
@@ -56,7 +55,6 @@ def launched(function, arguments) -> list[np.ndarray]:
     ]
     annotations = list(getattr(function, "__wrapped__", function).__annotations__.values())
     run_time = [value for value, kind in zip(values, annotations) if "Constexpr" not in str(kind)]
-    stream = driver.CUstream(0)
-    cute.compile(function, *values, stream, options="--gpu-arch sm_90a")(*run_time, stream)
+    cute.compile(function, *values, options="--gpu-arch sm_90a")(*run_time)
     torch.cuda.synchronize()
     return [h.cpu().numpy() if isinstance(a, np.ndarray) else h for a, h in zip(arguments, held)]
