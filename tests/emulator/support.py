@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
+import pytest
 
-from cutesync.emulator import ptx
+from cutesync.emulator import EmulationError, ptx
 from cutesync.emulator.codegen import Program
 from cutesync.emulator.driver import Launch
 from cutesync.emulator.run import Device, Settings, run_launch
+
+
+def reported(kinds: str, words: str, run: Callable, *arguments, **options) -> str:
+    """The report of ``run(*arguments, **options)``: of this kind (of one of several), and ``words`` match in it."""
+    with pytest.raises(EmulationError, match=words or kinds.replace(" ", "|")) as found:
+        run(*arguments, **options)
+    assert found.value.kind in kinds.split(), found.value
+    return str(found.value)
+
 
 # A barrier and 16 bytes a thread: their addresses, the initialisation, a wait.
 PROLOGUE = """

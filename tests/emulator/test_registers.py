@@ -8,11 +8,11 @@ import re
 import numpy as np
 import pytest
 
-from cutesync.emulator import POLICIES, EmulationError
+from cutesync.emulator import POLICIES
 
 from ..compiled import check
 from . import kernels_registers as kernels
-from .support import kernel_text, launch
+from .support import kernel_text, launch, reported
 
 random = np.random.default_rng(8)
 
@@ -41,10 +41,7 @@ def test_correct_kernels_are_clean(from_registers, fault):
     ),
 )
 def test_fault_is_reported_at_its_line(from_registers, fault, line, role):
-    with pytest.raises(EmulationError) as found:
-        product(from_registers, fault)
-    text = str(found.value)
-    assert found.value.kind == "registers" and role in text, text
+    text = reported("registers", role, product, from_registers, fault)
     assert re.search(r"kernel \w+\n  block \(0, 0, 0\) warp \d", text) and "seed=" in text
     path, number = re.search(r"at (\S+kernels_registers\.py):(\d+)", text).groups()
     assert line in linecache.getline(path, int(number))
@@ -134,6 +131,4 @@ def test_registers_may_be_handed_on(body):
     ),
 )
 def test_registers_in_flight_are_not_touched(body, word):
-    with pytest.raises(EmulationError, match=re.escape(word)) as found:
-        run(*body)
-    assert found.value.kind == "registers"
+    reported("registers", word, run, *body)

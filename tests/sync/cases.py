@@ -38,6 +38,37 @@ KERNELS = {
 }
 
 
+def ring(how: str, producers: int, stages: int, consumers: int, fills: int) -> tuple:
+    n = fills * LENGTH
+    return kernels.ring, (X[:n], zeros(n), fills, how, stages, producers, consumers), {1: X[:n] + 1}
+
+
+# the other ways of the blocks, and other sizes
+WAYS = {
+    **{
+        f"turns, {how}": (kernels.turns, (X, zeros(7 * T), 7, how), {1: X[: 7 * T].reshape(7, T)[:, ::-1].ravel()})
+        for how in ("both", "test_wait")
+    },
+    "a barrier made again once it is given back": (kernels.lifecycle, (zeros(T),), {0: np.arange(T)}),
+    "bytes by hand": (kernels.counted_bytes, (X, zeros(64), True), {1: X[:64][::-1]}),
+    "threads that drop": (kernels.leaving, (zeros(T), False), {0: np.arange(T) // 32 + 1}),
+    "threads that drop, with a completion function": (kernels.leaving, (zeros(T), True), {0: np.full(T, 3)}),
+    "roles with registers": (
+        kernels.budgets,
+        (zeros(256),),
+        {0: np.where(np.arange(256) < 128, 100 + np.arange(256) // 32, 196 + np.arange(256) // 32)},
+    ),
+    "ring by threads, 2 producers": ring("threads", 2, 4, 3, 5),
+    "ring by threads, 1 stage": ring("threads", 1, 1, 1, 3),
+    "ring by bulk copies, 3 consumers": ring("bulk", 1, 4, 3, 5),
+    "ring by bulk copies, 1 stage": ring("bulk", 1, 1, 1, 3),
+    "ring by tensor copies, 1 consumer": ring("tensor", 1, 4, 1, 5),
+    "ring by cp.async": ring("cp_async", 1, 3, 2, 8),
+    "ring by cp.async, 1 stage": ring("cp_async", 1, 1, 1, 3),
+    "ring by cp.async, 2 producers": ring("cp_async", 2, 1, 2, 2),
+}
+
+
 def launched(function, arguments) -> list[np.ndarray]:
     """The arrays among ``arguments`` after a launch on the GPU."""
     torch = pytest.importorskip("torch")
