@@ -5,18 +5,20 @@ import asyncio
 import contextvars
 import gc
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
 
 import cutesync as cs
 from cutesync import emulator
-from cutesync.emulator import machine, rewind, trace, watchdog
+from cutesync.emulator import driver, machine, rewind, trace, watchdog
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
 from cutesync.runtime import device
 
 from ..compiled import check, compiled
+from ..concurrency import in_threads
 from . import kernels_basic as basic
 from .support import kernel_text
 
@@ -24,11 +26,8 @@ X = np.arange(3000, dtype=np.int32)
 
 
 def in_a_thread(work):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(work()))
-    thread.start()
-    thread.join(60)
-    return found[0]
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result(60)
 
 
 # --- whose settings ---------------------------------------------------------------------------------------------------
@@ -221,8 +220,6 @@ def test_no_way_to_write_to_memory_that_is_read_only(way):
 
 @pytest.mark.parametrize("sanitize", (True, False))
 def test_threads_that_check_and_threads_that_call(sanitize):
-    failures = []
-
     def checks():
         for _ in range(3):
             with cs.emulate(schedules=3, sanitize=sanitize) as used:
@@ -235,38 +232,20 @@ def test_threads_that_check_and_threads_that_call(sanitize):
                 on_device = cs.asarray(y)
                 assert int(np.asarray(cs.sum(on_device))) == y.sum() and np.array_equal(np.asarray(on_device), y)
 
-    def guarded(work, *arguments):
-        try:
-            work(*arguments)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=guarded, args=work) for work in ((checks,), (calls, 1), (calls, 100))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not failures
+    works = (checks, partial(calls, 1), partial(calls, 100))
+    in_threads(lambda k: works[k](), len(works))
 
 
 def test_threads_that_check_the_same_arrays():
     x, out = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
-    failures = []
 
-    def work():
-        try:
-            for _ in range(5):
-                check(basic.add, x, x, out, 64, schedules=2)
-        except BaseException as error:
-            failures.append(error)
+    def work(_):
+        for _ in range(5):
+            check(basic.add, x, x, out, 64, schedules=2)
 
     compiled(basic.add, x, x, out, 64)
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not failures and np.array_equal(out, 2 * x)
+    in_threads(work, 3)
+    assert np.array_equal(out, 2 * x)
 
 
 # --- interrupts -------------------------------------------------------------------------------------------------------
@@ -337,18 +316,20 @@ def test_everything_is_as_new_after_an_interrupt(place, monkeypatch, tmp_path):
     assert len(emulator.DEVICE.memory.regions) <= regions
 
 
-def test_an_interrupt_in_the_host_code_of_a_check(monkeypatch):
-    from cutesync.emulator import driver
+def raising(error: BaseException):
+    def function(*_):
+        raise error
 
+    return function
+
+
+def test_an_interrupt_in_the_host_code_of_a_check(monkeypatch):
     x = np.ones(64, np.float32)
     kernel = compiled(basic.add, x, x, x.copy(), 64)
     emulator.call(kernel, basic.add, x, x, x.copy(), 64)
 
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(driver.Executable, "_attribute", staticmethod(interrupted))
+        patch.setattr(driver.Executable, "_attribute", staticmethod(raising(KeyboardInterrupt())))
         emulator.call(kernel, basic.add, x, x, x.copy(), 64)
     out = np.zeros(64, np.float32)
     emulator.call(kernel, basic.add, x, x, out, 64)
@@ -356,9 +337,6 @@ def test_an_interrupt_in_the_host_code_of_a_check(monkeypatch):
 
 
 def test_an_error_of_a_signal_handler_stays_what_it_is(monkeypatch):
-    def late(*_):
-        raise TimeoutError("late")
-
-    monkeypatch.setattr(machine.Machine, "run_fragment", late)
+    monkeypatch.setattr(machine.Machine, "run_fragment", raising(TimeoutError("late")))
     with cs.emulate(), pytest.raises(TimeoutError, match="late"):
         cs.sum(X)
