@@ -3,8 +3,6 @@
 The bodies are plain methods: the DSL rewrites the loops of a kernel itself, and these are loops of Python's.
 """
 
-from __future__ import annotations
-
 import cutlass.cute as cute
 import numpy as np
 from cutlass import Int32, Int64

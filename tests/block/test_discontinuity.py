@@ -1,8 +1,6 @@
 """block.Discontinuity: the source document's examples, all eight forms, and every kind of block, item, flag and
 operator."""
 
-from __future__ import annotations
-
 import cutlass
 import numpy as np
 import pytest

@@ -3,8 +3,6 @@
 Skips the tests that use it where the DSL is not installed.
 """
 
-from __future__ import annotations
-
 import os
 import re
 

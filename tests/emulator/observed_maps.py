@@ -4,8 +4,6 @@ A compiled host function is run with its CUDA calls answered by callbacks; the l
 parameter.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
 import os

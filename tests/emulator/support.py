@@ -1,7 +1,5 @@
 """Runs handwritten PTX on the emulator, so that a test needs neither the DSL nor a compiler."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Sums, products, fma, division and the rest, against rounding by definition on fractions."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from functools import partial
@@ -16,7 +14,7 @@ from cutesync.errors import ArgumentValueError
 from . import exact
 
 MODES = ("rn", "rz", "rm", "rp")
-UNSIGNED = {16: np.uint16, 32: np.uint32, 64: np.uint64}
+UNSIGNED = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}
 NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
 EXACT = {
     "add": lambda x, y: x + y,
@@ -26,14 +24,10 @@ EXACT = {
 }
 
 
-def bits_of(kind: str) -> int:
-    return {"f16": 16, "bf16": 16, "f32": 32, "f64": 64}[kind]
-
-
 def finite_codes(kind: str, seed: int, count: int) -> np.ndarray:
     """Any finite numbers, with neighbours of powers of two, zeros and subnormals among them."""
     rng = np.random.default_rng(seed)
-    spec, width = exact.SPECS[kind], bits_of(kind)
+    spec = exact.SPECS[kind]
     anything = rng.integers(0, spec.top + 1, count, dtype=np.uint64)
     middle = np.uint64(spec.bias << spec.fraction_bits)
     near = (
@@ -54,8 +48,8 @@ def finite_codes(kind: str, seed: int, count: int) -> np.ndarray:
     )
     chosen = np.minimum(chosen, np.uint64(spec.top))
     chosen[:2] = 0
-    signs = rng.integers(0, 2, count).astype(np.uint64) << np.uint64(width - 1)
-    return (chosen | signs).astype(UNSIGNED[width])
+    signs = rng.integers(0, 2, count).astype(np.uint64) * np.uint64(spec.sign)
+    return (chosen | signs).astype(UNSIGNED[kind])
 
 
 def check(name: str, kind: str, mode: str, sources: list[np.ndarray], got: np.ndarray) -> None:
@@ -96,7 +90,7 @@ def near_ties(kind: str, seed: int, count: int) -> list[np.ndarray]:
         sliver = Fraction(1, 1 << int(rng.integers(2 * spec.fraction_bits, 60))) * int(rng.choice([-1, 1]))
         rest = exact.encode(kind, (gap + sliver) if gap else sliver)
         a.append(x_code), b.append(y_code), c.append(rest)
-    return [np.array(v, np.uint64).astype(UNSIGNED[bits_of(kind)]) for v in (a, b, c)]
+    return [np.array(v, np.uint64).astype(UNSIGNED[kind]) for v in (a, b, c)]
 
 
 @pytest.mark.parametrize("kind", ["f16", "bf16", "f32"])
@@ -126,24 +120,24 @@ def test_f64_fma_over_the_whole_range():
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
 def test_signs_of_zero(kind, mode):
-    sign, width = exact.SPECS[kind].sign, bits_of(kind)
+    sign = exact.SPECS[kind].sign
     zero, one = 0, exact.encode(kind, Fraction(1))
-    a = np.array([zero, sign, zero, sign, one, one | sign], UNSIGNED[width])
-    b = np.array([zero, sign, sign, zero, one | sign, one], UNSIGNED[width])
+    a = np.array([zero, sign, zero, sign, one, one | sign], UNSIGNED[kind])
+    b = np.array([zero, sign, sign, zero, one | sign, one], UNSIGNED[kind])
     cancelled = sign if mode == "rm" else 0
     want = [0, sign, cancelled, cancelled, cancelled, cancelled]
     assert operation(f"add.{mode}.{kind}")(a, b).tolist() == want
-    assert operation(f"sub.{mode}.{kind}")(a, b ^ UNSIGNED[width](sign)).tolist() == want
-    ones = np.full(6, one, UNSIGNED[width])
+    assert operation(f"sub.{mode}.{kind}")(a, b ^ UNSIGNED[kind](sign)).tolist() == want
+    ones = np.full(6, one, UNSIGNED[kind])
     assert operation(f"fma.{mode}.{kind}")(a, ones, b).tolist() == want
 
 
 @pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
 def test_specials_give_the_canonical_nan(kind):
-    spec, width = exact.SPECS[kind], bits_of(kind)
+    spec = exact.SPECS[kind]
     infinity = spec.top + 1
-    a = np.array([infinity, infinity, infinity + 1, 0, spec.top], UNSIGNED[width])
-    b = np.array([infinity | spec.sign, infinity, 1, infinity, spec.top], UNSIGNED[width])
+    a = np.array([infinity, infinity, infinity + 1, 0, spec.top], UNSIGNED[kind])
+    b = np.array([infinity | spec.sign, infinity, 1, infinity, spec.top], UNSIGNED[kind])
     kept = infinity + 1 | 1 << 51 if kind == "f64" else NAN[kind]  # f64 keeps the NaN that it is given
     assert operation(f"add.{kind}")(a, b).tolist() == [NAN[kind], infinity, kept, infinity, infinity]
     assert operation(f"mul.{kind}")(a, b).tolist() == [infinity | spec.sign, infinity, kept, NAN[kind], infinity]
@@ -162,7 +156,7 @@ def test_pairs_work_half_by_half():
 
 @pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64"])
 def test_min_and_max(kind):
-    spec, width = exact.SPECS[kind], bits_of(kind)
+    spec = exact.SPECS[kind]
     codes = [
         *finite_codes(kind, 3, 40).tolist(),
         0,
@@ -172,8 +166,8 @@ def test_min_and_max(kind):
         spec.top + 2,
         spec.top + 2 | spec.sign,
     ]
-    a = np.repeat(np.array(codes, np.uint64), len(codes)).astype(UNSIGNED[width])
-    b = np.tile(np.array(codes, np.uint64), len(codes)).astype(UNSIGNED[width])
+    a = np.repeat(np.array(codes, np.uint64), len(codes)).astype(UNSIGNED[kind])
+    b = np.tile(np.array(codes, np.uint64), len(codes)).astype(UNSIGNED[kind])
     forms = ("min", "max") + (("min.NaN", "max.NaN", "min.xorsign.abs", "max.NaN.xorsign.abs") if kind != "f64" else ())
     results = {n: operation(f"{n}.{kind}")(a, b).tolist() for n in forms}
 
@@ -286,12 +280,10 @@ def test_f64_division_and_root(mode):
             assert (below**2 < value <= this**2 or value == 0) if mode == "rp" else this**2 <= value < above**2
 
 
-def bits(dtype: str, *values) -> np.ndarray:
+def bits(kind: str, *values: float) -> np.ndarray:
     """The codes of values, NaN as the canonical one."""
-    floats = np.array(values, f"float{dtype[1:]}")
-    return np.where(np.isnan(floats), NAN[dtype], floats.view(UNSIGNED[int(dtype[1:])])).astype(
-        UNSIGNED[int(dtype[1:])]
-    )
+    floats, unsigned = np.array(values, f"float{kind[1:]}"), UNSIGNED[kind]
+    return np.where(np.isnan(floats), unsigned(NAN[kind]), floats.view(unsigned))
 
 
 f16, f32 = partial(bits, "f16"), partial(bits, "f32")

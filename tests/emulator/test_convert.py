@@ -1,7 +1,5 @@
 """``cvt`` against rounding by definition on fractions, and against ml_dtypes on whole 8- and 16-bit ranges."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -3,8 +3,6 @@
 ``--emulator`` runs them on the whole emulator instead, where there is no GPU; nothing is stored then.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

@@ -1,7 +1,5 @@
 """Atomic operations, one lane to an address, and the widths and signs of loads and stores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product

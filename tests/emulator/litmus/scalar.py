@@ -1,7 +1,5 @@
 """One instruction a lane: float arithmetic, conversions, approximate functions, integers, comparisons."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 

@@ -1,7 +1,5 @@
 """What the lanes of a warp do together: shuffles, votes, matches, reductions, and 8 x 8 matrices with ``mma.sync``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import product
