@@ -1,8 +1,8 @@
-"""Small CuTe kernels that the emulator's tests run: each correct one has switches that plant one fault."""
+"""Small CuTe kernels that the emulator's tests run: test_faults.py plants faults in those that are correct."""
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32
+from cutlass import Boolean, Float32, Int32, Int64, Uint64, Uint128
 from cutlass.memory import SmemAllocator
 
 from .hosts import host
@@ -31,8 +31,8 @@ def unguarded(a: cute.Pointer, c: cute.Pointer, n: Int32):
 
 @host(block=THREADS, grid=None)
 @cute.kernel
-def reduce(x: cute.Pointer, out: cute.Pointer, n: Int32, sync: cutlass.Constexpr):
-    """One float sum a block. ``sync``: with the barrier between the warps' partial sums and their reader."""
+def reduce(x: cute.Pointer, out: cute.Pointer, n: Int32):
+    """One float sum a block."""
     t = cute.arch.thread_idx()[0]
     block = cute.arch.block_idx()[0]
     blocks = cute.arch.grid_dim()[0]
@@ -47,8 +47,7 @@ def reduce(x: cute.Pointer, out: cute.Pointer, n: Int32, sync: cutlass.Constexpr
         total = total + cute.arch.shuffle_sync_bfly(total, 1 << step)
     if t % 32 == 0:
         partial[t // 32] = total
-    if cutlass.const_expr(sync):
-        cute.arch.barrier()
+    cute.arch.barrier()
     if t == 0:
         result = Float32(0.0)
         for w in cutlass.range_constexpr(THREADS // 32):
@@ -164,13 +163,12 @@ def named(
 
 @host(block=32)
 @cute.kernel
-def exchange(out: cute.Pointer, sync: cutlass.Constexpr):
+def exchange(out: cute.Pointer):
     """Lanes of one warp swap values through shared memory."""
     lane = cute.arch.thread_idx()[0]
     cell = SmemAllocator().allocate_tensor(Int32, cute.make_layout(32), byte_alignment=16)
     cell[lane] = lane
-    if cutlass.const_expr(sync):
-        cute.arch.sync_warp()
+    cute.arch.sync_warp()
     vector(out, 32)[lane] = cell[31 - lane]
 
 
@@ -195,3 +193,58 @@ def add_tensors(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor):
     """Two launches: c = a + b, then c = c + b."""
     add_tensors_kernel(a, b, c).launch(grid=(a.shape[0], 1, 1), block=(64, 1, 1))
     add_tensors_kernel(c, b, c).launch(grid=(a.shape[0], 1, 1), block=(64, 1, 1))
+
+
+@host(block=32, grid=lambda n, **_: (n + 31) // 32)
+@cute.kernel
+def descriptors(
+    x: cute.Pointer,
+    out: cute.Pointer,
+    words: cute.Pointer,
+    ticket: cute.Pointer,
+    n: Int32,
+    fault: cutlass.Constexpr,
+):
+    """Inclusive int64 scan, one warp a tile of 32, with descriptors of 16 bytes: state and sum in one 128-bit word, or
+    (``fault``) in two of 64. Descriptor: low word 1 once the high word holds the sum up to the
+    tile.
+    """
+    lane = cute.arch.thread_idx()[0]
+    tile = Int32(0)
+    if lane == 0:
+        tile = cute.arch.atomic_add(ticket, Int32(1), sem="relaxed", scope="gpu")
+    tile = cute.arch.shuffle_sync(tile, 0)
+    i = tile * 32 + lane
+    value = Int64(0)
+    if i < n:
+        value = vector(x, n)[i]
+    for step in cutlass.range_constexpr(5):
+        other = cute.arch.shuffle_sync_up(value, 1 << step, mask_and_clamp=0)
+        if lane >= 1 << step:
+            value = value + other
+    before = Int64(0)
+    if lane == 31:
+        mine = words + 2 * tile
+        if tile > 0:
+            waiting = Boolean(True)
+            while waiting:
+                if cutlass.const_expr(fault == "two words"):
+                    waiting = cute.arch.load(mine - 2, Uint64, sem="relaxed", scope="gpu") == Uint64(0)
+                    before = Int64(cute.arch.load(mine - 1, Uint64, sem="relaxed", scope="gpu"))
+                else:
+                    word = cute.arch.load(mine - 2, Uint128, sem="relaxed", scope="gpu")
+                    waiting = Uint64(word) == Uint64(0)
+                    before = Int64(word >> Uint128(Uint64(64)))
+        if cutlass.const_expr(fault == "two words"):
+            cute.arch.store(mine, Uint64(1), sem="relaxed", scope="gpu")
+            cute.arch.store(mine + 1, Uint64(before + value), sem="relaxed", scope="gpu")
+        else:
+            cute.arch.store(
+                mine,
+                (Uint128(Uint64(before + value)) << Uint128(Uint64(64))) | Uint128(Uint64(1)),
+                sem="relaxed",
+                scope="gpu",
+            )
+    before = cute.arch.shuffle_sync(before, 31)
+    if i < n:
+        vector(out, n)[i] = value + before

@@ -5,15 +5,12 @@ import cutlass.cute as cute
 from cutlass import Float16, Float32, Int32
 from cutlass.cute.nvgpu import cpasync, warpgroup
 from cutlass.memory import SmemAllocator
-from cutlass.utils import hopper_helpers
 
 from .hosts import host
+from .kernels_basic import vector
+from .kernels_matmul import SIDE, STAGES, k_major, multiply, operands
 
-THREADS, SIDE, STAGES = 64, 64, 2
-
-
-def vector(pointer, n):
-    return cute.make_tensor(pointer, cute.make_layout(n))
+THREADS = 64
 
 
 @host(block=THREADS, grid=lambda n, **_: (n + THREADS - 1) // THREADS)
@@ -170,17 +167,14 @@ def skeleton_kernel(
             part.partition_C(c),
         )
         accumulators = cute.make_rmem_tensor(tcc.shape, Float32)
-        mma.set(warpgroup.Field.ACCUMULATE, False)
+        accumulators.fill(0.0)
+        mma.set(warpgroup.Field.ACCUMULATE, True)
         for k in cutlass.range(steps, unroll=1):
             stage, parity = k % STAGES, k // STAGES % 2
             if cutlass.const_expr("no_parity" in faults):
                 parity = Int32(0)
             cute.arch.mbarrier_wait(full + stage, parity)
-            warpgroup.fence()
-            for block in cutlass.range_constexpr(SIDE // 16):
-                cute.gemm(mma, accumulators, tca[None, None, block, stage], tcb[None, None, block, stage], accumulators)
-                mma.set(warpgroup.Field.ACCUMULATE, True)
-            warpgroup.commit_group()
+            multiply(mma, accumulators, tca, tcb, stage)
             if cutlass.const_expr("release_after_commit" not in faults):
                 warpgroup.wait_group(0)
             cute.arch.mbarrier_arrive(empty + stage)
@@ -191,14 +185,8 @@ def skeleton_kernel(
 
 @cute.jit
 def skeleton(a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, k: Int32, faults: cutlass.Constexpr):
-    ta = cute.make_tensor(a, cute.make_layout((SIDE, k), stride=(k, 1)))
-    tb = cute.make_tensor(b, cute.make_layout((SIDE, k), stride=(k, 1)))
-    tc = cute.make_tensor(c, cute.make_layout((SIDE, SIDE), stride=(SIDE, 1)))
-    k_major = cute.nvgpu.OperandMajorMode.K
-    mma = hopper_helpers.make_trivial_tiled_mma(Float16, Float16, k_major, k_major, Float32, (1, 1, 1), (SIDE, SIDE))
-    row = cutlass.tensor_utils.LayoutEnum.ROW_MAJOR
-    layout_a = hopper_helpers.make_smem_layout_a(row, (SIDE, SIDE, SIDE), Float16, STAGES)
-    layout_b = hopper_helpers.make_smem_layout_b(row, (SIDE, SIDE, SIDE), Float16, STAGES)
+    ta, tb, tc = k_major(a, SIDE, k), k_major(b, SIDE, k), k_major(c, SIDE, SIDE)
+    mma, layout_a, layout_b = operands(SIDE, STAGES)
     load = cpasync.CopyBulkTensorTileG2SOp()
     atom_a, ma = cpasync.make_tiled_tma_atom(load, ta, cute.slice_(layout_a, (None, None, 0)), (SIDE, SIDE))
     atom_b, mb = cpasync.make_tiled_tma_atom(load, tb, cute.slice_(layout_b, (None, None, 0)), (SIDE, SIDE))

@@ -11,7 +11,7 @@ import pytest
 from cutesync.emulator import POLICIES
 
 from ..compiled import check
-from . import kernels_registers as kernels
+from . import kernels_matmul as kernels
 from .support import kernel_text, launch, reported
 
 random = np.random.default_rng(8)
@@ -43,7 +43,7 @@ def test_correct_kernels_are_clean(from_registers, fault):
 def test_fault_is_reported_at_its_line(from_registers, fault, line, role):
     text = reported("registers", role, product, from_registers, fault)
     assert re.search(r"kernel \w+\n  block \(0, 0, 0\) warp \d", text) and "seed=" in text
-    path, number = re.search(r"at (\S+kernels_registers\.py):(\d+)", text).groups()
+    path, number = re.search(r"at (\S+kernels_matmul\.py):(\d+)", text).groups()
     assert line in linecache.getline(path, int(number))
 
 

@@ -6,7 +6,7 @@ import pytest
 from cutesync.emulator import POLICIES, Settings
 
 from ..compiled import check
-from . import kernels_wide as kernels
+from . import kernels_basic as kernels
 from .support import kernel_text, launch, reported
 
 SCHEDULES = 2 * len(POLICIES)
