@@ -22,6 +22,13 @@ TILES = random.random((7 * pipeline.ROWS, pipeline.COLUMNS), np.float32)
 CAST = random.random((cluster.TILES * cluster.ROWS, cluster.COLUMNS), np.float32)
 A, B = (random.integers(-3, 4, (64, 256)).astype(np.float16) for _ in range(2))
 
+
+def described(n: int, fault: str | None = None) -> tuple:
+    x, words = random.integers(-(1 << 40), 1 << 40, n), np.zeros(2 * (n // 32 + 2), np.uint64)
+    words = words[words.ctypes.data // 8 % 2 :]  # 16-byte descriptors start at multiples of 16
+    return basic.descriptors, (x, np.zeros(n, np.int64), words, i32(1), n, fault), {1: np.cumsum(x)}
+
+
 # name -> host function, arguments, {number of an output among them: what it must be}
 KERNELS = {
     "reduce": (basic.reduce, (X.astype(np.float32), np.zeros(1, np.float32), 640, 1), {1: [X.sum()]}),
@@ -51,11 +58,7 @@ KERNELS = {
         {2: A.astype(np.float32) @ B.astype(np.float32).T},
     ),
     "take_turns": (pipeline.take_turns, (i32(1), 5), {0: [5]}),
-    "descriptors": (
-        basic.descriptors,
-        (X.astype(np.int64), np.zeros(640, np.int64), np.zeros((40, 2), np.uint64), i32(1), 640, None),
-        {1: np.cumsum(X)},
-    ),
+    "descriptors": described(640),
     "add": (overlap.add, (X[:192], i32(192), X[:64], 3, "every thread", True), {1: X[:192] + np.tile(X[:64], 3)}),
     "read_peer": (
         cluster.read_peer,
@@ -93,6 +96,7 @@ def multiplied(k: int, function=matmul.matmul, rows: int = 64, dtype=np.float32)
 SIZES = {
     **{f"add {n}": added(n) for n in (1, 31, 128, 1000)},
     **{f"look_back {n}": scanned(n) for n in (1, 32)},
+    **{f"descriptors {n}": described(n) for n in (1, 33, 1000)},
     **{f"stream_tiles {tiles}": streamed(tiles) for tiles in (0, 1, 3)},
     **{f"take_turns {rounds}": (pipeline.take_turns, (i32(1), rounds), {0: [rounds]}) for rounds in (1, 2)},
     **{f"matmul {k}": multiplied(k) for k in (64, 200)},

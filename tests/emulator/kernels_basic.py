@@ -248,3 +248,21 @@ def descriptors(
     before = cute.arch.shuffle_sync(before, 31)
     if i < n:
         vector(out, n)[i] = value + before
+
+
+@host(block=32)
+@cute.kernel
+def apply(x: cute.Pointer, y: cute.Pointer, op: cutlass.Constexpr):
+    """``y = op(x)`` for every element, ``op`` an expression of the DSL."""
+    i = cute.arch.thread_idx()[0]
+    cute.make_tensor(y, cute.make_layout(32))[i] = op(cute.make_tensor(x, cute.make_layout(32))[i])
+
+
+@host(block=32)
+@cute.kernel
+def print_and_assert(x: cute.Pointer):
+    i = cute.arch.thread_idx()[0]
+    value = cute.make_tensor(x, cute.make_layout(32))[i]
+    if i < 2:
+        cute.printf("lane %d has %f", i, value)
+    cute.testing.assert_(value < 31.0, "too large")

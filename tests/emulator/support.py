@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from cutesync import emulator
 from cutesync.emulator import EmulationError, ptx
 from cutesync.emulator.codegen import Program
 from cutesync.emulator.driver import Launch
@@ -69,20 +70,22 @@ def launch(
     block=(32, 1, 1),
     cluster=(1, 1, 1),
     settings: Settings | None = None,
-    programmatic: bool = False,
+    **how: bool,
 ) -> Settings:
-    """Run the one kernel of a PTX text with the arrays' addresses as its 64-bit parameters."""
+    """Run the one kernel of a PTX text with the arrays' addresses as its 64-bit parameters. ``how``: of ``Launch``."""
     module = ptx.parse(text)
     (function,) = module.functions.values()
-    device, how = Device(), settings or Settings()
+    device, used = Device(), settings or Settings()
     parameters = b"".join(int(a.ctypes.data).to_bytes(8, "little") for a in arrays)
     with device.arrays(*arrays):
-        run_launch(
-            Launch(Program(function, module), grid, block, cluster, 0, parameters, programmatic=programmatic),
-            device,
-            how,
-        )
-    return how
+        run_launch(Launch(Program(function, module), grid, block, cluster, 0, parameters, **how), device, used)
+    return used
+
+
+def enqueue(text: str, x: np.ndarray, grid=(1, 1, 1), block=(1, 1, 1), **options) -> None:
+    """``emulator.launch`` of a kernel with one parameter, the address of ``x``, under the settings in force."""
+    with emulator.DEVICE.arrays(x):
+        emulator.launch(text, grid, block, [x.ctypes.data], **options)
 
 
 def lanes(instruction: str, *inputs: np.ndarray, out: str, settings: Settings | None = None) -> np.ndarray:

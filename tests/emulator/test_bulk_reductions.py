@@ -3,10 +3,7 @@
 import numpy as np
 import pytest
 
-from cutesync.emulator import POLICIES, Device, Settings, ptx
-from cutesync.emulator.codegen import Program
-from cutesync.emulator.driver import Launch
-from cutesync.emulator.run import run_launch
+from cutesync.emulator import POLICIES, Settings
 
 from .support import kernel_text, launch, reported
 
@@ -79,23 +76,7 @@ def alone(instruction: str, clustered: bool) -> np.ndarray:
     one.
     """
     out = np.zeros(32, np.uint32)
-    module = ptx.parse(kernel_text(ALONE.replace("INSTRUCTION", instruction), 1, shared=384))
-    (function,), device = module.functions.values(), Device()
-    with device.arrays(out):
-        one = (1, 1, 1)
-        run_launch(
-            Launch(
-                Program(function, module),
-                one,
-                (32, 1, 1),
-                one,
-                0,
-                out.ctypes.data.to_bytes(8, "little"),
-                clustered=clustered,
-            ),
-            device,
-            Settings(),
-        )
+    launch(kernel_text(ALONE.replace("INSTRUCTION", instruction), 1, shared=384), out, clustered=clustered)
     return out
 
 

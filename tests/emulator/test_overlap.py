@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync import emulator, patterns
+from cutesync import patterns
 from cutesync.emulator import POLICIES, Settings
 from cutesync.emulator.tensor_map import TensorMap, encode
 from cutesync.runtime import call, compiler, device, workspace
 
 from ..compiled import check
 from . import kernels_overlap as kernels
-from .support import kernel_text, launch, reported
+from .support import enqueue, kernel_text, launch, reported
 
 SCHEDULES = len(POLICIES)
 TITLE = "global memory touched before griddepcontrol.wait"
@@ -134,9 +134,8 @@ def test_another_block_s_wait_needs_a_release(arrival, found):
 
 def test_the_launch_of_a_text_says_whether_it_may_start_early():
     text, x = kernel_text(ADDRESS + ACCESSES["load"], 1, shared=128), np.zeros(32, np.uint32)
-    with emulator.DEVICE.arrays(x):
-        emulator.launch(text, (1, 1, 1), (32, 1, 1), [x.ctypes.data])
-        reported("race", TITLE, emulator.launch, text, (1, 1, 1), (32, 1, 1), [x.ctypes.data], programmatic=True)
+    enqueue(text, x, block=(32, 1, 1))
+    reported("race", TITLE, enqueue, text, x, block=(32, 1, 1), programmatic=True)
 
 
 X = np.arange(600, dtype=np.float32)

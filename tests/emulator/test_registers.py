@@ -10,23 +10,16 @@ import pytest
 
 from cutesync.emulator import POLICIES
 
+from .. import faults
 from ..compiled import check
 from . import kernels_matmul as kernels
+from .cases import KERNELS
 from .support import kernel_text, launch, reported
 
-random = np.random.default_rng(8)
 
-
-def product(from_registers: bool, fault: str | None, schedules: int = len(POLICIES)):
-    a, b = (random.integers(-3, 4, (64, 256)).astype(np.float16) for _ in range(2))
-    c = np.zeros((64, 64), np.float32)
-    check(kernels.product, a, b, c, 4, from_registers, fault, schedules=schedules)
-    assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
-
-
-@pytest.mark.parametrize("from_registers, fault", ((False, None), (True, None), (False, "one fence")))
-def test_correct_kernels_are_clean(from_registers, fault):
-    product(from_registers, fault, 2 * len(POLICIES))
+def test_one_fence_is_enough_for_accumulators():
+    (_, (a, b, c, steps, *_), wanted) = KERNELS["product"]
+    faults.of_function(kernels.product, (a, b, c, steps, False, "one fence"), wanted, 2 * len(POLICIES))
 
 
 @pytest.mark.parametrize(
@@ -41,7 +34,8 @@ def test_correct_kernels_are_clean(from_registers, fault):
     ),
 )
 def test_fault_is_reported_at_its_line(from_registers, fault, line, role):
-    text = reported("registers", role, product, from_registers, fault)
+    arguments = *KERNELS["product"][1][:4], from_registers, fault
+    text = reported("registers", role, check, kernels.product, *arguments, schedules=len(POLICIES))
     assert re.search(r"kernel \w+\n  block \(0, 0, 0\) warp \d", text) and "seed=" in text
     path, number = re.search(r"at (\S+kernels_matmul\.py):(\d+)", text).groups()
     assert line in linecache.getline(path, int(number))

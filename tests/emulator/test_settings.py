@@ -20,7 +20,7 @@ from cutesync.runtime import device
 from ..compiled import check, compiled
 from ..concurrency import in_threads
 from . import kernels_basic as basic
-from .support import kernel_text
+from .support import enqueue, kernel_text, reported
 
 X = np.arange(3000, dtype=np.int32)
 
@@ -177,12 +177,8 @@ def test_what_a_later_schedule_writes_is_compared_and_put_back():
 DONE:"""
     x = np.full(70, 9, np.int32)
     x[0] = 0
-    with (
-        emulator.emulate(schedules=9),
-        emulator.DEVICE.arrays(x),
-        pytest.raises(emulator.EmulationError, match="mismatch"),
-    ):
-        emulator.launch(kernel_text(body, 1), (64, 1, 1), (1, 1, 1), [x.ctypes.data])
+    with emulator.emulate(schedules=9):
+        reported("mismatch", "", enqueue, kernel_text(body, 1), x, (64, 1, 1))
     assert x[0] == 64 and (x[1:65] != 9).sum() == 1
 
 
@@ -190,10 +186,10 @@ def test_variables_of_a_module_start_every_schedule_as_they_were():
     text = kernel_text("\tmov.u64 %rd1, count;\n\tatom.global.add.u32 %r1, [%rd1], 1;\n\tst.global.b32 [%a0], %r1;", 1)
     text = text.replace(".visible", ".global .align 4 .u32 count;\n.visible", 1)
     x = np.zeros(1, np.int32)
-    with emulator.emulate(schedules=4), emulator.DEVICE.arrays(x):
-        emulator.launch(text, (1, 1, 1), (1, 1, 1), [x.ctypes.data])
+    with emulator.emulate(schedules=4):
+        enqueue(text, x)
         assert x[0] == 0
-        emulator.launch(text, (1, 1, 1), (1, 1, 1), [x.ctypes.data])
+        enqueue(text, x)
     assert x[0] == 1  # a module's variables live from launch to launch
 
 
@@ -213,8 +209,8 @@ def test_no_way_to_write_to_memory_that_is_read_only(way):
     x.flags.writeable = False
     text = kernel_text("\tmov.u32 %r0, 1;\n\tmov.u64 %rd1, 1;\n" + WRITES[way], 1, shared=64)
     at = x.ctypes.data + -x.ctypes.data % 16
-    with emulator.DEVICE.arrays(x), pytest.raises(emulator.EmulationError, match="read-only"):
-        emulator.launch(text, (1, 1, 1), (1, 1, 1), [at])
+    with emulator.DEVICE.arrays(x):
+        reported("out-of-bounds", "read-only", emulator.launch, text, (1, 1, 1), (1, 1, 1), [at])
     assert not x.any()
 
 

@@ -13,7 +13,8 @@ from cutesync import emulator
 from cutesync.emulator import watchdog
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
 
-from .support import kernel_text, reported
+from .hosts import host
+from .support import enqueue, kernel_text, reported
 
 LOOPS = {
     "stores": "L:\n\tadd.u32 %r1, %r1, 1;\n\tst.global.b32 [%a0], %r1;\n\tbra L;",
@@ -35,8 +36,8 @@ LOOPS = {
 def run(loop: str, block: int = 1, **settings) -> None:
     text = kernel_text(f"\tmov.u32 %r0, %tid.x;\n\tmov.u32 %r1, 0;\n{loop}", 1, shared=64)
     x = np.zeros(4, np.int32)
-    with emulator.emulate(**settings), emulator.DEVICE.arrays(x):
-        emulator.launch(text, (1, 1, 1), (block, 1, 1), [x.ctypes.data])
+    with emulator.emulate(**settings):
+        enqueue(text, x, block=(block, 1, 1))
 
 
 @pytest.mark.parametrize("loop", LOOPS)
@@ -53,17 +54,13 @@ def test_an_endless_loop_of_some_warps_of_many(policy):
     reported("livelock", r"livelock: block .* warp 0", run, loop, block=128, policy=policy, max_steps=2000)
 
 
+@host(block=32)
 @cute.kernel
-def forever_kernel(x: cute.Tensor):
+def forever(x: cute.Tensor):
     i = x[0]
     while i >= 0:
         i = x[0] + 1
         x[0] = i * 0
-
-
-@cute.jit
-def forever(x: cute.Tensor):
-    forever_kernel(x).launch(grid=(1, 1, 1), block=(32, 1, 1))
 
 
 def test_check_says_the_line():
@@ -94,8 +91,8 @@ def test_what_ends_block_by_block_may_be_long():
         1,
     )
     x = np.zeros(200, np.int32)
-    with emulator.emulate(max_steps=1000, resident=4) as used, emulator.DEVICE.arrays(x):
-        emulator.launch(text, (200, 1, 1), (1, 1, 1), [x.ctypes.data])
+    with emulator.emulate(max_steps=1000, resident=4) as used:
+        enqueue(text, x, (200, 1, 1))
     assert (x == 20).all() and used.steps > 4000
 
 

@@ -6,28 +6,16 @@ import pytest
 from cutesync.emulator import POLICIES, Settings
 
 from ..compiled import check
-from . import kernels_basic as kernels
+from .cases import described
 from .support import kernel_text, launch, reported
 
 SCHEDULES = 2 * len(POLICIES)
 
 
-def scan(n: int, fault: str | None):
-    x = np.random.default_rng(n).integers(-(1 << 40), 1 << 40, n)
-    out, words, ticket = np.zeros(n, np.int64), np.zeros(2 * (n // 32 + 2), np.uint64), np.zeros(1, np.int32)
-    words = words[words.ctypes.data // 8 % 2 :]  # 16-byte descriptors start at multiples of 16
-    check(kernels.descriptors, x, out, words, ticket, n, fault, schedules=SCHEDULES)
-    assert np.array_equal(out, np.cumsum(x))
-
-
-@pytest.mark.parametrize("n", (1, 33, 1000))
-def test_scan_with_whole_descriptors(n):
-    scan(n, None)
-
-
 def test_scan_with_torn_descriptors():
     """The compiler makes one vector access of the two words, but each keeps its own time."""
-    reported("mismatch", "", scan, 1000, "two words")
+    function, arguments, _ = described(1000, "two words")
+    reported("mismatch", "", check, function, *arguments, schedules=SCHEDULES)
 
 
 def wide(body: str, memory: np.ndarray, policy: str | None = None, blocks: int = 2, threads: int = 32) -> None:
