@@ -6,17 +6,13 @@ parameter.
 
 import ctypes
 import math
-import os
 from ctypes import c_int32, c_int64, c_void_p
 from functools import partial
 
-import pytest
-
-os.environ.setdefault("CUTE_DSL_ARCH", "sm_90a")
-cutlass = pytest.importorskip("cutlass")
-import cutlass.cute as cute  # noqa: E402 (skipped where there is no DSL)
-from cutlass._mlir.execution_engine import ExecutionEngine  # noqa: E402 (skipped where there is no DSL)
-from cutlass.cute.nvgpu import cpasync  # noqa: E402 (skipped where there is no DSL)
+import cutlass
+import cutlass.cute as cute
+from cutlass._mlir.execution_engine import ExecutionEngine
+from cutlass.cute.nvgpu import cpasync
 
 RUNTIME = (
     "_cudaLibraryLoadData",

@@ -8,14 +8,13 @@ import pytest
 from cutlass import cute, pipeline
 
 from cutesync import emulator
-from cutesync.emulator import POLICIES
 
 from ..faults import instead, without
 from . import kernels_basic as basic, kernels_cluster as cluster, kernels_pipeline as ring
 from .cases import KERNELS, SIZES, i32
 from .support import reported
 
-SCHEDULES = 3 * len(POLICIES)
+SCHEDULES = 3 * len(emulator.POLICIES)
 DEVICE, CLASS = "cutlass.cute:arch.", "cutlass.pipeline:PipelineTmaAsync."
 MEET, RING = f"{cluster.__name__}:meet", ring.__name__
 wait, release = pipeline.PipelineTmaAsync.consumer_wait, pipeline.PipelineTmaAsync.consumer_release

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from cutesync import emulator
-from cutesync.emulator import POLICIES
 from cutesync.errors import ArgumentValueError, LaunchError
 
 from .. import faults
@@ -15,7 +14,7 @@ from ..concurrency import in_threads
 from . import kernels_basic as basic
 from .cases import KERNELS, SIZES
 
-SCHEDULES = 2 * len(POLICIES)
+SCHEDULES = 2 * len(emulator.POLICIES)
 random = np.random.default_rng(3)
 
 
@@ -38,7 +37,7 @@ def footprint(policy: str, seed: int, path) -> list:
     return json.loads(path.read_text())["traceEvents"]
 
 
-@pytest.mark.parametrize("policy", [p for p in POLICIES if p != "round_robin"])
+@pytest.mark.parametrize("policy", [p for p in emulator.POLICIES if p != "round_robin"])
 def test_a_seed_replays_exactly(policy, tmp_path):
     runs = [footprint(policy, seed, tmp_path / "trace.json") for seed in (1, 1, 2)]
     assert runs[0] == runs[1]

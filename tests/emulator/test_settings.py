@@ -2,11 +2,13 @@
 what it writes alone; whatever interrupts a launch, everything is as new after it."""
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import json
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -298,11 +300,8 @@ def test_everything_is_as_new_after_an_interrupt(place, monkeypatch, tmp_path):
             return original(*arguments)
 
         monkeypatch.setattr(owner, name, interrupted)
-        try:
-            with cs.emulate(schedules=2, trace=tmp_path / "run.json", sanitize=False):
-                CALLS[call][0]()
-        except error:
-            pass
+        with contextlib.suppress(error), cs.emulate(schedules=2, trace=tmp_path / "run.json", sanitize=False):
+            CALLS[call][0]()
         monkeypatch.setattr(owner, name, original)
         assert emulator.settings() is before and not device._forced.get()
         assert in_a_thread(lambda: emulator.LOCK.acquire(timeout=5) and emulator.LOCK.release() is None)
@@ -312,20 +311,13 @@ def test_everything_is_as_new_after_an_interrupt(place, monkeypatch, tmp_path):
     assert len(emulator.DEVICE.memory.regions) <= regions
 
 
-def raising(error: BaseException):
-    def function(*_):
-        raise error
-
-    return function
-
-
 def test_an_interrupt_in_the_host_code_of_a_check(monkeypatch):
     x = np.ones(64, np.float32)
     kernel = compiled(basic.add, x, x, x.copy(), 64)
     emulator.call(kernel, basic.add, x, x, x.copy(), 64)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(driver.Executable, "_attribute", staticmethod(raising(KeyboardInterrupt())))
+        patch.setattr(driver.Executable, "_attribute", Mock(side_effect=KeyboardInterrupt))
         emulator.call(kernel, basic.add, x, x, x.copy(), 64)
     out = np.zeros(64, np.float32)
     emulator.call(kernel, basic.add, x, x, out, 64)
@@ -333,6 +325,6 @@ def test_an_interrupt_in_the_host_code_of_a_check(monkeypatch):
 
 
 def test_an_error_of_a_signal_handler_stays_what_it_is(monkeypatch):
-    monkeypatch.setattr(machine.Machine, "run_fragment", raising(TimeoutError("late")))
+    monkeypatch.setattr(machine.Machine, "run_fragment", Mock(side_effect=TimeoutError("late")))
     with cs.emulate(), pytest.raises(TimeoutError, match="late"):
         cs.sum(X)

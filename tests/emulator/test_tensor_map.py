@@ -16,6 +16,8 @@ from cutesync.emulator.tensor_map import (
 )
 from cutesync.errors import ArgumentValueError
 
+from . import observed_maps
+
 # --- bytes: calibrated against the DSL on every run -------------------------------------------------------------------
 
 BASE = {"shape": (120, 60), "stride": (1, 128), "box": (32, 8)}
@@ -58,7 +60,6 @@ SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "f16": 2, "bf16": 2, "f32": 4, "
     "element,request_", OBSERVED, ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v.values()))
 )
 def test_the_dsl_still_builds_maps_this_way(element, request_):
-    observed_maps = pytest.importorskip("tests.emulator.observed_maps")
     data = observed_maps.observe(**request_)
     order = sorted(range(len(request_["shape"])), key=lambda d: request_["stride"][d])
     want = TensorMap(

@@ -1,9 +1,15 @@
 """Kernels made of the building blocks, with arguments and the right results."""
 
+import functools
+
 import numpy as np
 import pytest
 
-from . import kernels
+from cutesync import emulator
+
+from .. import faults
+from ..compiled import compiled
+from . import kernels, kernels_queue
 
 T = kernels.THREADS
 X = np.random.default_rng(3).integers(1, 99, 8 * kernels.LENGTH).astype(np.int32)
@@ -67,6 +73,31 @@ WAYS = {
     "ring by cp.async, 1 stage": ring("cp_async", 1, 1, 1, 3),
     "ring by cp.async, 2 producers": ring("cp_async", 2, 1, 2, 2),
 }
+
+
+# "lagging_lane" runs a lane that has fallen behind only when all others wait, here never
+POLICIES = [policy for policy in emulator.POLICIES if policy != "lagging_lane"]
+BLOCKS = 2
+N = BLOCKS * kernels_queue.THREADS
+
+
+@functools.cache
+def queue(log: int) -> faults.Bench:
+    """Every item taken once, both ends moved by as many places, and every slot's turn that of its next lap."""
+    capacity = 1 << log
+    sizes = ((capacity, np.int32), (capacity, np.int32), (2, np.int64), (N, np.int32))
+    kernel = compiled(kernels_queue.at_once, *(np.zeros(n, t) for n, t in sizes), log, BLOCKS)
+
+    def right() -> bool:
+        for policy in POLICIES:
+            _, turns, state, out = fresh = [np.zeros(n, t) for n, t in sizes]
+            with emulator.emulate(policy, seed=log, max_steps=20_000):
+                emulator.call(kernel, kernels_queue.at_once, *fresh, log, BLOCKS)
+            if not ((out == 1).all() and (state == N).all() and (turns == 2 * N // capacity).all()):
+                return False
+        return True
+
+    return faults.Bench(right)
 
 
 def launched(function, arguments) -> list[np.ndarray]:
