@@ -95,7 +95,7 @@ def multiplied(k: int, function=matmul.matmul, rows: int = 64, dtype=np.float32)
 # the same in more sizes
 SIZES = {
     **{f"add {n}": added(n) for n in (1, 31, 128, 1000)},
-    **{f"look_back {n}": scanned(n) for n in (1, 32)},
+    **{f"look_back {n}": scanned(n) for n in (1, 32, 600)},
     **{f"descriptors {n}": described(n) for n in (1, 33, 1000)},
     **{f"stream_tiles {tiles}": streamed(tiles) for tiles in (0, 1, 3)},
     **{f"take_turns {rounds}": (pipeline.take_turns, (i32(1), rounds), {0: [rounds]}) for rounds in (1, 2)},
@@ -103,8 +103,13 @@ SIZES = {
     "matmul of a cluster with its epilogue": multiplied(200, matmul.clustered, 256, np.float16),
     "reduce by 4 blocks": (
         basic.reduce,
-        (X.astype(np.float32), np.zeros(4, np.float32), 640, 4),
-        {1: np.append(X, np.zeros(384)).reshape(2, 4, 128).sum((0, 2))},
+        (X.astype(np.float32), np.zeros(4, np.float32), 600, 4),
+        {1: np.append(X[:600], np.zeros(424)).reshape(2, 4, 128).sum((0, 2))},
+    ),
+    "last_block 500": (
+        basic.last_block,
+        (X, i32(6), i32(1), i32(1), 500, "acq_rel", "gpu", 6),
+        {2: [0], 3: [X[:500].sum()]},
     ),
     "read_peer of 2 clusters": (
         cluster.read_peer,
