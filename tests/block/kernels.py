@@ -1,9 +1,7 @@
 """User kernels around the block collectives, and ``run``, which takes one to the GPU or to the emulator.
 
-The bodies are plain methods: the DSL rewrites the loops of a kernel itself, and these are loops of Python's.
+The DSL does not rewrite the kernels: their loops are loops of Python's.
 """
-
-from __future__ import annotations
 
 import cutlass.cute as cute
 import numpy as np
@@ -85,11 +83,8 @@ class AllForms:
     def __call__(self, x: cute.Pointer, ends: cute.Pointer, flags: cute.Pointer, stream):
         self.kernel(x, ends, flags).launch(grid=(self.tiles, 1, 1), block=self.block_dim, stream=stream)
 
-    @cute.kernel
+    @cute.kernel(preprocess=False)
     def kernel(self, x: cute.Pointer, ends: cute.Pointer, flags: cute.Pointer):
-        self.body(x, ends, flags)
-
-    def body(self, x, ends, flags):
         collective = block.Discontinuity(self.dtype, self.block_dim)
         first, items = blocked(vector(x, self.count), self.items, self.block_dim, self.dtype)
         scalars = {"tile_predecessor_item": vector(ends, 2)[0], "tile_successor_item": vector(ends, 2)[1]}
@@ -128,11 +123,8 @@ class Differences:
     def __call__(self, x: cute.Pointer, ends: cute.Pointer, out: cute.Pointer, stream):
         self.kernel(x, ends, out).launch(grid=(1, 1, 1), block=self.block_dim, stream=stream)
 
-    @cute.kernel
+    @cute.kernel(preprocess=False)
     def kernel(self, x: cute.Pointer, ends: cute.Pointer, out: cute.Pointer):
-        self.body(x, ends, out)
-
-    def body(self, x, ends, out):
         shared = block.AdjacentDifference.storage(self.dtype, self.block_dim)
         collective = block.AdjacentDifference(self.dtype, self.block_dim, storage=shared)
         first, items = blocked(vector(x, self.count), self.items, self.block_dim, self.dtype)
@@ -166,11 +158,8 @@ class Rearranged:
     def __call__(self, x: cute.Pointer, out: cute.Pointer, stream):
         self.kernel(x, out).launch(grid=(1, 1, 1), block=self.block_dim, stream=stream)
 
-    @cute.kernel
+    @cute.kernel(preprocess=False)
     def kernel(self, x: cute.Pointer, out: cute.Pointer):
-        self.body(x, out)
-
-    def body(self, x, out):
         exchange = block.Exchange(self.dtype, self.block_dim, self.items)
         items = block.Load(self.block_dim, self.items)(vector(x, self.length), 0, 7)
         striped = exchange.blocked_to_striped(items)
@@ -197,11 +186,8 @@ class Counted:
     def __call__(self, x: cute.Pointer, calls: cute.Pointer, flags: cute.Pointer, stream):
         self.kernel(x, calls, flags).launch(grid=(1, 1, 1), block=self.block_dim, stream=stream)
 
-    @cute.kernel
+    @cute.kernel(preprocess=False)
     def kernel(self, x: cute.Pointer, calls: cute.Pointer, flags: cute.Pointer):
-        self.body(x, calls, flags)
-
-    def body(self, x, calls, flags):
         collective = block.Discontinuity(Int32, self.block_dim)
         first, items = blocked(vector(x, self.count), self.items, self.block_dim, Int32)
 

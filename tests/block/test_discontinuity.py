@@ -1,8 +1,6 @@
 """block.Discontinuity: the source document's examples, all eight forms, and every kind of block, item, flag and
 operator."""
 
-from __future__ import annotations
-
 import cutlass
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ from cutesync.errors import ArgumentTypeError, ArgumentValueError
 
 from .. import compiled
 from ..cases import same
-from .kernels import FORMS, ROWS, SCHEDULES, AllForms, Counted, run
+from .kernels import ROWS, SCHEDULES, AllForms, Counted, run
 
 reference = cs.reference
 
@@ -188,10 +186,6 @@ def test_the_operator_is_called_for_every_pair_and_no_more(place, form, block_di
         place, host, np.zeros(host.count, np.int32), np.zeros(2, np.int64), np.zeros(host.count, np.int32), schedules=1
     )[1]
     assert calls.tolist() == [host.count - 1, sum(i * i for i in range(host.count))]
-
-
-def test_every_form_is_there():
-    assert len(FORMS) == 8 == len(set(FORMS))
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Faults planted in the block collectives are found; the collectives as they are run clean."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 

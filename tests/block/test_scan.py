@@ -29,11 +29,8 @@ class BlockScans:
     def __call__(self, x: cute.Pointer, scanned: cute.Pointer, totals: cute.Pointer, stream):
         self.kernel(x, scanned, totals).launch(grid=(1, 1, 1), block=self.block_dim, stream=stream)
 
-    @cute.kernel
+    @cute.kernel(preprocess=False)
     def kernel(self, x: cute.Pointer, scanned: cute.Pointer, totals: cute.Pointer):
-        self.body(x, scanned, totals)
-
-    def body(self, x, scanned, totals):
         count = self.threads * self.items
         scan = block.Scan(self.dtype, self.block_dim)
         first, mine = blocked(vector(x, count), self.items, self.block_dim, self.dtype)
@@ -123,11 +120,8 @@ def test_what_is_refused():
         def __call__(self, x: cute.Pointer, stream):
             self.kernel(x).launch(grid=(1, 1, 1), block=(32, 1, 1), stream=stream)
 
-        @cute.kernel
+        @cute.kernel(preprocess=False)
         def kernel(self, x: cute.Pointer):
-            self.body(x)
-
-        def body(self, x):
             _, mine = blocked(vector(x, 32), 1, (32, 1, 1), Int32)
             block.Scan(Int32, (32, 1, 1)).exclusive(mine, **self.options)
 

@@ -1,20 +1,11 @@
-"""CuTe's own layouts, read through the DSL on the CPU: an oracle that shares no code with the emulator.
+"""CuTe's own layouts, read through the DSL on the CPU: an oracle that shares no code with the emulator."""
 
-Skips the tests that use it where the DSL is not installed.
-"""
-
-from __future__ import annotations
-
-import os
 import re
 
+import cutlass
+import cutlass.cute as cute
 import numpy as np
-import pytest
-
-os.environ.setdefault("CUTE_DSL_ARCH", "sm_90a")
-cutlass = pytest.importorskip("cutlass")
-import cutlass.cute as cute  # noqa: E402 (skipped where there is no DSL)
-from cutlass.cute.nvgpu import OperandMajorMode, warp, warpgroup  # noqa: E402 (skipped where there is no DSL)
+from cutlass.cute.nvgpu import OperandMajorMode, warp, warpgroup
 
 MAJORS = {"K": OperandMajorMode.K, "MN": OperandMajorMode.MN}
 

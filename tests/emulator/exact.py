@@ -1,7 +1,5 @@
 """Rounding by definition, on fractions: the independent judge of the emulator's arithmetic. Slow, and meant to be."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction

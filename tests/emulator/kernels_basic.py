@@ -1,10 +1,11 @@
-"""Small CuTe kernels that the emulator's tests run: each correct one has switches that plant one fault."""
+"""Small CuTe kernels that the emulator's tests run: test_faults.py plants faults in those that are correct."""
 
-import cuda.bindings.driver as driver
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32
+from cutlass import Boolean, Float32, Int32, Int64, Uint64, Uint128
 from cutlass.memory import SmemAllocator
+
+from .hosts import host
 
 THREADS = 128
 
@@ -13,32 +14,25 @@ def vector(pointer, n):
     return cute.make_tensor(pointer, cute.make_layout(n))
 
 
+@host(block=THREADS, grid=lambda n, **_: (n + THREADS - 1) // THREADS)
 @cute.kernel
-def add_kernel(a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, n: Int32):
+def add(a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, n: Int32):
     i = cute.arch.block_idx()[0] * THREADS + cute.arch.thread_idx()[0]
     if i < n:
         vector(c, n)[i] = vector(a, n)[i] + vector(b, n)[i]
 
 
-@cute.jit
-def add(a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, n: Int32, stream: driver.CUstream):
-    add_kernel(a, b, c, n).launch(grid=((n + THREADS - 1) // THREADS, 1, 1), block=(THREADS, 1, 1), stream=stream)
-
-
+@host(block=THREADS, grid=lambda n, **_: (n + THREADS - 1) // THREADS)
 @cute.kernel
-def unguarded_kernel(a: cute.Pointer, c: cute.Pointer, n: Int32):
+def unguarded(a: cute.Pointer, c: cute.Pointer, n: Int32):
     i = cute.arch.block_idx()[0] * THREADS + cute.arch.thread_idx()[0]
     vector(c, n + THREADS)[i] = vector(a, n + THREADS)[i]
 
 
-@cute.jit
-def unguarded(a: cute.Pointer, c: cute.Pointer, n: Int32, stream: driver.CUstream):
-    unguarded_kernel(a, c, n).launch(grid=((n + THREADS - 1) // THREADS, 1, 1), block=(THREADS, 1, 1), stream=stream)
-
-
+@host(block=THREADS, grid=None)
 @cute.kernel
-def reduce_kernel(x: cute.Pointer, out: cute.Pointer, n: Int32, sync: cutlass.Constexpr):
-    """One float sum a block. ``sync``: with the barrier between the warps' partial sums and their reader."""
+def reduce(x: cute.Pointer, out: cute.Pointer, n: Int32):
+    """One float sum a block."""
     t = cute.arch.thread_idx()[0]
     block = cute.arch.block_idx()[0]
     blocks = cute.arch.grid_dim()[0]
@@ -53,8 +47,7 @@ def reduce_kernel(x: cute.Pointer, out: cute.Pointer, n: Int32, sync: cutlass.Co
         total = total + cute.arch.shuffle_sync_bfly(total, 1 << step)
     if t % 32 == 0:
         partial[t // 32] = total
-    if cutlass.const_expr(sync):
-        cute.arch.barrier()
+    cute.arch.barrier()
     if t == 0:
         result = Float32(0.0)
         for w in cutlass.range_constexpr(THREADS // 32):
@@ -62,21 +55,15 @@ def reduce_kernel(x: cute.Pointer, out: cute.Pointer, n: Int32, sync: cutlass.Co
         vector(out, blocks)[block] = result
 
 
-@cute.jit
-def reduce(
-    x: cute.Pointer, out: cute.Pointer, n: Int32, blocks: Int32, sync: cutlass.Constexpr, stream: driver.CUstream
-):
-    reduce_kernel(x, out, n, sync).launch(grid=(blocks, 1, 1), block=(THREADS, 1, 1), stream=stream)
-
-
+@host(block=32, grid=None)
 @cute.kernel
-def last_block_kernel(
+def last_block(
     x: cute.Pointer,
     partials: cute.Pointer,
     ticket: cute.Pointer,
     out: cute.Pointer,
     n: Int32,
-    fence: cutlass.Constexpr,
+    sem: cutlass.Constexpr,
     scope: cutlass.Constexpr,
 ):
     """A single-launch sum: the block that takes the last ticket folds the partial sums."""
@@ -92,10 +79,7 @@ def last_block_kernel(
         total = total + cute.arch.shuffle_sync_bfly(total, 1 << step)
     if t == 0:
         vector(partials, blocks)[block] = total
-        if cutlass.const_expr(fence):
-            rank = cute.arch.atomic_add(ticket, Int32(1), sem="acq_rel", scope=scope)
-        else:
-            rank = cute.arch.atomic_add(ticket, Int32(1), sem="relaxed", scope=scope)
+        rank = cute.arch.atomic_add(ticket, Int32(1), sem=sem, scope=scope)
         if rank == blocks - 1:
             result = Int32(0)
             j = Int32(0)
@@ -106,25 +90,9 @@ def last_block_kernel(
             vector(ticket, 1)[0] = Int32(0)
 
 
-@cute.jit
-def last_block(
-    x: cute.Pointer,
-    partials: cute.Pointer,
-    ticket: cute.Pointer,
-    out: cute.Pointer,
-    n: Int32,
-    blocks: Int32,
-    fence: cutlass.Constexpr,
-    scope: cutlass.Constexpr,
-    stream: driver.CUstream,
-):
-    last_block_kernel(x, partials, ticket, out, n, fence, scope).launch(
-        grid=(blocks, 1, 1), block=(32, 1, 1), stream=stream
-    )
-
-
+@host(block=32, grid=lambda n, **_: (n + 31) // 32)
 @cute.kernel
-def look_back_kernel(
+def look_back(
     x: cute.Pointer,
     out: cute.Pointer,
     flags: cute.Pointer,
@@ -166,27 +134,9 @@ def look_back_kernel(
         vector(out, n)[i] = value + before
 
 
-@cute.jit
-def look_back(
-    x: cute.Pointer,
-    out: cute.Pointer,
-    flags: cute.Pointer,
-    sums: cute.Pointer,
-    ticket: cute.Pointer,
-    n: Int32,
-    ticketed: cutlass.Constexpr,
-    acquire: cutlass.Constexpr,
-    release: cutlass.Constexpr,
-    scope: cutlass.Constexpr,
-    stream: driver.CUstream,
-):
-    look_back_kernel(x, out, flags, sums, ticket, n, ticketed, acquire, release, scope).launch(
-        grid=((n + 31) // 32, 1, 1), block=(32, 1, 1), stream=stream
-    )
-
-
+@host(block=64)
 @cute.kernel
-def named_kernel(
+def named(
     out: cute.Pointer,
     consumer: cutlass.Constexpr,
     first: cutlass.Constexpr,
@@ -211,59 +161,25 @@ def named_kernel(
         vector(out, 32)[lane] = total
 
 
-@cute.jit
-def named(
-    out: cute.Pointer,
-    consumer: cutlass.Constexpr,
-    first: cutlass.Constexpr,
-    second: cutlass.Constexpr,
-    count: cutlass.Constexpr,
-    stream: driver.CUstream,
-):
-    named_kernel(out, consumer, first, second, count).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
-
-
+@host(block=32)
 @cute.kernel
-def exchange_kernel(out: cute.Pointer, sync: cutlass.Constexpr):
+def exchange(out: cute.Pointer):
     """Lanes of one warp swap values through shared memory."""
     lane = cute.arch.thread_idx()[0]
     cell = SmemAllocator().allocate_tensor(Int32, cute.make_layout(32), byte_alignment=16)
     cell[lane] = lane
-    if cutlass.const_expr(sync):
-        cute.arch.sync_warp()
+    cute.arch.sync_warp()
     vector(out, 32)[lane] = cell[31 - lane]
 
 
-@cute.jit
-def exchange(out: cute.Pointer, sync: cutlass.Constexpr, stream: driver.CUstream):
-    exchange_kernel(out, sync).launch(grid=(1, 1, 1), block=(32, 1, 1), stream=stream)
-
-
+@host(block=32)
 @cute.kernel
-def uninitialised_kernel(out: cute.Pointer):
+def uninitialised(out: cute.Pointer):
     lane = cute.arch.thread_idx()[0]
     cell = SmemAllocator().allocate_tensor(Int32, cute.make_layout(64), byte_alignment=16)
     cell[lane] = lane
     cute.arch.sync_warp()
     vector(out, 32)[lane] = cell[lane + 1]
-
-
-@cute.jit
-def uninitialised(out: cute.Pointer, stream: driver.CUstream):
-    uninitialised_kernel(out).launch(grid=(1, 1, 1), block=(32, 1, 1), stream=stream)
-
-
-@cute.kernel
-def divergent_barrier_kernel(out: cute.Pointer):
-    t = cute.arch.thread_idx()[0]
-    if t < 48:
-        cute.arch.barrier()
-    vector(out, 64)[t] = t
-
-
-@cute.jit
-def divergent_barrier(out: cute.Pointer, stream: driver.CUstream):
-    divergent_barrier_kernel(out).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
 
 
 @cute.kernel
@@ -273,7 +189,80 @@ def add_tensors_kernel(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor):
 
 
 @cute.jit
-def add_tensors(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor, stream: driver.CUstream):
+def add_tensors(a: cute.Tensor, b: cute.Tensor, c: cute.Tensor):
     """Two launches: c = a + b, then c = c + b."""
-    add_tensors_kernel(a, b, c).launch(grid=(a.shape[0], 1, 1), block=(64, 1, 1), stream=stream)
-    add_tensors_kernel(c, b, c).launch(grid=(a.shape[0], 1, 1), block=(64, 1, 1), stream=stream)
+    add_tensors_kernel(a, b, c).launch(grid=(a.shape[0], 1, 1), block=(64, 1, 1))
+    add_tensors_kernel(c, b, c).launch(grid=(a.shape[0], 1, 1), block=(64, 1, 1))
+
+
+@host(block=32, grid=lambda n, **_: (n + 31) // 32)
+@cute.kernel
+def descriptors(
+    x: cute.Pointer,
+    out: cute.Pointer,
+    words: cute.Pointer,
+    ticket: cute.Pointer,
+    n: Int32,
+    fault: cutlass.Constexpr,
+):
+    """Inclusive int64 scan, one warp a tile of 32, with descriptors of 16 bytes: state and sum in one 128-bit word, or
+    (``fault``) in two of 64. Descriptor: low word 1 once the high word holds the sum up to the
+    tile.
+    """
+    lane = cute.arch.thread_idx()[0]
+    tile = Int32(0)
+    if lane == 0:
+        tile = cute.arch.atomic_add(ticket, Int32(1), sem="relaxed", scope="gpu")
+    tile = cute.arch.shuffle_sync(tile, 0)
+    i = tile * 32 + lane
+    value = Int64(0)
+    if i < n:
+        value = vector(x, n)[i]
+    for step in cutlass.range_constexpr(5):
+        other = cute.arch.shuffle_sync_up(value, 1 << step, mask_and_clamp=0)
+        if lane >= 1 << step:
+            value = value + other
+    before = Int64(0)
+    if lane == 31:
+        mine = words + 2 * tile
+        if tile > 0:
+            waiting = Boolean(True)
+            while waiting:
+                if cutlass.const_expr(fault == "two words"):
+                    waiting = cute.arch.load(mine - 2, Uint64, sem="relaxed", scope="gpu") == Uint64(0)
+                    before = Int64(cute.arch.load(mine - 1, Uint64, sem="relaxed", scope="gpu"))
+                else:
+                    word = cute.arch.load(mine - 2, Uint128, sem="relaxed", scope="gpu")
+                    waiting = Uint64(word) == Uint64(0)
+                    before = Int64(word >> Uint128(Uint64(64)))
+        if cutlass.const_expr(fault == "two words"):
+            cute.arch.store(mine, Uint64(1), sem="relaxed", scope="gpu")
+            cute.arch.store(mine + 1, Uint64(before + value), sem="relaxed", scope="gpu")
+        else:
+            cute.arch.store(
+                mine,
+                (Uint128(Uint64(before + value)) << Uint128(Uint64(64))) | Uint128(Uint64(1)),
+                sem="relaxed",
+                scope="gpu",
+            )
+    before = cute.arch.shuffle_sync(before, 31)
+    if i < n:
+        vector(out, n)[i] = value + before
+
+
+@host(block=32)
+@cute.kernel
+def apply(x: cute.Pointer, y: cute.Pointer, op: cutlass.Constexpr):
+    """``y = op(x)`` for every element, ``op`` an expression of the DSL."""
+    i = cute.arch.thread_idx()[0]
+    cute.make_tensor(y, cute.make_layout(32))[i] = op(cute.make_tensor(x, cute.make_layout(32))[i])
+
+
+@host(block=32)
+@cute.kernel
+def print_and_assert(x: cute.Pointer):
+    i = cute.arch.thread_idx()[0]
+    value = cute.make_tensor(x, cute.make_layout(32))[i]
+    if i < 2:
+        cute.printf("lane %d has %f", i, value)
+    cute.testing.assert_(value < 31.0, "too large")

@@ -1,8 +1,5 @@
-"""Clusters for the emulator's tests: distributed shared memory, remote arrivals, asynchronous stores, multicast.
-``fault`` as elsewhere.
-"""
+"""Clusters for the emulator's tests: distributed shared memory, remote arrivals, asynchronous stores, multicast."""
 
-import cuda.bindings.driver as driver
 import cutlass
 import cutlass.cute as cute
 from cutlass import Float32, Int32, pipeline
@@ -10,21 +7,28 @@ from cutlass.cute.arch import inline_ptx, map_dsmem_ptr
 from cutlass.cute.nvgpu import cpasync
 from cutlass.memory import SmemAllocator
 
+from .hosts import host
+
 PEERS = 4
+GATHERED = 4 * PEERS  # bytes
 ROWS, COLUMNS, STAGES, TILES = 16, 32, 2, 5
 
 
+def meet() -> None:
+    cute.arch.cluster_arrive()
+    cute.arch.cluster_wait()
+
+
+@host(block=32, grid=None, cluster=(PEERS, 1, 1))
 @cute.kernel
-def read_peer_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
+def read_peer(out: cute.Pointer):
     """Every block reads what its neighbour in the cluster wrote into shared memory."""
     thread = cute.arch.thread_idx()[0]
     block = cute.arch.block_idx()[0]
     rank = cute.arch.block_idx_in_cluster()
     cell = SmemAllocator().allocate_tensor(Int32, cute.make_layout(32), byte_alignment=16)
     cell[thread] = block * 100 + thread
-    if cutlass.const_expr(fault != "no_first_barrier"):
-        cute.arch.cluster_arrive()
-        cute.arch.cluster_wait()
+    meet()
     peer = map_dsmem_ptr(cell.iterator, (rank + 1) % PEERS)
     theirs = inline_ptx(
         "ld.shared::cluster.u32 {$w0}, [{$r0}];",
@@ -32,20 +36,12 @@ def read_peer_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
         read_only_args=[(peer + (31 - thread)).toint()],
     )
     cute.make_tensor(out, cute.make_layout(1 << 20))[block * 32 + thread] = theirs
-    if cutlass.const_expr(fault != "no_last_barrier"):
-        cute.arch.cluster_arrive()
-        cute.arch.cluster_wait()
+    meet()
 
 
-@cute.jit
-def read_peer(out: cute.Pointer, clusters: Int32, fault: cutlass.Constexpr, stream: driver.CUstream):
-    read_peer_kernel(out, fault).launch(
-        grid=(clusters * PEERS, 1, 1), block=(32, 1, 1), cluster=(PEERS, 1, 1), stream=stream
-    )
-
-
+@host(block=32, grid=None, cluster=(PEERS, 1, 1))
 @cute.kernel
-def gather_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
+def gather(out: cute.Pointer):
     """Each block sends one number to every block of its cluster by ``st.async``; each adds up what came."""
     thread = cute.arch.thread_idx()[0]
     block = cute.arch.block_idx()[0]
@@ -55,35 +51,24 @@ def gather_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
     cell = allocator.allocate_tensor(Int32, cute.make_layout(PEERS), byte_alignment=16)
     if thread == 0:
         cute.arch.mbarrier_init(barrier, 1)
-        if cutlass.const_expr(fault != "no_init_fence"):
-            cute.arch.mbarrier_init_fence()
-        cute.arch.mbarrier_arrive_and_expect_tx(barrier, 4 * PEERS + (4 if fault == "bytes" else 0))
-    if cutlass.const_expr(fault != "no_cluster_sync"):
-        cute.arch.cluster_arrive()
-        cute.arch.cluster_wait()
+        cute.arch.mbarrier_init_fence()
+        cute.arch.mbarrier_arrive_and_expect_tx(barrier, GATHERED)
+    meet()
     if thread < PEERS:
         cute.arch.store_async_dsmem(cell.iterator + rank, block + 1, barrier, thread)
-    if cutlass.const_expr(fault != "no_wait"):
-        cute.arch.mbarrier_wait(barrier, 0)
+    cute.arch.mbarrier_wait(barrier, 0)
     if thread == 0:
         total = Int32(0)
         for i in cutlass.range_constexpr(PEERS):
             total = total + cell[i]
         cute.make_tensor(out, cute.make_layout(1 << 20))[block] = total
-    cute.arch.cluster_arrive()
-    cute.arch.cluster_wait()
+    meet()
 
 
-@cute.jit
-def gather(out: cute.Pointer, clusters: Int32, fault: cutlass.Constexpr, stream: driver.CUstream):
-    gather_kernel(out, fault).launch(
-        grid=(clusters * PEERS, 1, 1), block=(32, 1, 1), cluster=(PEERS, 1, 1), stream=stream
-    )
-
-
+@host(block=32, grid=2, cluster=(2, 1, 1))
 @cute.kernel
-def hand_over_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
-    """Block 0 writes into block 1's shared memory and arrives on its mbarrier; block 1 waits and reads."""
+def hand_over(out: cute.Pointer, scope: cutlass.Constexpr):
+    """Block 0 writes into block 1's shared memory and arrives on its mbarrier at ``scope``; block 1 waits and reads."""
     thread = cute.arch.thread_idx()[0]
     rank = cute.arch.block_idx_in_cluster()
     allocator = SmemAllocator()
@@ -92,14 +77,12 @@ def hand_over_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
     if thread == 0:
         cute.arch.mbarrier_init(barrier, 32)
         cute.arch.mbarrier_init_fence()
-    cute.arch.cluster_arrive()
-    cute.arch.cluster_wait()
+    meet()
     if rank == 0:
         inline_ptx(
             "st.shared::cluster.u32 [{$r0}], {$r1};",
             read_only_args=[(map_dsmem_ptr(cell.iterator, 1) + thread).toint(), thread * 3],
         )
-        scope = "cta" if fault == "cta_scope" else "cluster"
         inline_ptx(
             f"mbarrier.arrive.release.{scope}.shared::cluster.b64 _, [{{$r0}}];",
             read_only_args=[map_dsmem_ptr(barrier, 1).toint()],
@@ -111,17 +94,11 @@ def hand_over_kernel(out: cute.Pointer, fault: cutlass.Constexpr):
             read_only_args=[barrier.toint()],
         )
         cute.make_tensor(out, cute.make_layout(32))[thread] = cell[31 - thread]
-    cute.arch.cluster_arrive()
-    cute.arch.cluster_wait()
-
-
-@cute.jit
-def hand_over(out: cute.Pointer, fault: cutlass.Constexpr, stream: driver.CUstream):
-    hand_over_kernel(out, fault).launch(grid=(2, 1, 1), block=(32, 1, 1), cluster=(2, 1, 1), stream=stream)
+    meet()
 
 
 @cute.kernel
-def multicast_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor, fault: cutlass.Constexpr):
+def multicast_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor):
     """Both blocks of a cluster get every tile; each loads half of it for both. Block r writes to ``out[r]``."""
     thread = cute.arch.thread_idx()[0]
     warp = cute.arch.make_warp_uniform(thread // 32)
@@ -162,23 +139,21 @@ def multicast_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor,
             )
             ring.producer_commit(state)
             state.advance()
-        if cutlass.const_expr(fault != "no_tail"):
-            ring.producer_tail(state)
+        ring.producer_tail(state)
     else:
         state = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, STAGES)
         for i in cutlass.range(TILES, unroll=1):
             ring.consumer_wait(state)
             for r in cutlass.range_constexpr(ROWS):
                 out[rank, i * ROWS + r, lane] = tile[r, lane, state.index]
-            if cutlass.const_expr(fault != "no_fence"):
-                cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.fence_proxy("async.shared", space="cta")
             cute.arch.sync_warp()
             ring.consumer_release(state)
             state.advance()
 
 
 @cute.jit
-def multicast(x: cute.Pointer, y: cute.Pointer, fault: cutlass.Constexpr, stream: driver.CUstream):
+def multicast(x: cute.Pointer, y: cute.Pointer):
     source = cute.make_tensor(x, cute.make_layout((TILES * ROWS, COLUMNS), stride=(COLUMNS, 1)))
     out = cute.make_tensor(y, cute.make_layout((2, TILES * ROWS, COLUMNS), stride=(TILES * ROWS * COLUMNS, COLUMNS, 1)))
     atom, mapped = cpasync.make_tiled_tma_atom(
@@ -188,6 +163,4 @@ def multicast(x: cute.Pointer, y: cute.Pointer, fault: cutlass.Constexpr, stream
         (ROWS, COLUMNS),
         num_multicast=2,
     )
-    multicast_kernel(atom, mapped, out, fault).launch(
-        grid=(2, 1, 1), block=(64, 1, 1), cluster=(2, 1, 1), stream=stream
-    )
+    multicast_kernel(atom, mapped, out).launch(grid=(2, 1, 1), block=(64, 1, 1), cluster=(2, 1, 1))

@@ -1,22 +1,21 @@
 """Listings of the source documents, rebuilt with their defects (and without, where that shows the difference)."""
 
-import cuda.bindings.driver as driver
 import cutlass
 import cutlass.cute as cute
 from cutlass import Float16, Float32, Int32
 from cutlass.cute.nvgpu import cpasync, warpgroup
 from cutlass.memory import SmemAllocator
-from cutlass.utils import hopper_helpers
 
-THREADS, SIDE, STAGES = 64, 64, 2
+from .hosts import host
+from .kernels_basic import vector
+from .kernels_matmul import SIDE, STAGES, k_major, multiply, operands
+
+THREADS = 64
 
 
-def vector(pointer, n):
-    return cute.make_tensor(pointer, cute.make_layout(n))
-
-
+@host(block=THREADS, grid=lambda n, **_: (n + THREADS - 1) // THREADS)
 @cute.kernel
-def global_reduction_kernel(x: cute.Pointer, n: Int32):
+def global_reduction(x: cute.Pointer, n: Int32):
     """The naive global reduction: a tree over the whole array, with a barrier that orders one block only."""
     i = cute.arch.block_idx()[0] * THREADS + cute.arch.thread_idx()[0]
     data = vector(x, n)
@@ -29,30 +28,18 @@ def global_reduction_kernel(x: cute.Pointer, n: Int32):
         stride = stride * 2
 
 
-@cute.jit
-def global_reduction(x: cute.Pointer, n: Int32, stream: driver.CUstream):
-    global_reduction_kernel(x, n).launch(
-        grid=((n + THREADS - 1) // THREADS, 1, 1), block=(THREADS, 1, 1), stream=stream
-    )
-
-
+@host(block=THREADS, grid=lambda n, **_: (n + THREADS - 1) // THREADS)
 @cute.kernel
-def atomic_reduction_kernel(x: cute.Pointer, out: cute.Pointer, n: Int32):
+def atomic_reduction(x: cute.Pointer, out: cute.Pointer, n: Int32):
     """The atomic reduction, which never zeroes its output."""
     i = cute.arch.block_idx()[0] * THREADS + cute.arch.thread_idx()[0]
     if i < n:
         cute.arch.atomic_add(out, vector(x, n)[i])
 
 
-@cute.jit
-def atomic_reduction(x: cute.Pointer, out: cute.Pointer, n: Int32, stream: driver.CUstream):
-    atomic_reduction_kernel(x, out, n).launch(
-        grid=((n + THREADS - 1) // THREADS, 1, 1), block=(THREADS, 1, 1), stream=stream
-    )
-
-
+@host(block=THREADS, grid=None)
 @cute.kernel
-def block_reduction_kernel(x: cute.Pointer, out: cute.Pointer):
+def block_reduction(x: cute.Pointer, out: cute.Pointer):
     """A block reduction with no bound on its reads."""
     t = cute.arch.thread_idx()[0]
     block = cute.arch.block_idx()[0]
@@ -67,15 +54,9 @@ def block_reduction_kernel(x: cute.Pointer, out: cute.Pointer):
         vector(out, 1 << 20)[block] = cell[0]
 
 
-@cute.jit
-def block_reduction(x: cute.Pointer, out: cute.Pointer, blocks: Int32, stream: driver.CUstream):
-    block_reduction_kernel(x, out).launch(grid=(blocks, 1, 1), block=(THREADS, 1, 1), stream=stream)
-
-
+@host(block=64)
 @cute.kernel
-def two_partitions_kernel(
-    x: cute.Pointer, y: cute.Pointer, n: Int32, length: cutlass.Constexpr, tail: cutlass.Constexpr
-):
+def two_partitions(x: cute.Pointer, y: cute.Pointer, n: Int32, length: cutlass.Constexpr, tail: cutlass.Constexpr):
     """Producer and consumer warps, two buffers, two mbarriers a buffer. The listing runs n / length rounds: a ragged
     tail is dropped.
     """
@@ -109,30 +90,14 @@ def two_partitions_kernel(
             cute.arch.mbarrier_arrive(ready + half)
 
 
-@cute.jit
-def two_partitions(
-    x: cute.Pointer,
-    y: cute.Pointer,
-    n: Int32,
-    length: cutlass.Constexpr,
-    tail: cutlass.Constexpr,
-    stream: driver.CUstream,
-):
-    two_partitions_kernel(x, y, n, length, tail).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
-
-
+@host(block=THREADS)
 @cute.kernel
-def take_kernel(items: cute.Pointer, count: cute.Pointer, got: cute.Pointer):
+def take(items: cute.Pointer, count: cute.Pointer, got: cute.Pointer):
     """ProCon's take: the counter goes down before anybody looks whether there was something to take."""
     t = cute.arch.thread_idx()[0]
     place = cute.arch.atomic_add(count, Int32(-1))
     if place >= 1:
         vector(got, THREADS)[t] = vector(items, THREADS)[place - 1]
-
-
-@cute.jit
-def take(items: cute.Pointer, count: cute.Pointer, got: cute.Pointer, stream: driver.CUstream):
-    take_kernel(items, count, got).launch(grid=(1, 1, 1), block=(THREADS, 1, 1), stream=stream)
 
 
 @cute.kernel
@@ -202,17 +167,14 @@ def skeleton_kernel(
             part.partition_C(c),
         )
         accumulators = cute.make_rmem_tensor(tcc.shape, Float32)
-        mma.set(warpgroup.Field.ACCUMULATE, False)
+        accumulators.fill(0.0)
+        mma.set(warpgroup.Field.ACCUMULATE, True)
         for k in cutlass.range(steps, unroll=1):
             stage, parity = k % STAGES, k // STAGES % 2
             if cutlass.const_expr("no_parity" in faults):
                 parity = Int32(0)
             cute.arch.mbarrier_wait(full + stage, parity)
-            warpgroup.fence()
-            for block in cutlass.range_constexpr(SIDE // 16):
-                cute.gemm(mma, accumulators, tca[None, None, block, stage], tcb[None, None, block, stage], accumulators)
-                mma.set(warpgroup.Field.ACCUMULATE, True)
-            warpgroup.commit_group()
+            multiply(mma, accumulators, tca, tcb, stage)
             if cutlass.const_expr("release_after_commit" not in faults):
                 warpgroup.wait_group(0)
             cute.arch.mbarrier_arrive(empty + stage)
@@ -222,21 +184,13 @@ def skeleton_kernel(
 
 
 @cute.jit
-def skeleton(
-    a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, k: Int32, faults: cutlass.Constexpr, stream: driver.CUstream
-):
-    ta = cute.make_tensor(a, cute.make_layout((SIDE, k), stride=(k, 1)))
-    tb = cute.make_tensor(b, cute.make_layout((SIDE, k), stride=(k, 1)))
-    tc = cute.make_tensor(c, cute.make_layout((SIDE, SIDE), stride=(SIDE, 1)))
-    k_major = cute.nvgpu.OperandMajorMode.K
-    mma = hopper_helpers.make_trivial_tiled_mma(Float16, Float16, k_major, k_major, Float32, (1, 1, 1), (SIDE, SIDE))
-    row = cutlass.tensor_utils.LayoutEnum.ROW_MAJOR
-    layout_a = hopper_helpers.make_smem_layout_a(row, (SIDE, SIDE, SIDE), Float16, STAGES)
-    layout_b = hopper_helpers.make_smem_layout_b(row, (SIDE, SIDE, SIDE), Float16, STAGES)
+def skeleton(a: cute.Pointer, b: cute.Pointer, c: cute.Pointer, k: Int32, faults: cutlass.Constexpr):
+    ta, tb, tc = k_major(a, SIDE, k), k_major(b, SIDE, k), k_major(c, SIDE, SIDE)
+    mma, layout_a, layout_b = operands(SIDE, STAGES)
     load = cpasync.CopyBulkTensorTileG2SOp()
     atom_a, ma = cpasync.make_tiled_tma_atom(load, ta, cute.slice_(layout_a, (None, None, 0)), (SIDE, SIDE))
     atom_b, mb = cpasync.make_tiled_tma_atom(load, tb, cute.slice_(layout_b, (None, None, 0)), (SIDE, SIDE))
     steps = k // SIDE if "drops_tail" in faults else (k + SIDE - 1) // SIDE
     skeleton_kernel(atom_a, ma, atom_b, mb, tc, mma, layout_a, layout_b, steps, faults).launch(
-        grid=(1, 1, 1), block=(256, 1, 1), min_blocks_per_mp=1, stream=stream
+        grid=(1, 1, 1), block=(256, 1, 1), min_blocks_per_mp=1
     )

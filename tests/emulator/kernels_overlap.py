@@ -2,7 +2,6 @@
 one, and when.
 """
 
-import cuda.bindings.driver as driver
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32
@@ -54,9 +53,8 @@ def add(
     blocks: Int32,
     how: cutlass.Constexpr,
     overlaps: cutlass.Constexpr,
-    stream: driver.CUstream,
 ):
-    add_kernel(x, y, weights, how).launch(grid=(blocks, 1, 1), block=(THREADS, 1, 1), stream=stream, use_pdl=overlaps)
+    add_kernel(x, y, weights, how).launch(grid=(blocks, 1, 1), block=(THREADS, 1, 1), use_pdl=overlaps)
 
 
 @cute.kernel
@@ -81,9 +79,9 @@ def tile_kernel(atom: cute.CopyAtom, out: cute.Tensor, late: cutlass.Constexpr):
 
 
 @cute.jit
-def store_tile(y: cute.Pointer, late: cutlass.Constexpr, stream: driver.CUstream):
+def store_tile(y: cute.Pointer, late: cutlass.Constexpr):
     layout = cute.make_layout((8, 32), stride=(32, 1))
     atom, mapped = cpasync.make_tiled_tma_atom(
         cpasync.CopyBulkTensorTileS2GOp(), cute.make_tensor(y, layout), layout, (8, 32)
     )
-    tile_kernel(atom, mapped, late).launch(grid=(1, 1, 1), block=(32, 1, 1), stream=stream, use_pdl=True)
+    tile_kernel(atom, mapped, late).launch(grid=(1, 1, 1), block=(32, 1, 1), use_pdl=True)

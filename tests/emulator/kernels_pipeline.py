@@ -1,9 +1,5 @@
-"""Warp-specialised pipelines for the emulator's tests: one producer warp, two consumer warps, a ring of stages.
+"""Warp-specialised pipelines for the emulator's tests: one producer warp, two consumer warps, a ring of stages."""
 
-``fault`` names the one thing that is wrong (None: nothing is).
-"""
-
-import cuda.bindings.driver as driver
 import cutlass
 import cutlass.cute as cute
 from cutlass import Float32, Int32, pipeline
@@ -11,19 +7,20 @@ from cutlass.cute.nvgpu import cpasync
 from cutlass.experimental import primitives
 from cutlass.memory import SmemAllocator
 
+from .hosts import host
+
 ROWS, COLUMNS, STAGES, CONSUMERS = 8, 32, 3, 2
 TILE_BYTES = ROWS * COLUMNS * 4
+ARRIVALS = CONSUMERS  # a stage that is released
 
 
 @cute.kernel
-def stream_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor, tiles: Int32, fault: cutlass.Constexpr):
+def stream_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor, tiles: Int32):
     """``out = source + 1``, tile by tile through shared memory: tensor copies in, ordinary loads and stores out."""
     thread = cute.arch.thread_idx()[0]
     warp = cute.arch.make_warp_uniform(thread // 32)
     lane = thread % 32
     allocator = SmemAllocator()
-    bytes_expected = TILE_BYTES - 16 if fault == "bytes" else TILE_BYTES
-    arrivals = {"count_up": CONSUMERS + 1, "count_down": CONSUMERS - 1}.get(fault, CONSUMERS)
     barriers = allocator.allocate_array(cutlass.Int64, 2 * STAGES)
     tile = allocator.allocate_tensor(
         Float32, cute.make_layout((ROWS, COLUMNS, STAGES), stride=(COLUMNS, 1, ROWS * COLUMNS)), byte_alignment=128
@@ -31,11 +28,10 @@ def stream_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor, ti
     ring = pipeline.PipelineTmaAsync.create(
         num_stages=STAGES,
         barrier_storage=barriers,
-        tx_count=bytes_expected,
+        tx_count=TILE_BYTES,
         cta_layout_vmnk=cute.make_layout((1, 1, 1, 1)),
         producer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread),
-        defer_sync=fault == "no_init_sync",
-        consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, arrivals),
+        consumer_group=pipeline.CooperativeGroup(pipeline.Agent.Thread, ARRIVALS),
     )
     shared, tiled = cpasync.tma_partition(
         atom,
@@ -45,39 +41,28 @@ def stream_kernel(atom: cute.CopyAtom, source: cute.Tensor, out: cute.Tensor, ti
         cute.group_modes(cute.local_tile(source, (ROWS, COLUMNS), (None, 0)), 0, 2),
     )
     if warp == 0:
-        kind = pipeline.PipelineUserType.Consumer if fault == "phase" else pipeline.PipelineUserType.Producer
-        state = pipeline.make_pipeline_state(kind, STAGES)
+        state = pipeline.make_pipeline_state(pipeline.PipelineUserType.Producer, STAGES)
         for i in cutlass.range(tiles, unroll=1):
             ring.producer_acquire(state)
             cute.copy(atom, tiled[None, i], shared[None, state.index], tma_bar_ptr=ring.producer_get_barrier(state))
             ring.producer_commit(state)
             state.advance()
-        if cutlass.const_expr(fault != "no_tail"):
-            ring.producer_tail(state)
+        ring.producer_tail(state)
     else:
         state = pipeline.make_pipeline_state(pipeline.PipelineUserType.Consumer, STAGES)
         for i in cutlass.range(tiles, unroll=1):
-            if cutlass.const_expr(fault != "no_wait"):
-                ring.consumer_wait(state)
-            if cutlass.const_expr(fault == "early_release"):
-                cute.arch.sync_warp()
-                ring.consumer_release(state)
+            ring.consumer_wait(state)
             for r in cutlass.range_constexpr(ROWS // CONSUMERS):
                 row = r * CONSUMERS + warp - 1
                 out[i * ROWS + row, lane] = tile[row, lane, state.index] + Float32(1.0)
-            if cutlass.const_expr(fault != "no_release" and fault != "early_release"):
-                if cutlass.const_expr(fault != "no_fence"):
-                    cute.arch.fence_proxy("async.shared", space="cta")
-                if cutlass.const_expr(fault != "no_sync_warp"):
-                    cute.arch.sync_warp()
-                ring.consumer_release(state)
-                if cutlass.const_expr(fault == "double_release"):
-                    ring.consumer_release(state)
+            cute.arch.fence_proxy("async.shared", space="cta")
+            cute.arch.sync_warp()
+            ring.consumer_release(state)
             state.advance()
 
 
 @cute.jit
-def stream_tiles(x: cute.Pointer, y: cute.Pointer, tiles: Int32, fault: cutlass.Constexpr, stream: driver.CUstream):
+def stream_tiles(x: cute.Pointer, y: cute.Pointer, tiles: Int32):
     layout = cute.make_layout((tiles * ROWS, COLUMNS), stride=(COLUMNS, 1))
     source, out = cute.make_tensor(x, layout), cute.make_tensor(y, layout)
     atom, mapped = cpasync.make_tiled_tma_atom(
@@ -86,13 +71,12 @@ def stream_tiles(x: cute.Pointer, y: cute.Pointer, tiles: Int32, fault: cutlass.
         cute.make_layout((ROWS, COLUMNS), stride=(COLUMNS, 1)),
         (ROWS, COLUMNS),
     )
-    stream_kernel(atom, mapped, out, tiles, fault).launch(
-        grid=(1, 1, 1), block=(32 * (1 + CONSUMERS), 1, 1), stream=stream
-    )
+    stream_kernel(atom, mapped, out, tiles).launch(grid=(1, 1, 1), block=(32 * (1 + CONSUMERS), 1, 1))
 
 
+@host(block=64)
 @cute.kernel
-def fill_kernel(out: cute.Pointer, tiles: Int32):
+def fill(out: cute.Pointer, tiles: Int32):
     """Two shared buffers in turn: all threads fill one, then one thread copies it to global memory in bulk."""
     thread = cute.arch.thread_idx()[0]
     buffer = SmemAllocator().allocate_tensor(Int32, cute.make_layout((64, 2)), byte_alignment=128)
@@ -111,13 +95,9 @@ def fill_kernel(out: cute.Pointer, tiles: Int32):
         cute.arch.cp_async_bulk_wait_group(0)
 
 
-@cute.jit
-def fill(out: cute.Pointer, tiles: Int32, stream: driver.CUstream):
-    fill_kernel(out, tiles).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
-
-
+@host(block=96)
 @cute.kernel
-def take_turns_kernel(out: cute.Pointer, rounds: Int32, fault: cutlass.Constexpr):
+def take_turns(out: cute.Pointer, rounds: Int32):
     """Warp 0 tells ``rounds`` times, by a barrier that counts one arrival; warp 1 listens, and answers so that it is
     not overrun. Warp 2 waits for the last phase only, once the block barrier says that it is the last one."""
     thread = cute.arch.thread_idx()[0]
@@ -130,21 +110,13 @@ def take_turns_kernel(out: cute.Pointer, rounds: Int32, fault: cutlass.Constexpr
     cute.arch.barrier()
     if thread == 0:
         for i in cutlass.range(rounds, unroll=1):
-            if cutlass.const_expr(fault != "not answered"):
-                cute.arch.mbarrier_wait(heard, (i + 1) % 2)
+            cute.arch.mbarrier_wait(heard, (i + 1) % 2)
             cute.arch.mbarrier_arrive(told)
     if thread == 32:
         for i in cutlass.range(rounds, unroll=1):
             cute.arch.mbarrier_wait(told, i % 2)
-            if cutlass.const_expr(fault != "not answered"):
-                cute.arch.mbarrier_arrive(heard)
+            cute.arch.mbarrier_arrive(heard)
         cute.make_tensor(out, cute.make_layout(1))[0] = rounds
-    if cutlass.const_expr(fault != "no barrier"):
-        cute.arch.barrier()
+    cute.arch.barrier()
     if thread == 64:
         cute.arch.mbarrier_wait(told, (rounds - 1) % 2)
-
-
-@cute.jit
-def take_turns(out: cute.Pointer, rounds: Int32, fault: cutlass.Constexpr, stream: driver.CUstream):
-    take_turns_kernel(out, rounds, fault).launch(grid=(1, 1, 1), block=(96, 1, 1), stream=stream)

@@ -4,20 +4,15 @@ A compiled host function is run with its CUDA calls answered by callbacks; the l
 parameter.
 """
 
-from __future__ import annotations
-
 import ctypes
 import math
-import os
 from ctypes import c_int32, c_int64, c_void_p
+from functools import partial
 
-import pytest
-
-os.environ.setdefault("CUTE_DSL_ARCH", "sm_90a")
-cutlass = pytest.importorskip("cutlass")
-import cutlass.cute as cute  # noqa: E402 (skipped where there is no DSL)
-from cutlass._mlir.execution_engine import ExecutionEngine  # noqa: E402 (skipped where there is no DSL)
-from cutlass.cute.nvgpu import cpasync  # noqa: E402 (skipped where there is no DSL)
+import cutlass
+import cutlass.cute as cute
+from cutlass._mlir.execution_engine import ExecutionEngine
+from cutlass.cute.nvgpu import cpasync
 
 RUNTIME = (
     "_cudaLibraryLoadData",
@@ -31,59 +26,48 @@ RUNTIME = (
 ADDRESS = 0x7F00_1234_5680
 
 
-def host_function(shape, stride, box, shared_stride, swizzle, store):
-    """Builds one tiled map over a tensor of static ``shape`` and ``stride`` (elements) and launches a kernel that takes
-    it.
-    """
+@cute.kernel
+def takes_map(atom: cute.CopyAtom, tensor: cute.Tensor):
+    cpasync.prefetch_descriptor(atom)
 
-    @cute.kernel
-    def takes_map(atom: cute.CopyAtom, tensor: cute.Tensor):
-        cpasync.prefetch_descriptor(atom)
+
+def host_function(build):
+    """Launches a kernel that takes the map which ``build`` makes for a pointer."""
 
     @cute.jit
     def host(pointer: cute.Pointer):
-        tensor = cute.make_tensor(pointer, cute.make_layout(shape, stride=stride))
-        shared = cute.make_layout(box, stride=shared_stride)
-        if cutlass.const_expr(swizzle is not None):
-            shared = cute.make_composed_layout(cute.make_swizzle(*swizzle), 0, shared)
-        operation = (
-            cpasync.CopyBulkTensorTileS2GOp() if cutlass.const_expr(store) else cpasync.CopyBulkTensorTileG2SOp()
-        )
-        atom, coordinates = cpasync.make_tiled_tma_atom(operation, tensor, shared, box)
+        atom, coordinates = build(pointer)
         takes_map(atom, coordinates).launch(grid=(1, 1, 1), block=(32, 1, 1))
 
     return host
 
 
-def im2col_function(extents, pixels, channels, lower, upper, strides, swizzle):
-    """The same for im2col mode over a compact tensor of ``extents`` (C, W, H, D, N)."""
+def tiled(pointer, shape, stride, box, shared_stride, swizzle, store):
+    """A tiled map over a tensor of static ``shape`` and ``stride`` (elements)."""
+    tensor = cute.make_tensor(pointer, cute.make_layout(shape, stride=stride))
+    shared = cute.make_layout(box, stride=shared_stride)
+    if swizzle is not None:
+        shared = cute.make_composed_layout(cute.make_swizzle(*swizzle), 0, shared)
+    operation = cpasync.CopyBulkTensorTileS2GOp() if store else cpasync.CopyBulkTensorTileG2SOp()
+    return cpasync.make_tiled_tma_atom(operation, tensor, shared, box)
+
+
+def im2col(pointer, extents, pixels, channels, lower, upper, strides, swizzle):
+    """The same in im2col mode over a compact tensor of ``extents`` (C, W, H, D, N)."""
     spatial = len(extents) - 2
     zeros, ones = (0,) * spatial, (1,) * spatial
     steps = tuple(math.prod(extents[: d + 1]) for d in range(len(extents) - 1))
-
-    @cute.kernel
-    def takes_map(atom: cute.CopyAtom, tensor: cute.Tensor):
-        cpasync.prefetch_descriptor(atom)
-
-    @cute.jit
-    def host(pointer: cute.Pointer):
-        tensor = cute.make_tensor(pointer, cute.make_layout((extents[1:], extents[0]), stride=(steps, 1)))
-        shared = cute.make_composed_layout(
-            cute.make_swizzle(*swizzle), 0, cute.make_layout((pixels, channels), stride=(channels, 1))
-        )
-        operation = cpasync.CopyBulkTensorIm2ColG2SOp()
-        atom, coordinates = cpasync.make_im2col_tma_atom(
-            operation, tensor, shared, (pixels, channels), lower, upper, zeros, zeros, strides, zeros, ones
-        )
-        takes_map(atom, coordinates).launch(grid=(1, 1, 1), block=(32, 1, 1))
-
-    return host
-
-
-def observe_im2col(dtype: str, extents, pixels, channels, lower, upper, strides, swizzle) -> bytes:
-    return run_host(
-        im2col_function(extents, pixels, channels, lower, upper, strides, swizzle), getattr(cutlass, dtype), ADDRESS
+    tensor = cute.make_tensor(pointer, cute.make_layout((extents[1:], extents[0]), stride=(steps, 1)))
+    box = cute.make_layout((pixels, channels), stride=(channels, 1))
+    shared = cute.make_composed_layout(cute.make_swizzle(*swizzle), 0, box)
+    operation = cpasync.CopyBulkTensorIm2ColG2SOp()
+    return cpasync.make_im2col_tma_atom(
+        operation, tensor, shared, (pixels, channels), lower, upper, zeros, zeros, strides, zeros, ones
     )
+
+
+def observe_im2col(dtype: str, **fields) -> bytes:
+    return run_host(host_function(partial(im2col, **fields)), getattr(cutlass, dtype), ADDRESS)
 
 
 def observe(dtype: str, shape, stride, box, swizzle=None, store: bool = False, address: int = ADDRESS) -> bytes:
@@ -93,9 +77,10 @@ def observe(dtype: str, shape, stride, box, swizzle=None, store: bool = False, a
     for d in order:
         shared_stride[d] = pitch
         pitch *= box[d]
-    return run_host(
-        host_function(shape, stride, box, tuple(shared_stride), swizzle, store), getattr(cutlass, dtype), address
+    build = partial(
+        tiled, shape=shape, stride=stride, box=box, shared_stride=tuple(shared_stride), swizzle=swizzle, store=store
     )
+    return run_host(host_function(build), getattr(cutlass, dtype), address)
 
 
 def run_host(host, element, address: int) -> bytes:

@@ -1,15 +1,25 @@
 """Runs handwritten PTX on the emulator, so that a test needs neither the DSL nor a compiler."""
 
-from __future__ import annotations
-
 import re
+from collections.abc import Callable
 
 import numpy as np
+import pytest
 
-from cutesync.emulator import ptx
+from cutesync import emulator
+from cutesync.emulator import EmulationError, ptx
 from cutesync.emulator.codegen import Program
 from cutesync.emulator.driver import Launch
 from cutesync.emulator.run import Device, Settings, run_launch
+
+
+def reported(kinds: str, words: str, run: Callable, *arguments, **options) -> str:
+    """The report of ``run(*arguments, **options)``: of this kind (of one of several), and ``words`` match in it."""
+    with pytest.raises(EmulationError, match=words or kinds.replace(" ", "|")) as found:
+        run(*arguments, **options)
+    assert found.value.kind in kinds.split(), found.value
+    return str(found.value)
+
 
 # A barrier and 16 bytes a thread: their addresses, the initialisation, a wait.
 PROLOGUE = """
@@ -60,20 +70,22 @@ def launch(
     block=(32, 1, 1),
     cluster=(1, 1, 1),
     settings: Settings | None = None,
-    programmatic: bool = False,
+    **how: bool,
 ) -> Settings:
-    """Run the one kernel of a PTX text with the arrays' addresses as its 64-bit parameters."""
+    """Run the one kernel of a PTX text with the arrays' addresses as its 64-bit parameters. ``how``: of ``Launch``."""
     module = ptx.parse(text)
     (function,) = module.functions.values()
-    device, how = Device(), settings or Settings()
+    device, used = Device(), settings or Settings()
     parameters = b"".join(int(a.ctypes.data).to_bytes(8, "little") for a in arrays)
     with device.arrays(*arrays):
-        run_launch(
-            Launch(Program(function, module), grid, block, cluster, 0, parameters, programmatic=programmatic),
-            device,
-            how,
-        )
-    return how
+        run_launch(Launch(Program(function, module), grid, block, cluster, 0, parameters, **how), device, used)
+    return used
+
+
+def enqueue(text: str, x: np.ndarray, grid=(1, 1, 1), block=(1, 1, 1), **options) -> None:
+    """``emulator.launch`` of a kernel with one parameter, the address of ``x``, under the settings in force."""
+    with emulator.DEVICE.arrays(x):
+        emulator.launch(text, grid, block, [x.ctypes.data], **options)
 
 
 def lanes(instruction: str, *inputs: np.ndarray, out: str, settings: Settings | None = None) -> np.ndarray:

@@ -9,27 +9,21 @@ import pytest
 from cutesync import emulator
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
 
+from .hosts import host
 
+
+@host(block=32)
 @cute.kernel
-def copy_kernel(x: cute.Pointer, y: cute.Pointer):
+def copy(x: cute.Pointer, y: cute.Pointer):
     t = cute.arch.thread_idx()[0]
     cute.make_tensor(y, cute.make_layout(32))[t] = cute.make_tensor(x, cute.make_layout(32))[t]
 
 
-@cute.jit
-def copy(x: cute.Pointer, y: cute.Pointer):
-    copy_kernel(x, y).launch(grid=(1, 1, 1), block=(32, 1, 1))
-
-
+@host(block=32)
 @cute.kernel
-def add_one_kernel(x: cute.Tensor, y: cute.Tensor):
+def add_one(x: cute.Tensor, y: cute.Tensor):
     t = cute.arch.thread_idx()[0]
     y[t] = x[t] + 1
-
-
-@cute.jit
-def add_one(x: cute.Tensor, y: cute.Tensor):
-    add_one_kernel(x, y).launch(grid=(1, 1, 1), block=(32, 1, 1))
 
 
 STRIDED = {

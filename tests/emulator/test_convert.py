@@ -1,7 +1,5 @@
 """``cvt`` against rounding by definition on fractions, and against ml_dtypes on whole 8- and 16-bit ranges."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 
@@ -112,40 +110,83 @@ def test_tf32_keeps_ten_fraction_bits(mode):
     assert conversion(f"cvt.{mode}.tf32.f32")(bits).tolist() == [expected_float("tf32", "f32", c, mode) for c in bits]
 
 
-def test_nans_to_tf32():
-    """What an H200 gives: .rna cuts (0x7f800001 becomes an infinity), .satfinite takes one more, the other modes give
-    one NaN.
-    """
-    bits = np.array([0x7FC00000, 0x7F800001, 0xFFFFFFFF, 0xFF9ED4BA, 0x7FB1280B, 0x7F800000, 0xFF7FFFFF], np.uint32)
-    away = conversion("cvt.rna.tf32.f32")(bits).tolist()
-    assert away == [0x7FC00000, 0x7F800000, 0xFFFFE000, 0xFF9EC000, 0x7FB12000, 0x7F800000, 0xFF800000]
-    finite = conversion("cvt.rna.satfinite.tf32.f32")(bits).tolist()
-    assert finite == [0x7FBFE000, 0x7F7FE000, 0xFFFFC000, 0xFF9EA000, 0x7FB10000, 0x7F7FE000, 0xFF7FE000]
-    for form in ("rn", "rz", "rn.relu"):
-        assert (conversion(f"cvt.{form}.tf32.f32")(bits[:5]) == 0x7FFFE000).all()
+def floats(*values: float) -> np.ndarray:
+    return np.array(values, np.float32)
 
 
-@pytest.mark.parametrize(
-    "opcode,nan,want",
-    [
-        ("cvt.rn.f16.f64", 0x7FF8000000000123, 0x7E00),
-        ("cvt.rz.f16.f64", 0xFFF0000000000001, 0xFE00),
-        ("cvt.rn.bf16.f64", 0xFFF0000000000001, 0xFFC0),
-        ("cvt.rm.f32.f64", 0xFFF0000000000001, 0xFFC00000),
-        ("cvt.rn.ftz.f32.f64", 0x7FF8000000000123, 0x7FC00000),
-        ("cvt.rn.f32.f64", 0xFFFB8DB280000000, 0xFFDC6D94),
-        ("cvt.f64.f16", 0x7C01, 0x7FF8040000000000),
-        ("cvt.f64.f16", 0xFFFF, 0xFFFFFC0000000000),
-        ("cvt.f64.bf16", 0x7FBB, 0x7FFF600000000000),
-        ("cvt.f64.bf16", 0xFFFF, 0xFFFFE00000000000),
-        ("cvt.f64.f32", 0x7F800001, 0x7FF8000020000000),
-        ("cvt.f64.f32", 0xFF9C6D94, 0xFFFB8DB280000000),
-        ("cvt.rzi.f64.f64", 0xFFF0000000000001, 0xFFF8000000000001),
-        ("cvt.f32.bf16", 0xFFFF, 0xFFFF0000),
-        ("cvt.rn.bf16.f16", 0xFC01, 0x7FFF),
-        ("cvt.f32.f16", 0xFC01, 0x7FFFFFFF),
-    ],
-)
+NANS = np.array([0x7FC00000, 0x7F800001, 0xFFFFFFFF, 0xFF9ED4BA, 0x7FB1280B, 0x7F800000, 0xFF7FFFFF], np.uint32)
+CODES = np.array([0, 1, 0x7F, 0x80, 0xFF, 0x100, 0x7FFFFFFF, 0x80000000, 0xFFFFFF7F, 0xFFFFFFFF], np.uint32)
+SIGNED, BYTES = CODES.view(np.int32), CODES.astype(np.uint8).view(np.int8)
+HIGH, LOW = np.array([-40000, 5, 70000], np.int32), np.array([1, -2, -70000], np.int32)
+HALVES = floats(-0.5, 0.5, 1.5, 2.5, -2.5, 1e30, -0.0, 2.0**-140)
+UNIT = floats(-1, -0.0, 0.25, 1, 2, np.nan, np.inf, 2.0**-140)
+CONVERTED = [  # opcode, sources, result, all of which may be signed or floats
+    # integers extend, truncate and saturate
+    ("cvt.s64.s32", CODES, SIGNED.astype(np.int64)),
+    ("cvt.u64.u32", CODES, CODES.astype(np.uint64)),
+    ("cvt.s32.s8", CODES, BYTES.astype(np.int32)),
+    ("cvt.s8.s32", CODES, BYTES.astype(np.int32)),
+    ("cvt.sat.s8.s32", CODES, np.clip(SIGNED, -128, 127)),
+    ("cvt.sat.u8.s32", CODES, np.clip(SIGNED, 0, 255)),
+    ("cvt.sat.s32.u32", CODES, np.minimum(CODES, 2**31 - 1)),
+    ("cvt.sat.u64.s64", SIGNED.astype(np.int64), np.maximum(SIGNED, 0).astype(np.uint64)),
+    # saturated halves are joined
+    ("cvt.pack.sat.s16.s32", HIGH, LOW, np.array([0x80000001, 0x0005FFFE, 0x7FFF8000], np.uint32)),
+    (
+        "cvt.pack.sat.u8.s32.b32",
+        HIGH,
+        LOW,
+        np.array([0xAABB, 1, 2], np.uint32),
+        np.array([0xAABB0001, 0x00010500, 0x0002FF00], np.uint32),
+    ),
+    # integral rounding keeps the type and the sign of zero
+    ("cvt.rni.f32.f32", HALVES, floats(-0.0, 0, 2, 2, -2, 1e30, -0.0, 0)),
+    ("cvt.rpi.f32.f32", HALVES[-1:], floats(1)),
+    ("cvt.rpi.ftz.f32.f32", HALVES[-1:], floats(0)),
+    ("cvt.sat.f32.f32", UNIT, floats(0, 0, 0.25, 1, 1, 0, 1, 2.0**-140)),
+    ("cvt.ftz.sat.f32.f32", UNIT[-1:], floats(0)),
+    # as on an H200: .rna cuts NaNs (0x7f800001 becomes an infinity), .satfinite takes one more, the others give one NaN
+    (
+        "cvt.rna.tf32.f32",
+        NANS,
+        np.array([0x7FC00000, 0x7F800000, 0xFFFFE000, 0xFF9EC000, 0x7FB12000, 0x7F800000, 0xFF800000], np.uint32),
+    ),
+    (
+        "cvt.rna.satfinite.tf32.f32",
+        NANS,
+        np.array([0x7FBFE000, 0x7F7FE000, 0xFFFFC000, 0xFF9EA000, 0x7FB10000, 0x7F7FE000, 0xFF7FE000], np.uint32),
+    ),
+    *((f"cvt.{form}.tf32.f32", NANS[:5], np.full(5, 0x7FFFE000, np.uint32)) for form in ("rn", "rz", "rn.relu")),
+]
+
+
+@pytest.mark.parametrize("opcode, sources, want", [(opcode, values[:-1], values[-1]) for opcode, *values in CONVERTED])
+def test_values(opcode, sources, want):
+    *codes, expected = (v.view(UNSIGNED[8 * v.itemsize]) for v in (*sources, want))
+    assert conversion(opcode, 8 * want.itemsize)(*codes).tolist() == expected.tolist()
+
+
+PAYLOADS = [  # opcode, NaN, result
+    ("cvt.rn.f16.f64", 0x7FF8000000000123, 0x7E00),
+    ("cvt.rz.f16.f64", 0xFFF0000000000001, 0xFE00),
+    ("cvt.rn.bf16.f64", 0xFFF0000000000001, 0xFFC0),
+    ("cvt.rm.f32.f64", 0xFFF0000000000001, 0xFFC00000),
+    ("cvt.rn.ftz.f32.f64", 0x7FF8000000000123, 0x7FC00000),
+    ("cvt.rn.f32.f64", 0xFFFB8DB280000000, 0xFFDC6D94),
+    ("cvt.f64.f16", 0x7C01, 0x7FF8040000000000),
+    ("cvt.f64.f16", 0xFFFF, 0xFFFFFC0000000000),
+    ("cvt.f64.bf16", 0x7FBB, 0x7FFF600000000000),
+    ("cvt.f64.bf16", 0xFFFF, 0xFFFFE00000000000),
+    ("cvt.f64.f32", 0x7F800001, 0x7FF8000020000000),
+    ("cvt.f64.f32", 0xFF9C6D94, 0xFFFB8DB280000000),
+    ("cvt.rzi.f64.f64", 0xFFF0000000000001, 0xFFF8000000000001),
+    ("cvt.f32.bf16", 0xFFFF, 0xFFFF0000),
+    ("cvt.rn.bf16.f16", 0xFC01, 0x7FFF),
+    ("cvt.f32.f16", 0xFC01, 0x7FFFFFFF),
+]
+
+
+@pytest.mark.parametrize("opcode,nan,want", PAYLOADS)
 def test_f64_keeps_the_payload_of_a_nan(opcode, nan, want):
     source = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}[opcode.split(".")[-1]]
     assert conversion(opcode)(np.array([nan], source)).tolist() == [want]
@@ -242,65 +283,6 @@ def test_integer_to_float_rounds_once(target, source, mode):
     values = bits.view(np.dtype(f"i{width // 8}")) if source[0] == "s" else bits
     want = [exact.encode(target, Fraction(int(v)), mode) for v in values]
     assert conversion(f"cvt.{mode}.{target}.{source}")(bits).tolist() == want
-
-
-def test_integers_extend_truncate_and_saturate():
-    bits = np.array([0, 1, 0x7F, 0x80, 0xFF, 0x100, 0x7FFFFFFF, 0x80000000, 0xFFFFFF7F, 0xFFFFFFFF], np.uint32)
-    signed = bits.view(np.int32).astype(object)
-    assert conversion("cvt.s64.s32")(bits).view(np.int64).tolist() == signed.tolist()
-    assert conversion("cvt.u64.u32")(bits).tolist() == bits.tolist()
-    assert conversion("cvt.s32.s8")(bits).view(np.int32).tolist() == bits.astype(np.uint8).view(np.int8).tolist()
-    assert conversion("cvt.s8.s32", 32)(bits).view(np.int32).tolist() == bits.astype(np.uint8).view(np.int8).tolist()
-    assert conversion("cvt.sat.s8.s32", 32)(bits).view(np.int32).tolist() == [min(max(v, -128), 127) for v in signed]
-    assert conversion("cvt.sat.u8.s32", 32)(bits).tolist() == [min(max(v, 0), 255) for v in signed]
-    assert conversion("cvt.sat.s32.u32")(bits).tolist() == [min(v, 2**31 - 1) for v in bits.tolist()]
-    assert conversion("cvt.sat.u64.s64")(bits.view(np.int32).astype(np.int64).view(np.uint64)).tolist() == [
-        max(v, 0) for v in signed
-    ]
-
-
-def test_pack_joins_saturated_halves():
-    a = np.array([-40000, 5, 70000], np.int32).view(np.uint32)
-    b = np.array([1, -2, -70000], np.int32).view(np.uint32)
-    assert conversion("cvt.pack.sat.s16.s32")(a, b).tolist() == [0x80000001, 0x0005FFFE, 0x7FFF8000]
-    assert conversion("cvt.pack.sat.u8.s32.b32")(a, b, np.array([0xAABB, 1, 2], np.uint32)).tolist() == [
-        0xAABB0001,
-        0x00010500,
-        0x0002FF00,
-    ]
-
-
-def test_integral_rounding_keeps_the_type_and_the_sign_of_zero():
-    values = np.array([-0.5, 0.5, 1.5, 2.5, -2.5, 1e30, -0.0, 2.0**-140], np.float32)
-    assert conversion("cvt.rni.f32.f32")(values.view(np.uint32)).view(np.float32).tolist() == [
-        -0.0,
-        0,
-        2,
-        2,
-        -2,
-        np.float32(1e30),
-        -0.0,
-        0,
-    ]
-    assert np.signbit(conversion("cvt.rni.f32.f32")(values.view(np.uint32)).view(np.float32)).tolist() == [
-        1,
-        0,
-        0,
-        0,
-        1,
-        0,
-        1,
-        0,
-    ]
-    assert conversion("cvt.rpi.f32.f32")(values.view(np.uint32)).view(np.float32)[-1] == 1
-    assert conversion("cvt.rpi.ftz.f32.f32")(values.view(np.uint32)).view(np.float32)[-1] == 0
-
-
-def test_sat_and_ftz():
-    values = np.array([-1, -0.0, 0.25, 1, 2, np.nan, np.inf, 2.0**-140], np.float32).view(np.uint32)
-    assert conversion("cvt.sat.f32.f32")(values).view(np.float32).tolist() == [0, 0, 0.25, 1, 1, 0, 1, 2.0**-140]
-    assert not np.signbit(conversion("cvt.sat.f32.f32")(values).view(np.float32)).any()
-    assert conversion("cvt.ftz.sat.f32.f32")(values).view(np.float32)[-1] == 0
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def outcome(text: str, *arrays) -> str:
 
 def test_tokens_changed_into_python(canary):
     x = np.zeros(256, np.int32)
-    text = compiled(basic.exchange, np.zeros(32, np.int32), True).__ptx__
+    text = compiled(basic.exchange, np.zeros(32, np.int32)).__ptx__
     assert outcome(text, x) == "ran"
     body = text.index("{", text.index(".entry"))
     tokens = [m for m in re.finditer(r"[\w%$]+|[^\s\w%$]", text) if m.start() > body]

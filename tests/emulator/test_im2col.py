@@ -9,6 +9,8 @@ from cutesync.emulator.im2col import Im2colMap, encode_im2col
 from cutesync.emulator.tensor_map import decode, replace_field
 from cutesync.errors import ArgumentValueError
 
+from . import observed_maps
+
 OBSERVED = [
     {
         "extents": (64, 20, 16, 4),
@@ -42,7 +44,6 @@ OBSERVED = [
 
 @pytest.mark.parametrize("request_", OBSERVED, ids=lambda r: f"{len(r['extents'])}d")
 def test_the_dsl_still_builds_maps_this_way(request_):
-    observed_maps = pytest.importorskip("tests.emulator.observed_maps")
     data = observed_maps.observe_im2col("Float16", **request_)
     extents = request_["extents"]
     strides = tuple(2 * int(np.prod(extents[: d + 1])) for d in range(len(extents) - 1))

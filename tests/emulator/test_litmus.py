@@ -22,6 +22,15 @@ needs_answers = pytest.mark.skipif(
 FAMILIES = sorted({name.split(".")[0] for name in CASES})
 
 
+def of(family: str) -> dict:
+    return {name: case for name, case in CASES.items() if name.split(".")[0] == family}
+
+
+def disagreement(case, got: np.ndarray, want: np.ndarray) -> list[str]:
+    agreed = case.agree(got, want)
+    return [] if agreed.all() else [f"{case.name}: {int((~agreed).sum())} of {agreed.size}"]
+
+
 def test_names_are_unique_and_inputs_are_reproducible():
     with np.errstate(all="ignore"):
         again = list(all_cases())
@@ -31,8 +40,8 @@ def test_names_are_unique_and_inputs_are_reproducible():
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_answers_have_the_shape_of_the_output(family):
-    for name, case in CASES.items():
-        if name.split(".")[0] == family and case.expected:
+    for name, case in of(family).items():
+        if case.expected:
             want, output = case.expected(), case.arguments[case.output]
             assert (want.shape, want.dtype) == (output.shape, output.dtype), name
             assert case.agree(want, want).all(), name
@@ -124,12 +133,10 @@ def test_every_case_has_a_current_answer():
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_emulator_agrees_with_the_gpu(family):
     wrong = []
-    for name, case in CASES.items():
+    for case in of(family).values():
         answer = stored(case)
-        if name.split(".")[0] == family and case.expected and answer is not None:
-            agreed = case.agree(answer, case.expected())
-            if not agreed.all():
-                wrong.append(f"{name}: {int((~agreed).sum())} of {agreed.size}")
+        if case.expected and answer is not None:
+            wrong += disagreement(case, answer, case.expected())
     assert not wrong, "\n".join(wrong)
 
 
@@ -137,20 +144,15 @@ def test_the_emulator_agrees_with_the_gpu(family):
 def test_whole_kernels_agree(family):
     """Each kernel on the whole emulator, against the GPU's answer, or the expected one where there is none yet."""
     wrong = []
-    for name, case in CASES.items():
-        if name.split(".")[0] != family:
-            continue
+    for case in of(family).values():
         if case.faults:
             with pytest.raises(CutesyncError):
                 emulated.run(case)
-            continue
-        got = emulated.run(case)
-        want = stored(case)
-        if want is None:
-            want = case.expected() if case.expected else got
-        agreed = case.agree(got, want)
-        if not agreed.all():
-            wrong.append(f"{name}: {int((~agreed).sum())} of {agreed.size}")
+        else:
+            got, want = emulated.run(case), stored(case)
+            if want is None:
+                want = case.expected() if case.expected else got
+            wrong += disagreement(case, got, want)
     assert not wrong, "\n".join(wrong)
 
 
@@ -159,13 +161,8 @@ def test_whole_kernels_agree(family):
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_kernel_assembles(family, tmp_path):
     source = tmp_path / "litmus.ptx"
-    for name, case in CASES.items():
-        if name.split(".")[0] == family:
-            source.write_text(case.ptx)
-            done = subprocess.run(
-                ["ptxas", "-arch=sm_90a", str(source), "-o", str(tmp_path / "litmus.cubin")],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"
+    command = ["ptxas", "-arch=sm_90a", str(source), "-o", str(tmp_path / "litmus.cubin")]
+    for name, case in of(family).items():
+        source.write_text(case.ptx)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, f"{name}: {done.stdout}{done.stderr}"

@@ -2,14 +2,13 @@
 arithmetic.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
 from cutesync.emulator.instructions import matrix
 from cutesync.errors import ArgumentValueError
 
+from . import cute_layouts
 from .support import RANGES, raw_of
 
 SPELL = "mma.sync.aligned."
@@ -22,11 +21,10 @@ def test_ldmatrix_by_the_isa(count):
     rows = elements.reshape(-1, 8).view(np.uint8)
     plain, transposed = matrix.load_matrices(rows, False), matrix.load_matrices(rows, True)
     assert plain.shape == transposed.shape == (count, 32)
-    for i in range(count):
-        for lane in range(32):
-            g, t = divmod(lane, 4)
-            assert plain[i, lane] == int(elements[i, g, 2 * t]) | int(elements[i, g, 2 * t + 1]) << 16
-            assert transposed[i, lane] == int(elements[i, 2 * t, g]) | int(elements[i, 2 * t + 1, g]) << 16
+    g, t = divmod(np.arange(32), 4)
+    wide = elements.astype(np.uint32)
+    assert np.array_equal(plain, wide[:, g, 2 * t] | wide[:, g, 2 * t + 1] << 16)
+    assert np.array_equal(transposed, wide[:, 2 * t, g] | wide[:, 2 * t + 1, g] << 16)
     assert np.array_equal(matrix.store_matrices(plain, False), rows)
     assert np.array_equal(matrix.store_matrices(transposed, True), rows)
 
@@ -40,7 +38,6 @@ def test_movmatrix_transposes():
 
 @pytest.mark.parametrize("shape", [(16, 8, 8), (16, 8, 16)])
 def test_half_fragments_are_cutes(shape):
-    cute_layouts = pytest.importorskip("tests.emulator.cute_layouts")
     m, n, k = shape
     layouts = cute_layouts.mma_layouts(cute_layouts.warp_mma("Float16", shape))
     rng = np.random.default_rng(0)
@@ -61,8 +58,8 @@ def test_half_fragments_are_cutes(shape):
 # --- fragments by the formulas of the ISA's tables --------------------------------------------------------------------
 
 
-def place(kind_bits: int, operand: str, rows: int, r: int, lane: int, j: int) -> tuple[int, int]:
-    """(row or column, k) of element j of register r, as the tables of "Matrix Fragments for mma" give it."""
+def place(kind_bits: int, operand: str, rows: int, r: int, lane: np.ndarray, j: int) -> tuple:
+    """(row or column, k) of element j of register r in each lane, by the tables of "Matrix Fragments for mma"."""
     g, t = divmod(lane, 4)
     if kind_bits == 64:
         return (g + 8 * (r % 2), t + 4 * (r // 2)) if operand == "a" and rows == 16 else (g, t + 4 * r)
@@ -72,34 +69,29 @@ def place(kind_bits: int, operand: str, rows: int, r: int, lane: int, j: int) ->
     return g, t * per + j + 4 * per * r
 
 
+LANES = np.arange(32)
+
+
 def registers_of(raw: np.ndarray, bits: int, operand: str) -> np.ndarray:
     rows, k = raw.shape
     width = 64 if bits == 64 else 32
-    count = rows * k * bits // (32 * width)
-    out = np.zeros((count, 32), np.uint64)
-    for r in range(count):
-        for lane in range(32):
-            for j in range(max(1, 32 // bits)):
-                out[r, lane] |= np.uint64(int(raw[place(bits, operand, rows, r, lane, j)]) << (bits * j))
-    return out if width == 64 else out.astype(np.uint32)
+    registers = [
+        sum(
+            raw[place(bits, operand, rows, r, LANES, j)].astype(np.uint64) << np.uint64(bits * j)
+            for j in range(max(1, 32 // bits))
+        )
+        for r in range(rows * k * bits // (32 * width))
+    ]
+    return np.array(registers, f"u{width // 8}")
 
 
 def accumulators(values: np.ndarray, kind: str) -> np.ndarray:
-    rows = values.shape[0]
+    rows, (g, t) = values.shape[0], divmod(LANES, 4)
     if kind == "f16":
-        out = np.zeros((rows // 8, 32), np.uint32)
-        raw = values.astype(np.float16).view(np.uint16)
-        for r in range(rows // 8):
-            for lane in range(32):
-                g, t = divmod(lane, 4)
-                out[r, lane] = int(raw[g + 8 * r, 2 * t]) | int(raw[g + 8 * r, 2 * t + 1]) << 16
-        return out
+        raw = values.astype(np.float16).view(np.uint16).astype(np.uint32)
+        return np.array([raw[g + 8 * r, 2 * t] | raw[g + 8 * r, 2 * t + 1] << 16 for r in range(rows // 8)])
     dtype = {"f32": np.float32, "s32": np.int32, "f64": np.float64}[kind]
-    out = np.zeros((rows // 4, 32), dtype)
-    for r in range(rows // 4):
-        for lane in range(32):
-            g, t = divmod(lane, 4)
-            out[r, lane] = values[g + 8 * (r // 2), 2 * t + r % 2]
+    out = np.array([values[g + 8 * (r // 2), 2 * t + r % 2] for r in range(rows // 4)], dtype)
     return out.view({4: np.uint32, 8: np.uint64}[out.itemsize])
 
 

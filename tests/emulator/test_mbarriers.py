@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from cutesync.emulator import EmulationError, Settings
+from cutesync.emulator import Settings
 from cutesync.emulator.tensor_map import TensorMap, encode
 
-from .support import INIT, PROLOGUE, WAIT, kernel_text, launch
+from .support import INIT, PROLOGUE, WAIT, kernel_text, launch, reported
 
 
 def run(body: str, threads: int = 32, policy: str | None = None, schedules: int = 9) -> np.ndarray:
@@ -22,10 +22,11 @@ def run(body: str, threads: int = 32, policy: str | None = None, schedules: int 
     return out
 
 
-def test_tokens():
-    body = (
-        INIT.replace("COUNT", "64")
-        + """
+RUNS = {  # body, threads, %r5 of every thread
+    "tokens": (
+        (
+            INIT.replace("COUNT", "64")
+            + """
 \tmov.u32 %r5, 0;
 ROUND:
 \tmbarrier.arrive.shared.b64 %rd4, [%r1];
@@ -35,15 +36,15 @@ WAIT:
 \tadd.u32 %r5, %r5, 1;
 \tsetp.lt.u32 %p3, %r5, 5;
 \t@%p3 bra ROUND;"""
-    )
-    assert set(run(body, 64).tolist()) == {5}
-
-
-def test_dropping_out():
-    """Thread 0 drops after the first phase; the others go on without it."""
-    body = (
-        INIT.replace("COUNT", "64")
-        + """
+        ),
+        64,
+        [5] * 64,
+    ),
+    # thread 0 drops after the first phase; the others go on without it
+    "dropping out": (
+        (
+            INIT.replace("COUNT", "64")
+            + """
 \tmov.u32 %r5, 0;
 \t@%p1 mbarrier.arrive_drop.shared.b64 %rd4, [%r1];
 \t@%p1 bra DONE;
@@ -56,8 +57,53 @@ WAIT:
 \tsetp.lt.u32 %p3, %r5, 4;
 \t@%p3 bra ROUND;
 DONE:"""
-    )
-    assert run(body, 64).tolist() == [0] + [4] * 63
+        ),
+        64,
+        [0] + [4] * 63,
+    ),
+    "lanes of one instruction may complete several phases": (
+        INIT.replace("COUNT", "16")
+        + "\n\tsetp.gt.u32 %p4, %r0, 31;\n\t@!%p4 mbarrier.arrive.shared.b64 _, [%r1];\n\tbar.sync 0;"
+        + WAIT.replace("%p2, [%r1], 0", "%p2, [%r1], 1")
+        + "\n\tmov.u32 %r5, 1;",
+        64,
+        [1] * 64,
+    ),
+    "an invalidated barrier may be made anew": (
+        (
+            INIT.replace("COUNT", "1")
+            + """
+\t@%p1 mbarrier.inval.shared.b64 [%r1];
+\t@%p1 mbarrier.init.shared.b64 [%r1], 32;
+\tbar.sync 0;
+\tmbarrier.arrive.shared.b64 %rd4, [%r1];"""
+            + WAIT
+            + "\n\tmov.u32 %r5, 1;"
+        ),
+        32,
+        [1] * 32,
+    ),
+    "bytes may land before they are expected": (
+        (
+            INIT.replace("COUNT", "1")
+            + """
+\tmov.u32 %r5, 0;
+\t@%p1 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%r1], 64;
+\tbar.sync 0;
+\t@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 64;"""
+            + WAIT
+            + "\n\tmov.u32 %r5, 1;"
+        ),
+        32,
+        [1] * 32,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_runs(name):
+    body, threads, want = RUNS[name]
+    assert run(body, threads).tolist() == want
 
 
 def test_an_early_exit_without_dropping_out_hangs():
@@ -66,9 +112,7 @@ def test_an_early_exit_without_dropping_out_hangs():
         + "\n\tmov.u32 %r5, 0;\n\t@%p1 ret;\n\tmbarrier.arrive.shared.b64 %rd4, [%r1];"
         + WAIT
     )
-    with pytest.raises(EmulationError) as found:
-        run(body, 64)
-    assert found.value.kind == "deadlock" and "1 of 64" in str(found.value)
+    reported("deadlock", "1 of 64", run, body, 64)
 
 
 @pytest.mark.parametrize(
@@ -95,8 +139,7 @@ def test_an_early_exit_without_dropping_out_hangs():
     ),
 )
 def test_misuse(body, message):
-    with pytest.raises(EmulationError, match=message):
-        run("\n\tmov.u32 %r5, 0;" + body)
+    reported("barrier transaction misaligned", message, run, "\n\tmov.u32 %r5, 0;" + body)
 
 
 def test_waiting_for_a_phase_long_past():
@@ -110,42 +153,7 @@ def test_waiting_for_a_phase_long_past():
 DONE:
 \tmov.u32 %r5, 0;"""
     )
-    with pytest.raises(EmulationError, match="only the running and the last phase"):
-        run(body)
-
-
-def test_lanes_of_one_instruction_may_complete_several_phases():
-    arrive = "\n\tsetp.gt.u32 %p4, %r0, 31;\n\t@!%p4 mbarrier.arrive.shared.b64 _, [%r1];\n\tbar.sync 0;"
-    body = INIT.replace("COUNT", "16") + arrive + WAIT.replace("%p2, [%r1], 0", "%p2, [%r1], 1")
-    assert set(run(body + "\n\tmov.u32 %r5, 1;", 64).tolist()) == {1}
-
-
-def test_an_invalidated_barrier_may_be_made_anew():
-    body = (
-        INIT.replace("COUNT", "1")
-        + """
-\t@%p1 mbarrier.inval.shared.b64 [%r1];
-\t@%p1 mbarrier.init.shared.b64 [%r1], 32;
-\tbar.sync 0;
-\tmbarrier.arrive.shared.b64 %rd4, [%r1];"""
-        + WAIT
-        + "\n\tmov.u32 %r5, 1;"
-    )
-    assert set(run(body).tolist()) == {1}
-
-
-def test_bytes_may_land_before_they_are_expected():
-    body = (
-        INIT.replace("COUNT", "1")
-        + """
-\tmov.u32 %r5, 0;
-\t@%p1 mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [%r1], 64;
-\tbar.sync 0;
-\t@%p1 mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 64;"""
-        + WAIT
-        + "\n\tmov.u32 %r5, 1;"
-    )
-    assert set(run(body).tolist()) == {1}
+    reported("barrier", "only the running and the last phase", run, body)
 
 
 def test_a_kernel_edits_its_tensor_map():

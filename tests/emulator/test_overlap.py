@@ -2,22 +2,22 @@
 touched after ``griddepcontrol.wait`` or it is a race. Each access of each kind is found, and a wait reaches as far
 as synchronization carries it."""
 
-import contextlib
 import linecache
 import re
+from functools import partial
 
 import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync import emulator, patterns
-from cutesync.emulator import POLICIES, EmulationError, Settings
+from cutesync import patterns
+from cutesync.emulator import POLICIES, Settings
 from cutesync.emulator.tensor_map import TensorMap, encode
 from cutesync.runtime import call, compiler, device, workspace
 
 from ..compiled import check
 from . import kernels_overlap as kernels
-from .support import kernel_text, launch
+from .support import enqueue, kernel_text, launch, reported
 
 SCHEDULES = len(POLICIES)
 TITLE = "global memory touched before griddepcontrol.wait"
@@ -38,15 +38,8 @@ def test_a_wait_serves_all_who_synchronize_with_it(how):
 
 @pytest.mark.parametrize("how", ["nobody", "after the copy"])
 def test_what_does_not_wait_is_found_where_it_is(how):
-    with pytest.raises(EmulationError, match=TITLE) as found:
-        add(how)
-    text = str(found.value)
-    assert (
-        found.value.kind == "race"
-        and "add_kernel" in text
-        and re.search(r"block \(\d, 0, 0\) warp 0 lane 0", text)
-        and "seed=" in text
-    )
+    text = reported("race", TITLE, add, how)
+    assert "add_kernel" in text and re.search(r"block \(\d, 0, 0\) warp 0 lane 0", text) and "seed=" in text
     path, line = re.search(r"(\S+kernels_overlap\.py):(\d+)", text).groups()
     assert "CopyBulkG2SOp" in linecache.getline(path, int(line))
 
@@ -55,8 +48,7 @@ def test_tensor_copies_wait():
     y = np.zeros(256, np.int32)
     check(kernels.store_tile, y, False, schedules=SCHEDULES)
     assert np.array_equal(y, np.arange(256))
-    with pytest.raises(EmulationError, match=TITLE + r"[^$]*cp\.async\.bulk\.tensor"):
-        check(kernels.store_tile, y, True, schedules=1)
+    reported("race", TITLE + r"[^$]*cp\.async\.bulk\.tensor", check, kernels.store_tile, y, True, schedules=1)
 
 
 def test_only_a_launch_that_says_so_may_start_early():
@@ -103,12 +95,11 @@ def run(body: str, programmatic: bool = True, **settings) -> None:
 @pytest.mark.parametrize("kind", ACCESSES)
 def test_every_kind_of_access(kind):
     access = ACCESSES[kind].replace("\tst.shared.b32 [%r1], %r5;\n", "")
-    with pytest.raises(EmulationError, match=TITLE) as found:
-        run(access + WAIT)
+    text = reported("race", TITLE, run, access + WAIT)
     line = next(
         line for line in access.split("\n") if re.search(r"\b(ld|st|atom|red|cp|tensormap)\b\S*global|ld\.b32", line)
     )
-    assert line.split("\t")[-1].split()[0 if "@" not in line else 1] in str(found.value)
+    assert line.split("\t")[-1].split()[0 if "@" not in line else 1] in text
     run(WAIT + access)
     run(access + WAIT, programmatic=False)
     run(access + WAIT, sanitize=False)
@@ -117,9 +108,7 @@ def test_every_kind_of_access(kind):
 def test_each_lane_waits_for_itself():
     """A wait that some lanes pass says nothing to the others, until the warp meets."""
     some = "\tsetp.lt.u32 %p2, %r0, 7;\n\t@%p2 griddepcontrol.wait;\n"
-    with pytest.raises(EmulationError, match=TITLE) as found:
-        run(some + ACCESSES["load"])
-    assert "lanes 7-31" in str(found.value)
+    assert "lanes 7-31" in reported("race", TITLE, run, some + ACCESSES["load"])
     run(some + "\tbar.warp.sync -1;\n" + ACCESSES["load"])
     run(some + "\t@%p2" + ACCESSES["load"].strip("\n") + "\n")
 
@@ -139,16 +128,14 @@ def test_another_block_s_wait_needs_a_release(arrival, found):
 \tbarrier.cluster.wait;
 \tld.global.b32 %r5, [%a0];"""
     text, options = kernel_text(body, 1), {"grid": (2, 1, 1), "cluster": (2, 1, 1), "programmatic": True}
-    with pytest.raises(EmulationError, match=TITLE + r"[^/]*block \(1, 0, 0\)") if found else contextlib.nullcontext():
-        launch(text, np.zeros(1, np.uint32), **options)
+    run = partial(launch, text, np.zeros(1, np.uint32), **options)
+    reported("race", TITLE + r"[^/]*block \(1, 0, 0\)", run) if found else run()
 
 
 def test_the_launch_of_a_text_says_whether_it_may_start_early():
     text, x = kernel_text(ADDRESS + ACCESSES["load"], 1, shared=128), np.zeros(32, np.uint32)
-    with emulator.DEVICE.arrays(x):
-        emulator.launch(text, (1, 1, 1), (32, 1, 1), [x.ctypes.data])
-        with pytest.raises(EmulationError, match=TITLE):
-            emulator.launch(text, (1, 1, 1), (32, 1, 1), [x.ctypes.data], programmatic=True)
+    enqueue(text, x, block=(32, 1, 1))
+    reported("race", TITLE, enqueue, text, x, block=(32, 1, 1), programmatic=True)
 
 
 X = np.arange(600, dtype=np.float32)
@@ -172,7 +159,6 @@ def test_every_launch_of_the_package_may_start_early(name, monkeypatch, on_emula
     assert kernels
     for kernel in kernels:
         original, kernel.ptx = kernel.ptx, re.sub(r"griddepcontrol\.wait;", "", kernel.ptx)
-        with pytest.raises(EmulationError, match=f"{TITLE}\n  kernel {kernel.name}"):
-            CALLS[name]()
+        reported("race", f"{TITLE}\n  kernel {kernel.name}", CALLS[name])
         kernel.ptx = original
         workspace.forget(device.HOST, 0)

@@ -8,25 +8,18 @@ import re
 import numpy as np
 import pytest
 
-from cutesync.emulator import POLICIES, EmulationError
+from cutesync.emulator import POLICIES
 
+from .. import faults
 from ..compiled import check
-from . import kernels_registers as kernels
-from .support import kernel_text, launch
-
-random = np.random.default_rng(8)
-
-
-def product(from_registers: bool, fault: str | None, schedules: int = len(POLICIES)):
-    a, b = (random.integers(-3, 4, (64, 256)).astype(np.float16) for _ in range(2))
-    c = np.zeros((64, 64), np.float32)
-    check(kernels.product, a, b, c, 4, from_registers, fault, schedules=schedules)
-    assert np.array_equal(c, a.astype(np.float32) @ b.astype(np.float32).T)
+from . import kernels_matmul as kernels
+from .cases import KERNELS
+from .support import kernel_text, launch, reported
 
 
-@pytest.mark.parametrize("from_registers, fault", ((False, None), (True, None), (False, "one fence")))
-def test_correct_kernels_are_clean(from_registers, fault):
-    product(from_registers, fault, 2 * len(POLICIES))
+def test_one_fence_is_enough_for_accumulators():
+    (_, (a, b, c, steps, *_), wanted) = KERNELS["product"]
+    faults.of_function(kernels.product, (a, b, c, steps, False, "one fence"), wanted, 2 * len(POLICIES))
 
 
 @pytest.mark.parametrize(
@@ -41,12 +34,10 @@ def test_correct_kernels_are_clean(from_registers, fault):
     ),
 )
 def test_fault_is_reported_at_its_line(from_registers, fault, line, role):
-    with pytest.raises(EmulationError) as found:
-        product(from_registers, fault)
-    text = str(found.value)
-    assert found.value.kind == "registers" and role in text, text
+    arguments = *KERNELS["product"][1][:4], from_registers, fault
+    text = reported("registers", role, check, kernels.product, *arguments, schedules=len(POLICIES))
     assert re.search(r"kernel \w+\n  block \(0, 0, 0\) warp \d", text) and "seed=" in text
-    path, number = re.search(r"at (\S+kernels_registers\.py):(\d+)", text).groups()
+    path, number = re.search(r"at (\S+kernels_matmul\.py):(\d+)", text).groups()
     assert line in linecache.getline(path, int(number))
 
 
@@ -134,6 +125,4 @@ def test_registers_may_be_handed_on(body):
     ),
 )
 def test_registers_in_flight_are_not_touched(body, word):
-    with pytest.raises(EmulationError, match=re.escape(word)) as found:
-        run(*body)
-    assert found.value.kind == "registers"
+    reported("registers", word, run, *body)

@@ -2,33 +2,34 @@
 what it writes alone; whatever interrupts a launch, everything is as new after it."""
 
 import asyncio
+import contextlib
 import contextvars
 import gc
 import json
-import threading
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import cutesync as cs
 from cutesync import emulator
-from cutesync.emulator import machine, rewind, trace, watchdog
+from cutesync.emulator import driver, machine, rewind, trace, watchdog
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
 from cutesync.runtime import device
 
 from ..compiled import check, compiled
+from ..concurrency import in_threads
 from . import kernels_basic as basic
-from .support import kernel_text
+from .support import enqueue, kernel_text, reported
 
 X = np.arange(3000, dtype=np.int32)
 
 
 def in_a_thread(work):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(work()))
-    thread.start()
-    thread.join(60)
-    return found[0]
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(work).result(60)
 
 
 # --- whose settings ---------------------------------------------------------------------------------------------------
@@ -178,12 +179,8 @@ def test_what_a_later_schedule_writes_is_compared_and_put_back():
 DONE:"""
     x = np.full(70, 9, np.int32)
     x[0] = 0
-    with (
-        emulator.emulate(schedules=9),
-        emulator.DEVICE.arrays(x),
-        pytest.raises(emulator.EmulationError, match="mismatch"),
-    ):
-        emulator.launch(kernel_text(body, 1), (64, 1, 1), (1, 1, 1), [x.ctypes.data])
+    with emulator.emulate(schedules=9):
+        reported("mismatch", "", enqueue, kernel_text(body, 1), x, (64, 1, 1))
     assert x[0] == 64 and (x[1:65] != 9).sum() == 1
 
 
@@ -191,10 +188,10 @@ def test_variables_of_a_module_start_every_schedule_as_they_were():
     text = kernel_text("\tmov.u64 %rd1, count;\n\tatom.global.add.u32 %r1, [%rd1], 1;\n\tst.global.b32 [%a0], %r1;", 1)
     text = text.replace(".visible", ".global .align 4 .u32 count;\n.visible", 1)
     x = np.zeros(1, np.int32)
-    with emulator.emulate(schedules=4), emulator.DEVICE.arrays(x):
-        emulator.launch(text, (1, 1, 1), (1, 1, 1), [x.ctypes.data])
+    with emulator.emulate(schedules=4):
+        enqueue(text, x)
         assert x[0] == 0
-        emulator.launch(text, (1, 1, 1), (1, 1, 1), [x.ctypes.data])
+        enqueue(text, x)
     assert x[0] == 1  # a module's variables live from launch to launch
 
 
@@ -214,15 +211,13 @@ def test_no_way_to_write_to_memory_that_is_read_only(way):
     x.flags.writeable = False
     text = kernel_text("\tmov.u32 %r0, 1;\n\tmov.u64 %rd1, 1;\n" + WRITES[way], 1, shared=64)
     at = x.ctypes.data + -x.ctypes.data % 16
-    with emulator.DEVICE.arrays(x), pytest.raises(emulator.EmulationError, match="read-only"):
-        emulator.launch(text, (1, 1, 1), (1, 1, 1), [at])
+    with emulator.DEVICE.arrays(x):
+        reported("out-of-bounds", "read-only", emulator.launch, text, (1, 1, 1), (1, 1, 1), [at])
     assert not x.any()
 
 
 @pytest.mark.parametrize("sanitize", (True, False))
 def test_threads_that_check_and_threads_that_call(sanitize):
-    failures = []
-
     def checks():
         for _ in range(3):
             with cs.emulate(schedules=3, sanitize=sanitize) as used:
@@ -235,38 +230,20 @@ def test_threads_that_check_and_threads_that_call(sanitize):
                 on_device = cs.asarray(y)
                 assert int(np.asarray(cs.sum(on_device))) == y.sum() and np.array_equal(np.asarray(on_device), y)
 
-    def guarded(work, *arguments):
-        try:
-            work(*arguments)
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=guarded, args=work) for work in ((checks,), (calls, 1), (calls, 100))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not failures
+    works = (checks, partial(calls, 1), partial(calls, 100))
+    in_threads(lambda k: works[k](), len(works))
 
 
 def test_threads_that_check_the_same_arrays():
     x, out = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
-    failures = []
 
-    def work():
-        try:
-            for _ in range(5):
-                check(basic.add, x, x, out, 64, schedules=2)
-        except BaseException as error:
-            failures.append(error)
+    def work(_):
+        for _ in range(5):
+            check(basic.add, x, x, out, 64, schedules=2)
 
     compiled(basic.add, x, x, out, 64)
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not failures and np.array_equal(out, 2 * x)
+    in_threads(work, 3)
+    assert np.array_equal(out, 2 * x)
 
 
 # --- interrupts -------------------------------------------------------------------------------------------------------
@@ -323,11 +300,8 @@ def test_everything_is_as_new_after_an_interrupt(place, monkeypatch, tmp_path):
             return original(*arguments)
 
         monkeypatch.setattr(owner, name, interrupted)
-        try:
-            with cs.emulate(schedules=2, trace=tmp_path / "run.json", sanitize=False):
-                CALLS[call][0]()
-        except error:
-            pass
+        with contextlib.suppress(error), cs.emulate(schedules=2, trace=tmp_path / "run.json", sanitize=False):
+            CALLS[call][0]()
         monkeypatch.setattr(owner, name, original)
         assert emulator.settings() is before and not device._forced.get()
         assert in_a_thread(lambda: emulator.LOCK.acquire(timeout=5) and emulator.LOCK.release() is None)
@@ -338,17 +312,12 @@ def test_everything_is_as_new_after_an_interrupt(place, monkeypatch, tmp_path):
 
 
 def test_an_interrupt_in_the_host_code_of_a_check(monkeypatch):
-    from cutesync.emulator import driver
-
     x = np.ones(64, np.float32)
     kernel = compiled(basic.add, x, x, x.copy(), 64)
     emulator.call(kernel, basic.add, x, x, x.copy(), 64)
 
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(driver.Executable, "_attribute", staticmethod(interrupted))
+        patch.setattr(driver.Executable, "_attribute", Mock(side_effect=KeyboardInterrupt))
         emulator.call(kernel, basic.add, x, x, x.copy(), 64)
     out = np.zeros(64, np.float32)
     emulator.call(kernel, basic.add, x, x, out, 64)
@@ -356,9 +325,6 @@ def test_an_interrupt_in_the_host_code_of_a_check(monkeypatch):
 
 
 def test_an_error_of_a_signal_handler_stays_what_it_is(monkeypatch):
-    def late(*_):
-        raise TimeoutError("late")
-
-    monkeypatch.setattr(machine.Machine, "run_fragment", late)
+    monkeypatch.setattr(machine.Machine, "run_fragment", Mock(side_effect=TimeoutError("late")))
     with cs.emulate(), pytest.raises(TimeoutError, match="late"):
         cs.sum(X)

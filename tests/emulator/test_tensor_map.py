@@ -2,8 +2,6 @@
 layouts.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -17,6 +15,8 @@ from cutesync.emulator.tensor_map import (
     replace_field,
 )
 from cutesync.errors import ArgumentValueError
+
+from . import observed_maps
 
 # --- bytes: calibrated against the DSL on every run -------------------------------------------------------------------
 
@@ -60,7 +60,6 @@ SIZES = {"u8": 1, "u16": 2, "u32": 4, "u64": 8, "f16": 2, "bf16": 2, "f32": 4, "
     "element,request_", OBSERVED, ids=lambda v: v if isinstance(v, str) else "-".join(map(str, v.values()))
 )
 def test_the_dsl_still_builds_maps_this_way(element, request_):
-    observed_maps = pytest.importorskip("tests.emulator.observed_maps")
     data = observed_maps.observe(**request_)
     order = sorted(range(len(request_["shape"])), key=lambda d: request_["stride"][d])
     want = TensorMap(
@@ -221,38 +220,31 @@ def test_swizzle_follows_the_shared_address():
     assert np.array_equal(at_384.reshape(16, 128)[:, 0] - 384, rows * 128 + ((rows + 3) % 8) * 16)
 
 
-def test_fill_values():
-    def fill(element, nan):
-        return TensorMap(element, 0, (8,), (), (16,), nan_fill=nan).transfer((0,), 0).fill
-
-    assert fill("f16", True) == fill("bf16", True) == 0x7FF7 and fill("f64", True) == 0x7FF77FF77FF77FF7
-    assert fill("f32", True) == fill("tf32", True) == 0x7FF77FF7
-    assert fill("f16", False) == 0 and fill("u16", True) == 0
+FILLS = {"f16": 0x7FF7, "bf16": 0x7FF7, "f32": 0x7FF77FF7, "tf32": 0x7FF77FF7, "f64": 0x7FF77FF77FF77FF7, "u16": 0}
 
 
-def test_loads_round_to_tf32():
-    def loaded(element, *values):
-        return (
-            TensorMap(element, 0, (8,), (), (4,))
-            .loaded(np.array(values, np.uint32).view(np.uint8))
-            .view(np.uint32)
-            .tolist()
-        )
+@pytest.mark.parametrize("element, nan, want", [("f16", False, 0), *((e, True, fill) for e, fill in FILLS.items())])
+def test_fill_values(element, nan, want):
+    assert TensorMap(element, 0, (8,), (), (16,), nan_fill=nan).transfer((0,), 0).fill == want
 
-    assert loaded("tf32", 0x3F801001, 0xBF800FFF, 0x7FFFFFFF, 0xFF800001) == [
-        0x3F802000,
-        0xBF800000,
-        0x7FFFE000,
-        0x7FFFE000,
-    ]
-    assert loaded("tf32_ftz", 0x7F800000, 0xFF800000, 0, 1 << 31) == [0x7F800000, 0xFF800000, 0, 1 << 31]
-    assert loaded("tf32", 0x3F801000, 0x3F803000, 0xBF801000, 0x3FBF) == [
-        0x3F800000,
-        0x3F804000,
-        0xBF800000,
-        0x4000,
-    ]  # ties to even, as on an H200
-    assert loaded("f32_ftz", 1, 0x80000001, 0x3F800001, 0x7F800001) == [1, 0x80000001, 0x3F800001, 0x7F800001]
+
+@pytest.mark.parametrize(
+    "element, codes, want",
+    [
+        (
+            "tf32",
+            [0x3F801001, 0xBF800FFF, 0x7FFFFFFF, 0xFF800001],
+            [0x3F802000, 0xBF800000, 0x7FFFE000, 0x7FFFE000],
+        ),
+        ("tf32_ftz", [0x7F800000, 0xFF800000, 0, 1 << 31], [0x7F800000, 0xFF800000, 0, 1 << 31]),
+        # ties to even, as on an H200
+        ("tf32", [0x3F801000, 0x3F803000, 0xBF801000, 0x3FBF], [0x3F800000, 0x3F804000, 0xBF800000, 0x4000]),
+        ("f32_ftz", [1, 0x80000001, 0x3F800001, 0x7F800001], [1, 0x80000001, 0x3F800001, 0x7F800001]),
+    ],
+)
+def test_loads_round_to_tf32(element, codes, want):
+    loaded = TensorMap(element, 0, (8,), (), (4,)).loaded(np.array(codes, np.uint32).view(np.uint8))
+    assert loaded.view(np.uint32).tolist() == want
 
 
 def test_stores_write_whole_multiples_of_16_bytes():

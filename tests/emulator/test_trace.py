@@ -11,9 +11,9 @@ from . import kernels_matmul as matmul
 
 def test_trace_of_a_matmul(tmp_path):
     a, b, c = np.ones((64, 256), np.float16), np.ones((64, 256), np.float16), np.zeros((64, 64), np.float32)
-    compiled = emulator.compile_for_emulator(matmul.matmul, a, b, c, 256, None)
+    compiled = emulator.compile_for_emulator(matmul.matmul, a, b, c, 256)
     with emulator.emulate(trace=tmp_path / "run.json", schedules=2) as used:
-        emulator.call(compiled, matmul.matmul, a, b, c, 256, None)
+        emulator.call(compiled, matmul.matmul, a, b, c, 256)
     events = json.loads((tmp_path / "run.json").read_text())["traceEvents"]
     tracks = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
     assert {f"warp {i}" for i in range(5)} <= tracks

@@ -2,12 +2,15 @@
 descriptors.
 """
 
+import itertools
+
 import numpy as np
 import pytest
 
 from cutesync.emulator import wgmma
 from cutesync.errors import ArgumentValueError
 
+from . import cute_layouts
 from .support import RANGES, raw_of
 
 SPELL = "wgmma.mma_async.sync.aligned."
@@ -19,7 +22,6 @@ F16 = SPELL + "m64n64k16.f32.f16.f16"
 
 @pytest.mark.parametrize("n", [8, 24, 256])
 def test_accumulator_layout_is_cutes(n):
-    cute_layouts = pytest.importorskip("tests.emulator.cute_layouts")
     layouts = cute_layouts.mma_layouts(cute_layouts.warpgroup_mma(n))
     row, column = cute_layouts.thread_values(layouts["C"], 64)
     matrix = np.arange(64 * n, dtype=np.uint32).reshape(64, n)
@@ -32,7 +34,6 @@ def test_accumulator_layout_is_cutes(n):
 
 
 def test_a_fragment_is_cutes():
-    cute_layouts = pytest.importorskip("tests.emulator.cute_layouts")
     layouts = cute_layouts.mma_layouts(cute_layouts.warpgroup_mma(64))
     row, k = cute_layouts.thread_values(layouts["A"], 64)
     matrix = np.arange(64 * 16, dtype=np.uint16).reshape(64, 16)
@@ -50,14 +51,10 @@ def test_a_fragment_of_other_widths_follows_the_isa(types, k, bits):
     per = 32 // bits
     regs = np.random.default_rng(0).integers(0, 1 << 32, (4, 128), dtype=np.uint64).astype(np.uint32)
     want = np.zeros((64, k), np.uint64)
-    for r in range(4):
-        for thread in range(128):
-            warp, lane = divmod(thread, 32)
-            for j in range(per):
-                column = (lane % 4) * per + (r // 2) * 4 * per + j
-                want[16 * warp + lane // 4 + 8 * (r % 2), column] = (int(regs[r, thread]) >> (bits * j)) & (
-                    (1 << bits) - 1
-                )
+    warp, lane = divmod(np.arange(128), 32)
+    for r, j in itertools.product(range(4), range(per)):
+        column = (lane % 4) * per + (r // 2) * 4 * per + j
+        want[16 * warp + lane // 4 + 8 * (r % 2), column] = (regs[r] >> np.uint32(bits * j)) & ((1 << bits) - 1)
     assert np.array_equal(wgmma.registers(step, regs), want)
 
 
@@ -90,7 +87,6 @@ def cute_matrix(cute_layouts, layout, extent, block_k, base, width_bytes, swizzl
 
 @pytest.mark.parametrize("dtype,n,kinds,order", KINDS, ids=lambda v: str(v))
 def test_shared_addresses_are_cutes(dtype, n, kinds, order, tmp_path):
-    cute_layouts = pytest.importorskip("tests.emulator.cute_layouts")
     width = 1 if "8" in dtype else 2
     block_k = 128 // width
     uses, layouts, b_base = cute_layouts.compiled_descriptors(dtype, n, block_k, kinds, order, tmp_path)

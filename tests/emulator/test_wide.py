@@ -3,33 +3,19 @@
 import numpy as np
 import pytest
 
-from cutesync.emulator import POLICIES, EmulationError, Settings
+from cutesync.emulator import POLICIES, Settings
 
 from ..compiled import check
-from . import kernels_wide as kernels
-from .support import kernel_text, launch
+from .cases import described
+from .support import kernel_text, launch, reported
 
 SCHEDULES = 2 * len(POLICIES)
 
 
-def scan(n: int, fault: str | None):
-    x = np.random.default_rng(n).integers(-(1 << 40), 1 << 40, n)
-    out, words, ticket = np.zeros(n, np.int64), np.zeros(2 * (n // 32 + 2), np.uint64), np.zeros(1, np.int32)
-    words = words[words.ctypes.data // 8 % 2 :]  # 16-byte descriptors start at multiples of 16
-    check(kernels.descriptors, x, out, words, ticket, n, fault, schedules=SCHEDULES)
-    assert np.array_equal(out, np.cumsum(x))
-
-
-@pytest.mark.parametrize("n", (1, 33, 1000))
-def test_scan_with_whole_descriptors(n):
-    scan(n, None)
-
-
 def test_scan_with_torn_descriptors():
     """The compiler makes one vector access of the two words, but each keeps its own time."""
-    with pytest.raises(EmulationError) as found:
-        scan(1000, "two words")
-    assert found.value.kind == "mismatch"
+    function, arguments, _ = described(1000, "two words")
+    reported("mismatch", "", check, function, *arguments, schedules=SCHEDULES)
 
 
 def wide(body: str, memory: np.ndarray, policy: str | None = None, blocks: int = 2, threads: int = 32) -> None:
@@ -102,8 +88,7 @@ def test_a_spin_on_a_wide_word_nobody_writes():
         .replace("\tmov.b128 %q0, %q2;", "")
         .replace("setp.ne.u64 %p1", "setp.eq.u64 %p1")
     )
-    with pytest.raises(EmulationError, match="nobody changes"):
-        wide(body, cells(0x7FF8 << 112), "random")
+    reported("deadlock", "nobody changes", wide, body, cells(0x7FF8 << 112), "random")
 
 
 @pytest.mark.parametrize(
@@ -115,12 +100,9 @@ def test_a_spin_on_a_wide_word_nobody_writes():
     ),
 )
 def test_wide_words_are_aligned(access):
-    with pytest.raises(EmulationError, match="multiple of 16"):
-        wide(f"\n\tadd.u64 %rd1, %a0, 8;\n\t{access};", cells(0, 0), "random")
+    reported("misaligned", "multiple of 16", wide, f"\n\tadd.u64 %rd1, %a0, 8;\n\t{access};", cells(0, 0), "random")
 
 
 def test_a_wide_word_written_by_plain_stores_races():
     body = "\n\tmov.b128 %q0, {%rd1, %rd1};\n\tst.global.b128 [%a0], %q0;"
-    with pytest.raises(EmulationError) as found:
-        wide(body, cells(0), "random")
-    assert found.value.kind == "race"
+    reported("race", "", wide, body, cells(0), "random")

@@ -2,14 +2,15 @@
 
 from enum import IntEnum
 
-import cuda.bindings.driver as driver
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32
 from cutlass.cute.nvgpu import cpasync
 from cutlass.memory import SmemAllocator
 
 from cutesync.sync import Barrier, Barriers, CompletionBarrier, GridBarrier, NamedBarrier, Ring, Role, Roles
+
+from ..emulator.hosts import host
 
 THREADS = 96
 
@@ -22,8 +23,9 @@ def shared(count, dtype=Int32):
     return cute.make_tensor(SmemAllocator().allocate_array(dtype, count, byte_alignment=128), cute.make_layout(count))
 
 
+@host(block=THREADS)
 @cute.kernel
-def turns_kernel(x: cute.Pointer, out: cute.Pointer, rounds: Int32, how: cutlass.Constexpr):
+def turns(x: cute.Pointer, out: cute.Pointer, rounds: Int32, how: cutlass.Constexpr):
     """Every round each thread reads what its mirror image wrote; two barriers in turn keep the rounds apart."""
     t = cute.arch.thread_idx()[0]
     cells = shared(2 * THREADS)
@@ -49,13 +51,9 @@ def turns_kernel(x: cute.Pointer, out: cute.Pointer, rounds: Int32, how: cutlass
         vector(out)[i * THREADS + t] = cells[half * THREADS + THREADS - 1 - t]
 
 
-@cute.jit
-def turns(x: cute.Pointer, out: cute.Pointer, rounds: Int32, how: cutlass.Constexpr, stream: driver.CUstream):
-    turns_kernel(x, out, rounds, how).launch(grid=(1, 1, 1), block=(THREADS, 1, 1), stream=stream)
-
-
+@host(block=THREADS)
 @cute.kernel
-def lifecycle_kernel(out: cute.Pointer):
+def lifecycle(out: cute.Pointer):
     """Uses one place of shared memory as a barrier of 96, gives it back, and uses it as a barrier of 64."""
     t = cute.arch.thread_idx()[0]
     bar = Barrier.make(THREADS)
@@ -71,13 +69,9 @@ def lifecycle_kernel(out: cute.Pointer):
     vector(out)[t] = t
 
 
-@cute.jit
-def lifecycle(out: cute.Pointer, stream: driver.CUstream):
-    lifecycle_kernel(out).launch(grid=(1, 1, 1), block=(THREADS, 1, 1), stream=stream)
-
-
+@host(block=THREADS)
 @cute.kernel
-def bytes_kernel(x: cute.Pointer, out: cute.Pointer, by_hand: cutlass.Constexpr):
+def counted_bytes(x: cute.Pointer, out: cute.Pointer, by_hand: cutlass.Constexpr):
     """A phase of one arrival and 256 bytes: brought by a copy, or by hand in two parts after which a thread arrives for
     itself."""
     t = cute.arch.thread_idx()[0]
@@ -104,13 +98,9 @@ def bytes_kernel(x: cute.Pointer, out: cute.Pointer, by_hand: cutlass.Constexpr)
         vector(out)[t] = cells[63 - t]
 
 
-@cute.jit
-def counted_bytes(x: cute.Pointer, out: cute.Pointer, by_hand: cutlass.Constexpr, stream: driver.CUstream):
-    bytes_kernel(x, out, by_hand).launch(grid=(1, 1, 1), block=(THREADS, 1, 1), stream=stream)
-
-
+@host(block=THREADS)
 @cute.kernel
-def leaving_kernel(out: cute.Pointer, completes: cutlass.Constexpr):
+def leaving(out: cute.Pointer, completes: cutlass.Constexpr):
     """Thread t takes part in t // 32 + 1 rounds, then drops; whoever stays counts the rounds it saw complete."""
     t = cute.arch.thread_idx()[0]
     total = shared(1)
@@ -138,13 +128,9 @@ def add_one(total):
     total[0] = total[0] + 1
 
 
-@cute.jit
-def leaving(out: cute.Pointer, completes: cutlass.Constexpr, stream: driver.CUstream):
-    leaving_kernel(out, completes).launch(grid=(1, 1, 1), block=(THREADS, 1, 1), stream=stream)
-
-
+@host(block=THREADS)
 @cute.kernel
-def running_kernel(x: cute.Pointer, out: cute.Pointer, rounds: Int32):
+def running(x: cute.Pointer, out: cute.Pointer, rounds: Int32):
     """Every round the completion function sums what the threads wrote, and all of them read the sum."""
     t = cute.arch.thread_idx()[0]
     cells, total = shared(THREADS), shared(1)
@@ -166,13 +152,9 @@ def sum_up(cells, total):
     total[0] = total[0] + together
 
 
-@cute.jit
-def running(x: cute.Pointer, out: cute.Pointer, rounds: Int32, stream: driver.CUstream):
-    running_kernel(x, out, rounds).launch(grid=(1, 1, 1), block=(THREADS, 1, 1), stream=stream)
-
-
+@host(block=32, grid=2, cluster=(2, 1, 1))
 @cute.kernel
-def peers_kernel(out: cute.Pointer, rounds: Int32):
+def peers(out: cute.Pointer, rounds: Int32):
     """Two blocks of a cluster: each writes into the other's shared memory and arrives there, at cluster scope."""
     t = cute.arch.thread_idx()[0]
     rank = cute.arch.block_idx_in_cluster()
@@ -192,18 +174,14 @@ def peers_kernel(out: cute.Pointer, rounds: Int32):
         cute.arch.cluster_wait()
 
 
-@cute.jit
-def peers(out: cute.Pointer, rounds: Int32, stream: driver.CUstream):
-    peers_kernel(out, rounds).launch(grid=(2, 1, 1), block=(32, 1, 1), cluster=(2, 1, 1), stream=stream)
-
-
 class Turn(IntEnum):
     FIRST = 1
     SECOND = 2
 
 
+@host(block=64)
 @cute.kernel
-def named_kernel(out: cute.Pointer, rounds: Int32):
+def named(out: cute.Pointer, rounds: Int32):
     """Two warps hand a cell to and fro: one syncs where the other arrives."""
     t = cute.arch.thread_idx()[0]
     cell = shared(1)
@@ -224,11 +202,6 @@ def named_kernel(out: cute.Pointer, rounds: Int32):
             if t == 32:
                 cell[0] = cell[0] * 2
             second.arrive()
-
-
-@cute.jit
-def named(out: cute.Pointer, rounds: Int32, stream: driver.CUstream):
-    named_kernel(out, rounds).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
 
 
 LENGTH = 128  # elements of a stage
@@ -315,18 +288,18 @@ def ring(
     stages: cutlass.Constexpr,
     producers: cutlass.Constexpr,
     consumers: cutlass.Constexpr,
-    stream: driver.CUstream,
 ):
     rows = cute.make_tensor(x, cute.make_layout((fills * ROWS, 32), stride=(32, 1)))
     box = cute.make_layout((ROWS, 32), stride=(32, 1))
     atom, mapped = cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileG2SOp(), rows, box, (ROWS, 32))
     ring_kernel(x, out, fills, how, stages, producers, consumers, atom, mapped).launch(
-        grid=(1, 1, 1), block=(32 * (producers + consumers), 1, 1), stream=stream
+        grid=(1, 1, 1), block=(32 * (producers + consumers), 1, 1)
     )
 
 
+@host(block=256, min_blocks_per_mp=1)
 @cute.kernel
-def budget_kernel(out: cute.Pointer):
+def budgets(out: cute.Pointer):
     """Two roles of a warpgroup each, with register budgets."""
     t = cute.arch.thread_idx()[0]
     block = Roles(Role("few", 4, registers=40), Role("many", 4, registers=232))
@@ -337,13 +310,9 @@ def store(out, at, value) -> None:
     vector(out)[at] = value
 
 
-@cute.jit
-def budgets(out: cute.Pointer, stream: driver.CUstream):
-    budget_kernel(out).launch(grid=(1, 1, 1), block=(256, 1, 1), min_blocks_per_mp=1, stream=stream)
-
-
+@host(block=64, grid=None, cooperative=True)
 @cute.kernel
-def grid_kernel(cells: cute.Pointer, out: cute.Pointer, word: cute.Pointer, rounds: Int32):
+def grid(cells: cute.Pointer, out: cute.Pointer, word: cute.Pointer, rounds: Int32):
     """Every round a block reads what its neighbour wrote in the round before."""
     t = cute.arch.thread_idx()[0]
     block, blocks = cute.arch.block_idx()[0], cute.arch.grid_dim()[0]
@@ -356,45 +325,12 @@ def grid_kernel(cells: cute.Pointer, out: cute.Pointer, word: cute.Pointer, roun
     vector(out)[block * 64 + t] = value
 
 
-@cute.jit
-def grid(
-    cells: cute.Pointer, out: cute.Pointer, word: cute.Pointer, rounds: Int32, blocks: Int32, stream: driver.CUstream
-):
-    grid_kernel(cells, out, word, rounds).launch(grid=(blocks, 1, 1), block=(64, 1, 1), cooperative=True, stream=stream)
-
-
+@host(block=64)
 @cute.kernel
-def hang_kernel(out: cute.Pointer):
+def hang(out: cute.Pointer):
     """A planted hang: the barrier expects one arrival more than there are threads."""
     bar = Barriers.make(3, 65, name="planted")
     cute.arch.sync_threads()
     token = bar[2].arrive()
     bar[2].wait(token)
     vector(out)[cute.arch.thread_idx()[0]] = 1
-
-
-@cute.jit
-def hang(out: cute.Pointer, stream: driver.CUstream):
-    hang_kernel(out).launch(grid=(1, 1, 1), block=(64, 1, 1), stream=stream)
-
-
-@cute.kernel
-def million_kernel(out: cute.Pointer, phases: Int64):
-    """Many phases of one barrier: each thread adds what its neighbour left in the phase before."""
-    t = cute.arch.thread_idx()[0]
-    cells = shared(2 * 256)
-    bar = Barrier.make(256)
-    cute.arch.sync_threads()
-    value = Int32(t)
-    half = Int32(0)
-    for _ in cutlass.range(phases, unroll=1):
-        cells[half * 256 + t] = value
-        bar.arrive_and_wait()
-        value += Int32(cells[half * 256 + (t + 1) % 256])
-        half = half ^ 1
-    vector(out)[t] = value
-
-
-@cute.jit
-def million(out: cute.Pointer, phases: Int64, stream: driver.CUstream):
-    million_kernel(out, phases).launch(grid=(1, 1, 1), block=(256, 1, 1), stream=stream)

@@ -1,19 +1,20 @@
 """Kernels of the queue that refuses instead of waiting, and of tickets; see kernels.py for how they are called."""
 
-import cuda.bindings.driver as driver
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from cutesync.sync import ConcurrentQueue, Tickets
 
+from ..emulator.hosts import host
 from .kernels import vector
 
 THREADS = 6  # of a block that take part
 
 
+@host(block=32)
 @cute.kernel
-def in_turn_kernel(
+def in_turn(
     items: cute.Pointer,
     turns: cute.Pointer,
     state: cute.Pointer,
@@ -34,23 +35,9 @@ def in_turn_kernel(
                 vector(out)[lap * 99 + 40 + i] = value
 
 
-@cute.jit
-def in_turn(
-    items: cute.Pointer,
-    turns: cute.Pointer,
-    state: cute.Pointer,
-    out: cute.Pointer,
-    log: cutlass.Constexpr,
-    laps: cutlass.Constexpr,
-    stream: driver.CUstream,
-):
-    in_turn_kernel(items, turns, state, out, log, laps).launch(grid=(1, 1, 1), block=(32, 1, 1), stream=stream)
-
-
+@host(block=32, grid=None)
 @cute.kernel
-def at_once_kernel(
-    items: cute.Pointer, turns: cute.Pointer, state: cute.Pointer, out: cute.Pointer, log: cutlass.Constexpr
-):
+def at_once(items: cute.Pointer, turns: cute.Pointer, state: cute.Pointer, out: cute.Pointer, log: cutlass.Constexpr):
     """Every thread gives its number and takes one, trying again until both have worked; ``out`` counts who was taken
     how often."""
     queue = ConcurrentQueue(items, turns, state, Int64(log))
@@ -66,21 +53,9 @@ def at_once_kernel(
         cute.arch.atomic_add(out + value, Int32(1), sem="relaxed", scope="gpu")
 
 
-@cute.jit
-def at_once(
-    items: cute.Pointer,
-    turns: cute.Pointer,
-    state: cute.Pointer,
-    out: cute.Pointer,
-    log: cutlass.Constexpr,
-    blocks: Int32,
-    stream: driver.CUstream,
-):
-    at_once_kernel(items, turns, state, out, log).launch(grid=(blocks, 1, 1), block=(32, 1, 1), stream=stream)
-
-
+@host(block=32, grid=None)
 @cute.kernel
-def dealt_kernel(word: cute.Pointer, out: cute.Pointer, count: Int32):
+def dealt(word: cute.Pointer, out: cute.Pointer, count: Int32):
     """Every block draws until there are no more; ``out`` counts how often each number was dealt."""
     tickets = Tickets(word, count, cute.arch.grid_dim()[0])
     if cute.arch.thread_idx()[0] == 0:
@@ -88,8 +63,3 @@ def dealt_kernel(word: cute.Pointer, out: cute.Pointer, count: Int32):
         while number < count:
             cute.arch.atomic_add(out + number, Int32(1), sem="relaxed", scope="gpu")
             number = tickets.draw()
-
-
-@cute.jit
-def dealt(word: cute.Pointer, out: cute.Pointer, count: Int32, blocks: Int32, stream: driver.CUstream):
-    dealt_kernel(word, out, count).launch(grid=(blocks, 1, 1), block=(32, 1, 1), stream=stream)

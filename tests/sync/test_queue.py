@@ -6,8 +6,8 @@ import pytest
 from cutesync import emulator
 
 from .. import faults
-from ..compiled import compiled
 from . import kernels_queue as kernels
+from .cases import queue
 
 SCHEDULES = 20
 
@@ -29,19 +29,7 @@ def test_full_refuses_empty_refuses_and_both_can_be_used_on(log):
 
 
 def test_every_item_is_taken_once_by_threads_that_keep_trying():
-    n = 2 * kernels.THREADS
-
-    def right() -> bool:
-        # "lagging_lane" runs a lane that has fallen behind only when all others wait, here never
-        for policy in (policy for policy in emulator.POLICIES if policy != "lagging_lane"):
-            out = zeros(n)
-            with emulator.emulate(policy):
-                emulator.call(kernel, kernels.at_once, zeros(2), zeros(2), zeros(2, np.int64), out, 1, 2)
-            assert np.array_equal(out, np.ones(n)), policy
-        return True
-
-    kernel = compiled(kernels.at_once, zeros(2), zeros(2), zeros(2, np.int64), zeros(n), 1, 2)
-    bench = faults.Bench(right)
+    bench = queue(1)
     bench.check(faults.every(r"st\.release", "st.relaxed"), {"race"})
     bench.check(faults.every(r"ld\.acquire", "ld.relaxed"), {"race"})
 

@@ -4,23 +4,12 @@ Each thread gives a number and takes one, and tries again until both have worked
 try for ever, which the emulator reports as a livelock.
 """
 
-import functools
-
-import numpy as np
 import pytest
 
-from cutesync import emulator
-
-from ..compiled import compiled
-from ..faults import RESULT, Bench, Edit, each, every, first, last, only
-from . import kernels_queue as kernels
+from ..faults import RESULT, Edit, each, every, first, last, only
+from .cases import queue
 
 pytestmark = pytest.mark.slow
-
-# "lagging_lane" runs a lane that has fallen behind only when all others wait, here never
-POLICIES = [policy for policy in emulator.POLICIES if policy != "lagging_lane"]
-BLOCKS = 2
-N = BLOCKS * kernels.THREADS
 
 # Where giving and taking end: at the access to the item, before the turn is published.
 GIVING, TAKING = r"\bst\.global\.b32", r"\bld\.global\.b32"
@@ -112,32 +101,13 @@ HARMLESS = {
 }
 
 
-@functools.cache
-def bench(log: int) -> Bench:
-    """Every item taken once, both ends moved by as many places, and every slot's turn that of its next lap."""
-    capacity = 1 << log
-    sizes = ((capacity, np.int32), (capacity, np.int32), (2, np.int64), (N, np.int32))
-    kernel = compiled(kernels.at_once, *(np.zeros(n, t) for n, t in sizes), log, BLOCKS)
-
-    def right() -> bool:
-        for policy in POLICIES:
-            _, turns, state, out = fresh = [np.zeros(n, t) for n, t in sizes]
-            with emulator.emulate(policy, seed=log, max_steps=20_000):
-                emulator.call(kernel, kernels.at_once, *fresh, log, BLOCKS)
-            if not ((out == 1).all() and (state == N).all() and (turns == 2 * N // capacity).all()):
-                return False
-        return True
-
-    return Bench(right)
-
-
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_planted_fault_is_found(fault):
     edit, kinds = FAULTS[fault]
-    found = {kind for log in (0, 1) for kind in bench(log).finds(edit)}
+    found = {kind for log in (0, 1) for kind in queue(log).finds(edit)}
     assert found - {""} and found <= {"", *kinds}, found
 
 
 @pytest.mark.parametrize("change", HARMLESS)
 def test_what_changes_nothing(change):
-    bench(1).check(*HARMLESS[change])
+    queue(1).check(*HARMLESS[change])

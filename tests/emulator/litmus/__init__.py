@@ -4,8 +4,6 @@
 the answers; ``tests/emulator/test_litmus.py`` replays the stored answers where there is no GPU.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from .case import Case, MapOf

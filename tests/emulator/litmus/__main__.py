@@ -3,8 +3,6 @@
 ``--emulator`` runs them on the whole emulator instead, where there is no GPU; nothing is stored then.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time
@@ -31,7 +29,7 @@ def verdict(case: Case, answer: np.ndarray) -> str:
     if agreed.all():
         return "agrees"
     flat = np.flatnonzero(~agreed.reshape(-1))
-    got, wanted = (np.ascontiguousarray(v).reshape(-1).view(_element(v, agreed)) for v in (answer, want))
+    got, wanted = (np.ascontiguousarray(v).reshape(-1).view(f"u{v.nbytes // agreed.size}") for v in (answer, want))
     sources = [
         a.reshape(-1)
         for a in case.arguments
@@ -42,10 +40,6 @@ def verdict(case: Case, answer: np.ndarray) -> str:
         for i in flat[:6]
     ]
     return f"DIFFERS in {flat.size} of {agreed.size}: " + "; ".join(shown)
-
-
-def _element(values: np.ndarray, agreed: np.ndarray) -> np.dtype:
-    return np.dtype(f"u{values.nbytes // agreed.size}")
 
 
 def main() -> int:

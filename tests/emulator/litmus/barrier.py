@@ -1,7 +1,5 @@
 """mbarrier corner cases: one lane runs a script on one barrier and records what it sees."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

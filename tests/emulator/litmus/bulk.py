@@ -1,7 +1,5 @@
 """Bulk copies between shared memories: a launch that names no cluster may not have them, though its block is one."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

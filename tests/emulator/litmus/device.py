@@ -2,8 +2,6 @@
 driver itself.
 """
 
-from __future__ import annotations
-
 import ctypes
 from ctypes import byref, c_char, c_int, c_size_t, c_uint, c_uint32, c_uint64, c_void_p
 

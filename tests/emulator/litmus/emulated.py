@@ -1,7 +1,5 @@
 """Runs a case on the whole emulator: PTX reader, generated code, memory, asynchronous copies, barriers."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import replace
 

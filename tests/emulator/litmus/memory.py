@@ -1,8 +1,8 @@
 """Atomic operations, one lane to an address, and the widths and signs of loads and stores."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -65,31 +65,24 @@ def atomic_case(space: str, suffix: str, sources: list[np.ndarray], after: Calla
     )
 
 
+def applied(name: str, view: np.dtype, old: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
+    return WRAPPING[name](old.view(view), b.view(view), c).astype(view).view(old.dtype)
+
+
 def atomic_cases() -> Iterator[Case]:
-    for name, kinds in INTEGER.items():
-        for kind in kinds:
+    for space, name in product(("global", "shared"), INTEGER):
+        for kind in INTEGER[name]:
             suffix = f"{name}.{kind}"
-            count = 3 if name == "cas" else 2
-            sources = inputs("atom." + suffix, [kind.replace("b", "u")] * count)
+            sources = inputs("atom." + suffix, [kind.replace("b", "u")] * (3 if name == "cas" else 2))
             if name in ("cas", "inc", "dec"):
                 sources[1] = np.where(np.arange(LANES) % 2, sources[0], sources[1])
             view = np.dtype(f"i{bits_of(kind) // 8}") if kind[0] == "s" else sources[0].dtype
-
-            def after(
-                old: np.ndarray, b: np.ndarray, c: np.ndarray | None = None, name: str = name, view: np.dtype = view
-            ) -> np.ndarray:
-                return WRAPPING[name](old.view(view), b.view(view), c).astype(view).view(old.dtype)
-
-            for space in ("global", "shared"):
-                yield atomic_case(space, suffix, sources, after)
-    for suffix in FLOAT:
+            yield atomic_case(space, suffix, sources, partial(applied, name, view))
+    for space, suffix in product(("global", "shared"), FLOAT):
         kind = suffix.split(".")[-1]
-        for space in ("global", "shared"):
-            flushes = (
-                ".ftz" if (space, kind) == ("global", "f32") else ""
-            )  # as the ISA says: subnormals survive in shared memory only
-            add = operation(f"add.rn{flushes}.{kind}")
-            yield atomic_case(space, suffix, _finite(kind, inputs("atom." + suffix, [kind] * 2)), add)
+        # as the ISA says: subnormals survive in shared memory only
+        add = operation(f"add.rn{'.ftz' if (space, kind) == ('global', 'f32') else ''}.{kind}")
+        yield atomic_case(space, suffix, _finite(kind, inputs("atom." + suffix, [kind] * 2)), add)
 
 
 def _finite(kind: str, sources: list[np.ndarray]) -> list[np.ndarray]:
@@ -105,37 +98,40 @@ def _finite(kind: str, sources: list[np.ndarray]) -> list[np.ndarray]:
     return [s & s.dtype.type(mask) for s in sources]
 
 
+def loaded(a: np.ndarray, kind: str) -> np.ndarray:
+    return (
+        a.view(np.dtype(f"{kind[0].replace('s', 'i')}{int(kind[1:]) // 8}"))[:LANES].astype(np.int64).astype(np.uint32)
+    )
+
+
+def stored(a: np.ndarray, size: int) -> np.ndarray:
+    """The byte goes to byte 1 of 4, the half to the upper half."""
+    shift, mask = (8, 0xFF) if size == 1 else (16, 0xFFFF)
+    return np.uint32(0x11223344 & ~(mask << shift)) | ((a & np.uint32(mask)) << np.uint32(shift))
+
+
+CELL = f".shared .align 4 .b8 cell[{LANES * 4}];\nmov.u32 t0, cell;\nmul.lo.u32 t1, i, 4;\nadd.u32 t0, t0, t1;\n"
+KNOWN = "mov.b32 t1, 0x11223344;\nst.shared.b32 [t0], t1;\n"
+STORES = {
+    1: f"{CELL}{KNOWN}st.shared.b8 [t0+1], a;\nld.shared.b32 d, [t0];",
+    2: f".reg .b16 h;\n{CELL}{KNOWN}cvt.u16.u32 h, a;\nst.shared.b16 [t0+2], h;\nld.shared.b32 d, [t0];",
+}
+
+
+def width_case(name: str, inputs_of: str, body: str, expected: Callable) -> Case:
+    (a,) = inputs(inputs_of, ["u32"])
+    return Case(name, kernel(body, [32], 32), (a, np.zeros(LANES, np.uint32)), 1, lambda: expected(a), block=LANES)
+
+
 def width_cases() -> Iterator[Case]:
     """Narrow loads extend by their type; narrow stores keep the rest of memory."""
     for kind in ("s8", "u8", "s16", "u16"):
-        size = int(kind[1:]) // 8
-        body = f"ld.param.u64 p0, [in_a];\nmul.wide.u32 p1, i, {size};\nadd.u64 p0, p0, p1;\nld.global.{kind} d, [p0];"
-        (a,) = inputs("width." + kind, ["u32"])
-
-        def loaded(a: np.ndarray = a, kind: str = kind, size: int = size) -> np.ndarray:
-            values = a.view(np.dtype(f"{'i' if kind[0] == 's' else 'u'}{size}"))[:LANES]
-            return values.astype(np.int64).astype(np.uint32)
-
-        yield Case(f"ld.{kind}", kernel(body, [32], 32), (a, np.zeros(LANES, np.uint32)), 1, loaded, block=LANES)
-    for size in (1, 2):
-        cell = f".shared .align 4 .b8 cell[{LANES * 4}];\nmov.u32 t0, cell;\nmul.lo.u32 t1, i, 4;\nadd.u32 t0, t0, t1;"
-        body = (
-            f"{cell}\nmov.b32 t1, 0x11223344;\nst.shared.b32 [t0], t1;\n"
-            f"st.shared.b{8 * size} [t0+{2 - size % 2}], a;\nld.shared.b32 d, [t0];"
+        place = f"ld.param.u64 p0, [in_a];\nmul.wide.u32 p1, i, {int(kind[1:]) // 8};\nadd.u64 p0, p0, p1;"
+        yield width_case(
+            f"ld.{kind}", "width." + kind, f"{place}\nld.global.{kind} d, [p0];", partial(loaded, kind=kind)
         )
-        if size == 2:
-            body = body.replace("st.shared.b16 [t0+2], a;", "cvt.u16.u32 h, a;\nst.shared.b16 [t0+2], h;").replace(
-                cell, ".reg .b16 h;\n" + cell
-            )
-        (a,) = inputs(f"store.{size}", ["u32"])
-        shift, mask = (8, 0xFF) if size == 1 else (16, 0xFFFF)
-
-        def stored(a: np.ndarray = a, shift: int = shift, mask: int = mask) -> np.ndarray:
-            return (np.uint32(0x11223344 & ~(mask << shift)) | ((a & np.uint32(mask)) << np.uint32(shift))).astype(
-                np.uint32
-            )
-
-        yield Case(f"st.b{8 * size}", kernel(body, [32], 32), (a, np.zeros(LANES, np.uint32)), 1, stored, block=LANES)
+    for size, body in STORES.items():
+        yield width_case(f"st.b{8 * size}", f"store.{size}", body, partial(stored, size=size))
 
 
 def cases() -> Iterator[Case]:

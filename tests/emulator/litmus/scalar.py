@@ -1,8 +1,7 @@
 """One instruction a lane: float arithmetic, conversions, approximate functions, integers, comparisons."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 
@@ -350,22 +349,22 @@ def integer_cases() -> Iterator[Case]:
         yield instruction_case(opcode, kinds, result, None)
 
 
+def both_truths(relation: str, kind: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return arithmetic.compare(relation, kind, a, b) @ np.array([1, 2], np.uint32)
+
+
+def chosen(relation: str, kind: str, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return arithmetic.select_truth(arithmetic.compare(relation, kind, a, b), kind)
+
+
 def comparison_cases() -> Iterator[Case]:
     body = "setp.{0} p|q, a, b;\nselp.b32 t0, 1, 0, p;\nselp.b32 t1, 2, 0, q;\nor.b32 d, t0, t1;"
-
-    def judge(relation: str, kind: str) -> Callable:
-        return lambda a, b: arithmetic.compare(relation, kind, a, b) @ np.array([1, 2], np.uint32)
-
     for spelled in COMPARISONS:
         relation, kind = spelled.split(".")
-        yield scalar_case(f"setp.{spelled}", body.format(spelled), [kind] * 2, 32, judge(relation, kind))
-    for opcode in ("set.lt.f16x2.f16x2", "set.geu.bf16x2.bf16x2"):
-        relation, kind = opcode.split(".")[1:3]
-
-        def chosen(a: np.ndarray, b: np.ndarray, relation: str = relation, kind: str = kind) -> np.ndarray:
-            return arithmetic.select_truth(arithmetic.compare(relation, kind, a, b), kind)
-
-        yield instruction_case(opcode, [kind] * 2, kind, chosen)
+        judge = partial(both_truths, relation, kind)
+        yield scalar_case(f"setp.{spelled}", body.format(spelled), [kind] * 2, 32, judge)
+    for relation, kind in (("lt", "f16x2"), ("geu", "bf16x2")):
+        yield instruction_case(f"set.{relation}.{kind}.{kind}", [kind] * 2, kind, partial(chosen, relation, kind))
 
 
 def cases() -> Iterator[Case]:

@@ -1,7 +1,5 @@
 """The file of stored answers: one compressed archive of all arrays, end to end, and an index; faults as text."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass, field
 from pathlib import Path

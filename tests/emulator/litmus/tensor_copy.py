@@ -2,9 +2,8 @@
 memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
+from itertools import product, starmap
 
 import numpy as np
 
@@ -225,121 +224,121 @@ def _reduced(element: str, reduction: str, old: np.ndarray, new: np.ndarray) -> 
     return operation(f"{reduction}.{element}")(old, new)
 
 
-def load_cases() -> Iterator[Case]:
-    for start in (0, 40, -8, 100, 200, -40):
-        yield load_case(f"1d.f32.{start}", tensor_map("f32", (120,), (32,)), (start,))
+def step_of(element: str) -> int:
+    """Boxes start at multiples of 16 bytes."""
+    return 16 // ELEMENT_BYTES[element]
+
+
+def two_rows(element: str, **fields) -> TensorMap:
+    return tensor_map(element, (50, 30), (64 // ELEMENT_BYTES[element], 8), **fields)
+
+
+def swizzled(element: str, swizzle: int, extents: tuple[int, int], rows: int) -> TensorMap:
+    """Boxes as wide as the swizzle."""
+    return tensor_map(element, extents, (swizzle // ELEMENT_BYTES[element], rows), swizzle=swizzle)
+
+
+def load_cases() -> Iterator[tuple]:
+    """Arguments of ``load_case``."""
+    line, swizzles = tensor_map("f32", (120,), (32,)), (32, 64, 128)
+    yield from ((f"1d.f32.{start}", line, (start,)) for start in (0, 40, -8, 100, 200, -40))
     for element in ELEMENTS:
-        box = (64 // ELEMENT_BYTES[element], 8)
-        m = tensor_map(element, (50, 30), box)
-        step = 16 // ELEMENT_BYTES[element]  # boxes start at multiples of 16 bytes
-        yield load_case(f"2d.{element}.inside", m, (step, 5))
-        yield load_case(f"2d.{element}.corner", m, (48, 26))
-        yield load_case(f"2d.{element}.before", m, (-step, -2))
-    for swizzle in (32, 64, 128):
-        for element in ("u8", "bf16", "f32", "f64"):
-            inner, step = swizzle // ELEMENT_BYTES[element], 16 // ELEMENT_BYTES[element]
-            m = tensor_map(element, (300, 40), (inner, 20), swizzle=swizzle)
-            yield load_case(f"swizzle{swizzle}.{element}", m, (48, 9))
-            yield load_case(f"swizzle{swizzle}.{element}.edge", m, ((300 - inner // 2) // step * step, 30), 2048)
-        for offset in (128, 384, 896):
-            yield load_case(
-                f"swizzle{swizzle}.at{offset}",
-                tensor_map("f16", (100, 40), (swizzle // 2, 24), swizzle=swizzle),
-                (0, 0),
-                offset,
-            )
-    for swizzle, inner in ((64, 32), (128, 32), (128, 64), (128, 96), (64, 48)):
-        yield load_case(
-            f"swizzle{swizzle}.narrow{inner}", tensor_map("u8", (300, 40), (inner, 16), swizzle=swizzle), (0, 0)
-        )
-    yield load_case("3d.edges", tensor_map("f16", (40, 7, 9), (16, 4, 5)), (32, -2, 6))
-    yield load_case("3d.swizzled", tensor_map("bf16", (100, 9, 5), (64, 8, 3), swizzle=128), (-8, 4, 3), 1024)
-    yield load_case("4d.edges", tensor_map("u32", (20, 5, 4, 6), (8, 3, 2, 4)), (16, 3, -1, 4))
-    yield load_case("5d.edges", tensor_map("f32", (20, 5, 4, 3, 6), (8, 3, 2, 2, 3)), (16, -1, 3, 2, 4))
-    yield load_case("5d.swizzled", tensor_map("f16", (40, 5, 4, 3, 6), (32, 3, 2, 2, 3), swizzle=64), (8, -1, 3, 2, 4))
-    yield load_case("small.tensor", tensor_map("f16", (5, 3), (16, 8)), (0, 0))
-    yield load_case("wide.box", tensor_map("u8", (400, 60), (256, 50)), (48, 20))
-    for steps, at in (((1, 2), (0, 0)), ((1, 3), (4, 4)), ((1, 2), (4, -3)), ((2, 2), (0, 0)), ((1, 8), (0, 7))):
-        yield load_case(
-            f"steps{steps[0]}{steps[1]}.{at[0]}.{at[1]}",
-            tensor_map("f32", (60, 60), (16, 20), element_strides=steps),
-            at,
-        )
-    yield load_case("steps.3d", tensor_map("f16", (40, 20, 20), (16, 7, 9), element_strides=(1, 2, 4)), (8, 2, 3))
-    for element in ("f16", "bf16", "f32", "f64", "tf32"):
-        yield load_case(
-            f"nan.{element}", tensor_map(element, (50, 30), (64 // ELEMENT_BYTES[element], 8), nan_fill=True), (48, 26)
-        )
-    yield load_case("1d.f32.-5", tensor_map("f32", (120,), (32,)), (-5,), faults=True)
-    yield load_case("2d.u8.3", tensor_map("u8", (50, 30), (64, 8)), (3, 5), faults=True)
-
-
-def im2col_cases() -> Iterator[Case]:
-    """Columns that start inside a row, wrap around the box and on to the next image, with steps and taps."""
-
-    def image(
-        element: str,
-        extents: tuple[int, ...],
-        lower: tuple[int, ...],
-        upper: tuple[int, ...],
-        channels: int,
-        pixels: int,
-        **fields,
-    ) -> Im2colMap:
-        sizes = np.cumprod((ELEMENT_BYTES[element], *extents[:-1]))[1:]
-        return Im2colMap(element, 0, extents, tuple(int(s) for s in sizes), lower, upper, channels, pixels, **fields)
-
-    plain = image("f16", (32, 11, 4), (-1,), (-1,), 16, 30)
-    yield load_case("im2col.3d", plain, (0, 5, 1), 0, (2,))
-    yield load_case("im2col.3d.channels", plain, (24, -1, 0), 0, (0,))
-    square = image("bf16", (64, 11, 9, 3), (-1, -1), (-1, -1), 64, 64, swizzle=128)
-    yield load_case("im2col.4d", square, (0, 3, 2, 0), 1024, (1, 0))
-    yield load_case("im2col.4d.next", square, (0, 7, 5, 1), 0, (2, 2))
-    stepped = image("f16", (32, 14, 12, 3), (-2, -1), (-3, 0), 32, 60, element_strides=(1, 2, 3, 1), swizzle=64)
-    yield load_case("im2col.4d.steps", stepped, (0, 0, 2, 0), 0, (3, 1))
-    yield load_case("im2col.4d.odd", stepped, (0, 1, -1, 1), 0, (0, 0))
-    volume = image("f32", (16, 6, 5, 4, 3), (-1, 0, -1), (-1, -1, 0), 8, 100, swizzle=32)
-    yield load_case("im2col.5d", volume, (8, 2, 1, 0, 0), 0, (1, 1, 0))
-    yield load_case(
-        "im2col.nan", image("f16", (16, 6, 5, 2), (-2, -2), (1, 1), 16, 64, nan_fill=True), (0, -2, -2, 0), 0, (0, 1)
+        m, step = two_rows(element), step_of(element)
+        places = {"inside": (step, 5), "corner": (48, 26), "before": (-step, -2)}
+        yield from ((f"2d.{element}.{name}", m, at) for name, at in places.items())
+    for swizzle, element in product(swizzles, ("u8", "bf16", "f32", "f64")):
+        m, step = swizzled(element, swizzle, (300, 40), 20), step_of(element)
+        yield f"swizzle{swizzle}.{element}", m, (48, 9)
+        yield f"swizzle{swizzle}.{element}.edge", m, ((300 - m.box[0] // 2) // step * step, 30), 2048
+    yield from (
+        (f"swizzle{swizzle}.at{offset}", swizzled("f16", swizzle, (100, 40), 24), (0, 0), offset)
+        for swizzle, offset in product(swizzles, (128, 384, 896))
+    )
+    yield from (
+        (f"swizzle{swizzle}.narrow{inner}", tensor_map("u8", (300, 40), (inner, 16), swizzle=swizzle), (0, 0))
+        for swizzle, inner in ((64, 32), (128, 32), (128, 64), (128, 96), (64, 48))
+    )
+    yield from (
+        (f"steps{steps[0]}{steps[1]}.{at[0]}.{at[1]}", tensor_map("f32", (60, 60), (16, 20), element_strides=steps), at)
+        for steps, at in (((1, 2), (0, 0)), ((1, 3), (4, 4)), ((1, 2), (4, -3)), ((2, 2), (0, 0)), ((1, 8), (0, 7)))
+    )
+    yield from (
+        (f"nan.{element}", two_rows(element, nan_fill=True), (48, 26))
+        for element in ("f16", "bf16", "f32", "f64", "tf32")
+    )
+    yield from (
+        ("3d.edges", tensor_map("f16", (40, 7, 9), (16, 4, 5)), (32, -2, 6)),
+        ("3d.swizzled", tensor_map("bf16", (100, 9, 5), (64, 8, 3), swizzle=128), (-8, 4, 3), 1024),
+        ("4d.edges", tensor_map("u32", (20, 5, 4, 6), (8, 3, 2, 4)), (16, 3, -1, 4)),
+        ("5d.edges", tensor_map("f32", (20, 5, 4, 3, 6), (8, 3, 2, 2, 3)), (16, -1, 3, 2, 4)),
+        ("5d.swizzled", tensor_map("f16", (40, 5, 4, 3, 6), (32, 3, 2, 2, 3), swizzle=64), (8, -1, 3, 2, 4)),
+        ("small.tensor", tensor_map("f16", (5, 3), (16, 8)), (0, 0)),
+        ("wide.box", tensor_map("u8", (400, 60), (256, 50)), (48, 20)),
+        ("steps.3d", tensor_map("f16", (40, 20, 20), (16, 7, 9), element_strides=(1, 2, 4)), (8, 2, 3)),
+        ("1d.f32.-5", line, (-5,), 0, (), True),
+        ("2d.u8.3", tensor_map("u8", (50, 30), (64, 8)), (3, 5), 0, (), True),
     )
 
 
-def store_cases() -> Iterator[Case]:
-    yield store_case("1d", tensor_map("f32", (120,), (32,)), (100,))
+def image(element: str, extents: tuple[int, ...], *box: tuple[int, ...] | int, **fields) -> Im2colMap:
+    """A compact tensor; ``box``: lower and upper corner, channels, pixels."""
+    sizes = np.cumprod((ELEMENT_BYTES[element], *extents[:-1]))[1:]
+    return Im2colMap(element, 0, extents, tuple(int(s) for s in sizes), *box, **fields)
+
+
+PLAIN = image("f16", (32, 11, 4), (-1,), (-1,), 16, 30)
+SQUARE = image("bf16", (64, 11, 9, 3), (-1, -1), (-1, -1), 64, 64, swizzle=128)
+STEPPED = image("f16", (32, 14, 12, 3), (-2, -1), (-3, 0), 32, 60, element_strides=(1, 2, 3, 1), swizzle=64)
+VOLUME = image("f32", (16, 6, 5, 4, 3), (-1, 0, -1), (-1, -1, 0), 8, 100, swizzle=32)
+FILLED = image("f16", (16, 6, 5, 2), (-2, -2), (1, 1), 16, 64, nan_fill=True)
+# columns that start inside a row, wrap around the box and on to the next image, with steps and taps
+IM2COL = (
+    ("im2col.3d", PLAIN, (0, 5, 1), 0, (2,)),
+    ("im2col.3d.channels", PLAIN, (24, -1, 0), 0, (0,)),
+    ("im2col.4d", SQUARE, (0, 3, 2, 0), 1024, (1, 0)),
+    ("im2col.4d.next", SQUARE, (0, 7, 5, 1), 0, (2, 2)),
+    ("im2col.4d.steps", STEPPED, (0, 0, 2, 0), 0, (3, 1)),
+    ("im2col.4d.odd", STEPPED, (0, 1, -1, 1), 0, (0, 0)),
+    ("im2col.5d", VOLUME, (8, 2, 1, 0, 0), 0, (1, 1, 0)),
+    ("im2col.nan", FILLED, (0, -2, -2, 0), 0, (0, 1)),
+)
+REDUCTIONS = {
+    "f32": ("add",),
+    "f16": ("add", "min", "max"),
+    "bf16": ("add",),
+    "s32": ("add", "min", "max", "xor"),
+    "u32": ("add", "and"),
+}
+
+
+def store_cases() -> Iterator[tuple]:
+    """Arguments of ``store_case``."""
+    small = {element: tensor_map(element, (50, 30), (16, 8)) for element in REDUCTIONS}
     for element in ("u8", "f16", "f32", "f64", "tf32", "f32_ftz"):
-        m = tensor_map(element, (50, 30), (64 // ELEMENT_BYTES[element], 8))
-        yield store_case(f"2d.{element}.corner", m, (48, 26))
-        yield store_case(f"2d.{element}.inside", m, (16 // ELEMENT_BYTES[element], 5), 256)
+        m = two_rows(element)
+        yield f"2d.{element}.corner", m, (48, 26)
+        yield f"2d.{element}.inside", m, (step_of(element), 5), 256
     for swizzle in (32, 64, 128):
-        yield store_case(
-            f"swizzle{swizzle}", tensor_map("bf16", (300, 40), (swizzle // 2, 20), swizzle=swizzle), (48, 9)
-        )
-        yield store_case(
-            f"swizzle{swizzle}.at384",
-            tensor_map("bf16", (300, 40), (swizzle // 2, 20), swizzle=swizzle),
-            (288, 30),
-            384,
-        )
-    yield store_case("3d", tensor_map("f16", (40, 7, 9), (16, 4, 5)), (32, 5, 6))
-    yield store_case("4d", tensor_map("u32", (20, 5, 4, 6), (8, 3, 2, 4)), (16, 3, 3, 4))
-    yield store_case("5d", tensor_map("f32", (20, 5, 4, 3, 6), (8, 3, 2, 2, 3)), (16, 3, 3, 2, 4))
-    yield store_case("steps", tensor_map("f32", (60, 60), (16, 20), element_strides=(1, 3)), (4, 4))
-    for at in ((3, 5), (-4, 5), (4, -5)):  # unlike a load, a store may not start before the tensor
-        yield store_case(f"2d.f32.{at[0]}.{at[1]}", tensor_map("f32", (50, 30), (16, 8)), at, faults=True)
-    yield store_case("f32.subnormal", tensor_map("f32", (50, 30), (16, 8)), (48, 26), 0, "add")
-    for element, reductions in (
-        ("f32", ("add",)),
-        ("f16", ("add", "min", "max")),
-        ("bf16", ("add",)),
-        ("s32", ("add", "min", "max", "xor")),
-        ("u32", ("add", "and")),
-    ):
-        for reduction in reductions:
-            yield store_case(element, tensor_map(element, (50, 30), (16, 8)), (48, 26), 0, reduction)
+        m = swizzled("bf16", swizzle, (300, 40), 20)
+        yield f"swizzle{swizzle}", m, (48, 9)
+        yield f"swizzle{swizzle}.at384", m, (288, 30), 384
+    yield from (
+        ("1d", tensor_map("f32", (120,), (32,)), (100,)),
+        ("3d", tensor_map("f16", (40, 7, 9), (16, 4, 5)), (32, 5, 6)),
+        ("4d", tensor_map("u32", (20, 5, 4, 6), (8, 3, 2, 4)), (16, 3, 3, 4)),
+        ("5d", tensor_map("f32", (20, 5, 4, 3, 6), (8, 3, 2, 2, 3)), (16, 3, 3, 2, 4)),
+        ("steps", tensor_map("f32", (60, 60), (16, 20), element_strides=(1, 3)), (4, 4)),
+        ("f32.subnormal", small["f32"], (48, 26), 0, "add"),
+    )
+    # unlike a load, a store may not start before the tensor
+    yield from ((f"2d.f32.{x}.{y}", small["f32"], (x, y), 0, "", True) for x, y in ((3, 5), (-4, 5), (4, -5)))
+    yield from (
+        (element, small[element], (48, 26), 0, reduction)
+        for element, reductions in REDUCTIONS.items()
+        for reduction in reductions
+    )
 
 
 def cases() -> Iterator[Case]:
-    yield from load_cases()
-    yield from im2col_cases()
-    yield from store_cases()
+    yield from starmap(load_case, (*load_cases(), *IM2COL))
+    yield from starmap(store_case, store_cases())

@@ -2,10 +2,9 @@
 matters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -190,53 +189,56 @@ def _close(d_type: str, a_type: str) -> Callable:
     return within(2**-12 if a_type in wgmma.FP8 else 2**-18, 2**-4 if a_type in wgmma.FP8 else 2**-10)
 
 
-def settings() -> Iterator[Setting]:
-    for transpose_a in (0, 1):
-        for transpose_b in (0, 1):
-            for swizzle in (0, 32, 64, 128):
-                yield Setting(swizzle_a=swizzle, swizzle_b=swizzle, transpose_a=transpose_a, transpose_b=transpose_b)
-    for n in (8, 24, 40, 96, 200, 256):
-        yield Setting(n=n, types="f32.bf16.bf16", start_b=0)
-        yield Setting(n=n, types="f16.f16.f16", swizzle_b=32, start_b=1024)
-    for n in (72, 256):
-        yield Setting(n=n, swizzle_a=64, swizzle_b=64, transpose_b=1, start_b=0)
-    for types in (
-        "f32.tf32.tf32",
-        "f32.e4m3.e4m3",
-        "f32.e4m3.e5m2",
-        "f32.e5m2.e4m3",
-        "f32.e5m2.e5m2",
-        "f16.e4m3.e5m2",
-        "s32.s8.s8",
-        "s32.s8.u8",
-        "s32.u8.s8",
-        "s32.u8.u8",
-    ):
-        for swizzle in (0, 128):
-            yield Setting(n=32, types=types, swizzle_a=swizzle, swizzle_b=swizzle)
-        yield Setting(n=16, types=types, swizzle_a=-1, swizzle_b=64)
-    yield Setting(types="s32.b1.b1", suffix=".and.popc")
-    yield Setting(n=8, types="s32.b1.b1", suffix=".and.popc", swizzle_a=-1)
-    for types in ("f32.f16.f16", "f16.f16.f16", "f32.bf16.bf16"):
-        yield Setting(types=types, swizzle_a=-1, transpose_b=1)
-        yield Setting(types=types, scales=(-1, 1), accumulate=False)
-        yield Setting(types=types, scales=(-1, -1))
-        yield Setting(types=types, scales=(1, -1), swizzle_a=-1)
-        yield Setting(n=8, types=types, zeros=True)
-        yield Setting(n=8, types=types, zeros=True, scales=(1, -1), accumulate=False)
-    yield Setting(types="s32.s8.s8", accumulate=False)
-    yield Setting(types="s32.s8.s8", suffix=".satfinite")
-    for start in (32, 64, 96):
-        yield Setting(start_a=start, start_b=4096 + start)
-    for start, offset in ((128, 0), (384, 0), (384, 3), (512 + 32, 0), (512 + 32, 4), (896, 7)):
-        yield Setting(start_a=start, start_b=8192 + start, base_offset=offset)
-    yield Setting(start_a=128, start_b=4096 + 128, swizzle_a=64, swizzle_b=64)
-    yield Setting(start_a=128, start_b=4096 + 128, swizzle_a=32, swizzle_b=32, transpose_a=1, transpose_b=1)
-    for types in ("f32.f16.f16", "f32.bf16.bf16", "f16.f16.f16", "f32.tf32.tf32", "f32.e4m3.e4m3", "f32.e5m2.e5m2"):
-        yield Setting(n=16, types=types, exact=False)
-        yield Setting(n=16, types=types, exact=False, accumulate=False)
+HALVES = ("f32.f16.f16", "f16.f16.f16", "f32.bf16.bf16")
+EIGHT_BITS = ("f32.e4m3.e4m3", "f32.e4m3.e5m2", "f32.e5m2.e4m3", "f32.e5m2.e5m2", "f16.e4m3.e5m2")
+INTEGERS = ("s32.s8.s8", "s32.s8.u8", "s32.u8.s8", "s32.u8.u8")
+ROUNDED = ("f32.f16.f16", "f32.bf16.bf16", "f16.f16.f16", "f32.tf32.tf32", "f32.e4m3.e4m3", "f32.e5m2.e5m2")
+SETTINGS = [
+    *(
+        Setting(swizzle_a=swizzle, swizzle_b=swizzle, transpose_a=a, transpose_b=b)
+        for a, b, swizzle in product((0, 1), (0, 1), (0, 32, 64, 128))
+    ),
+    *(Setting(n=n, types="f32.bf16.bf16", start_b=0) for n in (8, 24, 40, 96, 200, 256)),
+    *(Setting(n=n, types="f16.f16.f16", swizzle_b=32, start_b=1024) for n in (8, 24, 40, 96, 200, 256)),
+    *(Setting(n=n, swizzle_a=64, swizzle_b=64, transpose_b=1, start_b=0) for n in (72, 256)),
+    *(
+        Setting(types=types, **fields)
+        for types in ("f32.tf32.tf32", *EIGHT_BITS, *INTEGERS)
+        for fields in (
+            {"n": 32, "swizzle_a": 0, "swizzle_b": 0},
+            {"n": 32, "swizzle_a": 128, "swizzle_b": 128},
+            {"n": 16, "swizzle_a": -1, "swizzle_b": 64},
+        )
+    ),
+    Setting(types="s32.b1.b1", suffix=".and.popc"),
+    Setting(n=8, types="s32.b1.b1", suffix=".and.popc", swizzle_a=-1),
+    *(
+        Setting(types=types, **fields)
+        for types in HALVES
+        for fields in (
+            {"swizzle_a": -1, "transpose_b": 1},
+            {"scales": (-1, 1), "accumulate": False},
+            {"scales": (-1, -1)},
+            {"scales": (1, -1), "swizzle_a": -1},
+            {"n": 8, "zeros": True},
+            {"n": 8, "zeros": True, "scales": (1, -1), "accumulate": False},
+        )
+    ),
+    Setting(types="s32.s8.s8", accumulate=False),
+    Setting(types="s32.s8.s8", suffix=".satfinite"),
+    *(Setting(start_a=start, start_b=4096 + start) for start in (32, 64, 96)),
+    *(
+        Setting(start_a=start, start_b=8192 + start, base_offset=offset)
+        for start, offset in ((128, 0), (384, 0), (384, 3), (512 + 32, 0), (512 + 32, 4), (896, 7))
+    ),
+    Setting(start_a=128, start_b=4096 + 128, swizzle_a=64, swizzle_b=64),
+    Setting(start_a=128, start_b=4096 + 128, swizzle_a=32, swizzle_b=32, transpose_a=1, transpose_b=1),
+    *(
+        Setting(n=16, types=types, exact=False, accumulate=accumulate)
+        for types, accumulate in product(ROUNDED, (True, False))
+    ),
+]
 
 
 def cases() -> Iterator[Case]:
-    for setting in settings():
-        yield build(setting)
+    yield from map(build, SETTINGS)

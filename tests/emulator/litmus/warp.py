@@ -1,8 +1,8 @@
 """What the lanes of a warp do together: shuffles, votes, matches, reductions, and 8 x 8 matrices with ``mma.sync``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import product
 
 import numpy as np
 
@@ -65,63 +65,54 @@ def shuffled(mode: str, clamp: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def shuffle_cases() -> Iterator[Case]:
-    for mode in ("up", "down", "bfly", "idx"):
-        for clamp in (0, 0x1F, 0x1000, 0x1807, 0x181F, 0x1C00, 0x1C03, 0x1E1F, 0x0A1B):
-            body = f"shfl.sync.{mode}.b32 d|p, a, b, {clamp}, -1;\nselp.b32 e, 1, 0, p;"
-
-            def judge(a: np.ndarray, b: np.ndarray, mode: str = mode, clamp: int = clamp) -> np.ndarray:
-                return shuffled(mode, clamp, a, b)
-
-            yield lane_case(f"shfl.{mode}.{clamp:#x}", body, judge, 0, 64)
+    clamps = (0, 0x1F, 0x1000, 0x1807, 0x181F, 0x1C00, 0x1C03, 0x1E1F, 0x0A1B)
+    for mode, clamp in product(("up", "down", "bfly", "idx"), clamps):
+        body = f"shfl.sync.{mode}.b32 d|p, a, b, {clamp}, -1;\nselp.b32 e, 1, 0, p;"
+        yield lane_case(f"shfl.{mode}.{clamp:#x}", body, partial(shuffled, mode, clamp), 0, 64)
 
 
-def vote_cases() -> Iterator[Case]:
-    for name in ("all", "any", "uni"):
-        yield lane_case(
-            f"vote.{name}",
+ANY = 1 << 32
+VOTES = {  # name: body, the values of a and b end before
+    **{
+        f"vote.{name}": (
             f"setp.ne.u32 p, a, 0;\nvote.sync.{name}.pred q, p, -1;\nselp.b32 d, 1, 0, q;\n"
             f"setp.ne.u32 p, a, 99;\nvote.sync.{name}.pred q, p, -1;\nselp.b32 e, 1, 0, q;",
-            None,
-            0,
             3,
         )
-    yield lane_case(
-        "vote.ballot", "setp.lt.u32 p, a, b;\nvote.sync.ballot.b32 d, p, -1;\nvote.sync.ballot.b32 e, !p, -1;"
-    )
-    yield lane_case(
-        "vote.partial",
+        for name in ("all", "any", "uni")
+    },
+    "vote.ballot": ("setp.lt.u32 p, a, b;\nvote.sync.ballot.b32 d, p, -1;\nvote.sync.ballot.b32 e, !p, -1;", ANY),
+    "vote.partial": (
         "setp.lt.u32 p, i, 11;\n@!p bra END;\nsetp.gt.u32 q, a, 3;\nvote.sync.ballot.b32 d, q, 0x7ff;\n"
         "activemask.b32 e;\nEND:\n"
         "bar.warp.sync -1;",
-        None,
-        0,
         8,
-    )
-    yield lane_case("match.any", "match.any.sync.b32 d, a, -1;", None, 0, 5)
-    yield lane_case(
-        "match.all",
+    ),
+    "match.any": ("match.any.sync.b32 d, a, -1;", 5),
+    "match.all": (
         "match.all.sync.b32 d|p, a, -1;\nselp.b32 e, 1, 0, p;\nmov.b32 t0, 7;\nmatch.all.sync.b32 t1|q, t0, -1;\n"
         "selp.b32 t0, 2, 0, q;\nor.b32 e, e, t0;\nxor.b32 d, d, t1;",
-        None,
-        0,
         2,
-    )
-    for name in ("add.u32", "add.s32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32"):
-        yield lane_case(
-            f"redux.{name}",
+    ),
+    **{
+        f"redux.{name}": (
             f"redux.sync.{name} d, a, -1;\nsetp.lt.u32 p, i, 16;\n@p redux.sync.{name} e, b, 0xffff;\n"
             f"@!p redux.sync.{name} e, b, 0xffff0000;",
+            ANY,
         )
-    yield lane_case("elect", "elect.sync d|p, -1;\nselp.b32 e, 1, 0, p;")
-    yield lane_case(
-        "elect.partial",
+        for name in ("add.u32", "add.s32", "min.s32", "max.u32", "and.b32", "or.b32", "xor.b32")
+    },
+    "elect": ("elect.sync d|p, -1;\nselp.b32 e, 1, 0, p;", ANY),
+    "elect.partial": (
         "setp.gt.u32 q, i, 6;\n@!q bra END;\nelect.sync d|p, 0xffffff80;\nselp.b32 e, 1, 0, p;\nEND:\n"
         "bar.warp.sync -1;",
-    )
-    masks = "mov.u32 d, %lanemask_lt;\nmov.u32 e, %lanemask_ge;"
-    yield lane_case(
-        "lanemask", masks, lambda a, b: np.array([[(1 << i) - 1, (1 << 32) - (1 << i)] for i in range(32)], np.uint32)
-    )
+        ANY,
+    ),
+}
+
+
+def lane_masks(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.array([[(1 << i) - 1, (1 << 32) - (1 << i)] for i in range(32)], np.uint32)
 
 
 # --- matrices ---------------------------------------------------------------------------------------------------------
@@ -155,55 +146,39 @@ def group(name: str, count: int) -> str:
     return "{" + ", ".join(f"r{name}{r}" for r in range(count)) + "}"
 
 
+WORDS = stream("ldmatrix", 4 * 32).astype(np.uint32).reshape(4, 32)
+PLACES = (np.arange(32) * 7 + 3) % 32  # the row of each lane's address
+
+
+def loaded(count: int, transposed: bool) -> np.ndarray:
+    return matrix.load_matrices(np.ascontiguousarray(WORDS.T).view(np.uint8)[PLACES[: 8 * count]], transposed)
+
+
+def stored(count: int, transposed: bool) -> np.ndarray:
+    after = np.zeros((32, 16), np.uint8)
+    after[PLACES[: 8 * count]] = matrix.store_matrices(WORDS[:count], transposed)
+    return np.ascontiguousarray(after.view(np.uint32).T)
+
+
+def matrix_case(name: str, body: str, sources: int, results: int, shared: int, expected: Callable) -> Case:
+    text = matrix_kernel({"a": sources}, body, results, shared)
+    return Case(name, text, (WORDS[:sources], np.zeros((results, 32), np.uint32)), 1, expected)
+
+
 def eight_by_eight_cases() -> Iterator[Case]:
     """Every lane writes 16 bytes; lanes read the rows in another order (with stmatrix: write them)."""
-    words = stream("ldmatrix", 4 * 32).astype(np.uint32).reshape(4, 32)
-    fill = "shl.b32 t0, i, 4;\nadd.u32 t0, t0, base;\nst.shared.v4.b32 [t0], {ra0, ra1, ra2, ra3};\nbar.warp.sync -1;\n"
+    own = "shl.b32 t0, i, 4;\nadd.u32 t0, t0, base;\nst.shared.v4.b32 [t0], {%s};\nbar.warp.sync -1;\n"
     order = "mul.lo.u32 t1, i, 7;\nadd.u32 t1, t1, 3;\nand.b32 t1, t1, 31;\nshl.b32 t1, t1, 4;\nadd.u32 t1, t1, base;\n"
-    rows = np.ascontiguousarray(words.T).view(np.uint8)
-    place = (np.arange(32) * 7 + 3) % 32
-    for count in (1, 2, 4):
-        for transposed in (False, True):
-            suffix = f"x{count}{'.trans' if transposed else ''}"
-
-            def loaded(count: int = count, transposed: bool = transposed) -> np.ndarray:
-                return matrix.load_matrices(rows[place[: 8 * count]], transposed)
-
-            body = fill + order + f"ldmatrix.sync.aligned.m8n8.{suffix}.shared.b16 {group('d', count)}, [t1];"
-            yield Case(
-                f"ldmatrix.{suffix}",
-                matrix_kernel({"a": 4}, body, count, 512),
-                (words, np.zeros((count, 32), np.uint32)),
-                1,
-                loaded,
-            )
-
-            def stored(count: int = count, transposed: bool = transposed) -> np.ndarray:
-                after = np.zeros((32, 16), np.uint8)
-                after[place[: 8 * count]] = matrix.store_matrices(words[:count], transposed)
-                return np.ascontiguousarray(after.view(np.uint32).T)
-
-            clear = (
-                "mov.b32 t2, 0;\nshl.b32 t0, i, 4;\nadd.u32 t0, t0, base;\n"
-                "st.shared.v4.b32 [t0], {t2, t2, t2, t2};\nbar.warp.sync -1;\n"
-            )
-            write = f"stmatrix.sync.aligned.m8n8.{suffix}.shared.b16 [t1], {group('a', count)};\nbar.warp.sync -1;\n"
-            body = clear + order + write + "ld.shared.v4.b32 {rd0, rd1, rd2, rd3}, [t0];"
-            yield Case(
-                f"stmatrix.{suffix}",
-                matrix_kernel({"a": 4}, body, 4, 512),
-                (words, np.zeros((4, 32), np.uint32)),
-                1,
-                stored,
-            )
+    for count, transposed in product((1, 2, 4), (False, True)):
+        suffix = f"x{count}{'.trans' if transposed else ''}"
+        load = f"ldmatrix.sync.aligned.m8n8.{suffix}.shared.b16 {group('d', count)}, [t1];"
+        body = own % "ra0, ra1, ra2, ra3" + order + load
+        yield matrix_case(f"ldmatrix.{suffix}", body, 4, count, 512, partial(loaded, count, transposed))
+        store = f"stmatrix.sync.aligned.m8n8.{suffix}.shared.b16 [t1], {group('a', count)};\nbar.warp.sync -1;\n"
+        body = f"mov.b32 t2, 0;\n{own % 't2, t2, t2, t2'}{order}{store}ld.shared.v4.b32 {{rd0, rd1, rd2, rd3}}, [t0];"
+        yield matrix_case(f"stmatrix.{suffix}", body, 4, 4, 512, partial(stored, count, transposed))
     body = "movmatrix.sync.aligned.m8n8.trans.b16 rd0, ra0;"
-    yield Case(
-        "movmatrix",
-        matrix_kernel({"a": 1}, body, 1),
-        (words[:1], np.zeros((1, 32), np.uint32)),
-        1,
-        lambda: matrix.transpose_matrix(words[0])[None],
-    )
+    yield matrix_case("movmatrix", body, 1, 1, 0, lambda: matrix.transpose_matrix(WORDS[0])[None])
 
 
 MMA = [
@@ -258,15 +233,13 @@ def mma_cases() -> Iterator[Case]:
         c = small_numbers(f"{form}/c", "u8" if step.d_type == "s32" else step.c_type, 32 * count_c).reshape(count_c, 32)
         body = f"{opcode} {group('d', count_c)}, {group('a', count_a)}, {group('b', count_b)}, {group('c', count_c)};"
         kernel = matrix_kernel({"a": count_a, "b": count_b, "c": count_c}, body, count_c)
-
-        def judge(step: matrix.Mma = step, a: np.ndarray = a, b: np.ndarray = b, c: np.ndarray = c) -> np.ndarray:
-            return matrix.multiply(step, a, b, c)
-
-        yield Case("mma." + form, kernel, (a, b, c, np.zeros((count_c, 32), np.uint32)), 3, judge)
+        out = np.zeros((count_c, 32), np.uint32)
+        yield Case("mma." + form, kernel, (a, b, c, out), 3, partial(matrix.multiply, step, a, b, c))
 
 
 def cases() -> Iterator[Case]:
     yield from shuffle_cases()
-    yield from vote_cases()
+    yield from (lane_case(name, body, high=high) for name, (body, high) in VOTES.items())
+    yield lane_case("lanemask", "mov.u32 d, %lanemask_lt;\nmov.u32 e, %lanemask_ge;", lane_masks)
     yield from eight_by_eight_cases()
     yield from mma_cases()

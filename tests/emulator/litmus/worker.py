@@ -2,8 +2,6 @@
 starts in a fresh one.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 from collections.abc import Iterator
 from dataclasses import dataclass
