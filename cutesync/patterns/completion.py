@@ -15,7 +15,7 @@ import numpy as np
 from cutlass import Int32, Int64
 from cutlass.memory import SmemAllocator
 
-from cutesync.patterns.host import Call
+from cutesync.patterns.host import Step, Task, call
 from cutesync.patterns.kernel import PatternKernel, part
 from cutesync.sync.completion import CompletionBarrier
 
@@ -26,9 +26,6 @@ class Completion(PatternKernel):
     """One block; ``out[j]`` is the sum of the first ``128 * (j + 1)`` elements, or of all."""
 
     name, threads, smem = "completion", THREADS, 8 * THREADS + 64
-
-    def __init__(self, dtype) -> None:
-        self.dtype = dtype
 
     @cute.jit
     def body(self, x, out, state, n, m):
@@ -63,12 +60,8 @@ class Completion(PatternKernel):
 
 def run(x, *, out=None, stream=None):
     """The running sums of ``x`` (int32, int64, float32, float64) after every 128 elements, in index order."""
-    call = Call(x, stream, dtypes=("int32", "int64", "float32", "float64"))
-    dtype = call.x.dtype
-    result = call.out(out, (-(-call.size // THREADS),), dtype)
-    if call.size:
-        call.launch(lambda: Completion(dtype), (call.x.ptr, call.pointer(result)), (dtype,) * 3, n=call.size)
-    return call.result(result)
+    types = ("int32", "int64", "float32", "float64")
+    return call(lambda x, _: Task(x, Step(Completion), shape=(-(-x.size // THREADS),)), x, out, stream, dtypes=types)
 
 
 def reference(x: np.ndarray) -> np.ndarray:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
+from cutesync.dtypes import DType
 from cutesync.monoid import traced
 from cutesync.sync.overlap import await_launches
 
@@ -26,6 +27,9 @@ class PatternKernel:
     smem = 0
     blocks_per_sm = 1
     body: Callable
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
 
     @cute.jit
     def __call__(

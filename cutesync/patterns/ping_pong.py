@@ -21,8 +21,7 @@ import numpy as np
 from cutlass import Int32, Int64
 from cutlass.memory import SmemAllocator
 
-from cutesync.dtypes import INT32
-from cutesync.patterns.host import Call
+from cutesync.patterns.host import Step, Task, call
 from cutesync.patterns.kernel import WARP, PatternKernel, part
 from cutesync.sync.named_barrier import NamedBarrier
 from cutesync.sync.roles import Role, Roles
@@ -91,11 +90,7 @@ class PingPong(PatternKernel):
 
 def run(x, *, out=None, stream=None):
     """``h`` after each tile of 128 elements of ``x`` (int32): ``h = 31 * h + sum of the tile`` modulo 2**32."""
-    call = Call(x, stream, dtypes=("int32",))
-    result = call.out(out, (-(-call.size // TILE),), INT32)
-    if call.size:
-        call.launch(PingPong, (call.x.ptr, call.pointer(result)), (INT32,) * 3, n=call.size)
-    return call.result(result)
+    return call(lambda x, _: Task(x, Step(PingPong), shape=(-(-x.size // TILE),)), x, out, stream, dtypes=("int32",))
 
 
 def reference(x: np.ndarray) -> np.ndarray:

@@ -19,9 +19,9 @@ from cutesync.arguments import integer
 from cutesync.dtypes import INT32
 from cutesync.patterns.channel_kernels import Give
 from cutesync.patterns.compaction import Flag, Scatter
-from cutesync.patterns.host import Call
+from cutesync.patterns.host import placed
 from cutesync.patterns.kernel import part
-from cutesync.patterns.output_list import listed
+from cutesync.patterns.output_list import chosen, listed
 from cutesync.runtime import device_array
 
 ITEMS, THREADS = 4, 256
@@ -72,14 +72,13 @@ def run(
 ) -> np.ndarray:
     """The primes below ``limit`` (up to 2**31), an int32 NumPy array; the other arguments are those of output_list."""
     limit = integer(limit, "limit", 0, MOST)
-    call = Call(device_array.asarray(table(limit)), stream)
-    found = listed(
-        call, limit, INT32, kernels, method, ordered, room(limit) if capacity is None else capacity, ITEMS * THREADS
-    )
-    return device_array.to_numpy(found, call.stream)
+    small, stream = placed(device_array.asarray(table(limit)), stream)
+    capacity, method = room(limit) if capacity is None else capacity, chosen(method, ordered)
+    found = listed(small, limit, INT32, kernels, ITEMS * THREADS, method, capacity, stream)
+    return device_array.to_numpy(found, stream)
 
 
-def kernels(method: str):
+def kernels(method: str, dtype):
     """The kernel that lists, flags or scatters the primes."""
     return {"scan": FlagPrimes, "scatter": ScatterPrimes}.get(method, GivePrimes)(None, INT32, method, ITEMS, THREADS)
 

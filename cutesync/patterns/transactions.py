@@ -18,7 +18,7 @@ from cutlass.memory import SmemAllocator
 
 from cutesync.arguments import flag
 from cutesync.errors import ArgumentValueError, explain
-from cutesync.patterns.host import Call
+from cutesync.patterns.host import Step, Task, call
 from cutesync.patterns.kernel import WARP, PatternKernel, part
 from cutesync.sync.barrier import Barrier
 
@@ -70,22 +70,15 @@ class Transactions(PatternKernel):
 
 def run(x, *, copy: bool = True, out=None, stream=None):
     """Every 512 elements of the vector ``x`` (int32, float32) in reverse order; ``copy`` needs a 16-byte boundary."""
-    call = Call(x, stream, dtypes=("int32", "float32"))
-    if flag(copy, "copy") and call.x.ptr % 16:
-        raise ArgumentValueError(
-            explain("x", f"address {call.x.ptr:#x}", "a multiple of 16: bulk copies need that", "copy=False")
-        )
-    dtype = call.x.dtype
-    result = call.out(out, call.x.shape, dtype)
-    if call.size:
-        call.launch(
-            lambda: Transactions(dtype, copy),
-            (call.x.ptr, call.pointer(result)),
-            (dtype,) * 3,
-            n=call.size,
-            grid=-(-call.size // TILE),
-        )
-    return call.result(result)
+    copy = flag(copy, "copy")
+
+    def task(x, _):
+        if copy and x.ptr % 16:
+            came = f"address {x.ptr:#x}"
+            raise ArgumentValueError(explain("x", came, "a multiple of 16: bulk copies need that", "copy=False"))
+        return Task(x, Step(lambda dtype: Transactions(dtype, copy), TILE))
+
+    return call(task, x, out, stream, dtypes=("int32", "float32"))
 
 
 def reference(x: np.ndarray) -> np.ndarray:

@@ -48,14 +48,10 @@ def stream(form: str, dtype: str = "float32", sizes=(1, 63, 1500), **options) ->
 
 def scanned(counts: np.ndarray) -> np.ndarray:
     """The second launch of a compaction alone: exclusive sums of counts, and the sum of all."""
-    from cutesync.dtypes import INT64
     from cutesync.patterns.compaction import ScanCounts
-    from cutesync.patterns.host import Call
+    from cutesync.patterns.host import Step, Task, call
 
-    call = Call(counts)
-    places = call.zeros(len(counts) + 1)
-    call.launch(ScanCounts, (call.x.ptr, places.ptr), (INT64,) * 3, n=len(counts))
-    return np.asarray(places)
+    return call(lambda x, _: Task(x, Step(ScanCounts), shape=(x.size + 1,)), counts, None, None)
 
 
 PATTERNS = (
