@@ -63,10 +63,8 @@ def reference(x, op="add", **options):
 
 
 @dataclass(frozen=True)
-class TierPolicy(Policy):
+class TierPolicy(Policy, kernel="cutesync.patterns.tiered_scan:Tier"):
     """Tiles of ``warps`` chunks of ``rows`` vectors a lane, whose totals are found (``fold``) or which are scanned."""
-
-    module, kernel = "cutesync.patterns.tiered_scan", "Tier"
 
     fold: bool
     warps: int

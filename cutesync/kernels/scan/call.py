@@ -8,7 +8,8 @@ and on every GPU.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -116,18 +117,8 @@ def _device_scalar(init: Any, x: Any) -> Any:
     return init
 
 
-class Arguments(NamedTuple):
-    """The arguments of ``scan`` except the arrays, in the order in which they are passed to the front end."""
-
-    op: Any
-    axis: Any
-    exclusive: bool
-    reverse: bool
-    init: Any
-    dtype: Any
-    identity: Any
-    algorithm: Any
-    exact: tuple = ()
+# The arguments of ``scan`` except the arrays, in the order in which they are passed to the front end.
+Arguments = namedtuple("Arguments", "op axis exclusive reverse init dtype identity algorithm exact", defaults=[()])
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
