@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Boolean, Int32
+from cutlass import Boolean, Int32, cute
 
 from ..monoid import choose
 from ..neighbours import Difference

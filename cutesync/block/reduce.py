@@ -8,8 +8,7 @@ with ``BLOCK_REDUCE_WARP_REDUCTIONS``, made order-keeping.
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int32
+from cutlass import Int32, cute
 from cutlass.memory import SmemAllocator
 
 from ..warp import LANES, Maybe, reduce_states, reduce_valid

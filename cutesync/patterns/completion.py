@@ -10,13 +10,11 @@ The completion function is the only reader of the cells and runs before the phas
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Int32, Int64
-from cutlass.memory import SmemAllocator
+from cutlass import Int32, Int64, cute
 
 from cutesync.patterns.host import Step, Task, call
-from cutesync.patterns.kernel import PatternKernel, part
+from cutesync.patterns.kernel import PatternKernel, part, shared
 from cutesync.sync.completion import CompletionBarrier
 
 THREADS = 128
@@ -31,8 +29,8 @@ class Completion(PatternKernel):
     def body(self, x, out, state, n, m):
         thread, _, _ = cute.arch.thread_idx()
         kind = self.dtype.cutlass
-        cells = cute.make_tensor(SmemAllocator().allocate_array(kind, THREADS), cute.make_layout(THREADS))
-        total = cute.make_tensor(SmemAllocator().allocate_array(kind, 1), cute.make_layout(1))
+        cells = shared(kind, THREADS)
+        total = shared(kind, 1)
         bar = CompletionBarrier.make(THREADS, lambda: self.add_up(cells, total), name="tile")
         if thread == 0:
             total[0] = kind(0)

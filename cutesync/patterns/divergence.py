@@ -13,9 +13,8 @@ branch.
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 
 from cutesync.arguments import choice, integer
 from cutesync.patterns.host import Step, Task, call

@@ -10,14 +10,12 @@ waits for a lane that is held back by it.
 
 from __future__ import annotations
 
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Boolean, Int32, Int64
-from cutlass.memory import SmemAllocator
+from cutlass import Boolean, Int32, Int64, cute
 
 from cutesync.errors import ArgumentValueError, explain
 from cutesync.patterns.host import Step, Task, call
-from cutesync.patterns.kernel import PatternKernel, part
+from cutesync.patterns.kernel import PatternKernel, part, shared
 from cutesync.sync.barrier import Barrier
 
 THREADS, MOST_ROUNDS = 256, 256
@@ -32,7 +30,7 @@ class EarlyExit(PatternKernel):
     def body(self, x, out, state, n, m):
         thread, _, _ = cute.arch.thread_idx()
         start = Int64(cute.arch.block_idx()[0]) * THREADS
-        present = cute.make_tensor(SmemAllocator().allocate_array(Int32, MOST_ROUNDS), cute.make_layout(MOST_ROUNDS))
+        present = shared(Int32, MOST_ROUNDS)
         bar = Barrier.make(THREADS, name="round")
         present[thread] = Int32(0)
         mine = Int32(0)

@@ -10,14 +10,12 @@ thread must count its phases.
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Int32, Int64
-from cutlass.memory import SmemAllocator
+from cutlass import Int32, Int64, cute
 
 from cutesync.arguments import choice, integer
 from cutesync.patterns.host import Step, Task, call, whole_warps
-from cutesync.patterns.kernel import PatternKernel, part
+from cutesync.patterns.kernel import PatternKernel, part, shared
 from cutesync.sync.barrier import Barrier
 
 HOW = ("token", "parity", "sync_threads")
@@ -36,9 +34,7 @@ class Phases(PatternKernel):
         thread, _, _ = cute.arch.thread_idx()
         start = Int64(cute.arch.block_idx()[0]) * self.threads
         count = Int32(cutlass.min(n - start, Int64(self.threads)))
-        cells = cute.make_tensor(
-            SmemAllocator().allocate_array(Int32, 2 * self.threads), cute.make_layout((self.threads, 2))
-        )
+        cells = shared(Int32, self.threads, 2)
         source, target = part(x, start, self.threads), part(out, start, self.threads)
         bar = Barrier.make(self.threads, name="phase")
         value, neighbour = Int32(0), Int32(0)

@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Boolean, Int32, Uint32
+from cutlass import Boolean, Int32, Uint32, cute
 
 from cutesync.arguments import integer
 from cutesync.dtypes import INT32

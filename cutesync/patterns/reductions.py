@@ -14,14 +14,12 @@ has the last two at full speed.
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Int64
-from cutlass.memory import SmemAllocator
+from cutlass import Int64, cute
 
 from cutesync.arguments import choice
 from cutesync.patterns.host import Step, Task, call
-from cutesync.patterns.kernel import PatternKernel, part
+from cutesync.patterns.kernel import PatternKernel, part, shared
 from cutesync.sizes import ceil_div
 
 FORMS = ("shared_tree", "register_tree", "launch_per_level", "chained", "block_atomic")
@@ -42,7 +40,7 @@ class BlockTree(PatternKernel):
         thread, _, _ = cute.arch.thread_idx()
         block = Int64(cute.arch.block_idx()[0])
         kind = self.dtype.cutlass
-        cells = cute.make_tensor(SmemAllocator().allocate_array(kind, BLOCK), cute.make_layout(BLOCK))
+        cells = shared(kind, BLOCK)
         value = kind(0)
         if block * BLOCK + thread < n:
             value = kind(part(x, block * BLOCK, BLOCK)[thread])

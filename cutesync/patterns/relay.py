@@ -11,9 +11,8 @@ Each block gives and takes equally many items, so any number of resident blocks 
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 
 from cutesync.arguments import integer, whole
 from cutesync.errors import ArgumentValueError, explain

@@ -13,8 +13,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 
 from cutesync.arguments import integer
 from cutesync.patterns.host import measured, whole_warps

@@ -23,8 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 
 from cutesync import reference as meaning
 from cutesync.block.reduce import partial_array, partial_bytes

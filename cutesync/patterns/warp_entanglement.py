@@ -10,8 +10,7 @@ All three are 32 arrivals: the count is the same, the time is not.
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 
 from cutesync.arguments import choice, integer
 from cutesync.patterns.host import measured

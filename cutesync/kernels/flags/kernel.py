@@ -22,8 +22,7 @@ from collections import namedtuple
 from typing import Any
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int16, Int32, Int64, Uint8, Uint32
+from cutlass import Int16, Int32, Int64, Uint8, Uint32, cute
 
 from ...block.adjacent_difference import combine_where
 from ...block.discontinuity import flag_unless

@@ -6,8 +6,7 @@ import math
 from collections import namedtuple
 from typing import Any
 
-import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 
 from ...sync.overlap import await_launches
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import cutlass.cute as cute
-from cutlass import Int64
+from cutlass import Int64, cute
 
 from .base import Arguments, ReduceKernel
 from .policy import FillPolicy

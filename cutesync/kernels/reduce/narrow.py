@@ -8,8 +8,7 @@ lanes, the warp keeps running states over its contiguous run of rows, shared mem
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64
+from cutlass import Boolean, Int32, Int64, cute
 
 from ...block.reduce import get, partial_array, partial_bytes, put, store_partial
 from ...block.split import share

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 
 from ...monoid import tree
 from ...sync.overlap import let_next_start

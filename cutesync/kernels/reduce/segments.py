@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64
+from cutlass import Boolean, Int32, Int64, cute
 
 from ...block.reduce import get, partial_array, partial_bytes, put, reduce_threads, state_array, state_bytes
 from ...block.split import share
