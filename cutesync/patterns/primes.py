@@ -9,7 +9,6 @@ the work: all ways to list the 14.6 million primes below 2**28 take about the sa
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from cutlass import Boolean, Int32, Uint32, cute
@@ -28,11 +27,8 @@ MOST = 1 << 31
 SENTINEL = 65521  # its square is above 2**31: the loop over the small primes ends there
 
 
-class _Primes:
+class GivePrimes(Give):
     """``x`` holds the small primes in order and one whose square is above every candidate."""
-
-    place: Any  # of ``Flag`` and ``Scatter``, which this is mixed into
-    items: int
 
     def values(self, x, first, count):
         return [Int32(first) + self.place(j) for j in range(self.items)]
@@ -41,15 +37,11 @@ class _Primes:
         return is_prime(x, value)
 
 
-class GivePrimes(_Primes, Give):
+class FlagPrimes(GivePrimes, Flag):
     pass
 
 
-class FlagPrimes(_Primes, Flag):
-    pass
-
-
-class ScatterPrimes(_Primes, Scatter):
+class ScatterPrimes(GivePrimes, Scatter):
     pass
 
 

@@ -88,8 +88,7 @@ class Tier(ScanKernel):
 
     @cute.jit
     def body(self, a: Arguments):
-        thread, _, _ = cute.arch.thread_idx()
-        block, _, _ = cute.arch.block_idx()
+        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         warp, lane = cute.arch.make_warp_uniform(thread // LANES), thread % LANES
         row, tile = Int64(block // a.tiles), block % a.tiles
         partials = partial_array(self.scan.monoid.types, self.tile.warps)

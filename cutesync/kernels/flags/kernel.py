@@ -100,8 +100,7 @@ class FlagKernel:
     ):
         await_launches()
         let_next_start()
-        thread, _, _ = cute.arch.thread_idx()
-        block, _, _ = cute.arch.block_idx()
+        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         outs = (out, other)[: self.marking.outputs]
         ends = (self.rule.lift(predecessor), self.rule.lift(successor))
         if cutlass.const_expr(self.several_rows):
@@ -126,15 +125,15 @@ class FlagKernel:
             run = run._replace(start=Int32(run.begin % run.period))
         place = run.begin + member * self.vector
         if cutlass.const_expr(self.unroll == 1):
-            self.mark_vector(run, place, whole)
+            self.mark_some(run, place, whole, False)
         elif run.begin + self.elements <= whole:
             self.mark_all(run, place)
         else:
             for u in cutlass.range(self.unroll, unroll=1):
-                self.mark_vector(run, place + Int64(u) * self.step, whole)
+                self.mark_some(run, place + Int64(u) * self.step, whole, False)
         # the last run; its last warp has the least to do
         if (run.begin + self.elements >= run.length) & (member >= self.team - LANES):
-            self.mark_tail(run, whole + member % LANES)
+            self.mark_some(run, whole + member % LANES, run.length, True)
 
     def mark_all(self, run: Run, place):
         """All vectors of a thread, the first at ``place``, in a run of whole ones. All loads come first."""
@@ -148,39 +147,29 @@ class FlagKernel:
                     self.store(target + at, results[number])
 
     @cute.jit
-    def mark_vector(self, run: Run, place, whole):
-        """One vector of a thread, if it lies among the whole ones."""
+    def mark_some(self, run: Run, place, stop, single: cutlass.Constexpr):
+        """The vector at ``place``, or (``single``) the element there, if it lies before ``stop``."""
         parts = [Int32(0) for _ in run.outs]
-        if place < whole:
-            (found,) = self.vectors(run, [place])
+        if place < stop:
+            found = self.lone(run, place) if single else self.vectors(run, [place])[0]
             if cutlass.const_expr(self.marking.bits):
-                parts = [self.packed(flags) for flags in found]
+                parts = [flags[0] if single else self.packed(flags) for flags in found]
             else:
                 for target, values in zip(run.outs, found):
-                    self.store(target + place, values)
+                    if cutlass.const_expr(single):
+                        self.put(target, place, self.lowered(values[0]))
+                    else:
+                        self.store(target + place, values)
         if cutlass.const_expr(self.marking.bits):
             for target, part in zip(run.outs, parts):
-                word = self.joined(part)
-                if (place < whole) & (place % 32 == 0):
+                word = cute.arch.vote_ballot_sync(part != 0) if single else self.joined(part)
+                if (place < stop) & (place % 32 == 0):
                     self.put(target, place // 32, Uint32(word))
 
-    @cute.jit
-    def mark_tail(self, run: Run, place):
-        """One element, if it lies in the row."""
-        parts = [Int32(0) for _ in run.outs]
-        if place < run.length:
-            items = [self.beside(run, 0, place, True), self.get(run.x, place), self.beside(run, 1, place + 1, True)]
-            found = self.results(run, items, place, place == 0, place + 1 == run.length)
-            if cutlass.const_expr(self.marking.bits):
-                parts = [flags[0] for flags in found]
-            else:
-                for target, values in zip(run.outs, found):
-                    self.put(target, place, self.lowered(values[0]))
-        if cutlass.const_expr(self.marking.bits):
-            for target, part in zip(run.outs, parts):
-                word = cute.arch.vote_ballot_sync(part != 0)
-                if (place < run.length) & (place % 32 == 0):
-                    self.put(target, place // 32, Uint32(word))
+    def lone(self, run: Run, place):
+        """The results of one element, a list an output."""
+        items = [self.beside(run, 0, place, True), self.get(run.x, place), self.beside(run, 1, place + 1, True)]
+        return self.results(run, items, place, place == 0, place + 1 == run.length)
 
     def vectors(self, run: Run, places):
         """The results of the vectors at ``places``, each a list an output."""

@@ -41,8 +41,7 @@ class ColumnReduce(ReduceKernel):
 
     @cute.jit
     def body(self, a: Arguments):
-        thread, _, _ = cute.arch.thread_idx()
-        block, _, _ = cute.arch.block_idx()
+        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         tile = block % a.tiles
         split = (block // a.tiles) % a.splits
         outer = Int64(block // a.tiles // a.splits)

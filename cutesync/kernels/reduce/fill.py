@@ -16,8 +16,7 @@ class FillReduce(ReduceKernel):
 
     @cute.jit
     def body(self, a: Arguments):
-        thread, _, _ = cute.arch.thread_idx()
-        block, _, _ = cute.arch.block_idx()
+        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         place = Int64(block) * 256 + thread
         if place < a.outer:
             self.store_result(a, place, (a.init,))

@@ -49,8 +49,7 @@ class NarrowColumnReduce(ReduceKernel):
 
     @cute.jit
     def body(self, a: Arguments):
-        thread, _, _ = cute.arch.thread_idx()
-        block, _, _ = cute.arch.block_idx()
+        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         split = block % a.splits
         outer = Int64(block // a.splits)
         storage = partial_array(self.monoid.types, self.places * self.columns)

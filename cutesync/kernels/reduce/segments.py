@@ -59,8 +59,7 @@ class SegmentReduce(ReduceKernel):
 
     @cute.jit
     def body(self, a: Arguments):
-        thread, _, _ = cute.arch.thread_idx()
-        block, _, _ = cute.arch.block_idx()
+        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         if cutlass.const_expr(self.scope == "warp"):
             self.warp_rows(a, block, thread)
         elif cutlass.const_expr(self.scope in ("block", "level")):
