@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import Any
 
-from ...arguments import exact, flag, integer
+import numpy as np
+
+from ...arguments import exact, flag
 from ...dtypes import BOOL, BY_NAME, DType, dtype as parse_dtype, scalar
-from ...errors import ArgumentTypeError, ArgumentValueError, explain
+from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...identity import identify
 from ...ops import COMPARISONS, DIFFERENCES, neighbour_operator
 from ...runtime.call import Family, Views, front_end
@@ -141,7 +143,13 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> FlagSpec:
             raise ArgumentTypeError(explain("op='sub'", "dtype bool", "a number type", "use op='xor' for bool"))
         op.check(x.dtype)
         return FlagSpec(Marking(given.form, op, x.dtype, x.dtype), x.shape)
-    tile = None if given.tile is None else integer(given.tile, "tile", 1, MAX_PERIOD)
+    tile = given.tile
+    if tile is not None:
+        if not isinstance(tile, (int, np.integer)) or isinstance(tile, bool):
+            raise ArgumentTypeError(explain("tile", shown(tile), "None or an int"))
+        if not 0 < tile <= MAX_PERIOD:
+            raise ArgumentValueError(explain("tile", shown(tile), f"1 to {MAX_PERIOD} items"))
+        tile = int(tile)
     ends = {
         name: None if end is None else scalar(end, x.dtype, name)
         for name, end in (("predecessor", given.predecessor), ("successor", given.successor))

@@ -50,8 +50,7 @@ class FlagKernel:
             policy.warps * LANES,
         )
         self.rule: Any = Flag(marking.op, marking.source) if marking.is_flag else Difference(marking.op, marking.source)
-        self.looks = marking.looks_back, marking.looks_ahead  # the sides whose neighbours are read
-        self.given = marking.predecessor, marking.successor
+        self.looks, self.given = marking.looks, (marking.predecessor, marking.successor)  # by side: before, behind
         self.by_words = words.fit(marking, policy.periodic, policy.vector)
         self.team = team(policy.several_rows, policy.warps)
         self.step = self.team * policy.vector  # elements from a thread's policy.vector to its next one

@@ -36,7 +36,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class FillPolicy(Policy, kernel=".fill:FillReduce"):
+class FillPolicy(Policy, kernel=".base:FillReduce"):
     """Fill the results of an empty axis."""
 
 
