@@ -19,6 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 from case import Bar, Case
+from gpu import Array
 from reduce import power
 
 DTYPES = ("int32", "float32")
@@ -197,9 +198,9 @@ def _list(method: str):
     """A list by atomics into the output, the state cleared by a copy of zeros before."""
 
     def factory(case, slot, libraries):
-        from cutesync.dtypes import INT32, INT64
+        from cutesync.dtypes import INT32
         from cutesync.patterns import channel, primes
-        from cutesync.patterns.host import launch
+        from cutesync.patterns.host import Step, Task, call
 
         gpu, handle = libraries.gpu, libraries.gpu.stream.address
         zeros, state = (gpu.allocate(16) for _ in range(2))
@@ -208,26 +209,30 @@ def _list(method: str):
         if case.op == "primes":
             n, tile = PRIME_LIMIT, primes.ITEMS * primes.THREADS
 
-            def host():
-                return primes.kernels(method)
+            def make(dtype):
+                return primes.kernels(method, dtype)
         else:
             keep, n = KEPT[case.op[5:]], case.size
             items, vector = channel.shares(INT32, slot.inputs[0].pointer)
             tile = items * channel.THREADS
 
-            def host():
+            def make(dtype):
                 from cutesync.patterns.channel_kernels import Give
 
-                return Give(keep, INT32, method, items, channel.THREADS, vector)
+                return Give(keep, dtype, method, items, channel.THREADS, vector)
 
         room = slot.outputs[0].shape[0]
-        values = (slot.inputs[0].pointer, slot.outputs[0].pointer, state, n, room)
+        x, out = libraries.ours(slot.inputs[0]), libraries.ours(slot.outputs[0])
+        words = libraries.ours(Array(state, (2,), np.int64))
 
-        def call():
+        def task(x, _):
+            return Task(x, Step(make, tile, n, room), shape=(room,))
+
+        def enqueue():
             gpu.copy(state, zeros, 16)
-            launch(host, values, (INT32, INT32, INT64), -(-n // tile), 0, handle)
+            call(task, x, out, handle, words)
 
-        return call
+        return enqueue
 
     return factory
 
@@ -236,22 +241,12 @@ def _primes_by_scan(case, slot, libraries):
     """Flags, a scan, a scatter; the call waits in between for the length of the list."""
     from cutesync.dtypes import INT32
     from cutesync.patterns import output_list, primes
-    from cutesync.patterns.host import Call
 
-    small, stream = libraries.ours(slot.inputs[0]), libraries.stream
+    small, handle = libraries.ours(slot.inputs[0]), libraries.gpu.stream.address
+    tile, room = primes.ITEMS * primes.THREADS, primes.room(PRIME_LIMIT)
 
     def call():
-        slot.result = output_list.listed(
-            Call(small, stream),
-            PRIME_LIMIT,
-            INT32,
-            primes.kernels,
-            ("primes",),
-            "scan",
-            True,
-            primes.room(PRIME_LIMIT),
-            primes.ITEMS * primes.THREADS,
-        )
+        slot.result = output_list.listed(small, PRIME_LIMIT, INT32, primes.kernels, tile, "scan", room, handle)
 
     return call
 

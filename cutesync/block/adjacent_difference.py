@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Boolean, Int32
+from cutlass import Boolean, Int32, cute
 
 from ..monoid import choose
 from ..neighbours import Difference
@@ -34,31 +33,25 @@ class AdjacentDifference(Neighbours):
     def subtract_left(self, items, op="sub", *, tile_predecessor_item=None, valid_items=None):
         """``op(item, item before it)``. The tile's first item stays as it is, or meets ``tile_predecessor_item`` (read
         in thread 0). With ``valid_items`` the operator is called for no item from that place on."""
-        items, combine = self._items(items), self._combine(op)
-        previous, _ = self._edges.exchange(None, items[-1])
-        first = rank(self.block_dim) == 0
-        if tile_predecessor_item is not None:
-            previous = choose(first, self.dtype(tile_predecessor_item), previous)
-        lone = first if tile_predecessor_item is None else None
-        pairs, count = zip(items, [previous, *items[:-1]]), len(items)
-        results = [
-            self._one(combine, a, b, lone if i == 0 else None, i, count, valid_items) for i, (a, b) in enumerate(pairs)
-        ]
-        return registers(results, self.dtype)
+        return self._subtract(items, op, 0, tile_predecessor_item, valid_items)
 
     def subtract_right(self, items, op="sub", *, tile_successor_item=None, valid_items=None):
         """``op(item, item behind it)``. The tile's last item stays as it is, or meets ``tile_successor_item`` (read in
         the last thread). With ``valid_items`` the operator is called only for items before a valid one."""
+        return self._subtract(items, op, 1, tile_successor_item, valid_items)
+
+    def _subtract(self, items, op, side: int, given, valid_items):
+        """The differences with the items before (side 0) or behind; ``given`` is the neighbour of the outermost one."""
         items, combine = self._items(items), self._combine(op)
-        _, following = self._edges.exchange(items[0], None)
-        last = rank(self.block_dim) == self._edges.threads - 1
-        if tile_successor_item is not None:
-            following = choose(last, self.dtype(tile_successor_item), following)
-        lone = last if tile_successor_item is None else None
-        pairs, count = zip(items, [*items[1:], following]), len(items)
+        previous, following = self._edges.exchange(*((items[0], None) if side else (None, items[-1])))
+        neighbours, outermost = ([*items[1:], following], len(items) - 1) if side else ([previous, *items[:-1]], 0)
+        edge = rank(self.block_dim) == (self._edges.threads - 1 if side else 0)
+        if given is not None:
+            neighbours[outermost] = choose(edge, self.dtype(given), neighbours[outermost])
+        lone = [edge if given is None and i == outermost else None for i in range(len(items))]
         results = [
-            self._one(combine, a, b, lone if i == count - 1 else None, i + 1, count, valid_items)
-            for i, (a, b) in enumerate(pairs)
+            self._one(combine, *pair, i + side, len(items), valid_items)
+            for i, pair in enumerate(zip(items, neighbours, lone))
         ]
         return registers(results, self.dtype)
 

@@ -7,8 +7,7 @@ Neighbours inside a warp come by shuffle, the two at a warp's edges through shar
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Boolean, Int32
+from cutlass import Boolean, Int32, cute
 
 from ..errors import ArgumentTypeError, explain
 from ..monoid import choose

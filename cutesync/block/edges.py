@@ -6,8 +6,7 @@ Shared memory: the first and the last item of every warp. One block barrier an e
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Float32, Int32, Uint8
+from cutlass import Float32, Int32, Uint8, cute
 from cutlass.memory import SmemAllocator
 
 from ..errors import ArgumentTypeError, ArgumentValueError, explain

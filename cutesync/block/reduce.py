@@ -8,12 +8,11 @@ with ``BLOCK_REDUCE_WARP_REDUCTIONS``, made order-keeping.
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int32
+from cutlass import Int32, cute
 from cutlass.memory import SmemAllocator
 
 from ..warp import LANES, Maybe, reduce_states, reduce_valid
-from .edges import block_threads
+from .edges import block_threads, rank
 from .operators import block_shape, element_dtype, register_of, scalar_operator
 
 
@@ -100,8 +99,7 @@ class Reduce:
 
     def __init__(self, dtype, block_dim=(256, 1, 1)) -> None:
         element_dtype(dtype)
-        block_dim = (*block_shape(block_dim), 1, 1)[:3]
-        self.dtype, self.block_dim = dtype, block_dim
+        self.dtype, self.block_dim = dtype, block_shape(block_dim)
         self._partials = partial_array((dtype,), block_threads(block_dim) // LANES)
 
     def __call__(self, value, op="add"):
@@ -115,7 +113,6 @@ class Reduce:
         def combine(a, b):
             return (fn(a[0], b[0]),)
 
-        x, y, z = cute.arch.thread_idx()
-        thread = x + self.block_dim[0] * (y + self.block_dim[1] * z)
+        thread = rank(self.block_dim)
         state = reduce_states((register_of(value, self.dtype, "value"),), combine, thread % LANES)
         return reduce_warps(Maybe.of(state), combine, self._partials, thread).state[0]

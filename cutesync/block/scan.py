@@ -8,8 +8,7 @@ through shared memory: one block barrier, a second one with a prefix. The method
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int32
+from cutlass import Int32, cute
 
 from ..errors import ArgumentValueError, explain
 from ..monoid import traced

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int32
+from cutlass import Int32, cute
 
 from ..warp import Maybe, broadcast, combine_valid, scan_states
 from .reduce import get

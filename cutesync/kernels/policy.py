@@ -9,12 +9,16 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True)
 class Policy:
-    """Compile-time choices of a kernel. ``kernel`` is the name of its class, in ``module``, relative to the family."""
+    """Compile-time choices of a kernel. ``kernel`` is the name of its class behind that of its module, which is
+    relative to the family: ".rows:RowScan"."""
 
-    module: ClassVar[str]
     kernel: ClassVar[str]
+
+    def __init_subclass__(cls, kernel: str) -> None:
+        cls.kernel = kernel
 
     def make(self, *given: Any) -> Any:
         """Return the kernel's host object, made of ``given`` and this policy. Imports the DSL."""
-        home = importlib.import_module(self.module, type(self).__module__.rpartition(".")[0])
-        return getattr(home, self.kernel)(*given, self)
+        module, _, name = self.kernel.partition(":")
+        home = importlib.import_module(module, type(self).__module__.rpartition(".")[0])
+        return getattr(home, name)(*given, self)

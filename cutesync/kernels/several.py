@@ -35,8 +35,8 @@ class Inputs(NamedTuple):
 
 def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any) -> tuple[Inputs, tuple]:
     """Return the inputs, and all arrays of the call: those of ``x``, then the run-time arguments in memory."""
-    packed = isinstance(x, (tuple, list))
-    xs = tuple(x) if packed else (x,)
+    packed = type(x) is tuple
+    xs = x if packed else (x,)
     if not xs:
         raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
     if not isinstance(args, (tuple, list)):
@@ -45,11 +45,11 @@ def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any) -> tup
         )
     args = tuple(value[()] if isinstance(value, np.ndarray) and value.shape == () else value for value in args)
     numbers = tuple(value if isinstance(value, (bool, int, float, np.generic)) else None for value in args)
-    several = isinstance(dtype, (tuple, list))
+    several = type(dtype) is tuple
     if finish is None:
         outputs, tuple_out = (len(dtype) if several else len(xs)), packed or several
     else:
-        tuple_out = isinstance(out_dtype, (tuple, list))
+        tuple_out = type(out_dtype) is tuple
         outputs = len(out_dtype) if tuple_out else 1
     found = Inputs(len(xs), packed, numbers, exact(*numbers), outputs, tuple_out)
     return found, (*xs, *(value for value, number in zip(args, numbers) if number is None))

@@ -155,14 +155,14 @@ def parse_states(
         allowed = f"at most {MAX_WORDS} words of 32 bits"
         raise ArgumentValueError(explain("dtype", f"a state of {words} words", allowed))
     takes_index = transform is not None and _positional(transform) == len(sources) + 1 + len(args)
-    unpacked = unpacked and len(values) == 1 and not isinstance(types, (tuple, list))
+    unpacked = unpacked and len(values) == 1 and not isinstance(types, tuple)
     return States(op, sources, accumulate, results, transform, finish, takes_index, unpacked, args)
 
 
 def _types(wanted: Any, usual: tuple[DType, ...], argument: str) -> tuple[DType, ...]:
     if wanted is None:
         return usual
-    if not isinstance(wanted, (tuple, list)):
+    if not isinstance(wanted, tuple):
         return (dtype(wanted, argument),) * (len(usual) if argument == "dtype" else 1)
     if not wanted:
         raise ArgumentValueError(explain(argument, "no types", "at least one"))
@@ -189,7 +189,7 @@ def _positional(fn: Callable) -> int:
 def start_of(init: Any, what: str, operation: Single | States) -> tuple:
     """Return a state given by the caller, a number or a tuple of them, as a number of the type of each value."""
     values = operation.values
-    given = init if isinstance(init, (tuple, list)) else (init,) * len(values) if len(values) == 1 else None
+    given = init if isinstance(init, tuple) else (init,) * len(values) if len(values) == 1 else None
     if given is None or len(given) != len(values):
         raise ArgumentTypeError(explain(what, shown(init), f"a tuple of {len(values)} numbers"))
     return tuple(scalar(number, value, what) for number, value in zip(given, values))

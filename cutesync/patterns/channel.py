@@ -15,9 +15,9 @@ from __future__ import annotations
 import numpy as np
 
 from cutesync.arguments import choice, integer
-from cutesync.dtypes import INT64, DType, dtype as parse_dtype
+from cutesync.dtypes import DType, dtype as parse_dtype
 from cutesync.errors import DeviceError, explain
-from cutesync.patterns.host import Call, launch, traceable
+from cutesync.patterns.host import Step, Task, call, placed, traceable
 from cutesync.runtime import arrays, device_array
 
 METHODS = ("block", "warp", "each")
@@ -40,52 +40,36 @@ class Channel:
         ``method``: one atomic a "block", a "warp", or for "each" item.
         """
         choice(method, "method", METHODS)
-        call = Call(x, stream, dtypes=(self.dtype.name,))
-        keep = _all if keep is None else traceable(keep, "keep")
-        if call.device != self._items.device:
-            raise DeviceError(
-                explain("x", f"an array on device {call.device}", f"the device of the channel, {self._items.device}")
-            )
-        self._stream = call.stream
-        items, vector = shares(self.dtype, call.x.ptr)
-        dtype = self.dtype
+        keep, capacity = _all if keep is None else traceable(keep, "keep"), self.capacity
+        x, handle = placed(x, stream)
+        device, own = arrays.checked(x, "x").device, self._items.device
+        if device != own:
+            raise DeviceError(explain("x", f"an array on device {device}", f"the device of the channel, {own}"))
 
-        def host():
-            from cutesync.patterns.channel_kernels import Give
+        def task(x, _):
+            items, vector = shares(x.dtype, x.ptr)
 
-            return Give(keep, dtype, method, items, THREADS, vector)
+            def make(dtype):
+                from cutesync.patterns.channel_kernels import Give
 
-        if call.size:
-            grid = -(-call.size // (items * THREADS))
-            call.launch(
-                host,
-                (call.x.ptr, self._items.ptr, self._state.ptr),
-                (self.dtype, self.dtype, INT64),
-                n=call.size,
-                m=self.capacity,
-                grid=grid,
-            )
+                return Give(keep, dtype, method, items, THREADS, vector)
+
+            return Task(x, Step(make, items * THREADS, m=capacity), shape=(capacity,))
+
+        call(task, x, self._items, handle, self._state, dtypes=(self.dtype.name,))
+        self._stream = handle
         return self
 
     def take(self, count: int, *, stream=0) -> np.ndarray:
         """Remove up to ``count`` items, the last given first, and return them as a NumPy array."""
-        count = integer(count, "count", 0, MOST)
+        count, handle = integer(count, "count", 0, MOST), arrays.stream_handle(stream)
         out = device_array.empty(count, self.dtype)
         self._write(2, 0, 0)
-        self._stream = arrays.stream_handle(stream)
+        self._stream = handle
 
-        dtype = self.dtype
-
-        def host():
-            from cutesync.patterns.channel_kernels import Take
-
-            return Take(dtype, THREADS)
-
-        if count:
-            values = (self._items.ptr, out.ptr, self._state.ptr, count, 0)
-            launch(
-                host, values, (self.dtype, self.dtype, INT64), -(-count // THREADS), self._items.device, self._stream
-            )
+        call(
+            lambda x, out: Task(x, Step(_take, THREADS, count), shape=out.shape), self._items, out, handle, self._state
+        )
         return device_array.to_numpy(out[: int(self._words()[2])], self._stream)
 
     @property
@@ -113,6 +97,12 @@ class Channel:
         host = self._words()
         host[first : first + len(words)] = words
         self._state = device_array.asarray(host)
+
+
+def _take(dtype):
+    from cutesync.patterns.channel_kernels import Take
+
+    return Take(dtype, THREADS)
 
 
 def shares(dtype: DType, address: int) -> tuple[int, int]:

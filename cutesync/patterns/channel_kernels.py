@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64
+from cutlass import Boolean, Int32, Int64, cute
 
 from cutesync.dtypes import BOOL
 from cutesync.monoid import traced

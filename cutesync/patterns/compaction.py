@@ -11,12 +11,10 @@ return the order of the elements is kept, and the result is the same in every ru
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64, Uint8
-from cutlass.memory import SmemAllocator
+from cutlass import Boolean, Int32, Int64, Uint8, cute
 
 from cutesync.patterns.channel_kernels import Give
-from cutesync.patterns.kernel import WARP, PatternKernel, part
+from cutesync.patterns.kernel import WARP, PatternKernel, part, shared
 from cutesync.sync.queue import ballots_of, store_marked
 
 
@@ -30,7 +28,7 @@ class Flag(Give):
 
     @cute.jit
     def body(self, x, out, state, n, m):
-        sums = warp_words(self.threads)
+        sums = shared(Int32, self.threads // WARP)
         _, valid = self.candidates(x, n)
         first, count = self.reach(n)
         flags = part(out, first, self.items * WARP)
@@ -40,10 +38,6 @@ class Flag(Give):
         _, total = sums_of(sums, total, self.threads // WARP)
         if cute.arch.thread_idx()[0] == 0:
             part(state, Int64(cute.arch.block_idx()[0]), 1)[0] = Int64(total)
-
-
-def warp_words(threads: int):
-    return cute.make_tensor(SmemAllocator().allocate_array(Int32, threads // WARP), cute.make_layout(threads // WARP))
 
 
 @cute.jit
@@ -75,7 +69,7 @@ class ScanCounts(PatternKernel):
     @cute.jit
     def body(self, x, out, state, n, m):
         thread, _, _ = cute.arch.thread_idx()
-        sums = cute.make_tensor(SmemAllocator().allocate_array(Int64, WARP), cute.make_layout(WARP))
+        sums = shared(Int64, WARP)
         start, before = Int64(0), Int64(0)
         while start < n:
             count = Int64(0)
@@ -121,7 +115,7 @@ class Scatter(Give):
 
     @cute.jit
     def body(self, x, out, state, n, m):
-        sums = warp_words(self.threads)
+        sums = shared(Int32, self.threads // WARP)
         first, count = self.reach(n)
         flags = part(cute.make_ptr(Uint8, m, cute.AddressSpace.gmem, assumed_align=1), first, self.items * WARP)
         kept = [flag_at(flags, self.place(j), count) for j in range(self.items)]

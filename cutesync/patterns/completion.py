@@ -10,13 +10,11 @@ The completion function is the only reader of the cells and runs before the phas
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Int32, Int64
-from cutlass.memory import SmemAllocator
+from cutlass import Int32, Int64, cute
 
-from cutesync.patterns.host import Call
-from cutesync.patterns.kernel import PatternKernel, part
+from cutesync.patterns.host import Step, Task, call
+from cutesync.patterns.kernel import PatternKernel, part, shared
 from cutesync.sync.completion import CompletionBarrier
 
 THREADS = 128
@@ -27,15 +25,12 @@ class Completion(PatternKernel):
 
     name, threads, smem = "completion", THREADS, 8 * THREADS + 64
 
-    def __init__(self, dtype) -> None:
-        self.dtype = dtype
-
     @cute.jit
     def body(self, x, out, state, n, m):
         thread, _, _ = cute.arch.thread_idx()
         kind = self.dtype.cutlass
-        cells = cute.make_tensor(SmemAllocator().allocate_array(kind, THREADS), cute.make_layout(THREADS))
-        total = cute.make_tensor(SmemAllocator().allocate_array(kind, 1), cute.make_layout(1))
+        cells = shared(kind, THREADS)
+        total = shared(kind, 1)
         bar = CompletionBarrier.make(THREADS, lambda: self.add_up(cells, total), name="tile")
         if thread == 0:
             total[0] = kind(0)
@@ -63,12 +58,8 @@ class Completion(PatternKernel):
 
 def run(x, *, out=None, stream=None):
     """The running sums of ``x`` (int32, int64, float32, float64) after every 128 elements, in index order."""
-    call = Call(x, stream, dtypes=("int32", "int64", "float32", "float64"))
-    dtype = call.x.dtype
-    result = call.out(out, (-(-call.size // THREADS),), dtype)
-    if call.size:
-        call.launch(lambda: Completion(dtype), (call.x.ptr, call.pointer(result)), (dtype,) * 3, n=call.size)
-    return call.result(result)
+    types = ("int32", "int64", "float32", "float64")
+    return call(lambda x, _: Task(x, Step(Completion), shape=(-(-x.size // THREADS),)), x, out, stream, dtypes=types)
 
 
 def reference(x: np.ndarray) -> np.ndarray:

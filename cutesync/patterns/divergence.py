@@ -13,13 +13,11 @@ branch.
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 
 from cutesync.arguments import choice, integer
-from cutesync.dtypes import INT32
-from cutesync.patterns.host import Call
+from cutesync.patterns.host import Step, Task, call
 from cutesync.patterns.kernel import PatternKernel, part
 
 FORMS = ("straight", "mixed", "regrouped")
@@ -73,20 +71,13 @@ def b(value: Int32, work: Int32):
 
 def run(x, form: str = "regrouped", *, work: int = 64, out=None, stream=None):
     """The vector ``x`` (int32) after A and B in the order of ``form``: "straight", "mixed" or "regrouped"."""
-    call = Call(x, stream, dtypes=("int32",))
     choice(form, "form", FORMS)
     work = integer(work, "work", 0, (1 << 31) - 1)
-    result = call.out(out, call.x.shape, INT32)
-    if call.size:
-        call.launch(
-            lambda: Divergence(form),
-            (call.x.ptr, call.pointer(result)),
-            (INT32,) * 3,
-            n=call.size,
-            m=work,
-            grid=-(-call.size // Divergence.threads),
-        )
-    return call.result(result)
+
+    def task(x, _):
+        return Task(x, Step(lambda _: Divergence(form), Divergence.threads, m=work))
+
+    return call(task, x, out, stream, dtypes=("int32",))
 
 
 def reference(x: np.ndarray, form: str = "regrouped", work: int = 64) -> np.ndarray:

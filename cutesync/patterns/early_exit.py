@@ -10,15 +10,12 @@ waits for a lane that is held back by it.
 
 from __future__ import annotations
 
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Boolean, Int32, Int64
-from cutlass.memory import SmemAllocator
+from cutlass import Boolean, Int32, Int64, cute
 
-from cutesync.dtypes import INT32
 from cutesync.errors import ArgumentValueError, explain
-from cutesync.patterns.host import Call
-from cutesync.patterns.kernel import PatternKernel, part
+from cutesync.patterns.host import Step, Task, call
+from cutesync.patterns.kernel import PatternKernel, part, shared
 from cutesync.sync.barrier import Barrier
 
 THREADS, MOST_ROUNDS = 256, 256
@@ -33,7 +30,7 @@ class EarlyExit(PatternKernel):
     def body(self, x, out, state, n, m):
         thread, _, _ = cute.arch.thread_idx()
         start = Int64(cute.arch.block_idx()[0]) * THREADS
-        present = cute.make_tensor(SmemAllocator().allocate_array(Int32, MOST_ROUNDS), cute.make_layout(MOST_ROUNDS))
+        present = shared(Int32, MOST_ROUNDS)
         bar = Barrier.make(THREADS, name="round")
         present[thread] = Int32(0)
         mine = Int32(0)
@@ -60,15 +57,10 @@ class EarlyExit(PatternKernel):
 
 def run(x, *, out=None, stream=None):
     """For each thread the sum, over its ``x[i]`` rounds (int32, 0 to 256), of how many of its block took part."""
-    call = Call(x, stream, dtypes=("int32",))
-    if call.from_numpy and call.size and not 0 <= int(np.min(x)) <= int(np.max(x)) <= MOST_ROUNDS:
+    known = isinstance(x, np.ndarray) and x.dtype == np.int32 and x.size
+    if known and not 0 <= int(np.min(x)) <= int(np.max(x)) <= MOST_ROUNDS:
         raise ArgumentValueError(explain("x", f"values from {np.min(x)} to {np.max(x)}", f"0 to {MOST_ROUNDS} rounds"))
-    result = call.out(out, call.x.shape, INT32)
-    if call.size:
-        call.launch(
-            EarlyExit, (call.x.ptr, call.pointer(result)), (INT32,) * 3, n=call.size, grid=-(-call.size // THREADS)
-        )
-    return call.result(result)
+    return call(lambda x, _: Task(x, Step(EarlyExit, THREADS)), x, out, stream, dtypes=("int32",))
 
 
 def reference(x: np.ndarray) -> np.ndarray:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
-import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
+from cutlass.memory import SmemAllocator
 
+from cutesync.dtypes import DType
 from cutesync.monoid import traced
 from cutesync.sync.overlap import await_launches
 
@@ -26,6 +28,9 @@ class PatternKernel:
     smem = 0
     blocks_per_sm = 1
     body: Callable
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
 
     @cute.jit
     def __call__(
@@ -50,6 +55,12 @@ class PatternKernel:
 def part(pointer, start, count):
     """``count`` (below 2**31) elements from element ``start`` (Int64) on: CuTe layouts index in 32 bits."""
     return cute.make_tensor(pointer + start, cute.make_layout(count))
+
+
+def shared(kind, *shape: int, align: int = 1):
+    """A tensor in the block's shared memory; ``align`` is in bytes. Call it at the top of a kernel."""
+    layout = cute.make_layout(shape if len(shape) > 1 else shape[0])
+    return cute.make_tensor(SmemAllocator().allocate_array(kind, math.prod(shape), byte_alignment=align), layout)
 
 
 def mapped(fn, dtype):

@@ -10,13 +10,19 @@ that says by how much.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 import numpy as np
 
 from cutesync.arguments import choice, flag, integer
-from cutesync.dtypes import BY_NAME, INT64
+from cutesync.dtypes import BY_NAME, DType
 from cutesync.errors import ArgumentValueError, explain
 from cutesync.patterns.channel import THREADS, shares
-from cutesync.patterns.host import Call, traceable
+from cutesync.patterns.host import Step, Task, call, placed, traceable, vector, zeros
+from cutesync.runtime import arrays, device_array
+from cutesync.sizes import ceil_div
 
 METHODS = ("block", "warp", "each", "scan")
 
@@ -28,73 +34,66 @@ def run(x, keep, *, method: str | None = None, ordered: bool = False, capacity: 
     else to "block". ``capacity`` (default: the length of x) is the room that the list gets. The call waits for the GPU,
     because the length is known only then.
     """
-    call, keep = Call(x, stream), traceable(keep, "keep")
-    dtype = call.x.dtype
-    items, vector = shares(dtype, call.x.ptr)
+    keep, method, (array, stream) = traceable(keep, "keep"), chosen(method, ordered), placed(x, stream)
+    view = vector(arrays.checked(array, "x"))
+    items, per_load = shares(view.dtype, view.ptr)
 
-    def kernels(method: str):
+    def kernels(method: str, dtype):
         from cutesync.patterns.channel_kernels import Give
         from cutesync.patterns.compaction import Flag, Scatter
 
         if method in ("scan", "scatter"):
             return {"scan": Flag, "scatter": Scatter}[method](keep, dtype, method, items, THREADS)
-        return Give(keep, dtype, method, items, THREADS, vector)
+        return Give(keep, dtype, method, items, THREADS, per_load)
 
-    return listed(call, call.size, dtype, kernels, method, ordered, capacity, items * THREADS)
+    found = listed(array, view.size, view.dtype, kernels, items * THREADS, method, capacity, stream)
+    return found if array is x else device_array.to_numpy(found, stream)
 
 
-def listed(call: Call, n: int, dtype, kernels, method: str | None, ordered: bool, capacity: int | None, tile: int):
-    """The list of the kept among ``n`` candidates; ``kernels(method)`` makes the kernel of a method."""
+def chosen(method: str | None, ordered: bool) -> str:
+    """The method, checked."""
     method = ("scan" if flag(ordered, "ordered") else "block") if method is None else method
-    choice(method, "method", METHODS)
-    if ordered and method != "scan":
-        raise ArgumentValueError(
-            explain("method", f"{method!r} for an ordered list", "'scan': atomics give places in no order")
-        )
+    if choice(method, "method", METHODS) != "scan" and ordered:
+        came = f"{method!r} for an ordered list"
+        raise ArgumentValueError(explain("method", came, "'scan': atomics give places in no order"))
+    return method
+
+
+def listed(
+    x, n: int, dtype: DType, kernels: Callable, tile: int, method: str, capacity: int | None, stream: int
+) -> Any:
+    """The list of those of ``n`` candidates that are kept, in the library of ``x``. ``kernels(method, dtype of x)``
+    makes the kernel of a method; a block has ``tile`` candidates."""
     capacity = n if capacity is None else integer(capacity, "capacity", 0, (1 << 40) - 1)
-    if not n:
-        return call.result(call.array((0,), dtype))
-    list_of = _by_scan if method == "scan" else _by_atomics
-    out, total = list_of(call, n, dtype, kernels, method, capacity, -(-n // tile))
+
+    def room(count: int, dtype: DType) -> Any:
+        return arrays.adapter(x).allocator((max(count, 1),), dtype, arrays.checked(x, "x").device)(stream, True)
+
+    def launch(method: str, out, *others, m: int = 0) -> None:
+        def task(x, out):
+            return Task(x, Step(partial(kernels, method), tile, n, m), shape=out.shape, dtype=out.dtype)
+
+        call(task, x, out, stream, *others)
+
+    if method == "scan":
+        from cutesync.patterns.compaction import ScanCounts
+
+        blocks = ceil_div(n, tile)
+        flags, counts, places = room(n, BY_NAME["uint8"]), zeros(blocks, x, stream), zeros(blocks + 1, x, stream)
+        launch("scan", flags, counts)
+        call(lambda x, out: Task(x, Step(ScanCounts), shape=out.shape), counts, places, stream)
+        total = int(device_array.to_numpy(places, stream)[-1])
+        out = room(total, dtype)
+        if total <= capacity:
+            launch("scatter", out, places, flags)
+    else:
+        out, state = room(capacity, dtype), zeros(2, x, stream)
+        launch(method, out, state, m=capacity)
+        total = sum(device_array.to_numpy(state, stream).tolist())  # held and lost
     if total > capacity:
-        raise ArgumentValueError(
-            explain(
-                "capacity",
-                f"{capacity} places for {total} items: {total - capacity} too few",
-                "room for all of them",
-                f"capacity={total}",
-            )
-        )
-    return call.result(out[:total])
-
-
-def _by_atomics(call: Call, n: int, dtype, kernels, method: str, capacity: int, grid: int):
-    out, state = call.array((max(capacity, 1),), dtype), call.zeros(2)
-    call.launch(
-        lambda: kernels(method),
-        (call.x.ptr, call.pointer(out), state.ptr),
-        (call.x.dtype, dtype, INT64),
-        n=n,
-        m=capacity,
-        grid=grid,
-    )
-    held, lost = call.read(state).tolist()
-    return out, held + lost
-
-
-def _by_scan(call: Call, n: int, dtype, kernels, method: str, capacity: int, grid: int):
-    from cutesync.patterns.compaction import ScanCounts
-
-    flags, counts, places = call.array((n,), BY_NAME["uint8"]), call.zeros(grid), call.zeros(grid + 1)
-    source, types = call.x.ptr, (call.x.dtype, BY_NAME["uint8"], INT64)
-    call.launch(lambda: kernels("scan"), (source, call.pointer(flags), counts.ptr), types, n=n, grid=grid)
-    call.launch(ScanCounts, (counts.ptr, places.ptr), (INT64,) * 3, n=grid)
-    total = int(call.read(places)[-1])
-    out = call.array((max(total, 1),), dtype)
-    if total <= capacity:
-        pointers, types = (source, call.pointer(out), places.ptr), (call.x.dtype, dtype, INT64)
-        call.launch(lambda: kernels("scatter"), pointers, types, n=n, m=call.pointer(flags), grid=grid)
-    return out, total
+        came = f"{capacity} places for {total} items: {total - capacity} too few"
+        raise ArgumentValueError(explain("capacity", came, "room for all of them", f"capacity={total}"))
+    return out[:total]
 
 
 def reference(x: np.ndarray, keep) -> np.ndarray:

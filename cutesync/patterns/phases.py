@@ -10,18 +10,13 @@ thread must count its phases.
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Int32, Int64
-from cutlass.memory import SmemAllocator
+from cutlass import Int32, Int64, cute
 
-from cutesync.arguments import choice, integer, whole
-from cutesync.dtypes import INT32
-from cutesync.errors import ArgumentValueError, explain
-from cutesync.patterns.host import Call
-from cutesync.patterns.kernel import PatternKernel, part
+from cutesync.arguments import choice, integer
+from cutesync.patterns.host import Step, Task, call, whole_warps
+from cutesync.patterns.kernel import PatternKernel, part, shared
 from cutesync.sync.barrier import Barrier
-from cutesync.sync.named_barrier import MOST_THREADS
 
 HOW = ("token", "parity", "sync_threads")
 MOST_PHASES = 1 << 40
@@ -39,9 +34,7 @@ class Phases(PatternKernel):
         thread, _, _ = cute.arch.thread_idx()
         start = Int64(cute.arch.block_idx()[0]) * self.threads
         count = Int32(cutlass.min(n - start, Int64(self.threads)))
-        cells = cute.make_tensor(
-            SmemAllocator().allocate_array(Int32, 2 * self.threads), cute.make_layout((self.threads, 2))
-        )
+        cells = shared(Int32, self.threads, 2)
         source, target = part(x, start, self.threads), part(out, start, self.threads)
         bar = Barrier.make(self.threads, name="phase")
         value, neighbour = Int32(0), Int32(0)
@@ -69,28 +62,13 @@ class Phases(PatternKernel):
 
 def run(x, phases: int, *, how: str = "token", threads: int = 256, out=None, stream=None):
     """``phases`` times: each element of ``x`` (int32) plus its right neighbour, cyclic within tiles of ``threads``."""
-    call = Call(x, stream, dtypes=("int32",))
     choice(how, "how", HOW)
-    phases, threads = integer(phases, "phases", 0, MOST_PHASES), whole(threads, "threads")
-    if threads % 32 or not 32 <= threads <= MOST_THREADS:
-        raise ArgumentValueError(
-            explain(
-                "threads",
-                f"{threads} = {threads // 32} * 32 + {threads % 32}",
-                f"a multiple of 32 from 32 to {MOST_THREADS}",
-            )
-        )
-    result = call.out(out, call.x.shape, INT32)
-    if call.size:
-        call.launch(
-            lambda: Phases(how, threads),
-            (call.x.ptr, call.pointer(result)),
-            (INT32,) * 3,
-            n=call.size,
-            m=phases,
-            grid=-(-call.size // threads),
-        )
-    return call.result(result)
+    phases, threads = integer(phases, "phases", 0, MOST_PHASES), whole_warps(threads)
+
+    def task(x, _):
+        return Task(x, Step(lambda _: Phases(how, threads), threads, m=phases))
+
+    return call(task, x, out, stream, dtypes=("int32",))
 
 
 def reference(x: np.ndarray, phases: int, threads: int = 256) -> np.ndarray:

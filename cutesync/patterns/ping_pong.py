@@ -16,14 +16,11 @@ from __future__ import annotations
 from enum import IntEnum
 
 import cutlass
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Int32, Int64
-from cutlass.memory import SmemAllocator
+from cutlass import Int32, Int64, cute
 
-from cutesync.dtypes import INT32
-from cutesync.patterns.host import Call
-from cutesync.patterns.kernel import WARP, PatternKernel, part
+from cutesync.patterns.host import Step, Task, call
+from cutesync.patterns.kernel import WARP, PatternKernel, part, shared
 from cutesync.sync.named_barrier import NamedBarrier
 from cutesync.sync.roles import Role, Roles
 from cutesync.warp import reduce
@@ -49,17 +46,17 @@ class PingPong(PatternKernel):
     @cute.jit
     def body(self, x, out, state, n, m):
         # 4 sums a warpgroup, and h
-        shared = cute.make_tensor(SmemAllocator().allocate_array(Int32, 9), cute.make_layout(9))
+        sums = shared(Int32, 9)
         thread, _, _ = cute.arch.thread_idx()
         if thread == 0:
-            shared[8] = Int32(0)  # seen by the others from the first turn on
+            sums[8] = Int32(0)  # seen by the others from the first turn on
         Roles(Role("first", 4), Role("second", 4)).run(
-            first=lambda warp: self.play(x, out, n, shared, 0, warp),
-            second=lambda warp: self.play(x, out, n, shared, 1, warp),
+            first=lambda warp: self.play(x, out, n, sums, 0, warp),
+            second=lambda warp: self.play(x, out, n, sums, 1, warp),
         )
 
     @cute.jit
-    def play(self, x, out, n: Int64, shared, number: cutlass.Constexpr, warp: Int32):
+    def play(self, x, out, n: Int64, sums, number: cutlass.Constexpr, warp: Int32):
         """The turns of warpgroup ``number``: tiles number, number + 2, ..."""
         my_turn, other_turn = (NamedBarrier(turn, 2 * TILE) for turn in (TURNS if number == 0 else TURNS[::-1]))
         read = NamedBarrier(READS[number], TILE)
@@ -74,14 +71,14 @@ class PingPong(PatternKernel):
                 value = Int32(part(x, at, 1)[0])
             value = reduce(value, "add")
             if lane == 0:
-                shared[4 * number + warp] = value
+                sums[4 * number + warp] = value
             my_turn.sync()  # also orders the sums of the warpgroup's own warps
             if warp == 0:
                 if lane == 0:
-                    h = Int32(shared[8]) * 31
+                    h = Int32(sums[8]) * 31
                     for w in cutlass.range_constexpr(4):
-                        h += Int32(shared[4 * number + w])
-                    shared[8] = h
+                        h += Int32(sums[4 * number + w])
+                    sums[8] = h
                     part(out, tile, 1)[0] = h
             if (tile + 1) * TILE < n:
                 other_turn.arrive()
@@ -91,11 +88,7 @@ class PingPong(PatternKernel):
 
 def run(x, *, out=None, stream=None):
     """``h`` after each tile of 128 elements of ``x`` (int32): ``h = 31 * h + sum of the tile`` modulo 2**32."""
-    call = Call(x, stream, dtypes=("int32",))
-    result = call.out(out, (-(-call.size // TILE),), INT32)
-    if call.size:
-        call.launch(PingPong, (call.x.ptr, call.pointer(result)), (INT32,) * 3, n=call.size)
-    return call.result(result)
+    return call(lambda x, _: Task(x, Step(PingPong), shape=(-(-x.size // TILE),)), x, out, stream, dtypes=("int32",))
 
 
 def reference(x: np.ndarray) -> np.ndarray:

@@ -9,19 +9,17 @@ the work: all ways to list the 14.6 million primes below 2**28 take about the sa
 from __future__ import annotations
 
 import math
-from typing import Any
 
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Boolean, Int32, Uint32
+from cutlass import Boolean, Int32, Uint32, cute
 
 from cutesync.arguments import integer
 from cutesync.dtypes import INT32
 from cutesync.patterns.channel_kernels import Give
 from cutesync.patterns.compaction import Flag, Scatter
-from cutesync.patterns.host import Call
+from cutesync.patterns.host import placed
 from cutesync.patterns.kernel import part
-from cutesync.patterns.output_list import listed
+from cutesync.patterns.output_list import chosen, listed
 from cutesync.runtime import device_array
 
 ITEMS, THREADS = 4, 256
@@ -29,11 +27,8 @@ MOST = 1 << 31
 SENTINEL = 65521  # its square is above 2**31: the loop over the small primes ends there
 
 
-class _Primes:
+class GivePrimes(Give):
     """``x`` holds the small primes in order and one whose square is above every candidate."""
-
-    place: Any  # of ``Flag`` and ``Scatter``, which this is mixed into
-    items: int
 
     def values(self, x, first, count):
         return [Int32(first) + self.place(j) for j in range(self.items)]
@@ -42,15 +37,11 @@ class _Primes:
         return is_prime(x, value)
 
 
-class GivePrimes(_Primes, Give):
+class FlagPrimes(GivePrimes, Flag):
     pass
 
 
-class FlagPrimes(_Primes, Flag):
-    pass
-
-
-class ScatterPrimes(_Primes, Scatter):
+class ScatterPrimes(GivePrimes, Scatter):
     pass
 
 
@@ -72,14 +63,13 @@ def run(
 ) -> np.ndarray:
     """The primes below ``limit`` (up to 2**31), an int32 NumPy array; the other arguments are those of output_list."""
     limit = integer(limit, "limit", 0, MOST)
-    call = Call(device_array.asarray(table(limit)), stream)
-    found = listed(
-        call, limit, INT32, kernels, method, ordered, room(limit) if capacity is None else capacity, ITEMS * THREADS
-    )
-    return device_array.to_numpy(found, call.stream)
+    small, stream = placed(device_array.asarray(table(limit)), stream)
+    capacity, method = room(limit) if capacity is None else capacity, chosen(method, ordered)
+    found = listed(small, limit, INT32, kernels, ITEMS * THREADS, method, capacity, stream)
+    return device_array.to_numpy(found, stream)
 
 
-def kernels(method: str):
+def kernels(method: str, dtype):
     """The kernel that lists, flags or scatters the primes."""
     return {"scan": FlagPrimes, "scatter": ScatterPrimes}.get(method, GivePrimes)(None, INT32, method, ITEMS, THREADS)
 

@@ -14,14 +14,13 @@ has the last two at full speed.
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Int64
-from cutlass.memory import SmemAllocator
+from cutlass import Int64, cute
 
 from cutesync.arguments import choice
-from cutesync.patterns.host import Call
-from cutesync.patterns.kernel import PatternKernel, part
+from cutesync.patterns.host import Step, Task, call
+from cutesync.patterns.kernel import PatternKernel, part, shared
+from cutesync.sizes import ceil_div
 
 FORMS = ("shared_tree", "register_tree", "launch_per_level", "chained", "block_atomic")
 BLOCK = 256  # elements, and threads
@@ -41,7 +40,7 @@ class BlockTree(PatternKernel):
         thread, _, _ = cute.arch.thread_idx()
         block = Int64(cute.arch.block_idx()[0])
         kind = self.dtype.cutlass
-        cells = cute.make_tensor(SmemAllocator().allocate_array(kind, BLOCK), cute.make_layout(BLOCK))
+        cells = shared(kind, BLOCK)
         value = kind(0)
         if block * BLOCK + thread < n:
             value = kind(part(x, block * BLOCK, BLOCK)[thread])
@@ -74,9 +73,6 @@ class Level(PatternKernel):
 
     name, threads = "reductions_level", BLOCK
 
-    def __init__(self, dtype) -> None:
-        self.dtype = dtype
-
     @cute.jit
     def body(self, x, out, state, n, m):
         at = (Int64(cute.arch.block_idx()[0]) * BLOCK + cute.arch.thread_idx()[0]) * (2 * m)
@@ -92,9 +88,6 @@ class Clear(PatternKernel):
 
     name, threads = "reductions_clear", 32
 
-    def __init__(self, dtype) -> None:
-        self.dtype = dtype
-
     @cute.jit
     def body(self, x, out, state, n, m):
         if cute.arch.thread_idx()[0] == 0:
@@ -106,43 +99,29 @@ def run(x, form: str = "chained", *, stream=None):
 
     "shared_tree" and "register_tree" give one sum for each block of 256 elements, the other forms the sum of all.
     """
-    call = Call(x, stream, dtypes=("int32", "int64", "float32", "float64"))
     choice(form, "form", FORMS)
-    n, dtype = call.size, call.x.dtype
-    types = (dtype,) * 3
+    return call(lambda x, _: sums(x, form), x, None, stream, dtypes=("int32", "int64", "float32", "float64"))
 
-    def tree(source: int, target: int, count: int, kind: str) -> None:
-        call.launch(lambda: BlockTree(dtype, kind), (source, target), types, n=count, grid=_blocks(count))
 
+def sums(x, form: str) -> Task:
+    """The launches of a form. Of several, each but the first reads what the one before has stored."""
+    n, blocks = x.size, ceil_div(x.size, BLOCK)
     if form in ("shared_tree", "register_tree"):
-        totals = call.array((_blocks(n),), dtype)
-        if n:
-            tree(call.x.ptr, call.pointer(totals), n, form)
-        return call.result(totals)
+        return Task(x, Step(lambda dtype: BlockTree(dtype, form), BLOCK), shape=(blocks,))
     if form == "block_atomic" or not n:
-        total = call.array((), dtype)
-        call.launch(lambda: Clear(dtype), (call.x.ptr, call.pointer(total)), types)
-        if n:
-            tree(call.x.ptr, call.pointer(total), n, "block_atomic")
-        return call.result(total)
+        return Task(x, Step(Clear), Step(lambda dtype: BlockTree(dtype, "block_atomic"), BLOCK), shape=())
     if form == "chained":
-        source = call.x.ptr
-        while True:
-            totals = call.array((_blocks(n),) if n > BLOCK else (), dtype)
-            tree(source, call.pointer(totals), n, "register_tree")
-            if n <= BLOCK:
-                return call.result(totals)
-            source, n = call.pointer(totals), _blocks(n)
-    work, stride, source = call.array((n,), dtype), 1, call.x.ptr
-    while stride < n or stride == 1:
-        grid = _blocks(-(-n // (2 * stride)))
-        call.launch(lambda: Level(dtype), (source, call.pointer(work)), types, n=n, m=stride, grid=grid)
-        source, stride = call.pointer(work), 2 * stride
-    return call.result(work[:1].reshape(()))
-
-
-def _blocks(n: int) -> int:
-    return -(-n // BLOCK)
+        counts = [n]
+        while counts[-1] > BLOCK:
+            counts.append(ceil_div(counts[-1], BLOCK))
+        steps = [Step(lambda dtype: BlockTree(dtype, "register_tree"), BLOCK, count) for count in counts]
+        places, room = [0, *range(2, len(counts) + 1), 1], counts[1:]
+    else:
+        strides = [1 << level for level in range(max(1, (n - 1).bit_length()))]
+        steps = [Step(Level, 2 * stride * BLOCK, m=stride) for stride in strides]
+        places, room = [0, *(2 for _ in strides[1:]), 1], [n]
+    steps = [step._replace(arrays=pair) for step, pair in zip(steps, zip(places, places[1:]))]
+    return Task(x, *steps, shape=(), temporaries=[count * x.dtype.size for count in room])
 
 
 def reference(x: np.ndarray, form: str = "chained") -> np.ndarray:

@@ -11,15 +11,14 @@ Each block gives and takes equally many items, so any number of resident blocks 
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 
 from cutesync.arguments import integer, whole
-from cutesync.dtypes import INT64
 from cutesync.errors import ArgumentValueError, explain
-from cutesync.patterns.host import Call
+from cutesync.patterns.host import Step, Task, call, zeros
 from cutesync.patterns.kernel import WARP, PatternKernel, part
+from cutesync.runtime import arrays
 from cutesync.sync.concurrent_queue import ConcurrentQueue
 
 ITEMS, WARPS = 512, 4  # items a block passes on; warps that give, and that take
@@ -64,22 +63,11 @@ def run(x, capacity: int = 1024, *, items: int = ITEMS, stream=None):
     capacity, items = whole(capacity, "capacity"), integer(items, "items", 1, 1 << 30)
     if capacity < 1 or capacity & (capacity - 1) or capacity > 1 << 30:
         raise ArgumentValueError(explain("capacity", capacity, "a power of two up to 2**30"))
-    call = Call(x, stream)
-    dtype, log = call.x.dtype, capacity.bit_length() - 1
-    turn_words = capacity + capacity % 2
-    state = call.zeros(2 + turn_words // 2 + -(-capacity * dtype.size // 8))
-    out = call.array(call.x.shape, dtype)
-
-    if call.size:
-        call.launch(
-            lambda: Relay(dtype, items, WARPS),
-            (call.x.ptr, call.pointer(out), state.ptr),
-            (dtype, dtype, INT64),
-            n=call.size,
-            m=log,
-            grid=-(-call.size // items),
-        )
-    return call.result(out)
+    log, turns, size = capacity.bit_length() - 1, capacity + capacity % 2, arrays.adapter(x).view(x).dtype.size
+    state = zeros(2 + turns // 2 + -(-capacity * size // 8), x, stream)
+    return call(
+        lambda x, _: Task(x, Step(lambda dtype: Relay(dtype, items, WARPS), items, m=log)), x, None, stream, state
+    )
 
 
 def reference(x: np.ndarray) -> np.ndarray:

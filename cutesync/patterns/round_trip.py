@@ -13,17 +13,13 @@ from __future__ import annotations
 from enum import IntEnum
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 
-from cutesync.arguments import integer, whole
-from cutesync.dtypes import INT64
-from cutesync.errors import ArgumentValueError, explain
-from cutesync.patterns.host import launch
+from cutesync.arguments import integer
+from cutesync.patterns.host import measured, whole_warps
 from cutesync.patterns.kernel import PatternKernel, part
-from cutesync.runtime import arrays, device_array
 from cutesync.sync.barrier import Barriers
-from cutesync.sync.named_barrier import MOST_THREADS, NamedBarrier
+from cutesync.sync.named_barrier import NamedBarrier
 from cutesync.sync.wait import of_barrier, until
 
 WAYS = (
@@ -86,16 +82,6 @@ class RoundTrip(PatternKernel):
 
 def run(rounds: int = 1000, *, threads: int = 256, stream: int = 0) -> dict[str, float]:
     """Cycles a round trip of ``threads`` threads takes, each way, on the current device."""
-    rounds, threads = integer(rounds, "rounds", 1, (1 << 31) - 1), whole(threads, "threads")
-    stream = arrays.stream_handle(stream)
-    if threads % 32 or not 32 <= threads <= MOST_THREADS:
-        raise ArgumentValueError(
-            explain(
-                "threads",
-                f"{threads} = {threads // 32} * 32 + {threads % 32}",
-                f"a multiple of 32 from 32 to {MOST_THREADS}",
-            )
-        )
-    out = device_array.allocate((len(WAYS),), INT64, stream=stream)
-    launch(lambda: RoundTrip(threads), (out.ptr, out.ptr, 0, 0, rounds), (INT64,) * 3, 1, out.device, stream)
-    return {way: cycles / rounds for way, cycles in zip(WAYS, device_array.to_numpy(out, stream).tolist(), strict=True)}
+    rounds, threads = integer(rounds, "rounds", 1, (1 << 31) - 1), whole_warps(threads)
+    cycles = measured(lambda _: RoundTrip(threads), len(WAYS), rounds, stream)
+    return {way: found / rounds for way, found in zip(WAYS, cycles, strict=True)}

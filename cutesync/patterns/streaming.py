@@ -18,15 +18,13 @@ computes the elements after the last whole 16 bytes.
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Int32, Int64, Uint8
-from cutlass.memory import SmemAllocator
+from cutlass import Int32, Int64, Uint8, cute
 
-from cutesync.arguments import whole
+from cutesync.arguments import integer, whole
 from cutesync.errors import ArgumentValueError, explain
-from cutesync.patterns.host import Call, persistent, traceable
-from cutesync.patterns.kernel import MOST_SHARED, WARP, PatternKernel, mapped, part
+from cutesync.patterns.host import Step, Task, blocks_of, call, consumer_warps, traceable
+from cutesync.patterns.kernel import MOST_SHARED, WARP, PatternKernel, mapped, part, shared
 from cutesync.sync.gather import GROUPS_OFFSET
 from cutesync.sync.ring import Ring
 from cutesync.sync.roles import Role, Roles
@@ -58,8 +56,8 @@ class Streaming(PatternKernel):
     @cute.jit
     def body(self, x, out, state, n, m):
         ring = Ring.make(self.stages, consumers=self.consumers)
-        numbers = cute.make_tensor(SmemAllocator().allocate_array(Int32, self.stages), cute.make_layout(self.stages))
-        buffer = SmemAllocator().allocate_array(Uint8, self.stages * self.stage_bytes, byte_alignment=128)
+        numbers = shared(Int32, self.stages)
+        buffer = shared(Uint8, self.stages * self.stage_bytes, align=128).iterator
         cute.arch.sync_threads()
         whole = n * self.dtype.size // VECTOR * VECTOR
         counters = cute.make_ptr(Int32, state.toint(), cute.AddressSpace.gmem, assumed_align=4)
@@ -160,36 +158,29 @@ def memory(pointer):
 
 def run(x, fn, *, stages: int = STAGES, buffer=None, consumers=None, blocks=None, out=None, stream=None):
     """``fn`` of every element of the vector ``x``; the arguments are those of producer_consumer.py."""
-    call, fn, stages = Call(x, stream), traceable(fn, "fn"), whole(stages, "stages")
-    dtype = call.x.dtype
-    consumers = CONSUMERS if consumers is None else whole(consumers, "consumers")
-    unit = max(consumers, 1) * UNIT
+    fn, stages, consumers = traceable(fn, "fn"), whole(stages, "stages"), consumer_warps(consumers, CONSUMERS)
+    blocks = None if blocks is None else integer(blocks, "blocks", 1, (1 << 31) - 1)
+    unit = consumers * UNIT
     buffer = unit * max(1, STAGE_BYTES // unit) if buffer is None else whole(buffer, "buffer")
-    shared = stages * buffer
-    grid = persistent(
-        call, consumers, blocks, buffer, max(1, min(BLOCKS_PER_SM, (MOST_SHARED + 1024) // (shared + 2048)))
-    )
+    total = stages * buffer
     if stages < 1:
         raise ArgumentValueError(explain("stages", stages, "at least 1"))
     if buffer < 1 or buffer % unit:
         needed = f"a multiple of {consumers} consumers * {UNIT} = {unit} bytes"
         raise ArgumentValueError(explain("buffer", f"{buffer} bytes", needed))
-    if shared + 1024 > MOST_SHARED:
-        got, needed = f"{stages} * {buffer} = {shared} bytes", f"at most {MOST_SHARED - 1024} bytes of shared memory"
+    if total + 1024 > MOST_SHARED:
+        got, needed = f"{stages} * {buffer} = {total} bytes", f"at most {MOST_SHARED - 1024} bytes of shared memory"
         raise ArgumentValueError(explain("stages * buffer", got, needed))
-    result = call.out(out, call.x.shape, dtype)
-    target = call.pointer(result)
-    if (call.x.ptr | target) % 16:
-        got = f"x at {call.x.ptr:#x} and out at {target:#x}"
-        needed = "multiples of 16: bulk copies need that"
-        raise ArgumentValueError(explain("form 'bulk'", got, needed, "form='auto' of producer_consumer"))
 
-    def host():
-        return Streaming(fn, dtype, stages, buffer, consumers)
+    def task(x, out):
+        target = out.ptr if out else 0
+        if (x.ptr | target) % 16:
+            got, needed = f"x at {x.ptr:#x} and out at {target:#x}", "multiples of 16: bulk copies need that"
+            raise ArgumentValueError(explain("form 'bulk'", got, needed, "form='auto' of producer_consumer"))
+        grid = blocks_of(x, blocks, buffer, max(1, min(BLOCKS_PER_SM, (MOST_SHARED + 1024) // (total + 2048))))
+        return Task(x, Step(lambda dtype: Streaming(fn, dtype, stages, buffer, consumers), blocks=grid, counted=True))
 
-    if call.size:
-        call.launch(host, (call.x.ptr, target), (dtype,) * 3, n=call.size, grid=grid, counted=True)
-    return call.result(result)
+    return call(task, x, out, stream)
 
 
 def reference(x: np.ndarray, fn) -> np.ndarray:

@@ -23,8 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 
 from cutesync import reference as meaning
 from cutesync.block.reduce import partial_array, partial_bytes
@@ -64,10 +63,8 @@ def reference(x, op="add", **options):
 
 
 @dataclass(frozen=True)
-class TierPolicy(Policy):
+class TierPolicy(Policy, kernel="cutesync.patterns.tiered_scan:Tier"):
     """Tiles of ``warps`` chunks of ``rows`` vectors a lane, whose totals are found (``fold``) or which are scanned."""
-
-    module, kernel = "cutesync.patterns.tiered_scan", "Tier"
 
     fold: bool
     warps: int
@@ -92,8 +89,7 @@ class Tier(ScanKernel):
 
     @cute.jit
     def body(self, a: Arguments):
-        thread, _, _ = cute.arch.thread_idx()
-        block, _, _ = cute.arch.block_idx()
+        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         warp, lane = cute.arch.make_warp_uniform(thread // LANES), thread % LANES
         row, tile = Int64(block // a.tiles), block % a.tiles
         partials = partial_array(self.scan.monoid.types, self.tile.warps)

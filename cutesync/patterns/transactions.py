@@ -10,16 +10,14 @@ publishes nothing; the warp's arrival publishes its stores.
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 from cutlass.experimental import primitives
-from cutlass.memory import SmemAllocator
 
 from cutesync.arguments import flag
 from cutesync.errors import ArgumentValueError, explain
-from cutesync.patterns.host import Call
-from cutesync.patterns.kernel import WARP, PatternKernel, part
+from cutesync.patterns.host import Step, Task, call
+from cutesync.patterns.kernel import WARP, PatternKernel, part, shared
 from cutesync.sync.barrier import Barrier
 
 THREADS, TILE = 128, 512  # elements of 4 bytes: a tile is 2 KiB
@@ -40,9 +38,7 @@ class Transactions(PatternKernel):
         start = Int64(cute.arch.block_idx()[0]) * TILE
         count = Int32(cutlass.min(n - start, Int64(TILE)))
         whole = count // 4 * 4  # copies move multiples of 16 bytes
-        tile = cute.make_tensor(
-            SmemAllocator().allocate_array(self.dtype.cutlass, TILE, byte_alignment=128), cute.make_layout(TILE)
-        )
+        tile = shared(self.dtype.cutlass, TILE, align=128)
         source, target = part(x, start, TILE), part(out, start, TILE)
         bar = Barrier.make(1 if self.copy else 1 + WARP, name="tile")
         for j in cutlass.range(whole + thread, count, THREADS, unroll=1):  # threads copy the last elements
@@ -70,22 +66,15 @@ class Transactions(PatternKernel):
 
 def run(x, *, copy: bool = True, out=None, stream=None):
     """Every 512 elements of the vector ``x`` (int32, float32) in reverse order; ``copy`` needs a 16-byte boundary."""
-    call = Call(x, stream, dtypes=("int32", "float32"))
-    if flag(copy, "copy") and call.x.ptr % 16:
-        raise ArgumentValueError(
-            explain("x", f"address {call.x.ptr:#x}", "a multiple of 16: bulk copies need that", "copy=False")
-        )
-    dtype = call.x.dtype
-    result = call.out(out, call.x.shape, dtype)
-    if call.size:
-        call.launch(
-            lambda: Transactions(dtype, copy),
-            (call.x.ptr, call.pointer(result)),
-            (dtype,) * 3,
-            n=call.size,
-            grid=-(-call.size // TILE),
-        )
-    return call.result(result)
+    copy = flag(copy, "copy")
+
+    def task(x, _):
+        if copy and x.ptr % 16:
+            came = f"address {x.ptr:#x}"
+            raise ArgumentValueError(explain("x", came, "a multiple of 16: bulk copies need that", "copy=False"))
+        return Task(x, Step(lambda dtype: Transactions(dtype, copy), TILE))
+
+    return call(task, x, out, stream, dtypes=("int32", "float32"))
 
 
 def reference(x: np.ndarray) -> np.ndarray:

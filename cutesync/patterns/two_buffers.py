@@ -20,15 +20,13 @@ from __future__ import annotations
 from typing import Any
 
 import cutlass
-import cutlass.cute as cute
 import numpy as np
-from cutlass import Int32, Int64, pipeline
-from cutlass.memory import SmemAllocator
+from cutlass import Int32, Int64, cute, pipeline
 
-from cutesync.arguments import choice, whole
+from cutesync.arguments import choice, integer, whole
 from cutesync.errors import ArgumentValueError, explain
-from cutesync.patterns.host import Call, persistent, traceable
-from cutesync.patterns.kernel import MOST_SHARED, WARP, PatternKernel, mapped, part
+from cutesync.patterns.host import Step, Task, blocks_of, call, consumer_warps, traceable
+from cutesync.patterns.kernel import MOST_SHARED, WARP, PatternKernel, mapped, part, shared
 from cutesync.sync.barrier import Barriers
 from cutesync.sync.pipelines import acquire, await_filled
 from cutesync.sync.roles import Role, Roles
@@ -50,7 +48,7 @@ class TwoBuffers(PatternKernel):
     @cute.jit
     def body(self, x, out, state, n, m):
         sync = self.make_sync()
-        buffers = SmemAllocator().allocate_array(self.dtype.cutlass, 2 * self.buffer, byte_alignment=16)
+        buffers = shared(self.dtype.cutlass, 2 * self.buffer, align=16).iterator
         cute.arch.sync_threads()
         block = Int64(cute.arch.block_idx()[0])
         self.roles.run(
@@ -174,7 +172,7 @@ class Pipeline(TwoBuffers):
 
     def make_sync(self):
         group = lambda count: pipeline.CooperativeGroup(pipeline.Agent.Thread, count)  # noqa: E731
-        barriers = SmemAllocator().allocate_array(Int64, 4)
+        barriers = shared(Int64, 4).iterator
         return pipeline.PipelineAsync.create(
             num_stages=2, barrier_storage=barriers, producer_group=group(WARP), consumer_group=group(self.consumers)
         )
@@ -208,20 +206,20 @@ BUFFER, CONSUMERS, BLOCKS_PER_SM = 1024, 4, 8  # elements of a buffer, consumer 
 
 def run(x, fn, *, form: str = "parity", buffer=None, consumers=None, blocks=None, out=None, stream=None):
     """``fn`` of every element of the vector ``x``; the arguments are those of producer_consumer.py."""
-    call, fn = Call(x, stream), traceable(fn, "fn")
-    kernel, dtype = FORMS[choice(form, "form", FORMS)], call.x.dtype
+    fn, kernel = traceable(fn, "fn"), FORMS[choice(form, "form", FORMS)]
     buffer = BUFFER if buffer is None else whole(buffer, "buffer")
-    consumers = CONSUMERS if consumers is None else whole(consumers, "consumers")
-    shared = 2 * buffer * dtype.size
-    if buffer < 1 or shared + 1024 > MOST_SHARED:
-        got = f"2 * {buffer} * {dtype.size} = {shared} bytes"
-        raise ArgumentValueError(explain("buffer", got, f"1 element to {MOST_SHARED - 1024} bytes of shared memory"))
-    grid = persistent(call, consumers, blocks, buffer * dtype.size, BLOCKS_PER_SM)
-    result = call.out(out, call.x.shape, dtype)
-    if call.size:
-        pointers = (call.x.ptr, call.pointer(result))
-        call.launch(lambda: kernel(fn, dtype, buffer, consumers), pointers, (dtype,) * 3, n=call.size, grid=grid)
-    return call.result(result)
+    consumers = consumer_warps(consumers, CONSUMERS)
+    blocks = None if blocks is None else integer(blocks, "blocks", 1, (1 << 31) - 1)
+
+    def task(x, _):
+        total = 2 * buffer * x.dtype.size
+        if buffer < 1 or total + 1024 > MOST_SHARED:
+            came, most = f"2 * {buffer} * {x.dtype.size} = {total} bytes", MOST_SHARED - 1024
+            raise ArgumentValueError(explain("buffer", came, f"1 element to {most} bytes of shared memory"))
+        grid = blocks_of(x, blocks, total // 2, BLOCKS_PER_SM)
+        return Task(x, Step(lambda dtype: kernel(fn, dtype, buffer, consumers), blocks=grid))
+
+    return call(task, x, out, stream)
 
 
 def reference(x: np.ndarray, fn) -> np.ndarray:

@@ -10,14 +10,11 @@ All three are 32 arrivals: the count is the same, the time is not.
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 
 from cutesync.arguments import choice, integer
-from cutesync.dtypes import INT64
-from cutesync.patterns.host import launch
+from cutesync.patterns.host import measured
 from cutesync.patterns.kernel import WARP, PatternKernel, part
-from cutesync.runtime import arrays, device_array
 from cutesync.sync.barrier import Barrier
 
 HOW = ("converged", "warp", "diverged")
@@ -60,10 +57,8 @@ class Entanglement(PatternKernel):
 def run(phases: int, how: str = "converged", *, stream: int = 0) -> tuple[int, float]:
     """``(phases seen, cycles a phase)`` of one warp on the current device."""
     choice(how, "how", HOW)
-    phases, stream = integer(phases, "phases", 1, (1 << 31) - 1), arrays.stream_handle(stream)
-    out = device_array.allocate((2,), INT64, stream=stream)
-    launch(lambda: Entanglement(how), (out.ptr, out.ptr, 0, 0, phases), (INT64,) * 3, 1, out.device, stream)
-    seen, cycles = device_array.to_numpy(out, stream).tolist()
+    phases = integer(phases, "phases", 1, (1 << 31) - 1)
+    seen, cycles = measured(lambda _: Entanglement(how), 2, phases, stream)
     return seen, cycles / phases
 
 

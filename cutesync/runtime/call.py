@@ -186,8 +186,8 @@ def _identify_all(family: Family, adapter: Any, kind: type, others: tuple, out: 
 def _several(family: Family, outs: Any) -> tuple:
     """Return the outputs of a family of several."""
     if not isinstance(outs, (tuple, list)) or len(outs) != family.outputs or any(y is None for y in outs):
-        came = f"{len(outs)} of them" if isinstance(outs, (tuple, list)) else f"a {type(outs).__name__}"
-        raise ArgumentTypeError(explain("out", came, f"a tuple of {family.outputs} arrays"))
+        allowed = "a pair of arrays" if family.outputs == 2 else f"a tuple of {family.outputs} arrays"
+        raise ArgumentTypeError(explain("out", f"a {type(outs).__name__}", allowed))
     return tuple(outs)
 
 

@@ -48,14 +48,10 @@ def stream(form: str, dtype: str = "float32", sizes=(1, 63, 1500), **options) ->
 
 def scanned(counts: np.ndarray) -> np.ndarray:
     """The second launch of a compaction alone: exclusive sums of counts, and the sum of all."""
-    from cutesync.dtypes import INT64
     from cutesync.patterns.compaction import ScanCounts
-    from cutesync.patterns.host import Call
+    from cutesync.patterns.host import Step, Task, call
 
-    call = Call(counts)
-    places = call.zeros(len(counts) + 1)
-    call.launch(ScanCounts, (call.x.ptr, places.ptr), (INT64,) * 3, n=len(counts))
-    return np.asarray(places)
+    return call(lambda x, _: Task(x, Step(ScanCounts), shape=(x.size + 1,)), counts, None, None)
 
 
 PATTERNS = (
@@ -147,6 +143,12 @@ PATTERNS = (
         for method in ("block", "warp", "each", "scan")
     }
     | {
+        f"warp that arrives {how}": Pattern(
+            lambda x, how=how: patterns.warp_entanglement.run(7, how)[:1], lambda x: (7,), ordered=False, sizes=(1,)
+        )
+        for how in ("converged", "warp", "diverged")
+    }
+    | {
         "scan of counts": Pattern(
             scanned, lambda x: np.append(0, np.cumsum(x)), lambda n: numbers(n, "int64", 1 << 40), sizes=(1, 1500)
         ),
@@ -155,6 +157,12 @@ PATTERNS = (
             lambda x: patterns.relay.reference(x),
             ordered=False,
             sizes=(1, 90),
+        ),
+        "round trip": Pattern(
+            lambda x: list(patterns.round_trip.run(3, threads=64)),
+            lambda x: list(patterns.round_trip.WAYS),
+            ordered=False,
+            sizes=(1,),
         ),
         "relay of one slot": Pattern(
             lambda x: patterns.relay.run(x, 1, items=12),

@@ -6,7 +6,8 @@ meaning is that of ``cub::BlockDiscontinuity``, but along the whole last axis in
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections import namedtuple
+from typing import Any
 
 import numpy as np
 
@@ -120,16 +121,8 @@ def adjacent_difference(
     return _call((form, op if type(op) is str else identify(op), None, None, None, None, ()), x, out, stream)
 
 
-class Arguments(NamedTuple):
-    """The arguments of a call except the arrays, in the order in which they are passed to the front end."""
-
-    form: str
-    op: Any
-    predecessor: Any
-    successor: Any
-    dtype: Any
-    tile: Any
-    exact: tuple = ()
+# The arguments of a call except the arrays, in the order in which they are passed to the front end.
+Arguments = namedtuple("Arguments", "form op predecessor successor dtype tile exact")
 
 
 def _arguments(form: str, op: Any, predecessor: Any, successor: Any, dtype: Any, tile: Any) -> tuple:

@@ -22,8 +22,7 @@ from collections import namedtuple
 from typing import Any
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int16, Int32, Int64, Uint8, Uint32
+from cutlass import Int16, Int32, Int64, Uint8, Uint32, cute
 
 from ...block.adjacent_difference import combine_where
 from ...block.discontinuity import flag_unless
@@ -32,7 +31,7 @@ from ...neighbours import Difference, Flag
 from ...sync.overlap import await_launches, let_next_start
 from ...warp import LANES
 from . import words
-from .policy import Policy, team
+from .policy import FlagPolicy, team
 
 # The same for all elements of a run: where its row begins in the input and in each output, the predecessor and the
 # successor (``ends``), the row's length, the period, and where the run begins in the row and (``start``) in its period.
@@ -40,9 +39,9 @@ Run = namedtuple("Run", "x outs ends length period begin start")
 
 
 class FlagKernel:
-    """A compiled kernel. ``marking`` says what is computed (``plan.Marking``), the rest is ``Config.kernel``."""
+    """A compiled kernel. ``marking`` says what is computed (``spec.Marking``), the policy how."""
 
-    def __init__(self, marking, policy: Policy) -> None:
+    def __init__(self, marking, policy: FlagPolicy) -> None:
         self.marking, self.several_rows, self.periodic = marking, policy.several_rows, policy.periodic
         self.vector, self.piece, self.unroll, self.threads = (
             policy.vector,
@@ -51,6 +50,7 @@ class FlagKernel:
             policy.warps * LANES,
         )
         self.rule: Any = Flag(marking.op, marking.source) if marking.is_flag else Difference(marking.op, marking.source)
+        self.looks, self.given = marking.looks, (marking.predecessor, marking.successor)  # by side: before, behind
         self.by_words = words.fit(marking, policy.periodic, policy.vector)
         self.team = team(policy.several_rows, policy.warps)
         self.step = self.team * policy.vector  # elements from a thread's policy.vector to its next one
@@ -99,8 +99,7 @@ class FlagKernel:
     ):
         await_launches()
         let_next_start()
-        thread, _, _ = cute.arch.thread_idx()
-        block, _, _ = cute.arch.block_idx()
+        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         outs = (out, other)[: self.marking.outputs]
         ends = (self.rule.lift(predecessor), self.rule.lift(successor))
         if cutlass.const_expr(self.several_rows):
@@ -125,15 +124,15 @@ class FlagKernel:
             run = run._replace(start=Int32(run.begin % run.period))
         place = run.begin + member * self.vector
         if cutlass.const_expr(self.unroll == 1):
-            self.mark_vector(run, place, whole)
+            self.mark_some(run, place, whole, False)
         elif run.begin + self.elements <= whole:
             self.mark_all(run, place)
         else:
             for u in cutlass.range(self.unroll, unroll=1):
-                self.mark_vector(run, place + Int64(u) * self.step, whole)
+                self.mark_some(run, place + Int64(u) * self.step, whole, False)
         # the last run; its last warp has the least to do
         if (run.begin + self.elements >= run.length) & (member >= self.team - LANES):
-            self.mark_tail(run, whole + member % LANES)
+            self.mark_some(run, whole + member % LANES, run.length, True)
 
     def mark_all(self, run: Run, place):
         """All vectors of a thread, the first at ``place``, in a run of whole ones. All loads come first."""
@@ -147,46 +146,36 @@ class FlagKernel:
                     self.store(target + at, results[number])
 
     @cute.jit
-    def mark_vector(self, run: Run, place, whole):
-        """One vector of a thread, if it lies among the whole ones."""
+    def mark_some(self, run: Run, place, stop, single: cutlass.Constexpr):
+        """The vector at ``place``, or (``single``) the element there, if it lies before ``stop``."""
         parts = [Int32(0) for _ in run.outs]
-        if place < whole:
-            (found,) = self.vectors(run, [place])
+        if place < stop:
+            found = self.lone(run, place) if single else self.vectors(run, [place])[0]
             if cutlass.const_expr(self.marking.bits):
-                parts = [self.packed(flags) for flags in found]
+                parts = [flags[0] if single else self.packed(flags) for flags in found]
             else:
                 for target, values in zip(run.outs, found):
-                    self.store(target + place, values)
+                    if cutlass.const_expr(single):
+                        self.put(target, place, self.lowered(values[0]))
+                    else:
+                        self.store(target + place, values)
         if cutlass.const_expr(self.marking.bits):
             for target, part in zip(run.outs, parts):
-                word = self.joined(part)
-                if (place < whole) & (place % 32 == 0):
+                word = cute.arch.vote_ballot_sync(part != 0) if single else self.joined(part)
+                if (place < stop) & (place % 32 == 0):
                     self.put(target, place // 32, Uint32(word))
 
-    @cute.jit
-    def mark_tail(self, run: Run, place):
-        """One element, if it lies in the row."""
-        parts = [Int32(0) for _ in run.outs]
-        if place < run.length:
-            items = [self.before(run, place, True), self.get(run.x, place), self.behind(run, place + 1, True)]
-            found = self.results(run, items, place, place == 0, place + 1 == run.length)
-            if cutlass.const_expr(self.marking.bits):
-                parts = [flags[0] for flags in found]
-            else:
-                for target, values in zip(run.outs, found):
-                    self.put(target, place, self.lowered(values[0]))
-        if cutlass.const_expr(self.marking.bits):
-            for target, part in zip(run.outs, parts):
-                word = cute.arch.vote_ballot_sync(part != 0)
-                if (place < run.length) & (place % 32 == 0):
-                    self.put(target, place // 32, Uint32(word))
+    def lone(self, run: Run, place):
+        """The results of one element, a list an output."""
+        items = [self.beside(run, 0, place, True), self.get(run.x, place), self.beside(run, 1, place + 1, True)]
+        return self.results(run, items, place, place == 0, place + 1 == run.length)
 
     def vectors(self, run: Run, places):
         """The results of the vectors at ``places``, each a list an output."""
         final = len(places) - 1
         vectors = [self.load(run, place, k in (0, final)) for k, place in enumerate(places)]
-        before = [self.before(run, place, k == 0) for k, place in enumerate(places)]
-        behind = [self.behind(run, place + self.vector, k == final) for k, place in enumerate(places)]
+        before = [self.beside(run, 0, place, k == 0) for k, place in enumerate(places)]
+        behind = [self.beside(run, 1, place + self.vector, k == final) for k, place in enumerate(places)]
         found = []
         for k, place in enumerate(places):
             first = place == 0 if k == 0 else None
@@ -199,20 +188,16 @@ class FlagKernel:
 
     def word_results(self, run: Run, items, first, last):
         """As ``results``, of words of keys between two keys, as words of flags."""
-        before, *keys, behind = items
+        _, *keys, _ = items
         found = []
-        if self.marking.looks_back:
-            given = first is not None and self.marking.predecessor
-            flags = words.heads(self.marking.op.name, keys, choose(first, run.ends[0], before) if given else before)
-            if first is not None and not given:
-                flags = [flags[0] | choose(first, Uint32(1), Uint32(0)), *flags[1:]]
-            found.append(flags)
-        if self.marking.looks_ahead:
-            given = last is not None and self.marking.successor
-            flags = words.tails(self.marking.op.name, keys, choose(last, run.ends[1], behind) if given else behind)
-            if last is not None and not given:
-                flags = [*flags[:-1], flags[-1] | choose(last, Uint32(1 << 24), Uint32(0))]
-            found.append(flags)
+        for side, edge, mark, bit in ((0, first, words.heads, 1), (-1, last, words.tails, 1 << 24)):
+            if self.looks[side]:
+                given = edge is not None and self.given[side]
+                end = choose(edge, run.ends[side], items[side]) if given else items[side]
+                flags = mark(self.marking.op.name, keys, end)
+                if edge is not None and not given:
+                    flags[side] = flags[side] | choose(edge, Uint32(bit), Uint32(0))
+                found.append(flags)
         return found
 
     def load(self, run: Run, place, outermost: bool):
@@ -236,17 +221,14 @@ class FlagKernel:
         elements = vector if source.size >= 4 else cute.recast_tensor(vector, source.cutlass)
         return [self.rule.lift(elements[i]) for i in range(self.vector)]
 
-    def before(self, run: Run, place, first: bool):
-        """The element before ``place``; any value if there is none, which can be only ``first``."""
-        if not self.marking.looks_back:
+    def beside(self, run: Run, side: int, place, outermost: bool):
+        """The element before ``place``, or on side 1 the one at ``place``, the end of a vector; any value if there is
+        none, which can be only ``outermost``."""
+        if not self.looks[side]:
             return None
-        return self.get_if(place > 0, run.x, place - 1) if first else self.get(run.x, place - 1)
-
-    def behind(self, run: Run, place, last: bool):
-        """The element at ``place``, the end of a vector; any value if there is none, which can be only ``last``."""
-        if not self.marking.looks_ahead:
-            return None
-        return self.get_if(place < run.length, run.x, place) if last else self.get(run.x, place)
+        if outermost:
+            return self.get_if(place < run.length if side else place > 0, run.x, place if side else place - 1)
+        return self.get(run.x, place if side else place - 1)
 
     @cute.jit
     def get_if(self, condition, x, place):
@@ -269,16 +251,12 @@ class FlagKernel:
         count = len(items) - 2
         rests = self.rests(run, place, count)
         found = []
-        if self.marking.looks_back:
-            starts = [self.is_edge(first if i == 0 else None, rests[i]) for i in range(count)]
-            pairs = zip(items, items[1:-1], starts)
-            indexes = [self.index(place, rests, i) for i in range(count)]
-            found.append([self.backward(a, b, run.ends[0], start, i) for (a, b, start), i in zip(pairs, indexes)])
-        if self.marking.looks_ahead:
-            stops = [self.is_edge(last if i == count - 1 else None, rests[i + 1]) for i in range(count)]
-            pairs = zip(items[1:], items[2:], stops)
-            indexes = [self.index(place, rests, i) + 1 for i in range(count)]
-            found.append([self.forward(a, b, run.ends[1], stop, i) for (a, b, stop), i in zip(pairs, indexes)])
+        for side, end, outermost in ((0, first, 0), (1, last, count - 1)):
+            if self.looks[side]:
+                edges = [self.is_edge(end if i == outermost else None, rests[i + side]) for i in range(count)]
+                indexes = [self.index(place, rests, i) for i in range(count)]
+                pairs = zip(items[side:], items[side + 1 :], edges, [i + 1 for i in indexes] if side else indexes)
+                found.append([self.compared(side, *pair, run.ends[side]) for pair in pairs])
         return found
 
     def rests(self, run: Run, place, count: int):
@@ -301,32 +279,20 @@ class FlagKernel:
     def index(self, place, rests, i: int):
         return Int64(rests[i]) if self.periodic else place + i
 
-    def backward(self, previous, item, predecessor, start, index):
-        """The result of an item and the one before it."""
+    def compared(self, side: int, a, b, edge, index, given):
+        """The result of an item and its neighbour on a side; ``b`` follows ``a``. ``given`` is what the caller gave
+        for the neighbour at an ``edge``."""
+        item, neighbour = (a, b) if side else (b, a)
         if not self.marking.is_flag:
-            return self.difference(item, previous, start)
-        if start is None:
-            return self.rule.compare(previous, item, index)
-        if self.marking.predecessor:
-            return self.rule.compare(choose(start, predecessor, previous), item, index)
-        return flag_unless(start, self.rule.compare, previous, item, index)
-
-    def forward(self, item, following, successor, stop, index):
-        """The result of an item and the one behind it."""
-        if not self.marking.is_flag:
-            return self.difference(item, following, stop)
-        if stop is None:
-            return self.rule.compare(item, following, index)
-        if self.marking.successor:
-            return self.rule.compare(item, choose(stop, successor, following), index)
-        return flag_unless(stop, self.rule.compare, item, following, index)
-
-    def difference(self, item, neighbour, lone):
-        return (
-            self.rule.combine(item, neighbour)
-            if lone is None
-            else combine_where(cutlass.not_(lone), self.rule.combine, item, neighbour)
-        )
+            if edge is None:
+                return self.rule.combine(item, neighbour)
+            return combine_where(cutlass.not_(edge), self.rule.combine, item, neighbour)
+        if edge is None:
+            return self.rule.compare(a, b, index)
+        if self.given[side]:
+            neighbour = choose(edge, given, neighbour)
+            return self.rule.compare(*((item, neighbour) if side else (neighbour, item)), index)
+        return flag_unless(edge, self.rule.compare, a, b, index)
 
     def lowered(self, value):
         return self.marking.result.cutlass(value) if self.marking.is_flag else self.rule.lower(value)

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Parameter, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
-from .policy import Policy, Problem, alignment, choose
+from .policy import FlagPolicy, Problem, alignment, choose
 from .spec import FlagSpec, Marking
 
 
-def kernel_spec(policy: Policy, marking: Marking) -> KernelSpec:
+def kernel_spec(policy: FlagPolicy, marking: Marking) -> KernelSpec:
     """Return the kernel of a policy. The parameters that every warp waits for come first."""
-
-    def make() -> Any:
-        from .kernel import FlagKernel
-
-        return FlagKernel(marking, policy)
-
     parameters: tuple[Parameter, ...] = (
         Pointer("x", marking.source),
         Pointer("out", marking.result),
@@ -27,7 +19,7 @@ def kernel_spec(policy: Policy, marking: Marking) -> KernelSpec:
         Scalar("predecessor", marking.register),
         Scalar("successor", marking.register),
     )
-    return KernelSpec((marking.name, policy, *marking.key), parameters, make)
+    return KernelSpec((marking.name, policy, *marking.key), parameters, lambda: policy.make(marking))
 
 
 def plan(spec: FlagSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...sizes import ceil_div
+from ..policy import Policy
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 LANES = 32
@@ -44,7 +45,7 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class Policy:
+class FlagPolicy(Policy, kernel=".kernel:FlagKernel"):
     """Compile-time choices of the kernel: whether there are several rows, whether rows are cut into periods, elements
     per vector, elements per load, vectors per thread, warps per block."""
 
@@ -60,7 +61,7 @@ class Policy:
 class Choice:
     """A policy and its launch."""
 
-    policy: Policy
+    policy: FlagPolicy
     rows: int
     length: int
     period: int
@@ -101,7 +102,7 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     )
     runs = rows * ceil_div(length, team(several, warps) * unroll * vector)
     grid = ceil_div(runs, warps) if several else runs
-    policy = Policy(several, tile < length, vector, piece, unroll, warps)
+    policy = FlagPolicy(several, tile < length, vector, piece, unroll, warps)
     return Choice(policy, rows, length, tile, grid)
 
 

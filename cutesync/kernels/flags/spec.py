@@ -44,12 +44,9 @@ class Marking:
         return self.form in ("heads", "tails", "both")
 
     @property
-    def looks_back(self) -> bool:
-        return self.form in ("heads", "both", "left")
-
-    @property
-    def looks_ahead(self) -> bool:
-        return self.form in ("tails", "both", "right")
+    def looks(self) -> tuple[bool, bool]:
+        """Whether items are compared with the item before them, and with the item behind them."""
+        return self.form in ("heads", "both", "left"), self.form in ("tails", "both", "right")
 
     @property
     def outputs(self) -> int:

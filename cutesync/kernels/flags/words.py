@@ -11,8 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int32, Uint8, Uint32
+from cutlass import Int32, Uint8, Uint32, cute
 
 from ...monoid import tree
 

@@ -1,4 +1,5 @@
-"""What all reduction kernels share: one argument list, one launch, one way to store a result."""
+"""What all reduction kernels share: one argument list, one launch, one way to store a result; and the kernel that only
+stores results."""
 
 from __future__ import annotations
 
@@ -6,8 +7,7 @@ import math
 from collections import namedtuple
 from typing import Any
 
-import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 
 from ...sync.overlap import await_launches
 
@@ -88,3 +88,17 @@ class ReduceKernel:
     def store_result(self, a: Arguments, place, state) -> None:
         """Store the result number ``place``."""
         cute.make_tensor(a.out + place, cute.make_layout((1,)))[0] = self.result(a.init, state)
+
+
+class FillReduce(ReduceKernel):
+    """The result of reducing nothing: ``init`` is stored in ``outer`` results, 256 a block."""
+
+    def __init__(self, monoid, has_init: bool, policy) -> None:
+        super().__init__(monoid, False, 256, 0, 1)  # ``init`` is the result: it is not combined with another
+
+    @cute.jit
+    def body(self, a: Arguments):
+        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
+        place = Int64(block) * 256 + thread
+        if place < a.outer:
+            self.store_result(a, place, (a.init,))

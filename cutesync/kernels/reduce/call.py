@@ -8,8 +8,9 @@ which started last combines the partials, in place of a second kernel.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -169,18 +170,8 @@ def all(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = Non
     return reduce(x, "all", axis=axis, keepdims=keepdims, out=out, stream=stream)
 
 
-class Arguments(NamedTuple):
-    """The arguments of ``reduce`` except the arrays, in the order in which they are passed to the front end."""
-
-    op: Any
-    axis: Any
-    keepdims: bool
-    init: Any
-    dtype: Any
-    transform: Any
-    identity: Any
-    algorithm: Any
-    exact: tuple = ()
+# The arguments of ``reduce`` except the arrays, in the order in which they are passed to the front end.
+Arguments = namedtuple("Arguments", "op axis keepdims init dtype transform identity algorithm exact", defaults=[()])
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:

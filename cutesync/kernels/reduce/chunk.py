@@ -8,8 +8,7 @@ A chunk is ``32 * unroll`` 16-byte vectors: each lane reduces its vectors, then 
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 
 from ...monoid import tree
 from ...warp import LANES, Maybe, broadcast, combine_valid, reduce_rows, reduce_states, reduce_valid

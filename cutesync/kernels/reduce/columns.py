@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64
+from cutlass import Boolean, Int32, Int64, cute
 
 from ...block.reduce import get, partial_array, partial_bytes, put
 from ...block.split import share
@@ -42,8 +41,7 @@ class ColumnReduce(ReduceKernel):
 
     @cute.jit
     def body(self, a: Arguments):
-        thread, _, _ = cute.arch.thread_idx()
-        block, _, _ = cute.arch.block_idx()
+        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         tile = block % a.tiles
         split = (block // a.tiles) % a.splits
         outer = Int64(block // a.tiles // a.splits)

@@ -8,8 +8,7 @@ lanes, the warp keeps running states over its contiguous run of rows, shared mem
 from __future__ import annotations
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64
+from cutlass import Boolean, Int32, Int64, cute
 
 from ...block.reduce import get, partial_array, partial_bytes, put, store_partial
 from ...block.split import share
@@ -50,8 +49,7 @@ class NarrowColumnReduce(ReduceKernel):
 
     @cute.jit
     def body(self, a: Arguments):
-        thread, _, _ = cute.arch.thread_idx()
-        block, _, _ = cute.arch.block_idx()
+        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         split = block % a.splits
         outer = Int64(block // a.splits)
         storage = partial_array(self.monoid.types, self.places * self.columns)

@@ -22,10 +22,6 @@ FILL_THREADS = 256
 
 def kernel_spec(policy: Policy, reduction: Reduction, has_init: bool) -> KernelSpec:
     """Return the kernel of a policy."""
-
-    def make() -> Any:
-        return policy.make(reduction.monoid(), has_init)
-
     parameters: tuple[Parameter, ...] = (
         Pointer("x", reduction.source),
         Pointer("out", reduction.result),
@@ -36,7 +32,9 @@ def kernel_spec(policy: Policy, reduction: Reduction, has_init: bool) -> KernelS
         Scalar("splits", "Int32"),
         Scalar("tiles", "Int32"),
     )
-    return KernelSpec(("reduce", policy, has_init, *reduction.key), parameters, make)
+    return KernelSpec(
+        ("reduce", policy, has_init, *reduction.key), parameters, lambda: policy.make(reduction.monoid(), has_init)
+    )
 
 
 def launch(

@@ -36,19 +36,15 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class FillPolicy(Policy):
+class FillPolicy(Policy, kernel=".base:FillReduce"):
     """Fill the results of an empty axis."""
-
-    module, kernel = ".fill", "FillReduce"
 
 
 @dataclass(frozen=True)
-class SegmentPolicy(Policy):
+class SegmentPolicy(Policy, kernel=".segments:SegmentReduce"):
     """Rows in chunks of ``unroll`` 16-byte vectors per lane. ``scope`` says which threads reduce a row: "warp",
     "block", "grid" (one row) or "grid_rows". ``whole``: rows consist of whole chunks on 16-byte boundaries. ``few``: at
     most 32 blocks share a row."""
-
-    module, kernel = ".segments", "SegmentReduce"
 
     scope: str
     warps: int
@@ -59,10 +55,8 @@ class SegmentPolicy(Policy):
 
 
 @dataclass(frozen=True)
-class ShortRowPolicy(Policy):
+class ShortRowPolicy(Policy, kernel=".rows:ShortRowReduce"):
     """Rows of up to 512 bytes: ``group`` lanes per row, which load 16-byte ``vectors`` or single elements."""
-
-    module, kernel = ".rows", "ShortRowReduce"
 
     vectors: bool
     group: int
@@ -71,10 +65,8 @@ class ShortRowPolicy(Policy):
 
 
 @dataclass(frozen=True)
-class WholeRowPolicy(Policy):
+class WholeRowPolicy(Policy, kernel=".rows:WholeRowReduce"):
     """Rows of ``length`` elements, so short that a lane reduces several whole rows."""
-
-    module, kernel = ".rows", "WholeRowReduce"
 
     length: int
     warps: int
@@ -82,11 +74,9 @@ class WholeRowPolicy(Policy):
 
 
 @dataclass(frozen=True)
-class ColumnPolicy(Policy):
+class ColumnPolicy(Policy, kernel=".columns:ColumnReduce"):
     """An axis that is not the last. A block has ``lanes`` threads side by side, each with a vector or one element of
     columns, times ``groups`` of rows; with ``split`` several blocks share the rows."""
-
-    module, kernel = ".columns", "ColumnReduce"
 
     vectors: bool
     lanes: int
@@ -97,11 +87,9 @@ class ColumnPolicy(Policy):
 
 
 @dataclass(frozen=True)
-class NarrowPolicy(Policy):
+class NarrowPolicy(Policy, kernel=".narrow:NarrowColumnReduce"):
     """An axis that is not the last, with few ``columns``: a lane loads ``lane_bytes``, which are whole rows; with
     ``split`` several blocks share the rows."""
-
-    module, kernel = ".narrow", "NarrowColumnReduce"
 
     columns: int
     lane_bytes: int

@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Int32, Int64, cute
 
 from ...monoid import tree
 from ...sync.overlap import let_next_start
@@ -38,8 +37,7 @@ class ShortRowReduce(ReduceKernel):
     @cute.jit
     def body(self, a: Arguments):
         let_next_start()
-        thread, _, _ = cute.arch.thread_idx()
-        block, _, _ = cute.arch.block_idx()
+        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         lane = thread % LANES
         first = (
             Int64(block) * self.rows_per_block
@@ -119,8 +117,7 @@ class WholeRowReduce(ReduceKernel):
     @cute.jit
     def body(self, a: Arguments):
         let_next_start()
-        thread, _, _ = cute.arch.thread_idx()
-        block, _, _ = cute.arch.block_idx()
+        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         first = (Int64(block) * (self.threads * self.unroll) + thread) * self.per_lane
         step = self.threads * self.per_lane
         if first + (step * (self.unroll - 1) + self.per_lane) <= a.outer:

@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections import namedtuple
 
 import cutlass
-import cutlass.cute as cute
-from cutlass import Boolean, Int32, Int64
+from cutlass import Boolean, Int32, Int64, cute
 
 from ...block.reduce import get, partial_array, partial_bytes, put, reduce_threads, state_array, state_bytes
 from ...block.split import share
@@ -60,8 +59,7 @@ class SegmentReduce(ReduceKernel):
 
     @cute.jit
     def body(self, a: Arguments):
-        thread, _, _ = cute.arch.thread_idx()
-        block, _, _ = cute.arch.block_idx()
+        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         if cutlass.const_expr(self.scope == "warp"):
             self.warp_rows(a, block, thread)
         elif cutlass.const_expr(self.scope in ("block", "level")):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -107,14 +108,9 @@ class ReduceSpec(Spec):
     def passes(self) -> list[tuple[int, int, int]]:
         """Return the (outer, length, inner) of each pass over the array. The last group of reduced axes comes first, so
         that elements are combined in C order."""
-        groups: list[
-            tuple[int, bool]
-        ] = []  # neighbouring axes that are all reduced, or all kept; axes of extent 1 are left out
-        for axis, extent in enumerate(self.shape):
-            if extent != 1 and groups and groups[-1][1] == (axis in self.axes):
-                groups[-1] = (groups[-1][0] * extent, groups[-1][1])
-            elif extent != 1:
-                groups.append((extent, axis in self.axes))
+        sizes = [(extent, axis in self.axes) for axis, extent in enumerate(self.shape) if extent != 1]
+        runs = itertools.groupby(sizes, lambda size: size[1])  # neighbouring axes that are all reduced, or all kept
+        groups = [(math.prod(extent for extent, _ in run), reduced) for reduced, run in runs]
         found = []
         while any(reduced for _, reduced in groups):
             last = max(i for i, (_, reduced) in enumerate(groups) if reduced)

@@ -7,8 +7,9 @@ and on every GPU.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -98,7 +99,7 @@ def scan(
     """
     if type(exclusive) is not bool or type(reverse) is not bool:  # 1 and True are equal as keys
         exclusive, reverse = flag(exclusive, "exclusive"), flag(reverse, "reverse")
-    if transform is not None or finish is not None or args or type(x) in _TUPLES or type(dtype) in _TUPLES:
+    if transform is not None or finish is not None or args or type(x) is tuple or type(dtype) is tuple:
         options = Options(axis, exclusive, reverse, init, dtype, identity, out_dtype)
         return scan_states(x, op, (transform, finish), args, options, out, stream)
     if type(op) is not str:
@@ -124,7 +125,6 @@ def cumprod(x: A, axis: int | None = None, *, dtype: DTypeLike = None, out: Arra
     return scan(x, "mul", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
 
 
-_TUPLES = (tuple, list)
 IN_MEMORY = "in memory"  # stands for an ``init`` that is an array
 
 
@@ -140,18 +140,8 @@ def _device_scalar(init: Any, x: Any) -> Any:
     return init
 
 
-class Arguments(NamedTuple):
-    """The arguments of ``scan`` except the arrays, in the order in which they are passed to the front end."""
-
-    op: Any
-    axis: Any
-    exclusive: bool
-    reverse: bool
-    init: Any
-    dtype: Any
-    identity: Any
-    algorithm: Any
-    exact: tuple = ()
+# The arguments of ``scan`` except the arrays, in the order in which they are passed to the front end.
+Arguments = namedtuple("Arguments", "op axis exclusive reverse init dtype identity algorithm exact", defaults=[()])
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:

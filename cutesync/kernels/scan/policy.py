@@ -116,10 +116,8 @@ class Problem:
 
 
 @dataclass(frozen=True)
-class ShortRowPolicy(Policy):
+class ShortRowPolicy(Policy, kernel=".rows:ShortRowScan"):
     """Several rows per warp: ``group`` lanes scan a row, each one vector of ``items`` elements."""
-
-    module, kernel = ".rows", "ShortRowScan"
 
     items: int
     group: int
@@ -129,11 +127,9 @@ class ShortRowPolicy(Policy):
 
 
 @dataclass(frozen=True)
-class RowPolicy(Policy):
+class RowPolicy(Policy, kernel=".rows:RowScan"):
     """``team`` warps of one block scan a row, with ``rows`` vectors per lane. ``ragged``: rows begin at any element of
     a vector."""
-
-    module, kernel = ".rows", "RowScan"
 
     items: int
     team: int
@@ -144,10 +140,8 @@ class RowPolicy(Policy):
 
 
 @dataclass(frozen=True)
-class WavePolicy(Policy):
+class WavePolicy(Policy, kernel=".wave:WaveScan"):
     """One tile per block: ``warps`` chunks with ``rows`` vectors per lane. ``alone``: a row is one tile."""
-
-    module, kernel = ".wave", "WaveScan"
 
     alone: bool
     warps: int
@@ -157,11 +151,9 @@ class WavePolicy(Policy):
 
 
 @dataclass(frozen=True)
-class PipelinePolicy(Policy):
+class PipelinePolicy(Policy, kernel=".pipeline:PipelineScan"):
     """Resident blocks with a ring of ``stages`` tiles: some warps reduce each tile, and squads of warps scan and store
     it."""
-
-    module, kernel = ".pipeline", "PipelineScan"
 
     reduce_warps: int
     scan_squads: int
@@ -180,11 +172,9 @@ DOUBLE_REDUCE_WARPS = 8
 
 
 @dataclass(frozen=True)
-class ColumnPolicy(Policy):
+class ColumnPolicy(Policy, kernel=".columns:ColumnScan"):
     """An axis that is not the last. A block has ``lanes`` threads side by side, with ``width`` columns each, times
     ``groups`` of rows; with ``split`` several blocks share the rows."""
-
-    module, kernel = ".columns", "ColumnScan"
 
     width: int
     lanes: int
@@ -195,11 +185,9 @@ class ColumnPolicy(Policy):
 
 
 @dataclass(frozen=True)
-class NarrowPolicy(Policy):
+class NarrowPolicy(Policy, kernel=".narrow:NarrowScan"):
     """A narrow array of ``inner`` columns, streamed through shared memory in tiles of ``runs`` times ``height``
     rows."""
-
-    module, kernel = ".narrow", "NarrowScan"
 
     inner: int
     runs: int

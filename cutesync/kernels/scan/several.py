@@ -44,14 +44,8 @@ def scan_states(x: Any, op: Any, callables: tuple, args: tuple, options: Options
             raise ArgumentTypeError(explain("init", f"a {type(options.init).__name__}", "numbers, for these arguments"))
     inputs, arrays = inputs_of(x, args, options.dtype, callables[1], options.out_dtype)
     callables = tuple(identify(fn, what) for fn, what in zip(callables, ("transform", "finish")))
-    options = options._replace(dtype=_hashable(options.dtype), init=_hashable(options.init))
-    options = options._replace(identity=_hashable(options.identity), out_dtype=_hashable(options.out_dtype))
     key = Arguments(identify(op), callables, inputs, options, exact(options.axis, options.init, options.identity))
     return call_of(_FAMILY, inputs, key, arrays, out, stream)
-
-
-def _hashable(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
