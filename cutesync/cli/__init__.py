@@ -15,11 +15,7 @@ from typing import NoReturn
 from .. import __version__, env
 from ..errors import ArgumentTypeError, ArgumentValueError, CutesyncError
 
-_DESCRIPTION = "Hopper kernels in the CuTe Python DSL."
-
-
 _SAY_EVERY = 20  # kernels of ``warm`` between two estimates of the time left
-_LARGEST_SEED, _MOST_SCHEDULES = 2**64 - 1, 10**6
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -35,11 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         finally:
             if sys.stdout is not None:
                 sys.stdout.flush()  # reports a full disk here, not when the interpreter ends
-    except BrokenPipeError:  # the reader of the output has ended, as in "| head"
-        _drop_output()
-        return 1
     except OSError as error:
-        print(f"python -m cutesync: {error}", file=sys.stderr)
+        if not isinstance(error, BrokenPipeError):  # the reader of the output has ended, as in "| head"
+            print(f"python -m cutesync: {error}", file=sys.stderr)
         _drop_output()
         return 1
     except KeyboardInterrupt:
@@ -57,12 +51,9 @@ def _run(arguments: Sequence[str] | None) -> int:
     options = parser.parse_args(arguments)
     try:
         return options.run(options)
-    except (ArgumentTypeError, ArgumentValueError) as error:
-        print(f"{parser.prog} {options.command}: {error}", file=sys.stderr)
-        return 2
     except CutesyncError as error:
         print(f"{parser.prog} {options.command}: {error}", file=sys.stderr)
-        return 1
+        return 2 if isinstance(error, (ArgumentTypeError, ArgumentValueError)) else 1
     except ImportError as error:
         print(
             f"{parser.prog} {options.command}: {error}; python -m cutesync info says what is missing and how to get it",
@@ -98,43 +89,6 @@ def _whole_number(low: int, high: int) -> Callable[[str], int]:
         return value
 
     return parse
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m cutesync", description=_DESCRIPTION)
-    seed = _whole_number(0, _LARGEST_SEED)
-    parser.add_argument("--version", action="version", version=f"cutesync {__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    demo = commands.add_parser("demo", help="run every family on random data, compare with NumPy, show the rates")
-    demo.add_argument("families", nargs="*", metavar="FAMILY", help="only these families (default: all)")
-    demo.add_argument("--seed", type=seed, default=0, help="seed of the random data (default 0)")
-    demo.add_argument("--compile-only", action="store_true", help="compile every kernel of the demo and run nothing")
-    demo.set_defaults(run=_demo)
-    check = commands.add_parser(
-        "check", help="run every kernel on the emulator under many schedules, watched for races and deadlocks"
-    )
-    check.add_argument("families", nargs="*", metavar="FAMILY", help="only these families (default: all)")
-    check.add_argument(
-        "--schedules",
-        type=_whole_number(1, _MOST_SCHEDULES),
-        metavar="N",
-        help="schedules of each launch (default: one of each policy)",
-    )
-    check.add_argument("--policy", metavar="POLICY", help="only this scheduling policy")
-    check.add_argument("--seed", type=seed, default=0, help="seed of data and schedules (default 0)")
-    check.set_defaults(run=_check)
-    info = commands.add_parser("info", help="versions, driver, GPUs, cache, settings, and what is missing")
-    info.set_defaults(run=_info)
-    warm = commands.add_parser("warm", help="compile kernels ahead of their first use (needs no GPU)")
-    warm.add_argument("families", nargs="*", metavar="FAMILY", help="families (default: reduce)")
-    warm.add_argument("--dtypes", nargs="+", metavar="DTYPE", help="element types of the input")
-    warm.add_argument("--ops", nargs="+", metavar="OP", help="operators: names of reduce, and sum prod argmin argmax")
-    warm.add_argument("--layouts", nargs="+", metavar="LAYOUT", help="whole (default), rows, columns")
-    warm.set_defaults(run=_warm)
-    cache = commands.add_parser("cache", help="where compiled kernels are kept, how many, how big")
-    cache.add_argument("--clear", action="store_true", help="delete them, and nothing else that may lie there")
-    cache.set_defaults(run=_cache)
-    return parser
 
 
 def _demo(options: argparse.Namespace) -> int:
@@ -206,3 +160,62 @@ def _cache(options: argparse.Namespace) -> int:
         + (f"; not used: {reason}" if reason else "")
     )
     return 0
+
+
+_SEED = {"type": _whole_number(0, 2**64 - 1), "default": 0}
+_FAMILIES = {"nargs": "*", "metavar": "FAMILY", "help": "only these families (default: all)"}
+_SCHEDULES = {"type": _whole_number(1, 10**6), "metavar": "N"}
+_COMMANDS: dict[str, tuple[str, Callable, dict[str, dict]]] = {
+    "demo": (
+        "run every family on random data, compare with NumPy, show the rates",
+        _demo,
+        {
+            "families": _FAMILIES,
+            "--seed": {**_SEED, "help": "seed of the random data (default 0)"},
+            "--compile-only": {"action": "store_true", "help": "compile every kernel of the demo and run nothing"},
+        },
+    ),
+    "check": (
+        "run every kernel on the emulator under many schedules, watched for races and deadlocks",
+        _check,
+        {
+            "families": _FAMILIES,
+            "--schedules": {**_SCHEDULES, "help": "schedules of each launch (default: one of each policy)"},
+            "--policy": {"metavar": "POLICY", "help": "only this scheduling policy"},
+            "--seed": {**_SEED, "help": "seed of data and schedules (default 0)"},
+        },
+    ),
+    "info": ("versions, driver, GPUs, cache, settings, and what is missing", _info, {}),
+    "warm": (
+        "compile kernels ahead of their first use (needs no GPU)",
+        _warm,
+        {
+            "families": {**_FAMILIES, "help": "families (default: reduce)"},
+            "--dtypes": {"nargs": "+", "metavar": "DTYPE", "help": "element types of the input"},
+            "--ops": {
+                "nargs": "+",
+                "metavar": "OP",
+                "help": "operators: names of reduce, and sum prod argmin argmax",
+            },
+            "--layouts": {"nargs": "+", "metavar": "LAYOUT", "help": "whole (default), rows, columns"},
+        },
+    ),
+    "cache": (
+        "where compiled kernels are kept, how many, how big",
+        _cache,
+        {"--clear": {"action": "store_true", "help": "delete them, and nothing else that may lie there"}},
+    ),
+}
+"""The commands: what each is for, its function, and its arguments as ``add_argument`` takes them."""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="python -m cutesync", description="Hopper kernels in the CuTe Python DSL.")
+    parser.add_argument("--version", action="version", version=f"cutesync {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (purpose, run, arguments) in _COMMANDS.items():
+        command = commands.add_parser(name, help=purpose)
+        for argument, details in arguments.items():
+            command.add_argument(argument, **details)
+        command.set_defaults(run=run)
+    return parser

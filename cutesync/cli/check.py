@@ -12,11 +12,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
+import cutesync as cs
+
 from ..emulation import emulate
 from ..emulator import POLICIES, EmulationError
 from ..emulator.run import Settings
-from ..errors import ArgumentValueError, explain
-from .demo import FAMILIES, compare
+from .demo import chosen, compare, drawn
 
 _HEADER = f"{'operation':<30} {'dtype':<9} {'size':<14} {'launches':>8} {'steps':>9} {'seconds':>8}  verdict"
 
@@ -24,20 +25,15 @@ _HEADER = f"{'operation':<30} {'dtype':<9} {'size':<14} {'launches':>8} {'steps'
 def run(families: Sequence[str] = (), *, schedules: int | None = None, policy: str | None = None, seed: int = 0) -> int:
     """Print the table. Return 0 if every case passed, else 1. ``schedules`` defaults to one of each policy, or 5 of the
     given one."""
-    for name in families:
-        if name not in FAMILIES:
-            raise ArgumentValueError(explain("family", repr(name), " or ".join(map(repr, FAMILIES))))
+    names = chosen(families)
     schedules = schedules or (5 if policy else len(POLICIES))
     Settings(policy, seed, schedules)  # raises for invalid settings
     print(f"Each launch under {schedules} schedules ({policy or 'all policies in turn'}), seed {seed}.")
     print(_HEADER)
-    failures = total = 0
-    for family in dict.fromkeys(families) or FAMILIES:
-        for case in FAMILIES[family]("emulator"):
-            total += 1
-            failures += not _line(case, schedules, policy, seed, np.random.default_rng([seed, total]))
+    passed = [_line(case, schedules, policy, seed, generator) for case, generator in drawn(names, "emulator", seed)]
+    failures = passed.count(False)
     print(
-        f"{total} cases: "
+        f"{len(passed)} cases: "
         + (f"{failures} FAILED" if failures else "no race, deadlock or misuse, and all agree with NumPy")
         + "."
     )
@@ -46,8 +42,6 @@ def run(families: Sequence[str] = (), *, schedules: int | None = None, policy: s
 
 def _line(case, schedules: int, policy: str | None, seed: int, generator: np.random.Generator) -> bool:
     """Run one case and print its line, with the emulator's report if there is one. Return whether it passed."""
-    import cutesync as cs
-
     inputs = case.make(generator)
     expected = np.asarray(case.expected(*inputs))
     print(f"{case.operation:<30} {case.dtype:<9} {case.size:<14}", end=" ", flush=True)

@@ -7,21 +7,24 @@ reports that nothing ran.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
+import cutesync as cs
+
 from .. import env
+from ..arguments import choice
 from ..dtypes import dtype as parse_dtype
-from ..errors import ArgumentValueError, NoGpuError, explain
+from ..errors import NoGpuError
 from ..runtime import backend, device
 from ..runtime.kernel import collect
 from . import demo_flags, demo_matmul, demo_patterns, demo_reduce, demo_scan
+from .demo_case import Case
 
 FAMILIES: dict[str, Callable[[str], Iterable[Case]]] = {
     "reduce": demo_reduce.cases,
@@ -39,40 +42,14 @@ _BATCHES, _WARM_UP = 11, 3
 _HEADER = f"{'operation':<30} {'dtype':<9} {'size':<14} {'time':>10} {'rate':>11} {'of copy':>8}  error"
 
 
-@dataclass(frozen=True)
-class Case:
-    """One line of the table.
-
-    ``make(generator)`` returns the NumPy inputs. ``call(*arrays, out=None)`` is the public call on device arrays, and
-    ``expected(*inputs)`` its NumPy meaning. ``tolerance`` bounds the relative error; 0 requires equality.
-    """
-
-    operation: str
-    dtype: str
-    size: str
-    make: Callable[[np.random.Generator], tuple[np.ndarray, ...]]
-    call: Callable[..., Any]
-    expected: Callable[..., np.ndarray]
-    tolerance: float = 0.0
-
-    def prepare(self) -> None:
-        """Make the call, in a dry run (see ``runtime.kernel.collect``)."""
-        import cutesync as cs
-
-        self.call(*map(cs.asarray, self.make(np.random.default_rng(0))))
-
-
 def run(families: Sequence[str] = (), *, seed: int = 0, compile_only: bool = False) -> int:
     """Print the table. Return 0 if every case agreed (or compiled), else 1."""
-    for name in families:
-        if name not in FAMILIES:
-            raise ArgumentValueError(explain("family", repr(name), " or ".join(map(repr, FAMILIES))))
+    names = chosen(families)
     place, why = ("nowhere", "--compile-only was given") if compile_only else where()
-    chosen = list(dict.fromkeys(families)) or list(FAMILIES)
     if place == "nowhere" and not compile_only:
         raise NoGpuError(f"nothing can run: {why}; demo --compile-only compiles the kernels")
     if place == "nowhere":
-        return _compile(chosen, why)
+        return _compile(names, why)
     print(f"Running on {why}.")
     copy_rate = _copy_rate() if place == "gpu" else None
     if copy_rate:
@@ -81,19 +58,29 @@ def run(families: Sequence[str] = (), *, seed: int = 0, compile_only: bool = Fal
             f"{_COPY_BYTES >> 20} MiB copied on the device."
         )
     print(_HEADER)
-    started, failures, total = time.perf_counter(), 0, 0
-    for family in chosen:
-        for case in FAMILIES[family](place):
-            total += 1
-            failures += not _line(case, place, copy_rate, np.random.default_rng([seed, total]))
+    started = time.perf_counter()
+    agreed = [_line(case, place, copy_rate, generator) for case, generator in drawn(names, place, seed)]
+    failures = agreed.count(False)
     verdict = "all agree with NumPy" if not failures else f"{failures} DISAGREE OR FAILED"
-    print(f"{total} cases in {time.perf_counter() - started:.0f} s: {verdict}.")
+    print(f"{len(agreed)} cases in {time.perf_counter() - started:.0f} s: {verdict}.")
     if place == "emulator":
         print(
             "Every launch was watched for races, deadlocks and misuse. No GPU was used: the times are the emulator's "
             "and say nothing about a GPU."
         )
     return 1 if failures else 0
+
+
+def chosen(families: Sequence[str]) -> list[str]:
+    """Return the families named, each once; all if none is named."""
+    return list(dict.fromkeys(choice(name, "family", FAMILIES) for name in families)) or list(FAMILIES)
+
+
+def drawn(families: Sequence[str], place: str, seed: int) -> Iterator[tuple[Case, np.random.Generator]]:
+    """Yield the cases of families, each with the generator of its data."""
+    cases = itertools.chain.from_iterable(FAMILIES[family](place) for family in families)
+    for number, case in enumerate(cases, 1):
+        yield case, np.random.default_rng([seed, number])
 
 
 def where() -> tuple[str, str]:
@@ -103,25 +90,15 @@ def where() -> tuple[str, str]:
         on_gpu = not backend.current().on_host
     if on_gpu:
         reason = device.unavailable()
-        if reason:
-            return "nowhere", reason
-        return "gpu", f"{device.name(device.current())}, CUDA driver"
+        return ("nowhere", reason) if reason else ("gpu", f"{device.name(device.current())}, CUDA driver")
+    absent = "there is no Hopper GPU; python -m cutesync info says more"
+    why = "CUTESYNC_BACKEND asks for it" if env.BACKEND.get() == "emulator" else absent
     reason = _emulator_missing()
-    return ("nowhere", reason) if reason else ("emulator", f"the emulator, with small sizes ({_why_not_the_gpu()})")
-
-
-def _why_not_the_gpu() -> str:
-    return (
-        "CUTESYNC_BACKEND asks for it"
-        if env.BACKEND.get() == "emulator"
-        else "there is no Hopper GPU; python -m cutesync info says more"
-    )
+    return ("nowhere", reason) if reason else ("emulator", f"the emulator, with small sizes ({why})")
 
 
 def _emulator_missing() -> str | None:
     """Return why the emulator takes no launches, or None if it does: try one small sum."""
-    import cutesync as cs
-
     try:
         cs.sum(np.arange(3, dtype=np.int32))
     except (OSError, NoGpuError) as error:  # raised by a launch without a driver
@@ -133,23 +110,21 @@ def _compile(families: Sequence[str], why: str) -> int:
     why = why.rstrip(".")
     print(f"NOTHING RAN: {why}.")
     print("Compiling the demo's kernels for sm_90a instead.")
-    started, failures, names = time.perf_counter(), 0, 0
-    for family in families:
-        for case in FAMILIES[family]("nowhere"):
-            before = time.perf_counter()
-            try:
-                with collect() as specs:
-                    case.prepare()
-                for spec in specs.values():
-                    spec.kernel()
-                made = len(specs)
-                names += made
-                outcome = f"{made} kernel{'s' if made > 1 else ''}, {time.perf_counter() - before:.2f} s"
-            except Exception as error:  # the table continues; the exit code reports the failure
-                failures += 1
-                outcome = f"FAILED  {type(error).__name__}: {error}"
-            print(f"{case.operation:<30} {case.dtype:<9} {case.size:<14} {outcome}", flush=True)
-    verdict = f"{names} kernels compiled for sm_90a" + (f", {failures} cases FAILED" if failures else "")
+    started, failures, kernels = time.perf_counter(), 0, 0
+    for case, _ in drawn(families, "nowhere", 0):
+        before = time.perf_counter()
+        try:
+            with collect() as specs:
+                case.prepare()
+            for spec in specs.values():
+                spec.kernel()
+            kernels += len(specs)
+            outcome = f"{len(specs)} kernel{'s' if len(specs) > 1 else ''}, {time.perf_counter() - before:.2f} s"
+        except Exception as error:  # the table continues; the exit code reports the failure
+            failures += 1
+            outcome = f"FAILED  {type(error).__name__}: {error}"
+        print(f"{case.operation:<30} {case.dtype:<9} {case.size:<14} {outcome}", flush=True)
+    verdict = f"{kernels} kernels compiled for sm_90a" + (f", {failures} cases FAILED" if failures else "")
     print(f"{verdict}, in {time.perf_counter() - started:.0f} s. Nothing ran: {why}.")
     return 1 if failures else 0
 
@@ -192,8 +167,6 @@ def compare(result: np.ndarray, expected: np.ndarray, tolerance: float) -> tuple
 
 def _time_once(case: Case, inputs: tuple) -> tuple[float, int, list[np.ndarray]]:
     """Make two calls on the emulator. Return the seconds of the second, the bytes moved, and both results."""
-    import cutesync as cs
-
     arrays = [cs.asarray(x) for x in inputs]
     first = case.call(*arrays)
     before = time.perf_counter()
@@ -205,8 +178,6 @@ def _time_once(case: Case, inputs: tuple) -> tuple[float, int, list[np.ndarray]]
 def _time_on_gpu(case: Case, inputs: tuple) -> tuple[float, int, list[np.ndarray]]:
     """Return the median seconds of a call, the bytes that it reads and writes, and the results of the first and the
     last call."""
-    import cutesync as cs
-
     size = sum(x.nbytes for x in inputs)
     copies = [[cs.asarray(x) for x in inputs] for _ in range(max(2, -(-_ROTATION_BYTES // size)))]
     first = case.call(*copies[0])
@@ -246,8 +217,6 @@ def _median_seconds(work: Callable[[], None]) -> float:
 
 def _copy_rate() -> float:
     """Return the bytes read and written per second by the driver's copy of a large buffer on the device."""
-    import cutesync as cs
-
     source, target = cs.empty(_COPY_BYTES, "uint8"), cs.empty(_COPY_BYTES, "uint8")
     cu, copies = device.driver(), 4
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+import functools
+from collections.abc import Iterator
 
 import numpy as np
 
-from .. import reference
 from ..dtypes import dtype as parse_dtype
-
-if TYPE_CHECKING:
-    from .demo import Case
+from .demo_case import Case, of_array
 
 
 def jump(a, b):
@@ -30,42 +27,24 @@ def cases(place: str) -> Iterator[Case]:
     large = place != "emulator"
     full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 14,), (10007,))
     rows, short = ((4099, 4097), (1 << 20, 10)) if large else ((67, 131), (1000, 10))
-    for source in ("int32", "int8", "int64", "float16", "float32"):
-        yield _case("head flags", source, full)
-    yield _case("head flags", "uint16", odd)
-    yield _case("tail flags", "int32", full, "flag_tails")
-    yield _case("tail flags, with a successor", "float64", odd, "flag_tails", successor=2)
-    yield _case("head flags, 32 to a word", "int32", full, dtype="bits")
-    yield _case("tail flags, 32 to a word", "uint8", odd, "flag_tails", dtype="bits")
-    yield _case("head flags as int32", "int32", full, dtype="int32", predecessor=1)
-    yield _case("head flags of tiles of 512", "int32", full, tile=512)
-    yield _case("head flags of tiles of 1000", "int32", odd, tile=1000)
-    yield _case("head flags of rows", "int32", rows)
-    yield _case("head flags of short rows", "float32", short)
-    yield _case("Python: steps above 1", "int32", full, op=jump)
-    yield _case("Python: steps, with the index", "int32", odd, op=jump_within_a_page)
-    yield _case("adjacent difference", "int32", full, "adjacent_difference")
-    yield _case("adjacent difference, reverse", "float16", rows, "adjacent_difference", reverse=True)
-
-
-def _case(operation: str, source: str, shape: tuple[int, ...], name: str = "flag_heads", **options) -> Case:
-    from .demo import Case
-    from .demo_reduce import _words
-
-    return Case(
-        operation,
-        source,
-        _words(shape),
-        lambda generator: (_runs(generator, source, shape),),
-        _call(name, options),
-        lambda x: getattr(reference, name)(x, **options),
+    case = functools.partial(of_array, make=_runs)
+    yield from (case("head flags", s, full, "flag_heads") for s in ("int32", "int8", "int64", "float16", "float32"))
+    yield from (
+        case("head flags", "uint16", odd, "flag_heads"),
+        case("tail flags", "int32", full, "flag_tails"),
+        case("tail flags, with a successor", "float64", odd, "flag_tails", successor=2),
+        case("head flags, 32 to a word", "int32", full, "flag_heads", dtype="bits"),
+        case("tail flags, 32 to a word", "uint8", odd, "flag_tails", dtype="bits"),
+        case("head flags as int32", "int32", full, "flag_heads", dtype="int32", predecessor=1),
+        case("head flags of tiles of 512", "int32", full, "flag_heads", tile=512),
+        case("head flags of tiles of 1000", "int32", odd, "flag_heads", tile=1000),
+        case("head flags of rows", "int32", rows, "flag_heads"),
+        case("head flags of short rows", "float32", short, "flag_heads"),
+        case("Python: steps above 1", "int32", full, "flag_heads", op=jump),
+        case("Python: steps, with the index", "int32", odd, "flag_heads", op=jump_within_a_page),
+        case("adjacent difference", "int32", full, "adjacent_difference"),
+        case("adjacent difference, reverse", "float16", rows, "adjacent_difference", reverse=True),
     )
-
-
-def _call(name: str, options: dict) -> Callable:
-    import cutesync as cs
-
-    return lambda x, out=None: getattr(cs, name)(x, out=out, **options)
 
 
 def _runs(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+import cutesync as cs
+
 from .. import reference
 from ..dtypes import dtype as parse_dtype
-
-if TYPE_CHECKING:
-    from .demo import Case
+from .demo_case import Case
 
 _ROUNDING = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 1e-5}  # relative: all products are positive
 
@@ -24,18 +24,19 @@ def cases(place: str) -> Iterator[Case]:
     yield _case("matmul", "float16", square)
     if large and importlib.util.find_spec("ml_dtypes") is not None:
         yield _case("matmul", "bfloat16", square)
-    yield _case("matmul to float32", "float16", square, out_dtype="float32")
-    yield _case("matmul", "float32", square)
-    yield _case("matmul, tf32", "float32", square, tolerance=2.0**-10, precision="tf32")
-    yield _case("matmul, odd rows", "float16", odd)
-    yield _case("matmul, K = 8", "float16", (square[0], square[1], 8))
-    yield _case("matmul, one row", "float16", (1, square[1], square[2]))
-    yield _case(
-        "matmul, long K", "float16", (16, 1024, 4096) if large else (16, 64, 1024)
-    )  # its shares meet in clusters
-    yield _case("batched matmul", "float16", odd[:1] * 3, batch=8 if large else 2)
-    yield _case("matmul + bias, relu", "float16", square, bias=True, activation="relu")
-    yield _case("matmul, silu", "float16", odd, activation="silu", out_dtype="float32")
+    long = (16, 1024, 4096) if large else (16, 64, 1024)  # its shares meet in clusters
+    yield from (
+        _case("matmul to float32", "float16", square, out_dtype="float32"),
+        _case("matmul", "float32", square),
+        _case("matmul, tf32", "float32", square, tolerance=2.0**-10, precision="tf32"),
+        _case("matmul, odd rows", "float16", odd),
+        _case("matmul, K = 8", "float16", (square[0], square[1], 8)),
+        _case("matmul, one row", "float16", (1, square[1], square[2])),
+        _case("matmul, long K", "float16", long),
+        _case("batched matmul", "float16", odd[:1] * 3, batch=8 if large else 2),
+        _case("matmul + bias, relu", "float16", square, bias=True, activation="relu"),
+        _case("matmul, silu", "float16", odd, activation="silu", out_dtype="float32"),
+    )
 
 
 def _case(
@@ -48,28 +49,18 @@ def _case(
     tolerance: float = 0.0,
     **options,
 ) -> Case:
-    from .demo import Case
-
     m, n, k = shape
     outer = (batch,) if batch else ()
+    shapes = [(*outer, m, k), (*outer, k, n)] + ([(n,)] if bias else [])
 
-    def call(a, b, *terms, out=None):
-        import cutesync as cs
-
-        return cs.matmul(a, b, bias=terms[0] if terms else None, out=out, **options)
+    def multiply(function, a, b, *terms, **more):
+        return function(a, b, bias=terms[0] if terms else None, **options, **more)
 
     def make(generator: np.random.Generator) -> tuple[np.ndarray, ...]:
         kind = parse_dtype(source).numpy
-        shapes = [(*outer, m, k), (*outer, k, n)] + ([(n,)] if bias else [])
         return tuple((generator.random(s, np.float32) / np.sqrt(k)).astype(kind) for s in shapes)
 
     words = " x ".join(map(str, shape)) if not batch else f"{batch} x {m}^3"
-    return Case(
-        operation,
-        source,
-        words,
-        make,
-        call,
-        lambda a, b, *terms: reference.matmul(a, b, bias=terms[0] if terms else None, **options),
-        tolerance or _ROUNDING[options.get("out_dtype", source)],
-    )
+    call, expected = (functools.partial(multiply, home.matmul) for home in (cs, reference))
+    bound = tolerance or _ROUNDING[options.get("out_dtype", source)]
+    return Case(operation, source, words, make, call, expected, bound)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .. import patterns
-
-if TYPE_CHECKING:
-    from .demo import Case
+from ..emulator import emulate, settings
+from ..runtime import backend
+from .demo_case import Case
 
 
 def _consumed(v):
@@ -66,10 +65,12 @@ def _forms(n: int, few: int) -> Iterator[Case]:
 def _synchronization(few: int, count: int) -> Iterator[Case]:
     """Yield the patterns that show one means of synchronization each; ``count`` is a number of phases."""
     tiers, phases, entangled = patterns.tiered_scan, patterns.phases, patterns.warp_entanglement
-    yield _case("scan in tiers", "int32", few, tiers.run, lambda x: np.cumsum(x, dtype=x.dtype))
-    yield _case("early exit", "int32", few, patterns.early_exit.run, patterns.early_exit.reference, 20)
-    yield _case("completion function", "int64", few, patterns.completion.run, patterns.completion.reference)
-    yield _case("transactions", "int32", few, patterns.transactions.run, patterns.transactions.reference)
+    yield from (
+        _case("scan in tiers", "int32", few, tiers.run, lambda x: np.cumsum(x, dtype=x.dtype)),
+        _case("early exit", "int32", few, patterns.early_exit.run, patterns.early_exit.reference, 20),
+        _case("completion function", "int64", few, patterns.completion.run, patterns.completion.reference),
+        _case("transactions", "int32", few, patterns.transactions.run, patterns.transactions.reference),
+    )
     for how in ("token", "parity"):
         yield _case(
             f"300 phases by {how}",
@@ -100,13 +101,8 @@ def _lists(few: int) -> Iterator[Case]:
             _sorted(lambda x, method=method: lists.run(x, _kept, method=method)),
             lambda x: np.sort(lists.reference(x, _kept)),
         )
-    yield _case(
-        "primes, as many as x",
-        "int32",
-        few,
-        _sorted(lambda x: primes.run(len(x))),
-        lambda x: primes.reference(len(x)),
-    )
+    found = _sorted(lambda x: primes.run(len(x)))
+    yield _case("primes, as many as x", "int32", few, found, lambda x: primes.reference(len(x)))
     yield _case("give to a channel, take half, sorted", "int32", few, _sorted(_through_a_channel), np.sort)
 
 
@@ -121,9 +117,6 @@ def _sorted(run: Callable) -> Callable:
     ``run`` is called once for each, as one launch under all of them would report that results differ."""
 
     def call(x, out=None) -> np.ndarray:
-        from ..emulator import emulate, settings
-        from ..runtime import backend
-
         how = settings()
         if not backend.current().on_host or how.schedules == 1:
             return np.sort(np.asarray(run(x)))
@@ -137,14 +130,5 @@ def _sorted(run: Callable) -> Callable:
 
 
 def _case(operation: str, dtype: str, n: int, call: Callable, expected: Callable, high: int = 1000) -> Case:
-    from .demo import Case
-
     words = f"2^{n.bit_length() - 1}" if n & (n - 1) == 0 else str(n)
-    return Case(
-        operation,
-        dtype,
-        words,
-        lambda generator: (generator.integers(0, high, n).astype(dtype),),
-        call,
-        expected,
-    )
+    return Case(operation, dtype, words, lambda g: (g.integers(0, high, n).astype(dtype),), call, expected)

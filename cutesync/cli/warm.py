@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -135,16 +136,20 @@ def _collected(label: str, calls: Iterable[Callable[[], object]]) -> Iterator[Jo
         yield f"{label}: {spec.label}", spec
 
 
+def _by_operator(ops: Iterable, calls: dict[str, Callable], general: Callable) -> Iterator[tuple[Any, Callable]]:
+    """Yield each operator with its own function, or with the general one that takes it as ``op``."""
+    for op in ops:
+        own = calls.get(op) if isinstance(op, str) else None
+        yield op, own or functools.partial(general, op=op)
+
+
 def _reduce_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
     from .. import argmax, argmin, prod, reduce, sum
 
     calls = {"sum": sum, "prod": prod, "argmin": argmin, "argmax": argmax}
+    defined = [op for op in ops if op not in COMPARISONS]
     for source in dtypes:
-        for op in ops:
-            if op in COMPARISONS:
-                continue
-            call = calls.get(op) if isinstance(op, str) else None
-            call = call or functools.partial(reduce, op=op)
+        for op, call in _by_operator(defined, calls, reduce):
             found = _collected(f"reduce {_name(op)} {source}", _reductions(call, op, source, layouts))
             yield from (job for job in found if layouts != ("whole",) or not job[1].label.startswith("WholeRow"))
 
@@ -167,12 +172,9 @@ def _scan_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[J
     from ..kernels.scan.call import NAMES as names
 
     calls = {"sum": cumsum, "prod": cumprod}
+    defined = [op for op in ops if not isinstance(op, str) or op in (*names, *calls)]
     for source in dtypes:
-        for op in ops:
-            if isinstance(op, str) and op not in (*names, *calls):
-                continue
-            call = calls.get(op) if isinstance(op, str) else None
-            call = call or functools.partial(scan, op=op)
+        for op, call in _by_operator(defined, calls, scan):
             arrays = (
                 functools.partial(call, _dry_array(shape, source, offset), axis=axis)
                 for shape, axis in _shapes(layouts)

@@ -10,7 +10,7 @@ import numpy as np
 
 from . import tensor_map
 from .clocks import Clock
-from .memory import SHARED_START, Region
+from .memory import Region
 
 if TYPE_CHECKING:
     from .machine import Machine
@@ -96,10 +96,6 @@ class Operation(Issue):
             if event is not None:
                 clock.join(self.warp.clock.async_done(*event))
         return clock
-
-    def uses_shared_of(self, block) -> bool:
-        """Whether it still reads or writes that block's shared memory. Bytes on their way to global memory do not."""
-        return block.number in self.blocks and not self.reads_done
 
 
 class Groups:
@@ -227,14 +223,4 @@ def from_shared(
     operation.second = [partial(deliver, part) for part in parts]
 
 
-@lru_cache(maxsize=256)
-def decoded(data: bytes) -> Any:
-    return tensor_map.decode(data)
-
-
-def shared_side(block, address: int, size: int) -> Side | None:
-    """``size`` contiguous bytes of a block's shared memory in units of 16; None where they do not fit."""
-    offset = address - SHARED_START
-    if offset < 0 or offset + size > block.shared.high:
-        return None
-    return Side(block.shared, np.arange(offset, offset + size, UNIT, dtype=np.int64), UNIT)
+decoded = lru_cache(maxsize=256)(tensor_map.decode)

@@ -230,9 +230,6 @@ class MBarrier:
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
-    def passed(self, parity: int) -> bool:
-        return self.phase & 1 != parity
-
     def observe(self, f, lanes) -> None:
         """These lanes (an array) have waited for the last phase or arrived in the running one: they know it is over."""
         self.knows.setdefault((f.warp.block.number, f.warp.index), (lanes, f.warp.clock.time))

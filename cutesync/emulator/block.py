@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,7 +32,6 @@ class Warp:
         self.block, self.index, self.machine = block, index, machine
         self.R = list(machine.program.initial)
         self.live = (1 << threads) - 1
-        self.all = self.live
         self.clock = WarpClock(block.number, index, block.warp_count, machine.start_of_time)
         first = (block.number + 1 << BLOCK_AT - ACTOR_AT) + index * ACTORS
         self.actor_keys = np.arange(first, first + 32, dtype=_I64)  # block and actor of each lane, as in shadow memory
@@ -41,9 +41,7 @@ class Warp:
         self.fence_releases: dict[int, tuple[Clock, int]] = {}  # by lane: clock and scope of its last fence
         self.groups: defaultdict[tuple[str, int], Groups] = defaultdict(Groups)  # by kind and lane
         self.stores: dict = {}  # the last copy to global memory of each instruction, which lanes share
-        self.tensor: TensorRegisters | None = None
         self.budgets: list = []  # setmaxnreg so far: (site, registers)
-        self.local: Region | None = None
         self.fragments = [Fragment(self, 0, self.live)]
         self.priority = 0.0
 
@@ -76,8 +74,7 @@ class Warp:
                     self.machine.resume(fragment, CONVERGE)
 
     def learn(self, lanes, clock) -> None:
-        everyone = lanes is None or len(lanes) == self.live.bit_count()
-        self.clock.acquire(lanes, clock, everyone)
+        self.clock.acquire(lanes, clock, lanes is None or len(lanes) == self.live.bit_count())
 
     def fence_proxy(self, lanes, spaces: tuple[int, ...]) -> None:
         self.clock.fence_proxy(lanes, lanes is None or len(lanes) == self.live.bit_count(), spaces)
@@ -97,8 +94,7 @@ class Warp:
         thread = self.index * 32 + _LANES
         x, y, _ = machine.block
         tid = (thread % x, thread // x % y, thread // (x * y))
-        base, axis = (name[:-2], "xyzw".find(name[-1])) if name[-2:-1] == "_" else (name, -1)
-        triples = {
+        triples: dict[str, tuple] = {
             "tid": tid,
             "ntid": machine.block,
             "ctaid": block.coordinates,
@@ -108,44 +104,39 @@ class Warp:
             "clusterid": tuple(c // s for c, s in zip(block.coordinates, machine.cluster)),
             "nclusterid": tuple(g // c for g, c in zip(machine.grid, machine.cluster)),
         }
-        if base in triples and axis >= 0:
-            value = triples[base][axis] if axis < 3 else 0
-        else:
-            scalars = {
-                "laneid": _LANES,
-                "warpid": self.index,
-                "nwarpid": block.warp_count,
-                "smid": block.number % 132,
-                "nsmid": 132,
-                "gridid": 0,
-                "cluster_ctarank": block.rank,
-                "cluster_nctarank": machine.cluster_size,
-                "is_explicit_cluster": int(machine.cluster_size > 1),
-                "lanemask_eq": 1 << _LANES,
-                "lanemask_lt": (1 << _LANES) - 1,
-                "lanemask_le": (2 << _LANES) - 1,
-                "lanemask_gt": ~((2 << _LANES) - 1),
-                "lanemask_ge": ~((1 << _LANES) - 1),
-                "dynamic_smem_size": machine.dynamic_bytes,
-                "total_smem_size": machine.shared_bytes,
-            }
-            if name not in scalars:
-                raise EmulationError(
-                    Report("unsupported", f"the special register %{name} is not known", machine.program.function.name)
-                )
-            value = scalars[name]
-        return np.ascontiguousarray(np.broadcast_to(np.asarray(value, _I64), 32)).astype(_U32)
+        values = {f"{base}_{x}": n for base, numbers in triples.items() for x, n in zip("xyzw", (*numbers, 0))}
+        values |= {
+            "laneid": _LANES,
+            "warpid": self.index,
+            "nwarpid": block.warp_count,
+            "smid": block.number % 132,
+            "nsmid": 132,
+            "gridid": 0,
+            "cluster_ctarank": block.rank,
+            "cluster_nctarank": machine.cluster_size,
+            "is_explicit_cluster": int(machine.cluster_size > 1),
+            "lanemask_eq": 1 << _LANES,
+            "lanemask_lt": (1 << _LANES) - 1,
+            "lanemask_le": (2 << _LANES) - 1,
+            "lanemask_gt": ~((2 << _LANES) - 1),
+            "lanemask_ge": ~((1 << _LANES) - 1),
+            "dynamic_smem_size": machine.dynamic_bytes,
+            "total_smem_size": machine.shared_bytes,
+        }
+        if name not in values:
+            raise EmulationError(
+                Report("unsupported", f"the special register %{name} is not known", machine.program.function.name)
+            )
+        return np.ascontiguousarray(np.broadcast_to(np.asarray(values[name], _I64), 32)).astype(_U32)
 
+    @cached_property
     def tensor_registers(self) -> TensorRegisters:
-        if self.tensor is None:
-            self.tensor = TensorRegisters(self)
-        return self.tensor
+        return TensorRegisters(self)
 
+    @cached_property
     def local_region(self) -> Region:
-        if self.local is None:
-            size = max(self.machine.local_bytes, 16) * 32
-            self.local = Region("local memory", 0, np.full(size, POISON, np.uint8), initialised=True)
-        return self.local
+        size = max(self.machine.local_bytes, 16) * 32
+        return Region("local memory", 0, np.full(size, POISON, np.uint8), initialised=True)
 
 
 class Block:
@@ -158,7 +149,6 @@ class Block:
         self.rank = self.in_cluster[0] + c[0] * (self.in_cluster[1] + c[1] * self.in_cluster[2])
         threads = machine.block[0] * machine.block[1] * machine.block[2]
         self.warp_count = -(-threads // 32)
-        self.threads = threads
         self.peers: list[Block] = [self]
         self.shared = Region.shared(f"shared memory of block {self.coordinates}", machine.shared_bytes)
         self.special: dict[tuple[str, int], np.ndarray] = {}

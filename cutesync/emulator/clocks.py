@@ -40,15 +40,19 @@ def each(lanes: np.ndarray | None) -> Iterable[int]:
 class Clock:
     __slots__ = ("invisible", "known", "proxied")
 
-    def __init__(self, known: Table | None = None, proxied: tuple[Table, ...] | None = None):
+    def __init__(
+        self,
+        known: Table | None = None,
+        proxied: tuple[Table, ...] | None = None,
+        invisible: Clock | None = None,
+    ):
         self.known: Table = known if known is not None else {}
         self.proxied: tuple[Table, ...] = proxied if proxied is not None else ({}, {})
-        self.invisible: Clock | None = None
+        self.invisible = invisible
 
     def copy(self) -> Clock:
-        out = Clock(dict(self.known), tuple(map(dict, self.proxied)))
-        out.invisible = self.invisible.copy() if self.invisible else None
-        return out
+        invisible = self.invisible.copy() if self.invisible else None
+        return Clock(dict(self.known), tuple(map(dict, self.proxied)), invisible)
 
     def join(self, other: Clock) -> None:
         _join(self.known, other.known)
@@ -60,11 +64,10 @@ class Clock:
 
     def without_visibility(self) -> Clock:
         """The same events, known only to be over; those that have crossed a proxy fence still have."""
-        out = Clock()
-        out.invisible = Clock(dict(self.known), tuple(map(dict, self.proxied)))
+        events = Clock(dict(self.known), tuple(map(dict, self.proxied)))
         if self.invisible:
-            out.invisible.join(self.invisible)
-        return out
+            events.join(self.invisible)
+        return Clock(invisible=events)
 
     def fence_proxy(self, space: int) -> None:
         _join(self.proxied[space], self.known)
@@ -138,18 +141,16 @@ class WarpClock:
 
     def acquire(self, lanes, clock: Clock, everyone: bool) -> None:
         """These lanes learn ``clock``; ``everyone`` says that they are all the lanes the warp still has."""
-        if everyone:
-            self.common.join(clock)
-            for own in self.single.values():
-                own.join(clock)
-            return
+        for own in (self.common, *self.single.values()) if everyone else self._own(lanes):
+            own.join(clock)
+
+    def _own(self, lanes) -> Iterable[Clock]:
+        """Give these lanes clocks of their own, one for those that shared one, and return these clocks."""
         fresh: dict[int, Clock] = {}
         for lane in each(lanes):
             old = self.of(lane)
-            if id(old) not in fresh:
-                fresh[id(old)] = old.copy()
-                fresh[id(old)].join(clock)
-            self.single[lane] = fresh[id(old)]
+            self.single[lane] = fresh[id(old)] = fresh.get(id(old)) or old.copy()
+        return fresh.values()
 
     def synchronize(self, lanes, everyone: bool) -> None:
         """``bar.warp.sync``: each of these lanes learns what the others know."""
@@ -161,12 +162,7 @@ class WarpClock:
 
     def fence_proxy(self, lanes, everyone: bool, spaces: tuple[int, ...]) -> None:
         """``fence.proxy.async`` by these lanes: what they know and did has crossed the proxies."""
-        if not everyone:
-            fresh: dict[int, Clock] = {}
-            for lane in each(lanes):
-                old = self.of(lane)
-                self.single[lane] = fresh[id(old)] = fresh.get(id(old)) or old.copy()
-        for clock, _ in self.groups(lanes):
+        for clock in (clock for clock, _ in self.groups(lanes)) if everyone else self._own(lanes):
             for space in spaces:
                 clock.fence_proxy(space)
                 self._record(clock.proxied[space], lanes)

@@ -9,12 +9,11 @@ returns the next segment, or ``STOP`` if the fragment was blocked or has ended.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
-from ..errors import CutesyncError
 from . import gate, syntax
 from .emitter import ALL, CARRY, STOP, UNSIGNED, VIEWS, ZERO, Emitter
 from .instructions import emitter, gathers_lanes, splits_around
@@ -64,22 +63,17 @@ class Program:
         self.segments = self._cut()
         self.starts = {start: i for i, (start, _) in enumerate(self.segments)}
         self.exit = len(self.segments)
-        try:
+        what = f"{function.name} has a branch that cannot be read"  # an indexed branch whose table is missing
+        with gate.reported(lambda fault: syntax.PtxSyntaxError(f"{what} ({fault})")):
             self._analyse()
-        except gate.MALFORMED as fault:  # an indexed branch whose table is missing
-            if isinstance(fault, CutesyncError):
-                raise
-            raise syntax.PtxSyntaxError(f"{function.name} has a branch that cannot be read ({fault})") from fault
         self.full = [self._lazy(i, True) for i in range(len(self.segments))] + [_exit]
         self.part = [self._lazy(i, False) for i in range(len(self.segments))] + [_exit]
 
     def _place_variables(self) -> None:
         """Give every declared variable an address. Shared ones of launch-time size come after all others."""
-        dynamic = []
-        for v in (*self.module.variables, *self.function.variables):
-            if v.space == "shared" and v.size == 0:
-                dynamic.append(v)
-            elif v.space == "shared":
+        variables = (*self.module.variables, *self.function.variables)
+        for v in sorted(variables, key=lambda v: v.space == "shared" and v.size == 0):
+            if v.space == "shared":
                 self.static_shared = -(-self.static_shared // v.align) * v.align
                 self.symbols[v.name] = SHARED_START + self.static_shared
                 self.static_shared += v.size
@@ -93,11 +87,7 @@ class Program:
                 aligned[:] = content
                 self.variables[v.name] = (v, aligned)
                 self.symbols[v.name] = aligned.ctypes.data
-        for v in dynamic:
-            self.static_shared = -(-self.static_shared // v.align) * v.align
-            self.symbols[v.name] = SHARED_START + self.static_shared
-        for p in self.function.params:
-            self.symbols[p.name] = p.offset
+        self.symbols |= {p.name: p.offset for p in self.function.params}
 
     # --- shape --------------------------------------------------------------------------------------------------------
 
@@ -114,8 +104,7 @@ class Program:
         return list(zip(ordered, [*ordered[1:], len(code)]))
 
     def target(self, label: str) -> int:
-        index = self.function.labels[label]
-        return self.starts.get(index, len(self.segments))
+        return self.starts.get(self.function.labels[label], len(self.segments))
 
     def _analyse(self) -> None:
         """Live registers at the end of each segment."""
@@ -176,6 +165,9 @@ class Program:
     def constant(self, value: int, kind: str, bits: int) -> str:
         return self._named((value, kind, bits), "c", constant_vector(value, kind, bits))
 
+    def bound(self, function, static: tuple) -> str:
+        return self._named(("bound", function, static), function.__name__, partial(function, *static))
+
     def launch_bound(self, maker, static: tuple) -> str:
         name = self._named(("op", maker, static), "op", None)
         self.factories[name] = (maker, static)
@@ -207,17 +199,15 @@ class Program:
         while True:
             e.index = index
             start, end = self.segments[index]
-            for instr in self.function.code[start:end]:
-                e.instr = instr
-                try:
+            with gate.reported(
+                lambda fault: unknown(e.instr, f"its form or operands ({type(fault).__name__}: {fault})")
+            ):
+                for instr in self.function.code[start:end]:
+                    e.instr = instr
                     self._guard(e, instr)
                     if self.tensor_registers and instr.parts[0] != "wgmma":
                         e.touch(self.tensor_registers & instr.registers())
                     emitter(instr)(e, instr)
-                except CutesyncError:
-                    raise
-                except gate.MALFORMED as fault:
-                    raise unknown(instr, f"its form or operands ({type(fault).__name__}: {fault})") from fault
             e.guard = None
             if e.ended:
                 return e

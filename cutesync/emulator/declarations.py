@@ -11,15 +11,15 @@ _TYPE = r"\.(b8|b16|b32|b64|u8|u16|u32|u64|s8|s16|s32|s64|f16|f32|f64|b128)\b"
 _MAX_LOCAL, _MAX_BYTES = 512 << 10, 1 << 31
 
 
-def split(text: str, separator: str = ",") -> list[str]:
-    """Split at the separator outside brackets, braces and parentheses."""
+def split(text: str) -> list[str]:
+    """Split at commas outside brackets, braces and parentheses."""
     parts, depth, start = [], 0, 0
     for i, ch in enumerate(text):
         if ch in "[{(":
             depth += 1
         elif ch in "]})":
             depth -= 1
-        elif ch == separator and depth == 0:
+        elif ch == "," and depth == 0:
             parts.append(text[start:i].strip())
             start = i + 1
     last = text[start:].strip()

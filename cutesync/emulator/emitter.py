@@ -14,7 +14,7 @@ import numpy as np
 
 from . import syntax
 from .instructions.registry import unknown
-from .tensor_registers import Uses, touch_maker
+from .tensor_registers import Uses, touch
 
 if TYPE_CHECKING:
     from .codegen import Program
@@ -39,7 +39,6 @@ class Emitter:
         self.program = program
         self.full = full
         self.lines: list[str] = []
-        self.indent = "    "
         self.have: dict[tuple[str, str], str] = {}  # (register, kind) -> local variable that holds it
         self.reads: set[str] = set()
         self.writes: dict[str, syntax.Reg] = {}
@@ -52,7 +51,7 @@ class Emitter:
     # --- text ---------------------------------------------------------------------------------------------------------
 
     def line(self, text: str) -> None:
-        self.lines.append(self.indent + text)
+        self.lines.append("    " + text)
 
     def temp(self, expression: str) -> str:
         self.temporaries += 1
@@ -118,10 +117,13 @@ class Emitter:
         name = operand.name.replace(".", "_")
         if name in ("clock", "clock64", "clock_hi", "globaltimer", "globaltimer_lo", "globaltimer_hi"):
             return self.temp(f"f.warp.machine.clock('{name}', {bits})")
-        if name == "dynamic_smem_size" or name == "total_smem_size":
-            return self.temp(f"f.warp.sreg('{name}').astype(u{bits})")
         local = self.temp(f"f.warp.sreg('{name}')")
         return local if bits == 32 and kind == "u" else self.temp(f"{local}.astype(u{bits}).view({kind}{bits})")
+
+    def stacked(self, operand, bits: int) -> str:
+        """A register as a vector, or ``{a, b}`` as rows of elements."""
+        values = [self.u(item, bits) for item in syntax.items(operand)]
+        return values[0] if len(values) == 1 else self.temp(f"np.stack(({', '.join(values)}), 1)")
 
     def register(self, reg: syntax.Reg, kind: str) -> str:
         """The local variable holding a register of its own width as unsigned, signed or float."""
@@ -137,11 +139,9 @@ class Emitter:
             if kind == "u":
                 return base
         name = base if kind == "u" else base + kind
-        if self.indent == "    ":
-            self.line(f"{name} = {other}.view({kind}{reg.bits})")
-            self.have[(reg.name, kind)] = name
-            return name
-        return f"{other}.view({kind}{reg.bits})"
+        self.line(f"{name} = {other}.view({kind}{reg.bits})")
+        self.have[(reg.name, kind)] = name
+        return name
 
     # --- destinations -------------------------------------------------------------------------------------------------
 
@@ -160,8 +160,7 @@ class Emitter:
                 source = f"{source}.view(u{bits})"
             expression, kind = f"{source}.astype({widen}{reg.bits})", widen
         if self.guard is not None:
-            old = self.register(reg, kind)
-            expression = f"where({self.guard}, {expression}, {old})"
+            expression = f"where({self.guard}, {expression}, {self.register(reg, kind)})"
         name = base if kind == "u" else base + kind
         self.line(f"{name} = {expression}")
         for key in [k for k in self.have if k[0] == reg.name]:
@@ -187,17 +186,16 @@ class Emitter:
 
     def effect(self, operation: str, *args: str) -> None:
         """Call an operation with a side effect on the running instruction's lanes, if there are any."""
-        if self.guard is not None:
-            self.line(f"if cnz({self.guard}):")
-            self.line(f"    {operation}(f, f.pick({self.guard}), {', '.join(args)})")
-        else:
-            self.line(f"{operation}(f, {'None' if self.full else 'f.lanes'}, {', '.join(args)})")
+        self.line(("" if self.guard is None else f"if cnz({self.guard}): ") + self._on_lanes(operation, args))
 
     def result(self, operation: str, *args: str) -> str:
         """The same for an operation with a result; returns the result's name. It is None where no lane ran."""
-        if self.guard is not None:
-            return self.temp(f"{operation}(f, f.pick({self.guard}), {', '.join(args)}) if cnz({self.guard}) else None")
-        return self.temp(f"{operation}(f, {'None' if self.full else 'f.lanes'}, {', '.join(args)})")
+        otherwise = "" if self.guard is None else f" if cnz({self.guard}) else None"
+        return self.temp(self._on_lanes(operation, args) + otherwise)
+
+    def _on_lanes(self, operation: str, args: tuple[str, ...]) -> str:
+        lanes = f"f.pick({self.guard})" if self.guard is not None else "None" if self.full else "f.lanes"
+        return f"{operation}({', '.join(('f', lanes, *args))})"
 
     def set_result(self, reg, result: str, expression: str, kind: str = "u", bits: int | None = None) -> None:
         """Set a destination from ``result`` of a guarded operation: nothing happens where no lane ran."""
@@ -206,6 +204,14 @@ class Emitter:
         elif reg != syntax.SINK:
             zero = "NONE" if reg.bits == 1 else f"Z{bits or reg.bits}"
             self.set(reg, f"({zero} if {result} is None else {expression})", kind, bits)
+
+    def set_items(self, destination, result: str, kind: str, bits: int) -> None:
+        """The same for a register or each of ``{a, b}``; ``result`` is unsigned, of these ``bits``."""
+        items = syntax.items(destination)
+        for i, item in enumerate(items):
+            value = result if len(items) == 1 else f"{result}[{i}]"
+            if item != syntax.SINK:
+                self.set_result(item, result, value if kind == "u" else f"{value}.view({kind}{bits})", kind, bits)
 
     def converge(self, members) -> None:
         """Wait here until all live lanes of ``members`` (a number or an expression) are in this fragment."""
@@ -231,11 +237,15 @@ class Emitter:
             return
         uses = Uses() if self.guard is not None or self.uses is None else self.uses
         if self.guard is not None:
-            self.line(f"if cnz({self.guard}): {self.op(touch_maker)}(f, {self.name(uses, 'uses')})")
+            self.line(f"if cnz({self.guard}): {self.name(touch, 'touch')}(f, {self.name(uses, 'uses')})")
         elif self.uses is None:
             self.uses = uses
-            self.lines.insert(0, f"    {self.op(touch_maker)}(f, {self.name(uses, 'uses')})")
+            self.lines.insert(0, f"    {self.name(touch, 'touch')}(f, {self.name(uses, 'uses')})")
         uses.add([self.program.slot(r) for r in registers], self.site(), self.instr)
+
+    def bound(self, function, *static) -> str:
+        """A global name of the function with its first arguments given."""
+        return self.program.bound(function, static)
 
     def op(self, maker, *static) -> str:
         """A global name that is bound, at every launch, to ``maker(machine, *static)``."""

@@ -17,6 +17,13 @@ import numpy as np
 
 from ..errors import ArgumentValueError, explain
 
+
+def require(fine: object, what: str, came: object, allowed: str, advice: str = "") -> None:
+    """Raise ArgumentValueError unless it is ``fine``."""
+    if not fine:
+        raise ArgumentValueError(explain(what, came, allowed, advice))
+
+
 MODES = ("rn", "rna", "rz", "rm", "rp")
 
 
@@ -42,6 +49,11 @@ class Format:
     @property
     def dtype(self) -> Any:
         return {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}[self.bits]
+
+    @property
+    def real(self) -> Any:
+        """NumPy's type of this format, or of the one that holds its values in as many bits (tf32)."""
+        return {16: np.float16, 32: np.float32, 64: np.float64}[self.bits]
 
     @property
     def sign(self) -> int:
@@ -78,10 +90,8 @@ def decode(fmt: Format, bits: np.ndarray) -> np.ndarray:
     """Raw bits of ``fmt`` (any shape; ``fmt.dtype``) -> the same values in float64, exactly."""
     if fmt is F64:
         return bits.view(np.float64)
-    if fmt is F32:
-        return bits.view(np.float32).astype(np.float64)
-    if fmt is F16:
-        return bits.view(np.float16).astype(np.float64)
+    if fmt in (F32, F16):
+        return bits.view(fmt.real).astype(np.float64)
     if fmt is BF16:
         return (bits.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
     if fmt is TF32:
@@ -104,8 +114,7 @@ def encode(fmt: Format, values: np.ndarray, mode: str = "rn", *, satfinite: bool
             raw = np.where(np.isinf(values), raw - np.uint64(1), raw)
         return np.where(np.isnan(values), np.uint64(fmt.nan), raw)
     if mode == "rn" and not satfinite and fmt in (F32, F16):
-        narrow = values.astype(np.float32 if fmt is F32 else np.float16)
-        return canonical(fmt, narrow)
+        return canonical(fmt, values.astype(fmt.real))
     quick = _encode_normal(fmt, values) if mode == "rn" else None
     return _encode_any(fmt, values, mode, satfinite) if quick is None else quick
 
@@ -167,10 +176,8 @@ def _encode_any(fmt: Format, values: np.ndarray, mode: str, satfinite: bool) -> 
     if satfinite:
         over_code: Any = np.int64(fmt.max_code)
     else:
-        if fmt.inf_code is None:
-            raise ArgumentValueError(
-                explain(fmt.name, "a conversion without .satfinite", ".satfinite: it has no infinity")
-            )
+        came = "a conversion without .satfinite"
+        require(fmt.inf_code is not None, fmt.name, came, ".satfinite: it has no infinity")
         stays = {"rn": False, "rna": False, "rz": True, "rm": ~negative, "rp": negative}[mode] & ~infinite
         over_code = np.where(stays, np.int64(fmt.max_code), np.int64(fmt.inf_code))
     code = np.where((code > fmt.max_code) | infinite, over_code, code)
@@ -206,11 +213,16 @@ def clamp_negative(fmt: Format, bits: np.ndarray) -> np.ndarray:
     return np.where(is_nan, fmt.dtype(fmt.nan), positive)
 
 
-def round_to_odd_sum(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """float64 x + y, which must not overflow; an inexact sum is rounded to the neighbour whose last bit is 1."""
+def two_sum(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """x + y, and the exact error of this sum."""
     total = x + y
     y_part = total - x
-    error = (x - (total - y_part)) + (y - y_part)
+    return total, (x - (total - y_part)) + (y - y_part)
+
+
+def round_to_odd_sum(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """float64 x + y, which must not overflow; an inexact sum is rounded to the neighbour whose last bit is 1."""
+    total, error = two_sum(x, y)
     bits = total.view(np.int64)
     inexact = (error != 0) & np.isfinite(total)
     away = (error > 0) == (total > 0)

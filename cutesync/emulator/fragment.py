@@ -41,7 +41,6 @@ class Fragment:
         self.sleep_on: Any = None
         self.watched: tuple[int, int] | None = None  # the bytes of ``sleep_on`` that it polls; None for all
         self.lagging = False
-        self.priority = 0.0
         self.set_lanes(bits)
 
     def set_lanes(self, bits: int) -> None:
@@ -65,10 +64,8 @@ class Fragment:
     def split(self, taken: np.ndarray, target: int, otherwise: int) -> int:
         """Diverge: the taken lanes become a fragment of their own at ``target``; this one goes on at ``otherwise``."""
         bits = bits_of(taken)
-        other = Fragment(self.warp, target, bits)
-        other.priority = self.priority
         self.set_lanes(self.bits & ~bits)
-        self.warp.add(other)
+        self.warp.add(Fragment(self.warp, target, bits))
         return otherwise
 
     def exit(self) -> int:
@@ -108,5 +105,5 @@ class Fragment:
         if self.state == BLOCKED and self.site:
             return program.sites[self.site - 1]
         pc = self.poll[2] if self.state == POLL and self.poll else self.pc
-        start = program.segments[min(pc, len(program.segments) - 1)][0]
+        start, _ = program.segments[min(pc, len(program.segments) - 1)]
         return program.function.code[start]

@@ -8,7 +8,9 @@ function that uses only the names bound by the program, a few builtins, and ``AT
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 
 from ..errors import CutesyncError
@@ -61,6 +63,17 @@ MALFORMED = (
     ValueError,
 )
 """What Python raises for operands that no compiler writes."""
+
+
+@contextlib.contextmanager
+def reported(error: Callable[[Exception], Exception]) -> Iterator[None]:
+    """Raise ``error(fault)`` instead of a ``MALFORMED`` fault. Errors of cutesync pass."""
+    try:
+        yield
+    except CutesyncError:
+        raise
+    except MALFORMED as fault:
+        raise error(fault) from fault
 
 
 class ForeignCode(CutesyncError, ValueError):

@@ -21,21 +21,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..errors import ArgumentValueError, explain
-from .tensor_map import ELEMENT_BYTES, TensorMap, Transfer, encode
+from .formats import require
+from .tensor_map import Tensor, TensorMap, Transfer, encode
 from .wgmma import swizzle as swizzle_addresses
 
 CORNER_BITS = {1: 16, 2: 8, 3: 5}
 
 
 @dataclass(frozen=True)
-class Im2colMap:
-    """``lower`` and ``upper`` are for W, H, D; ``extents`` and both kinds of strides as in ``TensorMap``."""
+class Im2colMap(Tensor):
+    """``lower`` and ``upper`` are for W, H, D; ``element_strides`` as in ``TensorMap``."""
 
-    element: str
-    address: int
-    extents: tuple[int, ...]
-    strides: tuple[int, ...]
     lower: tuple[int, ...]
     upper: tuple[int, ...]
     channels: int
@@ -47,27 +43,15 @@ class Im2colMap:
     def __post_init__(self) -> None:
         object.__setattr__(self, "element_strides", self.element_strides or (1,) * len(self.extents))
         spatial = len(self.extents) - 2
-        if spatial not in CORNER_BITS or (len(self.lower), len(self.upper)) != (spatial, spatial):
-            raise ArgumentValueError(
-                explain(
-                    "im2col map",
-                    f"rank {len(self.extents)}, corners {self.lower} {self.upper}",
-                    "rank 3 to 5, a corner for each of W, H, D",
-                )
-            )
+        fine = spatial in CORNER_BITS and (len(self.lower), len(self.upper)) == (spatial, spatial)
+        came = f"rank {len(self.extents)}, corners {self.lower} {self.upper}"
+        require(fine, "im2col map", came, "rank 3 to 5, a corner for each of W, H, D")
         half = 1 << (CORNER_BITS[spatial] - 1)
-        if not all(-half <= corner < half for corner in self.lower + self.upper):
-            raise ArgumentValueError(
-                explain("im2col corners", (self.lower, self.upper), f"{-half} to {half - 1} at this rank")
-            )
-        if not (0 < self.channels <= 256 and 0 < self.pixels <= 1024):
-            raise ArgumentValueError(
-                explain(
-                    "im2col column",
-                    f"{self.channels} channels, {self.pixels} pixels",
-                    "at most 256 channels and 1024 pixels",
-                )
-            )
+        fine = all(-half <= corner < half for corner in self.lower + self.upper)
+        require(fine, "im2col corners", (self.lower, self.upper), f"{-half} to {half - 1} at this rank")
+        fine = 0 < self.channels <= 256 and 0 < self.pixels <= 1024
+        came = f"{self.channels} channels, {self.pixels} pixels"
+        require(fine, "im2col column", came, "at most 256 channels and 1024 pixels")
         _ = self.tiled  # its own checks
 
     @property
@@ -79,34 +63,13 @@ class Im2colMap:
             self.element, self.address, self.extents, self.strides, box, steps, 0, self.swizzle, self.nan_fill
         )
 
-    @property
-    def rank(self) -> int:
-        return len(self.extents)
-
-    @property
-    def element_bytes(self) -> int:
-        return ELEMENT_BYTES[self.element]
-
-    def loaded(self, data: np.ndarray) -> np.ndarray:
-        return self.tiled.loaded(data)
-
-    def check_corner(self, coordinates: tuple[int, ...], store: bool = False) -> None:
-        self.tiled.check_corner(coordinates, store)
-
-    @property
-    def rounds(self) -> bool:
-        return self.tiled.rounds
-
     def transfer(
         self, coordinates: tuple[int, ...], shared_address: int, offsets: tuple[int, ...] = (), *, store: bool = False
     ) -> Transfer:
         """What a copy that starts at ``coordinates`` (C, W, H, D, N) touches; ``offsets``: (W, H, D), 0 for a store."""
-        if len(coordinates) != self.rank or len(offsets) not in (0, self.rank - 2):
-            raise ArgumentValueError(
-                explain(
-                    "im2col coordinates", (coordinates, offsets), f"{self.rank} coordinates and {self.rank - 2} offsets"
-                )
-            )
+        fine = len(coordinates) == self.rank and len(offsets) in (0, self.rank - 2)
+        allowed = f"{self.rank} coordinates and {self.rank - 2} offsets"
+        require(fine, "im2col coordinates", (coordinates, offsets), allowed)
         self.check_corner(coordinates if store else coordinates[:1], store)
         positions = self._walk(coordinates[1:])
         positions[:, :-1] += np.array(offsets or (0,) * (self.rank - 2))
@@ -147,15 +110,13 @@ class Im2colMap:
         return visited
 
 
-def decode_im2col(data: bytes, shared_fields: TensorMap) -> Im2colMap:
+def decode_im2col(data: bytes, m: TensorMap) -> Im2colMap:
     """The map in ``data``, whose fields of both modes have been read already."""
-    spatial = shared_fields.rank - 2
-    if spatial not in CORNER_BITS:
-        raise ArgumentValueError(explain("im2col map", f"rank {shared_fields.rank}", "3 to 5"))
+    spatial = m.rank - 2
+    require(spatial in CORNER_BITS, "im2col map", f"rank {m.rank}", "3 to 5")
     bits = CORNER_BITS[spatial]
     lower, upper = (_signed_fields(half, bits, spatial) for half in struct.unpack_from("<HH", data, 56))
     (pixels,) = struct.unpack_from("<H", data, 60)
-    m = shared_fields
     return Im2colMap(
         m.element,
         m.address,

@@ -6,6 +6,7 @@ LaunchError.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from operator import index
 
@@ -36,21 +37,26 @@ def extents(what: str, value) -> tuple[int, int, int]:
 
 def check(launch) -> None:
     """Raise LaunchError if a GPU would refuse this launch (``driver.Launch``)."""
-    function = launch.program.function
-    who = f"launch of {function.name}"
+    function, threads = launch.program.function, prod(launch.block)
+
+    def need(fine: bool, came: str, allowed: str, advice: str = "") -> None:
+        if not fine:
+            raise LaunchError(explain(f"launch of {function.name}", came, allowed, advice))
+
     for what, value, most in (("grid", launch.grid, GRID), ("block", launch.block, BLOCK)):
-        if not all(1 <= n <= limit for n, limit in zip(value, most)):
-            raise LaunchError(
-                explain(who, f"{what} {value}, an invalid configuration", "1 to " + " x ".join(map(str, most)))
-            )
-    if prod(launch.block) > THREADS:
-        came = f"block {launch.block} of {prod(launch.block)} threads"
-        raise LaunchError(explain(who, came, f"{THREADS} threads at most"))
-    _compiled_for(who, launch, function)
-    _cluster(who, launch)
-    _shared(who, launch)
+        fine = all(1 <= n <= limit for n, limit in zip(value, most))
+        need(fine, f"{what} {value}, an invalid configuration", "1 to " + " x ".join(map(str, most)))
+    need(threads <= THREADS, f"block {launch.block} of {threads} threads", f"{THREADS} threads at most")
+    pairs = ("block", launch.block, function.block), ("cluster", launch.cluster, function.cluster)
+    for what, value, declared in pairs:
+        wanted = padded(declared) if declared else value
+        need(wanted == value, f"{what} {value}", f"{what} {wanted}: it was compiled for that")
+    bound = prod(function.max_threads or (THREADS,))
+    need(threads <= bound, f"block {launch.block}", f"{bound} threads at most: it was compiled for that")
+    _cluster(need, launch)
+    _shared(need, launch)
     if launch.cooperative:
-        _resident(who, launch)
+        _resident(need, launch)
 
 
 def padded(declared: tuple[int, ...]) -> tuple[int, int, int]:
@@ -59,52 +65,29 @@ def padded(declared: tuple[int, ...]) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _compiled_for(who: str, launch, function) -> None:
-    pairs = ("block", launch.block, function.block), ("cluster", launch.cluster, function.cluster)
-    for what, value, declared in pairs:
-        if declared and padded(declared) != value:
-            raise LaunchError(explain(who, f"{what} {value}", f"{what} {padded(declared)}: it was compiled for that"))
-    most = prod(function.max_threads or (THREADS,))
-    if prod(launch.block) > most:
-        raise LaunchError(explain(who, f"block {launch.block}", f"{most} threads at most: it was compiled for that"))
-
-
-def _cluster(who: str, launch) -> None:
+def _cluster(need: Callable, launch) -> None:
     came, blocks = f"cluster {launch.cluster}", prod(launch.cluster)
-    if min(launch.cluster) < 1:
-        raise LaunchError(explain(who, came, "extents of 1 or more"))
-    if blocks > launch.max_cluster:
-        more = f"clusters of up to {LARGEST_CLUSTER} need the kernel's attribute NonPortableClusterSizeAllowed"
-        advice = more if launch.max_cluster < LARGEST_CLUSTER else ""
-        raise LaunchError(explain(who, f"{came} of {blocks} blocks", f"{launch.max_cluster} blocks at most", advice))
-    if any(g % c for g, c in zip(launch.grid, launch.cluster)):
-        raise LaunchError(explain(who, f"grid {launch.grid}", f"a multiple of the cluster {launch.cluster}"))
+    need(min(launch.cluster) > 0, came, "extents of 1 or more")
+    more = f"clusters of up to {LARGEST_CLUSTER} need the kernel's attribute NonPortableClusterSizeAllowed"
+    advice = more if launch.max_cluster < LARGEST_CLUSTER else ""
+    need(blocks <= launch.max_cluster, f"{came} of {blocks} blocks", f"{launch.max_cluster} blocks at most", advice)
+    whole_clusters = not any(g % c for g, c in zip(launch.grid, launch.cluster))
+    need(whole_clusters, f"grid {launch.grid}", f"a multiple of the cluster {launch.cluster}")
 
 
-def _shared(who: str, launch) -> None:
+def _shared(need: Callable, launch) -> None:
     static, dynamic = launch.program.static_shared, launch.shared_bytes
     came = f"{dynamic} bytes of dynamic shared memory and {static} of static"
-    if static > STATIC_SHARED:
-        raise LaunchError(
-            explain(who, came, f"{STATIC_SHARED} of static at most", "use dynamic shared memory for more")
-        )
-    if not 0 <= dynamic <= SHARED - static:
-        raise LaunchError(explain(who, came, f"0 to {SHARED} together"))
-    if dynamic > launch.max_shared:
-        advice = "set the kernel's attribute MaxDynamicSharedMemorySize for more"
-        raise LaunchError(explain(who, came, f"{launch.max_shared} of dynamic at most", advice))
+    need(static <= STATIC_SHARED, came, f"{STATIC_SHARED} of static at most", "use dynamic shared memory for more")
+    need(0 <= dynamic <= SHARED - static, came, f"0 to {SHARED} together")
+    advice = "set the kernel's attribute MaxDynamicSharedMemorySize for more"
+    need(dynamic <= launch.max_shared, came, f"{launch.max_shared} of dynamic at most", advice)
 
 
-def _resident(who: str, launch) -> None:
+def _resident(need: Callable, launch) -> None:
     """All blocks of a cooperative launch are resident at once. (Registers, not known here, may allow fewer.)"""
     threads = -(-prod(launch.block) // 32) * 32
     shared = launch.shared_bytes + launch.program.static_shared + RESERVED_SHARED
     room = _MULTIPROCESSORS * min(_BLOCKS_OF_SM, _THREADS_OF_SM // threads, SHARED_OF_SM // shared)
-    if prod(launch.grid) > room:
-        raise LaunchError(
-            explain(
-                who,
-                f"a cooperative launch of {prod(launch.grid)} blocks",
-                f"{room} blocks at most: so many fit at once",
-            )
-        )
+    came = f"a cooperative launch of {prod(launch.grid)} blocks"
+    need(prod(launch.grid) <= room, came, f"{room} blocks at most: so many fit at once")

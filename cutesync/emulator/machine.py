@@ -157,7 +157,7 @@ class Machine:
         if self.pending:
             self.schedule.complete_something()
             return True
-        if not self.resident and self.schedule.admitted_all():
+        if not self.resident and not self.schedule.clusters_left:
             return False
         if self.effects != self.effects_at_stall:
             self.effects_at_stall, self.poll_rounds = self.effects, 0
@@ -248,7 +248,7 @@ class Machine:
                     barrier.first_site,
                 )
         for operation in self.pending:
-            if operation.uses_shared_of(block):
+            if block.number in operation.blocks and not operation.reads_done:  # later only global memory is written
                 who = f"block {block.coordinates}"
                 operation.fail(
                     "barrier", f"{who} has exited with an asynchronous operation under way in its shared memory"

@@ -174,13 +174,6 @@ class Memory:
                     self.table = changed
                     return
 
-    def add(self, region: Region) -> Region:
-        self.replace((), (region,))
-        return region
-
-    def remove(self, region: Region) -> None:
-        self.replace((region,), ())
-
     def starting_at(self, address: int) -> list[Region]:
         """The regions whose first byte is at an address."""
         starts, regions = self.table
@@ -277,8 +270,7 @@ class Port:
         """The region and offset of one lane's address; reports an address outside every region."""
         machine, space = self.machine, self.space
         if space == "generic":
-            top = address >> 56
-            space = {0: "global", 1: "shared::cluster", 2: "local", 3: "param"}.get(top, "global")
+            space = {1: "shared::cluster", 2: "local", 3: "param"}.get(address >> 56, "global")
             address &= (1 << 56) - 1
         if space.startswith("shared"):
             block = f.warp.block.block_at(address)[0]
@@ -288,7 +280,7 @@ class Port:
                 )
             region, offset = f.warp.block.shared_at(address)
         elif space == "local":
-            region, offset = f.warp.local_region(), address + lane * machine.local_bytes
+            region, offset = f.warp.local_region, address + lane * machine.local_bytes
         elif space == "param":
             region, offset = machine.parameters, address
         else:

@@ -9,6 +9,23 @@ from .clocks import ACTORS, GLOBAL, LANES, SHARED
 from .memory import SHARED_START, Region
 from .shadow import ACTOR_AT, ACTOR_MASK, ACTOR_SHIFT, BLOCK_AT, SITE_MASK, TIME_AT, Access, cnz, happened
 
+# Of a fence that is missing after a read or a write: the kind of report, what came before, what the fence must separate
+# and where it must be.
+_FENCES = {
+    "read": (
+        "proxy-read",
+        "load read",
+        "an ordinary load and the asynchronous write of the same bytes",
+        "in the reader between its last read and its release, or in the thread that starts it, after its wait",
+    ),
+    "write": (
+        "proxy",
+        "store wrote",
+        "an ordinary store and the async proxy",
+        "in the writer before it signals, or in the reader after it waited",
+    ),
+}
+
 
 class AsyncAccess:
     """An operation of one lane (``issue``) accesses the granules ``index``; ``proxy``: through the async proxy."""
@@ -72,24 +89,13 @@ class AsyncAccess:
             self.missing_fence(int(self.index[at]) * granule, int(earlier[at]), before)
 
     def missing_fence(self, offset: int, key: int, before: str) -> None:
-        other = key & int(SITE_MASK)
-        then = "load read" if before == "read" else "store wrote"
+        other, (kind, then, what, where) = key & int(SITE_MASK), _FENCES[before]
         lines = [
             f"its asynchronous operation {self.verb}s byte {offset - self.region.low} of {self.region.name}, "
             f"which an ordinary {then}"
         ]
         if other:
             lines.append(f"  at {self.issue.machine.program.sites[other - 1].where()}")
-        if before == "read":
-            kind = "proxy-read"
-            where = (
-                "in the reader between its last read and its release, or in the thread that starts it, after its wait"
-            )
-            title = "no fence.proxy.async between an ordinary load and the asynchronous write of the same bytes"
-        else:
-            kind = "proxy"
-            where = "in the writer before it signals, or in the reader after it waited"
-            title = "no fence.proxy.async between an ordinary store and the async proxy"
         fence = "fence.proxy.async" + ("" if self.space == SHARED else " (without .shared, for this is global memory)")
         lines.append(f"a {fence} must stand between them: {where}")
-        self.issue.fail(kind, title, lines)
+        self.issue.fail(kind, f"no fence.proxy.async between {what}", lines)

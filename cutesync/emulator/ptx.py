@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 from . import words
 from .declarations import declared, found, split, variable
-from .gate import MALFORMED, NAME
+from .gate import MALFORMED, NAME, reported
 from .syntax import (
     NOWHERE,
     PARAM,
@@ -51,59 +52,32 @@ _FLOAT = re.compile(r"-?\d{1,40}\.\d{0,400}([eE][-+]?\d{1,4})?", re.A)
 _OFFSET = re.compile(r"(.+?)\s*\+\s*(-?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,20}))", re.A)
 _MAX = 1 << 20  # registers or instructions of one function; compilers write far fewer
 
+_MARK = re.compile(r'"[^"]*"?|[{};:\n]')  # what may end a statement, and quoted texts, which hold none
+_LABEL = re.compile(r"[$%\w]+")
+_LINE = re.compile(  # directives that end with their line
+    r"\.(loc|file|version|target|address_size|section|pragma|reqntid|maxntid|minnctapersm|maxnreg|reqnctapercluster|"
+    r"explicitcluster|blocksareclusters|noreturn)\b"
+)
 
-def _statements(text: str):
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
     """Yield ``(line number, statement)``; braces that open or close a scope and labels are statements of their own."""
-    buffer, depth, line, start_line, quoted = [], 0, 1, 1, False
-    for ch in text:
-        if ch == "\n":
-            line += 1
-        if ch == '"':
-            quoted = not quoted
-        if quoted:
-            buffer.append(ch)
-            continue
-        head = "".join(buffer).strip() if ch in "{};:" else ""
-        if ch == "{" and (not head or ".entry" in head or ".func" in head) and depth == 0:
-            if head:
-                yield start_line, head
-            yield line, "{"
-            buffer = []
-        elif ch == "{":
+    start, line, depth = 0, 1, 0
+    for end in _MARK.finditer(text):
+        mark, before = end[0], text[start : end.start()]
+        head = before.strip()
+        label, directive = mark == ":" and _LABEL.fullmatch(head), mark == "\n" and _LINE.match(head)
+        if mark == "{" and (depth or (head and ".entry" not in head and ".func" not in head)):  # of operands
             depth += 1
-            buffer.append(ch)
-        elif ch == "}" and depth:
+        elif mark == "}" and depth:
             depth -= 1
-            buffer.append(ch)
-        elif ch == "}":
+        elif mark in "{};" or label or (directive and not depth):
             if head:
-                yield start_line, head
-            yield line, "}"
-            buffer = []
-        elif ch == ";":
-            if head:
-                yield start_line, head
-            buffer = []
-        elif ch == ":" and re.fullmatch(r"[$%\w]+", head):
-            yield start_line, head + ":"
-            buffer = []
-        elif (
-            ch == "\n"
-            and re.match(
-                r"\s*\.(loc|file|version|target|address_size|section|pragma|reqntid|maxntid|minnctapersm|"
-                r"maxnreg|reqnctapercluster|explicitcluster|blocksareclusters|noreturn)\b",
-                "".join(buffer),
-            )
-            and depth == 0
-        ):
-            yield start_line, "".join(buffer).strip()
-            buffer = []
-        else:
-            if not buffer and ch.isspace():
-                continue
-            if not buffer:
-                start_line = line
-            buffer.append(ch)
+                yield line + before[: before.index(head)].count("\n"), head + (":" if label else "")
+            line += before.count("\n")
+            if mark in "{}":
+                yield line, mark
+            start = end.start() + (not directive)
 
 
 class _Reader:
@@ -160,22 +134,25 @@ class _Reader:
         bound = dict(zip(results + parameters, map(self.lookup, given[0] + given[1] if results else given[0])))
         if any(scope.get("function") == name for scope in self.scopes):
             raise PtxSyntaxError(f"the recursive call of {name} at {self.loc} is not supported")
-        self.scope_ids += 1
-        self.scopes.append({"#": self.scope_ids, "function": name, **bound})
+        self.open_scope(function=name, **bound)
         for s in body:
             guard = re.match(r"(@!?\S+\s+)?ret\b", s)
             self.statement(f"{guard.group(1) or ''}bra END_OF_CALL" if guard else s)
         self.statement("END_OF_CALL:")
         self.scopes.pop()
 
+    def open_scope(self, **names) -> None:
+        self.scope_ids += 1
+        self.scopes.append({"#": self.scope_ids, **names})
+
     def statement(self, s: str) -> None:
         if s == "{":
-            self.scope_ids += 1
-            self.scopes.append({"#": self.scope_ids})
+            self.open_scope()
         elif s == "}":
             self.scopes.pop()
             if not self.scopes:
-                self.finish_function()
+                self.module.functions[self.function.name] = self.function
+                self.function = None
         elif self.function is None or not self.scopes:
             self.top_level(s)
         elif s.endswith(":") and " " not in s:
@@ -191,11 +168,8 @@ class _Reader:
         return name if len(self.scopes) <= 1 else f"{name}@{self.scopes[-1]['#']}"
 
     def top_level(self, s: str) -> None:
-        if s.startswith(".target"):
-            self.module.target = s.split()[1].rstrip(",")
-        elif ".entry" in s:
-            name = found(r"\.entry\s+([$\w]+)", s)[1]
-            self.function = Function(name)
+        if ".entry" in s:
+            self.function = Function(found(r"\.entry\s+([$\w]+)", s)[1])
             inner = s[s.index("(") + 1 : s.rindex(")")] if "(" in s else ""
             offset = 0
             for piece in split(inner):
@@ -215,18 +189,12 @@ class _Reader:
             if match and self.function:
                 setattr(self.function, attribute, tuple(int(v) for v in match.group(1).split(",") if v.strip()))
 
-    def finish_function(self) -> None:
-        self.module.functions[self.function.name] = self.function
-        self.function = None
-
     def directive(self, s: str) -> None:
         word = s.split()[0]
-        if word == ".loc" and len(self.scopes) > 1:
-            return  # inline assembly keeps the line of the statement that holds it
         if word == ".loc":
-            pieces = s.split()
-            file, line = int(pieces[1]), int(pieces[2].rstrip(","))
-            self.loc = Loc(self.files.get(file, "?"), line)
+            file, line = (int(piece.rstrip(",")) for piece in s.split()[1:3])
+            if len(self.scopes) == 1:  # inline assembly keeps the line of the statement that holds it
+                self.loc = Loc(self.files.get(file, "?"), line)
         elif word == ".reg":
             self.declare_registers(s)
         elif word in (".shared", ".local", ".global", ".const", ".extern"):
@@ -246,13 +214,10 @@ class _Reader:
         depth = len(self.scopes)
         for name in split(names):
             match = re.fullmatch(r"([%$\w]+)<(\d+)>", name)
-            if match and int(match.group(2)) > _MAX:
+            if match and int(match[2]) > _MAX:
                 raise PtxSyntaxError(f"{self.function.name} has more than {_MAX} registers")
-            if match:
-                for i in range(int(match.group(2))):
-                    self.declare_one(f"{match.group(1)}{i}", bits, depth)
-            else:
-                self.declare_one(name, bits, depth)
+            for one in [f"{match[1]}{i}" for i in range(int(match[2]))] if match else [name]:
+                self.declare_one(one, bits, depth)
 
     def declare_one(self, name: str, bits: int, depth: int, prefix: str = "") -> None:
         if not NAME.fullmatch(name):
@@ -316,9 +281,7 @@ class _Reader:
     def operand(self, a: str):
         if a.startswith("["):
             return self.memory(a[1:-1])
-        if a.startswith("{"):
-            return Vec(tuple(self.operand(x) for x in split(a[1:-1])))
-        if a.startswith("("):
+        if a.startswith(("{", "(")):
             return Vec(tuple(self.operand(x) for x in split(a[1:-1])))
         if "|" in a:
             first, second = a.split("|")
@@ -335,14 +298,12 @@ class _Reader:
             return reg
         if _SPECIAL.fullmatch(a):
             return Special(a[1:])
-        if a in ("WARP_SZ",):
+        if a == "WARP_SZ":
             return Imm(32)
         if _NUMBER.fullmatch(a):
             return Imm(int(a.rstrip("U"), 0))
-        if re.fullmatch(r"0[fF][0-9a-fA-F]{8}", a):
-            return Imm(int(a[2:], 16), 32)
-        if re.fullmatch(r"0[dD][0-9a-fA-F]{16}", a):
-            return Imm(int(a[2:], 16), 64)
+        if re.fullmatch(r"0[fF][0-9a-fA-F]{8}|0[dD][0-9a-fA-F]{16}", a):
+            return Imm(int(a[2:], 16), 4 * len(a) - 8)
         if _FLOAT.fullmatch(a):
             return Imm(int.from_bytes(struct.pack("<d", float(a)), "little"), 64)
         if NAME.fullmatch(a):
@@ -370,8 +331,7 @@ def _resolve_labels(function: Function) -> None:
     for instr in function.code:
         if instr.parts[0] != "bra":
             continue
-        name = instr.args[0].name
-        plain, _, chain = name.partition("@")
+        plain, _, chain = instr.args[0].name.partition("@")
         candidates = [f"{plain}@{c}" for c in chain.split(".") if c] + [plain]
         found = next((c for c in candidates if c in function.labels), None)
         if found is None:
@@ -381,10 +341,8 @@ def _resolve_labels(function: Function) -> None:
 
 def parse(text: str) -> Module:
     """Read a PTX module. Raises ``PtxSyntaxError`` on text it does not understand."""
-    try:
+    with reported(lambda fault: PtxSyntaxError(f"cannot read the PTX text ({type(fault).__name__}: {fault})")):
         module = _Reader(text).module
         for function in module.functions.values():
             _resolve_labels(function)
-    except MALFORMED as fault:
-        raise PtxSyntaxError(f"cannot read the PTX text ({type(fault).__name__}: {fault})") from fault
     return module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import groupby
 
 from ..errors import CutesyncError
 
@@ -41,13 +42,8 @@ def lane_list(lanes) -> str:
     numbers = sorted(int(x) for x in lanes)
     if len(numbers) == 32:
         return "all lanes"
-    spans: list[list[int]] = []
-    for n in numbers:
-        if spans and spans[-1][1] == n - 1:
-            spans[-1][1] = n
-        else:
-            spans.append([n, n])
-    joined = ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+    runs = [[n for _, n in run] for _, run in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])]
+    joined = ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
     return f"lane{'s' if len(numbers) > 1 else ''} {joined}"
 
 

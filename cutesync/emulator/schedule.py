@@ -54,7 +54,7 @@ class Schedule:
 
     def start(self, machine) -> None:
         self.machine = machine
-        self.clusters_left = len(self.clusters(machine))
+        self.clusters_left = math.prod(g // c for g, c in zip(machine.grid, machine.cluster))
         self.order = self.in_order(range(self.clusters_left))
         self.admit()
 
@@ -70,10 +70,6 @@ class Schedule:
         return shuffled if len(numbers) > _MAX_SHUFFLED else iter(list(shuffled))
 
     @staticmethod
-    def clusters(machine) -> range:
-        return range(math.prod(g // c for g, c in zip(machine.grid, machine.cluster)))
-
-    @staticmethod
     def blocks_of(machine, cluster: int) -> list[int]:
         """The numbers of a cluster's blocks."""
         (gx, gy, _), (cx, cy, cz) = machine.grid, machine.cluster
@@ -87,9 +83,6 @@ class Schedule:
         while self.clusters_left and (not self.machine.resident or len(self.machine.resident) + size <= self.limit):
             self.clusters_left -= 1
             self.machine.admit(self.blocks_of(self.machine, next(self.order)))
-
-    def admitted_all(self) -> bool:
-        return not self.clusters_left
 
     # --- fragments ----------------------------------------------------------------------------------------------------
 

@@ -97,6 +97,11 @@ class Not:
     item: object
 
 
+def items(operand) -> tuple:
+    """The elements of ``{a, b}``, or the one operand."""
+    return operand.items if isinstance(operand, Vec) else (operand,)
+
+
 SINK = Symbol("_")
 PARAM = "param:"  # starts the names of registers that stand for the parameters of a call
 
@@ -142,14 +147,10 @@ class Instr:
             item = waiting.pop()
             if isinstance(item, Reg):
                 found.add(item)
-            elif isinstance(item, Vec):
-                waiting += item.items
-            elif isinstance(item, Mem):
-                waiting += (item.base, *item.extra)
-            elif isinstance(item, Pair):
-                waiting += (item.first, item.second)
-            elif isinstance(item, Not):
-                waiting.append(item.item)
+            elif isinstance(item, tuple):
+                waiting += item
+            elif isinstance(item, (Vec, Mem, Pair, Not)):
+                waiting += vars(item).values()
         return found
 
 
@@ -195,6 +196,5 @@ class Function:
 class Module:
     """A whole PTX text."""
 
-    target: str = ""
     functions: dict[str, Function] = field(default_factory=dict)
     variables: list[Variable] = field(default_factory=list)

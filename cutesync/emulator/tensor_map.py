@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentValueError, explain
-from .formats import F32, TF32
+from .formats import F32, TF32, require
 from .wgmma import swizzle as swizzle_addresses
 
 if TYPE_CHECKING:
@@ -69,52 +69,13 @@ class Transfer:
 
 
 @dataclass(frozen=True)
-class TensorMap:
-    """A tiled tensor map. ``strides`` are in bytes, for dimensions 1 and up; ``swizzle`` in bytes (0: none)."""
+class Tensor:
+    """What maps of both modes say about the tensor. ``strides`` are in bytes, for dimensions 1 and up."""
 
     element: str
     address: int
     extents: tuple[int, ...]
     strides: tuple[int, ...]
-    box: tuple[int, ...]
-    element_strides: tuple[int, ...] = ()
-    interleave: int = 0
-    swizzle: int = 0
-    nan_fill: bool = False
-
-    def __post_init__(self) -> None:
-        rank = len(self.extents)
-        object.__setattr__(self, "element_strides", self.element_strides or (1,) * rank)
-        if self.element not in ELEMENTS:
-            raise ArgumentValueError(explain("tensor map element", repr(self.element), " ".join(ELEMENTS)))
-        if not 1 <= rank <= 5 or (len(self.strides), len(self.box), len(self.element_strides)) != (
-            rank - 1,
-            rank,
-            rank,
-        ):
-            raise ArgumentValueError(
-                explain("tensor map rank", rank, "1 to 5, one stride less, and a box of the same rank")
-            )
-        self._limit("address", self.address, self.address % 16 == 0, "a multiple of 16")
-        self._limit("extents", self.extents, all(0 < e <= 1 << 32 for e in self.extents), "1 to 2**32")
-        self._limit(
-            "strides",
-            self.strides,
-            all(s % 16 == 0 and 0 <= s < 1 << 40 for s in self.strides),
-            "multiples of 16 below 2**40",
-        )
-        self._limit("box", self.box, all(0 < b <= 256 for b in self.box), "1 to 256")
-        self._limit("element strides", self.element_strides, all(0 < s <= 8 for s in self.element_strides), "1 to 8")
-        self._limit("swizzle", self.swizzle, self.swizzle in SWIZZLES, "0, 32, 64 or 128 bytes")
-        self._limit("interleave", self.interleave, self.interleave == 0, "none: interleaved layouts are not emulated")
-        inner = self.box[0] * self.element_bytes
-        self._limit("inner box", f"{inner} bytes", inner % 16 == 0, "a multiple of 16 bytes")
-        fits = not self.swizzle or inner <= self.swizzle
-        self._limit("inner box", f"{inner} bytes", fits, f"at most the {self.swizzle} bytes of its swizzle")
-
-    def _limit(self, what: str, came: object, fine: bool, allowed: str) -> None:
-        if not fine:
-            raise ArgumentValueError(explain(f"tensor map {what}", came, allowed))
 
     @property
     def rank(self) -> int:
@@ -125,13 +86,8 @@ class TensorMap:
         return ELEMENT_BYTES[self.element]
 
     @property
-    def tile(self) -> tuple[int, ...]:
-        """Elements of the box in shared memory: a strided dimension keeps every n-th. Dimension 0 is never strided."""
-        return (self.box[0], *(-(-b // s) for b, s in zip(self.box[1:], self.element_strides[1:], strict=True)))
-
-    @property
-    def fill(self) -> int:
-        return NAN_BITS[self.element_bytes] if self.nan_fill and self.element[0] in "ftb" else 0
+    def rounds(self) -> bool:
+        return self.element.startswith("tf32")
 
     @property
     def stored_extent(self) -> int:
@@ -139,46 +95,13 @@ class TensorMap:
         unit = 16 // self.element_bytes
         return -(-self.extents[0] // unit) * unit
 
-    def transfer(self, coordinates: tuple[int, ...], shared_address: int, *, store: bool = False) -> Transfer:
-        """What a copy of the box at ``coordinates`` (dimension 0 first) to or from ``shared_address`` touches.
-
-        Only loads may have negative coordinates. In shared memory the box is dense, but with a swizzle its innermost
-        rows are as long as the swizzle.
-        """
-        if len(coordinates) != self.rank:
-            raise ArgumentValueError(
-                explain("tensor coordinates", len(coordinates), f"{self.rank}, the rank of the map")
-            )
-        self._limit("shared address", hex(shared_address), shared_address % 128 == 0, "a multiple of 128")
-        self.check_corner(coordinates, store)
-        relative, shared_offsets = _box_offsets(self)
-        pitches = (self.element_bytes, *self.strides)
-        origin = self.address + sum(c * p for c, p in zip(coordinates, pitches, strict=True))
-        in_bounds = np.ones(self.tile, bool)
-        extents = (self.stored_extent, *self.extents[1:]) if store else self.extents
-        for dimension, (start, extent, step) in enumerate(zip(coordinates, extents, self._steps, strict=True)):
-            index = start + step * np.arange(self.tile[dimension], dtype=np.int64)
-            exists = (index >= 0) & (index < extent)
-            if not exists.all():
-                in_bounds &= exists.reshape([-1 if d == dimension else 1 for d in range(self.rank)])
-        shared = swizzle_addresses(shared_offsets + shared_address, self.swizzle)
-        return Transfer(relative + origin, in_bounds.ravel(order="F"), shared, self.element_bytes, self.fill)
-
     def check_corner(self, coordinates: tuple[int, ...], store: bool = False) -> None:
         """Where a box may start. Anything else is an illegal instruction on an H200."""
-        aligned = coordinates[0] * self.element_bytes % 16 == 0
-        self._limit(
-            "inner coordinate",
-            coordinates[0],
-            aligned,
-            f"a multiple of {16 // self.element_bytes}: boxes start at multiples of 16 bytes",
-        )
-        self._limit(
-            "coordinates of a store",
-            coordinates,
-            not store or min(coordinates) >= 0,
-            "0 or more: only loads may start before the tensor",
-        )
+        unit = 16 // self.element_bytes
+        allowed = f"a multiple of {unit}: boxes start at multiples of 16 bytes"
+        require(coordinates[0] % unit == 0, "tensor map inner coordinate", coordinates[0], allowed)
+        allowed = "0 or more: only loads may start before the tensor"
+        require(not store or min(coordinates) >= 0, "tensor map coordinates of a store", coordinates, allowed)
 
     def loaded(self, data: np.ndarray) -> np.ndarray:
         """Bytes of elements as a load leaves them in shared memory: tf32 is rounded, others (f32_ftz too) are copied.
@@ -194,9 +117,75 @@ class TensorMap:
             rounded = np.where(magnitude > np.uint32(F32.inf_code), np.uint32(TF32.nan), rounded)
         return rounded.view(np.uint8)
 
+
+@dataclass(frozen=True)
+class TensorMap(Tensor):
+    """A tiled tensor map. ``swizzle`` is in bytes (0: none)."""
+
+    box: tuple[int, ...]
+    element_strides: tuple[int, ...] = ()
+    interleave: int = 0
+    swizzle: int = 0
+    nan_fill: bool = False
+
+    def __post_init__(self) -> None:
+        rank = len(self.extents)
+        object.__setattr__(self, "element_strides", self.element_strides or (1,) * rank)
+        require(self.element in ELEMENTS, "tensor map element", repr(self.element), " ".join(ELEMENTS))
+        lengths = (len(self.strides), len(self.box), len(self.element_strides))
+        fine = 1 <= rank <= 5 and lengths == (rank - 1, rank, rank)
+        require(fine, "tensor map rank", rank, "1 to 5, one stride less, and a box of the same rank")
+        inner = self.box[0] * self.element_bytes
+        strides = all(s % 16 == 0 and 0 <= s < 1 << 40 for s in self.strides)
+        for what, came, fine, allowed in (
+            ("address", self.address, self.address % 16 == 0, "a multiple of 16"),
+            ("extents", self.extents, all(0 < e <= 1 << 32 for e in self.extents), "1 to 2**32"),
+            ("strides", self.strides, strides, "multiples of 16 below 2**40"),
+            ("box", self.box, all(0 < b <= 256 for b in self.box), "1 to 256"),
+            ("element strides", self.element_strides, all(0 < s <= 8 for s in self.element_strides), "1 to 8"),
+            ("swizzle", self.swizzle, self.swizzle in SWIZZLES, "0, 32, 64 or 128 bytes"),
+            ("interleave", self.interleave, self.interleave == 0, "none: interleaved layouts are not emulated"),
+            ("inner box", f"{inner} bytes", inner % 16 == 0, "a multiple of 16 bytes"),
+            (
+                "inner box",
+                f"{inner} bytes",
+                not self.swizzle or inner <= self.swizzle,
+                f"at most the {self.swizzle} bytes of its swizzle",
+            ),
+        ):
+            require(fine, f"tensor map {what}", came, allowed)
+
     @property
-    def rounds(self) -> bool:
-        return self.element.startswith("tf32")
+    def tile(self) -> tuple[int, ...]:
+        """Elements of the box in shared memory: a strided dimension keeps every n-th. Dimension 0 is never strided."""
+        return (self.box[0], *(-(-b // s) for b, s in zip(self.box[1:], self.element_strides[1:], strict=True)))
+
+    @property
+    def fill(self) -> int:
+        return NAN_BITS[self.element_bytes] if self.nan_fill and self.element[0] in "ftb" else 0
+
+    def transfer(self, coordinates: tuple[int, ...], shared_address: int, *, store: bool = False) -> Transfer:
+        """What a copy of the box at ``coordinates`` (dimension 0 first) to or from ``shared_address`` touches.
+
+        Only loads may have negative coordinates. In shared memory the box is dense, but with a swizzle its innermost
+        rows are as long as the swizzle.
+        """
+        fine = len(coordinates) == self.rank
+        require(fine, "tensor coordinates", len(coordinates), f"{self.rank}, the rank of the map")
+        require(shared_address % 128 == 0, "tensor map shared address", hex(shared_address), "a multiple of 128")
+        self.check_corner(coordinates, store)
+        relative, shared_offsets = _box_offsets(self)
+        pitches = (self.element_bytes, *self.strides)
+        origin = self.address + sum(c * p for c, p in zip(coordinates, pitches, strict=True))
+        in_bounds = np.ones(self.tile, bool)
+        extents = (self.stored_extent, *self.extents[1:]) if store else self.extents
+        for dimension, (start, extent, step) in enumerate(zip(coordinates, extents, self._steps, strict=True)):
+            index = start + step * np.arange(self.tile[dimension], dtype=np.int64)
+            exists = (index >= 0) & (index < extent)
+            if not exists.all():
+                in_bounds &= exists.reshape([-1 if d == dimension else 1 for d in range(self.rank)])
+        shared = swizzle_addresses(shared_offsets + shared_address, self.swizzle)
+        return Transfer(relative + origin, in_bounds.ravel(order="F"), shared, self.element_bytes, self.fill)
 
     @property
     def _steps(self) -> tuple[int, ...]:
@@ -232,8 +221,8 @@ def from_encode_arguments(
     ``modes`` are interleave, swizzle and out-of-bounds fill; the cache hint (L2 promotion) is left out.
     """
     interleave, swizzle, fill = modes
-    if not 0 <= data_type < len(API_ELEMENTS) or not 0 <= swizzle < len(SWIZZLES):
-        raise ArgumentValueError(explain("tensor map", f"data type {data_type}, swizzle {swizzle}", "those of sm_90"))
+    fine = 0 <= data_type < len(API_ELEMENTS) and 0 <= swizzle < len(SWIZZLES)
+    require(fine, "tensor map", f"data type {data_type}, swizzle {swizzle}", "those of sm_90")
     element, swizzle_bytes = API_ELEMENTS[data_type], SWIZZLES[swizzle]
     return TensorMap(element, address, extents, strides, box, element_strides, interleave, swizzle_bytes, bool(fill))
 
@@ -243,19 +232,15 @@ def from_encode_arguments(
 
 def decode(data: bytes) -> TensorMap | Im2colMap:
     """The map in (at least the first 64 of) its 128 bytes."""
-    if len(data) < 64:
-        raise ArgumentValueError(explain("tensor map", f"{len(data)} bytes", "128 bytes"))
+    require(len(data) >= 64, "tensor map", f"{len(data)} bytes", "128 bytes")
     address, control, *words = struct.unpack_from("<QI4II5I", data)
     low, high, extents = words[:4], words[4], words[5:]
     rank = ((control >> 4) & 7) + 1
     code = (control >> 7) & 15
     im2col = control & IM2COL
-    if control & 15 != CONTROL_CONSTANT | im2col or rank > 5 or code >= ELEMENTS.index("tf32"):
-        raise ArgumentValueError(
-            explain(
-                "tensor map", f"control word {control:#x}", "a map built for sm_90", "check the kernel's parameters"
-            )
-        )
+    fine = control & 15 == CONTROL_CONSTANT | im2col and rank <= 5 and code < ELEMENTS.index("tf32")
+    came, advice = f"control word {control:#x}", "check the kernel's parameters"
+    require(fine, "tensor map", came, "a map built for sm_90", advice)
     element = ELEMENTS[code]
     if (control >> TF32_BIT) & 1:
         element = {"f32": "tf32", "f32_ftz": "tf32_ftz"}[element]
@@ -315,8 +300,7 @@ def replace_field(data: bytes, field: str, value: int, ordinal: int = 0) -> byte
         "fill_mode": lambda: {"nan_fill": bool(value)},
         "rank": lambda: _with_rank(old, value + 1),
     }
-    if field not in changes:
-        raise ArgumentValueError(explain("tensormap.replace", repr(field), " ".join(changes)))
+    require(field in changes, "tensormap.replace", repr(field), " ".join(changes))
     return encode(replace(old, **changes[field]()))
 
 

@@ -115,8 +115,7 @@ class TensorRegisters:
         )
 
 
-def touch_maker(machine):
-    """``touch(f, uses)`` of the generated code."""
-    if machine.sanitizer is None:
-        return lambda f, uses: None
-    return lambda f, uses: f.warp.tensor_registers().touch(uses)
+def touch(f, uses: Uses) -> None:
+    """The lanes of a fragment are about to use these registers."""
+    if f.warp.machine.sanitizer is not None:
+        f.warp.tensor_registers.touch(uses)

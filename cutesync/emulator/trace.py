@@ -70,12 +70,9 @@ class Trace:
 
     # --- tracks -------------------------------------------------------------------------------------------------------
 
-    def process(self, block) -> int:
-        return self.launch * 10000 + block.number
-
     def label(self, block, thread: int, name: str) -> int:
         """Name the block's process and one of its tracks, once."""
-        process = self.process(block)
+        process = self.launch * 10000 + block.number
         for key, kind, text in (
             ((process, -1), "process_name", f"launch {self.launch} {self.machine.name} block {block.coordinates}"),
             ((process, thread), "thread_name", name),

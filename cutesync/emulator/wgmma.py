@@ -27,11 +27,10 @@ from functools import cache, lru_cache
 import numpy as np
 
 from ..errors import ArgumentValueError, explain
-from .formats import BF16, E4M3, E5M2, F16, F32, TF32, Format, decode
+from .formats import F16, F32, FORMATS, decode, require
 
 K_BYTES = 32
 ELEMENT_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1}
-FORMATS: dict[str, Format] = {"f16": F16, "bf16": BF16, "tf32": TF32, "e4m3": E4M3, "e5m2": E5M2}
 FP8, INT8 = ("e4m3", "e5m2"), ("s8", "u8")
 SWIZZLE_BYTES = (0, 128, 64, 32)
 SPELLING = re.compile(r"wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k(\d+)\.(\w+)\.(\w+)\.(\w+?)(\.and\.popc)?$")
@@ -80,22 +79,13 @@ def instruction(opcode: str, a_in_registers: bool, immediates: tuple[int, ...] =
         and (a_type == "b1") == bool(popc)
         and not (satfinite and a_type not in INT8)
     )
-    if not (same_family and bits and d_type in pairs[a_type] and fits):
-        raise ArgumentValueError(explain("wgmma", repr(opcode), "a shape and types that sm_90a has"))
+    fine = same_family and bits and d_type in pairs[a_type] and fits
+    require(fine, "wgmma", repr(opcode), "a shape and types that sm_90a has")
     scales = 0 if d_type == "s32" else 2
     transposes = 0 if bits != 16 else (1 if a_in_registers else 2)
-    if (
-        len(immediates) != scales + transposes
-        or not set(immediates[:scales]) <= {1, -1}
-        or not set(immediates[scales:]) <= {0, 1}
-    ):
-        raise ArgumentValueError(
-            explain(
-                "constants of " + opcode,
-                immediates,
-                f"{scales} scales of 1 or -1, then {transposes} transposes of 0 or 1",
-            )
-        )
+    in_range = set(immediates[:scales]) <= {1, -1} and set(immediates[scales:]) <= {0, 1}
+    allowed = f"{scales} scales of 1 or -1, then {transposes} transposes of 0 or 1"
+    require(in_range and len(immediates) == scales + transposes, "constants of " + opcode, immediates, allowed)
     negate_a, negate_b = (x == -1 for x in immediates[:2]) if scales else (False, False)
     transpose_a, transpose_b = {0: (False, False), 1: (False, *immediates[2:]), 2: immediates[2:]}[transposes]
     return Instruction(

@@ -125,9 +125,6 @@ class Walk:
                     functools.partial(getattr, cell), "cell_contents", value, f"{name!r}, which {where} captures,"
                 )
 
-    def _function(self, fn: types.FunctionType, where: str) -> None:
-        self.function(fn, where)
-
     def _code(self, fn: types.FunctionType, where: str, top: bool) -> None:
         """Add the code of a function, and the globals, imports and attributes of the function that this code names."""
         original = fn.__dict__.get("_original_code")  # of a jit function, whose code the DSL replaces
@@ -277,10 +274,11 @@ class Walk:
         for part in parts if isinstance(parts, tuple) else (parts,):
             self.add(list(part) if hasattr(part, "__next__") else part, where)
 
-    def _method(self, method: types.MethodType, where: str) -> None:
-        self.put("method")
-        self.add(method.__func__, where)
-        self.add(method.__self__, f"the object of {where}")
+    def _parts(self, value: Any, where: str) -> None:
+        """Add an object that consists of its ``_PARTS``."""
+        self.put(type(value).__name__)
+        for name in _PARTS[type(value)]:
+            self.add(getattr(value, name), where)
 
     def _partial(self, fn: functools.partial, where: str) -> None:
         self.put("partial", len(fn.args), len(fn.keywords))
@@ -290,15 +288,6 @@ class Walk:
         for name, value in sorted(fn.keywords.items()):
             self.put(name)
             self.read(fn.keywords.get, name, value, f"{name!r} of {where}")
-
-    def _wrapper(self, value: Any, where: str) -> None:
-        self.put(type(value).__name__)
-        self.add(value.__func__, where)
-
-    def _property(self, value: property, where: str) -> None:
-        self.put("property")
-        for part in (value.fget, value.fset, value.fdel):
-            self.add(part, where)
 
     def _ufunc(self, value: np.ufunc, where: str) -> None:
         if getattr(np, value.__name__, None) is not value:
@@ -358,14 +347,17 @@ def _annotation(note: Any) -> str:
     return f"{note.__module__}.{note.__qualname__}" if isinstance(note, type) else repr(note)
 
 
+_PARTS: dict[type, tuple[str, ...]] = {
+    types.MethodType: ("__func__", "__self__"),
+    staticmethod: ("__func__",),
+    classmethod: ("__func__",),
+    property: ("fget", "fset", "fdel"),
+}
 _BY_TYPE: dict[type, Callable] = {
-    types.FunctionType: Walk._function,
-    types.MethodType: Walk._method,
+    **dict.fromkeys(_PARTS, Walk._parts),
+    types.FunctionType: Walk.function,
     types.ModuleType: Walk._module,
     functools.partial: Walk._partial,
-    staticmethod: Walk._wrapper,
-    classmethod: Walk._wrapper,
-    property: Walk._property,
     np.ufunc: Walk._ufunc,
     np.ndarray: Walk._array,
     list: Walk._elements,

@@ -4,18 +4,16 @@ from . import (  # noqa: F401 (each registers its opcodes)
     barrier,
     bits,
     bulk_copy,
-    calls,
     control,
     floating,
     integer,
     matrix_ops,
     memory_ops,
     moves,
-    remote_store,
     small_copy,
-    tensor_map_edit,
+    tensor_copy,
+    transfers,
     warp,
-    warpgroup,
 )
 from .registry import emitter, gathers_lanes, splits_around
 

@@ -18,7 +18,7 @@ f64 cases which numpy lacks use fractions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import cache, partial
 from typing import Any
@@ -41,12 +41,13 @@ from ..formats import (
     decode,
     encode,
     flush_subnormals,
+    require,
     round_to_odd_sum,
     saturate_unit,
+    two_sum,
 )
 
 Operation = Callable[..., np.ndarray]
-FLOATS = {16: np.float16, 32: np.float32, 64: np.float64}
 NATIVE = {"add": np.add, "sub": np.subtract, "mul": np.multiply}
 SUFFIXES = ("ftz", "sat", "relu", "NaN", "xorsign", "abs", "noftz")
 
@@ -54,29 +55,29 @@ SUFFIXES = ("ftz", "sat", "relu", "NaN", "xorsign", "abs", "noftz")
 @cache
 def operation(opcode: str) -> Operation:
     """The function that carries out ``opcode`` (see the module's docstring)."""
+    name, mode, flags, fmt = spelling(opcode, MAKERS, SUFFIXES)
+    return on_pairs(opcode, finish(fmt, flags, MAKERS[name](fmt, mode or "rn", flags)))
+
+
+def spelling(opcode: str, names: Iterable[str], words: Iterable[str]) -> tuple[str, str, frozenset[str], Format]:
+    """The instruction (one of ``names``), rounding mode ("" for none), flags (``words``) and format of an opcode."""
     name, *modifiers, kind = opcode.split(".")
-    fmt = {f.name: f for f in (F16, BF16, F32, F64)}.get(kind.removesuffix("x2"))
-    rounding = [m for m in modifiers if m in MODES]
-    flags = frozenset(modifiers) - frozenset(rounding)
-    if (
-        fmt is None
-        or name not in MAKERS
-        or len(rounding) > 1
-        or not flags <= set(SUFFIXES)
-        or (kind.endswith("x2") and fmt.bits != 16)
-    ):
-        raise ArgumentValueError(
-            explain("float instruction", repr(opcode), " ".join(MAKERS) + " on f16, bf16, f32, f64 or a pair")
-        )
-    body = _finish(fmt, flags, MAKERS[name](fmt, rounding[0] if rounding else "rn", flags))
-    return _on_pairs(body) if kind.endswith("x2") else body
+    fmt = {f.name: f for f in (F16, BF16, F32, F64)}.get(kind.removesuffix("x2"), F64)
+    flags = frozenset(modifiers) - frozenset(MODES)
+    known = kind in (fmt.name, "f16x2", "bf16x2") and name in names and flags <= set(words)
+    fine = known and len(modifiers) - len(flags) < 2
+    require(fine, "float instruction", repr(opcode), " ".join(names) + " on f16, bf16, f32, f64 or a pair")
+    return name, next((m for m in modifiers if m in MODES), ""), flags, fmt
 
 
-def _on_pairs(body: Operation) -> Operation:
+def on_pairs(opcode: str, body: Operation) -> Operation:
+    """``body``, or for a pair type ``body`` on both halves of each number."""
+    if not opcode.endswith("x2"):
+        return body
     return lambda *pairs: body(*(np.ascontiguousarray(p).view(np.uint16) for p in pairs)).view(np.uint32)
 
 
-def _finish(fmt: Format, flags: frozenset[str], body: Operation) -> Operation:
+def finish(fmt: Format, flags: frozenset[str], body: Operation) -> Operation:
     """``body`` with the modifiers that every instruction treats alike."""
     if not flags & {"ftz", "sat", "relu"}:
         return body
@@ -99,7 +100,7 @@ def _finish(fmt: Format, flags: frozenset[str], body: Operation) -> Operation:
 def _binary(name: str, fmt: Format, mode: str, flags: frozenset[str]) -> Operation:
     native = NATIVE[name]
     if mode == "rn" and fmt is not BF16:
-        real = FLOATS[fmt.bits]
+        real = fmt.real
         return lambda a, b: canonical(fmt, native(a.view(real), b.view(real)), a, b)
     if fmt is F64:
         return partial(_f64_exactly, name, mode)
@@ -164,8 +165,8 @@ def _fma_f64(mode: str, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarr
     high = x * y
     x_top, y_top = (_upper_half(v) for v in (x, y))
     low = ((x_top * y_top - high) + x_top * (y - y_top) + (x - x_top) * y_top) + (x - x_top) * (y - y_top)
-    middle, middle_error = _two_sum(z, low)
-    top, top_error = _two_sum(high, middle)
+    middle, middle_error = two_sum(z, low)
+    top, top_error = two_sum(high, middle)
     return (top + round_to_odd_sum(top_error, middle_error)).view(np.uint64)
 
 
@@ -173,12 +174,6 @@ def _upper_half(x: np.ndarray) -> np.ndarray:
     """Veltkamp's split: the upper 26 bits of the significand."""
     scaled = x * 134217729.0
     return scaled - (scaled - x)
-
-
-def _two_sum(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    total = x + y
-    y_part = total - x
-    return total, (x - (total - y_part)) + (y - y_part)
 
 
 EXACT: dict[str, Callable] = {
@@ -253,9 +248,7 @@ def _extremum(largest: bool, fmt: Format, mode: str, flags: frozenset[str]) -> O
 
     if fmt is BF16 or "xorsign" in flags:
         return general
-    pick, same, real = (
-        (np.maximum, np.bitwise_and, FLOATS[fmt.bits]) if largest else (np.minimum, np.bitwise_or, FLOATS[fmt.bits])
-    )
+    pick, same, real = (np.maximum, np.bitwise_and, fmt.real) if largest else (np.minimum, np.bitwise_or, fmt.real)
 
     def native(a: np.ndarray, b: np.ndarray) -> np.ndarray:
         """numpy's own, except for NaNs and for zeros of both signs, which are equal numbers with different bits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from ..clocks import ACTORS, each
 from ..memory import RANK_SHIFT, SHARED_BITS, SHARED_START
 from ..syntax import SINK, Instr, Mem
 from .moves import address_operand
-from .registry import handles, unknown
+from .registry import accept, handles
 
 _LANES = np.arange(32)
 cnz = np.count_nonzero
@@ -29,67 +30,57 @@ def one_value(f, vector: np.ndarray, what: str, site: int) -> int:
     return int(active[0])
 
 
-def bar_maker(machine, site: int, mode: str, operator: str, slot: int):
-    """``bar.sync``, ``bar.arrive`` and ``bar.red``: ``run(f, next, number, count or None, predicate or None)``."""
+def named_barrier(site: int, mode: str, slot: int, f, following, number, count, predicate=None):
+    """``bar.sync``, ``bar.arrive`` and ``bar.red`` (``mode``: its operator; ``slot``: of its destination)."""
+    number, block = one_value(f, number, "barrier numbers", site), f.warp.block
+    if number > 15:
+        f.fail("barrier", f"there is no named barrier {number}: they are numbered 0 to 15", site)
+    if number not in block.named:
+        block.named[number] = NamedBarrier(f.warp.machine, block, number)
+    barrier = block.named[number]
+    barrier.arrive(f, None if count is None else one_value(f, count, "barrier counts", site), site)
+    if mode == "arrive":
+        barrier.check()
+        return following
+    if predicate is None:
+        return barrier.wait(f, following, site)
+    barrier.votes.append((f.count, cnz(predicate & f.mask)))
+    return barrier.wait(f, following, site, partial(count_votes, mode, slot))
 
-    def finish(f, votes):
-        total = sum(n for n, _ in votes)
-        population = sum(c for _, c in votes)
-        value = {
-            "popc": np.full(32, population, np.uint32),
-            "and": np.full(32, population == total),
-            "or": np.full(32, population > 0),
-        }[operator]
-        f.warp.R[slot] = np.where(f.mask, value, f.warp.R[slot])
 
-    def run(f, following, number, count, predicate=None):
-        number, block = one_value(f, number, "barrier numbers", site), f.warp.block
-        if number > 15:
-            f.fail("barrier", f"there is no named barrier {number}: they are numbered 0 to 15", site)
-        if number not in block.named:
-            block.named[number] = NamedBarrier(machine, block, number)
-        barrier = block.named[number]
-        barrier.arrive(f, None if count is None else one_value(f, count, "barrier counts", site), site)
-        if mode == "arrive":
-            barrier.check()
-            return following
-        if mode == "red":
-            barrier.votes.append((f.count, cnz(predicate & f.mask)))
-        return barrier.wait(f, following, site, finish if mode == "red" else None)
-
-    return run
+def count_votes(operator: str, slot: int, f, votes) -> None:
+    """Set the destination of ``bar.red`` from ``votes``: of each warp its threads, and those whose predicate holds."""
+    total, population = map(sum, zip(*votes))
+    value = {
+        "popc": np.full(32, population, np.uint32),
+        "and": np.full(32, population == total),
+        "or": np.full(32, population > 0),
+    }[operator]
+    f.warp.R[slot] = np.where(f.mask, value, f.warp.R[slot])
 
 
 @handles("bar", "barrier", switch=True)
 def bar(e, instr):
     parts = [p for p in instr.parts if p != "cta"]
-    mode = parts[1]
-    if mode not in ("sync", "arrive", "red"):
-        raise unknown(instr)
+    mode, slot, sources, predicate = parts[1], -1, instr.args, []
+    accept(instr, mode in ("sync", "arrive", "red"))
     e.converge("f.warp.live")
     if mode == "red":
-        operator, slot = parts[2], e.program.slot(instr.args[0])
-        sources = instr.args[1:-1]
-        predicate = [e.p(instr.args[-1])]
-    else:
-        operator, slot, sources, predicate = "", -1, instr.args, []
+        mode, slot = parts[2], e.program.slot(instr.args[0])
+        sources, predicate = instr.args[1:-1], [e.p(instr.args[-1])]
     number = e.u(sources[0], 32) if sources else e.const(0, "u", 32)
     count = e.u(sources[1], 32) if len(sources) > 1 else "None"
-    e.blocking(e.op(bar_maker, e.site(), mode, operator, slot), number, count, *predicate)
+    e.blocking(e.bound(named_barrier, e.site(), mode, slot), number, count, *predicate)
 
 
-def cluster_maker(machine, site: int, mode: str, ordered: bool):
-    def run(f, following, index=0):
-        first = f.warp.block.peers[0]
-        if first.cluster_barrier is None:
-            first.cluster_barrier = ClusterBarrier(machine, first.peers)
-        barrier = first.cluster_barrier
-        if mode == "arrive":
-            barrier.arrive(f, site, ordered)
-            return following
-        return barrier.wait(f, index, following, site, ordered)
-
-    return run
+def cluster(site: int, mode: str, ordered: bool, f, following, index):
+    first = f.warp.block.peers[0]
+    if first.cluster_barrier is None:
+        first.cluster_barrier = ClusterBarrier(f.warp.machine, first.peers)
+    if mode == "wait":
+        return first.cluster_barrier.wait(f, index, following, site, ordered)
+    first.cluster_barrier.arrive(f, site, ordered)
+    return following
 
 
 @handles("barrier.cluster", switch=True)
@@ -97,7 +88,7 @@ def barrier_cluster(e, instr):
     if "aligned" in instr.parts:
         e.converge("f.warp.live")
     mode = "arrive" if "arrive" in instr.parts else "wait"
-    e.blocking(e.op(cluster_maker, e.site(), mode, "relaxed" not in instr.parts), str(e.index))
+    e.blocking(e.bound(cluster, e.site(), mode, "relaxed" not in instr.parts), str(e.index))
 
 
 @handles("mapa")
@@ -106,8 +97,7 @@ def mapa(e, instr):
     bits = int(instr.parts[-1][1:])
     address, rank = e.u(instr.args[1], bits), e.u(instr.args[2], 32)
     rank_bits = f"(({rank} + {e.const(1, 'u', 32)}).astype(u{bits}) << {e.const(RANK_SHIFT, 'u', bits)})"
-    keep = ~(0xFF << RANK_SHIFT)
-    e.set(instr.args[0], f"({address} & {e.const(keep, 'u', bits)}) | {rank_bits}", "u", bits)
+    e.set(instr.args[0], f"({address} & {e.const(~(0xFF << RANK_SHIFT), 'u', bits)}) | {rank_bits}", "u", bits)
 
 
 @handles("getctarank")
@@ -172,43 +162,40 @@ def check_initialised(warp, lanes, barrier: MBarrier, site: int) -> None:
             )
 
 
-def init_maker(machine, site: int):
-    def run(f, lanes, address, count):
-        for lane in each(lanes):
-            issue = Issue(f.warp, lane, site)
-            block, offset = f.warp.block.block_at(int(address[lane]) & SHARED_BITS)
-            offset -= SHARED_START
-            if block is None or offset < 0 or offset % 8 or offset + 8 > block.shared.high:
-                issue.fail(
-                    "misaligned" if offset % 8 else "out-of-bounds",
-                    f"an mbarrier needs 8 aligned bytes of shared memory, not {offset}",
-                )
-            old = block.mbarriers.get(offset)
-            if old is not None:
-                issue.fail(
-                    "barrier",
-                    f"{old.name} is initialised again without mbarrier.inval",
-                    [f"first at {machine.program.sites[old.site - 1].where()}"],
-                )
-            if not 1 <= int(count[lane]) < 1 << 20:
-                issue.fail("barrier", f"an mbarrier cannot expect {int(count[lane])} arrivals")
-            block.shared.mark_valid(offset, offset + 8)
-            block.mbarriers[offset] = MBarrier(machine, block, offset, int(count[lane]), f, lane, site)
-        f.warp.clock.time += 1
-        machine.effects += 1
-
-    return run
+def init(site: int, f, lanes, address, count) -> None:
+    machine = f.warp.machine
+    for lane in each(lanes):
+        issue = Issue(f.warp, lane, site)
+        block, offset = f.warp.block.block_at(int(address[lane]) & SHARED_BITS)
+        offset -= SHARED_START
+        if block is None or offset < 0 or offset % 8 or offset + 8 > block.shared.high:
+            issue.fail(
+                "misaligned" if offset % 8 else "out-of-bounds",
+                f"an mbarrier needs 8 aligned bytes of shared memory, not {offset}",
+            )
+        old = block.mbarriers.get(offset)
+        if old is not None:
+            issue.fail(
+                "barrier",
+                f"{old.name} is initialised again without mbarrier.inval",
+                [f"first at {machine.program.sites[old.site - 1].where()}"],
+            )
+        if not 1 <= int(count[lane]) < 1 << 20:
+            issue.fail("barrier", f"an mbarrier cannot expect {int(count[lane])} arrivals")
+        block.shared.mark_valid(offset, offset + 8)
+        block.mbarriers[offset] = MBarrier(machine, block, offset, int(count[lane]), f, lane, site)
+    f.warp.clock.time += 1
+    machine.effects += 1
 
 
-def inval_maker(machine, site: int):
-    def run(f, lanes, address, _=None):
-        for lane in each(lanes):
-            barrier = find_barrier(f.warp, [lane], int(address[lane]), site)
-            if barrier.watchers:
-                machine.fail("barrier", f"{barrier.name} is invalidated while threads wait on it", f.warp, [lane], site)
-            del barrier.block.mbarriers[barrier.offset]
-
-    return run
+def inval(site: int, f, lanes, address) -> None:
+    for lane in each(lanes):
+        barrier = find_barrier(f.warp, [lane], int(address[lane]), site)
+        if barrier.watchers:
+            barrier.machine.fail(
+                "barrier", f"{barrier.name} is invalidated while threads wait on it", f.warp, [lane], site
+            )
+        del barrier.block.mbarriers[barrier.offset]
 
 
 def arrive_maker(machine, site: int, scope: int, release: bool, drop: bool, expects: bool, completes: bool):
@@ -235,18 +222,16 @@ def arrive_maker(machine, site: int, scope: int, release: bool, drop: bool, expe
     return run
 
 
-def tx_maker(machine, site: int, complete: bool):
-    def run(f, lanes, address, size):
-        for lane in each(lanes):
-            barrier = find_barrier(f.warp, [lane], int(address[lane]), site)
-            if complete:
-                barrier.complete_bytes(int(size[lane]), None, Issue(f.warp, lane, site))
-            else:
-                barrier.expect(f, [lane], int(size[lane]), site)
-                if barrier.pending == 0 and barrier.tx == 0:  # the bytes and the last arrival came before
-                    barrier.complete_if_done()
-
-    return run
+def transaction(site: int, complete: bool, f, lanes, address, size) -> None:
+    """``expect_tx`` and ``complete_tx``."""
+    for lane in each(lanes):
+        barrier = find_barrier(f.warp, [lane], int(address[lane]), site)
+        if complete:
+            barrier.complete_bytes(int(size[lane]), None, Issue(f.warp, lane, site))
+        else:
+            barrier.expect(f, [lane], int(size[lane]), site)
+            if barrier.pending == 0 and barrier.tx == 0:  # the bytes and the last arrival came before
+                barrier.complete_if_done()
 
 
 def check_parity(f, lanes, barrier: MBarrier, parities, site: int) -> None:
@@ -280,36 +265,32 @@ def check_state(f, lanes, barrier: MBarrier, phases, site: int) -> None:
         )
 
 
-def wait_maker(machine, site: int, parity: bool, may_fail: bool, scope: int, acquire: bool):
-    """``test_wait`` / ``try_wait``: ``run(f, lanes, address, state or parity)`` gives a truth vector."""
-
-    def run(f, lanes, address, state):
-        result = np.zeros(32, bool)
-        for target, who in by_address(address, _LANES if lanes is None else lanes):
-            barrier = find_barrier(f.warp, who.tolist(), target, site)
-            wanted = (state[who] & 0xFFFFFFFF).astype(np.int64)
-            if parity:
-                done = (barrier.phase & 1) != (wanted & 1)
-                if machine.sanitizer is not None:
-                    check_parity(f, who, barrier, wanted, site)
-            else:
-                done = wanted < barrier.phase
-                check_state(f, who, barrier, wanted, site)
-            if may_fail and cnz(done) and machine.schedule.spurious():
-                f.poll = None
-                continue
-            result[who] = done
-            if cnz(done):
-                passed = who[done]
-                barrier.observe(f, passed)
-                if acquire:
-                    barrier.learn(f, None if len(passed) == 32 else passed, scope)
-            if cnz(done) < len(who):
-                f.waits = f"waits for {'parity ' if parity else 'phase '}{int(wanted[~done][0])} of {barrier.name}"
-                f.note_poll(barrier, (barrier.version, result.tobytes()))
-        return result
-
-    return run
+def wait(site: int, parity: bool, may_fail: bool, scope: int, f, lanes, address, state):
+    """``test_wait`` / ``try_wait`` of a state or parity: a truth vector. ``scope`` of the acquire; 0: relaxed."""
+    machine, result = f.warp.machine, np.zeros(32, bool)
+    for target, who in by_address(address, _LANES if lanes is None else lanes):
+        barrier = find_barrier(f.warp, who.tolist(), target, site)
+        wanted = (state[who] & 0xFFFFFFFF).astype(np.int64)
+        if parity:
+            done = (barrier.phase & 1) != (wanted & 1)
+            if machine.sanitizer is not None:
+                check_parity(f, who, barrier, wanted, site)
+        else:
+            done = wanted < barrier.phase
+            check_state(f, who, barrier, wanted, site)
+        if may_fail and cnz(done) and machine.schedule.spurious():
+            f.poll = None
+            continue
+        result[who] = done
+        if cnz(done):
+            passed = who[done]
+            barrier.observe(f, passed)
+            if scope:
+                barrier.learn(f, None if len(passed) == 32 else passed, scope)
+        if cnz(done) < len(who):
+            f.waits = f"waits for {'parity ' if parity else 'phase '}{int(wanted[~done][0])} of {barrier.name}"
+            f.note_poll(barrier, (barrier.version, result.tobytes()))
+    return result
 
 
 def scope_of(instr: Instr) -> int:
@@ -321,31 +302,37 @@ def barrier_address(e, mem: Mem) -> str:
     return address_operand(e, mem, bits if bits in (32, 64) else 32)
 
 
-@handles("mbarrier", switch=True)
-def mbarrier(e, instr):
-    verb, parts, args = instr.parts[1], instr.parts, instr.args
-    if verb in ("arrive", "arrive_drop"):
-        return arrival(e, instr, verb == "arrive_drop")
-    if verb in ("test_wait", "try_wait"):
-        parity, acquire = "parity" in parts, "relaxed" not in parts
-        operation = e.op(wait_maker, e.site(), parity, verb == "try_wait", scope_of(instr), acquire)
-        result = e.result(operation, barrier_address(e, args[1]), e.u(args[2], 32 if parity else 64))
-        return e.set_result(args[0], result, result)
-    if verb == "pending_count":
-        return e.set(args[0], f"({e.u(args[1], 64)} >> {e.const(32, 'u', 64)})", "u", 64)
-    if verb in ("expect_tx", "complete_tx"):
-        operation = e.op(tx_maker, e.site(), verb == "complete_tx")
-    elif verb in ("init", "inval"):
-        operation = e.op(init_maker if verb == "init" else inval_maker, e.site())
-    else:
-        raise unknown(instr)
-    return e.effect(operation, barrier_address(e, args[0]), e.u(args[1], 32) if verb != "inval" else "None")
+@handles("mbarrier.init", "mbarrier.expect_tx", "mbarrier.complete_tx", switch=True)
+def mbarrier_update(e, instr):
+    verb, (address, value) = instr.parts[1], instr.args
+    operation = e.bound(init, e.site()) if verb == "init" else e.bound(transaction, e.site(), verb == "complete_tx")
+    e.effect(operation, barrier_address(e, address), e.u(value, 32))
 
 
-def arrival(e, instr, drop: bool) -> None:
+@handles("mbarrier.inval", switch=True)
+def mbarrier_inval(e, instr):
+    e.effect(e.bound(inval, e.site()), barrier_address(e, instr.args[0]))
+
+
+@handles("mbarrier.pending_count", switch=True)
+def pending_count(e, instr):
+    e.set(instr.args[0], f"({e.u(instr.args[1], 64)} >> {e.const(32, 'u', 64)})", "u", 64)
+
+
+@handles("mbarrier.test_wait", "mbarrier.try_wait", switch=True)
+def phase_wait(e, instr):
+    destination, mem, state = instr.args[:3]
+    parity, scope = "parity" in instr.parts, 0 if "relaxed" in instr.parts else scope_of(instr)
+    operation = e.bound(wait, e.site(), parity, instr.parts[1] == "try_wait", scope)
+    result = e.result(operation, barrier_address(e, mem), e.u(state, 32 if parity else 64))
+    e.set_result(destination, result, result)
+
+
+@handles("mbarrier.arrive", "mbarrier.arrive_drop", switch=True)
+def arrival(e, instr):
     parts, at = instr.parts, int(not isinstance(instr.args[0], Mem))  # the token's register may be left out
     destination, mem, rest = instr.args[:at], instr.args[at], instr.args[at + 1 :]
-    expects = "expect_tx" in parts
+    expects, drop = "expect_tx" in parts, parts[1] == "arrive_drop"
     value = e.u(rest[0], 32) if rest else e.const(1, "u", 32)
     size, count = (value, e.const(1, "u", 32)) if expects else (e.const(0, "u", 32), value)
     ordered, completes = "relaxed" not in parts, "noComplete" not in parts

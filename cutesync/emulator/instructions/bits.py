@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..syntax import Imm
-from .integer import int_type, unsigned
-from .registry import handles, handles_call
+from .integer import unsigned
+from .registry import handles, handles_call, int_type
 
 
 def shift(value: np.ndarray, amount: np.ndarray, left: bool) -> np.ndarray:
@@ -107,44 +107,25 @@ def count_bits(a: np.ndarray) -> np.ndarray:
 
 
 def leading_zeros(a: np.ndarray) -> np.ndarray:
-    bits = a.itemsize * 8
-    return np.array([bits - x.bit_length() for x in a.tolist()], np.uint32)
+    return np.array([a.itemsize * 8 - x.bit_length() for x in a.tolist()], np.uint32)
 
 
 def reverse_bits(a: np.ndarray) -> np.ndarray:
     raw = np.ascontiguousarray(a).view(np.uint8).reshape(32, -1)
-    return (
-        np.ascontiguousarray(
-            np.packbits(np.unpackbits(raw[:, ::-1], axis=1, bitorder="big"), axis=1, bitorder="little")
-        )
-        .view(a.dtype)
-        .reshape(32)
-    )
+    turned = np.packbits(np.unpackbits(raw[:, ::-1], axis=1, bitorder="big"), axis=1, bitorder="little")
+    return np.ascontiguousarray(turned).view(a.dtype).reshape(32)
 
 
-def find_msb(a: np.ndarray) -> np.ndarray:
+def find_msb(a: np.ndarray, from_top: bool) -> np.ndarray:
     """The position of the highest bit that differs from the sign; all ones where there is none."""
     values = [(~x if x < 0 else x).bit_length() - 1 for x in a.tolist()]
-    return np.array([v & 0xFFFFFFFF for v in values], np.uint32)
+    return np.array([(a.itemsize * 8 - 1 - v if from_top and v >= 0 else v) & 0xFFFFFFFF for v in values], np.uint32)
 
 
-_COUNTS = {"popc": count_bits, "clz": leading_zeros, "brev": reverse_bits}
-
-
-@handles(*_COUNTS)
-def count(e, instr):
-    name, (_, bits) = instr.parts[0], int_type(instr)
-    counted = f"{e.name(_COUNTS[name], name)}({e.u(instr.args[1], bits)})"
-    e.set(instr.args[0], counted, "u", bits if name == "brev" else 32)
-
-
-@handles("bfind")
-def bfind(e, instr):
-    kind, bits = int_type(instr)
-    found = f"{e.name(find_msb, 'find_msb')}({e.value(instr.args[1], kind, bits)})"
-    if "shiftamt" in instr.parts:
-        found = f"where({found} == 0xFFFFFFFF, 0xFFFFFFFF, {bits - 1} - {found}).astype(u32)"
-    e.set(instr.args[0], found, "u", 32)
+handles_call("popc", count_bits, operands="U")
+handles_call("clz", leading_zeros, operands="U")
+handles_call("brev", reverse_bits, operands="U", result="U")
+handles_call("bfind", find_msb, lambda parts: "shiftamt" in parts, operands="T")
 
 
 def extract(a: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarray:
@@ -158,11 +139,7 @@ def extract(a: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarr
     return np.array(out, f"u{a.itemsize}")
 
 
-@handles("bfe")
-def bfe(e, instr):
-    kind, bits = int_type(instr)
-    _, a, position, length = instr.args
-    e.set(instr.args[0], e.call(extract, e.value(a, kind, bits), e.u(position, 32), e.u(length, 32)), "u", bits)
+handles_call("bfe", extract, operands="Tuu", result="U")
 
 
 def insert(source: np.ndarray, into: np.ndarray, position: np.ndarray, length: np.ndarray) -> np.ndarray:
@@ -175,11 +152,7 @@ def insert(source: np.ndarray, into: np.ndarray, position: np.ndarray, length: n
     return np.array(out, source.dtype)
 
 
-@handles("bfi")
-def bfi(e, instr):
-    _, bits = int_type(instr)
-    operands = [e.u(x, width) for x, width in zip(instr.args[1:], (bits, bits, 32, 32))]
-    e.set(instr.args[0], e.call(insert, *operands), "u", bits)
+handles_call("bfi", insert, operands="UUuu", result="U")
 
 
 def bit_mask(position: np.ndarray, width: np.ndarray, clamp: bool) -> np.ndarray:

@@ -1,28 +1,26 @@
-"""Bulk copies (``cp.async.bulk``, ``cp.reduce.async.bulk``): contiguous bytes, and the dispatch to tensor copies."""
+"""Bulk copies (``cp.async.bulk``, ``cp.reduce.async.bulk``): contiguous bytes."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from ..async_copy import UNIT, Issue, Operation, Side, shared_side, to_shared
+from ..async_copy import UNIT, Issue, Operation, Side, to_shared
 from ..clocks import each
+from ..memory import SHARED_START
 from ..syntax import SIZES
 from .barrier import barrier_address
 from .moves import address_operand
-from .registry import handles, unknown
-from .tensor_copy import tensor
+from .registry import accept, handles
 from .transfers import (
     REDUCTIONS,
     aligned,
     announce_read,
     announce_updates,
     announce_writes,
-    commit_maker,
     destinations,
     reducer,
     sharing,
     start_store,
-    wait_maker,
 )
 
 
@@ -37,11 +35,12 @@ def global_side(issue: Issue, address: int, size: int) -> Side:
 
 
 def side_of_block(issue: Issue, block, address: int, size: int) -> Side:
-    side = shared_side(block, address, size) if block is not None else None
-    if side is None:
+    """``size`` contiguous bytes of a block's shared memory."""
+    offset = address - SHARED_START
+    if block is None or offset < 0 or offset + size > block.shared.high:
         allowed = f"the block's {issue.machine.shared_bytes} bytes"
         issue.fail("out-of-bounds", f"{size} bytes at shared address {address:#x} are outside {allowed}")
-    return side
+    return Side(block.shared, np.arange(offset, offset + size, UNIT, dtype=np.int64), UNIT)
 
 
 def elements(side: Side, count: int, kind: str) -> Side:
@@ -93,52 +92,36 @@ def bulk_load_maker(machine, site: int, from_cluster: bool, operator: str, kind:
     return run
 
 
-def bulk_store_maker(machine, site: int, operator: str, kind: str):
+def bulk_store(site: int, operator: str, kind: str, f, lanes, destination, source, size) -> None:
     """Contiguous bytes of shared memory to global memory; with ``operator``, combined with the bytes there."""
     combine = reducer(operator, kind) if operator else None
-
-    def run(f, lanes, destination, source, size):
-        for lane, who in sharing(f, lanes, site, operator, destination, source, size):
-            count, at, to = int(size[lane]), int(source[lane]), int(destination[lane])
-            operation = Operation(f.warp, lane, site, f"bulk copy of {count} bytes to global memory")
-            for what, value in (("size", count), ("destination", to), ("source", at)):
-                aligned(operation, f"the {what} of a bulk copy", value, 16)
-            origin = side_of_block(operation, f.warp.block, at & 0xFFFFFF, count)
-            target = global_side(operation, to, count)
-            if operator:
-                origin, target = (elements(side, count, kind) for side in (origin, target))
-            start_store(operation, who, (to, at, count), origin, target, None, combine)
-
-    return run
+    for lane, who in sharing(f, lanes, site, operator, destination, source, size):
+        count, at, to = int(size[lane]), int(source[lane]), int(destination[lane])
+        operation = Operation(f.warp, lane, site, f"bulk copy of {count} bytes to global memory")
+        for what, value in (("size", count), ("destination", to), ("source", at)):
+            aligned(operation, f"the {what} of a bulk copy", value, 16)
+        origin = side_of_block(operation, f.warp.block, at & 0xFFFFFF, count)
+        target = global_side(operation, to, count)
+        if operator:
+            origin, target = (elements(side, count, kind) for side in (origin, target))
+        start_store(operation, who, (to, at, count), origin, target, None, combine)
 
 
 @handles("cp.async.bulk", "cp.reduce.async.bulk", switch=True)
 def bulk(e, instr):
-    parts = instr.parts
-    if "commit_group" in parts:
-        return e.effect(e.op(commit_maker, "bulk"), "None")
-    if "wait_group" in parts:
-        return e.blocking(e.op(wait_maker, e.site(), "bulk", instr.args[0].value, "read" in parts), str(e.index))
-    if "prefetch" in parts:
-        return None
-    if {"im2col::w", "im2col::w::128", "cp_mask", "ignore_oob"} & set(parts):
-        raise unknown(instr)
-    if "tensor" in parts:
-        return tensor(e, instr)
+    parts, args = instr.parts, instr.args
+    accept(instr, not {"cp_mask", "ignore_oob"} & set(parts))
     operator = next((p for p in parts if p in REDUCTIONS), "") if parts[1] == "reduce" else ""
-    args = list(instr.args)
     spaces = [p for p in parts if p in ("global", "shared::cta", "shared::cluster")]
     if spaces[0] == "global":
-        operation = e.op(bulk_store_maker, e.site(), operator, parts[-1])
+        operation = e.bound(bulk_store, e.site(), operator, parts[-1])
         return e.effect(operation, address_operand(e, args[0], 64), barrier_address(e, args[1]), e.u(args[2], 32))
-    mask = e.u(args[4], 16) if "multicast::cluster" in parts else "None"
     from_cluster = spaces[1] != "global"
-    source = barrier_address(e, args[1]) if from_cluster else address_operand(e, args[1], 64)
     e.effect(
         e.op(bulk_load_maker, e.site(), from_cluster, operator, parts[-1]),
         barrier_address(e, args[0]),
-        source,
+        barrier_address(e, args[1]) if from_cluster else address_operand(e, args[1], 64),
         e.u(args[2], 32),
         barrier_address(e, args[3]),
-        mask,
+        e.u(args[4], 16) if "multicast::cluster" in parts else "None",
     )

@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ArgumentValueError, explain
 from ..formats import (
     BF16,
     E4M3,
@@ -45,6 +44,7 @@ from ..formats import (
     decode,
     encode,
     flush_subnormals,
+    require,
     round_to_odd_integer,
     saturate_unit,
 )
@@ -64,8 +64,7 @@ Conversion = Callable[..., np.ndarray]
 def conversion(opcode: str, register_bits: int | None = None) -> Conversion:
     """The function that carries out ``opcode`` (see the module's docstring). ArgumentValueError: not a form of PTX."""
     parts = opcode.split(".")
-    if parts[0] != "cvt" or len(parts) < 3:
-        raise ArgumentValueError(explain("conversion", repr(opcode), "cvt{.rounding}{.flags}.dtype.atype"))
+    require(parts[0] == "cvt" and len(parts) > 2, "conversion", repr(opcode), "cvt{.rounding}{.flags}.dtype.atype")
     if parts[1] == "pack":
         return _pack(opcode, parts[2:], register_bits)
     *modifiers, target, source = parts[1:]
@@ -78,9 +77,8 @@ def conversion(opcode: str, register_bits: int | None = None) -> Conversion:
         make = _integer_to_integer if source in INTEGERS else _float_to_integer
     else:
         make = _integer_to_float if source in INTEGERS else _float_to_float
-    known = {*INTEGERS, *FORMATS} - {"e4m3", "e5m2"}
-    if target not in known or source not in known or source == "tf32":
-        raise ArgumentValueError(explain("conversion", repr(opcode), "types that cvt has on sm_90"))
+    fine = {target, source} <= {*INTEGERS, *FORMATS} - {"e4m3", "e5m2"} and source != "tf32"
+    require(fine, "conversion", repr(opcode), "types that cvt has on sm_90")
     body = make(target, source, mode, flags)
     signed, bits = INTEGERS.get(target, (False, 0))
     bits = bits or FORMATS[target].bits
@@ -98,10 +96,9 @@ def conversion(opcode: str, register_bits: int | None = None) -> Conversion:
 def _modifiers(opcode: str, modifiers: list[str]) -> tuple[str, frozenset[str]]:
     rounding = [m for m in modifiers if m in ROUNDING or m in TO_INTEGRAL]
     flags = frozenset(m for m in modifiers if m in FLAGS)
-    if len(rounding) > 1 or len(rounding) + len(flags) != len(modifiers):
-        raise ArgumentValueError(
-            explain("modifiers of " + opcode, modifiers, f"one of {ROUNDING + tuple(TO_INTEGRAL)} and any of {FLAGS}")
-        )
+    fine = len(rounding) < 2 and len(rounding) + len(flags) == len(modifiers)
+    allowed = f"one of {ROUNDING + tuple(TO_INTEGRAL)} and any of {FLAGS}"
+    require(fine, "modifiers of " + opcode, modifiers, allowed)
     return (rounding[0] if rounding else ""), flags
 
 
@@ -250,25 +247,16 @@ def _join(high: np.ndarray, low: np.ndarray, bits: int) -> np.ndarray:
 
 def _pair_from_two(opcode: str, target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:
     fmt = PAIRS[target]
-    if source != "f32" or (fmt.bits == 8 and "satfinite" not in flags):
-        raise ArgumentValueError(
-            explain("conversion", repr(opcode), "two f32 sources, and .satfinite for 8-bit floats")
-        )
+    fine = source == "f32" and (fmt.bits > 8 or "satfinite" in flags)
+    require(fine, "conversion", repr(opcode), "two f32 sources, and .satfinite for 8-bit floats")
     one = _float_to_float(fmt.name, "f32", mode, flags)
     return lambda a, b: _join(one(a.astype(np.uint32, copy=False)), one(b.astype(np.uint32, copy=False)), fmt.bits)
 
 
 def _between_pairs(opcode: str, target: str, source: str, mode: str, flags: frozenset[str]) -> Conversion:
-    out, into = PAIRS[source], PAIRS.get(target)
-    if (
-        into is None
-        or {into.bits, out.bits} != {8, 16}
-        or BF16 in (into, out)
-        or (into.bits == 8 and "satfinite" not in flags)
-    ):
-        raise ArgumentValueError(
-            explain("conversion", repr(opcode), "f16x2 from an 8-bit pair, or back with .satfinite")
-        )
+    out, into = PAIRS[source], PAIRS.get(target, BF16)
+    fine = {into.bits, out.bits} == {8, 16} and BF16 not in (into, out) and (into.bits > 8 or "satfinite" in flags)
+    require(fine, "conversion", repr(opcode), "f16x2 from an 8-bit pair, or back with .satfinite")
     one = _float_to_float(into.name, out.name, mode, flags)
     narrow, whole, shift = out.dtype, UNSIGNED[2 * out.bits], out.bits
 
@@ -281,15 +269,9 @@ def _between_pairs(opcode: str, target: str, source: str, mode: str, flags: froz
 
 def _pack(opcode: str, parts: list[str], register_bits: int | None) -> Conversion:
     """``cvt.pack.sat.{s16,u16}.s32 d, a, b``; with 8 bits also ``c``: d = c shifted up, then a, then b."""
-    if (
-        len(parts) < 3
-        or parts[0] != "sat"
-        or parts[1] not in INTEGERS
-        or parts[2] != "s32"
-        or INTEGERS[parts[1]][1] not in (8, 16)
-    ):
-        raise ArgumentValueError(explain("conversion", repr(opcode), "cvt.pack.sat.{s8,u8,s16,u16}.s32{.b32}"))
-    target = parts[1]
+    saturates, target, source = (*parts, "", "", "")[:3]
+    fine = saturates == "sat" and source == "s32" and target in ("s8", "u8", "s16", "u16")
+    require(fine, "conversion", repr(opcode), "cvt.pack.sat.{s8,u8,s16,u16}.s32{.b32}")
     bits = INTEGERS[target][1]
     mask = np.uint32((1 << bits) - 1)
 

@@ -7,7 +7,7 @@ import numpy as np
 from ..formats import F32
 from . import arithmetic, special
 from .convert import conversion
-from .registry import handles, unknown, word
+from .registry import handles, word
 
 COMPARISONS = {
     "eq": "==",
@@ -35,66 +35,41 @@ def canonical(value: np.ndarray) -> np.ndarray:
 
 
 def float_type(instr) -> str:
-    kind = instr.parts[-1]
-    if kind not in FLOATS:
-        raise unknown(instr)
-    return kind
+    return word(instr, -1, FLOATS)
 
 
+@handles("fma", "rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
 def float_arithmetic(e, instr) -> None:
-    """add sub mul fma mad min max neg abs div."""
-    kind, opcode = float_type(instr), instr.opcode.replace("mad.", "fma.")
-    bits, name = FLOATS[kind], instr.parts[0]
-    plain = set(instr.parts[1:-1]) <= {"rn"}
-    if name == "div":
-        return special_function(e, instr)
-    if kind == "f32" and name in _SIGNS and plain:
+    """Also the float forms of add sub mul mad min max neg abs div."""
+    kind, name = float_type(instr), instr.parts[0]
+    if kind == "f32" and name in _SIGNS and set(instr.parts[1:-1]) <= {"rn"}:
         a, b = (e.f(x, 32) for x in instr.args[1:])
-        return e.set(instr.args[0], f"{e.name(canonical, 'canonical')}({a} {_SIGNS[name]} {b})", "f", 32)
-    function = arithmetic.operation(opcode)
+        return e.set(instr.args[0], e.call(canonical, f"{a} {_SIGNS[name]} {b}"), "f", 32)
+    make = special.operation if name in special.APPROXIMATE else arithmetic.operation
+    function = make(instr.opcode.replace("mad.", "fma."))
+    bits = FLOATS[kind]
     e.set(instr.args[0], f"{e.name(function, name)}({', '.join(e.u(x, bits) for x in instr.args[1:])})", "u", bits)
-
-
-handles("fma")(float_arithmetic)
-
-
-@handles("rcp", "sqrt", "rsqrt", "ex2", "lg2", "sin", "cos", "tanh")
-def special_function(e, instr):
-    """div and the functions of one operand, from ``special.py``."""
-    bits = FLOATS[float_type(instr)]
-    body = special.operation(instr.opcode)
-    e.set(
-        instr.args[0], f"{e.name(body, instr.parts[0])}({', '.join(e.u(x, bits) for x in instr.args[1:])})", "u", bits
-    )
 
 
 def float_comparison(e, instr) -> str:
     """The truth vector of ``setp`` and ``set``. ``u`` forms are true with a NaN, the others (``ne`` too) false."""
-    kind, relation = instr.parts[-1], word(instr, 1, RELATIONS)
+    kind, relation = word(instr, -1, ("f16", "bf16", "f32", "f64")), word(instr, 1, RELATIONS)
     if kind in ("f32", "f64") and relation in COMPARISONS and relation != "ne" and "ftz" not in instr.parts:
         a, b = (e.f(x, FLOATS[kind]) for x in instr.args[1:3])
         return f"({a} {COMPARISONS[relation]} {b})"
-    if kind not in ("f16", "bf16", "f32", "f64"):
-        raise unknown(instr)
     a, b = (e.u(x, FLOATS[kind]) for x in instr.args[1:3])
-    return f"{e.name(arithmetic.compare, 'compare')}('{relation}', '{kind}', {a}, {b}, {'ftz' in instr.parts})"
+    return e.call(arithmetic.compare, f"'{relation}'", f"'{kind}'", a, b, str("ftz" in instr.parts))
 
 
 def pair_comparison(e, instr) -> None:
     """``setp.op.f16x2 p|q``: p from the lower halves, q from the upper ones. ``set`` packs both into one register."""
     a, b = (e.u(x, 32) for x in instr.args[1:3])
-    both = e.temp(
-        f"{e.name(arithmetic.compare, 'compare')}('{word(instr, 1, RELATIONS)}', '{word(instr, -1, PAIRS)}', {a}, {b})"
-    )
-    destination = instr.args[0]
+    relation, kind = word(instr, 1, RELATIONS), word(instr, -1, PAIRS)
+    both = e.temp(e.call(arithmetic.compare, f"'{relation}'", f"'{kind}'", a, b))
     if instr.parts[0] == "set":
-        return e.set(
-            destination,
-            f"{e.name(arithmetic.select_truth, 'select_truth')}({both}, '{word(instr, -2, PAIRS)}')",
-            "u",
-            32,
-        )
-    e.set_pair(destination, f"{both}[:, 0]", f"{both}[:, 1]")
+        chosen = e.call(arithmetic.select_truth, both, f"'{word(instr, -2, PAIRS)}'")
+        return e.set(instr.args[0], chosen, "u", 32)
+    e.set_pair(instr.args[0], f"{both}[:, 0]", f"{both}[:, 1]")
 
 
 @handles("cvt")
@@ -116,18 +91,18 @@ def copysign(e, instr):
     e.set(instr.args[0], f"({b} & {e.const(~sign, 'u', bits)}) | ({a} & {e.const(sign, 'u', bits)})", "u", bits)
 
 
+_TINY = "np.finfo({0}.dtype).tiny"
+_TESTS = {
+    "finite": "np.isfinite({0})",
+    "infinite": "np.isinf({0})",
+    "number": "~np.isnan({0})",
+    "notanumber": "np.isnan({0})",
+    "subnormal": f"(abs({{0}}) < {_TINY}) & ({{0}} != 0)",
+    "normal": f"np.isfinite({{0}}) & (abs({{0}}) >= {_TINY})",
+}
+
+
 @handles("testp")
 def testp(e, instr):
     value = e.f(instr.args[1], FLOATS[float_type(instr)])
-    tiny = "np.finfo({0}.dtype).tiny"
-    tests = {
-        "finite": "np.isfinite({0})",
-        "infinite": "np.isinf({0})",
-        "number": "~np.isnan({0})",
-        "notanumber": "np.isnan({0})",
-        "subnormal": f"(abs({{0}}) < {tiny}) & ({{0}} != 0)",
-        "normal": f"np.isfinite({{0}}) & (abs({{0}}) >= {tiny})",
-    }
-    if instr.parts[1] not in tests:
-        raise unknown(instr)
-    e.set(instr.args[0], tests[instr.parts[1]].format(value))
+    e.set(instr.args[0], _TESTS[word(instr, 1, _TESTS)].format(value))

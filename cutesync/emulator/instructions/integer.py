@@ -5,18 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from .floating import float_arithmetic
-from .registry import handles, handles_call, unknown
+from .registry import INTEGERS, handles, handles_call, int_type
 
-INTEGERS = {f"{k}{b}": (k, b) for k in "usb" for b in (8, 16, 32, 64)}
 _OWN = {*INTEGERS, "u16x2", "s16x2"}
-
-
-def int_type(instr, position: int = -1) -> tuple[str, int]:
-    """('u' or 's', bits) of the type suffix; ``b`` counts as unsigned."""
-    kind, bits = INTEGERS.get(instr.parts[position], (None, 0))
-    if kind is None:
-        raise unknown(instr)
-    return ("s" if kind == "s" else "u"), bits
 
 
 def handles_typed(*names: str):
@@ -32,8 +23,7 @@ def handles_typed(*names: str):
 def arithmetic(e, instr, template: str) -> None:
     """Set the destination to ``template`` over the operands, in the instruction's own type."""
     kind, bits = int_type(instr)
-    operands = [e.value(a, kind, bits) for a in instr.args[1:]]
-    e.set(instr.args[0], template.format(*operands), kind, bits)
+    e.set(instr.args[0], template.format(*(e.value(a, kind, bits) for a in instr.args[1:])), kind, bits)
 
 
 def unsigned(e, instr, template: str) -> None:
@@ -77,9 +67,8 @@ def carried(e, instr, a: str, b: str, bits: int, sign: str = "+") -> None:
 
 def high_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The upper 64 bits of products of 64-bit integers, exactly."""
-    bits = np.dtype(a.dtype)
     values = [(int(x) * int(y)) >> 64 for x, y in zip(a, b)]
-    return np.array([v & (2**64 - 1) for v in values], np.uint64).view(bits)
+    return np.array([v & (2**64 - 1) for v in values], np.uint64).view(a.dtype)
 
 
 def product24(a: str, b: str, kind: str, high: bool) -> str:
@@ -147,23 +136,20 @@ def div(e, instr):
     arithmetic(e, instr, e.name(divide, "divide") + "({}, {})")
 
 
-@handles("rem")
-def rem(e, instr):
-    arithmetic(e, instr, e.name(remainder, "remainder") + "({}, {})")
+handles_call("rem", remainder, operands="TT", result="T")
 
 
 @handles_typed("min", "max")
 def min_max(e, instr):
+    template = f"np.{instr.parts[0]}imum({{}}, {{}})"
+    if "relu" in instr.parts:
+        template = f"np.maximum({template}, 0)"
     if instr.parts[-1] in ("u16x2", "s16x2"):
         kind = instr.parts[-1][0]
         a, b = (f"{e.u(x, 32)}.view({kind}16)" for x in instr.args[1:3])
-        expression = f"np.{instr.parts[0]}imum({a}, {b})"
-        if "relu" in instr.parts:
-            expression = f"np.maximum({expression}, 0)"
-        e.set(instr.args[0], f"{expression}.view(u32)")
+        e.set(instr.args[0], f"{template.format(a, b)}.view(u32)")
     else:
-        expression = f"np.{instr.parts[0]}imum({{}}, {{}})"
-        arithmetic(e, instr, f"np.maximum({expression}, 0)" if "relu" in instr.parts else expression)
+        arithmetic(e, instr, template)
 
 
 @handles_typed("neg")
@@ -176,10 +162,14 @@ def absolute(e, instr):
     arithmetic(e, instr, "abs({})")
 
 
+def elements(words: np.ndarray, bits: int, signed: bool) -> np.ndarray:
+    """The signed or unsigned elements of ``bits`` in words of 32, shape (32, elements of a word), as int64."""
+    return np.ascontiguousarray(words).view(f"{'i' if signed else 'u'}{bits // 8}").reshape(32, -1).astype(np.int64)
+
+
 def dot_halves(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed_a: bool, signed_b: bool, high: bool) -> np.ndarray:
-    left = np.ascontiguousarray(a).view(np.int16 if signed_a else np.uint16).reshape(32, 2).astype(np.int64)
-    right = np.ascontiguousarray(b).view(np.int8 if signed_b else np.uint8).reshape(32, 4).astype(np.int64)
-    return (c.astype(np.int64) + (left * right[:, 2 * high : 2 * high + 2]).sum(1)).astype(np.uint32)
+    factors = elements(b, 8, signed_b)[:, 2 * high : 2 * high + 2]
+    return (c.astype(np.int64) + (elements(a, 16, signed_a) * factors).sum(1)).astype(np.uint32)
 
 
 handles_call(
@@ -188,9 +178,7 @@ handles_call(
 
 
 def dot_bytes(a: np.ndarray, b: np.ndarray, c: np.ndarray, signed_a: bool, signed_b: bool) -> np.ndarray:
-    left = np.ascontiguousarray(a).view(np.int8 if signed_a else np.uint8).reshape(32, 4).astype(np.int64)
-    right = np.ascontiguousarray(b).view(np.int8 if signed_b else np.uint8).reshape(32, 4).astype(np.int64)
-    return (c.view(np.int32).astype(np.int64) + (left * right).sum(1)).astype(np.uint32)
+    return (c.astype(np.int64) + (elements(a, 8, signed_a) * elements(b, 8, signed_b)).sum(1)).astype(np.uint32)
 
 
 handles_call("dp4a", dot_bytes, lambda parts: parts[1] == "s32", lambda parts: parts[2] == "s32")

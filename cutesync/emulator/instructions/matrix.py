@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import ArgumentValueError, explain
-from ..formats import BF16, E4M3, E5M2, F16, F32, F64, TF32, Format, decode, encode
+from ..formats import FORMATS, decode, encode, require
 
 # --- 8 x 8 matrices of 16-bit elements --------------------------------------------------------------------------------
 
@@ -54,7 +54,6 @@ def transpose_matrix(register: np.ndarray) -> np.ndarray:
 
 # --- mma.sync ---------------------------------------------------------------------------------------------------------
 
-FORMATS: dict[str, Format] = {"f16": F16, "bf16": BF16, "tf32": TF32, "e4m3": E4M3, "e5m2": E5M2, "f64": F64}
 ELEMENT_BITS = {
     "f16": 16,
     "bf16": 16,
@@ -111,16 +110,9 @@ def instruction(opcode: str) -> Mma:
     family = FAMILY.get(a_type, a_type)
     sums = SUMS.get(family, ("s32",))
     same_family = FAMILY.get(b_type, b_type) == family and (family in FAMILY.values() or a_type == b_type)
-    if (
-        shape not in SHAPES.get(family, ())
-        or not same_family
-        or d_type not in sums
-        or c_type not in sums
-        or (family == "b1") != bool(bit_operation)
-    ):
-        raise ArgumentValueError(
-            explain("mma", repr(opcode), "a shape and types that sm_90 has; m8n8k4 of f16 is not emulated")
-        )
+    typed = same_family and {d_type, c_type} <= set(sums) and (family == "b1") == bool(bit_operation)
+    fine = typed and shape in SHAPES.get(family, ())
+    require(fine, "mma", repr(opcode), "a shape and types that sm_90 has; m8n8k4 of f16 is not emulated")
     return Mma(int(m), int(k), d_type, a_type, b_type, c_type, satfinite, bit_operation)
 
 
@@ -132,11 +124,8 @@ def multiply(step: Mma, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarr
         return accumulator_registers("s32", _integer_sum(step, left, right, addend))
     real: Any = np.float64 if step.d_type == "f64" else np.float32
     x, y = (decode(FORMATS[kind], raw).astype(real) for kind, raw in ((step.a_type, left), (step.b_type, right)))
-    z = decode({"f16": F16, "f32": F32, "f64": F64}[step.c_type], addend).astype(real)
-    total = x @ y.T + z
-    return accumulator_registers(
-        step.d_type, encode({"f16": F16, "f32": F32, "f64": F64}[step.d_type], total.astype(np.float64))
-    )
+    total = x @ y.T + decode(FORMATS[step.c_type], addend).astype(real)
+    return accumulator_registers(step.d_type, encode(FORMATS[step.d_type], total.astype(np.float64)))
 
 
 def _integer_sum(step: Mma, left: np.ndarray, right: np.ndarray, addend: np.ndarray) -> np.ndarray:

@@ -1,36 +1,44 @@
-"""``ldmatrix``, ``stmatrix``, ``movmatrix`` and ``mma.sync``: registers and shared memory around ``matrix.py``."""
+"""``ldmatrix``, ``stmatrix``, ``movmatrix``, ``mma.sync`` and ``wgmma``: registers and shared memory around the
+arithmetic of ``matrix.py`` and ``..wgmma``.
+
+``wgmma.mma_async`` waits for the four warps of its warpgroup, computes at once, and keeps its reads of shared memory in
+flight until each warp's ``wgmma.wait_group``: a write to an operand before that is reported, whatever the moment of
+the real read.
+"""
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 
-from ..memory import load, store
-from ..syntax import Vec
+from .. import wgmma as rules
+from ..async_copy import Issue, Side
+from ..memory import SHARED_START, load, store
+from ..syntax import Vec, items
+from ..tensor_registers import KIND, Product
 from . import matrix
 from .moves import address_operand
-from .registry import handles, unknown
+from .registry import accept, handles
 
 _FULL = 0xFFFFFFFF
 
 
-def _items(operand) -> tuple:
-    return operand.items if isinstance(operand, Vec) else (operand,)
-
-
-def whole_warp_maker(machine, site: int):
-    def run(f):
-        if f.bits != _FULL:
-            f.fail(
-                "convergence", "an instruction that needs all 32 lanes of its warp runs with some of them gone", site
-            )
-
-    return run
+def check_whole(site: int, f) -> None:
+    if f.bits != _FULL:
+        f.fail("convergence", "an instruction that needs all 32 lanes of its warp runs with some of them gone", site)
 
 
 def whole_warp(e) -> None:
     if not e.full:
         e.converge(_FULL)
-        e.line(f"{e.op(whole_warp_maker, e.site())}(f)")
+        e.line(f"{e.bound(check_whole, e.site())}(f)")
+
+
+def whole_matrices(e, instr) -> None:
+    """A whole warp loads or stores 8 x 8 matrices of 16-bit elements."""
+    accept(instr, "m8n8" in instr.parts and "b16" in instr.parts and instr.pred is None)
+    whole_warp(e)
 
 
 def _row_lanes(count: int):
@@ -60,10 +68,8 @@ def store_matrix_maker(machine, site: int, count: int, transposed: bool):
 
 @handles("ldmatrix", together=True)
 def ldmatrix(e, instr):
-    destination = _items(instr.args[0])
-    if "m8n8" not in instr.parts or "b16" not in instr.parts or instr.pred is not None:
-        raise unknown(instr)
-    whole_warp(e)
+    destination = items(instr.args[0])
+    whole_matrices(e, instr)
     operation = e.op(load_matrix_maker, e.site(), len(destination), "trans" in instr.parts)
     result = e.temp(f"{operation}(f, {address_operand(e, instr.args[1], instr.args[1].base.bits)})")
     for i, item in enumerate(destination):
@@ -72,10 +78,8 @@ def ldmatrix(e, instr):
 
 @handles("stmatrix", together=True)
 def stmatrix(e, instr):
-    source = _items(instr.args[1])
-    if "m8n8" not in instr.parts or "b16" not in instr.parts or instr.pred is not None:
-        raise unknown(instr)
-    whole_warp(e)
+    source = items(instr.args[1])
+    whole_matrices(e, instr)
     operation = e.op(store_matrix_maker, e.site(), len(source), "trans" in instr.parts)
     address = address_operand(e, instr.args[0], instr.args[0].base.bits)
     e.line(f"{operation}(f, {address}, {', '.join(e.u(x, 32) for x in source)})")
@@ -84,7 +88,7 @@ def stmatrix(e, instr):
 @handles("movmatrix", together=True)
 def movmatrix(e, instr):
     whole_warp(e)
-    e.set(instr.args[0], f"{e.name(matrix.transpose_matrix, 'transpose_matrix')}({e.u(instr.args[1], 32)})", "u", 32)
+    e.set(instr.args[0], e.call(matrix.transpose_matrix, e.u(instr.args[1], 32)), "u", 32)
 
 
 @handles("mma", together=True)
@@ -92,7 +96,146 @@ def mma(e, instr):
     whole_warp(e)
     step = matrix.instruction(instr.opcode)
     bits = 64 if step.d_type == "f64" else 32
-    stacks = [f"np.stack(({', '.join(e.u(x, bits) for x in _items(a))},))" for a in instr.args[1:4]]
-    result = e.temp(f"{e.name(matrix.multiply, 'multiply')}({e.name(step, 'step')}, {', '.join(stacks)})")
-    for i, item in enumerate(_items(instr.args[0])):
+    stacks = [f"np.stack(({', '.join(e.u(x, bits) for x in items(a))},))" for a in instr.args[1:4]]
+    result = e.temp(e.call(matrix.multiply, e.name(step, "step"), *stacks))
+    for i, item in enumerate(items(instr.args[0])):
         e.set(item, f"{result}[{i}]", "u", bits)
+
+
+# --- wgmma ------------------------------------------------------------------------------------------------------------
+
+_WRITTEN = np.uint64(0x0101010101010101)
+
+
+class Turn(NamedTuple):
+    """One warp at a ``wgmma.mma_async``: its fragment and operands. ``a`` is a descriptor vector or four registers."""
+
+    f: Any
+    a: Any
+    b: np.ndarray
+    accumulate: np.ndarray
+
+
+class Gathering:
+    """The warps of a warpgroup that have reached one ``wgmma.mma_async`` and wait for the others."""
+
+    def __init__(self):
+        self.site = 0
+        self.turns: list[Turn] = []
+
+
+class MultiplyAsync:
+    """The function behind one ``wgmma.mma_async``. ``d`` and ``a``: the slots of D, and of A if it is in registers."""
+
+    def __init__(self, machine, site: int, step: rules.Instruction, d: tuple[int, ...], a: tuple[int, ...]):
+        self.machine, self.site, self.step, self.d = machine, site, step, d
+        self.shape, self.d_set, self.a_set = (step.n, step.k), frozenset(d), frozenset(a)
+
+    def __call__(self, f, following, a, b, accumulate):
+        gathering = f.warp.block.gatherings.setdefault(f.warp.index // 4, Gathering())
+        if gathering.turns and gathering.site != self.site:
+            other = self.machine.program.sites[gathering.site - 1].where()
+            self.machine.fail(
+                "convergence",
+                "warps of one warpgroup run different wgmma instructions",
+                f.warp,
+                range(32),
+                self.site,
+                [f"another is at {other}"],
+            )
+        gathering.site = self.site
+        gathering.turns.append(Turn(f, a, b, accumulate))
+        if len(gathering.turns) < 4:
+            return f.block_on("waits for the other warps of its warpgroup", gathering, following, self.site)
+        turns, gathering.turns = sorted(gathering.turns, key=lambda turn: turn.f.warp.index), []
+        self.compute(turns)
+        for turn in turns:
+            if turn.f is not f:
+                self.machine.resume(turn.f, "is blocked")
+        return following
+
+    def compute(self, turns: list[Turn]) -> None:
+        """Multiply, write D, and leave the reads of shared memory in flight."""
+        step, first = self.step, turns[0]
+        b, reads = self.operand("b", first.f.warp, int(first.b[0]))
+        sides = [reads]
+        if step.a_in_registers:
+            a = rules.registers(step, np.concatenate([np.stack(turn.a) for turn in turns], axis=1))
+        else:
+            a, reads = self.operand("a", first.f.warp, int(first.a[0]))
+            sides.insert(0, reads)
+        old = [np.array([turn.f.warp.R[slot] for slot in self.d]) for turn in turns] if first.accumulate[0] else None
+        result = rules.multiply(step, a, b, None if old is None else np.concatenate(old, axis=1))
+        for i, turn in enumerate(turns):
+            warp = turn.f.warp
+            if self.machine.sanitizer is not None:
+                warp.tensor_registers.start(self.site, self.shape, self.d_set, self.a_set)
+            for slot, register in zip(self.d, np.ascontiguousarray(result[:, 32 * i : 32 * i + 32])):
+                warp.R[slot] = register
+            self.note_reads(warp, sides)
+
+    def operand(self, name: str, warp, descriptor: int) -> tuple[np.ndarray, Side]:
+        """Raw elements of operand "a" or "b", and the 16-byte rows of shared memory that they were read from."""
+        issue, region = Issue(warp, 0, self.site), warp.block.shared
+        offsets = rules.addresses(self.step, name, descriptor) - SHARED_START
+        if int(offsets.min()) < 0 or int(offsets.max()) + 16 > region.high:
+            issue.fail("out-of-bounds", "an operand of wgmma lies outside shared memory")
+        if self.machine.sanitizer is not None:
+            bad = region.valid_view(16)[offsets // 16] != _WRITTEN
+            if np.count_nonzero(bad):
+                at = int(offsets.reshape(-1)[np.flatnonzero(bad.reshape(offsets.size, 2).any(1))[0]])
+                issue.fail("uninitialised", f"wgmma reads byte {at} of {region.name}, which nobody has written")
+        rows = region.data.reshape(-1, 16)[offsets // 16]
+        return rules.matrix(self.step, name, rows), Side(region, offsets.reshape(-1), 16)
+
+    def note_reads(self, warp, sides: list[Side]) -> None:
+        event, trace = warp.clock.start_async(), self.machine.trace
+        if trace is not None and warp.index % 4 == 0:
+            name = f"wgmma m64n{self.step.n} of warps {warp.index} to {warp.index + 3}"
+            trace.launched((KIND, id(warp), event[1]), warp.block, name)
+        warp.groups[KIND, 0].open.append(Product(event, self.site, self.shape, self.d_set, self.a_set))
+        if self.machine.sanitizer is not None:
+            for side in sides:
+                self.machine.sanitizer.async_access(Issue(warp, 0, self.site), side, event, False)
+
+
+def wait(allowed: int, f) -> None:
+    groups, machine = f.warp.groups[KIND, 0], f.warp.machine
+    for product in groups.covered(allowed):
+        if machine.sanitizer is not None:
+            f.warp.learn(f.lanes, f.warp.clock.async_done(*product.event))
+        if machine.trace is not None:
+            machine.trace.landed((KIND, id(f.warp), product.event[1]))
+    groups.forget(allowed)
+
+
+def commit(f) -> None:
+    f.warp.groups[KIND, 0].commit()
+
+
+def fence(f) -> None:
+    f.warp.tensor_registers.fence()
+
+
+_BOOKKEEPING = {"fence": fence, "commit_group": commit, "wait_group": wait}
+
+
+@handles("wgmma.fence", "wgmma.commit_group", "wgmma.wait_group", switch=True)
+def wgmma_order(e, instr):
+    whole_warp(e)
+    e.line(f"{e.bound(_BOOKKEEPING[instr.parts[1]], *(a.value for a in instr.args))}(f)")
+
+
+@handles("wgmma.mma_async", switch=True)
+def wgmma(e, instr):
+    whole_warp(e)
+    accept(instr, "sp" not in instr.parts)
+    d, a, b, accumulate, *immediates = instr.args
+    in_registers = isinstance(a, Vec)
+    step = rules.instruction(instr.opcode, in_registers, tuple(x.value for x in immediates))
+    accept(instr, len(d.items) == step.d_registers, f"{len(d.items)} destination registers")
+    for register in d.items:
+        e.u(register, 32)
+    slots = [tuple(map(e.program.slot, items)) for items in (d.items, a.items if in_registers else ())]
+    left = f"({', '.join(e.u(x, 32) for x in a.items)},)" if in_registers else e.u(a, 64)
+    return e.blocking(e.op(MultiplyAsync, e.site(), step, *slots), left, e.u(b, 64), e.p(accumulate))

@@ -10,10 +10,10 @@ from ..async_copy import Operation
 from ..clocks import GLOBAL, SHARED
 from ..memory import UNSIGNED, Port, load, store
 from ..shadow import GPU, ORDINARY, SCOPES, Access, Order
-from ..syntax import PARAM, SINK, SIZES, Instr, Mem, Reg, Special, Symbol, Vec
+from ..syntax import PARAM, SINK, SIZES, Instr, Mem, Reg, Special, Symbol, items
 from . import arithmetic
 from .moves import address_operand
-from .registry import handles, unknown
+from .registry import accept, handles
 
 _ATOMICS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 _SPACES = ("global", "shared", "shared::cta", "shared::cluster", "local", "param", "const")
@@ -23,9 +23,7 @@ cnz = np.count_nonzero
 def space_of(instr: Instr) -> str:
     """global, shared::cta, shared::cluster, local, param or generic."""
     found = next((p for p in instr.parts[1:] if p in _SPACES or p.startswith("param")), "generic")
-    if found.startswith("param"):
-        return "param"
-    return {"shared": "shared::cta", "const": "global"}.get(found, found)
+    return {"shared": "shared::cta", "const": "global"}.get(found, "param" if found.startswith("param") else found)
 
 
 def order_of(instr: Instr) -> Order:
@@ -45,11 +43,8 @@ def scope_of(instr: Instr) -> int:
 
 
 def address_of(e, instr, mem: Mem, space: str) -> str:
-    if isinstance(mem.base, (Symbol, Special)) and space == "param":
-        raise unknown(instr, "an address in parameter space")
+    accept(instr, not isinstance(mem.base, (Symbol, Special)) or space != "param", "an address in parameter space")
     bits = 32 if space.startswith("shared") and getattr(mem.base, "bits", 32) == 32 else 64
-    if isinstance(mem.base, Symbol) and space == "local":
-        bits = 64
     return address_operand(e, mem, bits)
 
 
@@ -69,23 +64,18 @@ def ld(e, instr):
     destination, mem = instr.args[:2]
     kind = instr.parts[-1]
     width = SIZES[kind]
-    items = destination.items if isinstance(destination, Vec) else (destination,)
-    space = space_of(instr)
+    space, count = space_of(instr), len(items(destination))
     sign = "s" if kind.startswith("s") else "u"
     if space == "param" and isinstance(mem.base, Symbol):
         offset = e.program.symbols[mem.base.name] + mem.base.offset + mem.offset
-        for i, item in enumerate(items):
+        for i, item in enumerate(items(destination)):
             value = e.op(parameter_maker, offset + i * width, width)
             e.set(item, value if sign == "u" else f"{value}.view(s{8 * width})", sign, 8 * width)
         return
     if call_parameter(mem):
         return e.set(destination, e.value(mem.base, sign, mem.base.bits), sign, mem.base.bits)
-    operation = e.op(load, e.site(), space, width, len(items), order_of(instr))
-    result = e.result(operation, address_of(e, instr, mem, space))
-    for i, item in enumerate(items):
-        if item != SINK:
-            value = result if len(items) == 1 else f"{result}[{i}]"
-            e.set_result(item, result, value if sign == "u" else f"{value}.view(s{8 * width})", sign, 8 * width)
+    operation = e.op(load, e.site(), space, width, count, order_of(instr))
+    e.set_items(destination, e.result(operation, address_of(e, instr, mem, space)), sign, 8 * width)
 
 
 def torn_store(machine, site: int, space: str, width: int, count: int, order: Order):
@@ -121,17 +111,14 @@ def torn_store(machine, site: int, space: str, width: int, count: int, order: Or
 @handles("st")
 def st(e, instr):
     mem, source = instr.args[:2]
-    width = SIZES[instr.parts[-1]]
-    items = source.items if isinstance(source, Vec) else (source,)
-    values = [e.u(x, 8 * width) for x in items]
+    width, count = SIZES[instr.parts[-1]], len(items(source))
+    data = e.stacked(source, 8 * width)
     if call_parameter(mem):
-        return e.set(mem.base, values[0], "u", 8 * width)
-    space = space_of(instr)
-    order = order_of(instr)
-    data = values[0] if len(values) == 1 else e.temp(f"np.stack(({', '.join(values)}), 1)")
+        return e.set(mem.base, data, "u", 8 * width)
+    space, order = space_of(instr), order_of(instr)
     address = address_of(e, instr, mem, space)
-    static = (e.site(), space, width, len(items), order)
-    if order.scope and len(items) > 1:
+    static = (e.site(), space, width, count, order)
+    if order.scope and count > 1:
         return e.blocking(e.op(torn_store, *static), address, data)
     return e.effect(e.op(store, *static), address, data)
 
@@ -224,44 +211,31 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, ord
 
 @handles("atom", "red", switch=True)
 def atom(e, instr):
-    if "async" in instr.parts:
-        raise unknown(instr)
     destination, mem, *operands = instr.args if instr.parts[0] == "atom" else (SINK, *instr.args)
     kind = instr.parts[-1]
     name = next((p for p in instr.parts[1:] if p in _ATOMICS), "")
-    if kind not in SIZES or (kind == "b128" and name not in ("exch", "cas")) or combiner(name, kind) is None:
-        raise unknown(instr)
-    bits, items = 8 * SIZES[kind], operands[0].items if isinstance(operands[0], Vec) else (operands[0],)
-    values = [e.u(x, bits) for x in items]
-    data = values[0] if len(values) == 1 else e.temp(f"np.stack(({', '.join(values)}), 1)")
+    moved_only = kind == "b128" and name not in ("exch", "cas")
+    accept(instr, kind in SIZES and not moved_only and combiner(name, kind) is not None)
+    bits = 8 * SIZES[kind]
     space = space_of(instr)
-    operation = e.op(atomic, e.site(), space, name, kind, len(items), order_of(instr))
+    data = e.stacked(operands[0], bits)
+    operation = e.op(atomic, e.site(), space, name, kind, len(items(operands[0])), order_of(instr))
     extra = [e.u(operands[1], bits)] if name == "cas" else []
-    result = e.result(operation, address_of(e, instr, mem, space), data, *extra)
-    targets = destination.items if isinstance(destination, Vec) else (destination,)
-    for i, target in enumerate(targets):
-        if target != SINK:
-            e.set_result(target, result, result if len(items) == 1 else f"{result}[{i}]", "u", bits)
+    e.set_items(destination, e.result(operation, address_of(e, instr, mem, space), data, *extra), "u", bits)
 
 
 # --- fences -----------------------------------------------------------------------------------------------------------
 
 
-def fence_maker(machine, scope: int):
-    def run(f, lanes, _=None):
-        if machine.sanitizer is not None:
-            machine.sanitizer.fence(f, lanes, scope)
-
-    return run
+def thread_fence(scope: int, f, lanes) -> None:
+    if f.warp.machine.sanitizer is not None:
+        f.warp.machine.sanitizer.fence(f, lanes, scope)
 
 
-def proxy_fence_maker(machine, spaces: tuple[int, ...]):
-    def run(f, lanes, _=None):
-        if machine.sanitizer is not None:
-            f.warp.fence_proxy(lanes, spaces)
-            fence_barriers(f)
-
-    return run
+def async_fence(spaces: tuple[int, ...], f, lanes) -> None:
+    if f.warp.machine.sanitizer is not None:
+        f.warp.fence_proxy(lanes, spaces)
+        fence_barriers(f, lanes)
 
 
 def fenced_spaces(parts: tuple[str, ...]) -> tuple[int, ...]:
@@ -275,25 +249,21 @@ def fenced_spaces(parts: tuple[str, ...]) -> tuple[int, ...]:
     return (SHARED,) if "shared" in text else (GLOBAL,) if "global" in text else (SHARED, GLOBAL)
 
 
-def fence_barriers(f) -> None:
+def fence_barriers(f, lanes) -> None:
     """The mbarriers that this warp has initialised may now be used by asynchronous operations and by other blocks."""
     for barrier in f.warp.block.mbarriers.values():
         if barrier.init_event[0] is f.warp:
             barrier.fenced = True
 
 
-def init_fence_maker(machine):
-    return lambda f, lanes, _=None: fence_barriers(f)
-
-
 @handles("fence.proxy.async", "fence.proxy.async::generic")  # no switch point: alone it synchronizes with nobody
 def proxy_fence(e, instr):
-    e.effect(e.op(proxy_fence_maker, fenced_spaces(instr.parts)), "None")
+    e.effect(e.bound(async_fence, fenced_spaces(instr.parts)))
 
 
 @handles("fence", "membar", switch=True)
 def fence(e, instr):
     if "mbarrier_init" in instr.parts:
-        e.effect(e.op(init_fence_maker), "None")
+        e.effect(e.bound(fence_barriers))
     elif "proxy" not in instr.parts or any(p.startswith("tensormap") for p in instr.parts):
-        e.effect(e.op(fence_maker, scope_of(instr)), "None")
+        e.effect(e.bound(thread_fence, scope_of(instr)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from ..memory import WINDOWS, space_of
 from ..syntax import SINK, Imm, Mem, Pair, Reg, Special, Symbol, Vec
 from .floating import COMPARISONS, float_comparison, pair_comparison
-from .integer import INTEGERS, int_type
-from .registry import handles, unknown, word
+from .registry import INTEGERS, accept, handles, int_type, word
 
 
 @handles("setp", "set")
@@ -24,14 +23,12 @@ def compare(e, instr):
     joiner = next((j for j in ("and", "or", "xor") if j in instr.parts[2:]), "")
     sign = {"and": "&", "or": "|", "xor": "^"}.get(joiner)
     first = f"{result} {sign} {e.p(instr.args[3])}" if joiner else result
-    if instr.parts[0] == "set":
-        if instr.parts[-2] == "f32":
-            e.set(instr.args[0], f"({first}).astype(f32)", "f", 32)
-        else:
-            e.set(instr.args[0], f"where({first}, {e.const(0xFFFFFFFF, 'u', 32)}, {e.const(0, 'u', 32)})", "u", 32)
-        return
     destination = instr.args[0]
-    if isinstance(destination, Pair):
+    if instr.parts[0] == "set" and instr.parts[-2] == "f32":
+        e.set(destination, f"({first}).astype(f32)", "f", 32)
+    elif instr.parts[0] == "set":
+        e.set(destination, f"where({first}, {e.const(0xFFFFFFFF, 'u', 32)}, {e.const(0, 'u', 32)})", "u", 32)
+    elif isinstance(destination, Pair):
         held = e.temp(result)
         joined = f" {sign} {e.p(instr.args[3])}" if joiner else ""
         e.set_pair(destination, e.temp(held + joined), e.temp(f"~{held}{joined}"))
@@ -63,23 +60,20 @@ def mov(e, instr):
         return pack(e, destination, source, instr)
     if instr.parts[1] == "pred":
         return e.set(destination, e.p(source))
-    if isinstance(source, (Reg, Special, Symbol, Imm)):
-        bits = int(instr.parts[1].lstrip("usbf"))
-        return e.set(destination, e.u(source, bits), "u", bits)
-    raise unknown(instr)
+    accept(instr, isinstance(source, (Reg, Special, Symbol, Imm)))
+    bits = int(instr.parts[1].lstrip("usbf"))
+    return e.set(destination, e.u(source, bits), "u", bits)
 
 
 def pack(e, destination, source: Vec, instr) -> None:
     total = int(instr.parts[1][1:])
-    bits = total // len(source.items)
-    pieces = ", ".join(e.u(x, bits) for x in source.items)
+    pieces = ", ".join(e.u(x, total // len(source.items)) for x in source.items)
     e.set(destination, f"np.stack(({pieces}), 1).view(u{total}).reshape(32)", "u", total)
 
 
 def unpack(e, destination: Vec, source, instr) -> None:
-    total = int(instr.parts[1][1:])
-    bits = total // len(destination.items)
-    count = len(destination.items)
+    total, count = int(instr.parts[1][1:]), len(destination.items)
+    bits = total // count
     whole = e.temp(f"{e.u(source, total)}.view(u{bits}).reshape(32, {count}).T.copy()")
     for i, item in enumerate(destination.items):
         if item != SINK:
@@ -88,17 +82,11 @@ def unpack(e, destination: Vec, source, instr) -> None:
 
 @handles("cvta")
 def cvta(e, instr):
-    space = next((p for p in instr.parts[1:] if p in WINDOWS), None)
-    if space is None:
-        raise unknown(instr)
-    window = WINDOWS[space]
+    place, sign = (2, "-") if "to" in instr.parts else (1, "+")
+    window = WINDOWS[word(instr, place, WINDOWS)]
     bits = int(instr.parts[-1][1:])
     source = e.u(instr.args[1], bits)
-    if not window:
-        e.set(instr.args[0], source, "u", bits)
-    else:
-        sign = "-" if "to" in instr.parts else "+"
-        e.set(instr.args[0], f"{source} {sign} {e.const(window, 'u', 64)}", "u", bits)
+    e.set(instr.args[0], f"{source} {sign} {e.const(window, 'u', 64)}" if window else source, "u", bits)
 
 
 @handles("isspacep")
@@ -106,11 +94,14 @@ def isspacep(e, instr):
     e.set(instr.args[0], f"{e.name(space_of, 'space_of')}({e.u(instr.args[1], 64)}) == {WINDOWS[instr.parts[1]] >> 56}")
 
 
-@handles("prefetch", "prefetchu", "applypriority", "discard", "createpolicy", "pragma")
+@handles("prefetch", "prefetchu", "applypriority", "discard", "createpolicy", "pragma", "pmevent")
 def hint(e, instr):
-    """Hints: no effect on values. The register of a cache policy is never read."""
+    """Hints, and events of a profiler: no effect on values. The register of a cache policy is never read."""
     if instr.parts[0] == "createpolicy":
         e.set(instr.args[0], e.const(0, "u", 64), "u", 64)
+
+
+handles("cp.async.bulk.prefetch", switch=True)(hint)
 
 
 def address_operand(e, mem: Mem, bits: int) -> str:

@@ -27,22 +27,36 @@ def handles(*names: str, switch: bool = False, together: bool = False):
     return register
 
 
-def handles_call(name: str, function, *flags) -> None:
-    """Registers an instruction on 32-bit registers as a call of ``function``; each ``flag(parts)`` is an argument."""
+INTEGERS = {f"{k}{b}": (k, b) for k in "usb" for b in (8, 16, 32, 64)}
+
+
+def int_type(instr, position: int = -1) -> tuple[str, int]:
+    """('u' or 's', bits) of the type suffix; ``b`` counts as unsigned."""
+    kind, bits = INTEGERS[word(instr, position, INTEGERS)]
+    return ("s" if kind == "s" else "u"), bits
+
+
+def handles_call(name: str, function, *flags, operands: str = "uuu", result: str = "u") -> None:
+    """Registers an instruction as a call of ``function``; each ``flag(parts)`` is an argument.
+
+    ``operands`` has a letter for each source and ``result`` one for the destination: "u", unsigned of 32 bits; "U",
+    unsigned of the instruction's own width; "T", of its own type.
+    """
 
     def emit(e, instr):
-        operands = [*(e.u(a, 32) for a in instr.args[1:]), *(str(flag(instr.parts)) for flag in flags)]
-        e.set(instr.args[0], e.call(function, *operands), "u", 32)
+        types = {"u": ("u", 32)}
+        if {"T", "U"} & set(operands + result):
+            types |= {"T": int_type(instr), "U": ("u", int_type(instr)[1])}
+        values = [e.value(a, *types[letter]) for a, letter in zip(instr.args[1:], operands)]
+        e.set(instr.args[0], e.call(function, *values, *(str(flag(instr.parts)) for flag in flags)), *types[result])
 
     handles(name)(emit)
 
 
-def _find(parts: tuple[str, ...]):
-    for length in range(len(parts), 0, -1):
-        found = _HANDLERS.get(parts[:length])
-        if found:
-            return found
-    return None
+def _find(parts: tuple[str, ...]) -> tuple:
+    """The handler of an opcode, ``switch`` and ``together``."""
+    starts = (parts[:length] for length in range(len(parts), 0, -1))
+    return next(filter(None, map(_HANDLERS.get, starts)), (None, False, False))
 
 
 def unknown(instr, why: str = "") -> UnknownInstruction:
@@ -51,18 +65,23 @@ def unknown(instr, why: str = "") -> UnknownInstruction:
     )
 
 
+def accept(instr, fine: object, why: str = "") -> None:
+    """Raise UnknownInstruction unless this form of the instruction is ``fine``."""
+    if not fine:
+        raise unknown(instr, why)
+
+
 def word(instr, position: int, allowed) -> str:
     """A part of the opcode that goes into generated code: one of those allowed."""
-    if instr.parts[position] not in allowed:
-        raise unknown(instr, f"{instr.parts[position]} is none of {' '.join(allowed)}")
-    return instr.parts[position]
+    found = instr.parts[position]
+    accept(instr, found in allowed, f"{found} is none of {' '.join(allowed)}")
+    return found
 
 
 def emitter(instr):
-    found = _find(instr.parts)
-    if found is None:
-        raise unknown(instr)
-    return found[0]
+    handler = _find(instr.parts)[0]
+    accept(instr, handler)
+    return handler
 
 
 _STRONG = {"acquire", "release", "acq_rel", "relaxed", "volatile", "mmio", "sc"}
@@ -70,11 +89,9 @@ _STRONG = {"acquire", "release", "acq_rel", "relaxed", "volatile", "mmio", "sc"}
 
 def splits_around(instr) -> bool:
     """True where another warp may be scheduled just before and after this instruction."""
-    found = _find(instr.parts)
-    return bool(found and found[1]) or (instr.parts[0] in ("ld", "st") and bool(_STRONG & set(instr.parts)))
+    return _find(instr.parts)[1] or (instr.parts[0] in ("ld", "st") and bool(_STRONG & set(instr.parts)))
 
 
 def gathers_lanes(instr) -> bool:
     """True for an instruction that the lanes of a warp execute together."""
-    found = _find(instr.parts)
-    return bool(found and found[2])
+    return _find(instr.parts)[2]

@@ -17,9 +17,8 @@ from math import isqrt
 
 import numpy as np
 
-from ...errors import ArgumentValueError, explain
-from ..formats import BF16, F16, F32, F64, MODES, Format, canonical, decode, encode, flush_subnormals, round_to_odd_sum
-from .arithmetic import FLOATS, Operation, round_fraction
+from ..formats import BF16, F32, F64, Format, canonical, decode, encode, flush_subnormals, require, round_to_odd_sum
+from .arithmetic import Operation, finish, on_pairs, round_fraction, spelling
 
 TOLERANCE = {
     "div.approx.f32": "2 ulp for 2**-126 <= |b| <= 2**126",
@@ -59,39 +58,21 @@ DOUBLE_FORMS = ("rcp", "rsqrt")
 @cache
 def operation(opcode: str) -> Operation:
     """The function that carries out ``opcode`` (see the module's docstring)."""
-    name, *modifiers, kind = opcode.split(".")
-    fmt = {f.name: f for f in (F16, BF16, F32, F64)}.get(kind.removesuffix("x2"))
-    if fmt is None or name not in APPROXIMATE or not set(modifiers) <= {*MODES, "approx", "full", "ftz"}:
-        raise ArgumentValueError(
-            explain("float instruction", repr(opcode), " ".join(APPROXIMATE) + " on f16, bf16, f32 or f64")
-        )
-    rounding = [m for m in modifiers if m in MODES]
+    name, mode, flags, fmt = spelling(opcode, APPROXIMATE, ("approx", "full", "ftz"))
     body: Operation
-    if rounding:
-        if name not in ("div", "rcp", "sqrt") or fmt not in (F32, F64):
-            raise ArgumentValueError(explain("rounded instruction", repr(opcode), "div, rcp or sqrt on f32 or f64"))
-        body = partial(_rounded, name, fmt, rounding[0])
+    if mode:
+        fine = name in ("div", "rcp", "sqrt") and fmt in (F32, F64)
+        require(fine, "rounded instruction", repr(opcode), "div, rcp or sqrt on f32 or f64")
+        body = partial(_rounded, name, fmt, mode)
     elif fmt is F64:
-        if name not in DOUBLE_FORMS:
-            raise ArgumentValueError(
-                explain("approximate instruction", repr(opcode), "rcp.approx.ftz.f64 or rsqrt.approx.f64")
-            )
-        body = partial(_approximate_f64, name, "ftz" in modifiers)
+        fine = name in DOUBLE_FORMS
+        require(fine, "approximate instruction", repr(opcode), "rcp.approx.ftz.f64 or rsqrt.approx.f64")
+        body = partial(_approximate_f64, name, "ftz" in flags)
     else:
-        if fmt is not F32 and name not in HALF_FORMS:
-            raise ArgumentValueError(explain("half instruction", repr(opcode), "ex2.approx or tanh.approx"))
-        body = partial(
-            _approximate, _fast_division if name == "div" and "approx" in modifiers else APPROXIMATE[name], fmt
-        )
-    if "ftz" in modifiers and fmt in (F32, BF16):
-        body = _flushing(fmt, body)
-    if kind.endswith("x2"):
-        return lambda pair: body(np.ascontiguousarray(pair).view(np.uint16)).view(np.uint32)
-    return body
-
-
-def _flushing(fmt: Format, body: Operation) -> Operation:
-    return lambda *sources: flush_subnormals(fmt, body(*(flush_subnormals(fmt, s) for s in sources)))
+        require(fmt is F32 or name in HALF_FORMS, "half instruction", repr(opcode), "ex2.approx or tanh.approx")
+        function = _fast_division if name == "div" and "approx" in flags else APPROXIMATE[name]
+        body = partial(_approximate, function, fmt)
+    return on_pairs(opcode, finish(fmt, flags & {"ftz"} if fmt in (F32, BF16) else frozenset(), body))
 
 
 def _approximate(function: Callable[..., np.ndarray], fmt: Format, *sources: np.ndarray) -> np.ndarray:
@@ -120,8 +101,7 @@ def _approximate_f64(name: str, ftz: bool, a: np.ndarray) -> np.ndarray:
 
 def _rounded(name: str, fmt: Format, mode: str, *sources: np.ndarray) -> np.ndarray:
     """Nearest is numpy's own; directed modes step from it to the neighbour when the exact remainder says so."""
-    real = FLOATS[fmt.bits]
-    values = [s.view(real) for s in sources]
+    values = [s.view(fmt.real) for s in sources]
     if name == "rcp":
         values = [np.ones_like(values[0]), *values]
     nearest = np.sqrt(values[0]) if name == "sqrt" else values[0] / values[1]
@@ -138,11 +118,8 @@ def _directed_f64(name: str, mode: str, values: list[np.ndarray], nearest: np.nd
     for lane in np.ndindex(result.shape):
         operands = [float(v[lane]) for v in values]
         if np.isfinite(operands).all() and all(operands) and not np.isnan(nearest[lane]):
-            exact = Fraction(operands[0])
-            if name == "sqrt":
-                exact = _tight_root(exact)
-            else:
-                exact /= Fraction(operands[1])
+            first, *second = map(Fraction, operands)
+            exact = _tight_root(first) if name == "sqrt" else first / second[0]
             result[lane] = round_fraction(exact, mode)
     return result
 

@@ -9,6 +9,7 @@ from ..clocks import each
 from ..memory import SHARED_BITS, SHARED_START
 from .barrier import find_barrier
 from .memory_ops import combiner
+from .registry import handles
 
 REDUCTIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec")
 
@@ -143,33 +144,43 @@ def reducer(name: str, kind: str, flushes: bool = True):
 # --- commit groups ----------------------------------------------------------------------------------------------------
 
 
-def commit_maker(machine, kind: str):
-    def run(f, lanes, _=None):
-        for lane in each(lanes):
-            f.warp.groups[kind, lane].commit()
-
-    return run
+def commit(kind: str, f, lanes) -> None:
+    for lane in each(lanes):
+        f.warp.groups[kind, lane].commit()
 
 
-def wait_maker(machine, site: int, kind: str, allowed: int, reads_only: bool):
+def wait(site: int, kind: str, allowed: int, reads_only: bool, f, following, index):
     """Block until at most ``allowed`` groups of each thread are pending; then it knows that the others are over."""
+    groups = [(lane, f.warp.groups[kind, lane]) for lane in each(f.lanes)]
+    for _, group in groups:
+        for operation in group.covered(allowed):
+            if not (operation.reads_done if reads_only else operation.done):
+                operation.watchers.append(f)
+                return f.block_on(f"waits for its {operation.name}", operation, index, site)
+    for lane, group in groups if f.warp.machine.sanitizer is not None else ():
+        for operation in group.covered(allowed):
+            if kind == "cp.async":
+                operation.cover(f.warp.clock.time)
+                operation.count_as_store()
+            else:
+                f.warp.learn(np.array([lane]), operation.finished(reads_only))
+        if not reads_only:
+            group.forget(allowed)
+    return following
 
-    def run(f, following, index):
-        groups = [(lane, f.warp.groups[kind, lane]) for lane in each(f.lanes)]
-        for _, group in groups:
-            for operation in group.covered(allowed):
-                if not (operation.reads_done if reads_only else operation.done):
-                    operation.watchers.append(f)
-                    return f.block_on(f"waits for its {operation.name}", operation, index, site)
-        for lane, group in groups if machine.sanitizer is not None else ():
-            for operation in group.covered(allowed):
-                if kind == "cp.async":
-                    operation.cover(f.warp.clock.time)
-                    operation.count_as_store()
-                else:
-                    f.warp.learn(np.array([lane]), operation.finished(reads_only))
-            if not reads_only:
-                group.forget(allowed)
-        return following
 
-    return run
+def kind_of(instr) -> str:
+    return "bulk" if "bulk" in instr.parts else "cp.async"
+
+
+@handles("cp.async.commit_group", "cp.async.bulk.commit_group", switch=True)
+def commit_group(e, instr):
+    e.effect(e.bound(commit, kind_of(instr)))
+
+
+@handles("cp.async.wait_group", "cp.async.wait_all", "cp.async.bulk.wait_group", switch=True)
+def wait_group(e, instr):
+    if "wait_all" in instr.parts:
+        commit_group(e, instr)
+    allowed = instr.args[0].value if instr.args else 0
+    e.blocking(e.bound(wait, e.site(), kind_of(instr), allowed, "read" in instr.parts), str(e.index))

@@ -10,8 +10,7 @@ from functools import lru_cache
 import numpy as np
 
 from ..syntax import Imm
-from .integer import int_type
-from .registry import handles, unknown, word
+from .registry import accept, handles, int_type, word
 
 _LANES = np.arange(32)
 _SHUFFLES = ("up", "down", "bfly", "idx")
@@ -32,43 +31,38 @@ def convergent(e, operand) -> None:
     if not e.full:
         e.converge(members(e, operand))
     if not (isinstance(operand, Imm) and operand.value & _EVERYBODY == _EVERYBODY):
-        e.line(f"{e.op(member_maker, e.site())}(f, {e.mask()}, {e.u(operand, 32)})")
+        e.line(f"{e.bound(check_members, e.site())}(f, {e.mask()}, {e.u(operand, 32)})")
 
 
-def member_maker(machine, site: int):
-    """``run(f, active, mask)`` reports lanes outside their own mask, or with different masks (undefined in PTX)."""
-
-    def run(f, active, mask):
-        outside = active & (mask >> _LANES.astype(np.uint32) & 1 == 0)
-        if cnz(outside):
-            machine.fail(
+def check_members(site: int, f, active, mask) -> None:
+    """Report lanes outside their own mask, or with different masks (undefined in PTX)."""
+    outside = active & (mask >> _LANES.astype(np.uint32) & 1 == 0)
+    if cnz(outside):
+        f.warp.machine.fail(
+            "convergence",
+            "lanes run an instruction whose member mask leaves them out",
+            f.warp,
+            np.flatnonzero(outside),
+            site,
+            [f"the mask of lane {np.flatnonzero(outside)[0]} is {mask[outside][0]:#010x}"],
+        )
+    for value in np.unique(mask[active]).tolist():
+        other = active & (value >> _LANES & 1 == 1) & (mask != value)
+        if cnz(other):
+            f.warp.machine.fail(
                 "convergence",
-                "lanes run an instruction whose member mask leaves them out",
+                f"lanes of the member mask {value:#010x} run the instruction with another mask",
                 f.warp,
-                np.flatnonzero(outside),
+                np.flatnonzero(other),
                 site,
-                [f"the mask of lane {np.flatnonzero(outside)[0]} is {mask[outside][0]:#010x}"],
             )
-        for value in np.unique(mask[active]).tolist():
-            other = active & (value >> _LANES & 1 == 1) & (mask != value)
-            if cnz(other):
-                machine.fail(
-                    "convergence",
-                    f"lanes of the member mask {value:#010x} run the instruction with another mask",
-                    f.warp,
-                    np.flatnonzero(other),
-                    site,
-                )
-
-    return run
 
 
 def grouped(e, operand, function, *values: str) -> str:
     """``function(*values, lanes)`` for the lanes that execute together: all active ones, or each member mask's."""
-    call = f"{e.name(function, function.__name__)}({', '.join(values)}, "
     if isinstance(operand, Imm):
-        return f"{call}{e.mask()})"
-    return f"{e.name(by_mask, 'by_mask')}(lambda who: {call}who), {e.u(operand, 32)}, {e.mask()})"
+        return e.call(function, *values, e.mask())
+    return e.call(by_mask, f"lambda who: {e.call(function, *values, 'who')}", e.u(operand, 32), e.mask())
 
 
 def by_mask(function, mask: np.ndarray, active: np.ndarray):
@@ -109,8 +103,7 @@ def known_sources(mode: str, distance: bytes, control: bytes) -> tuple[np.ndarra
 @handles("shfl", together=True)
 def shfl(e, instr):
     destination, value, distance, control = instr.args[:4]
-    if instr.parts[1] != "sync":
-        raise unknown(instr, "shuffles without .sync")
+    accept(instr, instr.parts[1] == "sync", "shuffles without .sync")
     mode = word(instr, 2, _SHUFFLES)
     convergent(e, instr.args[4])
     a = e.u(value, 32)
@@ -119,7 +112,7 @@ def shfl(e, instr):
         source, inside = map(e.program.bind_array, found)
         moved = e.temp(f"{a}[{source}]")
     else:
-        both = e.temp(f"{e.name(shuffle, 'shuffle')}('{mode}', {a}, {e.u(distance, 32)}, {e.u(control, 32)})")
+        both = e.temp(e.call(shuffle, f"'{mode}'", a, e.u(distance, 32), e.u(control, 32)))
         moved, inside, source = f"{both}[0]", f"{both}[1]", ""
     if not e.full and source:
         moved = e.temp(f"where(f.mask[{source}], {moved}, {e.const(_POISON, 'u', 32)})")
@@ -216,20 +209,17 @@ def elect(e, instr):
     if e.full and isinstance(mask, Imm) and mask.value & 0xFFFFFFFF == 0xFFFFFFFF:
         leader, chosen = e.const(0, "u", 32), e.program.bind_array(_LANES == 0)
     else:
-        both = e.temp(f"{e.name(elected, 'elected')}({members(e, mask)}, f.warp.live)")
+        both = e.temp(e.call(elected, members(e, mask), "f.warp.live"))
         leader, chosen = f"{both}[0]", f"{both}[1]"
     e.set_pair(destination, leader, chosen, 32)
 
 
-def meet_maker(machine):
-    def run(f):
-        if machine.sanitizer is not None:
-            f.warp.clock.synchronize(f.lanes, f.bits == f.warp.live)
-
-    return run
+def meet(f) -> None:
+    if f.warp.machine.sanitizer is not None:
+        f.warp.clock.synchronize(f.lanes, f.bits == f.warp.live)
 
 
 @handles("bar.warp.sync", together=True)
 def bar_warp_sync(e, instr):
     convergent(e, instr.args[0])
-    e.line(f"{e.op(meet_maker)}(f)")
+    e.line(e.call(meet, "f"))
