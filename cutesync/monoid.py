@@ -145,7 +145,7 @@ class Monoid:
     """A reduction of ``source`` elements with ``op`` in ``accumulate`` into ``result``, with an optional map on
     load."""
 
-    takes_index = False
+    takes_index, arg_count = False, 0
 
     def __init__(self, op: Operator, source: DType, accumulate: DType, result: DType, transform=None) -> None:
         self.op, self.source, self.accumulate, self.result, self.transform = op, source, accumulate, result, transform
@@ -232,8 +232,11 @@ class ArgMonoid:
     Inside a chunk indexes are 32-bit; ``place`` widens them to 64 bits once a chunk.
     """
 
+    takes_index, arg_count = False, 0  # its indexes are counted from the chunk's
+
     def __init__(self, largest: bool, source: DType, result: DType) -> None:
         self.largest, self.source, self.result = largest, source, result
+        self.sources, self.results = (source,), (result,)
         self.types = (register_type(source), Int64)
         self.commutative = False  # ties go to the first operand
 
@@ -263,3 +266,10 @@ class ArgMonoid:
 
     def lower(self, state):
         return self.result.cutlass(state[1])
+
+    def results_of(self, state):
+        """The element to store in each output."""
+        return (self.lower(state),)
+
+    def bind(self, args) -> None:
+        """Take the run-time arguments of the kernel that is traced: there are none."""

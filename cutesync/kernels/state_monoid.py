@@ -25,6 +25,7 @@ class StateMonoid:
         self.source, self.result, self.takes_index = states.sources[0], states.results[0], states.takes_index
         self.types = tuple(getattr(cutlass, name) for name in states.registers)
         self.args: tuple = ()
+        self.arg_count = len(states.args)
         self._named = None if states.op.fn else [binary(states.op, value)[1] for value in states.values]
 
     def bind(self, args) -> None:
@@ -39,12 +40,11 @@ class StateMonoid:
         """The state of the elements at one position; the last operand is the position's index."""
         *elements, index = given
         operands = [_presented(dtype.cutlass(value), dtype) for value, dtype in zip(elements, self.sources)]
-        if self.states.transform is None:
-            narrow = [register_type(value, wide=False) for value in self.states.values]
-            return tuple(
-                t(nonzero(x) if value.kind == "b" else convert(x, n))
-                for x, t, n, value in zip(operands, self.types, narrow, self.states.values)
-            )
+        if self.states.transform is None or self.states.unpacked:
+            state = tuple(map(_as_value, operands, self.states.values))
+            if self.states.transform is None:
+                return tuple(t(value) for t, value in zip(self.types, state))
+            operands = [self._shown(state)]
         if self.takes_index:
             operands.append(Int64(index))
         return self._state("transform", self.states.transform, operands)
@@ -59,13 +59,15 @@ class StateMonoid:
         if self.states.finish is not None:
             operands = (self._shown(state),)
             state = self._values("finish", self.states.finish, operands, self.results, len(self.results) == 1)
-        return tuple(
-            dtype.cutlass(nonzero(value) if dtype.kind == "b" else convert(value, register_type(dtype, wide=False)))
-            for dtype, value in zip(self.results, state)
-        )
+        return tuple(dtype.cutlass(_as_value(value, dtype)) for dtype, value in zip(self.results, state))
 
-    def lower(self, state):
-        return self.results_of(state)[0]
+    def nothing(self):
+        """Registers of the shape of a state, with no meaning yet."""
+        return tuple(t(0) for t in self.types)
+
+    def place(self, state, base):
+        """The state itself: indexes are those of the row from the beginning."""
+        return tuple(state)
 
     def fold(self, words, index):
         """The state of a vector of consecutive elements of the only input; ``index`` is that of its first."""
@@ -96,6 +98,11 @@ class StateMonoid:
             if len(found) != len(dtypes):
                 raise TypeError(f"it returned {len(found)} values, not {len(dtypes)}")
             return tuple(register_of_result(value, dtype) for value, dtype in zip(found, dtypes))
+
+
+def _as_value(x: Any, dtype: DType):
+    """An operand in the type of a state's value."""
+    return nonzero(x) if dtype.kind == "b" else convert(x, register_type(dtype, wide=False))
 
 
 def _presented(value: Any, dtype: DType):

@@ -6,9 +6,10 @@ number of values, inputs and outputs. The kernels of a family see the same membe
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +56,11 @@ class Single:
     def registers(self) -> tuple[str, ...]:
         """The names of the DSL types of a state's registers."""
         return (self.op.register(self.accumulate),)
+
+    def identity(self) -> tuple | None:
+        """Return the identity element; None if there is none."""
+        found = self.op.identity(self.accumulate)
+        return None if found is None else (found,)
 
     def monoid(self) -> Any:
         """Return the device code (imports the DSL)."""
@@ -112,11 +118,52 @@ class States:
         callable: a register of 8 or 16 bits would be converted at each exchange between lanes."""
         return tuple(register(value) for value in self.values)
 
+    @property
+    def name(self) -> str:
+        return self.op.name
+
+    @property
+    def slot_words(self) -> int:
+        """32-bit words of a state."""
+        return words_of(self.registers)
+
+    def of_pass(self, number: int, passes: int) -> States:
+        """Return what one of several passes computes. Only the first reads elements and only the last writes results;
+        between passes, arrays hold the values of states."""
+        first, last = number == 0, number == passes - 1
+        return replace(
+            self,
+            sources=self.sources if first else self.values,
+            transform=self.transform if first else None,
+            takes_index=self.takes_index and first,
+            results=self.results if last else self.values,
+            finish=self.finish if last else None,
+        )
+
+    def identity(self) -> tuple | None:
+        """Return the identity element, a Python number for each value; None if there is none."""
+        given = self.op.identity_value
+        if given is not None:
+            return given if isinstance(given, tuple) else (given,)
+        found = tuple(self.op.identity(value) for value in self.values)
+        return None if None in found else found
+
     def monoid(self) -> Any:
         """Return the device code (imports the DSL)."""
         from .state_monoid import StateMonoid
 
         return StateMonoid(self)
+
+
+def parameter_groups(operation: Any) -> tuple[list[Pointer], list[Pointer], list[Scalar], list[Pointer | Scalar]]:
+    """Return the kernel's parameters of an operation: inputs, outputs, the values of a first state, and run-time
+    arguments. In the kernel the last two are one tuple."""
+    return (
+        [Pointer(name, t) for name, t in zip(numbered("x", operation.sources), operation.sources)],
+        [Pointer(name, t) for name, t in zip(numbered("out", operation.results), operation.results)],
+        [Scalar(name, t) for name, t in zip(numbered("init", operation.registers), operation.registers)],
+        [argument.parameter(name) for name, argument in zip(numbered("arg", operation.args), operation.args)],
+    )
 
 
 def words_of(registers: tuple[str, ...]) -> int:
@@ -177,6 +224,12 @@ def _callable(fn: Any, what: str) -> Callable | None:
     return fn.fn
 
 
+@functools.lru_cache(maxsize=1024)
+def takes_two(transform: Identity | None) -> bool:
+    """Return whether a transform of one element takes the index, too."""
+    return type(transform) is Identity and _positional(transform.fn) == 2
+
+
 def _positional(fn: Callable) -> int:
     """Return the number of parameters without a default; -1 if the callable has no signature."""
     try:
@@ -186,7 +239,7 @@ def _positional(fn: Callable) -> int:
     return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
 
 
-def start_of(init: Any, what: str, operation: Single | States) -> tuple:
+def start_of(init: Any, what: str, operation: Any) -> tuple:
     """Return a state given by the caller, a number or a tuple of them, as a number of the type of each value."""
     values = operation.values
     given = init if isinstance(init, tuple) else (init,) * len(values) if len(values) == 1 else None

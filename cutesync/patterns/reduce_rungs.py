@@ -33,7 +33,7 @@ def multi_launch(spec: ReduceSpec, x: View, stream: int) -> Run:
         current, init = spec.reduction.of_pass(i, len(counts) - 1), spec.init if blocks == 1 else None
         extents = (blocks, LEVEL, count)
         runs.append(launch(Choice(policy, 1, 1, blocks), current, extents, init, x.device, stream).run)
-        sizes.append(blocks * current.result.size)
+        sizes.append(blocks * current.results[0].size)
     return chained(runs, sizes[:-1], x.device)
 
 
@@ -51,5 +51,5 @@ def _start(spec: ReduceSpec):
     """The identity, or the far end of the type for min and max."""
     if spec.reduction.name not in ("min", "max"):
         return spec.reduction.identity()
-    info = np.iinfo(spec.reduction.result.numpy)
-    return info.max if spec.reduction.name == "min" else info.min
+    info = np.iinfo(spec.reduction.results[0].numpy)
+    return (info.max if spec.reduction.name == "min" else info.min,)

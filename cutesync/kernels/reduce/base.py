@@ -10,12 +10,14 @@ from typing import Any
 from cutlass import Int32, Int64, cute
 
 from ...sync.overlap import await_launches
+from ..arrays import pointers_of, together
 
 # A launch's arguments.
 #
 # The array ``x`` is seen as (outer, length, inner): ``length`` elements are reduced for each of outer * inner results
-# in ``out``. ``init`` is a register value, read only with ``has_init``. ``slots`` and ``counters`` are the workspace
-# (see ``sync.gather``); ``splits`` blocks share a result, and ``tiles`` tiles cover ``inner``.
+# in ``out`` (``Arrays`` if there are several inputs or outputs). ``init`` has register values, read only with
+# ``has_init``; in the kernel's parameters the run-time arguments of callables follow them. ``slots`` and ``counters``
+# are the workspace (see ``sync.gather``); ``splits`` blocks share a result, and ``tiles`` tiles cover ``inner``.
 Arguments = namedtuple("Arguments", "x out init slots counters outer length inner splits tiles")
 
 
@@ -31,9 +33,9 @@ class ReduceKernel:
     @cute.jit
     def __call__(
         self,
-        x: cute.Pointer,
-        out: cute.Pointer,
-        init,
+        x: tuple,
+        out: tuple,
+        init: tuple,
         slots: cute.Pointer,
         counters: cute.Pointer,
         outer: Int64,
@@ -57,9 +59,9 @@ class ReduceKernel:
     @cute.kernel
     def kernel(
         self,
-        x: cute.Pointer,
-        out: cute.Pointer,
-        init,
+        x: tuple,
+        out: tuple,
+        init: tuple,
         slots: cute.Pointer,
         counters: cute.Pointer,
         outer: Int64,
@@ -69,25 +71,31 @@ class ReduceKernel:
         tiles: Int32,
     ):
         await_launches()
+        own = len(init) - self.monoid.arg_count
+        self.monoid.bind(init[own:])
+        x, out, init = together(x), together(out), init[:own]
         self.body(Arguments(x, out, init, slots, counters, outer, length, inner, splits, tiles))
 
-    def result(self, init, state):
-        """The element to store for an aggregate."""
-        return self.monoid.lower(self.monoid.combine((init,), state) if self.has_init else state)
+    def results(self, init, state) -> tuple:
+        """The element to store for an aggregate in each output."""
+        return self.monoid.results_of(self.monoid.combine(init, state) if self.has_init else state)
 
-    def aligned_result(self, out, place, count: int, aligned: bool):
-        """``count`` consecutive results at a multiple of ``count``, as a tensor; with ``aligned``, ``out`` lies on a
-        16-byte boundary."""
-        size = self.monoid.result.size
-        align = math.gcd(count * size, 16) if aligned else size
-        start = cute.make_ptr(
-            self.monoid.result.cutlass, (out + place).toint(), cute.AddressSpace.gmem, assumed_align=align
-        )
-        return cute.make_tensor(start, cute.make_layout((count,)))
+    def store_results(self, a: Arguments, place, states, aligned: bool) -> None:
+        """Store consecutive results from number ``place`` on, a multiple of their number; with ``aligned``, outputs lie
+        on 16-byte boundaries."""
+        count, rows = len(states), [self.results(a.init, state) for state in states]
+        for k, (out, dtype) in enumerate(zip(pointers_of(a.out), self.monoid.results)):
+            results = cute.make_rmem_tensor((count,), dtype.cutlass)
+            for i, row in enumerate(rows):
+                results[i] = row[k]
+            align = math.gcd(count * dtype.size, 16) if aligned else dtype.size
+            start = cute.make_ptr(dtype.cutlass, (out + place).toint(), cute.AddressSpace.gmem, assumed_align=align)
+            cute.autovec_copy(results, cute.make_tensor(start, cute.make_layout((count,))))
 
     def store_result(self, a: Arguments, place, state) -> None:
         """Store the result number ``place``."""
-        cute.make_tensor(a.out + place, cute.make_layout((1,)))[0] = self.result(a.init, state)
+        for out, result in zip(pointers_of(a.out), self.results(a.init, state)):
+            cute.make_tensor(out + place, cute.make_layout((1,)))[0] = result
 
 
 class FillReduce(ReduceKernel):
@@ -101,4 +109,4 @@ class FillReduce(ReduceKernel):
         thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
         place = Int64(block) * 256 + thread
         if place < a.outer:
-            self.store_result(a, place, (a.init,))
+            self.store_result(a, place, a.init)

@@ -22,8 +22,10 @@ from ...ops import operator
 from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
 from ...types import Array, Axis, DTypeLike, Operator, Scalar, Stream
+from ..states import takes_two
 from .plan import plan
-from .spec import ReduceSpec, Reduction
+from .several import Options, reduce_states
+from .spec import ReduceSpec, Reduction, axes_of
 
 _ARG = object()  # the algorithm of argmin and argmax, which is not a public value of ``algorithm``
 
@@ -34,21 +36,28 @@ def reduce(
     *,
     axis: Axis = None,
     keepdims: bool = False,
-    init: Scalar | None = None,
+    init: Scalar | tuple | None = None,
     dtype: DTypeLike = None,
-    transform: Callable[[Any], Any] | None = None,
-    identity: Scalar | None = None,
+    transform: Callable[..., Any] | None = None,
+    identity: Scalar | tuple | None = None,
+    finish: Callable[..., Any] | None = None,
+    out_dtype: DTypeLike = None,
+    args: tuple = (),
     out: Array = None,
     algorithm: str = "auto",
     stream: Stream = None,
 ) -> Array:
     """Reduce ``x`` along ``axis`` with an associative operator.
 
+    With a tuple of arrays as ``x``, or a tuple of types as ``dtype``, a state has several values: ``op(a, b)`` gets two
+    tuples and returns one, and the result is a tuple of arrays. Up to 16 words of 32 bits a state. ``scan`` describes
+    ``transform``, ``finish``, ``out_dtype`` and ``args``.
+
     Parameters
     ----------
-    x : array of any shape, C-contiguous, of NumPy (copied to the device, the result is copied back), torch, CuPy,
-        DeviceArray, or an object with DLPack or ``__cuda_array_interface__``. Element types: bool, int8..int64,
-        uint8..uint64, float16, bfloat16, float32, float64.
+    x : array of any shape, or tuple of arrays of one shape, C-contiguous, of NumPy (copied to the device, the result is
+        copied back), torch, CuPy, DeviceArray, or an object with DLPack or ``__cuda_array_interface__``. Element types:
+        bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
     op : "add", "mul", "min", "max", "and", "or", "xor", "any", "all", or a callable of two scalars that the DSL can
         trace. In ``op(a, b)``, ``a`` comes from lower indexes than ``b``. NaN propagates through min and max, as in
         NumPy. A callable is identified by its meaning (see ``cutesync.identity``): a changed capture is a new operator.
@@ -58,7 +67,8 @@ def reduce(
     dtype : the type of the operation and of the result; default: that of ``x`` (any, all: bool). 16-bit floats
         accumulate in float32 and are rounded once.
     transform : a callable of one value, traced as ``op`` is, that is applied to every element (in the accumulator's
-        type) before the reduction.
+        type) before the reduction. With states of several values, or with the index of the element along the reduced
+        axes as a further parameter, as for ``scan``.
     identity : the result for an empty axis when ``op`` is a callable.
     out : array of the result's shape and type that does not overlap ``x``; it is written and returned. Default: a new
         array of the library of ``x``.
@@ -83,6 +93,9 @@ def reduce(
         transform = identify(transform, "transform")
     if type(keepdims) is not bool:  # 1 and True are equal as keys
         keepdims = flag(keepdims, "keepdims", numbers=True)
+    if finish is not None or args or type(x) is tuple or type(dtype) is tuple or takes_two(transform):
+        options = Options(axis, keepdims, init, dtype, identity, out_dtype)
+        return reduce_states(x, op, (transform, identify(finish, "finish")), args, options, out, stream)
     given: tuple = (op, axis, keepdims, init, dtype, transform, identity, algorithm)
     if axis is not None or init is not None or identity is not None:
         given = (*given, exact(axis, init, identity))
@@ -177,7 +190,7 @@ Arguments = namedtuple("Arguments", "op axis keepdims init dtype transform ident
 def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
     """Check the arguments against ``x``, and return the Spec of the call."""
     given, x = Arguments(*arguments), views[0]
-    axes = _axes(given.axis, len(x.shape))
+    axes = axes_of(given.axis, len(x.shape))
     if given.algorithm is _ARG:
         if given.axis is not None and not isinstance(given.axis, (int, np.integer)):
             raise ArgumentTypeError(explain("axis", shown(given.axis), "None or an int"))
@@ -185,7 +198,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
     else:
         reduction = _reduction(given, x.dtype)
         algorithm = _algorithm(given.algorithm, reduction, len(axes) == len(x.shape))
-    init = None if given.init is None else scalar(given.init, reduction.value, "init")
+    init = None if given.init is None else (scalar(given.init, reduction.values[0], "init"),)
     return ReduceSpec(reduction, x.shape, axes, given.keepdims, init, algorithm)
 
 
@@ -217,24 +230,6 @@ def _algorithm(algorithm: Any, reduction: Reduction, whole: bool) -> str:
         came = f"{reduction.name} of {reduction.result}"
         raise ArgumentValueError(explain("algorithm='atomic'", came, allowed, "use algorithm='auto'"))
     return algorithm
-
-
-def _axes(axis: Any, ndim: int) -> frozenset[int]:
-    if axis is None:
-        return frozenset(range(ndim))
-    given = axis if isinstance(axis, tuple) else (axis,)
-    found = []
-    for entry in given:
-        if not isinstance(entry, (int, np.integer)) or isinstance(entry, bool):
-            raise ArgumentTypeError(explain("axis", shown(axis), "None, an int or a tuple of ints"))
-        if not -ndim <= entry < ndim:
-            raise ArgumentValueError(
-                explain("axis", shown(axis), f"{-ndim} to {ndim - 1} for an array of {ndim} dimensions")
-            )
-        found.append(int(entry) % ndim)
-    if len(set(found)) != len(found):
-        raise ArgumentValueError(explain("axis", shown(axis), "each axis once"))
-    return frozenset(found)
 
 
 _call = front_end(Family("reduce", ("x",), _parse, plan))

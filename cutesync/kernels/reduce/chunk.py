@@ -12,6 +12,7 @@ from cutlass import Int32, Int64, cute
 
 from ...monoid import tree
 from ...warp import LANES, Maybe, broadcast, combine_valid, reduce_rows, reduce_states, reduce_valid
+from ..arrays import pointers_of
 
 VECTOR_BYTES = 16
 WORDS = VECTOR_BYTES // 4
@@ -23,20 +24,28 @@ def aligned_words(start):
 
 
 class ChunkReduce:
-    """Reductions of one warp, up to ``unroll`` vectors a lane in flight. All 32 lanes call, and all get the state."""
+    """Reductions of one warp, up to ``unroll`` vectors a lane in flight. All 32 lanes call, and all get the state.
 
-    def __init__(self, monoid, unroll: int) -> None:
-        self.monoid, self.unroll = monoid, unroll
-        self.vector = VECTOR_BYTES // monoid.source.size
+    A vector has 16 bytes of the widest input. All inputs lie on 16-byte boundaries where the one of the smallest
+    elements does, unless ``aligned`` is false: then they are loaded element by element."""
+
+    def __init__(self, monoid, unroll: int, aligned: bool = True) -> None:
+        self.monoid, self.unroll, self.aligned = monoid, unroll, aligned
+        sizes = [dtype.size for dtype in monoid.sources]
+        self.vector = VECTOR_BYTES // max(sizes)
         self.elements = LANES * unroll * self.vector
+        self.lead = sizes.index(min(sizes))
 
     def misaligned(self, x):
         """How many elements come before the first 16-byte boundary."""
-        skew = Int32(x.toint() & (VECTOR_BYTES - 1)) // self.monoid.source.size
-        return (self.vector - skew) % self.vector
+        if not self.aligned:
+            return Int32(0)
+        size = self.monoid.sources[self.lead].size
+        skew = Int32(pointers_of(x)[self.lead].toint() & (VECTOR_BYTES - 1)) // size
+        return (VECTOR_BYTES // size - skew) % (VECTOR_BYTES // size)
 
     @cute.jit
-    def row(self, x: cute.Pointer, count: Int64, lane: Int32):
+    def row(self, x, count: Int64, lane: Int32):
         """The aggregate of a whole row of ``count`` > 0 elements."""
         head = cutlass.min(Int64(self.misaligned(x)), count)
         vectors = (count - head) // self.vector
@@ -59,16 +68,60 @@ class ChunkReduce:
             partial = partial.append(self.narrow(body + at, tail, head + at, lane), self.monoid.combine)
         return partial.state
 
+    def packed(self, dtype) -> bool:
+        """Whether vectors of an input are held as 32-bit words."""
+        return self.aligned and self.vector * dtype.size % 4 == 0
+
+    def registers(self):
+        """Registers of a chunk, a tensor (words, unroll) for each input."""
+        tensors = []
+        for dtype in self.monoid.sources:
+            words = self.vector * dtype.size // 4 if self.packed(dtype) else self.vector
+            # the stride is stated: a mode of one element would get stride 0
+            layout = cute.make_layout((words, self.unroll), stride=(1, words))
+            tensors.append(cute.make_rmem_tensor(layout, Int32 if self.packed(dtype) else dtype.cutlass))
+        return tuple(tensors)
+
+    def vectors_at(self, start, lane):
+        """A lane's vectors of the chunk at ``start`` in memory, LANES vectors apart, as tensors like ``registers``."""
+        tensors = []
+        for dtype, pointer in zip(self.monoid.sources, pointers_of(start)):
+            size = self.vector * dtype.size
+            words = size // 4 if self.packed(dtype) else self.vector
+            word = Int32 if self.packed(dtype) else dtype.cutlass
+            align = size if self.aligned else dtype.size
+            first = cute.make_ptr(word, pointer.toint(), cute.AddressSpace.gmem, assumed_align=align)
+            layout = cute.make_layout((words, self.unroll), stride=(1, LANES * words))
+            tensors.append(cute.make_tensor(first + lane * words, layout))
+        return tensors
+
     def load(self, start, lane):
-        """The chunk at ``start``: registers (WORDS, unroll) of 32 bits; a lane's vectors lie LANES vectors apart."""
-        chunk = cute.make_rmem_tensor((WORDS, self.unroll), Int32)
-        layout = cute.make_layout((WORDS, self.unroll), stride=(1, LANES * WORDS))
-        cute.autovec_copy(cute.make_tensor(aligned_words(start) + lane * WORDS, layout), chunk)
+        """The chunk at ``start``, in registers."""
+        chunk = self.registers()
+        for source, target in zip(self.vectors_at(start, lane), chunk):
+            cute.autovec_copy(source, target)
         return chunk
+
+    def vector_state(self, chunk, u: int, index):
+        """The aggregate of vector ``u`` of a lane, whose first element is at ``index``."""
+        if len(chunk) == 1 and self.packed(self.monoid.source):
+            return self.monoid.fold(chunk[0][(None, u)], index)
+        rows = [words[(None, u)] for words in chunk]
+        rows = [
+            cute.recast_tensor(row, dtype.cutlass) if self.packed(dtype) else row
+            for row, dtype in zip(rows, self.monoid.sources)
+        ]
+        lifted = [self.monoid.lift(*(row[i] for row in rows), index + i) for i in range(self.vector)]
+        return tree(lifted, self.monoid.combine)
+
+    def base(self, index):
+        """What indexes inside a chunk at ``index`` are counted from."""
+        return index if self.monoid.takes_index else 0
 
     def fold(self, chunk, index, lane):
         """The aggregate of a loaded chunk whose first element is at ``index`` of its row."""
-        rows = [self.monoid.fold(chunk[(None, u)], (lane + u * LANES) * self.vector) for u in range(self.unroll)]
+        base = self.base(index)
+        rows = [self.vector_state(chunk, u, base + (lane + u * LANES) * self.vector) for u in range(self.unroll)]
         if self.monoid.commutative:  # a lane may reduce its own vectors first, which saves three shuffles
             total = reduce_states(tree(rows, self.monoid.combine), self.monoid.combine, lane)
         else:
@@ -76,34 +129,38 @@ class ChunkReduce:
         return self.monoid.place(total, index)
 
     @cute.jit
-    def ragged(self, start: cute.Pointer, left: Int32, index: Int64, lane: Int32):
+    def ragged(self, start, left: Int32, index: Int64, lane: Int32):
         """The aggregate of ``left`` vectors, 0 < left < LANES * unroll. All loads come first.
 
         States carry a flag, so the operator sees no lane without data."""
-        words = cute.make_rmem_tensor((WORDS, self.unroll), Int32)
+        chunk = self.registers()
         for u in cutlass.range_constexpr(self.unroll):
-            at = lane + u * LANES
-            if at < left:
-                source = cute.make_tensor(aligned_words(start) + at * WORDS, cute.make_layout((WORDS,)))
-                cute.autovec_copy(source, words[(None, u)])
+            if lane + u * LANES < left:
+                self.copy_vector(start, chunk, u, lane)
         rows = []
         for u in cutlass.range_constexpr(self.unroll):
-            rows.append(self.vector_state(words[(None, u)], lane + u * LANES, left))
+            rows.append(self.maybe_vector(chunk, u, lane + u * LANES, left, self.base(index)))
         total = reduce_rows(rows, lambda a, b: combine_valid(a, b, self.monoid.combine), lane)
         return self.monoid.place(total[:-1], index)
 
+    def copy_vector(self, start, chunk, u: int, lane) -> None:
+        for source, target in zip(self.vectors_at(start, lane), chunk):
+            cute.autovec_copy(source[(None, u)], target[(None, u)])
+
     @cute.jit
-    def vector_state(self, words, at, left):
-        """The packed state of a lane's vector ``at``; missing from ``left`` on."""
+    def maybe_vector(self, chunk, u: cutlass.Constexpr, at, left, base):
+        """The packed state of a lane's vector ``at``, number ``u`` in the chunk; missing from ``left`` on."""
         state = self.monoid.nothing()
         if at < left:
-            state = self.monoid.fold(words, at * self.vector)
+            state = self.vector_state(chunk, u, base + at * self.vector)
         return (*state, cutlass.select_(at < left, Int32(1), Int32(0)))
 
     @cute.jit
-    def narrow(self, start: cute.Pointer, count: Int32, index: Int64, lane: Int32):
+    def narrow(self, start, count: Int32, index: Int64, lane: Int32):
         """The aggregate of ``count`` < 16 elements, one a lane."""
         state = self.monoid.nothing()
         if lane < count:
-            state = self.monoid.lift(cute.make_tensor(start, cute.make_layout((VECTOR_BYTES,)))[lane], lane)
+            layout = cute.make_layout((VECTOR_BYTES,))
+            elements = [cute.make_tensor(pointer, layout)[lane] for pointer in pointers_of(start)]
+            state = self.monoid.lift(*elements, self.base(index) + lane)
         return self.monoid.place(broadcast(reduce_valid(state, count, self.monoid.combine, lane)), index)

@@ -19,6 +19,7 @@ from ...monoid import tree
 from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import Maybe, zeros
+from ..arrays import pointers_of
 from .base import Arguments, ReduceKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
 from .policy import ColumnPolicy
@@ -99,18 +100,16 @@ class ColumnReduce(ReduceKernel):
     def reduce_rows(self, x, begin, end, inner, inside):
         """The aggregates (``Maybe``) of this thread's columns over rows ``begin`` to ``end``: ``unroll`` in flight."""
         partial = Maybe(tuple(zeros(self.monoid.types) for _ in range(self.width)), Boolean(False))
-        words = (
-            cute.make_rmem_tensor((WORDS, self.unroll), Int32)
-            if self.vectors
-            else cute.make_rmem_tensor((1, self.unroll), self.monoid.source.cutlass)
-        )
+        shape = (WORDS if self.vectors else 1, self.unroll)
+        types = [Int32 if self.vectors else dtype.cutlass for dtype in self.monoid.sources]
+        words = tuple(cute.make_rmem_tensor(shape, t) for t in types)
         row = begin
         if inside:
             at = x + begin * inner
             while row + self.unroll <= end:
                 for u in cutlass.range_constexpr(self.unroll):
-                    cute.autovec_copy(self.element(at + u * inner), words[(None, u)])
-                rows = [self.lifted(words[(None, u)], row + u) for u in range(self.unroll)]
+                    self.load(at + u * inner, words, u)
+                rows = [self.lifted(words, u, row + u) for u in range(self.unroll)]
                 partial = partial.append(tree(rows, self.merge), self.merge)
                 row += self.unroll
                 at += self.unroll * inner
@@ -118,23 +117,24 @@ class ColumnReduce(ReduceKernel):
                 left = Int32(end - row)
                 for u in cutlass.range_constexpr(self.unroll - 1):
                     if u < left:
-                        cute.autovec_copy(self.element(at + u * inner), words[(None, u)])
+                        self.load(at + u * inner, words, u)
                 for u in cutlass.range_constexpr(self.unroll - 1):
                     if u < left:
-                        partial = partial.append(self.lifted(words[(None, u)], row + u), self.merge)
+                        partial = partial.append(self.lifted(words, u, row + u), self.merge)
         return partial
 
-    def element(self, at):
-        """What a thread loads of one row: a vector as words, or one element."""
-        return (
-            cute.make_tensor(aligned_words(at), cute.make_layout((WORDS,)))
-            if self.vectors
-            else cute.make_tensor(at, cute.make_layout((1,)))
-        )
+    def load(self, at, words, u: int) -> None:
+        """Load what a thread has of one row: a vector as words, or one element of each input."""
+        for pointer, target in zip(pointers_of(at), words):
+            start = aligned_words(pointer) if self.vectors else pointer
+            layout = cute.make_layout((WORDS if self.vectors else 1,))
+            cute.autovec_copy(cute.make_tensor(start, layout), target[(None, u)])
 
-    def lifted(self, words, index):
-        elements = cute.recast_tensor(words, self.monoid.source.cutlass) if self.vectors else words
-        return tuple(self.monoid.lift(elements[c], index) for c in range(self.width))
+    def lifted(self, words, u: int, index):
+        rows = [row[(None, u)] for row in words]
+        if self.vectors:
+            rows = [cute.recast_tensor(rows[0], self.monoid.source.cutlass)]
+        return tuple(self.monoid.lift(*(row[c] for row in rows), index) for c in range(self.width))
 
     def merge(self, a, b):
         return tuple(self.monoid.combine(x, y) for x, y in zip(a, b))
@@ -159,7 +159,4 @@ class ColumnReduce(ReduceKernel):
         return partial
 
     def store(self, a: Arguments, me: Member, states) -> None:
-        results = cute.make_rmem_tensor((self.width,), self.monoid.result.cutlass)
-        for c in range(self.width):
-            results[c] = self.result(a.init, states[c])
-        cute.autovec_copy(results, self.aligned_result(a.out, me.result, self.width, self.aligned_out))
+        self.store_results(a, me.result, states, self.aligned_out)

@@ -4,15 +4,16 @@ kernel."""
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from collections.abc import Sequence
 
-from ...dtypes import INT32, INT64, scalar
+from ...dtypes import INT32, INT64
 from ...errors import ArgumentValueError, explain
 from ...runtime import workspace
 from ...runtime.call import Views
-from ...runtime.kernel import KernelSpec, Parameter, Pointer, Scalar
+from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
 from ..policy import Policy
+from ..states import States, numbered, parameter_groups, start_of
 from .policy import Choice, FillPolicy, Problem, choose
 from .spec import ReduceSpec, Reduction
 
@@ -20,54 +21,92 @@ _EXTENTS = ("outer", "length", "inner")
 FILL_THREADS = 256
 
 
-def kernel_spec(policy: Policy, reduction: Reduction, has_init: bool) -> KernelSpec:
+def kernel_spec(policy: Policy, reduction: Reduction | States, has_init: bool) -> KernelSpec:
     """Return the kernel of a policy."""
-    parameters: tuple[Parameter, ...] = (
-        Pointer("x", reduction.source),
-        Pointer("out", reduction.result),
-        Scalar("init", reduction.register),
+    inputs, outputs, start, args = parameter_groups(reduction)
+    middle: tuple[Pointer | Scalar, ...] = (
         Pointer("scratch", INT64),
         Pointer("counters", INT32),
         *(Scalar(name, "Int64") for name in _EXTENTS),
         Scalar("splits", "Int32"),
         Scalar("tiles", "Int32"),
     )
-    return KernelSpec(
-        ("reduce", policy, has_init, *reduction.key), parameters, lambda: policy.make(reduction.monoid(), has_init)
-    )
+
+    def examples() -> Sequence:
+        x, out, init = (tuple(p.example() for p in group) for group in (inputs, outputs, [*start, *args]))
+        return x, out, init, *(p.example() for p in middle)
+
+    parameters = (*inputs, *outputs, *start, *args, *middle)
+    key = ("reduce", policy, has_init, *reduction.key)
+    return KernelSpec(key, parameters, lambda: policy.make(reduction.monoid(), has_init), examples=examples)
 
 
 def launch(
-    choice: Choice, reduction: Reduction, extents: tuple[int, int, int], init: Any, ordinal: int, stream: int
+    choice: Choice,
+    reduction: Reduction | States,
+    extents: tuple[int, int, int],
+    init: tuple | None,
+    ordinal: int,
+    stream: int,
+    args: tuple = (),
 ) -> Launch:
-    """Prepare the launch of one pass over (outer, length, inner) elements; ``init`` is a number or None."""
+    """Prepare the launch of one pass over (outer, length, inner) elements. ``init`` has a number for each value of a
+    state, or is None; ``args`` are the run-time arguments, None for one that each call gives."""
     spec = kernel_spec(choice.policy, reduction, init is not None)
-    values = dict(zip(_EXTENTS, extents)) | {"splits": choice.splits, "tiles": choice.tiles, "init": init}
+    values = dict(zip(_EXTENTS, extents)) | {"splits": choice.splits, "tiles": choice.tiles}
+    values |= dict(zip(numbered("init", reduction.registers), init or ())) | dict(zip(numbered("arg", args), args))
     claim = workspace.counters_and_slots if choice.agrees else None
-    return Launch(spec, ordinal, choice.grid, values, claim=claim, stream=stream)
+    memory = [name for name, value in zip(numbered("arg", args), args) if value is None]
+    arrays = (*numbered("x", reduction.sources), *memory, *numbered("out", reduction.results))
+    return Launch(spec, ordinal, choice.grid, values, arrays, claim, stream)
 
 
 def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
     """Prepare the launches of a call."""
-    (x,), (out,) = views, outs
-    reduction = spec.reduction
-    if out.size == 0:
+    reduction, device = spec.reduction, views[0].device
+    if outs[0].size == 0:
         return nothing, None
-    if x.size == 0:
-        return fill(reduction, out.size, _empty_result(spec), x.device, stream).run, None
+    if views[0].size == 0:
+        return fill(reduction, outs[0].size, _empty_result(spec), device, stream, spec.args).run, None
     if spec.algorithm != "auto":
         rungs = importlib.import_module("cutesync.patterns.reduce_rungs")
-        return getattr(rungs, spec.algorithm)(spec, x, stream), None
+        return getattr(rungs, spec.algorithm)(spec, views[0], stream), None
     passes = spec.passes()
-    runs, sizes = [], []
+    if len(passes) > 1 and isinstance(reduction, States) and reduction.takes_index:
+        came = f"{sorted(spec.axes)}, which are not neighbours"
+        raise ArgumentValueError(explain("axis", came, "one axis, or neighbours, for a transform with an index"))
+    count = len(reduction.sources)
+    given, places = range(count, len(views)), tuple(range(count))  # of the arrays of ``in_turn``
+    steps: list[tuple[Run, tuple[int, ...]]] = []
+    sizes: list[int] = []
     for i, extents in enumerate(passes):
-        outer, length, inner = extents
         current, last = reduction.of_pass(i, len(passes)), i == len(passes) - 1
-        aligned = x.ptr % 16 == 0 or i > 0, out.ptr % 16 == 0 or not last
-        choice = choose(Problem(outer, length, inner, current.source.size, current.slot_words, *aligned))
-        runs.append(launch(choice, current, extents, spec.init if last else None, x.device, stream).run)
-        sizes.append(outer * inner * current.result.size)
-    return chained(runs, sizes[:-1], x.device), None
+        choice = choose(_problem(current, extents, views[:count] if i == 0 else (), outs if last else ()))
+        run = launch(choice, current, extents, spec.init if last else None, device, stream, spec.args).run
+        first = len(views) if last else len(views) + len(outs) + len(sizes)
+        targets = tuple(range(first, first + len(current.results)))
+        steps.append((run, (*places, *given, *targets)))
+        places = targets
+        if not last:
+            sizes += [extents[0] * extents[2] * result.size for result in current.results]
+    return in_turn(steps, sizes, device), None
+
+
+def _problem(current: Reduction | States, extents: tuple[int, int, int], views: Views, outs: Views) -> Problem:
+    """Return the problem of a pass; arrays that are not given are temporary, and begin on 16-byte boundaries."""
+    sizes = [source.size for source in current.sources]
+    starts = [view.ptr % 16 for view in views] or [0] * len(sizes)
+    lead = sizes.index(min(sizes))
+    first = starts[lead] // sizes[lead]
+    return Problem(
+        *extents,
+        max(sizes),
+        current.slot_words,
+        not any(starts),
+        not any(out.ptr % 16 for out in outs),
+        len(sizes),
+        all((at // size - first) % (16 // size) == 0 for at, size in zip(starts, sizes)),
+    )
 
 
 def chained(runs: list[Run], sizes: list[int], ordinal: int) -> Run:
@@ -77,14 +116,16 @@ def chained(runs: list[Run], sizes: list[int], ordinal: int) -> Run:
     return in_turn(list(zip(runs, zip(places, places[1:]))), sizes, ordinal)
 
 
-def fill(reduction: Reduction, count: int, value: Any, ordinal: int, stream: int) -> Launch:
-    """Prepare the launch that stores ``value`` in ``count`` results."""
+def fill(
+    reduction: Reduction | States, count: int, value: tuple, ordinal: int, stream: int, args: tuple = ()
+) -> Launch:
+    """Prepare the launch that stores the results of the state ``value`` in ``count`` places."""
     choice = Choice(FillPolicy(), 1, 1, -(-count // FILL_THREADS))
-    return launch(choice, reduction, (count, 0, 1), value, ordinal, stream)
+    return launch(choice, reduction, (count, 0, 1), value, ordinal, stream, args)
 
 
-def _empty_result(spec: ReduceSpec) -> Any:
-    """Return the result of an empty axis; raise ArgumentValueError if there is none."""
+def _empty_result(spec: ReduceSpec) -> tuple:
+    """Return the state of an empty axis; raise ArgumentValueError if there is none."""
     reduction = spec.reduction
     if spec.init is not None:
         return spec.init
@@ -92,4 +133,4 @@ def _empty_result(spec: ReduceSpec) -> Any:
     if value is None:
         came = f"an empty axis to reduce with {reduction.name!r}, which has no identity"
         raise ArgumentValueError(explain("x", came, "at least one element", "give init= or identity="))
-    return scalar(value, reduction.value, "identity")
+    return start_of(value, "identity", reduction)

@@ -6,10 +6,11 @@ The thresholds were measured on an H200. As they do not depend on the GPU, neith
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from ...runtime.workspace import GROUPS, SLOTS
-from ...sizes import ceil_div, power_of_two
+from ...sizes import ceil_div, power_of_two, power_of_two_below
 from ..policy import Policy
 
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
@@ -18,13 +19,15 @@ CHUNK_BYTES = 32 * 8 * VECTOR_BYTES  # a warp of SegmentReduce reduces this much
 SMALL_BYTES = 1 << 16  # up to 64 KiB, one block is faster than several that combine their partials
 LARGE_BYTES = 1 << 27  # from 128 MiB on, 16 warps per block with 4 loads in flight read faster than 8 with 8
 SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
+MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 warps on a multiprocessor
 LANE_BYTES = 128  # a lane reads at most this much consecutive memory: more spreads a warp over too many cache lines
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Each of outer * inner results is reduced from ``length`` elements of ``size`` bytes. A state has ``words`` 32-bit
-    words. ``aligned`` and ``aligned_out``: x and out begin on 16-byte boundaries."""
+    """Each of outer * inner results is reduced from ``length`` elements of ``size`` bytes (the widest, if there are
+    several ``inputs``). A state has ``words`` 32-bit words. ``aligned`` and ``aligned_out``: inputs and outputs begin
+    on 16-byte boundaries. ``together``: all inputs are on such a boundary where that of the smallest elements is."""
 
     outer: int
     length: int
@@ -33,6 +36,13 @@ class Problem:
     words: int
     aligned: bool
     aligned_out: bool
+    inputs: int = 1
+    together: bool = True
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several inputs, or states of more words than a number and its index."""
+        return self.inputs > 1 or self.words > 4
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,7 @@ class SegmentPolicy(Policy, kernel=".segments:SegmentReduce"):
     blocks_per_sm: int
     whole: bool = False
     few: bool = False
+    aligned: bool = True
 
 
 @dataclass(frozen=True)
@@ -119,7 +130,16 @@ def choose(problem: Problem) -> Choice:
         return _columns(problem)
     if problem.length * problem.size <= SHORT_ROW_BYTES:
         return _short_rows(problem)
-    return _segments(problem)
+    choice = _segments(problem)
+    return _fitted(choice, problem) if problem.several else choice
+
+
+def _fitted(choice: Choice, problem: Problem) -> Choice:
+    """Return the choice with as many vectors in flight as fit registers."""
+    policy: Any = choice.policy
+    registers = MAX_CHUNK_WORDS * 16 // (policy.warps * policy.blocks_per_sm)
+    unroll = power_of_two_below(min(policy.unroll, registers // (4 * problem.inputs + problem.words)))
+    return replace(choice, policy=replace(policy, unroll=unroll, aligned=problem.together))
 
 
 def _segments(problem: Problem) -> Choice:
@@ -151,11 +171,11 @@ def _whole(problem: Problem, unroll: int) -> bool:
 
 def _short_rows(problem: Problem) -> Choice:
     row_bytes = problem.length * problem.size
-    vectors = problem.aligned and row_bytes % VECTOR_BYTES == 0
+    vectors = problem.aligned and row_bytes % VECTOR_BYTES == 0 and problem.inputs == 1
     group = min(power_of_two(row_bytes // VECTOR_BYTES if vectors else ceil_div(problem.length, 8)), 32)
     unroll, warps = 4, 8
     whole = math.lcm(row_bytes, VECTOR_BYTES)
-    if problem.aligned and problem.length > 1 and whole <= LANE_BYTES:
+    if problem.aligned and problem.length > 1 and whole <= LANE_BYTES and problem.inputs == 1:
         return Choice(
             WholeRowPolicy(problem.length, warps, problem.aligned_out),
             1,
@@ -171,12 +191,13 @@ def _columns(problem: Problem) -> Choice:
     outer_slice = problem.length * problem.inner * problem.size
     if (
         problem.aligned
+        and not problem.several
         and problem.inner <= 16
         and narrow <= LANE_BYTES
         and (problem.outer == 1 or outer_slice % VECTOR_BYTES == 0)
     ):
         return _narrow_columns(problem, narrow)
-    vectors = problem.aligned and problem.inner * problem.size % VECTOR_BYTES == 0
+    vectors = problem.aligned and problem.inner * problem.size % VECTOR_BYTES == 0 and not problem.several
     width = VECTOR_BYTES // problem.size if vectors else 1
     units = problem.inner // width
     threads = 256

@@ -15,6 +15,7 @@ from cutlass import Int32, Int64, cute
 from ...monoid import tree
 from ...sync.overlap import let_next_start
 from ...warp import LANES, reduce_valid
+from ..arrays import pointers_of
 from .base import Arguments, ReduceKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
 from .policy import ShortRowPolicy, WholeRowPolicy
@@ -88,8 +89,9 @@ class ShortRowReduce(ReduceKernel):
 
     def lifted(self, x, rows, i):
         """Element ``i`` of every row of this lane, as states; all loads come before the first use."""
-        values = [cute.make_tensor(x + (row + i), cute.make_layout((1,)))[0] for row in rows]
-        return [self.monoid.lift(value, i) for value in values]
+        one = cute.make_layout((1,))
+        values = [tuple(cute.make_tensor(p, one)[0] for p in pointers_of(x + (row + i))) for row in rows]
+        return [self.monoid.lift(*value, i) for value in values]
 
     @cute.jit
     def store(self, a: Arguments, row, state, member):
@@ -138,10 +140,8 @@ class WholeRowReduce(ReduceKernel):
                     row += 1
 
     def store_rows(self, a: Arguments, first, elements):
-        results = cute.make_rmem_tensor((self.per_lane,), self.monoid.result.cutlass)
-        for r in range(self.per_lane):
-            results[r] = self.result(a.init, self.aggregate(elements, r * self.length))
-        cute.autovec_copy(results, self.aligned_result(a.out, first, self.per_lane, self.aligned_out))
+        states = [self.aggregate(elements, r * self.length) for r in range(self.per_lane)]
+        self.store_results(a, first, states, self.aligned_out)
 
     def aggregate(self, elements, first):
         """The aggregate of the row whose first element is ``elements[first]``."""

@@ -55,7 +55,7 @@ class SegmentReduce(ReduceKernel):
         grid = partial_bytes(monoid.types, policy.warps) + 16 if policy.scope.startswith("grid") else 0
         super().__init__(monoid, has_init, policy.warps * LANES, block + grid, policy.blocks_per_sm)
         self.scope, self.warps, self.whole, self.few = policy.scope, policy.warps, policy.whole, policy.few
-        self.chunk = ChunkReduce(monoid, policy.unroll)
+        self.chunk = ChunkReduce(monoid, policy.unroll, policy.aligned)
 
     @cute.jit
     def body(self, a: Arguments):

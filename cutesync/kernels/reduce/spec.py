@@ -8,10 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from ...dtypes import BOOL, DType, register
+from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...identity import identify
 from ...ops import Operator
 from ...runtime.call import Spec
+from ..states import States, words_of
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,23 @@ class Reduction:
     @property
     def name(self) -> str:
         return self.op if isinstance(self.op, str) else self.op.name
+
+    @property
+    def sources(self) -> tuple[DType, ...]:
+        return (self.source,)
+
+    @property
+    def results(self) -> tuple[DType, ...]:
+        return (self.result,)
+
+    @property
+    def values(self) -> tuple[DType, ...]:
+        """The type of the value in a state, and of ``init``."""
+        return (self.source if isinstance(self.op, str) else BOOL if self._of_truth else self.accumulate,)
+
+    @property
+    def args(self) -> tuple:
+        return ()
 
     @property
     def key(self) -> tuple:
@@ -50,19 +71,15 @@ class Reduction:
         return not isinstance(self.op, str) and self.op.fn is None and self.op.name in ("any", "all")
 
     @property
-    def value(self) -> DType:
-        """The type of the value in a state, and of ``init``."""
-        return self.source if isinstance(self.op, str) else BOOL if self._of_truth else self.accumulate
-
-    @property
-    def register(self) -> str:
-        """The name of the DSL type of the register that holds a value."""
-        return register(self.value) if isinstance(self.op, str) else self.op.register(self.value)
+    def registers(self) -> tuple[str, ...]:
+        """The names of the DSL types of the registers that hold ``values``."""
+        (value,) = self.values
+        return (register(value) if isinstance(self.op, str) else self.op.register(value),)
 
     @property
     def slot_words(self) -> int:
         """32-bit words of a state."""
-        return (2 if self.register.endswith("64") else 1) + (2 if isinstance(self.op, str) else 0)
+        return words_of(self.registers) + (2 if isinstance(self.op, str) else 0)
 
     @property
     def between(self) -> DType:
@@ -84,26 +101,29 @@ class Reduction:
         source, result = self.source if first else self.between, self.result if last else self.between
         return Reduction(self.op, source, self.accumulate, result, self.transform if first else None)
 
-    def identity(self) -> Any:
-        """Return the identity element as a Python number; None if there is none."""
-        return None if isinstance(self.op, str) else self.op.identity(self.accumulate)
+    def identity(self) -> tuple | None:
+        """Return the identity element, a Python number for each value; None if there is none."""
+        found = None if isinstance(self.op, str) else self.op.identity(self.accumulate)
+        return None if found is None else (found,)
 
 
 @dataclass(frozen=True)
 class ReduceSpec(Spec):
-    """A call of ``reduce``. ``init`` is a Python number of the type ``reduction.value``, or None."""
+    """A call of ``reduce``. ``init`` is a Python number for each of ``reduction.values``, or None. ``args`` are the
+    run-time arguments that are numbers; None for one that is in memory."""
 
-    reduction: Reduction
+    reduction: Reduction | States
     shape: tuple[int, ...]
     axes: frozenset[int]
     keepdims: bool
-    init: int | float | None
-    algorithm: str
+    init: tuple | None
+    algorithm: str = "auto"
+    args: tuple = ()
 
     @property
-    def result(self) -> tuple[tuple[int, ...], DType]:
+    def results(self) -> tuple[tuple[tuple[int, ...], DType], ...]:
         kept = [1 if i in self.axes else n for i, n in enumerate(self.shape) if self.keepdims or i not in self.axes]
-        return tuple(kept), self.reduction.result
+        return tuple((tuple(kept), dtype) for dtype in self.reduction.results)
 
     def passes(self) -> list[tuple[int, int, int]]:
         """Return the (outer, length, inner) of each pass over the array. The last group of reduced axes comes first, so
@@ -118,3 +138,22 @@ class ReduceSpec(Spec):
             found.append((outer, groups[last][0], inner))
             groups = groups[:last] + groups[last + 1 :]
         return found or [(math.prod(extent for extent, _ in groups), 1, 1)]
+
+
+def axes_of(axis: Any, ndim: int) -> frozenset[int]:
+    """Return the axes that are reduced, counted from 0."""
+    if axis is None:
+        return frozenset(range(ndim))
+    given = axis if isinstance(axis, tuple) else (axis,)
+    found = []
+    for entry in given:
+        if not isinstance(entry, (int, np.integer)) or isinstance(entry, bool):
+            raise ArgumentTypeError(explain("axis", shown(axis), "None, an int or a tuple of ints"))
+        if not -ndim <= entry < ndim:
+            raise ArgumentValueError(
+                explain("axis", shown(axis), f"{-ndim} to {ndim - 1} for an array of {ndim} dimensions")
+            )
+        found.append(int(entry) % ndim)
+    if len(set(found)) != len(found):
+        raise ArgumentValueError(explain("axis", shown(axis), "each axis once"))
+    return frozenset(found)

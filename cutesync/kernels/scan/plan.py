@@ -12,7 +12,7 @@ from ...runtime import workspace
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
-from ..states import Single, numbered
+from ..states import Single, numbered, parameter_groups
 from .policy import Choice, Problem, choose
 from .spec import ScanSpec
 
@@ -28,10 +28,7 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
 
         return policy.make(Scan(operation.monoid(), spec.exclusive, spec.reverse, spec.start_kind, width))
 
-    inputs = [Pointer(name, t) for name, t in zip(numbered("x", operation.sources), operation.sources)]
-    outputs = [Pointer(name, t) for name, t in zip(numbered("out", operation.results), operation.results)]
-    start = [Scalar(name, t) for name, t in zip(numbered("init", operation.registers), operation.registers)]
-    args = [argument.parameter(name) for name, argument in zip(numbered("arg", operation.args), operation.args)]
+    inputs, outputs, start, args = parameter_groups(operation)
     middle: tuple[Pointer | Scalar, ...] = (
         Pointer("scratch", INT64),
         Pointer("counters", INT32),

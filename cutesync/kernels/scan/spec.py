@@ -83,8 +83,8 @@ def start_value(init: Any, exclusive: bool, identity: Any, operation: Single | S
     if not exclusive:
         return None
     if identity is None:
-        found = tuple(operation.op.identity(value) for value in operation.values)
-        if None in found:
+        found = operation.identity()
+        if found is None:
             came = f"True for {operation.op.name!r}, which has no identity"
             raise ArgumentValueError(explain("exclusive", came, "a first result", "give init= or identity="))
         identity = found

@@ -1,0 +1,44 @@
+"""Reductions with states of several values, of several inputs, or with run-time arguments: parsing."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+from ...arguments import exact
+from ...ops import operator
+from ...runtime.call import Family, Views
+from ...runtime.view import View
+from ..several import call_of, inputs_of, operation_of
+from ..states import start_of
+from .plan import plan
+from .spec import ReduceSpec, axes_of
+
+# The plain arguments of ``reduce``.
+Options = namedtuple("Options", "axis keepdims init dtype identity out_dtype")
+
+# What identifies a call, except the arrays.
+Arguments = namedtuple("Arguments", "op callables inputs options exact")
+
+
+def reduce_states(x: Any, op: Any, callables: tuple, args: tuple, options: Any, out: Any, stream: Any) -> Any:
+    """Make a call of ``reduce``; ``callables`` are the Identities of transform and finish, or None."""
+    inputs, arrays = inputs_of(x, args, options.dtype, callables[1], options.out_dtype)
+    key = Arguments(op, callables, inputs, options, exact(options.axis, options.init, options.identity))
+    return call_of(_FAMILY, inputs, key, arrays, out, stream)
+
+
+def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
+    """Check the arguments against the arrays, and return the Spec of the call."""
+    given = Arguments(*arguments)
+    options, shape = given.options, views[0].shape
+    op = operator(given.op, options.identity)
+    operation = operation_of(given.inputs, op, views, options.dtype, given.callables, options.out_dtype)
+    if options.identity is not None:
+        start_of(options.identity, "identity", operation)
+    init = None if options.init is None else start_of(options.init, "init", operation)
+    axes = axes_of(options.axis, len(shape))
+    return ReduceSpec(operation, shape, axes, options.keepdims, init, args=given.inputs.numbers)
+
+
+_FAMILY = Family("reduction of states", (), _parse, plan)
