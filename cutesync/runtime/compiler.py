@@ -166,6 +166,8 @@ def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any
             if found is None:
                 raise
             raise found.with_traceback(None) from found.__cause__  # without the DSL's frames
+        if not compiled.kernel_info:
+            raise _cannot_compile("a host function that launches no kernel", "one kernel or more", "")
         # Without room for the file, the DSL returns a file name in place of PTX, or a part of it.
         if ".entry" not in compiled.__ptx__ or compiled.__ptx__[-1] not in "\n\0":
             raise _cannot_compile(

@@ -106,6 +106,7 @@ class Function:
         self.jit_function, self.identity, self.name = jit_function, found, name_of(jit_function)
         self.parameters = tuple(p for p in self.all if p.role != "stream")
         self.given = [(p.name, p.role == "constant") for p in self.parameters]
+        self.streamless = len(self.parameters) == len(self.all)
         self.plans: dict[tuple, tuple[Callable, int]] = {}
         self.defaults: dict[int, tuple[tuple, list[tuple[str, bool]]]] = {}
         self.pinned: tuple[host_code.HostCode, Reader] | None = None
@@ -140,7 +141,7 @@ class Function:
             plan = self._make(arguments, signature, library, stream)
         run, ordinal = plan
         raw = library.stream(ordinal) if stream is None else arrays.stream_handle(stream)
-        if raw not in DEFAULT and len(self.parameters) == len(self.all):
+        if self.streamless and raw not in DEFAULT:
             allowed = f"the default stream: {self.name} has no parameter stream"
             advice = "add stream: cuda.CUstream to it, and give it to each launch(stream=stream)"
             raise ArgumentValueError(explain("stream", f"stream {raw}", allowed, advice))

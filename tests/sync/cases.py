@@ -1,7 +1,8 @@
 """Kernels made of the building blocks, with arguments and the right results."""
 
 import numpy as np
-import pytest
+
+import cutesync as cs
 
 from . import kernels
 
@@ -40,23 +41,6 @@ KERNELS = {
 
 def launched(function, arguments) -> list[np.ndarray]:
     """The arrays among ``arguments`` after a launch on the GPU."""
-    torch = pytest.importorskip("torch")
-    import cuda.bindings.driver as driver
-    import cutlass.cute as cute
-    from cutlass.cute.runtime import make_ptr
-
-    from cutesync.emulator.check import dsl_type
-
-    held = [torch.from_numpy(a.copy()).cuda() if isinstance(a, np.ndarray) else a for a in arguments]
-    values = [
-        make_ptr(dsl_type(a.dtype), h.data_ptr(), cute.AddressSpace.gmem, assumed_align=16)
-        if isinstance(a, np.ndarray)
-        else h
-        for a, h in zip(arguments, held)
-    ]
-    annotations = list(getattr(function, "__wrapped__", function).__annotations__.values())
-    run_time = [value for value, kind in zip(values, annotations) if "Constexpr" not in str(kind)]
-    stream = driver.CUstream(0)
-    cute.compile(function, *values, stream, options="--gpu-arch sm_90a")(*run_time, stream)
-    torch.cuda.synchronize()
-    return [h.cpu().numpy() if isinstance(a, np.ndarray) else h for a, h in zip(arguments, held)]
+    held = [cs.asarray(a) if isinstance(a, np.ndarray) else a for a in arguments]
+    cs.launch(function, *held)
+    return [np.asarray(h) if isinstance(a, np.ndarray) else h for a, h in zip(arguments, held)]
