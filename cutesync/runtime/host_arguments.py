@@ -34,11 +34,12 @@ CODES |= {"Float16": "e", "Float32": "f", "Float64": "d", "Boolean": "?", "BFloa
 
 class Parameter(NamedTuple):
     """A parameter of a host function. ``role`` is "constant", "stream", "pointer" or "value". ``number`` is the DSL's
-    type that it names for numbers, if it names one."""
+    type that it names for numbers, if it names one; ``python`` the Python type by which it does."""
 
     name: str
     role: str
     number: str | None
+    python: str
     default: Any
 
 
@@ -57,7 +58,9 @@ def parameters_of(jit_function: Callable) -> tuple[tuple[Parameter, ...], Parame
         signature = inspect.signature(jit_function)
     found, rest = [], None
     for p in signature.parameters.values():
-        parameter = Parameter(p.name, _role(p), _number(p.annotation), p.default)
+        plain = next((t for t in PLAIN if p.annotation is t), None)
+        number, python = (PLAIN[plain], plain.__name__) if plain else (_number(p.annotation), "")
+        parameter = Parameter(p.name, _role(p), number, python, p.default)
         if p.kind is p.VAR_POSITIONAL:
             rest = parameter
         elif p.kind in (p.KEYWORD_ONLY, p.VAR_KEYWORD):
@@ -151,7 +154,7 @@ class Address:
 @dataclass(frozen=True)
 class Number:
     """A number of the DSL's type ``kind``. ``python`` names the Python type that the DSL is shown instead, where the
-    parameter may be annotated with it."""
+    parameter is annotated with it."""
 
     kind: str
     python: str = ""
@@ -217,8 +220,8 @@ class Reader:
     def views(self) -> list[View]:
         return [leaf.view for leaf in self.leaves if leaf.view is not None]
 
-    def read(self, x: Any, p: Parameter, inside: bool = False) -> Any:
-        """Return the fact of an argument. ``inside``: of a member of a list or tuple."""
+    def read(self, x: Any, p: Parameter) -> Any:
+        """Return the fact of an argument, or of a member of a list or tuple."""
         view = None
         if p.role == "stream":
             fact: Any = STREAM
@@ -226,10 +229,9 @@ class Reader:
             self.constants.append(Constant(self.constant(x, p.name)))
             return self.constants[-1]
         elif isinstance(x, (list, tuple)):
-            return Group(type(x).__qualname__, tuple(self.read(member, p, True) for member in x))
+            return Group(type(x).__qualname__, tuple(self.read(member, p) for member in x))
         elif kind := number_kind(x):
-            plain = p.number is None and not inside and type(x) in PLAIN
-            fact = Number(p.number or kind, type(x).__name__ if plain else "")
+            fact = Number(p.number or kind, p.python)
             self.numbers.append(x if type(x) in PLAIN else number_value(x))
         else:
             view = self.view(x, p.name)

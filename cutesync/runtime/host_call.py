@@ -74,11 +74,12 @@ def launch(jit_function: Callable, *arguments: Any, stream: Any = None) -> None:
     function = _functions.get(found)
     if function is None:
         function = _new(jit_function, found)
+    function.jit_function = jit_function  # of several functions that meant the same, others may have changed
     function(arguments, stream)
 
 
 def compile(jit_function: Callable, *arguments: Any) -> Compiled:
-    """Compile a ``@cute.jit`` host function for arguments like these (see ``launch``). Nothing is launched.
+    """Compile a ``@cute.jit`` host function for arguments like these (see ``launch``), and load it; launch nothing.
 
     The result is called as ``launch`` is, without the function and without the arguments of Constexpr parameters, which
     are part of it: ``f = cs.compile(host, x, y, 128)``, then ``f(x, y)`` or ``f(a, b, stream=s)``. Arrays may have
@@ -194,9 +195,12 @@ class Function:
         return code, [leaf._replace(fact=wanted) for leaf, (wanted, _, _) in zip(reader.leaves, first.leaves)]
 
     def pin(self, arguments: tuple) -> None:
-        """Compile for arguments, and run nothing else from now on."""
+        """Compile for arguments and load; run nothing else from now on."""
         reader, facts, examples = self.read(arguments, arrays_of_one_device())
-        self.pinned = self.code(reader, facts, examples, 0)[0], reader
+        code, leaves = self.code(reader, facts, examples, 0)
+        self.pinned = code, reader
+        ordinal = reader.views[0].device if reader.views else backend.current().ordinal(None)
+        backend.of(ordinal).host_launcher(code, ordinal, Block(leaves), 0)
 
     def _call_numpy(self, arguments: tuple, stream: Any) -> None:
         """Copy NumPy arrays to the device, make the call there, and copy those that are writable back."""
@@ -225,16 +229,28 @@ def arrays_of_one_device() -> Callable[[Any, str], View]:
     return view
 
 
+class Frozen:
+    """Stands for a constant that a compiled function holds, whatever becomes of the object that was given."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
 class Compiled:
     """A host function compiled for one signature; see ``cs.compile``."""
 
     def __init__(self, jit_function: Callable, found: Any, arguments: tuple) -> None:
         self._function = function = Function(jit_function, found)
         arguments = function.moved(arguments, 0, [])
-        _, given = function.complete(arguments)
-        self._fixed = [(i, x) for i, (x, (_, fixed)) in enumerate(zip(arguments, given)) if fixed]
-        self._count = len(arguments) - len(self._fixed)
         function.pin(arguments)
+        self._fixed = [
+            (i, Frozen(_constant_text(x, n)))
+            for i, (x, (n, fixed)) in enumerate(zip(arguments, function.given))
+            if fixed
+        ]
+        self._count = len(arguments) - len(self._fixed)
 
     def __call__(self, *arguments: Any, stream: Any = None) -> None:
         if len(arguments) != self._count:
@@ -288,6 +304,8 @@ def _value_key(x: Any, name: str) -> Any:
     kind = type(x)
     if kind in _SHORT:
         return kind, x
+    if kind is Frozen:
+        return x
     if kind is tuple:
         return kind, *(_value_key(member, name) for member in x)
     return identify(x, name) if callable(x) else _constant_text(x, name)
@@ -295,6 +313,8 @@ def _value_key(x: Any, name: str) -> Any:
 
 def _constant_text(x: Any, name: str) -> str:
     """Return a text that is equal for equal values, in every process."""
+    if isinstance(x, Frozen):
+        return x.text
     attributes: set[str] = set()
     while True:
         walk = Walk(f"constant {name}", attributes)

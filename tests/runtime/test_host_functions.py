@@ -234,7 +234,33 @@ def test_many_threads(on_emulator, counts):
     assert counts()["compiled"] == 1
 
 
+def test_of_functions_that_meant_the_same_the_one_given_is_compiled(on_emulator, counts):
+    """Two equal objects share what is compiled; then one of them changes."""
+    x, y = np.arange(32, dtype=np.int32), zeros(32, "int32")
+    one, other = own.Adder(3), own.Adder(3)
+    for function in (one, other):
+        cs.launch(function, x, y)
+    assert counts()["compiled"] == 1
+    other.by = 5
+    cs.launch(one, x.astype("int64"), wide := zeros(32, "int64"))
+    assert np.array_equal(wide, x + 3)
+    cs.launch(other, x, y)
+    assert np.array_equal(y, x + 5)
+
+
 class TestCompiled:
+    def test_its_constants_are_its_own(self, on_emulator):
+        """A callable among them may change its meaning, and a list its elements."""
+        scale = [2]
+
+        def kind(value):
+            return cutlass.Int32(value * scale[0])
+
+        f = cs.compile(own.choose, out := cs.asarray(zeros(1, "int32")), None, True, kind)
+        scale[0] = 9
+        f(out, None, False)
+        assert int(out) == 14
+
     def test_it_takes_arrays_of_other_extents(self, place, counts):
         f = cs.compile(own.scale, X, zeros(100), 1.0, 64)
         for count in (10, 200):
