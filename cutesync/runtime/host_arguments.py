@@ -318,11 +318,12 @@ class Block:
         self._arrays: list[ctypes.c_uint64] = []
         self._numbers: list[Callable[[Any], None]] = []
         self._streams: list[ctypes.c_uint64] = []
-        for (fact, _, name), content, place in zip(leaves, contents, places):
+        self._leaves = [leaf for leaf in leaves if isinstance(leaf.fact, Number)]
+        for (fact, _, _), content, place in zip(leaves, contents, places):
             at = base + first + place
             ctypes.memmove(at, content, len(content))
             if isinstance(fact, Number):
-                self._numbers.append(_writer(fact.kind, self.memory, first + place, name))
+                self._numbers.append(_writer(fact.kind, self.memory, first + place))
             else:
                 cells = self._streams if isinstance(fact, Stream) else self._arrays
                 cells.append(ctypes.c_uint64.from_address(at))
@@ -330,25 +331,26 @@ class Block:
     def put(self, addresses: Sequence[int], numbers: Sequence[Any], stream: int) -> None:
         for cell, address in zip(self._arrays, addresses):
             cell.value = address
-        for write, number in zip(self._numbers, numbers):
-            write(number)
+        try:
+            for write, number in zip(self._numbers, numbers):
+                write(number)
+        except (struct.error, OverflowError, TypeError, ValueError) as error:
+            raise self._refused(self._numbers.index(write), number) from error
         for cell in self._streams:
             cell.value = stream
 
+    def _refused(self, place: int, number: Any) -> Exception:
+        """Return the error for a number that its type cannot hold."""
+        fact, _, name = self._leaves[place]
+        advice = "annotate the parameter with a type that holds it, as in n: cutlass.Int64"
+        kind = ArgumentTypeError if isinstance(number, float) else ArgumentValueError
+        return kind(explain(name, shown(number), f"a value of cutlass.{fact.kind}", advice))
 
-def _writer(kind: str, memory: Any, at: int, name: str) -> Callable[[Any], None]:
+
+def _writer(kind: str, memory: Any, at: int) -> Callable[[Any], None]:
     """Return a function that writes a number of a DSL type. It raises for a number that the type cannot hold."""
     pack = functools.partial(struct.Struct("@" + CODES[kind]).pack_into, memory, at)
-
-    def write(number: Any) -> None:
-        try:
-            pack(_bfloat16(number) if kind == "BFloat16" else number)
-        except (struct.error, OverflowError, TypeError, ValueError) as error:
-            advice = "annotate the parameter with a wider type, as in n: cutlass.Int64"
-            refused = ArgumentTypeError if isinstance(number, float) else ArgumentValueError
-            raise refused(explain(name, shown(number), f"a value of cutlass.{kind}", advice)) from error
-
-    return write
+    return (lambda number: pack(_bfloat16(number))) if kind == "BFloat16" else pack
 
 
 def _bfloat16(number: Any) -> int:

@@ -8,6 +8,7 @@ function depends on the facts only (see host_arguments.py).
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,10 @@ from .host_arguments import (
 )
 from .view import View
 
+_ADAPTERS, _NUMPY = arrays.ADAPTERS, arrays.NUMPY
 _MOST = 4096  # functions, and plans of a function
 _functions: dict[Any, Function] = {}
+_methods: dict[tuple[int, int], MethodType] = {}  # an entry keeps what its ids stand for alive
 _SHORT = (int, bool, str, type(None))
 _AGAIN = "use cs.launch, or cs.compile it again"
 _VALUES = "an array, a number, None, or a list or tuple of these"
@@ -70,6 +73,8 @@ def launch(jit_function: Callable, *arguments: Any, stream: Any = None) -> None:
     dataclasses of arrays; sub-byte types; results (the function returns None); functions whose meaning cannot be
     identified by value. Arguments are not checked for overlap, and the kernels' accesses only on the emulator.
     """
+    if type(jit_function) is MethodType:
+        jit_function = _same_method(jit_function)
     found = identify(jit_function, "jit_function")
     function = _functions.get(found)
     if function is None:
@@ -88,6 +93,14 @@ def compile(jit_function: Callable, *arguments: Any) -> Compiled:
     function has changed.
     """
     return Compiled(jit_function, identify(jit_function, "jit_function"), arguments)
+
+
+def _same_method(method: MethodType) -> MethodType:
+    """Return one object for equal methods of one object: Python makes a new one for each ``x.method``, and what is
+    known of a callable is kept by object."""
+    if len(_methods) >= _MOST:
+        _methods.clear()
+    return _methods.setdefault((id(method.__func__), id(method.__self__)), method)
 
 
 def _new(jit_function: Callable, found: Any) -> Function:
@@ -111,6 +124,7 @@ class Function:
         self.plans: dict[tuple, tuple[Callable, int]] = {}
         self.defaults: dict[int, tuple[tuple, list[tuple[str, bool]]]] = {}
         self.pinned: tuple[host_code.HostCode, Reader] | None = None
+        self.frozen: list[tuple[int, Frozen]] = []
 
     def __call__(self, arguments: tuple, stream: Any) -> None:
         given = self.given
@@ -123,10 +137,21 @@ class Function:
         for x, (name, constant) in zip(arguments, given):
             if constant:
                 key.append(_value_key(x, name))
+                continue
+            kind = type(x)
+            library = _ADAPTERS.get(kind)
+            if library is not None and library is not _NUMPY:
+                libraries.append(library)
+                address, signature = library.identify_strided(x)
+                addresses.append(address)
+                key += signature, address & 15
+            elif kind in PLAIN:
+                key.append(kind)
+                numbers.append(x)
             else:
                 _collect(x, name, key, addresses, numbers, libraries)
-        if arrays.NUMPY in libraries:
-            if any(library is not arrays.NUMPY for library in libraries):
+        if _NUMPY in libraries:
+            if any(library is not _NUMPY for library in libraries):
                 came, advice = "NumPy arrays beside arrays on a device", "cutesync.asarray(x) for the NumPy arrays"
                 raise DeviceError(explain(f"arguments of {self.name}", came, "arrays of one kind", advice))
             self._call_numpy(arguments, stream)
@@ -136,8 +161,7 @@ class Function:
         else:
             library = arrays.OWN
             key.append(backend.current().ordinal(None))
-        signature = tuple(key)
-        plan = self.plans.get(signature)
+        plan = self.plans.get(signature := tuple(key))
         if plan is None:
             plan = self._make(arguments, signature, library, stream)
         run, ordinal = plan
@@ -159,7 +183,10 @@ class Function:
 
     def _make(self, arguments: tuple, signature: tuple, library: Any, stream: Any) -> tuple[Callable, int]:
         """Check the arguments, compile if need be, and store the plan under its signature."""
-        reader, facts, examples = self.read(arguments, arrays_of_one_device())
+        whole = list(arguments)
+        for i, constant in self.frozen:
+            whole.insert(i, constant)
+        reader, facts, examples = self.read(tuple(whole), arrays_of_one_device())
         ordinal = reader.views[0].device if reader.views else backend.current().ordinal(None)
         raw = library.stream(ordinal) if stream is None else arrays.stream_handle(stream)
         code, leaves = self.code(reader, facts, examples, raw)
@@ -195,12 +222,16 @@ class Function:
         return code, [leaf._replace(fact=wanted) for leaf, (wanted, _, _) in zip(reader.leaves, first.leaves)]
 
     def pin(self, arguments: tuple) -> None:
-        """Compile for arguments and load; run nothing else from now on."""
+        """Compile for arguments and load; run nothing else from now on. Later calls give no constants."""
         reader, facts, examples = self.read(arguments, arrays_of_one_device())
         code, leaves = self.code(reader, facts, examples, 0)
         self.pinned = code, reader
         ordinal = reader.views[0].device if reader.views else backend.current().ordinal(None)
         backend.of(ordinal).host_launcher(code, ordinal, Block(leaves), 0)
+        _, given = self.complete(arguments)
+        both = list(enumerate(zip(arguments, given)))
+        self.frozen = [(i, Frozen(_constant_text(x, name))) for i, (x, (name, constant)) in both if constant]
+        self.given = [entry for entry in given if not entry[1]]
 
     def _call_numpy(self, arguments: tuple, stream: Any) -> None:
         """Copy NumPy arrays to the device, make the call there, and copy those that are writable back."""
@@ -213,7 +244,9 @@ class Function:
 
     def moved(self, arguments: tuple, raw: int, copies: list) -> tuple:
         """Return all arguments with copies of NumPy arrays on the device."""
-        arguments, given = self.complete(arguments)
+        given = self.given
+        if len(arguments) != len(given):
+            arguments, given = self.complete(arguments)
         return tuple(x if fixed else _on_device(x, name, raw, copies) for x, (name, fixed) in zip(arguments, given))
 
 
@@ -242,26 +275,15 @@ class Compiled:
     """A host function compiled for one signature; see ``cs.compile``."""
 
     def __init__(self, jit_function: Callable, found: Any, arguments: tuple) -> None:
-        self._function = function = Function(jit_function, found)
-        arguments = function.moved(arguments, 0, [])
-        function.pin(arguments)
-        self._fixed = [
-            (i, Frozen(_constant_text(x, n)))
-            for i, (x, (n, fixed)) in enumerate(zip(arguments, function.given))
-            if fixed
-        ]
-        self._count = len(arguments) - len(self._fixed)
+        self._function = Function(jit_function, found)
+        self._function.pin(self._function.moved(arguments, 0, []))
 
     def __call__(self, *arguments: Any, stream: Any = None) -> None:
-        if len(arguments) != self._count:
-            allowed = f"{self._count}: all but the Constexpr arguments and the stream"
-            raise ArgumentTypeError(explain(f"arguments of {self._function.name}", len(arguments), allowed))
-        if self._fixed:
-            whole = list(arguments)
-            for i, x in self._fixed:
-                whole.insert(i, x)
-            arguments = tuple(whole)
-        self._function(arguments, stream)
+        function = self._function
+        if len(arguments) != len(function.given):
+            allowed = f"{len(function.given)}: all but the Constexpr arguments and the stream"
+            raise ArgumentTypeError(explain(f"arguments of {function.name}", len(arguments), allowed))
+        function(arguments, stream)
 
     def __repr__(self) -> str:
         return f"<cutesync.Compiled {self._function.name}>"
@@ -270,33 +292,27 @@ class Compiled:
 def _collect(x: Any, name: str, key: list, addresses: list[int], numbers: list, libraries: list) -> None:
     """Add an argument to the signature of a call, and what the launch needs of it."""
     kind = type(x)
-    library = arrays.ADAPTERS.get(kind)
-    if library is None:
-        if kind in PLAIN:
-            key.append(kind)
-            numbers.append(x)
-            return
-        if x is None or isinstance(x, type):
-            key.append(x)
-            return
-        if isinstance(x, (list, tuple)):
-            key.append((kind, len(x)))
-            for member in x:
-                _collect(member, name, key, addresses, numbers, libraries)
-            return
-        if number_kind(x):
-            key.append((kind, number_kind(x)))
-            numbers.append(number_value(x))
-            return
-        if not (isinstance(x, np.ndarray) or hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__")):
+    if x is None or isinstance(x, type):
+        key.append(x)
+    elif isinstance(x, (list, tuple)):
+        key.append((kind, len(x)))
+        for member in x:
+            _collect(member, name, key, addresses, numbers, libraries)
+    elif number := number_kind(x):
+        key.append((kind, number))
+        numbers.append(x if kind in PLAIN else number_value(x))
+    else:
+        if kind not in _ADAPTERS and not (
+            isinstance(x, np.ndarray) or hasattr(x, "__dlpack__") or hasattr(x, "__cuda_array_interface__")
+        ):
             advice = "annotate the parameter as cutlass.Constexpr if its value is known when compiled"
             raise ArgumentTypeError(explain(name, described(x), _VALUES, advice))
         library = arrays.adapter(x, name)
-    libraries.append(library)
-    if library is not arrays.NUMPY:
-        address, signature = library.identify_strided(x)
-        addresses.append(address)
-        key += signature, address & 15
+        libraries.append(library)
+        if library is not _NUMPY:
+            address, signature = library.identify_strided(x)
+            addresses.append(address)
+            key += signature, address & 15
 
 
 def _value_key(x: Any, name: str) -> Any:

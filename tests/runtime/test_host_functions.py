@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync import identity
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, CutesyncError, OperatorError
 from cutesync.runtime import compiler, host_call
 
@@ -136,6 +137,18 @@ def test_objects_and_methods(place):
     for by, function in ((3, own.Adder(3)), (4, own.Adder(4)), (4, own.Adder(4).__call__)):
         cs.launch(function, x, y)
         assert np.array_equal(y, x + by)
+
+
+def test_a_method_is_looked_at_once(on_emulator, counts):
+    """Python makes a new object for each ``adder.__call__``."""
+    adder, x, y = own.Adder(3), cs.asarray(np.arange(32, dtype=np.int32)), cs.asarray(zeros(32, "int32"))
+    cs.launch(adder.__call__, x, y)
+    before = len(identity._readings)
+    for by in (3, 3, 4):
+        adder.by = by
+        cs.launch(adder.__call__, x, y)
+        assert np.array_equal(np.asarray(y), np.arange(32) + by)
+    assert len(identity._readings) == before and counts()["compiled"] == 2
 
 
 @pytest.mark.parametrize("name", KERNELS)
