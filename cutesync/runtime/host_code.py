@@ -49,7 +49,8 @@ class HostCode:
         library, ordinal, error = ctypes.c_void_p(), ctypes.c_int32(0), ctypes.c_int32(0)
         library_at = ctypes.pointer(library)  # the entries take the addresses of their arguments
         self._call("cuda_init", ctypes.pointer(library_at), ctypes.pointer(error))
-        for ordinal.value in range(devices if not error.value else 0):
+        for device in range(devices if not error.value else 0):
+            ordinal.value = device
             self._call("cuda_load_to_device", *map(ctypes.pointer, (library_at, ordinal, error)))
             if error.value:
                 break
