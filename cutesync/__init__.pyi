@@ -31,5 +31,6 @@ from .kernels.reduce import (
 )
 from .kernels.scan import cumprod as cumprod, cumsum as cumsum, scan as scan
 from .runtime.device_array import DeviceArray as DeviceArray, asarray as asarray, empty as empty
+from .runtime.host_call import Compiled as Compiled, compile as compile, launch as launch
 
 __version__: str

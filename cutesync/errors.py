@@ -19,6 +19,10 @@ class ArgumentValueError(CutesyncError, ValueError):
     """An argument has the right type and a value that is not allowed (shape, axis, layout, overlap, read-only)."""
 
 
+class ArgumentIndexError(CutesyncError, IndexError):
+    """An index of a DeviceArray is out of range, or no index."""
+
+
 class DeviceError(CutesyncError, ValueError):
     """Arrays live on the wrong device, or on different devices."""
 

@@ -46,7 +46,7 @@ def contestants() -> tuple[dict, dict[str, str]]:
     """Zero-argument calls by name, and why the missing ones are missing."""
     found, missing = {}, {}
     data = np.random.default_rng(3).random(COUNT, np.float32)
-    for maker in (ours_on_array, ours_on_torch, torch, products, cupy, compute):
+    for maker in (ours_on_array, ours_on_torch, own_function, torch, products, cupy, compute):
         try:
             calls = maker(data)
             for call in calls.values():
@@ -80,6 +80,10 @@ def ours_on_torch(data) -> dict:
         NAMED: lambda: scan(x, "add", out=y),
         WRITTEN: lambda: scan(x, lambda a, b: a + b, out=y),
     }
+
+
+def own_function(data) -> dict:
+    return importlib.import_module("own").calls(data)
 
 
 def torch(data) -> dict:

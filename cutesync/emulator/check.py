@@ -1,102 +1,156 @@
-"""``check``: one call from a ``@cute.jit`` host function and NumPy arrays to a verdict under many schedules."""
+"""``check``: one call from a ``@cute.jit`` host function and its arguments to a verdict under many schedules."""
 
 from __future__ import annotations
 
 import ctypes
-import inspect
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentTypeError, ArgumentValueError, explain
-from ..runtime import compiler
+from ..dtypes import element_type
+from ..errors import ArgumentValueError, explain, shown
+from ..runtime import arrays, backend, compiler, device as gpus, host_code
+from ..runtime.host_arguments import Block, Reader
+from ..runtime.host_call import Function
+from ..runtime.view import View, in_elements
+from .rewind import Rewind
 from .run import DEVICE, LOCK, Device, run
 from .settings import Settings, emulate
 
-_TYPES = {f"{kind}{bits}": f"{kind.title()}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
-_TYPES |= {"float16": "Float16", "bfloat16": "BFloat16", "float32": "Float32", "float64": "Float64", "bool": "Uint8"}
-_TYPES |= {"float8_e4m3fn": "Float8E4M3FN", "float8_e5m2": "Float8E5M2"}
 
-
-def dsl_type(dtype: np.dtype):
-    """The CuTe element type of a NumPy dtype."""
-    import cutlass
-
-    if dtype.name not in _TYPES or not dtype.isnative:
-        raise ArgumentTypeError(explain("dtype", dtype, "one of " + ", ".join(_TYPES)))
-    return getattr(cutlass, _TYPES[dtype.name])
-
-
-def compile_for_emulator(jit_function, *args, options: str = ""):
-    """``cute.compile`` for sm_90a, with PTX and line information. NumPy arrays stand for pointers or tensors."""
+def compile_for_emulator(jit_function, *args, options: str = "") -> host_code.HostCode:
+    """Compile a host function for sm_90a, with PTX and line information, for arguments of ``check``."""
+    _, examples = _read(jit_function, args, Memory())
     with compiler.alone():
-        return compiler.compile_alone(jit_function, arguments(jit_function, args), options)
+        return host_code.compiled(jit_function, examples(), options)
 
 
-def arguments(jit_function, args, run_time: bool = False) -> list:
-    """The arguments as the DSL takes them, a stream added if it is missing; ``run_time``: no compile-time constants."""
-    import cuda.bindings.driver as driver
-    import cutlass.cute as cute
-    from cutlass.cute.runtime import from_dlpack, make_ptr
+def _read(jit_function, args: tuple, memory: Memory) -> tuple[Reader, Callable[[], list]]:
+    function = Function(jit_function, None)
+    reader, _, examples = function.read(function.complete(args)[0], memory.view)
+    return reader, examples
 
-    parameters = list(inspect.signature(getattr(jit_function, "__wrapped__", jit_function)).parameters.values())
-    if len(args) > len(parameters):
-        raise ArgumentTypeError(
-            explain(f"arguments of {jit_function.__name__}", len(args), f"{len(parameters)} at most")
-        )
-    out = []
-    for p, a in zip(parameters, args):
-        if run_time and "Constexpr" in str(p.annotation):
-            continue
-        if not isinstance(a, np.ndarray):
-            out.append(a)
-        elif isinstance(a, np.ma.MaskedArray):
-            raise ArgumentTypeError(explain(p.name, "a masked array", "an array without a mask"))
-        elif "Tensor" in str(p.annotation):
-            out.append(from_dlpack(a).mark_layout_dynamic())
-        elif not a.flags.c_contiguous:
-            advice = "give np.ascontiguousarray(x), or annotate the parameter as cute.Tensor"
-            came = f"strides {a.strides} for shape {a.shape}"
-            raise ArgumentValueError(explain(p.name, came, "a C-contiguous array: a pointer has no strides", advice))
-        else:
-            align = next(n for n in (16, 8, 4, 2, 1) if a.ctypes.data % n == 0)
-            out.append(
-                make_ptr(dsl_type(a.dtype), a.ctypes.data, cute.AddressSpace.gmem, assumed_align=max(align, a.itemsize))
+
+class Memory:
+    """The memory of the arguments on this machine: ``arrays`` are its NumPy arrays. Arrays of a GPU are copied;
+    ``write_back`` copies them back."""
+
+    def __init__(self) -> None:
+        self.arrays: list[np.ndarray] = []
+        self._copies: list[tuple[View, np.ndarray, int]] = []
+
+    def view(self, x: Any, name: str) -> View:
+        """Return the View of an array in host memory."""
+        library = arrays.adapter(x, name)
+        if library is arrays.NUMPY:
+            steps = in_elements(x.strides, x.itemsize) if x.size else None
+            writable = bool(x.flags.writeable)
+            found = View(
+                x.ctypes.data, x.shape, element_type(x.dtype), gpus.HOST, x.flags.c_contiguous, writable, steps
             )
-    for p in parameters[len(args) :]:
-        if p.default is inspect.Parameter.empty and "stream" in str(p.annotation).lower() + p.name.lower():
-            out.append(driver.CUstream(0))
-    return out
+            self.arrays.append(x)
+        else:
+            found = library.view(x)
+            start, stop = found.span
+            if not backend.of(found.device).on_host:
+                host = self._copied(found, library.stream(found.device))
+                found = View(
+                    host.ctypes.data + found.ptr - start,
+                    *(found.shape, found.dtype, gpus.HOST, found.contiguous, found.writable, found.strides),
+                )
+                self.arrays.append(host)
+            elif library is not arrays.OWN and stop > start:  # a DeviceArray is registered already
+                self.arrays.append(np.frombuffer((ctypes.c_uint8 * (stop - start)).from_address(start), np.uint8))
+        if found.size and found.ptr % found.dtype.size:
+            allowed = f"a multiple of {found.dtype.size} bytes"
+            raise ArgumentValueError(
+                explain(name, f"address {found.ptr:#x} for {found.dtype}", allowed, "copy it first")
+            )
+        return found
+
+    def _copied(self, view: View, stream: int) -> np.ndarray:
+        """Return a copy of the GPU memory that an array spans, after the work on a stream."""
+        start, stop = view.span
+        host = np.empty(stop - start, np.uint8)
+        with gpus.using(view.device):
+            gpus.copy_out(host.ctypes.data, start, host.nbytes, stream)
+        self._copies.append((view, host, stream))
+        return host
+
+    def write_back(self) -> None:
+        for view, host, stream in self._copies:
+            if view.writable:
+                with gpus.using(view.device):
+                    gpus.copy_in(view.span[0], host.ctypes.data, host.nbytes, stream)
+                    gpus.synchronize(stream)
 
 
-def call(compiled, jit_function, *args, device: Device = DEVICE, fresh=(), edit=None) -> None:
-    """Run a compiled cute function with NumPy arrays as memory, under the settings in force.
+def call(compiled, jit_function, *args, device: Device = DEVICE, fresh=(), edit=None, tolerance: float = 0.0) -> None:
+    """Run a compiled host function on the arguments of ``check``, under the settings in force.
 
-    Arrays in ``fresh`` are poisoned: to read one of their bytes before the kernel has written it is a fault.
+    Arrays in ``fresh`` are poisoned: to read one of their bytes before the kernel has written it is a fault. ``edit``
+    changes the PTX first.
     """
-    with compiler.alone():
-        values = arguments(jit_function, args, run_time=True)  # hold the memory that the packed pointers point to
-        pointers, keep = compiled.generate_execution_args(*values)
-    result = ctypes.c_int32(0)
-    addresses = [ctypes.cast(p, ctypes.c_void_p) for p in (*pointers, ctypes.pointer(result))]
-    packed = (ctypes.c_void_p * len(addresses))(*addresses)
-    arrays = [a for a in args if isinstance(a, np.ndarray)]
-    with LOCK, device.arrays(*arrays, fresh=fresh):  # another thread may give the same arrays
-        run(compiled, packed, device, edit)
-    del values, keep
+    memory = Memory()
+    reader, _ = _read(jit_function, args, memory)
+    block = Block(reader.leaves)
+    block.put([view.ptr for view in reader.views], reader.numbers, 0)
+    close = Close(tolerance, reader.views) if tolerance else None
+    with LOCK, device.arrays(*memory.arrays, fresh=fresh):  # another thread may give the same arrays
+        run(compiled, block.packed, device, edit, close)
+    memory.write_back()
 
 
-def check(jit_function, *args, schedules: int = 20, options: str = "", fresh=(), **how: Any) -> Settings:
+class Close:
+    """Whether two schedules leave floats that differ by rounding only: by at most ``tolerance`` times the largest
+    magnitude in their array. All other memory must be equal."""
+
+    def __init__(self, tolerance: float, views: list[View]) -> None:
+        self.tolerance, self.floats = tolerance, [v for v in views if v.dtype.kind == "f"]
+
+    def __call__(self, rewind: Rewind) -> bool:
+        for region, places in rewind.written():
+            first = rewind.first.get(region, rewind.before[region][0])
+            wrong = places[region.data[places] != first[places]] + region.base
+            for view in self.floats:
+                start, stop = view.span
+                inside = (start <= wrong) & (wrong < stop)
+                if inside.any() and self._agree(*(_elements(view, data, region.base) for data in (first, region.data))):
+                    wrong = wrong[~inside]
+            if len(wrong):
+                return False
+        return True
+
+    def _agree(self, a: np.ndarray, b: np.ndarray) -> bool:
+        finite = np.abs(a[np.isfinite(a)])
+        return np.allclose(a, b, rtol=0, atol=self.tolerance * finite.max(initial=0.0), equal_nan=True)
+
+
+def _elements(view: View, data: np.ndarray, base: int) -> np.ndarray:
+    """Return the elements of an array as float64, out of the bytes of a region that begins at ``base``."""
+    size = view.dtype.size
+    steps = tuple(size * step for step in view.steps)
+    return np.ndarray(view.shape, view.dtype.numpy, data, view.ptr - base, steps).astype(np.float64)
+
+
+def check(
+    jit_function, *args, schedules: int = 20, options: str = "", fresh=(), tolerance: float = 0.0, **how: Any
+) -> Settings:
     """Compile a ``@cute.jit`` host function for sm_90a and run it under ``schedules`` schedules over all policies.
 
-    NumPy arrays are passed as pointers (or tensors, where the parameter is annotated so) and are changed in place by
-    the last run. A stream parameter may be left out. Arrays in ``fresh`` count as unwritten memory. ``options`` are
-    those of ``cute.compile``. All other keywords are those of ``emulate``: one ``policy`` instead of all, ``seed``,
-    ``sanitize``, ``trace``, ``resident``, and ``max_steps``, the bound on a launch without end (see ``watchdog``).
-    Raises EmulationError on a race, a deadlock, a misuse, or when two schedules give different results, and LaunchError
-    for a launch that a GPU would refuse.
+    ``args`` are those of ``cs.launch``, without the stream. Arrays in host memory are changed in place by the last run,
+    with their own strides; those of a GPU are copied there and back. Arrays in ``fresh`` count as unwritten memory.
+    ``options`` are those of ``cute.compile``. ``tolerance`` is for kernels with float atomics, whose results differ in
+    the last bits between schedules: elements may differ by this times the largest magnitude in their array (1e-6, say).
+    All other keywords are those of ``emulate``: one ``policy`` instead of all, ``seed``, ``sanitize``, ``trace``,
+    ``resident``, and ``max_steps``, the bound on a launch without end (see ``watchdog``). Raises EmulationError on a
+    race, a deadlock, a misuse, or when two schedules give different results, and LaunchError for a launch that a GPU
+    would refuse.
     """
+    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < 1:
+        raise ArgumentValueError(explain("tolerance", shown(tolerance), "a number from 0 to below 1"))
     compiled = compile_for_emulator(jit_function, *args, options=options)
     with emulate(schedules=schedules, **how) as used:
-        call(compiled, jit_function, *args, fresh=fresh)
+        call(compiled, jit_function, *args, fresh=fresh, tolerance=tolerance)
     return used

@@ -12,6 +12,7 @@ hold the same values.
 
 from __future__ import annotations
 
+import operator
 import types
 from collections.abc import Callable
 from typing import Any
@@ -124,13 +125,15 @@ def _captures(fn: types.FunctionType) -> tuple | None:
             values.append(cell.cell_contents)
         except ValueError:
             values.append(_EMPTY)
+    if defaults is None and keywords is None:
+        return tuple(values)
     return (*values, _EMPTY, *(defaults or ()), _EMPTY, *(keywords or {}).items())
 
 
 def _same_captures(now: tuple | None, then: tuple | None) -> bool:
-    return now is then or (
-        now is not None and then is not None and len(now) == len(then) and all(map(_same, now, then))
-    )
+    if now is None or then is None or len(now) != len(then):
+        return now is then
+    return all(map(operator.is_, now, then)) or all(map(_same, now, then))
 
 
 def _unchanged(reads: tuple) -> bool:

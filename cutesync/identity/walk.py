@@ -154,9 +154,9 @@ class Walk:
         for name in sorted(self.attributes & fn.__dict__.keys()):
             self.put(name)
             self.read(fn.__dict__.get, name, fn.__dict__[name], f"{name!r} of {where}")
-        if "_dsl_cls" in fn.__dict__:  # the DSL reads the annotations of its functions
+        if "_preprocess_enabled" in fn.__dict__:  # the DSL reads the annotations of its functions
             self.put(
-                fn.__dict__.get("_preprocess_enabled"),
+                fn.__dict__["_preprocess_enabled"],
                 *(f"{name}: {_annotation(note)}" for name, note in fn.__annotations__.items()),
             )
 

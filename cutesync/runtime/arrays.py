@@ -19,7 +19,7 @@ from ..dtypes import BY_NAME, FLOAT8, DType, element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, DeviceError, described, explain, shown
 from . import backend, device, device_array
 from .device import HOST
-from .device_array import DeviceArray, Strided
+from .device_array import DeviceArray
 from .streams import stream_handle as stream_handle  # exported with the arrays
 from .view import View, contiguous_strides, in_elements, is_c_contiguous
 
@@ -42,10 +42,7 @@ class _OwnArrays:
     address = staticmethod(operator.attrgetter("ptr"))
     allocator = staticmethod(device_array.allocator)
     stream = staticmethod(lambda ordinal: 0)
-
-    @staticmethod
-    def view(x: Any) -> View:
-        return View(x.ptr, x.shape, x.dtype, x.device, True)
+    view = staticmethod(operator.attrgetter("view"))
 
 
 class _Torch:
@@ -267,15 +264,7 @@ def _cuda_array_interface(facts: Any) -> View:
     return View(ptr, shape, dtype, ordinal, contiguous, not readonly, steps)
 
 
-class _StridedArrays(_OwnArrays):
-    """Adapter of Strided. Results are DeviceArrays."""
-
-    @staticmethod
-    def view(x: Any) -> View:
-        return x.view
-
-
-def on_device(x: np.ndarray, argument: str, stream: int, strided: bool) -> DeviceArray | Strided:
+def on_device(x: np.ndarray, argument: str, stream: int, strided: bool) -> DeviceArray:
     """Copy a NumPy array to the current device. With ``strided``, an array in Fortran order keeps that order."""
     kind = adapter(x, argument).view(x).dtype
     if strided and x.ndim > 1 and not x.flags.c_contiguous and np.swapaxes(x, -1, -2).flags.c_contiguous:
@@ -292,7 +281,7 @@ class _Numpy:
 
 
 OWN, NUMPY = _OwnArrays(), _Numpy()
-ADAPTERS: dict[type, Any] = {DeviceArray: OWN, Strided: _StridedArrays(), np.ndarray: NUMPY}
+ADAPTERS: dict[type, Any] = {DeviceArray: OWN, np.ndarray: NUMPY}
 
 
 def adapter(x: object, argument: str = "x") -> Any:
@@ -354,7 +343,7 @@ def checked(x: object, argument: str, *, writable: bool = False, strided: bool =
                 argument,
                 f"a non-contiguous array of shape {view.shape}",
                 "a C-contiguous one",
-                "copy it first (.contiguous(), ascontiguousarray)",
+                "copy it first (.copy(), .contiguous(), ascontiguousarray)",
             )
         )
     if view.size and view.ptr % view.dtype.size:
@@ -369,7 +358,7 @@ def checked(x: object, argument: str, *, writable: bool = False, strided: bool =
     if writable and not view.writable:
         raise ArgumentValueError(explain(argument, "a read-only array", "a writable one", "copy it first"))
     on_host, emulated = backend.of(view.device).on_host, backend.current().on_host
-    if on_host and emulated and type(x) not in (DeviceArray, Strided):
+    if on_host and emulated and type(x) is not DeviceArray:
         allowed = "a NumPy array or a DeviceArray: the emulator is in use"
         raise DeviceError(explain(argument, f"a {type(x).__name__} in host memory", allowed, "np.asarray(x)"))
     if on_host and not emulated:

@@ -7,7 +7,7 @@ Devices are numbered: GPUs as in CUDA, the emulator is ``device.HOST``, a dry ru
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from . import device
@@ -15,6 +15,8 @@ from . import device
 if TYPE_CHECKING:
     from .compiler import Kernel
     from .device_array import DeviceArray
+    from .host_arguments import Block as Arguments
+    from .host_code import HostCode
     from .launch import Block, Claim, Run
     from .tensor_map import TiledMap
 
@@ -37,6 +39,13 @@ class Backend(Protocol):
         kernel."""
         ...
 
+    def host_launcher(
+        self, code: HostCode, ordinal: int, block: Arguments, stream: int
+    ) -> Callable[[Sequence[int], Sequence, int], None]:
+        """Return the function that every call of a user's host function runs: it writes the arguments (addresses,
+        numbers, stream) into the block and runs the host code. ``stream`` is that of the first call."""
+        ...
+
     def map_writer(self, tiled: TiledMap, place: int) -> Callable[[int], None]:
         """Return a function that encodes a tensor map for an address into the 128 bytes at ``place``."""
         ...
@@ -52,6 +61,10 @@ class Backend(Protocol):
 
     def copy_out(self, array: DeviceArray, to: int, stream: int) -> None:
         """Copy an array to host memory after the work on ``stream``, and wait for the copy."""
+        ...
+
+    def copy(self, to: DeviceArray, array: DeviceArray, stream: int) -> None:
+        """Copy a contiguous array into another one of the same size, in order on ``stream``."""
         ...
 
     def make_workspace(self, size: int, cleared: int, ordinal: int) -> int:

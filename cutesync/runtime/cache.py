@@ -1,5 +1,5 @@
-"""Compiled kernels on disk, one zip file each (cubin, PTX, and a JSON that describes the kernel); and notes, a small
-JSON file each.
+"""Compiled kernels on disk, one zip file each (cubin, PTX, and a JSON that describes the kernel; for a host function,
+its module in place of the cubin); and notes, a small JSON file each.
 
 The file name is a hash of everything that decides the machine code; see ``fingerprint``. An entry is read only if no
 other user can write the folder and the file (see folder.py), and only if it contains the key that is asked for. Each

@@ -315,13 +315,8 @@ def _like(out: Any, family: Family, given: tuple) -> DeviceArray:
     if not view.writable:
         raise ArgumentValueError(explain("out", "a read-only array", "a writable one"))
     for x, argument in zip(given, family.inputs):
-        if x is not None and np.may_share_memory(x, out) and not _same_memory(x, out):
+        if x is not None and np.may_share_memory(x, out) and not device_array.same_memory(x, out):
             allowed = f"{argument} itself or memory of its own"
             raise ArgumentValueError(explain("out", f"memory that overlaps {argument}", allowed))
     _check_own_memory(out.shape, out.strides, out.itemsize)
     return device_array.allocate(out.shape, view.dtype)
-
-
-def _same_memory(x: np.ndarray, out: np.ndarray) -> bool:
-    """Return whether both have the same elements at the same addresses, as ``x`` and ``x[:]`` have."""
-    return x.ctypes.data == out.ctypes.data and (x.dtype, x.shape, x.strides) == (out.dtype, out.shape, out.strides)

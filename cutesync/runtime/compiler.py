@@ -30,7 +30,7 @@ from .tracing import quick_tracing
 _lock = threading.Lock()  # cute.compile aborts the process when two threads are in it
 compiling = [0]  # the thread that holds the lock, or 0
 forks.wait_for(_lock, mine=lambda: compiling[0] == get_ident())
-_kernels: dict[tuple, Kernel] = {}
+_kernels: dict[tuple, Any] = {}
 _counts = {"memory": 0, "disk": 0, "compiled": 0}
 
 
@@ -73,11 +73,19 @@ class Kernel:
         return self.handles[ordinal]
 
 
-def get(key: tuple, build: Callable[[], tuple], *, stream: int = 0) -> Kernel:
+def get(
+    key: tuple,
+    build: Callable[[], tuple],
+    *,
+    stream: int = 0,
+    load: Callable[[tuple], Any] | None = None,
+    make: Callable[[tuple, Callable], Any] | None = None,
+) -> Any:
     """Return the kernel that ``key`` identifies.
 
     ``build()`` returns ``(host_function, example_arguments, facts)`` for ``cute.compile``; ``facts`` has block, smem
-    and cluster. Raise CaptureError if the kernel is not loaded while a graph is captured from ``stream``.
+    and cluster. Raise CaptureError if the kernel is not loaded while a graph is captured from ``stream``. ``load(key)``
+    and ``make(key, build)`` read from disk and compile something else than a Kernel.
     """
     refuse_while_tracing()
     held = (key, env.DEBUG.get())  # on disk, the fingerprint includes the debug mode
@@ -90,7 +98,9 @@ def get(key: tuple, build: Callable[[], tuple], *, stream: int = 0) -> Kernel:
         raise CaptureError(explain("graph capture", came, "kernels that are loaded", advice))
     with alone():
         if held not in _kernels:
-            _kernels[held] = _from_disk(key) or _compile(key, build)
+            found = (load or _from_disk)(key)
+            _kernels[held] = (make or _compile)(key, build) if found is None else found
+            _counts["compiled" if found is None else "disk"] += 1
         return _kernels[held]
 
 
@@ -104,7 +114,6 @@ def _from_disk(key: tuple) -> Kernel | None:
     if entry is None:
         return None
     facts, cubin, ptx = entry
-    _counts["disk"] += 1
     return Kernel(
         facts["name"], cubin, ptx, tuple(facts["block"]), facts["smem"], tuple(facts["params"]), tuple(facts["cluster"])
     )
@@ -116,7 +125,6 @@ def _compile(key: tuple, build: Callable[[], tuple]) -> Kernel:
     ptx, cubin = compiled.__ptx__, compiled.__cubin__
     name, params = entry_point(ptx)
     facts = {"name": name, "params": params, "cluster": (1, 1, 1)} | facts
-    _counts["compiled"] += 1
     cache.store(key, facts, cubin, ptx)
     return Kernel(name, cubin, ptx, facts["block"], facts["smem"], tuple(params), facts["cluster"])
 
@@ -158,6 +166,8 @@ def compile_alone(host: Callable, arguments: Sequence, options: str = "") -> Any
             if found is None:
                 raise
             raise found.with_traceback(None) from found.__cause__  # without the DSL's frames
+        if not compiled.kernel_info:
+            raise _cannot_compile("a host function that launches no kernel", "one kernel or more", "")
         # Without room for the file, the DSL returns a file name in place of PTX, or a part of it.
         if ".entry" not in compiled.__ptx__ or compiled.__ptx__[-1] not in "\n\0":
             raise _cannot_compile(

@@ -1,4 +1,4 @@
-"""DeviceArray: a C-contiguous array on the GPU, for users without an array library. NumPy inputs are copied into one.
+"""DeviceArray: an array on the GPU, for users without an array library. NumPy inputs are copied into one.
 
 It owns a ``cuda.core`` buffer (on the emulator, a NumPy array) and supports DLPack, the CUDA array interface and
 ``numpy.asarray``.
@@ -8,32 +8,58 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from ..dtypes import DType, element_type as parse_dtype
+from ..dtypes import BY_NAME, DType, element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, WorkspaceError, explain, shown
 from . import backend, device
-from .view import View, contiguous_strides, is_c_contiguous
+from .indexing import reshaped, select
+from .view import View, is_c_contiguous
 
 _MOST_BYTES = 1 << 63  # the range of a signed 64-bit offset
 
 
-class DeviceArray:
-    """A C-contiguous array of ``shape`` and ``dtype`` (a cutesync DType) at address ``ptr`` of GPU ``device``.
+def _left_to_numpy(symbol: str) -> Callable:
+    """Return the method of an operator that DeviceArrays do not have."""
 
-    Make one with ``cs.asarray`` (copies a NumPy array in) or ``cs.empty``; read it with ``np.asarray``. Slicing the
-    first axis and ``reshape`` give views. Work on it is ordered by the stream that each call is given (default: the
-    default stream).
+    def refuse(self: DeviceArray, *others: Any) -> Any:
+        came = f"a DeviceArray of shape {self.shape}"
+        advice = "np.asarray(x) waits and copies; functions of cutesync work on the device"
+        raise ArgumentTypeError(explain(f"operator {symbol}", came, "NumPy arrays", advice))
+
+    return refuse
+
+
+class DeviceArray:
+    """An array of ``shape`` and ``dtype`` (a cutesync DType) whose first element is at address ``ptr`` of GPU
+    ``device``.
+
+    Make one with ``cs.asarray`` (copies a NumPy array in) or ``cs.empty``; read it with ``np.asarray``. Basic indexing
+    (ints, slices with any step, None, ``...``), ``.T`` and ``reshape`` give views of the same memory, as in NumPy.
+    Functions that need C-contiguous arrays refuse other views: give them ``x.copy()``. ``float(x)``, ``int(x)``,
+    ``bool(x)``, ``x.item()`` and ``np.asarray`` wait for the default stream. Work on an array is ordered by the stream
+    that each call is given (default: the default stream). Arithmetic and comparisons are left to NumPy: the operators
+    raise an error that says so.
     """
 
-    __slots__ = ("device", "dtype", "owner", "ptr", "shape", "signature")
+    __slots__ = ("device", "dtype", "owner", "ptr", "shape", "signature", "steps")
 
-    def __init__(self, ptr: int, shape: tuple[int, ...], dtype: DType, ordinal: int, owner: object) -> None:
+    def __init__(
+        self,
+        ptr: int,
+        shape: tuple[int, ...],
+        dtype: DType,
+        ordinal: int,
+        owner: object,
+        steps: tuple[int, ...] | None = None,
+    ) -> None:
+        """``steps`` are the strides in elements; None, also from then on, for a C-contiguous array."""
         self.ptr, self.shape, self.dtype, self.device, self.owner = ptr, shape, dtype, ordinal, owner
-        self.signature = _signature(dtype, shape, ordinal)
+        self.steps = None if steps is None or 0 in shape or is_c_contiguous(shape, steps) else steps
+        self.signature = _signature(dtype, shape, ordinal, self.steps)
 
     @property
     def size(self) -> int:
@@ -47,8 +73,22 @@ class DeviceArray:
     def nbytes(self) -> int:
         return self.size * self.dtype.size
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """The strides in bytes, as NumPy's."""
+        return tuple(step * self.dtype.size for step in self.view.steps)
+
+    @property
+    def view(self) -> View:
+        return View(self.ptr, self.shape, self.dtype, self.device, self.steps is None, True, self.steps)
+
     def __len__(self) -> int:
+        if not self.shape:
+            raise ArgumentTypeError(explain("len", "a DeviceArray of shape ()", "at least one dimension"))
         return self.shape[0]
+
+    def __iter__(self) -> Iterator[DeviceArray]:
+        return map(self.__getitem__, range(len(self)))
 
     def __repr__(self) -> str:
         return f"DeviceArray(shape={self.shape}, dtype={self.dtype}, device={self.device})"
@@ -58,29 +98,66 @@ class DeviceArray:
         host = to_numpy(self)
         return host if dtype is None else host.astype(dtype)
 
-    def __getitem__(self, rows: Any) -> DeviceArray:
-        """A view of consecutive entries of the first axis: ``x[a:b]``."""
-        if not isinstance(rows, slice) or rows.step not in (None, 1) or not self.shape:
-            raise ArgumentValueError(
-                explain(
-                    "DeviceArray index", shown(rows), "a slice a:b of the first axis", "use np.asarray(x) for the rest"
-                )
-            )
-        try:
-            first, stop, _ = rows.indices(self.shape[0])
-        except TypeError as error:
-            raise ArgumentTypeError(explain("DeviceArray index", shown(rows), "a slice of ints")) from error
-        shape = (max(0, stop - first), *self.shape[1:])
-        offset = first * math.prod(self.shape[1:]) * self.dtype.size
-        return DeviceArray(self.ptr + offset, shape, self.dtype, self.device, self.owner)
+    def item(self) -> Any:
+        """Wait for the default stream; return the only element as a Python number."""
+        if self.size != 1:
+            raise ArgumentTypeError(explain("array", f"shape {self.shape}", "an array of one element"))
+        return to_numpy(self).item()
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            allowed = "an array of one element: the truth value of others is ambiguous"
+            raise ArgumentValueError(explain("bool", f"shape {self.shape}", allowed, "cs.any(x) or cs.all(x)"))
+        return bool(self.item())
+
+    def __index__(self) -> int:
+        if self.shape or self.dtype.kind not in "iu":
+            raise ArgumentTypeError(explain("index", f"{self.dtype} of shape {self.shape}", "a 0-d array of integers"))
+        return int(self.item())
+
+    def __getitem__(self, index: Any) -> DeviceArray:
+        """Return a view: ``x[i]``, ``x[-1]``, ``x[a:b:step]``, ``x[..., None]``."""
+        return self.as_strided(*select(index, self.shape, self.view.steps))
+
+    @property
+    def T(self) -> DeviceArray:
+        """A view with the axes in reverse order."""
+        return self.as_strided(self.shape[::-1], self.view.steps[::-1])
 
     def reshape(self, *shape: Any) -> DeviceArray:
-        shape = _shape(shape[0] if len(shape) == 1 else shape)
-        if math.prod(shape) != self.size:
-            raise ArgumentValueError(
-                explain("reshape", f"{shape} for {self.size} elements", "a shape of as many elements")
-            )
-        return DeviceArray(self.ptr, shape, self.dtype, self.device, self.owner)
+        """Return a view of the shape; one extent may be -1. Only C-contiguous arrays have one: copy others first."""
+        shape = _shape(shape[0] if len(shape) == 1 else shape, low=-1)
+        if self.steps is not None:
+            allowed = "a C-contiguous array"
+            raise ArgumentValueError(explain("reshape", f"strides {self.strides}", allowed, "x.copy().reshape(...)"))
+        return DeviceArray(self.ptr, reshaped(shape, self.size), self.dtype, self.device, self.owner)
+
+    def copy(self) -> DeviceArray:
+        """Return a C-contiguous copy, in order on the default stream. Views that are not contiguous are copied through
+        the host, which waits."""
+        if self.steps is not None:
+            return from_numpy(to_numpy(self, storage=True), self.dtype, self.device)
+        result = allocate(self.shape, self.dtype, self.device)
+        if self.size:
+            backend.of(self.device).copy(result, self, 0)
+        return result
+
+    def astype(self, dtype: Any) -> DeviceArray:
+        """Return a copy with another element type, converted by NumPy on the host: this waits for the default
+        stream."""
+        wanted = parse_dtype(dtype)
+        return self.copy() if wanted is self.dtype else from_numpy(to_numpy(self).astype(wanted.numpy), wanted)
+
+    def as_strided(self, shape: tuple[int, ...], steps: tuple[int, ...], offset: int = 0) -> DeviceArray:
+        """Return this memory with another layout, from element ``offset`` on. No bounds are checked."""
+        ptr = self.ptr + offset * self.dtype.size
+        return DeviceArray(ptr, shape, self.dtype, self.device, self.owner, steps)
 
     @property
     def __cuda_array_interface__(self) -> dict:
@@ -90,56 +167,64 @@ class DeviceArray:
             "shape": self.shape,
             "typestr": self.dtype.numpy.str,
             "data": (self.ptr, False),
-            "strides": None,
+            "strides": None if self.steps is None else self.strides,
             "version": 3,
             "stream": 1,
         }
 
-    def _view(self) -> Any:
+    def _exporter(self) -> Any:
         device.import_core()
         from cuda.core import Buffer
         from cuda.core.utils import StridedMemoryView
 
-        buffer = Buffer.from_handle(self.ptr, self.nbytes, owner=self)
-        return StridedMemoryView.from_buffer(buffer, self.shape, dtype=self.dtype.numpy)
+        start, stop = self.view.span
+        if start != self.ptr:
+            raise BufferError(explain("DLPack export", f"strides {self.strides}", "strides of 0 or more", "x.copy()"))
+        buffer = Buffer.from_handle(self.ptr, stop - start, owner=self)
+        return StridedMemoryView.from_buffer(buffer, self.shape, self.steps, dtype=self.dtype.numpy)
 
     def __dlpack__(self, **options: Any) -> Any:
-        exporter = np.asarray(self) if backend.of(self.device).on_host else self._view()
+        exporter = np.asarray(self) if backend.of(self.device).on_host else self._exporter()
         return exporter.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return (1, 0) if backend.of(self.device).on_host else (2, self.device)
 
+    __hash__ = None  # type: ignore[assignment]  # as NumPy's arrays
+    __eq__, __ne__ = _left_to_numpy("=="), _left_to_numpy("!=")
+    __lt__, __le__ = _left_to_numpy("<"), _left_to_numpy("<=")
+    __gt__, __ge__ = _left_to_numpy(">"), _left_to_numpy(">=")
+    __add__ = __radd__ = _left_to_numpy("+")
+    __sub__ = __rsub__ = __neg__ = _left_to_numpy("-")
+    __mul__ = __rmul__ = _left_to_numpy("*")
+    __truediv__ = __rtruediv__ = _left_to_numpy("/")
+    __floordiv__ = __rfloordiv__ = _left_to_numpy("//")
+    __mod__ = __rmod__ = _left_to_numpy("%")
+    __pow__ = __rpow__ = _left_to_numpy("**")
+    __matmul__ = __rmatmul__ = _left_to_numpy("@ (cs.matmul has it)")
+    __and__ = __rand__ = _left_to_numpy("&")
+    __or__ = __ror__ = _left_to_numpy("|")
+    __xor__ = __rxor__ = _left_to_numpy("^")
+    __lshift__ = __rlshift__ = _left_to_numpy("<<")
+    __rshift__ = __rrshift__ = _left_to_numpy(">>")
+    __invert__, __abs__ = _left_to_numpy("~"), _left_to_numpy("abs")
 
-class Strided:
-    """The memory of a DeviceArray, from its element ``offset`` on, with another ``shape`` and strides ``steps``, in
-    elements. No bounds are checked."""
 
-    __slots__ = ("owner", "ptr", "signature", "view")
-
-    def __init__(self, array: DeviceArray, shape: tuple[int, ...], steps: tuple[int, ...], offset: int = 0) -> None:
-        self.owner, self.ptr = array.owner, array.ptr + offset * array.dtype.size
-        contiguous = is_c_contiguous(shape, steps)
-        self.view = View(self.ptr, shape, array.dtype, array.device, contiguous, True, steps)
-        self.signature = (array.dtype, array.device, shape, steps)
-
-
-def transposed(array: DeviceArray) -> Strided:
+def transposed(array: DeviceArray) -> DeviceArray:
     """Return the array with its last two axes exchanged."""
-    *outer, rows, columns = array.shape
-    *steps, row, one = contiguous_strides(array.shape)
-    return Strided(array, (*outer, columns, rows), (*steps, one, row))
+    shape, steps = array.shape, array.view.steps
+    return array.as_strided((*shape[:-2], shape[-1], shape[-2]), (*steps[:-2], steps[-1], steps[-2]))
 
 
 class Signature:
-    """Stands for the type, shape and device of an array, on which a plan depends. Equal arrays share one object, so
-    comparison and hashing are by identity."""
+    """Stands for the type, shape, strides and device of an array, on which a plan depends. Equal arrays share one
+    object, so comparison and hashing are by identity."""
 
     __slots__ = ()
 
 
 @functools.lru_cache(maxsize=4096)
-def _signature(dtype: DType, shape: tuple[int, ...], ordinal: int) -> Signature:
+def _signature(dtype: DType, shape: tuple[int, ...], ordinal: int, steps: tuple[int, ...] | None) -> Signature:
     return Signature()
 
 
@@ -174,12 +259,20 @@ def from_numpy(array: np.ndarray, dtype: DType, ordinal: int | None = None, stre
     return result
 
 
-def to_numpy(array: DeviceArray, stream: int = 0) -> np.ndarray:
-    """Wait for the work on ``stream``; return a NumPy copy of ``array``."""
-    host = np.empty(array.shape, array.dtype.storage)
-    if host.nbytes:
-        backend.of(array.device).copy_out(array, host.ctypes.data, stream)
-    return host.view(array.dtype.numpy)
+def to_numpy(array: DeviceArray, stream: int = 0, storage: bool = False) -> np.ndarray:
+    """Wait for the work on ``stream``; return a NumPy copy of ``array``, with ``storage`` in the type of the same
+    width that NumPy always has."""
+    element = array.dtype.storage
+    if array.steps is None:
+        host = np.empty(array.shape, element)
+        if host.nbytes:
+            backend.of(array.device).copy_out(array, host.ctypes.data, stream)
+    else:  # all bytes from the lowest to the highest element
+        start, stop = array.view.span
+        whole = DeviceArray(start, (stop - start,), BY_NAME["uint8"], array.device, array.owner)
+        data = to_numpy(whole, stream)
+        host = np.ndarray(array.shape, element, data, array.ptr - start, array.strides).copy()
+    return host if storage else host.view(array.dtype.numpy)
 
 
 def empty(shape: Any, dtype: Any) -> DeviceArray:
@@ -188,14 +281,14 @@ def empty(shape: Any, dtype: Any) -> DeviceArray:
     return allocate(_shape(shape), parse_dtype(dtype))
 
 
-def _shape(shape: Any) -> tuple[int, ...]:
+def _shape(shape: Any, low: int = 0) -> tuple[int, ...]:
     extents = (shape,) if isinstance(shape, (int, np.integer)) else shape
     if not isinstance(extents, (tuple, list)) or not all(
         isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in extents
     ):
         raise ArgumentTypeError(explain("shape", shown(shape), "an int or a tuple of ints"))
-    if any(not 0 <= n < _MOST_BYTES for n in extents):
-        raise ArgumentValueError(explain("shape", shown(shape), "extents of 0 or more, below 2**63"))
+    if any(not low <= n < _MOST_BYTES for n in extents):
+        raise ArgumentValueError(explain("shape", shown(shape), f"extents of {low} or more, below 2**63"))
     return tuple(int(n) for n in extents)
 
 
@@ -240,3 +333,8 @@ def require_plain(x: np.ndarray, argument: str) -> None:
                 f"np.asarray({argument})",
             )
         )
+
+
+def same_memory(x: np.ndarray, out: np.ndarray) -> bool:
+    """Return whether both have the same elements at the same addresses, as ``x`` and ``x[:]`` have."""
+    return x.ctypes.data == out.ctypes.data and (x.dtype, x.shape, x.strides) == (out.dtype, out.shape, out.strides)

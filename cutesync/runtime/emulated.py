@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -66,6 +66,19 @@ class _Emulator:
         return run
 
     @staticmethod
+    def host_launcher(code: Any, ordinal: int, block: Any, stream: int) -> Callable:
+        from .. import emulator
+
+        emulator.executable(code)
+
+        def run(addresses: Sequence[int], numbers: Sequence, stream: int) -> None:
+            with emulator.LOCK:
+                block.put(addresses, numbers, stream)
+                emulator.run(code, block.packed)
+
+        return run
+
+    @staticmethod
     def map_writer(tiled: tensor_map.TiledMap, place: int) -> Callable[[int], None]:
         return lambda address: tensor_map.encode_for_emulator(tiled, place, address)
 
@@ -87,6 +100,11 @@ class _Emulator:
     @staticmethod
     def copy_out(array: Any, to: int, stream: int) -> None:
         ctypes.memmove(to, array.ptr, array.nbytes)
+
+    @staticmethod
+    def copy(to: Any, array: Any, stream: int) -> None:
+        ctypes.memmove(to.ptr, array.ptr, array.nbytes)
+        _register(to.ptr, to.nbytes, to.owner, initialised=True)
 
     @staticmethod
     def make_workspace(size: int, cleared: int, ordinal: int) -> int:
@@ -149,6 +167,10 @@ class _Dry(_Emulator):
     @staticmethod
     def copy_in(array: Any, source: int, stream: int) -> None:
         del array, source, stream
+
+    @staticmethod
+    def copy(to: Any, array: Any, stream: int) -> None:
+        del to, array, stream
 
     @staticmethod
     def copy_out(array: Any, to: int, stream: int) -> None:

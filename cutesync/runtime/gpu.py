@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-from ..errors import CaptureError, explain
+from ..errors import CaptureError, LaunchError, explain
 from . import device, forks, tensor_map
-from .compiler import Kernel, compiling, refuse_while_tracing
+from .compiler import Kernel, alone, compiling, refuse_while_tracing
+from .host_code import HostCode
 
 _CLUSTER_DIMENSION, _PROGRAMMATIC_SERIALIZATION = 4, 6  # CU_LAUNCH_ATTRIBUTE_*
 _WRONG_CONTEXT = (201, 400)  # CUDA_ERROR_INVALID_CONTEXT and _INVALID_HANDLE: another device is current, or none
@@ -98,6 +99,28 @@ class _Gpu:
         return run
 
     @staticmethod
+    def host_launcher(code: HostCode, ordinal: int, block: Any, stream: int) -> Callable:
+        entry, name = _host_entry(code, ordinal, stream), code.function_name
+        lock, put, packed, result = forks.lock(), block.put, block.packed, block.result
+        several = device.count() > 1
+
+        def run(addresses: Sequence[int], numbers: Sequence, stream: int) -> None:
+            if compiling[0]:
+                refuse_while_tracing()
+            with lock:
+                put(addresses, numbers, stream)
+                if several:  # the CUDA runtime launches on the current device
+                    with device.using(ordinal):
+                        entry(packed)
+                else:
+                    entry(packed)
+                error = result.value
+            if error:
+                raise _runtime_failure(error, f"host function {name}")
+
+        return run
+
+    @staticmethod
     def map_writer(tiled: tensor_map.TiledMap, place: int) -> Callable[[int], None]:
         """Encode the map for the first address; afterwards only replace the address in it."""
         encoded = False
@@ -140,6 +163,12 @@ class _Gpu:
             device.copy_out(to, array.ptr, array.nbytes, stream)
 
     @staticmethod
+    def copy(to: Any, array: Any, stream: int) -> None:
+        with device.using(array.device):
+            cu = device.driver()
+            device.check(cu.cuMemcpyDtoDAsync(to.ptr, array.ptr, array.nbytes, stream), "cuMemcpyDtoDAsync")
+
+    @staticmethod
     def make_workspace(size: int, cleared: int, ordinal: int) -> int:
         """Works during a graph capture, too: all of the memory is cleared on a separate stream."""
         cu = device.driver()
@@ -178,6 +207,33 @@ class _Gpu:
 
 
 GPU = _Gpu()
+_entries: dict[HostCode, Callable] = {}
+
+
+def _host_entry(code: HostCode, ordinal: int, stream: int) -> Callable:
+    """Return the entry of a host function. On first use its kernels are loaded, on all GPUs at once as the DSL does."""
+    found = _entries.get(code)
+    if found is not None:
+        return found
+    device.require_hopper(ordinal)
+    if device.capturing(stream):
+        came, advice = f"a host function not loaded yet ({code.function_name})", "make the same call once before"
+        raise CaptureError(explain("graph capture", came, "functions that are loaded", advice))
+    with alone(), device.using(ordinal):
+        error = code.load(device.count())
+        if error:
+            raise _runtime_failure(error, f"loading {code.function_name}")
+        return _entries.setdefault(code, code.entry)
+
+
+def _runtime_failure(code: int, what: str) -> Exception:
+    """Return the exception for an error of the CUDA runtime; most codes are those of the driver."""
+    try:
+        return device.failure(code, what)
+    except ValueError:
+        import cuda.bindings.runtime as cudart
+
+        return LaunchError(explain(what, cudart.cudaError_t(code).name, "cudaSuccess"))
 
 
 @functools.lru_cache(maxsize=64)

@@ -33,18 +33,8 @@ def run(place, host, *arrays: np.ndarray, schedules: int = SCHEDULES) -> list[np
         arrays = [array.copy() for array in arrays]
         check(host.__call__, *arrays, schedules=schedules)
         return list(arrays)
-    import cuda.bindings.driver as driver
-    from cutlass.cute.runtime import make_ptr
-
-    from cutesync.emulator.check import dsl_type
-
     on_gpu = [cs.asarray(array) for array in arrays]
-    pointers = [
-        make_ptr(dsl_type(array.dtype), there.ptr, cute.AddressSpace.gmem, assumed_align=16)
-        for array, there in zip(arrays, on_gpu)
-    ]
-    compiled = cute.compile(host.__call__, *pointers, driver.CUstream(0), options="--gpu-arch sm_90a")
-    compiled(*pointers, driver.CUstream(0))
+    cs.launch(host, *on_gpu)
     return [np.asarray(there) for there in on_gpu]
 
 

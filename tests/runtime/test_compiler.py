@@ -162,7 +162,11 @@ def test_only_one_place_calls_the_dsls_compiler():
     engines = {
         path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "ExecutionEngine(" in path.read_text()
     }
-    assert engines == {"emulator/driver.py"} and "with compiler.alone():" in (PACKAGE / "emulator/run.py").read_text()
+    assert engines == {"emulator/driver.py", "runtime/host_code.py"}
+    assert "with compiler.alone():" in (PACKAGE / "emulator/run.py").read_text()
+    assert (
+        "with alone(), device.using(ordinal):\n        error = code.load(" in (PACKAGE / "runtime/gpu.py").read_text()
+    )
 
 
 def test_check_and_calls_wait_for_each_other(on_emulator, monkeypatch):
@@ -267,7 +271,9 @@ def test_a_temporary_folder_that_cannot_be_written(tmp_path, monkeypatch):
 
 def test_ptx_that_was_not_written_is_an_error(monkeypatch):
     """As on a full disk, where the DSL takes the name of the file for its text."""
-    compiled = types.SimpleNamespace(__ptx__="/tmp/x/kernel.sm_90a.ptx", __cubin__="/tmp/x/kernel.cubin")
+    compiled = types.SimpleNamespace(
+        __ptx__="/tmp/x/kernel.sm_90a.ptx", __cubin__="/tmp/x/kernel.cubin", kernel_info="any"
+    )
     monkeypatch.setattr(cute, "compile", lambda *_, **__: compiled)
     with pytest.raises(errors.CutesyncError, match="no whole PTX.*TMPDIR"):
         kernel(length=50)

@@ -3,8 +3,8 @@
 import functools
 
 import numpy as np
-import pytest
 
+import cutesync as cs
 from cutesync import emulator
 
 from .. import faults
@@ -102,21 +102,6 @@ def queue(log: int) -> faults.Bench:
 
 def launched(function, arguments) -> list[np.ndarray]:
     """The arrays among ``arguments`` after a launch on the GPU."""
-    torch = pytest.importorskip("torch")
-    import cutlass.cute as cute
-    from cutlass.cute.runtime import make_ptr
-
-    from cutesync.emulator.check import dsl_type
-
-    held = [torch.from_numpy(a.copy()).cuda() if isinstance(a, np.ndarray) else a for a in arguments]
-    values = [
-        make_ptr(dsl_type(a.dtype), h.data_ptr(), cute.AddressSpace.gmem, assumed_align=16)
-        if isinstance(a, np.ndarray)
-        else h
-        for a, h in zip(arguments, held)
-    ]
-    annotations = list(getattr(function, "__wrapped__", function).__annotations__.values())
-    run_time = [value for value, kind in zip(values, annotations) if "Constexpr" not in str(kind)]
-    cute.compile(function, *values, options="--gpu-arch sm_90a")(*run_time)
-    torch.cuda.synchronize()
-    return [h.cpu().numpy() if isinstance(a, np.ndarray) else h for a, h in zip(arguments, held)]
+    held = [cs.asarray(a) if isinstance(a, np.ndarray) else a for a in arguments]
+    cs.launch(function, *held)
+    return [np.asarray(h) if isinstance(a, np.ndarray) else h for a, h in zip(arguments, held)]
