@@ -224,10 +224,14 @@ def _callable(fn: Any, what: str) -> Callable | None:
     return fn.fn
 
 
-@functools.lru_cache(maxsize=1024)
-def takes_two(transform: Identity | None) -> bool:
+def takes_two(transform: Any) -> bool:
     """Return whether a transform of one element takes the index, too."""
-    return type(transform) is Identity and _positional(transform.fn) == 2
+    return type(transform) is Identity and _positional_of(transform) == 2
+
+
+@functools.lru_cache(maxsize=1024)
+def _positional_of(identity: Identity) -> int:
+    return _positional(identity.fn)
 
 
 def _positional(fn: Callable) -> int:

@@ -49,43 +49,33 @@ def reduce(
 ) -> Array:
     """Reduce ``x`` along ``axis`` with an associative operator.
 
-    With a tuple of arrays as ``x``, or a tuple of types as ``dtype``, a state has several values: ``op(a, b)`` gets two
-    tuples and returns one, and the result is a tuple of arrays. Up to 16 words of 32 bits a state. ``scan`` describes
-    ``transform``, ``finish``, ``out_dtype`` and ``args``.
-
     Parameters
     ----------
-    x : array of any shape, or tuple of arrays of one shape, C-contiguous, of NumPy (copied to the device, the result is
-        copied back), torch, CuPy, DeviceArray, or an object with DLPack or ``__cuda_array_interface__``. Element types:
-        bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
+    x : C-contiguous array of NumPy (copied to the device, the result is copied back), torch, CuPy, DeviceArray, DLPack
+        or ``__cuda_array_interface__``; bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64. Or a
+        tuple of arrays of one shape (``kernels/README.md``).
     op : "add", "mul", "min", "max", "and", "or", "xor", "any", "all", or a callable of two scalars that the DSL can
-        trace. In ``op(a, b)``, ``a`` comes from lower indexes than ``b``. NaN propagates through min and max, as in
-        NumPy. A callable is identified by its meaning (see ``cutesync.identity``): a changed capture is a new operator.
+        trace. In ``op(a, b)``, ``a`` comes from lower indexes than ``b``. NaN propagates through min and max.
     axis : None (all), an int, or a tuple of ints; negative counts from the end.
     keepdims : whether reduced axes are kept, with extent 1.
     init : a scalar that comes before the first element; for any and all, its truth value.
     dtype : the type of the operation and of the result; default: that of ``x`` (any, all: bool). 16-bit floats
         accumulate in float32 and are rounded once.
     transform : a callable of one value, traced as ``op`` is, that is applied to every element (in the accumulator's
-        type) before the reduction. With states of several values, or with the index of the element along the reduced
-        axes as a further parameter, as for ``scan``.
+        type) before the reduction.
     identity : the result for an empty axis when ``op`` is a callable.
+    finish, out_dtype, args : see ``kernels/README.md``, "States".
     out : array of the result's shape and type that does not overlap ``x``; it is written and returned. Default: a new
         array of the library of ``x``.
-    algorithm : "auto", or a slower one for comparison: "atomic" (one atomic operation per block; floats are not
-        reproducible) or "multi_launch" (one launch per level). Both reduce the whole array.
-    stream : None (the current stream of the library of ``x``), a handle as an int, or an object with
-        ``__cuda_stream__``.
+    algorithm : "auto", or for comparison the slower "atomic" or "multi_launch" (``patterns.reduce_rungs``), of a whole
+        array.
+    stream : None (the current one of the library of ``x``), a handle as an int, or an object with ``__cuda_stream__``.
 
     Returns
     -------
-    array of the library of ``x``, without the reduced axes; a NumPy scalar if ``x`` is a NumPy array and all axes are
-    reduced.
+    array of the library of ``x``, without the reduced axes; for NumPy a scalar if all are reduced.
 
-    Raises
-    ------
-    ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError,
-    LaunchError: ``cutesync.errors`` says when.
+    Errors are those of ``cutesync.errors``.
     """
     if type(op) is not str:
         op = identify(op)
@@ -93,7 +83,7 @@ def reduce(
         transform = identify(transform, "transform")
     if type(keepdims) is not bool:  # 1 and True are equal as keys
         keepdims = flag(keepdims, "keepdims", numbers=True)
-    if finish is not None or args or type(x) is tuple or type(dtype) is tuple or takes_two(transform):
+    if finish is not None or args or type(x) is tuple or type(dtype) is tuple or (transform and takes_two(transform)):
         options = Options(axis, keepdims, init, dtype, identity, out_dtype)
         return reduce_states(x, op, (transform, identify(finish, "finish")), args, options, out, stream)
     given: tuple = (op, axis, keepdims, init, dtype, transform, identity, algorithm)

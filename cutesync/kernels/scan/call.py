@@ -50,52 +50,31 @@ def scan(
 ) -> A:
     """Scan ``x`` along ``axis`` with an associative operator: ``out[i]`` combines ``x[0] ... x[i]``.
 
-    With a tuple of arrays as ``x``, or a tuple of types as ``dtype``, a state has several values: ``op(a, b)`` gets two
-    tuples and returns one, and the result is a tuple of arrays. Up to 16 words of 32 bits a state.
-
     Parameters
     ----------
-    x : array of any shape, or tuple of arrays of one shape, C-contiguous, of NumPy (copied to the device, the result is
-        copied back), torch, CuPy, DeviceArray, or an object with DLPack or ``__cuda_array_interface__``. Element types:
-        bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
+    x : C-contiguous array of NumPy (copied to the device, the result is copied back), torch, CuPy, DeviceArray, DLPack
+        or ``__cuda_array_interface__``; bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64. Or a
+        tuple of arrays of one shape (``kernels/README.md``).
     op : "add", "mul", "min", "max", "and", "or", "xor", or a callable of two scalars that the DSL can trace. In ``op(a,
         b)``, ``a`` comes from lower indexes in both directions. NaN propagates through min and max, as in NumPy.
     axis : an int; negative counts from the end. None scans the flattened array.
     exclusive : whether ``out[i]`` leaves out ``x[i]``: the first result is ``init``, else the operator's identity.
     reverse : whether ``out[i]`` combines ``x[i] ... x[n-1]``, so that the scan begins at the last element.
-    init : a scalar (a tuple of them for several values), or an array of one element of the result's type on the device
-        of ``x``, that comes before the first element (in reverse: after the last). An array is read when the kernel
-        runs, and must not overlap ``out``.
-    dtype : type of the operation and the result, or a tuple with the type of each value of a state; default: that of
-        ``x``. 16-bit floats use float32, and round once.
+    init : a scalar, or an array of one element of the result's type on the device of ``x``, that comes before the first
+        element (in reverse: after the last). An array is read when the kernel runs, and must not overlap ``out``.
+    dtype : type of the operation and the result; default: that of ``x``. 16-bit floats use float32, and round once.
     identity : the first result of an exclusive scan if ``op`` is a callable and there is no ``init``.
-    transform : a callable that makes a state of the elements at one position: ``transform(*elements)``, or with one
-        parameter more ``transform(*elements, index)``, where ``index`` (Int64) counts along ``axis``. It must be given
-        if a state does not have as many values as there are inputs.
-    finish : a callable that makes the results of a state: ``finish(state)`` returns one number, or a tuple of them.
-    out_dtype : the type of ``finish``'s number, or a tuple of those of its tuple; default: that of the state's first
-        value.
-    args : run-time arguments: numbers, or arrays of one element on the device of ``x``. They follow the operands of
-        ``op``, ``transform`` and ``finish``. A new value compiles nothing. A Python float is a float32 (a float64 if
-        the state has one), an int an int32 (an int64 if the state has 64-bit integers, or the int needs it).
-    out : array of the result's shape and type, which is ``x`` itself or does not overlap it; it is written and
-        returned. Default: a new array of the library of ``x``.
-    algorithm : "auto", or for comparison the slower "tiered", along the last axis (``patterns.tiered_scan``): one
-        launch reduces tiles, others scan their totals, and a last one scans the tiles. It takes 3 or 5 launches, and
-        moves 12 bytes per element of 4 bytes, where one pass moves 8.
-    stream : None (the current stream of the library of ``x``), a handle as an int, or an object with
-        ``__cuda_stream__``.
+    transform, finish, out_dtype, args : see ``kernels/README.md``, "States".
+    out : array that is written and returned: ``x`` itself, or it does not overlap ``x``. Default: a new array.
+    algorithm : "auto", or for comparison the slower "tiered" of the last axis (``patterns.tiered_scan``).
+    stream : None (the current one of the library of ``x``), a handle as an int, or an object with ``__cuda_stream__``.
 
     Returns
     -------
     array of the library and the shape of ``x`` (1-D if ``axis`` is None).
 
-    Raises
-    ------
-    ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError,
-    LaunchError: ``cutesync.errors`` says when.
-
-    The method is a single-pass scan with decoupled look-ahead (Merrill and Garland 2016; CUB's warp-specialised scan).
+    Errors are those of ``cutesync.errors``. The method is a single-pass scan with decoupled look-ahead (Merrill and
+    Garland 2016; CUB's warp-specialised scan).
     """
     if type(exclusive) is not bool or type(reverse) is not bool:  # 1 and True are equal as keys
         exclusive, reverse = flag(exclusive, "exclusive"), flag(reverse, "reverse")
