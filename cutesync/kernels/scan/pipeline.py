@@ -89,9 +89,7 @@ class PipelineScan(ScanKernel):
         self.folders, self.squads = policy.reduce_warps, policy.scan_squads
         self.warps, self.stages = policy.warps_per_squad, policy.stages
         rows, shift, self.aligned = policy.vectors_per_thread, policy.shift, policy.aligned
-        self.tile = WarpScan(
-            scan, rows, policy.warps_per_squad, shift, policy.items, boundary=LINE_BYTES, aligned=policy.aligned
-        )
+        self.tile = WarpScan(scan, rows, policy.warps_per_squad, shift, boundary=LINE_BYTES, aligned=policy.aligned)
         self.ragged = RaggedScan(self.tile)
         whole = all(self.tile.bytes_of(dtype) == VECTOR_BYTES for dtype in scan.monoid.sources)
         self.vectors_held = scan.width == 1 and whole and policy.aligned

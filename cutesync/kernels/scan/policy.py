@@ -162,13 +162,13 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineScan"):
     stages: int
     shift: int | None
     aligned: bool = True
-    items: int | None = None
 
 
 # Tiles of 32 KiB.
 PIPELINE = PipelinePolicy(reduce_warps=4, scan_squads=2, warps_per_squad=4, vectors_per_thread=16, stages=6, shift=0)
-# float64 states: four warps reduce tiles more slowly than these are copied (H200, 2**26: 281 us; with eight 268 us).
-DOUBLE_REDUCE_WARPS = 8
+# States of float64 or of several values: four warps reduce tiles more slowly than these are copied (H200, 2**26
+# float64: 281 us, with eight 268 us; a linear recurrence of 2**27 float32: 433 us, with eight 421 us).
+COSTLY_REDUCE_WARPS = 8
 
 
 @dataclass(frozen=True)
@@ -321,8 +321,8 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         slots = problem.rows * ceil_div(tiles, GROUP) * GROUP
         rows = fitted(PIPELINE.vectors_per_thread)
         policy = replace(PIPELINE, vectors_per_thread=rows, shift=shift, aligned=problem.together)
-        if problem.double:
-            policy = replace(policy, reduce_warps=DOUBLE_REDUCE_WARPS)
+        if problem.double or problem.several:
+            policy = replace(policy, reduce_warps=COSTLY_REDUCE_WARPS)
         if problem.several:
             tile = policy.warps_per_squad * rows * LANES * items * sum(problem.sources)
             policy = replace(policy, stages=max(2, min(MAX_STAGES, RING_BYTES // tile)))
