@@ -59,7 +59,7 @@ def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tu
 def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
     """Prepare the launches of a call."""
     operation, x = spec.operation, views[0]
-    in_place = 0 if all(result is operation.sources[0] for result in operation.results) else None
+    in_place = 0 if len(outs) > 1 or operation.results[0] is operation.sources[0] else None
     if x.size == 0:
         return nothing, in_place
     inputs = views[: len(operation.sources)]
