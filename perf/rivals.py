@@ -27,6 +27,7 @@ PACKAGES = (
     "cupy-cuda13x",
     "cupy-cuda12x",
     "cuda-cccl",
+    "jax",
     "quack-kernels",
 )
 TRIAL_CALLS, TRIAL_US = 20, 2000  # most calls and microseconds with which QuACK's tuner times a configuration
@@ -51,7 +52,7 @@ def versions() -> dict[str, str]:
 
 
 class Libraries:
-    """torch, CuPy, cuda.compute, QuACK and CUB as far as they are installed and asked for.
+    """torch, CuPy, cuda.compute, QuACK, JAX and CUB as far as they are installed and asked for.
 
     ``missing`` says why others are not there. ``compiling``: whether CUB may be compiled, which takes a minute.
     """
@@ -64,6 +65,8 @@ class Libraries:
         self.cupy = self._find("cupy", "cupy", wanted)
         self.compute = self._find("compute", "cuda.compute", wanted)
         self.quack = self._find("quack", "quack.gemm_interface", wanted)
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+        self.jax = self._find("jax", "jax", wanted)
         self.cub = None
         self.current = []  # the libraries' own objects of the one stream, kept alive
         if self.torch:
