@@ -32,7 +32,9 @@ SCALED = lambda a, b: a + b * 1.0  # noqa: E731
 SCALED_BY = lambda a, b, t: a + b * t  # noqa: E731
 
 
-def case(group: str, op: str, shape, inputs, outputs, limit: float, axis: int = -1, rivals=(), once=False) -> Case:
+def case(group: str, op: str, shape, types: tuple, limit: float, axis: int = -1, rivals=()) -> Case:
+    """``types`` are those of the inputs and of the outputs; a case with rivals is timed in single calls."""
+    inputs, outputs = types
     sizes = [np.dtype(t).itemsize for t in (*inputs, *outputs)]
     name = f"{op} {', '.join(inputs)} " + " x ".join(map(str, shape)) + (f" axis {axis}" if axis >= 0 else "")
     beside = BASELINES if group == "argument" else ()
@@ -47,7 +49,7 @@ def case(group: str, op: str, shape, inputs, outputs, limit: float, axis: int = 
         (OURS, *beside, *ROOFS, *rivals),
         bars,
         axis=axis,
-        once=once,
+        once=bool(rivals),
     )
 
 
@@ -55,17 +57,17 @@ def cases(sizes, dtypes, quick: bool) -> list[Case]:
     """Every case, in the order of the report. ``sizes`` replace the long array's."""
     pair, one = ("float32", "float32"), ("float32",)
     found = [
-        case("recurrence", "recurrence", (n,), pair, one, 0.92) for n in sizes or [QUICK_LARGE if quick else LARGE]
+        case("recurrence", "recurrence", (n,), (pair, one), 0.92) for n in sizes or [QUICK_LARGE if quick else LARGE]
     ]
     n = found[-1].inputs[0][0]
-    found.append(case("recurrence", "recurrence", ROWS, pair, one, 0.92))
-    found.append(case("recurrence", "recurrence", COLUMNS, pair, one, 0.88, axis=0))
+    found.append(case("recurrence", "recurrence", ROWS, (pair, one), 0.92))
+    found.append(case("recurrence", "recurrence", COLUMNS, (pair, one), 0.88, axis=0))
     if not quick:
-        found.append(case("recurrence", "recurrence", (1 << 24,), pair, one, 0.92, rivals=RIVALS, once=True))
+        found.append(case("recurrence", "recurrence", (1 << 24,), (pair, one), 0.92, rivals=RIVALS))
     flags = ("uint8", "float32")
-    found.append(case("segments", "segments both", n, flags, flags, 0.90))
-    found.append(case("segments", "segments", n, flags, one, 0.90))
-    found.append(case("argument", "argument", n, one, one, 0))
+    found.append(case("segments", "segments both", n, (flags, flags), 0.90))
+    found.append(case("segments", "segments", n, (flags, one), 0.90))
+    found.append(case("argument", "argument", n, (one, one), 0))
     return found
 
 
