@@ -1,0 +1,100 @@
+"""Branches on registers, in any Python code: a conditional, ``and``, an ``if`` statement, ``sorted``, a loop that ends.
+
+Python asks a value of a condition for its truth, and a register has none while it is traced. So the callable runs once
+for each answer: the first run takes every condition as true, later runs take the last open condition as false. Results
+of both answers are joined by a select on the condition. Every run emits its operations in the same block, and equal
+operations of several runs become one in the compiler. A callable has no effects and gives the same result each time
+(``identity`` requires this), so running it several times is correct.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cutlass._mlir import ir
+
+kinds: Any = ir  # the DSL's bindings have no types
+MAX_PATHS = 64
+
+
+class _Run:
+    """One run of a callable. ``answers`` are those of its first conditions; the others are true. ``conditions`` are all
+    that were asked for."""
+
+    def __init__(self, answers: tuple[bool, ...]) -> None:
+        self.answers, self.conditions = list(answers), list[Any]()
+        self.block = _block()
+        self._known: dict[int, tuple[Any, bool]] = {}  # by the id of the value, which the entry keeps alive
+
+    def answer(self, value: Any, condition: Callable[[], Any]) -> bool:
+        if id(value) in self._known:
+            return self._known[id(value)][1]
+        if _block() != self.block:
+            raise TypeError("it branches on a value inside a branch or loop of a function with @cute.jit")
+        place = len(self.conditions)
+        if place == MAX_PATHS:
+            raise _too_many()
+        if place == len(self.answers):
+            self.answers.append(True)
+        self.conditions.append(condition())
+        self._known[id(value)] = value, self.answers[place]
+        return self.answers[place]
+
+
+_running: list[_Run] = []
+
+
+def truth(value: Any, condition: Callable[[], Any]) -> bool:
+    """Return the truth of a register in this run; ``condition`` makes it a Boolean."""
+    if not _running:
+        raise TypeError("a value of the callable has no truth here")
+    return _running[-1].answer(value, condition)
+
+
+def is_conditional() -> bool:
+    """Return whether the operations that are emitted now may belong to a branch that is not taken."""
+    return bool(_running) and bool(_running[-1].conditions)
+
+
+def merged(call: Callable[[], tuple]) -> tuple:
+    """Return the registers that ``call`` returns, joined over all paths through it."""
+    from ..monoid import choose
+
+    count = 0
+
+    def below(answers: tuple[bool, ...]) -> tuple:
+        """The registers of all paths whose conditions begin with these answers."""
+        nonlocal count
+        count += 1
+        if count > MAX_PATHS:
+            raise _too_many()
+        run = _Run(answers)
+        _running.append(run)
+        try:
+            found = call()
+        finally:
+            _running.pop()
+        if len(run.conditions) < len(answers):
+            raise TypeError("it gives another result each time that it is called")
+        for place in reversed(range(len(answers), len(run.conditions))):
+            others = below((*run.answers[:place], False))
+            found = tuple(choose(run.conditions[place], a, b) for a, b in zip(found, others))
+        return found
+
+    return below(())
+
+
+def _too_many() -> Exception:
+    return TypeError(
+        f"it has more than {MAX_PATHS} ways through its branches, or a loop whose end depends on a value; choose with "
+        "numpy.where, min and max, or put the loop into a function with @cute.jit"
+    )
+
+
+def _block() -> Any:
+    """Return the block that operations go to; None outside of a kernel."""
+    try:
+        return kinds.InsertionPoint.current.block
+    except ValueError:
+        return None
