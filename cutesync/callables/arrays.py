@@ -18,7 +18,6 @@ _RENAMED = {
     "arccosh": "acosh",
     "arctanh": "atanh",
     "arctan2": "atan2",
-    "float_power": "pow",
 }
 _REAL = "exp exp2 expm1 log log2 log10 log1p sqrt cbrt sin cos tan sinh cosh tanh copysign"
 _SAME = (

@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import CutesyncError, OperatorError
 
 PAGE = "cutesync/callables/README.md"  # says what a callable may contain
+_SAID = {"dynamic range should be always preprocessed to IR": "a cutlass.range needs a function with @cute.jit"}
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _DSL_ERROR = re.compile(r"error(?:\[\w+\])?:\s*(.+?)(?=\n\s*(?:-->|note:|suggestion:|error|\||$)|\Z)", re.S)
 
@@ -39,7 +40,7 @@ def _reason(error: BaseException) -> str:
         return f"{type(error).__name__}: {text}"
     found = _DSL_ERROR.findall(text)
     said = " ".join((found[-1] if found else text).split())
-    return said
+    return _SAID.get(said, said)
 
 
 def _place(error: BaseException, fn: Callable) -> tuple[str | None, int]:

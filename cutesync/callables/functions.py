@@ -19,6 +19,7 @@ from cutlass._mlir_helpers.arith import ArithValue
 
 from .. import monoid
 from ..monoid import choose, convert
+from .paths import selects
 
 math: Any = cute.math  # type checkers do not see its functions
 
@@ -150,6 +151,7 @@ def where(condition: Any, a: Any, b: Any) -> Any:
         return a if number(condition) else b
     if not (is_register(a) or is_register(b)):
         a = Boolean(a) if type(a) is bool and type(b) is bool else _literal(a, b)
+    selects()
     return choose(is_true(condition), *same(a, b))
 
 
@@ -199,7 +201,7 @@ def sign(x: Any) -> Any:
 def remainder(a: Any, b: Any) -> Any:
     """With the sign of the divisor, as Python's ``%``."""
     a, b = same(a, b)
-    found = math.rem(a, b) if a.is_float else a % b
+    found = math.rem(a, b) if type(a).is_float else a % b
     if isinstance(a, Integer) and not a.signed:
         return found
     return choose((found != 0) & ((found < 0) != (b < 0)), found + b, found)
@@ -208,7 +210,7 @@ def remainder(a: Any, b: Any) -> Any:
 def fmod(a: Any, b: Any) -> Any:
     """With the sign of the dividend, as in C."""
     a, b = same(a, b)
-    return math.rem(a, b) if a.is_float else a % b
+    return math.rem(a, b) if type(a).is_float else a % b
 
 
 def logaddexp(a: Any, b: Any) -> Any:

@@ -22,8 +22,6 @@ def exact_integers() -> Iterator[None]:
     from cutlass import Boolean, Int32
     from cutlass.base_dsl import diagnostics, typing
 
-    from .paths import is_conditional
-
     built, warned = getattr(typing, "_binary_op", None), getattr(diagnostics, "report_warning", None)
     if built is None or warned is None:
         yield
@@ -37,7 +35,7 @@ def exact_integers() -> Iterator[None]:
                 raise OverflowError(f"the Python int {rhs} does not fit {type(lhs).__name__}")
             if op is operator.sub and isinstance(lhs, Boolean) and isinstance(rhs, (Boolean, bool)):
                 lhs = Int32(lhs)
-            if op in _DIVISIONS and is_conditional():
+            if op in _DIVISIONS:
                 lhs, rhs = (_divisor(lhs, rhs), rhs) if options.get("flip") else (lhs, _divisor(rhs, lhs))
             return plain(lhs, rhs, **places)
 
@@ -74,15 +72,16 @@ def _fits(op, register, value: int) -> bool:
 
 
 def _divisor(divisor, dividend):
-    """Return the divisor of an integer division in a branch. Both branches are computed, and a division by zero has no
-    meaning even where its result is not used: the compiler would take the divisor for nonzero everywhere. So 1 replaces
-    zero."""
+    """Return the divisor of a division. Of a division of integers whose result may be thrown away, 1 replaces zero:
+    a division by zero has no meaning even where its result is not used, so the compiler would take the divisor for
+    nonzero everywhere."""
     from cutlass import Boolean, Integer
 
     from ..monoid import choose
     from .functions import is_dynamic
+    from .paths import is_conditional
 
     whole = isinstance(divisor, Integer) and is_dynamic(divisor) and not isinstance(divisor, Boolean)
-    if not whole or not isinstance(dividend, (Integer, int)):
+    if not whole or not isinstance(dividend, (Integer, int)) or not is_conditional():
         return divisor
     return choose(divisor == 0, type(divisor)(1), divisor)

@@ -20,9 +20,10 @@ MAX_PATHS = 64
 
 class _Run:
     """One run of a callable. ``answers`` are those of its first conditions; the others are true. ``conditions`` are all
-    that were asked for."""
+    that were asked for. ``divides`` and ``selects`` say whether it did so; see ``is_conditional``."""
 
-    def __init__(self, answers: tuple[bool, ...]) -> None:
+    def __init__(self, answers: tuple[bool, ...], guarded: bool) -> None:
+        self.guarded, self.divides, self.selects = guarded, False, False
         self.answers, self.conditions = list(answers), list[Any]()
         self.block = _block()
         self._known: dict[int, tuple[Any, bool]] = {}  # by the id of the value, which the entry keeps alive
@@ -48,28 +49,44 @@ _running: list[_Run] = []
 def truth(value: Any, condition: Callable[[], Any]) -> bool:
     """Return the truth of a register in this run; ``condition`` makes it a Boolean."""
     if not _running:
-        raise TypeError("a value of the callable has no truth here")
+        raise TypeError("a value has no truth outside of the callable")
     return _running[-1].answer(value, condition)
 
 
 def is_conditional() -> bool:
-    """Return whether the operations that are emitted now may belong to a branch that is not taken."""
-    return bool(_running) and bool(_running[-1].conditions)
+    """Return whether the result of the division that is emitted now may be thrown away: by a branch, or by a select
+    that comes later. For the latter the callable runs again."""
+    if not _running:
+        return False
+    _running[-1].divides = True
+    return _running[-1].guarded or bool(_running[-1].conditions)
+
+
+def selects() -> None:
+    """Record that a select is emitted whose operands the callable computed both."""
+    if _running:
+        _running[-1].selects = True
 
 
 def merged(call: Callable[[], tuple]) -> tuple:
     """Return the registers that ``call`` returns, joined over all paths through it."""
+    found, runs = _explored(call, guarded=False)
+    if any(run.divides and run.selects for run in runs):
+        found, _ = _explored(call, guarded=True)
+    return found
+
+
+def _explored(call: Callable[[], tuple], guarded: bool) -> tuple[tuple, list[_Run]]:
     from ..monoid import choose
 
-    count = 0
+    runs: list[_Run] = []
 
     def below(answers: tuple[bool, ...]) -> tuple:
         """The registers of all paths whose conditions begin with these answers."""
-        nonlocal count
-        count += 1
-        if count > MAX_PATHS:
+        if len(runs) == MAX_PATHS:
             raise _too_many()
-        run = _Run(answers)
+        run = _Run(answers, guarded)
+        runs.append(run)
         _running.append(run)
         try:
             found = call()
@@ -82,7 +99,7 @@ def merged(call: Callable[[], tuple]) -> tuple:
             found = tuple(choose(run.conditions[place], a, b) for a, b in zip(found, others))
         return found
 
-    return below(())
+    return below(()), runs
 
 
 def _too_many() -> Exception:

@@ -47,11 +47,11 @@ def _hash_of_value(self: Any) -> int:
     return _value_hash(self)
 
 
-def _no(name: str, advice: str) -> Any:
-    def refused(self: Any, *arguments: Any) -> Any:
+def _not_python(kind: type, advice: str) -> Any:
+    def refused(self: Any) -> Any:
         if isinstance(self, Numeric) and not functions.is_dynamic(self):
-            return {"int": int, "float": float}.get(name, int)(self.value)
-        raise TypeError(f"{name} of a value that is not known while the callable is traced; {advice}")
+            return kind(self.value)
+        raise TypeError(f"a value that is not known while the callable is traced is no Python {kind.__name__}{advice}")
 
     return refused
 
@@ -64,14 +64,14 @@ def _round(self: Any, digits: Any = None) -> Any:
 
 _plain_truth, _numeric_hash, _value_hash = Numeric.__bool__, Numeric.__hash__, ArithValue.__hash__
 _KEY = "a value that is not known while the callable is traced cannot be a key or an element of a set"
-_INDEX = "it cannot be an index, a length or an argument of range"
-_CONVERT = "convert with cutlass.Int32(x), cutlass.Float32(x) and so on; numpy.exp(x) and the like take it as it is"
+_INDEX = ", so it cannot be an index, a length or an argument of range"
+_CONVERT = "; convert with cutlass.Int32(x), cutlass.Float32(x) and so on; numpy.exp(x) and the like take it as it is"
 _OF_ALL: dict[str, Any] = {
     "__array_ufunc__": arrays.ufunc,
     "__array_function__": arrays.function,
-    "__int__": _no("int", _CONVERT),
-    "__float__": _no("float", _CONVERT),
-    "__index__": _no("the integer", _INDEX),
+    "__int__": _not_python(int, _CONVERT),
+    "__float__": _not_python(float, _CONVERT),
+    "__index__": _not_python(int, _INDEX),
     "__round__": _round,
     "__floor__": lambda self: functions.floor(self),
     "__ceil__": lambda self: functions.ceil(self),
