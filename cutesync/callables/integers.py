@@ -79,9 +79,9 @@ def _divisor(divisor, dividend):
 
     from ..monoid import choose
     from .functions import is_dynamic
-    from .paths import is_conditional
+    from .paths import may_divide_by_zero
 
     whole = isinstance(divisor, Integer) and is_dynamic(divisor) and not isinstance(divisor, Boolean)
-    if not whole or not isinstance(dividend, (Integer, int)) or not is_conditional():
+    if not whole or not isinstance(dividend, (Integer, int)) or not may_divide_by_zero():
         return divisor
     return choose(divisor == 0, type(divisor)(1), divisor)

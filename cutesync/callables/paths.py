@@ -9,6 +9,7 @@ operations of several runs become one in the compiler. A callable has no effects
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -20,7 +21,7 @@ MAX_PATHS = 64
 
 class _Run:
     """One run of a callable. ``answers`` are those of its first conditions; the others are true. ``conditions`` are all
-    that were asked for. ``divides`` and ``selects`` say whether it did so; see ``is_conditional``."""
+    that were asked for. ``divides`` and ``selects`` say whether it did so; see ``may_divide_by_zero``."""
 
     def __init__(self, answers: tuple[bool, ...], guarded: bool) -> None:
         self.guarded, self.divides, self.selects = guarded, False, False
@@ -43,35 +44,44 @@ class _Run:
         return self.answers[place]
 
 
-_running: list[_Run] = []
+class _Running(threading.local):
+    """The runs of this thread, innermost last."""
+
+    def __init__(self) -> None:
+        self.runs: list[_Run] = []
+
+
+_running = _Running()
 
 
 def truth(value: Any, condition: Callable[[], Any]) -> bool:
     """Return the truth of a register in this run; ``condition`` makes it a Boolean."""
-    if not _running:
+    if not _running.runs:
         raise TypeError("a value has no truth outside of the callable")
-    return _running[-1].answer(value, condition)
+    return _running.runs[-1].answer(value, condition)
 
 
-def is_conditional() -> bool:
-    """Return whether the result of the division that is emitted now may be thrown away: by a branch, or by a select
-    that comes later. For the latter the callable runs again."""
-    if not _running:
+def may_divide_by_zero() -> bool:
+    """Return whether the result of the division that is emitted now may be thrown away, by a branch or by a select. If
+    one comes later, the callable runs again."""
+    if not _running.runs:
         return False
-    _running[-1].divides = True
-    return _running[-1].guarded or bool(_running[-1].conditions)
+    run = _running.runs[-1]
+    guarded = run.guarded or bool(run.conditions)
+    run.divides = run.divides or not guarded
+    return guarded
 
 
 def selects() -> None:
     """Record that a select is emitted whose operands the callable computed both."""
-    if _running:
-        _running[-1].selects = True
+    if _running.runs:
+        _running.runs[-1].selects = True
 
 
 def merged(call: Callable[[], tuple]) -> tuple:
     """Return the registers that ``call`` returns, joined over all paths through it."""
     found, runs = _explored(call, guarded=False)
-    if any(run.divides and run.selects for run in runs):
+    if any(run.divides and (run.selects or run.conditions) for run in runs):
         found, _ = _explored(call, guarded=True)
     return found
 
@@ -87,11 +97,11 @@ def _explored(call: Callable[[], tuple], guarded: bool) -> tuple[tuple, list[_Ru
             raise _too_many()
         run = _Run(answers, guarded)
         runs.append(run)
-        _running.append(run)
+        _running.runs.append(run)
         try:
             found = call()
         finally:
-            _running.pop()
+            _running.runs.pop()
         if len(run.conditions) < len(answers):
             raise TypeError("it gives another result each time that it is called")
         for place in reversed(range(len(answers), len(run.conditions))):

@@ -106,9 +106,10 @@ def test_a_division_by_zero_is_not_computed():
         lambda v: 0 if v == 0 else 7 % v,
         lambda v: np.where(v != 0, 7 // v, 5),
         lambda v: v and 7 // v,
+        lambda v: (9 if v == 0 else quotient) if (quotient := 7 // v) < 100 or v == 0 else 0,
     ]
     found = apply(fns, x)
-    assert found.tolist() == [[5, 7, -4, 1], [0, 0, 1, 2], [5, 7, -4, 1], [0, 7, -4, 1]]
+    assert found.tolist() == [[5, 7, -4, 1], [0, 0, 1, 2], [5, 7, -4, 1], [0, 7, -4, 1], [9, 7, -4, 1]]
 
 
 class Scaled:
