@@ -62,14 +62,12 @@ def truth(value: Any, condition: Callable[[], Any]) -> bool:
 
 
 def may_divide_by_zero() -> bool:
-    """Return whether the result of the division that is emitted now may be thrown away, by a branch or by a select. If
-    one comes later, the callable runs again."""
+    """Record that a division of integers is emitted. Return whether its result may be thrown away, by a branch or by a
+    select: in the first exploration that is not known yet, so if there is one, there is a second exploration."""
     if not _running.runs:
         return False
-    run = _running.runs[-1]
-    guarded = run.guarded or bool(run.conditions)
-    run.divides = run.divides or not guarded
-    return guarded
+    _running.runs[-1].divides = True
+    return _running.runs[-1].guarded
 
 
 def selects() -> None:

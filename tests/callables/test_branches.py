@@ -55,7 +55,7 @@ def nested(x, y):
 
 def once(x, y):
     positive = x > 0
-    return (1 if positive else 2) + (4 if positive else 8) + (16 if positive else 32)
+    return sum(2**i if positive else 3**i for i in range(8))  # two ways
 
 
 def assigned(x, y):
@@ -98,18 +98,34 @@ def test_programs(dtype):
         assert np.array_equal(row, expected, equal_nan=True), fn.__name__
 
 
-def test_a_division_by_zero_is_not_computed():
+def late(v):
+    quotient = 7 // v
+    return quotient if v else 5
+
+
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [
+        (lambda v: 7 // v if v else 5, [5, 7, -4, 1]),
+        (lambda v: 0 if v == 0 else 7 % v, [0, 0, 1, 2]),
+        (lambda v: np.where(v != 0, 7 // v, 5), [5, 7, -4, 1]),
+        (lambda v: v and 7 // v, [0, 7, -4, 1]),
+        (late, [5, 7, -4, 1]),
+    ],
+    ids=["branch", "remainder", "where", "and", "before the branch"],
+)
+def test_a_division_by_zero_is_not_computed(fn, expected):
     """A compiler may conclude from a division that its divisor is not zero, and drop the condition."""
-    x = np.array([0, 1, -2, 5], np.int32)
+    assert apply([fn], np.array([0, 1, -2, 5], np.int32)).tolist() == [expected]
+
+
+def test_values_below_the_registers_have_a_truth():
+    x = np.array([0, -3, 2, 1], np.float32)
     fns = [
-        lambda v: 7 // v if v else 5,
-        lambda v: 0 if v == 0 else 7 % v,
-        lambda v: np.where(v != 0, 7 // v, 5),
-        lambda v: v and 7 // v,
-        lambda v: (9 if v == 0 else quotient) if (quotient := 7 // v) < 100 or v == 0 else 0,
+        lambda v: 1 if cutlass.select_(v > 1, v, -v) > 1 else 2,
+        lambda v: 5 if cutlass.select_(v > 1, v, cutlass.Float32(0)) else 6,
     ]
-    found = apply(fns, x)
-    assert found.tolist() == [[5, 7, -4, 1], [0, 0, 1, 2], [5, 7, -4, 1], [0, 7, -4, 1], [9, 7, -4, 1]]
+    assert apply(fns, x).tolist() == [[2, 1, 1, 2], [6, 6, 5, 6]]
 
 
 class Scaled:
