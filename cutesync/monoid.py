@@ -15,7 +15,7 @@ import numpy as np
 from cutlass import Boolean, Float32, Float64, Int32, Int64, Uint32, Uint64
 from cutlass._mlir import ir
 
-from .callables import user_code
+from .callables import trace
 from .dtypes import DType, register
 from .ops import Operator
 
@@ -74,13 +74,13 @@ def tree(states, combine):
     return states[0]
 
 
-def _minimum(a, b):
+def minimum(a, b):
     if isinstance(a, Float32):
         return cute.arch.fmin(a, b, nan=True)
     return choose((a < b) | (a != a), a, b) if isinstance(a, Float64) else cutlass.min(a, b)
 
 
-def _maximum(a, b):
+def maximum(a, b):
     if isinstance(a, Float32):
         return cute.arch.fmax(a, b, nan=True)
     return choose((a > b) | (a != a), a, b) if isinstance(a, Float64) else cutlass.max(a, b)
@@ -89,8 +89,8 @@ def _maximum(a, b):
 _NAMED = {
     "add": lambda a, b: a + b,
     "mul": lambda a, b: a * b,
-    "min": _minimum,
-    "max": _maximum,
+    "min": minimum,
+    "max": maximum,
     "and": lambda a, b: a & b,
     "or": lambda a, b: a | b,
     "xor": lambda a, b: a ^ b,
@@ -118,8 +118,7 @@ def binary(op: Operator, dtype: DType):
 
 def traced(what: str, fn, operands, register, dtype: DType):
     """What a user's callable returns for DSL values, as a ``register``; OperatorError if it cannot be traced."""
-    with user_code(what, fn, dtype):
-        return register_of_result(fn(*operands), dtype, register)
+    return trace(what, fn, dtype, operands, lambda result: (register_of_result(result, dtype, register),))[0]
 
 
 def register_of_result(result, dtype: DType, register=None):

@@ -67,8 +67,21 @@ class Operator:
     def numpy(self, a: Any, b: Any, *index: Any) -> Any:
         """Apply the operator to NumPy values, element by element."""
         if self.fn is not None:
-            return self.fn(a, b, *index)
+            return on_arrays(self.fn, a, b, *index)
         return _NUMPY[self.name](a, b)
+
+
+def on_arrays(fn: Callable, *arrays: Any) -> Any:
+    """Return what a callable of scalars returns for arrays; one that takes no arrays, as it branches on its values or
+    calls functions of ``math``, is called for each element."""
+    try:
+        return fn(*arrays)
+    except (TypeError, ValueError):
+        if not any(np.ndim(array) for array in arrays):
+            raise
+    given = np.broadcast_arrays(*arrays)
+    found = [fn(*values) for values in zip(*(array.ravel() for array in given))]
+    return np.array(found).reshape(given[0].shape)
 
 
 _NUMPY = {

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from .dtypes import BOOL, FLOAT8, dtype, element_type, sum_dtype
-from .ops import COMPARISONS, DIFFERENCES, neighbour_operator, operator, takes_index
+from .ops import COMPARISONS, DIFFERENCES, neighbour_operator, on_arrays, operator, takes_index
 
 
 def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, transform=None, identity=None):
@@ -29,7 +29,7 @@ def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, tra
     accumulate = source.accumulator if logical else result.accumulator
     values = _cast(x, accumulate)
     if transform is not None:
-        values = _cast(_each(transform, values), accumulate)
+        values = _cast(np.asarray(on_arrays(transform, values)), accumulate)
     axes = tuple(range(x.ndim)) if axis is None else axis
     with np.errstate(all="ignore"):
         reduced = _reduce_named(values, parsed, accumulate, axes, keepdims, init)
@@ -74,10 +74,6 @@ def _reduce_callable(values, parsed, axes, keepdims, init):
     if keepdims:
         out = np.reshape(out, [1 if a in axes else n for a, n in enumerate(values.shape)])
     return np.asarray(out)
-
-
-def _each(transform, values):
-    return np.asarray(transform(values))
 
 
 def scan(x, op="add", *, axis=-1, exclusive=False, reverse=False, init=None, dtype=None, identity=None):

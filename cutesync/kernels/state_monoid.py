@@ -8,7 +8,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Boolean, Float32, Int64
 
-from ..callables import user_code
+from ..callables import trace
 from ..dtypes import DType
 from ..monoid import binary, convert, nonzero, register_of_result, register_type, tree
 from .states import States
@@ -89,8 +89,8 @@ class StateMonoid:
 
     def _values(self, what: str, fn, operands, dtypes: tuple[DType, ...], alone: bool) -> tuple:
         """What a callable returns, a register for each of ``dtypes``; ``alone``: it returns the only one itself."""
-        with user_code(what, fn, ", ".join(map(str, dtypes))):
-            found = fn(*operands, *self.args)
+
+        def registers_of(found):
             if alone and not isinstance(found, (tuple, list)):
                 found = (found,)
             if not isinstance(found, (tuple, list)):
@@ -98,6 +98,8 @@ class StateMonoid:
             if len(found) != len(dtypes):
                 raise TypeError(f"it returned {len(found)} values, not {len(dtypes)}")
             return tuple(register_of_result(value, dtype) for value, dtype in zip(found, dtypes))
+
+        return trace(what, fn, ", ".join(map(str, dtypes)), (*operands, *self.args), registers_of)
 
 
 def _as_value(x: Any, dtype: DType):
