@@ -110,6 +110,14 @@ OTHERS = {
     "split-K": (MatmulPolicy((128, 256), "cooperative", (2, 1), splits=2), {}),
     **{f"majors {majors}": (WIDE, {"majors": majors}) for majors in MAJORS[1:]},
     "the heaviest epilogue": (MatmulPolicy((128, 256), "cooperative"), {"terms": replace(EVERYTHING, by_tma=False)}),
+    "three results": (
+        WIDE,
+        {"terms": replace(EVERYTHING, pre=BFLOAT16, amax=True), "out": "float8_e4m3fn", "element": "float8_e4m3fn"},
+    ),
+    "two results": (
+        MatmulPolicy((256, 192), "cooperative", (1, 2)),
+        {"terms": TermsSpec(c=BFLOAT16, activation=lambda v, c: v * c, gated=True, pre=BFLOAT16)},
+    ),
     "a heavy epilogue": (
         MatmulPolicy((128, 208), "pingpong"),
         {"terms": TermsSpec(bias="column", bias_type=BFLOAT16, activation="gelu")},

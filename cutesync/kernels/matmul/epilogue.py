@@ -48,7 +48,8 @@ class Epilogue:
         pre = terms.pre.cutlass if terms.pre is not None else None
         self.bytes = max(kind.width for kind in (out, pre) if kind is not None) // 8
         self.columns = config.sub_tile_columns(self.bytes)
-        self.stores = [SubTileStore(0, out, self.columns, by_tma=terms.by_tma, in_place=terms.c is not None)]
+        in_place = terms.c is not None and not terms.several
+        self.stores = [SubTileStore(0, out, self.columns, by_tma=terms.by_tma, in_place=in_place)]
         if pre is not None:
             self.stores.append(SubTileStore(1, pre, self.columns, by_tma=terms.pre_by_tma))
             for store, other in zip(self.stores, self.stores[::-1]):

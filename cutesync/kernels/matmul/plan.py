@@ -81,10 +81,11 @@ class Problem:
         size = self.elements[0].size
         access = Access(self.b.k_major, row_cost(self.a.step * size), row_cost(self.b.step * size))
         k_tiles = -(-self.k // self.k_elements)
-        stored = self.out.size + (self.terms.pre.size if self.terms.pre else 0)
-        return shortlist(
-            Workload(self.m, self.n, k_tiles, self.items, stored, self.promoted, self.split, access), count
-        )
+        of_pre = self.terms.pre.size if self.terms.pre else 0
+        most = policy.MAX_TWO_RESULTS_ACCUMULATORS if of_pre else policy.MAX_ACCUMULATORS
+        stored = self.out.size + of_pre
+        load = Workload(self.m, self.n, k_tiles, self.items, stored, self.promoted, self.split, access, most)
+        return shortlist(load, count)
 
     @property
     def key(self) -> tuple:
