@@ -11,15 +11,19 @@ operands. "tf32" rounds the operands to tfloat32 (11 bits of significand, to the
 once, without a workspace if K is contiguous; above 3.402e38 that is infinity.
 
 ``fast_accumulation`` is for float8, whose tensor cores keep some 14 bits of a sum, and for float32, where they cut off
-what is below 24 bits (on an H200 2e-5 of a sum of 8192 positive products).
+what is below 24 bits (on an H200 2e-5 of a sum of 8192 positive products). Without it every 128 bytes of K are added to
+sums rounded to the nearest.
+
+An activation of two values takes the element of C as the second, as a float32 (True is 1). C may then be of any type
+that operands and results have, or bool: a gate, a mask, or what a gradient needs.
 
 Results are rounded once, to the nearest. Types of 8 bits saturate: an infinity is then the largest finite float8; NaN
 stays, and is 0 as an integer. An int32 result takes no terms and stands alone; sums beyond its range saturate.
 
-With several results (``pre_activation``, ``amax``) each has memory of its own, and C is none of them. What was before
-the activation is rounded from the same float32 as the activation takes. ``amax`` is of the values that are stored,
-before they are rounded; NaN if one is NaN, 0 for an empty result. A launch of one warp clears it before the product.
-Such a product has no deferred epilogue.
+The results of a call with ``pre_activation`` or ``amax`` are a tuple, as is ``out``: the result; what was before the
+activation, rounded from the same float32 as the activation takes, by default to the type of the result; the largest
+magnitude of the result before it is rounded (NaN if one is NaN, 0 for an empty result). Each has memory of its own, and
+none is C. Two results have no deferred epilogue. A launch of one warp clears the largest magnitude before the product.
 
 With ``config="tune"`` the first call for a shape times the model's best few on the GPU, on results of their own, and
 keeps the answer beside the compiled kernels, for later calls and processes. Without a GPU, and while a graph is
@@ -83,49 +87,46 @@ def matmul(
     ----------
     a, b : arrays (..., M, K) and (..., K, N), both float32, both float16, both bfloat16, both float8 (e4m3fn, e5m2 or
         one of each) or both of 8-bit integers (int8, uint8 or one of each); vectors and batches as in NumPy's ``@``.
-        Any strides. NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or anything with DLPack
-        or ``__cuda_array_interface__``.
-    c : float array that broadcasts to the result. Read only if beta is not 0, checked always. For an activation of two
-        values an array of any type that matmul knows, or bool.
+        NumPy (copied), torch, CuPy, DeviceArray, or anything with DLPack or ``__cuda_array_interface__``; any strides.
+    c : float array that broadcasts to the result; read only if beta is not 0. For an activation of two: any type, bool.
     alpha, beta : numbers. beta is by default 1 where c is given, and else 0; a beta other than 0 needs c.
     bias : (N,), an element for each column, or (M, 1), one for each row.
     activation : "relu", "gelu" (by erf), "gelu_tanh", "silu", "sigmoid", "tanh", or a callable that the DSL can trace,
-        of one float32, or of two: then c is not added, beta must not be given, and the result is
-        ``activation(alpha * (a @ b) + bias, c)``, with the element of c as a float32 (True is 1).
-    out : where to write; right shape, any strides. May be ``c`` itself, else must not overlap the other arrays. With
-        several results a tuple of one for each, which are not c either.
+        of one float32, or of two: ``activation(alpha * (a @ b) + bias, c)`` does not add c, and takes no beta.
+    out : where to write; right shape, any strides. One result may be ``c`` itself; else no array may be overlapped.
     out_dtype : "float32", "float16", "bfloat16", "float8_e4m3fn" or "float8_e5m2", for integers also "int32", "int8" or
-        "uint8"; default that of ``out`` or ``a``, bfloat16 for float8 and int32 for integers. With ``pre_activation`` a
-        pair may be given; the second type is by default the first.
+        "uint8"; default that of ``out`` or ``a``, bfloat16 for float8, int32 for integers. See pre_activation.
     scale_a, scale_b : factors of the product: a number (also a NumPy array of no axes), multiplied into alpha, or a
         float32 array of one element, or of (M, 1) and (1, N), one a row of ``a`` and a column of ``b``.
     precision : of float32 operands: "float32" (also None), or "tf32", which rounds them to 11 bits of significand.
-    fast_accumulation : of float8 and float32: True leaves sums to the tensor cores, False adds every 128 bytes of K to
-        sums rounded to the nearest.
+    fast_accumulation : of float8 and float32: True leaves sums to the tensor cores (see the module's docstring).
     batch_invariant : True never splits K, so that an element does not depend on how many others there are.
     config : None (a model of the GPU chooses), a ``MatmulPolicy``, or "tune" (measured in the first call for a shape).
-    pre_activation : True stores what was before the activation, too, as the second result.
-    amax : True also returns the largest magnitude of the result before it is rounded: a float32 array of no axes.
+    pre_activation : True also returns what was before the activation; ``out_dtype`` may be a pair for both.
+    amax : True also returns the largest magnitude before the result is rounded: a float32 array of no axes, the last.
     stream : None (the current stream of the library of ``a``), an int, or an object with ``__cuda_stream__``.
 
-    Returns ``out``, or an array of the library of ``a`` with the shape of ``a @ b``; bitwise the same in every run.
-    With ``pre_activation`` or ``amax`` a tuple: the result, what was before the activation, the largest magnitude.
+    Returns ``out``, or an array of the library of ``a`` with the shape of ``a @ b``, or a tuple; the same in every run.
     Raises ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
     The module's docstring has the errors of each precision, how results are rounded, and what "tune" does.
     """
     if activation is not None and type(activation) is not str:
         activation = identify(activation, "activation")
-    unscaled = scale_a is None and scale_b is None
-    if not unscaled:
+    if scale_a is not None or scale_b is not None:
         alpha, scale_a, scale_b = _numbers_in_alpha(alpha, scale_a, scale_b)
-        unscaled = scale_a is None and scale_b is None
     given = (alpha, beta, activation, out_dtype, precision, fast_accumulation, batch_invariant, config)
-    if unscaled and c is None and bias is None and pre_activation is False and amax is False:
-        return _call_plain(given, a, out, stream, (b,))
     if pre_activation is False and amax is False:
+        if c is None and bias is None and scale_a is None and scale_b is None:
+            return _call_plain(given, a, out, stream, (b,))
         return _call(given, a, out, stream, (b, c, bias, scale_a, scale_b))
-    several = flag(pre_activation, "pre_activation", numbers=True), flag(amax, "amax", numbers=True)
-    return _CALLS[several]((*given, *several), a, out, stream, (b, c, bias, scale_a, scale_b))
+    return _several(given, (pre_activation, amax), a, out, stream, (b, c, bias, scale_a, scale_b))
+
+
+def _several(given: tuple, wanted: tuple, a: Any, out: Any, stream: Any, others: tuple) -> Any:
+    """A call with the results "pre_activation" and "amax", as ``wanted`` says."""
+    pre_activation, amax = wanted
+    flags = flag(pre_activation, "pre_activation", numbers=True), flag(amax, "amax", numbers=True)
+    return _CALLS[flags]((*given, *flags), a, out, stream, others)
 
 
 class Arguments(NamedTuple):
