@@ -125,7 +125,7 @@ def matmul(
 def _several(given: tuple, wanted: tuple, a: Any, out: Any, stream: Any, others: tuple) -> Any:
     """A call with the results "pre_activation" and "amax", as ``wanted`` says."""
     pre_activation, amax = wanted
-    flags = flag(pre_activation, "pre_activation", numbers=True), flag(amax, "amax", numbers=True)
+    flags = flag(pre_activation, "pre_activation"), flag(amax, "amax")
     return _CALLS[flags]((*given, *flags), a, out, stream, others)
 
 

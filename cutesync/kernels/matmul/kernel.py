@@ -2,8 +2,7 @@
 
 A block has three warpgroups of 128 threads. The last is the *producer*: one warp of it brings k-tiles of A and B by TMA
 into a ring of stages. The first two are *consumers*: they multiply a stage with WGMMA out of shared memory
-(``mainloop``), hand it back, and store their tile (``epilogue``,
-``store``, ``split``); ``schedule`` says how the two
+(``mainloop``), hand it back, and store their tile (``epilogue``, ``store``, ``split``); ``schedule`` says how the two
 share tiles. setmaxnreg moves registers from the producer, which needs few, to the consumers, which hold the
 accumulators.
 
@@ -132,7 +131,7 @@ class Matmul:
         return atom, coordinates
 
     def targets(self, d: Target, pre: tuple) -> tuple:
-        """Where each result goes, for the first, whose buffers are those of the widest."""
+        """Where each result goes. ``d`` is the first, with the buffers as allocated, for the wider elements."""
         stores = self.epilogue.stores
         if len(stores) == 1:
             return (d,)

@@ -47,8 +47,8 @@ class Operand:
 
 @dataclass(frozen=True)
 class Problem:
-    """D (M, N) = A (M, K) B (N, K)^T for each of ``items``. ``c``, ``d`` and ``pre`` are the strides (row,
-    column, item) of C, of D and of what was before the activation, in elements."""
+    """D (M, N) = A (M, K) B (N, K)^T for each of ``items``. ``c``, ``d`` and ``pre`` are the strides (row, column,
+    item) of C, of D and of what was before the activation, in elements."""
 
     m: int
     n: int

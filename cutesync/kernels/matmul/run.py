@@ -30,8 +30,8 @@ def run_of(
     stream: int,
 ) -> Run:
     """One function for all launches of a call, with ``scalars`` = (alpha, beta). ``arrays`` are those of the call in
-    the order of its addresses: "a", "b", perhaps "c", "bias", "scale_a", "scale_b", then the results: "d",
-    perhaps "pre" and "amax". Trials of configurations read from theirs."""
+    the order of its addresses: "a", "b", perhaps "c", "bias", "scale_a", "scale_b", then the results: "d", perhaps
+    "pre" and "amax". Trials of configurations read from theirs."""
     zero = [_zero(product.out.device, list(arrays).index("amax"), stream)] if "amax" in arrays else []
     if not product.out.size:
         return zero[0] if zero else nothing
@@ -111,7 +111,7 @@ def _trials(prepare: Callable[[MatmulPolicy], Run], arrays: dict[str, View], str
     addresses = {name: x.ptr for name, x in arrays.items()}
 
     def place(out: View) -> int:
-        """Memory as large as a result, and as aligned."""
+        """Memory as large as a result, and as aligned; cleared for a largest magnitude, which is compared with it."""
         before = out.ptr - out.span[0]  # a negative stride reaches before the address
         size = out.span[1] - out.span[0] + 2 * TMA_BYTES
         results.append(
