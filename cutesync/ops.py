@@ -136,8 +136,14 @@ def neighbour_operator(op: Any, names: tuple[str, ...]) -> Operator:
 def takes_index(fn: Callable | None) -> bool:
     """Return whether a flag operator takes the index of its second operand: whether it has three parameters without a
     default."""
+    return required_parameters(fn) == 3
+
+
+def required_parameters(fn: Callable | None) -> int:
+    """Return how many positional parameters without a default a callable has: 0 for None, and for a built-in function
+    without a signature."""
     try:
         parameters = inspect.signature(fn).parameters.values()  # type: ignore[arg-type]  # None is a TypeError
-    except (TypeError, ValueError):  # None, or a built-in without a signature
-        return False
-    return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters) == 3
+    except (TypeError, ValueError):
+        return 0
+    return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)

@@ -16,7 +16,15 @@ from typing import Any
 import numpy as np
 
 from .dtypes import BOOL, FLOAT8, dtype, element_type, sum_dtype
-from .ops import COMPARISONS, DIFFERENCES, neighbour_operator, on_arrays, operator, takes_index
+from .ops import (
+    COMPARISONS,
+    DIFFERENCES,
+    neighbour_operator,
+    on_arrays,
+    operator,
+    required_parameters,
+    takes_index,
+)
 
 
 def reduce(x, op="add", *, axis=None, keepdims=False, init=None, dtype=None, transform=None, identity=None):
@@ -136,9 +144,11 @@ def matmul(
     scale_a=None,
     scale_b=None,
     precision=None,
+    pre_activation=False,
+    amax=False,
 ):
-    """Return the result of ``cs.matmul``, computed in float64 and rounded once. Types of 8 bits and int32 saturate; NaN
-    stays in float8 and is 0 in integers."""
+    """Return the result of ``cs.matmul``, or its results, computed in float64 and rounded once. Types of 8 bits and
+    int32 saturate; NaN stays in float8 and is 0 in integers."""
     a, b = np.asarray(a), np.asarray(b)
     source = element_type(a.dtype, "a")
     usual = "int32" if source.kind in "iu" else "bfloat16" if source.name in FLOAT8 else source
@@ -146,14 +156,29 @@ def matmul(
     value = np.asarray(
         alpha * _factor(scale_a) * _factor(scale_b) * np.matmul(left.astype(np.float64), right.astype(np.float64))
     )
-    beta = (0.0 if c is None else 1.0) if beta is None else beta
+    gate = []
+    if callable(activation) and required_parameters(activation) == 2:
+        gate = [np.broadcast_to(np.asarray(c).astype(np.float64), value.shape)]
+    beta = (0.0 if c is None or gate else 1.0) if beta is None else beta
     if beta:
         value = value + beta * np.asarray(c).astype(np.float64)
     if bias is not None:
         value = value + np.asarray(bias).astype(np.float64)
+    before = value
     if activation is not None:
-        value = (ACTIVATIONS[activation] if isinstance(activation, str) else activation)(value)
-    result = element_type(usual if out_dtype is None else out_dtype, "out_dtype")
+        value = np.asarray((ACTIVATIONS[activation] if isinstance(activation, str) else activation)(value, *gate))
+    types = out_dtype if isinstance(out_dtype, (tuple, list)) else (out_dtype, None)
+    result = element_type(usual if types[0] is None else types[0], "out_dtype")
+    results = [_rounded(value, result)]
+    if pre_activation:
+        results.append(_rounded(before, result if types[1] is None else element_type(types[1], "out_dtype")))
+    if amax:
+        results.append(np.float32(np.max(np.abs(value), initial=0)))
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+def _rounded(value, result):
+    """Round to a type of ``matmul``'s results."""
     if result.kind in "iu":
         value = _cast(np.rint(value), result)
     elif result.name in FLOAT8:

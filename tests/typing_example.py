@@ -41,6 +41,7 @@ policy: cs.MatmulPolicy = cs.MatmulPolicy(tile=(128, 128), schedule="pingpong", 
 tile: tuple[int, int] = policy.tile
 product: object = cs.matmul(x, x.T, alpha=0.5, bias=np.ones(8, np.float32), activation="gelu", config=policy)
 lower: object = cs.matmul(x, x.T, product, beta=2.0, out_dtype="float16", precision="tf32", batch_invariant=True)
+gated, before, largest = cs.matmul(x, x.T, x, activation=lambda v, c: v * c, pre_activation=True, amax=True)
 compiled: int = cs.warm(["reduce", "scan"], ["float32"], ["add"])
 version: str = cs.__version__
 

@@ -39,7 +39,7 @@ def verify(
     element: str = "bfloat16",
 ) -> str:
     result = element_type(out)
-    config = config.decided(result.size)
+    config = config.decided(terms.widest(result), several=terms.pre is None)
     operand = TFLOAT32 if element == "tfloat32" else element_type(element)
     spec = kernel_spec(config, (operand, operand), result, majors, terms)
     kernel = spec.kernel()
@@ -66,7 +66,7 @@ def verify(
     )  # first k-tile, one beside each sub-tile, loop; 4 steps of 32 bytes each, every 64 rows
     assert len(re.findall(instruction, ptx)) == planned == ptx.count("wgmma.mma_async")
     assert not re.search(r"\.local\b|ld\.local|st\.local|\bcall\b|\btrap\b", ptx)
-    assert kernel.smem == config.smem(result.size) <= 227 * 1024
+    assert kernel.smem == config.smem(terms.widest(result)) <= 227 * 1024
     allocated = [int(n) for n in re.findall(r"mbarrier\.init\.shared\.b64 \t\[%r\d+\+(\d+)\]", ptx)]
     words = 0 if config.cluster_split else 8 * (config.splits > 1)  # of the turnstile, behind the barriers
     assert ptx.count("mbarrier.init") == 2 * config.stages + 2 * config.cluster_split
@@ -110,6 +110,14 @@ OTHERS = {
     "split-K": (MatmulPolicy((128, 256), "cooperative", (2, 1), splits=2), {}),
     **{f"majors {majors}": (WIDE, {"majors": majors}) for majors in MAJORS[1:]},
     "the heaviest epilogue": (MatmulPolicy((128, 256), "cooperative"), {"terms": replace(EVERYTHING, by_tma=False)}),
+    "three results": (
+        WIDE,
+        {"terms": replace(EVERYTHING, pre=BFLOAT16, amax=True), "out": "float8_e4m3fn", "element": "float8_e4m3fn"},
+    ),
+    "two results": (
+        MatmulPolicy((256, 192), "cooperative", (1, 2)),
+        {"terms": TermsSpec(c=BFLOAT16, activation=lambda v, c: v * c, gated=True, pre=BFLOAT16)},
+    ),
     "a heavy epilogue": (
         MatmulPolicy((128, 208), "pingpong"),
         {"terms": TermsSpec(bias="column", bias_type=BFLOAT16, activation="gelu")},

@@ -196,6 +196,18 @@ def test_a_graph_of_matmuls():
             assert torch.equal(out, torch.relu(a.double() @ b.double() + bias.double()).to(out.dtype)), chosen
 
 
+@pytest.mark.parametrize("chosen", FEW, ids=label)
+def test_several_results(chosen):
+    """A gate of another type, what was before it, and the largest magnitude, which is that of each call alone."""
+    options = {"activation": lambda v, c: v * c, "out_dtype": ("float16", "float32"), "config": chosen}
+    for m, n, k in RAGGED[1:]:
+        a, b, gate = integers(m, k), integers(n, k).T, integers(m, n, dtype="int8")
+        y, before, largest = cs.matmul(a, b, gate, pre_activation=True, amax=True, **options)
+        wanted = a.double() @ b.double()
+        assert torch.equal(before, wanted.float()), (m, n, k)
+        assert torch.equal(y, (wanted * gate).half()) and largest == (wanted * gate).abs().max(), (m, n, k)
+
+
 @pytest.mark.parametrize("cluster", [(1, 1), (1, 2)])
 def test_eight_streams(cluster):
     """Split-K through a cluster, and through a workspace: one a stream."""

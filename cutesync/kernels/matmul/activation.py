@@ -1,4 +1,4 @@
-"""The activations of the matmul's epilogue: functions of a traced float32."""
+"""The activations of the matmul's epilogue: functions of a traced float32, or of two (see ``TermsSpec.gated``)."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ BY_NAME = {"relu": relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu, "si
 def activation_of(activation):
     """The function of a name, of a user's callable, which the DSL may not be able to trace, or None."""
     if callable(activation):
-        return lambda x: traced("activation", activation, (x,), Float32, FLOAT32)
+        return lambda *values: traced("activation", activation, values, Float32, FLOAT32)
     return BY_NAME.get(activation)

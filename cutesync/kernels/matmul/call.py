@@ -1,5 +1,5 @@
-"""Matrix multiplication: ``activation(alpha * A B + beta * C + bias)`` in one launch, for any shapes and strides that
-NumPy's ``@`` takes.
+"""Matrix multiplication: ``activation(alpha * A B + beta * C + bias)``, or with a callable of two values
+``activation(alpha * A B + bias, C)``, in one launch, for any shapes and strides that NumPy's ``@`` takes.
 
 Operands are read in place where one of the last two strides is 1 (for float32 and 8 bits: that of K) and the other
 strides and the base are multiples of 16 bytes. Others are copied into a workspace of the stream first.
@@ -11,10 +11,19 @@ operands. "tf32" rounds the operands to tfloat32 (11 bits of significand, to the
 once, without a workspace if K is contiguous; above 3.402e38 that is infinity.
 
 ``fast_accumulation`` is for float8, whose tensor cores keep some 14 bits of a sum, and for float32, where they cut off
-what is below 24 bits (on an H200 2e-5 of a sum of 8192 positive products).
+what is below 24 bits (on an H200 2e-5 of a sum of 8192 positive products). Without it every 128 bytes of K are added to
+sums rounded to the nearest.
+
+An activation of two values takes the element of C as the second, as a float32 (True is 1). C may then be of any type
+that operands and results have, or bool: a gate, a mask, or what a gradient needs.
 
 Results are rounded once, to the nearest. Types of 8 bits saturate: an infinity is then the largest finite float8; NaN
-stays, and is 0 as an integer. An int32 result takes no terms; sums beyond its range saturate.
+stays, and is 0 as an integer. An int32 result takes no terms and stands alone; sums beyond its range saturate.
+
+The results of a call with ``pre_activation`` or ``amax`` are a tuple, as is ``out``: the result; what was before the
+activation, rounded from the same float32 as the activation takes, by default to the type of the result; the largest
+magnitude of the result before it is rounded (NaN if one is NaN, 0 for an empty result). Each has memory of its own, and
+none is C. Two results have no deferred epilogue. A launch of one warp clears the largest magnitude before the product.
 
 With ``config="tune"`` the first call for a shape times the model's best few on the GPU, on results of their own, and
 keeps the answer beside the compiled kernels, for later calls and processes. Without a GPU, and while a graph is
@@ -36,17 +45,17 @@ import numpy as np
 from ...arguments import flag
 from ...dtypes import FLOAT8, FLOAT32, DType, as_float, number
 from ...errors import ArgumentTypeError, explain, shown
-from ...identity import identify
+from ...identity import Identity, identify
 from ...runtime import arrays, backend
 from ...runtime.call import Family, Spec, Views, front_end
 from ...runtime.launch import Run
 from ...runtime.view import View
 from ...types import A, Array, DTypeLike, Operator, Scalar, Stream
-from .checks import check_c, element_types, result_shape, result_type, terms_of
+from .checks import check_c, element_types, result_shape, result_types, terms_of, with_results
 from .policy import MatmulPolicy
 from .problem import Product
 from .run import run_of
-from .terms import TermsSpec
+from .terms import TermsSpec, takes_c
 
 INPUTS = ("a", "b", "c", "bias", "scale_a", "scale_b")
 
@@ -68,34 +77,36 @@ def matmul(
     fast_accumulation: bool = False,
     batch_invariant: bool = False,
     config: MatmulPolicy | str | None = None,
+    pre_activation: bool = False,
+    amax: bool = False,
     stream: Stream = None,
-) -> A:
+) -> A | Any:
     """``activation(alpha * (a @ b) + beta * c + bias)``, accumulated in float32 (in int32 for integers).
 
     Parameters
     ----------
     a, b : arrays (..., M, K) and (..., K, N), both float32, both float16, both bfloat16, both float8 (e4m3fn, e5m2 or
         one of each) or both of 8-bit integers (int8, uint8 or one of each); vectors and batches as in NumPy's ``@``.
-        Any strides. NumPy (copied to the device and the result back), torch, CuPy, DeviceArray, or anything with DLPack
-        or ``__cuda_array_interface__``.
-    c : float array that broadcasts to the result. Read only if beta is not 0, checked always.
+        NumPy (copied), torch, CuPy, DeviceArray, or anything with DLPack or ``__cuda_array_interface__``; any strides.
+    c : float array that broadcasts to the result; read only if beta is not 0. For an activation of two: any type, bool.
     alpha, beta : numbers. beta is by default 1 where c is given, and else 0; a beta other than 0 needs c.
     bias : (N,), an element for each column, or (M, 1), one for each row.
-    activation : "relu", "gelu" (by erf), "gelu_tanh", "silu", "sigmoid", "tanh", or a callable of one float32 that the
-        DSL can trace.
-    out : where to write; right shape, any strides. May be ``c`` itself, else must not overlap the other arrays.
+    activation : "relu", "gelu" (by erf), "gelu_tanh", "silu", "sigmoid", "tanh", or a callable that the DSL can trace,
+        of one float32, or of two: ``activation(alpha * (a @ b) + bias, c)`` does not add c, and takes no beta.
+    out : where to write; right shape, any strides. One result may be ``c`` itself; else no array may be overlapped.
     out_dtype : "float32", "float16", "bfloat16", "float8_e4m3fn" or "float8_e5m2", for integers also "int32", "int8" or
-        "uint8"; default that of ``out`` or ``a``, bfloat16 for float8 and int32 for integers.
+        "uint8"; default that of ``out`` or ``a``, bfloat16 for float8, int32 for integers. See pre_activation.
     scale_a, scale_b : factors of the product: a number (also a NumPy array of no axes), multiplied into alpha, or a
         float32 array of one element, or of (M, 1) and (1, N), one a row of ``a`` and a column of ``b``.
     precision : of float32 operands: "float32" (also None), or "tf32", which rounds them to 11 bits of significand.
-    fast_accumulation : of float8 and float32: True leaves sums to the tensor cores, False adds every 128 bytes of K to
-        sums rounded to the nearest.
+    fast_accumulation : of float8 and float32: True leaves sums to the tensor cores (see the module's docstring).
     batch_invariant : True never splits K, so that an element does not depend on how many others there are.
     config : None (a model of the GPU chooses), a ``MatmulPolicy``, or "tune" (measured in the first call for a shape).
+    pre_activation : True also returns what was before the activation; ``out_dtype`` may be a pair for both.
+    amax : True also returns the largest magnitude before the result is rounded: a float32 array of no axes, the last.
     stream : None (the current stream of the library of ``a``), an int, or an object with ``__cuda_stream__``.
 
-    Returns ``out``, or an array of the library of ``a`` with the shape of ``a @ b``; bitwise the same in every run.
+    Returns ``out``, or an array of the library of ``a`` with the shape of ``a @ b``, or a tuple; the same in every run.
     Raises ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError.
     The module's docstring has the errors of each precision, how results are rounded, and what "tune" does.
     """
@@ -104,9 +115,18 @@ def matmul(
     if scale_a is not None or scale_b is not None:
         alpha, scale_a, scale_b = _numbers_in_alpha(alpha, scale_a, scale_b)
     given = (alpha, beta, activation, out_dtype, precision, fast_accumulation, batch_invariant, config)
-    if c is None and bias is None and scale_a is None and scale_b is None:
-        return _call_plain(given, a, out, stream, (b,))
-    return _call(given, a, out, stream, (b, c, bias, scale_a, scale_b))
+    if pre_activation is False and amax is False:
+        if c is None and bias is None and scale_a is None and scale_b is None:
+            return _call_plain(given, a, out, stream, (b,))
+        return _call(given, a, out, stream, (b, c, bias, scale_a, scale_b))
+    return _several(given, (pre_activation, amax), a, out, stream, (b, c, bias, scale_a, scale_b))
+
+
+def _several(given: tuple, wanted: tuple, a: Any, out: Any, stream: Any, others: tuple) -> Any:
+    """A call with the results "pre_activation" and "amax", as ``wanted`` says."""
+    pre_activation, amax = wanted
+    flags = flag(pre_activation, "pre_activation"), flag(amax, "amax")
+    return _CALLS[flags]((*given, *flags), a, out, stream, others)
 
 
 class Arguments(NamedTuple):
@@ -120,6 +140,8 @@ class Arguments(NamedTuple):
     fast_accumulation: Any
     batch_invariant: Any
     config: Any
+    pre_activation: bool = False
+    amax: bool = False
 
 
 @dataclass(frozen=True)
@@ -140,8 +162,9 @@ class MatmulSpec(Spec):
     unread: tuple[int, ...]
 
     @property
-    def result(self) -> tuple[tuple[int, ...], DType]:
-        return self.shape, self.dtype
+    def results(self) -> tuple[tuple[tuple[int, ...], DType], ...]:
+        pre = ((self.shape, self.terms.pre),) if self.terms.pre else ()
+        return ((self.shape, self.dtype), *pre, *([((), FLOAT32)] if self.terms.amax else []))
 
 
 def _is_number(x: Any) -> bool:
@@ -172,30 +195,34 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> MatmulSpec:
     config = given.config
     if not (config is None or isinstance(config, MatmulPolicy) or (isinstance(config, str) and config == "tune")):
         raise ArgumentTypeError(explain("config", shown(config), 'None, "tune" or a cutesync.MatmulPolicy'))
-    beta = (0.0 if c is None else 1.0) if given.beta is None else given.beta
+    gated = takes_c(given.activation.fn if type(given.activation) is Identity else given.activation)
+    beta = (0.0 if c is None or gated else 1.0) if given.beta is None else given.beta
     alpha, beta = _number(given.alpha, "alpha"), _number(beta, "beta")
     fast = flag(given.fast_accumulation, "fast_accumulation", numbers=True)
     invariant = flag(given.batch_invariant, "batch_invariant", numbers=True)
     elements, shape = element_types(a, b, given.precision), result_shape(a.shape, b.shape)
-    element = result_type(a, out.dtype if out is not None and given.out_dtype is None else given.out_dtype)
+    element, pre = result_types(a, given.out_dtype, out, given.pre_activation)
     m, n = (a.shape[-2] if len(a.shape) > 1 else 1), (b.shape[-1] if len(b.shape) > 1 else 1)
     if c is not None:
-        check_c(c, shape)
-    terms = terms_of(alpha, beta, c, bias, given.activation, scales, element, (m, n))
+        check_c(c, shape, gated)
+    terms = terms_of(alpha, 0.0 if gated else beta, c, bias, given.activation, scales, element, (m, n))
+    terms = with_results(terms, c, given.beta, (element, pre), gated=gated, amax=given.amax)
     tf32x3 = a.dtype is FLOAT32 and given.precision != "tf32"
     promoted = (a.dtype.name in FLOAT8 or tf32x3) and not fast
-    unread = () if beta else (INPUTS.index("c"),)
+    unread = () if terms.c else (INPUTS.index("c"),)
     return MatmulSpec(terms, elements, shape, element, (alpha, beta), tf32x3, promoted, not invariant, config, unread)
 
 
 def _plan(spec: MatmulSpec, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
-    """The launches of a call; the result may be C if they have one layout."""
+    """The launches of a call; the result may be C if they have one layout and there is no other result."""
     a, b, c = [*views, None][:3]
-    (out,) = outs
-    product = Product(a, b, c, out, spec.terms, spec.elements, spec.tf32x3, spec.promoted, spec.split)
+    out, terms = outs[0], spec.terms
+    pre = outs[1] if terms.pre else None
+    product = Product(a, b, c, out, terms, spec.elements, spec.tf32x3, spec.promoted, spec.split, pre)
     empty = View(0, (), a.dtype, a.device, True)
-    named = {name: x or empty for name, x in zip(INPUTS, views)} | {"d": out}
-    like = c is not None and (c.shape, c.steps, c.dtype) == (out.shape, out.steps, out.dtype)
+    names = ("d", *(["pre"] if pre else []), *(["amax"] if terms.amax else []))
+    named = {name: x or empty for name, x in zip(INPUTS, views)} | dict(zip(names, outs))
+    like = not terms.several and c is not None and (c.shape, c.steps, c.dtype) == (out.shape, out.steps, out.dtype)
     return run_of(product, spec.config, spec.scalars, named, stream), INPUTS.index("c") if like else None
 
 
@@ -205,4 +232,12 @@ def _keep(arguments: tuple, ordinal: int, stream: int) -> bool:
 
 
 _call_plain = front_end(Family("matmul", INPUTS[:2], _parse, _plan, strided=True, keep=_keep))
-_call = front_end(Family("matmul", INPUTS, _parse, _plan, strided=True, numbers=INPUTS[4:], keep=_keep))
+# by whether there are the results "pre_activation" and "amax"
+_CALLS = {
+    (pre, amax): front_end(
+        Family("matmul", INPUTS, _parse, _plan, 1 + pre + amax, strided=True, numbers=INPUTS[4:], keep=_keep)
+    )
+    for pre in (False, True)
+    for amax in (False, True)
+}
+_call = _CALLS[False, False]

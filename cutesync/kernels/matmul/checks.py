@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...arguments import choice
 from ...dtypes import BY_NAME, FLOAT8, FLOAT32, TFLOAT32, DType, element_type as parse_dtype
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
@@ -12,6 +14,7 @@ from .terms import ACTIVATIONS, TermsSpec
 FLOATS = ("float32", "float16", "bfloat16")  # of C and the bias
 RESULTS = (*FLOATS, *FLOAT8)
 INTEGER_RESULTS = ("int32", "int8", "uint8")
+SECOND_VALUES = (*RESULTS, *INTEGER_RESULTS, "bool")  # of C as the second value of an activation
 PRECISIONS = ("float32", "tf32")
 _FAMILIES = (("float32",), ("float16",), ("bfloat16",), tuple(FLOAT8), ("int8", "uint8"))  # A and B are of one of these
 
@@ -35,6 +38,25 @@ def element_types(a: View, b: View, precision: str | None) -> tuple[DType, DType
     if precision is not None:
         choice(precision, "precision", PRECISIONS)
     return (TFLOAT32, TFLOAT32) if a.dtype is FLOAT32 else (a.dtype, b.dtype)
+
+
+def result_types(a: View, wanted, out: View | None, second: bool) -> tuple[DType, DType | None]:
+    """The types of the result and, with ``second``, of what was before the activation: by default that of the result.
+    ``wanted`` is ``out_dtype``, ``out`` the result that was given."""
+    of_pre = None
+    if isinstance(wanted, (tuple, list)):
+        if not second or len(wanted) != 2:
+            allowed = "a pair of types" if second else "one type; a pair with pre_activation=True"
+            raise ArgumentTypeError(explain("out_dtype", shown(wanted), allowed))
+        wanted, of_pre = wanted
+    element = result_type(a, out.dtype if out is not None and wanted is None else wanted)
+    if not second:
+        return element, None
+    pre = element if of_pre is None else result_type(a, of_pre)
+    if "int32" in (element.name, pre.name):
+        allowed = "a float type, int8 or uint8"
+        raise ArgumentValueError(explain("out_dtype", "int32 with pre_activation=True", allowed, "'float32'"))
+    return element, pre
 
 
 def result_type(a: View, wanted) -> DType:
@@ -72,10 +94,13 @@ def _broadcast(a: tuple[int, ...], b: tuple[int, ...], what: str) -> tuple[int, 
     return tuple(found)
 
 
-def check_c(c: View, shape: tuple[int, ...]) -> None:
-    """Refuse a C that cannot be added to a result of this shape, whatever beta is."""
-    if c.dtype.name not in FLOATS:
-        raise ArgumentTypeError(explain("c", str(c.dtype), " or ".join(FLOATS)))
+def check_c(c: View, shape: tuple[int, ...], gated: bool) -> None:
+    """Refuse a C that cannot be added to a result of this shape, whatever beta is; or, if ``gated``, that cannot be the
+    second value of an activation."""
+    allowed = SECOND_VALUES if gated else FLOATS
+    if c.dtype.name not in allowed:
+        hint = "" if gated else "for other types, an activation of two values"
+        raise ArgumentTypeError(explain("c", str(c.dtype), " or ".join(allowed), hint))
     if len(c.shape) > len(shape) or any(extent not in (1, whole) for extent, whole in zip(c.shape[::-1], shape[::-1])):
         raise ArgumentValueError(explain("c", f"shape {c.shape}", f"one that broadcasts to {shape}"))
 
@@ -95,12 +120,13 @@ def terms_of(
         raise ArgumentValueError(explain("c", "None with beta not 0", "an array that broadcasts to the result"))
     if isinstance(activation, str) and activation not in ACTIVATIONS:
         raise ArgumentValueError(
-            explain("activation", repr(activation), ", ".join(ACTIVATIONS) + ", or a callable of one value")
+            explain("activation", repr(activation), ", ".join(ACTIVATIONS) + ", or a callable of one value or two")
         )
     if type(activation) is Identity:
         activation = activation.fn
     if activation is not None and not isinstance(activation, str) and not callable(activation):
-        raise ArgumentTypeError(explain("activation", shown(activation), "None, a name or a callable of one value"))
+        allowed = "None, a name or a callable of one value or two"
+        raise ArgumentTypeError(explain("activation", shown(activation), allowed))
     m, n = shape
     terms = TermsSpec(
         scaled=alpha != 1.0,
@@ -121,6 +147,25 @@ def terms_of(
             )
         )
     return terms
+
+
+def with_results(
+    terms: TermsSpec, c: View | None, beta, results: tuple[DType, DType | None], *, gated: bool, amax: bool
+) -> TermsSpec:
+    """The same with an activation that takes C as its second value, if ``gated``, and with the results beside the
+    first. ``beta`` is what was given."""
+    if gated and c is None:
+        raise ArgumentValueError(
+            explain("c", "None with an activation of two values", "an array that broadcasts to the result")
+        )
+    if gated and beta is not None:
+        allowed = "None: C is not added, it is the second value"
+        raise ArgumentValueError(explain("beta", f"{shown(beta)} with an activation of two values", allowed))
+    if amax and results[0].name == "int32":
+        allowed = "a float type, int8 or uint8"
+        raise ArgumentValueError(explain("out_dtype", "int32 with amax=True", allowed, "out_dtype='float32'"))
+    found = c.dtype if gated and c is not None else terms.c
+    return replace(terms, c=found, gated=gated, pre=results[1], amax=amax)
 
 
 def _bias(bias: View | None, m: int, n: int) -> str:

@@ -1,9 +1,13 @@
-"""From accumulators to elements of the result: rounding to the nearest, ties to even, and for 8 bits saturation."""
+"""From accumulators to elements of the result: rounding to the nearest, ties to even, and for 8 bits saturation. And
+from elements of any type to float32."""
 
 from __future__ import annotations
 
+import cutlass
 import cutlass.cute as cute
-from cutlass import Float8E4M3FN, Float32, Int16, Int32, Uint8
+from cutlass import Float8E4M3FN, Float16, Float32, Int16, Int32, Uint8
+
+from ...dtypes import FLOAT8, DType
 
 
 def converted(values: list, shape, out):
@@ -43,3 +47,17 @@ def pair(low, high, out):
 def rounded(value):
     """The nearest int32; beyond its range its ends, for NaN 0."""
     return cute.arch.inline_ptx("cvt.rni.s32.f32 {$w0}, {$r0};", write_only_types=[Int32], read_only_args=[value])
+
+
+def loaded(pointer, place, dtype: DType):
+    """One element of any type as float32; those of 8 bits lie in memory as bits. True is 1."""
+    value = cute.make_tensor(pointer + place, cute.make_layout((1,)))[0]
+    if dtype.name in FLOAT8:
+        kind = dtype.name[7:11]
+        pair = cute.arch.inline_ptx(
+            f"cvt.rn.f16x2.{kind}x2 {{$w0}}, {{$r0}};", write_only_types=[Int32], read_only_args=[Int16(value)]
+        )
+        return pair.to(Int16).bitcast(Float16).to(Float32)
+    if dtype.kind == "b":
+        return Float32(cutlass.select_(value != 0, Float32(1.0), Float32(0.0)))
+    return dtype.cutlass(value).to(Float32)  # a tensor forgets whether its integers are signed

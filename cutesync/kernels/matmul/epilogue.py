@@ -1,10 +1,14 @@
 """What happens to a tile after its last multiplication: ``activation(alpha * scale_a * scale_b * A B + beta * C +
 bias)``, converted, stored.
 
-A consumer warpgroup's part of a tile is stored in sub-tiles, 64 rows and some columns of its accumulators at a time.
-The finished elements of a sub-tile are written to a buffer of swizzled shared memory, which TMA then stores. Each
-warpgroup has two buffers and a named barrier of its own and waits for nobody else. While TMA reads one buffer the other
-is filled, and the last sub-tile of a tile is stored while the next tile is multiplied.
+A consumer warpgroup's part of a tile is stored in sub-tiles, 64 rows and some columns of its accumulators at a time
+(see ``store``).
+
+An activation of two values takes the element of C as the second; C is then not added (``TermsSpec.gated``). A call may
+have two results more: what was before the activation, in a type of its own, and the largest magnitude of what is after
+it, before it is rounded. Each thread keeps the latter in a register. At the end of the kernel each warp finds that of
+its lanes and counts it in by an atomic maximum. A maximum does not depend on the order, so it is the same in every run.
+The magnitudes are compared as the bits of float32, which are in the same order; NaN is above all.
 
 A deferred epilogue (``DeferredStore``) keeps the finished elements of a tile, which take as many registers
 as their accumulators or half as many, and stores the sub-tiles later.
@@ -17,22 +21,16 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Float32, Int32, Int64, Uint8
-from cutlass.cute.nvgpu import CopyUniversalOp, OperandMajorMode, cpasync, warp
-from cutlass.tensor_utils import LayoutEnum
-from cutlass.utils import hopper_helpers
+from cutlass import Float32, Int32, Int64
 
 from .activation import activation_of
-from .convert import converted
-from .policy import CONSUMERS, SUB_TILE_BUFFERS, WARPGROUP, MatmulPolicy
+from .convert import converted, loaded
+from .policy import WARPGROUP, MatmulPolicy
 from .scheduler import Place, Tile
+from .store import Outlet, SubTileStore
 from .terms import TermsSpec
 
-
-class Outlet(namedtuple("Outlet", "atom result buffers operands exchange registers group half thread")):
-    """What a consumer warpgroup stores with: the TMA store and the (M, N, L) tensor of its coordinates, the buffers of
-    the block, the operands; what its way of finishing a tile allocated; and which warpgroup, half of a
-    tile and thread this is."""
+MAGNITUDE = 0x7FFFFFFF  # the bits of a float32 but its sign
 
 
 class Progress(namedtuple("Progress", "stored tile")):
@@ -42,21 +40,24 @@ class Progress(namedtuple("Progress", "stored tile")):
 
 class Epilogue:
     """The device side for one configuration, output type and accumulator layout. A warpgroup's part of a tile is
-    ``sub_tiles`` sub-tiles, counted row by row."""
+    ``sub_tiles`` sub-tiles, counted row by row. ``stores`` has one for each result."""
 
     def __init__(self, config: MatmulPolicy, out, terms: TermsSpec) -> None:
         self.config, self.terms, self.activation = config, terms, activation_of(terms.activation)
         self.result = out
-        self.out = Uint8 if out.width == 8 else out  # 8 bits are moved as bits: the DSL has no single float8
-        self.columns = config.sub_tile_columns(out.width // 8)
+        pre = terms.pre.cutlass if terms.pre is not None else None
+        self.bytes = max(kind.width for kind in (out, pre) if kind is not None) // 8
+        self.columns = config.sub_tile_columns(self.bytes)
+        in_place = terms.c is not None and not terms.several
+        self.stores = [SubTileStore(0, out, self.columns, by_tma=terms.by_tma, in_place=in_place)]
+        if pre is not None:
+            self.stores.append(SubTileStore(1, pre, self.columns, by_tma=terms.pre_by_tma))
+            for store, other in zip(self.stores, self.stores[::-1]):
+                store.share_buffers(other)
+        self.widest = max(self.stores, key=lambda store: store.out.width)
         self.across = config.tile[1] // self.columns
         self.sub_tiles = config.rows // 64 * self.across
         self.words = 64 * self.columns // WARPGROUP * out.width // 32  # of a thread's part of a sub-tile
-
-    def buffer_layout(self):
-        """(64, columns, all buffers of the block), row-major and swizzled."""
-        buffers = CONSUMERS * SUB_TILE_BUFFERS
-        return hopper_helpers.make_smem_layout_epi(self.out, LayoutEnum.ROW_MAJOR, (64, self.columns), buffers)
 
     @cute.jit
     def store_tile(self, accumulators, tile: Tile, to: Outlet, stored: Int32):
@@ -64,9 +65,10 @@ class Epilogue:
         returned."""
         for index in cutlass.range_constexpr(self.sub_tiles):
             row, column = self.corner(index, tile, to)
-            if row < to.result.shape[0] and column < to.result.shape[1]:  # else the sub-tile lies outside the result
+            if row < to.shape[0] and column < to.shape[1]:  # else the sub-tile lies outside the result
                 finished = self.finished(accumulators, index, (row, column), tile, to)
-                stored = self.store(finished, (row, column), tile, to, stored)
+                for number in cutlass.range_constexpr(len(self.stores)):
+                    stored = self.stores[number].store(finished[number], (row, column), tile, to, stored)
         return stored
 
     @cute.jit
@@ -75,8 +77,8 @@ class Epilogue:
         bits."""
         for index in cutlass.range_constexpr(self.sub_tiles):
             row, column = self.corner(index, tile, to)
-            if row < to.result.shape[0] and column < to.result.shape[1]:
-                words = cute.recast_tensor(self.finished(accumulators, index, (row, column), tile, to), Int32)
+            if row < to.shape[0] and column < to.shape[1]:
+                words = cute.recast_tensor(self.finished(accumulators, index, (row, column), tile, to)[0], Int32)
                 for i in cutlass.range_constexpr(self.words):
                     to.registers[index * self.words + i] = words[i]
 
@@ -84,10 +86,11 @@ class Epilogue:
     def store_kept(self, index: cutlass.Constexpr, tile: Tile, to: Outlet, stored: Int32):
         """Store one of the sub-tiles that ``keep`` kept."""
         row, column = self.corner(index, tile, to)
-        if row < to.result.shape[0] and column < to.result.shape[1]:
-            kept = cute.recast_ptr(to.registers.iterator + index * self.words, dtype=self.out)
-            finished = cute.make_tensor(kept, cute.make_layout(self.registers(to).shape))
-            stored = self.store(finished, (row, column), tile, to, stored)
+        if row < to.shape[0] and column < to.shape[1]:
+            store = self.stores[0]
+            kept = cute.recast_ptr(to.registers.iterator + index * self.words, dtype=store.out)
+            finished = cute.make_tensor(kept, cute.make_layout(store.registers(to.thread).shape))
+            stored = store.store(finished, (row, column), tile, to, stored)
         return stored
 
     def corner(self, index: int, tile: Tile, to: Outlet):
@@ -97,105 +100,47 @@ class Epilogue:
         return row, tile.n * tile_n + index % self.across * self.columns
 
     def finished(self, accumulators, index: int, corner, tile: Tile, to: Outlet):
-        """The elements of a sub-tile, for the accumulators of this thread."""
-        where = self.registers(to)
+        """The elements of a sub-tile, for the accumulators of this thread, of each result."""
+        where = self.stores[0].registers(to.thread)
         count = cute.size(where)
         values = [accumulators[index * count + i] for i in range(count)]
-        return converted(self.apply_terms(values, where, corner, tile, to), where.shape, self.result)
+        found = self.apply_terms(values, where, corner, tile, to)
+        return [converted(of, where.shape, store.result) for of, store in zip(found, self.stores)]
 
     @cute.jit
-    def store(self, finished, corner, tile: Tile, to: Outlet, stored: Int32):
-        """Store a sub-tile at ``corner`` by way of shared memory.
-
-        The named barrier 1 + group has the warpgroup's 128 threads. It is passed once a sub-tile: after all have filled
-        its buffer, and after TMA has read the buffer before. So it says both that this buffer is filled and that the
-        other may be filled again.
-        """
-        thread, shape = to.thread, (64, self.columns)
-        buffer = to.group * SUB_TILE_BUFFERS + stored % SUB_TILE_BUFFERS
-        copy, copier = self.copier(thread)
-        cute.copy(copy, copier.retile(finished), copier.partition_D(to.buffers[None, None, buffer]))
-        if cutlass.const_expr(self.terms.by_tma):
-            cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes wrote
-            if thread < 32:
-                cute.arch.cp_async_bulk_wait_group(0, read=True)
-            cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
-            if thread < 32:
-                if cutlass.const_expr(self.terms.c is not None):
-                    # TMA may overwrite the C that all have read (by all threads, 2 to 11 % slower)
-                    cute.arch.fence_proxy("async.global")
-                places = cute.local_tile(to.result, shape, (None, None, tile.item))
-                source, target = cpasync.tma_partition(
-                    to.atom, 0, cute.make_layout(1), cute.group_modes(to.buffers, 0, 2), cute.group_modes(places, 0, 2)
-                )
-                cute.copy(to.atom, source[None, buffer], target[None, corner[0] // 64, corner[1] // self.columns])
-                cute.arch.cp_async_bulk_commit_group()
-        else:
-            cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
-            self.store_elements(to.buffers[None, None, buffer], corner, tile, to)
-        return stored + 1
-
-    @cute.jit
-    def store_elements(self, buffer, corner, tile: Tile, to: Outlet):
-        """Store a sub-tile element by element, neighbours by neighbouring threads, to a result of any strides."""
-        operands, result = to.operands, to.result
-        by_rows = operands.d_row == 1
-        for i in cutlass.range(64 * self.columns // WARPGROUP, unroll=4):
-            place = i * WARPGROUP + to.thread
-            inner_row, inner_column = place // self.columns, place % self.columns
-            if by_rows:
-                inner_row, inner_column = place % 64, place // 64
-            row, column = corner[0] + inner_row, corner[1] + inner_column
-            if row < result.shape[0] and column < result.shape[1]:
-                offset = (
-                    Int64(tile.item) * operands.d_batch
-                    + Int64(row) * operands.d_row
-                    + Int64(column) * operands.d_column
-                )
-                cute.make_tensor(operands.d_pointer + offset, cute.make_layout((1,)))[0] = buffer[
-                    inner_row, inner_column
-                ]
-
-    @cute.jit
-    def drain(self, thread):
-        """Before a block ends, TMA must have read its buffers."""
-        if thread < 32:
+    def drain(self, to: Outlet):
+        """Before a block ends, TMA must have read its buffers, and the largest magnitude of each warp is counted in."""
+        if to.thread < 32:
             cute.arch.cp_async_bulk_wait_group(0, read=True)
+        if cutlass.const_expr(self.terms.amax):
+            largest = cute.arch.warp_redux_sync(to.largest[0], "max")
+            if to.thread % 32 == 0:
+                cute.arch.atomic_max(to.operands.more.amax, largest, sem="relaxed", scope="gpu")
 
-    def mma(self):
-        """An MMA as wide as a sub-tile: a thread's registers are in the order of the kernel's own."""
-        k_major = OperandMajorMode.K
-        return hopper_helpers.make_trivial_tiled_mma(
-            cutlass.Float16, cutlass.Float16, k_major, k_major, Float32, (1, 1, 1), (64, self.columns)
-        )
-
-    def registers(self, to: Outlet):
-        """The (row, column) in a sub-tile of each of this thread's elements."""
-        return self.mma().get_slice(to.thread).partition_C(cute.make_identity_tensor((64, self.columns)))
-
-    def copier(self, thread):
-        """The copy of a sub-tile's accumulators into a buffer (stmatrix for 16 bits, else pairs of elements), and this
-        thread's part of it."""
-        if self.out.width == 16:
-            copy = cute.make_copy_atom(warp.StMatrix8x8x16bOp(num_matrices=4, transpose=False), self.out)
-        else:
-            copy = cute.make_copy_atom(CopyUniversalOp(), self.out, num_bits_per_copy=2 * self.out.width)
-        return copy, cute.make_tiled_copy_C(copy, self.mma()).get_slice(thread)
+    def magnitude(self):
+        """The register for the largest magnitude that a thread has seen, or None."""
+        if not self.terms.amax:
+            return None
+        largest = cute.make_rmem_tensor((1,), Int32)
+        largest[0] = Int32(0)
+        return largest
 
     def apply_terms(self, values, where, corner, tile: Tile, to: Outlet):
-        """The elements for the accumulators of a sub-tile, in float32, or as they are where there is nothing to do.
-        ``where`` are their places in the sub-tile. Terms outside the result are read at its edge, and what they give is
-        not stored. The edge lies in the same sub-tile, so C may be the result itself."""
-        terms, operands, (rows, columns) = self.terms, to.operands, to.result.shape[:2]
+        """For the accumulators of a sub-tile: what is after the activation, and what is before it, in float32; or the
+        accumulators as they are where there is nothing to do. ``where`` are their places in the sub-tile. Terms outside
+        the result are read at its edge, and what they give is not stored. The edge lies in the same sub-tile, so C may
+        be the result itself."""
+        terms, operands, (rows, columns) = self.terms, to.operands, to.shape[:2]
         if terms.plain and self.result.is_float == values[0].dtype.is_float:
-            return values
-        loaded: dict[tuple, Any] = {}  # what neighbours share: a thread has 2 columns by 2 rows by groups of 8 columns
+            return values, values
+        shared: dict[tuple, Any] = {}  # what neighbours share: a thread has 2 columns by 2 rows by groups of 8 columns
+        before = list(values)
 
-        def term(name: str, shared, place):
+        def term(name: str, of, place):
             """The element of an operand, loaded once for all elements that share it."""
-            if (name, shared) not in loaded:
-                loaded[name, shared] = element(getattr(operands, name), place)
-            return loaded[name, shared]
+            if (name, of) not in shared:
+                shared[name, of] = element(getattr(operands, name), place)
+            return shared[name, of]
 
         for i in range(len(values)):
             row = cutlass.min(corner[0] + where[i][0], rows - 1)
@@ -208,17 +153,26 @@ class Epilogue:
                 value = value * term("scale_b", by_column, column if terms.scale_b == "each" else 0)
             if terms.scaled:
                 value = value * operands.alpha
+            gate = []
             if terms.c is not None:
                 place = (
                     Int64(tile.item) * operands.c_batch
                     + Int64(row) * operands.c_row
                     + Int64(column) * operands.c_column
                 )
-                value = value + operands.beta * element(operands.c, place)
+                if terms.gated:
+                    gate = [loaded(operands.c, place, terms.c)]
+                else:
+                    value = value + operands.beta * element(operands.c, place)
             if terms.bias:
                 value = value + (term("bias", by_row, row) if terms.bias == "row" else term("bias", by_column, column))
-            values[i] = value if self.activation is None else self.activation(value)
-        return values
+            before[i] = value
+            values[i] = value if self.activation is None else self.activation(value, *gate)
+            if terms.amax:
+                inside = (corner[0] + where[i][0] < rows) & (corner[1] + where[i][1] < columns)
+                bits = values[i].bitcast(Int32) & MAGNITUDE
+                to.largest[0] = cutlass.max(to.largest[0], cutlass.select_(inside, bits, Int32(0)))
+        return values, before
 
 
 def element(pointer, place):

@@ -2,7 +2,7 @@
 
 A block has three warpgroups of 128 threads. The last is the *producer*: one warp of it brings k-tiles of A and B by TMA
 into a ring of stages. The first two are *consumers*: they multiply a stage with WGMMA out of shared memory
-(``mainloop``), hand it back, and store their tile (``epilogue``, ``split``); ``schedule`` says how the two
+(``mainloop``), hand it back, and store their tile (``epilogue``, ``store``, ``split``); ``schedule`` says how the two
 share tiles. setmaxnreg moves registers from the producer, which needs few, to the consumers, which hold the
 accumulators.
 
@@ -32,7 +32,7 @@ from cutlass.utils import hopper_helpers
 
 from ...sync.pipelines import acquire, drain
 from ...sync.wait import bounded, in_role
-from .epilogue import DeferredStore, DirectStore, Epilogue, Outlet, Progress
+from .epilogue import DeferredStore, DirectStore, Epilogue, Progress
 from .mainloop import Inputs, Mainloop, PromotedMainloop
 from .mma import tiled_mma
 from .parameters import Operands, Order, Split
@@ -40,6 +40,7 @@ from .policy import CONSUMER_REGISTERS, CONSUMERS, K_TILE_BYTES, PRODUCER_REGIST
 from .schedule import Cooperative, PingPong
 from .scheduler import Work
 from .split import ClusterSplit, Turnstile
+from .store import Outlet, Target
 from .terms import TermsSpec
 
 REPORT_REGISTERS = 8  # that each consumer gives up in a debug build: printf in a producer of 24 registers has no room
@@ -68,7 +69,7 @@ class Matmul:
         split = ClusterSplit if config.cluster_split else Turnstile
         self.finish = (split if config.splits > 1 else DeferredStore if config.deferred else DirectStore)(self.epilogue)
         self.mainloop = (PromotedMainloop if config.promoted else Mainloop)(config, mma, types, self.finish)
-        self.threads, self.smem = THREADS, config.smem(out.width // 8)
+        self.threads, self.smem = THREADS, config.smem(self.epilogue.bytes)
 
     @cute.jit
     def __call__(
@@ -100,16 +101,12 @@ class Matmul:
         tile, (peers_m, peers_n), stages = (*self.config.tile, self.k), self.config.cluster, self.config.stages
         layout_a = hopper_helpers.make_smem_layout_a(self.a_major, tile, self.element_a, stages)
         layout_b = hopper_helpers.make_smem_layout_b(self.b_major, tile, self.element_b, stages)
-        layout_d = self.epilogue.buffer_layout()
         atom_a, a_at = self.load_atom(in_a, layout_a, (tile[0], self.k), peers_n)
         atom_b, b_at = self.load_atom(in_b, layout_b, (tile[1], self.k), peers_m)
-        atom_d, d_at = cpasync.make_tiled_tma_atom(
-            cpasync.CopyBulkTensorTileS2GOp(), in_d, cute.slice_(layout_d, (None, None, 0)), (64, self.epilogue.columns)
-        )
+        atom_d, d_at = self.epilogue.stores[0].tma(in_d)
+        pre = self.store_of_pre(operands.more, (m, n, items))
         self.kernel.set_name_prefix("cutesync_matmul", remove_cutlass_symbol=True, keep_mangled_name=False)
-        self.kernel(
-            atom_a, a_at, atom_b, b_at, atom_d, d_at, layout_a, layout_b, layout_d, order, split, operands
-        ).launch(
+        self.kernel(atom_a, a_at, atom_b, b_at, atom_d, d_at, layout_a, layout_b, order, split, operands, pre).launch(
             grid=(grid, 1, 1),
             block=(THREADS, 1, 1),
             cluster=(self.config.cluster_size, 1, 1),
@@ -123,6 +120,25 @@ class Matmul:
         operation = cpasync.CopyBulkTensorTileG2SMulticastOp() if peers > 1 else cpasync.CopyBulkTensorTileG2SOp()
         return cpasync.make_tiled_tma_atom(operation, tensor, layout, tile, num_multicast=peers)
 
+    def store_of_pre(self, more, shape) -> tuple:
+        """The TMA store of what was before the activation and the tensor of its coordinates; () if there is none."""
+        if self.epilogue.terms.pre is None or not self.epilogue.terms.pre_by_tma:
+            return ()
+        store, (m, n, items) = self.epilogue.stores[1], shape
+        pointer = cute.make_ptr(store.out, more.pre_pointer.toint(), cute.AddressSpace.gmem, assumed_align=16)
+        layout = cute.make_layout((m, n, items), stride=(more.pre_row, 1, more.pre_batch))
+        atom, coordinates = store.tma(cute.make_tensor(pointer, layout))
+        return atom, coordinates
+
+    def targets(self, d: Target, pre: tuple) -> tuple:
+        """Where each result goes. ``d`` is the first, with the buffers as allocated, for the wider elements."""
+        stores = self.epilogue.stores
+        if len(stores) == 1:
+            return (d,)
+        views = [d.buffers if store is self.epilogue.widest else store.view(d.buffers) for store in stores]
+        atom, coordinates = pre or (None, None)
+        return d._replace(buffers=views[0]), Target(atom, coordinates, views[1])
+
     @cute.kernel
     def kernel(
         self,
@@ -134,10 +150,10 @@ class Matmul:
         d: cute.Tensor,
         layout_a: cute.ComposedLayout,
         layout_b: cute.ComposedLayout,
-        layout_d: cute.ComposedLayout,
         order: Order,
         split: Split,
         operands: Operands,
+        pre: tuple,
     ):
         thread = cute.arch.thread_idx()[0]
         group = cute.arch.make_warp_uniform(thread // WARPGROUP)
@@ -151,7 +167,7 @@ class Matmul:
             for element, layout in (
                 (self.element_a, layout_a),
                 (self.element_b, layout_b),
-                (self.epilogue.out, layout_d),
+                (self.epilogue.widest.out, self.epilogue.widest.buffer_layout()),
             )
         )
         barriers = allocator.allocate_array(Int64, 2 * self.config.stages)
@@ -173,8 +189,9 @@ class Matmul:
         else:
             cute.arch.setmaxregister_increase(CONSUMER_REGISTERS - spare)
             half, index = self.schedule.half(group), thread % WARPGROUP
-            registers = self.finish.registers()
-            to = Outlet(atom_d, d, buffers, operands, exchange, registers, group, half, index)
+            registers, largest = self.finish.registers(), self.epilogue.magnitude()
+            targets = self.targets(Target(atom_d, d, buffers), pre)
+            to = Outlet(targets, d.shape, operands, exchange, registers, largest, group, half, index)
             in_role("consumer", self.consume, Inputs(stages_a, stages_b, ring), to, work)
 
     def make_ring(self, barriers):
@@ -250,4 +267,4 @@ class Matmul:
             progress = self.finish.complete(accumulators, place, progress, to)
             unit, stage, turn = self.schedule.next(unit, step, stage, k_tiles, turn)
         self.finish.flush(progress, to)
-        self.epilogue.drain(to.thread)
+        self.epilogue.drain(to)

@@ -17,8 +17,9 @@ from cutlass import Int32
 from cutlass.cute.nvgpu import warpgroup
 
 from ...sync.pipelines import await_filled
-from .epilogue import DirectStore, Outlet, Progress
+from .epilogue import DirectStore, Progress
 from .policy import K_TILE_BYTES, MatmulPolicy
+from .store import Outlet
 
 
 class Inputs(namedtuple("Inputs", "a b ring")):

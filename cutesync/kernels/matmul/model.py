@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from . import policy
 from .candidates import COOPERATIVE, PINGPONG, PROMOTED, SKINNY, SPLITS, STRADDLING
-from .policy import K_TILE_BYTES, MAX_SPLIT_ACCUMULATORS, MatmulPolicy
+from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_SPLIT_ACCUMULATORS, MatmulPolicy
 
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
 SHARED_RATE = 100  # bytes of shared memory that wgmma reads a clock
@@ -55,9 +55,14 @@ class Access(NamedTuple):
 
 
 class Workload(
-    namedtuple("Workload", "m n k_tiles batch out_bytes promoted split access", defaults=(False, True, Access()))
+    namedtuple(
+        "Workload",
+        "m n k_tiles batch out_bytes promoted split access accumulators",
+        defaults=(False, True, Access(), MAX_ACCUMULATORS),
+    )
 ):
-    """What the model knows of a problem; ``split`` says whether K may be cut."""
+    """What the model knows of a problem; ``split`` says whether K may be cut, ``accumulators`` how many a thread may
+    have."""
 
 
 def row_cost(stride: int) -> float:
@@ -111,6 +116,7 @@ def _mainloop(config: MatmulPolicy, k_tiles: int, loaded: float) -> float:
 def shortlist(load: Workload, count: int = 1) -> tuple[MatmulPolicy, ...]:
     """The ``count`` policies with the least modelled cost, best first; of equal ones those that are listed first."""
     tiles = PROMOTED if load.promoted else COOPERATIVE + PINGPONG + SKINNY + STRADDLING
+    tiles = tuple(config for config in tiles if config.accumulators <= load.accumulators)
     cut = [replace(config, splits=n) for config in tiles for n in _splits(config, load)] if load.split else []
     return tuple(sorted([*tiles, *cut], key=lambda config: cost(config, load))[:count])
 

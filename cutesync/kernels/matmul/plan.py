@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...dtypes import BY_NAME, FLOAT32, INT32, DType
+from ...errors import ArgumentValueError, explain
 from ...runtime import backend, device_array, workspace
 from ...runtime.device_array import DeviceArray
 from ...runtime.kernel import KernelSpec, Packed, Parameter, Pointer, Scalar
@@ -20,7 +21,7 @@ from ...runtime.launch import Launch
 from ...runtime.tensor_map import BYTES as TENSOR_MAP_BYTES, TiledMap
 from . import policy
 from .model import Access, Workload, raster, row_cost, shortlist
-from .parameters import MAPS, NAMES, Operands, Order, Split
+from .parameters import MAPS, PRE_MAPS, More, Operands, Order, Split, names_of
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec
 
@@ -46,8 +47,8 @@ class Operand:
 
 @dataclass(frozen=True)
 class Problem:
-    """D (M, N) = A (M, K) B (N, K)^T for each of ``items``. ``c`` and ``d`` are the strides (row, column, item) of C
-    and D in elements."""
+    """D (M, N) = A (M, K) B (N, K)^T for each of ``items``. ``c``, ``d`` and ``pre`` are the strides (row, column,
+    item) of C, of D and of what was before the activation, in elements."""
 
     m: int
     n: int
@@ -63,6 +64,7 @@ class Problem:
     promoted: bool = False
     split: bool = True
     ordinal: int = -1
+    pre: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def multiprocessors(self) -> int:
@@ -79,9 +81,11 @@ class Problem:
         size = self.elements[0].size
         access = Access(self.b.k_major, row_cost(self.a.step * size), row_cost(self.b.step * size))
         k_tiles = -(-self.k // self.k_elements)
-        return shortlist(
-            Workload(self.m, self.n, k_tiles, self.items, self.out.size, self.promoted, self.split, access), count
-        )
+        of_pre = self.terms.pre.size if self.terms.pre else 0
+        most = policy.MAX_TWO_RESULTS_ACCUMULATORS if of_pre else policy.MAX_ACCUMULATORS
+        stored = self.out.size + of_pre
+        load = Workload(self.m, self.n, k_tiles, self.items, stored, self.promoted, self.split, access, most)
+        return shortlist(load, count)
 
     @property
     def key(self) -> tuple:
@@ -96,6 +100,7 @@ class Problem:
             repr(self.b),
             self.c,
             self.d,
+            self.pre,
             *types,
             *self.terms.key,
             self.promoted,
@@ -114,12 +119,17 @@ def kernel_spec(
         return Matmul(config, tuple(element.cutlass for element in elements), out.cutlass, majors, terms)
 
     accumulator = INT32 if elements[0].kind in "iu" else FLOAT32
-    kinds = {"alpha": "Float32", "beta": "Float32"} | {name: "Int64" for name in NAMES if name[:2] in ("c_", "d_")}
-    arrays = dict.fromkeys(("c", "bias", "d_pointer", "scale_a", "scale_b"), out)
-    arrays |= {"scratch": accumulator, "counters": INT32}
-    parameters: list[Parameter] = [Packed(name, 12 if name.endswith("extents") else 128) for name in MAPS]
-    for name in NAMES[len(MAPS) :]:
-        parameters.append(Pointer(name, arrays[name]) if name in arrays else Scalar(name, kinds.get(name, "Int32")))
+    names, maps = names_of(terms), (*MAPS, *PRE_MAPS)
+    kinds = {"alpha": "Float32", "beta": "Float32"}
+    kinds |= {name: "Int64" for name in names if name.startswith(("c_", "d_", "pre_"))}
+    arrays = dict.fromkeys(("c", "bias", "d_pointer", "scale_a", "scale_b", "pre_pointer"), out)
+    arrays |= {"scratch": accumulator, "counters": INT32, "amax": INT32}
+    parameters: list[Parameter] = []
+    for name in names:
+        if name in maps:
+            parameters.append(Packed(name, 12 if name.endswith("extents") else 128))
+        else:
+            parameters.append(Pointer(name, arrays[name]) if name in arrays else Scalar(name, kinds.get(name, "Int32")))
     key = ("matmul", *config.kernel, *(element.name for element in elements), out.name, *majors, *terms.key)
     return KernelSpec(key, tuple(parameters), make, config.cluster_size, lambda: _examples(elements, out, terms))
 
@@ -134,10 +144,15 @@ def _examples(elements: tuple[DType, DType], out: DType, terms: TermsSpec) -> li
         kind = (dtype or out).cutlass
         return make_ptr(kind, 0, cute.AddressSpace.gmem, assumed_align=align or kind.width // 8)
 
-    stored = BY_NAME["uint8"] if out.size == 1 else out  # as the epilogue moves them
+    def moved(dtype: DType | None) -> DType | None:
+        """As the epilogue moves them."""
+        return BY_NAME["uint8"] if dtype and dtype.size == 1 else dtype
+
+    stored = moved(out)
     accumulator = INT32 if elements[0].kind in "iu" else FLOAT32
     word, long = Int32(0), Int64(0)
     scale, strides = pointer(FLOAT32), (long,) * 3
+    more = (More(pointer(moved(terms.pre)), *strides, pointer(INT32)),) if terms.several else ()
     return [
         *(pointer(element, TMA_BYTES) for element in (*elements, stored)),
         (word,) * 4,
@@ -146,13 +161,14 @@ def _examples(elements: tuple[DType, DType], out: DType, terms: TermsSpec) -> li
         Split(word, word, pointer(accumulator, TMA_BYTES), pointer(INT32)),
         Operands(
             *(Float32(0),) * 2,
-            pointer(terms.c),
+            pointer(moved(terms.c)),
             *strides,
             pointer(terms.bias_type),
             pointer(stored),
             *strides,
             scale,
             scale,
+            *more,
         ),
     ]
 
@@ -161,7 +177,7 @@ def make_launch(
     problem: Problem, config: MatmulPolicy | None, scalars: tuple[float, float], names: Sequence[str], stream: int
 ) -> Launch:
     """The prepared launch, with ``scalars`` = (alpha, beta). ``names`` says what each address that ``run`` is given is
-    to the kernel: "a", "b", "c", "bias", "scale_a", "scale_b" or "d"."""
+    to the kernel: "a", "b", "c", "bias", "scale_a", "scale_b", "d", "pre" or "amax"."""
     ordinal = problem.ordinal
     config = decided(problem, config)
     majors = problem.a.k_major, problem.b.k_major
@@ -174,9 +190,10 @@ def make_launch(
     clusters = tiles if config.cluster_split else min(tiles * splits, config.slots(problem.multiprocessors))
     values: dict[str, Any] = {"splits": splits, "k_tiles": of_slice, "alpha": scalars[0], "beta": scalars[1]}
     values |= Order(int(along_n), group, int(problem.a.items > 1), int(problem.b.items > 1))._asdict()
-    for name, strides in (("c", problem.c), ("d", problem.d)):
+    for name, strides in (("c", problem.c), ("d", problem.d), ("pre", problem.pre)):
         values |= zip((f"{name}_row", f"{name}_column", f"{name}_batch"), strides)
-    arrays = [name if name != "d" or problem.terms.by_tma else "d_pointer" for name in names]
+    by_tma = {"d": problem.terms.by_tma, "pre": problem.terms.pre_by_tma}
+    arrays = [name if by_tma.get(name, True) else f"{name}_pointer" for name in names]
     claim = None
     if config.splits > 1 and not config.cluster_split:
         parts = config.turnstile_parts(problem.m, problem.n, problem.items)
@@ -190,21 +207,30 @@ def decided(problem: Problem, config: MatmulPolicy | None) -> MatmulPolicy:
     """The configuration, or the model's if there is none, with everything decided that follows from the problem and the
     GPU."""
     config = config or problem.shortlist()[0]
+    if problem.terms.pre is not None:
+        if config.deferred:
+            came = "True with pre_activation=True"
+            raise ArgumentValueError(explain("config.deferred", came, "None or False: registers hold one result"))
+        config = replace(config, deferred=False)
     several = math.prod(config.tiles(problem.m, problem.n)) * problem.items > config.slots(problem.multiprocessors)
-    return config.decided(problem.out.size, several)
+    return config.decided(problem.terms.widest(problem.out), several)
 
 
 def _maps(problem: Problem, config: MatmulPolicy) -> dict[str, Any]:
     """The parameters that are tensor maps, with the extents that the DSL passes beside each."""
-    m, n, k = problem.m, problem.n, problem.k
+    m, n, k, terms = problem.m, problem.n, problem.k, problem.terms
     (tile_m, tile_n), (peers_m, peers_n) = config.tile, config.cluster
-    return {
+    of_result = struct.pack("<3i", m, n, problem.items)
+    more = {}
+    if terms.pre is not None and terms.pre_by_tma:
+        more = {"pre": result_map(problem, config, terms.pre, problem.pre), "pre_extents": of_result}
+    return more | {
         "a": operand_map(problem, problem.elements[0], problem.a, m, tile_m, peers_n),
         "a_extents": struct.pack("<3i", m, k, problem.a.items),
         "b": operand_map(problem, problem.elements[1], problem.b, n, tile_n, peers_m),
         "b_extents": struct.pack("<3i", n, k, problem.b.items),
-        "d": result_map(problem, config) if problem.terms.by_tma else bytes(TENSOR_MAP_BYTES),
-        "d_extents": struct.pack("<3i", m, n, problem.items),
+        "d": result_map(problem, config, problem.out, problem.d) if terms.by_tma else bytes(TENSOR_MAP_BYTES),
+        "d_extents": of_result,
     }
 
 
@@ -224,10 +250,10 @@ def operand_map(problem: Problem, element: DType, operand: Operand, rows: int, t
     return TiledMap(element.name, extents, (operand.step * element.size, operand.batch * element.size), box, swizzle)
 
 
-def result_map(problem: Problem, config: MatmulPolicy) -> TiledMap:
-    """The map that stores a sub-tile of the epilogue."""
-    out, columns = problem.out, config.sub_tile_columns(problem.out.size)
-    strides = (problem.d[0] * out.size, problem.d[2] * out.size)
+def result_map(problem: Problem, config: MatmulPolicy, out: DType, steps: tuple[int, int, int]) -> TiledMap:
+    """The map that stores a sub-tile of a result of this type and these strides."""
+    columns = config.sub_tile_columns(problem.terms.widest(problem.out))
+    strides = (steps[0] * out.size, steps[2] * out.size)
     swizzle = columns * out.size if columns * out.size > 16 else 0
     return TiledMap(out.name, (problem.n, problem.m, problem.items), strides, (columns, 64, 1), swizzle)
 
@@ -274,6 +300,18 @@ def pack_spec(element: DType, form: str, side: str) -> KernelSpec:
     pointers = Pointer("x", moved), Pointer("out", moved, TMA_BYTES)
     parameters: tuple[Parameter, ...] = (*pointers, *(Scalar(name, kinds[name]) for name in order))
     return KernelSpec(("matmul pack", element.size, form, side), parameters, make)
+
+
+def make_zero(ordinal: int, stream: int) -> Launch:
+    """The launch that stores 0 in a word, before blocks look for the largest magnitude."""
+
+    def make() -> Any:
+        from .zero import Zero
+
+        return Zero()
+
+    spec = KernelSpec(("matmul zero",), (Pointer("word", INT32),), make)
+    return Launch(spec, ordinal, 1, {}, ("word",), stream=stream)
 
 
 def without_k(problem: Problem) -> tuple[Problem, DeviceArray]:

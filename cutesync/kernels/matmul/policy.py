@@ -33,6 +33,7 @@ SUB_TILE_BUFFERS = 2  # of the epilogue, for each consumer warpgroup
 PRODUCER_REGISTERS, CONSUMER_REGISTERS = 24, 240  # (24 + 2 * 240) * 128 = 64512 of the 65536 of an SM
 # 32-bit accumulators a thread: in general, with a second set besides, and with split-K; above, the compiler spills
 MAX_ACCUMULATORS, MAX_PROMOTED_ACCUMULATORS, MAX_SPLIT_ACCUMULATORS = 208, 96, 128
+MAX_TWO_RESULTS_ACCUMULATORS = 192  # that the model chooses for two results: above, some 200 bytes a thread spill
 MAX_DEFERRED_REGISTERS = 192  # of the accumulators and of a pending tile beside them
 MAX_SPLITS = 64
 MAX_CLUSTER_SPLITS = 8  # blocks of a cluster

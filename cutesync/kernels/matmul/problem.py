@@ -24,10 +24,12 @@ from .policy import K_TILE_BYTES
 FEW = 64  # rows or columns of a result that are few: wgmma multiplies as many rows at a time
 
 
-class Product(namedtuple("Product", "a b c out terms elements tf32x3 promoted split", defaults=(False, False, True))):
-    """A call whose arguments have been checked: ``View``s of A, B, C (or None) and the result, the terms of the
-    epilogue. ``elements`` are what the tensor cores take A and B for; ``tf32x3`` says that they are float32 in three
-    products; ``promoted`` and ``split`` as in ``Problem``."""
+class Product(
+    namedtuple("Product", "a b c out terms elements tf32x3 promoted split pre", defaults=(False, False, True, None))
+):
+    """A call whose arguments have been checked: ``View``s of A, B, C (or None), the result and ``pre``, what was before
+    the activation (or None); the terms of the epilogue. ``elements`` are what the tensor cores take A and B for;
+    ``tf32x3`` says that they are float32 in three products; ``promoted`` and ``split`` as in ``Problem``."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ class Matrices:
 
 @dataclass(frozen=True)
 class Step:
-    """One launch: its problem, the bytes to add to the addresses of "a", "b", "c" and "d" as the kernel has them, and
-    the operands to pack before."""
+    """One launch: its problem, the bytes to add to the addresses of "a", "b", "c", "d" and "pre" as the kernel has
+    them, and the operands to pack before."""
 
     problem: Problem
     offsets: dict[str, int]
@@ -91,14 +93,14 @@ class PackJob:
 
 def steps_of(product: Product) -> tuple[bool, list[Step]]:
     """``(swap_ab, steps)``: the launches of a call whose result is not empty."""
-    batch, (left, right, d, c) = _operands(product)
+    batch, (left, right, d, c, pre) = _operands(product)
     elements, terms, swapped = product.elements, product.terms, swap_ab(d.shape, d.steps)
     if swapped:
-        left, right, d, c = right.transposed, left.transposed, d.transposed, c.transposed
+        left, right, d, c, pre = (x.transposed for x in (right, left, d, c, pre))
         elements, terms = elements[::-1], terms.transposed
     steps = []
-    items, batch_steps, offsets_of = _launches(batch, (left, right, d, c))
-    strides_c, strides_d = (*c.steps, batch_steps[3]), (*d.steps, batch_steps[2])
+    items, batch_steps, offsets_of = _launches(batch, (left, right, d, c, pre))
+    strides_d, strides_c, strides_pre = ((*x.steps, step) for x, step in zip((d, c, pre), batch_steps[2:]))
     (m, k), (_, n) = left.shape, right.shape
     sides = ("left", "right") if product.tf32x3 else ("", "")
     for offsets in offsets_of:
@@ -106,7 +108,10 @@ def steps_of(product: Product) -> tuple[bool, list[Step]]:
             _operand(replace(x, address=x.address + offset, batch=(step,)), items, side)
             for x, offset, step, side in zip((left, right.transposed), offsets, batch_steps, sides)
         )
-        by_tma = _tma_stores(d.address + offsets[2], strides_d, (m, n, items), d.size)
+        by_tma, pre_by_tma = (
+            _tma_stores(x.address + offset, strides, (m, n, items), x.size)
+            for x, offset, strides in ((d, offsets[2], strides_d), (pre, offsets[4], strides_pre))
+        )
         problem = Problem(
             m,
             n,
@@ -118,12 +123,13 @@ def steps_of(product: Product) -> tuple[bool, list[Step]]:
             strides_d,
             elements,
             product.out.dtype,
-            replace(terms, by_tma=by_tma),
+            replace(terms, by_tma=by_tma, pre_by_tma=pre_by_tma if product.pre else True),
             product.promoted,
             product.split,
             product.a.device,
+            strides_pre,
         )
-        steps.append(Step(problem, dict(zip(("a", "b", "d", "c"), offsets)), (pack_a, pack_b)))
+        steps.append(Step(problem, dict(zip(("a", "b", "d", "c", "pre"), offsets)), (pack_a, pack_b)))
     return swapped, steps
 
 
@@ -140,20 +146,24 @@ def swap_ab(shape: tuple[int, int], steps: tuple[int, int]) -> bool:
 # --- batches -------------------------------------------------------------------------------------------------------
 
 
-def _operands(product: Product) -> tuple[tuple[int, ...], tuple[Matrices, Matrices, Matrices, Matrices]]:
-    """The shape of the batch, and A, B, D and C in it."""
+def _operands(product: Product) -> tuple[tuple[int, ...], tuple[Matrices, ...]]:
+    """The shape of the batch, and A, B, D, C and what was before the activation in it; without elements where it is not
+    used."""
     a, b, c, out = product[:4]
     rows, columns = len(a.shape) > 1, len(b.shape) > 1
     batch = out.shape[: len(out.shape) - rows - columns]
-    in_c = Matrices(0, 0, (1, 1), (0, 0), (0,) * len(batch))
+    in_c = in_pre = Matrices(0, 1, (1, 1), (0, 0), (0,) * len(batch))
     if product.terms.c is not None and c is not None:
         aligned = View(c.ptr, out.shape, c.dtype, c.device, False, True, _broadcast_steps(c.shape, c.steps, out.shape))
         in_c = _matrices(aligned, batch, rows, columns)
+    if product.pre is not None:
+        in_pre = _matrices(product.pre, batch, rows, columns)
     return batch, (
         _matrices(a, batch, rows, True),
         _matrices(b, batch, True, columns),
         _matrices(out, batch, rows, columns),
         in_c,
+        in_pre,
     )
 
 

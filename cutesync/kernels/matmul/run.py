@@ -6,13 +6,15 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from ...dtypes import BY_NAME
 from ...runtime import device_array, forks, workspace
 from ...runtime.device_array import DeviceArray
 from ...runtime.launch import Run, nothing
 from ...runtime.view import View
 from . import tune
-from .plan import make_launch, make_pack, without_k
+from .plan import TMA_BYTES, make_launch, make_pack, make_zero, without_k
 from .policy import MatmulPolicy
 from .problem import Product, Step, steps_of
 
@@ -28,10 +30,11 @@ def run_of(
     stream: int,
 ) -> Run:
     """One function for all launches of a call, with ``scalars`` = (alpha, beta). ``arrays`` are those of the call in
-    the order of its addresses: "a", "b", perhaps "c", "bias", "scale_a", "scale_b", and "d" last. Trials of
-    configurations read from theirs."""
+    the order of its addresses: "a", "b", perhaps "c", "bias", "scale_a", "scale_b", then the results: "d", perhaps
+    "pre" and "amax". Trials of configurations read from theirs."""
+    zero = [_zero(product.out.device, list(arrays).index("amax"), stream)] if "amax" in arrays else []
     if not product.out.size:
-        return nothing
+        return zero[0] if zero else nothing
     if isinstance(config, MatmulPolicy):
         config = replace(config, promoted=product.promoted, splits=config.splits if product.split else 1)
     swapped, steps = steps_of(product)
@@ -41,11 +44,16 @@ def run_of(
         prepare = functools.partial(_run_of_step, step, scalars, names, stream)
         use = config if isinstance(config, MatmulPolicy) else None
         if isinstance(config, str) and step.problem.k:
-            use = tune.choose(
-                step.problem, _trials(prepare, [x.ptr for x in arrays.values()], product.out, stream), stream
-            )
+            use = tune.choose(step.problem, _trials(prepare, arrays, stream), stream)
         runs.append(prepare(use))
+    runs = zero + runs
     return runs[0] if len(runs) == 1 else _in_turn(runs)
+
+
+def _zero(ordinal: int, place: int, stream: int) -> Run:
+    """A launch that stores 0 at the address number ``place``."""
+    launch = make_zero(ordinal, stream)
+    return lambda addresses, stream: launch.run((addresses[place],), stream)
 
 
 def _in_turn(runs: list[Run]) -> Run:
@@ -97,17 +105,26 @@ def _run_of_step(
     return run
 
 
-def _trials(prepare: Callable[[MatmulPolicy], Run], addresses: Sequence[int], out: View, stream: int) -> Callable:
-    """From a configuration to a function that does the step with it, into a result that all trials share."""
-    result: list[DeviceArray] = []
+def _trials(prepare: Callable[[MatmulPolicy], Run], arrays: dict[str, View], stream: int) -> Callable:
+    """From a configuration to a function that does the step with it, into results that all trials share."""
+    results: list[DeviceArray] = []
+    addresses = {name: x.ptr for name, x in arrays.items()}
+
+    def place(out: View) -> int:
+        """Memory as large as a result, and as aligned; cleared for a largest magnitude, which is compared with it."""
+        before = out.ptr - out.span[0]  # a negative stride reaches before the address
+        size = out.span[1] - out.span[0] + 2 * TMA_BYTES
+        results.append(
+            device_array.from_numpy(np.zeros(size, np.uint8), BY_NAME["uint8"], out.device, stream)
+            if not out.shape
+            else device_array.allocate((size,), BY_NAME["uint8"], out.device, stream)
+        )
+        return results[-1].ptr + before + -before % TMA_BYTES + out.ptr % TMA_BYTES
 
     def trial(config: MatmulPolicy) -> Callable[[], None]:
-        before = out.ptr - out.span[0]  # a negative stride reaches before the address
-        if not result:
-            shape = (out.span[1] - out.span[0] + 2 * 16,)
-            result.append(device_array.allocate(shape, BY_NAME["uint8"], out.device, stream))
-        into = result[0].ptr + before + -before % 16 + out.ptr % 16  # as aligned as the result itself
+        if not results:
+            addresses.update((name, place(arrays[name])) for name in ("d", "pre", "amax") if name in arrays)
         run = prepare(config)
-        return lambda: run((*addresses[:-1], into), stream)
+        return lambda: run(tuple(addresses.values()), stream)
 
     return trial

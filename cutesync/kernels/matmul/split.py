@@ -23,9 +23,10 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64
 
 from ...sync.barrier import Barriers
-from .epilogue import DirectStore, Outlet, Progress
+from .epilogue import DirectStore, Progress
 from .policy import CONSUMERS, WARPGROUP
 from .scheduler import Place
+from .store import Outlet
 
 VECTOR = 4  # accumulators that a thread moves at a time: 16 bytes
 

@@ -1,4 +1,5 @@
-"""Which terms a matmul's epilogue has, as the host knows them before any kernel exists; and the activations by name."""
+"""Which terms a matmul's epilogue has, and which results, as the host knows them before any kernel exists; and the
+activations by name."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from ...dtypes import DType
 from ...identity import identify
+from ...ops import required_parameters
 
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
 
@@ -15,7 +17,11 @@ ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
 class TermsSpec:
     """``activation(alpha * A B + beta * C + bias)``: ``scaled`` if alpha is not 1, ``c`` the type of C if beta is not
     0, ``bias`` "", "row" or "column" with its type, ``activation`` a name of ``ACTIVATIONS``, a callable, or None;
-    ``scale_a``, ``scale_b`` "", "one" or "each" (row of A, column of B); ``by_tma`` as in ``epilogue``."""
+    ``scale_a``, ``scale_b`` "", "one" or "each" (row of A, column of B); ``by_tma``: TMA stores the result.
+
+    ``gated``: C is not added, but its element is the activation's second value. ``pre`` is the type of the second
+    result, what was before the activation, or None; ``pre_by_tma``: TMA stores it. ``amax``: the largest magnitude of
+    the results before they are rounded is a result, too."""
 
     scaled: bool = False
     c: DType | None = None
@@ -25,11 +31,25 @@ class TermsSpec:
     by_tma: bool = True
     scale_a: str = ""
     scale_b: str = ""
+    gated: bool = False
+    pre: DType | None = None
+    pre_by_tma: bool = True
+    amax: bool = False
 
     @property
     def plain(self) -> bool:
-        """Whether the result is the product itself."""
-        return not (self.scaled or self.c or self.bias or self.activation or self.scale_a or self.scale_b)
+        """Whether the result is the product itself, and the only one."""
+        terms = self.scaled or self.c or self.bias or self.activation or self.scale_a or self.scale_b
+        return not (terms or self.several)
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one result."""
+        return self.pre is not None or self.amax
+
+    def widest(self, out: DType) -> int:
+        """Bytes of the wider of the elements of ``out`` and of the second result."""
+        return max(out.size, self.pre.size if self.pre else 0)
 
     @property
     def transposed(self) -> TermsSpec:
@@ -50,4 +70,13 @@ class TermsSpec:
             self.by_tma,
             self.scale_a,
             self.scale_b,
+            self.gated,
+            self.pre and self.pre.name,
+            self.pre_by_tma,
+            self.amax,
         )
+
+
+def takes_c(activation: str | Callable | None) -> bool:
+    """Whether an activation is a callable of two values, the second of which is an element of C."""
+    return callable(activation) and required_parameters(activation) == 2

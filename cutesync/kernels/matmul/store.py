@@ -1,0 +1,152 @@
+"""How sub-tiles of a result get from registers to global memory: 64 rows and some columns at a time.
+
+The finished elements of a sub-tile are written to a buffer of swizzled shared memory, which TMA then stores. Each
+consumer warpgroup has two buffers and a named barrier of its own and waits for nobody else. While TMA reads one buffer
+the other is filled, and the last sub-tile of a tile is stored while the next tile is multiplied. Where TMA cannot store
+a result, the threads store its elements.
+
+A call with two results (``TermsSpec.pre``) has a ``SubTileStore`` for each. Their sub-tiles take turns in the same two
+buffers, which are as wide as the wider elements need.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Float32, Int32, Int64, Uint8
+from cutlass.cute.nvgpu import CopyUniversalOp, OperandMajorMode, cpasync, warp
+from cutlass.tensor_utils import LayoutEnum
+from cutlass.utils import hopper_helpers
+
+from .policy import CONSUMERS, SUB_TILE_BUFFERS, WARPGROUP
+from .scheduler import Tile
+
+
+class Target(namedtuple("Target", "atom coordinates buffers")):
+    """Where a result goes: the TMA store and the (M, N, L) tensor of its coordinates (None if TMA does not store it),
+    and the buffers of the block as its elements."""
+
+
+class Outlet(namedtuple("Outlet", "targets shape operands exchange registers largest group half thread")):
+    """What a consumer warpgroup stores with: a ``Target`` for each result, the extents (M, N, L), the operands; what
+    its way of finishing a tile allocated; a register for the largest magnitude (``TermsSpec.amax``); and which
+    warpgroup, half of a tile and thread this is."""
+
+
+class SubTileStore:
+    """The stores of result ``number`` in elements ``out``, in sub-tiles of ``columns``. ``in_place``: the result may be
+    C."""
+
+    def __init__(self, number: int, out, columns: int, *, by_tma: bool, in_place: bool = False) -> None:
+        self.number, self.result, self.columns = number, out, columns
+        self.out = Uint8 if out.width == 8 else out  # 8 bits are moved as bits: the DSL has no single float8
+        self.by_tma, self.in_place = by_tma, in_place
+        self.spread, self.beside_tma = 1, False
+
+    def share_buffers(self, other: SubTileStore) -> None:
+        """The sub-tiles of both take turns in the buffers."""
+        self.spread = max(1, other.out.width // self.out.width)
+        self.beside_tma = other.by_tma
+
+    def buffer_layout(self):
+        """(64, columns, all buffers of the block), row-major and swizzled. Of elements that are narrower than the
+        buffers' only one buffer in ``spread`` is used."""
+        buffers = CONSUMERS * SUB_TILE_BUFFERS * self.spread
+        return hopper_helpers.make_smem_layout_epi(self.out, LayoutEnum.ROW_MAJOR, (64, self.columns), buffers)
+
+    def tma(self, tensor):
+        """The TMA store of a sub-tile to a result, and the tensor of its coordinates."""
+        buffer = cute.slice_(self.buffer_layout(), (None, None, 0))
+        return cpasync.make_tiled_tma_atom(cpasync.CopyBulkTensorTileS2GOp(), tensor, buffer, (64, self.columns))
+
+    def view(self, buffers):
+        """The block's buffers, allocated for another type, as elements of this one."""
+        layout = self.buffer_layout()
+        return cute.make_tensor(cute.recast_ptr(buffers.iterator, layout.inner, dtype=self.out), layout.outer)
+
+    @cute.jit
+    def store(self, finished, corner, tile: Tile, to: Outlet, stored: Int32):
+        """Store a sub-tile at ``corner`` by way of shared memory. ``stored`` counts the warpgroup's sub-tiles so far;
+        its new value is returned.
+
+        The named barrier 1 + group has the warpgroup's 128 threads. It is passed once a sub-tile: after all have filled
+        its buffer, and after TMA has read the buffer before. So it says both that this buffer is filled and that the
+        other may be filled again.
+        """
+        thread, shape, target = to.thread, (64, self.columns), to.targets[self.number]
+        buffer = to.group * SUB_TILE_BUFFERS + stored % SUB_TILE_BUFFERS
+        if cutlass.const_expr(self.spread > 1):
+            buffer = buffer * self.spread
+        copy, copier = self.copier(thread)
+        cute.copy(copy, copier.retile(finished), copier.partition_D(target.buffers[None, None, buffer]))
+        if cutlass.const_expr(self.by_tma):
+            cute.arch.fence_proxy("async.shared", space="cta")  # TMA reads what these generic writes wrote
+            if thread < 32:
+                cute.arch.cp_async_bulk_wait_group(0, read=True)
+            cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
+            if thread < 32:
+                if cutlass.const_expr(self.in_place):
+                    # TMA may overwrite the C that all have read (by all threads, 2 to 11 % slower)
+                    cute.arch.fence_proxy("async.global")
+                places = cute.local_tile(target.coordinates, shape, (None, None, tile.item))
+                source, there = cpasync.tma_partition(
+                    target.atom,
+                    0,
+                    cute.make_layout(1),
+                    cute.group_modes(target.buffers, 0, 2),
+                    cute.group_modes(places, 0, 2),
+                )
+                cute.copy(target.atom, source[None, buffer], there[None, corner[0] // 64, corner[1] // self.columns])
+                cute.arch.cp_async_bulk_commit_group()
+        else:
+            if cutlass.const_expr(self.beside_tma):  # the barrier then says the same of the other's buffer as above
+                if thread < 32:
+                    cute.arch.cp_async_bulk_wait_group(0, read=True)
+            cute.arch.barrier(barrier_id=1 + to.group, number_of_threads=WARPGROUP)
+            self.store_elements(target.buffers[None, None, buffer], corner, tile, to)
+        return stored + 1
+
+    @cute.jit
+    def store_elements(self, buffer, corner, tile: Tile, to: Outlet):
+        """Store a sub-tile element by element, neighbours by neighbouring threads, to a result of any strides."""
+        rows, columns = to.shape[:2]
+        pointer, row_step, column_step, batch_step = self.place(to.operands)
+        by_rows = row_step == 1
+        for i in cutlass.range(64 * self.columns // WARPGROUP, unroll=4):
+            place = i * WARPGROUP + to.thread
+            inner_row, inner_column = place // self.columns, place % self.columns
+            if by_rows:
+                inner_row, inner_column = place % 64, place // 64
+            row, column = corner[0] + inner_row, corner[1] + inner_column
+            if row < rows and column < columns:
+                offset = Int64(tile.item) * batch_step + Int64(row) * row_step + Int64(column) * column_step
+                cute.make_tensor(pointer + offset, cute.make_layout((1,)))[0] = buffer[inner_row, inner_column]
+
+    def place(self, operands):
+        """The pointer to the result, and its strides."""
+        if self.number == 0:
+            return operands.d_pointer, operands.d_row, operands.d_column, operands.d_batch
+        more = operands.more
+        return more.pre_pointer, more.pre_row, more.pre_column, more.pre_batch
+
+    def mma(self):
+        """An MMA as wide as a sub-tile: a thread's registers are in the order of the kernel's own."""
+        k_major = OperandMajorMode.K
+        return hopper_helpers.make_trivial_tiled_mma(
+            cutlass.Float16, cutlass.Float16, k_major, k_major, Float32, (1, 1, 1), (64, self.columns)
+        )
+
+    def registers(self, thread):
+        """The (row, column) in a sub-tile of each of this thread's elements."""
+        return self.mma().get_slice(thread).partition_C(cute.make_identity_tensor((64, self.columns)))
+
+    def copier(self, thread):
+        """The copy of a sub-tile's accumulators into a buffer (stmatrix for 16 bits, else pairs of elements), and this
+        thread's part of it."""
+        if self.out.width == 16:
+            copy = cute.make_copy_atom(warp.StMatrix8x8x16bOp(num_matrices=4, transpose=False), self.out)
+        else:
+            copy = cute.make_copy_atom(CopyUniversalOp(), self.out, num_bits_per_copy=2 * self.out.width)
+        return copy, cute.make_tiled_copy_C(copy, self.mma()).get_slice(thread)
