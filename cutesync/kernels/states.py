@@ -7,7 +7,6 @@ number of values, inputs and outputs. The kernels of a family see the same membe
 from __future__ import annotations
 
 import functools
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -17,7 +16,7 @@ import numpy as np
 from ..dtypes import BOOL, BY_NAME, FLOAT32, INT32, INT64, DType, dtype, number, register, scalar
 from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ..identity import Identity, identify
-from ..ops import Operator
+from ..ops import Operator, required_parameters
 from ..runtime.kernel import Pointer, Scalar
 
 
@@ -201,7 +200,7 @@ def parse_states(
     if words > MAX_WORDS:
         allowed = f"at most {MAX_WORDS} words of 32 bits"
         raise ArgumentValueError(explain("dtype", f"a state of {words} words", allowed))
-    takes_index = transform is not None and _positional(transform) == len(sources) + 1 + len(args)
+    takes_index = transform is not None and required_parameters(transform) == len(sources) + 1 + len(args)
     unpacked = unpacked and len(values) == 1 and not isinstance(types, tuple)
     return States(op, sources, accumulate, results, transform, finish, takes_index, unpacked, args)
 
@@ -231,16 +230,7 @@ def takes_two(transform: Any) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def _positional_of(identity: Identity) -> int:
-    return _positional(identity.fn)
-
-
-def _positional(fn: Callable) -> int:
-    """Return the number of parameters without a default; -1 if the callable has no signature."""
-    try:
-        parameters = inspect.signature(fn).parameters.values()
-    except (TypeError, ValueError):
-        return -1
-    return sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+    return required_parameters(identity.fn)
 
 
 def start_of(init: Any, what: str, operation: Any) -> tuple:
