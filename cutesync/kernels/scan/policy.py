@@ -27,7 +27,16 @@ MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 3
 MAX_NARROW_COLUMNS = 64  # narrow arrays of up to 64 columns are streamed through shared memory
 NARROW_TILE_BYTES, NARROW_STAGES = 1 << 16, 3  # 3 tiles of 64 KiB fit the shared memory of an SM
 NARROW_WORKERS, MIN_RUNS = 256, 8  # 256 threads per block; more if this would leave fewer than 8 runs per column
-MAX_SPLITS = 512  # blocks that share a column
+# Tiles of columns. An SM holds 3 blocks of 256 threads with 32 words of elements each: 96 KiB, and 80 registers a thread.
+TILE_THREADS, TILE_LANES, MAX_TILE_GROUPS = 256, 32, 32
+TILE_WORDS, TILE_BLOCKS = 32, 3
+WIDE_STATE_WORDS, WIDE_TILE_WORDS = 4, 16  # threads with larger states have fewer elements, and an SM fewer blocks
+MAX_ROW_BYTES, MIN_ROW_BYTES = 8, 4  # of a row that a thread loads: 4 where fewer than MIN_CHAINS tiles lie side by side
+MIN_CHAINS = 16
+MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
+MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back reads
+ENOUGH_COLUMNS = SMS * 256  # a thread for each: from here on, and for rows of up to 32 positions, columns.py is used
+MAX_UNROLLED_ROWS = 32
 
 
 MAX_CHUNK_WORDS = 96  # states of several values: registers of a lane for its vectors and their prefixes
@@ -181,16 +190,31 @@ DOUBLE_REDUCE_WARPS = 8
 
 @dataclass(frozen=True)
 class ColumnPolicy(Policy):
-    """An axis that is not the last. A block has ``lanes`` threads side by side, with ``width`` columns each, times
-    ``groups`` of rows; with ``split`` several blocks share the rows."""
+    """An axis that is not the last, with many columns. A block has ``lanes`` threads side by side, with ``width``
+    columns each, and ``unroll`` rows of them at once."""
 
     module, kernel = ".columns", "ColumnScan"
 
     width: int
     lanes: int
-    groups: int
     unroll: int
-    split: bool
+    aligned_out: bool
+
+
+@dataclass(frozen=True)
+class ColumnTilePolicy(Policy):
+    """An axis that is not the last, in tiles: ``lanes`` threads with ``width`` columns side by side, times ``groups``
+    of ``height`` rows. ``group`` tiles are a group of the look-back; ``alone``: a tile has all rows."""
+
+    module, kernel = ".column_tiles", "ColumnTileScan"
+
+    width: int
+    lanes: int
+    groups: int
+    height: int
+    group: int
+    blocks_per_sm: int
+    alone: bool
     aligned_out: bool
 
 
@@ -304,7 +328,7 @@ def _narrow_array(problem: Problem) -> Choice:
     while runs * run * inner * size % VECTOR_BYTES:
         run -= 1
     tiles = ceil_div(problem.length, runs * run)
-    slots = problem.rows * (tiles + ceil_div(tiles, GROUP)) * inner
+    slots = problem.rows * group_slots(tiles, GROUP) * inner
     return Choice(NarrowPolicy(inner, runs, run, NARROW_STAGES, GROUP), tiles, min(SMS, problem.rows * tiles), slots)
 
 
@@ -352,28 +376,61 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     )
 
 
+def group_slots(tiles: int, group: int) -> int:
+    """Return the number of slots of a column of ``tiles`` tiles: one for each tile of each group, and one for what
+    comes before the group."""
+    return ceil_div(tiles, group) * (group + 1)
+
+
 def _columns(problem: Problem) -> Choice:
     items, _ = problem.vector(problem.inner)
     while items > 1 and problem.rows * (problem.inner // items) < SMS * 240:
         items //= 2
     units = problem.inner // items
+    if problem.length > MAX_UNROLLED_ROWS and problem.rows * units < ENOUGH_COLUMNS:
+        return _column_tiles(problem)
     lanes = min(power_of_two(units), 128)
     tiles = ceil_div(units, lanes)
-    blocks = problem.rows * tiles
-    groups = 1
-    if problem.rows * units < SMS * 256:  # too few columns to fill the GPU: groups and blocks share the rows
-        groups = min(128 // lanes, power_of_two(problem.length // 16 + 1))
-    splits = (
-        min(ceil_div(SMS * 8, blocks), problem.length // (groups * 16), MAX_SPLITS) if groups > 1 or blocks < SMS else 1
-    )
-    splits = max(1, splits)
-    slots = problem.rows * splits * problem.inner if splits > 1 else 0
-    unroll = 32 if items * problem.source <= 8 and groups == 1 else 16
+    unroll = MAX_UNROLLED_ROWS if items * problem.source <= 8 else 16
     if problem.several:
         unroll = max(2, min(unroll, power_of_two_below(MAX_CHUNK_WORDS // (items * ceil_div(sum(problem.sources), 4)))))
-    return Choice(
-        ColumnPolicy(items, lanes, groups, unroll, splits > 1, problem.aligned(items) == 0),
-        tiles,
-        blocks * splits,
-        slots,
-    )
+    return Choice(ColumnPolicy(items, lanes, unroll, problem.aligned(items) == 0), tiles, problem.rows * tiles)
+
+
+def _column_tiles(problem: Problem) -> Choice:
+    width, _ = problem.vector(problem.inner)
+    each = sum(problem.sources)
+
+    def across(width: int) -> int:
+        """Return how many tiles cover the columns."""
+        return ceil_div(problem.inner // width, TILE_LANES)
+
+    while width > 1 and (
+        width * each > MAX_ROW_BYTES or (width * each > MIN_ROW_BYTES and problem.rows * across(width) < MIN_CHAINS)
+    ):
+        width //= 2
+    chains = problem.rows * across(width)
+    lanes = ceil_div(problem.inner // width, across(width))
+    lanes = power_of_two(lanes) if lanes <= 4 else ceil_div(lanes, 4) * 4
+    groups = min(MAX_TILE_GROUPS, TILE_THREADS // lanes)
+    wide = problem.words * width > WIDE_STATE_WORDS
+    words = sum(ceil_div(width * size, 4) if width * size % 4 == 0 else width for size in problem.sources)
+    height = power_of_two_below((WIDE_TILE_WORDS if wide else TILE_WORDS) // words)
+
+    def tiles_of(height: int) -> int:
+        return ceil_div(problem.length, groups * height)
+
+    alone = tiles_of(height) == 1
+    # Lower tiles, unless several would have to share the rows for it
+    while height > 1 and (
+        tiles_of(height // 2) == 1 if alone else height > MIN_TILE_HEIGHT and chains * tiles_of(height) < 2 * SMS
+    ):
+        height //= 2
+    tiles = tiles_of(height)
+    group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two(ceil_div(SMS, chains))))
+    blocks = (1 if problem.words * width > 2 * WIDE_STATE_WORDS else 2) if wide else TILE_BLOCKS
+    policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, problem.aligned(width) == 0)
+    if alone:
+        return Choice(policy, 1, chains)
+    slots = problem.rows * group_slots(tiles, group) * problem.inner
+    return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots)
