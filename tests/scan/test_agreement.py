@@ -249,4 +249,12 @@ def test_every_kernel_is_among_the_shapes():
     shapes = [(1, n, 1) for n in (*SMALL, *LARGE)] + [(s[0], s[1], 1) for s in LONG] + [(1, *s[:2]) for s in LONG]
     shapes += [(21, 37, 1), (3, 350, 1)]
     kinds = {choose(Problem(*shape, (4,), (4,), (0,), (0,))).policy.kernel for shape in shapes}
-    assert kinds == {"ShortRowScan", "RowScan", "WaveScan", "ColumnScan", "NarrowScan", "PipelineScan"}
+    assert kinds == {
+        "ShortRowScan",
+        "RowScan",
+        "WaveScan",
+        "ColumnScan",
+        "ColumnTileScan",
+        "NarrowScan",
+        "PipelineScan",
+    }

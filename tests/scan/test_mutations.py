@@ -16,7 +16,7 @@ from cutesync.runtime import device
 from .. import faults
 from ..cases import data, scanned
 from ..faults import each, every, only
-from .kernels import columns, force, pipeline, rows, slabs, wave
+from .kernels import column_tiles, force, pipeline, rows, slabs, wave
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,8 @@ KERNELS = {
     "ragged rows": (rows(2, 2, ragged=True), (6, 203), 1),
     "one tile": (wave(4, 1), (501,), 0),
     "wave": (wave(2, 1), (1203,), 0),
-    "columns": (columns(2, 4, 8, 2, 3), (101, 12), 0),
+    "columns in one tile": (column_tiles(2, 4, 8, 2, 3, 2), (15, 12), 0),
+    "tiles of columns": (column_tiles(2, 4, 8, 2, 3, 2), (101, 12), 0),
     "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
     "slabs from the end": (slabs(4, 3, 2, 2, 3), (143, 5), 0, True),  # the short tile is the first: a whole one follows
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (4, 1101), 1),
@@ -82,7 +83,7 @@ def test_no_mutant_survives(name):
 
 
 @pytest.mark.parametrize("fault", FLAGS)
-@pytest.mark.parametrize("name", ["wave", "columns", "slabs", "pipeline"])
+@pytest.mark.parametrize("name", ["wave", "tiles of columns", "slabs", "pipeline"])
 def test_faults_of_the_look_back_are_found(name, fault):
     bench(name).check(*FLAGS[fault])
 
@@ -102,6 +103,6 @@ def ticket_by_block_index(ptx: str) -> Iterator[str]:
     yield ptx[: atom.start()] + text + rest
 
 
-@pytest.mark.parametrize("name", ["wave", "columns", "slabs", "pipeline"])
+@pytest.mark.parametrize("name", ["wave", "tiles of columns", "slabs", "pipeline"])
 def test_tiles_numbered_by_block_index_deadlock(name):
     bench(name).check(ticket_by_block_index, {"deadlock"})

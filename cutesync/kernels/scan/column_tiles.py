@@ -1,20 +1,23 @@
 """Scan along an axis that is not the last, where columns alone do not fill a GPU: blocks take tiles of rows.
 
-A tile has ``groups`` row groups of ``height`` rows, and ``lanes * width`` columns. It stays in registers from its one
-reading to the end: a thread loads ``height`` rows of its columns at once, reduces them, and scans them when it knows
-what comes before. So each element is read once and written once. Per tile:
+A tile has ``groups`` row groups of ``height`` rows, and ``lanes * width`` columns. It stays in shared memory from its
+one reading to the end, so each element is read once and written once. Every thread copies, reduces and scans the
+``height`` rows of its own columns: no barrier is needed between its copies and its reads, only ``cp.async.wait_group``.
+Per tile:
 
-    1. load; ask for the next tile's number
+    1. wait for the copies
     2. reduce the thread's rows; exchange the row groups' partials (barrier); publish the tile's aggregates
-    3. look back: each row group collects a part of the states that precede the tile; exchange them (barrier)
-    4. publish what comes before the next group of tiles, if this tile ends one
-    5. scan and store
+    3. start the copies of the next tile, into the other of two stages; ask for the number of the tile after that
+    4. look back: each row group collects a part of the states that precede the tile; exchange them (barrier)
+    5. publish what comes before the next group of tiles, if this tile ends one
+    6. scan and store
 
-While some blocks of an SM look back, others load and store: ``blocks_per_sm`` are resident. Tile numbers count the
-columns first, then the outer slices, then the rows, so the tiles that a look-back needs were taken long before.
+Elements of a row that do not fill a word of 32 bits are loaded and stored to the stage instead of copied. Tile numbers
+count the columns first, then the outer slices, then the rows, so the tiles that a look-back needs were taken long
+before.
 
-Progress: tile numbers come from an atomic. The aggregates of a tile are published before its block waits for anything,
-and a block that has asked for its next tile only waits for tiles before the one in hand. So the block that has the
+Progress: tile numbers come from an atomic. The aggregates of a tile are published before its block waits for anything
+but copies, and a block that has taken more tiles only waits for tiles before the one in hand. So the block that has the
 smallest tile with something unpublished finds everything published that it looks back at.
 
 ``alone``: a tile holds all rows. Then a block has one tile, and nothing is published.
@@ -27,28 +30,36 @@ from collections import namedtuple
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
+from cutlass.experimental import primitives
 from cutlass.memory import SmemAllocator
 
 from ...block.reduce import get, put, state_array, state_bytes
 from ...monoid import choose
+from ...sizes import power_of_two_below
 from ...sync.gather import Entry, enter
 from ...warp import Maybe, prepend
+from ..arrays import pointers_of
 from .base import Arguments, Scan
 from .columns import ThreadColumns
 from .groups import TileGroups
 from .policy import ColumnTilePolicy
 
-# Shared memory: the states of all threads, ``partials`` of the rows of a tile and ``found`` by the look-back; and
-# ``words``: the block's first tile, the launch's tag, the next tile.
-Shared = namedtuple("Shared", "partials found words")
+MAX_UNROLL, UNROLL_BYTES = 8, 64  # rows of a thread that are in registers at once
+WORD_BYTES = 4  # the least that cp.async copies
+LOADS = 32  # rows of a thread that are loaded at once
+
+# Shared memory: the ``stages`` with the elements of each input; the states of all threads, ``partials`` of the rows of
+# a tile and ``found`` by the look-back; and ``words``: the block's first tile, the launch's tag, the next tile.
+Shared = namedtuple("Shared", "stages partials found words")
 FIRST, TAG, NEXT = range(3)
 
 # A thread of a block: its rank, its row group, and its lane in it.
 Member = namedtuple("Member", "thread group lane")
 
-# A thread's part of a tile: the tile's number in its outer slice, the outer slice, the first of the thread's columns
-# and whether they exist; the position of the tile's first row, and of the thread's among the tile's ``count``.
-Part = namedtuple("Part", "tile outer column inside first row count")
+# A thread's part of a tile: the tile's number in its outer slice; the first of the thread's columns, and whether they
+# exist; how many of its rows exist. ``row`` is the first that it loads, of the ``count`` of the tile; ``position`` is
+# that row's along the axis, in scan order, ``place`` that of its first element, and ``step`` from row to row.
+Part = namedtuple("Part", "tile outer column inside left row count position place step")
 
 
 class ColumnTileScan(ThreadColumns):
@@ -60,21 +71,33 @@ class ColumnTileScan(ThreadColumns):
         threads = -(-policy.lanes * policy.groups // 32) * 32
         self.tile = policy.groups * policy.height  # rows
         self.states = threads * policy.width
-        smem = (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 32
+        row = policy.width * sum(dtype.size for dtype in scan.monoid.sources)
+        self.unroll = max(1, min(MAX_UNROLL, policy.height, power_of_two_below(UNROLL_BYTES // row)))
+        self.stage = policy.height * self.states  # elements of an input
+        self.stages = 1 if policy.alone else 2
+        elements = sum(self.stages * self.stage * dtype.size + 16 for dtype in scan.monoid.sources)
+        smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
         super().__init__(scan, threads, smem, policy.blocks_per_sm)
 
     @cute.jit
     def body(self, a: Arguments):
-        types = self.scan.monoid.types
+        allocator, types = SmemAllocator(), self.scan.monoid.types
+        stages = tuple(
+            allocator.allocate_array(dtype.cutlass, self.stages * self.stage, byte_alignment=16)
+            for dtype in self.scan.monoid.sources
+        )
         partials = state_array(types, self.states)
         found = partials if self.alone else state_array(types, self.states)
-        words = cute.make_tensor(SmemAllocator().allocate_array(Int32, 3), cute.make_layout((3,)))
-        shared = Shared(partials, found, words)
+        words = cute.make_tensor(allocator.allocate_array(Int32, 3), cute.make_layout((3,)))
+        shared = Shared(stages, partials, found, words)
         thread, _, _ = cute.arch.thread_idx()
         me = Member(thread, thread // self.lanes, thread % self.lanes)
-        number, _, _ = cute.arch.block_idx()
         if cutlass.const_expr(self.alone):
-            self.scan_tile(shared, a, me, number, Int32(0), Entry.none())
+            number, _, _ = cute.arch.block_idx()
+            part = self.part(number, a, me)
+            self.load(shared, a, me, part, Int32(0))
+            prefix, _ = self.reduce_tile(shared, a, me, part, Int32(0))
+            self.scan_rows(shared, a, me, part, Int32(0), self.then(self.carry_in(a), prefix))
         else:
             self.take_tiles(shared, a, me)
 
@@ -89,13 +112,30 @@ class ColumnTileScan(ThreadColumns):
         entry = Entry.none()
         if me.thread == 0:
             entry = enter(a.counters)
-            shared.words[FIRST], shared.words[TAG] = entry.arrived, entry.tag
+            shared.words[FIRST] = entry.arrived
+            shared.words[TAG] = entry.tag
         cute.arch.sync_threads()
-        number, tag = shared.words[FIRST], shared.words[TAG]
+        number, tag, stage = shared.words[FIRST], shared.words[TAG], Int32(0)
+        if number < everything:
+            self.load(shared, a, me, self.part(number, a, me), stage)
+            if me.thread == 0:
+                entry = enter(a.counters)
         while number < everything:
             if me.thread == 0:
-                entry = enter(a.counters)  # asked for early: the answer takes as long as a load
-            number = self.scan_tile(shared, a, me, number, tag, entry)
+                shared.words[NEXT] = entry.arrived
+            part = self.part(number, a, me)
+            prefix, total = self.reduce_tile(shared, a, me, part, stage)
+            groups = TileGroups.make(a, part.outer, tag, self.scan.monoid.types, self.group)
+            self.publish(groups, me, part, total)
+            number = shared.words[NEXT]
+            if number < everything:
+                self.load(shared, a, me, self.part(number, a, me), stage ^ 1)
+                if me.thread == 0:
+                    entry = enter(a.counters)  # asked for early: the answer takes as long as a copy
+            carry = self.look_back(groups, shared.found, a, me, part)
+            self.publish_end(groups, me, part, self.then(carry, Maybe.of(total)))
+            self.scan_rows(shared, a, me, part, stage, self.then(carry, prefix))
+            stage ^= 1
         if me.thread == 0:
             blocks, _, _ = cute.arch.grid_dim()
             entry.close(a.counters, Int32(0), everything + blocks)
@@ -104,46 +144,76 @@ class ColumnTileScan(ThreadColumns):
         chains = self.chains(a)
         across = chains // Int32(a.rows)
         tile, chain = number // chains, number % chains
-        column = (Int64(chain % across) * self.lanes + me.lane) * self.width
-        inside = (column < a.inner) & (me.group < self.groups)
-        first = Int64(tile) * self.tile
+        outer, column = chain // across, (chain % across * self.lanes + me.lane) * self.width
+        inside = (column < Int32(a.inner)) & (me.group < self.groups)
+        first, row = Int64(tile) * self.tile, me.group * self.height
         count = Int32(cutlass.min(a.length - first, Int64(self.tile)))
-        return Part(tile, chain // across, column, inside, first, me.group * self.height, count)
+        left = choose(inside, count - row, Int32(0))
+        row = cutlass.min(row, count - 1)
+        place = (Int64(outer) * a.length + self.scan.flip(first + row, a.length)) * a.inner
+        place += cutlass.min(column, Int32(a.inner) - self.width)
+        step = -a.inner if self.scan.reverse else a.inner
+        return Part(tile, outer, column, inside, left, row, count, first + row, place, step)
+
+    # A thread's rows in a stage: number u of all threads, then number u + 1
+
+    def held(self, shared, k: int, stage, u, me: Member):
+        """Where a thread's row ``u`` of input ``k`` lies in shared memory."""
+        return shared.stages[k] + (stage * self.stage + u * self.states + me.thread * self.width)
 
     @cute.jit
-    def scan_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, number, tag, entry: Entry):
-        """Scan a tile; the number of the block's next one."""
-        part = self.part(number, a, me)
-        row = cutlass.min(part.row, part.count - 1)
-        position = part.first + row
-        place = (Int64(part.outer) * a.length + self.scan.flip(position, a.length)) * a.inner
-        place += cutlass.min(part.column, a.inner - self.width)
-        step = -a.inner if self.scan.reverse else a.inner
-        elements = self.registers(self.height)
-        at = place
-        for u in cutlass.range_constexpr(self.height):
-            self.load_row(a.x + at, elements, u)
-            at += choose(row + u + 1 < part.count, step, Int64(0))
-        following = Int32(0)
-        if cutlass.const_expr(not self.alone):
-            if me.thread == 0:
-                shared.words[NEXT] = entry.arrived
-        before, total = self.exchange(shared.partials, self.reduce_rows(elements, position, a), me, Int32(self.groups))
-        prefix = Maybe(before, me.group > 0)
-        if cutlass.const_expr(self.alone):
-            carry = self.carry_in(a)
-        else:
-            following = shared.words[NEXT]
-            carry = self.look_back(shared, a, me, part, tag, total)
-        self.scan_rows(elements, position, self.then(carry, prefix), a, (part, place, step))
-        return following
+    def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
+        """Start the copies of a thread's rows into a stage."""
+        at, count = part.place, min(LOADS, self.height)
+        for first in cutlass.range(0, self.height, count, unroll=1):
+            loaded = []
+            for u in cutlass.range_constexpr(count):
+                loaded += self.load_row(shared, a.x + at, stage, first + u, me)
+                at += choose(part.row + first + u + 1 < part.count, part.step, Int64(0))
+            for row, target in loaded:
+                cute.autovec_copy(row, target)
+        cute.arch.cp_async_commit_group()
 
-    def reduce_rows(self, elements, position, a: Arguments):
-        """The aggregates of a thread's rows. They have no meaning where a row does not exist; nobody uses them."""
-        states = self.lifted(elements, 0, self.index(position, a))
-        for u in range(1, self.height):
-            states = self.combine(states, self.lifted(elements, u, self.index(position + u, a)))
-        return states
+    def load_row(self, shared, at, stage, u, me: Member) -> list:
+        """Copy row ``u`` of a thread, or load what cannot be copied: ``(elements, target)`` of each such input."""
+        loaded = []
+        for k, (source, dtype) in enumerate(zip(pointers_of(at), self.scan.monoid.sources)):
+            target, size = self.held(shared, k, stage, u, me), self.width * dtype.size
+            if size % WORD_BYTES == 0:
+                primitives.cp_async_shared_global(target, source, size, "ca")
+            else:
+                row = cute.make_rmem_tensor((self.width,), dtype.cutlass)
+                cute.autovec_copy(self.vector(source, dtype), row)
+                loaded.append((row, self.vector(target, dtype)))
+        return loaded
+
+    def states_of(self, shared, a: Arguments, me: Member, part: Part, stage, first) -> list:
+        """The states of ``unroll`` of a thread's rows, from number ``first`` on."""
+        rows = []
+        for u in range(self.unroll):
+            row = []
+            for k, dtype in enumerate(self.scan.monoid.sources):
+                row.append(cute.make_rmem_tensor((self.width,), dtype.cutlass))
+                cute.autovec_copy(self.vector(self.held(shared, k, stage, first + u, me), dtype), row[-1])
+            rows.append(row)
+        return [self.lifted(row, part.position + first + u, a) for u, row in enumerate(rows)]
+
+    @cute.jit
+    def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
+        """``(prefix, total)`` of a tile: what comes before a thread's rows in it, and its columns' aggregates. Those of
+        a short tile, the last of its outer slice, have no meaning; nobody uses them."""
+        cute.arch.cp_async_wait_group(0)
+        states = tuple(tuple(t(0) for t in self.scan.monoid.types) for _ in range(self.width))
+        for first in cutlass.range(0, self.height, self.unroll, unroll=1):
+            rows = self.states_of(shared, a, me, part, stage, first)
+            for u, row in enumerate(rows):
+                states = self.append(first + u > 0, states, row) if u == 0 else self.combine(states, row)
+        before, total = self.exchange(shared.partials, states, me, Int32(self.groups))
+        return Maybe(before, me.group > 0), total
+
+    def append(self, valid, states, row):
+        """``row``, preceded by ``states`` where they are valid."""
+        return tuple(prepend(valid, x, y, self.scan.combine) for x, y in zip(states, row))
 
     @cute.jit
     def exchange(self, storage: cutlass.Constexpr, states, me: Member, count: Int32):
@@ -165,40 +235,42 @@ class ColumnTileScan(ThreadColumns):
         return tuple(get(storage, c * self.threads + thread, types) for c in range(self.width))
 
     @cute.jit
-    def look_back(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, tag, total):
-        """Publish a tile's aggregates; what comes before the tile."""
-        groups = TileGroups.make(a, part.outer, tag, self.scan.monoid.types, self.group)
-        publishes = part.inside & (me.group == self.groups - 1)
-        if publishes:
+    def publish(self, groups: cutlass.Constexpr, me: Member, part: Part, total):
+        if part.inside & (me.group == self.groups - 1):
             for c in cutlass.range_constexpr(self.width):
                 groups.publish(part.tile, part.column + c, total[c])
-        whose = choose(part.inside, me.group, Int32(-1))
-        found = groups.collect(part.tile, part.column, whose, self.groups, self.scan.combine, self.width)
-        count = groups.before(part.tile)
-        _, before = self.exchange(shared.found, found.state, me, cutlass.min(count, self.groups))
-        start = self.carry_in(a)
-        start = Maybe(start.state, start.valid & (part.tile < self.group))
-        carry = self.then(start, Maybe(before, count > 0))
-        if publishes & groups.ends_group(part.tile):
-            end = self.then(carry, Maybe.of(total))
-            for c in cutlass.range_constexpr(self.width):
-                groups.publish_end(part.tile, part.column + c, end.state[c])
-        return carry
 
     @cute.jit
-    def scan_rows(self, elements: cutlass.Constexpr, position, before: Maybe, a: Arguments, where):
+    def publish_end(self, groups: cutlass.Constexpr, me: Member, part: Part, end: Maybe):
+        if part.inside & (me.group == self.groups - 1) & groups.ends_group(part.tile):
+            for c in cutlass.range_constexpr(self.width):
+                groups.publish_end(part.tile, part.column + c, end.state[c])
+
+    @cute.jit
+    def look_back(self, groups: cutlass.Constexpr, found: cutlass.Constexpr, a: Arguments, me: Member, part: Part):
+        """What comes before a tile."""
+        whose = choose(part.inside, me.group, Int32(-1))
+        states = groups.collect(part.tile, part.column, whose, self.groups, self.scan.combine, self.width).state
+        count = groups.before(part.tile)
+        _, before = self.exchange(found, states, me, cutlass.min(count, self.groups))
+        start = self.carry_in(a)
+        return self.then(Maybe(start.state, start.valid & (part.tile < self.group)), Maybe(before, count > 0))
+
+    @cute.jit
+    def scan_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage, before: Maybe):
         """Store the scan of a thread's rows; ``before`` comes before them."""
-        part, place, step = where
-        left = choose(part.inside, part.count - part.row, Int32(0))  # rows that exist
-        states = before.state
-        for u in cutlass.range_constexpr(self.height):
-            following = self.lifted(elements, u, self.index(position + u, a))
-            if cutlass.const_expr(u == 0):
-                pairs = zip(states, following)
-                following = tuple(prepend(before.valid, x, y, self.scan.combine) for x, y in pairs)
-            else:
-                following = self.combine(states, following)
-            if u < left:
-                self.store_row(a.out + place, states if self.scan.exclusive else following)
-            states = following
-            place += step
+        states, at = before.state, part.place
+        for first in cutlass.range(0, self.height, self.unroll, unroll=1):
+            rows = self.states_of(shared, a, me, part, stage, first)
+            for u, row in enumerate(rows):
+                following = (
+                    self.append((first + u > 0) | before.valid, states, row) if u == 0 else self.combine(states, row)
+                )
+                self.store_if(first + u < part.left, a.out + at, states if self.scan.exclusive else following)
+                states = following
+                at += part.step
+
+    @cute.jit
+    def store_if(self, exists, at, states):
+        if exists:
+            self.store_row(at, states)

@@ -1,24 +1,19 @@
 """Scan along an axis that is not the last, where there are columns enough to fill a GPU: neighbouring threads scan
 neighbouring columns, row by row, and no thread waits for another. Each element is read once.
 
-``ThreadColumns`` is what this kernel shares with ``column_tiles``: the elements of a thread's columns in registers.
+``ThreadColumns`` is what this kernel shares with ``column_tiles``.
 """
 
 from __future__ import annotations
-
-import math
 
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
-from ...dtypes import DType
 from ...warp import Maybe
 from ..arrays import pointers_of
 from .base import Arguments, Scan, ScanKernel
 from .policy import ColumnPolicy
-
-WORD_BYTES = 4
 
 
 class ThreadColumns(ScanKernel):
@@ -30,40 +25,16 @@ class ThreadColumns(ScanKernel):
     width: int
     aligned_out: bool
 
-    def packed(self, dtype: DType) -> bool:
-        """Whether the elements of a row are held as 32-bit words. Else each has a register."""
-        return self.width * dtype.size % WORD_BYTES == 0
+    def vector(self, at, element, aligned: bool = True):
+        """A thread's elements of a row, at a pointer."""
+        align = element.size * (self.width if aligned else 1)
+        pointer = cute.make_ptr(element.cutlass, at.toint(), at.memspace, assumed_align=align)
+        return cute.make_tensor(pointer, cute.make_layout((self.width,)))
 
-    def registers(self, rows: int):
-        """Registers for the elements of ``rows`` rows of a thread's columns: a tensor (words, rows) of each input."""
-        tensors = []
-        for dtype in self.scan.monoid.sources:
-            packed = self.packed(dtype)
-            each = self.width * dtype.size // WORD_BYTES if packed else self.width
-            layout = cute.make_layout((each, rows), stride=(1, each))
-            tensors.append(cute.make_rmem_tensor(layout, Int32 if packed else dtype.cutlass))
-        return tuple(tensors)
-
-    def load_row(self, at, elements, u: int) -> None:
-        """Load the row at ``at`` as number ``u``."""
-        for pointer, dtype, target in zip(pointers_of(at), self.scan.monoid.sources, elements):
-            word = Int32 if self.packed(dtype) else dtype.cutlass
-            align = math.gcd(self.width * dtype.size, 16)
-            source = cute.make_ptr(word, pointer.toint(), cute.AddressSpace.gmem, assumed_align=align)
-            row = cute.make_tensor(source, cute.make_layout((cute.size(target, mode=[0]),)))
-            cute.autovec_copy(row, target[(None, u)])
-
-    def lifted(self, elements, u: int, index):
-        """The states of the row loaded as number ``u``; ``index`` is the row's."""
-        rows = []
-        for dtype, target in zip(self.scan.monoid.sources, elements):
-            row = target[(None, u)]
-            rows.append(cute.recast_tensor(row, dtype.cutlass) if self.packed(dtype) else row)
+    def lifted(self, rows, position, a: Arguments):
+        """The states of the row at ``position`` (in scan order): ``rows`` are a thread's elements of each input."""
+        index = self.scan.flip(position, a.length) if self.scan.monoid.takes_index else 0
         return tuple(self.scan.monoid.lift(*(row[c] for row in rows), index) for c in range(self.width))
-
-    def index(self, position, a: Arguments):
-        """The index along the axis of a position in scan order, if the callables take it."""
-        return self.scan.flip(position, a.length) if self.scan.monoid.takes_index else 0
 
     def store_row(self, at, states) -> None:
         """Store the results of a row's states."""
@@ -72,9 +43,7 @@ class ThreadColumns(ScanKernel):
             results = cute.make_rmem_tensor((self.width,), dtype.cutlass)
             for c in range(self.width):
                 results[c] = columns[c][k]
-            align = math.gcd(dtype.size * (self.width if self.aligned_out else 1), 16)
-            target = cute.make_ptr(dtype.cutlass, pointer.toint(), cute.AddressSpace.gmem, assumed_align=align)
-            cute.autovec_copy(results, cute.make_tensor(target, cute.make_layout((self.width,))))
+            cute.autovec_copy(results, self.vector(pointer, dtype, self.aligned_out))
 
     def combine(self, a, b):
         """Combine the states of a thread's columns, column by column."""
@@ -112,22 +81,23 @@ class ColumnScan(ThreadColumns):
     def scan_columns(self, a: Arguments, x, out):
         """Scan a thread's columns, whose first elements are at ``x``."""
         carry = self.carry_in(a)
-        elements = self.registers(self.unroll)
+        layout = cute.make_layout((self.width, self.unroll), stride=(1, self.width))
+        elements = tuple(cute.make_rmem_tensor(layout, dtype.cutlass) for dtype in self.scan.monoid.sources)
         first = Int64(0)
         while first < a.length:
             left = Int32(cutlass.min(a.length - first, Int64(self.unroll)))
-            self.load(x, elements, first, left, a)
             for u in cutlass.range_constexpr(self.unroll):
                 if u < left:
-                    row = Maybe.of(self.lifted(elements, u, self.index(first + u, a)))
+                    self.load_row(x + self.scan.flip(first + u, a.length) * a.inner, [e[(None, u)] for e in elements])
+            for u in cutlass.range_constexpr(self.unroll):
+                if u < left:
+                    row = Maybe.of(self.lifted([e[(None, u)] for e in elements], first + u, a))
                     following = self.then(carry, row)
                     at = out + self.scan.flip(first + u, a.length) * a.inner
                     self.store_row(at, carry.state if self.scan.exclusive else following.state)
                     carry = Maybe.of(following.state)
             first += self.unroll
 
-    @cute.jit
-    def load(self, x, elements, first, left, a: Arguments):
-        for u in cutlass.range_constexpr(self.unroll):
-            if u < left:
-                self.load_row(x + self.scan.flip(first + u, a.length) * a.inner, elements, u)
+    def load_row(self, at, targets) -> None:
+        for pointer, dtype, target in zip(pointers_of(at), self.scan.monoid.sources, targets):
+            cute.autovec_copy(self.vector(pointer, dtype), target)

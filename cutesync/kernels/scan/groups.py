@@ -17,8 +17,10 @@ import cutlass
 from cutlass import Int32, Int64
 
 from ...block.split import share
-from ...sync.gather import Slots
+from ...sync.gather import Slots, words
 from .base import Arguments
+
+READS = 8  # words that a thread reads at once
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class TileGroups:
         begin, end = share(count, cutlass.max(part, 0), Int32(parts))
         end = cutlass.select_(part < 0, begin, end)
         at = self._place(self._number(tile) - count + begin) + column
-        return self.slots.collect(at, end - begin, Int64(self.inner), combine, width)
+        most = -(-self.group // parts) * width * words(self.slots.types)
+        return self.slots.collect(at, end - begin, Int64(self.inner), combine, width, min(most, READS))
 
     def _number(self, tile):
         """The number of a tile's slot in a column."""

@@ -27,15 +27,18 @@ MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 3
 MAX_NARROW_COLUMNS = 64  # narrow arrays of up to 64 columns are streamed through shared memory
 NARROW_TILE_BYTES, NARROW_STAGES = 1 << 16, 3  # 3 tiles of 64 KiB fit the shared memory of an SM
 NARROW_WORKERS, MIN_RUNS = 256, 8  # 256 threads per block; more if this would leave fewer than 8 runs per column
-# Tiles of columns. An SM holds 3 blocks of 256 threads with 32 words of elements each: 96 KiB, and 80 registers a thread.
+# Tiles of columns: 256 threads with 128 bytes of elements each, twice, in shared memory. An SM holds 3 such blocks.
 TILE_THREADS, TILE_LANES, MAX_TILE_GROUPS = 256, 32, 32
-TILE_WORDS, TILE_BLOCKS = 32, 3
-WIDE_STATE_WORDS, WIDE_TILE_WORDS = 4, 16  # threads with larger states have fewer elements, and an SM fewer blocks
-MAX_ROW_BYTES, MIN_ROW_BYTES = 8, 4  # of a row that a thread loads: 4 where fewer than MIN_CHAINS tiles lie side by side
+THREAD_BYTES, TILE_BLOCKS, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 3, 4, 64
+WIDE_STATE_WORDS = 4  # of a thread's columns: with larger states an SM holds fewer blocks
+MAX_ROW_BYTES, MIN_ROW_BYTES = (
+    8,
+    4,
+)  # of a row that a thread loads: 4 where fewer than MIN_CHAINS tiles lie side by side
 MIN_CHAINS = 16
 MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
 MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back reads
-ENOUGH_COLUMNS = SMS * 256  # a thread for each: from here on, and for rows of up to 32 positions, columns.py is used
+ENOUGH_COLUMNS = SMS * 240  # threads: from here on, and for up to 32 rows, a thread scans its columns alone
 MAX_UNROLLED_ROWS = 32
 
 
@@ -384,7 +387,7 @@ def group_slots(tiles: int, group: int) -> int:
 
 def _columns(problem: Problem) -> Choice:
     items, _ = problem.vector(problem.inner)
-    while items > 1 and problem.rows * (problem.inner // items) < SMS * 240:
+    while items > 1 and problem.rows * (problem.inner // items) < ENOUGH_COLUMNS:
         items //= 2
     units = problem.inner // items
     if problem.length > MAX_UNROLLED_ROWS and problem.rows * units < ENOUGH_COLUMNS:
@@ -406,16 +409,18 @@ def _column_tiles(problem: Problem) -> Choice:
         return ceil_div(problem.inner // width, TILE_LANES)
 
     while width > 1 and (
-        width * each > MAX_ROW_BYTES or (width * each > MIN_ROW_BYTES and problem.rows * across(width) < MIN_CHAINS)
+        width > MAX_TILE_WIDTH
+        or width * each > MAX_ROW_BYTES
+        or (width * each > MIN_ROW_BYTES and problem.rows * across(width) < MIN_CHAINS)
     ):
         width //= 2
     chains = problem.rows * across(width)
     lanes = ceil_div(problem.inner // width, across(width))
     lanes = power_of_two(lanes) if lanes <= 4 else ceil_div(lanes, 4) * 4
     groups = min(MAX_TILE_GROUPS, TILE_THREADS // lanes)
-    wide = problem.words * width > WIDE_STATE_WORDS
-    words = sum(ceil_div(width * size, 4) if width * size % 4 == 0 else width for size in problem.sources)
-    height = power_of_two_below((WIDE_TILE_WORDS if wide else TILE_WORDS) // words)
+    state = problem.words * width
+    blocks = TILE_BLOCKS - (state > WIDE_STATE_WORDS) - (state > 2 * WIDE_STATE_WORDS)
+    height = power_of_two_below(min(MAX_TILE_HEIGHT, THREAD_BYTES * TILE_BLOCKS // blocks // (width * each)))
 
     def tiles_of(height: int) -> int:
         return ceil_div(problem.length, groups * height)
@@ -428,7 +433,6 @@ def _column_tiles(problem: Problem) -> Choice:
         height //= 2
     tiles = tiles_of(height)
     group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two(ceil_div(SMS, chains))))
-    blocks = (1 if problem.words * width > 2 * WIDE_STATE_WORDS else 2) if wide else TILE_BLOCKS
     policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, problem.aligned(width) == 0)
     if alone:
         return Choice(policy, 1, chains)
