@@ -7,22 +7,18 @@ import math
 from collections.abc import Callable
 
 from cutesync.kernels.scan import plan
+from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy, group_slots
 from cutesync.kernels.scan.policy import (
     LANES,
     LINE_BYTES,
     ROW_WARPS,
-    VECTOR_BYTES,
-    Choice,
-    ColumnPolicy,
-    ColumnTilePolicy,
     NarrowPolicy,
     PipelinePolicy,
-    Problem,
     RowPolicy,
     ShortRowPolicy,
     WavePolicy,
-    group_slots,
 )
+from cutesync.kernels.scan.problem import VECTOR_BYTES, Choice, Problem
 from cutesync.runtime import call
 from cutesync.sync.lookback import slots_of
 

@@ -9,7 +9,8 @@ import pytest
 
 import cutesync as cs
 from cutesync import reference
-from cutesync.kernels.scan.policy import Problem, choose
+from cutesync.kernels.scan.policy import choose
+from cutesync.kernels.scan.problem import Problem
 
 from ..cases import (
     DTYPES,

@@ -8,15 +8,8 @@ import functools
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.scan.policy import (
-    ColumnPolicy,
-    ColumnTilePolicy,
-    NarrowPolicy,
-    PipelinePolicy,
-    RowPolicy,
-    ShortRowPolicy,
-    WavePolicy,
-)
+from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
+from cutesync.kernels.scan.policy import NarrowPolicy, PipelinePolicy, RowPolicy, ShortRowPolicy, WavePolicy
 
 from ..cases import bicyclic
 from ..compiled import dry, needed, tell_figures, verify as verify_kernel

@@ -40,9 +40,9 @@ from ...sync.gather import Entry, enter
 from ...warp import Maybe, prepend
 from ..arrays import pointers_of
 from .base import Arguments, Scan
+from .column_policy import ColumnTilePolicy
 from .columns import ThreadColumns
 from .groups import TileGroups
-from .policy import ColumnTilePolicy
 
 MAX_UNROLL, UNROLL_BYTES = 8, 64  # rows of a thread that are in registers at once
 WORD_BYTES = 4  # the least that cp.async copies

@@ -13,7 +13,7 @@ from cutlass import Int32, Int64
 from ...warp import Maybe
 from ..arrays import pointers_of
 from .base import Arguments, Scan, ScanKernel
-from .policy import ColumnPolicy
+from .column_policy import ColumnPolicy
 
 
 class ThreadColumns(ScanKernel):

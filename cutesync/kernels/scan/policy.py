@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ...sizes import ceil_div, power_of_two, power_of_two_below
+from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
+from .column_policy import columns, group_slots
+from .problem import SMS, VECTOR_BYTES, Choice, Problem
 
-SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
-VECTOR_BYTES = 16  # the widest load of a thread
 LINE_BYTES = 128  # of memory: the pipeline's tiles begin on whole lines
 LANES = 32
 ROW_WARPS = 8  # per block of rows.py
@@ -27,104 +27,8 @@ MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 3
 MAX_NARROW_COLUMNS = 64  # narrow arrays of up to 64 columns are streamed through shared memory
 NARROW_TILE_BYTES, NARROW_STAGES = 1 << 16, 3  # 3 tiles of 64 KiB fit the shared memory of an SM
 NARROW_WORKERS, MIN_RUNS = 256, 8  # 256 threads per block; more if this would leave fewer than 8 runs per column
-# Tiles of columns: 256 threads with 128 bytes of elements each, twice, in shared memory. An SM holds 3 such blocks.
-TILE_THREADS, TILE_LANES, MAX_TILE_GROUPS = 256, 32, 32
-THREAD_BYTES, TILE_BLOCKS, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 3, 4, 64
-WIDE_STATE_WORDS = 4  # of a thread's columns: with larger states an SM holds fewer blocks
-MAX_ROW_BYTES, MIN_ROW_BYTES = (
-    8,
-    4,
-)  # of a row that a thread loads: 4 where fewer than MIN_CHAINS tiles lie side by side
-MIN_CHAINS = 16
-MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
-MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back reads
-ENOUGH_COLUMNS = SMS * 240  # threads: from here on, and for up to 32 rows, a thread scans its columns alone
-MAX_UNROLLED_ROWS = 32
-
-
-MAX_CHUNK_WORDS = 96  # states of several values: registers of a lane for its vectors and their prefixes
 RING_BYTES = 192 << 10  # states of several values: the tiles of the pipeline's ring
 MAX_STAGES = 12
-
-
-@dataclass(frozen=True)
-class Problem:
-    """There are rows * inner scans of ``length`` elements. ``sources`` and ``results`` are the element sizes of the
-    inputs and outputs in bytes; ``xs`` and ``outs`` are their addresses, of which only the alignment counts. A state
-    has ``words`` 32-bit words; ``double``: it is one float64."""
-
-    rows: int
-    length: int
-    inner: int
-    sources: tuple[int, ...]
-    results: tuple[int, ...]
-    xs: tuple[int, ...]
-    outs: tuple[int, ...]
-    words: int = 1
-    double: bool = False
-
-    @property
-    def several(self) -> bool:
-        """Whether there are several inputs, several outputs, or states of more words than the widest number."""
-        return len(self.sources) > 1 or len(self.results) > 1 or self.words > 2
-
-    @property
-    def source(self) -> int:
-        """The smallest element of an input."""
-        return min(self.sources)
-
-    @property
-    def wide(self) -> int:
-        return max(*self.sources, *self.results)
-
-    @property
-    def position_bytes(self) -> int:
-        """Bytes that are read or written of each position, whichever is more."""
-        return max(sum(self.sources), sum(self.results))
-
-    @property
-    def items(self) -> int:
-        """Elements of a vector of 16 bytes of the widest type."""
-        return VECTOR_BYTES // self.wide
-
-    @property
-    def first(self) -> int:
-        """The place of the first element in the input of the smallest elements, counted in elements from an address
-        that is aligned."""
-        lead = self.sources.index(self.source)
-        return self.xs[lead] // self.source
-
-    @property
-    def together(self) -> bool:
-        """Whether all inputs are on a boundary of 16 bytes where the one of the smallest elements is."""
-        return all((x // size - self.first) % (VECTOR_BYTES // size) == 0 for x, size in zip(self.xs, self.sources))
-
-    @property
-    def shift(self) -> int | None:
-        """How many elements past a vector boundary of the output the aligned vectors of the input are stored. None if
-        vectors of the output are narrower than a word, if several outputs differ, or if the inputs do."""
-        shifts = {(out // size - self.first) % self.items for out, size in zip(self.outs, self.results)}
-        if shifts == {0} and self.together:
-            return 0
-        return shifts.pop() if not self.several and self.items * self.results[0] >= 4 else None
-
-    def vector(self, extent: int) -> tuple[int, int | None]:
-        """Return ``(items, shift)``: the largest vector that divides ``extent`` and is aligned in the inputs; ``shift``
-        is 0 if it is aligned in the outputs, too, else None."""
-        items = self.items
-        while extent % items or any(x % (items * size) for x, size in zip(self.xs, self.sources)):
-            items //= 2
-        return items, self.aligned(items)
-
-    def aligned(self, items: int) -> int | None:
-        return 0 if not any(out % (items * size) for out, size in zip(self.outs, self.results)) else None
-
-    def fitted(self, rows: int) -> int:
-        """Return the number of vectors per lane, at most ``rows``, that fit registers with their prefixes."""
-        if not self.several:
-            return rows
-        words = self.items * sum(self.sources) / 4 + self.words
-        return max(1, min(rows, power_of_two_below(int(MAX_CHUNK_WORDS / words))))
 
 
 @dataclass(frozen=True)
@@ -192,36 +96,6 @@ DOUBLE_REDUCE_WARPS = 8
 
 
 @dataclass(frozen=True)
-class ColumnPolicy(Policy):
-    """An axis that is not the last, with many columns. A block has ``lanes`` threads side by side, with ``width``
-    columns each, and ``unroll`` rows of them at once."""
-
-    module, kernel = ".columns", "ColumnScan"
-
-    width: int
-    lanes: int
-    unroll: int
-    aligned_out: bool
-
-
-@dataclass(frozen=True)
-class ColumnTilePolicy(Policy):
-    """An axis that is not the last, in tiles: ``lanes`` threads with ``width`` columns side by side, times ``groups``
-    of ``height`` rows. ``group`` tiles are a group of the look-back; ``alone``: a tile has all rows."""
-
-    module, kernel = ".column_tiles", "ColumnTileScan"
-
-    width: int
-    lanes: int
-    groups: int
-    height: int
-    group: int
-    blocks_per_sm: int
-    alone: bool
-    aligned_out: bool
-
-
-@dataclass(frozen=True)
 class NarrowPolicy(Policy):
     """A narrow array of ``inner`` columns, streamed through shared memory in tiles of ``runs`` times ``height``
     rows."""
@@ -235,25 +109,14 @@ class NarrowPolicy(Policy):
     group: int
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A policy and its launch: ``tiles`` cover a row; ``slots`` states of ``width`` columns are published."""
-
-    policy: Policy
-    tiles: int
-    grid: int
-    slots: int = 0
-    width: int = 1
-
-
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem with at least one element."""
     if problem.inner > 1:
         if problem.several:
-            return _columns(problem)
+            return columns(problem)
         if _is_narrow(problem):
             return _narrow_array(problem)
-        return _long_rows(problem, problem.inner) if _few_columns(problem) else _columns(problem)
+        return _long_rows(problem, problem.inner) if _few_columns(problem) else columns(problem)
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
     most_rows = problem.fitted(16)
@@ -377,64 +240,3 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         problem.rows * tiles if tiles > 1 else 0,
         width,
     )
-
-
-def group_slots(tiles: int, group: int) -> int:
-    """Return the number of slots of a column of ``tiles`` tiles: one for each tile of each group, and one for what
-    comes before the group."""
-    return ceil_div(tiles, group) * (group + 1)
-
-
-def _columns(problem: Problem) -> Choice:
-    items, _ = problem.vector(problem.inner)
-    while items > 1 and problem.rows * (problem.inner // items) < ENOUGH_COLUMNS:
-        items //= 2
-    units = problem.inner // items
-    if problem.length > MAX_UNROLLED_ROWS and problem.rows * units < ENOUGH_COLUMNS:
-        return _column_tiles(problem)
-    lanes = min(power_of_two(units), 128)
-    tiles = ceil_div(units, lanes)
-    unroll = MAX_UNROLLED_ROWS if items * problem.source <= 8 else 16
-    if problem.several:
-        unroll = max(2, min(unroll, power_of_two_below(MAX_CHUNK_WORDS // (items * ceil_div(sum(problem.sources), 4)))))
-    return Choice(ColumnPolicy(items, lanes, unroll, problem.aligned(items) == 0), tiles, problem.rows * tiles)
-
-
-def _column_tiles(problem: Problem) -> Choice:
-    width, _ = problem.vector(problem.inner)
-    each = sum(problem.sources)
-
-    def across(width: int) -> int:
-        """Return how many tiles cover the columns."""
-        return ceil_div(problem.inner // width, TILE_LANES)
-
-    while width > 1 and (
-        width > MAX_TILE_WIDTH
-        or width * each > MAX_ROW_BYTES
-        or (width * each > MIN_ROW_BYTES and problem.rows * across(width) < MIN_CHAINS)
-    ):
-        width //= 2
-    chains = problem.rows * across(width)
-    lanes = ceil_div(problem.inner // width, across(width))
-    lanes = power_of_two(lanes) if lanes <= 4 else ceil_div(lanes, 4) * 4
-    groups = min(MAX_TILE_GROUPS, TILE_THREADS // lanes)
-    state = problem.words * width
-    blocks = TILE_BLOCKS - (state > WIDE_STATE_WORDS) - (state > 2 * WIDE_STATE_WORDS)
-    height = power_of_two_below(min(MAX_TILE_HEIGHT, THREAD_BYTES * TILE_BLOCKS // blocks // (width * each)))
-
-    def tiles_of(height: int) -> int:
-        return ceil_div(problem.length, groups * height)
-
-    alone = tiles_of(height) == 1
-    # Lower tiles, unless several would have to share the rows for it
-    while height > 1 and (
-        tiles_of(height // 2) == 1 if alone else height > MIN_TILE_HEIGHT and chains * tiles_of(height) < 2 * SMS
-    ):
-        height //= 2
-    tiles = tiles_of(height)
-    group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two(ceil_div(SMS, chains))))
-    policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, problem.aligned(width) == 0)
-    if alone:
-        return Choice(policy, 1, chains)
-    slots = problem.rows * group_slots(tiles, group) * problem.inner
-    return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots)
