@@ -108,7 +108,7 @@ def _tiles(problem: Problem) -> Choice:
     blocks *= max(1, TILE_THREADS // (lanes * groups))
     # The more tiles lie side by side, the longer a group's end takes to be needed; in one wave all are needed at once
     group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(SMS // chains)))
-    if chains * tiles <= SMS * blocks:
+    if alone or chains * tiles <= SMS * blocks:
         group = MAX_TILE_GROUP
     policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, problem.aligned(width) == 0)
     if alone:
