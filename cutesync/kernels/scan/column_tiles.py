@@ -3,22 +3,22 @@
 A tile has ``groups`` row groups of ``height`` rows, and ``lanes * width`` columns. It stays in shared memory from its
 one reading to the end, so each element is read once and written once. Every thread copies, reduces and scans the
 ``height`` rows of its own columns: no barrier is needed between its copies and its reads, only ``cp.async.wait_group``.
-Per tile:
+For the tile in hand and the next one:
 
-    1. wait for the copies
-    2. reduce the thread's rows; exchange the row groups' partials (barrier); publish the tile's aggregates
-    3. start the copies of the next tile, into the other of two stages; ask for the number of the tile after that
-    4. look back: each row group collects a part of the states that precede the tile; exchange them (barrier)
-    5. publish what comes before the next group of tiles, if this tile ends one
-    6. scan and store
+    1. wait for the copies of the next tile; reduce the thread's rows; exchange the row groups' partials (barrier)
+    2. publish the next tile's aggregates
+    3. look back for the tile in hand: each row group collects a part of the states before it; exchange them (barrier)
+    4. publish what comes before the next group of tiles, if this tile ends one
+    5. scan and store
+    6. start the copies of the tile after the next into the same stage, one of two; ask for another tile's number
 
-Elements of a row that do not fill a word of 32 bits are loaded and stored to the stage instead of copied. Tile numbers
-count the columns first, then the outer slices, then the rows, so the tiles that a look-back needs were taken long
-before.
+So what a look-back asks for was mostly published long before, and while some blocks of an SM wait for copies, others
+store. Elements of a row that do not fill a word of 32 bits are loaded and stored to the stage instead of copied. Tile
+numbers count the columns first, then the outer slices, then the rows.
 
-Progress: tile numbers come from an atomic. The aggregates of a tile are published before its block waits for anything
-but copies, and a block that has taken more tiles only waits for tiles before the one in hand. So the block that has the
-smallest tile with something unpublished finds everything published that it looks back at.
+Progress: tile numbers come from an atomic. A block that looks back has published the aggregates of its tile and of the
+next, and waits only for tiles before the one in hand. So the block that has the smallest tile with something
+unpublished finds everything published that it looks back at.
 
 ``alone``: a tile holds all rows. Then a block has one tile, and nothing is published.
 """
@@ -29,7 +29,7 @@ from collections import namedtuple
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64
+from cutlass import Boolean, Int32, Int64
 from cutlass.experimental import primitives
 from cutlass.memory import SmemAllocator
 
@@ -49,9 +49,9 @@ WORD_BYTES = 4  # the least that cp.async copies
 LOADS = 32  # rows of a thread that are loaded at once
 
 # Shared memory: the ``stages`` with the elements of each input; the states of all threads, ``partials`` of the rows of
-# a tile and ``found`` by the look-back; and ``words``: the block's first tile, the launch's tag, the next tile.
+# a tile and ``found`` by the look-back; and ``words``: the launch's tag, and the block's tiles in turn.
 Shared = namedtuple("Shared", "stages partials found words")
-FIRST, TAG, NEXT = range(3)
+TAG, NUMBERS = 0, 1
 
 # A thread of a block: its rank, its row group, and its lane in it.
 Member = namedtuple("Member", "thread group lane")
@@ -112,29 +112,42 @@ class ColumnTileScan(ThreadColumns):
         entry = Entry.none()
         if me.thread == 0:
             entry = enter(a.counters)
-            shared.words[FIRST] = entry.arrived
             shared.words[TAG] = entry.tag
+            shared.words[NUMBERS] = entry.arrived
         cute.arch.sync_threads()
-        number, tag, stage = shared.words[FIRST], shared.words[TAG], Int32(0)
+        number, tag, stage = shared.words[NUMBERS], shared.words[TAG], Int32(0)
+        coming, prefix, total = everything, Maybe(self.nothing(), Boolean(False)), self.nothing()
         if number < everything:
             self.load(shared, a, me, self.part(number, a, me), stage)
             if me.thread == 0:
                 entry = enter(a.counters)
+                shared.words[NUMBERS + 1] = entry.arrived
+            prefix, total = self.reduce_tile(shared, a, me, self.part(number, a, me), stage)
+            self.publish(self.slots(a, number, tag), me, self.part(number, a, me), total)
+            coming = shared.words[NUMBERS + 1]
+            cute.arch.sync_threads()
+            self.load_if(coming < everything, shared, a, me, coming, stage ^ 1)
+            if (me.thread == 0) & (coming < everything):
+                entry = enter(a.counters)
         while number < everything:
+            prefix_coming, total_coming = prefix, total
+            if coming < everything:
+                part = self.part(coming, a, me)
+                prefix_coming, total_coming = self.reduce_tile(shared, a, me, part, stage ^ 1)
+                self.publish(self.slots(a, coming, tag), me, part, total_coming)
+            else:
+                cute.arch.sync_threads()
             if me.thread == 0:
-                shared.words[NEXT] = entry.arrived
-            part = self.part(number, a, me)
-            prefix, total = self.reduce_tile(shared, a, me, part, stage)
-            groups = TileGroups.make(a, part.outer, tag, self.scan.monoid.types, self.group)
-            self.publish(groups, me, part, total)
-            number = shared.words[NEXT]
-            if number < everything:
-                self.load(shared, a, me, self.part(number, a, me), stage ^ 1)
-                if me.thread == 0:
-                    entry = enter(a.counters)  # asked for early: the answer takes as long as a copy
+                shared.words[NUMBERS + stage] = entry.arrived
+            part, groups = self.part(number, a, me), self.slots(a, number, tag)
             carry = self.look_back(groups, shared.found, a, me, part)
             self.publish_end(groups, me, part, self.then(carry, Maybe.of(total)))
             self.scan_rows(shared, a, me, part, stage, self.then(carry, prefix))
+            number, coming = coming, shared.words[NUMBERS + stage]
+            prefix, total = prefix_coming, total_coming
+            self.load_if(coming < everything, shared, a, me, coming, stage)
+            if (me.thread == 0) & (coming < everything):
+                entry = enter(a.counters)  # asked for early: the answer takes as long as a copy
             stage ^= 1
         if me.thread == 0:
             blocks, _, _ = cute.arch.grid_dim()
@@ -155,11 +168,24 @@ class ColumnTileScan(ThreadColumns):
         step = -a.inner if self.scan.reverse else a.inner
         return Part(tile, outer, column, inside, left, row, count, first + row, place, step)
 
+    def slots(self, a: Arguments, number, tag) -> TileGroups:
+        """The slots of a tile's outer slice."""
+        outer = number % self.chains(a) // (self.chains(a) // Int32(a.rows))
+        return TileGroups.make(a, outer, tag, self.scan.monoid.types, self.group)
+
+    def nothing(self):
+        return tuple(tuple(t(0) for t in self.scan.monoid.types) for _ in range(self.width))
+
     # A thread's rows in a stage: number u of all threads, then number u + 1
 
     def held(self, shared, k: int, stage, u, me: Member):
         """Where a thread's row ``u`` of input ``k`` lies in shared memory."""
         return shared.stages[k] + (stage * self.stage + u * self.states + me.thread * self.width)
+
+    @cute.jit
+    def load_if(self, exists, shared: cutlass.Constexpr, a: Arguments, me: Member, number, stage):
+        if exists:
+            self.load(shared, a, me, self.part(number, a, me), stage)
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
@@ -203,7 +229,7 @@ class ColumnTileScan(ThreadColumns):
         """``(prefix, total)`` of a tile: what comes before a thread's rows in it, and its columns' aggregates. Those of
         a short tile, the last of its outer slice, have no meaning; nobody uses them."""
         cute.arch.cp_async_wait_group(0)
-        states = tuple(tuple(t(0) for t in self.scan.monoid.types) for _ in range(self.width))
+        states = self.nothing()
         for first in cutlass.range(0, self.height, self.unroll, unroll=1):
             rows = self.states_of(shared, a, me, part, stage, first)
             for u, row in enumerate(rows):
