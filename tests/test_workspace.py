@@ -10,7 +10,7 @@ import pytest
 import cutesync as cs
 
 from .cases import bicyclic, brackets, data, places, reduced, same, scanned
-from .scan.kernels import columns, force, pipeline, slabs, wave
+from .scan.kernels import column_tiles, force, pipeline, slabs, wave
 
 
 def reduction(make: Callable):
@@ -43,7 +43,7 @@ PROBLEMS = {
     "rows": reduction(lambda: (data((2, 40_000), "int64"), 1, "xor")),
     "waves of rows": scan(wave(2, 1), (2, 701), 1),
     "columns": reduction(lambda: (data((3000, 40), "int32"), 0, "add")),
-    "scanned columns": scan(columns(1, 16, 4, 2, 3), (61, 19), 0),
+    "scanned columns": scan(column_tiles(1, 16, 4, 2, 3, 2), (61, 19), 0),
     "few columns": reduction(lambda: (data((20_000, 3), "float32"), 0, "add")),
     "slabs": scan(slabs(4, 3, 2, 2, 3), (143, 5), 0),
     "order": reduction(lambda: (brackets(20_011), None, bicyclic)),

@@ -32,7 +32,8 @@ from cutesync.kernels.scan import scan
 from cutesync.kernels.scan.base import Arguments, Scan, ScanKernel
 from cutesync.kernels.scan.block import BlockScan
 from cutesync.kernels.scan.plan import launch
-from cutesync.kernels.scan.policy import LANES, VECTOR_BYTES, Choice, Problem
+from cutesync.kernels.scan.policy import LANES
+from cutesync.kernels.scan.problem import VECTOR_BYTES, Choice, Problem
 from cutesync.kernels.scan.spec import ScanSpec
 from cutesync.kernels.states import Single
 from cutesync.monoid import Monoid

@@ -7,20 +7,18 @@ import math
 from collections.abc import Callable
 
 from cutesync.kernels.scan import plan
+from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy, group_slots
 from cutesync.kernels.scan.policy import (
     LANES,
     LINE_BYTES,
     ROW_WARPS,
-    VECTOR_BYTES,
-    Choice,
-    ColumnPolicy,
     NarrowPolicy,
     PipelinePolicy,
-    Problem,
     RowPolicy,
     ShortRowPolicy,
     WavePolicy,
 )
+from cutesync.kernels.scan.problem import VECTOR_BYTES, Choice, Problem
 from cutesync.runtime import call
 from cutesync.sync.lookback import slots_of
 
@@ -101,18 +99,26 @@ def pipeline(folders: int, squads: int, warps: int, rows: int, stages: int, bloc
     return choose
 
 
-def columns(width: int, lanes: int, groups: int, unroll: int, splits: int) -> Chooser:
+def columns(width: int, lanes: int, unroll: int) -> Chooser:
     def choose(problem: Problem) -> Choice:
         items, _ = problem.vector(problem.inner)
         each = min(width, items)
         tiles = _ceil(problem.inner // each, lanes)
-        slots = problem.rows * splits * problem.inner if splits > 1 else 0
-        return Choice(
-            ColumnPolicy(each, lanes, groups, unroll, splits > 1, problem.aligned(each) == 0),
-            tiles,
-            problem.rows * tiles * splits,
-            slots,
-        )
+        return Choice(ColumnPolicy(each, lanes, unroll, problem.aligned(each) == 0), tiles, problem.rows * tiles)
+
+    return choose
+
+
+def column_tiles(width: int, lanes: int, groups: int, height: int, group: int, blocks: int) -> Chooser:
+    def choose(problem: Problem) -> Choice:
+        items, _ = problem.vector(problem.inner)
+        each = min(width, items)
+        tiles, chains = _ceil(problem.length, groups * height), problem.rows * _ceil(problem.inner // each, lanes)
+        policy = ColumnTilePolicy(each, lanes, groups, height, group, 1, tiles == 1, problem.aligned(each) == 0)
+        if tiles == 1:
+            return Choice(policy, 1, chains)
+        slots = problem.rows * group_slots(tiles, group) * problem.inner
+        return Choice(policy, tiles, min(blocks, chains * tiles), slots)
 
     return choose
 
@@ -121,7 +127,7 @@ def slabs(runs: int, run: int, stages: int, blocks: int, group: int) -> Chooser:
     def choose(problem: Problem) -> Choice:
         tiles = _ceil(problem.length, runs * run)
         assert runs * run * problem.inner * problem.source % VECTOR_BYTES == 0
-        slots = problem.rows * (tiles + _ceil(tiles, group)) * problem.inner
+        slots = problem.rows * group_slots(tiles, group) * problem.inner
         return Choice(
             NarrowPolicy(problem.inner, runs, run, stages, group), tiles, min(blocks, problem.rows * tiles), slots
         )
@@ -143,10 +149,11 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "a wave": (wave(2, 1), (1, 1803), 1),
     "a wave of rows": (wave(2, 1), (3, 701), 1),
     "few columns in a wave": (wave(2, 1), (2, 150, 4), 1),
-    "columns": (columns(4, 8, 1, 4, 1), (2, 37, 36), 1),
-    "columns in groups": (columns(2, 8, 5, 4, 1), (101, 23), 0),
-    "columns in groups of blocks": (columns(4, 4, 4, 2, 3), (2, 101, 12), 1),
-    "columns of blocks": (columns(1, 16, 1, 2, 5), (61, 19), 0),
+    "columns": (columns(4, 8, 4), (2, 37, 36), 1),
+    "columns in one tile": (column_tiles(2, 8, 5, 4, 8, 2), (19, 22), 0),
+    "tiles of columns": (column_tiles(4, 4, 4, 2, 3, 3), (2, 101, 12), 1),
+    "tiles of columns by one block": (column_tiles(2, 3, 2, 5, 2, 1), (2, 43, 10), 1),
+    "tiles of columns by many": (column_tiles(1, 16, 4, 3, 2, 128), (61, 19), 0),
     "slabs": (slabs(4, 3, 3, 2, 4), (203, 5), 0),
     "slabs of rows": (slabs(8, 2, 2, 3, 2), (2, 101, 12), 1),
     "slabs by many": (slabs(4, 5, 3, 4, 128), (150, 33), 0),

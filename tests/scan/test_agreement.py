@@ -9,7 +9,8 @@ import pytest
 
 import cutesync as cs
 from cutesync import reference
-from cutesync.kernels.scan.policy import Problem, choose
+from cutesync.kernels.scan.policy import choose
+from cutesync.kernels.scan.problem import Problem
 
 from ..cases import (
     DTYPES,
@@ -249,4 +250,12 @@ def test_every_kernel_is_among_the_shapes():
     shapes = [(1, n, 1) for n in (*SMALL, *LARGE)] + [(s[0], s[1], 1) for s in LONG] + [(1, *s[:2]) for s in LONG]
     shapes += [(21, 37, 1), (3, 350, 1)]
     kinds = {choose(Problem(*shape, (4,), (4,), (0,), (0,))).policy.kernel.rpartition(":")[2] for shape in shapes}
-    assert kinds == {"ShortRowScan", "RowScan", "WaveScan", "ColumnScan", "NarrowScan", "PipelineScan"}
+    assert kinds == {
+        "ShortRowScan",
+        "RowScan",
+        "WaveScan",
+        "ColumnScan",
+        "ColumnTileScan",
+        "NarrowScan",
+        "PipelineScan",
+    }

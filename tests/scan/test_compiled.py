@@ -8,14 +8,8 @@ import functools
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.scan.policy import (
-    ColumnPolicy,
-    NarrowPolicy,
-    PipelinePolicy,
-    RowPolicy,
-    ShortRowPolicy,
-    WavePolicy,
-)
+from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
+from cutesync.kernels.scan.policy import NarrowPolicy, PipelinePolicy, RowPolicy, ShortRowPolicy, WavePolicy
 
 from ..cases import bicyclic
 from ..compiled import dry, needed, tell_figures, verify as verify_kernel
@@ -39,6 +33,7 @@ EVERY_CONFIG = [
     (300, 2800, 3),
     (1, 10**7, 2),
     (1, 10**4, 40),
+    (1, 40, 10**4),
     (1, 50, 10**6),
     (1, 10**6, 5),
     (1, 10**5, 64),
@@ -61,6 +56,7 @@ def test_every_configuration(allocated, capsys):
         (ShortRowPolicy, 1),
         (RowPolicy, 1),
         (ColumnPolicy, 1),
+        (ColumnTilePolicy, 1),
         (NarrowPolicy, 1),
         (WavePolicy, 1),
         (WavePolicy, 3),
@@ -68,6 +64,7 @@ def test_every_configuration(allocated, capsys):
         (PipelinePolicy, 2),
     }
     assert {policy.alone for _, policy, *_ in specs if isinstance(policy, WavePolicy)} == {True, False}
+    assert {policy.alone for _, policy, *_ in specs if isinstance(policy, ColumnTilePolicy)} == {True, False}
     assert {policy.ragged for _, policy, *_ in specs if isinstance(policy, RowPolicy)} == {True, False}
     tell_figures(capsys, [verify(spec, allocated) for spec in specs.values()])
 

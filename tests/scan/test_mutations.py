@@ -16,7 +16,7 @@ from cutesync.runtime import device
 from .. import faults
 from ..cases import data, scanned
 from ..faults import each, every, only
-from .kernels import columns, force, pipeline, rows, slabs, wave
+from .kernels import column_tiles, force, pipeline, rows, slabs, wave
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,8 @@ KERNELS = {
     "ragged rows": (rows(2, 2, ragged=True), (6, 203), 1),
     "one tile": (wave(4, 1), (501,), 0),
     "wave": (wave(2, 1), (1203,), 0),
-    "columns": (columns(2, 4, 8, 2, 3), (101, 12), 0),
+    "columns in one tile": (column_tiles(2, 4, 8, 2, 3, 2), (15, 12), 0),
+    "tiles of columns": (column_tiles(2, 4, 8, 2, 3, 5), (101, 12), 0),
     "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
     "slabs from the end": (slabs(4, 3, 2, 2, 3), (143, 5), 0, True),  # the short tile is the first: a whole one follows
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (4, 1101), 1),
@@ -82,26 +83,25 @@ def test_no_mutant_survives(name):
 
 
 @pytest.mark.parametrize("fault", FLAGS)
-@pytest.mark.parametrize("name", ["wave", "columns", "slabs", "pipeline"])
+@pytest.mark.parametrize("name", ["wave", "tiles of columns", "slabs", "pipeline"])
 def test_faults_of_the_look_back_are_found(name, fault):
     bench(name).check(*FLAGS[fault])
 
 
 def ticket_by_block_index(ptx: str) -> Iterator[str]:
     """The first ticket is the block's index; later ones follow in steps of the grid."""
-    atom = re.search(r"^[ \t]*atom\.global\.add\.u64 \t(%rd\d+), [^;]*;", ptx, re.M)
-    index = "{ .reg .b64 high; .reg .b32 low; shr.u64 high, %s, 32; cvt.u32.u64 low, high; mov.b64 %s, {index, low}; }"
-    text = f"{atom[0]} {{ .reg .b32 index; mov.u32 index, %ctaid.x; {index % (atom[1], atom[1])} }}"
-    rest = ptx[atom.end() :]
-    again = re.search(r"^[ \t]*atom\.global\.add\.u64 \t(%rd\d+), \[%rd\d+\], 1;", rest, re.M)
-    if again:
-        grid = f"cvt.u32.u64 index, {again[1]}; mov.u32 grid, %nctaid.x; add.s32 index, index, grid;"
-        step = f"{{ .reg .b32 index, grid; {grid} {index % (again[1], again[1])} }}"
-        # what the register holds from the time before is this block's last number
-        rest = f"{rest[: again.start()]} {step} {rest[again.end() :]}"
-    yield ptx[: atom.start()] + text + rest
+    atoms = [*re.finditer(r"^[ \t]*atom\.global\.add\.u64 \t(%rd\d+), \[%rd\d+\], 1;", ptx, re.M)]
+    for atom in reversed(atoms):
+        if atom is atoms[0]:
+            begin, step = ".reg .b32 ticket; ", "mov.u32 ticket, %ctaid.x;"
+        else:
+            begin, step = "", ".reg .b32 grid; mov.u32 grid, %nctaid.x; add.s32 ticket, ticket, grid;"
+        split = f".reg .b64 high; .reg .b32 low; shr.u64 high, {atom[1]}, 32; cvt.u32.u64 low, high;"
+        text = f"{begin}{atom[0]} {{ {step} {split} mov.b64 {atom[1]}, {{ticket, low}}; }}"
+        ptx = ptx[: atom.start()] + text + ptx[atom.end() :]
+    yield ptx
 
 
-@pytest.mark.parametrize("name", ["wave", "columns", "slabs", "pipeline"])
+@pytest.mark.parametrize("name", ["wave", "tiles of columns", "slabs", "pipeline"])
 def test_tiles_numbered_by_block_index_deadlock(name):
     bench(name).check(ticket_by_block_index, {"deadlock"})

@@ -29,7 +29,7 @@ ORDER = (
     "short rows of vectors",
     "rows by two warps",
     "a wave of rows",
-    "columns in groups of blocks",
+    "tiles of columns",
     "pipeline, small ring",
 )
 
@@ -54,7 +54,7 @@ def test_agrees_under_twenty_schedules(what, name, monkeypatch):
     same(np.asarray(got), scanned(x, op, axis=axis, **options), name)
 
 
-@pytest.mark.parametrize("name", ["a wave of rows", "columns in groups of blocks", "pipeline, small ring"])
+@pytest.mark.parametrize("name", ["a wave of rows", "tiles of columns", "pipeline, small ring"])
 def test_two_resident_blocks_make_progress(name, monkeypatch):
     """Blocks that wait for others wait only for those that have started. (One of the policies above has one block
     resident.)"""

@@ -7,7 +7,9 @@ import numpy as np
 import cutesync as cs
 from cutesync import dtypes
 from cutesync.kernels.scan import policy
-from cutesync.kernels.scan.policy import PipelinePolicy, Problem, WavePolicy, choose
+from cutesync.kernels.scan.column_policy import ColumnTilePolicy
+from cutesync.kernels.scan.policy import NarrowPolicy, PipelinePolicy, WavePolicy, choose
+from cutesync.kernels.scan.problem import Problem
 from cutesync.runtime import device, workspace
 from cutesync.runtime.device_array import DeviceArray
 
@@ -47,8 +49,9 @@ def test_every_state_has_a_slot(launches):
                 assert choice.slots >= rows * choice.tiles
             elif isinstance(choice.policy, WavePolicy):
                 assert choice.slots >= choice.grid
-            elif choice.grid > rows * choice.tiles:
-                assert choice.slots >= choice.grid // choice.tiles * inner
+            elif isinstance(choice.policy, (ColumnTilePolicy, NarrowPolicy)):
+                groups = -(-choice.tiles // choice.policy.group)
+                assert choice.slots >= rows * inner * (choice.tiles + groups)
             assert launches[-1].claim.keywords == {"slots": words * choice.slots}
 
 

@@ -15,9 +15,7 @@ written in whole lines, each element once.
 
 A stage is empty when its tile has been scanned in place; transfer stores the results before it loads the next tile.
 
-Look-back: the prefix of a tile is that of its group of tiles, which the block with the last tile of the group before
-publishes, followed by the tiles before it in its group, which every block combines itself. Which tile is combined with
-which depends on tile numbers alone. A tile is reduced and published before the look-back of the tile before it in its
+Look-back: ``groups`` describes it. A tile is reduced and published before the look-back of the tile before it in its
 block, so what a look-back asks for is mostly there. Progress: tile numbers come from an atomic; the block that has the
 smallest tile that is not yet published only looks back for smaller tiles before it publishes, and all of those are
 published.
@@ -35,14 +33,14 @@ from cutlass.experimental import primitives
 from cutlass.memory import SmemAllocator
 
 from ...block.reduce import get, load_partial, partial_array, partial_bytes, store_partial
-from ...block.split import share
 from ...monoid import tree
-from ...sync.gather import Slots, enter
+from ...sync.gather import enter
 from ...sync.named_barrier import NamedBarrier
 from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE, TileRing, Visit
 from ...warp import LANES, Maybe, combine_valid, scan_states, shift_up, zeros
 from .base import Arguments, Scan, ScanKernel
+from .groups import TileGroups
 from .policy import NarrowPolicy
 
 UNROLL = 8  # elements of a run that are read at once
@@ -209,12 +207,10 @@ class NarrowScan(ScanKernel):
             (stage * self.tile + self.scan.flip(position, count)) * self.inner + worker % self.inner
         )
 
-    def slots(self, shared, number, a: Arguments):
-        """``(slots, place)``: a row's slots, and that of a tile's first column. A row's slots are those of its tiles,
-        then those of the ends of its groups."""
-        each = Int64(a.tiles + (a.tiles + self.group - 1) // self.group)
-        place = (Int64(number // a.tiles) * each + number % a.tiles) * self.inner
-        return Slots(a.slots, a.rows * each * self.inner, shared.tiles.word[0], self.scan.types), place
+    def groups(self, shared, number, a: Arguments):
+        """``(groups, tile)``: the groups of the outer slice that tile ``number`` is in, and its number there."""
+        outer, tag = number // a.tiles, shared.tiles.word[0]
+        return TileGroups.make(a, outer, tag, self.scan.types, self.group), number % a.tiles
 
     @cute.jit
     def reduce(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, turn, worker):
@@ -240,8 +236,8 @@ class NarrowScan(ScanKernel):
         column, last, total = self.scan_runs(shared.before, turn * self.states, worker)
         if last:
             store_partial(shared.totals, turn * self.inner + column, Maybe.of(total.state))
-            slots, place = self.slots(shared, at.number, a)
-            slots.publish(place + column, total.state)
+            groups, tile = self.groups(shared, at.number, a)
+            groups.publish(tile, column, total.state)
 
     @cute.jit
     def scan_runs(self, partials: cutlass.Constexpr, base, worker):
@@ -262,29 +258,22 @@ class NarrowScan(ScanKernel):
     def look_back(self, shared: cutlass.Constexpr, a: Arguments, at: Visit, turn, worker):
         """Store the prefixes of a tile, those of its columns."""
         types, combine = self.scan.types, self.scan.combine
-        slots, place = self.slots(shared, at.number, a)
-        group, inside = at.number % a.tiles // self.group, at.number % a.tiles % self.group
-        first, stop = share(inside, worker // self.inner, Int32(self.runs))
+        groups, tile = self.groups(shared, at.number, a)
+        part = worker // self.inner
         if worker >= self.states:
-            stop = first
-        slot = place + worker % self.inner - Int64(inside - first) * self.inner
-        found = slots.collect(slot, stop - first, Int64(self.inner), combine)
+            part = Int32(-1)
+        found = groups.collect(tile, worker % self.inner, part, self.runs, combine)
         if worker < self.states:
             store_partial(shared.found, worker, Maybe(found.state[0], found.valid))
         NamedBarrier(Named.WORKERS, self.workers).sync()
         column, last, before = self.scan_runs(shared.found, Int32(0), worker)
         if last:
-            carry = self.scan.carry_in(a)
-            # where this group's end is published
-            ends = place + Int64(a.tiles - at.number % a.tiles + group) * self.inner + column
-            end = slots.collect(ends - self.inner, Int32(group > 0), Int64(0), combine)
-            if end.valid:
-                carry = Maybe(end.state[0], end.valid)
-            carry = carry.then(before, combine)
+            start = self.scan.carry_in(a)
+            carry = Maybe(start.state, start.valid & (tile < self.group)).then(before, combine)
             store_partial(shared.prefixes, column, carry)
-            if inside == self.group - 1:
+            if groups.ends_group(tile):
                 total = load_partial(shared.totals, turn * self.inner + column, types)
-                slots.publish(ends, carry.then(Maybe.of(total.state), combine).state)
+                groups.publish_end(tile, column, carry.then(Maybe.of(total.state), combine).state)
         NamedBarrier(Named.WORKERS, self.workers).sync()
 
     @cute.jit

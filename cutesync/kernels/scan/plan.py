@@ -13,7 +13,8 @@ from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
 from ..states import Single, numbered, parameter_groups
-from .policy import Choice, Problem, choose
+from .policy import choose
+from .problem import Choice, Problem
 from .spec import ScanSpec
 
 _EXTENTS = ("rows", "length", "inner")

@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ...sizes import ceil_div, power_of_two, power_of_two_below
+from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
+from .column_policy import columns, group_slots
+from .problem import SMS, VECTOR_BYTES, Choice, Problem
 
-SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
-VECTOR_BYTES = 16  # the widest load of a thread
 LINE_BYTES = 128  # of memory: the pipeline's tiles begin on whole lines
 LANES = 32
 ROW_WARPS = 8  # per block of rows.py
@@ -27,92 +27,8 @@ MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 3
 MAX_NARROW_COLUMNS = 64  # narrow arrays of up to 64 columns are streamed through shared memory
 NARROW_TILE_BYTES, NARROW_STAGES = 1 << 16, 3  # 3 tiles of 64 KiB fit the shared memory of an SM
 NARROW_WORKERS, MIN_RUNS = 256, 8  # 256 threads per block; more if this would leave fewer than 8 runs per column
-MAX_SPLITS = 512  # blocks that share a column
-
-
-MAX_CHUNK_WORDS = 96  # states of several values: registers of a lane for its vectors and their prefixes
 RING_BYTES = 192 << 10  # states of several values: the tiles of the pipeline's ring
 MAX_STAGES = 12
-
-
-@dataclass(frozen=True)
-class Problem:
-    """There are rows * inner scans of ``length`` elements. ``sources`` and ``results`` are the element sizes of the
-    inputs and outputs in bytes; ``xs`` and ``outs`` are their addresses, of which only the alignment counts. A state
-    has ``words`` 32-bit words; ``double``: it is one float64."""
-
-    rows: int
-    length: int
-    inner: int
-    sources: tuple[int, ...]
-    results: tuple[int, ...]
-    xs: tuple[int, ...]
-    outs: tuple[int, ...]
-    words: int = 1
-    double: bool = False
-
-    @property
-    def several(self) -> bool:
-        """Whether there are several inputs, several outputs, or states of more words than the widest number."""
-        return len(self.sources) > 1 or len(self.results) > 1 or self.words > 2
-
-    @property
-    def source(self) -> int:
-        """The smallest element of an input."""
-        return min(self.sources)
-
-    @property
-    def wide(self) -> int:
-        return max(*self.sources, *self.results)
-
-    @property
-    def position_bytes(self) -> int:
-        """Bytes that are read or written of each position, whichever is more."""
-        return max(sum(self.sources), sum(self.results))
-
-    @property
-    def items(self) -> int:
-        """Elements of a vector of 16 bytes of the widest type."""
-        return VECTOR_BYTES // self.wide
-
-    @property
-    def first(self) -> int:
-        """The place of the first element in the input of the smallest elements, counted in elements from an address
-        that is aligned."""
-        lead = self.sources.index(self.source)
-        return self.xs[lead] // self.source
-
-    @property
-    def together(self) -> bool:
-        """Whether all inputs are on a boundary of 16 bytes where the one of the smallest elements is."""
-        return all((x // size - self.first) % (VECTOR_BYTES // size) == 0 for x, size in zip(self.xs, self.sources))
-
-    @property
-    def shift(self) -> int | None:
-        """How many elements past a vector boundary of the output the aligned vectors of the input are stored. None if
-        vectors of the output are narrower than a word, if several outputs differ, or if the inputs do."""
-        shifts = {(out // size - self.first) % self.items for out, size in zip(self.outs, self.results)}
-        if shifts == {0} and self.together:
-            return 0
-        return shifts.pop() if not self.several and self.items * self.results[0] >= 4 else None
-
-    def vector(self, extent: int) -> tuple[int, int | None]:
-        """Return ``(items, shift)``: the largest vector that divides ``extent`` and is aligned in the inputs; ``shift``
-        is 0 if it is aligned in the outputs, too, else None."""
-        items = self.items
-        while extent % items or any(x % (items * size) for x, size in zip(self.xs, self.sources)):
-            items //= 2
-        return items, self.aligned(items)
-
-    def aligned(self, items: int) -> int | None:
-        return 0 if not any(out % (items * size) for out, size in zip(self.outs, self.results)) else None
-
-    def fitted(self, rows: int) -> int:
-        """Return the number of vectors per lane, at most ``rows``, that fit registers with their prefixes."""
-        if not self.several:
-            return rows
-        words = self.items * sum(self.sources) / 4 + self.words
-        return max(1, min(rows, power_of_two_below(int(MAX_CHUNK_WORDS / words))))
 
 
 @dataclass(frozen=True)
@@ -172,19 +88,6 @@ COSTLY_REDUCE_WARPS = 8
 
 
 @dataclass(frozen=True)
-class ColumnPolicy(Policy, kernel=".columns:ColumnScan"):
-    """An axis that is not the last. A block has ``lanes`` threads side by side, with ``width`` columns each, times
-    ``groups`` of rows; with ``split`` several blocks share the rows."""
-
-    width: int
-    lanes: int
-    groups: int
-    unroll: int
-    split: bool
-    aligned_out: bool
-
-
-@dataclass(frozen=True)
 class NarrowPolicy(Policy, kernel=".narrow:NarrowScan"):
     """A narrow array of ``inner`` columns, streamed through shared memory in tiles of ``runs`` times ``height``
     rows."""
@@ -196,25 +99,14 @@ class NarrowPolicy(Policy, kernel=".narrow:NarrowScan"):
     group: int
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A policy and its launch: ``tiles`` cover a row; ``slots`` states of ``width`` columns are published."""
-
-    policy: Policy
-    tiles: int
-    grid: int
-    slots: int = 0
-    width: int = 1
-
-
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem with at least one element."""
     if problem.inner > 1:
         if problem.several:
-            return _columns(problem)
+            return columns(problem)
         if _is_narrow(problem):
             return _narrow_array(problem)
-        return _long_rows(problem, problem.inner) if _few_columns(problem) else _columns(problem)
+        return _long_rows(problem, problem.inner) if _few_columns(problem) else columns(problem)
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
     most_rows = problem.fitted(16)
@@ -292,7 +184,7 @@ def _narrow_array(problem: Problem) -> Choice:
     while runs * run * inner * size % VECTOR_BYTES:
         run -= 1
     tiles = ceil_div(problem.length, runs * run)
-    slots = problem.rows * (tiles + ceil_div(tiles, GROUP)) * inner
+    slots = problem.rows * group_slots(tiles, GROUP) * inner
     return Choice(NarrowPolicy(inner, runs, run, NARROW_STAGES, GROUP), tiles, min(SMS, problem.rows * tiles), slots)
 
 
@@ -337,31 +229,4 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         problem.rows * tiles,
         problem.rows * tiles if tiles > 1 else 0,
         width,
-    )
-
-
-def _columns(problem: Problem) -> Choice:
-    items, _ = problem.vector(problem.inner)
-    while items > 1 and problem.rows * (problem.inner // items) < SMS * 240:
-        items //= 2
-    units = problem.inner // items
-    lanes = min(power_of_two(units), 128)
-    tiles = ceil_div(units, lanes)
-    blocks = problem.rows * tiles
-    groups = 1
-    if problem.rows * units < SMS * 256:  # too few columns to fill the GPU: groups and blocks share the rows
-        groups = min(128 // lanes, power_of_two(problem.length // 16 + 1))
-    splits = (
-        min(ceil_div(SMS * 8, blocks), problem.length // (groups * 16), MAX_SPLITS) if groups > 1 or blocks < SMS else 1
-    )
-    splits = max(1, splits)
-    slots = problem.rows * splits * problem.inner if splits > 1 else 0
-    unroll = 32 if items * problem.source <= 8 and groups == 1 else 16
-    if problem.several:
-        unroll = max(2, min(unroll, power_of_two_below(MAX_CHUNK_WORDS // (items * ceil_div(sum(problem.sources), 4)))))
-    return Choice(
-        ColumnPolicy(items, lanes, groups, unroll, splits > 1, problem.aligned(items) == 0),
-        tiles,
-        blocks * splits,
-        slots,
     )

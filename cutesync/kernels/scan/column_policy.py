@@ -1,0 +1,113 @@
+"""Which kernel scans along an axis that is not the last, unless the array is narrow, and with which sizes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...sizes import ceil_div, power_of_two, power_of_two_below
+from ..policy import Policy
+from .problem import MAX_CHUNK_WORDS, SMS, Choice, Problem
+
+# Tiles of columns: 256 threads with 128 bytes of elements each, twice, in shared memory. An SM holds 3 such blocks.
+TILE_THREADS, TILE_LANES, MAX_TILE_GROUPS = 256, 32, 32
+THREAD_BYTES, TILE_BLOCKS, MAX_TILE_WIDTH, MAX_TILE_HEIGHT = 128, 3, 4, 64
+WIDE_STATE_WORDS = 4  # of a thread's columns: with larger states an SM holds fewer blocks
+# A thread loads up to 8 bytes of a row at once, but 4 where fewer than 16 tiles would lie side by side.
+MAX_ROW_BYTES, MIN_ROW_BYTES = 8, 4
+MIN_CHAINS = 16
+MIN_TILE_HEIGHT = 8  # rows of a thread, where a lower tile would only give more blocks something to do
+MIN_TILE_GROUP, MAX_TILE_GROUP = 8, 128  # tiles whose aggregates one look-back reads
+ENOUGH_COLUMNS = SMS * 240  # threads: from here on, and for up to 32 rows, a thread scans its columns alone
+MAX_UNROLLED_ROWS = 32
+
+
+@dataclass(frozen=True)
+class ColumnPolicy(Policy, kernel=".columns:ColumnScan"):
+    """An axis that is not the last, with many columns. A block has ``lanes`` threads side by side, with ``width``
+    columns each, and ``unroll`` rows of them at once."""
+
+    width: int
+    lanes: int
+    unroll: int
+    aligned_out: bool
+
+
+@dataclass(frozen=True)
+class ColumnTilePolicy(Policy, kernel=".column_tiles:ColumnTileScan"):
+    """An axis that is not the last, in tiles: ``lanes`` threads with ``width`` columns side by side, times ``groups``
+    of ``height`` rows. ``group`` tiles are a group of the look-back; ``alone``: a tile has all rows."""
+
+    width: int
+    lanes: int
+    groups: int
+    height: int
+    group: int
+    blocks_per_sm: int
+    alone: bool
+    aligned_out: bool
+
+
+def group_slots(tiles: int, group: int) -> int:
+    """Return the number of slots of a column of ``tiles`` tiles: one for each tile of each group, and one for what
+    comes before the group."""
+    return ceil_div(tiles, group) * (group + 1)
+
+
+def columns(problem: Problem) -> Choice:
+    """Return the policy and the launch of a scan of several columns."""
+    items, _ = problem.vector(problem.inner)
+    while items > 1 and problem.rows * (problem.inner // items) < ENOUGH_COLUMNS:
+        items //= 2
+    units = problem.inner // items
+    if problem.length > MAX_UNROLLED_ROWS and problem.rows * units < ENOUGH_COLUMNS:
+        return _tiles(problem)
+    lanes = min(power_of_two(units), 128)
+    tiles = ceil_div(units, lanes)
+    unroll = MAX_UNROLLED_ROWS if items * problem.source <= 8 else 16
+    if problem.several:
+        unroll = max(2, min(unroll, power_of_two_below(MAX_CHUNK_WORDS // (items * ceil_div(sum(problem.sources), 4)))))
+    return Choice(ColumnPolicy(items, lanes, unroll, problem.aligned(items) == 0), tiles, problem.rows * tiles)
+
+
+def _tiles(problem: Problem) -> Choice:
+    width, _ = problem.vector(problem.inner)
+    each = sum(problem.sources)
+
+    def across(width: int) -> int:
+        """Return how many tiles cover the columns."""
+        return ceil_div(problem.inner // width, TILE_LANES)
+
+    while width > 1 and (
+        width > MAX_TILE_WIDTH
+        or width * each > MAX_ROW_BYTES
+        or (width * each > MIN_ROW_BYTES and problem.rows * across(width) < MIN_CHAINS)
+    ):
+        width //= 2
+    chains = problem.rows * across(width)
+    lanes = ceil_div(problem.inner // width, across(width))
+    lanes = power_of_two(lanes) if lanes <= 4 else ceil_div(lanes, 4) * 4
+    groups = min(MAX_TILE_GROUPS, TILE_THREADS // lanes)
+    state = problem.words * width
+    blocks = TILE_BLOCKS - (state > WIDE_STATE_WORDS) - (state > 2 * WIDE_STATE_WORDS)
+    height = power_of_two_below(min(MAX_TILE_HEIGHT, THREAD_BYTES * TILE_BLOCKS // blocks // (width * each)))
+
+    def tiles_of(height: int) -> int:
+        return ceil_div(problem.length, groups * height)
+
+    alone = tiles_of(height) == 1
+    # Lower tiles, unless several would have to share the rows for it
+    while height > 1 and (
+        tiles_of(height // 2) == 1 if alone else height > MIN_TILE_HEIGHT and chains * tiles_of(height) < 2 * SMS
+    ):
+        height //= 2
+    tiles = tiles_of(height)
+    blocks *= max(1, TILE_THREADS // (lanes * groups))
+    # The more tiles lie side by side, the longer a group's end takes to be needed; in one wave all are needed at once
+    group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(SMS // chains)))
+    if alone or chains * tiles <= SMS * blocks:
+        group = MAX_TILE_GROUP
+    policy = ColumnTilePolicy(width, lanes, groups, height, group, blocks, alone, problem.aligned(width) == 0)
+    if alone:
+        return Choice(policy, 1, chains)
+    slots = problem.rows * group_slots(tiles, group) * problem.inner
+    return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots)

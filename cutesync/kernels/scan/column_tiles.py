@@ -1,0 +1,302 @@
+"""Scan along an axis that is not the last, where columns alone do not fill a GPU: blocks take tiles of rows.
+
+A tile has ``groups`` row groups of ``height`` rows, and ``lanes * width`` columns. It stays in shared memory from its
+one reading to the end, so each element is read once and written once. Every thread copies, reduces and scans the
+``height`` rows of its own columns: no barrier is needed between its copies and its reads, only ``cp.async.wait_group``.
+For the tile in hand and the next one:
+
+    1. wait for the copies of the next tile; reduce the thread's rows; exchange the row groups' partials (barrier)
+    2. publish the next tile's aggregates
+    3. look back for the tile in hand: each row group collects a part of the states before it; exchange them (barrier)
+    4. publish what comes before the next group of tiles, if this tile ends one
+    5. scan and store
+    6. start the copies of the tile after the next into the same stage, one of two; ask for another tile's number
+
+So what a look-back asks for was mostly published long before, and while some blocks of an SM wait for copies, others
+store. Elements of a row that do not fill a word of 32 bits are loaded and stored to the stage instead of copied. Tile
+numbers count the columns first, then the outer slices, then the rows.
+
+Progress: tile numbers come from an atomic. A block that looks back has published the aggregates of its tile and of the
+next, and waits only for tiles before the one in hand. So the block that has the smallest tile with something
+unpublished finds everything published that it looks back at.
+
+``alone``: a tile holds all rows. Then a block has one tile, and nothing is published.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Int32, Int64
+from cutlass.experimental import primitives
+from cutlass.memory import SmemAllocator
+
+from ...block.reduce import get, put, state_array, state_bytes
+from ...monoid import choose
+from ...sizes import power_of_two_below
+from ...sync.gather import Entry, enter
+from ...warp import Maybe, prepend
+from ..arrays import pointers_of
+from .base import Arguments, Scan
+from .column_policy import ColumnTilePolicy
+from .columns import ThreadColumns
+from .groups import TileGroups
+
+MAX_UNROLL, UNROLL_BYTES = 8, 64  # rows of a thread that are in registers at once
+WORD_BYTES = 4  # the least that cp.async copies
+LOADS = 32  # rows of a thread that are loaded at once
+
+# Shared memory: the ``stages`` with the elements of each input; the states of all threads, ``partials`` of the rows of
+# a tile and ``found`` by the look-back; and ``words``: the launch's tag, and the block's tiles in turn.
+Shared = namedtuple("Shared", "stages partials found words")
+TAG, NUMBERS = 0, 1
+
+# A thread of a block: its rank, its row group, and its lane in it.
+Member = namedtuple("Member", "thread group lane")
+
+# A thread's part of a tile: the tile's number in its outer slice; the first of the thread's columns, and whether they
+# exist; how many of its rows exist. ``row`` is the first that it loads, of the ``count`` of the tile; ``position`` is
+# that row's along the axis, in scan order, ``place`` that of its first element, and ``step`` from row to row.
+Part = namedtuple("Part", "tile outer column inside left row count position place step")
+
+
+class ColumnTileScan(ThreadColumns):
+    """The kernel. Threads whose rows or columns do not exist load others in their place, and store nothing."""
+
+    def __init__(self, scan: Scan, policy: ColumnTilePolicy) -> None:
+        self.width, self.lanes, self.groups, self.height = policy.width, policy.lanes, policy.groups, policy.height
+        self.group, self.alone, self.aligned_out = policy.group, policy.alone, policy.aligned_out
+        threads = -(-policy.lanes * policy.groups // 32) * 32
+        self.tile = policy.groups * policy.height  # rows
+        self.states = threads * policy.width
+        row = policy.width * sum(dtype.size for dtype in scan.monoid.sources)
+        self.unroll = max(1, min(MAX_UNROLL, policy.height, power_of_two_below(UNROLL_BYTES // row)))
+        self.stage = policy.height * self.states  # elements of an input
+        self.stages = 1 if policy.alone else 2
+        elements = sum(self.stages * self.stage * dtype.size + 16 for dtype in scan.monoid.sources)
+        smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
+        super().__init__(scan, threads, smem, policy.blocks_per_sm)
+
+    @cute.jit
+    def body(self, a: Arguments):
+        allocator, types = SmemAllocator(), self.scan.monoid.types
+        stages = tuple(
+            allocator.allocate_array(dtype.cutlass, self.stages * self.stage, byte_alignment=16)
+            for dtype in self.scan.monoid.sources
+        )
+        partials = state_array(types, self.states)
+        found = partials if self.alone else state_array(types, self.states)
+        words = cute.make_tensor(allocator.allocate_array(Int32, 3), cute.make_layout((3,)))
+        shared = Shared(stages, partials, found, words)
+        thread, _, _ = cute.arch.thread_idx()
+        me = Member(thread, thread // self.lanes, thread % self.lanes)
+        if cutlass.const_expr(self.alone):
+            number, _, _ = cute.arch.block_idx()
+            part = self.part(number, a, me)
+            self.load(shared, a, me, part, Int32(0))
+            prefix, _ = self.reduce_tile(shared, a, me, part, Int32(0))
+            self.scan_rows(shared, a, me, part, Int32(0), self.then(self.carry_in(a), prefix))
+        else:
+            self.take_tiles(shared, a, me)
+
+    def chains(self, a: Arguments):
+        """How many tiles lie side by side: those of the columns of all outer slices."""
+        each = self.lanes * self.width
+        return Int32(a.rows) * Int32((a.inner + (each - 1)) // each)
+
+    @cute.jit
+    def take_tiles(self, shared: cutlass.Constexpr, a: Arguments, me: Member):
+        everything = self.chains(a) * a.tiles
+        entry = Entry.none()
+        if me.thread == 0:
+            entry = enter(a.counters)
+            shared.words[TAG] = entry.tag
+            shared.words[NUMBERS] = entry.arrived
+        cute.arch.sync_threads()
+        number, tag, stage = shared.words[NUMBERS], shared.words[TAG], Int32(0)
+        coming, prefix, total = everything, Maybe(self.nothing(), Boolean(False)), self.nothing()
+        if number < everything:
+            self.load(shared, a, me, self.part(number, a, me), stage)
+            if me.thread == 0:
+                entry = enter(a.counters)
+                shared.words[NUMBERS + 1] = entry.arrived
+            prefix, total = self.reduce_tile(shared, a, me, self.part(number, a, me), stage)
+            self.publish(self.slots(a, number, tag), me, self.part(number, a, me), total)
+            coming = shared.words[NUMBERS + 1]
+            cute.arch.sync_threads()
+            self.load_if(coming < everything, shared, a, me, coming, stage ^ 1)
+            if (me.thread == 0) & (coming < everything):
+                entry = enter(a.counters)
+        while number < everything:
+            prefix_coming, total_coming = prefix, total
+            if coming < everything:
+                part = self.part(coming, a, me)
+                prefix_coming, total_coming = self.reduce_tile(shared, a, me, part, stage ^ 1)
+                self.publish(self.slots(a, coming, tag), me, part, total_coming)
+            else:
+                cute.arch.sync_threads()
+            if me.thread == 0:
+                shared.words[NUMBERS + stage] = entry.arrived
+            part, groups = self.part(number, a, me), self.slots(a, number, tag)
+            carry = self.look_back(groups, shared.found, a, me, part)
+            self.publish_end(groups, me, part, self.then(carry, Maybe.of(total)))
+            self.scan_rows(shared, a, me, part, stage, self.then(carry, prefix))
+            number, coming = coming, shared.words[NUMBERS + stage]
+            prefix, total = prefix_coming, total_coming
+            self.load_if(coming < everything, shared, a, me, coming, stage)
+            if (me.thread == 0) & (coming < everything):
+                entry = enter(a.counters)  # asked for early: the answer takes as long as a copy
+            stage ^= 1
+        if me.thread == 0:
+            blocks, _, _ = cute.arch.grid_dim()
+            entry.close(a.counters, Int32(0), everything + blocks)
+
+    def part(self, number, a: Arguments, me: Member) -> Part:
+        chains = self.chains(a)
+        across = chains // Int32(a.rows)
+        tile, chain = number // chains, number % chains
+        outer, column = chain // across, (chain % across * self.lanes + me.lane) * self.width
+        inside = (column < Int32(a.inner)) & (me.group < self.groups)
+        first, row = Int64(tile) * self.tile, me.group * self.height
+        count = Int32(cutlass.min(a.length - first, Int64(self.tile)))
+        left = choose(inside, count - row, Int32(0))
+        row = cutlass.min(row, count - 1)
+        place = (Int64(outer) * a.length + self.scan.flip(first + row, a.length)) * a.inner
+        place += cutlass.min(column, Int32(a.inner) - self.width)
+        step = -a.inner if self.scan.reverse else a.inner
+        return Part(tile, outer, column, inside, left, row, count, first + row, place, step)
+
+    def slots(self, a: Arguments, number, tag) -> TileGroups:
+        """The slots of a tile's outer slice."""
+        outer = number % self.chains(a) // (self.chains(a) // Int32(a.rows))
+        return TileGroups.make(a, outer, tag, self.scan.monoid.types, self.group)
+
+    def nothing(self):
+        return tuple(tuple(t(0) for t in self.scan.monoid.types) for _ in range(self.width))
+
+    # A thread's rows in a stage: number u of all threads, then number u + 1
+
+    def held(self, shared, k: int, stage, u, me: Member):
+        """Where a thread's row ``u`` of input ``k`` lies in shared memory."""
+        return shared.stages[k] + (stage * self.stage + u * self.states + me.thread * self.width)
+
+    @cute.jit
+    def load_if(self, exists, shared: cutlass.Constexpr, a: Arguments, me: Member, number, stage):
+        if exists:
+            self.load(shared, a, me, self.part(number, a, me), stage)
+
+    @cute.jit
+    def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
+        """Start the copies of a thread's rows into a stage."""
+        at, count = part.place, min(LOADS, self.height)
+        for first in cutlass.range(0, self.height, count, unroll=1):
+            loaded = []
+            for u in cutlass.range_constexpr(count):
+                loaded += self.load_row(shared, a.x + at, stage, first + u, me)
+                at += choose(part.row + first + u + 1 < part.count, part.step, Int64(0))
+            for row, target in loaded:
+                cute.autovec_copy(row, target)
+        cute.arch.cp_async_commit_group()
+
+    def load_row(self, shared, at, stage, u, me: Member) -> list:
+        """Copy row ``u`` of a thread, or load what cannot be copied: ``(elements, target)`` of each such input."""
+        loaded = []
+        for k, (source, dtype) in enumerate(zip(pointers_of(at), self.scan.monoid.sources)):
+            target, size = self.held(shared, k, stage, u, me), self.width * dtype.size
+            if size % WORD_BYTES == 0:
+                primitives.cp_async_shared_global(target, source, size, "ca")
+            else:
+                row = cute.make_rmem_tensor((self.width,), dtype.cutlass)
+                cute.autovec_copy(self.vector(source, dtype), row)
+                loaded.append((row, self.vector(target, dtype)))
+        return loaded
+
+    def states_of(self, shared, a: Arguments, me: Member, part: Part, stage, first) -> list:
+        """The states of ``unroll`` of a thread's rows, from number ``first`` on."""
+        rows = []
+        for u in range(self.unroll):
+            row = []
+            for k, dtype in enumerate(self.scan.monoid.sources):
+                row.append(cute.make_rmem_tensor((self.width,), dtype.cutlass))
+                cute.autovec_copy(self.vector(self.held(shared, k, stage, first + u, me), dtype), row[-1])
+            rows.append(row)
+        return [self.lifted(row, part.position + first + u, a) for u, row in enumerate(rows)]
+
+    @cute.jit
+    def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
+        """``(prefix, total)`` of a tile: what comes before a thread's rows in it, and its columns' aggregates. Those of
+        a short tile, the last of its outer slice, have no meaning; nobody uses them."""
+        cute.arch.cp_async_wait_group(0)
+        states = self.nothing()
+        for first in cutlass.range(0, self.height, self.unroll, unroll=1):
+            rows = self.states_of(shared, a, me, part, stage, first)
+            for u, row in enumerate(rows):
+                states = self.append(first + u > 0, states, row) if u == 0 else self.combine(states, row)
+        before, total = self.exchange(shared.partials, states, me, Int32(self.groups))
+        return Maybe(before, me.group > 0), total
+
+    def append(self, valid, states, row):
+        """``row``, preceded by ``states`` where they are valid."""
+        return tuple(prepend(valid, x, y, self.scan.combine) for x, y in zip(states, row))
+
+    @cute.jit
+    def exchange(self, storage: cutlass.Constexpr, states, me: Member, count: Int32):
+        """``(before, total)`` of the row groups' states: those of the groups before this thread's combined, and those
+        of the first ``count`` groups, at least one. One block barrier; the storage needs another before reuse."""
+        for c in cutlass.range_constexpr(self.width):
+            put(storage, c * self.threads + me.thread, states[c])
+        cute.arch.sync_threads()
+        total = self.stored(storage, me.lane)
+        before = total
+        for g in cutlass.range(1, count, 1, unroll=8):
+            if g == me.group:
+                before = total
+            total = self.combine(total, self.stored(storage, g * self.lanes + me.lane))
+        return before, total
+
+    def stored(self, storage, thread):
+        types = self.scan.monoid.types
+        return tuple(get(storage, c * self.threads + thread, types) for c in range(self.width))
+
+    @cute.jit
+    def publish(self, groups: cutlass.Constexpr, me: Member, part: Part, total):
+        if part.inside & (me.group == self.groups - 1):
+            for c in cutlass.range_constexpr(self.width):
+                groups.publish(part.tile, part.column + c, total[c])
+
+    @cute.jit
+    def publish_end(self, groups: cutlass.Constexpr, me: Member, part: Part, end: Maybe):
+        if part.inside & (me.group == self.groups - 1) & groups.ends_group(part.tile):
+            for c in cutlass.range_constexpr(self.width):
+                groups.publish_end(part.tile, part.column + c, end.state[c])
+
+    @cute.jit
+    def look_back(self, groups: cutlass.Constexpr, found: cutlass.Constexpr, a: Arguments, me: Member, part: Part):
+        """What comes before a tile."""
+        whose = choose(part.inside, me.group, Int32(-1))
+        states = groups.collect(part.tile, part.column, whose, self.groups, self.scan.combine, self.width).state
+        count = groups.before(part.tile)
+        _, before = self.exchange(found, states, me, cutlass.min(count, self.groups))
+        start = self.carry_in(a)
+        return self.then(Maybe(start.state, start.valid & (part.tile < self.group)), Maybe(before, count > 0))
+
+    @cute.jit
+    def scan_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage, before: Maybe):
+        """Store the scan of a thread's rows; ``before`` comes before them."""
+        states, at = before.state, part.place
+        for first in cutlass.range(0, self.height, self.unroll, unroll=1):
+            rows = self.states_of(shared, a, me, part, stage, first)
+            for u, row in enumerate(rows):
+                following = (
+                    self.append((first + u > 0) | before.valid, states, row) if u == 0 else self.combine(states, row)
+                )
+                self.store_if(first + u < part.left, a.out + at, states if self.scan.exclusive else following)
+                states = following
+                at += part.step
+
+    @cute.jit
+    def store_if(self, exists, at, states):
+        if exists:
+            self.store_row(at, states)

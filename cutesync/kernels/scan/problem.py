@@ -1,0 +1,103 @@
+"""What the policies of scans are chosen for, and what is chosen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...sizes import power_of_two_below
+from ..policy import Policy
+
+SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
+VECTOR_BYTES = 16  # the widest load of a thread
+MAX_CHUNK_WORDS = 96  # states of several values: registers of a lane for its vectors and their prefixes
+
+
+@dataclass(frozen=True)
+class Problem:
+    """There are rows * inner scans of ``length`` elements. ``sources`` and ``results`` are the element sizes of the
+    inputs and outputs in bytes; ``xs`` and ``outs`` are their addresses, of which only the alignment counts. A state
+    has ``words`` 32-bit words; ``double``: it is one float64."""
+
+    rows: int
+    length: int
+    inner: int
+    sources: tuple[int, ...]
+    results: tuple[int, ...]
+    xs: tuple[int, ...]
+    outs: tuple[int, ...]
+    words: int = 1
+    double: bool = False
+
+    @property
+    def several(self) -> bool:
+        """Whether there are several inputs, several outputs, or states of more words than the widest number."""
+        return len(self.sources) > 1 or len(self.results) > 1 or self.words > 2
+
+    @property
+    def source(self) -> int:
+        """The smallest element of an input."""
+        return min(self.sources)
+
+    @property
+    def wide(self) -> int:
+        return max(*self.sources, *self.results)
+
+    @property
+    def position_bytes(self) -> int:
+        """Bytes that are read or written of each position, whichever is more."""
+        return max(sum(self.sources), sum(self.results))
+
+    @property
+    def items(self) -> int:
+        """Elements of a vector of 16 bytes of the widest type."""
+        return VECTOR_BYTES // self.wide
+
+    @property
+    def first(self) -> int:
+        """The place of the first element in the input of the smallest elements, counted in elements from an address
+        that is aligned."""
+        lead = self.sources.index(self.source)
+        return self.xs[lead] // self.source
+
+    @property
+    def together(self) -> bool:
+        """Whether all inputs are on a boundary of 16 bytes where the one of the smallest elements is."""
+        return all((x // size - self.first) % (VECTOR_BYTES // size) == 0 for x, size in zip(self.xs, self.sources))
+
+    @property
+    def shift(self) -> int | None:
+        """How many elements past a vector boundary of the output the aligned vectors of the input are stored. None if
+        vectors of the output are narrower than a word, if several outputs differ, or if the inputs do."""
+        shifts = {(out // size - self.first) % self.items for out, size in zip(self.outs, self.results)}
+        if shifts == {0} and self.together:
+            return 0
+        return shifts.pop() if not self.several and self.items * self.results[0] >= 4 else None
+
+    def vector(self, extent: int) -> tuple[int, int | None]:
+        """Return ``(items, shift)``: the largest vector that divides ``extent`` and is aligned in the inputs; ``shift``
+        is 0 if it is aligned in the outputs, too, else None."""
+        items = self.items
+        while extent % items or any(x % (items * size) for x, size in zip(self.xs, self.sources)):
+            items //= 2
+        return items, self.aligned(items)
+
+    def aligned(self, items: int) -> int | None:
+        return 0 if not any(out % (items * size) for out, size in zip(self.outs, self.results)) else None
+
+    def fitted(self, rows: int) -> int:
+        """Return the number of vectors per lane, at most ``rows``, that fit registers with their prefixes."""
+        if not self.several:
+            return rows
+        words = self.items * sum(self.sources) / 4 + self.words
+        return max(1, min(rows, power_of_two_below(int(MAX_CHUNK_WORDS / words))))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A policy and its launch: ``tiles`` cover a row; ``slots`` states of ``width`` columns are published."""
+
+    policy: Policy
+    tiles: int
+    grid: int
+    slots: int = 0
+    width: int = 1

@@ -1,0 +1,120 @@
+"""Tiles of columns: every type, alignment and direction, states of several values, and what the policy promises."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy, group_slots
+from cutesync.kernels.scan.policy import choose
+from cutesync.kernels.scan.problem import SMS, Choice, Problem
+
+from ..cases import DTYPES, check_scan, data, same, scanned
+from .kernels import column_tiles, force
+
+SMEM, RESERVED = 228 << 10, 1 << 10  # bytes of an SM, and those of them that each block takes for itself
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_type(dtype, on_emulator, monkeypatch):
+    """Tiles of 12 rows in groups of two, the last tile not whole; elements that fill no word are loaded, not copied."""
+    x = data((2, 43, 12), dtype)
+    for width in (1, 4):
+        force(monkeypatch, column_tiles(width, 3, 3, 4, 2, 2))
+        check_scan(x, axis=1)
+        check_scan(x, axis=1, reverse=True, exclusive=True)
+        check_scan(x, axis=1, init=1)
+
+
+@pytest.mark.parametrize(("offset", "shift"), [(1, 0), (0, 1), (2, 2), (0, 2)])
+def test_every_alignment(offset, shift, on_emulator, monkeypatch):
+    """Nothing around the result is written; vectors are as wide as the input allows."""
+    force(monkeypatch, column_tiles(4, 2, 4, 3, 2, 3))
+    x = data((61, 20), "int16")
+    whole = cs.asarray(np.concatenate([x.ravel()[:offset], x.ravel()]))
+    memory = cs.asarray(np.full(x.size + 40, 77, np.int16))
+    out = memory[16 + shift : 16 + shift + x.size].reshape(*x.shape)
+    check_scan(x, on=whole[offset : offset + x.size].reshape(*x.shape), out=out, axis=0, reverse=bool(shift))
+    assert (np.delete(np.asarray(memory), slice(16 + shift, 16 + shift + x.size)) == 77).all()
+
+
+def test_in_place(on_emulator, monkeypatch):
+    x = data((2, 43, 10), "int32")
+    for choice in (column_tiles(2, 3, 2, 5, 2, 2), column_tiles(2, 3, 8, 6, 2, 2)):
+        force(monkeypatch, choice)
+        array = cs.asarray(x)
+        assert cs.scan(array, axis=1, out=array, reverse=True) is array
+        same(array, scanned(x, axis=1, reverse=True))
+
+
+def after(a, b):
+    """The affine maps x -> a[0] * x + a[1]: first ``a``, then ``b``."""
+    return a[0] * b[0], a[1] * b[0] + b[1]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_states_of_several_values(reverse, blocks, monkeypatch):
+    """A linear recurrence from elements of two types, one of which is loaded and one copied; the index counts along the
+    axis."""
+    force(monkeypatch, column_tiles(1, 4, 3, 4, 2, blocks))
+    factors, terms = data((2, 43, 7), "int16"), data((2, 43, 7), "int32")
+    with cs.emulate(schedules=4, seed=blocks):
+        found = cs.scan(
+            (cs.asarray(factors), cs.asarray(terms)),
+            after,
+            axis=1,
+            reverse=reverse,
+            init=(1, 5),
+            dtype=("int32", "int32"),
+            transform=lambda a, b, index: (a, b + index),
+            finish=lambda state: state[1],
+            out_dtype="int32",
+        )
+    values = terms.astype(np.int64) + np.arange(43)[:, None]
+    wanted, state = np.empty_like(terms), (np.ones((2, 7), np.int64), np.full((2, 7), 5))
+    for i in range(42, -1, -1) if reverse else range(43):
+        element = factors[:, i].astype(np.int64), values[:, i]
+        state = after(element, state) if reverse else after(state, element)
+        state = tuple(value.astype(np.int32).astype(np.int64) for value in state)
+        wanted[:, i] = state[1]
+    same(found, wanted)
+
+
+def test_the_number_of_blocks_changes_no_bit(monkeypatch):
+    x = np.random.default_rng(1).standard_normal((203, 9), np.float32)
+    results = set()
+    for blocks in (1, 2, 5, 128):
+        force(monkeypatch, column_tiles(1, 4, 3, 2, 3, blocks))
+        with cs.emulate(seed=blocks):
+            results.add(np.asarray(cs.scan(cs.asarray(x), axis=0)).tobytes())
+    assert len(results) == 1
+
+
+def chosen(rows: int, length: int, inner: int, size: int, words: int = 1, inputs: int = 1) -> Choice:
+    return choose(Problem(rows, length, inner, (size,) * inputs, (size,), (0,) * inputs, (0,), words))
+
+
+@pytest.mark.parametrize("words", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_as_many_blocks_fit_an_sm_as_the_policy_says(size, words):
+    inputs = max(1, 2 * words // size)
+    for rows, length, inner in ((1, 1 << 15, 4096), (3, 20_000, 77), (1, 9716, 72), (2, 100, 5000), (1, 1 << 20, 130)):
+        choice = chosen(rows, length, inner, size, words, inputs)
+        policy = choice.policy
+        assert isinstance(policy, ColumnTilePolicy)
+        threads = -(-policy.lanes * policy.groups // 32) * 32
+        elements = 2 * threads * policy.width * (policy.height * size * inputs + 4 * words)
+        assert policy.blocks_per_sm * (elements + 64 * (inputs + words) + RESERVED) <= SMEM
+        assert threads <= 256 and inner % policy.width == 0
+        if not policy.alone:
+            assert choice.slots == rows * inner * group_slots(choice.tiles, policy.group)
+            assert choice.grid <= SMS * policy.blocks_per_sm
+
+
+def test_few_rows_and_many_columns_need_no_tiles():
+    assert isinstance(chosen(1, 32, 5000, 4).policy, ColumnPolicy)
+    assert isinstance(chosen(1, 5000, SMS * 240, 4).policy, ColumnPolicy)
+    alone = chosen(1, 40, 5000, 4)
+    assert isinstance(alone.policy, ColumnTilePolicy) and alone.policy.alone and not alone.slots
