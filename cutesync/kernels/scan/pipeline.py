@@ -48,8 +48,10 @@ from .policy import LINE_BYTES, PipelinePolicy
 from .ragged import RaggedScan
 from .tile import VECTOR_BYTES, Span, WarpScan
 
-# registers of a thread: with these nothing spills in any of the warps
+# registers of a thread: with these no single number spills in any of the warps. Eight fold warps leave less to the
+# others, and each needs less than one of four.
 FOR_CONTROL, FOR_LOOK_AHEAD, FOR_FOLDERS = 72, 88, 72
+OF_EIGHT = 64
 
 
 @dataclass(frozen=True)
@@ -107,13 +109,15 @@ class PipelineScan(ScanKernel):
 
     def split_registers(self, state_words: int) -> Roles:
         """The roles of a block. The look-ahead holds two groups of states that are on their way."""
-        control = FOR_CONTROL if state_words <= 3 else FOR_LOOK_AHEAD
+        many = self.folders > 4
+        fold = OF_EIGHT if many else FOR_FOLDERS
+        control = FOR_LOOK_AHEAD if state_words > 3 else OF_EIGHT if many else FOR_CONTROL
         emitters = self.squads * self.warps
         groups = 1 + (self.folders + emitters) // 4
-        spare = registers_at_launch(groups * 4 * LANES) * groups - control - FOR_FOLDERS * (self.folders // 4)
+        spare = registers_at_launch(groups * 4 * LANES) * groups - control - fold * (self.folders // 4)
         return Roles(
             Role("control", 4, control),
-            Role("fold", self.folders, FOR_FOLDERS),
+            Role("fold", self.folders, fold),
             Role("emit", emitters, min(spare // (emitters // 4) // 8 * 8, 232)),
         )
 
