@@ -121,7 +121,12 @@ class ChunkReduce:
     def fold(self, chunk, index, lane):
         """The aggregate of a loaded chunk whose first element is at ``index`` of its row."""
         base = self.base(index)
-        rows = [self.vector_state(chunk, u, base + (lane + u * LANES) * self.vector) for u in range(self.unroll)]
+        each = self.monoid.lane_vectors
+        if each > 1:
+            vectors = [chunk[0][(None, u)] for u in range(self.unroll)]
+            rows = [self.monoid.fold_vectors(vectors[u : u + each], base) for u in range(0, self.unroll, each)]
+        else:
+            rows = [self.vector_state(chunk, u, base + (lane + u * LANES) * self.vector) for u in range(self.unroll)]
         if self.monoid.commutative:  # a lane may reduce its own vectors first, which saves three shuffles
             total = reduce_states(tree(rows, self.monoid.combine), self.monoid.combine, lane)
         else:
