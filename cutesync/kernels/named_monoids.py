@@ -100,8 +100,13 @@ class RunMonoid(NamedMonoid):
 
     def __init__(self, states: Named) -> None:
         super().__init__(states)
-        words = (16 // self.source.size) * (self.types[0].width // 32)
+        words = (16 // self.source.size) * (self.width // 32)
         self.lane_vectors = max(1, RUN_WORDS // words) if self.first else 1
+
+    @property
+    def width(self) -> int:
+        """The bits of an element in ``run``."""
+        return self.types[0].width
 
     def run(self, elements, index):
         if not self.first:
@@ -114,8 +119,27 @@ class RunMonoid(NamedMonoid):
 
 
 class MomentsMonoid(RunMonoid):
-    """var: count, mean, and the sum of squared differences from the mean. Those of a run are computed in two steps, and
-    runs are combined as Chan, Golub and LeVeque (1979) do."""
+    """var: count, mean, and the sum of squared differences from the mean. Those of a run are computed in two steps, of
+    small integers exactly; runs are combined as Chan, Golub and LeVeque (1979) do."""
+
+    @property
+    def small(self) -> bool:
+        return self.source.kind != "f" and self.source.size < 4
+
+    @property
+    def width(self) -> int:
+        return 32 if self.small else super().width
+
+    def run(self, elements, index):
+        if not (self.first and self.small):
+            return super().run(elements, index)
+        kind, count, wide = self.types[0], len(elements), Int32 if self.source.size == 1 else Int64
+        boolean = self.source.kind == "b"
+        values = [nonzero(x) if boolean else convert(self.source.cutlass(x), Int32) for x in elements]
+        total = Int64(tree(values, lambda a, b: a + b))
+        squares = Int64(tree([wide(x) * wide(x) for x in values], lambda a, b: a + b))
+        share = kind(1.0 / count)
+        return kind(count), kind(total) * share, kind(squares * count - total * total) * share
 
     def element(self, value, index):
         return self.types[0](1), value, value - value  # NaN for an infinity, as in NumPy
