@@ -12,7 +12,7 @@ from typing import Any
 
 from ...arguments import exact, flag
 from ...dtypes import BY_NAME, INT64, DType, as_float, dtype as parse_dtype, number, sum_dtype
-from ...errors import ArgumentTypeError, explain
+from ...errors import ArgumentTypeError, ArgumentValueError, explain
 from ...ops import Operator
 from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
@@ -136,6 +136,8 @@ def _mean(given: Arguments, source: DType, count: int) -> tuple[Named, tuple]:
 def _moments(given: Arguments, source: DType, count: int) -> tuple[Named, tuple]:
     result = _float_type(source, given.dtype)
     ddof = as_float(number(given.ddof, "ddof"), "ddof")
+    if not math.isfinite(ddof):
+        raise ArgumentValueError(explain("ddof", str(ddof), "a finite number"))
     op = Operator(given.name, None, (0.0, math.nan, math.nan))
     values = (result.accumulator,) * 3
     return Named(op, (source,), values, (result,), args=_divisor(result)), (max(count - ddof, 0.0),)
