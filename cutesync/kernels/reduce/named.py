@@ -138,8 +138,8 @@ def _moments(given: Arguments, source: DType, count: int) -> tuple[Named, tuple]
     ddof = as_float(number(given.ddof, "ddof"), "ddof")
     if not math.isfinite(ddof):
         raise ArgumentValueError(explain("ddof", str(ddof), "a finite number"))
-    op = Operator(given.name, None, (0.0, math.nan, math.nan))
-    values = (result.accumulator,) * 3
+    op = Operator(given.name, None, (0.0, math.nan, math.nan, math.nan))
+    values = (result.accumulator,) * 4
     return Named(op, (source,), values, (result,), args=_divisor(result)), (max(count - ddof, 0.0),)
 
 
