@@ -299,10 +299,9 @@ def _extremum(better, x, axis):
 
 
 def ffill(x, axis=-1, *, reverse=False):
-    found = _along(x, axis, reverse).copy()
-    for i in range(1, found.shape[-1]):
-        found[..., i] = np.where(found[..., i] == found[..., i], found[..., i], found[..., i - 1])
-    return _back(found, axis, reverse)
+    columns = list(np.moveaxis(_along(x, axis, reverse), -1, 0))
+    found = itertools.accumulate(columns, lambda a, b: np.where(b == b, b, a))
+    return _back(np.stack(list(found), -1) if columns else _along(x, axis), axis, reverse)
 
 
 def linear_recurrence(a, b, axis=-1, *, reverse=False, init=None):
