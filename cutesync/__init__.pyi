@@ -23,13 +23,27 @@ from .kernels.reduce import (
     any as any,
     argmax as argmax,
     argmin as argmin,
+    count_nonzero as count_nonzero,
+    logsumexp as logsumexp,
     max as max,
+    mean as mean,
     min as min,
+    minmax as minmax,
     prod as prod,
     reduce as reduce,
+    std as std,
     sum as sum,
+    var as var,
 )
-from .kernels.scan import cumprod as cumprod, cumsum as cumsum, scan as scan
+from .kernels.scan import (
+    cummax as cummax,
+    cummin as cummin,
+    cumprod as cumprod,
+    cumsum as cumsum,
+    ffill as ffill,
+    linear_recurrence as linear_recurrence,
+    scan as scan,
+)
 from .runtime.device_array import DeviceArray as DeviceArray, asarray as asarray, empty as empty
 from .runtime.host_call import Compiled as Compiled, compile as compile, launch as launch
 

@@ -140,7 +140,30 @@ def _is_scalar(value) -> bool:
     return isinstance(value, kinds.Value) and isinstance(value.type, (kinds.IntegerType, kinds.FloatType))
 
 
-class Monoid:
+class Runs:
+    """How runs of consecutive elements of the only input become a state. A subclass may do so at less cost than one by
+    one; ``lane_vectors`` 16-byte vectors of a lane are then given at once."""
+
+    lift: Any
+    combine: Any
+    source: DType
+    lane_vectors = 1
+
+    def run(self, elements, index):
+        """The state of a list of elements; ``index`` is that of the first."""
+        return tree([self.lift(element, index + i) for i, element in enumerate(elements)], self.combine)
+
+    def fold(self, words, index):
+        """The state of a 16-byte vector in 32-bit registers."""
+        return self.fold_vectors([words], index)
+
+    def fold_vectors(self, vectors, index):
+        """The state of some vectors, which follow each other or come in any order."""
+        elements = [cute.recast_tensor(words, self.source.cutlass) for words in vectors]
+        return self.run([of[i] for of in elements for i in range(cute.size(of))], index)
+
+
+class Monoid(Runs):
     """A reduction of ``source`` elements with ``op`` in ``accumulate`` into ``result``, with an optional map on
     load."""
 
@@ -183,8 +206,7 @@ class Monoid:
         """The state of a 16-byte vector of consecutive elements in four registers; ``index`` is that of its first."""
         if self._packed_sum():
             return (convert(self._dot(words), self.types[0]),)
-        elements = cute.recast_tensor(words, self.source.cutlass)
-        return tree([self.lift(elements[i], index + i) for i in range(cute.size(elements))], self.combine)
+        return super().fold(words, index)
 
     def _packed_sum(self) -> bool:
         plain = self.op.fn is None and self.op.name == "add" and self.transform is None
@@ -225,7 +247,7 @@ class Monoid:
         """Take the run-time arguments of the kernel that is traced: there are none."""
 
 
-class ArgMonoid:
+class ArgMonoid(Runs):
     """argmin or argmax: the state is (value, index). The lowest index wins, and a NaN beats every number, as in NumPy.
 
     Inside a chunk indexes are 32-bit; ``place`` widens them to 64 bits once a chunk.

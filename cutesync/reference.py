@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -223,11 +224,23 @@ ACTIVATIONS: dict[str, Callable[..., Any]] = {
 
 
 def argmin(x, axis=None, *, keepdims=False):
-    return np.asarray(np.argmin(np.asarray(x), axis=axis, keepdims=keepdims)).astype(np.int64)[()]
+    return _place(np.argmin, x, axis, keepdims)
 
 
 def argmax(x, axis=None, *, keepdims=False):
-    return np.asarray(np.argmax(np.asarray(x), axis=axis, keepdims=keepdims)).astype(np.int64)[()]
+    return _place(np.argmax, x, axis, keepdims)
+
+
+def _place(function, x, axis, keepdims):
+    """Return the index in the axes that are reduced, flattened."""
+    x = np.asarray(x)
+    if isinstance(axis, tuple):
+        axes = sorted(range(x.ndim)[i] for i in axis)
+        kept = [i for i in range(x.ndim) if i not in axes]
+        flat = x.transpose(*kept, *axes).reshape(*(x.shape[i] for i in kept), -1)
+        found = function(flat, axis=-1)
+        return np.asarray(np.expand_dims(found, axes) if keepdims else found).astype(np.int64)[()]
+    return np.asarray(function(x, axis=axis, keepdims=keepdims)).astype(np.int64)[()]
 
 
 def sum(x, axis=None, *, dtype=None, keepdims=False):
@@ -252,6 +265,88 @@ def any(x, axis=None, *, keepdims=False):
 
 def all(x, axis=None, *, keepdims=False):
     return reduce(x, "all", axis=axis, keepdims=keepdims)
+
+
+def mean(x, axis=None, *, dtype=None, keepdims=False):
+    return _in_floats(np.mean, x, dtype, axis=axis, keepdims=keepdims)
+
+
+def var(x, axis=None, *, dtype=None, ddof=0, keepdims=False):
+    return _in_floats(np.var, x, dtype, axis=axis, ddof=ddof, keepdims=keepdims)
+
+
+def std(x, axis=None, *, dtype=None, ddof=0, keepdims=False):
+    return _in_floats(np.std, x, dtype, axis=axis, ddof=ddof, keepdims=keepdims)
+
+
+def logsumexp(x, axis=None, *, keepdims=False):
+    return _in_floats(np.logaddexp.reduce, x, None, axis=axis, keepdims=keepdims)
+
+
+def _in_floats(function, x, wanted, **options):
+    """Apply a function of NumPy in float64, and round once."""
+    x = np.asarray(x)
+    usual = "float64" if _dtype(x).kind != "f" else _dtype(x)
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of an empty axis
+        found = function(x.astype(np.float64), **options)
+        return np.asarray(found).astype(_parse(usual if wanted is None else wanted).numpy)[()]
+
+
+def count_nonzero(x, axis=None, *, keepdims=False):
+    return np.asarray(np.count_nonzero(np.asarray(x), axis=axis, keepdims=keepdims)).astype(np.int64)[()]
+
+
+def minmax(x, axis=None, *, keepdims=False):
+    return min(x, axis, keepdims=keepdims), max(x, axis, keepdims=keepdims)
+
+
+def cummax(x, axis=-1):
+    return _extremum(np.greater_equal, x, axis)
+
+
+def cummin(x, axis=-1):
+    return _extremum(np.less_equal, x, axis)
+
+
+def _extremum(better, x, axis):
+    """Return values and indices: the last of equal elements, and the last NaN if there is one."""
+    x = _along(x, axis)
+    indices = np.zeros(x.shape, np.int64)
+    for i in range(1, x.shape[-1]):
+        best = np.take_along_axis(x, indices[..., i - 1 : i], -1)[..., 0]
+        indices[..., i] = np.where(better(x[..., i], best) | (x[..., i] != x[..., i]), i, indices[..., i - 1])
+    return _back(np.take_along_axis(x, indices, -1), axis), _back(indices, axis)
+
+
+def ffill(x, axis=-1, *, reverse=False):
+    columns = list(np.moveaxis(_along(x, axis, reverse), -1, 0))
+    found = itertools.accumulate(columns, lambda a, b: np.where(b == b, b, a))
+    return _back(np.stack(list(found), -1) if columns else _along(x, axis), axis, reverse)
+
+
+def linear_recurrence(a, b, axis=-1, *, reverse=False, init=None):
+    a, b = np.asarray(a), np.asarray(b)
+    one = a.dtype if a.dtype == b.dtype else _parse("float32") if a.itemsize == b.itemsize else None
+    result = _parse(one or (a if a.itemsize > b.itemsize else b).dtype)
+    a, b = (_along(x, axis, reverse).astype(np.float64 if result.kind == "f" else result.numpy) for x in (a, b))
+    h, found = np.asarray(0 if init is None else init).astype(b.dtype), np.empty_like(b)
+    with np.errstate(all="ignore"):
+        for i in range(b.shape[-1]):
+            found[..., i] = h = a[..., i] * h + b[..., i]
+        return _back(found, axis, reverse).astype(result.numpy)
+
+
+def _along(x, axis, reverse=False):
+    """Return the array with the axis of a scan last, in scan order."""
+    x = np.asarray(x)
+    x = x.reshape(-1) if axis is None else np.moveaxis(x, axis, -1)
+    return x[..., ::-1] if reverse else x
+
+
+def _back(x, axis, reverse=False):
+    x = x[..., ::-1] if reverse else x
+    return x if axis is None else np.moveaxis(x, -1, axis)
 
 
 def flag_heads(x, op="ne", *, predecessor=None, dtype="uint8", tile=None):

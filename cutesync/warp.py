@@ -92,6 +92,15 @@ def reduce_states(state, combine, lane, width: int = LANES):
     return state
 
 
+def reduce_commutative(state, combine):
+    """As ``reduce_states`` of all lanes, for an operator that commutes but for rounding: it selects no operands.
+
+    Lanes may get results that are rounded differently; lane 0 combines in lane order."""
+    for log in range(LANES.bit_length() - 1):
+        state = combine(state, exchange(state, 1 << log))
+    return state
+
+
 def _halve(states, distance, lane, combine):
     """Lanes ``distance`` apart split a list of states between them: the lane with that bit clear keeps the first half.
     Each combines its own and the received states in lane order."""
@@ -260,6 +269,7 @@ __all__ = [
     "prepend",
     "reduce",
     "reduce_columns",
+    "reduce_commutative",
     "reduce_rows",
     "reduce_states",
     "reduce_valid",

@@ -89,6 +89,15 @@ CALLS = {
         "scan",
         "cumsum",
         "cumprod",
+        "mean",
+        "var",
+        "std",
+        "logsumexp",
+        "count_nonzero",
+        "minmax",
+        "cummax",
+        "cummin",
+        "ffill",
         "flag_heads",
         "flag_tails",
         "flag_heads_and_tails",
@@ -96,6 +105,7 @@ CALLS = {
     )
 }
 CALLS |= {
+    "linear_recurrence": (cs.linear_recurrence, (X, X)),
     "matmul": (cs.matmul, (A, A)),
     "empty": (cs.empty, (3, "int8")),
     "emulate": (emulated, ()),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import cutlass
@@ -10,11 +11,11 @@ from cutlass import Boolean, Float32, Int64
 
 from ..callables import trace
 from ..dtypes import DType
-from ..monoid import binary, convert, nonzero, register_of_result, register_type, tree
+from ..monoid import Runs, binary, convert, nonzero, register_of_result, register_type
 from .states import States
 
 
-class StateMonoid:
+class StateMonoid(Runs):
     """The members are those of ``monoid.Monoid``. Every callable gets values in their own types: bool as a Boolean,
     16-bit floats as Float32."""
 
@@ -26,7 +27,11 @@ class StateMonoid:
         self.types = tuple(getattr(cutlass, name) for name in states.registers)
         self.args: tuple = ()
         self.arg_count = len(states.args)
-        self._named = None if states.op.fn else [binary(states.op, value)[1] for value in states.values]
+
+    @functools.cached_property
+    def _named(self) -> list | None:
+        """The functions of a built-in operator, for each value."""
+        return None if self.states.op.fn else [binary(self.states.op, value)[1] for value in self.states.values]
 
     def bind(self, args) -> None:
         """Take the run-time arguments of the kernel that is traced."""
@@ -68,11 +73,6 @@ class StateMonoid:
     def place(self, state, base):
         """The state itself: indexes are those of the row from the beginning."""
         return tuple(state)
-
-    def fold(self, words, index):
-        """The state of a vector of consecutive elements of the only input; ``index`` is that of its first."""
-        elements = cute.recast_tensor(words, self.source.cutlass)
-        return tree([self.lift(elements[i], index + i) for i in range(cute.size(elements))], self.combine)
 
     def _shown(self, state):
         """A state as callables get it."""

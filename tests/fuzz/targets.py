@@ -103,6 +103,12 @@ TARGETS = (
     *(_plain(name, REDUCES, *ALONG) for name in ("min", "max", "any", "all", "argmin", "argmax")),
     *(_plain(name, REDUCES + "; dtypes: dtype", *ALONG) for name in ("sum", "prod")),
     *(_plain(name, "axes: axis; dtypes: dtype; outs: out; streams: stream", *ALONG) for name in ("cumsum", "cumprod")),
+    *(_other(name, getattr(cs, name), REDUCES, *ALONG) for name in ("logsumexp", "count_nonzero", "minmax")),
+    *(_other(name, getattr(cs, name), REDUCES + "; dtypes: dtype", *ALONG) for name in ("mean", "var", "std")),
+    *(
+        _other(name, getattr(cs, name), "axes: axis; outs: out; streams: stream", *ALONG)
+        for name in ("cummax", "cummin", "ffill")
+    ),
     _plain("flag_heads", FLAGS + " predecessor"),
     _plain("flag_tails", FLAGS + " successor"),
     _plain("flag_heads_and_tails", FLAGS + " predecessor successor"),

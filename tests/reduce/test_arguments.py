@@ -25,7 +25,7 @@ BAD = {
     "axis type": (lambda: cs.reduce(X, axis="0"), TypeError, ["axis", "'0'", "tuple of ints"]),
     "axis list": (lambda: cs.reduce(X, axis=[0]), TypeError, ["axis", "tuple of ints"]),
     "axis twice": (lambda: cs.reduce(X, axis=(0, -2)), ValueError, ["axis", "each axis once"]),
-    "axis of arg": (lambda: cs.argmax(X, axis=(0, 1)), TypeError, ["axis", "None or an int"]),
+    "axis of arg": (lambda: cs.argmax(X, axis=0.5), TypeError, ["axis", "None, an int or a tuple of ints"]),
     "algorithm": (
         lambda: cs.reduce(X, algorithm="fastest"),
         ValueError,

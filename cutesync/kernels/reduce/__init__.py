@@ -1,5 +1,22 @@
-"""Reductions; the public functions are those of ``call``."""
+"""Reductions; the public functions are those of ``call`` and ``named``."""
 
 from .call import all, any, argmax, argmin, max, min, prod, reduce, sum
+from .named import count_nonzero, logsumexp, mean, minmax, std, var
 
-__all__ = ["all", "any", "argmax", "argmin", "max", "min", "prod", "reduce", "sum"]
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "count_nonzero",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "minmax",
+    "prod",
+    "reduce",
+    "std",
+    "sum",
+    "var",
+]

@@ -12,8 +12,6 @@ from collections import namedtuple
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from ...arguments import choice, exact, flag
 from ...dtypes import BOOL, INT64, PROMOTED, DType, dtype, result_dtype, scalar
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
@@ -23,6 +21,7 @@ from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
 from ...types import Array, Axis, DTypeLike, Operator, Scalar, Stream
 from ..states import takes_two
+from .named import places
 from .plan import plan
 from .several import Options, reduce_states
 from .spec import ReduceSpec, Reduction, axes_of
@@ -92,20 +91,17 @@ def reduce(
     return _call(given, x, out, stream)
 
 
-def argmin(
-    x: Array, axis: int | None = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None
-) -> Array:
+def argmin(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
     """Return the index of the smallest element (int64): the lowest index on ties, and that of the first NaN if there is
     one.
 
-    With ``axis`` None (the default), the index counts elements of the flattened array; an int reduces that axis. The
-    other arguments and the errors are those of ``reduce``. An empty axis is an ArgumentValueError."""
+    With ``axis`` None (the default), the index counts elements of the flattened array. An int reduces that axis; with a
+    tuple, the index counts the elements of these axes, flattened in C order. The other arguments and the errors are
+    those of ``reduce``. An empty axis is an ArgumentValueError."""
     return _arg("argmin", x, axis, keepdims, out, stream)
 
 
-def argmax(
-    x: Array, axis: int | None = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None
-) -> Array:
+def argmax(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
     """Return the index of the largest element (int64): the lowest index on ties, and that of the first NaN if there is
     one. Arguments and errors are those of ``argmin``."""
     return _arg("argmax", x, axis, keepdims, out, stream)
@@ -182,12 +178,10 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
     given, x = Arguments(*arguments), views[0]
     axes = axes_of(given.axis, len(x.shape))
     if given.algorithm is _ARG:
-        if given.axis is not None and not isinstance(given.axis, (int, np.integer)):
-            raise ArgumentTypeError(explain("axis", shown(given.axis), "None or an int"))
-        reduction, algorithm = Reduction(given.op, x.dtype, x.dtype, INT64), "auto"
-    else:
-        reduction = _reduction(given, x.dtype)
-        algorithm = _algorithm(given.algorithm, reduction, len(axes) == len(x.shape))
+        spec = ReduceSpec(Reduction(given.op, x.dtype, x.dtype, INT64), x.shape, axes, given.keepdims, None)
+        return spec if x.size == 0 or len(spec.passes()) == 1 else places(spec)
+    reduction = _reduction(given, x.dtype)
+    algorithm = _algorithm(given.algorithm, reduction, len(axes) == len(x.shape))
     init = None if given.init is None else (scalar(given.init, reduction.values[0], "init"),)
     return ReduceSpec(reduction, x.shape, axes, given.keepdims, init, algorithm)
 

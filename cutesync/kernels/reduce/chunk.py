@@ -11,7 +11,7 @@ import cutlass
 from cutlass import Int32, Int64, cute
 
 from ...monoid import tree
-from ...warp import LANES, Maybe, broadcast, combine_valid, reduce_rows, reduce_states, reduce_valid
+from ...warp import LANES, Maybe, broadcast, combine_valid, reduce_commutative, reduce_rows, reduce_valid
 from ..arrays import pointers_of
 
 VECTOR_BYTES = 16
@@ -24,7 +24,7 @@ def aligned_words(start):
 
 
 class ChunkReduce:
-    """Reductions of one warp, up to ``unroll`` vectors a lane in flight. All 32 lanes call, and all get the state.
+    """Reductions of one warp, up to ``unroll`` vectors a lane in flight. All 32 lanes call; lane 0 gets the state.
 
     A vector has 16 bytes of the widest input. All inputs lie on 16-byte boundaries where the one of the smallest
     elements does, unless ``aligned`` is false: then they are loaded element by element."""
@@ -121,9 +121,14 @@ class ChunkReduce:
     def fold(self, chunk, index, lane):
         """The aggregate of a loaded chunk whose first element is at ``index`` of its row."""
         base = self.base(index)
-        rows = [self.vector_state(chunk, u, base + (lane + u * LANES) * self.vector) for u in range(self.unroll)]
+        each = self.monoid.lane_vectors
+        if each > 1:
+            vectors = [chunk[0][(None, u)] for u in range(self.unroll)]
+            rows = [self.monoid.fold_vectors(vectors[u : u + each], base) for u in range(0, self.unroll, each)]
+        else:
+            rows = [self.vector_state(chunk, u, base + (lane + u * LANES) * self.vector) for u in range(self.unroll)]
         if self.monoid.commutative:  # a lane may reduce its own vectors first, which saves three shuffles
-            total = reduce_states(tree(rows, self.monoid.combine), self.monoid.combine, lane)
+            total = reduce_commutative(tree(rows, self.monoid.combine), self.monoid.combine)
         else:
             total = reduce_rows(rows, self.monoid.combine, lane)
         return self.monoid.place(total, index)

@@ -109,8 +109,7 @@ class ColumnReduce(ReduceKernel):
             while row + self.unroll <= end:
                 for u in cutlass.range_constexpr(self.unroll):
                     self.load(at + u * inner, words, u)
-                rows = [self.lifted(words, u, row + u) for u in range(self.unroll)]
-                partial = partial.append(tree(rows, self.merge), self.merge)
+                partial = partial.append(self.aggregate(words, row), self.merge)
                 row += self.unroll
                 at += self.unroll * inner
             if row < end:
@@ -130,10 +129,20 @@ class ColumnReduce(ReduceKernel):
             layout = cute.make_layout((WORDS if self.vectors else 1,))
             cute.autovec_copy(cute.make_tensor(start, layout), target[(None, u)])
 
-    def lifted(self, words, u: int, index):
+    def aggregate(self, words, index):
+        """The aggregate of each column over ``unroll`` loaded rows, the first of which has number ``index``."""
+        if len(words) > 1:
+            return tree([self.lifted(words, u, index + u) for u in range(self.unroll)], self.merge)
+        rows = [self.elements(words, u)[0] for u in range(self.unroll)]
+        return tuple(self.monoid.run([row[c] for row in rows], index) for c in range(self.width))
+
+    def elements(self, words, u: int):
+        """What a thread has of row ``u``, a tensor for each input."""
         rows = [row[(None, u)] for row in words]
-        if self.vectors:
-            rows = [cute.recast_tensor(rows[0], self.monoid.source.cutlass)]
+        return [cute.recast_tensor(rows[0], self.monoid.source.cutlass)] if self.vectors else rows
+
+    def lifted(self, words, u: int, index):
+        rows = self.elements(words, u)
         return tuple(self.monoid.lift(*(row[c] for row in rows), index) for c in range(self.width))
 
     def merge(self, a, b):

@@ -12,7 +12,6 @@ from cutlass import Boolean, Int32, Int64, cute
 
 from ...block.reduce import get, partial_array, partial_bytes, put, store_partial
 from ...block.split import share
-from ...monoid import tree
 from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import let_next_start
 from ...warp import LANES, Maybe, broadcast, column_of_lane, reduce_columns, reduce_states, reduce_valid, select, zeros
@@ -119,8 +118,8 @@ class NarrowColumnReduce(ReduceKernel):
         elements = cute.recast_tensor(words, self.monoid.source.cutlass)
         columns = []
         for c in range(self.columns):
-            rows = [self.monoid.lift(elements[r * self.columns + c], row + r) for r in range(self.per_lane)]
-            columns.append(tree(rows, self.monoid.combine))
+            rows = [elements[r * self.columns + c] for r in range(self.per_lane)]
+            columns.append(self.monoid.run(rows, row))
         if self.spread:
             return (reduce_columns(columns, self.monoid.combine, lane),)
         return tuple(reduce_states(column, self.monoid.combine, lane) for column in columns)

@@ -12,7 +12,6 @@ import math
 import cutlass
 from cutlass import Int32, Int64, cute
 
-from ...monoid import tree
 from ...sync.overlap import let_next_start
 from ...warp import LANES, reduce_valid
 from ..arrays import pointers_of
@@ -145,5 +144,5 @@ class WholeRowReduce(ReduceKernel):
 
     def aggregate(self, elements, first):
         """The aggregate of the row whose first element is ``elements[first]``."""
-        row = [self.monoid.lift(elements[first + i], Int32(i)) for i in range(self.length)]
-        return self.monoid.place(tree(row, self.monoid.combine), Int64(0))
+        state = self.monoid.run([elements[first + i] for i in range(self.length)], Int32(0))
+        return self.monoid.place(state, Int64(0))

@@ -1,5 +1,6 @@
-"""Scans; the public functions are those of ``call``."""
+"""Scans; the public functions are those of ``call`` and ``named``."""
 
 from .call import cumprod, cumsum, scan
+from .named import cummax, cummin, ffill, linear_recurrence
 
-__all__ = ["cumprod", "cumsum", "scan"]
+__all__ = ["cummax", "cummin", "cumprod", "cumsum", "ffill", "linear_recurrence", "scan"]
