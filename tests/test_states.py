@@ -8,11 +8,11 @@ import pytest
 
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError
-from cutesync.kernels.scan import policy
+from cutesync.kernels.scan import policy, problem
 from cutesync.runtime.kernel import collect
 
 from .cases import everywhere
-from .scan.kernels import columns, force, pipeline, wave
+from .scan.kernels import column_tiles, columns, force, pipeline, wave
 from .states import CASES, Case, data, reduced, scanned
 
 WAYS = [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}]
@@ -24,8 +24,8 @@ SCANS = {
     "wave": (wave(2, 1), (2600,), 0),
     "wave of rows": (wave(2, 1), (3, 901), 1),
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (2, 2201), 1),
-    "columns": (None, (40, 13), 0),
-    "columns in groups of blocks": (columns(1, 4, 8, 2, 3), (101, 12), 0),
+    "columns": (columns(1, 8, 4), (2, 37, 36), 1),
+    "tiles of columns": (column_tiles(1, 4, 4, 2, 3, 3), (2, 101, 12), 1),
 }
 
 
@@ -67,7 +67,7 @@ def test_scans_of_arrays_that_begin_anywhere(name, starts, place, monkeypatch):
     length = {"rows": 500, "wave": 1500, "pipeline": 2500}[name]
     monkeypatch.setattr(policy, "MAX_WARPS_PER_ROW", 16 if name == "rows" else 0)
     monkeypatch.setattr(policy, "PIPELINE_BYTES", 0 if name == "pipeline" else 1 << 30)
-    monkeypatch.setattr(policy, "MAX_CHUNK_WORDS", 24)
+    monkeypatch.setattr(problem, "MAX_CHUNK_WORDS", 24)
     case = CASES["segments"]
     xs = data(case, (length,), 3)
     for way in WAYS[::3]:
@@ -221,7 +221,7 @@ ADD = lambda p, q: (p[0] + q[0], p[1] + q[1])  # noqa: E731
         (lambda: cs.reduce((A, B), ADD, finish=3), ArgumentTypeError, "finish"),
         (lambda: cs.reduce((A, B), ADD, out_dtype="int8"), ArgumentValueError, "out_dtype"),
         (lambda: cs.reduce((A, B), ADD, args=3), ArgumentTypeError, "args"),
-        (lambda: cs.reduce((A, B), ADD, args=[object()]), DeviceError, r"args\[0\]"),
+        (lambda: cs.reduce((A, B), ADD, args=(object(),)), DeviceError, r"args\[0\]"),
         (lambda: cs.reduce((A, B), ADD, args=(np.ones(3),)), ArgumentValueError, r"args\[0\]"),
         (lambda: cs.reduce((A,) * 2, ADD, dtype=("float64",) * 9), ArgumentValueError, "9 types"),
         (
@@ -237,7 +237,7 @@ def test_bad_input(call, error, words, on_emulator):
         call()
 
 
-@pytest.mark.parametrize("name", ["rows", "wave of rows", "pipeline", "columns in groups of blocks"])
+@pytest.mark.parametrize("name", ["rows", "wave of rows", "pipeline", "tiles of columns"])
 def test_scans_under_hostile_schedules(name, monkeypatch):
     choice, shape, axis = SCANS[name]
     if choice is not None:

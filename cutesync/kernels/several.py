@@ -39,7 +39,7 @@ def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any) -> tup
     xs = x if packed else (x,)
     if not xs:
         raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
-    if not isinstance(args, (tuple, list)):
+    if type(args) is not tuple:
         raise ArgumentTypeError(
             explain("args", f"a {type(args).__name__}", "a tuple of numbers and arrays of one element")
         )

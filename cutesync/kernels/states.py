@@ -171,6 +171,7 @@ def words_of(registers: tuple[str, ...]) -> int:
 
 
 MAX_WORDS = 16  # of a state
+NO_ARGS: tuple = ()  # the default of ``args``: Python has one empty tuple, so calls may ask by ``is``
 
 
 def parse_states(

@@ -16,15 +16,16 @@ def host(block: int, grid: int | Callable | None = 1, **options):
     function takes it as one more argument, the last. ``options`` are those of ``launch``."""
 
     def of(kernel):
-        names = inspect.signature(kernel).parameters
+        own = inspect.signature(kernel).parameters.values()
+        names = (*(p.name for p in own), "blocks")
 
         @cute.jit(preprocess=False)
         def launch(*arguments):
-            given = dict(zip((*names, "blocks"), arguments))
+            given = dict(zip(names, arguments))
             blocks = given.pop("blocks", None) if grid is None else grid(**given) if callable(grid) else grid
             kernel(*given.values()).launch(grid=(blocks, 1, 1), block=(block, 1, 1), **options)
 
-        parameters = [*names.values(), *([BLOCKS] if grid is None else [])]
+        parameters = [*own, *([BLOCKS] if grid is None else [])]
         plain = launch.__wrapped__
         plain.__signature__ = inspect.Signature(parameters)
         plain.__annotations__ = {p.name: p.annotation for p in parameters}

@@ -138,15 +138,6 @@ REFUSED = {  # what: (call, error, words)
         f"x of {x.dtype}": (lambda x=x: cs.asarray(x), ArgumentTypeError, "^x: got")
         for x in (np.ones(2, complex), np.ones(2, ">f4"), np.array(["a"]), np.array([object()]))
     },
-    **{
-        f"index {index}": (lambda index=index: cs.asarray(np.arange(5))[index], WRONG, "DeviceArray index")
-        for index in ("b", slice("a", None))
-    },
-    **{
-        f"index {index}": (lambda index=index: cs.asarray(np.arange(5))[index], ArgumentValueError, "slice a:b")
-        for index in (0, slice(None, None, 2), slice(None, None, -1), (0, 1), None, "a", Ellipsis)
-    },
-    "slice of a scalar": (lambda: cs.asarray(np.array(3))[0:1], ArgumentValueError, "got"),
     "other size": (lambda: cs.asarray(np.arange(12)).reshape(5), ArgumentValueError, "12 elements"),
     **{
         f"empty of {str(shape)[:30]}": (lambda shape=shape: cs.empty(shape, "int8"), WRONG, "got")

@@ -20,7 +20,7 @@ from ...ops import operator
 from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
 from ...types import Array, Axis, DTypeLike, Operator, Scalar, Stream
-from ..states import takes_two
+from ..states import NO_ARGS, takes_two
 from .named import places
 from .plan import plan
 from .several import Options, reduce_states
@@ -41,7 +41,7 @@ def reduce(
     identity: Scalar | tuple | None = None,
     finish: Callable[..., Any] | None = None,
     out_dtype: DTypeLike = None,
-    args: tuple = (),
+    args: tuple = NO_ARGS,
     out: Array = None,
     algorithm: str = "auto",
     stream: Stream = None,
@@ -66,8 +66,7 @@ def reduce(
     finish, out_dtype, args : see ``kernels/README.md``, "States".
     out : array of the result's shape and type that does not overlap ``x``; it is written and returned. Default: a new
         array of the library of ``x``.
-    algorithm : "auto", or for comparison the slower "atomic" or "multi_launch" (``patterns.reduce_rungs``), of a whole
-        array.
+    algorithm : "auto", or for comparison the slower "atomic" or "multi_launch" of a whole array.
     stream : None (the current one of the library of ``x``), a handle as an int, or an object with ``__cuda_stream__``.
 
     Returns
@@ -82,7 +81,8 @@ def reduce(
         transform = identify(transform, "transform")
     if type(keepdims) is not bool:  # 1 and True are equal as keys
         keepdims = flag(keepdims, "keepdims", numbers=True)
-    if finish is not None or args or type(x) is tuple or type(dtype) is tuple or (transform and takes_two(transform)):
+    states = finish is not None or out_dtype is not None or args is not NO_ARGS
+    if states or type(x) is tuple or type(dtype) is tuple or (transform is not None and takes_two(transform)):
         options = Options(axis, keepdims, init, dtype, identity, out_dtype)
         return reduce_states(x, op, (transform, identify(finish, "finish")), args, options, out, stream)
     given: tuple = (op, axis, keepdims, init, dtype, transform, identity, algorithm)

@@ -22,7 +22,7 @@ from ...runtime import arrays
 from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
 from ...types import A, Array, DTypeLike, Operator, Scalar, Stream
-from ..states import Single
+from ..states import NO_ARGS, Single
 from .plan import plan
 from .several import Options, scan_states
 from .spec import ScanSpec, extents_of, start_value
@@ -43,7 +43,7 @@ def scan(
     transform: Callable[..., Any] | None = None,
     finish: Callable[..., Any] | None = None,
     out_dtype: DTypeLike = None,
-    args: tuple = (),
+    args: tuple = NO_ARGS,
     out: Array = None,
     algorithm: str = "auto",
     stream: Stream = None,
@@ -73,12 +73,12 @@ def scan(
     -------
     array of the library and the shape of ``x`` (1-D if ``axis`` is None).
 
-    Errors are those of ``cutesync.errors``. The method is a single-pass scan with decoupled look-ahead (Merrill and
-    Garland 2016; CUB's warp-specialised scan).
+    Errors: ``cutesync.errors``. The method is CUB's scan with decoupled look-ahead (after Merrill and Garland 2016).
     """
     if type(exclusive) is not bool or type(reverse) is not bool:  # 1 and True are equal as keys
         exclusive, reverse = flag(exclusive, "exclusive"), flag(reverse, "reverse")
-    if transform is not None or finish is not None or args or type(x) is tuple or type(dtype) is tuple:
+    states = transform is not None or finish is not None or out_dtype is not None or args is not NO_ARGS
+    if states or type(x) is tuple or type(dtype) is tuple:
         options = Options(axis, exclusive, reverse, init, dtype, identity, out_dtype)
         return scan_states(x, op, (transform, finish), args, options, out, stream)
     if type(op) is not str:
