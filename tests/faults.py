@@ -195,7 +195,7 @@ def instead(what: str, value) -> Callable[[Patch], None]:
 # Faults of any kernel
 
 _WAIT = r"(mbarrier\.try_wait\.parity[^\n;]*\], )(%r\d+|0)((?:, \d+)?;)"
-_WRAP = r"setp\.eq\.b32 \t%p\d+, %r\d+, (?P<n>\d+);\n\s*selp\.b32 \t%r\d+, 0,"  # the ring's index goes back to 0
+_WRAP = r"setp\.eq\.b32 \t%p\d+, %r\d+, (?P<n>[1-9]\d*);\n\s*selp\.b32 \t%r\d+, 0,"  # the ring's index goes back to 0
 _FENCE = op(r"fence\.mbarrier_init")
 _ARRIVE = op(r"mbarrier\.arrive\.(?!expect)")
 

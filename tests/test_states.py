@@ -237,6 +237,7 @@ def test_bad_input(call, error, words, on_emulator):
         call()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["rows", "wave of rows", "pipeline", "tiles of columns"])
 def test_scans_under_hostile_schedules(name, monkeypatch):
     choice, shape, axis = SCANS[name]
@@ -250,6 +251,7 @@ def test_scans_under_hostile_schedules(name, monkeypatch):
     agree(got, scanned(case, xs, axis))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape, axis", [((2, 9000), 1), ((60000,), 0), ((500, 9), 0)])
 def test_reductions_under_hostile_schedules(shape, axis):
     case = CASES["matrices"]

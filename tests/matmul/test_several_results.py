@@ -163,6 +163,7 @@ def test_types_of_both_results(out, pre, columns, monkeypatch):
     agree(integers(136, 40), integers(40, columns), activation="relu", bias=bias, out_dtype=(out, pre), **BOTH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KERNELS)
 def test_agrees_under_hostile_schedules(name, monkeypatch):
     """Tiles that end beside the result in both directions; each of the three results under every schedule."""

@@ -16,7 +16,10 @@ from .kernels import column_tiles, force
 SMEM, RESERVED = 228 << 10, 1 << 10  # bytes of an SM, and those of them that each block takes for itself
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+QUICK = ("bool", "int16", "float32", "float64")
+
+
+@pytest.mark.parametrize("dtype", [t if t in QUICK else pytest.param(t, marks=pytest.mark.slow) for t in DTYPES])
 def test_every_type(dtype, on_emulator, monkeypatch):
     """Tiles of 12 rows in groups of two, the last tile not whole; elements that fill no word are loaded, not copied."""
     x = data((2, 43, 12), dtype)

@@ -56,11 +56,8 @@ def bench(name: str) -> faults.Bench:
 TABLE = {
     name: fault for name, fault in faults.TABLE.items() if name not in ("gpu to cta scope", "named barrier number")
 }
-NO_RING = "one stage more than declared"  # its pattern fits other code there
 ONE_FENCE = [f"no init fence #{i}" for i in range(4)]
 HARMLESS = {
-    "one tile": [f"{NO_RING} #{i}" for i in range(3)],
-    "wave": [f"{NO_RING} #{i}" for i in range(2)],
     # the fence of one ring serves the others, too; a whole tile after a short one needs the proxy fence
     "slabs": [*ONE_FENCE[:2], "no proxy fence #0"],
     "slabs from the end": ONE_FENCE[:2],

@@ -114,6 +114,7 @@ def test_arguments(call, error, words):
         call()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["linear_recurrence", "cummax"])
 def test_agrees_under_twenty_schedules(name):
     x = data(9001, "float32", "mul")
