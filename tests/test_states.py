@@ -12,7 +12,7 @@ from cutesync.kernels.scan import policy, problem
 from cutesync.runtime.kernel import collect
 
 from .cases import everywhere
-from .scan.kernels import column_tiles, columns, force, pipeline, wave
+from .scan.kernels import column_tiles, columns, force, pipeline, slabs, wave
 from .states import CASES, Case, data, reduced, scanned
 
 WAYS = [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}]
@@ -145,6 +145,19 @@ def test_the_index_in_a_pipeline(on_emulator, monkeypatch):
     x = np.random.default_rng(4).random((2, 1501)).astype(np.float32)
     _, place = cs.scan(x, later, transform=lambda v, i: (v, i), dtype=("float32", "int32"))
     assert np.array_equal(np.take_along_axis(x, place.astype(np.int64), 1), np.maximum.accumulate(x, 1))
+
+
+def test_narrow_arrays_of_mapped_numbers(on_emulator, monkeypatch):
+    """A state of one number that a map makes, with and without its index."""
+    x = np.arange(150 * 5, dtype=np.int32).reshape(150, 5)
+    double = cs.scan(x, "add", axis=0, transform=lambda v: v * 2)
+    assert np.array_equal(double, np.cumsum(2 * x, axis=0, dtype=np.int32))
+    monkeypatch.setattr(policy, "_is_narrow", lambda p: True)
+    weighted = cs.scan(x, "add", axis=0, transform=lambda v, i: v * i, dtype="int32")
+    assert np.array_equal(weighted, np.cumsum(x * np.arange(150)[:, None], axis=0, dtype=np.int32))
+    force(monkeypatch, slabs(4, 3, 2, 2, 3))
+    tripled = cs.scan(x, "add", axis=0, transform=lambda v: v * 3)
+    assert np.array_equal(tripled, np.cumsum(3 * x, axis=0, dtype=np.int32))
 
 
 def test_a_name_applies_to_each_value(on_emulator):

@@ -191,8 +191,6 @@ def parse_states(
         raise ArgumentValueError(explain("out_dtype", shown(out_types), "None without finish=", "give dtype="))
     usual = values if finish is None else values[:1]
     results = _types(out_types, usual, "out_dtype")
-    if finish is None and transform is None:
-        results = values
     accumulate = tuple(value.accumulator for value in values)
     args = tuple(a if isinstance(a, Argument) else Argument(argument_type(a, accumulate), False) for a in args)
     for value in accumulate:

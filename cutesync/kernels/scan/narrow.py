@@ -310,7 +310,7 @@ class NarrowScan(ScanKernel):
     def put(self, place, state) -> None:
         result = self.scan.monoid.result
         place = cute.make_ptr(result.cutlass, place.toint(), cute.AddressSpace.smem, assumed_align=result.size)
-        element(place)[0] = self.scan.monoid.lower(state)
+        element(place)[0] = self.scan.monoid.results_of(state)[0]
 
 
 def element(pointer):

@@ -12,7 +12,7 @@ from ...runtime import workspace
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
-from ..states import Single, numbered, parameter_groups
+from ..states import Single, States, numbered, parameter_groups
 from .policy import choose
 from .problem import Choice, Problem
 from .spec import ScanSpec
@@ -72,6 +72,7 @@ def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, i
         tuple(view.ptr % 16 for view in outs),
         spec.words,
         operation.registers == ("Float64",),
+        isinstance(operation, States) and operation.takes_index,
     )
     if isinstance(operation, Single) and spec.algorithm != "auto":
         rungs = importlib.import_module("cutesync.patterns.tiered_scan")

@@ -16,7 +16,7 @@ MAX_CHUNK_WORDS = 96  # states of several values: registers of a lane for its ve
 class Problem:
     """There are rows * inner scans of ``length`` elements. ``sources`` and ``results`` are the element sizes of the
     inputs and outputs in bytes; ``xs`` and ``outs`` are their addresses, of which only the alignment counts. A state
-    has ``words`` 32-bit words; ``double``: it is one float64."""
+    has ``words`` 32-bit words; ``double``: it is one float64; ``indexed``: it is made with its position's index."""
 
     rows: int
     length: int
@@ -27,11 +27,13 @@ class Problem:
     outs: tuple[int, ...]
     words: int = 1
     double: bool = False
+    indexed: bool = False
 
     @property
     def several(self) -> bool:
-        """Whether there are several inputs, several outputs, or states of more words than the widest number."""
-        return len(self.sources) > 1 or len(self.results) > 1 or self.words > 2
+        """Whether there are several inputs, several outputs, indexes, or states of more words than the widest
+        number."""
+        return len(self.sources) > 1 or len(self.results) > 1 or self.words > 2 or self.indexed
 
     @property
     def source(self) -> int:
