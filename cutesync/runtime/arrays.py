@@ -329,11 +329,11 @@ def _new_adapter(x: object, argument: str) -> Any:
     raise ArgumentTypeError(explain(argument, described(x), _ARRAYS, "use np.asarray for sequences"))
 
 
-def checked(x: object, argument: str, *, writable: bool = False, strided: bool = False) -> View:
+def checked(x: object, argument: str, *, writable: bool = False, strided: bool = False, float8: bool = False) -> View:
     """Return the View of an array that a kernel can use: aligned to its elements, on a device of the current backend,
-    and C-contiguous. With ``strided``, any strides and float8 are accepted (by matmul)."""
+    and C-contiguous. With ``strided``, any strides are accepted; with ``float8``, these types (by matmul)."""
     view = adapter(x, argument).view(x)
-    if view.dtype.name in FLOAT8 and not strided:
+    if view.dtype.name in FLOAT8 and not float8:
         raise ArgumentTypeError(
             explain(argument, f"elements of {view.dtype}", "one of " + ", ".join(BY_NAME), "float8 is for matmul")
         )

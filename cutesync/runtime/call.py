@@ -87,8 +87,9 @@ class Family(NamedTuple):
     or None. ``plan(spec, views, outs, stream)`` returns ``(run, in_place)``: the launches, and the index of the input
     that the output may be, or None; with several outputs, any number says that each may be an input of its type. The
     view of an input not given is None; an output not given is a View at address 0.
-    With ``strided``, arrays may have any strides. ``numbers`` are the inputs that a caller may give as numbers instead,
-    for messages. ``keep(arguments, ordinal, stream)`` returns whether later calls may use the plan.
+    With ``strided``, arrays may have any strides; with ``float8``, elements may be 8-bit floats. ``numbers`` are the
+    inputs that a caller may give as numbers instead, for messages. ``keep(arguments, ordinal, stream)`` returns whether
+    later calls may use the plan.
     """
 
     name: str
@@ -97,6 +98,7 @@ class Family(NamedTuple):
     plan: Callable[..., tuple[Run, int | None]]
     outputs: int = 1
     strided: bool = False
+    float8: bool = False
     numbers: tuple[str, ...] = ()
     keep: Callable[..., bool] = lambda arguments, ordinal, stream: True
 
@@ -227,14 +229,15 @@ def _reach(x: View, y: View) -> tuple[int, int]:
 
 def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Plan:
     """Check the arguments, make the plan and store it under ``key``."""
-    arguments, strided, first = key[1], family.strided, given[0]
+    arguments, first = key[1], given[0]
+    accepted = {"strided": family.strided, "float8": family.float8}
     views: Views = tuple(
-        None if x is None else arrays.checked(x, argument, strided=strided) for x, argument in zip(given, family.inputs)
+        None if x is None else arrays.checked(x, argument, **accepted) for x, argument in zip(given, family.inputs)
     )
     views += (None,) * (len(family.inputs) - len(views))
     view = views[0]
     targets = () if out is None else (out,) if family.outputs == 1 else _several(family, out)
-    outs = tuple(arrays.checked(y, "out", writable=True, strided=strided) for y in targets)
+    outs = tuple(arrays.checked(y, "out", writable=True, **accepted) for y in targets)
     for other, argument in (*zip(views[1:], family.inputs[1:]), *((y, "out") for y in outs)):
         if other is not None:
             arrays.same_device(view, other, argument)

@@ -255,7 +255,7 @@ def arrays_of_one_device() -> Callable[[Any, str], View]:
     views: list[View] = []
 
     def view(x: Any, name: str) -> View:
-        views.append(arrays.checked(x, name, strided=True))
+        views.append(arrays.checked(x, name, strided=True, float8=True))
         arrays.same_device(views[0], views[-1], name)
         return views[-1]
 

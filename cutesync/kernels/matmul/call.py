@@ -231,11 +231,11 @@ def _keep(arguments: tuple, ordinal: int, stream: int) -> bool:
     return Arguments(*arguments).config != "tune" or backend.of(ordinal).can_time(stream)
 
 
-_call_plain = front_end(Family("matmul", INPUTS[:2], _parse, _plan, strided=True, keep=_keep))
+_call_plain = front_end(Family("matmul", INPUTS[:2], _parse, _plan, strided=True, float8=True, keep=_keep))
 # by whether there are the results "pre_activation" and "amax"
 _CALLS = {
     (pre, amax): front_end(
-        Family("matmul", INPUTS, _parse, _plan, 1 + pre + amax, strided=True, numbers=INPUTS[4:], keep=_keep)
+        Family("matmul", INPUTS, _parse, _plan, 1 + pre + amax, True, True, numbers=INPUTS[4:], keep=_keep)
     )
     for pre in (False, True)
     for amax in (False, True)
