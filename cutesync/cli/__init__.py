@@ -195,7 +195,7 @@ _COMMANDS: dict[str, tuple[str, Callable, dict[str, dict]]] = {
             "--ops": {
                 "nargs": "+",
                 "metavar": "OP",
-                "help": "operators: names of reduce, and sum prod argmin argmax",
+                "help": "operators: names of reduce, and sum prod argmax mean cummax and others",
             },
             "--layouts": {"nargs": "+", "metavar": "LAYOUT", "help": "whole (default), rows, columns"},
         },
