@@ -55,6 +55,7 @@ class Machine:
         self.watchdog = Watchdog(self, how.step_limit())
         self.quiet = False  # no effects for long: then plain loads that find nothing new count as polls, too
         self.poll_rounds = 0
+        self.map_fences: dict[int, list] = {}  # by address of a tensor map: its acquire fences
         self.printed: dict[Warp, str] = {}  # the last output of each warp
         self.sanitizer: Any = Sanitizer(self) if how.sanitize else None
         program.bind_launch(self)

@@ -322,3 +322,21 @@ def test_accesses_of_different_widths_are_judged_by_the_byte(first, second, orde
         run()
     else:
         reported("race", "", run)
+
+
+def test_vector_registers():
+    body = """
+    .reg .v4 .b32 v;
+    .reg .v2 .b64 w;
+    mov.u32 %r0, %tid.x;
+    mul.wide.u32 %rd1, %r0, 16;
+    add.u64 %rd2, %a0, %rd1;
+    ld.global.v4.b32 v, [%rd2];
+    add.u32 v.x, v.y, v.w;
+    mov.b64 w.x, {v.x, v.b};
+    mov.b64 w.y, w.r;
+    st.global.v2.b64 [%rd2], w;"""
+    x = np.arange(128, dtype=np.uint32).reshape(32, 4)
+    before = x.copy()
+    launch(kernel_text(body, 1), x)
+    assert np.array_equal(x, np.tile(np.stack((before[:, 1] + before[:, 3], before[:, 2]), 1), 2))

@@ -69,7 +69,7 @@ ACCESSES = {
     "release store": "\tst.release.gpu.global.b32 [%rd2], %r5;\n",
     "atomic": "\tatom.global.add.u32 %r6, [%rd2], %r5;\n",
     "reduction": "\tred.global.add.u32 [%rd2], %r5;\n",
-    "tensor map": "\ttensormap.replace.tile.global_address.global.b1024.b64 [%a0], %a0;\n",
+    "tensor map": ONE_LANE + "\t@%p1 tensormap.replace.tile.global_address.global.b1024.b64 [%a0], %a0;\n",
     "small copy": "\tshl.b32 %r2, %r0, 2;\n\tadd.u32 %r2, %r2, %r1;\n\tcp.async.ca.shared.global [%r2], [%rd2], 4;\n"
     "\tcp.async.wait_all;\n",
     "bulk store": ONE_LANE + "\tst.shared.b32 [%r1], %r5;\n\tfence.proxy.async;\n\tbar.warp.sync -1;\n"

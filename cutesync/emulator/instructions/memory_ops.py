@@ -265,5 +265,5 @@ def proxy_fence(e, instr):
 def fence(e, instr):
     if "mbarrier_init" in instr.parts:
         e.effect(e.bound(fence_barriers))
-    elif "proxy" not in instr.parts or any(p.startswith("tensormap") for p in instr.parts):
+    elif "proxy" not in instr.parts:
         e.effect(e.bound(thread_fence, scope_of(instr)))
