@@ -156,10 +156,6 @@ class Schedule:
         keen = [f for f in queue if not f.lagging]
         return self._any(keen) if keen else fragment
 
-    def spurious(self) -> bool:
-        """Whether a ``try_wait`` that could succeed fails this time."""
-        return self.policy != "round_robin" and self.random.random() < 0.1
-
     def tears(self) -> bool:
         """Whether other threads may run in the middle of a strong vector store."""
         return self.policy != "round_robin" and self.random.random() < 0.3

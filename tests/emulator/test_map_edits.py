@@ -1,4 +1,4 @@
-"""Tensor maps that a kernel edits: the fences between an edit and its use, and edits while a copy still reads the map."""
+"""Tensor maps that a kernel edits: the fences between an edit and its use, and edits while a copy still reads them."""
 
 import numpy as np
 import pytest
