@@ -182,6 +182,8 @@ def to_shared(
     for side, barrier in targets:
         parts = cut(machine, len(side.offsets))
         left = [len(parts)]
+        if barrier is not None:
+            barrier.flying += size // len(side.offsets) * len(side.offsets)
 
         def land(part, side=side, barrier=barrier, left=left):
             if keep is None:
@@ -196,7 +198,7 @@ def to_shared(
             left[0] -= 1
             if barrier is not None:
                 landed = size // len(side.offsets) * len(side.rows[part])
-                barrier.complete_bytes(landed, None if left[0] else done, operation)
+                barrier.land(landed, None if left[0] else done, operation)
 
         operation.pieces += [partial(land, part) for part in parts]
 

@@ -219,6 +219,7 @@ def _run_all(launch: Launch, device: Device, how: Settings, close) -> None:
             found = rewind.difference()
             if found is not None and not (close and close(rewind)):
                 region, at = found
+                _blame_poison(launch, device, how, rewind, close)
                 raise EmulationError(
                     Report(
                         "mismatch",
@@ -230,6 +231,33 @@ def _run_all(launch: Launch, device: Device, how: Settings, close) -> None:
                 )
     finally:
         rewind.close()
+
+
+def _blame_poison(launch: Launch, device: Device, how: Settings, rewind: Rewind, close) -> None:
+    """Report unwritten shared memory if it alone changes the results: the first schedule once more, with other bits
+    there."""
+    reads = [
+        note for note in how.findings if note.kind == "uninitialised" and note.kernel == launch.program.function.name
+    ]
+    if not reads:
+        return
+    again = how.schedule(0)
+    again.poison = ~again.poison
+    rewind.restore()
+    run_once(launch, device, how, again)
+    found = rewind.difference()
+    if found is not None and not (close and close(rewind)):
+        region, at = found
+        raise EmulationError(
+            Report(
+                "uninitialised",
+                f"what unwritten shared memory holds changes the result in {region.name}, first at byte {at}",
+                launch.program.function.name,
+                [line for note in reads for line in (note.title, *note.lines)],
+                again.describe(),
+                places=reads[0].places,
+            )
+        )
 
 
 def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, trace: Trace | None = None) -> None:
@@ -255,6 +283,8 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
     try:
         machine.run()
     finally:
+        for note in machine.notes.values():
+            how.note(note)
         if trace is not None:
             trace.end()
         for region in regions:

@@ -25,6 +25,8 @@ generic access that follows an asynchronous one, completion alone is enough (PTX
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from .async_copy import Issue, Side
@@ -54,6 +56,8 @@ from .shadow import (
     Shadow,
     cnz,
 )
+
+Unchanged = Callable[[], np.ndarray]
 
 
 class Sanitizer:
@@ -153,14 +157,17 @@ class Sanitizer:
         if access.order.scope:
             self.acquire(access, f, lanes, shadow, rows)
 
-    def store(self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray) -> None:
+    def store(
+        self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray, unchanged: Unchanged | None = None
+    ) -> None:
+        """``unchanged()``: which places hold the value already that is stored there."""
         self.check_preceding(f.warp, lanes, region, access.site)
         shadow = region.shadow or self.shadow(region)
         if shadow.log:
             shadow.flush()
         index = shadow.index(rows, access.size)
         if shadow.written:
-            self.check(access, f, lanes, region, rows, shadow.writes[index], "write")
+            self.check(access, f, lanes, region, rows, shadow.writes[index], "write", unchanged)
         if shadow.reads is not None:
             earlier = shadow.reads[:, index]
             if cnz(earlier):
@@ -178,9 +185,20 @@ class Sanitizer:
         self.store(access, f, lanes, region, rows)
 
     def check(
-        self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray, earlier: np.ndarray, before: str
+        self,
+        access: Access,
+        f: Fragment,
+        lanes,
+        region: Region,
+        rows: np.ndarray,
+        earlier: np.ndarray,
+        before: str,
+        unchanged: Unchanged | None = None,
     ) -> None:
-        """Report a race with one of the ``earlier`` accesses (keys) to these rows, all reads or all writes."""
+        """Report a race with one of the ``earlier`` accesses (keys) to these rows, all reads or all writes.
+
+        Two writes of the same value are a warning.
+        """
         if not cnz(earlier):
             return
         warp = f.warp
@@ -192,11 +210,14 @@ class Sanitizer:
                 mine = mine[:, None]
             bad = self.unordered(theirs, mine, tables, warp.block.number, access.order.scope)
             if cnz(bad):
-                at = np.argwhere(bad)[0]
-                position = int(at[0]) if positions is None else int(positions[at[0]])
+                where = np.argwhere(bad)
+                numbers = where[:, 0] if positions is None else positions[where[:, 0]]
+                same = np.zeros(len(where), bool) if unchanged is None else unchanged()[numbers]
+                at = int(np.argmin(same))  # the first that differs, if one does
+                position = int(numbers[at])
                 lane = position if lanes is None else int(lanes[position])
-                offset = int(rows[position]) * access.size
-                self.race(access, warp, lane, region, offset, int(theirs[tuple(at)]), before)
+                offset, key = int(rows[position]) * access.size, int(theirs[tuple(where[at])])
+                self.race(access, warp, lane, region, offset, key, before, harmless=bool(same[at]))
 
     def lost_store(self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray) -> None:
         """Two lanes of one instruction stored different values to one place."""
@@ -212,8 +233,21 @@ class Sanitizer:
             access.site,
         )
 
-    def race(self, access: Access, warp: Warp, lane: int, region: Region, offset: int, key: int, before: str) -> None:
-        """Report that an access is not ordered after the one of ``key``, a "read" or "write" (``before``)."""
+    def race(
+        self,
+        access: Access,
+        warp: Warp,
+        lane: int,
+        region: Region,
+        offset: int,
+        key: int,
+        before: str,
+        harmless: bool = False,
+    ) -> None:
+        """Report that an access is not ordered after the one of ``key``, a "read" or "write" (``before``).
+
+        ``harmless``: both write the same value.
+        """
         machine = self.machine
         actor, block, other = (key >> ACTOR_AT) & int(ACTOR_MASK), (key >> BLOCK_AT) - 1, key & int(SITE_MASK)
         slot = actor % ACTORS
@@ -224,14 +258,11 @@ class Sanitizer:
         ]
         if other:
             lines.append(f"  at {machine.program.sites[other - 1].where()}")
-        machine.fail(
-            "race",
-            f"{access.verb} and {before} of the same bytes with nothing to order them",
-            warp,
-            [lane],
-            access.site,
-            lines,
-        )
+        title, who = "of the same bytes with nothing to order them", (warp, [lane], access.site)
+        if harmless:
+            machine.note("warning", "race", f"writes of the same value {title}", *who, lines, other)
+        else:
+            machine.fail("race", f"{access.verb} and {before} {title}", *who, lines, other)
 
     # --- release and acquire ------------------------------------------------------------------------------------------
 

@@ -234,12 +234,6 @@ DONE:""",
         "convergence",
         "lanes 16-31",
     ),
-    "a named barrier left half arrived": (
-        "\tmov.u32 %r5, 0;\n\tsetp.gt.u32 %p1, %r0, 31;\n\t@%p1 bar.arrive 1, 64;",
-        {"block": (64, 1, 1)},
-        "barrier",
-        "32 of 64",
-    ),
     "lanes of one store that disagree": (
         "\tmov.u32 %r1, smem;\n\tst.shared.b32 [%r1], %r0;\n\tmov.u32 %r5, 0;",
         {"shared": 16},
@@ -257,7 +251,9 @@ def test_is_reported(name):
 
 
 def test_poison_is_seen_without_the_sanitizer():
-    assert set(out_of(POISONED, shared=16, settings=Settings(sanitize=False)).tolist()) == {0xCDCDCDCD}
+    """Each schedule finds other bits in unwritten shared memory."""
+    found = {out_of(POISONED, shared=16, settings=Settings(sanitize=False, seed=seed)).tobytes() for seed in range(3)}
+    assert len(found) == 3
 
 
 def test_a_write_to_read_only_memory():

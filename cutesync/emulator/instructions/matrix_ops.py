@@ -187,7 +187,8 @@ class MultiplyAsync:
             bad = region.valid_view(16)[offsets // 16] != _WRITTEN
             if np.count_nonzero(bad):
                 at = int(offsets.reshape(-1)[np.flatnonzero(bad.reshape(offsets.size, 2).any(1))[0]])
-                issue.fail("uninitialised", f"wgmma reads byte {at} of {region.name}, which nobody has written")
+                title = f"wgmma reads byte {at} of {region.name}, which nobody has written"
+                self.machine.unwritten(region, title, warp, [0], self.site)
         rows = region.data.reshape(-1, 16)[offsets // 16]
         return rules.matrix(self.step, name, rows), Side(region, offsets.reshape(-1), 16)
 

@@ -44,10 +44,8 @@ def announce_read(operation: Operation, side: Side) -> None:
         sanitizer.async_access(operation, side, operation.read_event, False)
         first = side.unwritten()
         if first is not None:
-            operation.fail(
-                "uninitialised",
-                f"an asynchronous operation reads byte {first} of {side.region.name}, which nobody has written",
-            )
+            title = f"an asynchronous operation reads byte {first} of {side.region.name}, which nobody has written"
+            operation.machine.unwritten(side.region, title, operation.warp, [operation.lane], operation.site)
 
 
 def announce_writes(operation: Operation, sides: list[Side]) -> None:
