@@ -32,10 +32,13 @@ class Issue:
     def fail(self, kind: str, title: str, lines=()) -> NoReturn:
         self.machine.fail(kind, title, self.warp, [self.lane], self.site, lines)
 
-    def check_preceding(self, region: Region) -> None:
-        """Global memory may be accessed only after the launches before have ended."""
+    def check_preceding(self, region: Region, offset: int | np.ndarray, size: int, write: bool) -> None:
+        """Global memory may be accessed only after the launches before have ended. Units of ``size`` bytes at offsets,
+        or as many bytes."""
         if self.machine.sanitizer is not None:
-            self.machine.sanitizer.check_preceding(self.warp, np.array([self.lane]), region, self.site)
+            offsets, unit = (offset, size) if isinstance(offset, np.ndarray) else (offset + np.arange(size), 1)
+            lanes = np.array([self.lane])
+            self.machine.sanitizer.check_preceding(self.warp, lanes, region, self.site, offsets // unit, unit, write)
 
     def about_to_write(self, region: Region) -> None:
         """Read-only memory is a fault; what another schedule of this launch must find again is kept."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import ArgumentValueError, CutesyncError, explain
 from ..runtime import compiler, forks
-from . import limits, ptx
+from . import limits, overlap, ptx
 from .codegen import Program
 from .driver import Executable, Launch
 from .gate import MALFORMED
@@ -204,6 +204,7 @@ def run_launch(launch: Launch, device: Device, how: Settings, close=None) -> Non
             run_once(launch, device, how, how.schedule(0), how.trace)
         else:
             _run_all(launch, device, how, close)
+        overlap.SEEN.finish(launch.programmatic)
     finally:
         device.memory.replace(own, ())
 
@@ -282,6 +283,7 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
         trace.begin(machine)
     try:
         machine.run()
+        overlap.SEEN.ran(machine.name, regions)
     finally:
         for note in machine.notes.values():
             how.note(note)

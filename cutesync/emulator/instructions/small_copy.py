@@ -67,7 +67,7 @@ def small_copy(site: int, size: int, f, lanes, destination, source, kept) -> Non
             if origin is None:
                 where = machine.memory.describe(at)
                 operation.fail("out-of-bounds", f"cp.async reads {count} bytes at {at:#x}, {where}")
-            operation.check_preceding(origin)
+            operation.check_preceding(origin, at - origin.base, count, False)
             data = origin.data[at - origin.base : at - origin.base + count]
         target = Side(region, np.array([offset], np.int64), size)
         operation.write_event = f.warp.clock.start_async()

@@ -39,7 +39,8 @@ def tensor_transfer(issue: Issue, map_at: int, corner: tuple[int, ...], shared_a
             transfer = replace(transfer, in_bounds=transfer.in_bounds & fits)
     if region is None:
         issue.fail("out-of-bounds", f"a tensor copy touches {low:#x} to {high:#x}: {memory.describe(low)}")
-    issue.check_preceding(region)
+    places = transfer.global_addresses[transfer.in_bounds] - region.base
+    issue.check_preceding(region, places, transfer.element_bytes, store)
     return transfer, region, described
 
 

@@ -45,7 +45,7 @@ def map_place(issue: Issue, address: int) -> tuple[Region, int]:
     region = issue.machine.memory.find(address, _BYTES)
     if region is None:
         issue.fail("out-of-bounds", f"the tensor map at {address:#x} is in no buffer")
-    issue.check_preceding(region)
+    issue.check_preceding(region, address - region.base, _BYTES, False)
     return region, address - region.base
 
 
@@ -140,7 +140,7 @@ def place(issue: Issue, space: str, address: int) -> tuple[Region, int]:
         offset = address - region.base if region else 0
     if region is None or offset < 0 or offset + _BYTES > region.high:
         issue.fail("out-of-bounds", f"a tensor map of 128 bytes at {address:#x} is in no memory")
-    issue.check_preceding(region)
+    issue.check_preceding(region, offset, _BYTES, True)
     if address % 64:
         issue.fail("misaligned", f"a tensor map at {address:#x} must be a multiple of 64")
     return region, offset
