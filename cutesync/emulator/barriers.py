@@ -246,7 +246,7 @@ class MBarrier:
         landed = counted - self.tx
         lines = [
             f"this phase expects {counted} bytes; {landed} have landed, {self.flying} are under way",
-            "expect_tx must count every byte of the copies that signal this phase, and no other",
+            "expect_tx must count the bytes of all copies that signal this phase, and each of them must be started",
         ]
         self.machine.fail("transaction", f"{self.name} {what}", warp, lanes, site, lines + self.history_lines())
 
