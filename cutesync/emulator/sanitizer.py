@@ -29,6 +29,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from . import hints
 from .async_copy import Issue, Side
 from .block import Warp
 from .clocks import ACTORS, LANES, PRECEDING, Clock, each, preceding
@@ -269,6 +270,7 @@ class Sanitizer:
         ]
         if other:
             lines.append(f"  at {machine.program.sites[other - 1].where()}")
+        lines += [f"hint: {line}" for line in hints.of_race(machine, warp, lane, key, before)]
         title, who = "of the same bytes with nothing to order them", (warp, [lane], access.site)
         if harmless:
             machine.note("warning", "race", f"writes of the same value {title}", *who, lines, other)
