@@ -56,9 +56,7 @@ class NamedBarrier:
     def wait(self, f, pc: int, site: int, finish=None) -> int:
         """Block the fragment until the barrier completes; ``finish(votes)`` runs for it then."""
         self.waiting.append((f, finish))
-        stop = f.block_on(
-            f"waits at {self.name}: {self.arrived} of {self.expected} threads have arrived", self, pc, site
-        )
+        stop = f.block_on("waits at a named barrier", self, pc, site)
         self.check()
         return stop
 
@@ -162,6 +160,7 @@ class MBarrier:
         self.phase = 0
         self.version = 0
         self.fenced = False
+        self.known_to: set[tuple[int, int]] = set()  # warps that have been seen to know the initialisation
         self.watchers: list = []
         self.arrived: list[Arrival] = []  # in the running phase
         self.completed: list[Arrival] = []  # in the last phase that completed

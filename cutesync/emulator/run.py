@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 import weakref
 from functools import lru_cache
@@ -281,10 +282,12 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
         ) from fault
     if trace is not None:
         trace.begin(machine)
+    gc.freeze()  # the collector passes over what there was before the launch
     try:
         machine.run()
         overlap.SEEN.ran(machine.name, regions)
     finally:
+        gc.unfreeze()
         for note in machine.notes.values():
             how.note(note)
         if trace is not None:

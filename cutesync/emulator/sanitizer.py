@@ -353,6 +353,22 @@ class Sanitizer:
         else:
             shadow.read_table()[READ_ROWS + issue.warp.index % ASYNC_ROWS][index] = key
 
+    def tensor_read(self, issues: list[Issue], side: Side, event: tuple[int, int]) -> None:
+        """The warps of a warpgroup read an operand together. ``event`` is the (actor, time) of the first."""
+        shadow = side.region.shadow or self.shadow(side.region)
+        index = shadow.granules(side.offsets, side.unit)
+        if shadow.written:
+            earlier = shadow.writes[index]
+            if not cnz(earlier != earlier[0]):
+                at, earlier = index[:1], earlier[:1]
+            else:
+                earlier, places = np.unique(earlier, return_index=True)
+                at = index[places]
+            for issue in issues:
+                AsyncAccess(self, issue, side.region, at, False).check(earlier, "write")
+        key = AsyncAccess(self, issues[0], side.region, index, False).key(*event)
+        shadow.read_table()[READ_ROWS + issues[0].warp.index % ASYNC_ROWS][index] = key
+
     def async_update(self, issue: Issue, side: Side) -> None:
         """An asynchronous reduction overwrites what threads have read. To others of its kind it counts as a read."""
         index = self.shadow(side.region).granules(side.offsets, side.unit)

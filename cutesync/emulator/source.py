@@ -41,6 +41,7 @@ def function_at(loc: Loc) -> str:
     return functions[-1].name if functions else ""
 
 
+@lru_cache(maxsize=4096)
 def made_at(loc: Loc) -> str:
     """What a line that initialises something calls it: ``name="..."``, the variable that it is assigned to, or the
     call's first argument."""

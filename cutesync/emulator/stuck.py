@@ -18,6 +18,8 @@ def waiting(f: Fragment) -> str:
         return f"waits at an instruction that needs all of its warp; {lane_list(missing)} are elsewhere"
     if isinstance(f.waits_on, NamedBarrier):
         return f"waits at {f.waits_on.name}: {f.waits_on.arrived} of {f.waits_on.expected} threads have arrived"
+    if isinstance(f.waits_on, MBarrier):
+        return f"{f.waits} of {f.waits_on.name}"
     if f.state is POLL:
         return f.waits or f"polls {getattr(f.waits_on, 'name', 'memory')}, which nobody changes any more"
     return f.waits or str(f.state)
