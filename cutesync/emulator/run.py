@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 import weakref
 from functools import lru_cache
@@ -12,7 +13,7 @@ import numpy as np
 
 from ..errors import ArgumentValueError, CutesyncError, explain
 from ..runtime import compiler, forks
-from . import limits, ptx
+from . import limits, overlap, ptx
 from .codegen import Program
 from .driver import Executable, Launch
 from .gate import MALFORMED
@@ -204,6 +205,7 @@ def run_launch(launch: Launch, device: Device, how: Settings, close=None) -> Non
             run_once(launch, device, how, how.schedule(0), how.trace)
         else:
             _run_all(launch, device, how, close)
+        overlap.SEEN.finish(launch.programmatic)
     finally:
         device.memory.replace(own, ())
 
@@ -219,6 +221,7 @@ def _run_all(launch: Launch, device: Device, how: Settings, close) -> None:
             found = rewind.difference()
             if found is not None and not (close and close(rewind)):
                 region, at = found
+                _blame_poison(launch, device, how, rewind, close)
                 raise EmulationError(
                     Report(
                         "mismatch",
@@ -230,6 +233,33 @@ def _run_all(launch: Launch, device: Device, how: Settings, close) -> None:
                 )
     finally:
         rewind.close()
+
+
+def _blame_poison(launch: Launch, device: Device, how: Settings, rewind: Rewind, close) -> None:
+    """Report unwritten shared memory if it alone changes the results: the first schedule once more, with other bits
+    there."""
+    reads = [
+        note for note in how.findings if note.kind == "uninitialised" and note.kernel == launch.program.function.name
+    ]
+    if not reads:
+        return
+    again = how.schedule(0)
+    again.poison = ~again.poison
+    rewind.restore()
+    run_once(launch, device, how, again)
+    found = rewind.difference()
+    if found is not None and not (close and close(rewind)):
+        region, at = found
+        raise EmulationError(
+            Report(
+                "uninitialised",
+                f"what unwritten shared memory holds changes the result in {region.name}, first at byte {at}",
+                launch.program.function.name,
+                [line for note in reads for line in (note.title, *note.lines)],
+                again.describe(),
+                places=reads[0].places,
+            )
+        )
 
 
 def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, trace: Trace | None = None) -> None:
@@ -252,9 +282,14 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
         ) from fault
     if trace is not None:
         trace.begin(machine)
+    gc.freeze()  # the collector passes over what there was before the launch
     try:
         machine.run()
+        overlap.SEEN.ran(machine.name, regions)
     finally:
+        gc.unfreeze()
+        for note in machine.notes.values():
+            how.note(note)
         if trace is not None:
             trace.end()
         for region in regions:
