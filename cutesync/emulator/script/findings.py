@@ -1,0 +1,65 @@
+"""What a checked script's run has found, and its record in a file.
+
+The run writes one line of JSON for each event, at once: what it had found stands there even if the script's host code
+ends the process.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..report import EmulationError, Report
+
+
+@dataclass
+class Record:
+    """Events of one run: launches, findings and notes. Equal findings, as of several schedules, are one."""
+
+    path: Path | None = None
+    allowed: frozenset[str] = frozenset()
+    launches: int = 0
+    findings: list[Report] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    _seen: set[Any] = field(default_factory=set)
+
+    def event(self, kind: str, **facts: Any) -> None:
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"event": kind, **facts}) + "\n")
+
+    def launched(self, kernel: str, grid: tuple, block: tuple) -> None:
+        self.launches += 1
+        self.event("launch", kernel=kernel, grid=grid, block=block)
+
+    def found(self, error: EmulationError) -> None:
+        report = error.report
+        places = tuple(line.split(" (")[0] for line in report.lines if line.lstrip().startswith("at "))
+        key = report.kind, report.kernel, places or report.title
+        if key not in self._seen:
+            self._seen.add(key)
+            self.findings.append(report)
+            self.event("finding", allowed=report.kind in self.allowed, **_facts(report))
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+            self.event("note", text=text)
+
+
+def _facts(report: Report) -> dict[str, Any]:
+    facts = {name: value for name, value in vars(report).items() if isinstance(value, (str, int, float, list, tuple))}
+    return {**facts, "text": report.text()}
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The events of a run. A line that was cut off when its process ended is left out."""
+    events = []
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+        try:
+            events.append(json.loads(line))
+        except ValueError:
+            break
+    return events

@@ -1,0 +1,69 @@
+"""One checked run: its options, what it has found, and what a launch does in it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..device import DEVICE
+from ..host_calls import Launch
+from ..run import LOCK, run_launch
+from ..settings import Settings
+from ..trace import Trace
+from .findings import Record
+
+
+@dataclass
+class Options:
+    """What the command line says about the run."""
+
+    schedules: int = 3
+    seed: int = 0
+    policy: str | None = None
+    sms: int = 4
+    max_steps: int | None = None
+    initcheck: bool = False
+    allow: tuple[str, ...] = ()
+    trace: str | None = None
+    events: str | None = None
+
+
+@dataclass
+class Session:
+    """The run in force in this process (``current``)."""
+
+    options: Options
+    record: Record = field(init=False)
+    settings: Settings = field(init=False)
+
+    def __post_init__(self) -> None:
+        o = self.options
+        self.record = Record(Path(o.events) if o.events else None, frozenset(o.allow))
+        trace = Trace(o.trace) if o.trace else None
+        self.settings = Settings(o.policy, o.seed, o.schedules, trace=trace, max_steps=o.max_steps)
+
+    def launch(self, launch: Launch) -> None:
+        """Check a launch under all schedules. What is found is recorded, and the script goes on."""
+        self.record.launched(launch.program.function.name, launch.grid, launch.block)
+        with LOCK:
+            run_launch(launch, DEVICE, self.settings, found=self.record.found)
+
+    def note(self, text: str) -> None:
+        self.record.note(text)
+
+    def close(self) -> None:
+        if self.settings.trace is not None:
+            self.settings.trace.write()
+
+
+def caller() -> str:
+    """The file and line of the script that a call came from."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not any(part in file for part in ("/cutesync/", "/torch/", "/cutlass/", "<frozen")):
+            return f"{file.rsplit('/', 1)[-1]}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "?"
