@@ -72,8 +72,8 @@ def _numbers(place: int, kind: Any, count: int) -> tuple[int, ...]:
 class HostCalls:
     """Answers the calls of one compiled module, whose kernels are in the PTX ``text``."""
 
-    def __init__(self, text: str, launched: Callable[[Launch], None]) -> None:
-        self.text, self.launched = text, launched
+    def __init__(self, text: str, launched: Callable[[Launch], None], failed: Callable | None = None) -> None:
+        self.text, self.launched, self.failed = text, launched, failed
         self.parsed: Any = None
         self.programs: dict[str, Program] = {}
         self.kernels: list[str] = []
@@ -93,7 +93,7 @@ class HostCalls:
         return made
 
     def _guard(self, answer: Callable) -> Callable:
-        """Exceptions cannot cross the C frames of host code: the first is kept for ``reraise``."""
+        """Exceptions cannot cross the C frames of host code: the first is kept for ``reraise``, ``failed`` gets all."""
 
         def run(*arguments: Any) -> int:
             try:
@@ -101,6 +101,8 @@ class HostCalls:
                 return _SUCCESS if code is None else code
             except BaseException as fault:
                 self.failure = self.failure or fault
+                if self.failed is not None:
+                    self.failed(fault)
                 return _NOT_SUPPORTED
 
         return run

@@ -34,9 +34,9 @@ def install(options: Options) -> Session:
 
 
 def main() -> int:
-    faulthandler.enable()
     given = json.loads(os.environ.pop(OPTIONS))
     session = install(Options(**{**given, "allow": tuple(given["allow"])}))
+    faulthandler.enable()  # after the DSL, whose own handler names no Python function
     script = sys.argv[1]
     sys.argv[:] = sys.argv[1:]
     sys.path[0] = str(Path(script).resolve().parent)

@@ -14,9 +14,42 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ...arguments import choice
+from ...errors import ArgumentValueError, explain
+from ..schedule import POLICIES
 from .child import OPTIONS
 from .findings import read
 from .session import Options
+
+KINDS = (
+    *("race", "proxy", "proxy-read", "deadlock", "livelock", "out-of-bounds", "uninitialised", "misaligned"),
+    *("barrier", "convergence", "trap", "mismatch", "transaction", "registers", "launch", "unsupported"),
+)
+
+
+def run(script: str, arguments: Sequence[str], given: Any) -> int:
+    """Run the command: ``given`` has the options as attributes, None where they were left out."""
+    if not Path(script).is_file():
+        raise ArgumentValueError(explain("script", script, "a file"))
+    for kind in given.allow or ():
+        choice(kind, "--allow", KINDS)
+    if given.policy is not None:
+        choice(given.policy, "--policy", POLICIES)
+    for name, least in (("sms", 1), ("max_steps", 1), ("timeout", 0)):
+        value = getattr(given, name)
+        if value is not None and not value >= least:
+            raise ArgumentValueError(explain("--" + name.replace("_", "-"), value, f"{least} or more"))
+    options = Options(
+        schedules=given.schedules or (5 if given.policy else len(POLICIES)),
+        seed=given.seed,
+        policy=given.policy,
+        sms=given.sms or Options.sms,
+        max_steps=given.max_steps,
+        initcheck=given.initcheck,
+        allow=tuple(given.allow or ()),
+        trace=given.trace,
+    )
+    return check_script(script, arguments, options, timeout=given.timeout, json_path=given.json)
 
 
 def check_script(

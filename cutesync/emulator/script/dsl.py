@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import functools
 import os
+import re
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -89,7 +90,7 @@ def _ptx() -> str:
 
 def engine_of(make: Callable, module: Any, opt_level: int, session: Session) -> Any:
     """An engine for a module whose CUDA calls are answered here."""
-    calls = HostCalls(_ptx(), session.launch)
+    calls = HostCalls(_ptx(), session.launch, session.failed)
     text = str(module)
     symbols: dict[str, Any] = dict(calls.callbacks(calls_of(text)))
     if "cuda_dialect_" in text:
@@ -98,7 +99,7 @@ def engine_of(make: Callable, module: Any, opt_level: int, session: Session) -> 
     for symbol, callback in symbols.items():
         engine.raw_register_runtime(symbol, ctypes.cast(callback, _P))
     for symbol, address in _libraries_of_tvm(text).items():
-        engine.raw_register_runtime(symbol, address)
+        engine.raw_register_runtime(symbol, _P(address))
     engine.cutesync = calls, symbols
     return engine
 
@@ -113,14 +114,11 @@ def _runtime_of_tvm(calls: HostCalls) -> dict[str, Any]:
     def load(state: int, init: int, load_to_device: int, raise_error: int) -> int:
         if state in loaded:
             return 0
-        library, number, error = _P(), _I(0), _I(0)
-        library_at = ctypes.pointer(library)
-        for address, values in ((init, (library_at, error)), (load_to_device, (library_at, number, error))):
-            cells = [ctypes.pointer(v) for v in values]
-            packed = (_P * len(cells))(*[ctypes.cast(c, _P) for c in cells])
-            ctypes.CFUNCTYPE(_I, _P)(address)(packed)
-            if error.value:
-                return error.value
+        library = _P()
+        error = ctypes.CFUNCTYPE(_I, _P)(init)(ctypes.addressof(library))
+        error = error or ctypes.CFUNCTYPE(_I, _P, _I)(load_to_device)(ctypes.addressof(library), 0)
+        if error:
+            return error
         loaded.add(state)
         return 0
 
@@ -151,8 +149,6 @@ def _tvm_library() -> Any:
 
 def _libraries_of_tvm(text: str) -> dict[str, int]:
     """The addresses of the symbols of libtvm_ffi that a module calls."""
-    import re
-
     names = set(re.findall(r"@(TVMFFI\w+)\(", text))
     found = {}
     for name in names:
@@ -172,8 +168,19 @@ def _functions_of_tvm() -> None:
     def create(self: Any) -> Any:
         if self.engine is None:
             return None
-        address = self.engine.raw_lookup("__tvm_ffi_" + self.function_name)
-        return tvm_ffi.Function.__from_extern_c__(address, keep_alive_object=self.engine)
+        engine = self.engine
+        packed = ctypes.CFUNCTYPE(None, _P)(engine.raw_lookup("__tvm_ffi_" + self.function_name))
+
+        def call(handle: int, arguments: int, count: int, result: int) -> int:
+            """Engines give functions that take an array of pointers to their arguments, the result's last."""
+            cells = _P(handle), _P(arguments), ctypes.c_int32(count), _P(result), _I(0)
+            packed((_P * len(cells))(*[ctypes.addressof(cell) for cell in cells]))
+            return cells[-1].value
+
+        function = ctypes.CFUNCTYPE(_I, _P, _P, ctypes.c_int32, _P)(call)
+        engine.cutesync_call = function
+        address = ctypes.cast(function, _P).value
+        return tvm_ffi.Function.__from_extern_c__(address, keep_alive_object=engine)
 
     function: Any = tvm_ffi_provider.TVMFFIJitCompiledFunctionBase
     function._create_tvm_ffi_function = create

@@ -25,7 +25,12 @@ class Record:
     notes: list[str] = field(default_factory=list)
     _seen: set[Any] = field(default_factory=set)
 
-    def event(self, kind: str, **facts: Any) -> None:
+    def begin(self) -> None:
+        """Forget what was found: what follows is judged by itself."""
+        self.findings.clear()
+        self._seen.clear()
+
+    def event(self, kind: str, /, **facts: Any) -> None:
         if self.path is not None:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"event": kind, **facts}) + "\n")

@@ -9,7 +9,9 @@ from typing import Any
 
 from ..device import DEVICE
 from ..host_calls import Launch
+from ..report import EmulationError
 from ..run import LOCK, run_launch
+from ..schedule import POLICIES
 from ..settings import Settings
 from ..trace import Trace
 from .findings import Record
@@ -19,10 +21,10 @@ from .findings import Record
 class Options:
     """What the command line says about the run."""
 
-    schedules: int = 3
+    schedules: int = len(POLICIES)
     seed: int = 0
     policy: str | None = None
-    sms: int = 4
+    sms: int = 8
     max_steps: int | None = None
     initcheck: bool = False
     allow: tuple[str, ...] = ()
@@ -49,6 +51,13 @@ class Session:
         self.record.launched(launch.program.function.name, launch.grid, launch.block)
         with LOCK:
             run_launch(launch, DEVICE, self.settings, found=self.record.found)
+
+    def failed(self, fault: BaseException) -> None:
+        """Host code gets an error code for this."""
+        if isinstance(fault, EmulationError):
+            self.record.found(fault)
+        else:
+            self.record.note(f"host code got an error of CUDA: {type(fault).__name__}: {fault}")
 
     def note(self, text: str) -> None:
         self.record.note(text)

@@ -136,7 +136,7 @@ def install(session: Session) -> None:
     for name in nothing.split():
         setattr(cuda, name, _constant(None))
     for name in ("manual_seed", "manual_seed_all"):
-        setattr(cuda, name, lambda seed: torch.manual_seed(seed))
+        setattr(cuda, name, lambda seed: torch.default_generator.manual_seed(seed))
     for name in ("graph", "CUDAGraph", "make_graphed_callables"):
         setattr(cuda, name, _refused(name))
     cuda.get_device_properties = _properties
