@@ -19,7 +19,7 @@ from .codegen import Program
 from .tensor_map import encode, from_encode_arguments
 
 _P, _I, _U, _S = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_size_t
-_SUCCESS, _INVALID, _NOT_SUPPORTED = 0, 1, 801
+_SUCCESS, _INVALID, _INVALID_LAUNCH, _TOO_LARGE, _NOT_SUPPORTED = 0, 1, 9, 720, 801
 _COOPERATIVE_ATTRIBUTE, _CLUSTER_ATTRIBUTE, _PROGRAMMATIC_ATTRIBUTE = 2, 4, 6
 _MAX_SHARED, _NON_PORTABLE = 8, 14  # cudaFuncAttribute: MaxDynamicSharedMemorySize, NonPortableClusterSizeAllowed
 _ATTRIBUTE_BYTES, _MAP_BYTES = 72, 128
@@ -56,7 +56,7 @@ class Launch:
 
 def calls_of(module: str) -> set[str]:
     """The CUDA symbols that a module of the DSL, given as text, calls and does not define."""
-    return set(re.findall(r"llvm\.func (?:\w+ )*@(_cu\w+)\([^\n]*(?<!\{)$", module, re.M))
+    return set(re.findall(r"llvm\.func (?:\w+ )*@(_cu\w+|cuda_dialect_assert_success)\([^\n]*(?<!\{)$", module, re.M))
 
 
 def _word(place: int, value: int, kind: Any = _I) -> int:
@@ -79,6 +79,8 @@ class HostCalls:
         self.kernels: list[str] = []
         self.attributes: dict[tuple[str, int], int] = {}
         self.failure: BaseException | None = None
+        self.asserted = False  # whether host code without a way to report it got an error
+        self.code = _NOT_SUPPORTED  # what host code gets if the call under way fails
 
     def callbacks(self, symbols: set[str]) -> dict[str, Any]:
         """A C function for each symbol. Raise LaunchError if there is no answer for one."""
@@ -97,13 +99,14 @@ class HostCalls:
 
         def run(*arguments: Any) -> int:
             try:
+                self.code = _NOT_SUPPORTED
                 code = answer(self, *arguments)
                 return _SUCCESS if code is None else code
             except BaseException as fault:
                 self.failure = self.failure or fault
                 if self.failed is not None:
                     self.failed(fault)
-                return _NOT_SUPPORTED
+                return self.code
 
         return run
 
@@ -167,6 +170,9 @@ class HostCalls:
     ) -> None:
         """Launch a kernel: ``arguments`` is the address of pointers to its parameters, ``given`` the attributes."""
         program, given = self.program(name), given or {}
+        asserted, self.asserted = self.asserted, False
+        if asserted:
+            raise LaunchError(f"launch of {name}: a CUDA call before it failed")
         cluster = given.get(_CLUSTER_ATTRIBUTE, _ABSENT)
         portable = not self.attributes.get((name, _NON_PORTABLE))
         launch = Launch(
@@ -182,7 +188,9 @@ class HostCalls:
             max_cluster=limits.PORTABLE_CLUSTER if portable else limits.LARGEST_CLUSTER,
             max_shared=self.attributes.get((name, _MAX_SHARED), limits.PLAIN_SHARED),
         )
+        self.code = _TOO_LARGE if launch.cooperative else _INVALID_LAUNCH
         limits.check(launch)
+        self.code = _NOT_SUPPORTED
         self.launched(launch)
 
     @staticmethod
@@ -192,6 +200,10 @@ class HostCalls:
         for i, p in enumerate(program.function.params):
             out[p.offset : p.offset + p.size] = ctypes.string_at(pointers[i], p.size)
         return bytes(out)
+
+    def _assert_success(self, code: int) -> None:
+        """The DSL's own runtime ends the process for an error here; the emulator refuses the next launch."""
+        self.asserted = self.asserted or bool(code)
 
     # --- devices, memory, streams and events ------------------------------------------------------------------------
 
@@ -270,6 +282,7 @@ _ANSWERS: dict[str, tuple[tuple, Callable]] = {
     "_cudaEventElapsedTime": ((_P, _P, _P), _C._elapsed),
     "_cudaProfilerStart": ((), _C._accept),
     "_cudaProfilerStop": ((), _C._accept),
+    "cuda_dialect_assert_success": ((_I,), _C._assert_success),
     "_cudaMalloc": ((_P, _S), _C._malloc),
     "_cudaMallocAsync": ((_P, _S, _P), _C._malloc),
     "_cudaFree": ((_P,), _C._free),

@@ -77,7 +77,7 @@ class OperatorMode(TorchDispatchMode):
         if target == "cpu":
             return result
         fresh = func.__name__.split(".")[0] in _UNWRITTEN
-        mine = {id(x) for x in given}
+        mine = set() if _target else {id(x) for x in given}
 
         def moved(x: Any) -> Any:
             if not isinstance(x, torch.Tensor) or id(x) in mine or on_device(x) or x.layout is not torch.strided:
@@ -122,7 +122,9 @@ class FunctionMode(TorchFunctionMode):
             return func(*args, **kwargs)
         cuda = is_cuda(wanted) or isinstance(wanted, int)
         with _to("cuda" if cuda else "cpu"):
-            return func(*args, **{**kwargs, "device": CPU if cuda else wanted})
+            result = func(*args, **{**kwargs, "device": CPU if cuda else wanted})
+            plain = cuda and isinstance(result, torch.Tensor) and not on_device(result)
+            return result.clone() if plain else result
 
     @staticmethod
     def _convert(func: Callable, args: tuple, kwargs: dict) -> Any:
