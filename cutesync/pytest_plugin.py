@@ -45,13 +45,13 @@ def pytest_runtest_call(item: Any) -> Generator[None, Any, Any]:
     try:
         result = yield
     except BaseException as error:
-        if record.findings:
+        if record.failures:
             error.add_note(_text(record)) if hasattr(error, "add_note") else print(_text(record))
         raise
-    if record.findings:
+    if record.failures:
         pytest.fail(_text(record), pytrace=False)
     return result
 
 
 def _text(record: Any) -> str:
-    return "\n\n".join(report.text() for report in record.findings)
+    return "\n\n".join(report.text() for report in record.failures)

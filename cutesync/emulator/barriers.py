@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -155,6 +155,8 @@ class MBarrier:
         self.name = f"mbarrier at shared byte {offset} of block {block.coordinates}"
         self.count = self.pending = count
         self.tx = 0
+        self.flying = 0  # bytes of copies under way that will signal it
+        self.expects: list[tuple[Any, Any, int, int]] = []  # of the running phase: warp, lanes, bytes, instruction
         self.phase = 0
         self.version = 0
         self.fenced = False
@@ -191,8 +193,14 @@ class MBarrier:
 
     def expect(self, f, lanes, size: int, site: int) -> None:
         self.tx += size
+        self.expects.append((f.warp, lanes, size, site))
         self.note(f"{actor(f.warp, lanes)} expects {size} bytes")
         self.check_tx(f.warp, lanes, site)
+
+    def land(self, size: int, clock: Clock | None, issue: Issue) -> None:
+        """The same for a copy that was counted in ``flying``."""
+        self.flying -= size
+        self.complete_bytes(size, clock, issue)
 
     def complete_bytes(self, size: int, clock: Clock | None, issue: Issue) -> None:
         """``size`` bytes of an asynchronous operation have landed; ``clock``: and with them the whole of it."""
@@ -219,6 +227,9 @@ class MBarrier:
         self.version += 1
         self.machine.effects += 1
         if self.pending == 0 and self.tx == 0:
+            if self.flying and self.machine.sanitizer is not None:
+                self.wrong_bytes(f"completes phase {self.phase} while {self.flying} bytes of its copies are under way")
+            self.expects = []
             self.note(f"phase {self.phase} completes")
             self.phase += 1
             self.pending = self.count
@@ -227,6 +238,23 @@ class MBarrier:
             if self.machine.trace is not None:
                 self.machine.trace.phase(self)
             self.machine.wake(self)
+
+    def wrong_bytes(self, what: str) -> None:
+        """The transaction counts of the running phase do not agree with its copies."""
+        counted = sum(size for _, _, size, _ in self.expects)
+        warp, lanes, _, site = self.expects[-1] if self.expects else (None, (), 0, self.site)
+        landed = counted - self.tx
+        lines = [
+            f"this phase expects {counted} bytes; {landed} have landed, {self.flying} are under way",
+            "expect_tx must count the bytes of all copies that signal this phase, and each of them must be started",
+        ]
+        self.machine.fail("transaction", f"{self.name} {what}", warp, lanes, site, lines + self.history_lines())
+
+    def blame_bytes(self) -> None:
+        """Nothing can happen any more: if this barrier waits for bytes alone, its counts are wrong."""
+        if self.pending == 0 and self.tx and not self.flying:
+            more = f"{self.tx} bytes that no copy brings" if self.tx > 0 else f"nothing: {-self.tx} bytes too many came"
+            self.wrong_bytes(f"waits in phase {self.phase} for {more}")
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 

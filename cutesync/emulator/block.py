@@ -150,7 +150,9 @@ class Block:
         threads = machine.block[0] * machine.block[1] * machine.block[2]
         self.warp_count = -(-threads // 32)
         self.peers: list[Block] = [self]
-        self.shared = Region.shared(f"shared memory of block {self.coordinates}", machine.shared_bytes)
+        self.shared = Region.shared(
+            f"shared memory of block {self.coordinates}", machine.shared_bytes, machine.schedule.poison
+        )
         self.special: dict[tuple[str, int], np.ndarray] = {}
         self.named: dict = {}
         self.mbarriers: dict = {}

@@ -8,8 +8,9 @@ clock copies references.
 A clock has three parts:
 
 - ``known``: events that are over and whose writes are visible.
-- ``proxied``: the events of ``known`` that have also crossed ``fence.proxy.async``, as the async proxy needs. One table
-  for each state space (``SHARED``, ``GLOBAL``), since a fence may name one.
+- ``proxied``: the events of ``known`` that have also crossed a proxy fence. One table for each state space (``SHARED``,
+  ``GLOBAL``), since a ``fence.proxy.async`` may name one, and one (``MAPS``) for the writes of tensor maps that a
+  ``fence.proxy.tensormap::generic.release`` has followed.
 - ``invisible``: a clock of events that are only known to be over, without their writes being visible: an arrival from
   another block of the cluster at block scope. That is enough to overwrite what the other block has read (the ring's
   empty barriers rely on it), and not enough to read what it wrote. Its ``proxied`` is what has crossed a proxy fence in
@@ -28,7 +29,7 @@ import numpy as np
 ACTORS = 40
 LANES = 32
 PRECEDING = -1  # no block has this number
-SHARED, GLOBAL = 0, 1
+SHARED, GLOBAL, MAPS = 0, 1, 2
 Table = dict[int, np.ndarray]
 
 
@@ -47,7 +48,7 @@ class Clock:
         invisible: Clock | None = None,
     ):
         self.known: Table = known if known is not None else {}
-        self.proxied: tuple[Table, ...] = proxied if proxied is not None else ({}, {})
+        self.proxied: tuple[Table, ...] = proxied if proxied is not None else ({}, {}, {})
         self.invisible = invisible
 
     def copy(self) -> Clock:
@@ -161,7 +162,7 @@ class WarpClock:
             self.single |= dict.fromkeys(each(lanes), together)
 
     def fence_proxy(self, lanes, everyone: bool, spaces: tuple[int, ...]) -> None:
-        """``fence.proxy.async`` by these lanes: what they know and did has crossed the proxies."""
+        """A proxy fence by these lanes: what they know and did has crossed into the proxies of ``spaces``."""
         for clock in (clock for clock, _ in self.groups(lanes)) if everyone else self._own(lanes):
             for space in spaces:
                 clock.fence_proxy(space)

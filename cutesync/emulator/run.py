@@ -10,7 +10,7 @@ from math import prod
 
 from ..errors import ArgumentValueError, CutesyncError, explain
 from ..runtime import compiler, forks
-from . import limits, ptx
+from . import limits, overlap, ptx
 from .codegen import Program
 from .device import DEVICE, Device
 from .driver import Executable, Launch
@@ -132,6 +132,7 @@ def run_launch(launch: Launch, device: Device, how: Settings, close=None, found=
             run_once(launch, device, how, how.schedule(0), how.trace)
         else:
             _run_all(launch, device, how, close, found)
+        overlap.SEEN.finish(launch.programmatic)
     finally:
         device.memory.replace(own, ())
 
@@ -149,7 +150,7 @@ def _run_all(launch: Launch, device: Device, how: Settings, close, found) -> Non
                     first = schedule
                     rewind.note_first()
                 else:
-                    _compare(launch, rewind, close, first, schedule)
+                    _compare(launch, device, how, rewind, close, (first, schedule))
             except EmulationError as error:
                 if found is None:
                     raise
@@ -162,11 +163,13 @@ def _run_all(launch: Launch, device: Device, how: Settings, close, found) -> Non
         rewind.close()
 
 
-def _compare(launch: Launch, rewind: Rewind, close, first: Schedule, schedule: Schedule) -> None:
-    """Raise EmulationError if the last run left another result than the first."""
+def _compare(launch: Launch, device: Device, how: Settings, rewind: Rewind, close, both: tuple) -> None:
+    """Raise EmulationError if the last of both schedules left another result than the first."""
+    first, schedule = both
     difference = rewind.difference()
     if difference is not None and not (close and close(rewind)):
         region, at = difference
+        _blame_poison(launch, device, how, rewind, close)
         raise EmulationError(
             Report(
                 "mismatch",
@@ -174,6 +177,33 @@ def _compare(launch: Launch, rewind: Rewind, close, first: Schedule, schedule: S
                 launch.program.function.name,
                 [f"one with {first.describe()}"],
                 schedule.describe(),
+            )
+        )
+
+
+def _blame_poison(launch: Launch, device: Device, how: Settings, rewind: Rewind, close) -> None:
+    """Report unwritten shared memory if it alone changes the results: the first schedule once more, with other bits
+    there."""
+    reads = [
+        note for note in how.findings if note.kind == "uninitialised" and note.kernel == launch.program.function.name
+    ]
+    if not reads:
+        return
+    again = how.schedule(0)
+    again.poison = ~again.poison
+    rewind.restore()
+    run_once(launch, device, how, again)
+    found = rewind.difference()
+    if found is not None and not (close and close(rewind)):
+        region, at = found
+        raise EmulationError(
+            Report(
+                "uninitialised",
+                f"what unwritten shared memory holds changes the result in {region.name}, first at byte {at}",
+                launch.program.function.name,
+                [line for note in reads for line in (note.title, *note.lines)],
+                again.describe(),
+                places=reads[0].places,
             )
         )
 
@@ -209,7 +239,10 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
         trace.begin(machine)
     try:
         machine.run()
+        overlap.SEEN.ran(machine.name, regions)
     finally:
+        for note in machine.notes.values():
+            how.note(note)
         if trace is not None:
             trace.end()
         for region in regions:

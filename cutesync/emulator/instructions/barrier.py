@@ -265,8 +265,12 @@ def check_state(f, lanes, barrier: MBarrier, phases, site: int) -> None:
         )
 
 
-def wait(site: int, parity: bool, may_fail: bool, scope: int, f, lanes, address, state):
-    """``test_wait`` / ``try_wait`` of a state or parity: a truth vector. ``scope`` of the acquire; 0: relaxed."""
+def wait(site: int, parity: bool, scope: int, f, lanes, address, state):
+    """``test_wait`` / ``try_wait`` of a state or parity: a truth vector. ``scope`` of the acquire; 0: relaxed.
+
+    A ``try_wait`` may give up only while its phase is not complete (PTX: it waits until then, or until a time limit).
+    Here it does so at once.
+    """
     machine, result = f.warp.machine, np.zeros(32, bool)
     for target, who in by_address(address, _LANES if lanes is None else lanes):
         barrier = find_barrier(f.warp, who.tolist(), target, site)
@@ -278,9 +282,6 @@ def wait(site: int, parity: bool, may_fail: bool, scope: int, f, lanes, address,
         else:
             done = wanted < barrier.phase
             check_state(f, who, barrier, wanted, site)
-        if may_fail and cnz(done) and machine.schedule.spurious():
-            f.poll = None
-            continue
         result[who] = done
         if cnz(done):
             passed = who[done]
@@ -323,7 +324,7 @@ def pending_count(e, instr):
 def phase_wait(e, instr):
     destination, mem, state = instr.args[:3]
     parity, scope = "parity" in instr.parts, 0 if "relaxed" in instr.parts else scope_of(instr)
-    operation = e.bound(wait, e.site(), parity, instr.parts[1] == "try_wait", scope)
+    operation = e.bound(wait, e.site(), parity, scope)
     result = e.result(operation, barrier_address(e, mem), e.u(state, 32 if parity else 64))
     e.set_result(destination, result, result)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..report import EmulationError, Report
+from ..report import Report
 
 
 @dataclass
@@ -24,6 +24,11 @@ class Record:
     findings: list[Report] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     _seen: set[Any] = field(default_factory=set)
+
+    @property
+    def failures(self) -> list[Report]:
+        """The findings that are not allowed."""
+        return [r for r in self.findings if r.severity != "note" and r.kind not in self.allowed]
 
     def begin(self) -> None:
         """Forget what was found: what follows is judged by itself."""
@@ -39,24 +44,17 @@ class Record:
         self.launches += 1
         self.event("launch", kernel=kernel, grid=grid, block=block)
 
-    def found(self, error: EmulationError) -> None:
-        report = error.report
-        places = tuple(line.split(" (")[0] for line in report.lines if line.lstrip().startswith("at "))
-        key = report.kind, report.kernel, places or report.title
-        if key not in self._seen:
-            self._seen.add(key)
+    def found(self, report: Report) -> None:
+        if report.key not in self._seen:
+            self._seen.add(report.key)
             self.findings.append(report)
-            self.event("finding", allowed=report.kind in self.allowed, **_facts(report))
+            allowed = report.severity == "note" or report.kind in self.allowed
+            self.event("finding", allowed=allowed, text=report.text(), **report.as_dict())
 
     def note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
             self.event("note", text=text)
-
-
-def _facts(report: Report) -> dict[str, Any]:
-    facts = {name: value for name, value in vars(report).items() if isinstance(value, (str, int, float, list, tuple))}
-    return {**facts, "text": report.text()}
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -44,18 +44,21 @@ class Session:
         o = self.options
         self.record = Record(Path(o.events) if o.events else None, frozenset(o.allow))
         trace = Trace(o.trace) if o.trace else None
-        self.settings = Settings(o.policy, o.seed, o.schedules, trace=trace, max_steps=o.max_steps)
+        how: dict[str, Any] = {"trace": trace, "max_steps": o.max_steps, "initcheck": o.initcheck}
+        self.settings = Settings(o.policy, o.seed, o.schedules, **how)
 
     def launch(self, launch: Launch) -> None:
         """Check a launch under all schedules. What is found is recorded, and the script goes on."""
         self.record.launched(launch.program.function.name, launch.grid, launch.block)
         with LOCK:
-            run_launch(launch, DEVICE, self.settings, found=self.record.found)
+            run_launch(launch, DEVICE, self.settings, found=lambda error: self.record.found(error.report))
+        for report in self.settings.findings:
+            self.record.found(report)
 
     def failed(self, fault: BaseException) -> None:
         """Host code gets an error code for this."""
         if isinstance(fault, EmulationError):
-            self.record.found(fault)
+            self.record.found(fault.report)
         else:
             self.record.note(f"host code got an error of CUDA: {type(fault).__name__}: {fault}")
 
@@ -67,12 +70,14 @@ class Session:
             self.settings.trace.write()
 
 
+_NOT_THE_SCRIPT = {"cutesync", "torch", "cutlass", "tvm_ffi", "contextlib", "functools", "runpy", "importlib"}
+
+
 def caller() -> str:
     """The file and line of the script that a call came from."""
     frame: Any = sys._getframe(1)
     while frame is not None:
-        file = frame.f_code.co_filename
-        if not any(part in file for part in ("/cutesync/", "/torch/", "/cutlass/", "<frozen")):
-            return f"{file.rsplit('/', 1)[-1]}:{frame.f_lineno}"
+        if str(frame.f_globals.get("__name__")).split(".")[0] not in _NOT_THE_SCRIPT:
+            return f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{frame.f_lineno}"
         frame = frame.f_back
     return "?"

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 from .. import heap
+from .session import caller
 
 CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")
@@ -42,24 +42,13 @@ def _strided_in_heap(tensor: torch.Tensor, fresh: bool) -> torch.Tensor:
     """A copy of a tensor in device memory, with the same sizes and strides."""
     steps, offset = tensor.stride(), 0
     reach = sum((n - 1) * s for n, s in zip(tensor.shape, steps)) + 1 if tensor.numel() else 0
-    name = f"torch tensor {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}{_place()}"
+    name = f"torch tensor {str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)} made at {caller()}"
     block = heap.allocate(reach * tensor.element_size(), name, fresh=fresh, strict=_strict[0])
     storage = torch.from_numpy(block).untyped_storage()
     made = torch.empty(0, dtype=tensor.dtype).set_(storage, offset, tensor.shape, steps)
     if not fresh:
         made.copy_(tensor)
     return made
-
-
-def _place() -> str:
-    """Where the script made a tensor."""
-    frame: Any = sys._getframe(2)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if "/torch/" not in file and not file.startswith("<") and not file.endswith(("torch_tensors.py", "heap.py")):
-            return f" made at {file.rsplit('/', 1)[-1]}:{frame.f_lineno}"
-        frame = frame.f_back
-    return ""
 
 
 class OperatorMode(TorchDispatchMode):
