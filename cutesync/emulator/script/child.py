@@ -26,11 +26,28 @@ def install(options: Options) -> Session:
 
         torch_cuda.install(session)
         torch_tensors.install(options.initcheck)
+    else:
+        from . import torch_stub
+
+        torch_stub.install()
+        session.note("torch is not installed: a stand-in answers what scripts need of it")
+    if importlib.util.find_spec("cupy") is None:
+        from . import cupy_stub
+
+        cupy_stub.install()
     from . import cuda_python, dsl
 
     cuda_python.install(session)
     dsl.install(session)
     return session
+
+
+def _print(error: BaseException, script: str) -> None:
+    """The script's traceback, without the frames that started it."""
+    frames = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename != script:
+        frames = frames.tb_next
+    traceback.print_exception(type(error), error, frames or error.__traceback__)
 
 
 def main() -> int:
@@ -49,7 +66,7 @@ def main() -> int:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
     except BaseException as error:
-        traceback.print_exc()
+        _print(error, script)
         code, failure = 1, f"{type(error).__name__}: {error}"
     session.close()
     session.record.event("end", failure=failure, launches=session.record.launches)

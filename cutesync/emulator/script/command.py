@@ -112,11 +112,12 @@ def _result(events: list[dict[str, Any]], ended: str, seconds: float) -> dict[st
 def _text(script: str, result: dict[str, Any]) -> str:
     lines = [""]
     for finding in result["findings"]:
-        lines += [finding["text"] + (" (allowed)" if finding["allowed"] else ""), ""]
+        allowed = finding["allowed"] and finding["severity"] != "note"
+        lines += [finding["text"] + (" (allowed)" if allowed else ""), ""]
     lines += [f"note: {text}" for text in result["notes"]]
     if result["failure"]:
         lines.append(f"the script failed: {result['failure']}")
     counts = f"{result['launches']} launches of {len(result['kernels'])} kernels, {result['seconds']} s"
     wrong = [f for f in result["findings"] if not f["allowed"]]
-    verdict = f"{len(wrong)} findings" if wrong else "nothing found"
+    verdict = f"{len(wrong)} finding{'s' * (len(wrong) > 1)}" if wrong else "nothing found"
     return "\n".join([*lines, f"{script}: {counts}: {verdict}"])

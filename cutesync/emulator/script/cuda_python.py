@@ -63,7 +63,7 @@ class Answers:
 
     def properties(self, *_: Any) -> _Values:
         made = self.runtime.cudaDeviceProp()
-        made.name, made.totalGlobalMem = facts.NAME.encode(), facts.MEMORY
+        made.name, made.totalGlobalMem = facts.NAME.encode().ljust(256, b"\0"), facts.MEMORY
         made.major, made.minor = facts.CAPABILITY
         for name, number in _PROPERTIES.items():
             if hasattr(made, name):
