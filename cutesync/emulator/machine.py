@@ -232,7 +232,7 @@ class Machine:
                     (),
                     barrier.first_site,
                 )
-        for operation in self.pending:
+        for operation in self.pending if self.sanitizer is not None else ():
             if block.number in operation.blocks and not operation.reads_done:  # later only global memory is written
                 who = f"block {block.coordinates}"
                 operation.fail(
