@@ -1,0 +1,185 @@
+"""Which kernel flags strided arrays, and arrays along another axis than the last, with which sizes: a pure function of
+extents, strides, types and alignment, not of the GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...runtime.layout import Axis
+from ...sizes import ceil_div
+from ..policy import Policy
+from .form import Form
+from .policy import SMS, VECTOR_BYTES
+
+THREADS = 256
+ROWS_OF_BITS = 32  # flags in a word
+MAX_NARROW = (1 << 31) - 1  # threads whose numbers are split in 32 bits
+TILE_BYTES = 64  # of input that a thread has in flight
+MAX_ROWS = 8
+DOWN_BYTES = 16  # of results that a thread stores along the rows
+DOWN_ELEMENTS = 64  # the largest tile of which that is done
+# Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
+FEW_THREADS = SMS * 512
+FAR = 1 << 62  # the stride of an axis along which elements repeat: no neighbours in memory
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a policy depends on besides the axes: the sizes of elements and results in bytes, the powers of two up to 16
+    that divide the addresses of the input and of all outputs, whether rows are cut into periods, whether ``n`` is
+    given."""
+
+    size: int
+    result: int
+    aligned: int
+    result_aligned: int
+    periodic: bool
+    counted: bool
+
+
+@dataclass(frozen=True)
+class TilePolicy(Policy, kernel=".tiles:TileFlags"):
+    """Compile-time choices of the kernel: the digits of a thread's number, which of them is the flagged axis, the
+    columns and rows of a tile, whether results are stored in vectors across the columns or down the rows, whether rows
+    are cut into periods, whether ``n`` is given, whether numbers of threads need 64 bits."""
+
+    digits: int
+    along: int
+    columns: int
+    rows: int
+    across: bool
+    down: bool
+    periodic: bool
+    counted: bool
+    wide: bool
+    threads: int = THREADS
+
+
+@dataclass(frozen=True)
+class StridedChoice:
+    """A policy and its launch: the axes of the digits, and how many values each digit has."""
+
+    policy: TilePolicy
+    axes: tuple[Axis, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def work(self) -> int:
+        return math.prod(self.counts)
+
+    @property
+    def grid(self) -> int:
+        return ceil_div(self.work, self.policy.threads)
+
+    @property
+    def values(self) -> dict[str, int]:
+        """The parameters of the launch that describe the axes."""
+        found = {"work": self.work}
+        for k, (axis, count) in enumerate(zip(self.axes, self.counts)):
+            factor, shift = divisor(count)
+            found |= {f"count{k}": count, f"factor{k}": factor, f"shift{k}": shift, f"extent{k}": axis.extent}
+            found |= {f"{name}{k}": step for name, step in zip(("x", "out", "other"), axis.steps)}
+        return found
+
+
+def divisor(count: int) -> tuple[int, int]:
+    """Return ``(factor, shift)``, which divide numbers below 2**31 by ``count``: see ``StridedKernel.split``."""
+    shift = (count - 1).bit_length()
+    return ((1 << 32) * ((1 << shift) - count) // count + 1) & 0xFFFFFFFF, shift & 31
+
+
+def choose_strided(form: Form, facts: Facts) -> StridedChoice:
+    """Return the policy and the launch of a problem."""
+    return choose_tiles(form, facts)
+
+
+def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
+    """Return the tiles of a problem."""
+    columns, rows = _roles(form)
+    roles = [axis for axis in (columns, rows) if axis is not None]
+    third = [form.flagged] if all(axis is not form.flagged for axis in roles) else []
+    others = [axis for axis in form.others if all(axis is not role for role in roles)]
+    blank = Axis(1, (0,) * len(form.flagged.steps))
+    columns, rows = columns or blank, rows or blank
+    axes = (columns, rows, *third, *sorted(others, key=_pace))
+    along = next(i for i, axis in enumerate(axes) if axis is form.flagged)
+    down = not form.bits and columns is not blank and rows.steps[1:] != (0,) and _pace_out(rows) < _pace_out(columns)
+    wide, across = _width(axes, facts, form, down)
+    tall = _height(axes, facts, form, down, wide)
+    stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
+    counts = (ceil_div(columns.extent, wide), ceil_div(rows.extent, tall), *(axis.extent for axis in axes[2:]))
+    policy = TilePolicy(
+        len(axes),
+        along,
+        wide,
+        tall,
+        across,
+        stored_down,
+        facts.periodic,
+        facts.counted,
+        math.prod(counts) > MAX_NARROW,
+    )
+    return StridedChoice(policy, axes, counts)
+
+
+def _pace(axis: Axis) -> int:
+    """Return the distance of neighbours along an axis in the input, in elements."""
+    return abs(axis.steps[0]) or FAR
+
+
+def _pace_out(axis: Axis) -> int:
+    return abs(axis.steps[1]) or FAR
+
+
+def _roles(form: Form) -> tuple[Axis | None, Axis | None]:
+    """Return the axes of a tile's columns and rows; None for one without an axis."""
+    if form.bits:
+        return min(form.others, key=_pace, default=None), form.flagged
+    axes = [*form.others, form.flagged]
+    columns, stored = min(axes, key=_pace), min(axes, key=_pace_out)
+    if _pace(columns) == FAR:
+        columns = stored
+    if stored is not columns:
+        return columns, stored
+    if columns is not form.flagged:
+        return columns, form.flagged
+    return columns, min(form.others, key=_pace, default=None)
+
+
+def _fits(unit: int, axis: Axis, axes: Sequence[Axis], count: int, size: int, aligned: int, arrays: slice) -> bool:
+    """Return whether ``count`` elements along ``axis`` are one aligned vector of each of the ``arrays``, wherever they
+    begin; ``unit`` is the stride that they need."""
+    if any(step != unit for step in axis.steps[arrays]) or aligned % min(count * size, VECTOR_BYTES):
+        return False
+    return all(step % count == 0 for other in axes if other is not axis for step in other.steps[arrays])
+
+
+def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tuple[int, bool]:
+    """Return the columns of a tile, and whether their results are stored as a vector."""
+    columns = axes[0]
+    count = (4 if form.bits or down else VECTOR_BYTES) // max(facts.size, 1 if form.bits or down else facts.result)
+    while count > 1:
+        loads = _fits(1, columns, axes, count, facts.size, facts.aligned, slice(0, 1)) and columns.extent % count == 0
+        stores = _fits(1, columns, axes, count, facts.result, facts.result_aligned, slice(1, None))
+        if loads and (stores or form.bits or down):
+            return count, stores and not down
+        count //= 2
+    return 1, False
+
+
+def _height(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool, columns: int) -> int:
+    """Return the rows of a tile."""
+    if form.bits:
+        return ROWS_OF_BITS
+    extent = axes[1].extent
+    rows = min(MAX_ROWS, max(1, TILE_BYTES // (columns * facts.size)))
+    if down:
+        rows = min(max(1, DOWN_BYTES // facts.result), DOWN_ELEMENTS // columns)
+    while rows > 1 and rows // 2 >= extent:
+        rows //= 2
+    threads = math.prod(axis.extent for axis in axes) // columns
+    while not down and rows > 2 and threads // rows < FEW_THREADS:
+        rows //= 2
+    return rows

@@ -1,0 +1,104 @@
+"""Flags and differences of strided arrays, along any axis and of the first ``n`` items, agree with the reference.
+
+Nothing beside the elements of ``out`` is written; and nothing is read outside of the array that the view is of, as no
+memory is there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync import reference
+
+from ..cases import numpy_dtype, same
+from ..views import random_view
+from .cases import keys
+
+SENTINEL = 77
+
+
+def forms(rng: np.random.Generator, bits: bool) -> tuple[str, dict]:
+    """A call and its options."""
+    call = str(
+        rng.choice(["flag_heads", "flag_tails", "flag_heads_and_tails", *([] if bits else ["adjacent_difference"])])
+    )
+    if call == "adjacent_difference":
+        return call, {"reverse": bool(rng.integers(2))}
+    return call, {"dtype": "bits" if bits else "uint8"}
+
+
+def strided_out(rng: np.random.Generator, shape, dtype: str):
+    """An array of the shape inside of a larger one, which is returned, too; both as DeviceArray, and the same view of a
+    NumPy array of marks."""
+    order = rng.permutation(len(shape))
+    steps = [int(rng.choice([1, 1, 2, -1])) for _ in shape]
+    wide = [extent * abs(step) + int(rng.integers(0, 3)) for extent, step in zip(shape, steps)]
+    memory = np.full([wide[i] for i in order], SENTINEL, numpy_dtype(dtype))
+    device, marks = cs.asarray(memory), np.zeros(memory.shape, bool)
+    back = tuple(int(i) for i in np.argsort(order))
+    index = tuple(
+        slice(0, extent * step, step) if step > 0 or not extent else slice(extent - 1, None, -1)
+        for extent, step in zip(shape, np.where(np.array(shape) == 0, 1, steps).tolist())
+    )
+    return device.transpose(back)[index], device, marks.transpose(back)[index], marks
+
+
+def check_written(out, whole, marks, all_marks, wanted) -> None:
+    """``out`` has what is wanted, and nothing else of the array around it is written."""
+    marks[...] = True
+    assert (np.asarray(whole)[~all_marks] == SENTINEL).all()
+    same(np.asarray(out), wanted)
+
+
+def draw_n(rng: np.random.Generator, length: int):
+    return int(rng.choice([-3, 0, 1, length // 2, max(length - 1, 0), length, length + 5]))
+
+
+def unwritten(wanted: np.ndarray, axis: int, n: int, bits: bool) -> np.ndarray:
+    """What ``out`` has where ``n`` items count: the sentinel behind them."""
+    count = min(max(n, 0), 1 << 60)
+    rows = np.moveaxis(wanted.copy(), axis, -1)
+    rows[..., -(-count // 32) if bits else count :] = SENTINEL
+    return np.moveaxis(rows, -1, axis)
+
+
+KINDS = [("int32", False), ("int8", False), ("float64", False), ("float16", False), ("int8", True), ("int64", True)]
+MOST = {"gpu": 1 << 20, "emulator": 4000}  # elements
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits"), [KINDS[0], *(pytest.param(*kind, marks=pytest.mark.slow) for kind in KINDS[1:])]
+)
+def test_random_views(place, dtype, bits):
+    rng, done = np.random.default_rng([5, bits, len(dtype)]), 0
+    while done < 24:
+        extents = rng.integers(1, int(rng.choice([8, 40, 300])), rng.integers(1, 5))
+        if np.prod(extents) > MOST[place.name]:
+            continue
+        host = keys(tuple(int(n) for n in extents), dtype)
+        ours, theirs = random_view(rng, cs.asarray(host), host)
+        if theirs.ndim:
+            done += 1
+            check_call(rng, ours, theirs, bits)
+
+
+def check_call(rng: np.random.Generator, ours, theirs: np.ndarray, bits: bool) -> None:
+    axis = int(rng.integers(-theirs.ndim, theirs.ndim))
+    call, options = forms(rng, bits)
+    options |= {"axis": axis}
+    n = draw_n(rng, theirs.shape[axis]) if rng.random() < 0.5 else None
+    given = {} if n is None else {"n": n if rng.random() < 0.5 else cs.asarray(np.array(n, np.int64))}
+    wanted = getattr(reference, call)(theirs, **options, n=n)
+    several = isinstance(wanted, tuple)
+    wanted = wanted if several else (wanted,)
+    outs = [strided_out(rng, each.shape, each.dtype.name) for each in wanted]
+    targets = tuple(out for out, *_ in outs)
+    getattr(cs, call)(ours, **options, **given, out=targets if several else targets[0])
+    for (out, whole, marks, all_marks), each in zip(outs, wanted):
+        expected = each if n is None else unwritten(each, axis, n, bits)
+        check_written(out, whole, marks, all_marks, expected)
+    if n is None:
+        found = getattr(cs, call)(ours, **options)
+        for one, each in zip(found if several else (found,), wanted):
+            same(np.asarray(one), each)
