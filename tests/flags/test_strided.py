@@ -20,18 +20,33 @@ SENTINEL = 77
 
 def forms(rng: np.random.Generator, bits: bool) -> tuple[str, dict]:
     """A call and its options."""
-    call = str(
-        rng.choice(["flag_heads", "flag_tails", "flag_heads_and_tails", *([] if bits else ["adjacent_difference"])])
-    )
+    names = ["flag_heads", "flag_tails", "flag_heads_and_tails", *([] if bits else ["adjacent_difference"])]
+    call, options = str(rng.choice(names)), {}
     if call == "adjacent_difference":
         return call, {"reverse": bool(rng.integers(2))}
-    return call, {"dtype": "bits" if bits else "uint8"}
+    if rng.random() < 0.25:
+        options["tile"] = int(rng.choice([1, 2, 3, 7, 40]))
+    if rng.random() < 0.25:
+        options["op"] = indexed
+    if rng.random() < 0.3:
+        ends = {"predecessor": "flag_tails", "successor": "flag_heads"}  # and the call that does not take it
+        options |= {name: int(rng.integers(0, 3)) for name, without in ends.items() if call != without}
+    return call, options | {"dtype": "bits" if bits else "uint8"}
+
+
+def indexed(a, b, index):
+    return (a != b) & (index % 5 != 2)
 
 
 def strided_out(rng: np.random.Generator, shape, dtype: str):
     """An array of the shape inside of a larger one, which is returned, too; both as DeviceArray, and the same view of a
     NumPy array of marks."""
     order = rng.permutation(len(shape))
+    if rng.random() < 0.5:  # C-contiguous, anywhere
+        first, size = int(rng.integers(0, 20)), int(np.prod(shape))
+        device, marks = cs.asarray(np.full(size + 40, SENTINEL, numpy_dtype(dtype))), np.zeros(size + 40, bool)
+        part = slice(first, first + size)
+        return device[part].reshape(shape), device, marks[part].reshape(shape), marks
     steps = [int(rng.choice([1, 1, 2, -1])) for _ in shape]
     wide = [extent * abs(step) + int(rng.integers(0, 3)) for extent, step in zip(shape, steps)]
     memory = np.full([wide[i] for i in order], SENTINEL, numpy_dtype(dtype))
@@ -68,16 +83,17 @@ MOST = {"gpu": 1 << 20, "emulator": 4000}  # elements
 
 
 @pytest.mark.parametrize(
-    ("dtype", "bits"), [KINDS[0], *(pytest.param(*kind, marks=pytest.mark.slow) for kind in KINDS[1:])]
+    ("dtype", "bits", "cases"),
+    [("int32", False, 8), *(pytest.param(*kind, 60, marks=pytest.mark.slow) for kind in KINDS)],
 )
-def test_random_views(place, dtype, bits):
+def test_random_views(place, dtype, bits, cases):
     rng, done = np.random.default_rng([5, bits, len(dtype)]), 0
-    while done < 24:
+    while done < cases:
         extents = rng.integers(1, int(rng.choice([8, 40, 300])), rng.integers(1, 5))
         if np.prod(extents) > MOST[place.name]:
             continue
         host = keys(tuple(int(n) for n in extents), dtype)
-        ours, theirs = random_view(rng, cs.asarray(host), host)
+        ours, theirs = random_view(rng, cs.asarray(host), host) if rng.random() < 0.7 else (cs.asarray(host), host)
         if theirs.ndim:
             done += 1
             check_call(rng, ours, theirs, bits)

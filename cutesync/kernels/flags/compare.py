@@ -21,6 +21,7 @@ class Compare:
         self.marking = marking
         self.rule: Any = Flag(marking.op, marking.source) if marking.is_flag else Difference(marking.op, marking.source)
         self.looks, self.given = marking.looks, (marking.predecessor, marking.successor)  # by side
+        self.called = marking.op.fn is not None  # a callable: not called for pairs that there are not
         self.sides = [side for side in (0, 1) if self.looks[side]]
 
     def compared(self, side: int, a, b, edge, index, given):
@@ -37,6 +38,18 @@ class Compare:
             neighbour = choose(edge, given, neighbour)
             return self.rule.compare(*((item, neighbour) if side else (neighbour, item)), index)
         return flag_unless(edge, self.rule.compare, a, b, index)
+
+    def guarded(self, outside, side: int, pair, rest):
+        """What ``compared`` says of a pair, unless it is ``outside``."""
+        if outside is None:
+            return self.compared(side, *pair, *rest)
+        if self.marking.is_flag:
+            return flag_unless(outside, lambda a, b, index: self.compared(side, a, b, *rest), *pair, rest[1])
+        item, neighbour = pair if side else pair[::-1]
+        inside = cutlass.not_(outside)
+        return combine_where(
+            inside, lambda a, b: self.compared(side, *((a, b) if side else (b, a)), *rest), item, neighbour
+        )
 
     def lowered(self, value):
         return self.marking.result.cutlass(value) if self.marking.is_flag else self.rule.lower(value)

@@ -91,6 +91,7 @@ def _strided(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int)
         min(alignment(out.ptr) for out in outs),
         spec.tile is not None and spec.tile < form.flagged.extent,
         spec.counted,
+        marking.compares_bytes,
     )
     choice = choose_strided(form, facts)
     values = choice.values | {

@@ -11,7 +11,7 @@ from ...runtime.layout import Axis
 from ...sizes import ceil_div
 from ..policy import Policy
 from .form import Form
-from .policy import SMS, VECTOR_BYTES
+from .policy import MAX_PIECED_VECTOR, SMS, VECTOR_BYTES
 
 THREADS = 256
 ROWS_OF_BITS = 32  # flags in a word
@@ -22,6 +22,8 @@ DOWN_BYTES = 16  # of results that a thread stores along the rows
 DOWN_ELEMENTS = 64  # the largest tile of which that is done
 # Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
 FEW_THREADS = SMS * 512
+SECTOR = 32  # bytes that memory delivers at once
+WIDE_BYTES = 512  # of a row of columns
 FAR = 1 << 62  # the stride of an axis along which elements repeat: no neighbours in memory
 
 
@@ -29,7 +31,7 @@ FAR = 1 << 62  # the stride of an axis along which elements repeat: no neighbour
 class Facts:
     """What a policy depends on besides the axes: the sizes of elements and results in bytes, the powers of two up to 16
     that divide the addresses of the input and of all outputs, whether rows are cut into periods, whether ``n`` is
-    given."""
+    given, whether flags can be found by words of four keys."""
 
     size: int
     result: int
@@ -37,6 +39,7 @@ class Facts:
     result_aligned: int
     periodic: bool
     counted: bool
+    by_words: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,10 +61,29 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
 
 
 @dataclass(frozen=True)
+class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
+    """Compile-time choices of the kernel: the digits of a result's number, results of a thread, whether the input has
+    no gaps, whether neighbours are adjacent in a slice, elements per load, and per load of neighbours, whether keys are
+    compared by words; the rest as in TilePolicy."""
+
+    digits: int
+    vector: int
+    whole: bool
+    adjacent: bool
+    piece: int
+    near: int
+    by_words: bool
+    periodic: bool
+    counted: bool
+    wide: bool
+    threads: int = THREADS
+
+
+@dataclass(frozen=True)
 class StridedChoice:
     """A policy and its launch: the axes of the digits, and how many values each digit has."""
 
-    policy: TilePolicy
+    policy: TilePolicy | FlatPolicy
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
 
@@ -71,7 +93,8 @@ class StridedChoice:
 
     @property
     def grid(self) -> int:
-        return ceil_div(self.work, self.policy.threads)
+        each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
+        return ceil_div(self.work, self.policy.threads * each)
 
     @property
     def values(self) -> dict[str, int]:
@@ -92,7 +115,72 @@ def divisor(count: int) -> tuple[int, int]:
 
 def choose_strided(form: Form, facts: Facts) -> StridedChoice:
     """Return the policy and the launch of a problem."""
-    return choose_tiles(form, facts)
+    tiles, flat = choose_tiles(form, facts), choose_flat(form, facts)
+    if flat is None:
+        return tiles
+    # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
+    distance = flat.axes[0].extent
+    columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) else 1
+    wide = distance * facts.size >= WIDE_BYTES and columns * max(facts.size, facts.result) >= 8
+    return tiles if wide else flat
+
+
+def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
+    """Return the launch with vectors of results along the memory, or None if results have gaps or another order than
+    elements."""
+    flagged, others = form.flagged, list(form.others)
+    if form.bits:
+        return None
+    inner = Axis(1, (flagged.steps[0], *(1,) * (len(flagged.steps) - 1)))
+    if others and set(others[-1].steps[1:]) == {1} and others[-1].extent > 1:
+        inner = others.pop()
+    results = flagged.steps[1:]
+    if set(results) != {inner.extent} or (inner.extent > 1 and flagged.steps[0] != inner.steps[0] * inner.extent):
+        return None
+    slices = flagged.extent * inner.extent
+    pace = slices
+    for axis in reversed(others):
+        if set(axis.steps[1:]) != {pace}:
+            return None
+        pace *= axis.extent
+    step, paces = abs(inner.steps[0]), [abs(axis.steps[0]) for axis in others if axis.steps[0]]
+    if step > min(paces, default=step) and step * facts.size >= 4 * SECTOR:
+        return None  # neighbours lie in other lines
+    whole = inner.steps[0] == 1 and (not others or [axis.steps[0] for axis in others] == [slices])
+    return _flat(facts, inner, slices, others[::-1], whole)
+
+
+def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: bool) -> StridedChoice:
+    """Return the launch for slices of so many elements. ``others`` are the axes of slices, the fastest first."""
+    wide, adjacent = slices * math.prod(axis.extent for axis in others) > MAX_NARROW, inner.extent == 1
+    piece = near = facts.aligned // facts.size if whole else 1
+    while inner.extent % near:
+        near //= 2
+    by_words = facts.by_words and whole and not facts.periodic
+    vector = VECTOR_BYTES // max(facts.size, facts.result)
+    least = piece if adjacent else min(piece, near)
+    if not by_words and least * facts.size < 4:
+        vector = min(vector, MAX_PIECED_VECTOR)
+    while vector > slices or facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
+        vector //= 2
+    by_words = by_words and vector % 4 == 0
+    digits = 1 + max(1, len(others))
+    policy = FlatPolicy(
+        digits,
+        vector,
+        whole,
+        adjacent,
+        min(piece, vector),
+        min(near, vector),
+        by_words,
+        facts.periodic,
+        facts.counted,
+        wide,
+    )
+    first = Axis(inner.extent, inner.steps)
+    blank = Axis(1, (0,) * len(inner.steps))
+    axes = (first, *(others or [blank]))
+    return StridedChoice(policy, axes, (slices, *(axis.extent for axis in axes[1:])))
 
 
 def choose_tiles(form: Form, facts: Facts) -> StridedChoice:

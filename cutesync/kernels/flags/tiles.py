@@ -12,11 +12,8 @@ along the flagged axis, and each column gives a word. No thread waits for anothe
 
 from __future__ import annotations
 
-import cutlass
 from cutlass import Int32, Int64, Uint32, cute
 
-from ...block.adjacent_difference import combine_where
-from ...block.discontinuity import flag_unless
 from ...monoid import choose, tree
 from .strided import Arguments, StridedKernel
 
@@ -35,7 +32,6 @@ class TileFlags(StridedKernel):
         super().__init__(marking, policy)
         self.size, self.along = (policy.columns, policy.rows), policy.along
         self.across, self.down = policy.across, policy.down
-        self.called = marking.op.fn is not None  # a callable: not called for pairs that there are not
 
     @cute.jit
     def mark(self, a: Arguments, number):
@@ -121,18 +117,6 @@ class TileFlags(StridedKernel):
         if not self.called or i == j == 0:
             return None
         return (left[COLUMNS] <= i) | (left[ROWS] <= j)
-
-    def guarded(self, outside, side: int, pair, rest):
-        """What ``compared`` says of a pair, unless it is ``outside``."""
-        if outside is None:
-            return self.compared(side, *pair, *rest)
-        if self.marking.is_flag:
-            return flag_unless(outside, lambda a, b, index: self.compared(side, a, b, *rest), *pair, rest[1])
-        item, neighbour = pair if side else pair[::-1]
-        inside = cutlass.not_(outside)
-        return combine_where(
-            inside, lambda a, b: self.compared(side, *((a, b) if side else (b, a)), *rest), item, neighbour
-        )
 
     def rests(self, a: Arguments, place, count: int) -> list:
         """The places in the period of ``count`` positions from ``place`` on and of the one behind; with periods."""

@@ -21,10 +21,8 @@ LOW_BITS = 0x7F7F7F7F
 
 
 def fit(marking, periodic: bool, vector: int) -> bool:
-    """Whether the flags of a vector can be found so: "ne" or "eq" of integers, and flags of one byte, or bits."""
-    named = marking.is_flag and marking.op.fn is None and marking.op.name in ("ne", "eq")
-    narrow = marking.source.size == 1 and marking.source.kind in "iu" and (marking.bits or marking.result.size == 1)
-    return named and narrow and not periodic and vector % KEYS == 0
+    """Whether the flags of a vector can be found so."""
+    return marking.compares_bytes and not periodic and vector % KEYS == 0
 
 
 def load_anywhere(start, inside):
@@ -50,6 +48,11 @@ def _halves(start: cute.Pointer, inside):
     return low, high, bits
 
 
+def byte(start):
+    """The key at a pointer, in the lowest byte of a word."""
+    return Uint32(_load(Uint8, start.toint()))
+
+
 def _load(kind, address):
     at = cute.make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=kind.width // 8)
     return kind(cute.make_tensor(at, cute.make_layout((1,)))[0])
@@ -58,29 +61,35 @@ def _load(kind, address):
 def heads(op: str, words, before) -> list:
     """The flags of the keys in ``words``; ``before`` (a register of the keys' type) is the key before the first."""
     earlier = [_key(before), *(word >> 24 for word in words[:-1])]
-    return [_flags(op, word, (word << 8) | key) for word, key in zip(words, earlier)]
+    return [flags(op, word, (word << 8) | key) for word, key in zip(words, earlier)]
 
 
 def tails(op: str, words, behind) -> list:
     """The flags of the keys in ``words``; ``behind`` is the key behind the last."""
     later = [*words[1:], _key(behind)]
-    return [_flags(op, word, (word >> 8) | (key << 24)) for word, key in zip(words, later)]
+    return [flags(op, word, (word >> 8) | (key << 24)) for word, key in zip(words, later)]
+
+
+def repeated(value):
+    """A key (a register of the keys' type) four times."""
+    return _key(value) * ONES
 
 
 def _key(value):
     return Uint32(value) & 0xFF  # a negative one has its sign in the upper bytes
 
 
-def _flags(op: str, a, b):
+def flags(op: str, a, b):
+    """The flags of the four keys in ``a`` and those in ``b``."""
     differing = a ^ b
     # A byte's top bit gets a carry unless its lower bits are 0, and no byte carries into the next.
     ne = ((((differing & LOW_BITS) + LOW_BITS) | differing) >> 7) & ONES
     return ne if op == "ne" else ne ^ ONES
 
 
-def packed(flags):
-    """The flags in ``flags``, four a word, as bits.
+def packed(words):
+    """The flags in ``words`` as bits.
 
     The product has the flag of byte k at bit 28 + k, and no two terms at one bit."""
-    fours = [((word * 0x10204080) >> 28) << (KEYS * k) for k, word in enumerate(flags)]
+    fours = [((word * 0x10204080) >> 28) << (KEYS * k) for k, word in enumerate(words)]
     return tree([(four,) for four in fours], lambda a, b: (a[0] | b[0],))[0]
