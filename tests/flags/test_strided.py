@@ -18,9 +18,9 @@ from .cases import keys
 SENTINEL = 77
 
 
-def forms(rng: np.random.Generator, bits: bool) -> tuple[str, dict]:
+def forms(rng: np.random.Generator, differences: bool, bits: bool) -> tuple[str, dict]:
     """A call and its options."""
-    names = ["flag_heads", "flag_tails", "flag_heads_and_tails", *([] if bits else ["adjacent_difference"])]
+    names = ["flag_heads", "flag_tails", "flag_heads_and_tails", *(["adjacent_difference"] if differences else [])]
     call, options = str(rng.choice(names)), {}
     if call == "adjacent_difference":
         return call, {"reverse": bool(rng.integers(2))}
@@ -78,8 +78,18 @@ def unwritten(wanted: np.ndarray, axis: int, n: int, bits: bool) -> np.ndarray:
     return np.moveaxis(rows, -1, axis)
 
 
-KINDS = [("int32", False), ("int8", False), ("float64", False), ("float16", False), ("int8", True), ("int64", True)]
-MOST = {"gpu": 1 << 20, "emulator": 4000}  # elements
+KINDS = [
+    ("int32", False),
+    ("bool", False),
+    ("uint8", False),
+    ("bool", True),
+    ("int8", False),
+    ("float64", False),
+    ("float16", False),
+    ("int8", True),
+    ("int64", True),
+]
+MOST = {"gpu": 1 << 20, "emulator": 6000}  # elements
 
 
 @pytest.mark.parametrize(
@@ -89,7 +99,7 @@ MOST = {"gpu": 1 << 20, "emulator": 4000}  # elements
 def test_random_views(place, dtype, bits, cases):
     rng, done = np.random.default_rng([5, bits, len(dtype)]), 0
     while done < cases:
-        extents = rng.integers(1, int(rng.choice([8, 40, 300])), rng.integers(1, 5))
+        extents = rng.integers(1, int(rng.choice([8, 40, 300, 2500])), rng.integers(1, 5))
         if np.prod(extents) > MOST[place.name]:
             continue
         host = keys(tuple(int(n) for n in extents), dtype)
@@ -101,7 +111,7 @@ def test_random_views(place, dtype, bits, cases):
 
 def check_call(rng: np.random.Generator, ours, theirs: np.ndarray, bits: bool) -> None:
     axis = int(rng.integers(-theirs.ndim, theirs.ndim))
-    call, options = forms(rng, bits)
+    call, options = forms(rng, not bits and theirs.dtype != bool, bits)
     options |= {"axis": axis}
     n = draw_n(rng, theirs.shape[axis]) if rng.random() < 0.5 else None
     given = {} if n is None else {"n": n if rng.random() < 0.5 else cs.asarray(np.array(n, np.int64))}

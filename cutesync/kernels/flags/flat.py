@@ -132,7 +132,7 @@ class FlatFlags(StridedKernel):
         return found
 
     def word_results(self, a: Arguments, first, places, limit) -> list:
-        """The results of one-byte integers as words, each of four: a list for each output."""
+        """The results of one-byte types as words, each of four: a list for each output."""
         count = self.vector // words.KEYS
         keys = [self.word(a, first + words.KEYS * k) for k in range(count)]
         found = []
@@ -168,7 +168,7 @@ class FlatFlags(StridedKernel):
                 place = first + i
                 place = choose(place < 0, Int64(0), choose(place < a.work, place, a.work - 1))
                 word = word | (words.byte(a.x + place) << (8 * i))
-        return word
+        return words.keys(word, self.marking.source)
 
     @cute.jit
     def store(self, target, values, inside):
@@ -188,7 +188,7 @@ class FlatFlags(StridedKernel):
 
     def store_all(self, target, values) -> None:
         if len(values) * words.KEYS == self.vector and self.by_words:
-            self.store_words(target, values)
+            self.store_vector(target, values, Uint32)
         elif len(values) == 1:
             self.put(target, 0, self.lowered(values[0]))
         else:
@@ -199,11 +199,3 @@ class FlatFlags(StridedKernel):
         if self.by_words and len(values) * words.KEYS == self.vector:
             return self.marking.result.cutlass((values[i // 4] >> (8 * (i % 4))) & 1)
         return self.lowered(values[i])
-
-    def store_words(self, target, values) -> None:
-        shape = cute.make_layout((len(values),))
-        results = cute.make_rmem_tensor(shape, Uint32)
-        for i, value in enumerate(values):
-            results[i] = value
-        at = cute.make_ptr(Uint32, target.toint(), cute.AddressSpace.gmem, assumed_align=min(self.vector, 16))
-        cute.autovec_copy(results, cute.make_tensor(at, shape))

@@ -11,7 +11,7 @@ from ...runtime.launch import Launch, Run, nothing
 from .form import Form, form_of
 from .policy import FlagPolicy, Problem, alignment, choose
 from .spec import FlagSpec, Marking
-from .strided_policy import Facts, StridedChoice, choose_strided
+from .strided_policy import SHORT_OF_BITS, Facts, StridedChoice, choose_strided
 
 _ARRAYS = ("x", "out", "other")
 
@@ -59,7 +59,8 @@ def plan(spec: FlagSpec, views: Views, outs: Views, stream: int) -> tuple[Run, N
     if views[0].size == 0:
         return nothing, None
     form = form_of(spec.axis, spec.marking.bits, views, outs)
-    if form.is_contiguous and not spec.counted:
+    short = spec.marking.bits and form.flagged.extent < SHORT_OF_BITS
+    if form.is_contiguous and not spec.counted and not short:
         return _contiguous(spec, form, views, outs, stream).run, None
     return _strided(spec, form, views, outs, stream).run, None
 

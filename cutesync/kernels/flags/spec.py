@@ -45,10 +45,10 @@ class Marking:
 
     @property
     def compares_bytes(self) -> bool:
-        """Whether four keys can be compared at once: "ne" or "eq" of integers of one byte, and flags of one byte, or
+        """Whether four keys can be compared at once: "ne" or "eq" of types of one byte, and flags of one byte, or
         bits."""
         named = self.is_flag and self.op.fn is None and self.op.name in ("ne", "eq")
-        return named and self.source.size == 1 and self.source.kind in "iu" and (self.bits or self.result.size == 1)
+        return named and self.source.size == 1 and (self.bits or self.result.size == 1)
 
     @property
     def looks(self) -> tuple[bool, bool]:

@@ -136,11 +136,12 @@ class StridedKernel(Compare):
                 if i < left:
                     self.put(target, step * i, values[i])
 
-    def store_vector(self, target, values) -> None:
-        kind, shape = self.marking.result.cutlass, cute.make_layout((len(values),))
+    def store_vector(self, target, values, kind=None) -> None:
+        """Store values of the results' type, or of ``kind``, as one vector."""
+        kind, shape = kind or self.marking.result.cutlass, cute.make_layout((len(values),))
         results = cute.make_rmem_tensor(shape, kind)
         for i, value in enumerate(values):
             results[i] = value
-        width = len(values) * self.marking.result.size
+        width = len(values) * kind.width // 8
         at = cute.make_ptr(kind, target.toint(), cute.AddressSpace.gmem, assumed_align=min(width, 16))
         cute.autovec_copy(results, cute.make_tensor(at, shape))

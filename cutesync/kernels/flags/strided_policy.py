@@ -11,7 +11,17 @@ from ...runtime.layout import Axis
 from ...sizes import ceil_div
 from ..policy import Policy
 from .form import Form
-from .policy import MAX_PIECED_VECTOR, SMS, VECTOR_BYTES
+from .policy import (
+    LANES,
+    MAX_PIECED_VECTOR,
+    ONE_VECTOR_THREADS,
+    SMS,
+    VECTOR_BYTES,
+    FlagPolicy,
+    Problem,
+    alignment,
+    vector_of,
+)
 
 THREADS = 256
 ROWS_OF_BITS = 32  # flags in a word
@@ -22,6 +32,9 @@ DOWN_BYTES = 16  # of results that a thread stores along the rows
 DOWN_ELEMENTS = 64  # the largest tile of which that is done
 # Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
 FEW_THREADS = SMS * 512
+WARPS = 4  # of a block that flags runs of rows
+MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
+SHORT_OF_BITS = 64  # rows with fewer elements: a thread flags 32 of one row
 SECTOR = 32  # bytes that memory delivers at once
 WIDE_BYTES = 512  # of a row of columns
 FAR = 1 << 62  # the stride of an axis along which elements repeat: no neighbours in memory
@@ -45,8 +58,9 @@ class Facts:
 @dataclass(frozen=True)
 class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     """Compile-time choices of the kernel: the digits of a thread's number, which of them is the flagged axis, the
-    columns and rows of a tile, whether results are stored in vectors across the columns or down the rows, whether rows
-    are cut into periods, whether ``n`` is given, whether numbers of threads need 64 bits."""
+    columns and rows of a tile, whether results are stored in vectors across the columns or down the rows, whether keys
+    are compared by words, whether rows are cut into periods, whether ``n`` is given, whether numbers of threads need
+    64 bits."""
 
     digits: int
     along: int
@@ -54,6 +68,7 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
     rows: int
     across: bool
     down: bool
+    by_words: bool
     periodic: bool
     counted: bool
     wide: bool
@@ -80,16 +95,32 @@ class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
 
 
 @dataclass(frozen=True)
+class RowPolicy(Policy, kernel=".rows:RowFlags"):
+    """Compile-time choices of the kernel: the digits of a warp's number, and how a warp flags a run; the rest as in
+    TilePolicy."""
+
+    digits: int
+    run: FlagPolicy
+    counted: bool
+    wide: bool
+    threads: int
+
+    @property
+    def periodic(self) -> bool:
+        return self.run.periodic
+
+
+@dataclass(frozen=True)
 class StridedChoice:
     """A policy and its launch: the axes of the digits, and how many values each digit has."""
 
-    policy: TilePolicy | FlatPolicy
+    policy: TilePolicy | FlatPolicy | RowPolicy
     axes: tuple[Axis, ...]
     counts: tuple[int, ...]
 
     @property
     def work(self) -> int:
-        return math.prod(self.counts)
+        return math.prod(self.counts) * (LANES if isinstance(self.policy, RowPolicy) else 1)
 
     @property
     def grid(self) -> int:
@@ -115,7 +146,9 @@ def divisor(count: int) -> tuple[int, int]:
 
 def choose_strided(form: Form, facts: Facts) -> StridedChoice:
     """Return the policy and the launch of a problem."""
-    tiles, flat = choose_tiles(form, facts), choose_flat(form, facts)
+    tiles, flat, rows = choose_tiles(form, facts), choose_flat(form, facts), choose_rows(form, facts)
+    if rows is not None and not (flat and isinstance(flat.policy, FlatPolicy) and flat.policy.whole):
+        return rows
     if flat is None:
         return tiles
     # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
@@ -123,6 +156,32 @@ def choose_strided(form: Form, facts: Facts) -> StridedChoice:
     columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) else 1
     wide = distance * facts.size >= WIDE_BYTES and columns * max(facts.size, facts.result) >= 8
     return tiles if wide else flat
+
+
+def choose_rows(form: Form, facts: Facts) -> StridedChoice | None:
+    """Return the launch with runs of rows, or None if rows have gaps inside, or are short or badly aligned."""
+    length, others = form.flagged.extent, form.others
+    if set(form.flagged.steps) != {1}:
+        return None
+    flag = 0 if form.bits else facts.result
+    steps = [math.gcd(*(axis.steps[i] for axis in others)) for i in range(len(form.flagged.steps))]
+    aligned = alignment(facts.aligned | steps[0] * facts.size)
+    flag_aligned = alignment(math.gcd(facts.result_aligned, *(step * facts.result for step in steps[1:])))
+    problem = Problem(form.rows, length, length, facts.size, flag, aligned, flag_aligned)
+    vector, piece = vector_of(problem, 0)
+    narrow = VECTOR_BYTES // (vector * max(facts.size, flag))
+    unroll = (1 if form.rows * length // vector <= ONE_VECTOR_THREADS else 2) * min(narrow, 8)
+    while unroll > 1 and 2 * LANES * unroll * vector > length:
+        unroll //= 2
+    elements = LANES * unroll * vector
+    runs = ceil_div(length, elements)
+    if length < SHORT_OF_BITS if form.bits else piece * facts.size < 4 or length < MIN_FILLED * runs * elements:
+        return None
+    count = runs * form.rows
+    run = FlagPolicy(True, facts.periodic, vector, piece, unroll, WARPS)
+    policy = RowPolicy(1 + len(others), run, facts.counted, count > MAX_NARROW, WARPS * LANES)
+    axes = (form.flagged, *others[::-1])
+    return StridedChoice(policy, axes, (runs, *(axis.extent for axis in axes[1:])))
 
 
 def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
@@ -205,6 +264,7 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
         tall,
         across,
         stored_down,
+        facts.by_words and not facts.periodic and along != 0 and wide % 4 == 0 and (form.bits or across),
         facts.periodic,
         facts.counted,
         math.prod(counts) > MAX_NARROW,
@@ -259,9 +319,9 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
 
 def _height(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool, columns: int) -> int:
     """Return the rows of a tile."""
-    if form.bits:
-        return ROWS_OF_BITS
     extent = axes[1].extent
+    if form.bits:
+        return min(ROWS_OF_BITS, 1 << (extent - 1).bit_length())
     rows = min(MAX_ROWS, max(1, TILE_BYTES // (columns * facts.size)))
     if down:
         rows = min(max(1, DOWN_BYTES // facts.result), DOWN_ELEMENTS // columns)

@@ -12,11 +12,14 @@ along the flagged axis, and each column gives a word. No thread waits for anothe
 
 from __future__ import annotations
 
+import cutlass
 from cutlass import Int32, Int64, Uint32, cute
 
 from ...monoid import choose, tree
+from . import words
 from .strided import Arguments, StridedKernel
 
+ROWS_OF_BITS = 32  # flags in a word
 COLUMNS, ROWS, THIRD = range(3)  # digits of the axes; THIRD: of the flagged axis, if it is neither
 
 
@@ -32,6 +35,7 @@ class TileFlags(StridedKernel):
         super().__init__(marking, policy)
         self.size, self.along = (policy.columns, policy.rows), policy.along
         self.across, self.down = policy.across, policy.down
+        self.by_words = policy.by_words
 
     @cute.jit
     def mark(self, a: Arguments, number):
@@ -66,7 +70,11 @@ class TileFlags(StridedKernel):
         return [self.load_row(x + self.row(a, j, left)) for j in range(self.size[ROWS])]
 
     def load_row(self, at) -> list:
+        """The elements of a row of the tile, or its words of four keys."""
         columns = self.size[COLUMNS]
+        if self.by_words:
+            found = cute.recast_tensor(self.loaded(at, columns, columns), Uint32)
+            return [words.keys(Uint32(found[i]), self.marking.source) for i in range(columns // words.KEYS)]
         return [self.get(at, 0)] if columns == 1 else self.lifted(self.loaded(at, columns, columns), columns)
 
     def neighbours(self, a: Arguments, side: int, x, tile, beyond, left, first) -> list:
@@ -106,10 +114,21 @@ class TileFlags(StridedKernel):
             found.append([])
             for i, (item, neighbour) in enumerate(zip(row, beside)):
                 k = (i, j, 0)[self.along]
+                if self.by_words:
+                    found[-1].append(self.flags(side, item, neighbour, edges[k], a.ends[side]))
+                    continue
                 pair = (item, neighbour) if side else (neighbour, item)
                 outside = self.outside(i, j, left)
                 found[-1].append(self.guarded(outside, side, pair, (edges[k], indexes[k], a.ends[side])))
         return found
+
+    def flags(self, side: int, keys, others, edge, given):
+        """The flags of four keys."""
+        flags = words.flags(self.marking.op.name, keys, others)
+        if edge is None:
+            return flags
+        forced = words.flags(self.marking.op.name, keys, words.repeated(given)) if self.given[side] else words.ONES
+        return choose(edge, Uint32(forced), flags)
 
     def outside(self, i: int, j: int, left):
         """Whether a callable must not be called for an element of the tile, as it lies outside of the array; None if it
@@ -129,7 +148,12 @@ class TileFlags(StridedKernel):
 
     def store(self, target, values, steps, left) -> None:
         """Store the results of the tile."""
-        if self.marking.bits:
+        if self.by_words and not self.marking.bits:
+            self.store_words(target, values, steps, left)
+            return
+        if self.by_words:
+            values = [[each & self.mask(left[ROWS]) for each in words.columns(values)]]
+        elif self.marking.bits:
             values = [[self.word([row[i] for row in values], left[ROWS]) for i in range(self.size[COLUMNS])]]
         else:
             values = [[self.lowered(value) for value in row] for row in values]
@@ -142,8 +166,19 @@ class TileFlags(StridedKernel):
                 count = choose(left[ROWS] > j, left[COLUMNS], Int32(0)) if j else left[COLUMNS]
                 self.store_run(target + steps[ROWS] * j, steps[COLUMNS], row, count, self.across)
 
-    @staticmethod
-    def word(flags, left):
+    def word(self, flags, left):
         """The flags of a column as the bits of a word; those that there are not are 0."""
         bits = tree([(flag << j,) for j, flag in enumerate(flags)], lambda a, b: (a[0] | b[0],))[0]
-        return Uint32(bits) & (Uint32(0xFFFFFFFF) >> Uint32(len(flags) - left))
+        return Uint32(bits) & self.mask(left)
+
+    @staticmethod
+    def mask(left):
+        """A word with its lowest ``left`` bits set."""
+        return Uint32(0xFFFFFFFF) >> Uint32(ROWS_OF_BITS - left)
+
+    @cute.jit
+    def store_words(self, target, values, steps, left):
+        """Store the flags of the tile, four to a word."""
+        for j in cutlass.range_constexpr(len(values)):
+            if left[ROWS] > j:
+                self.store_vector(target + steps[ROWS] * j, values[j], Uint32)

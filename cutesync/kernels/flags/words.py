@@ -1,4 +1,4 @@
-"""Flags of one-byte integers, four at a time.
+"""Flags of one-byte types, four at a time.
 
 A word (Uint32) holds four keys, or four flags of 0 or 1, the first in the lowest byte.
 
@@ -13,6 +13,7 @@ from typing import Any
 import cutlass
 from cutlass import Int32, Uint8, Uint32, cute
 
+from ...dtypes import BOOL
 from ...monoid import tree
 
 KEYS = 4  # in a word
@@ -21,8 +22,13 @@ LOW_BITS = 0x7F7F7F7F
 
 
 def fit(marking, periodic: bool, vector: int) -> bool:
-    """Whether the flags of a vector can be found so."""
-    return marking.compares_bytes and not periodic and vector % KEYS == 0
+    """Whether the flags of a vector of integers can be found so."""
+    return marking.compares_bytes and marking.source is not BOOL and not periodic and vector % KEYS == 0
+
+
+def keys(word, source):
+    """A word of four elements of type ``source`` as keys: of bool, 1 for every byte that is not 0."""
+    return flags("ne", word, Uint32(0)) if source is BOOL else word
 
 
 def load_anywhere(start, inside):
@@ -93,3 +99,18 @@ def packed(words):
     The product has the flag of byte k at bit 28 + k, and no two terms at one bit."""
     fours = [((word * 0x10204080) >> 28) << (KEYS * k) for k, word in enumerate(words)]
     return tree([(four,) for four in fours], lambda a, b: (a[0] | b[0],))[0]
+
+
+def columns(rows) -> list:
+    """The flags of columns as the bits of a word each: ``rows`` has a list of words of flags for each row, of which
+    there are up to 32."""
+    found = []
+    for k in range(len(rows[0])):
+        eights = []  # in every byte the flags of eight rows
+        for first in range(0, len(rows), 8):
+            terms = [(row[k] << j,) for j, row in enumerate(rows[first : first + 8])]
+            eights.append(tree(terms, lambda a, b: (a[0] | b[0],))[0])
+        for byte in range(KEYS):
+            terms = [(((eight >> (8 * byte)) & 0xFF) << (8 * g),) for g, eight in enumerate(eights)]
+            found.append(tree(terms, lambda a, b: (a[0] | b[0],))[0])
+    return found
