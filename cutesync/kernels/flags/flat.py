@@ -26,7 +26,7 @@ class FlatFlags(StridedKernel):
     def __init__(self, marking, policy) -> None:
         super().__init__(marking, policy)
         self.vector, self.whole, self.adjacent = policy.vector, policy.whole, policy.adjacent
-        self.piece, self.near = policy.piece, policy.near
+        self.piece, self.near, self.size = policy.piece, policy.near, marking.source.size
         self.by_words = policy.by_words
         self.place = Int64 if policy.wide else Int32
 
@@ -47,12 +47,13 @@ class FlatFlags(StridedKernel):
         places = self.places(a, digits[0], count)
         limit = self.place(a.n * a.extents[0])  # places of a slice that count
         inside = [place < limit for place in places] if self.counted else None
-        if self.by_words and count == self.vector:
+        packed = self.by_words and count == self.vector
+        if packed:
             found = self.word_results(a, first, places, limit)
         else:
             found = self.results(a, first, digits, places, limit, inside)
         for target, values in zip(a.outs, found):
-            self.store(target + first, values, inside)
+            self.store(target + first, values, inside, packed)
 
     def places(self, a: Arguments, first, count: int) -> list:
         """The places in their slices of ``count`` results; a slice has as many at least."""
@@ -72,7 +73,7 @@ class FlatFlags(StridedKernel):
         count = len(places)
         starts = [a.x + first + i for i in range(count)] if self.whole else self.starts(a, first, digits, places)
         if self.whole and count > 1:
-            items = self.lifted(self.loaded(starts[0], count, self.piece), count)
+            items = self.sequence(a, first, count, self.piece)
         else:
             items = [self.get(start, 0) for start in starts]
         found = []
@@ -122,19 +123,45 @@ class FlatFlags(StridedKernel):
             outermost = -1 if side else 0
             end = self.get(starts[outermost] + shifts[outermost], 0)
             return [*items[1:], end] if side else [end, *items[:-1]]
-        if not self.whole or len(items) == 1 or self.near == 1:
+        if not self.whole or len(items) == 1:
             return [self.get(start + shift, 0) for start, shift in zip(starts, shifts)]
+        return self.sequence(a, first + (a.extents[0] if side else -a.extents[0]), len(items), self.near)
+
+    def sequence(self, a: Arguments, first, count: int, piece: int) -> list:
+        """The elements from number ``first`` on of an array without gaps, loaded ``piece`` at once, or in words if
+        those are less than words; anything for those outside of the array."""
+        if piece * self.size < words.BYTES <= count * self.size:
+            vector = cute.make_rmem_tensor((max(2, count * self.size // words.BYTES),), Uint32)
+            for i, word in enumerate(self.sequence_words(a, first, count)):
+                vector[i] = word
+            return self.lifted(vector, count)
         found = []
-        for i in range(0, len(items), self.near):
-            at = first + i + (a.extents[0] if side else -a.extents[0])
-            at = choose(at < 0, Int64(0), choose(at > a.work - self.near, a.work - self.near, at))
-            found += self.lifted(self.loaded(a.x + at, self.near, self.near), self.near)
+        for i in range(0, count, piece):
+            part = self.loaded(a.x + self.clamped(a, first + i, piece), piece, piece)
+            found += self.lifted(part, piece)
+        return found
+
+    @staticmethod
+    def clamped(a: Arguments, first, count: int):
+        """The nearest number from which on there are ``count`` elements."""
+        return choose(first < 0, Int64(0), choose(first > a.work - count, a.work - count, first))
+
+    @cute.jit
+    def sequence_words(self, a: Arguments, first, count: cutlass.Constexpr):
+        """The words of ``count`` elements of 1 or 2 bytes from number ``first`` on."""
+        found = [Uint32(0) for _ in range(count * self.size // words.BYTES)]
+        if (first >= words.BYTES) & (first + count + words.BYTES <= a.work):
+            found = words.shifted(a.x + first, len(found))
+        else:
+            for i in cutlass.range_constexpr(count):
+                element = words.element(a.x + self.clamped(a, first + i, 1), self.size)
+                place = i * self.size
+                found[place // words.BYTES] = found[place // words.BYTES] | (element << (8 * (place % words.BYTES)))
         return found
 
     def word_results(self, a: Arguments, first, places, limit) -> list:
         """The results of one-byte types as words, each of four: a list for each output."""
-        count = self.vector // words.KEYS
-        keys = [self.word(a, first + words.KEYS * k) for k in range(count)]
+        keys = self.keys(a, first, self.piece)
         found = []
         for side in self.sides:
             edges = [self.edge(a, side, place, limit) for place in places]
@@ -146,7 +173,7 @@ class FlatFlags(StridedKernel):
                 flags = (words.tails if side else words.heads)(self.marking.op.name, keys, end)
             else:
                 shift = a.extents[0] if side else -a.extents[0]
-                others = [self.word(a, first + words.KEYS * k + shift) for k in range(count)]
+                others = self.keys(a, first + shift, self.near)
                 flags = [words.flags(self.marking.op.name, key, other) for key, other in zip(keys, others)]
             if self.given[side]:
                 end = words.repeated(a.ends[side])
@@ -157,45 +184,43 @@ class FlatFlags(StridedKernel):
             found.append(flags)
         return found
 
-    @cute.jit
-    def word(self, a: Arguments, first):
-        """The four keys from number ``first`` on; anything for those outside of the array."""
-        word = Uint32(0)
-        if (first > 0) & (first + 2 * words.KEYS <= a.work):
-            word = words.load_anywhere(a.x + first, True)
+    def keys(self, a: Arguments, first, piece: int) -> list:
+        """The words of a vector of keys from number ``first`` on, loaded ``piece`` at once."""
+        if piece < words.KEYS:
+            found = self.sequence_words(a, first, self.vector)
         else:
-            for i in cutlass.range_constexpr(words.KEYS):
-                place = first + i
-                place = choose(place < 0, Int64(0), choose(place < a.work, place, a.work - 1))
-                word = word | (words.byte(a.x + place) << (8 * i))
-        return words.keys(word, self.marking.source)
+            found = []
+            for i in range(0, self.vector, piece):
+                loaded = cute.recast_tensor(self.loaded(a.x + self.clamped(a, first + i, piece), piece, piece), Uint32)
+                found += [Uint32(loaded[k]) for k in range(piece // words.KEYS)]
+        return [words.keys(word, self.marking.source) for word in found]
 
     @cute.jit
-    def store(self, target, values, inside):
-        """Store the results that are ``inside``, at once if all are."""
+    def store(self, target, values, inside, packed: cutlass.Constexpr):
+        """Store the results that are ``inside``, at once if all are. ``packed``: they are words of four."""
         if cutlass.const_expr(inside is None):
-            self.store_all(target, values)
+            self.store_all(target, values, packed)
         else:
             every = inside[0]
             for each in inside[1:]:
                 every = every & each
             if every:
-                self.store_all(target, values)
+                self.store_all(target, values, packed)
             else:
                 for i in cutlass.range_constexpr(len(inside)):
                     if inside[i]:
-                        self.put(target, i, self.single(values, i))
+                        self.put(target, i, self.result(values, i, packed))
 
-    def store_all(self, target, values) -> None:
-        if len(values) * words.KEYS == self.vector and self.by_words:
+    def store_all(self, target, values, packed: bool) -> None:
+        if packed:
             self.store_vector(target, values, Uint32)
         elif len(values) == 1:
             self.put(target, 0, self.lowered(values[0]))
         else:
             self.store_vector(target, [self.lowered(value) for value in values])
 
-    def single(self, values, i: int):
-        """One result out of a list of results or of words."""
-        if self.by_words and len(values) * words.KEYS == self.vector:
-            return self.marking.result.cutlass((values[i // 4] >> (8 * (i % 4))) & 1)
+    def result(self, values, i: int, packed: bool):
+        """One result to store."""
+        if packed:
+            return self.marking.result.cutlass((values[i // words.KEYS] >> (8 * (i % words.KEYS))) & 1)
         return self.lowered(values[i])

@@ -13,7 +13,6 @@ from ..policy import Policy
 from .form import Form
 from .policy import (
     LANES,
-    MAX_PIECED_VECTOR,
     ONE_VECTOR_THREADS,
     SMS,
     VECTOR_BYTES,
@@ -29,6 +28,7 @@ MAX_NARROW = (1 << 31) - 1  # threads whose numbers are split in 32 bits
 TILE_BYTES = 64  # of input that a thread has in flight
 MAX_ROWS = 8
 DOWN_BYTES = 16  # of results that a thread stores along the rows
+MIN_DOWN_ROWS = 4
 DOWN_ELEMENTS = 64  # the largest tile of which that is done
 # Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
 FEW_THREADS = SMS * 512
@@ -36,7 +36,7 @@ WARPS = 4  # of a block that flags runs of rows
 MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
 SHORT_OF_BITS = 64  # rows with fewer elements: a thread flags 32 of one row
 SECTOR = 32  # bytes that memory delivers at once
-WIDE_BYTES = 512  # of a row of columns
+WIDE_BYTES = 128  # of a row of columns
 FAR = 1 << 62  # the stride of an axis along which elements repeat: no neighbours in memory
 
 
@@ -57,13 +57,14 @@ class Facts:
 
 @dataclass(frozen=True)
 class TilePolicy(Policy, kernel=".tiles:TileFlags"):
-    """Compile-time choices of the kernel: the digits of a thread's number, which of them is the flagged axis, the
-    columns and rows of a tile, whether results are stored in vectors across the columns or down the rows, whether keys
-    are compared by words, whether rows are cut into periods, whether ``n`` is given, whether numbers of threads need
-    64 bits."""
+    """Compile-time choices of the kernel: the digits of a thread's number, which of them are the flagged axis and that
+    of a tile's rows, the columns and rows of a tile, whether results are stored in vectors across the columns or down
+    the rows, whether keys are compared by words, whether rows are cut into periods, whether ``n`` is given, whether
+    numbers of threads need 64 bits."""
 
     digits: int
     along: int
+    row: int
     columns: int
     rows: int
     across: bool
@@ -211,15 +212,17 @@ def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
 
 def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: bool) -> StridedChoice:
     """Return the launch for slices of so many elements. ``others`` are the axes of slices, the fastest first."""
-    wide, adjacent = slices * math.prod(axis.extent for axis in others) > MAX_NARROW, inner.extent == 1
-    piece = near = facts.aligned // facts.size if whole else 1
+    total = slices * math.prod(axis.extent for axis in others)
+    adjacent = inner.extent == 1
+    piece = near = VECTOR_BYTES // facts.size if whole else 1
+    while facts.aligned % (piece * facts.size):
+        piece = near = piece // 2
     while inner.extent % near:
         near //= 2
     by_words = facts.by_words and whole and not facts.periodic
-    vector = VECTOR_BYTES // max(facts.size, facts.result)
-    least = piece if adjacent else min(piece, near)
-    if not by_words and least * facts.size < 4:
-        vector = min(vector, MAX_PIECED_VECTOR)
+    vector = min(SECTOR // facts.size, VECTOR_BYTES // facts.result)
+    if total <= ONE_VECTOR_THREADS * vector:
+        vector = VECTOR_BYTES // max(facts.size, facts.result)
     while vector > slices or facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
         vector //= 2
     by_words = by_words and vector % 4 == 0
@@ -234,7 +237,7 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         by_words,
         facts.periodic,
         facts.counted,
-        wide,
+        total > MAX_NARROW,
     )
     first = Axis(inner.extent, inner.steps)
     blank = Axis(1, (0,) * len(inner.steps))
@@ -250,26 +253,33 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     others = [axis for axis in form.others if all(axis is not role for role in roles)]
     blank = Axis(1, (0,) * len(form.flagged.steps))
     columns, rows = columns or blank, rows or blank
-    axes = (columns, rows, *third, *sorted(others, key=_pace))
-    along = next(i for i, axis in enumerate(axes) if axis is form.flagged)
+    axes = (columns, *sorted((rows, *third, *others), key=_pace))
+    row, along = (next(i for i, axis in enumerate(axes) if axis is wanted) for wanted in (rows, form.flagged))
     down = not form.bits and columns is not blank and rows.steps[1:] != (0,) and _pace_out(rows) < _pace_out(columns)
     wide, across = _width(axes, facts, form, down)
-    tall = _height(axes, facts, form, down, wide)
+    tall = _height(axes, row, facts, form.bits, down, wide)
     stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
-    counts = (ceil_div(columns.extent, wide), ceil_div(rows.extent, tall), *(axis.extent for axis in axes[2:]))
+    sizes = (wide, *(tall if axis is rows else 1 for axis in axes[1:]))
+    counts = tuple(ceil_div(axis.extent, size) for axis, size in zip(axes, sizes))
     policy = TilePolicy(
         len(axes),
         along,
+        row,
         wide,
         tall,
         across,
         stored_down,
-        facts.by_words and not facts.periodic and along != 0 and wide % 4 == 0 and (form.bits or across),
+        _by_words(facts, along, wide) and (form.bits or across or (stored_down and tall % 4 == 0)),
         facts.periodic,
         facts.counted,
         math.prod(counts) > MAX_NARROW,
     )
     return StridedChoice(policy, axes, counts)
+
+
+def _by_words(facts: Facts, along: int, columns: int) -> bool:
+    """Return whether a tile's keys are compared four at a time."""
+    return facts.by_words and not facts.periodic and along != 0 and columns % 4 == 0
 
 
 def _pace(axis: Axis) -> int:
@@ -287,7 +297,7 @@ def _roles(form: Form) -> tuple[Axis | None, Axis | None]:
         return min(form.others, key=_pace, default=None), form.flagged
     axes = [*form.others, form.flagged]
     columns, stored = min(axes, key=_pace), min(axes, key=_pace_out)
-    if _pace(columns) == FAR:
+    if _pace(stored) == FAR:  # its elements repeat: the caches have them
         columns = stored
     if stored is not columns:
         return columns, stored
@@ -301,7 +311,8 @@ def _fits(unit: int, axis: Axis, axes: Sequence[Axis], count: int, size: int, al
     begin; ``unit`` is the stride that they need."""
     if any(step != unit for step in axis.steps[arrays]) or aligned % min(count * size, VECTOR_BYTES):
         return False
-    return all(step % count == 0 for other in axes if other is not axis for step in other.steps[arrays])
+    others = [other for other in axes if other is not axis and other.extent > 1]
+    return all(step % count == 0 for other in others for step in other.steps[arrays])
 
 
 def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tuple[int, bool]:
@@ -317,10 +328,10 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
     return 1, False
 
 
-def _height(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool, columns: int) -> int:
+def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: bool, columns: int) -> int:
     """Return the rows of a tile."""
-    extent = axes[1].extent
-    if form.bits:
+    extent = axes[row].extent
+    if bits:
         return min(ROWS_OF_BITS, 1 << (extent - 1).bit_length())
     rows = min(MAX_ROWS, max(1, TILE_BYTES // (columns * facts.size)))
     if down:
@@ -328,6 +339,6 @@ def _height(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool, column
     while rows > 1 and rows // 2 >= extent:
         rows //= 2
     threads = math.prod(axis.extent for axis in axes) // columns
-    while not down and rows > 2 and threads // rows < FEW_THREADS:
+    while rows > (MIN_DOWN_ROWS if down else 2) and threads // rows < FEW_THREADS:
         rows //= 2
     return rows

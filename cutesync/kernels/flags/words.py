@@ -11,12 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 import cutlass
-from cutlass import Int32, Uint8, Uint32, cute
+from cutlass import Int32, Uint8, Uint16, Uint32, cute
 
 from ...dtypes import BOOL
 from ...monoid import tree
 
-KEYS = 4  # in a word
+BYTES = KEYS = 4  # in a word
 ONES = 0x01010101
 LOW_BITS = 0x7F7F7F7F
 
@@ -34,9 +34,13 @@ def keys(word, source):
 def load_anywhere(start, inside):
     """The word of the four keys from ``start`` on, wherever that is. ``inside``: the aligned words that hold them lie
     in the array."""
-    low, high, bits = _halves(start, inside)
-    funnel = "shf.r.wrap.b32 {$w0}, {$r0}, {$r1}, {$r2};"  # of two words that lie side by side, moved to the right
-    return cute.arch.inline_ptx(funnel, write_only_types=[Uint32], read_only_args=[low, high, bits])
+    return _funnel(*_halves(start, inside))
+
+
+def _funnel(low, high, bits):
+    """The word that begins ``bits`` after ``low``, of two words that lie side by side."""
+    text = "shf.r.wrap.b32 {$w0}, {$r0}, {$r1}, {$r2};"
+    return cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=[low, high, bits])
 
 
 @cute.jit
@@ -54,9 +58,18 @@ def _halves(start: cute.Pointer, inside):
     return low, high, bits
 
 
-def byte(start):
-    """The key at a pointer, in the lowest byte of a word."""
-    return Uint32(_load(Uint8, start.toint()))
+def shifted(start, count: int) -> list:
+    """``count`` words from an address on, wherever that is. The aligned words that hold them are loaded."""
+    address = start.toint()
+    last = (address + (BYTES * count - 1)) & -BYTES
+    loads = [_load(Uint32, (address & -BYTES) + BYTES * i) for i in range(count)] + [_load(Uint32, last)]
+    bits = Int32(address & (BYTES - 1)) * 8
+    return [_funnel(low, high, bits) for low, high in zip(loads, loads[1:])]
+
+
+def element(start, size: int):
+    """The element of 1 or 2 bytes at a pointer, in the lowest bytes of a word."""
+    return Uint32(_load(Uint8 if size == 1 else Uint16, start.toint()))
 
 
 def _load(kind, address):
@@ -114,3 +127,27 @@ def columns(rows) -> list:
             terms = [(((eight >> (8 * byte)) & 0xFF) << (8 * g),) for g, eight in enumerate(eights)]
             found.append(tree(terms, lambda a, b: (a[0] | b[0],))[0])
     return found
+
+
+def transposed(rows) -> list:
+    """Bytes of columns, four rows to a word: ``rows`` has a list of words for each row, a multiple of 4 of them."""
+    found = []
+    for k in range(len(rows[0])):
+        columns: list[list] = [[] for _ in range(KEYS)]
+        for first in range(0, len(rows), KEYS):
+            a, b, c, d = (row[k] for row in rows[first : first + KEYS])
+            low, high = (
+                (_permuted(a, b, 0x5140), _permuted(c, d, 0x5140)),
+                (_permuted(a, b, 0x7362), _permuted(c, d, 0x7362)),
+            )
+            for pair, (left, right) in enumerate((low, high)):
+                columns[2 * pair].append(_permuted(left, right, 0x5410))
+                columns[2 * pair + 1].append(_permuted(left, right, 0x7632))
+        found += columns
+    return found
+
+
+def _permuted(a, b, selector: int):
+    """Four bytes of two words; each digit of ``selector`` names one, the lowest first: 0 to 3 of a, 4 to 7 of b."""
+    text = f"prmt.b32 {{$w0}}, {{$r0}}, {{$r1}}, {selector};"
+    return cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=[a, b])
