@@ -21,7 +21,6 @@ from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
 from ...types import Array, Axis, DTypeLike, Operator, Scalar, Stream
 from ..states import NO_ARGS, takes_two
-from .named import places
 from .plan import plan
 from .several import Options, reduce_states
 from .spec import ReduceSpec, Reduction, axes_of
@@ -50,9 +49,9 @@ def reduce(
 
     Parameters
     ----------
-    x : C-contiguous array of NumPy (copied to the device, the result is copied back), torch, CuPy, DeviceArray, DLPack
-        or ``__cuda_array_interface__``; bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64. Or a
-        tuple of arrays of one shape (``kernels/README.md``).
+    x : array of any strides, of NumPy (copied to the device, the result is copied back), torch, CuPy, DeviceArray,
+        DLPack or ``__cuda_array_interface__``; bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
+        Or a tuple of arrays of one shape (``kernels/README.md``).
     op : "add", "mul", "min", "max", "and", "or", "xor", "any", "all", or a callable of two scalars that the DSL can
         trace. In ``op(a, b)``, ``a`` comes from lower indexes than ``b``. NaN propagates through min and max.
     axis : None (all), an int, or a tuple of ints; negative counts from the end.
@@ -64,8 +63,8 @@ def reduce(
         type) before the reduction.
     identity : the result for an empty axis when ``op`` is a callable.
     finish, out_dtype, args : see ``kernels/README.md``, "States".
-    out : array of the result's shape and type that does not overlap ``x``; it is written and returned. Default: a new
-        array of the library of ``x``.
+    out : array of the result's shape and type, of any strides, that does not overlap ``x``; it is written and
+        returned. Default: a new C-contiguous array of the library of ``x``.
     algorithm : "auto", or for comparison the slower "atomic" or "multi_launch" of a whole array.
     stream : None (the current one of the library of ``x``), a handle as an int, or an object with ``__cuda_stream__``.
 
@@ -178,8 +177,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
     given, x = Arguments(*arguments), views[0]
     axes = axes_of(given.axis, len(x.shape))
     if given.algorithm is _ARG:
-        spec = ReduceSpec(Reduction(given.op, x.dtype, x.dtype, INT64), x.shape, axes, given.keepdims, None)
-        return spec if x.size == 0 or len(spec.passes()) == 1 else places(spec)
+        return ReduceSpec(Reduction(given.op, x.dtype, x.dtype, INT64), x.shape, axes, given.keepdims, None)
     reduction = _reduction(given, x.dtype)
     algorithm = _algorithm(given.algorithm, reduction, len(axes) == len(x.shape))
     init = None if given.init is None else (scalar(given.init, reduction.values[0], "init"),)
@@ -216,4 +214,4 @@ def _algorithm(algorithm: Any, reduction: Reduction, whole: bool) -> str:
     return algorithm
 
 
-_call = front_end(Family("reduce", ("x",), _parse, plan))
+_call = front_end(Family("reduce", ("x",), _parse, plan, strided=True))

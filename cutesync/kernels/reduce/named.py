@@ -172,16 +172,5 @@ _OPERATIONS: dict[str, Any] = {
 }
 
 
-def places(spec: ReduceSpec) -> ReduceSpec:
-    """Return the Spec of an argmin or argmax of several passes, for that of one pass. An index of pass i counts the
-    elements that the passes before it reduced."""
-    name, source = spec.reduction.name, spec.reduction.sources[0]
-    lengths = [length for _, length, _ in spec.passes()]
-    strides = tuple(math.prod(lengths[:i]) for i in range(len(lengths)))
-    arguments = (Argument(INT64, False),) * len(strides)
-    operation = Named(Operator(name), (source,), (source.accumulator, INT64), (INT64,), args=arguments)
-    return ReduceSpec(operation, spec.shape, spec.axes, spec.keepdims, None, args=strides)
-
-
-_one = front_end(Family("named reduction", ("x",), _parse, plan))
-_pair = front_end(Family("named reduction of two results", ("x",), _parse, plan, outputs=2))
+_one = front_end(Family("named reduction", ("x",), _parse, plan, strided=True))
+_pair = front_end(Family("named reduction of two results", ("x",), _parse, plan, outputs=2, strided=True))

@@ -41,4 +41,4 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
     return ReduceSpec(operation, shape, axes, options.keepdims, init, args=given.inputs.numbers)
 
 
-_FAMILY = Family("reduction of states", (), _parse, plan)
+_FAMILY = Family("reduction of states", (), _parse, plan, strided=True)
