@@ -20,7 +20,7 @@ from ..policy import Policy
 from ..states import Argument, States, numbered, parameter_groups, start_of
 from .policy import Choice, FillPolicy, Problem, choose
 from .spec import ReduceSpec, Reduction
-from .strided_plan import behind, form_of, shifted, strided
+from .strided_plan import behind, form_of, order_of, shifted, strided
 
 _EXTENTS = ("outer", "length", "inner")
 FILL_THREADS = 256
@@ -123,6 +123,7 @@ def _problem(current: Reduction | States, extents: tuple[int, int, int], views: 
         not any(out.ptr % 16 for out in outs),
         len(sizes),
         all((at // size - first) % (16 // size) == 0 for at, size in zip(starts, sizes)),
+        order_of(current)[1],
     )
 
 
