@@ -6,7 +6,6 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from ...dtypes import INT32, INT64
 from ...errors import ArgumentValueError, explain
@@ -17,10 +16,10 @@ from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
 from ..named import Named
 from ..policy import Policy
-from ..states import Argument, States, numbered, parameter_groups, start_of
+from ..states import Argument, States, numbered, parameter_groups
 from .policy import Choice, FillPolicy, Problem, choose
 from .spec import ReduceSpec, Reduction
-from .strided_plan import behind, form_of, order_of, shifted, strided
+from .strided_plan import behind, form_of, of_nothing, order_of, shifted, strided
 
 _EXTENTS = ("outer", "length", "inner")
 FILL_THREADS = 256
@@ -76,11 +75,13 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     if views[0].size == 0:
         return _empty(spec, views, outs, contiguous, stream), None
     if spec.algorithm != "auto":
-        if not contiguous:
-            came = f"{spec.algorithm!r} of strided arrays"
+        if not contiguous or spec.n is not None:
+            came = f"{spec.algorithm!r} of strided arrays, or with n="
             raise ArgumentValueError(explain("algorithm", came, "contiguous arrays", "use algorithm='auto'"))
         rungs = importlib.import_module("cutesync.patterns.reduce_rungs")
         return getattr(rungs, spec.algorithm)(spec, views[0], stream), None
+    if spec.n is not None:
+        return strided(spec, form_of(spec, views[:count], outs), views, stream), None
     passes, form = spec.passes(), None
     if not contiguous or (len(passes) > 1 and isinstance(reduction, States) and reduction.takes_index):
         form = form_of(spec, views[:count], outs)
@@ -155,19 +156,6 @@ def fill(
 
 def _empty(spec: ReduceSpec, views: Views, outs: Views, contiguous: bool, stream: int) -> Run:
     """Return the launch that stores the results of an empty axis."""
-    value, device = _empty_result(spec), views[0].device
-    if contiguous:
-        return fill(spec.reduction, outs[0].size, value, device, stream, spec.args).run
-    return strided(replace(spec, init=value), form_of(spec, views[: len(spec.reduction.sources)], outs), views, stream)
-
-
-def _empty_result(spec: ReduceSpec) -> tuple:
-    """Return the state of an empty axis; raise ArgumentValueError if there is none."""
-    reduction = spec.reduction
-    if spec.init is not None:
-        return spec.init
-    value = reduction.identity()
-    if value is None:
-        came = f"an empty axis to reduce with {reduction.name!r}, which has no identity"
-        raise ArgumentValueError(explain("x", came, "at least one element", "give init= or identity="))
-    return start_of(value, "identity", reduction)
+    if contiguous and spec.n is None:
+        return fill(spec.reduction, outs[0].size, of_nothing(spec), views[0].device, stream, spec.args).run
+    return strided(spec, form_of(spec, views[: len(spec.reduction.sources)], outs), views, stream)
