@@ -25,7 +25,7 @@ class RunReduce(StridedKernel):
 
     def __init__(self, monoid, has_init: bool, policy) -> None:
         super().__init__(monoid, has_init, policy)
-        self.chunk = ChunkReduce(self.monoid, policy.unroll, len(monoid.sources) == 1)
+        self.chunk = ChunkReduce(monoid, policy.unroll, len(monoid.sources) == 1)
 
     def elements_of(self, positions: Axes, reduced: tuple):
         return reduced[-1]
@@ -55,7 +55,7 @@ class RunReduce(StridedKernel):
             count = Int32(cutlass.min(a.elements - within, a.reduced.steps[-1]))
             start = together(tuple(moved(x, offsets)))
             if cutlass.const_expr(self.policy.in_turn):
-                partial = partial.then(self.piece(start, count, index, lane), self.monoid.combine)
+                partial = partial.then(self.piece(start, count, index, lane), self.ordered.combine)
             else:
                 partial = partial.append(self.chunk.row(start, Int64(count), lane, index), self.monoid.combine)
             at += 1
@@ -85,7 +85,7 @@ class RunReduce(StridedKernel):
         while at + (unroll - 1) * lanes < vectors:
             for u in cutlass.range_constexpr(unroll):
                 self.load_vector(start, words, u, head + (at + u * lanes) * self.chunk.vector)
-            partial = partial.append(self.full(words, head + at * self.chunk.vector, base), self.monoid.combine)
+            partial = partial.append(self.full(words, head + at * self.chunk.vector, base), self.ordered.combine)
             at += unroll * lanes
         for u in cutlass.range_constexpr(unroll - 1):
             if at + u * lanes < vectors:
@@ -93,16 +93,23 @@ class RunReduce(StridedKernel):
         for u in cutlass.range_constexpr(unroll - 1):
             if at + u * lanes < vectors:
                 found = self.chunk.vector_state(words, u, base + (head + (at + u * lanes) * self.chunk.vector))
-                partial = partial.append(found, self.monoid.combine)
-        for (_, before, few), place, registers in ends:
+                partial = partial.append(found, self.ordered.combine)
+        front = Maybe(self.monoid.nothing(), Boolean(False))
+        for (_, before, few), place, registers in ends[:most]:
             if place < few:
-                found = self.monoid.lift(*(tensor[0] for tensor in registers), base + (before + place))
-                partial = partial.append(found, self.monoid.combine)
+                front = front.append(self.end_state(registers, base + (before + place)), self.ordered.combine)
+        partial = front.then(partial, self.ordered.combine)
+        for (_, before, few), place, registers in ends[most:]:
+            if place < few:
+                partial = partial.append(self.end_state(registers, base + (before + place)), self.ordered.combine)
         return Maybe(self.monoid.place(partial.state, index), partial.valid)
 
     def edge(self) -> tuple:
         """Registers of an element of each input."""
         return tuple(cute.make_rmem_tensor((1,), dtype.cutlass) for dtype in self.monoid.sources)
+
+    def end_state(self, registers, index):
+        return self.monoid.lift(*(tensor[0] for tensor in registers), index)
 
     @cute.jit
     def load_edge(self, first, few, place, registers):
@@ -127,5 +134,5 @@ class RunReduce(StridedKernel):
             ]
         total = runs[0]
         for run in runs[1:]:
-            total = self.monoid.combine(total, run)
+            total = self.ordered.combine(total, run)
         return total

@@ -13,7 +13,6 @@ from ...monoid import ArgMonoid, tree
 from ...warp import Maybe
 from .chunk import WORDS, aligned_words
 from .coordinates import moved
-from .orders import AnyOrder
 from .strided_base import Member, StridedKernel
 
 
@@ -44,7 +43,7 @@ class StridedReduce(StridedKernel):
         while count >= self.unroll:
             for u in cutlass.range_constexpr(self.unroll):
                 self.load(moved(x, a.reduced.offsets(at + u * step)), words, u)
-            partial = partial.append(self.aggregate(words, at, step), self.merge)
+            partial = partial.append(self.aggregate(words, at, step), self.append)
             at += self.unroll * step
             count -= self.unroll
         if count > 0:
@@ -53,7 +52,7 @@ class StridedReduce(StridedKernel):
                     self.load(moved(x, a.reduced.offsets(at + u * step)), words, u)
             for u in cutlass.range_constexpr(self.unroll - 1):
                 if u < count:
-                    partial = partial.append(self.lifted(words, u, at + u * step), self.merge)
+                    partial = partial.append(self.lifted(words, u, at + u * step), self.append)
         return tuple(self.monoid.place(state, Int64(0)) for state in partial.state)
 
     def nothing(self, number) -> tuple:
@@ -75,11 +74,17 @@ class StridedReduce(StridedKernel):
 
     def aggregate(self, words, index, step: int):
         """The aggregate of each column over ``unroll`` loaded positions."""
-        indexed = self.monoid.takes_index or isinstance(self.monoid, AnyOrder)
-        if len(words) > 1 or (self.policy.in_turn and indexed):
-            return tree([self.lifted(words, u, index + u * step) for u in range(self.unroll)], self.merge)
+        if isinstance(self.monoid, ArgMonoid):  # inside these positions, indexes are known to the compiler
+            states = tree([self.lifted(words, u, Int32(u * step)) for u in range(self.unroll)], self.append)
+            return tuple((value, index + type(index)(place)) for value, place in states)
+        if len(words) > 1 or (self.policy.in_turn and self.monoid.takes_index):
+            return tree([self.lifted(words, u, index + u * step) for u in range(self.unroll)], self.append)
         rows = [self.elements(words, u)[0] for u in range(self.unroll)]
         return tuple(self.monoid.run([row[c] for row in rows], index) for c in range(self.width))
+
+    def append(self, a, b):
+        """The states of columns, where all positions of ``b`` come behind those of ``a``."""
+        return tuple(self.ordered.combine(x, y) for x, y in zip(a, b))
 
     def elements(self, words, u: int):
         """What a thread has of load ``u``, a tensor for each input."""

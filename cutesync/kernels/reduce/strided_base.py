@@ -45,6 +45,7 @@ class StridedKernel:
 
     def __init__(self, monoid, has_init: bool, policy) -> None:
         self.policy, self.has_init = policy, has_init
+        self.ordered = monoid  # of one thread, whose positions ascend
         self.monoid: Any = AnyOrder(monoid) if policy.in_turn and isinstance(monoid, ArgMonoid) else monoid
         self.lanes, self.groups, self.unroll, self.split = policy.lanes, policy.groups, policy.unroll, policy.split
         self.width = VECTOR_BYTES // monoid.source.size if policy.vectors else 1

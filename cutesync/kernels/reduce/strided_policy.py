@@ -15,6 +15,8 @@ from .policy import SMS, VECTOR_BYTES
 
 THREADS = 256
 LANES = 32
+BLOCKS = 4  # of a multiprocessor, where several share the positions
+KEPT_LANES = 32  # neighbouring threads on neighbouring results, unless there are very many of them
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MIN_RUN_BYTES = 128  # shorter runs are read element by element
 MIN_RUNS_BYTES = 2048  # the same, where a result has several runs
@@ -131,15 +133,16 @@ def _groups(units: int, length: int, along_kept: bool) -> int:
         return next(groups for groups in (256, 32, 8, 1) if 4 * groups <= length or groups == 1)
     if units >= FULL_UNITS:
         return 1
-    lanes = min(power_of_two(units), 32)
-    return next(groups for groups in (64, 16, 4, 1) if groups == 1 or (4 * groups <= length and groups * lanes <= 256))
+    lanes = min(power_of_two(units), KEPT_LANES)
+    counts = (64, 32, 16, 4, 1)
+    return next(groups for groups in counts if groups == 1 or (4 * groups <= length and groups * lanes <= THREADS))
 
 
 def _splits(problem: StridedProblem, tiles: int, results: int, most: int) -> int:
     """Return how many blocks share the positions of a tile, at most ``most``."""
     if tiles > GROUPS:
         return 1
-    return max(1, min(ceil_div(4 * SMS, tiles), most, SLOTS // (problem.words * results)))
+    return max(1, min(ceil_div(BLOCKS * SMS, tiles), most, SLOTS // (problem.words * results)))
 
 
 def _runs(problem: StridedProblem) -> StridedChoice:
