@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
-from cutesync.kernels.scan import plan
+from cutesync.kernels.scan import plan, strided_policy
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy, group_slots
+from cutesync.kernels.scan.layout import Layout
 from cutesync.kernels.scan.policy import (
     LANES,
     LINE_BYTES,
@@ -163,6 +165,24 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "few columns in a pipeline": (pipeline(4, 1, 4, 1, 2, 2), (300, 4), 0),
     "pipeline of rows": (pipeline(4, 2, 4, 1, 3, 3), (3, 1301), 1),
 }
+
+
+def force_strided(monkeypatch, lanes: int, height: int, group: int, blocks: int) -> None:
+    """Make every scan of strided arrays in this test run with these tiles."""
+    chosen = strided_policy.strided
+
+    def choose(problem: Problem, layout: Layout) -> Choice:
+        choice = chosen(problem, layout)
+        policy = replace(choice.policy, lanes=lanes, height=height, group=group, blocks_per_sm=1)
+        tiles, chains = _ceil(layout.length, policy.tile), _ceil(layout.count, lanes)
+        policy = replace(policy, alone=tiles == 1)
+        if tiles == 1:
+            return replace(choice, policy=policy, tiles=1, grid=chains, slots=0)
+        slots = group_slots(tiles, group) * layout.count
+        return replace(choice, policy=policy, tiles=tiles, grid=min(blocks, chains * tiles), slots=slots)
+
+    monkeypatch.setattr(strided_policy, "strided", choose)
+    monkeypatch.setattr(call, "_plans", {})
 
 
 def force(monkeypatch, choice: Chooser) -> None:

@@ -19,10 +19,11 @@ from ..arrays import together
 #
 # The array ``x`` (``Arrays`` if there are several) is seen as (rows, length, inner): ``length`` elements are scanned
 # for each of rows * inner. The first operand is at ``init_at`` (one element in device memory) or in ``init`` (a
-# register value of each member of a state; in the kernel's parameters the run-time arguments of callables follow them),
-# as ``Scan.start`` says.
-# ``slots`` and ``counters`` are the workspace (see ``sync.gather``), and ``tiles`` tiles cover a row.
-Arguments = namedtuple("Arguments", "x out init_at init slots counters rows length inner tiles")
+# register value of each member of a state), as ``Scan.start`` says. In the kernel's parameters, what ``init`` holds is
+# followed by the run-time arguments of callables, then by ``layout``.
+# ``slots`` and ``counters`` are the workspace (see ``sync.gather``). ``tiles`` tiles cover a row. ``layout`` describes
+# strided arrays (``strided_policy``).
+Arguments = namedtuple("Arguments", "x out init_at init slots counters rows length inner tiles layout")
 
 
 @dataclass(frozen=True)
@@ -135,10 +136,11 @@ class ScanKernel:
     ):
         await_launches()
         own = len(self.scan.monoid.types)
-        self.scan.monoid.bind(init[own:])
-        init = init[:own]
+        first = own + self.scan.monoid.arg_count
+        self.scan.monoid.bind(init[own:first])
+        init, layout = init[:own], init[first:]
         x, out = together(x, self.scan.monoid.takes_index), together(out)
-        self.body(Arguments(x, out, init_at, init, slots, counters, rows, length, inner, tiles))
+        self.body(Arguments(x, out, init_at, init, slots, counters, rows, length, inner, tiles, layout))
 
     @cute.jit
     def take_number(self, counters: cute.Pointer, thread: Int32):

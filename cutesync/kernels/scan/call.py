@@ -25,7 +25,7 @@ from ...types import A, Array, DTypeLike, Operator, Scalar, Stream
 from ..states import NO_ARGS, Single
 from .plan import plan
 from .several import Options, scan_states
-from .spec import ScanSpec, extents_of, start_value
+from .spec import ScanSpec, along, start_value
 
 NAMES = ("add", "mul", "min", "max", "and", "or", "xor")
 
@@ -126,7 +126,7 @@ Arguments = namedtuple("Arguments", "op axis exclusive reverse init dtype identi
 def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
     given, (x, first) = Arguments(*arguments), views
-    extents = extents_of(given.axis, x.shape)
+    what = along(given.axis, x.shape)
     op = operator(given.op, given.identity)
     if op.fn is None and op.name not in NAMES:
         raise ArgumentValueError(
@@ -142,18 +142,14 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     if first is not None:
         _check_first(first, result)
     choice(given.algorithm, "algorithm", ("auto", "tiered"))
-    if given.algorithm == "tiered" and extents[2] != 1:
-        came = f"'tiered' along an axis of elements that lie {extents[2]} apart"
-        raise ArgumentValueError(explain("algorithm", came, "the last axis, or axis=None", "use algorithm='auto'"))
     return ScanSpec(
         operation=operation,
         exclusive=given.exclusive,
         reverse=given.reverse,
         start=start,
         start_in_memory=first is not None,
-        shape=(x.size,) if given.axis is None else x.shape,
-        extents=extents,
         algorithm=given.algorithm,
+        **what,
     )
 
 
@@ -164,4 +160,4 @@ def _check_first(first: View, result: DType) -> None:
         raise ArgumentTypeError(explain("init", f"an array of {first.dtype}", f"one of {result}, the result's type"))
 
 
-_call = front_end(Family("scan", ("x", "init"), _parse, plan))
+_call = front_end(Family("scan", ("x", "init"), _parse, plan, strided=True))

@@ -82,10 +82,7 @@ class ColumnTileScan(ThreadColumns):
     @cute.jit
     def body(self, a: Arguments):
         allocator, types = SmemAllocator(), self.scan.monoid.types
-        stages = tuple(
-            allocator.allocate_array(dtype.cutlass, self.stages * self.stage, byte_alignment=16)
-            for dtype in self.scan.monoid.sources
-        )
+        stages = self.stage_buffers(allocator)
         partials = state_array(types, self.states)
         found = partials if self.alone else state_array(types, self.states)
         words = cute.make_tensor(allocator.allocate_array(Int32, 3), cute.make_layout((3,)))
@@ -100,6 +97,13 @@ class ColumnTileScan(ThreadColumns):
             self.scan_rows(shared, a, me, part, Int32(0), self.then(self.carry_in(a), prefix))
         else:
             self.take_tiles(shared, a, me)
+
+    def stage_buffers(self, allocator) -> tuple:
+        """Shared memory for the elements of each input."""
+        return tuple(
+            allocator.allocate_array(dtype.cutlass, self.stages * self.stage, byte_alignment=16)
+            for dtype in self.scan.monoid.sources
+        )
 
     def chains(self, a: Arguments):
         """How many tiles lie side by side: those of the columns of all outer slices."""
@@ -229,6 +233,10 @@ class ColumnTileScan(ThreadColumns):
         """``(prefix, total)`` of a tile: what comes before a thread's rows in it, and its columns' aggregates. Those of
         a short tile, the last of its outer slice, have no meaning; nobody uses them."""
         cute.arch.cp_async_wait_group(0)
+        return self.reduce_rows(shared, a, me, part, stage)
+
+    @cute.jit
+    def reduce_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
         states = self.nothing()
         for first in cutlass.range(0, self.height, self.unroll, unroll=1):
             rows = self.states_of(shared, a, me, part, stage, first)

@@ -18,7 +18,7 @@ from ...types import A, Array, Scalar, Stream
 from ..named import Named
 from ..states import start_of
 from .plan import plan
-from .spec import ScanSpec, extents_of
+from .spec import ScanSpec, along
 
 
 def cummax(x: A, axis: int | None = -1, *, out: Array = None, stream: Stream = None) -> tuple[A, A]:
@@ -84,7 +84,7 @@ def _key(name: str, axis: Any, reverse: Any = False, init: Any = None) -> tuple:
 def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
     given, x = Arguments(*arguments), views[0]
-    extents = extents_of(given.axis, x.shape)
+    what = along(given.axis, x.shape)
     values: tuple[DType, ...] = (x.dtype.accumulator,)
     results: tuple[DType, ...] = (x.dtype,)
     if given.name == "linear_recurrence":
@@ -95,8 +95,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     sources = tuple(view.dtype for view in views)
     operation = Named(Operator(given.name), sources, values, results, backward=given.reverse)
     start = None if given.init is None else start_of((1, given.init), "init", operation)
-    shape = (x.size,) if given.axis is None else x.shape
-    return ScanSpec(operation, False, given.reverse, start, shape=shape, extents=extents)
+    return ScanSpec(operation, False, given.reverse, start, **what)
 
 
 def _common(a: View, b: View) -> DType:
@@ -112,6 +111,6 @@ def _common(a: View, b: View) -> DType:
     return FLOAT32 if a.dtype.size == b.dtype.size else max(a.dtype, b.dtype, key=lambda dtype: dtype.size)
 
 
-_one = front_end(Family("named scan", ("x",), _parse, plan))
-_pair = front_end(Family("named scan of two results", ("x",), _parse, plan, outputs=2))
-_two = front_end(Family("named scan of two arrays", ("a", "b"), _parse, plan))
+_one = front_end(Family("named scan", ("x",), _parse, plan, strided=True))
+_pair = front_end(Family("named scan of two results", ("x",), _parse, plan, outputs=2, strided=True))
+_two = front_end(Family("named scan of two arrays", ("a", "b"), _parse, plan, strided=True))

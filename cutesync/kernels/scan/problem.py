@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ...sizes import power_of_two_below
 from ..policy import Policy
@@ -96,10 +97,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class Choice:
-    """A policy and its launch: ``tiles`` cover a row; ``slots`` states of ``width`` columns are published."""
+    """A policy and its launch: ``tiles`` cover a row; ``slots`` states of ``width`` columns are published. ``layout``
+    has the parameters that describe strided arrays."""
 
     policy: Policy
     tiles: int
     grid: int
     slots: int = 0
     width: int = 1
+    layout: Mapping[str, int] = field(default_factory=dict)

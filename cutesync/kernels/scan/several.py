@@ -12,7 +12,7 @@ from ...runtime.call import Family, Views
 from ...runtime.view import View
 from ..several import Inputs, call_of, inputs_of, operation_of
 from .plan import plan
-from .spec import ScanSpec, extents_of, start_value
+from .spec import ScanSpec, along, start_value
 
 
 class Options(NamedTuple):
@@ -54,16 +54,14 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     options = given.options
     op = operator(given.op, options.identity)
     operation = operation_of(given.inputs, op, views, options.dtype, given.callables, options.out_dtype)
-    shape = views[0].shape
     return ScanSpec(
         operation=operation,
         exclusive=options.exclusive,
         reverse=options.reverse,
         start=start_value(options.init, options.exclusive, options.identity, operation),
-        shape=(views[0].size,) if options.axis is None else shape,
-        extents=extents_of(options.axis, shape),
         args=given.inputs.numbers,
+        **along(options.axis, views[0].shape),
     )
 
 
-_FAMILY = Family("scan of states", (), _parse, plan)
+_FAMILY = Family("scan of states", (), _parse, plan, strided=True)

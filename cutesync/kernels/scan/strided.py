@@ -1,0 +1,234 @@
+"""Scan of arrays of any strides: tiles of positions times columns in shared memory.
+
+The tiles are those of ``column_tiles``, and so are the order of steps, the look-back and the progress. What differs is
+who loads what: neighbouring threads copy what lies side by side in memory, be it columns or positions, in each input by
+itself; a barrier later each thread reduces and scans ``height`` positions of one column. Results take the places of the
+elements in shared memory, and are stored as they lie side by side in the output. So whole lines are read and written
+although inputs and outputs disagree about the axis of neighbours.
+
+Positions and columns are numbers; their places in memory follow from the extents and strides of the axes (``Layout``).
+Slots in shared memory are padded so that neighbouring threads access different banks in each of these orders.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64, Uint8
+from cutlass.experimental import primitives
+
+from ...block.reduce import get, put, state_bytes
+from ...monoid import choose
+from ...sizes import power_of_two_below
+from ...warp import LANES, Maybe, scan_states
+from ..arrays import pointers_of
+from .base import Arguments, Scan, ScanKernel
+from .column_tiles import MAX_UNROLL, UNROLL_BYTES, WORD_BYTES, ColumnTileScan, Member
+from .strided_policy import THREADS, StridedPolicy, slot_sizes, strides_of_slots
+
+BATCH = 8  # elements of a thread that are in registers on their way to or from shared memory
+
+# As ``column_tiles.Part``. ``first`` is the tile's first position, ``base`` its first column.
+Part = namedtuple("Part", "tile outer column inside left row count position first base")
+
+# An axis of a layout: its extent, what divides by it (``strided_policy.divisor``), and the stride of each array.
+Dimension = namedtuple("Dimension", "extent factor shift steps")
+
+
+class StridedScan(ColumnTileScan):
+    """The kernel. Threads whose positions or columns do not exist load others in their place, and store nothing."""
+
+    def __init__(self, scan: Scan, policy: StridedPolicy) -> None:
+        self.width, self.lanes, self.groups, self.height = 1, policy.lanes, policy.groups, policy.height
+        self.group, self.alone, self.ranks, self.wide = policy.group, policy.alone, policy.ranks, policy.wide
+        self.tile, self.states, self.stages = policy.tile, THREADS, 1 if policy.alone else 2
+        sources, results = scan.monoid.sources, scan.monoid.results
+        self.along = policy.along
+        self.slots_of = slot_sizes([d.size for d in sources], [d.size for d in results])
+        self.steps_of = [strides_of_slots(policy.lanes, policy.height, size) for size in self.slots_of]
+        self.stage_bytes = [-(-run * policy.groups // 16) * 16 for _, run in self.steps_of]
+        self.unroll = max(1, min(MAX_UNROLL, policy.height, power_of_two_below(UNROLL_BYTES // sum(self.slots_of))))
+        elements = sum(self.stages * size + 16 for size in self.stage_bytes)
+        smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
+        ScanKernel.__init__(self, scan, THREADS, smem, policy.blocks_per_sm)
+
+    def stage_buffers(self, allocator) -> tuple:
+        return tuple(
+            allocator.allocate_array(Uint8, self.stages * size, byte_alignment=16) for size in self.stage_bytes
+        )
+
+    def chains(self, a: Arguments):
+        return Int32((a.inner + (self.lanes - 1)) // self.lanes)
+
+    def part(self, number, a: Arguments, me: Member) -> Any:
+        chains = self.chains(a)
+        tile, base = number // chains, Int64(number % chains) * self.lanes
+        inside = base + me.lane < a.inner
+        first, row = Int64(tile) * self.tile, me.group * self.height
+        count = Int32(cutlass.min(a.length - first, Int64(self.tile)))
+        left = choose(inside, count - row, Int32(0))
+        return Part(tile, Int32(0), base + me.lane, inside, left, row, count, first + row, first, base)
+
+    # Places in memory
+
+    def dimensions(self, a: Arguments) -> tuple[list, list]:
+        """The scanned axes, and those of the columns, the outermost first."""
+        each = 3 + len(self.along)
+        parts = [a.layout[i : i + each] for i in range(0, len(a.layout), each)]
+        found = [Dimension(part[0], part[1], part[2], part[3:]) for part in parts]
+        return found[: self.ranks[0]], found[self.ranks[0] :]
+
+    def offset(self, dimensions, number, k: int):
+        """How far the position or the column of a number lies from number 0 in array ``k``, in elements."""
+        total = None
+        for i in range(len(dimensions) - 1, -1, -1):
+            rest, coordinate = number, number
+            if i > 0:
+                rest = self.quotient(number, dimensions[i])
+                coordinate = number - rest * type(number)(dimensions[i].extent)
+            far = Int64(coordinate) * dimensions[i].steps[k]
+            total = far if total is None else total + far
+            number = rest
+        return total
+
+    def quotient(self, number, dimension):
+        if self.wide:
+            return number // dimension.extent
+        return Int32((Int64(number) * dimension.factor) >> dimension.shift)
+
+    def number(self, n):
+        """A position or a column as a number that is divided."""
+        return Int64(n) if self.wide else Int32(n)
+
+    def spot(self, k: int, j: int, me: Member):
+        """``(position, column)`` in a tile: what a thread loads or stores as number ``j`` in array ``k``."""
+        if not self.along[k]:
+            return me.thread // self.lanes + j * self.groups, me.thread % self.lanes
+        if self.tile >= THREADS:
+            return me.thread + j * THREADS % self.tile, Int32(j * THREADS // self.tile)
+        return me.thread % self.tile, me.thread // self.tile + j * (THREADS // self.tile)
+
+    def place(self, k: int, a: Arguments, part: Part, position, column):
+        """Where the element at a position and a column of a tile lies in array ``k``, in elements. If it does not
+        exist, another is taken in its place."""
+        scanned, columns = self.dimensions(a)
+        at = self.scan.flip(part.first + cutlass.min(position, part.count - 1), a.length)
+        of = cutlass.min(part.base + column, a.inner - 1)
+        return self.offset(scanned, self.number(at), k) + self.offset(columns, self.number(of), k)
+
+    def slot(self, shared, k: int, stage, position, column, dtype):
+        """Where the same lies in shared memory, as a ``dtype``."""
+        row, run = self.steps_of[k]
+        inside = position // self.height * run + position % self.height * row + column * self.slots_of[k]
+        at = shared.stages[k] + (stage * self.stage_bytes[k] + inside)
+        return cute.make_ptr(dtype.cutlass, at.toint(), cute.AddressSpace.smem, assumed_align=dtype.size)
+
+    def held(self, shared, k: int, stage, u, me: Member):
+        return self.slot(shared, k, stage, me.group * self.height + u, me.lane, self.scan.monoid.sources[k])
+
+    # Loading and storing
+
+    @cute.jit
+    def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
+        """Start the copies of a tile into a stage."""
+        for k, (source, dtype) in enumerate(zip(pointers_of(a.x), self.scan.monoid.sources)):
+            for first in cutlass.range_constexpr(0, self.height, BATCH):
+                loaded = []
+                for j in cutlass.range_constexpr(first, min(first + BATCH, self.height)):
+                    position, column = self.spot(k, j, me)
+                    target = self.slot(shared, k, stage, position, column, dtype)
+                    at = source + self.place(k, a, part, position, column)
+                    if cutlass.const_expr(dtype.size >= WORD_BYTES):
+                        primitives.cp_async_shared_global(target, at, dtype.size, "ca")
+                    else:
+                        loaded.append((target, element(at)[0]))
+                for target, value in loaded:
+                    put_element(target, value)
+        cute.arch.cp_async_commit_group()
+
+    @cute.jit
+    def store(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
+        """Store the results of a tile."""
+        inputs = len(self.scan.monoid.sources)
+        for k, (out, dtype) in enumerate(zip(pointers_of(a.out), self.scan.monoid.results)):
+            for first in cutlass.range_constexpr(0, self.height, BATCH):
+                held = []
+                for j in cutlass.range_constexpr(first, min(first + BATCH, self.height)):
+                    position, column = self.spot(inputs + k, j, me)
+                    value = element(self.slot(shared, k, stage, position, column, dtype))[0]
+                    exists = (position < part.count) & (part.base + column < a.inner)
+                    held.append((exists, out + self.place(inputs + k, a, part, position, column), value))
+                for exists, at, value in held:
+                    self.store_one(exists, at, value)
+
+    @cute.jit
+    def store_one(self, exists, at, value):
+        if exists:
+            put_element(at, value)
+
+    # Scanning
+
+    @cute.jit
+    def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
+        cute.arch.cp_async_wait_group(0)
+        cute.arch.sync_threads()  # a thread reads what others copied
+        return self.reduce_rows(shared, a, me, part, stage)
+
+    @cute.jit
+    def exchange(self, storage: cutlass.Constexpr, states, me: Member, count: Int32):
+        """As in ``column_tiles``, by warps that scan the states of neighbouring threads of a column. Two barriers."""
+        types, combine = self.scan.monoid.types, self.scan.combine
+        put(storage, me.thread, states[0])
+        cute.arch.sync_threads()
+        column, group = me.thread // self.groups, me.thread % self.groups
+        place = group * self.lanes + column
+        own = get(storage, place, types)
+        run = scan_states(own, combine, me.thread % LANES, min(self.groups, LANES), group < count)
+        put(storage, place, run)
+        cute.arch.sync_threads()
+        before = self.up_to(storage, me, cutlass.max(me.group - 1, 0))
+        return (before,), (self.up_to(storage, me, cutlass.max(count - 1, 0)),)
+
+    @cute.jit
+    def up_to(self, storage: cutlass.Constexpr, me: Member, group):
+        """The states of a column's threads up to row group ``group``, from the scans of warps."""
+        types = self.scan.monoid.types
+        state = get(storage, cutlass.min(group, LANES - 1) * self.lanes + me.lane, types)
+        if cutlass.const_expr(self.groups > LANES):
+            for warp in cutlass.range(1, group // LANES + 1, 1, unroll=1):
+                place = cutlass.min(group, warp * LANES + (LANES - 1)) * self.lanes + me.lane
+                state = self.scan.combine(state, get(storage, place, types))
+        return state
+
+    @cute.jit
+    def scan_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage, before: Maybe):
+        """Scan a thread's positions in shared memory, then store the tile."""
+        states = before.state
+        for first in cutlass.range(0, self.height, self.unroll, unroll=1):
+            rows = self.states_of(shared, a, me, part, stage, first)
+            for u, row in enumerate(rows):
+                following = (
+                    self.append((first + u > 0) | before.valid, states, row) if u == 0 else self.combine(states, row)
+                )
+                self.put_results(shared, me, stage, first + u, states if self.scan.exclusive else following)
+                states = following
+        cute.arch.sync_threads()
+        self.store(shared, a, me, part, stage)
+        cute.arch.sync_threads()  # before copies into the stage
+
+    def put_results(self, shared, me: Member, stage, u, states) -> None:
+        """Put the results of a thread's position ``u`` in the places of its elements."""
+        place = me.group * self.height + u
+        for k, (result, dtype) in enumerate(zip(self.scan.monoid.results_of(states[0]), self.scan.monoid.results)):
+            element(self.slot(shared, k, stage, place, me.lane, dtype))[0] = result
+
+
+def element(pointer):
+    return cute.make_tensor(pointer, cute.make_layout((1,)))
+
+
+def put_element(pointer, value) -> None:
+    element(pointer)[0] = value
