@@ -15,6 +15,7 @@ from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
 from .column_policy import columns, group_slots
 from .problem import SMS, VECTOR_BYTES, Choice, Problem
+from .slice_policy import single, slices
 
 LINE_BYTES = 128  # of memory: the pipeline's tiles begin on whole lines
 LANES = 32
@@ -101,6 +102,11 @@ class NarrowPolicy(Policy, kernel=".narrow:NarrowScan"):
 
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem with at least one element."""
+    if problem.length == 1:
+        return single(problem)
+    found = slices(problem)
+    if found is not None:
+        return found
     if problem.inner > 1:
         if problem.several:
             return columns(problem)
