@@ -77,6 +77,7 @@ class ColumnTileScan(ThreadColumns):
         self.stages = 1 if policy.alone else 2
         elements = sum(self.stages * self.stage * dtype.size + 16 for dtype in scan.monoid.sources)
         smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
+        self.positions = 0 if policy.alone else self.tile
         super().__init__(scan, threads, smem, policy.blocks_per_sm)
 
     @cute.jit
@@ -167,7 +168,7 @@ class ColumnTileScan(ThreadColumns):
         count = Int32(cutlass.min(a.length - first, Int64(self.tile)))
         left = choose(inside, count - row, Int32(0))
         row = cutlass.min(row, count - 1)
-        place = (Int64(outer) * a.length + self.scan.flip(first + row, a.length)) * a.inner
+        place = (Int64(outer) * a.whole + self.scan.flip(first + row, a.length)) * a.inner
         place += cutlass.min(column, Int32(a.inner) - self.width)
         step = -a.inner if self.scan.reverse else a.inner
         return Part(tile, outer, column, inside, left, row, count, first + row, place, step)

@@ -105,6 +105,7 @@ class PipelineScan(ScanKernel):
             + partial_bytes(scan.types, policy.stages)
             + 128 * max(len(self.sizes), 1)
         )
+        self.positions, self.slack = self.tile.tile, LINE_BYTES
         super().__init__(scan, self.roles.threads, smem, 1)
 
     def split_registers(self, state_words: int) -> Roles:
@@ -154,7 +155,7 @@ class PipelineScan(ScanKernel):
 
     def row(self, a: Arguments, number):
         """Where the row of a tile begins."""
-        return Int64(number // a.tiles) * a.length * a.inner
+        return Int64(number // a.tiles) * a.whole * a.inner
 
     def row_in(self, a: Arguments, number):
         """The row of a tile in the inputs."""

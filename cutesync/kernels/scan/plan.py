@@ -29,12 +29,13 @@ _EXTENTS = ("rows", "length", "inner")
 def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
     """Return the kernel of a choice."""
     policy, width, operation = choice.policy, choice.width, spec.operation
-    layout = tuple(Scalar(name, "Int64") for name in strided_policy.parameters(policy))
+    layout = [Scalar(name, "Int64") for name in choice.layout]
+    count: list[Pointer | Scalar] = [Pointer("n_at", INT64), Scalar("n", "Int64")] if spec.counted else []
 
     def make() -> Any:
         from .base import Scan
 
-        return policy.make(Scan(operation.monoid(), spec.exclusive, spec.reverse, spec.start_kind, width))
+        return policy.make(Scan(operation.monoid(), spec.exclusive, spec.reverse, spec.start_kind, width, spec.counted))
 
     inputs, outputs, start, args = parameter_groups(operation)
     middle: tuple[Pointer | Scalar, ...] = (
@@ -46,19 +47,22 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
     first = Pointer("init_at", operation.results[0])
 
     def examples() -> Sequence:
-        x, out, init = (tuple(p.example() for p in group) for group in (inputs, outputs, [*start, *args, *layout]))
+        x, out, init = (
+            tuple(p.example() for p in group) for group in (inputs, outputs, [*start, *args, *count, *layout])
+        )
         return x, out, first.example(), init, *(p.example() for p in middle)
 
-    parameters = (*inputs, *outputs, first, *start, *args, *layout, *middle)
+    parameters = (*inputs, *outputs, first, *start, *args, *count, *layout, *middle)
     return KernelSpec(("scan", policy, width, *spec.key), parameters, make, examples=examples)
 
 
 def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tuple[str, ...]) -> Launch:
     """Prepare the launch of a scan of at least one element. ``arrays`` names the parameters that each call gives."""
     operation = spec.operation
-    values = dict(zip(_EXTENTS, spec.extents)) | {"tiles": choice.tiles} | dict(choice.layout)
+    values: dict[str, Any] = dict(zip(_EXTENTS, spec.extents)) | {"tiles": choice.tiles} | dict(choice.layout)
     values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
     values |= dict(zip(numbered("arg", operation.args), spec.args))
+    values |= {"n": spec.n}
     claim = functools.partial(workspace.counters_and_slots, slots=choice.slots * spec.words * choice.width)
     kernel = kernel_spec(choice, spec)
     return Launch(kernel, ordinal, choice.grid, values, arrays, claim if choice.slots else None, stream)
@@ -86,18 +90,18 @@ def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, i
         spec.words,
         operation.registers == ("Float64",),
         isinstance(operation, States) and operation.takes_index,
+        spec.counted,
     )
     if isinstance(operation, Single) and spec.algorithm != "auto":
+        if spec.counted:
+            raise ArgumentValueError(explain("algorithm", "'tiered' with n=", "'auto' with n="))
         if extents is None or extents[2] != 1:
             came = f"'tiered' along {'strided rows' if extents is None else 'an axis that is not the last'}"
             allowed = "C-contiguous arrays along the last axis, or axis=None"
             raise ArgumentValueError(explain("algorithm", came, allowed, "use algorithm='auto'"))
         rungs = importlib.import_module("cutesync.patterns.tiered_scan")
         return rungs.tiers(spec, operation, problem, x.device, stream), in_place
-    names = (*numbered("x", inputs), *(("init_at",) if spec.start_in_memory else ()))
-    names += tuple(
-        name for name, argument in zip(numbered("arg", operation.args), operation.args) if argument.in_memory
-    )
+    names = _names(spec)
     arrays = (*names, *numbered("out", outs))
     choice = strided_policy.strided(problem, layout) if extents is None else choose(problem)
     run = launch(choice, spec, x.device, stream, arrays).run
@@ -105,6 +109,17 @@ def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, i
     far = [offset * size for offset, size in zip(layout.offsets, sizes)]
     between = [0] * (len(names) - len(inputs))
     return _moved(run, (*far[: len(inputs)], *between, *far[len(inputs) :])), in_place
+
+
+def _names(spec: ScanSpec) -> tuple[str, ...]:
+    """Return the names of the parameters that are inputs. Beside an ``n`` in memory, a plain scan has an ``init_at``
+    that may be 0."""
+    operation = spec.operation
+    inputs, args = numbered("x", operation.sources), numbered("arg", operation.args)
+    names = [*inputs, *(name for name, argument in zip(args, operation.args) if argument.in_memory)]
+    if spec.start_in_memory or (spec.n_in_memory and isinstance(operation, Single)):
+        names.append("init_at")
+    return (*names, *(("n_at",) if spec.n_in_memory else ()))
 
 
 def _steps(spec: ScanSpec, inputs: Views, outs: Views) -> list[tuple[int, ...]]:

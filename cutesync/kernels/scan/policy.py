@@ -116,13 +116,14 @@ def choose(problem: Problem) -> Choice:
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
     most_rows = problem.fitted(16)
-    if problem.rows > 1 and vectors <= LANES:
+    if problem.rows > 1 and vectors <= LANES and not problem.counted:
         group = power_of_two(vectors)
         return Choice(
             ShortRowPolicy(items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4)
         )
     most = LANES * (2 * MAX_WARPS_PER_ROW if problem.rows == 1 else most_rows * ROW_WARPS)
     ragged = problem.length > LANES * problem.items and (items * problem.wide < MIN_VECTOR_BYTES or vectors > most)
+    ragged |= problem.counted  # rows end anywhere
     if ragged:
         items, shift = problem.items, problem.shift
         vectors = ceil_div(problem.length + VECTOR_BYTES // problem.source - 1, items)

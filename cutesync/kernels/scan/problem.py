@@ -17,7 +17,8 @@ MAX_CHUNK_WORDS = 96  # states of several values: registers of a lane for its ve
 class Problem:
     """There are rows * inner scans of ``length`` elements. ``sources`` and ``results`` are the element sizes of the
     inputs and outputs in bytes; ``xs`` and ``outs`` are their addresses, of which only the alignment counts. A state
-    has ``words`` 32-bit words; ``double``: it is one float64; ``indexed``: it is made with its position's index."""
+    has ``words`` 32-bit words; ``double``: it is one float64; ``indexed``: it is made with its position's index.
+    ``counted``: only the first positions count, as many as the call says when it runs."""
 
     rows: int
     length: int
@@ -29,6 +30,7 @@ class Problem:
     words: int = 1
     double: bool = False
     indexed: bool = False
+    counted: bool = False
 
     @property
     def several(self) -> bool:

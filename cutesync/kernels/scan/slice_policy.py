@@ -11,6 +11,7 @@ from .problem import SMS, VECTOR_BYTES, Choice, Problem
 
 SLICE_THREADS, SINGLE_THREADS = 256, 256
 SLICE_BYTES = 1 << 15  # of a tile's elements and results in shared memory
+LANES = 32
 SLICE_BLOCKS = 4  # per SM: 128 KiB of tiles
 MAX_SEGMENTS = 32  # of a column: one warp scans their states
 MIN_SEGMENT = 16  # positions of a piece: shorter ones cost more to exchange than they save
@@ -92,5 +93,6 @@ def _suits(problem: Problem) -> bool:
         return False
     if problem.inner == 1:
         items, _ = problem.vector(problem.length)
-        return items * problem.wide < MIN_VECTOR_BYTES
+        short = problem.length <= LANES * items  # other kernels take a warp for a row of which not all elements count
+        return items * problem.wide < MIN_VECTOR_BYTES or (problem.counted and short)
     return problem.inner * problem.wide < LINE_BYTES or problem.length > 32

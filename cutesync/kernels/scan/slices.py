@@ -92,7 +92,7 @@ class SliceScan(ThreadColumns):
 
     def slice_of(self, a: Arguments):
         """The elements of a slice."""
-        return Int32(a.length * a.inner)
+        return Int32(a.whole * a.inner)
 
     # Copies: bytes of a tile lie in shared memory as in global memory, but for the bytes between slices.
 
@@ -121,13 +121,13 @@ class SliceScan(ThreadColumns):
         if dtype.size >= 4:
             primitives.cp_async_shared_global(target, source, dtype.size, "ca")
         else:
-            element(target)[0] = element(source)[0]
+            put_element(target, element(source)[0])
 
     @cute.jit
     def copy_out(self, buffer, out, dtype: cutlass.Constexpr, elements, a: Arguments, thread):
         bytes_of, pad = self.pitch(a, dtype.size)
         whole = Int32(0)
-        if cutlass.const_expr(self.aligned_out):
+        if cutlass.const_expr(self.aligned_out and not self.scan.counted):
             vectors = elements * dtype.size // VECTOR_BYTES
             each = choose(pad > 0, bytes_of // VECTOR_BYTES, Int32(UNPADDED))
             for v in cutlass.range(thread, vectors, SLICE_THREADS, unroll=4):
@@ -137,10 +137,16 @@ class SliceScan(ThreadColumns):
                 cute.autovec_copy(held, self.words_at(out.toint() + Int64(v * VECTOR_BYTES), out.memspace))
             whole = vectors * (VECTOR_BYTES // dtype.size)
         for i in cutlass.range(whole + thread, elements, SLICE_THREADS, unroll=4):
-            self.move_element(out + i, self.at(buffer, i, dtype, a))
+            self.move_element(out + i, self.at(buffer, i, dtype, a), self.counts(i, a))
 
-    def move_element(self, target, source) -> None:
-        element(target)[0] = element(source)[0]
+    def counts(self, i, a: Arguments):
+        """Whether the position of element ``i`` of a tile counts."""
+        return i % self.slice_of(a) < Int32(a.length * a.inner) if self.scan.counted else True
+
+    @cute.jit
+    def move_element(self, target, source, counts):
+        if counts:
+            put_element(target, element(source)[0])
 
     def vector_at(self, pointer):
         return cute.make_ptr(Uint8, pointer.toint(), pointer.memspace, assumed_align=VECTOR_BYTES)
@@ -247,8 +253,12 @@ class SliceScan(ThreadColumns):
     def put_results(self, buffers, a: Arguments, piece: Piece, position, states) -> None:
         results = self.scan.monoid.results_of(states[0])
         for k, (result, dtype) in enumerate(zip(results, self.scan.monoid.results)):
-            element(self.held(buffers, self.home[k], a, piece, position, dtype))[0] = result
+            put_element(self.held(buffers, self.home[k], a, piece, position, dtype), result)
 
 
 def element(pointer):
     return cute.make_tensor(pointer, cute.make_layout((1,)))
+
+
+def put_element(pointer, value) -> None:
+    element(pointer)[0] = value

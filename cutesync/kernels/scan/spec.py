@@ -11,6 +11,8 @@ import numpy as np
 from ...dtypes import DType
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...runtime.call import Spec
+from ...runtime.view import View
+from ..count import check
 from ..states import Single, States, start_of, words_of
 
 
@@ -21,7 +23,7 @@ class ScanSpec(Spec):
 
     ``lengths`` is the shape of the inputs, ``shape`` that of the results. ``extents`` are (rows, length, inner): there
     are rows * inner scans of ``length`` elements. ``args`` are the run-time arguments that are numbers; None for one
-    that is in memory.
+    that is in memory. Only the first ``n`` positions count; with ``n_in_memory``, ``n`` is an input.
     """
 
     operation: Single | States
@@ -35,6 +37,8 @@ class ScanSpec(Spec):
     extents: tuple[int, int, int] = (1, 1, 1)
     algorithm: str = "auto"
     args: tuple = ()
+    n: int | None = None
+    n_in_memory: bool = False
 
     @property
     def results(self) -> tuple[tuple[tuple[int, ...], DType], ...]:
@@ -47,7 +51,12 @@ class ScanSpec(Spec):
     @property
     def key(self) -> tuple:
         """Identifies the machine code in caches."""
-        return (*self.operation.key, self.exclusive, self.reverse, self.start_kind)
+        return (*self.operation.key, self.exclusive, self.reverse, self.start_kind, self.counted)
+
+    @property
+    def counted(self) -> bool:
+        """Whether only the first positions count."""
+        return self.n is not None or self.n_in_memory
 
     @property
     def words(self) -> int:
@@ -75,6 +84,12 @@ def along(axis: Any, shape: tuple[int, ...]) -> dict[str, Any]:
         )
         raise ArgumentValueError(explain("axis", shown(axis), allowed))
     return {"shape": shape, "axis": int(axis) % len(shape), "lengths": shape}
+
+
+def counted(number: int | None, view: View | None) -> dict[str, Any]:
+    """Return the fields of a Spec that say how many positions count; ``view`` is the array that has their number."""
+    check(view)
+    return {"n": number, "n_in_memory": view is not None}
 
 
 def start_value(init: Any, exclusive: bool, identity: Any, operation: Single | States) -> tuple | None:

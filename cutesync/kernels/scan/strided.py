@@ -53,6 +53,7 @@ class StridedScan(ColumnTileScan):
         self.unroll = max(1, min(MAX_UNROLL, policy.height, power_of_two_below(UNROLL_BYTES // sum(self.slots_of))))
         elements = sum(self.stages * size + 16 for size in self.stage_bytes)
         smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
+        self.positions = 0 if policy.alone else self.tile
         ScanKernel.__init__(self, scan, THREADS, smem, policy.blocks_per_sm)
 
     def stage_buffers(self, allocator) -> tuple:

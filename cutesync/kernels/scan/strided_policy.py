@@ -142,12 +142,10 @@ def _lanes(layout: Layout, sizes: Sequence[int], along: Sequence[bool], height: 
     return min((1 << log for log in range(THREADS.bit_length())), key=cost)
 
 
-def parameters(policy: Policy) -> tuple[str, ...]:
+def parameters(policy: StridedPolicy) -> tuple[str, ...]:
     """Return the names of the parameters that describe a layout: for each axis its extent, the factor and the shift by
-    which numbers are divided by it, and the stride of each array. Other kernels have none."""
+    which numbers are divided by it, and the stride of each array."""
     names: list[str] = []
-    if not isinstance(policy, StridedPolicy):
-        return ()
     for kind, rank in zip(("scanned", "column"), policy.ranks):
         for i in range(rank):
             names += [f"{kind}{i}_{what}" for what in ("extent", "factor", "shift")]
