@@ -17,6 +17,7 @@ from cutesync.kernels.scan.policy import (
     NarrowPolicy,
     PipelinePolicy,
     RowPolicy,
+    RunPolicy,
     ShortRowPolicy,
     WavePolicy,
 )
@@ -93,11 +94,23 @@ def wave(warps: int, rows: int) -> Chooser:
     return choose
 
 
-def pipeline(folders: int, squads: int, warps: int, rows: int, stages: int, blocks: int) -> Chooser:
+def pipeline(
+    folders: int, squads: int, warps: int, rows: int, stages: int, blocks: int, look_aheads: int = 1
+) -> Chooser:
     def choose(problem: Problem) -> Choice:
         tiles = _tiles(problem, warps, rows, LINE_BYTES)
-        policy = PipelinePolicy(folders, squads, warps, rows, stages, _shift(problem))
+        policy = PipelinePolicy(folders, squads, warps, rows, stages, _shift(problem), look_aheads=look_aheads)
         return Choice(policy, tiles, min(blocks, problem.rows * tiles), problem.rows * slots_of(tiles), problem.inner)
+
+    return choose
+
+
+def runs(vectors: int, stages: int, blocks: int) -> Chooser:
+    def choose(problem: Problem) -> Choice:
+        assert problem.places is not None
+        tiles = _tiles(problem, 4, vectors, LINE_BYTES)
+        policy = RunPolicy(4, 2, 4, vectors, stages, problem.shift, look_aheads=2, places=problem.places)
+        return Choice(policy, tiles, min(blocks, problem.rows * tiles), problem.rows * slots_of(tiles))
 
     return choose
 
@@ -184,9 +197,9 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "slabs by many": (slabs(4, 5, 3, 4, 128), (150, 33), 0),
     "pipeline, small ring": (pipeline(4, 2, 4, 1, 2, 3), (1, 4203), 1),
     "pipeline, three squads": (pipeline(4, 3, 4, 1, 3, 2), (1, 3603), 1),
-    "pipeline, one squad, one block": (pipeline(8, 1, 4, 1, 2, 1), (1, 2603), 1),
+    "pipeline, all in turn, one block": (pipeline(8, 1, 4, 1, 2, 1, 2), (1, 2603), 1),
     "few columns in a pipeline": (pipeline(4, 1, 4, 1, 2, 2), (300, 4), 0),
-    "pipeline of rows": (pipeline(4, 2, 4, 1, 3, 3), (3, 1301), 1),
+    "pipeline of rows": (pipeline(4, 2, 4, 1, 4, 3), (3, 1301), 1),
 }
 
 

@@ -78,6 +78,17 @@ class Problem:
             return 0
         return shifts.pop() if not self.several and self.items * self.results[0] >= 4 else None
 
+    @property
+    def places(self) -> tuple[int, ...] | None:
+        """For each output an input of its own with elements of the same size; None if there are not so many."""
+        found: list[int] = []
+        for result in self.results:
+            k = next((k for k, size in enumerate(self.sources) if size == result and k not in found), None)
+            if k is None:
+                return None
+            found.append(k)
+        return tuple(found)
+
     def vector(self, extent: int) -> tuple[int, int | None]:
         """Return ``(items, shift)``: the largest vector that divides ``extent`` and is aligned in the inputs; ``shift``
         is 0 if it is aligned in the outputs, too, else None."""
