@@ -9,12 +9,13 @@ For the tile in hand and the next one:
     2. publish the next tile's aggregates
     3. look back for the tile in hand: each row group collects a part of the states before it; exchange them (barrier)
     4. publish what comes before the next group of tiles, if this tile ends one
-    5. scan and store
-    6. start the copies of the tile after the next into the same stage, one of two; ask for another tile's number
+    5. ask for another tile's number; scan and store
+    6. start the copies of that tile into the same stage, one of two
 
 So what a look-back asks for was mostly published long before, and while some blocks of an SM wait for copies, others
-store. Elements of a row that do not fill a word of 32 bits are loaded and stored to the stage instead of copied. Tile
-numbers count the columns first, then the outer slices, then the rows.
+store. A number is asked for when its tile can be loaded soon: what a block has taken and not loaded, others wait for.
+Elements of a row that do not fill a word of 32 bits are loaded and stored to the stage instead of copied. Tile numbers
+count the columns first, then the outer slices, then the rows.
 
 Progress: tile numbers come from an atomic. A block that looks back has published the aggregates of its tile and of the
 next, and waits only for tiles before the one in hand. So the block that has the smallest tile with something
@@ -132,27 +133,24 @@ class ColumnTileScan(ThreadColumns):
             coming = shared.words[NUMBERS + 1]
             cute.arch.sync_threads()
             self.load_if(coming < everything, shared, a, me, coming, stage ^ 1)
-            if (me.thread == 0) & (coming < everything):
-                entry = enter(a.counters)
         while number < everything:
             prefix_coming, total_coming = prefix, total
             if coming < everything:
                 part = self.part(coming, a, me)
                 prefix_coming, total_coming = self.reduce_tile(shared, a, me, part, stage ^ 1)
                 self.publish(self.slots(a, coming, tag), me, part, total_coming)
-            else:
-                cute.arch.sync_threads()
-            if me.thread == 0:
-                shared.words[NUMBERS + stage] = entry.arrived
             part, groups = self.part(number, a, me), self.slots(a, number, tag)
             carry = self.look_back(groups, shared.found, a, me, part)
             self.publish_end(groups, me, part, self.then(carry, Maybe.of(total)))
+            if (me.thread == 0) & (coming < everything):
+                entry = enter(a.counters)
             self.scan_rows(shared, a, me, part, stage, self.then(carry, prefix))
-            number, coming = coming, shared.words[NUMBERS + stage]
+            if me.thread == 0:
+                shared.words[NUMBERS] = entry.arrived
+            cute.arch.sync_threads()
+            number, coming = coming, shared.words[NUMBERS]
             prefix, total = prefix_coming, total_coming
             self.load_if(coming < everything, shared, a, me, coming, stage)
-            if (me.thread == 0) & (coming < everything):
-                entry = enter(a.counters)  # asked for early: the answer takes as long as a copy
             stage ^= 1
         if me.thread == 0:
             blocks, _, _ = cute.arch.grid_dim()

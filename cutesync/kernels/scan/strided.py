@@ -46,7 +46,7 @@ class StridedScan(ColumnTileScan):
         self.group, self.alone, self.ranks, self.wide = policy.group, policy.alone, policy.ranks, policy.wide
         self.tile, self.states, self.stages = policy.tile, THREADS, 1 if policy.alone else 2
         sources, results = scan.monoid.sources, scan.monoid.results
-        self.along = policy.along
+        self.along, self.log = policy.along, policy.height.bit_length() - 1
         self.slots_of = slot_sizes([d.size for d in sources], [d.size for d in results])
         self.steps_of = [strides_of_slots(policy.lanes, policy.height, size) for size in self.slots_of]
         self.stage_bytes = [-(-run * policy.groups // 16) * 16 for _, run in self.steps_of]
@@ -104,66 +104,137 @@ class StridedScan(ColumnTileScan):
         """A position or a column as a number that is divided."""
         return Int64(n) if self.wide else Int32(n)
 
-    def spot(self, k: int, j: int, me: Member):
-        """``(position, column)`` in a tile: what a thread loads or stores as number ``j`` in array ``k``."""
+    # What a thread loads or stores as number ``j`` in array ``k`` is the position and the column of its *spot*: those
+    # of number 0, which depend on the thread, and steps from there, which do not.
+
+    def spot(self, k: int, me: Member):
+        """``(position, column)`` in a tile of a thread's number 0."""
+        across = min(self.tile, THREADS) if self.along[k] else self.lanes
+        low, high = me.thread & (across - 1), me.thread >> (across.bit_length() - 1)
+        return (low, high) if self.along[k] else (high, low)
+
+    def step_to(self, k: int, j: int) -> tuple[int, int]:
+        """``(positions, columns)`` from number 0 to number ``j``."""
         if not self.along[k]:
-            return me.thread // self.lanes + j * self.groups, me.thread % self.lanes
+            return j * self.groups, 0
         if self.tile >= THREADS:
-            return me.thread + j * THREADS % self.tile, Int32(j * THREADS // self.tile)
-        return me.thread % self.tile, me.thread // self.tile + j * (THREADS // self.tile)
+            return j * THREADS % self.tile, j * THREADS // self.tile
+        return 0, j * (THREADS // self.tile)
 
-    def place(self, k: int, a: Arguments, part: Part, position, column):
-        """Where the element at a position and a column of a tile lies in array ``k``, in elements. If it does not
-        exist, another is taken in its place."""
+    def batches(self) -> list:
+        """The numbers, in batches."""
+        return [range(first, min(first + BATCH, self.height)) for first in range(0, self.height, BATCH)]
+
+    def offsets(self, k: int, a: Arguments, part: Any, me: Member, full: bool) -> list:
+        """Where the elements of a thread's numbers lie in array ``k``, in elements. Another element is taken in place
+        of one that does not exist; of a ``full`` tile all do, but for columns that are not stepped to."""
         scanned, columns = self.dimensions(a)
-        at = self.scan.flip(part.first + cutlass.min(position, part.count - 1), a.length)
-        of = cutlass.min(part.base + column, a.inner - 1)
-        return self.offset(scanned, self.number(at), k) + self.offset(columns, self.number(of), k)
+        position, column = self.spot(k, me)
+        steps = [self.step_to(k, j) for j in range(self.height)]
 
-    def slot(self, shared, k: int, stage, position, column, dtype):
-        """Where the same lies in shared memory, as a ``dtype``."""
+        def of_position(add: int):
+            at = position + add if full else cutlass.min(position + add, part.count - 1)
+            return self.offset(scanned, self.number(self.scan.flip(part.first + at, a.length)), k)
+
+        def of_column(add: int):
+            at = part.base + (column + add)
+            at = at if full and self.along[k] else cutlass.min(at, a.inner - 1)
+            return self.offset(columns, self.number(at), k)
+
+        rows: dict[int, Any] = {}
+        across: dict[int, Any] = {}
+        for down, right in steps:
+            if right not in across:
+                if full and across and self.ranks[1] == 1:
+                    across[right] = across[0] + right * columns[0].steps[k]
+                else:
+                    across[right] = of_column(right)
+            if down not in rows:
+                if full and rows and self.ranks[0] == 1:
+                    step = scanned[0].steps[k]
+                    rows[down] = rows[0] + down * (-step if self.scan.reverse else step)
+                else:
+                    rows[down] = of_position(down)
+        return [rows[down] + across[right] for down, right in steps]
+
+    def slots_at(self, shared, k: int, stage, me: Member, array: int, dtype) -> list:
+        """Where the elements of a thread's numbers of an array lie in shared memory, in slots ``k``."""
+        position, column = self.spot(array, me)
         row, run = self.steps_of[k]
-        inside = position // self.height * run + position % self.height * row + column * self.slots_of[k]
-        at = shared.stages[k] + (stage * self.stage_bytes[k] + inside)
+        first = self.slot(shared, k, stage, position >> self.log, position & (self.height - 1), column)
+        found = []
+        for j in range(self.height):
+            down, right = self.step_to(array, j)  # positions carry nothing from run to run: both are powers of two
+            far = down // self.height * run + down % self.height * row + right * self.slots_of[k]
+            found.append(self.pointer(first + far, dtype))
+        return found
+
+    def slot(self, shared, k: int, stage, group, inside, column):
+        """The slot of a position of a row group, and a column."""
+        row, run = self.steps_of[k]
+        place = stage * self.stage_bytes[k] + group * run + inside * row + column * self.slots_of[k]
+        return shared.stages[k] + place
+
+    def pointer(self, at, dtype):
         return cute.make_ptr(dtype.cutlass, at.toint(), cute.AddressSpace.smem, assumed_align=dtype.size)
 
     def held(self, shared, k: int, stage, u, me: Member):
-        return self.slot(shared, k, stage, me.group * self.height + u, me.lane, self.scan.monoid.sources[k])
+        return self.pointer(self.slot(shared, k, stage, me.group, u, me.lane), self.scan.monoid.sources[k])
 
     # Loading and storing
+
+    def is_full(self, k: int, a: Arguments, part: Any):
+        """Whether all positions and columns of a tile exist; if array ``k`` has a column a thread, all positions."""
+        full = part.count == self.tile
+        return full & (part.base + self.lanes <= a.inner) if self.along[k] else full
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
         """Start the copies of a tile into a stage."""
-        for k, (source, dtype) in enumerate(zip(pointers_of(a.x), self.scan.monoid.sources)):
-            for first in cutlass.range_constexpr(0, self.height, BATCH):
-                loaded = []
-                for j in cutlass.range_constexpr(first, min(first + BATCH, self.height)):
-                    position, column = self.spot(k, j, me)
-                    target = self.slot(shared, k, stage, position, column, dtype)
-                    at = source + self.place(k, a, part, position, column)
-                    if cutlass.const_expr(dtype.size >= WORD_BYTES):
-                        primitives.cp_async_shared_global(target, at, dtype.size, "ca")
-                    else:
-                        loaded.append((target, element(at)[0]))
-                for target, value in loaded:
-                    put_element(target, value)
+        for k, source in enumerate(pointers_of(a.x)):
+            if self.is_full(k, a, part):
+                self.load_array(shared, k, source, a, me, part, stage, True)
+            else:
+                self.load_array(shared, k, source, a, me, part, stage, False)
         cute.arch.cp_async_commit_group()
+
+    def load_array(self, shared, k: int, source, a: Arguments, me: Member, part: Any, stage, full: bool) -> None:
+        dtype = self.scan.monoid.sources[k]
+        offsets = self.offsets(k, a, part, me, full)
+        slots = self.slots_at(shared, k, stage, me, k, dtype)
+        for batch in self.batches():
+            if dtype.size >= WORD_BYTES:
+                for j in batch:
+                    primitives.cp_async_shared_global(slots[j], source + offsets[j], dtype.size, "ca")
+            else:
+                values = [element(source + offsets[j])[0] for j in batch]
+                for j, value in zip(batch, values):
+                    put_element(slots[j], value)
 
     @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
         """Store the results of a tile."""
-        inputs = len(self.scan.monoid.sources)
-        for k, (out, dtype) in enumerate(zip(pointers_of(a.out), self.scan.monoid.results)):
-            for first in cutlass.range_constexpr(0, self.height, BATCH):
-                held = []
-                for j in cutlass.range_constexpr(first, min(first + BATCH, self.height)):
-                    position, column = self.spot(inputs + k, j, me)
-                    value = element(self.slot(shared, k, stage, position, column, dtype))[0]
-                    exists = (position < part.count) & (part.base + column < a.inner)
-                    held.append((exists, out + self.place(inputs + k, a, part, position, column), value))
-                for exists, at, value in held:
-                    self.store_one(exists, at, value)
+        for k, out in enumerate(pointers_of(a.out)):
+            if self.is_full(len(self.scan.monoid.sources) + k, a, part):
+                self.store_array(shared, k, out, a, me, part, stage, True)
+            else:
+                self.store_array(shared, k, out, a, me, part, stage, False)
+
+    def store_array(self, shared, k: int, out, a: Arguments, me: Member, part: Any, stage, full: bool) -> None:
+        array = len(self.scan.monoid.sources) + k
+        offsets = self.offsets(array, a, part, me, full)
+        slots = self.slots_at(shared, k, stage, me, array, self.scan.monoid.results[k])
+        position, column = self.spot(array, me)
+        for batch in self.batches():
+            values = [element(slots[j])[0] for j in batch]
+            for j, value in zip(batch, values):
+                down, right = self.step_to(array, j)
+                if full and self.along[array]:
+                    put_element(out + offsets[j], value)
+                else:
+                    exists = part.base + (column + right) < a.inner
+                    exists = exists if full else exists & (position + down < part.count)
+                    self.store_one(exists, out + offsets[j], value)
 
     @cute.jit
     def store_one(self, exists, at, value):
@@ -222,9 +293,8 @@ class StridedScan(ColumnTileScan):
 
     def put_results(self, shared, me: Member, stage, u, states) -> None:
         """Put the results of a thread's position ``u`` in the places of its elements."""
-        place = me.group * self.height + u
         for k, (result, dtype) in enumerate(zip(self.scan.monoid.results_of(states[0]), self.scan.monoid.results)):
-            element(self.slot(shared, k, stage, place, me.lane, dtype))[0] = result
+            element(self.pointer(self.slot(shared, k, stage, me.group, u, me.lane), dtype))[0] = result
 
 
 def element(pointer):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...runtime.layout import Axis
 from ...sizes import ceil_div, power_of_two, power_of_two_below
@@ -18,9 +19,13 @@ MAX_HEIGHT, MIN_HEIGHT = 16, 4  # positions of a thread
 SMEM_BYTES = 216 << 10  # of an SM, for tiles
 MAX_BLOCKS = 4  # per SM: 64 registers a thread
 WIDE_STATE_WORDS, WIDEST_STATE_WORDS = 2, 8  # with larger states an SM holds fewer blocks
-LINE_BYTES = 64  # read at once beside other data, they cost as much time as the lines' ends
-LOOK_BACK_COST = 1.2  # of a tile that depends on others
+SECTOR_BYTES = 32  # of memory, read for nothing at the two ends of a run, half of them each
+LOOK_BACK_COST = 1.1  # of a tile that depends on others
+LOOK_BACK_BYTES = 44  # per word of a state: one published, the others read
 INT32_COUNT = 1 << 31
+BLOCK, MIN_BLOCK = 16, 4  # columns along each of two axes: 16 elements of 4 bytes are half a line
+GROUP_BYTES = 1 << 22  # read while the end of a group of tiles is passed on: 1 to 2 us
+FAR = 1 << 62  # the stride of what has no neighbours
 
 
 @dataclass(frozen=True)
@@ -75,15 +80,16 @@ def slot_sizes(sources: Sequence[int], results: Sequence[int]) -> list[int]:
 
 def strided(problem: Problem, layout: Layout) -> Choice:
     """Return the policy and the launch of a scan of strided arrays of at least one element."""
+    layout = in_blocks(layout)
     sizes = (*problem.sources, *problem.results)
     sizes_of_slots = slot_sizes(problem.sources, problem.results)
     along = tuple(_runs_along(layout, k) for k in range(len(sizes)))
     most = power_of_two_below(TILE_BYTES // THREADS // sum(sizes_of_slots))
     height = max(1, min(most, MAX_HEIGHT, power_of_two(layout.length)))
-    lanes = _lanes(layout, sizes, along, height)
+    lanes = _lanes(layout, sizes, along, height, problem.words)
     while height > MIN_HEIGHT and _tiles(layout, lanes, height) < 2 * SMS and layout.length > THREADS // lanes * height:
         height //= 2
-        lanes = _lanes(layout, sizes, along, height)
+        lanes = _lanes(layout, sizes, along, height, problem.words)
     tiles = ceil_div(layout.length, THREADS // lanes * height)
     chains = ceil_div(layout.count, lanes)
     alone = tiles == 1
@@ -96,7 +102,8 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     blocks = min(MAX_BLOCKS, SMEM_BYTES // held)
     blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS)
     blocks = max(1, blocks)
-    group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two_below(SMS // chains)))
+    tile_bytes = THREADS * height * problem.position_bytes
+    group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two(GROUP_BYTES // (chains * tile_bytes))))
     if alone or chains * tiles <= SMS * blocks:
         group = MAX_TILE_GROUP
     ranks = max(1, len(layout.scanned)), max(1, len(layout.columns))
@@ -112,31 +119,53 @@ def _tiles(layout: Layout, lanes: int, height: int) -> int:
     return ceil_div(layout.length, THREADS // lanes * height) * ceil_div(layout.count, lanes)
 
 
-def _nearest(axes: Sequence[Axis], k: int) -> tuple[int, int]:
-    """Return the smallest stride of array ``k`` along the innermost of some axes, and the axis' extent."""
-    axis = axes[-1] if axes else Axis(1, (0,) * (k + 1))
-    step = abs(axis.steps[k])
-    return (step if step and axis.extent > 1 else 1 << 62), axis.extent
+def _runs(axes: Sequence[Axis], k: int, count: int) -> tuple[int, int]:
+    """Return ``(step, run)``: the smallest stride of array ``k`` along an axis, and how many neighbours along that axis
+    are among ``count`` consecutive positions or columns."""
+    found, inside = (FAR, 1), 1
+    for axis in reversed(axes):
+        step = abs(axis.steps[k])
+        if step:
+            found = min(found, (step, min(axis.extent, max(1, count // inside))))
+        inside *= axis.extent
+    return found
 
 
 def _runs_along(layout: Layout, k: int) -> bool:
     """Return whether neighbouring positions of array ``k`` are nearer to each other than neighbouring columns."""
-    return _nearest(layout.scanned, k) < _nearest(layout.columns, k)
+    return _runs(layout.scanned[-1:], k, layout.length) < _runs(layout.columns, k, layout.count)
 
 
-def _lanes(layout: Layout, sizes: Sequence[int], along: Sequence[bool], height: int) -> int:
+def in_blocks(layout: Layout) -> Layout:
+    """Return the same layout with its columns in blocks of two axes, if the innermost axis of the columns is not the
+    one along which the first input is contiguous: a tile then has runs of both."""
+    columns = list(layout.columns)
+    places = [i for i, axis in enumerate(columns) if abs(axis.steps[0]) == 1]
+    if not places or places[0] == len(columns) - 1:
+        return layout
+    inputs, last = columns.pop(places[0]), columns.pop()
+    low = [math.gcd(axis.extent, BLOCK) for axis in (inputs, last)]
+    if min(low) < MIN_BLOCK:
+        return layout
+    pairs = list(zip((inputs, last), low))
+    columns += [Axis(axis.extent // n, tuple(n * step for step in axis.steps)) for axis, n in pairs]
+    columns += [Axis(n, axis.steps) for axis, n in pairs]
+    return replace(layout, columns=tuple(axis for axis in columns if axis.extent > 1))
+
+
+def _lanes(layout: Layout, sizes: Sequence[int], along: Sequence[bool], height: int, words: int) -> int:
     """Return the columns of a tile: those that cost least, for elements that do not exist, for a look-back and for
     incomplete lines."""
 
     def cost(lanes: int) -> float:
         tile = THREADS // lanes * height
         tiles, chains = ceil_div(layout.length, tile), ceil_div(layout.count, lanes)
-        total = tiles * tile * chains * lanes / (layout.length * layout.count) * (LOOK_BACK_COST if tiles > 1 else 1)
+        shared = LOOK_BACK_COST + LOOK_BACK_BYTES * words / (tile * sum(sizes))
+        total = tiles * tile * chains * lanes / (layout.length * layout.count) * (shared if tiles > 1 else 1)
         for k, (size, runs_along) in enumerate(zip(sizes, along)):
-            axes, most = (layout.scanned, tile) if runs_along else (layout.columns, lanes)
-            step, extent = _nearest(axes, k)
-            if step < 1 << 62:
-                total *= 1 + LINE_BYTES / (min(extent, most) * size * min(step, 32))
+            step, run = _runs(layout.scanned[-1:], k, tile) if runs_along else _runs(layout.columns, k, lanes)
+            if step < FAR:
+                total *= 1 + SECTOR_BYTES / (run * size * min(step, SECTOR_BYTES // size))
         return total
 
     return min((1 << log for log in range(THREADS.bit_length())), key=cost)
