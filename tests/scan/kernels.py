@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from cutesync.kernels.scan import plan, strided_policy
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy, group_slots
@@ -203,25 +203,35 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
 }
 
 
-def force_strided(monkeypatch, lanes: int, height: int, group: int, blocks: int) -> None:
-    """Make every scan of strided arrays in this test run with these tiles."""
-    chosen = strided_policy.strided
+CHOSEN = strided_policy.strided
 
-    def choose(problem: Problem, layout: Layout) -> Choice:
-        choice = chosen(problem, layout)
-        policy = replace(choice.policy, lanes=lanes, height=height, group=group, blocks_per_sm=1)
-        tiles, chains = _ceil(layout.length, policy.tile), _ceil(layout.count, lanes)
-        policy = replace(policy, alone=tiles == 1)
+
+@dataclass(frozen=True)
+class StridedTiles:
+    """Tiles of scans of strided arrays, of which there are several."""
+
+    lanes: int
+    height: int
+    group: int
+    blocks: int
+
+    def __call__(self, problem: Problem, layout: Layout) -> Choice:
+        choice = CHOSEN(problem, layout)
+        layout = strided_policy.in_blocks(layout)
+        policy = replace(
+            choice.policy, lanes=self.lanes, height=self.height, group=self.group, blocks_per_sm=1, alone=False
+        )
+        tiles, chains = _ceil(layout.length, policy.tile), _ceil(layout.count, self.lanes)
         if tiles == 1:
-            return replace(choice, policy=policy, tiles=1, grid=chains, slots=0)
-        slots = group_slots(tiles, group) * layout.count
-        return replace(choice, policy=policy, tiles=tiles, grid=min(blocks, chains * tiles), slots=slots)
-
-    monkeypatch.setattr(strided_policy, "strided", choose)
-    monkeypatch.setattr(call, "_plans", {})
+            return replace(choice, policy=replace(policy, alone=True), tiles=1, grid=chains, slots=0)
+        slots = group_slots(tiles, self.group) * layout.count
+        return replace(choice, policy=policy, tiles=tiles, grid=min(self.blocks, chains * tiles), slots=slots)
 
 
-def force(monkeypatch, choice: Chooser) -> None:
+def force(monkeypatch, choice: Chooser | StridedTiles) -> None:
     """Make every scan of this test run with this configuration."""
-    monkeypatch.setattr(plan, "choose", choice)
+    if isinstance(choice, StridedTiles):
+        monkeypatch.setattr(strided_policy, "strided", choice)
+    else:
+        monkeypatch.setattr(plan, "choose", choice)
     monkeypatch.setattr(call, "_plans", {})

@@ -8,7 +8,7 @@ import pytest
 import cutesync as cs
 
 from ..cases import adjacent, data, same, scanned, segments
-from .kernels import KERNELS, force, force_strided
+from .kernels import KERNELS, StridedTiles, force
 
 FILL = -77
 
@@ -53,7 +53,7 @@ def test_every_kernel(name, on_emulator, monkeypatch):
 
 
 def test_strided_arrays(on_emulator, monkeypatch):
-    force_strided(monkeypatch, 4, 2, 3, 2)
+    force(monkeypatch, StridedTiles(4, 2, 3, 2))
     x = segments((700, 5), 0)
     on = cs.asarray(np.repeat(x, 2, 1))[:, ::2]
     for reverse in (False, True):

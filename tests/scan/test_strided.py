@@ -9,11 +9,11 @@ import pytest
 
 import cutesync as cs
 from cutesync.kernels.scan.layout import layout_of
-from cutesync.kernels.scan.strided_policy import divisor, strides_of_slots
+from cutesync.kernels.scan.strided_policy import divisor, in_blocks, strides_of_slots
 from cutesync.runtime.device_array import DeviceArray
 
 from ..cases import adjacent, data, same, scanned, segments
-from .kernels import force_strided
+from .kernels import StridedTiles, force
 
 BAND = 64  # elements before and behind an array's memory
 
@@ -83,7 +83,7 @@ def test_random_strides(seed, on_emulator):
 def test_tiles_of_every_width(lanes, on_emulator, monkeypatch):
     """Several groups of tiles, the last one not whole, whose operands must stay in order. Input and output have their
     neighbours along the scanned axis or across it."""
-    force_strided(monkeypatch, lanes, 2, 3, 5)
+    force(monkeypatch, StridedTiles(lanes, 2, 3, 5))
     rng = np.random.default_rng(lanes)
     length = min(5 * 512 // lanes + 3, 1300)
     x = segments((length, 2 + lanes % 5), 0)
@@ -98,8 +98,30 @@ def test_tiles_of_every_width(lanes, on_emulator, monkeypatch):
         same(np.asarray(around)[~inside], untouched, "around the result")
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_agrees_under_hostile_schedules(reverse, monkeypatch):
+    """With few blocks, and with as many as there are tiles."""
+    x = segments((331, 5), 0)
+    for blocks in (2, 7):
+        force(monkeypatch, StridedTiles(4, 1, 2, blocks))
+        with cs.emulate(schedules=10, seed=blocks):
+            found = cs.scan(cs.asarray(np.repeat(x, 2, 1))[:, ::2], adjacent, axis=0, reverse=reverse)
+        same(np.asarray(found), scanned(x, adjacent, axis=0, reverse=reverse), f"{blocks} blocks")
+
+
+def test_columns_in_blocks(on_emulator):
+    """The input is contiguous along an axis of columns that is not the last of the output."""
+    x = data((12, 5, 16), "int32")
+    view = cs.asarray(x).as_strided((16, 5, 12), (1, 16, 80))
+    layout = layout_of((16, 5, 12), 1, [view.view.steps, (60, 12, 1)])
+    blocks = in_blocks(layout)
+    assert [axis.extent for axis in blocks.columns] == [3, 16, 4]
+    assert [axis.steps for axis in blocks.columns] == [(320, 4), (1, 60), (80, 1)]
+    same(np.asarray(cs.scan(view, axis=1)), np.cumsum(x.T, 1, dtype=np.int32))
+
+
 def test_permuted_axes_and_the_flattened_array(on_emulator, monkeypatch):
-    force_strided(monkeypatch, 8, 2, 2, 3)
+    force(monkeypatch, StridedTiles(8, 2, 2, 3))
     x = data((5, 6, 29), "int32") % 50
     view = cs.asarray(x).as_strided((29, 5, 6), (1, 174, 29))
     moved = np.moveaxis(x, 2, 0)
@@ -119,7 +141,7 @@ def test_elements_that_repeat(on_emulator):
 
 def test_states_and_named_scans(on_emulator, monkeypatch):
     """Inputs of different strides and types, two outputs, an index, and a recurrence in place."""
-    force_strided(monkeypatch, 4, 2, 2, 2)
+    force(monkeypatch, StridedTiles(4, 2, 2, 2))
     rng = np.random.default_rng(3)
     x = data((3, 700), "float32")
     x[x == 0] = np.nan
