@@ -63,7 +63,7 @@ def columns(problem: Problem) -> Choice:
         return _tiles(problem)
     lanes = min(power_of_two(units), 128)
     tiles = ceil_div(units, lanes)
-    unroll = MAX_UNROLLED_ROWS if items * problem.source <= 8 else 16
+    unroll = min(MAX_UNROLLED_ROWS if items * problem.source <= 8 else 16, power_of_two(problem.length))
     if problem.several:
         unroll = max(2, min(unroll, power_of_two_below(MAX_CHUNK_WORDS // (items * ceil_div(sum(problem.sources), 4)))))
     return Choice(ColumnPolicy(items, lanes, unroll, problem.aligned(items) == 0), tiles, problem.rows * tiles)
