@@ -207,14 +207,18 @@ class PipelineSelect(SelectKernel):
     def words_of(self, shared, stage, chunk):
         return shared.words + (stage * self.warps + chunk) * self.policy.rows
 
+    def slots(self, a: Arguments, shared) -> Slots:
+        """The tiles' counts, in the order of ``sync.lookback``. The loader has stored the launch's tag."""
+        return Slots(a.slots, Int64(0), shared.tiles.word[0], TYPES)
+
     @cute.jit
     def publish(self, shared: cutlass.Constexpr, a: Arguments, lane):
         at = shared.tiles.first()
-        slots = Slots(a.slots, Int64(0), shared.tiles.word[0], TYPES)
         while at.number != DONE:
             shared.counted.await_phase(at.stage, at.parity)
             _, total = self.counts(shared, at.stage, Int32(0))
             cute.arch.sync_warp()
+            slots = self.slots(a, shared)
             if lane == 0:
                 slots.publish(Int64(place_of(at.number)), (total,))
                 shared.tiles.ring.empty[at.stage].arrive()  # it has read no byte that a copy brought: no fence
@@ -235,13 +239,13 @@ class PipelineSelect(SelectKernel):
         carry, offsets = Int64(0), shared.offsets
         group = Int32(0)
         at = shared.tiles.first()
-        slots = Slots(a.slots, Int64(0), shared.tiles.word[0], TYPES)
         done = Int32(0)
         while done < self.ends:
             tile = at.number
             if tile == DONE:
                 done += 1
                 tile = self.tiles(a) if self.selection.filled else Int32(0)
+            slots = self.slots(a, shared)
             reads = read_group(slots, Int64(group) * GROUP, lane)
             while group < tile // GROUP:
                 following = read_group(slots, Int64(group + 1) * GROUP, lane)

@@ -40,9 +40,9 @@ class Selected:
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         """Return a NumPy copy of the values, after waiting for the device."""
         n = len(self)
-        if type(self.values) is tuple:
-            return np.stack([_host(v[:n]) for v in self.values]).astype(dtype, copy=False)
-        return _host(self.values[:n]).astype(dtype, copy=False)
+        several = type(self.values) is tuple
+        host = np.stack([_host(v[:n]) for v in self.values]) if several else _host(self.values[:n])
+        return host if dtype is None else host.astype(dtype)
 
     def __repr__(self) -> str:
         indices = "" if self.indices is None else f", indices={self.indices!r}"
