@@ -12,14 +12,13 @@ from cutesync.runtime import call
 
 # name: (policy, blocks)
 KERNELS = {
-    "two squads": (PipelinePolicy(2, 2, 2, 4, 3, ()), 3),
-    "one squad, one block": (PipelinePolicy(1, 1, 3, 8, 2, ()), 1),
-    "three squads, a stage each": (PipelinePolicy(3, 3, 2, 4, 3, ()), 2),
-    "more rows than lanes": (PipelinePolicy(1, 1, 1, 40, 2, ()), 2),
+    "three blocks": (PipelinePolicy(2, 2, 4, 4, ()), 3),
+    "one block": (PipelinePolicy(1, 3, 8, 2, ()), 1),
+    "chunks of more rows than lanes": (PipelinePolicy(1, 1, 40, 2, ()), 2),
 }
 
 
-def force(monkeypatch, name: str = "two squads") -> None:
+def force(monkeypatch, name: str = "three blocks") -> None:
     """Make every selection of this test run with these sizes."""
     policy, blocks = KERNELS[name]
 

@@ -25,6 +25,7 @@ REFUSED = {
     "a negative size": (lambda: cs.select(X, MASK, size=-1), ArgumentValueError, "size"),
     "a size that is no int": (lambda: cs.select(X, MASK, size=1.5), ArgumentTypeError, "size"),
     "a fill value out of range": (lambda: cs.select(X, MASK, size=9, fill_value=1 << 40), ArgumentValueError, "fill"),
+    "a fill value that is no number": (lambda: cs.select(X, MASK, size=9, fill_value=[]), ArgumentTypeError, "fill"),
     "an n too large": (lambda: cs.select(X, MASK, n=101), ArgumentValueError, "0 to 100"),
     "an n that is no int": (lambda: cs.select(X, MASK, n=True), ArgumentTypeError, "n"),
     "indices that are no bool": (lambda: cs.select(X, MASK, indices=1), ArgumentTypeError, "indices"),

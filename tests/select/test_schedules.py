@@ -70,4 +70,6 @@ def test_launches_in_a_row_with_changing_counts(monkeypatch):
     with cs.emulate(schedules=3):
         a = cs.asarray(x)
         for n in (1291, 0, 700, 1, 1290):
-            assert np.array_equal(cs.select(a, odd, n=cs.asarray(np.int64(n))), x[:n][((x ^ np.arange(1291)) & 1)[:n] != 0])
+            assert np.array_equal(
+                cs.select(a, odd, n=cs.asarray(np.int64(n))), x[:n][((x ^ np.arange(1291)) & 1)[:n] != 0]
+            )

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...arguments import exact, flag, integer
-from ...dtypes import BY_NAME, INT64, DType, scalar
+from ...dtypes import BY_NAME, INT64, DType, number, scalar
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...identity import Identity, identify
 from ...ops import required_parameters
@@ -68,6 +69,13 @@ def select(
 
     Errors: ``cutesync.errors``.
     """
+    if size is None and out is None and n is None and args is NO_ARGS and type(indices) is bool:
+        where = identify(where, "where")
+        fn = where if type(where) is Identity else None
+        if type(x) is not tuple and type(x) is not np.ndarray:  # the usual call makes no object but its result
+            call, key = _usual(indices, fn)
+            found = call(key, x, None, stream, () if fn else (where,))
+            return Selected(found[0], found[-1], found[1] if indices else None)
     packed = type(x) is tuple
     xs = x if packed else (x,)
     if not xs:
@@ -131,9 +139,11 @@ class Wanted(NamedTuple):
         return self.arrays * self.values + self.indices
 
 
-class Arguments(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Arguments:
     """What identifies a call, except the arrays. ``where``: the Identity of a callable; None for an array, or for none.
-    ``capacity``: the length of the results, None for that of ``x``. ``n``: an int, or None."""
+    ``capacity``: the length of the results, None for that of ``x``. ``n``: an int, or None. There is one object for all
+    calls of the same arguments (``_known``), so plans are found by its identity."""
 
     wanted: Wanted
     where: Identity | None
@@ -142,7 +152,6 @@ class Arguments(NamedTuple):
     fill: Any
     n: int | None
     numbers: tuple
-    exact: tuple
 
 
 def _selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple, stream: Any) -> Selected:
@@ -169,9 +178,8 @@ def _selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple
         size = integer(size, "size", 0, MAX_LENGTH)
     outs = None if out is None else _outs(wanted, out)
     capacity = size if outs is None or size is not None else _length(outs[0])
-    fill = None if size is None else fill_value
-    key = Arguments(wanted, where, tuple(names), capacity, fill, n, numbers, exact(fill, *numbers))
-    call = _front_end(key.names, wanted.outputs + 1)
+    fill = None if size is None else number(fill_value, "fill_value")
+    call, key = _known(wanted, where, tuple(names), capacity, fill, n, numbers, exact(fill, *numbers))
     first, *others = given
     if on_host:
         return _on_host(wanted, call(key, first, None, stream, tuple(others)), size, outs)
@@ -194,9 +202,9 @@ def _arguments(args: Any, names: list, given: list) -> tuple:
     numbers: tuple = ()
     for i, value in enumerate(args):
         value = value[()] if isinstance(value, np.ndarray) and value.shape == () else value
-        number = isinstance(value, (bool, int, float, np.generic))
-        numbers += (value if number else None,)
-        if not number:
+        known = isinstance(value, (bool, int, float, np.generic))
+        numbers += (value if known else None,)
+        if not known:
             names.append(f"args[{i}]")
             given.append(value)
     return numbers
@@ -245,9 +253,25 @@ def _front_end(names: tuple[str, ...], outputs: int) -> Callable:
     return front_end(Family("select", names, _parse, plan, outputs=outputs))
 
 
+@functools.lru_cache(maxsize=4096)
+def _known(
+    wanted: Wanted, where: Any, names: tuple, capacity: Any, fill: Any, n: Any, numbers: tuple, _: tuple
+) -> tuple:
+    """Return the front end of a call, and what it identifies the call by. The last argument distinguishes numbers that
+    are equal as keys."""
+    return _front_end(names, wanted.outputs + 1), (Arguments(wanted, where, names, capacity, fill, n, numbers),)
+
+
+@functools.lru_cache(maxsize=1024)
+def _usual(indices: bool, where: Identity | None) -> tuple:
+    """Return ``_known`` of a call of ``select`` with one array and no options."""
+    names = ("x",) if where else ("x", "where")
+    return _known(Wanted("select", 1, False, indices, True, True), where, names, None, None, None, (), ())
+
+
 def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
-    given = Arguments(*arguments)
+    (given,) = arguments
     wanted, by_name = given.wanted, dict(zip(given.names, views))
     xs = views[: wanted.arrays]
     length = xs[0].size
@@ -282,10 +306,10 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
 def _parse_args(given: Arguments, by_name: dict) -> tuple[Argument, ...]:
     found = []
     accumulate = tuple(view.dtype for view in by_name.values())[: given.wanted.arrays]
-    for i, number in enumerate(given.numbers):
+    for i, value in enumerate(given.numbers):
         view = by_name.get(f"args[{i}]")
         if view is None:
-            found.append(Argument(argument_type(number, accumulate), False))
+            found.append(Argument(argument_type(value, accumulate), False))
             continue
         if view.size != 1:
             raise ArgumentValueError(explain(f"args[{i}]", f"shape {view.shape}", "an array of one element"))

@@ -4,7 +4,7 @@
     count       finds the words of each chunk of a tile (``chunk``), and how many elements are selected
     publish     publishes the number of a tile's selected elements
     look ahead  adds up the published tiles of all blocks: where each of this block's tiles goes
-    move        ``squads`` squads, a tile each in turn: compact a chunk a warp in place, and store it
+    move        two squads, a tile each in turn: compact a chunk a warp in place, and store it
 
     barrier          completed by                                      waited for by
     full[stage]      load: 1 arrival and the tile's bytes              count, publish, look ahead, move
@@ -29,13 +29,13 @@ from cutlass import Int32, Int64, Uint8
 from cutlass.memory import SmemAllocator
 
 from ...dtypes import BY_NAME
+from ...errors import ArgumentValueError, explain
 from ...sync.barrier import Barriers
 from ...sync.gather import Entry, Slots, enter
-from ...sync.lookback import GROUP, place_of, read_group, reduce_group
 from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE, TileRing
 from ...sync.wait import in_role
-from ...warp import LANES
+from ...warp import LANES, reduce_commutative
 from .base import Arguments, SelectKernel
 from .chunk import ChunkMover, Part, store_indices
 from .count import ChunkCounter
@@ -46,10 +46,8 @@ from .window import TileBuffer, as_copy
 
 MASK = BY_NAME["uint8"]
 TYPES = (Int32,)  # of what is published: the number of a tile's selected elements
-
-
-def add(a, b):
-    return (a[0] + b[0],)
+TURNS = 2  # squads, and warps that look ahead, take tiles in turn: so the stages are an even number
+AHEAD = 8  # tiles that a lane reads at once
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ class Shared:
 
 
 class Control(IntEnum):
-    """The warps of the role "control", each of which has one job."""
+    """The warps of the role "control". The rest of them look ahead."""
 
     LOAD = 0
     PUBLISH = 1
@@ -79,13 +77,13 @@ class PipelineSelect(SelectKernel):
 
     def __init__(self, selection: Selection, policy: PipelinePolicy) -> None:
         self.policy, self.stages, self.tile = policy, policy.stages, policy.tile
-        self.warps, self.squads = policy.warps_per_squad, policy.squads
+        self.warps = policy.warps_per_squad
+        if policy.stages % TURNS:  # else a warp could wait for a parity that the phase two before has, too
+            raise ArgumentValueError(explain("policy", f"{policy.stages} stages", f"a multiple of {TURNS}"))
         masked = selection.kind == "mask"
-        # squads that need the number of all selected elements at the end, or the first end of the look-ahead
-        self.ends = policy.squads if selection.filled else 1
         self.held = (*selection.sources, *((MASK,) if masked else ()))
         self.roles = Roles(
-            Role("control", 4), Role("count", policy.count_warps), Role("move", policy.squads * policy.warps_per_squad)
+            Role("control", 4), Role("count", policy.count_warps), Role("move", TURNS * policy.warps_per_squad)
         )
         words = self.tile // LANES * 8
         smem = sum(TileBuffer.stage_bytes(dtype, self.tile) for dtype in self.held) + words + 4 * self.warps + 64
@@ -131,8 +129,8 @@ class PipelineSelect(SelectKernel):
             in_role("load", self.load, shared, a, lane)
         elif warp == Control.PUBLISH:
             in_role("publish", self.publish, shared, a, lane)
-        elif warp == Control.LOOK_AHEAD:
-            in_role("look ahead", self.look_ahead, shared, a, lane)
+        else:
+            in_role("look ahead", self.look_ahead, shared, a, warp - Control.LOOK_AHEAD, lane)
 
     def arrays(self, a: Arguments) -> tuple:
         """The arrays whose tiles the ring holds."""
@@ -144,21 +142,18 @@ class PipelineSelect(SelectKernel):
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, lane):
-        """At the end every squad gets a ``DONE``."""
+        """At the end all that take tiles in turn get a ``DONE`` each.
+
+        A tile's number is asked for when there is an empty stage for it: all blocks wait for a tile that waits."""
         tag, ring, everything = shared.tiles.word, shared.tiles.ring, self.tiles(a)
-        word, mine = Int64(0), Int32(0)
+        word, number, done = Int64(0), Int32(0), Int32(0)
         if lane == 0:
             entry = enter(a.counters)
             tag[0] = entry.tag
-            word, mine = entry.word, entry.arrived
-        done = Int32(0)
+            word, number = entry.word, entry.arrived
         at = ring.start_producer()
-        while done < self.squads:
-            number = Int32(cute.arch.shuffle_sync(mine, 0))
-            if (number < everything) & (lane == 0):
-                entry = enter(a.counters)  # asked for early: the answer takes as long as a copy
-                word, mine = entry.word, entry.arrived
-            ring.acquire(at)
+        while done < TURNS:
+            number = Int32(cute.arch.shuffle_sync(number, 0))
             if number < everything:
                 self.bring(shared, a, at, number, lane)
             else:
@@ -166,9 +161,14 @@ class PipelineSelect(SelectKernel):
                 if lane == 0:
                     self.hand_over(shared, at, Int32(DONE), [])
             at = ring.next(at)
+            if done < TURNS:
+                ring.acquire_alone(at)  # every lane waits, and they meet in the shuffle
+            if (done == 0) & (lane == 0):
+                entry = enter(a.counters)
+                word, number = entry.word, entry.arrived
         if lane == 0:
             blocks, _, _ = cute.arch.grid_dim()
-            Entry(word, mine).close(a.counters, Int32(0), everything + blocks)
+            Entry(word, number).close(a.counters, Int32(0), everything + blocks)
 
     @cute.jit
     def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, lane):
@@ -208,7 +208,7 @@ class PipelineSelect(SelectKernel):
         return shared.words + (stage * self.warps + chunk) * self.policy.rows
 
     def slots(self, a: Arguments, shared) -> Slots:
-        """The tiles' counts, in the order of ``sync.lookback``. The loader has stored the launch's tag."""
+        """The tiles' counts. The loader has stored the launch's tag."""
         return Slots(a.slots, Int64(0), shared.tiles.word[0], TYPES)
 
     @cute.jit
@@ -220,7 +220,7 @@ class PipelineSelect(SelectKernel):
             cute.arch.sync_warp()
             slots = self.slots(a, shared)
             if lane == 0:
-                slots.publish(Int64(place_of(at.number)), (total,))
+                slots.publish(at.number, (total,))
                 shared.tiles.ring.empty[at.stage].arrive()  # it has read no byte that a copy brought: no fence
             at = shared.tiles.next(at)
 
@@ -234,34 +234,29 @@ class PipelineSelect(SelectKernel):
         return before, total
 
     @cute.jit
-    def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, lane):
-        """The number of all whole groups of tiles so far is carried along, that of the rest is made for each tile."""
-        carry, offsets = Int64(0), shared.offsets
-        group = Int32(0)
-        at = shared.tiles.first()
-        done = Int32(0)
-        while done < self.ends:
+    def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
+        """A team's warp: the tiles' offsets, and at the end the number of all selected elements if results are filled.
+
+        Sums of integers are the same in any order: a lane adds up tiles, and the lanes' sums are added once a tile."""
+        carry, summed, over = Int64(0), Int32(0), Int32(0)
+        offsets = shared.offsets
+        at = shared.tiles.first(team)
+        while over == 0:
             tile = at.number
             if tile == DONE:
-                done += 1
-                tile = self.tiles(a) if self.selection.filled else Int32(0)
+                over = Int32(1)
+                tile = self.tiles(a) if self.selection.filled else summed
+            some = Int32(0)
             slots = self.slots(a, shared)
-            reads = read_group(slots, Int64(group) * GROUP, lane)
-            while group < tile // GROUP:
-                following = read_group(slots, Int64(group + 1) * GROUP, lane)
-                (some,) = reduce_group(slots, Int64(group) * GROUP, reads, Int32(GROUP), add, lane)
-                carry += Int64(some)
-                reads = following
-                group += 1
-            before = carry
-            if tile % GROUP > 0:
-                (some,) = reduce_group(slots, Int64(group) * GROUP, reads, tile % GROUP, add, lane)
-                before = carry + Int64(some)
+            while summed < tile:
+                some += sum_of_tiles(slots, summed, tile, lane)
+                summed = cutlass.min(summed + AHEAD * LANES, tile)
+            carry += Int64(warp_sum(some))
             if lane == 0:
-                offsets[at.stage] = before
+                offsets[at.stage] = carry
             shared.ready[at.stage].arrive_once()
-            if done < self.ends:
-                at = shared.tiles.next(at)
+            if over == 0:
+                at = shared.tiles.next(at, TURNS)
 
     @cute.jit
     def move(self, shared: cutlass.Constexpr, a: Arguments, squad, warp):
@@ -284,9 +279,28 @@ class PipelineSelect(SelectKernel):
                 begin = buffer.first(at.stage, array) + warp * (chunk * mover.size)
                 mover.move(begin, out.toint(), part, lane)
             ring.release(at)
-            at = shared.tiles.next(at, self.squads)
+            at = shared.tiles.next(at, TURNS)
         if cutlass.const_expr(self.selection.filled):
             shared.ready.await_phase(at.stage, at.parity)
             blocks, _, _ = cute.arch.grid_dim()
-            worker = cute.arch.block_idx()[0] * self.squads * self.warps + squad * self.warps + warp
-            fill_rest(a, Int64(shared.offsets[at.stage]), worker, blocks * self.squads * self.warps, lane)
+            worker = cute.arch.block_idx()[0] * TURNS * self.warps + squad * self.warps + warp
+            fill_rest(a, Int64(shared.offsets[at.stage]), worker, blocks * TURNS * self.warps, lane)
+
+
+@cute.jit
+def sum_of_tiles(slots: cutlass.Constexpr, first, stop, lane):
+    """The counts of tiles ``first + lane``, ``first + lane + 32``, ..., ``AHEAD`` of them, as far as they come before
+    ``stop``; waits for them."""
+    places = [first + k * LANES + lane for k in range(AHEAD)]
+    reads = [slots.read(cutlass.min(place, stop - 1)) for place in places]
+    total = Int32(0)
+    for place, words in zip(places, reads):
+        if place < stop:
+            (count,) = slots.wait(place, words)
+            total += count
+    return total
+
+
+def warp_sum(value):
+    """The sum of the lanes' values, in all lanes."""
+    return reduce_commutative((value,), lambda a, b: (a[0] + b[0],))[0]

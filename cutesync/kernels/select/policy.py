@@ -10,8 +10,8 @@ from ..policy import Policy
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 LANES = 32
 WORD_BYTES = 8  # of shared memory for 32 positions: which are selected, and how many before them
-STAGE_BYTES, RING_BYTES = 44 << 10, 216 << 10  # most of a tile, and of all tiles in the ring
-MAX_STAGES = 8
+STAGE_BYTES, RING_BYTES = 24 << 10, 216 << 10  # most of a tile, and of all tiles in the ring
+MAX_STAGES = 12
 MIN_ROWS = 4  # of a chunk: one-byte elements are moved four to a lane
 
 
@@ -29,13 +29,12 @@ class Problem:
 @dataclass(frozen=True)
 class PipelinePolicy(Policy, kernel=".pipeline:PipelineSelect"):
     """Resident blocks with a ring of ``stages`` tiles. ``count_warps`` warps count the selected elements of each tile;
-    ``squads`` squads of ``warps_per_squad`` warps move them, a chunk of ``rows`` times 32 positions each.
+    two squads of ``warps_per_squad`` warps move them, a chunk of ``rows`` times 32 positions each.
 
     ``units``: for each array, how many elements a lane moves at once. ``mask_aligned``: masks begin on 16 bytes.
     """
 
     count_warps: int
-    squads: int
     warps_per_squad: int
     rows: int
     stages: int
@@ -62,7 +61,7 @@ class Choice:
     grid: int
 
 
-PIPELINE = PipelinePolicy(count_warps=8, squads=2, warps_per_squad=8, rows=32, stages=4, units=())
+PIPELINE = PipelinePolicy(count_warps=8, warps_per_squad=8, rows=32, stages=4, units=())
 
 
 def units_of(problem: Problem) -> tuple[int, ...]:
@@ -78,7 +77,7 @@ def choose(problem: Problem) -> Choice:
     most = power_of_two_below(int(STAGE_BYTES / each)) // (warps * LANES)
     spread = power_of_two_below(max(problem.length // SMS, 1)) // (warps * LANES)  # a tile for each multiprocessor
     rows = max(MIN_ROWS, min(most, spread))
-    stages = min(MAX_STAGES, int(RING_BYTES / (each * rows * LANES * warps)))
+    stages = min(MAX_STAGES, int(RING_BYTES / (each * rows * LANES * warps))) // 2 * 2
     policy = replace(
         PIPELINE,
         rows=rows,
