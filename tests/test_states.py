@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextvars
+
 import cutlass
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import pytest
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError
 from cutesync.kernels.scan import policy, problem
+from cutesync.runtime import call
 from cutesync.runtime.kernel import collect
 
 from .cases import everywhere
@@ -185,6 +189,34 @@ def test_run_time_arguments_compile_nothing(on_emulator):
         assert np.isclose(float(total), x[x > value].sum(), atol=1e-5)
         scanned_ = cs.scan(here, lambda a, b, k: a + b * k, args=(threshold,))  # a map that only looks associative
         assert np.asarray(scanned_)[0] == x[0]
+
+
+def test_new_numbers_make_no_plans(on_emulator, monkeypatch):
+    """A plan is that of the types of numbers; threads share it."""
+    monkeypatch.setattr(call, "_plans", {})
+    x, here = np.arange(64), cs.asarray(np.arange(64))
+    scaled = lambda v, k: v * k  # noqa: E731
+    groups = {
+        "small": (1, -7, 2**31 - 1),
+        "wide": (2**31, -(2**40), 2**63 - 1),
+        "float": (0.5, -0.0, float("inf"), 1e300),
+        "own": (np.int16(3), np.int16(-3)),
+        "bool": (True, False),
+    }
+    for number, values in enumerate(groups.values(), 1):
+        for value in values:
+            with np.errstate(all="ignore"):
+                wanted = (x * (np.float32(value) if isinstance(value, float) else value) > 10).sum()
+            found = cs.reduce(here, "add", transform=lambda v, k: scaled(v, k) > 10, args=(value,))
+            assert int(found) == wanted, value
+        assert len(call._plans) == number
+    total = lambda k: int(cs.reduce(here, "add", transform=scaled, args=(k,)))  # noqa: E731
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(contextvars.copy_context().run, total, k) for k in range(40)]
+        totals = [one.result() for one in found]
+    assert totals == [int(x.sum()) * k for k in range(40)]
+    with pytest.raises(ArgumentValueError, match="64 bits"):
+        cs.reduce(here, "add", transform=scaled, args=(2**63,))
 
 
 def test_out_and_in_place(on_emulator):

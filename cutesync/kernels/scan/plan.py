@@ -78,8 +78,6 @@ def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, i
         rungs = importlib.import_module("cutesync.patterns.tiered_scan")
         return rungs.tiers(spec, operation, problem, x.device, stream), in_place
     names = (*numbered("x", inputs), *(("init_at",) if spec.start_in_memory else ()))
-    names += tuple(
-        name for name, argument in zip(numbered("arg", operation.args), operation.args) if argument.in_memory
-    )
+    names += tuple(name for name, number in zip(numbered("arg", operation.args), spec.args) if number is None)
     arrays = (*names, *numbered("out", outs))
     return launch(choose(problem), spec, x.device, stream, arrays).run, in_place
