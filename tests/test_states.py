@@ -219,6 +219,24 @@ def test_new_numbers_make_no_plans(on_emulator, monkeypatch):
         cs.reduce(here, "add", transform=scaled, args=(2**63,))
 
 
+@pytest.mark.parametrize("name", ["rows", "wave", pytest.param("pipeline", marks=pytest.mark.slow)])
+def test_a_first_state_in_memory(name, on_emulator, monkeypatch):
+    """All of it, or one value of two; it is read when the kernel runs."""
+    choice, shape, axis = SCANS[name]
+    if choice is not None:
+        force(monkeypatch, choice)
+    case = CASES["maps"]
+    xs = data(case, shape, 4)
+    arrays, number = tuple(map(cs.asarray, xs)), cs.asarray(np.array([7], np.int16))
+    for way, first in zip(WAYS[1:3], (3, cs.asarray(np.array(3)))):
+        got = cs.scan(arrays, case.op, axis=axis, init=(first, number), **way)
+        agree(got, scanned(case, xs, axis, init=(3, 7), **way))
+    if name == "wave":
+        scaled = lambda a, b, k: a + b  # noqa: E731
+        total = cs.scan(arrays[1], scaled, axis=axis, args=(2,), init=number)
+        assert np.array_equal(np.asarray(total), 7 + np.cumsum(xs[1], axis, dtype=np.int16))
+
+
 def test_out_and_in_place(on_emulator):
     case = CASES["maps"]
     xs = data(case, (3, 400), 8)
@@ -259,6 +277,10 @@ ADD = lambda p, q: (p[0] + q[0], p[1] + q[1])  # noqa: E731
         (lambda: cs.scan((A, B), ADD, init=1.0), ArgumentTypeError, "tuple of 2 numbers"),
         (lambda: cs.scan((A, B), ADD, init=(1.0, 2.5)), ArgumentTypeError, "init"),
         (lambda: cs.scan((A, B), ADD, exclusive=True), ArgumentValueError, "identity"),
+        (lambda: cs.scan((A, B), ADD, init=(1.0, A)), ArgumentValueError, r"init\[1\].*\(8,\)"),
+        (lambda: cs.scan((A, B), ADD, init=(1.0, A[:1])), ArgumentTypeError, r"init\[1\].*int32"),
+        (lambda: cs.scan((A, B), ADD, init=(A[:1], B[:1], 1)), ArgumentTypeError, "tuple of 2 numbers"),
+        (lambda: cs.scan((A, B), ADD, init=(1.0, "1")), DeviceError, r"init\[1\].*str"),
         (lambda: cs.scan((A, B), ADD, out=(A, B)[:1]), ArgumentTypeError, "pair of arrays"),
         (lambda: cs.scan((A, B), ADD, out=(B, A)), ArgumentTypeError, "dtype"),
         (lambda: cs.scan((A, B), lambda p, q: p[0]), OperatorError, "not a tuple of 2"),

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from .states import Argument, States, parse_states
 class Inputs(NamedTuple):
     """The inputs of a call. ``arrays`` of ``x``; ``packed``: they came as a tuple. ``alike`` has a number of the same
     type for each run-time argument that is a number, and None for each that is an array. ``outputs`` results, in a
-    tuple if ``tuple_out``."""
+    tuple if ``tuple_out``. ``firsts`` are the values of the first state that are in memory: their arrays come last."""
 
     arrays: int
     packed: bool
@@ -35,17 +36,19 @@ class Inputs(NamedTuple):
     exact: tuple
     outputs: int
     tuple_out: bool
+    firsts: tuple[int, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays, for messages."""
         xs = tuple(f"x[{i}]" for i in range(self.arrays)) if self.packed else ("x",)
-        return (*xs, *(f"args[{i}]" for i, number in enumerate(self.alike) if number is None))
+        args = (f"args[{i}]" for i, number in enumerate(self.alike) if number is None)
+        return (*xs, *args, *(f"init[{i}]" for i in self.firsts))
 
     @property
     def numbers(self) -> tuple:
         """The run-time arguments that are part of a plan: None for each, as calls give them all."""
-        return (None,) * len(self.alike)
+        return (None,) * (len(self.alike) + len(self.firsts))
 
     @property
     def places(self) -> tuple[int, ...]:
@@ -71,7 +74,7 @@ def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any) -> tup
         raise ArgumentTypeError(
             explain("args", f"a {type(args).__name__}", "a tuple of numbers and arrays of one element")
         )
-    args = tuple(value[()] if isinstance(value, np.ndarray) and value.shape == () else value for value in args)
+    args = tuple(map(_element, args))
     kinds = tuple(map(_kind, args))
     _current.numbers = tuple(value for value, kind in zip(args, kinds) if kind is not None)
     several = type(dtype) is tuple
@@ -82,6 +85,24 @@ def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any) -> tup
         outputs = len(out_dtype) if tuple_out else 1
     found = _inputs(len(xs), packed, kinds, outputs, tuple_out)
     return found, (*xs, *(value for value, kind in zip(args, kinds) if kind is None))
+
+
+def with_first(inputs: Inputs, arrays: tuple, init: Any) -> tuple[Inputs, tuple, Any]:
+    """Return the inputs and arrays of a call together with those of ``init``, and ``init`` with 0 for each array. Where
+    states are plain numbers, ``init`` may be an array itself."""
+    packed = isinstance(init, tuple)
+    values = [_element(value) for value in (init if packed else (init,))]
+    firsts = tuple(i for i, value in enumerate(values) if not isinstance(value, (bool, int, float, np.generic)))
+    if init is None or not firsts:
+        return inputs, arrays, init if init is None else tuple(values) if packed else values[0]
+    arrays += tuple(values[i] for i in firsts)
+    numbers = tuple(0 if i in firsts else value for i, value in enumerate(values))
+    return inputs._replace(firsts=firsts), arrays, numbers if packed else numbers[0]
+
+
+def _element(value: Any) -> Any:
+    """Return the element of a NumPy array of no dimensions; other objects as they are."""
+    return value[()] if isinstance(value, np.ndarray) and value.shape == () else value
 
 
 def _kind(value: Any) -> type | np.dtype | None:
@@ -192,4 +213,20 @@ def operation_of(inputs: Inputs, op: Operator, views: Views, dtype: Any, callabl
         if view.size != 1:
             raise ArgumentValueError(explain(name, f"shape {view.shape}", "an array of one element"))
         args.append(Argument(view.dtype, True))
-    return parse_states(op, sources, not inputs.packed, dtype, callables, out_dtype, tuple(args))
+    operation = parse_states(op, sources, not inputs.packed, dtype, callables, out_dtype, tuple(args))
+    return operation if not inputs.firsts else _with_firsts(operation, inputs.firsts, memory)
+
+
+def _with_firsts(operation: States, firsts: tuple[int, ...], memory: Iterable[tuple[View, str]]) -> States:
+    """Return States whose first state has values in memory; ``memory`` has their arrays and names."""
+    found = []
+    for place, (view, name) in zip(firsts, memory):
+        if place >= len(operation.values):
+            break  # too many values are refused where the numbers are read
+        value = operation.values[place]
+        if view.size != 1:
+            raise ArgumentValueError(explain(name, f"shape {view.shape}", "an array of one element"))
+        if view.dtype is not value and view.dtype.accumulator is not value:
+            raise ArgumentTypeError(explain(name, f"an array of {view.dtype}", f"one of {value}"))
+        found.append(Argument(view.dtype, True))
+    return replace(operation, args=(*operation.args, *found), firsts=firsts)

@@ -90,7 +90,8 @@ class States:
     ``sources`` are the types of the inputs. ``values`` are the types of a state's values, in which they are combined.
     ``results`` are the types of the outputs. ``transform`` makes a state of the elements at one position, and of the
     index of the position if ``takes_index``; ``finish`` makes the results of a state. With ``unpacked``, callables take
-    and return the only value of a state itself, not a tuple. ``args`` follow the operands of every callable.
+    and return the only value of a state itself, not a tuple. ``args`` follow the operands of every callable. The last
+    of them are instead values of the state before the first element, those at ``firsts``.
     """
 
     op: Operator
@@ -102,6 +103,7 @@ class States:
     takes_index: bool = False
     unpacked: bool = False
     args: tuple[Argument, ...] = ()
+    firsts: tuple[int, ...] = ()
 
     @property
     def key(self) -> tuple:
@@ -109,7 +111,7 @@ class States:
         callables = tuple("" if fn is None else identify(fn).key for fn in (self.transform, self.finish))
         types = tuple(tuple(t.name for t in group) for group in (self.sources, self.values, self.results))
         args = tuple((a.dtype.name, a.in_memory) for a in self.args)
-        return (*types, self.op.key, *callables, self.takes_index, self.unpacked, args)
+        return (*types, self.op.key, *callables, self.takes_index, self.unpacked, args, self.firsts)
 
     @property
     def registers(self) -> tuple[str, ...]:

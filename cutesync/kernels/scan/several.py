@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ...arguments import exact
-from ...errors import ArgumentTypeError, explain
 from ...identity import identify
 from ...ops import operator
 from ...runtime.call import Family, Views
 from ...runtime.view import View
-from ..several import Inputs, call_of, inputs_of, operation_of
+from ..several import Inputs, call_of, inputs_of, operation_of, with_first
 from .plan import plan
 from .spec import ScanSpec, extents_of, start_value
 
@@ -39,10 +38,9 @@ class Arguments(NamedTuple):
 
 def scan_states(x: Any, op: Any, callables: tuple, args: tuple, options: Options, out: Any, stream: Any) -> Any:
     """Make a call of ``scan``; ``callables`` are transform and finish."""
-    if options.init is not None and not isinstance(options.init, (tuple, list, bool, int, float)):
-        if hasattr(options.init, "shape") and options.init.shape != ():
-            raise ArgumentTypeError(explain("init", f"a {type(options.init).__name__}", "numbers, for these arguments"))
     inputs, arrays = inputs_of(x, args, options.dtype, callables[1], options.out_dtype)
+    inputs, arrays, init = with_first(inputs, arrays, options.init)
+    options = options._replace(init=init)
     callables = tuple(identify(fn, what) for fn, what in zip(callables, ("transform", "finish")))
     key = Arguments(identify(op), callables, inputs, options, exact(options.axis, options.init, options.identity))
     return call_of(_FAMILY, inputs, key, arrays, out, stream)
