@@ -168,6 +168,7 @@ def test_a_name_applies_to_each_value(on_emulator):
     x, y = np.arange(200, dtype=np.int16), np.ones(200, bool)
     total, some = cs.reduce((x, y), "max")
     assert (total, some) == (199, True)
+    assert cs.reduce((x, y), "all", dtype="bool") == (False, True)
     running, _ = cs.scan((x, y), "add")
     assert np.array_equal(running, np.cumsum(x, dtype=np.int16))
 
@@ -277,6 +278,8 @@ ADD = lambda p, q: (p[0] + q[0], p[1] + q[1])  # noqa: E731
         (lambda: cs.scan((A, B), ADD, init=1.0), ArgumentTypeError, "tuple of 2 numbers"),
         (lambda: cs.scan((A, B), ADD, init=(1.0, 2.5)), ArgumentTypeError, "init"),
         (lambda: cs.scan((A, B), ADD, exclusive=True), ArgumentValueError, "identity"),
+        (lambda: cs.scan((A, B), ADD, init=[1.0, 2]), ArgumentTypeError, "tuple of 2 numbers"),
+        (lambda: cs.reduce((A, B), "any"), ArgumentTypeError, "states of bool"),
         (lambda: cs.scan((A, B), ADD, init=(1.0, A)), ArgumentValueError, r"init\[1\].*\(8,\)"),
         (lambda: cs.scan((A, B), ADD, init=(1.0, A[:1])), ArgumentTypeError, r"init\[1\].*int32"),
         (lambda: cs.scan((A, B), ADD, init=(A[:1], B[:1], 1)), ArgumentTypeError, "tuple of 2 numbers"),

@@ -90,11 +90,13 @@ def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any) -> tup
 def with_first(inputs: Inputs, arrays: tuple, init: Any) -> tuple[Inputs, tuple, Any]:
     """Return the inputs and arrays of a call together with those of ``init``, and ``init`` with 0 for each array. Where
     states are plain numbers, ``init`` may be an array itself."""
+    if init is None or isinstance(init, list):  # a list is refused where numbers are read
+        return inputs, arrays, init
     packed = isinstance(init, tuple)
     values = [_element(value) for value in (init if packed else (init,))]
     firsts = tuple(i for i, value in enumerate(values) if not isinstance(value, (bool, int, float, np.generic)))
-    if init is None or not firsts:
-        return inputs, arrays, init if init is None else tuple(values) if packed else values[0]
+    if not firsts:
+        return inputs, arrays, tuple(values) if packed else values[0]
     arrays += tuple(values[i] for i in firsts)
     numbers = tuple(0 if i in firsts else value for i, value in enumerate(values))
     return inputs._replace(firsts=firsts), arrays, numbers if packed else numbers[0]

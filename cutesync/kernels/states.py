@@ -197,6 +197,9 @@ def parse_states(
     args = tuple(a if isinstance(a, Argument) else Argument(argument_type(a, accumulate), False) for a in args)
     for value in accumulate:
         op.check(value)
+        if op.fn is None and op.name in ("any", "all") and value.kind != "b":
+            came, advice = f"a state of {', '.join(map(str, values))}", "give dtype='bool' (0 is False)"
+            raise ArgumentTypeError(explain(f"op={op.name!r}", came, "states of bool", advice))
     words = words_of(tuple(register(value, wide=False) for value in accumulate))
     if words > MAX_WORDS:
         allowed = f"at most {MAX_WORDS} words of 32 bits"
