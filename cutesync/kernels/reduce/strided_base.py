@@ -183,7 +183,7 @@ class StridedKernel:
         splits = Int32(cutlass.min(number(a.splits), a.length))  # blocks that have a position: the first ones
         first, stop = share(splits, me.group, Int32(self.groups))
         step = Int64(a.units) * self.width
-        found = slots.collect(self.slot(a, first, me.unit), stop - first, step, self.monoid.combine, self.width, 16)
+        found = slots.collect(self.slot(a, first, me.unit), stop - first, step, self.monoid.combine, self.width)
         if cutlass.const_expr(self.places > 0):
             cute.arch.sync_threads()  # the storage is used again
         states = self.reduce_groups(found.state, storage, me, self.used(splits))
