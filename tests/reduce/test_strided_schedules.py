@@ -6,7 +6,7 @@ import pytest
 
 import cutesync as cs
 
-from ..cases import bicyclic, brackets, data, fold, same
+from ..cases import bicyclic, brackets, data, fold, same, with_slow
 from .strided_cases import SLICES, VIEWS, kernels_of, rows, slices
 
 SCHEDULES = 12
@@ -23,7 +23,7 @@ WHAT = {
 
 
 @pytest.mark.parametrize("name", VIEWS)
-@pytest.mark.parametrize("what", WHAT)
+@pytest.mark.parametrize("what", with_slow(WHAT, {"order", "argmax"}))
 def test_agrees_under_schedules(name, what):
     shape, index, axis, *_ = VIEWS[name]
     make, call, expected = WHAT[what]
@@ -37,7 +37,7 @@ def test_agrees_under_schedules(name, what):
 
 
 @pytest.mark.parametrize("name", SLICES)
-@pytest.mark.parametrize("what", WHAT)
+@pytest.mark.parametrize("what", with_slow(WHAT, {"order", "sum"}))
 def test_slices_agree_under_schedules(name, what):
     shape, axis = SLICES[name]
     make, call, expected = WHAT[what]
