@@ -59,7 +59,6 @@ def rows(x: np.ndarray, axis: int) -> np.ndarray:
 SLICES = {
     "slices of three columns": ((14, 67, 3), 1),
     "slices of eight columns": ((9, 64, 8), 1),
-    "odd rows": ((19, 131), 1),
 }
 
 

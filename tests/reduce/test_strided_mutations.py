@@ -60,7 +60,6 @@ FAULTS = {
         first(BARRIER, after=STORED),
         {"race", "uninitialised"},
     ),
-    "no barrier after the copy of rows": ("odd rows", first(BARRIER, after=STORED), {"race", "uninitialised"}),
 }
 
 

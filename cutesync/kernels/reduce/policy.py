@@ -119,11 +119,9 @@ class NarrowPolicy(Policy, kernel=".narrow:NarrowColumnReduce"):
 @dataclass(frozen=True)
 class SlicePolicy(Policy, kernel=".slices:SliceReduce"):
     """Outer slices of a few KiB, of which a block holds up to ``bytes`` in shared memory, each followed by ``pad``
-    bytes. ``groups`` threads share a result; they are neighbours if slices are ``rows``, which are not of several
-    columns. Elements are combined ``in_turn`` or in contiguous runs."""
+    bytes. ``groups`` threads share a result. Elements are combined ``in_turn`` or in contiguous runs."""
 
     groups: int
-    rows: bool
     bytes: int
     pad: int
     in_turn: bool
@@ -169,17 +167,13 @@ def slices(problem: Problem) -> Choice:
     """Return the choice of whole slices in shared memory."""
     slice_bytes = problem.length * problem.inner * problem.size
     pad = 0
-    if problem.aligned and slice_bytes % 128 == 0 and problem.inner > 1:
+    if problem.aligned and slice_bytes % 128 == 0:
         pad = ceil_div(problem.inner * problem.size, VECTOR_BYTES) * VECTOR_BYTES % 128 or VECTOR_BYTES
     stage = STAGE_BYTES if slice_bytes + pad <= STAGE_BYTES else 3 * STAGE_BYTES
     each = max(1, min(stage // (slice_bytes + pad), ceil_div(problem.outer, 4 * SMS)))
-    rows = problem.inner == 1
-    if rows:
-        groups = 8 if problem.length <= 256 else 32
-    else:
-        results = each * problem.inner
-        groups = next(g for g in (16, 4, 1) if g == 1 or (g * results <= 256 and 4 * g <= problem.length))
-    return Choice(SlicePolicy(groups, rows, stage, pad, problem.in_turn), 1, each, ceil_div(problem.outer, each))
+    results = each * problem.inner
+    groups = next(g for g in (16, 4, 1) if g == 1 or (g * results <= 256 and 4 * g <= problem.length))
+    return Choice(SlicePolicy(groups, stage, pad, problem.in_turn), 1, each, ceil_div(problem.outer, each))
 
 
 def strided_is_faster(problem: Problem) -> bool:
