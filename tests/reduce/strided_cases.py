@@ -20,7 +20,7 @@ VIEWS = {
     "positions of a block": ((3, 2100), np.s_[:, ::2], 1, "StridedReduce", 256, False),
     "positions, split": ((9000,), np.s_[::2], 0, "StridedReduce", 256, True),
     "short runs": ((200, 60), np.s_[:, 1:50], 1, "RunReduce", 8, False),
-    "runs of a warp": ((70, 200), np.s_[:, 1:190], 1, "RunReduce", 32, False),
+    "runs of a warp": ((70, 600), np.s_[:, 1:590], 1, "RunReduce", 32, False),
     "runs of a block": ((3, 1500), np.s_[:, 1:1490], 1, "RunReduce", 256, False),
     "runs, split": ((2, 9000), np.s_[:, 3:8990], 1, "RunReduce", 256, True),
 }
@@ -40,7 +40,7 @@ def kernels_of(name: str):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calls, "_plans", {})
         patch.setattr(strided_policy, "SMS", 4)
-        patch.setattr(strided_policy, "PIECE_BYTES", (512, 768))
+        patch.setattr(strided_policy, "PIECE_BYTES", (512, 3072))
         patch.setattr(Normal, "contiguous", lambda form, inputs: None)
         patch.setattr("cutesync.kernels.reduce.strided_plan.choose", chosen)
         yield seen

@@ -83,7 +83,8 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     if spec.n is not None:
         return strided(spec, form_of(spec, views[:count], outs), views, stream), None
     passes, form, original = spec.passes(), None, views
-    if not contiguous or (len(passes) > 1 and isinstance(reduction, States) and reduction.takes_index):
+    apart = len(passes) > 1 and not isinstance(reduction.op, str)  # axes that are not neighbours
+    if not contiguous or (apart and (order_of(reduction)[1] or getattr(reduction, "takes_index", False))):
         form = form_of(spec, views[:count], outs)
         extents = form.contiguous(count)
         if extents is None:

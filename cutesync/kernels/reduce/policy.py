@@ -187,6 +187,9 @@ def strided_is_faster(problem: Problem) -> bool:
         return False
     if not problem.in_turn or problem.several:
         return problem.outer > 1 and problem.inner * problem.size < SHORT_ROW_BYTES
+    odd = problem.size <= 2 and (not problem.aligned or problem.inner * problem.size % VECTOR_BYTES != 0)
+    if odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64:
+        return False  # long columns that no vector begins with
     return not _fits_slices(problem)
 
 

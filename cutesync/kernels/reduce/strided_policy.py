@@ -20,8 +20,8 @@ LINE_BYTES = 64  # neighbouring threads read at least so much: more makes more b
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
 MAX_STATE_WORDS = 16  # registers of the states of a thread
 MIN_RUN_BYTES = 128  # shorter runs are read element by element
-MIN_RUNS_BYTES = 2048  # the same, where a result has several runs
-SHORT_RUN_BYTES = 512  # eight lanes reduce such a run, a warp a longer one
+MIN_RUNS_BYTES = 512  # the same, where a result has several runs
+SHORT_RUN_BYTES = 2048  # eight lanes reduce such a run, a warp a longer one
 PIECE_BYTES = (2048, 8192)  # pieces of runs: small ones where there are few
 
 
@@ -154,7 +154,8 @@ def _load(problem: StridedProblem) -> tuple[str, int]:
             whole = last.extent % width == 0 and all(axis.steps[0] % width == 0 for axis in others)
             if whole and problem.begin % wide == 0:
                 return "vector", wide
-    if size <= 2 and problem.in_turn and all(axis.steps[0] > 0 for axis in others) and last.extent >= 16:
+    apart = all(axis.steps[0] * size >= 4 for axis in others)  # only the words of the last row reach beyond the array
+    if size <= 2 and problem.in_turn and apart and last.extent >= 16:
         return "words", 4
     return "element", size
 
