@@ -40,7 +40,7 @@ def kernels_of(name: str):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(calls, "_plans", {})
         patch.setattr(strided_policy, "SMS", 4)
-        patch.setattr(strided_policy, "PIECE_BYTES", (512, 3072))
+        patch.setattr(strided_policy, "PIECE_BYTES", (512, 2048))
         patch.setattr(Normal, "contiguous", lambda form, inputs: None)
         patch.setattr("cutesync.kernels.reduce.strided_plan.choose", chosen)
         yield seen

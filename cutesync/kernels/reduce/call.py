@@ -74,8 +74,7 @@ def reduce(
     The result is an array of the library of ``x``, without the reduced axes; for NumPy a scalar if all are reduced.
     Errors are those of ``cutesync.errors``.
     """
-    if type(op) is not str:
-        op = identify(op)
+    op = op if type(op) is str else identify(op)
     if transform is not None:
         transform = identify(transform, "transform")
     if type(keepdims) is not bool:  # 1 and True are equal as keys
