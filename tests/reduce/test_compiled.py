@@ -9,13 +9,13 @@ import pytest
 
 import cutesync as cs
 from cutesync.kernels.reduce.policy import (
-    ColumnPolicy,
     FillPolicy,
     NarrowPolicy,
     SegmentPolicy,
     ShortRowPolicy,
     WholeRowPolicy,
 )
+from cutesync.kernels.reduce.strided_policy import RunPolicy, StridedPolicy
 from cutesync.runtime.kernel import collect
 
 from ..cases import DTYPES, bicyclic, has_meaning
@@ -95,7 +95,7 @@ def test_every_configuration(allocated, capsys):
             out = dry((shape[0], shape[2]), "float32", offset, 1 << 60)
             cs.reduce(dry(shape, "float32", offset), axis=1, out=out)
     policies = [spec.key[1] for spec in found.values()]
-    every = {SegmentPolicy, ShortRowPolicy, WholeRowPolicy, ColumnPolicy, NarrowPolicy}
+    every = {SegmentPolicy, ShortRowPolicy, WholeRowPolicy, NarrowPolicy, StridedPolicy, RunPolicy}
     assert {type(policy) for policy in policies} == every
     scopes = {policy.scope for policy in policies if isinstance(policy, SegmentPolicy)}
     assert scopes == {"warp", "block", "grid", "grid_rows"}

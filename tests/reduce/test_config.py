@@ -18,6 +18,7 @@ from cutesync.kernels.reduce.policy import (
     Problem,
     SegmentPolicy,
     ShortRowPolicy,
+    SlicePolicy,
     WholeRowPolicy,
     choose,
 )
@@ -162,6 +163,10 @@ def test_blocks_cover_every_result():
             width = 16 // problem.size if policy.vectors else 1
             assert choice.tiles * policy.lanes * width >= problem.inner
             assert not policy.vectors or (problem.aligned and problem.inner * problem.size % 16 == 0)
+        elif isinstance(policy, SlicePolicy):
+            assert choice.grid * choice.tiles >= problem.outer
+            slice_bytes = problem.length * problem.inner * problem.size + policy.pad
+            assert choice.tiles * slice_bytes <= policy.bytes and (policy.pad == 0 or problem.aligned)
         else:
             assert isinstance(policy, NarrowPolicy) and policy.columns == problem.inner and problem.aligned
 
@@ -169,6 +174,8 @@ def test_blocks_cover_every_result():
 def test_blocks_are_whole_warps_within_1024_threads():
     for problem in random_problems(5000):
         policy = choose(problem).policy
+        if isinstance(policy, SlicePolicy):  # always as many
+            continue
         threads = policy.lanes * policy.groups if isinstance(policy, ColumnPolicy) else 32 * policy.warps
         assert 32 <= threads <= 1024 and threads % 32 == 0
 

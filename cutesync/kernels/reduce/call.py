@@ -65,23 +65,16 @@ def reduce(
         type) before the reduction.
     identity : the result for an empty axis when ``op`` is a callable.
     finish, out_dtype, args : see ``kernels/README.md``, "States".
-    n : how many elements along the only reduced axis count, the first ones, in every row: an int, or a 0-d array of
-        int64 on the device, which is read when the kernel runs; a new value compiles nothing. Below 0 it counts as 0,
-        above the extent as the extent. With 0 the result is ``init``, or the identity of ``op``: an array needs an
-        operator that has one, or ``init``. An int and an array give the same bits.
+    n : how many elements along the only reduced axis count: an int, or a 0-d int64 on the device (there, "Lengths").
     out : array of the result's shape and type, of any strides, that does not overlap ``x``; it is written and
         returned. Default: a new C-contiguous array of the library of ``x``.
     algorithm : "auto", or for comparison the slower "atomic" or "multi_launch" of a whole array.
     stream : None (the current one of the library of ``x``), a handle as an int, or an object with ``__cuda_stream__``.
 
-    Returns
-    -------
-    array of the library of ``x``, without the reduced axes; for NumPy a scalar if all are reduced.
-
+    The result is an array of the library of ``x``, without the reduced axes; for NumPy a scalar if all are reduced.
     Errors are those of ``cutesync.errors``.
     """
-    if type(op) is not str:
-        op = identify(op)
+    op = op if type(op) is str else identify(op)
     if transform is not None:
         transform = identify(transform, "transform")
     if type(keepdims) is not bool:  # 1 and True are equal as keys
@@ -91,13 +84,11 @@ def reduce(
         options = Options(axis, keepdims, init, dtype, identity, out_dtype)
         return reduce_states(x, op, (transform, identify(finish, "finish")), args, options, out, stream, n)
     given: tuple = (op, axis, keepdims, init, dtype, transform, identity, algorithm)
-    if n is not None:
-        count, arrays = count_of(n)
-        given = (*given, exact(axis, init, identity), count)
-        return (_call_counted if arrays else _call)(given, x, out, stream, arrays)
-    if axis is not None or init is not None or identity is not None:
-        given = (*given, exact(axis, init, identity))
-    return _call(given, x, out, stream)
+    if axis is None and init is None and identity is None and n is None:
+        return _call(given, x, out, stream)
+    count, arrays = count_of(n)
+    given = (*given, exact(axis, init, identity), count)
+    return (_call_counted if arrays else _call)(given, x, out, stream, arrays)
 
 
 def argmin(

@@ -17,7 +17,7 @@ from ...runtime.launch import Launch, Run, in_turn, nothing
 from ..named import Named
 from ..policy import Policy
 from ..states import Argument, States, numbered, parameter_groups
-from .policy import Choice, FillPolicy, Problem, choose
+from .policy import Choice, FillPolicy, Problem, choose, strided_is_faster
 from .spec import ReduceSpec, Reduction
 from .strided_plan import behind, form_of, of_nothing, order_of, shifted, strided
 
@@ -82,8 +82,9 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
         return getattr(rungs, spec.algorithm)(spec, views[0], stream), None
     if spec.n is not None:
         return strided(spec, form_of(spec, views[:count], outs), views, stream), None
-    passes, form = spec.passes(), None
-    if not contiguous or (len(passes) > 1 and isinstance(reduction, States) and reduction.takes_index):
+    passes, form, original = spec.passes(), None, views
+    apart = len(passes) > 1 and not isinstance(reduction.op, str)  # axes that are not neighbours
+    if not contiguous or (apart and (order_of(reduction)[1] or getattr(reduction, "takes_index", False))):
         form = form_of(spec, views[:count], outs)
         extents = form.contiguous(count)
         if extents is None:
@@ -98,7 +99,10 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     sizes: list[int] = []
     for i, extents in enumerate(passes):
         current, last = reduction.of_pass(i, len(passes)), i == len(passes) - 1
-        choice = choose(_problem(current, extents, views[:count] if i == 0 else (), outs if last else ()))
+        problem = _problem(current, extents, views[:count] if i == 0 else (), outs if last else ())
+        if len(passes) == 1 and strided_is_faster(problem):
+            return strided(spec, form or form_of(spec, views[:count], outs), original, stream), None
+        choice = choose(problem)
         run = launch(choice, current, extents, spec.init if last else None, device, stream, spec.args).run
         first = len(views) if last else len(views) + len(outs) + len(sizes)
         targets = tuple(range(first, first + len(current.results)))

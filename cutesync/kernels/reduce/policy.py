@@ -20,6 +20,10 @@ SMALL_BYTES = 1 << 16  # up to 64 KiB, one block is faster than several that com
 LARGE_BYTES = 1 << 27  # from 128 MiB on, 16 warps per block with 4 loads in flight read faster than 8 with 8
 SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
 MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 warps on a multiprocessor
+NARROW_BYTES = 1 << 16  # slices of few columns: shorter ones leave most lanes without rows
+MAX_ODD_ROW_BYTES = 4096  # longer rows hardly feel their misaligned ends
+SMALL_ROWS_BYTES = 1 << 19  # up to this, rows that are not whole vectors are read element by element
+SMALL_SLICES_BYTES = 1 << 18  # up to this, a thread reduces a column of a slice from global memory
 COLUMN_LANES = 64  # neighbouring threads of a block, on neighbouring columns, unless there are very many of them
 LANE_BYTES = 128  # a lane reads at most this much consecutive memory: more spreads a warp over too many cache lines
 
@@ -115,11 +119,9 @@ class NarrowPolicy(Policy, kernel=".narrow:NarrowColumnReduce"):
 @dataclass(frozen=True)
 class SlicePolicy(Policy, kernel=".slices:SliceReduce"):
     """Outer slices of a few KiB, of which a block holds up to ``bytes`` in shared memory, each followed by ``pad``
-    bytes. ``groups`` threads share a result; they are neighbours if slices are ``rows``, which are not of several
-    columns. Elements are combined ``in_turn`` or in contiguous runs."""
+    bytes. ``groups`` threads share a result. Elements are combined ``in_turn`` or in contiguous runs."""
 
     groups: int
-    rows: bool
     bytes: int
     pad: int
     in_turn: bool
@@ -165,17 +167,45 @@ def slices(problem: Problem) -> Choice:
     """Return the choice of whole slices in shared memory."""
     slice_bytes = problem.length * problem.inner * problem.size
     pad = 0
-    if problem.aligned and slice_bytes % 128 == 0 and problem.inner > 1:
+    if problem.aligned and slice_bytes % 128 == 0:
         pad = ceil_div(problem.inner * problem.size, VECTOR_BYTES) * VECTOR_BYTES % 128 or VECTOR_BYTES
     stage = STAGE_BYTES if slice_bytes + pad <= STAGE_BYTES else 3 * STAGE_BYTES
     each = max(1, min(stage // (slice_bytes + pad), ceil_div(problem.outer, 4 * SMS)))
-    rows = problem.inner == 1
-    if rows:
-        groups = 8 if problem.length <= 256 else 32
-    else:
-        results = each * problem.inner
-        groups = next(g for g in (16, 4, 1) if g == 1 or (g * results <= 256 and 4 * g <= problem.length))
-    return Choice(SlicePolicy(groups, rows, stage, pad, problem.in_turn), 1, each, ceil_div(problem.outer, each))
+    results = each * problem.inner
+    groups = next(g for g in (16, 4, 1) if g == 1 or (g * results <= 256 and 4 * g <= problem.length))
+    return Choice(SlicePolicy(groups, stage, pad, problem.in_turn), 1, each, ceil_div(problem.outer, each))
+
+
+def strided_is_faster(problem: Problem) -> bool:
+    """Return whether the kernels of strided arrays are faster than those that ``choose`` selects."""
+    row_bytes = problem.length * problem.inner * problem.size
+    total = problem.outer * row_bytes
+    if problem.inner == 1:  # rows that are not whole vectors; a row of one element is copied
+        odd = row_bytes % VECTOR_BYTES != 0 and problem.length > 1 and row_bytes <= MAX_ODD_ROW_BYTES
+        return odd and (total <= SMALL_ROWS_BYTES or (problem.size == 1 and row_bytes > SHORT_ROW_BYTES))
+    if _is_narrow(problem) and row_bytes >= NARROW_BYTES:
+        return False
+    if not problem.in_turn or problem.several:
+        return problem.outer > 1 and problem.inner * problem.size < SHORT_ROW_BYTES
+    odd = problem.size <= 2 and (not problem.aligned or problem.inner * problem.size % VECTOR_BYTES != 0)
+    if odd and problem.outer == 1 and problem.inner >= 256 and problem.length >= 64:
+        return False  # long columns that no vector begins with
+    return not _fits_slices(problem)
+
+
+def _fits_slices(problem: Problem) -> bool:
+    """Return whether outer slices are reduced in shared memory: many small ones of narrow columns. Elements of 4 bytes
+    and more are read as fast from global memory."""
+    slice_bytes = problem.length * problem.inner * problem.size
+    total = slice_bytes * problem.outer
+    columns = problem.inner * problem.size
+    return (
+        problem.inputs == 1
+        and problem.size <= 2
+        and columns <= 64
+        and slice_bytes <= STAGE_BYTES
+        and (total >= SMALL_SLICES_BYTES and problem.outer >= 64)
+    )
 
 
 def _segments(problem: Problem) -> Choice:
@@ -222,17 +252,23 @@ def _short_rows(problem: Problem) -> Choice:
     return Choice(ShortRowPolicy(vectors, group, unroll, warps), 1, 1, ceil_div(problem.outer, rows))
 
 
-def _columns(problem: Problem) -> Choice:
-    narrow = math.lcm(problem.inner * problem.size, VECTOR_BYTES)
+def _is_narrow(problem: Problem) -> bool:
+    """Return whether a lane can load whole rows of few columns."""
     outer_slice = problem.length * problem.inner * problem.size
-    if (
+    return (
         problem.aligned
         and not problem.several
         and problem.inner <= 16
-        and narrow <= LANE_BYTES
+        and math.lcm(problem.inner * problem.size, VECTOR_BYTES) <= LANE_BYTES
         and (problem.outer == 1 or outer_slice % VECTOR_BYTES == 0)
-    ):
-        return _narrow_columns(problem, narrow)
+    )
+
+
+def _columns(problem: Problem) -> Choice:
+    if _fits_slices(problem):
+        return slices(problem)
+    if _is_narrow(problem):
+        return _narrow_columns(problem, math.lcm(problem.inner * problem.size, VECTOR_BYTES))
     vectors = problem.aligned and problem.inner * problem.size % VECTOR_BYTES == 0 and not problem.several
     width = VECTOR_BYTES // problem.size if vectors else 1
     units = problem.inner // width

@@ -5,7 +5,7 @@ this range are read element by element. Then each result has ``groups`` threads:
 ``inner`` elements apart in shared memory. With ``pad`` (slices of whole vectors on 16-byte boundaries), so many bytes
 follow each slice, so that slices do not begin on the same banks.
 
-Barriers: one after the copy; with ``groups`` above a warp's share, one for each step of their combination.
+Barriers: one after the copy; with several groups, one for each step of their combination, and one behind it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...block.reduce import get, put, state_array, state_bytes
 from ...block.split import share
 from ...monoid import ArgMonoid, tree
 from ...sync.overlap import let_next_start
-from ...warp import LANES, Maybe, reduce_valid
+from ...warp import Maybe
 from .base import Arguments, ReduceKernel
 from .chunk import VECTOR_BYTES, WORDS, aligned_words
 from .orders import AnyOrder
@@ -34,10 +34,9 @@ class SliceReduce(ReduceKernel):
     def __init__(self, monoid, has_init: bool, policy: SlicePolicy) -> None:
         self.in_turn = policy.in_turn
         found = AnyOrder(monoid) if policy.in_turn and isinstance(monoid, ArgMonoid) else monoid
-        self.groups, self.pad, self.rows, self.bytes = policy.groups, policy.pad, policy.rows, policy.bytes
+        self.groups, self.pad, self.bytes = policy.groups, policy.pad, policy.bytes
         self.lanes = THREADS // policy.groups
-        self.combines = self.groups > 1 and not policy.rows  # through shared memory; else by shuffles
-        smem = self.bytes + 64 + (state_bytes(monoid.types, THREADS) if self.combines else 0)
+        smem = self.bytes + 64 + (state_bytes(monoid.types, THREADS) if self.groups > 1 else 0)
         super().__init__(found, has_init, THREADS, smem, 1)
 
     @cute.jit
@@ -52,13 +51,13 @@ class SliceReduce(ReduceKernel):
         skew = Int32(x.toint() & (VECTOR_BYTES - 1)) // size
         self.copy(x, stage, skew, count * length * inner, length * inner)
         storage = ()
-        if cutlass.const_expr(self.combines):
+        if cutlass.const_expr(self.groups > 1):
             storage = state_array(self.monoid.types, THREADS)
         let_next_start()
         cute.arch.sync_threads()
         elements = cute.make_ptr(self.monoid.source.cutlass, stage.toint(), cute.AddressSpace.smem, assumed_align=size)
-        lane = thread // self.groups if self.rows else thread % self.lanes
-        group = thread % self.groups if self.rows else thread // self.lanes
+        lane = thread % self.lanes
+        group = thread // self.lanes
         pitch = length * inner + self.pad // size
         results = count * inner
         used = cutlass.min(length, Int32(self.groups))
@@ -68,9 +67,7 @@ class SliceReduce(ReduceKernel):
             outer = result // inner
             start = elements + (skew + outer * pitch + (result - outer * inner))
             state = self.own(start, length, inner, group)
-            if cutlass.const_expr(self.rows):
-                state = reduce_valid(state, used, self.monoid.combine, thread % LANES, self.groups)
-            if cutlass.const_expr(self.combines):
+            if cutlass.const_expr(self.groups > 1):
                 state = self.reduce_groups(state, storage, thread, group, used)
             if (group == 0) & (done + lane < results):
                 self.store_result(a, first * a.inner + result, state)

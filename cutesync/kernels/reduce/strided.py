@@ -11,8 +11,7 @@ from cutlass import Boolean, Int32, Int64, cute
 from ...block.split import share
 from ...monoid import ArgMonoid, tree
 from ...warp import Maybe
-from .chunk import WORDS, aligned_words
-from .coordinates import moved
+from .coordinates import element, moved
 from .strided_base import Member, StridedKernel
 
 
@@ -26,7 +25,8 @@ class StridedReduce(StridedKernel):
     @cute.jit
     def own_states(self, a: cutlass.Constexpr, me: Member, begin, end):
         """The states of this thread's columns over its share of the positions from ``begin`` to ``end``."""
-        x = moved(a.x, a.kept.offsets(me.unit))
+        offsets = a.kept.offsets(me.unit)
+        x = moved(a.x, offsets)
         number = type(a.length)
         if cutlass.const_expr(self.policy.in_turn):
             at = begin + me.group
@@ -37,23 +37,39 @@ class StridedReduce(StridedKernel):
             at = begin + first
             step = 1
             count = stop - first
+        valid = Int32(self.width)
+        last = Boolean(False)
+        if cutlass.const_expr(self.policy.load == "words"):
+            valid = Int32(cutlass.min(a.extent - offsets[-1], Int64(self.width)))
+            last = (me.unit == a.units - 1) & (count > 0) & (at + (count - 1) * step == a.length - 1)
+            if last:
+                count -= 1  # its words may reach beyond the array
         nothing = tuple(self.nothing(number) for _ in range(self.width))
         partial = Maybe(nothing, Boolean(False))
         words = self.registers()
         while count >= self.unroll:
             for u in cutlass.range_constexpr(self.unroll):
-                self.load(moved(x, a.reduced.offsets(at + u * step)), words, u)
+                self.load(moved(x, a.reduced.offsets(at + u * step)), words, u, valid)
             partial = partial.append(self.aggregate(words, at, step), self.append)
             at += self.unroll * step
             count -= self.unroll
         if count > 0:
             for u in cutlass.range_constexpr(self.unroll - 1):
                 if u < count:
-                    self.load(moved(x, a.reduced.offsets(at + u * step)), words, u)
+                    self.load(moved(x, a.reduced.offsets(at + u * step)), words, u, valid)
             for u in cutlass.range_constexpr(self.unroll - 1):
                 if u < count:
                     partial = partial.append(self.lifted(words, u, at + u * step), self.append)
+        if cutlass.const_expr(self.policy.load == "words"):
+            if last:
+                (start,) = moved(x, a.reduced.offsets(a.length - 1))
+                partial = partial.append(self.singly(start, valid, a.length - 1), self.append)
         return tuple(self.monoid.place(state, Int64(0)) for state in partial.state)
+
+    def singly(self, start, valid, index):
+        """The states of the columns of one position, of which ``valid`` exist, loaded one by one."""
+        columns = [cutlass.min(Int32(c), valid - 1) for c in range(self.width)]
+        return tuple(self.monoid.lift(element(start + column), index) for column in columns)
 
     def nothing(self, number) -> tuple:
         """Registers of the shape of a state whose index, if it has one, is a ``number``."""
@@ -61,16 +77,22 @@ class StridedReduce(StridedKernel):
 
     def registers(self) -> tuple:
         """Registers of ``unroll`` loads, a tensor for each input."""
-        shape = (WORDS if self.policy.vectors else 1, self.unroll)
-        types = [Int32 if self.policy.vectors else dtype.cutlass for dtype in self.monoid.sources]
-        return tuple(cute.make_rmem_tensor(shape, t) for t in types)
+        if self.policy.load == "element":
+            return tuple(cute.make_rmem_tensor((1, self.unroll), dtype.cutlass) for dtype in self.monoid.sources)
+        count = self.policy.bytes // 4  # the stride is stated: a mode of one element would get stride 0
+        return (cute.make_rmem_tensor(cute.make_layout((count, self.unroll), stride=(1, count)), Int32),)
 
-    def load(self, pointers, words, u: int) -> None:
+    def load(self, pointers, words, u: int, valid) -> None:
         """Load what a thread has of one position: a vector as words, or one element of each input."""
+        if self.policy.load == "words":
+            words[0][0, u] = two_words(pointers[0], valid * self.monoid.source.size)
+            return
         for pointer, target in zip(pointers, words):
-            start = aligned_words(pointer) if self.policy.vectors else pointer
-            layout = cute.make_layout((WORDS if self.policy.vectors else 1,))
-            cute.autovec_copy(cute.make_tensor(start, layout), target[(None, u)])
+            count = 1
+            if self.policy.load == "vector":
+                count = self.policy.bytes // 4
+                pointer = cute.make_ptr(Int32, pointer.toint(), cute.AddressSpace.gmem, assumed_align=self.policy.bytes)
+            cute.autovec_copy(cute.make_tensor(pointer, cute.make_layout((count,))), target[(None, u)])
 
     def aggregate(self, words, index, step: int):
         """The aggregate of each column over ``unroll`` loaded positions."""
@@ -89,8 +111,24 @@ class StridedReduce(StridedKernel):
     def elements(self, words, u: int):
         """What a thread has of load ``u``, a tensor for each input."""
         rows = [row[(None, u)] for row in words]
-        return [cute.recast_tensor(rows[0], self.monoid.source.cutlass)] if self.policy.vectors else rows
+        return [cute.recast_tensor(rows[0], self.monoid.source.cutlass)] if self.policy.load != "element" else rows
 
     def lifted(self, words, u: int, index):
         rows = self.elements(words, u)
         return tuple(self.monoid.lift(*(row[c] for row in rows), index) for c in range(self.width))
+
+
+def two_words(pointer, count):
+    """The 32 bits that begin at a pointer, of which ``count`` bytes are read: the words that hold them are."""
+    address = pointer.toint()
+    low = address & -4
+    high = cutlass.min(low + 4, (address + (count - 1)) & -4)
+    words = [
+        cute.make_tensor(cute.make_ptr(Int32, at, cute.AddressSpace.gmem, assumed_align=4), cute.make_layout((1,)))[0]
+        for at in (low, high)
+    ]
+    return cute.arch.inline_ptx(
+        "shf.r.wrap.b32 {$w0}, {$r0}, {$r1}, {$r2};",
+        write_only_types=[Int32],
+        read_only_args=[*words, Int32(address & 3) * 8],
+    )

@@ -25,13 +25,12 @@ from ...monoid import ArgMonoid
 from ...sync.gather import Entry, Notice, Slots, enter
 from ...sync.overlap import await_launches, let_next_start
 from ...warp import LANES, reduce_valid, select
-from .chunk import VECTOR_BYTES
-from .coordinates import Axes, element, moved
+from .coordinates import Axes, element
 from .orders import AnyOrder
 
 # A launch's arguments: ``kept`` and ``reduced`` are the Axes of results and positions; there are ``units`` of results
-# and ``length`` positions, of ``elements`` elements in all.
-Arguments = namedtuple("Arguments", "x out init slots counters kept reduced units length elements splits tiles")
+# and ``length`` positions, of ``elements`` elements in all. The last kept axis has ``extent`` results (of words).
+Arguments = namedtuple("Arguments", "x out init slots counters kept reduced units length elements extent splits tiles")
 
 # A thread of a block. ``inside``: whether its lane has a result; else it works on the last one.
 Member = namedtuple("Member", "thread lane group unit inside")
@@ -48,7 +47,7 @@ class StridedKernel:
         self.ordered = monoid  # of one thread, whose positions ascend
         self.monoid: Any = AnyOrder(monoid) if policy.in_turn and isinstance(monoid, ArgMonoid) else monoid
         self.lanes, self.groups, self.unroll, self.split = policy.lanes, policy.groups, policy.unroll, policy.split
-        self.width = VECTOR_BYTES // monoid.source.size if policy.vectors else 1
+        self.width = 1 if policy.load == "element" else policy.bytes // monoid.source.size
         self.threads = policy.lanes * policy.groups
         self.warp_groups = 1 if policy.along_kept else min(policy.groups, LANES)  # groups that shuffles combine
         self.ranks = policy.groups // self.warp_groups
@@ -94,7 +93,7 @@ class StridedKernel:
     ):
         await_launches()
         init, count = self.parts(init)
-        axes = Axes(kept, self.policy.kept, len(x) + len(out))
+        axes = Axes(kept, self.policy.kept, len(x) + len(out) + self.policy.kept_columns)
         positions = Axes(reduced, self.policy.reduced, len(x) + self.policy.columns)
         elements = self.elements_of(positions, reduced)
         if cutlass.const_expr(self.policy.count != ""):
@@ -104,7 +103,8 @@ class StridedKernel:
             self.monoid.args = (cutlass.max(type(less)(elements) - less, type(less)(0)),)
         length = self.positions_of(positions, elements)
         units = axes.size
-        self.body(Arguments(x, out, init, slots, counters, axes, positions, units, length, elements, splits, tiles))
+        numbers = units, length, elements, kept[-1]
+        self.body(Arguments(x, out, init, slots, counters, axes, positions, *numbers, splits, tiles))
 
     def parts(self, given: tuple) -> tuple:
         """The registers of ``init``, and the number of positions if it is given; bind the arguments between them."""
@@ -228,15 +228,21 @@ class StridedKernel:
         each = self.places // self.width
         return tuple(get(storage, c * each + place, self.monoid.types) for c in range(self.width))
 
-    def store(self, a: Arguments, unit, states) -> None:
+    @cute.jit
+    def store(self, a: cutlass.Constexpr, unit, states):
         """Store the results of a unit; the steps of outputs along a unit are ``width`` times those along its
         columns."""
-        inputs, shift = len(a.x), self.width.bit_length() - 1
-        starts = moved(a.out, a.kept.offsets(unit)[inputs:])
-        steps = [step >> shift for step in a.kept.steps[inputs:]]
-        for c, state in enumerate(states):
-            for start, step, result in zip(starts, steps, self.monoid.results_of(self.total(a, state))):
-                cute.make_tensor(start + (step * c if c else 0), cute.make_layout((1,)))[0] = result
+        shift = self.width.bit_length() - 1
+        offsets = a.kept.offsets(unit)[len(a.x) :]
+        steps = [step >> shift for step in a.kept.steps[len(a.x) :]]
+        valid = Int64(self.width)
+        if cutlass.const_expr(self.policy.load == "words"):
+            valid = a.extent - offsets[-1]
+        for c in cutlass.range_constexpr(self.width):
+            if c < valid:
+                results = self.monoid.results_of(self.total(a, states[c]))
+                for out, offset, step, result in zip(a.out, offsets, steps, results):
+                    cute.make_tensor(out + (offset + step * c), cute.make_layout((1,)))[0] = result
 
     def total(self, a: Arguments, state):
         """The state of a result: ``init``, then ``state`` unless there are no positions."""

@@ -45,7 +45,8 @@ def kernel_spec(policy: StridedPolicy, reduction: Reduction | States, has_init: 
     """Return the kernel of a policy."""
     inputs, outputs, start, args = parameter_groups(reduction)
     arrays = len(inputs) + len(outputs)
-    kept = parameters("kept", policy.kept, arrays, policy.wide)
+    kept = parameters("kept", policy.kept, arrays + policy.kept_columns, policy.wide)
+    kept.append(Scalar("kept_extent", "Int64"))
     reduced = parameters("reduced", policy.reduced, len(inputs) + policy.columns, policy.wide)
     if isinstance(policy, RunPolicy):
         reduced.append(Scalar("reduced_run", "Int64"))
@@ -71,7 +72,7 @@ def launch(choice: StridedChoice, spec: ReduceSpec, start: tuple | None, ordinal
     kernel = kernel_spec(policy, reduction, start is not None)
     inputs, arrays = len(reduction.sources), len(reduction.sources) + len(reduction.results)
     names = [p.name for p in kernel.parameters if p.name.startswith(("kept", "reduced"))]
-    axes = numbers(choice.kept, policy.kept, arrays, policy.wide)
+    axes = [*numbers(choice.kept, policy.kept, arrays + policy.kept_columns, policy.wide), choice.extent]
     axes += [*numbers(choice.reduced, policy.reduced, inputs + policy.columns, policy.wide), choice.run]
     values: dict[str, Any] = dict(zip(names, axes)) | {"splits": choice.splits, "tiles": choice.tiles}
     if policy.count == "scalar":
@@ -91,7 +92,7 @@ def strided(spec: ReduceSpec, form: Normal, views: Views, stream: int) -> Run:
     reduction = spec.reduction
     sizes = [source.size for source in reduction.sources]
     begin = (views[0].ptr + form.starts[0] * sizes[0]) % 16
-    problem = StridedProblem(form, len(sizes), max(sizes), reduction.slot_words, begin == 0, order_of(reduction)[1])
+    problem = StridedProblem(form, len(sizes), max(sizes), reduction.slot_words, begin, order_of(reduction)[1])
     choice = choose(problem)
     start, empty = spec.init, form.length == 0
     if spec.n is not None:

@@ -11,24 +11,28 @@ from ...runtime.workspace import GROUPS, SLOTS
 from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
 from .normal import NUMBER_BITS, Normal
-from .policy import SMS, VECTOR_BYTES
+from .policy import SMS
 
 THREADS = 256
 LANES = 32
-BLOCKS = 4  # of a multiprocessor, where several share the positions
-KEPT_LANES = 32  # neighbouring threads on neighbouring results, unless there are very many of them
+FLIGHT_BYTES = 1 << 16  # of a multiprocessor: enough loads in flight for the full rate
+LINE_BYTES = 64  # neighbouring threads read at least so much: more makes more blocks share the positions of a tile
 FULL_UNITS = 8 * SMS * THREADS  # from so many on, a thread reduces its results alone
+MAX_STATE_WORDS = 16  # registers of the states of a thread
 MIN_RUN_BYTES = 128  # shorter runs are read element by element
-MIN_RUNS_BYTES = 2048  # the same, where a result has several runs
+MIN_RUNS_BYTES = 512  # the same, where a result has several runs
+SHORT_RUN_BYTES = 2048  # eight lanes reduce such a run, a warp a longer one
 PIECE_BYTES = (2048, 8192)  # pieces of runs: small ones where there are few
 
 
 @dataclass(frozen=True)
 class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
-    """Any strides: ``kept`` and ``reduced`` axes. ``lanes`` results (with ``vectors``, 16-byte vectors of results) side
-    by side, times ``groups`` of positions, which are taken ``in_turn`` or in contiguous runs. Neighbouring threads are
-    neighbouring lanes if ``along_kept``, else groups. With ``split`` several blocks share the positions; ``wide``
-    counts in 64 bits.
+    """Any strides: ``kept`` and ``reduced`` axes. ``lanes`` units of results side by side, times ``groups`` of
+    positions, which are taken ``in_turn`` or in contiguous runs. Neighbouring threads are neighbouring lanes if
+    ``along_kept``, else groups. With ``split`` several blocks share the positions; ``wide`` counts in 64 bits.
+
+    ``load`` says what a unit is: an "element", a "vector" of ``bytes`` on their boundary, or ``bytes`` that begin
+    anywhere and are read as the two "words" that hold them.
 
     ``count`` says where the number of positions that count is: "scalar", "memory", or "" if all do. With ``empty`` it
     may be 0; then ``init`` is the result. ``identity``: else ``init`` does not count. ``divides``: the operator divides
@@ -37,7 +41,8 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     kept: int
     reduced: int
     along_kept: bool
-    vectors: bool
+    load: str
+    bytes: int
     lanes: int
     groups: int
     unroll: int
@@ -50,6 +55,11 @@ class StridedPolicy(Policy, kernel=".strided:StridedReduce"):
     divides: bool = False
     columns: ClassVar[int] = 0  # of the reduced axes' steps, beside those of the inputs
 
+    @property
+    def kept_columns(self) -> int:
+        """The same of the kept axes: with words, the number of a unit's first result along the last axis."""
+        return int(self.load == "words")
+
 
 @dataclass(frozen=True)
 class RunPolicy(StridedPolicy, kernel=".runs:RunReduce"):
@@ -61,13 +71,13 @@ class RunPolicy(StridedPolicy, kernel=".runs:RunReduce"):
 @dataclass(frozen=True)
 class StridedProblem:
     """A reduction in its normal form. Elements have ``size`` bytes (the widest), a state ``words`` 32-bit words.
-    ``aligned``: the only input begins on a 16-byte boundary. ``in_turn``: the operator combines any order."""
+    The first input begins ``begin`` bytes behind a 16-byte boundary. ``in_turn``: the operator combines any order."""
 
     form: Normal
     inputs: int
     size: int
     words: int
-    aligned: bool
+    begin: int
     in_turn: bool
 
 
@@ -81,6 +91,7 @@ class StridedChoice:
     kept: tuple[Axis, ...]
     reduced: tuple[Axis, ...]
     run: int = 0  # elements of a run, of a RunPolicy
+    extent: int = 0  # of the last kept axis, of words
 
     @property
     def grid(self) -> int:
@@ -100,49 +111,75 @@ def choose(problem: StridedProblem) -> StridedChoice:
         if run_bytes >= (MIN_RUN_BYTES if len(form.reduced) == 1 else MIN_RUNS_BYTES):
             return _runs(problem)
     along_kept = _smallest(form.kept) < _smallest(form.reduced)
-    vectors = along_kept and _vectors(problem)
-    width = VECTOR_BYTES // problem.size if vectors else 1
-    kept = form.kept
+    load, load_bytes = _load(problem) if along_kept else ("element", problem.size)
+    width = load_bytes // problem.size
+    kept, extent = form.kept, 0
     if width > 1:
         extent, steps = kept[-1]
-        kept = (*kept[:-1], Axis(extent // width, tuple(step * width for step in steps)))
-    units, length = form.results // width, form.length
-    groups = _groups(units, length, along_kept)
+        last = Axis(ceil_div(extent, width), tuple(step * width for step in steps))
+        kept = (*kept[:-1], last)
+    units, length = math.prod(axis.extent for axis in kept), form.length
+    if load == "words":
+        kept = (*(Axis(axis.extent, (*axis.steps, 0)) for axis in kept[:-1]), Axis(last.extent, (*last.steps, width)))
     unroll = 4 if problem.words * width > 16 else 8
+    groups = _groups(units, length, load_bytes) if along_kept else _along_reduced(length)
     tiles = ceil_div(units, THREADS // groups)
-    splits = _splits(problem, tiles, units * width, length // (groups * unroll))
-    wide = max(units, length) >= 1 << NUMBER_BITS
+    blocks = max(2, min(8, FLIGHT_BYTES // (THREADS * unroll * load_bytes)))
+    splits = _splits(problem, tiles, units * width, length // (groups * unroll), blocks)
     policy = StridedPolicy(
         power_of_two(len(kept)),  # few ranks, so that there are few kernels
         power_of_two(len(form.reduced)),
         along_kept,
-        vectors,
+        load,
+        load_bytes,
         THREADS // groups,
         groups,
         unroll,
         problem.in_turn,
         splits > 1,
-        wide,
+        max(units, length) >= 1 << NUMBER_BITS,
     )
-    return StridedChoice(policy, splits, tiles, kept, form.reduced)
+    return StridedChoice(policy, splits, tiles, kept, form.reduced, extent=extent)
 
 
-def _groups(units: int, length: int, along_kept: bool) -> int:
-    """Return the groups of a block: few numbers, so that there are few kernels."""
-    if not along_kept:
-        return next(groups for groups in (256, 32, 8, 1) if 4 * groups <= length or groups == 1)
-    if units >= FULL_UNITS:
-        return 1
-    lanes = min(power_of_two(units), KEPT_LANES)
-    counts = (64, 32, 16, 4, 1)
-    return next(groups for groups in counts if groups == 1 or (4 * groups <= length and groups * lanes <= THREADS))
+def _load(problem: StridedProblem) -> tuple[str, int]:
+    """Return what a thread loads of neighbouring results, and its bytes."""
+    form, size = problem.form, problem.size
+    if problem.inputs > 1 or form.kept[-1].steps[0] != 1:
+        return "element", size
+    *others, last = [*form.reduced, *form.kept]
+    for wide in (16, 8, 4):  # as many columns as a thread has registers for
+        width = wide // size
+        if width > 1 and problem.words * width <= MAX_STATE_WORDS:
+            whole = last.extent % width == 0 and all(axis.steps[0] % width == 0 for axis in others)
+            if whole and problem.begin % wide == 0:
+                return "vector", wide
+    apart = all(axis.steps[0] * size >= 4 for axis in others)  # only the words of the last row reach beyond the array
+    if size <= 2 and problem.in_turn and apart and last.extent >= 16:
+        return "words", 4
+    return "element", size
 
 
-def _splits(problem: StridedProblem, tiles: int, results: int, most: int) -> int:
-    """Return how many blocks share the positions of a tile, at most ``most``."""
+def _groups(units: int, length: int, load_bytes: int) -> int:
+    """Return the groups of a block whose threads are neighbours on results: few numbers, so that there are few
+    kernels."""
+    lanes = min(power_of_two(units), max(8, LINE_BYTES // load_bytes))
+    most = max(1, FULL_UNITS // units)
+    counts = (32, 16, 4, 1)
+    return next(g for g in counts if g == 1 or (4 * g <= length and g * lanes <= THREADS and g <= 2 * most))
+
+
+def _along_reduced(length: int) -> int:
+    """Return the groups of a block whose threads are neighbours on positions."""
+    return next(groups for groups in (256, 32, 8, 1) if 4 * groups <= length or groups == 1)
+
+
+def _splits(problem: StridedProblem, tiles: int, results: int, most: int, blocks: int) -> int:
+    """Return how many blocks share the positions of a tile, at most ``most``, for so many ``blocks`` of a
+    multiprocessor."""
     if tiles > GROUPS:
         return 1
-    return max(1, min(ceil_div(BLOCKS * SMS, tiles), most, SLOTS // (problem.words * results)))
+    return max(1, min(ceil_div(blocks * SMS, tiles), most, SLOTS // (problem.words * results)))
 
 
 def _runs(problem: StridedProblem) -> StridedChoice:
@@ -151,13 +188,13 @@ def _runs(problem: StridedProblem) -> StridedChoice:
     *outer, (run, steps) = form.reduced
     row_bytes = form.length * problem.size
     full = form.results >= 8 * SMS * 2 or row_bytes <= PIECE_BYTES[0]  # enough warps with a result each
-    groups = (8 if row_bytes <= 512 and problem.in_turn else LANES) if full else THREADS
+    groups = (8 if row_bytes <= SHORT_RUN_BYTES and problem.in_turn else LANES) if full else THREADS
     piece_bytes = next((size for size in PIECE_BYTES if form.results * row_bytes <= size * 32 * SMS), PIECE_BYTES[-1])
     piece = run if full and len(outer) == 0 and row_bytes <= PIECE_BYTES[-1] else piece_bytes // problem.size
     pieces = ceil_div(run, piece)
     positions = pieces * form.length // run
     tiles = ceil_div(form.results, THREADS // groups)
-    splits = 1 if full else _splits(problem, tiles, form.results, positions // (THREADS // LANES))
+    splits = 1 if full else _splits(problem, tiles, form.results, positions // (THREADS // LANES), 4)
     weights = [form.length // math.prod(axis.extent for axis in form.reduced[: i + 1]) for i in range(len(outer))]
     axes = [Axis(axis.extent, (*axis.steps, 0, weight)) for axis, weight in zip(outer, weights)]
     axes.append(Axis(pieces, (piece,) * (len(steps) + 2)))
@@ -165,7 +202,8 @@ def _runs(problem: StridedProblem) -> StridedChoice:
         power_of_two(len(form.kept)),
         power_of_two(len(axes)),
         False,
-        False,
+        "vector",
+        problem.size,
         THREADS // groups,
         groups,
         4,
@@ -180,12 +218,3 @@ def _smallest(axes: tuple[Axis, ...]) -> int:
     """Return the smallest step in memory along the last axis; a large number if there is none."""
     steps = [abs(axis.steps[0]) for axis in axes if axis.steps[0]]
     return min(steps, default=1 << 62)
-
-
-def _vectors(problem: StridedProblem) -> bool:
-    """Return whether all rows along the last kept axis consist of 16-byte vectors on their boundaries."""
-    form, width = problem.form, VECTOR_BYTES // problem.size
-    if problem.inputs > 1 or not problem.aligned or not form.kept or problem.words > 4:
-        return False
-    *others, last = [*form.reduced, *form.kept]
-    return last.steps[0] == 1 and last.extent % width == 0 and all(axis.steps[0] % width == 0 for axis in others)

@@ -1,0 +1,69 @@
+"""Faults planted in the compiled kernels of strided arrays and of slices are found; as they are, they run clean."""
+
+import functools
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.runtime import device
+
+from ..cases import data
+from ..faults import RESULT, Bench, every, first, op
+from .strided_cases import SLICES, VIEWS, kernels_of, rows, slices
+
+pytestmark = pytest.mark.slow
+
+
+@functools.cache
+def bench(name: str) -> Bench:
+    """Two reductions on one workspace, each under all policies."""
+    shape, index, axis = VIEWS[name][:3] if name in VIEWS else (SLICES[name][0], np.s_[:], SLICES[name][1])
+    x = data(shape, "int32")
+    wanted = rows(x[index], axis).sum(-1, dtype=np.int32)
+
+    def right() -> bool:
+        policies = kernels_of(name) if name in VIEWS else slices()
+        with policies, device.forced("emulator"), cs.emulate(schedules=9, seed=3):
+            array = cs.asarray(x)[index]
+            return np.array_equal([np.asarray(cs.reduce(array, axis=axis)) for _ in range(2)][-1], wanted)
+
+    return Bench(right)
+
+
+BARRIER, STORED = op(r"bar\.sync"), r"st\.shared"
+PUBLISHED, READ = r"st\.relaxed\.gpu\.global\.b64", r"ld\.relaxed\.gpu\.global\.b64"
+FAULTS = {
+    "no barrier between columns' groups": ("columns", first(BARRIER, after=STORED), {"race", "uninitialised"}),
+    "no barrier between a block's warps": (
+        "positions of a block",
+        first(BARRIER, after=STORED),
+        {"race", "uninitialised"},
+    ),
+    "no barrier between a block's runs": ("runs of a block", first(BARRIER, after=STORED), {"race", "uninitialised"}),
+    "columns published by a plain store": ("columns, split", every(PUBLISHED, "st.global.b64"), {"race"}),
+    "columns collected by a plain load": ("columns, split", every(READ, "ld.global.b64"), {"race"}),
+    "positions published for the block alone": (
+        "positions, split",
+        every(PUBLISHED, "st.relaxed.cta.global.b64"),
+        {"race"},
+    ),
+    "runs collected within the block alone": ("runs, split", every(READ, "ld.relaxed.cta.global.b64"), {"race"}),
+    "lanes that look the wrong way": ("runs of a warp", every(r"shfl\.sync\.bfly\.b32", "shfl.sync.up.b32"), {RESULT}),
+    "no barrier after the copy of slices": (
+        "slices of three columns",
+        first(BARRIER, after=STORED),
+        {"race", "uninitialised"},
+    ),
+    "no barrier after the copy of padded slices": (
+        "slices of eight columns",
+        first(BARRIER, after=STORED),
+        {"race", "uninitialised"},
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_every_planted_fault_is_found(fault):
+    name, edit, kinds = FAULTS[fault]
+    bench(name).check(edit, kinds)
