@@ -127,6 +127,9 @@ def test_permuted_axes_and_the_flattened_array(on_emulator, monkeypatch):
     moved = np.moveaxis(x, 2, 0)
     for axis in (0, 1, 2, None):
         same(np.asarray(cs.scan(view, axis=axis)), scanned(moved.copy(), axis=axis), f"along {axis}")
+    force(monkeypatch, StridedTiles(8, 2, 2, 3, wide=True))
+    for axis in (0, None):
+        same(np.asarray(cs.scan(view, axis=axis)), scanned(moved.copy(), axis=axis), f"64-bit numbers, along {axis}")
     same(np.asarray(cs.cumsum(view, dtype="float32")), np.cumsum(moved, dtype=np.int32).astype(np.float32))
 
 

@@ -199,15 +199,15 @@ class StridedScan(ColumnTileScan):
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
         """Start the copies of a tile into a stage."""
-        for k, source in enumerate(pointers_of(a.x)):
+        for k in range(len(self.scan.monoid.sources)):
             if self.is_full(k, a, part):
-                self.load_array(shared, k, source, a, me, part, stage, True)
+                self.load_array(shared, k, a, me, part, stage, True)
             else:
-                self.load_array(shared, k, source, a, me, part, stage, False)
+                self.load_array(shared, k, a, me, part, stage, False)
         cute.arch.cp_async_commit_group()
 
-    def load_array(self, shared, k: int, source, a: Arguments, me: Member, part: Any, stage, full: bool) -> None:
-        dtype = self.scan.monoid.sources[k]
+    def load_array(self, shared, k: int, a: Arguments, me: Member, part: Any, stage, full: bool) -> None:
+        source, dtype = pointers_of(a.x)[k], self.scan.monoid.sources[k]
         offsets = self.offsets(k, a, part, me, full)
         slots = self.slots_at(shared, k, stage, me, k, dtype)
         for batch in self.batches():
@@ -222,14 +222,14 @@ class StridedScan(ColumnTileScan):
     @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
         """Store the results of a tile."""
-        for k, out in enumerate(pointers_of(a.out)):
+        for k in range(len(self.scan.monoid.results)):
             if self.is_full(len(self.scan.monoid.sources) + k, a, part):
-                self.store_array(shared, k, out, a, me, part, stage, True)
+                self.store_array(shared, k, a, me, part, stage, True)
             else:
-                self.store_array(shared, k, out, a, me, part, stage, False)
+                self.store_array(shared, k, a, me, part, stage, False)
 
-    def store_array(self, shared, k: int, out, a: Arguments, me: Member, part: Any, stage, full: bool) -> None:
-        array = len(self.scan.monoid.sources) + k
+    def store_array(self, shared, k: int, a: Arguments, me: Member, part: Any, stage, full: bool) -> None:
+        out, array = pointers_of(a.out)[k], len(self.scan.monoid.sources) + k
         offsets = self.offsets(array, a, part, me, full)
         slots = self.slots_at(shared, k, stage, me, array, self.scan.monoid.results[k])
         position, column = self.spot(array, me)
