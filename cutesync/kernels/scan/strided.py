@@ -199,7 +199,7 @@ class StridedScan(ColumnTileScan):
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
         """Start the copies of a tile into a stage."""
-        for k in range(len(self.scan.monoid.sources)):
+        for k in cutlass.range_constexpr(len(self.scan.monoid.sources)):
             if self.is_full(k, a, part):
                 self.load_array(shared, k, a, me, part, stage, True)
             else:
@@ -222,7 +222,7 @@ class StridedScan(ColumnTileScan):
     @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
         """Store the results of a tile."""
-        for k in range(len(self.scan.monoid.results)):
+        for k in cutlass.range_constexpr(len(self.scan.monoid.results)):
             if self.is_full(len(self.scan.monoid.sources) + k, a, part):
                 self.store_array(shared, k, a, me, part, stage, True)
             else:
