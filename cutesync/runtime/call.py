@@ -204,7 +204,7 @@ def _check_apart(family: Family, addresses: tuple[int, ...], pairs: tuple[Pair, 
     for output, other, before, behind, same in pairs:
         apart = addresses[other] - addresses[output]
         if before < apart < behind and not (same and apart == 0):
-            if other >= len(family.inputs):
+            if other > output:
                 raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
             raise _overlap(family, other, other if same else None)
 
@@ -251,7 +251,7 @@ def _make(family: Family, key: tuple, given: tuple, out: Any, stream: Any) -> Pl
     raw = library.stream(view.device) if stream is None else arrays.stream_handle(stream)
     outs = outs or tuple(View(0, shape, dtype, view.device, True) for shape, dtype in results)
     run, in_place = family.plan(spec, views, outs, raw)
-    pairs = _pairs(views, outs, spec.unread, in_place)
+    pairs = _pairs(views[: len(given)], outs, spec.unread, in_place)
     reads: tuple = ()
     if family.outputs == 1:
         reads, pairs = tuple((other, before, behind) for _, other, before, behind, _ in pairs), ()

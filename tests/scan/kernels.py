@@ -214,13 +214,13 @@ class StridedTiles:
     height: int
     group: int
     blocks: int
+    wide: bool = False
 
     def __call__(self, problem: Problem, layout: Layout) -> Choice:
         choice = CHOSEN(problem, layout)
         layout = strided_policy.in_blocks(layout)
-        policy = replace(
-            choice.policy, lanes=self.lanes, height=self.height, group=self.group, blocks_per_sm=1, alone=False
-        )
+        sizes = {"lanes": self.lanes, "height": self.height, "group": self.group, "wide": self.wide}
+        policy = replace(choice.policy, **sizes, blocks_per_sm=1, alone=False)
         tiles, chains = _ceil(layout.length, policy.tile), _ceil(layout.count, self.lanes)
         if tiles == 1:
             return replace(choice, policy=replace(policy, alone=True), tiles=1, grid=chains, slots=0)

@@ -32,14 +32,7 @@ def check_counted(x: np.ndarray, op, axis: int, numbers: list[int], on=None, **o
 
 # Rows whose vectors must be whole have no part in it: ``policy.choose`` takes others.
 NAMES = [name for name in KERNELS if not name.startswith(("short rows", "rows by", "a row by"))]
-QUICK = (
-    "ragged rows",
-    "a wave of rows",
-    "tiles of columns",
-    "slabs of rows",
-    "pipeline of rows",
-    "outer slices in pieces",
-)
+QUICK = ("a wave of rows", "tiles of columns", "outer slices in pieces")
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in NAMES])
@@ -48,16 +41,16 @@ def test_every_kernel(name, on_emulator, monkeypatch):
     force(monkeypatch, choice)
     length = shape[axis]
     numbers = [0, 1, length // 3, length - 1, length, length + 5]
-    for reverse in (False, True):
-        check_counted(data(shape, "int32"), "add", axis, numbers, reverse=reverse)
+    check_counted(data(shape, "int32"), "add", axis, numbers, reverse=True)
+    check_counted(data(shape, "int32"), "add", axis, numbers[2:3])
 
 
 def test_strided_arrays(on_emulator, monkeypatch):
     force(monkeypatch, StridedTiles(4, 2, 3, 2))
-    x = segments((700, 5), 0)
+    x = segments((300, 5), 0)
     on = cs.asarray(np.repeat(x, 2, 1))[:, ::2]
     for reverse in (False, True):
-        check_counted(x, adjacent, 0, [-3, 1, 129, 256, 699, 900], on=on, reverse=reverse)
+        check_counted(x, adjacent, 0, [-3, 129, 299, 900], on=on, reverse=reverse)
 
 
 def test_chosen_kernels(on_emulator):

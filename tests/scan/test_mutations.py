@@ -32,7 +32,7 @@ KERNELS = {
     "slabs from the end": (slabs(4, 3, 2, 2, 3), (143, 5), 0, True),  # the short tile is the first: a whole one follows
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (4, 1101), 1),
     "outer slices in pieces": (outer_slices(8, 2), (5, 100, 20), 1),
-    "strided arrays": (StridedTiles(4, 1, 2, 3), (900, 3), 0),
+    "strided arrays": (StridedTiles(4, 2, 2, 3), (1100, 3), 0),
     "strided arrays in one tile": (StridedTiles(4, 2, 2, 3), (101, 5), 0),
 }
 
@@ -49,7 +49,7 @@ def bench(name: str) -> faults.Bench:
         with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
             force(patch, choice)
             with cs.emulate(), emulator.emulate(schedules=9, seed=3, resident=2):
-                array = cs.asarray(np.repeat(x, 2, 1))[:, ::2] if "strided" in name else cs.asarray(x)
+                array = cs.asarray(x.T.copy()).T if "strided" in name else cs.asarray(x)
                 return all(np.array_equal(np.asarray(cs.scan(array, **how)), wanted) for _ in range(2))
 
     return faults.Bench(right)
@@ -65,6 +65,7 @@ HARMLESS = {
     "slabs": [*ONE_FENCE[:2], "no proxy fence #0"],
     "slabs from the end": ONE_FENCE[:2],
     "pipeline": ONE_FENCE,
+    "strided arrays in one tile": ["no store #0", "no store #1"],  # of tiles that are whole: this one is not
 }
 PUBLISHED = r"st\.relaxed\.gpu(\.global\.b64)"
 READ = r"ld\.relaxed\.gpu\.global\.b64"

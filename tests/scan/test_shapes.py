@@ -88,7 +88,7 @@ def test_in_place(place, dtype, options):
 
 def test_in_place_in_small_tiles(place, monkeypatch):
     """Every kernel for long rows, on every machine, ragged ends included."""
-    for choice in (wave(2, 1), pipeline(4, 2, 4, 1, 3, 2)):
+    for choice in (wave(2, 1), pipeline(4, 2, 4, 1, 4, 2)):
         force(monkeypatch, choice)
         for offset in (0, 1):
             x = data(3604, "int32")[offset:]

@@ -67,10 +67,10 @@ def check_strided(rng: np.random.Generator, x: np.ndarray, op="add", *, axis, **
 
 
 WAYS = [{}, {"reverse": True}, {"exclusive": True, "reverse": True}, {"init": 3}]
-SLOW = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 40)]
+SLOW = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 40)]
 
 
-@pytest.mark.parametrize("seed", [1, 2, *SLOW])
+@pytest.mark.parametrize("seed", [1, *SLOW])
 def test_random_strides(seed, on_emulator):
     rng = np.random.default_rng(seed)
     shape = random_shape(rng)
@@ -79,7 +79,7 @@ def test_random_strides(seed, on_emulator):
     check_strided(rng, data(shape, dtype), axis=axis, **WAYS[rng.integers(len(WAYS))])
 
 
-@pytest.mark.parametrize("lanes", [1, 4, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 8, 32, 64, 256))])
+@pytest.mark.parametrize("lanes", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 8, 32, 64, 256))])
 def test_tiles_of_every_width(lanes, on_emulator, monkeypatch):
     """Several groups of tiles, the last one not whole, whose operands must stay in order. Input and output have their
     neighbours along the scanned axis or across it."""
@@ -91,22 +91,21 @@ def test_tiles_of_every_width(lanes, on_emulator, monkeypatch):
     for reverse in (False, True):
         for view in (cs.asarray(np.asfortranarray(x).T.copy()).T, cs.asarray(np.repeat(x, 2, 1))[:, ::2]):
             same(np.asarray(cs.scan(view, adjacent, axis=0, reverse=reverse)), wanted[reverse], f"{view.steps}")
-        out, around, inside = strided(rng, np.zeros_like(x))
-        untouched = np.asarray(around)[~inside]
-        cs.scan(view, adjacent, axis=0, reverse=reverse, out=out)
-        same(np.asarray(out), wanted[reverse], f"into {out.steps}")
-        same(np.asarray(around)[~inside], untouched, "around the result")
+    out, around, inside = strided(rng, np.zeros_like(x))
+    untouched = np.asarray(around)[~inside]
+    cs.scan(view, adjacent, axis=0, reverse=True, out=out)
+    same(np.asarray(out), wanted[True], f"into {out.steps}")
+    same(np.asarray(around)[~inside], untouched, "around the result")
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-def test_agrees_under_hostile_schedules(reverse, monkeypatch):
-    """With few blocks, and with as many as there are tiles."""
-    x = segments((331, 5), 0)
-    for blocks in (2, 7):
-        force(monkeypatch, StridedTiles(4, 1, 2, blocks))
-        with cs.emulate(schedules=10, seed=blocks):
-            found = cs.scan(cs.asarray(np.repeat(x, 2, 1))[:, ::2], adjacent, axis=0, reverse=reverse)
-        same(np.asarray(found), scanned(x, adjacent, axis=0, reverse=reverse), f"{blocks} blocks")
+@pytest.mark.parametrize("schedules", [3, pytest.param(20, marks=pytest.mark.slow)])
+def test_agrees_under_hostile_schedules(schedules, monkeypatch):
+    """Two blocks take tiles in turn; a thread scans what others copied, and stores what others scanned."""
+    x = segments((200, 3), 0)
+    force(monkeypatch, StridedTiles(4, 1, 2, 2))
+    with cs.emulate(schedules=schedules, seed=3):
+        found = cs.scan(cs.asarray(x.T.copy()).T, adjacent, axis=0, reverse=True)
+    same(np.asarray(found), scanned(x, adjacent, axis=0, reverse=True))
 
 
 def test_columns_in_blocks(on_emulator):
@@ -125,8 +124,10 @@ def test_permuted_axes_and_the_flattened_array(on_emulator, monkeypatch):
     x = data((5, 6, 29), "int32") % 50
     view = cs.asarray(x).as_strided((29, 5, 6), (1, 174, 29))
     moved = np.moveaxis(x, 2, 0)
-    for axis in (0, 1, 2, None):
+    for axis in (1, None):
         same(np.asarray(cs.scan(view, axis=axis)), scanned(moved.copy(), axis=axis), f"along {axis}")
+    force(monkeypatch, StridedTiles(8, 2, 2, 3, wide=True))
+    same(np.asarray(cs.scan(view, axis=None)), scanned(moved.copy(), axis=None), "64-bit numbers")
     same(np.asarray(cs.cumsum(view, dtype="float32")), np.cumsum(moved, dtype=np.int32).astype(np.float32))
 
 
@@ -143,7 +144,7 @@ def test_states_and_named_scans(on_emulator, monkeypatch):
     """Inputs of different strides and types, two outputs, an index, and a recurrence in place."""
     force(monkeypatch, StridedTiles(4, 2, 2, 2))
     rng = np.random.default_rng(3)
-    x = data((3, 700), "float32")
+    x = data((3, 200), "float32")
     x[x == 0] = np.nan
     view = strided(rng, x)[0]
     values, places = cs.cummax(view, axis=1)
@@ -151,7 +152,7 @@ def test_states_and_named_scans(on_emulator, monkeypatch):
     same(np.asarray(values), np.asarray(plain[0]))
     same(np.asarray(places), np.asarray(plain[1]))
     same(np.asarray(cs.ffill(view, reverse=True)), np.asarray(cs.ffill(cs.asarray(x), reverse=True)))
-    a, b = rng.integers(-1, 2, (700, 3)).astype(np.int16), rng.integers(-3, 4, (700, 3)).astype(np.int16)
+    a, b = rng.integers(-1, 2, (200, 3)).astype(np.int16), rng.integers(-3, 4, (200, 3)).astype(np.int16)
     factors, terms = strided(rng, a)[0], strided(rng, b)[0]
     wanted = np.asarray(cs.linear_recurrence(cs.asarray(a), cs.asarray(b), axis=0, init=2))
     assert cs.linear_recurrence(factors, terms, axis=0, init=2, out=factors) is factors

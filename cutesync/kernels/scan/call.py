@@ -67,17 +67,14 @@ def scan(
     dtype : type of the operation and the result; default: that of ``x``. 16-bit floats use float32, and round once.
     identity : the first result of an exclusive scan if ``op`` is a callable and there is no ``init``.
     transform, finish, out_dtype, args : see ``kernels/README.md``, "States".
-    out : array of any strides that is written and returned: ``x`` itself, or it does not overlap ``x``. Default: a new,
-        C-contiguous array.
-    n : how many positions along the axis count, in every row: an int, or a 0-d array of int64 on the device of ``x``,
-        which is read when the kernel runs. Less than 0 counts as 0, and more than there are as all. The others are not
-        written: in a new array they are undefined. In reverse the scan begins at position ``n - 1``.
+    out : array of any strides that is written and returned: ``x`` itself, or it does not overlap ``x``.
+    n : only the first ``n`` positions count: an int, or a 0-d array of int64 on the device (``kernels/README.md``).
     algorithm : "auto", or for comparison the slower "tiered" of the last axis (``patterns.tiered_scan``).
     stream : None (the current one of the library of ``x``), a handle as an int, or an object with ``__cuda_stream__``.
 
     Returns
     -------
-    array of the library and the shape of ``x`` (1-D if ``axis`` is None).
+    array of the library and the shape of ``x`` (1-D if ``axis`` is None), new ones C-contiguous.
 
     Errors: ``cutesync.errors``. The method is CUB's scan with decoupled look-ahead (after Merrill and Garland 2016).
     """
@@ -87,17 +84,10 @@ def scan(
     if states or type(x) is tuple or type(dtype) is tuple:
         options = Options(axis, exclusive, reverse, init, dtype, identity, out_dtype)
         return scan_states(x, op, (transform, finish), args, options, out, stream, n)
-    if type(op) is not str:
-        op = identify(op)
-    others: tuple = ()
-    if init is not None and not isinstance(init, (bool, int, float, np.generic)):
-        others, init = (_device_scalar(init, x),), IN_MEMORY
-    number = None
-    if n is not None:
-        number, n = split(n)
-        if n is not None:
-            others = (*(others or (None,)), n)
-    given: tuple = (op, axis, exclusive, reverse, init, dtype, identity, algorithm, number)
+    op = op if type(op) is str else identify(op)
+    plain = n is None and (init is None or isinstance(init, (bool, int, float, np.generic)))
+    init, n, others = (init, None, ()) if plain else _in_memory(init, n, x)
+    given: tuple = (op, axis, exclusive, reverse, init, dtype, identity, algorithm, n)
     if type(axis) is not int or axis != -1 or init is not None or identity is not None:
         given = (*given, exact(axis, init, identity))
     return _call(given, x, out, stream, others)
@@ -132,6 +122,15 @@ def cumprod(
 
 
 IN_MEMORY = "in memory"  # stands for an ``init`` that is an array
+
+
+def _in_memory(init: Any, n: Any, x: Any) -> tuple[Any, int | None, tuple]:
+    """Return what the key has of ``init`` and of ``n``, and the inputs after ``x``."""
+    n, count = split(n)
+    others: tuple = ()
+    if not (init is None or isinstance(init, (bool, int, float, np.generic))):
+        others, init = (_device_scalar(init, x),), IN_MEMORY
+    return init, n, others if count is None else (*(others or (None,)), count)
 
 
 def _device_scalar(init: Any, x: Any) -> Any:

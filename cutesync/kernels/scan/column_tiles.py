@@ -64,7 +64,10 @@ Part = namedtuple("Part", "tile outer column inside left row count position plac
 
 
 class ColumnTileScan(ThreadColumns):
-    """The kernel. Threads whose rows or columns do not exist load others in their place, and store nothing."""
+    """The kernel. Threads whose rows or columns do not exist load others in their place, and store nothing. In a
+    subclass that ``copies_for_others``, threads scan what others copied."""
+
+    copies_for_others = False
 
     def __init__(self, scan: Scan, policy: ColumnTilePolicy) -> None:
         self.width, self.lanes, self.groups, self.height = policy.width, policy.lanes, policy.groups, policy.height
@@ -131,7 +134,8 @@ class ColumnTileScan(ThreadColumns):
             prefix, total = self.reduce_tile(shared, a, me, self.part(number, a, me), stage)
             self.publish(self.slots(a, number, tag), me, self.part(number, a, me), total)
             coming = shared.words[NUMBERS + 1]
-            cute.arch.sync_threads()
+            if cutlass.const_expr(not self.copies_for_others):
+                cute.arch.sync_threads()  # before the next exchange; elsewhere the copies need one before it
             self.load_if(coming < everything, shared, a, me, coming, stage ^ 1)
         while number < everything:
             prefix_coming, total_coming = prefix, total
@@ -284,8 +288,8 @@ class ColumnTileScan(ThreadColumns):
         """What comes before a tile."""
         whose = choose(part.inside, me.group, Int32(-1))
         states = groups.collect(part.tile, part.column, whose, self.groups, self.scan.combine, self.width).state
-        count = groups.before(part.tile)
-        _, before = self.exchange(found, states, me, cutlass.min(count, self.groups))
+        count = groups.parts(part.tile, self.groups)
+        _, before = self.exchange(found, states, me, count)
         start = self.carry_in(a)
         return self.then(Maybe(start.state, start.valid & (part.tile < self.group)), Maybe(before, count > 0))
 

@@ -18,6 +18,7 @@ from cutlass import Int32, Int64
 
 from ...block.split import share
 from ...sync.gather import Slots, words
+from ...warp import Maybe
 from .base import Arguments
 
 READS = 8  # words that a thread reads at once
@@ -52,19 +53,28 @@ class TileGroups:
         """Publish what comes before the group behind ``tile``, for one column. One thread calls."""
         self.slots.publish(self._place(self._number(tile) + 1) + column, state)
 
-    def before(self, tile):
-        """How many states precede a tile: the prefix of its group, except in group 0, and the tiles before it."""
-        return tile % self.group + Int32(tile >= self.group)
+    def parts(self, tile, parts: int):
+        """How many of ``parts`` parts of the states that precede a tile are not empty: the first ones."""
+        return cutlass.max(cutlass.min(tile % self.group, parts), Int32(tile >= self.group))
 
     def collect(self, tile, column, part, parts: int, combine, width: int = 1):
         """Combine part ``part`` of ``parts`` of the states that precede a tile, of ``width`` neighbouring columns. An
-        empty part, or one that is negative, gives nothing. Returns a ``Maybe`` of ``width`` states."""
-        count = self.before(tile)
+        empty part, or one that is negative, gives nothing. Returns a ``Maybe`` of ``width`` states.
+
+        The tiles of the group are dealt to the parts. The group's prefix belongs to the first part, which waits for it
+        last: when it comes, everything else is there, and the next group need not wait for more reads."""
+        count = tile % self.group
         begin, end = share(count, cutlass.max(part, 0), Int32(parts))
         end = cutlass.select_(part < 0, begin, end)
-        at = self._place(self._number(tile) - count + begin) + column
+        first = self._number(tile) - count
         most = -(-self.group // parts) * width * words(self.slots.types)
-        return self.slots.collect(at, end - begin, Int64(self.inner), combine, width, min(most, READS))
+        inner = Int64(self.inner)
+        at = self._place(first + begin) + column
+        found = self.slots.collect(at, end - begin, inner, combine, width, min(most, READS))
+        exists = (part == 0) & (tile >= self.group)
+        start = self.slots.collect(self._place(first - 1) + column, Int32(exists), inner, combine, width, 1)
+        columns = [Maybe(x, start.valid).then(Maybe(y, found.valid), combine) for x, y in zip(start.state, found.state)]
+        return Maybe(tuple(column.state for column in columns), start.valid | found.valid)
 
     def _number(self, tile):
         """The number of a tile's slot in a column."""

@@ -10,9 +10,9 @@ from ..policy import Policy
 from .problem import SMS, VECTOR_BYTES, Choice, Problem
 
 SLICE_THREADS, SINGLE_THREADS = 256, 256
-SLICE_BYTES = 1 << 15  # of a tile's elements and results in shared memory
 LANES = 32
-SLICE_BLOCKS = 4  # per SM: 128 KiB of tiles
+# Bytes of a tile's elements and results in shared memory, and tiles per SM: large tiles where no slice fits a small one
+SMALL_TILES, LARGE_TILES = (1 << 15, 4), (100 << 10, 2)
 MAX_SEGMENTS = 32  # of a column: one warp scans their states
 MIN_SEGMENT = 16  # positions of a piece: shorter ones cost more to exchange than they save
 WIDE_STATE_WORDS, WIDEST_STATE_WORDS = 4, 8  # with larger states an SM holds fewer blocks
@@ -60,11 +60,13 @@ def slices(problem: Problem) -> Choice | None:
         return None
     sizes = _buffers(problem)
     each = problem.length * problem.inner
-    capacity = SLICE_BYTES // sum(sizes)
+    room = each + max(VECTOR_BYTES // size for size in sizes)  # elements
+    tile_bytes, blocks = SMALL_TILES if room * sum(sizes) <= SMALL_TILES[0] else LARGE_TILES
+    capacity = tile_bytes // sum(sizes)
     # so many slices are a multiple of 16 bytes of every array
     unit = max(VECTOR_BYTES // math.gcd(VECTOR_BYTES, each * size) for size in (*problem.sources, *problem.results))
-    most = capacity // (each + max(VECTOR_BYTES // size for size in sizes))
-    if most < unit:
+    most = capacity // room
+    if most < unit or (blocks == LARGE_TILES[1] and problem.rows < 2 * SMS):
         return None
     count = min(most // unit, max(1, ceil_div(problem.rows, unit * 2 * SMS))) * unit
     tiles = ceil_div(problem.rows, count)
@@ -73,8 +75,8 @@ def slices(problem: Problem) -> Choice | None:
         MAX_SEGMENTS, power_of_two(SLICE_THREADS // columns), power_of_two_below(problem.length // MIN_SEGMENT)
     )
     aligned, aligned_out = (not any(at % VECTOR_BYTES for at in group) for group in (problem.xs, problem.outs))
-    blocks = SLICE_BLOCKS - (problem.words > WIDE_STATE_WORDS) - (problem.words > WIDEST_STATE_WORDS)
-    return Choice(SlicePolicy(segments, capacity, aligned, aligned_out, blocks), count, tiles)
+    blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS)
+    return Choice(SlicePolicy(segments, capacity, aligned, aligned_out, max(1, blocks)), count, tiles)
 
 
 def _buffers(problem: Problem) -> list[int]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Int32, Int64, Uint8
+from cutlass import Boolean, Int32, Int64, Uint8
 from cutlass.experimental import primitives
 
 from ...block.reduce import get, put, state_bytes
@@ -40,6 +40,8 @@ Dimension = namedtuple("Dimension", "extent factor shift steps")
 
 class StridedScan(ColumnTileScan):
     """The kernel. Threads whose positions or columns do not exist load others in their place, and store nothing."""
+
+    copies_for_others = True
 
     def __init__(self, scan: Scan, policy: StridedPolicy) -> None:
         self.width, self.lanes, self.groups, self.height = 1, policy.lanes, policy.groups, policy.height
@@ -127,19 +129,19 @@ class StridedScan(ColumnTileScan):
 
     def offsets(self, k: int, a: Arguments, part: Any, me: Member, full: bool) -> list:
         """Where the elements of a thread's numbers lie in array ``k``, in elements. Another element is taken in place
-        of one that does not exist; of a ``full`` tile all do, but for columns that are not stepped to."""
+        of one that does not exist."""
         scanned, columns = self.dimensions(a)
         position, column = self.spot(k, me)
         steps = [self.step_to(k, j) for j in range(self.height)]
+        down_is_full, right_is_full = (full and more for more in self.several(k))
 
         def of_position(add: int):
-            at = position + add if full else cutlass.min(position + add, part.count - 1)
+            at = position + add if down_is_full else cutlass.min(position + add, part.count - 1)
             return self.offset(scanned, self.number(self.scan.flip(part.first + at, a.length)), k)
 
         def of_column(add: int):
             at = part.base + (column + add)
-            at = at if full and self.along[k] else cutlass.min(at, a.inner - 1)
-            return self.offset(columns, self.number(at), k)
+            return self.offset(columns, self.number(at if right_is_full else cutlass.min(at, a.inner - 1)), k)
 
         rows: dict[int, Any] = {}
         across: dict[int, Any] = {}
@@ -183,23 +185,29 @@ class StridedScan(ColumnTileScan):
 
     # Loading and storing
 
+    def several(self, k: int) -> tuple[bool, bool]:
+        """Whether a thread has more than one position, and more than one column, in array ``k``."""
+        down, right = zip(*(self.step_to(k, j) for j in range(self.height)))
+        return any(down), any(right)
+
     def is_full(self, k: int, a: Arguments, part: Any):
-        """Whether all positions and columns of a tile exist; if array ``k`` has a column a thread, all positions."""
-        full = part.count == self.tile
-        return full & (part.base + self.lanes <= a.inner) if self.along[k] else full
+        """Whether all positions of a tile exist if a thread has several in array ``k``, and so for columns."""
+        down, right = self.several(k)
+        full = part.count == self.tile if down else Boolean(True)
+        return full & (part.base + self.lanes <= a.inner) if right else full
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
         """Start the copies of a tile into a stage."""
-        for k, source in enumerate(pointers_of(a.x)):
+        for k in cutlass.range_constexpr(len(self.scan.monoid.sources)):
             if self.is_full(k, a, part):
-                self.load_array(shared, k, source, a, me, part, stage, True)
+                self.load_array(shared, k, a, me, part, stage, True)
             else:
-                self.load_array(shared, k, source, a, me, part, stage, False)
+                self.load_array(shared, k, a, me, part, stage, False)
         cute.arch.cp_async_commit_group()
 
-    def load_array(self, shared, k: int, source, a: Arguments, me: Member, part: Any, stage, full: bool) -> None:
-        dtype = self.scan.monoid.sources[k]
+    def load_array(self, shared, k: int, a: Arguments, me: Member, part: Any, stage, full: bool) -> None:
+        source, dtype = pointers_of(a.x)[k], self.scan.monoid.sources[k]
         offsets = self.offsets(k, a, part, me, full)
         slots = self.slots_at(shared, k, stage, me, k, dtype)
         for batch in self.batches():
@@ -214,27 +222,26 @@ class StridedScan(ColumnTileScan):
     @cute.jit
     def store(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
         """Store the results of a tile."""
-        for k, out in enumerate(pointers_of(a.out)):
+        for k in cutlass.range_constexpr(len(self.scan.monoid.results)):
             if self.is_full(len(self.scan.monoid.sources) + k, a, part):
-                self.store_array(shared, k, out, a, me, part, stage, True)
+                self.store_array(shared, k, a, me, part, stage, True)
             else:
-                self.store_array(shared, k, out, a, me, part, stage, False)
+                self.store_array(shared, k, a, me, part, stage, False)
 
-    def store_array(self, shared, k: int, out, a: Arguments, me: Member, part: Any, stage, full: bool) -> None:
-        array = len(self.scan.monoid.sources) + k
+    def store_array(self, shared, k: int, a: Arguments, me: Member, part: Any, stage, full: bool) -> None:
+        out, array = pointers_of(a.out)[k], len(self.scan.monoid.sources) + k
         offsets = self.offsets(array, a, part, me, full)
         slots = self.slots_at(shared, k, stage, me, array, self.scan.monoid.results[k])
         position, column = self.spot(array, me)
+        rows, columns = (full and more for more in self.several(array))
         for batch in self.batches():
             values = [element(slots[j])[0] for j in batch]
             for j, value in zip(batch, values):
                 down, right = self.step_to(array, j)
-                if full and self.along[array]:
-                    put_element(out + offsets[j], value)
-                else:
-                    exists = part.base + (column + right) < a.inner
-                    exists = exists if full else exists & (position + down < part.count)
-                    self.store_one(exists, out + offsets[j], value)
+                exists = Boolean(True) if rows else position + down < part.count
+                if not columns:
+                    exists = exists & (part.base + (column + right) < a.inner)
+                self.store_one(exists, out + offsets[j], value)
 
     @cute.jit
     def store_one(self, exists, at, value):
@@ -289,7 +296,6 @@ class StridedScan(ColumnTileScan):
                 states = following
         cute.arch.sync_threads()
         self.store(shared, a, me, part, stage)
-        cute.arch.sync_threads()  # before copies into the stage
 
     def put_results(self, shared, me: Member, stage, u, states) -> None:
         """Put the results of a thread's position ``u`` in the places of its elements."""

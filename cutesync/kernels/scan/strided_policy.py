@@ -15,7 +15,8 @@ from .problem import SMS, Choice, Problem
 
 THREADS = 256
 TILE_BYTES = 1 << 15  # of a tile's slots, at most
-MAX_HEIGHT, MIN_HEIGHT = 16, 4  # positions of a thread
+MAX_HEIGHT, MIN_HEIGHT, NARROW_HEIGHT = 16, 4, 32  # positions of a thread; the last of elements of up to 2 bytes
+NARROW_BYTES = 2
 SMEM_BYTES = 216 << 10  # of an SM, for tiles
 MAX_BLOCKS = 4  # per SM: 64 registers a thread
 WIDE_STATE_WORDS, WIDEST_STATE_WORDS = 2, 8  # with larger states an SM holds fewer blocks
@@ -85,7 +86,8 @@ def strided(problem: Problem, layout: Layout) -> Choice:
     sizes_of_slots = slot_sizes(problem.sources, problem.results)
     along = tuple(_runs_along(layout, k) for k in range(len(sizes)))
     most = power_of_two_below(TILE_BYTES // THREADS // sum(sizes_of_slots))
-    height = max(1, min(most, MAX_HEIGHT, power_of_two(layout.length)))
+    limit = NARROW_HEIGHT if sum(sizes_of_slots) <= NARROW_BYTES else MAX_HEIGHT
+    height = max(1, min(most, limit, power_of_two(layout.length)))
     lanes = _lanes(layout, sizes, along, height, problem.words)
     while height > MIN_HEIGHT and _tiles(layout, lanes, height) < 2 * SMS and layout.length > THREADS // lanes * height:
         height //= 2
