@@ -204,7 +204,7 @@ def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
             return None
         pace *= axis.extent
     step, paces = abs(inner.steps[0]), [abs(axis.steps[0]) for axis in others if axis.steps[0]]
-    if step > min(paces, default=step) and step * facts.size >= 4 * SECTOR:
+    if step > min(paces, default=step) and step * facts.size >= SECTOR:
         return None  # neighbours lie in other lines
     whole = inner.steps[0] == 1 and (not others or [axis.steps[0] for axis in others] == [slices])
     return _flat(facts, inner, slices, others[::-1], whole)
