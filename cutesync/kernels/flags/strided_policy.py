@@ -33,6 +33,7 @@ DOWN_ELEMENTS = 64  # the largest tile of which that is done
 # Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
 FEW_THREADS = SMS * 512
 WARPS = 4  # of a block that flags runs of rows
+LONG_SLICE = 64  # vectors: most of them have no end of a row
 MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
 SHORT_OF_BITS = 64  # rows with fewer elements: a thread flags 32 of one row
 SECTOR = 32  # bytes that memory delivers at once
@@ -79,12 +80,14 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
 @dataclass(frozen=True)
 class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     """Compile-time choices of the kernel: the digits of a result's number, results of a thread, whether the input has
-    no gaps, whether neighbours are adjacent in a slice, elements per load, and per load of neighbours, whether keys are
-    compared by words; the rest as in TilePolicy."""
+    no gaps, whether it has none inside a slice, whether slices are long, whether neighbours are adjacent in a slice,
+    elements per load, and per load of neighbours, whether keys are compared by words; the rest as in TilePolicy."""
 
     digits: int
     vector: int
     whole: bool
+    unit: bool
+    long: bool
     adjacent: bool
     piece: int
     near: int
@@ -148,7 +151,7 @@ def divisor(count: int) -> tuple[int, int]:
 def choose_strided(form: Form, facts: Facts) -> StridedChoice:
     """Return the policy and the launch of a problem."""
     tiles, flat, rows = choose_tiles(form, facts), choose_flat(form, facts), choose_rows(form, facts)
-    if rows is not None and not (flat and isinstance(flat.policy, FlatPolicy) and flat.policy.whole):
+    if rows is not None and (flat is None or _loads_more(rows, flat, facts)):
         return rows
     if flat is None:
         return tiles
@@ -157,6 +160,14 @@ def choose_strided(form: Form, facts: Facts) -> StridedChoice:
     columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) else 1
     wide = distance * facts.size >= WIDE_BYTES and columns * max(facts.size, facts.result) >= 8
     return tiles if wide else flat
+
+
+def _loads_more(rows: StridedChoice, flat: StridedChoice, facts: Facts) -> bool:
+    """Return whether vectors of rows are whole, and those of a flat array would be loaded in pieces."""
+    if not isinstance(rows.policy, RowPolicy) or not isinstance(flat.policy, FlatPolicy) or flat.policy.whole:
+        return False
+    run = rows.policy.run
+    return run.piece * max(facts.size, facts.result) >= VECTOR_BYTES
 
 
 def choose_rows(form: Form, facts: Facts) -> StridedChoice | None:
@@ -220,9 +231,12 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
     while inner.extent % near:
         near //= 2
     by_words = facts.by_words and whole and not facts.periodic
+    narrow = VECTOR_BYTES // max(facts.size, facts.result)
     vector = min(SECTOR // facts.size, VECTOR_BYTES // facts.result)
+    if facts.size >= 4 and min(piece, near) * facts.size < VECTOR_BYTES:  # loads of single elements, far apart
+        vector = min(vector, 4)
     if total <= ONE_VECTOR_THREADS * vector:
-        vector = VECTOR_BYTES // max(facts.size, facts.result)
+        vector = min(vector, narrow)
     while vector > slices or facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
         vector //= 2
     by_words = by_words and vector % 4 == 0
@@ -231,6 +245,8 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         digits,
         vector,
         whole,
+        inner.steps[0] == 1,
+        slices >= LONG_SLICE * vector and not facts.periodic,
         adjacent,
         min(piece, vector),
         min(near, vector),
