@@ -27,9 +27,9 @@ ROWS_OF_BITS = 32  # flags in a word
 MAX_NARROW = (1 << 31) - 1  # threads whose numbers are split in 32 bits
 TILE_BYTES = 64  # of input that a thread has in flight
 MAX_ROWS = 8
-DOWN_BYTES = 16  # of results that a thread stores along the rows
+DOWN_BYTES = 32  # of results that a thread stores along the rows: what memory takes at once
 MIN_DOWN_ROWS = 4
-DOWN_ELEMENTS = 64  # the largest tile of which that is done
+DOWN_ELEMENTS = 64  # the largest tile of which that is done; twice as many by words
 # Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
 FEW_THREADS = SMS * 512
 WARPS = 4  # of a block that flags runs of rows
@@ -273,7 +273,8 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     row, along = (next(i for i, axis in enumerate(axes) if axis is wanted) for wanted in (rows, form.flagged))
     down = not form.bits and columns is not blank and rows.steps[1:] != (0,) and _pace_out(rows) < _pace_out(columns)
     wide, across = _width(axes, facts, form, down)
-    tall = _height(axes, row, facts, form.bits, down, wide)
+    most = DOWN_ELEMENTS * (1 + _by_words(facts, along, wide)) if down else 0
+    tall = _height(axes, row, facts, form.bits, most, wide)
     stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
     sizes = (wide, *(tall if axis is rows else 1 for axis in axes[1:]))
     counts = tuple(ceil_div(axis.extent, size) for axis, size in zip(axes, sizes))
@@ -344,14 +345,15 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
     return 1, False
 
 
-def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: bool, columns: int) -> int:
-    """Return the rows of a tile."""
+def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: int, columns: int) -> int:
+    """Return the rows of a tile. ``down`` is the largest tile whose results are stored down the rows, 0 if they are
+    not."""
     extent = axes[row].extent
     if bits:
         return min(ROWS_OF_BITS, 1 << (extent - 1).bit_length())
     rows = min(MAX_ROWS, max(1, TILE_BYTES // (columns * facts.size)))
     if down:
-        rows = min(max(1, DOWN_BYTES // facts.result), DOWN_ELEMENTS // columns)
+        rows = min(max(1, DOWN_BYTES // facts.result), down // columns)
     while rows > 1 and rows // 2 >= extent:
         rows //= 2
     threads = math.prod(axis.extent for axis in axes) // columns
