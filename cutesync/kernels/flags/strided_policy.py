@@ -233,9 +233,13 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
     by_words = facts.by_words and whole and not facts.periodic
     narrow = VECTOR_BYTES // max(facts.size, facts.result)
     vector = min(SECTOR // facts.size, VECTOR_BYTES // facts.result)
-    if facts.size >= 4 and min(piece, near) * facts.size < VECTOR_BYTES:  # loads of single elements, far apart
+    if inner.steps[0] == 0:  # a slice repeats one element
+        vector = VECTOR_BYTES // facts.result
+    elif facts.size >= 4 and min(piece, near) * facts.size < VECTOR_BYTES:  # loads of single elements, far apart
         vector = min(vector, 4)
-    if total <= ONE_VECTOR_THREADS * vector:
+    if total <= ONE_VECTOR_THREADS and min(piece, near) * facts.size < 4:  # a short way counts, not the bytes of a load
+        vector = 1
+    elif total <= ONE_VECTOR_THREADS * vector:
         vector = min(vector, narrow)
     while vector > slices or facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
         vector //= 2
