@@ -120,10 +120,10 @@ def test_strided_kernels(layout, source, flag, allocated):
     kind, view, options = STRIDED[layout]
     x = view(lambda shape: dry(shape, source))
     if flag == "bits":
-        compiled(allocated, "flag_heads", x, dtype="bits", most=192, **options)
+        compiled(allocated, "flag_heads", x, dtype="bits", most=224, **options)
         return
     (spec,) = needed(cs.flag_heads, x, **options)
     assert spec.label.startswith(kind)
-    compiled(allocated, BOTH, x, dtype=flag, most=192, **options)
-    compiled(allocated, "adjacent_difference", x, most=192, **options)
-    compiled(allocated, BOTH, x, lambda a, b, i: (a != b) & (i > 3), dtype=flag, tile=1000, most=192, **options)
+    compiled(allocated, BOTH, x, dtype=flag, most=224, **options)
+    compiled(allocated, "adjacent_difference", x, most=224, **options)
+    compiled(allocated, BOTH, x, lambda a, b, i: (a != b) & (i > 3), dtype=flag, tile=1000, most=224, **options)
