@@ -62,7 +62,9 @@ def test_lines_are_those_that_are_touched(perf):
         assert exact / 3 <= case.lines + 2 * shapes.LINE and case.lines <= 3 * exact, case
 
 
-@pytest.mark.parametrize("family", ["reduce", "scan", "flags"])
+@pytest.mark.parametrize(
+    "family", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("reduce", "scan")), "flags"]
+)
 def test_calls_agree_on_the_emulator(perf, family, on_emulator):
     """The calls of one type; a layout that a family refuses is none of them."""
     shapes, calls, run = perf("shapes"), perf("shapes_calls"), perf("shapes_run")

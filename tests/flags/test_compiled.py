@@ -30,12 +30,12 @@ KINDS = [(name, flag, source) for name, flag in FORMS for source in ("int8", "in
 KINDS += [(name, flag, source) for name, flag in FORMS[2:6:3] + FORMS[-2:-1] for source in ("float16", "float64")]
 
 
-def compiled(allocated, name: str, x, *arguments, **options) -> str:
-    """The PTX of the kernel of a call."""
+def compiled(allocated, name: str, x, *arguments, most: int = 128, **options) -> str:
+    """The PTX of the kernel of a call; a thread has ``most`` registers at most."""
     (spec,) = needed(getattr(cs, name), x, *arguments, **options)
     *_, shared, registers = verify(spec, allocated)
     ptx = spec.kernel().ptx
-    assert spec.key[0] == name and shared == 0 and registers <= 128 and not re.search(r"\.shared\b|\bbar\b", ptx)
+    assert spec.key[0] == name and shared == 0 and registers <= most and not re.search(r"\.shared\b|\bbar\b", ptx)
     return ptx
 
 
@@ -99,3 +99,31 @@ def test_a_grid_holds_as_many_rows_as_memory_does(rows):
 def test_misaligned_keys_are_loaded_in_pieces_and_their_flags_stored_whole(source, piece, allocated):
     ptx = compiled(allocated, "flag_heads", dry((1 << 28,), source, BY_NAME[source].size))
     assert f"ld.global.{piece}" in ptx and "ld.global.v" not in ptx and "st.global.b32" in ptx
+
+
+STRIDED = {
+    "columns": ("TilePolicy", lambda x: x((4096, 4096)), {"axis": 0}),
+    "a third axis, stored down": ("TilePolicy", lambda x: x((256, 256, 4096)).transpose(1, 2, 0), {"axis": 1}),
+    "stored down": ("TilePolicy", lambda x: x((4096, 4096)).T, {"axis": 0}),
+    "stepped": ("FlatPolicy", lambda x: x((1 << 24,))[::2], {}),
+    "a middle axis": ("FlatPolicy", lambda x: x((4096, 128, 3)), {"axis": 1}),
+    "a pitch": ("FlatPolicy", lambda x: x((4096, 40))[:, 1:31], {}),
+    "long rows": ("RowPolicy", lambda x: x((4096, 4096))[:, :4000], {}),
+    "counted": ("FlatPolicy", lambda x: x((1 << 24,)), {"n": 5}),
+}
+
+
+@pytest.mark.parametrize("layout", STRIDED)
+@pytest.mark.parametrize(("source", "flag"), [("int8", "uint8"), ("float64", "uint8"), ("int16", "bits")])
+def test_strided_kernels(layout, source, flag, allocated):
+    """No stack, no local memory; and the policy that the layout is meant for."""
+    kind, view, options = STRIDED[layout]
+    x = view(lambda shape: dry(shape, source))
+    if flag == "bits":
+        compiled(allocated, "flag_heads", x, dtype="bits", most=224, **options)
+        return
+    (spec,) = needed(cs.flag_heads, x, **options)
+    assert spec.label.startswith(kind)
+    compiled(allocated, BOTH, x, dtype=flag, most=224, **options)
+    compiled(allocated, "adjacent_difference", x, most=224, **options)
+    compiled(allocated, BOTH, x, lambda a, b, i: (a != b) & (i > 3), dtype=flag, tile=1000, most=224, **options)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 import pytest
 
 import cutesync as cs
@@ -107,3 +108,58 @@ def bench(name: str) -> Bench:
 def test_every_planted_fault_is_found(fault):
     name, edit, kinds = FAULTS[fault]
     bench(name).check(edit, kinds)
+
+
+STRIDED = {
+    "columns": ("flag_heads_and_tails", "int32", lambda x: x((9, 70)), {"axis": 0}),
+    "bits of columns": ("flag_heads", "int8", lambda x: x((70, 36)), {"axis": 0, "dtype": "bits"}),
+    "stored down": ("flag_heads", "int8", lambda x: x((36, 40)).T, {"axis": 1}),
+    "a middle axis": ("flag_tails", "int8", lambda x: x((7, 20, 3)), {"axis": 1}),
+    "stepped backwards": ("adjacent_difference", "int16", lambda x: x((900,))[::-2], {}),
+    "rows with a pitch": ("flag_heads_and_tails", "int32", lambda x: x((3, 700))[:, 8:660], {"dtype": "bits"}),
+    "the first n": ("flag_tails", "int32", lambda x: x((5, 100)), {"n": 77}),
+}
+
+
+def strided_is_right(name: str, schedules: int) -> bool:
+    call, dtype, view, options = STRIDED[name]
+    with cs.emulate(schedules=schedules, seed=5) as ran:
+        x = view(lambda shape: cs.asarray(keys(shape, dtype)))
+        found = getattr(cs, call)(x, **options)
+    assert ran.launches == schedules
+    wanted = getattr(cs.reference, call)(view(lambda shape: keys(shape, dtype)), **options)
+    n = options.get("n")
+    for one, other in zip(found, wanted) if isinstance(found, tuple) else [(found, wanted)]:
+        same(np.asarray(one)[..., :n], other[..., :n], name)
+    return True
+
+
+@pytest.mark.parametrize("name", STRIDED)
+def test_strided_arrays_agree_under_schedules(name):
+    assert strided_is_right(name, 5)
+
+
+STRIDED_FAULTS = {
+    "bytes of a tile in the wrong order": ("stored down", each(r"(prmt\.b32 [^;]*, )29538;", r"\g<1>29522;"), {RESULT}),
+    "the row behind a tile, one too near": (
+        "columns",
+        each(r"(min\.s64 [^;]*, )3;", r"\g<1>2;"),
+        {RESULT},
+    ),
+    "items that do not count": (
+        "the first n",
+        every(r"min\.s64 \S+, m, \S+;", ""),
+        {RESULT, "uninitialised", "out-of-bounds"},
+    ),
+}
+
+
+@functools.cache
+def strided_bench(name: str) -> Bench:
+    return Bench(lambda: strided_is_right(name, 2))
+
+
+@pytest.mark.parametrize("fault", STRIDED_FAULTS)
+def test_every_planted_fault_of_strided_kernels_is_found(fault):
+    name, edit, kinds = STRIDED_FAULTS[fault]
+    strided_bench(name).check(edit, kinds)

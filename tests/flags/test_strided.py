@@ -10,6 +10,8 @@ import pytest
 
 import cutesync as cs
 from cutesync import reference
+from cutesync.kernels.flags import strided_policy
+from cutesync.runtime import call, compiler
 
 from ..cases import numpy_dtype, same
 from ..views import random_view
@@ -128,3 +130,41 @@ def check_call(rng: np.random.Generator, ours, theirs: np.ndarray, bits: bool) -
         found = getattr(cs, call)(ours, **options)
         for one, each in zip(found if several else (found,), wanted):
             same(np.asarray(one), each)
+
+
+@pytest.mark.slow
+def test_numbers_of_64_bits(on_emulator, monkeypatch):
+    """Arrays that need 2**31 threads and more take the same kernels with wider numbers."""
+    monkeypatch.setattr(strided_policy, "MAX_NARROW", 0)
+    monkeypatch.setattr(call, "_plans", {})
+    rng = np.random.default_rng(2)
+    for shape in ((9, 70), (7, 20, 3), (3, 700), (40, 5)):
+        host = keys(shape, "int16")
+        for bits in (False, True):
+            check_call(rng, cs.asarray(host), host, bits)
+            check_call(rng, cs.asarray(host)[:, :-1], host[:, :-1], bits)
+
+
+@pytest.mark.parametrize("count", [0, 1, 31, 32, 33, 99, 100, 200])
+def test_the_first_n_with_one_kernel(place, count):
+    """A number and an array on the device, of several rows: nothing from place n on is written."""
+    host = keys((5, 100), "int32")
+    x, n = cs.asarray(host), cs.asarray(np.array(count, np.int64))
+    for given in (count, n):
+        for axis in (0, 1):
+            out = cs.asarray(np.full(host.shape, SENTINEL, np.uint8))
+            cs.flag_tails(x, axis=axis, n=given, out=out)
+            same(np.asarray(out), unwritten(reference.flag_tails(host, axis=axis, n=count), axis, count, False))
+    numpy = np.full(host.shape, SENTINEL, np.uint8)
+    assert cs.flag_tails(host, n=np.array(count), out=numpy) is numpy
+    same(numpy, unwritten(reference.flag_tails(host, n=count), 1, count, False))
+
+
+def test_another_n_needs_no_kernel(on_emulator):
+    x = cs.asarray(keys((4, 50), "int32"))
+    for n in (7, cs.asarray(np.array(3))):
+        cs.flag_heads(x, n=n)
+    before = compiler.counts()["compiled"]
+    for n in (0, 9, 50, 99, cs.asarray(np.array(8))):
+        cs.flag_heads(x, n=n)
+    assert compiler.counts()["compiled"] == before

@@ -27,7 +27,7 @@ class FlatFlags(StridedKernel):
         super().__init__(marking, policy)
         self.vector, self.whole, self.adjacent = policy.vector, policy.whole, policy.adjacent
         self.piece, self.near, self.size = policy.piece, policy.near, marking.source.size
-        self.by_words = policy.by_words
+        self.by_words, self.unit, self.long = policy.by_words, policy.unit, policy.long
         self.place = Int64 if policy.wide else Int32
 
     @cute.jit
@@ -41,13 +41,25 @@ class FlatFlags(StridedKernel):
                 if first + i < a.work:
                     self.mark_vector(a, first + i, 1)
 
-    def mark_vector(self, a: Arguments, first, count: cutlass.Constexpr) -> None:
-        """Flag ``count`` results from number ``first`` on."""
+    @cute.jit
+    def mark_vector(self, a: Arguments, first, count: cutlass.Constexpr):
+        """Flag ``count`` results from number ``first`` on. In long slices most vectors have no end of a row."""
         digits = self.split(a, first)
         places = self.places(a, digits[0], count)
         limit = self.place(a.n * a.extents[0])  # places of a slice that count
-        inside = [place < limit for place in places] if self.counted else None
-        packed = self.by_words and count == self.vector
+        if cutlass.const_expr(self.long and count == self.vector):
+            distance = self.place(a.extents[0])
+            if (places[0] >= distance) & (places[0] + (count - 1) < limit - distance):
+                self.flag(a, first, digits, places, None)
+            else:
+                self.flag(a, first, digits, places, limit)
+        else:
+            self.flag(a, first, digits, places, limit)
+
+    def flag(self, a: Arguments, first, digits, places, limit) -> None:
+        """Flag the results at these places. ``limit`` is None if all of them count and no row ends there."""
+        inside = [place < limit for place in places] if self.counted and limit is not None else None
+        packed = self.by_words and len(places) == self.vector
         if packed:
             found = self.word_results(a, first, places, limit)
         else:
@@ -64,14 +76,16 @@ class FlatFlags(StridedKernel):
         return places
 
     def edge(self, a: Arguments, side: int, place, limit):
-        """Whether a row begins (ends) at a place."""
+        """Whether a row begins (ends) at a place; None if it does not."""
+        if limit is None:
+            return None
         distance = self.place(a.extents[0])
         return place >= limit - distance if side else place < distance
 
     def results(self, a: Arguments, first, digits, places, limit, inside) -> list:
         """The results, a list for each output."""
         count = len(places)
-        starts = [a.x + first + i for i in range(count)] if self.whole else self.starts(a, first, digits, places)
+        starts = self.starts(a, first, digits, places, limit is None)
         if self.whole and count > 1:
             items = self.sequence(a, first, count, self.piece)
         else:
@@ -85,7 +99,8 @@ class FlatFlags(StridedKernel):
                 index = self.index(a, place) + side if self.is_indexed or self.periodic else Int64(0)
                 if self.periodic:
                     rest = Int32((index - side) % a.period)
-                    edge = edge | ((rest == 0) if side == 0 else (rest + 1 == Int32(a.period)))
+                    ends = (rest + 1 == Int32(a.period)) if side else (rest == 0)
+                    edge = edge | ends
                     index = Int64(rest) + side
                 pair = (item, other) if side else (other, item)
                 outside = None if inside is None or not self.called else cutlass.not_(inside[i])
@@ -101,24 +116,29 @@ class FlatFlags(StridedKernel):
         """The index on the flagged axis of a place in a slice."""
         return Int64(place) if self.adjacent else Int64(place // self.place(a.extents[0]))
 
-    def starts(self, a: Arguments, first, digits, places) -> list:
+    def starts(self, a: Arguments, first, digits, places, one_slice: bool) -> list:
         """The pointers to the elements. All are in the slice of the first or in that of the last one."""
-        step, count = a.steps[0][0], len(places)
-        head = a.x + self.offset(digits, a.steps[0])
-        if count == 1:
-            return [head]
-        tail = a.x + self.offset(self.split(a, first + (count - 1)), a.steps[0]) - step * (count - 1)
-        same = [places[i] >= places[0] for i in range(count)]
-        moves = [choose(each, head.toint(), tail.toint()) for each in same]
-        return [
-            cute.make_ptr(head.dtype, move, cute.AddressSpace.gmem, assumed_align=self.marking.source.size) + step * i
-            for i, move in enumerate(moves)
-        ]
+        count = len(places)
+        if self.whole:
+            return [a.x + first + i for i in range(count)]
+        step = 1 if self.unit else a.steps[0][0]
+        head = a.x + self.offset([digits[0] * step, *digits[1:]], [1, *a.steps[0][1:]])
+        if count == 1 or one_slice:
+            return [head + step * i for i in range(count)]
+        last = self.split(a, first + (count - 1))
+        tail = a.x + self.offset([last[0] * step, *last[1:]], [1, *a.steps[0][1:]]) - step * (count - 1)
+        found = []
+        for i, place in enumerate(places):
+            move = choose(place >= places[0], head.toint(), tail.toint())
+            start = cute.make_ptr(head.dtype, move, cute.AddressSpace.gmem, assumed_align=self.size)
+            found.append(start + step * i)
+        return found
 
     def neighbours(self, a: Arguments, side: int, first, starts, items, edges) -> list:
         """The neighbour of each element on a side; anything at an edge."""
         step = a.steps[0][0] * a.extents[0]
-        shifts = [choose(edge, Int64(0), step if side else -step) for edge in edges]
+        step = step if side else -step
+        shifts = [step if edge is None else choose(edge, Int64(0), step) for edge in edges]
         if self.adjacent:
             outermost = -1 if side else 0
             end = self.get(starts[outermost] + shifts[outermost], 0)
@@ -165,24 +185,27 @@ class FlatFlags(StridedKernel):
         found = []
         for side in self.sides:
             edges = [self.edge(a, side, place, limit) for place in places]
-            bytes_ = [choose(edge, Uint32(1 << (8 * (i % 4))), Uint32(0)) for i, edge in enumerate(edges)]
-            masks = [bytes_[i] | bytes_[i + 1] | bytes_[i + 2] | bytes_[i + 3] for i in range(0, self.vector, 4)]
             if self.adjacent:
                 outer = first + self.vector if side else first - 1
-                end = self.get(a.x + choose(edges[-1 if side else 0], first, outer), 0)
+                edge = edges[-1 if side else 0]
+                end = self.get(a.x + (outer if edge is None else choose(edge, first, outer)), 0)
                 flags = (words.tails if side else words.heads)(self.marking.op.name, keys, end)
             else:
                 shift = a.extents[0] if side else -a.extents[0]
                 others = self.keys(a, first + shift, self.near)
                 flags = [words.flags(self.marking.op.name, key, other) for key, other in zip(keys, others)]
-            if self.given[side]:
-                end = words.repeated(a.ends[side])
-                forced = [words.flags(self.marking.op.name, key, end) for key in keys]
-                flags = [(flag & ~mask) | (force & mask) for flag, force, mask in zip(flags, forced, masks)]
-            else:
-                flags = [flag | mask for flag, mask in zip(flags, masks)]
-            found.append(flags)
+            found.append(flags if limit is None else self.forced(side, keys, flags, edges, a.ends[side]))
         return found
+
+    def forced(self, side: int, keys, flags, edges, given) -> list:
+        """The words of flags, with those of the edges set, or by what the caller gave for the neighbour there."""
+        ones = [choose(edge, Uint32(1 << (8 * (i % words.KEYS))), Uint32(0)) for i, edge in enumerate(edges)]
+        masks = [ones[i] | ones[i + 1] | ones[i + 2] | ones[i + 3] for i in range(0, len(ones), words.KEYS)]
+        if not self.given[side]:
+            return [flag | mask for flag, mask in zip(flags, masks)]
+        end = words.repeated(given)
+        there = [words.flags(self.marking.op.name, key, end) for key in keys]
+        return [(flag & ~mask) | (one & mask) for flag, one, mask in zip(flags, there, masks)]
 
     def keys(self, a: Arguments, first, piece: int) -> list:
         """The words of a vector of keys from number ``first`` on, loaded ``piece`` at once."""

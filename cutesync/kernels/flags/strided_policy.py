@@ -27,12 +27,13 @@ ROWS_OF_BITS = 32  # flags in a word
 MAX_NARROW = (1 << 31) - 1  # threads whose numbers are split in 32 bits
 TILE_BYTES = 64  # of input that a thread has in flight
 MAX_ROWS = 8
-DOWN_BYTES = 16  # of results that a thread stores along the rows
+DOWN_BYTES = 32  # of results that a thread stores along the rows: what memory takes at once
 MIN_DOWN_ROWS = 4
-DOWN_ELEMENTS = 64  # the largest tile of which that is done
+DOWN_ELEMENTS = 64  # the largest tile of which that is done; twice as many by words
 # Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
 FEW_THREADS = SMS * 512
 WARPS = 4  # of a block that flags runs of rows
+LONG_SLICE = 64  # vectors: most of them have no end of a row
 MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
 SHORT_OF_BITS = 64  # rows with fewer elements: a thread flags 32 of one row
 SECTOR = 32  # bytes that memory delivers at once
@@ -79,12 +80,14 @@ class TilePolicy(Policy, kernel=".tiles:TileFlags"):
 @dataclass(frozen=True)
 class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
     """Compile-time choices of the kernel: the digits of a result's number, results of a thread, whether the input has
-    no gaps, whether neighbours are adjacent in a slice, elements per load, and per load of neighbours, whether keys are
-    compared by words; the rest as in TilePolicy."""
+    no gaps, whether it has none inside a slice, whether slices are long, whether neighbours are adjacent in a slice,
+    elements per load, and per load of neighbours, whether keys are compared by words; the rest as in TilePolicy."""
 
     digits: int
     vector: int
     whole: bool
+    unit: bool
+    long: bool
     adjacent: bool
     piece: int
     near: int
@@ -148,7 +151,7 @@ def divisor(count: int) -> tuple[int, int]:
 def choose_strided(form: Form, facts: Facts) -> StridedChoice:
     """Return the policy and the launch of a problem."""
     tiles, flat, rows = choose_tiles(form, facts), choose_flat(form, facts), choose_rows(form, facts)
-    if rows is not None and not (flat and isinstance(flat.policy, FlatPolicy) and flat.policy.whole):
+    if rows is not None and (flat is None or _loads_more(rows, flat, facts)):
         return rows
     if flat is None:
         return tiles
@@ -157,6 +160,14 @@ def choose_strided(form: Form, facts: Facts) -> StridedChoice:
     columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) else 1
     wide = distance * facts.size >= WIDE_BYTES and columns * max(facts.size, facts.result) >= 8
     return tiles if wide else flat
+
+
+def _loads_more(rows: StridedChoice, flat: StridedChoice, facts: Facts) -> bool:
+    """Return whether vectors of rows are whole, and those of a flat array would be loaded in pieces."""
+    if not isinstance(rows.policy, RowPolicy) or not isinstance(flat.policy, FlatPolicy) or flat.policy.whole:
+        return False
+    run = rows.policy.run
+    return run.piece * max(facts.size, facts.result) >= VECTOR_BYTES
 
 
 def choose_rows(form: Form, facts: Facts) -> StridedChoice | None:
@@ -204,7 +215,7 @@ def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
             return None
         pace *= axis.extent
     step, paces = abs(inner.steps[0]), [abs(axis.steps[0]) for axis in others if axis.steps[0]]
-    if step > min(paces, default=step) and step * facts.size >= 4 * SECTOR:
+    if step > min(paces, default=step) and step * facts.size >= SECTOR:
         return None  # neighbours lie in other lines
     whole = inner.steps[0] == 1 and (not others or [axis.steps[0] for axis in others] == [slices])
     return _flat(facts, inner, slices, others[::-1], whole)
@@ -220,9 +231,16 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
     while inner.extent % near:
         near //= 2
     by_words = facts.by_words and whole and not facts.periodic
+    narrow = VECTOR_BYTES // max(facts.size, facts.result)
     vector = min(SECTOR // facts.size, VECTOR_BYTES // facts.result)
-    if total <= ONE_VECTOR_THREADS * vector:
-        vector = VECTOR_BYTES // max(facts.size, facts.result)
+    if inner.steps[0] == 0:  # a slice repeats one element
+        vector = VECTOR_BYTES // facts.result
+    elif facts.size >= 4 and min(piece, near) * facts.size < VECTOR_BYTES:  # loads of single elements, far apart
+        vector = min(vector, 4)
+    if total <= ONE_VECTOR_THREADS and min(piece, near) * facts.size < 4:  # a short way counts, not the bytes of a load
+        vector = 1
+    elif total <= ONE_VECTOR_THREADS * vector:
+        vector = min(vector, narrow)
     while vector > slices or facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
         vector //= 2
     by_words = by_words and vector % 4 == 0
@@ -231,6 +249,8 @@ def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: boo
         digits,
         vector,
         whole,
+        inner.steps[0] == 1,
+        slices >= LONG_SLICE * vector and not facts.periodic,
         adjacent,
         min(piece, vector),
         min(near, vector),
@@ -257,7 +277,8 @@ def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
     row, along = (next(i for i, axis in enumerate(axes) if axis is wanted) for wanted in (rows, form.flagged))
     down = not form.bits and columns is not blank and rows.steps[1:] != (0,) and _pace_out(rows) < _pace_out(columns)
     wide, across = _width(axes, facts, form, down)
-    tall = _height(axes, row, facts, form.bits, down, wide)
+    most = DOWN_ELEMENTS * (1 + _by_words(facts, along, wide)) if down else 0
+    tall = _height(axes, row, facts, form.bits, most, wide)
     stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
     sizes = (wide, *(tall if axis is rows else 1 for axis in axes[1:]))
     counts = tuple(ceil_div(axis.extent, size) for axis, size in zip(axes, sizes))
@@ -328,14 +349,15 @@ def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tupl
     return 1, False
 
 
-def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: bool, columns: int) -> int:
-    """Return the rows of a tile."""
+def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: int, columns: int) -> int:
+    """Return the rows of a tile. ``down`` is the largest tile whose results are stored down the rows, 0 if they are
+    not."""
     extent = axes[row].extent
     if bits:
         return min(ROWS_OF_BITS, 1 << (extent - 1).bit_length())
     rows = min(MAX_ROWS, max(1, TILE_BYTES // (columns * facts.size)))
     if down:
-        rows = min(max(1, DOWN_BYTES // facts.result), DOWN_ELEMENTS // columns)
+        rows = min(max(1, DOWN_BYTES // facts.result), down // columns)
     while rows > 1 and rows // 2 >= extent:
         rows //= 2
     threads = math.prod(axis.extent for axis in axes) // columns
