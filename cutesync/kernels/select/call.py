@@ -300,7 +300,7 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
         if wanted.indices:
             fill += (-1 if wanted.values else scalar(given.fill, INT64, "fill_value"),)
     capacity = xs[0].size if given.capacity is None else given.capacity
-    return SelectSpec(selection, length, capacity, fill, given.numbers)
+    return SelectSpec(selection, length, xs[0].size, capacity, fill, given.numbers)
 
 
 def _parse_args(given: Arguments, by_name: dict) -> tuple[Argument, ...]:

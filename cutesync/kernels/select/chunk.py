@@ -1,6 +1,6 @@
 """A chunk of a tile, which a warp compacts in shared memory and stores in whole vectors. All 32 lanes call.
 
-    word r of a chunk      bits of positions 32 r to 32 r + 31, and how many are selected before them in the chunk
+    word r of a chunk      bits of positions 32 r to 32 r + 31, and in the upper half the tally of those before them
 
 An element of the chunk's results that has rank q (so many selected elements are before it) goes to ``begin - shift +
 q * size`` in shared memory: ``shift``, of 0 to 15 bytes, makes that address as far from a multiple of 16 as its address
@@ -17,6 +17,7 @@ import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint8, Uint16, Uint32
 
 from ...warp import LANES
+from .tally import count_of
 from .where import below
 
 VECTOR_BYTES = 16
@@ -24,9 +25,9 @@ UNROLL = 8  # loads that a lane has on their way
 
 _WORDS = {1: Uint8, 2: Uint16, 4: Int32, 8: Int64}  # registers of elements, by size
 
-# The part of a result that a chunk gives: ``count`` elements at index ``offset``, of which those from ``stop`` on (if
-# any) do not fit the result. ``words`` points to the chunk's words (Int64).
-Part = namedtuple("Part", "words offset count stop")
+# The part of a result that a chunk gives: ``stop`` elements at index ``offset``; selected elements of a higher rank do
+# not fit the result. ``words`` points to the chunk's words (Int64).
+Part = namedtuple("Part", "words offset stop")
 
 
 def cells(kind, address, count: int, space=cute.AddressSpace.smem, align: int = 0):
@@ -38,6 +39,12 @@ def cells(kind, address, count: int, space=cute.AddressSpace.smem, align: int = 
 def put(kind, address, value, space=cute.AddressSpace.smem) -> None:
     """Store one element at an address."""
     cells(kind, address, 1, space)[0] = value
+
+
+def row_of(part: Part, row):
+    """``(word, tally)`` of a row of the chunk: which of its positions are selected, and what comes before them."""
+    pair = cells(Int64, (part.words + row).toint(), 1)[0]
+    return Uint32(Int32(pair & 0xFFFFFFFF)), Int32(pair >> 32)
 
 
 class ChunkMover:
@@ -74,10 +81,9 @@ class ChunkMover:
         shift = (lane * unit) % LANES
         units = []
         for u in cutlass.range_constexpr(self.unroll):
-            pair = cells(Int64, (part.words + ((step + u) * unit + lane * unit // LANES)).toint(), 1)[0]
-            word = Uint32(Int32(pair & 0xFFFFFFFF))
+            word, tally = row_of(part, (step + u) * unit + lane * unit // LANES)
             bits = Int32(word >> Uint32(shift)) & ((1 << unit) - 1)
-            rank = Int32(pair >> 32) + Int32(cute.arch.popc(Int32(word & below(shift))))
+            rank = count_of(tally) + Int32(cute.arch.popc(Int32(word & below(shift))))
             place = begin + ((step + u) * LANES + lane) * (unit * size)
             units.append((bits, rank, self.load(place, bits)))
         cute.arch.sync_warp()  # the elements may overwrite those that other lanes have read
@@ -119,15 +125,3 @@ class ChunkMover:
         if last < stop:
             value = cells(self.kind, low + last * size, 1)[0]
             put(self.kind, target + last * size, value, cute.AddressSpace.gmem)
-
-
-@cute.jit
-def store_indices(out: cute.Pointer, part: Part, first, rows: cutlass.Constexpr, lane):
-    """Store the indices of a chunk's selected elements; ``first`` is that of its first position."""
-    before = below(lane)
-    for row in cutlass.range(0, rows, 1, unroll=4):
-        pair = cells(Int64, (part.words + row).toint(), 1)[0]
-        word = Uint32(Int32(pair & 0xFFFFFFFF))
-        rank = Int32(pair >> 32) + Int32(cute.arch.popc(Int32(word & before)))
-        if (((word >> Uint32(lane)) & Uint32(1)) != Uint32(0)) & (rank < part.stop):
-            put(Int64, (out + (part.offset + rank)).toint(), first + row * LANES + lane, cute.AddressSpace.gmem)
