@@ -41,6 +41,13 @@ def put(kind, address, value, space=cute.AddressSpace.smem) -> None:
     cells(kind, address, 1, space)[0] = value
 
 
+def put_if(condition, kind, address, value) -> None:
+    """Store one element at an address of shared memory if ``condition`` (an Int32) is not 0, without a branch."""
+    width, register = kind.width, Int64 if kind.width == 64 else Int32
+    text = f"{{ .reg .pred p; setp.ne.b32 p, {{$r0}}, 0; @p st.shared.b{width} [{{$r1}}], {{$r2}}; }}"
+    cute.arch.inline_ptx(text, read_only_args=[condition, Int32(address), register(value)])
+
+
 def row_of(part: Part, row):
     """``(word, tally)`` of a row of the chunk: which of its positions are selected, and what comes before them."""
     pair = cells(Int64, (part.words + row).toint(), 1)[0]
@@ -87,12 +94,17 @@ class ChunkMover:
             place = begin + ((step + u) * LANES + lane) * (unit * size)
             units.append((bits, rank, self.load(place, bits)))
         cute.arch.sync_warp()  # the elements may overwrite those that other lanes have read
+        elements = []
         for bits, rank, loaded in units:
             for v in cutlass.range_constexpr(unit):
-                chosen = ((bits >> v) & 1) != 0
-                value = self.kind(loaded >> type(loaded)(8 * size * v)) if unit > 1 else loaded
-                self.place(chosen, rank, value, low, target, head, part.stop)
-                rank = rank + ((bits >> v) & 1)
+                chosen = (bits >> v) & 1
+                elements.append((chosen, rank, self.kind(loaded >> type(loaded)(8 * size * v)) if unit > 1 else loaded))
+                rank = rank + chosen
+        for chosen, rank, value in elements:
+            put_if(chosen & Int32(rank >= head), self.kind, low + rank * size, value)
+        if count_of(row_of(part, step * unit)[1]) < head:
+            for chosen, rank, value in elements:
+                self.put_early(chosen, rank, value, target, cutlass.min(head, part.stop))
 
     @cute.jit
     def load(self, place, bits):
@@ -103,12 +115,10 @@ class ChunkMover:
         return value
 
     @cute.jit
-    def place(self, chosen, rank, value, low, target, head, stop):
-        if chosen:
-            if rank >= head:
-                put(self.kind, low + rank * self.size, value)
-            elif rank < stop:
-                put(self.kind, target + rank * self.size, value, cute.AddressSpace.gmem)
+    def put_early(self, chosen, rank, value, target, head):
+        """Store an element that comes before the first whole vector."""
+        if (chosen != 0) & (rank < head):
+            put(self.kind, target + rank * self.size, value, cute.AddressSpace.gmem)
 
     @cute.jit
     def store(self, low, target, head, stop, lane):

@@ -1,19 +1,20 @@
-"""Selection in one pass: resident blocks, each a pipeline of warps with one job.
+"""Selection in one pass: resident blocks of ``teams`` teams, each a pipeline of warps with one job.
 
-    load        takes tile numbers from an atomic and copies tiles into a ring of ``stages`` in shared memory
+    load        takes tile numbers from an atomic and copies tiles into the team's stages of a ring in shared memory
     count       finds the words of each chunk of a tile (``chunk``), and its tally: how many elements are selected
     publish     publishes the tile's tally
-    look ahead  adds up the published tallies of all blocks: where each of this block's tiles goes
-    move        two squads, a tile each in turn: compact a chunk a warp in place, and store it
+    look ahead  adds up the published tallies of all teams: where each of this team's tiles goes
+    move        compact a chunk a warp in place, and store it
 
     barrier          completed by                                      waited for by
     full[stage]      load: 1 arrival and the tile's bytes              count, publish, look ahead, move
     counted[stage]   one lane of each count warp                       publish, move
     ready[stage]     one lane of look ahead                            move
-    empty[stage]     one lane of each warp of a squad, and of publish  load
+    empty[stage]     one lane of each move warp, and of publish        load
 
 A tile's count is published before the tile is compacted, and a warp that publishes never waits for other tiles: the
-reasons and the progress are those of ``scan.pipeline``. Bytes: every element, and its mask, is read once, and every
+reasons and the progress are those of ``scan.pipeline``. The answer of the atomic takes as long as a small tile may:
+hence several teams, which share nothing but the block. Bytes: every element, and its mask, is read once, and every
 selected element is written once.
 """
 
@@ -32,6 +33,7 @@ from ...dtypes import BY_NAME
 from ...errors import ArgumentValueError, explain
 from ...sync.barrier import Barriers
 from ...sync.gather import Entry, Slots, enter
+from ...sync.ring import Cursor
 from ...sync.roles import Role, Roles
 from ...sync.tiles import DONE, TileRing
 from ...sync.wait import in_role
@@ -47,19 +49,19 @@ from .tally import AHEAD, TYPES, Before, add_tile, add_tiles, count_of, join_chu
 from .window import TileBuffer, as_copy
 
 MASK = BY_NAME["uint8"]
-TURNS = 2  # squads, and warps that look ahead, take tiles in turn: so the stages are an even number
 
 
 @dataclass(frozen=True)
 class Shared:
-    """Shared memory: the tiles' bytes, the ring, the roles' barriers, the chunks' words and tallies (those of a stage
-    side by side), and what comes before each stage's tile."""
+    """Shared memory: the tiles' bytes, the ring, the roles' barriers, the teams' tags of the launch, the chunks' words
+    and tallies (those of a stage side by side), and what comes before each stage's tile."""
 
     buffers: tuple
     tiles: TileRing
     counted: Barriers
     ready: Barriers
     words: Any
+    tags: cute.Tensor
     tallies: cute.Tensor
     before: Before
 
@@ -69,7 +71,7 @@ def tensor(kind, count: int) -> cute.Tensor:
 
 
 class Control(IntEnum):
-    """The warps of the role "control". The rest of them look ahead."""
+    """The warps of a team's role "control", each of which has one job."""
 
     LOAD = 0
     PUBLISH = 1
@@ -81,15 +83,14 @@ class PipelineSelect(SelectKernel):
 
     def __init__(self, selection: Selection, policy: PipelinePolicy) -> None:
         self.policy, self.stages, self.tile = policy, policy.stages, policy.tile
-        self.warps = policy.warps_per_squad
-        if policy.stages % TURNS:  # else a warp could wait for a parity that the phase two before has, too
-            raise ArgumentValueError(explain("policy", f"{policy.stages} stages", f"a multiple of {TURNS}"))
+        self.warps, self.teams = policy.warps_per_team, policy.teams
+        if policy.stages % policy.teams:  # else a warp could wait for a parity that the phase two before has, too
+            raise ArgumentValueError(explain("policy", f"{policy.stages} stages", f"a multiple of {policy.teams}"))
         masked = selection.kind == "mask"
         self.places, lead = selection.lengths is not None, selection.kind == "heads"
         self.buffers = tuple(TileBuffer(dtype, self.tile, lead) for dtype in (*selection.sources, *((MASK,) * masked)))
-        self.roles = Roles(
-            Role("control", 4), Role("count", policy.count_warps), Role("move", TURNS * policy.warps_per_squad)
-        )
+        warps = {"control": len(Control), "count": policy.count_warps, "move": policy.warps_per_team}
+        self.roles = Roles(*(Role(name, self.teams * each) for name, each in warps.items()))
         words = self.tile // LANES * 8
         smem = sum(buffer.stage_bytes for buffer in self.buffers) + words + 4 * self.warps + 64
         super().__init__(selection, self.roles.threads, self.stages * smem + 128 * (len(self.buffers) + 2))
@@ -111,25 +112,26 @@ class PipelineSelect(SelectKernel):
             Barriers.make(stages, self.policy.count_warps, name="counted"),
             Barriers.make(stages, 1, name="ready"),
             SmemAllocator().allocate_array(Int64, stages * (self.tile // LANES), byte_alignment=16),
+            tensor(Int32, self.teams),
             tensor(Int32, stages * self.warps),
             Before(tensor(Int64, stages), tensor(Int64, stages)),
         )
         cute.arch.sync_threads()
         self.roles.run(
-            control=lambda warp: self.control(shared, a, warp),
-            count=lambda warp: self.count(shared, a, warp),
+            control=lambda warp: self.control(shared, a, warp // len(Control), warp % len(Control)),
+            count=lambda warp: self.count(shared, a, warp // self.policy.count_warps, warp % self.policy.count_warps),
             move=lambda warp: self.move(shared, a, warp // self.warps, warp % self.warps),
         )
 
     @cute.jit
-    def control(self, shared: cutlass.Constexpr, a: Arguments, warp):
+    def control(self, shared: cutlass.Constexpr, a: Arguments, team, warp):
         lane = cute.arch.lane_idx()
         if warp == Control.LOAD:
-            in_role("load", self.load, shared, a, lane)
+            in_role("load", self.load, shared, a, team, lane)
         elif warp == Control.PUBLISH:
-            in_role("publish", self.publish, shared, a, lane)
+            in_role("publish", self.publish, shared, a, team, lane)
         else:
-            in_role("look ahead", self.look_ahead, shared, a, warp - Control.LOOK_AHEAD, lane)
+            in_role("look ahead", self.look_ahead, shared, a, team, lane)
 
     def arrays(self, a: Arguments) -> tuple:
         """The arrays whose tiles the ring holds."""
@@ -140,34 +142,28 @@ class PipelineSelect(SelectKernel):
         return cutlass.max(Int32((a.count + self.tile - 1) // self.tile), 1)
 
     @cute.jit
-    def load(self, shared: cutlass.Constexpr, a: Arguments, lane):
-        """At the end all that take tiles in turn get a ``DONE`` each.
-
-        A tile's number is asked for when there is an empty stage for it: all blocks wait for a tile that waits."""
-        tag, ring, everything = shared.tiles.word, shared.tiles.ring, self.tiles(a)
-        word, number, done = Int64(0), Int32(0), Int32(0)
+    def load(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
+        """A tile's number is asked for when there is an empty stage for it: all blocks wait for a tile that waits."""
+        tags, ring, everything = shared.tags, shared.tiles.ring, self.tiles(a)
+        word, number = Int64(0), Int32(0)
         if lane == 0:
             entry = enter(a.counters)
-            tag[0] = entry.tag
+            tags[team] = entry.tag
             word, number = entry.word, entry.arrived
-        at = ring.start_producer()
-        while done < TURNS:
-            number = Int32(cute.arch.shuffle_sync(number, 0))
-            if number < everything:
-                self.bring(shared, a, at, number, lane)
-            else:
-                done += 1
-                if lane == 0:
-                    self.hand_over(shared, at, Int32(DONE), [])
-            at = ring.next(at)
-            if done < TURNS:
-                ring.acquire_alone(at)  # every lane waits, and they meet in the shuffle
-            if (done == 0) & (lane == 0):
+        at = Cursor(team, Int32(1))  # the stages are empty at first
+        number = Int32(cute.arch.shuffle_sync(number, 0))
+        while number < everything:
+            self.bring(shared, a, at, number, lane)
+            at = ring.next(at, self.teams)
+            ring.acquire_alone(at)  # every lane waits, and they meet in the shuffle
+            if lane == 0:
                 entry = enter(a.counters)
                 word, number = entry.word, entry.arrived
+            number = Int32(cute.arch.shuffle_sync(number, 0))
         if lane == 0:
+            self.hand_over(shared, at, Int32(DONE), [])
             blocks, _, _ = cute.arch.grid_dim()
-            Entry(word, number).close(a.counters, Int32(0), everything + blocks)
+            Entry(word, number).close(a.counters, Int32(0), everything + blocks * self.teams)
 
     @cute.jit
     def bring(self, shared: cutlass.Constexpr, a: Arguments, at, number, lane):
@@ -186,10 +182,10 @@ class PipelineSelect(SelectKernel):
         shared.tiles.ring.load_alone(at, copies)
 
     @cute.jit
-    def count(self, shared: cutlass.Constexpr, a: Arguments, counter):
-        """Chunks ``counter``, ``counter + count_warps``, ... of every tile."""
+    def count(self, shared: cutlass.Constexpr, a: Arguments, team, counter):
+        """Chunks ``counter``, ``counter + count_warps``, ... of each tile of the team."""
         lane, tallies = cute.arch.lane_idx(), shared.tallies
-        at = shared.tiles.first()
+        at = shared.tiles.first(team)
         while at.number != DONE:
             firsts = tuple(buffer.first(at.stage, array) for buffer, array in zip(shared.buffers, self.arrays(a)))
             for chunk in cutlass.range(counter, self.warps, self.policy.count_warps, unroll=1):
@@ -199,27 +195,27 @@ class PipelineSelect(SelectKernel):
                 if lane == 0:
                     tallies[at.stage * self.warps + chunk] = tally
             shared.counted[at.stage].arrive_once()
-            at = shared.tiles.next(at)
+            at = shared.tiles.next(at, self.teams)
 
     def words_of(self, shared, stage, chunk):
         return shared.words + (stage * self.warps + chunk) * self.policy.rows
 
-    def slots(self, a: Arguments, shared) -> Slots:
-        """The tiles' tallies. The loader has stored the launch's tag."""
-        return Slots(a.slots, Int64(0), shared.tiles.word[0], TYPES)
+    def slots(self, a: Arguments, shared, team) -> Slots:
+        """The tiles' tallies. The team's loader has stored the launch's tag."""
+        return Slots(a.slots, Int64(0), shared.tags[team], TYPES)
 
     @cute.jit
-    def publish(self, shared: cutlass.Constexpr, a: Arguments, lane):
-        at = shared.tiles.first()
+    def publish(self, shared: cutlass.Constexpr, a: Arguments, team, lane):
+        at = shared.tiles.first(team)
         while at.number != DONE:
             shared.counted.await_phase(at.stage, at.parity)
             tally = self.tally(shared, at.stage, Int32(self.warps))
             cute.arch.sync_warp()
-            slots = self.slots(a, shared)
+            slots = self.slots(a, shared, team)
             if lane == 0:
                 slots.publish(at.number, (tally,))
                 shared.tiles.ring.empty[at.stage].arrive()  # it has read no byte that a copy brought: no fence
-            at = shared.tiles.next(at)
+            at = shared.tiles.next(at, self.teams)
 
     def tally(self, shared, stage, stop):
         """The tally of the first ``stop`` chunks of a tile."""
@@ -237,7 +233,7 @@ class PipelineSelect(SelectKernel):
             if tile == DONE:
                 over = Int32(1)
                 tile = self.tiles(a) if self.selection.filled else summed
-            slots = self.slots(a, shared)
+            slots = self.slots(a, shared, team)
             while summed < tile:
                 before = add_tiles(slots, before, summed, tile, self.tile, self.places, lane)
                 summed = cutlass.min(summed + AHEAD * LANES, tile)
@@ -247,24 +243,24 @@ class PipelineSelect(SelectKernel):
                 lasts[at.stage] = known.last
             shared.ready[at.stage].arrive_once()
             if over == 0:
-                at = shared.tiles.next(at, TURNS)
+                at = shared.tiles.next(at, self.teams)
 
     @cute.jit
-    def move(self, shared: cutlass.Constexpr, a: Arguments, squad, warp):
-        """A squad's warp: its chunk of each tile of the squad. Its release also covers the reads of the count warps."""
-        at = shared.tiles.first(squad)
+    def move(self, shared: cutlass.Constexpr, a: Arguments, team, warp):
+        """A team's warp: its chunk of each tile of the team. Its release also covers the reads of the count warps."""
+        at = shared.tiles.first(team)
         while at.number != DONE:
             shared.counted.await_phase(at.stage, at.parity)
             shared.ready.await_phase(at.stage, at.parity)
             self.move_chunk(shared, a, at, warp, cute.arch.lane_idx())
             shared.tiles.ring.release(at)
-            at = shared.tiles.next(at, TURNS)
+            at = shared.tiles.next(at, self.teams)
         if cutlass.const_expr(self.selection.filled):
             shared.ready.await_phase(at.stage, at.parity)
             blocks, _, _ = cute.arch.grid_dim()
-            worker = cute.arch.block_idx()[0] * TURNS * self.warps + squad * self.warps + warp
+            worker = (cute.arch.block_idx()[0] * self.teams + team) * self.warps + warp
             total, lane = Int64(shared.before.count[at.stage]), cute.arch.lane_idx()
-            fill_rest(a, self.selection, total, worker, blocks * TURNS * self.warps, lane)
+            fill_rest(a, self.selection, total, worker, blocks * self.teams * self.warps, lane)
 
     @cute.jit
     def move_chunk(self, shared: cutlass.Constexpr, a: Arguments, at, warp, lane):

@@ -10,7 +10,7 @@ from ..policy import Policy
 SMS = 132  # of an H200: grids are sized for this many multiprocessors, on every GPU
 LANES = 32
 WORD_BYTES = 8  # of shared memory for 32 positions: which are selected, and how many before them
-STAGE_BYTES, RING_BYTES = 24 << 10, 216 << 10  # most of a tile, and of all tiles in the ring
+STAGE_BYTES, RING_BYTES = 28 << 10, 216 << 10  # most of a tile, and of all tiles in the ring
 MAX_STAGES = 12
 MIN_ROWS = 4  # of a chunk: one-byte elements are moved four to a lane
 
@@ -28,14 +28,16 @@ class Problem:
 
 @dataclass(frozen=True)
 class PipelinePolicy(Policy, kernel=".pipeline:PipelineSelect"):
-    """Resident blocks with a ring of ``stages`` tiles. ``count_warps`` warps count the selected elements of each tile;
-    two squads of ``warps_per_squad`` warps move them, a chunk of ``rows`` times 32 positions each.
+    """Resident blocks of ``teams`` teams, which share a ring of ``stages`` tiles. In a team, ``count_warps`` warps
+    count the selected elements of each tile, and ``warps_per_team`` warps move them, a chunk of ``rows`` times 32
+    positions each.
 
     ``units``: for each array, how many elements a lane moves at once. ``mask_aligned``: masks begin on 16 bytes.
     """
 
+    teams: int
     count_warps: int
-    warps_per_squad: int
+    warps_per_team: int
     rows: int
     stages: int
     units: tuple[int, ...]
@@ -49,7 +51,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineSelect"):
     @property
     def tile(self) -> int:
         """Positions of a tile."""
-        return self.chunk * self.warps_per_squad
+        return self.chunk * self.warps_per_team
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class Choice:
     grid: int
 
 
-PIPELINE = PipelinePolicy(count_warps=8, warps_per_squad=8, rows=32, stages=4, units=())
+PIPELINE = PipelinePolicy(teams=2, count_warps=4, warps_per_team=8, rows=32, stages=4, units=())
 
 
 def units_of(problem: Problem) -> tuple[int, ...]:
@@ -73,7 +75,7 @@ def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem."""
     masked = problem.mask is not None
     each = sum(problem.sizes) + masked + WORD_BYTES / LANES  # bytes of shared memory for a position
-    warps = PIPELINE.warps_per_squad
+    warps = PIPELINE.warps_per_team
     most = power_of_two_below(int(STAGE_BYTES / each)) // (warps * LANES)
     spread = power_of_two_below(max(problem.length // SMS, 1)) // (warps * LANES)  # a tile for each multiprocessor
     rows = max(MIN_ROWS, min(most, spread))
