@@ -12,7 +12,7 @@ from cutesync.kernels.scan import policy, problem
 from cutesync.runtime.kernel import collect
 
 from .cases import everywhere
-from .scan.kernels import column_tiles, columns, force, pipeline, slabs, wave
+from .scan.kernels import column_tiles, columns, force, pipeline, runs, slabs, wave
 from .states import CASES, Case, data, reduced, scanned
 
 WAYS = [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}]
@@ -24,6 +24,7 @@ SCANS = {
     "wave": (wave(2, 1), (2600,), 0),
     "wave of rows": (wave(2, 1), (3, 901), 1),
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (2, 2201), 1),
+    "runs": (runs(3, 2, 2), (2, 4201), 1),
     "columns": (columns(1, 8, 4), (2, 37, 36), 1),
     "tiles of columns": (column_tiles(1, 4, 4, 2, 3, 3), (2, 101, 12), 1),
 }
@@ -74,6 +75,25 @@ def test_scans_of_arrays_that_begin_anywhere(name, starts, place, monkeypatch):
         start = case.identity if "exclusive" in way else None
         got = cs.scan(apart(xs, starts), case.op, identity=case.identity, **way)
         agree(got, scanned(case, xs, 0, init=start, **way))
+
+
+@everywhere("start", [1, 5])
+def test_runs_of_arrays_and_results_that_begin_alike(start, place, monkeypatch):
+    """The elements before and behind whole vectors are stored one by one; what lies beside the results stays."""
+    monkeypatch.setattr(policy, "PIPELINE_BYTES", 0)
+    monkeypatch.setattr(policy, "MAX_WARPS_PER_ROW", 0)
+    monkeypatch.setattr(policy, "RUN_VECTORS", 3)
+    chosen: list = []
+    force(monkeypatch, lambda p: chosen.append(policy.choose(p)) or chosen[-1])
+    case, length = CASES["segments"], 4001
+    xs = data(case, (length,), 3)
+    for way in WAYS[::2]:
+        wide = [cs.asarray(np.full(length + start + 7, 9, x.dtype)) for x in xs]
+        out = tuple(y[start : start + length] for y in wide)
+        cs.scan(apart(xs, (start, start)), case.op, identity=case.identity, out=out, **way)
+        assert isinstance(chosen[-1].policy, policy.RunPolicy)
+        agree(out, scanned(case, xs, 0, **way))
+        assert all((np.asarray(y)[:start] == 9).all() and (np.asarray(y)[start + length :] == 9).all() for y in wide)
 
 
 @everywhere(
@@ -140,10 +160,12 @@ def test_the_index_of_a_position(shape, axis, on_emulator):
             assert np.array_equal(np.take_along_axis(x, place, axis), value)
 
 
-def test_the_index_in_a_pipeline(on_emulator, monkeypatch):
-    force(monkeypatch, pipeline(4, 2, 4, 1, 2, 2))
+@pytest.mark.parametrize("choice", [pipeline(4, 2, 4, 1, 2, 2), runs(1, 2, 2)])
+def test_the_index_in_a_pipeline(choice, on_emulator, monkeypatch):
+    force(monkeypatch, choice)
     x = np.random.default_rng(4).random((2, 1501)).astype(np.float32)
-    _, place = cs.scan(x, later, transform=lambda v, i: (v, i), dtype=("float32", "int32"))
+    how = {"finish": lambda s: s[1], "out_dtype": "int32"}
+    place = cs.scan(x, later, transform=lambda v, i: (v, i), dtype=("float32", "int32"), **how)
     assert np.array_equal(np.take_along_axis(x, place.astype(np.int64), 1), np.maximum.accumulate(x, 1))
 
 
@@ -251,7 +273,7 @@ def test_bad_input(call, error, words, on_emulator):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["rows", "wave of rows", "pipeline", "tiles of columns"])
+@pytest.mark.parametrize("name", ["rows", "wave of rows", "pipeline", "runs", "tiles of columns"])
 def test_scans_under_hostile_schedules(name, monkeypatch):
     choice, shape, axis = SCANS[name]
     if choice is not None:
