@@ -182,4 +182,5 @@ def test_lengths_on_the_device():
     equal(second, kept[(kept > 1000) & (np.arange(len(kept)) % 2 == 0)])
     for n in (-5, 0, 1, 300, 1291, 5000):
         equal(cs.select(a, positive, n=cs.asarray(np.int64(n))), (y := x[: max(n, 0)])[y > 0])
-    equal(cs.select(x, x > 0, n=300).values, x[:300][x[:300] > 0])
+    for n in (300, np.int64(300), np.array(300), 9999, -1):
+        equal(cs.select(x, x > 0, n=n).values, (y := x[: max(int(n), 0)])[y > 0])

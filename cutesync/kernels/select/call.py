@@ -18,6 +18,7 @@ from ...runtime import arrays
 from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
 from ...types import Array, Scalar, Stream
+from ..count import check, split
 from ..states import NO_ARGS, Argument, argument_type
 from .plan import plan
 from .result import Selected
@@ -57,8 +58,8 @@ def select(
     out : array that is written instead of a new one, of any length; a tuple of arrays if ``x`` is one, or with
         ``indices``, whose array comes last. It does not overlap the inputs. Without ``size``, elements behind the
         selected ones are not written.
-    n : only the first ``n`` elements of ``x`` count: an int, or a 0-d array of int64 on the device, which is read when
-        the kernel runs (the ``count`` of another call, for example).
+    n : only the first ``n`` elements of ``x`` count, at most all: an int, or a 0-d array of int64 on the device, which
+        is read when the kernel runs (the ``count`` of another call, for example).
     args : run-time arguments of the callable: numbers, or arrays of one element on the device.
     stream : None (the current one of the library of ``x``), a handle as an int, or an object with ``__cuda_stream__``.
 
@@ -172,12 +173,10 @@ def selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple,
         if args is not NO_ARGS and args != ():
             raise ArgumentTypeError(explain("args", shown(args), "none without a callable"))
     on_host = arrays.adapter(xs[0]) is arrays.NUMPY
-    if n is not None and (on_host or isinstance(n, (bool, int, np.generic, np.ndarray))):
-        n = integer(n[()] if isinstance(n, np.ndarray) and n.shape == () else n, "n", 0, MAX_LENGTH)
-    elif n is not None:
+    n, array = split(n[()] if on_host and isinstance(n, np.ndarray) and n.shape == () else n)
+    if array is not None:
         names.append("n")
-        given.append(n)
-        n = None
+        given.append(array)
     numbers = _arguments(args, names, given)
     if size is not None:
         size = integer(size, "size", 0, MAX_LENGTH)
@@ -290,13 +289,8 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
         raise ArgumentValueError(explain("x", f"{length} elements", f"at most {MAX_LENGTH}"))
     args = _parse_args(given, by_name)
     kind, takes_index, length = _kind(given, by_name, length, len(args))
-    if "n" in by_name and (by_name["n"].dtype is not INT64 or by_name["n"].size != 1):
-        came = f"{by_name['n'].dtype} of shape {by_name['n'].shape}"
-        raise ArgumentTypeError(explain("n", came, "an int, or an array of one int64"))
-    if given.n is not None:
-        if given.n > length:
-            raise ArgumentValueError(explain("n", given.n, f"0 to {length}"))
-        length = given.n
+    check(by_name.get("n"))
+    length = length if given.n is None else min(given.n, length)
     sources = tuple(x.dtype for x in xs)
     fn = None if given.where is None else given.where.fn
     selection = Selection(
