@@ -9,7 +9,7 @@ import cutesync as cs
 from cutesync.errors import ArgumentTypeError
 
 from .kernels import KERNELS, force
-from .test_agreement import equal
+from .test_agreement import equal, slow
 
 
 def runs(length: int, mean: float, dtype="int32", seed=0) -> np.ndarray:
@@ -51,7 +51,9 @@ def test_all_of_runs_of_every_length(small):
             check(everything(x), of_runs(x, heads_of(x)))
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "float16", "float32", "int64"])
+@pytest.mark.parametrize(
+    "dtype", [slow("bool"), slow("int8"), "uint16", slow("float16"), slow("float32"), slow("int64")]
+)
 def test_encoding_of_every_type(small, dtype):
     """Arrays that begin at any element of a vector, too."""
     x = runs(1291, 5, dtype)
@@ -69,6 +71,7 @@ def test_nan_and_zeros(small):
     check(everything(x, equal_nan=False), of_runs(x, heads_of(x)))
 
 
+@pytest.mark.slow
 def test_callables_and_keys_of_several_arrays(small):
     x, y = runs(900, 9), runs(900, 4, "float64", 1)
     heads = heads_of(x) | heads_of(y)
@@ -102,7 +105,7 @@ def test_results_of_a_given_size_and_lengths_on_the_device(small):
             equal(np.asarray(found.inverse)[:n], inverse)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", [name if name == "three blocks" else slow(name) for name in KERNELS])
 def test_agrees_under_twenty_schedules(name, monkeypatch):
     force(monkeypatch, name)
     x = runs(1291, 6, "int16")
@@ -111,6 +114,7 @@ def test_agrees_under_twenty_schedules(name, monkeypatch):
     check(found.exact(), of_runs(x, heads_of(x)))
 
 
+@pytest.mark.slow
 def test_more_tiles_than_the_look_ahead_reads_at_once(monkeypatch):
     """Runs that are longer than all of them."""
     force(monkeypatch)
