@@ -11,6 +11,7 @@ An element never moves up, so a warp that reads its rows in order before it writ
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Iterator
 
 import cutlass
 import cutlass.cute as cute
@@ -21,7 +22,7 @@ from .tally import count_of
 from .where import below
 
 VECTOR_BYTES = 16
-UNROLL = 8  # loads that a lane has on their way
+UNROLL = {1: 8, 2: 4, 4: 4}  # loads that a lane has on their way, by the elements of one
 
 _WORDS = {1: Uint8, 2: Uint16, 4: Int32, 8: Int64}  # registers of elements, by size
 
@@ -62,7 +63,7 @@ class ChunkMover:
         self.size, self.unit, self.steps = size, unit, rows // unit
         self.kind = _WORDS[size]
         self.load_kind = _WORDS[size * unit]
-        self.unroll = min(UNROLL, self.steps)
+        self.unroll = min(UNROLL[unit], self.steps)
         while self.steps % self.unroll:
             self.unroll -= 1
 
@@ -94,17 +95,19 @@ class ChunkMover:
             place = begin + ((step + u) * LANES + lane) * (unit * size)
             units.append((bits, rank, self.load(place, bits)))
         cute.arch.sync_warp()  # the elements may overwrite those that other lanes have read
-        elements = []
-        for bits, rank, loaded in units:
-            for v in cutlass.range_constexpr(unit):
-                chosen = (bits >> v) & 1
-                elements.append((chosen, rank, self.kind(loaded >> type(loaded)(8 * size * v)) if unit > 1 else loaded))
-                rank = rank + chosen
-        for chosen, rank, value in elements:
+        for chosen, rank, value in self.elements(units):
             put_if(chosen & Int32(rank >= head), self.kind, low + rank * size, value)
         if count_of(row_of(part, step * unit)[1]) < head:
-            for chosen, rank, value in elements:
+            for chosen, rank, value in self.elements(units):
                 self.put_early(chosen, rank, value, target, cutlass.min(head, part.stop))
+
+    def elements(self, units) -> Iterator:
+        """Yield of each element of some units ``(chosen, rank, value)``."""
+        for bits, rank, loaded in units:
+            for v in range(self.unit):
+                chosen = (bits >> v) & 1
+                yield chosen, rank, self.kind(loaded >> type(loaded)(8 * self.size * v)) if self.unit > 1 else loaded
+                rank = rank + chosen
 
     @cute.jit
     def load(self, place, bits):
