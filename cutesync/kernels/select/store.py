@@ -10,6 +10,7 @@ import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint32
 
+from ...monoid import choose
 from ...warp import LANES
 from .chunk import Part, put, row_of
 from .tally import count_of, last_of
@@ -64,14 +65,12 @@ def store_ranks(out: cute.Pointer, part: Part, first, length, rows: cutlass.Cons
 def store_lengths(out: cute.Pointer, part: Part, first, last, capacity, rows: cutlass.Constexpr, lane):
     """Store the length of each run that ends before a selected position of the chunk; ``last`` is the place of the
     selected position before the chunk, counted from 1 in the array."""
+    gap = first - (last - 1)  # from that position to the chunk
     for row in cutlass.range(0, rows, 1, unroll=UNROLL):
         word, tally = row_of(part, row)
         run = part.offset + rank_of(word, tally, lane) - 1
+        lower, place = Int32(word & below(lane)), row * LANES + lane
+        begin = choose(lower != 0, row * LANES + 31 - Int32(cute.arch.clz(lower)), last_of(tally) - 1)
+        length = choose(begin >= 0, Int64(place - begin), gap + place)
         if selects(word, lane) & (run >= 0) & (run < capacity):
-            lower = Int32(word & below(lane))
-            begin = last - 1
-            if last_of(tally) > 0:
-                begin = first + (last_of(tally) - 1)
-            if lower != 0:
-                begin = first + (row * LANES + 31 - Int32(cute.arch.clz(lower)))
-            put_length(out, run, first + row * LANES + lane - begin)
+            put_length(out, run, length)
