@@ -49,7 +49,9 @@ from .kernels.select import (
     compress as compress,
     flatnonzero as flatnonzero,
     nonzero as nonzero,
+    run_length_encode as run_length_encode,
     select as select,
+    unique_consecutive as unique_consecutive,
 )
 from .runtime.device_array import DeviceArray as DeviceArray, asarray as asarray, empty as empty
 from .runtime.host_call import Compiled as Compiled, compile as compile, launch as launch

@@ -27,7 +27,7 @@ def cases(place: str) -> Iterator[Case]:
     large = place != "emulator"
     full, odd = ((1 << 24,), (10**7 + 19,)) if large else ((1 << 14,), (10007,))
     rows, short = ((4099, 4097), (1 << 20, 10)) if large else ((67, 131), (1000, 10))
-    case = functools.partial(of_array, make=_runs)
+    case = functools.partial(of_array, make=runs)
     yield from (case("head flags", s, full, "flag_heads") for s in ("int32", "int8", "int64", "float16", "float32"))
     yield from (
         case("head flags", "uint16", odd, "flag_heads"),
@@ -47,7 +47,7 @@ def cases(place: str) -> Iterator[Case]:
     )
 
 
-def _runs(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
+def runs(generator: np.random.Generator, name: str, shape: tuple[int, ...]) -> np.ndarray:
     """Return runs of small values, four items long on average, with some steps of one."""
     count = int(np.prod(shape))
     values = generator.integers(0, 6, count + 1)

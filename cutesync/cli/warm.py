@@ -51,7 +51,7 @@ def warm(
 
     Parameters
     ----------
-    families : names of families: "reduce", "scan", "flags", "matmul", "patterns".
+    families : names of families: "reduce", "scan", "flags", "select", "matmul", "patterns".
     dtypes : element types of the input, by name or NumPy type.
     ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin",
         "argmax", "mean", "var", "std", "logsumexp", "count_nonzero", "minmax"; of the flags ("ne" if none of theirs is
@@ -208,6 +208,20 @@ def _flag_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[J
                 yield from _collected(f"{call.__name__} {_name(op)} {source}", arrays)
 
 
+def _select_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
+    """Yield selections by masks, indices of elements that are not 0, and encodings of runs, of 1-D arrays. Operators
+    and layouts do not apply."""
+    from .. import flatnonzero, run_length_encode, select
+
+    for source in dtypes:
+        calls: list[Callable] = []
+        for n in _LENGTHS:
+            x = _dry_array((n,), source)
+            calls.append(functools.partial(select, x, _dry_array((n,), BOOL)))
+            calls += [functools.partial(call, x) for call in (flatnonzero, run_length_encode)]
+        yield from _collected(f"select {source}", calls)
+
+
 def _pattern_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
     """Yield the patterns as the demo runs them; types, operators and layouts do not apply."""
     from .demo_patterns import cases
@@ -242,6 +256,7 @@ FAMILIES: dict[str, Callable[[list, tuple, tuple[str, ...]], Iterator[Job]]] = {
     "reduce": _reduce_jobs,
     "scan": _scan_jobs,
     "flags": _flag_jobs,
+    "select": _select_jobs,
     "matmul": _matmul_jobs,
     "patterns": _pattern_jobs,
 }

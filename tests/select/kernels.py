@@ -12,9 +12,10 @@ from cutesync.runtime import call
 
 # name: (policy, blocks)
 KERNELS = {
-    "three blocks": (PipelinePolicy(2, 2, 4, 4, ()), 3),
-    "one block": (PipelinePolicy(1, 3, 8, 2, ()), 1),
-    "chunks of more rows than lanes": (PipelinePolicy(1, 1, 40, 2, ()), 2),
+    "three blocks": (PipelinePolicy(2, 2, 2, 4, 4, ()), 3),
+    "two blocks": (PipelinePolicy(2, 2, 2, 4, 4, ()), 2),
+    "one block": (PipelinePolicy(1, 1, 3, 8, 2, ()), 1),
+    "three teams, chunks of more rows than lanes": (PipelinePolicy(3, 1, 1, 40, 6, ()), 2),
 }
 
 

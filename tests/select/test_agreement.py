@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -10,6 +12,7 @@ import cutesync as cs
 from ..cases import DTYPES, data
 from .kernels import bits_of, force, masks
 
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 LENGTHS = (0, 1, 2, 31, 32, 33, 255, 256, 257, 515, 1291)
 
 
@@ -39,7 +42,7 @@ def equal(found, wanted) -> None:
     assert found.tobytes() == wanted.tobytes()
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [name if name in ("int16", "float64") else slow(name) for name in DTYPES])
 def test_elements_of_every_type(dtype):
     rng = np.random.default_rng(5)
     for length in (33, 1291):
@@ -58,7 +61,7 @@ def test_every_length_and_mask():
             equal(cs.select(x, mask).values, x[mask])
 
 
-@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("dtype", ["int8", slow("int16"), slow("int32"), slow("int64")])
 def test_every_alignment(dtype):
     """Arrays, masks and results that begin at any element of a 16-byte vector."""
     rng = np.random.default_rng(7)
@@ -74,6 +77,7 @@ def test_every_alignment(dtype):
         equal(out, wanted)
 
 
+@pytest.mark.slow
 def test_masks_of_other_bytes():
     """Every byte that is not 0 selects."""
     x = data(600, "int16")
@@ -99,7 +103,7 @@ def test_bits_of_flags():
     equal(cs.select(a, cs.flag_heads(a, dtype="bits")), np.arange(40, dtype=np.int32))
 
 
-@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "int32", "float64"])
+@pytest.mark.parametrize("dtype", [slow("bool"), slow("int8"), "float16", slow("int32"), slow("float64")])
 def test_callables_of_the_value(dtype):
     for length in (1, 33, 1291):
         x = data(length, dtype)
@@ -114,6 +118,7 @@ def test_callables_of_the_index_and_of_arguments():
     equal(cs.select(a, above_at_even_places, args=(bound,)), x[(x > -5) & even])
 
 
+@pytest.mark.slow
 def test_several_arrays():
     rng = np.random.default_rng(10)
     x, y, z = rng.standard_normal(777, np.float32), rng.integers(-9, 9, 777), rng.integers(0, 9, 777).astype(np.int8)
@@ -140,7 +145,7 @@ def test_names_of_numpy():
     equal(cs.flatnonzero(cs.asarray(x)), np.flatnonzero(x))
 
 
-@pytest.mark.parametrize("length", [0, 700])
+@pytest.mark.parametrize("length", [slow(0), 700])
 def test_results_of_a_given_size(length):
     """Exactly so many; what is behind them is filled, and nothing further is written; the count is the true one."""
     x, mask = data(length, "int16"), np.random.default_rng(12).random(length) < 0.5
@@ -182,4 +187,5 @@ def test_lengths_on_the_device():
     equal(second, kept[(kept > 1000) & (np.arange(len(kept)) % 2 == 0)])
     for n in (-5, 0, 1, 300, 1291, 5000):
         equal(cs.select(a, positive, n=cs.asarray(np.int64(n))), (y := x[: max(n, 0)])[y > 0])
-    equal(cs.select(x, x > 0, n=300).values, x[:300][x[:300] > 0])
+    for n in (300, np.int64(300), np.array(300), 9999, -1):
+        equal(cs.select(x, x > 0, n=n).values, (y := x[: max(int(n), 0)])[y > 0])

@@ -26,7 +26,6 @@ REFUSED = {
     "a size that is no int": (lambda: cs.select(X, MASK, size=1.5), ArgumentTypeError, "size"),
     "a fill value out of range": (lambda: cs.select(X, MASK, size=9, fill_value=1 << 40), ArgumentValueError, "fill"),
     "a fill value that is no number": (lambda: cs.select(X, MASK, size=9, fill_value=[]), ArgumentTypeError, "fill"),
-    "an n too large": (lambda: cs.select(X, MASK, n=101), ArgumentValueError, "0 to 100"),
     "an n that is no int": (lambda: cs.select(X, MASK, n=True), ArgumentTypeError, "n"),
     "indices that are no bool": (lambda: cs.select(X, MASK, indices=1), ArgumentTypeError, "indices"),
     "an out of another type": (lambda: cs.select(X, MASK, out=np.empty(9)), ArgumentTypeError, "out"),
@@ -48,7 +47,7 @@ def test_refused_on_the_device():
         a, mask = cs.asarray(X), cs.asarray(MASK)
         with pytest.raises(ArgumentValueError, match="overlaps x"):
             cs.select(a, mask, out=a)
-        with pytest.raises(ArgumentTypeError, match="one int64"):
+        with pytest.raises(ArgumentTypeError, match="0-d array of int64"):
             cs.select(a, mask, n=cs.asarray(np.int32(5)))
         with pytest.raises(DeviceError, match="where"):
             cs.select(a, MASK)

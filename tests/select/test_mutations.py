@@ -21,16 +21,16 @@ pytestmark = pytest.mark.slow
 
 @functools.cache
 def bench() -> faults.Bench:
-    """Two filled selections on one workspace, each under all policies; few blocks fit."""
-    x, mask = data(1101, "int32"), np.random.default_rng(4).random(1101) < 0.5
-    wanted = np.concatenate([x[mask], np.full(1200 - mask.sum(), 7, np.int32)])
+    """Two filled selections on one workspace, each under all policies; few blocks fit. Every stage is used again."""
+    x, mask = data(3001, "int32"), np.random.default_rng(4).random(3001) < 0.5
+    wanted = np.concatenate([x[mask], np.full(3100 - mask.sum(), 7, np.int32)])
 
     def right() -> bool:
         with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
             force(patch)
             with cs.emulate(), emulator.emulate(schedules=9, seed=3, resident=2):
                 arrays = cs.asarray(x), cs.asarray(mask)
-                found = [cs.select(*arrays, size=1200, fill_value=7) for _ in range(2)]
+                found = [cs.select(*arrays, size=3100, fill_value=7) for _ in range(2)]
                 return all(np.array_equal(s.values, wanted) and int(s.count) == mask.sum() for s in found)
 
     return faults.Bench(right)

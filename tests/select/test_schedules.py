@@ -26,8 +26,14 @@ WHAT = {
 }
 
 
-@pytest.mark.parametrize("what", WHAT)
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        pytest.param(name, what, marks=() if (name, what) == ("three blocks", "filled") else pytest.mark.slow)
+        for name in KERNELS
+        for what in WHAT
+    ],
+)
 def test_agrees_under_twenty_schedules(name, what, monkeypatch):
     force(monkeypatch, name)
     x, mask = data(1291, "int16"), np.random.default_rng(1).random(1291) < 0.4
@@ -55,6 +61,7 @@ def test_two_resident_blocks_make_progress(monkeypatch):
     assert np.array_equal(found.values, np.concatenate([wanted, np.zeros(3000 - len(wanted), np.int64)]))
 
 
+@pytest.mark.slow
 def test_more_tiles_than_the_look_ahead_reads_at_once(monkeypatch):
     force(monkeypatch)
     x = data(40_000, "int8")

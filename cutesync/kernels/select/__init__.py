@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from .call import compress, flatnonzero, nonzero, select
 from .result import Selected
+from .runs import run_length_encode, unique_consecutive
 
-__all__ = ["Selected", "compress", "flatnonzero", "nonzero", "select"]
+__all__ = ["Selected", "compress", "flatnonzero", "nonzero", "run_length_encode", "select", "unique_consecutive"]

@@ -16,9 +16,10 @@ from .where import Where, element
 # A launch's arguments.
 #
 # ``x`` has the arrays of ``length`` elements, of which only the first ``count`` are looked at; ``where`` is the mask,
-# or the bits. ``out`` has the results, and ``places`` the indices, of ``capacity`` elements. ``found`` points to the
-# number of selected elements. ``fill`` has the number that each result is filled with.
-Arguments = namedtuple("Arguments", "x where out places found fill slots counters length count capacity")
+# or the bits. ``out`` has the results, ``places`` the indices and ``lengths`` the lengths of runs, of ``capacity``
+# elements; ``ranks`` has the number of each position's run. ``found`` points to the number of selected elements, and
+# ``fill`` has the number that each result is filled with.
+Arguments = namedtuple("Arguments", "x where out places ranks lengths found fill slots counters length count capacity")
 
 
 class SelectKernel:
@@ -46,8 +47,8 @@ class SelectKernel:
     def kernel(self, arrays: tuple, numbers: tuple, slots: cute.Pointer, counters: cute.Pointer):
         await_launches()
         chosen = self.selection
-        sources, fills = len(chosen.sources), chosen.filled * (len(chosen.results) + chosen.indices)
-        where, length_at, places, found, *rest = arrays
+        sources, fills = len(chosen.sources), chosen.filled * chosen.fills
+        where, length_at, places, ranks, found, lengths, *rest = arrays
         x, out = tuple(rest[:sources]), tuple(rest[sources:])
         length, capacity, *rest = numbers
         fill = tuple(rest[:fills])
@@ -55,4 +56,6 @@ class SelectKernel:
         count = length
         if cutlass.const_expr(chosen.counted):
             count = cutlass.min(cutlass.max(Int64(element(length_at)), Int64(0)), length)
-        self.body(Arguments(x, where, out, places, found, fill, slots, counters, length, count, capacity))
+        self.body(
+            Arguments(x, where, out, places, ranks, lengths, found, fill, slots, counters, length, count, capacity)
+        )

@@ -18,6 +18,7 @@ from ...runtime import arrays
 from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
 from ...types import Array, Scalar, Stream
+from ..count import check, split
 from ..states import NO_ARGS, Argument, argument_type
 from .plan import plan
 from .result import Selected
@@ -57,8 +58,8 @@ def select(
     out : array that is written instead of a new one, of any length; a tuple of arrays if ``x`` is one, or with
         ``indices``, whose array comes last. It does not overlap the inputs. Without ``size``, elements behind the
         selected ones are not written.
-    n : only the first ``n`` elements of ``x`` count: an int, or a 0-d array of int64 on the device, which is read when
-        the kernel runs (the ``count`` of another call, for example).
+    n : only the first ``n`` elements of ``x`` count, at most all: an int, or a 0-d array of int64 on the device, which
+        is read when the kernel runs (the ``count`` of another call, for example).
     args : run-time arguments of the callable: numbers, or arrays of one element on the device.
     stream : None (the current one of the library of ``x``), a handle as an int, or an object with ``__cuda_stream__``.
 
@@ -81,7 +82,7 @@ def select(
     if not xs:
         raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
     wanted = Wanted("select", len(xs), packed, flag(indices, "indices"), True, True)
-    return _selected(wanted, xs, where, args, (size, fill_value, out, n), stream)
+    return selected(wanted, xs, where, args, (size, fill_value, out, n), stream)
 
 
 def compress(
@@ -97,7 +98,7 @@ def compress(
     """Return the elements of the flattened ``x`` where ``condition``, an array of bool, uint8 or int8 of at most the
     size of ``x``, is not 0: an array for NumPy arrays, otherwise ``Selected``. The arguments are ``select``'s."""
     wanted = Wanted("compress", 1, False, False, True, False)
-    found = _selected(wanted, (x,), condition, NO_ARGS, (size, fill_value, out, n), stream)
+    found = selected(wanted, (x,), condition, NO_ARGS, (size, fill_value, out, n), stream)
     return found.values if type(found.values) is np.ndarray else found
 
 
@@ -107,7 +108,7 @@ def flatnonzero(
     """Return the indices (int64) of the elements of the flattened ``x`` that are not 0: an array for NumPy arrays,
     otherwise ``Selected``, whose values they are. NaN is not 0. The arguments are those of ``select``."""
     wanted = Wanted("flatnonzero", 1, False, True, False, True)
-    found = _selected(wanted, (x,), None, NO_ARGS, (size, fill_value, out, n), stream)
+    found = selected(wanted, (x,), None, NO_ARGS, (size, fill_value, out, n), stream)
     return found.values if type(found.values) is np.ndarray else found
 
 
@@ -124,7 +125,8 @@ def nonzero(
 
 class Wanted(NamedTuple):
     """What a public function asks for: its name, the number of arrays of ``x``, whether they came as a tuple, whether
-    to return indices and values, and whether ``where`` must be as long as ``x``."""
+    to return indices and values, and whether ``where`` must be as long as ``x``. ``heads``: runs are selected, and
+    ``where`` is when elements are equal; whether to return each element's run, and the lengths in which type."""
 
     name: str
     arrays: int
@@ -132,11 +134,15 @@ class Wanted(NamedTuple):
     indices: bool
     values: bool
     whole: bool
+    heads: bool = False
+    inverse: bool = False
+    lengths: DType | None = None
+    equal_nan: bool = False
 
     @property
     def outputs(self) -> int:
         """Results, without the count."""
-        return self.arrays * self.values + self.indices
+        return self.arrays * self.values + self.indices + self.inverse + (self.lengths is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,25 +160,23 @@ class Arguments:
     numbers: tuple
 
 
-def _selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple, stream: Any) -> Selected:
+def selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple, stream: Any) -> Selected:
     """Make a call. ``options`` are size, fill_value, out and n."""
     size, fill_value, out, n = options
     names, given = [f"x[{i}]" for i in range(len(xs))] if wanted.packed else ["x"], list(xs)
     where = identify(where, "where")
     if type(where) is not Identity:
-        if wanted.values:
+        if wanted.values and not wanted.heads:
             names.append("where" if wanted.name == "select" else "condition")
             given.append(where)
         where = None
         if args is not NO_ARGS and args != ():
             raise ArgumentTypeError(explain("args", shown(args), "none without a callable"))
     on_host = arrays.adapter(xs[0]) is arrays.NUMPY
-    if n is not None and (on_host or isinstance(n, (bool, int, np.generic, np.ndarray))):
-        n = integer(n[()] if isinstance(n, np.ndarray) and n.shape == () else n, "n", 0, MAX_LENGTH)
-    elif n is not None:
+    n, array = split(n[()] if on_host and isinstance(n, np.ndarray) and n.shape == () else n)
+    if array is not None:
         names.append("n")
-        given.append(n)
-        n = None
+        given.append(array)
     numbers = _arguments(args, names, given)
     if size is not None:
         size = integer(size, "size", 0, MAX_LENGTH)
@@ -233,7 +237,8 @@ def _on_host(wanted: Wanted, found: tuple, size: int | None, outs: tuple | None)
     """Return the results for NumPy arrays: their exact parts, copied to ``outs`` if there are any."""
     *values, count = found
     n = len(values[0]) if size is not None else min(int(count), len(values[0]))
-    values = [value[:n] for value in values]
+    whole = len(values) - 1 - (wanted.lengths is not None) if wanted.inverse else None  # the result that is not cut
+    values = [value if i == whole else value[:n] for i, value in enumerate(values)]
     for out, value in zip(outs or (), values):
         if not isinstance(out, np.ndarray) or out.dtype != value.dtype or not out.flags.writeable or out.ndim != 1:
             raise ArgumentTypeError(explain("out", f"{shown(out)}", f"a writable NumPy array of {value.dtype}"))
@@ -244,8 +249,10 @@ def _on_host(wanted: Wanted, found: tuple, size: int | None, outs: tuple | None)
 def _result(wanted: Wanted, found: list, count: Any) -> Selected:
     if not wanted.values:
         return Selected(found[0], count)
+    lengths = found.pop() if wanted.lengths is not None else None
+    inverse = found.pop() if wanted.inverse else None
     places = found.pop() if wanted.indices else None
-    return Selected(tuple(found) if wanted.packed else found[0], count, places)
+    return Selected(tuple(found) if wanted.packed else found[0], count, places, inverse, lengths)
 
 
 @functools.lru_cache(maxsize=256)
@@ -282,25 +289,32 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
         raise ArgumentValueError(explain("x", f"{length} elements", f"at most {MAX_LENGTH}"))
     args = _parse_args(given, by_name)
     kind, takes_index, length = _kind(given, by_name, length, len(args))
-    if "n" in by_name and (by_name["n"].dtype is not INT64 or by_name["n"].size != 1):
-        came = f"{by_name['n'].dtype} of shape {by_name['n'].shape}"
-        raise ArgumentTypeError(explain("n", came, "an int, or an array of one int64"))
-    if given.n is not None:
-        if given.n > length:
-            raise ArgumentValueError(explain("n", given.n, f"0 to {length}"))
-        length = given.n
+    check(by_name.get("n"))
+    length = length if given.n is None else min(given.n, length)
     sources = tuple(x.dtype for x in xs)
     fn = None if given.where is None else given.where.fn
     selection = Selection(
-        kind, sources, wanted.values, wanted.indices, "n" in by_name, given.fill is not None, fn, takes_index, args
+        kind,
+        sources,
+        values=wanted.values,
+        indices=wanted.indices,
+        counted="n" in by_name,
+        filled=given.fill is not None,
+        fn=fn,
+        takes_index=takes_index,
+        args=args,
+        inverse=wanted.inverse,
+        lengths=wanted.lengths,
+        equal_nan=wanted.equal_nan,
     )
     fill: tuple = ()
     if given.fill is not None:
         fill = tuple(scalar(given.fill, dtype, "fill_value") for dtype in selection.results)
         if wanted.indices:
             fill += (-1 if wanted.values else scalar(given.fill, INT64, "fill_value"),)
+        fill += (0,) * (wanted.lengths is not None)
     capacity = xs[0].size if given.capacity is None else given.capacity
-    return SelectSpec(selection, length, capacity, fill, given.numbers)
+    return SelectSpec(selection, length, xs[0].size, capacity, fill, given.numbers)
 
 
 def _parse_args(given: Arguments, by_name: dict) -> tuple[Argument, ...]:
@@ -320,13 +334,15 @@ def _parse_args(given: Arguments, by_name: dict) -> tuple[Argument, ...]:
 def _kind(given: Arguments, by_name: dict, length: int, args: int) -> tuple[str, bool, int]:
     """Return the kind of a selection, whether its callable takes the index, and how many positions there are."""
     wanted = given.wanted
-    if given.where is not None:
+    if given.where is not None and not wanted.heads:
         operands = required_parameters(given.where.fn) - args
         if operands not in (0, wanted.arrays, wanted.arrays + 1):
             allowed = f"a callable of {wanted.arrays} or {wanted.arrays + 1} values and {args} of args"
             raise ArgumentTypeError(explain("where", f"one of {operands + args} parameters", allowed))
         return "callable", operands == wanted.arrays + 1, length
     name = "where" if wanted.name == "select" else "condition"
+    if wanted.heads:
+        return "heads", False, length
     if not wanted.values:
         return "nonzero", False, length
     view = by_name[name]

@@ -1,6 +1,6 @@
 """A chunk of a tile, which a warp compacts in shared memory and stores in whole vectors. All 32 lanes call.
 
-    word r of a chunk      bits of positions 32 r to 32 r + 31, and how many are selected before them in the chunk
+    word r of a chunk      bits of positions 32 r to 32 r + 31, and in the upper half the tally of those before them
 
 An element of the chunk's results that has rank q (so many selected elements are before it) goes to ``begin - shift +
 q * size`` in shared memory: ``shift``, of 0 to 15 bytes, makes that address as far from a multiple of 16 as its address
@@ -11,22 +11,24 @@ An element never moves up, so a warp that reads its rows in order before it writ
 from __future__ import annotations
 
 from collections import namedtuple
+from collections.abc import Iterator
 
 import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64, Uint8, Uint16, Uint32
 
 from ...warp import LANES
+from .tally import count_of
 from .where import below
 
 VECTOR_BYTES = 16
-UNROLL = 8  # loads that a lane has on their way
+UNROLL = {1: 8, 2: 4, 4: 4}  # loads that a lane has on their way, by the elements of one
 
 _WORDS = {1: Uint8, 2: Uint16, 4: Int32, 8: Int64}  # registers of elements, by size
 
-# The part of a result that a chunk gives: ``count`` elements at index ``offset``, of which those from ``stop`` on (if
-# any) do not fit the result. ``words`` points to the chunk's words (Int64).
-Part = namedtuple("Part", "words offset count stop")
+# The part of a result that a chunk gives: ``stop`` elements at index ``offset``; selected elements of a higher rank do
+# not fit the result. ``words`` points to the chunk's words (Int64).
+Part = namedtuple("Part", "words offset stop")
 
 
 def cells(kind, address, count: int, space=cute.AddressSpace.smem, align: int = 0):
@@ -40,6 +42,19 @@ def put(kind, address, value, space=cute.AddressSpace.smem) -> None:
     cells(kind, address, 1, space)[0] = value
 
 
+def put_if(condition, kind, address, value) -> None:
+    """Store one element at an address of shared memory if ``condition`` (an Int32) is not 0, without a branch."""
+    width, register = kind.width, Int64 if kind.width == 64 else Int32
+    text = f"{{ .reg .pred p; setp.ne.b32 p, {{$r0}}, 0; @p st.shared.b{width} [{{$r1}}], {{$r2}}; }}"
+    cute.arch.inline_ptx(text, read_only_args=[condition, Int32(address), register(value)])
+
+
+def row_of(part: Part, row):
+    """``(word, tally)`` of a row of the chunk: which of its positions are selected, and what comes before them."""
+    pair = cells(Int64, (part.words + row).toint(), 1)[0]
+    return Uint32(Int32(pair & 0xFFFFFFFF)), Int32(pair >> 32)
+
+
 class ChunkMover:
     """Moves the selected elements of one array, ``size`` bytes each, in chunks of ``rows`` rows of 32 positions. A lane
     loads ``unit`` of them at a time."""
@@ -48,7 +63,7 @@ class ChunkMover:
         self.size, self.unit, self.steps = size, unit, rows // unit
         self.kind = _WORDS[size]
         self.load_kind = _WORDS[size * unit]
-        self.unroll = min(UNROLL, self.steps)
+        self.unroll = min(UNROLL[unit], self.steps)
         while self.steps % self.unroll:
             self.unroll -= 1
 
@@ -74,19 +89,25 @@ class ChunkMover:
         shift = (lane * unit) % LANES
         units = []
         for u in cutlass.range_constexpr(self.unroll):
-            pair = cells(Int64, (part.words + ((step + u) * unit + lane * unit // LANES)).toint(), 1)[0]
-            word = Uint32(Int32(pair & 0xFFFFFFFF))
+            word, tally = row_of(part, (step + u) * unit + lane * unit // LANES)
             bits = Int32(word >> Uint32(shift)) & ((1 << unit) - 1)
-            rank = Int32(pair >> 32) + Int32(cute.arch.popc(Int32(word & below(shift))))
+            rank = count_of(tally) + Int32(cute.arch.popc(Int32(word & below(shift))))
             place = begin + ((step + u) * LANES + lane) * (unit * size)
             units.append((bits, rank, self.load(place, bits)))
         cute.arch.sync_warp()  # the elements may overwrite those that other lanes have read
+        for chosen, rank, value in self.elements(units):
+            put_if(chosen & Int32(rank >= head), self.kind, low + rank * size, value)
+        if count_of(row_of(part, step * unit)[1]) < head:
+            for chosen, rank, value in self.elements(units):
+                self.put_early(chosen, rank, value, target, cutlass.min(head, part.stop))
+
+    def elements(self, units) -> Iterator:
+        """Yield of each element of some units ``(chosen, rank, value)``."""
         for bits, rank, loaded in units:
-            for v in cutlass.range_constexpr(unit):
-                chosen = ((bits >> v) & 1) != 0
-                value = self.kind(loaded >> type(loaded)(8 * size * v)) if unit > 1 else loaded
-                self.place(chosen, rank, value, low, target, head, part.stop)
-                rank = rank + ((bits >> v) & 1)
+            for v in range(self.unit):
+                chosen = (bits >> v) & 1
+                yield chosen, rank, self.kind(loaded >> type(loaded)(8 * self.size * v)) if self.unit > 1 else loaded
+                rank = rank + chosen
 
     @cute.jit
     def load(self, place, bits):
@@ -97,12 +118,10 @@ class ChunkMover:
         return value
 
     @cute.jit
-    def place(self, chosen, rank, value, low, target, head, stop):
-        if chosen:
-            if rank >= head:
-                put(self.kind, low + rank * self.size, value)
-            elif rank < stop:
-                put(self.kind, target + rank * self.size, value, cute.AddressSpace.gmem)
+    def put_early(self, chosen, rank, value, target, head):
+        """Store an element that comes before the first whole vector."""
+        if (chosen != 0) & (rank < head):
+            put(self.kind, target + rank * self.size, value, cute.AddressSpace.gmem)
 
     @cute.jit
     def store(self, low, target, head, stop, lane):
@@ -119,15 +138,3 @@ class ChunkMover:
         if last < stop:
             value = cells(self.kind, low + last * size, 1)[0]
             put(self.kind, target + last * size, value, cute.AddressSpace.gmem)
-
-
-@cute.jit
-def store_indices(out: cute.Pointer, part: Part, first, rows: cutlass.Constexpr, lane):
-    """Store the indices of a chunk's selected elements; ``first`` is that of its first position."""
-    before = below(lane)
-    for row in cutlass.range(0, rows, 1, unroll=4):
-        pair = cells(Int64, (part.words + row).toint(), 1)[0]
-        word = Uint32(Int32(pair & 0xFFFFFFFF))
-        rank = Int32(pair >> 32) + Int32(cute.arch.popc(Int32(word & before)))
-        if (((word >> Uint32(lane)) & Uint32(1)) != Uint32(0)) & (rank < part.stop):
-            put(Int64, (out + (part.offset + rank)).toint(), first + row * LANES + lane, cute.AddressSpace.gmem)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import cutlass
 import cutlass.cute as cute
 from cutlass import Int64
 
 from ...warp import LANES
 
 
-@cute.jit
-def fill_rest(a: cutlass.Constexpr, total, worker, workers, lane):
-    """Fill the elements from ``total`` on. ``worker`` is the number of this warp of ``workers``."""
-    results = (*a.out, *((a.places,) if len(a.fill) > len(a.out) else ()))
+def fill_rest(a, selection, total, worker, workers, lane) -> None:
+    """Fill the elements of all results from ``total`` on. ``worker`` is the number of this warp of ``workers``."""
+    results = [*a.out, *([a.places] * selection.indices), *([a.lengths] * (selection.lengths is not None))]
     for out, value in zip(results, a.fill):
-        at = total + Int64(worker) * LANES + lane
-        while at < a.capacity:
-            cute.make_tensor(out + at, cute.make_layout((1,)))[0] = value
-            at += Int64(workers) * LANES
+        fill_result(out, value, total + Int64(worker) * LANES + lane, a.capacity, Int64(workers) * LANES)
+
+
+@cute.jit
+def fill_result(out: cute.Pointer, value, at, capacity, step):
+    while at < capacity:
+        cute.make_tensor(out + at, cute.make_layout((1,)))[0] = value
+        at += step

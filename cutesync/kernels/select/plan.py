@@ -23,7 +23,8 @@ def kernel_spec(policy: PipelinePolicy, selection: Selection) -> KernelSpec:
     results = selection.results
     arrays = [
         Pointer("where", BY_NAME["uint32" if selection.kind == "bits" else "uint8"]),
-        *(Pointer(name, INT64) for name in ("n", "places", "count")),
+        *(Pointer(name, INT64) for name in ("n", "places", "ranks", "count")),
+        Pointer("lengths", selection.lengths or INT64),
         *(Pointer(name, t) for name, t in zip(numbered("x", selection.sources), selection.sources)),
         *(Pointer(name, t) for name, t in zip(numbered("out", results), results)),
     ]
@@ -31,6 +32,7 @@ def kernel_spec(policy: PipelinePolicy, selection: Selection) -> KernelSpec:
     if selection.filled:
         numbers += [Scalar(name, t.dsl) for name, t in zip(numbered("fill", results), results)]
         numbers += [Scalar("fill_place", "Int64")] if selection.indices else []
+        numbers += [] if selection.lengths is None else [Scalar("fill_length", selection.lengths.dsl)]
     numbers += [a.parameter(name) for name, a in zip(numbered("arg", selection.args), selection.args)]
     rest = Pointer("scratch", INT64), Pointer("counters", INT32)
 
@@ -60,8 +62,11 @@ def plan(spec: SelectSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     choice = choose(problem)
     values: dict[str, Any] = {"length": spec.length, "capacity": spec.capacity}
     values |= dict(zip(numbered("arg", selection.args), spec.args))
-    values |= dict(zip((*numbered("fill", selection.results), "fill_place"), spec.fill))
-    names += [*numbered("out", selection.results), *(["places"] if selection.indices else []), "count"]
+    places, ranks = ["places"] * selection.indices, ["ranks"] * selection.inverse
+    lengths = ["lengths"] * (selection.lengths is not None)
+    fills = [*numbered("fill", selection.results), *(f"fill_{name[:-1]}" for name in (*places, *lengths))]
+    values |= dict(zip(fills, spec.fill))
+    names += [*numbered("out", selection.results), *places, *ranks, *lengths, "count"]
     claim = functools.partial(workspace.counters_and_slots, slots=-(-choice.tiles // GROUP) * GROUP)
     kernel = kernel_spec(choice.policy, selection)
     return Launch(kernel, views[0].device, choice.grid, values, names, claim, stream).run, None

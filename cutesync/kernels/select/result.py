@@ -7,23 +7,31 @@ from typing import Any
 
 import numpy as np
 
+_MORE = ("indices", "inverse", "lengths")
+
 
 class Selected:
-    """The selected elements: the first ``count`` of ``values``, and their ``indices`` if the call asked for them.
+    """The selected elements: the first ``count`` of ``values``, and their ``indices`` if the call asked for them; of
+    runs, ``inverse`` (the number of each element's run) and ``lengths``.
 
     ``count`` is a 0-d int64 array on the device; it may be larger than ``values``, which then has the first ones. It
-    unpacks as ``values, count`` or ``values, count, indices``. ``len(selected)``, ``selected.exact()`` and
+    unpacks as ``values, count`` and what the call asked for, in that order. ``len(selected)``, ``selected.exact()`` and
     ``np.asarray(selected)`` wait for the device (the default stream); nothing else does. With several arrays,
     ``values`` is a tuple.
     """
 
-    __slots__ = ("count", "indices", "values")
+    __slots__ = ("count", "indices", "inverse", "lengths", "values")
 
-    def __init__(self, values: Any, count: Any, indices: Any = None) -> None:
-        self.values, self.count, self.indices = values, count, indices
+    def __init__(self, values: Any, count: Any, indices: Any = None, inverse: Any = None, lengths: Any = None) -> None:
+        self.values, self.count, self.indices, self.inverse, self.lengths = values, count, indices, inverse, lengths
+
+    @property
+    def more(self) -> tuple:
+        """What the call asked for beside the values."""
+        return tuple(array for array in (self.indices, self.inverse, self.lengths) if array is not None)
 
     def __iter__(self) -> Iterator:
-        return iter((self.values, self.count) if self.indices is None else (self.values, self.count, self.indices))
+        return iter((self.values, self.count, *self.more))
 
     def __len__(self) -> int:
         """Wait for the device; return how many selected elements ``values`` has."""
@@ -32,10 +40,11 @@ class Selected:
 
     def exact(self) -> Any:
         """Wait for the device; return the values without what lies behind them: an array, or a tuple of them for
-        several arrays. With indices, return ``(values, indices)``."""
+        several arrays. Return a tuple of it and of what else the call asked for, if there is any."""
         n = len(self)
         values = tuple(v[:n] for v in self.values) if type(self.values) is tuple else self.values[:n]
-        return values if self.indices is None else (values, self.indices[:n])
+        more = tuple(array if array is self.inverse else array[:n] for array in self.more)
+        return (values, *more) if more else values
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         """Return a NumPy copy of the values, after waiting for the device."""
@@ -45,8 +54,8 @@ class Selected:
         return host if dtype is None else host.astype(dtype)
 
     def __repr__(self) -> str:
-        indices = "" if self.indices is None else f", indices={self.indices!r}"
-        return f"Selected(values={self.values!r}, count={self.count!r}{indices})"
+        more = "".join(f", {name}={getattr(self, name)!r}" for name in _MORE if getattr(self, name) is not None)
+        return f"Selected(values={self.values!r}, count={self.count!r}{more})"
 
 
 def _host(x: Any) -> np.ndarray:

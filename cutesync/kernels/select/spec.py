@@ -10,18 +10,19 @@ from ...identity import identify
 from ...runtime.call import Spec
 from ..states import Argument
 
-KINDS = ("mask", "bits", "callable", "nonzero")
-
 
 @dataclass(frozen=True)
 class Selection:
     """What a kernel computes. ``sources`` are the types of the arrays that it reads elements of.
 
     ``kind`` says where it learns which positions are selected: from a byte of ``where`` for each ("mask"), from a bit
-    ("bits", the first in the lowest bit of a 32-bit word), from ``fn`` of the elements ("callable"), or from the
-    element itself ("nonzero"). ``values``: it writes the selected elements of each array; ``indices``: it writes their
-    indices. ``counted``: the number of positions is in device memory. ``filled``: what lies behind the selected
-    elements is filled.
+    ("bits", the first in the lowest bit of a 32-bit word), from ``fn`` of the elements ("callable"), from the element
+    itself ("nonzero"), or from the elements before it, which it is not equal to by ``fn`` ("heads"; without ``fn``, by
+    value; with ``equal_nan``, NaN equals NaN).
+
+    ``values``: it writes the selected elements of each array; ``indices``: their indices; ``inverse``: for each
+    position the number of the run that it belongs to; ``lengths``: the lengths of runs, in this type. ``counted``: the
+    number of positions is in device memory. ``filled``: what lies behind the selected elements is filled.
     """
 
     kind: str
@@ -33,6 +34,9 @@ class Selection:
     fn: Callable | None = None
     takes_index: bool = False
     args: tuple[Argument, ...] = ()
+    inverse: bool = False
+    lengths: DType | None = None
+    equal_nan: bool = False
 
     @property
     def results(self) -> tuple[DType, ...]:
@@ -40,21 +44,28 @@ class Selection:
         return self.sources if self.values else ()
 
     @property
+    def fills(self) -> int:
+        """How many results can be filled behind the selected elements."""
+        return len(self.results) + self.indices + (self.lengths is not None)
+
+    @property
     def key(self) -> tuple:
         """Identifies the machine code in caches."""
         fn = "" if self.fn is None else identify(self.fn).key
-        flags = self.values, self.indices, self.counted, self.filled, self.takes_index
+        flags = self.values, self.indices, self.counted, self.filled, self.takes_index, self.inverse, self.equal_nan
         args = tuple((a.dtype.name, a.in_memory) for a in self.args)
-        return (self.kind, tuple(t.name for t in self.sources), *flags, fn, args)
+        return (self.kind, tuple(t.name for t in self.sources), *flags, str(self.lengths), fn, args)
 
 
 @dataclass(frozen=True)
 class SelectSpec(Spec):
-    """A call: ``length`` positions, results of ``capacity`` elements. ``fill`` has a number for each result, the one
-    for indices last; ``args`` has the run-time arguments that are numbers, and None for each that is an array."""
+    """A call: ``length`` positions of ``whole``, results of ``capacity`` elements. ``fill`` has a number for each
+    result, those for indices and lengths last; ``args`` has the run-time arguments that are numbers, and None for each
+    that is an array."""
 
     selection: Selection
     length: int
+    whole: int
     capacity: int
     fill: tuple = ()
     args: tuple = ()
@@ -62,5 +73,8 @@ class SelectSpec(Spec):
     @property
     def results(self) -> tuple[tuple[tuple[int, ...], DType], ...]:
         values = tuple(((self.capacity,), dtype) for dtype in self.selection.results)
-        places = (((self.capacity,), INT64),) if self.selection.indices else ()
-        return (*values, *places, ((), INT64))
+        chosen = self.selection
+        places = (((self.capacity,), INT64),) if chosen.indices else ()
+        ranks = (((self.whole,), INT64),) if chosen.inverse else ()
+        lengths = () if chosen.lengths is None else (((self.capacity,), chosen.lengths),)
+        return (*values, *places, *ranks, *lengths, ((), INT64))

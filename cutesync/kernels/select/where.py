@@ -52,6 +52,22 @@ class Where:
             operands.append(Int64(index))
         return traced("where", chosen.fn, (*operands, *self.args), None, BOOL) != 0
 
+    def differ(self, before, elements) -> Boolean:
+        """Whether the position that has these elements begins a run; ``before`` are the elements of the one before."""
+        chosen = self.selection
+        pairs = zip(before, elements, chosen.sources)
+        both = [(presented(a, dtype), presented(b, dtype)) for a, b, dtype in pairs]
+        if chosen.fn is not None:
+            operands = (*(a for a, _ in both), *(b for _, b in both))
+            return traced("equal", chosen.fn, (*operands, *self.args), None, BOOL) == 0
+        found = Int32(0)
+        for (a, b), dtype in zip(both, chosen.sources):
+            differs = Int32(a != b)
+            if dtype.kind == "f" and chosen.equal_nan:
+                differs = differs & Int32((a == a) | (b == b))
+            found = found | differs
+        return found != 0
+
 
 def word_of_bytes(words) -> Any:
     """The word of 32 bytes of a mask, given as eight 32-bit words. Every byte that is not 0 selects."""

@@ -16,22 +16,29 @@ from .chunk import VECTOR_BYTES, cells, put
 @dataclass(frozen=True)
 class TileBuffer:
     """A ring's buffers for tiles of ``tile`` elements of one array, at ``start`` in shared memory. An element lies as
-    far from a multiple of 16 as in the array, so any array can be copied in whole vectors."""
+    far from a multiple of 16 as in the array, so any array can be copied in whole vectors. With ``lead``, the element
+    before a tile comes along; before the first tile it is 0."""
 
     dtype: DType
     tile: int
-    start: Any
+    lead: bool = False
+    start: Any = None
 
-    @staticmethod
-    def stage_bytes(dtype: DType, tile: int) -> int:
+    @property
+    def stage_bytes(self) -> int:
         """The shared memory of a stage. A tile that begins inside a vector takes one vector more."""
-        return dtype.size * tile + VECTOR_BYTES
+        return self.dtype.size * self.tile + VECTOR_BYTES + self.ahead
+
+    @property
+    def ahead(self) -> int:
+        """How many bytes before a tile are copied, too."""
+        return VECTOR_BYTES if self.lead else 0
 
     def first(self, stage, array: cute.Pointer):
         """The address in shared memory of a tile's first element."""
         address: Any = array.toint()
         skew = Int32(address & (VECTOR_BYTES - 1))
-        return Int32(self.start.toint()) + stage * self.stage_bytes(self.dtype, self.tile) + skew
+        return Int32(self.start.toint()) + stage * self.stage_bytes + (skew + self.ahead)
 
     def fill(self, stage, array: cute.Pointer, number, length, lane):
         """Bring tile ``number`` of an array of ``length`` elements: ``(target, source, bytes)`` of the bulk copy that
@@ -46,9 +53,12 @@ def _fill(buffer: cutlass.Constexpr, stage, array: cute.Pointer, number, length,
     begin = base + Int64(number) * (buffer.tile * size)
     end = cutlass.min(begin + buffer.tile * size, base + length * size)
     # whole vectors that lie in the array
-    low = cutlass.max(begin & -VECTOR_BYTES, (base + VECTOR_BYTES - 1) & -VECTOR_BYTES)
+    low = cutlass.max((begin - buffer.ahead) & -VECTOR_BYTES, (base + VECTOR_BYTES - 1) & -VECTOR_BYTES)
     high = cutlass.min((end + VECTOR_BYTES - 1) & -VECTOR_BYTES, (base + length * size) & -VECTOR_BYTES)
     first = Int64(buffer.first(stage, array))
+    if cutlass.const_expr(buffer.lead):
+        if (number == 0) & (lane == 0):
+            put(buffer.dtype.cutlass, Int32(first) - size, buffer.dtype.cutlass(0))
     copy_lane(buffer.dtype.cutlass, first, begin, cutlass.min(low, end), lane)
     rest = cutlass.max(low, high)
     copy_lane(buffer.dtype.cutlass, first + (rest - begin), rest, end, lane)

@@ -1,0 +1,106 @@
+"""Runs of equal neighbours: their elements, where they begin, how long they are, which one an element belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...arguments import flag
+from ...dtypes import BY_NAME, DType, dtype as parse_dtype
+from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
+from ...identity import Identity, identify
+from ...ops import required_parameters
+from ...types import DTypeLike, Scalar, Stream
+from ..states import NO_ARGS
+from .call import Wanted, selected
+
+
+def unique_consecutive(
+    x: Any,
+    *,
+    equal: Callable[..., Any] | None = None,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    equal_nan: bool = True,
+    dtype: DTypeLike = "int64",
+    size: int | None = None,
+    fill_value: Scalar = 0,
+    n: Any = None,
+    stream: Stream = None,
+) -> Any:
+    """Return the first element of each run of equal neighbours of the flattened ``x``, in one pass without waiting.
+
+    Parameters
+    ----------
+    x, size, fill_value, n, stream : as for ``select``. The elements of a tuple of arrays are keys of several parts.
+        With ``size``, indices are filled with -1, and counts with 0.
+    equal : None (equal by value), or a callable that the DSL can trace: ``equal(a, b)``, whether an element ``b``
+        belongs to the run of its predecessor ``a``; of several arrays, it takes the elements of the one position, then
+        those of the other.
+    return_index, return_inverse, return_counts : whether to return the index of each run's first element, the number
+        of the run that each element of ``x`` belongs to, and the length of each run, too.
+    equal_nan : whether NaN equals NaN, as in NumPy.
+    dtype : the type of the counts: "int64" or "int32".
+
+    Returns
+    -------
+    Selected : ``values``, ``count``, and in this order ``indices``, ``inverse``, ``lengths`` as asked. For NumPy arrays
+        the values alone, or a tuple of them and what was asked for, as ``numpy.unique`` returns it.
+
+    Errors: ``cutesync.errors``.
+    """
+    asked = {"return_index": return_index, "return_inverse": return_inverse, "return_counts": return_counts}
+    index, inverse, counts = (flag(value, name) for name, value in asked.items())
+    wanted = _wanted("unique_consecutive", x, equal_nan, index, inverse, _counts(dtype) if counts else None)
+    return _runs(wanted, x, equal, (size, fill_value, None, n), stream)
+
+
+def run_length_encode(
+    x: Any,
+    *,
+    equal: Callable[..., Any] | None = None,
+    equal_nan: bool = True,
+    dtype: DTypeLike = "int64",
+    size: int | None = None,
+    fill_value: Scalar = 0,
+    n: Any = None,
+    stream: Stream = None,
+) -> Any:
+    """Return the first element and the length of each run of equal neighbours: ``Selected`` with ``values``, ``count``
+    and ``lengths``, or a tuple ``(values, lengths)`` for NumPy arrays. The arguments are those of
+    ``unique_consecutive``."""
+    wanted = _wanted("run_length_encode", x, equal_nan, False, False, _counts(dtype))
+    return _runs(wanted, x, equal, (size, fill_value, None, n), stream)
+
+
+def _wanted(name: str, x: Any, equal_nan: Any, index: bool, inverse: bool, counts: DType | None) -> Wanted:
+    arrays, nan = len(x) if type(x) is tuple else 1, flag(equal_nan, "equal_nan")
+    return Wanted(name, arrays, type(x) is tuple, index, True, True, True, inverse, counts, nan)
+
+
+def _counts(dtype: Any) -> DType:
+    found = parse_dtype(dtype)
+    if found not in (BY_NAME["int32"], BY_NAME["int64"]):
+        raise ArgumentTypeError(explain("dtype", f"{found}", "'int64' or 'int32'"))
+    return found
+
+
+def _runs(wanted: Wanted, x: Any, equal: Any, options: tuple, stream: Any) -> Any:
+    xs = x if wanted.packed else (x,)
+    if not xs:
+        raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
+    if equal is not None:
+        equal = identify(equal, "equal")
+        if type(equal) is not Identity:
+            raise ArgumentTypeError(explain("equal", shown(equal), "None or a callable"))
+        operands = required_parameters(equal.fn)
+        if operands not in (0, 2 * len(xs)):
+            came = f"a callable of {operands} values"
+            raise ArgumentTypeError(explain("equal", came, f"one of {2 * len(xs)}"))
+    found = selected(wanted, xs, equal, NO_ARGS, options, stream)
+    if type(xs[0]) is not np.ndarray:
+        return found
+    return (found.values, *found.more) if found.more else found.values

@@ -1,0 +1,76 @@
+"""What is stored of a chunk's words alone: indices of selected positions, ranks of all, lengths of runs.
+
+All 32 lanes of a warp call; a lane looks at one position of each row, and neighbouring results go to neighbouring
+addresses.
+"""
+
+from __future__ import annotations
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64, Uint32
+
+from ...monoid import choose
+from ...warp import LANES
+from .chunk import Part, put, row_of
+from .tally import count_of, last_of
+from .where import below
+
+UNROLL = 4
+
+
+def put_long(out: cute.Pointer, place, value) -> None:
+    """Store an Int64."""
+    put(Int64, (out + place).toint(), value, cute.AddressSpace.gmem)
+
+
+def put_length(out: cute.Pointer, place, value) -> None:
+    """Store a length, in the type of ``out``."""
+    put(out.dtype, (out + place).toint(), out.dtype(value), cute.AddressSpace.gmem)
+
+
+def selects(word, lane):
+    """Whether the lane's position of a row is selected."""
+    return ((word >> Uint32(lane)) & Uint32(1)) != Uint32(0)
+
+
+def rank_of(word, tally, lane):
+    """How many positions of the chunk before the lane's are selected."""
+    return count_of(tally) + Int32(cute.arch.popc(Int32(word & below(lane))))
+
+
+@cute.jit
+def store_indices(out: cute.Pointer, part: Part, first, rows: cutlass.Constexpr, lane):
+    """Store the indices of the selected positions of a chunk; ``first`` is that of its first position."""
+    for row in cutlass.range(0, rows, 1, unroll=UNROLL):
+        word, tally = row_of(part, row)
+        rank = rank_of(word, tally, lane)
+        if selects(word, lane) & (rank < part.stop):
+            put_long(out, part.offset + rank, first + row * LANES + lane)
+
+
+@cute.jit
+def store_ranks(out: cute.Pointer, part: Part, first, length, rows: cutlass.Constexpr, lane):
+    """Store for every position of a chunk how many positions before it are selected; itself does not count if the one
+    at index 0 is selected, so a head's run gets the head's rank."""
+    for row in cutlass.range(0, rows, 1, unroll=UNROLL):
+        word, tally = row_of(part, row)
+        rank = rank_of(word, tally, lane) + Int32(selects(word, lane)) - 1
+        place = first + row * LANES + lane
+        if place < length:
+            put_long(out, place, part.offset + rank)
+
+
+@cute.jit
+def store_lengths(out: cute.Pointer, part: Part, first, last, capacity, rows: cutlass.Constexpr, lane):
+    """Store the length of each run that ends before a selected position of the chunk; ``last`` is the place of the
+    selected position before the chunk, counted from 1 in the array."""
+    gap = first - (last - 1)  # from that position to the chunk
+    for row in cutlass.range(0, rows, 1, unroll=UNROLL):
+        word, tally = row_of(part, row)
+        run = part.offset + rank_of(word, tally, lane) - 1
+        lower, place = Int32(word & below(lane)), row * LANES + lane
+        begin = choose(lower != 0, row * LANES + 31 - Int32(cute.arch.clz(lower)), last_of(tally) - 1)
+        length = choose(begin >= 0, Int64(place - begin), gap + place)
+        if selects(word, lane) & (run >= 0) & (run < capacity):
+            put_length(out, run, length)

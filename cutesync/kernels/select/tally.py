@@ -1,0 +1,87 @@
+"""What is known of a run of positions: how many are selected, and where the last of these is. Device code.
+
+A tally is a word of 32 bits: the number of selected positions, and in the upper half the place of the last one, counted
+from 1 within its chunk or tile (0: there is none). Runs of up to 32768 positions have one. Only selections that write
+the lengths of runs need the upper half (``places``); the others leave it 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64
+
+from ...monoid import choose
+from ...sync.gather import Slots
+from ...warp import LANES, reduce_commutative
+
+MAX_POSITIONS = 1 << 15
+TYPES = (Int32,)  # of what a tile publishes: its tally
+AHEAD = 8  # tiles that a lane reads at once
+
+
+def pack(count, last=0) -> Any:
+    return Int32(count) | (Int32(last) << 16)
+
+
+def count_of(tally) -> Any:
+    return Int32(tally) & 0xFFFF
+
+
+def last_of(tally) -> Any:
+    return (Int32(tally) >> 16) & 0xFFFF
+
+
+class Before(NamedTuple):
+    """What comes before a tile in the array: how many positions are selected, and the place of the last one, counted
+    from 1 (0: there is none)."""
+
+    count: Any
+    last: Any
+
+    @classmethod
+    def nothing(cls) -> Before:
+        return cls(Int64(0), Int64(0))
+
+
+def join_chunks(tallies, chunk: int, stop, places: bool) -> Any:
+    """The tally of the first ``stop`` chunks of a tile, of ``chunk`` positions each."""
+    count, last = Int32(0), Int32(0)
+    for k, tally in enumerate(tallies):
+        count = count + choose(k < stop, count_of(tally), Int32(0))
+        if places:
+            last = choose((k < stop) & (last_of(tally) > 0), last_of(tally) + k * chunk, last)
+    return pack(count, last)
+
+
+@cute.jit
+def add_tile(before: Before, tally, position, places: cutlass.Constexpr):
+    """What comes before the next tile, after a tile at ``position``."""
+    count = before.count + count_of(tally)
+    last = before.last
+    if cutlass.const_expr(places):
+        last = choose(last_of(tally) > 0, position + last_of(tally), before.last)
+    return Before(count, last)
+
+
+@cute.jit
+def add_tiles(slots: Slots, before: Before, first, stop, tile: cutlass.Constexpr, places: cutlass.Constexpr, lane):
+    """``before``, which comes before tile ``first``, and the tallies of the tiles from there to ``stop``: a lane reads
+    up to ``AHEAD`` of them at once, and waits for them. All lanes call; each gets a part, for ``join_lanes``."""
+    numbers = [first + k * LANES + lane for k in range(AHEAD)]
+    reads = [slots.read(cutlass.min(number, stop - 1)) for number in numbers]
+    for number, words in zip(numbers, reads):
+        if number < stop:
+            (tally,) = slots.wait(number, words)
+            before = add_tile(before, tally, Int64(number) * tile, places)
+    return before
+
+
+def join_lanes(before: Before, places: bool) -> Before:
+    """The parts of all lanes together, in all lanes. The order does not matter."""
+    count = reduce_commutative((before.count,), lambda a, b: (a[0] + b[0],))[0]
+    if not places:
+        return Before(count, before.last)
+    return Before(count, reduce_commutative((before.last,), lambda a, b: (cutlass.max(a[0], b[0]),))[0])

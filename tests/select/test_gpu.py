@@ -1,0 +1,86 @@
+"""Selections on a GPU: large arrays, streams, graphs whose counts change from replay to replay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+
+pytestmark = pytest.mark.gpu
+
+
+def positive(value):
+    return value > 0
+
+
+def test_chosen_kernels_agree(torch):
+    for n in (1, 1000, 1 << 16, (1 << 20) + 7, 10**7 + 19):
+        for dtype in (torch.int8, torch.float16, torch.int32, torch.int64):
+            x = torch.randint(-100, 100, (n,), device="cuda").to(dtype)
+            for part in (x, x[1:]):
+                mask = torch.rand(part.shape, device="cuda") < 0.5
+                found = cs.select(part, mask, indices=True)
+                values, places = found.exact()
+                assert torch.equal(values, part[mask])
+                assert torch.equal(places, mask.nonzero()[:, 0])
+                assert torch.equal(cs.select(part, positive).exact(), part[part > 0])
+
+
+def test_runs_agree(torch):
+    for n, mean in ((1000, 3), (1 << 20, 8), (10**7 + 19, 1), (10**7 + 19, 5000)):
+        x = (torch.rand(n, device="cuda") * mean < 1).cumsum(0)
+        found = cs.unique_consecutive(x, return_inverse=True, return_counts=True).exact()
+        wanted = torch.unique_consecutive(x, return_inverse=True, return_counts=True)
+        assert all(torch.equal(one, other) for one, other in zip(found, wanted, strict=True))
+
+
+def test_a_chain_in_a_graph_with_changing_counts(torch):
+    """select, then a selection of the selected, and runs of these: no wait, right in every replay."""
+    x = torch.zeros(1 << 20, dtype=torch.int32, device="cuda")
+
+    def chain():
+        first = cs.select(x, positive)
+        second = cs.select(first.values, lambda v: v % 2 == 0, n=first.count)
+        return second, cs.run_length_encode(second.values, n=second.count)
+
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        chain()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        with torch.cuda.graph(graph):
+            second, runs = chain()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    for low, high in ((-50, 5), (1, 3), (-9, 0), (-3, 100)):
+        x.copy_(torch.randint(low, high, x.shape, device="cuda", dtype=torch.int32))
+        graph.replay()
+        wanted = x[x > 0]
+        wanted = wanted[wanted % 2 == 0]
+        assert torch.equal(second.exact(), wanted)
+        values, lengths = runs.exact()
+        expected = torch.unique_consecutive(wanted, return_counts=True)
+        assert torch.equal(values, expected[0])
+        assert torch.equal(lengths, expected[1])
+
+
+def test_the_same_bits_every_time(torch):
+    x = torch.rand(3_000_001, device="cuda")
+    first = cs.select(x, x < 0.3).exact()
+    assert all(torch.equal(cs.select(x, x < 0.3).exact(), first) for _ in range(20))
+
+
+@pytest.mark.slow
+def test_more_than_two_to_the_32_elements(torch):
+    n = (1 << 32) + 5
+    if torch.cuda.mem_get_info()[0] < 3 * n:
+        pytest.skip("too little memory")
+    x = torch.zeros(n, dtype=torch.int8, device="cuda")
+    places = torch.tensor([0, 1, (1 << 31) - 1, 1 << 32, n - 1], device="cuda")
+    x[places] = 7
+    found = cs.flatnonzero(x, size=10, fill_value=-1)
+    assert np.array_equal(found.values.cpu(), [*places.tolist(), *[-1] * 5])
+    assert int(found.count) == 5
