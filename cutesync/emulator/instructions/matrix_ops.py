@@ -98,7 +98,7 @@ def mma(e, instr):
     whole_warp(e)
     step = matrix.instruction(instr.opcode)
     bits = 64 if step.d_type == "f64" else 32
-    stacks = [f"np.stack(({', '.join(e.u(x, bits) for x in items(a))},))" for a in instr.args[1:4]]
+    stacks = [f"np.array(({', '.join(e.u(x, bits) for x in items(a))},))" for a in instr.args[1:4]]
     result = e.temp(e.call(matrix.multiply, e.name(step, "step"), *stacks))
     for i, item in enumerate(items(instr.args[0])):
         e.set(item, f"{result}[{i}]", "u", bits)
