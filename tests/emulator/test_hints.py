@@ -53,6 +53,22 @@ def test_counts_that_the_block_cannot_reach():
     assert "counts 256 threads; this launch has 128 in a block" in text
 
 
+def test_a_cluster_barrier_that_one_block_does_not_reach():
+    body = """
+    mov.u32 %r5, %cluster_ctarank;
+    mov.u32 %r1, smem;
+    mbarrier.init.shared.b64 [%r1], 1;
+    setp.eq.u32 %p1, %r5, 0;
+    @%p1 bra ALL;
+    AGAIN: mbarrier.try_wait.parity.shared.b64 %p2, [%r1], 0;
+    @!%p2 bra AGAIN;
+    ALL: barrier.cluster.arrive;
+    barrier.cluster.wait;"""
+    how = {"grid": (2, 1, 1), "cluster": (2, 1, 1), "block": (1, 1, 1)}
+    text = reported("deadlock", "", launch, kernel_text(body, 1, shared=16), np.zeros(1, np.uint32), **how)
+    assert "hint: block (1, 0, 0) warp 0 lane 0 has not arrived at the cluster barrier" in text
+
+
 def test_a_report_as_data():
     with pytest.raises(emulator.EmulationError) as found:
         BUGS["shared memory used again too early"].run(False)
