@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextvars
+
 import cutlass
 import numpy as np
 import pytest
@@ -9,10 +12,11 @@ import pytest
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError
 from cutesync.kernels.scan import policy, problem
+from cutesync.runtime import call
 from cutesync.runtime.kernel import collect
 
 from .cases import everywhere
-from .scan.kernels import column_tiles, columns, force, pipeline, slabs, wave
+from .scan.kernels import column_tiles, columns, force, pipeline, runs, slabs, wave
 from .states import CASES, Case, data, reduced, scanned
 
 WAYS = [{}, {"exclusive": True}, {"reverse": True}, {"exclusive": True, "reverse": True}]
@@ -24,6 +28,7 @@ SCANS = {
     "wave": (wave(2, 1), (2600,), 0),
     "wave of rows": (wave(2, 1), (3, 901), 1),
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (2, 2201), 1),
+    "runs": (runs(3, 2, 2), (2, 4201), 1),
     "columns": (columns(1, 8, 4), (2, 37, 36), 1),
     "tiles of columns": (column_tiles(1, 4, 4, 2, 3, 3), (2, 101, 12), 1),
 }
@@ -74,6 +79,25 @@ def test_scans_of_arrays_that_begin_anywhere(name, starts, place, monkeypatch):
         start = case.identity if "exclusive" in way else None
         got = cs.scan(apart(xs, starts), case.op, identity=case.identity, **way)
         agree(got, scanned(case, xs, 0, init=start, **way))
+
+
+@everywhere("start", [1, 5])
+def test_runs_of_arrays_and_results_that_begin_alike(start, place, monkeypatch):
+    """The elements before and behind whole vectors are stored one by one; what lies beside the results stays."""
+    monkeypatch.setattr(policy, "PIPELINE_BYTES", 0)
+    monkeypatch.setattr(policy, "MAX_WARPS_PER_ROW", 0)
+    monkeypatch.setattr(policy, "RUN_VECTORS", 3)
+    chosen: list = []
+    force(monkeypatch, lambda p: chosen.append(policy.choose(p)) or chosen[-1])
+    case, length = CASES["segments"], 4001
+    xs = data(case, (length,), 3)
+    for way in WAYS[::2]:
+        wide = [cs.asarray(np.full(length + start + 7, 9, x.dtype)) for x in xs]
+        out = tuple(y[start : start + length] for y in wide)
+        cs.scan(apart(xs, (start, start)), case.op, identity=case.identity, out=out, **way)
+        assert isinstance(chosen[-1].policy, policy.RunPolicy)
+        agree(out, scanned(case, xs, 0, **way))
+        assert all((np.asarray(y)[:start] == 9).all() and (np.asarray(y)[start + length :] == 9).all() for y in wide)
 
 
 @everywhere(
@@ -140,10 +164,12 @@ def test_the_index_of_a_position(shape, axis, on_emulator):
             assert np.array_equal(np.take_along_axis(x, place, axis), value)
 
 
-def test_the_index_in_a_pipeline(on_emulator, monkeypatch):
-    force(monkeypatch, pipeline(4, 2, 4, 1, 2, 2))
+@pytest.mark.parametrize("choice", [pipeline(4, 2, 4, 1, 2, 2), runs(1, 2, 2)])
+def test_the_index_in_a_pipeline(choice, on_emulator, monkeypatch):
+    force(monkeypatch, choice)
     x = np.random.default_rng(4).random((2, 1501)).astype(np.float32)
-    _, place = cs.scan(x, later, transform=lambda v, i: (v, i), dtype=("float32", "int32"))
+    how = {"finish": lambda s: s[1], "out_dtype": "int32"}
+    place = cs.scan(x, later, transform=lambda v, i: (v, i), dtype=("float32", "int32"), **how)
     assert np.array_equal(np.take_along_axis(x, place.astype(np.int64), 1), np.maximum.accumulate(x, 1))
 
 
@@ -164,6 +190,7 @@ def test_a_name_applies_to_each_value(on_emulator):
     x, y = np.arange(200, dtype=np.int16), np.ones(200, bool)
     total, some = cs.reduce((x, y), "max")
     assert (total, some) == (199, True)
+    assert cs.reduce((x, y), "all", dtype="bool") == (False, True)
     running, _ = cs.scan((x, y), "add")
     assert np.array_equal(running, np.cumsum(x, dtype=np.int16))
 
@@ -185,6 +212,52 @@ def test_run_time_arguments_compile_nothing(on_emulator):
         assert np.isclose(float(total), x[x > value].sum(), atol=1e-5)
         scanned_ = cs.scan(here, lambda a, b, k: a + b * k, args=(threshold,))  # a map that only looks associative
         assert np.asarray(scanned_)[0] == x[0]
+
+
+def test_new_numbers_make_no_plans(on_emulator, monkeypatch):
+    """A plan is that of the types of numbers; threads share it."""
+    monkeypatch.setattr(call, "_plans", {})
+    x, here = np.arange(64), cs.asarray(np.arange(64))
+    scaled = lambda v, k: v * k  # noqa: E731
+    groups = {
+        "small": (1, -7, 2**31 - 1),
+        "wide": (2**31, -(2**40), 2**63 - 1),
+        "float": (0.5, -0.0, float("inf"), 1e300),
+        "own": (np.int16(3), np.int16(-3)),
+        "bool": (True, False),
+    }
+    for number, values in enumerate(groups.values(), 1):
+        for value in values:
+            with np.errstate(all="ignore"):
+                wanted = (x * (np.float32(value) if isinstance(value, float) else value) > 10).sum()
+            found = cs.reduce(here, "add", transform=lambda v, k: scaled(v, k) > 10, args=(value,))
+            assert int(found) == wanted, value
+        assert len(call._plans) == number
+    total = lambda k: int(cs.reduce(here, "add", transform=scaled, args=(k,)))  # noqa: E731
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(contextvars.copy_context().run, total, k) for k in range(40)]
+        totals = [one.result() for one in found]
+    assert totals == [int(x.sum()) * k for k in range(40)]
+    with pytest.raises(ArgumentValueError, match="64 bits"):
+        cs.reduce(here, "add", transform=scaled, args=(2**63,))
+
+
+@pytest.mark.parametrize("name", ["rows", "wave", pytest.param("pipeline", marks=pytest.mark.slow)])
+def test_a_first_state_in_memory(name, on_emulator, monkeypatch):
+    """All of it, or one value of two; it is read when the kernel runs."""
+    choice, shape, axis = SCANS[name]
+    if choice is not None:
+        force(monkeypatch, choice)
+    case = CASES["maps"]
+    xs = data(case, shape, 4)
+    arrays, number = tuple(map(cs.asarray, xs)), cs.asarray(np.array([7], np.int16))
+    for way, first in zip(WAYS[1:3], (3, cs.asarray(np.array(3)))):
+        got = cs.scan(arrays, case.op, axis=axis, init=(first, number), **way)
+        agree(got, scanned(case, xs, axis, init=(3, 7), **way))
+    if name == "wave":
+        scaled = lambda a, b, k: a + b  # noqa: E731
+        total = cs.scan(arrays[1], scaled, axis=axis, args=(2,), init=number)
+        assert np.array_equal(np.asarray(total), 7 + np.cumsum(xs[1], axis, dtype=np.int16))
 
 
 def test_out_and_in_place(on_emulator):
@@ -227,6 +300,12 @@ ADD = lambda p, q: (p[0] + q[0], p[1] + q[1])  # noqa: E731
         (lambda: cs.scan((A, B), ADD, init=1.0), ArgumentTypeError, "tuple of 2 numbers"),
         (lambda: cs.scan((A, B), ADD, init=(1.0, 2.5)), ArgumentTypeError, "init"),
         (lambda: cs.scan((A, B), ADD, exclusive=True), ArgumentValueError, "identity"),
+        (lambda: cs.scan((A, B), ADD, init=[1.0, 2]), ArgumentTypeError, "tuple of 2 numbers"),
+        (lambda: cs.reduce((A, B), "any"), ArgumentTypeError, "states of bool"),
+        (lambda: cs.scan((A, B), ADD, init=(1.0, A)), ArgumentValueError, r"init\[1\].*\(8,\)"),
+        (lambda: cs.scan((A, B), ADD, init=(1.0, A[:1])), ArgumentTypeError, r"init\[1\].*int32"),
+        (lambda: cs.scan((A, B), ADD, init=(A[:1], B[:1], 1)), ArgumentTypeError, "tuple of 2 numbers"),
+        (lambda: cs.scan((A, B), ADD, init=(1.0, "1")), DeviceError, r"init\[1\].*str"),
         (lambda: cs.scan((A, B), ADD, out=(A, B)[:1]), ArgumentTypeError, "pair of arrays"),
         (lambda: cs.scan((A, B), ADD, out=(B, A)), ArgumentTypeError, "dtype"),
         (lambda: cs.scan((A, B), lambda p, q: p[0]), OperatorError, "not a tuple of 2"),
@@ -251,7 +330,7 @@ def test_bad_input(call, error, words, on_emulator):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["rows", "wave of rows", "pipeline", "tiles of columns"])
+@pytest.mark.parametrize("name", ["rows", "wave of rows", "pipeline", "runs", "tiles of columns"])
 def test_scans_under_hostile_schedules(name, monkeypatch):
     choice, shape, axis = SCANS[name]
     if choice is not None:

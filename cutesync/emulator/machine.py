@@ -228,7 +228,7 @@ class Machine:
             if barrier.arrived:  # PTX does not forbid it; the next block starts with fresh barriers
                 title = f"{barrier.name} ends with {barrier.arrived} of {barrier.expected} threads arrived"
                 self.note("note", "barrier", title, (None, (), barrier.first_site))
-        for operation in self.pending:
+        for operation in self.pending if self.sanitizer is not None else ():
             if block.number in operation.blocks and not operation.reads_done:  # later only global memory is written
                 who = f"block {block.coordinates}"
                 operation.fail(

@@ -7,11 +7,10 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Float32, Int64
+from cutlass import Float32, Int64
 
-from ..callables import trace
 from ..dtypes import DType
-from ..monoid import Runs, binary, convert, nonzero, register_of_result, register_type
+from ..monoid import Runs, binary, convert, nonzero, register_type, shown_state, traced_values
 from .states import States
 
 
@@ -26,6 +25,7 @@ class StateMonoid(Runs):
         self.source, self.result, self.takes_index = states.sources[0], states.results[0], states.takes_index
         self.types = tuple(getattr(cutlass, name) for name in states.registers)
         self.args: tuple = ()
+        self.firsts: tuple = ()  # values of the state before the first element that are in memory
         self.arg_count = len(states.args)
 
     @functools.cached_property
@@ -39,7 +39,15 @@ class StateMonoid(Runs):
         for given, (dtype, in_memory) in zip(args, self.states.args):
             value = cute.make_tensor(given, cute.make_layout((1,)))[0] if in_memory else given
             found.append(_presented(dtype.cutlass(value), dtype))
-        self.args = tuple(found)
+        own = len(found) - len(self.states.firsts)
+        self.args, self.firsts = tuple(found[:own]), tuple(found[own:])
+
+    def first_state(self, given):
+        """The state before the first element; ``given`` has the values that are not in memory."""
+        state = list(given)
+        for place, value in zip(self.states.firsts, self.firsts):
+            state[place] = self.types[place](_as_value(value, self.states.values[place]))
+        return tuple(state)
 
     def lift(self, *given):
         """The state of the elements at one position; the last operand is the position's index."""
@@ -76,30 +84,15 @@ class StateMonoid(Runs):
 
     def _shown(self, state):
         """A state as callables get it."""
-        values = tuple(
-            Boolean(x) if v.kind == "b" else register_type(v, wide=False)(x) for x, v in zip(state, self.states.values)
-        )
+        values = shown_state(state, self.states.values)
         return values[0] if self.states.unpacked else values
 
     def _state(self, what: str, fn, operands):
-        return tuple(
-            t(value)
-            for t, value in zip(self.types, self._values(what, fn, operands, self.states.values, self.states.unpacked))
-        )
+        found = self._values(what, fn, operands, self.states.values, self.states.unpacked)
+        return tuple(t(value) for t, value in zip(self.types, found))
 
     def _values(self, what: str, fn, operands, dtypes: tuple[DType, ...], alone: bool) -> tuple:
-        """What a callable returns, a register for each of ``dtypes``; ``alone``: it returns the only one itself."""
-
-        def registers_of(found):
-            if alone and not isinstance(found, (tuple, list)):
-                found = (found,)
-            if not isinstance(found, (tuple, list)):
-                raise TypeError(f"it returned {type(found).__name__}, not a tuple of {len(dtypes)} numbers")
-            if len(found) != len(dtypes):
-                raise TypeError(f"it returned {len(found)} values, not {len(dtypes)}")
-            return tuple(register_of_result(value, dtype) for value, dtype in zip(found, dtypes))
-
-        return trace(what, fn, ", ".join(map(str, dtypes)), (*operands, *self.args), registers_of)
+        return traced_values(what, fn, (*operands, *self.args), dtypes, alone)
 
 
 def _as_value(x: Any, dtype: DType):

@@ -12,6 +12,7 @@ from cutesync.runtime.device import HOST
 from cutesync.runtime.device_array import DeviceArray
 
 from ..cases import data, is_refused, same, scanned
+from .kernels import force, pipeline
 
 X = np.arange(12, dtype=np.int32).reshape(3, 4)
 
@@ -148,3 +149,11 @@ def test_device_scalars_share_a_plan(on_emulator):
     assert len(call._plans) == 1
     with pytest.raises(ArgumentTypeError, match="init"):
         cs.scan(array, init=cs.empty(1, "int64"))
+
+
+def test_rings_that_those_who_take_turns_do_not_divide(on_emulator, monkeypatch):
+    """A warp that visits a stage in every second phase only cannot tell the phases apart by their parity."""
+    for stages, squads, look_aheads in ((3, 2, 1), (4, 3, 1), (3, 1, 2)):
+        force(monkeypatch, pipeline(4, squads, 4, 1, stages, 2, look_aheads))
+        with pytest.raises(ArgumentValueError, match="stages"):
+            cs.scan(np.ones(3000, np.int32))

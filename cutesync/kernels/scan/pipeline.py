@@ -1,15 +1,17 @@
 """Scan of long rows: resident blocks, each a pipeline of warps with one job. Copies, arithmetic and waiting overlap.
 
-    load        takes tile numbers from an atomic and copies tiles into a ring of ``stages`` in shared memory
-    fold        reduces each chunk of a tile
+    load        takes a tile number from an atomic when a stage is empty, not before: other blocks would wait longer
+                for a tile that cannot be loaded yet. Copies the tile into a ring of ``stages`` in shared memory
+    fold        reduces each chunk of a tile; teams of as many warps as a tile has chunks take tiles in turn
     publish     combines the chunks' aggregates and publishes the tile's
-    look ahead  combines the published tiles of all blocks, in order: the prefix of each of this block's tiles
+    look ahead  combines the published tiles of all blocks, in order: the prefix of each of this block's tiles; one
+                warp, or two that take tiles in turn
     emit        ``squads`` squads, a tile each in turn: scans the chunks, puts their prefix in front, stores
 
     barrier          completed by                                      waited for by
     full[stage]      load: 1 arrival and the tile's bytes              fold, publish, look ahead, emit
-    folded[stage]    one lane of each fold warp                        publish, emit
-    ready[stage]     one lane of look ahead                            emit
+    folded[stage]    one lane of each fold warp of a team              publish, emit
+    ready[stage]     one lane of the look-ahead warp in turn           emit
     empty[stage]     one lane of each warp of a squad, and of publish  load
 
 Only aggregates are published, never prefixes, and a warp that publishes never waits for a prefix: there is no chain of
@@ -56,8 +58,8 @@ OF_EIGHT = 64
 
 @dataclass(frozen=True)
 class Shared:
-    """Shared memory: the tiles (a buffer for each input) and their ring, the roles' barriers, and each stage's partials
-    and prefix."""
+    """Shared memory: the tiles (a buffer for each input) and their ring, the roles' barriers, each stage's partials
+    and prefix, and what a subclass adds."""
 
     buffers: tuple
     tiles: TileRing
@@ -65,6 +67,7 @@ class Shared:
     ready: Barriers
     totals: tuple
     prefixes: tuple
+    more: tuple
 
 
 class Control(IntEnum):
@@ -84,28 +87,48 @@ class PipelineScan(ScanKernel):
     """
 
     def __init__(self, scan: Scan, policy: PipelinePolicy) -> None:
-        if policy.reduce_warps % 4 or policy.warps_per_squad % 4 or not policy.scan_squads <= policy.stages:
-            squads = f"{policy.scan_squads} squads of {policy.warps_per_squad} warps"
-            came = f"{policy.reduce_warps} reduce warps, {squads}, {policy.stages} stages"
-            raise ArgumentValueError(explain("policy", came, "multiples of four warps, a stage a squad"))
+        teams = max(1, policy.reduce_warps // policy.warps_per_squad)
+        if policy.reduce_warps % 4 or policy.warps_per_squad % 4 or policy.look_aheads not in (1, 2):
+            came = (
+                f"{policy.reduce_warps} reduce warps, {policy.warps_per_squad} a squad, {policy.look_aheads} that look"
+            )
+            raise ArgumentValueError(explain("policy", came, "multiples of four warps, one or two that look ahead"))
+        if any(policy.stages % turns for turns in (teams, policy.scan_squads, policy.look_aheads)):
+            # else a warp could wait for a parity that the phase two before has, too
+            came = f"{policy.stages} stages for {teams}, {policy.scan_squads} and {policy.look_aheads} that take turns"
+            raise ArgumentValueError(explain("policy", came, "a multiple of each"))
         self.folders, self.squads = policy.reduce_warps, policy.scan_squads
         self.warps, self.stages = policy.warps_per_squad, policy.stages
+        self.teams, self.look_aheads = teams, policy.look_aheads  # of fold warps, and warps: they take tiles in turn
         rows, shift, self.aligned = policy.vectors_per_thread, policy.shift, policy.aligned
         self.tile = WarpScan(scan, rows, policy.warps_per_squad, shift, boundary=LINE_BYTES, aligned=policy.aligned)
         self.ragged = RaggedScan(self.tile)
         whole = all(self.tile.bytes_of(dtype) == VECTOR_BYTES for dtype in scan.monoid.sources)
         self.vectors_held = scan.width == 1 and whole and policy.aligned
         # the ring holds a tile's whole units; the rest is read from global memory
-        self.unit = self.tile.items if self.vectors_held else self.tile.chunk
+        self.unit = self.unit_of()
         self.roles = self.split_registers(words(scan.types))
         self.sizes = tuple(dtype.size for dtype in scan.monoid.sources) if policy.aligned else ()
         smem = (
             policy.stages * (self.tile.tile * scan.width * sum(self.sizes) + 36)
             + partial_bytes(scan.types, policy.stages * policy.warps_per_squad)
             + partial_bytes(scan.types, policy.stages)
+            + self.more_bytes()
             + 128 * max(len(self.sizes), 1)
         )
+        self.positions, self.slack = self.tile.tile, LINE_BYTES
         super().__init__(scan, self.roles.threads, smem, 1)
+
+    def unit_of(self) -> int:
+        """How many elements a unit has."""
+        return self.tile.items if self.vectors_held else self.tile.chunk
+
+    def more_shared(self) -> tuple:
+        """What a subclass keeps in shared memory besides."""
+        return ()
+
+    def more_bytes(self) -> int:
+        return 0
 
     def split_registers(self, state_words: int) -> Roles:
         """The roles of a block. The look-ahead holds two groups of states that are on their way."""
@@ -129,10 +152,11 @@ class PipelineScan(ScanKernel):
         shared = Shared(
             tuple(SmemAllocator().allocate_array(d.cutlass, elements, byte_alignment=128) for d in sources),
             TileRing.make(stages, consumers=self.warps + 1),
-            Barriers.make(stages, self.folders, name="folded"),
+            Barriers.make(stages, self.folders // self.teams, name="folded"),
             Barriers.make(stages, 1, name="ready"),
             partial_array(types, stages * self.warps),
             partial_array(types, stages),
+            self.more_shared(),
         )
         cute.arch.sync_threads()
         self.roles.run(
@@ -149,12 +173,12 @@ class PipelineScan(ScanKernel):
                 in_role("load", self.load, shared, a)
         elif warp == Control.PUBLISH:
             in_role("publish", self.publish, shared, a, lane)
-        elif warp == Control.LOOK_AHEAD:
-            in_role("look ahead", self.look_ahead, shared, a, lane)
+        elif warp < Control.LOOK_AHEAD + self.look_aheads:
+            in_role("look ahead", self.look_ahead, shared, a, warp - Control.LOOK_AHEAD, lane)
 
     def row(self, a: Arguments, number):
         """Where the row of a tile begins."""
-        return Int64(number // a.tiles) * a.length * a.inner
+        return Int64(number // a.tiles) * a.whole * a.inner
 
     def row_in(self, a: Arguments, number):
         """The row of a tile in the inputs."""
@@ -172,20 +196,18 @@ class PipelineScan(ScanKernel):
 
     @cute.jit
     def load(self, shared: cutlass.Constexpr, a: Arguments):
-        """One lane. At the end every squad gets a ``DONE``."""
+        """One lane. At the end all that take tiles in turn get a ``DONE`` each."""
         tiles, ring = shared.tiles, shared.tiles.ring
         everything = Int32(a.rows) * a.tiles
         entry = enter(a.counters)
         tiles.word[0] = entry.tag
         done = Int32(0)
         at = ring.start_producer()
-        while done < self.squads:
+        ends = max(self.squads, self.teams, self.look_aheads)
+        while done < ends:
             number = entry.arrived
-            if number < everything:
-                entry = enter(a.counters)  # asked for early: the answer takes as long as a copy
             start = self.row_in(a, number)
             offset, place, count = self.copied(start, a.length, number % a.tiles)
-            ring.acquire_alone(at)
             if number >= everything:
                 number = Int32(DONE)
                 count = Int32(0)
@@ -197,31 +219,41 @@ class PipelineScan(ScanKernel):
             count = cutlass.max(count, 0)
             ring.load_alone(at, [(t, s, count * size) for t, s, size in zip(targets, sources, self.sizes)])
             at = ring.next(at)
+            if done == 0:
+                ring.acquire_alone(at)
+                entry = enter(a.counters)
+            elif done < ends:
+                ring.acquire_alone(at)
         blocks, _, _ = cute.arch.grid_dim()
         entry.close(a.counters, Int32(0), everything + blocks)
 
     @cute.jit
     def fold(self, shared: cutlass.Constexpr, a: Arguments, folder):
-        """Reduce chunks ``folder``, ``folder + folders``, ... of every tile."""
+        """A team's warp: reduce its chunks of each tile of the team."""
         lane = cute.arch.lane_idx()
-        at = shared.tiles.first()
+        width = self.folders // self.teams
+        at = shared.tiles.first(folder // width)
         while at.number != DONE:
-            start = self.row_in(a, at.number)
-            for chunk in cutlass.range(folder, self.warps, self.folders, unroll=1):
-                span = self.span(start, a, at.number, chunk)
-                partial = Maybe.of(zeros(self.scan.types))
-                held = self.chunk_in(shared, at.stage, chunk, start + span.offset)
-                if self.tile.is_full(span):
-                    elements = self.tile.registers().elements
-                    self.tile.load(held, lane, elements)
-                    partial = Maybe.of(self.tile.reduce_only(elements, lane))
-                else:
-                    vectors = held if self.vectors_held else None
-                    partial = self.ragged.reduce(start + span.offset, span, lane, vectors)
-                if lane == 0:
-                    store_partial(shared.totals, at.stage * self.warps + chunk, partial)
+            for chunk in cutlass.range(folder % width, self.warps, width, unroll=1):
+                self.fold_chunk(shared, a, at, chunk, lane)
             shared.folded[at.stage].arrive_once()
-            at = shared.tiles.next(at)
+            at = shared.tiles.next(at, self.teams)
+
+    @cute.jit
+    def fold_chunk(self, shared: cutlass.Constexpr, a: Arguments, at, chunk, lane):
+        start = self.row_in(a, at.number)
+        span = self.span(start, a, at.number, chunk)
+        partial = Maybe.of(zeros(self.scan.types))
+        held = self.chunk_in(shared, at.stage, chunk, start + span.offset)
+        if self.tile.is_full(span):
+            elements = self.tile.registers().elements
+            self.tile.load(held, lane, elements)
+            partial = Maybe.of(self.tile.reduce_only(elements, lane))
+        else:
+            vectors = held if self.vectors_held else None
+            partial = self.ragged.reduce(start + span.offset, span, lane, vectors)
+        if lane == 0:
+            store_partial(shared.totals, at.stage * self.warps + chunk, partial)
 
     def span(self, start, a: Arguments, number, chunk) -> Span:
         """The ``Span`` of a chunk of a tile, in the row at ``start``."""
@@ -259,13 +291,13 @@ class PipelineScan(ScanKernel):
             at = shared.tiles.next(at)
 
     @cute.jit
-    def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, lane):
+    def look_ahead(self, shared: cutlass.Constexpr, a: Arguments, first, lane):
         """The state of all whole groups of tiles so far is carried along, that of the rest is made for each tile."""
         combine = self.scan.combine
         start = self.scan.carry_in(a)
         carry = start
         row, group = Int32(0), Int32(0)
-        at = shared.tiles.first()
+        at = shared.tiles.first(first)
         while at.number != DONE:
             slots = self.slots(a, shared)
             if at.number // a.tiles != row:
@@ -288,36 +320,41 @@ class PipelineScan(ScanKernel):
             if lane == 0:
                 store_partial(shared.prefixes, at.stage, prefix)
             shared.ready[at.stage].arrive_once()
-            at = shared.tiles.next(at)
+            at = shared.tiles.next(at, self.look_aheads)
 
     @cute.jit
     def emit(self, shared: cutlass.Constexpr, a: Arguments, squad, warp):
         """A squad's warp: its chunk of each tile of the squad. Its release also covers the reads of the fold warps."""
-        types, ring, lane = self.scan.types, shared.tiles.ring, cute.arch.lane_idx()
+        lane = cute.arch.lane_idx()
         at = shared.tiles.first(squad)
         while at.number != DONE:
-            chunk = self.tile.registers()
-            place = self.row(a, at.number)
-            start = self.row_in(a, at.number)
-            span = self.span(start, a, at.number, warp)
-            place += span.offset
-            start += span.offset
-            held = self.chunk_in(shared, at.stage, warp, start)
-            full = self.tile.is_full(span)
-            if full:
-                self.tile.load(held, lane, chunk.elements)
-                self.tile.reduce(chunk, lane)
-            shared.folded.await_phase(at.stage, at.parity)
-            prefix, _ = scan_partials(
-                shared.totals, at.stage * self.warps, self.warps, warp, lane, types, self.scan.combine
-            )
-            shared.ready.await_phase(at.stage, at.parity)
-            carry = load_partial(shared.prefixes, at.stage, types).then(prefix, self.scan.combine)
-            if full:
-                ring.release(at)
-                self.tile.emit(chunk, carry, a.out + place, lane)
-            else:
-                vectors = held if self.vectors_held else None
-                self.ragged.emit(start, a.out + place, span, carry, lane, vectors)
-                ring.release(at)
+            self.emit_tile(shared, a, at, warp, lane)
             at = shared.tiles.next(at, self.squads)
+
+    @cute.jit
+    def emit_tile(self, shared: cutlass.Constexpr, a: Arguments, at, warp, lane):
+        types, ring = self.scan.types, shared.tiles.ring
+        chunk = self.tile.registers()
+        place = self.row(a, at.number)
+        start = self.row_in(a, at.number)
+        span = self.span(start, a, at.number, warp)
+        place += span.offset
+        start += span.offset
+        held = self.chunk_in(shared, at.stage, warp, start)
+        full = self.tile.is_full(span)
+        if full:
+            self.tile.load(held, lane, chunk.elements)
+            self.tile.reduce(chunk, lane)
+        shared.folded.await_phase(at.stage, at.parity)
+        prefix, _ = scan_partials(
+            shared.totals, at.stage * self.warps, self.warps, warp, lane, types, self.scan.combine
+        )
+        shared.ready.await_phase(at.stage, at.parity)
+        carry = load_partial(shared.prefixes, at.stage, types).then(prefix, self.scan.combine)
+        if full:
+            ring.release(at)
+            self.tile.emit(chunk, carry, a.out + place, lane)
+        else:
+            vectors = held if self.vectors_held else None
+            self.ragged.emit(start, a.out + place, span, carry, lane, vectors)
+            ring.release(at)

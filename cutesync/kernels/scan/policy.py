@@ -15,6 +15,7 @@ from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
 from .column_policy import columns, group_slots
 from .problem import SMS, VECTOR_BYTES, Choice, Problem
+from .slice_policy import single, slices
 
 LINE_BYTES = 128  # of memory: the pipeline's tiles begin on whole lines
 LANES = 32
@@ -27,8 +28,11 @@ MIN_SLICE_BYTES = 1 << 15  # outer slices of few columns that are shorter than 3
 MAX_NARROW_COLUMNS = 64  # narrow arrays of up to 64 columns are streamed through shared memory
 NARROW_TILE_BYTES, NARROW_STAGES = 1 << 16, 3  # 3 tiles of 64 KiB fit the shared memory of an SM
 NARROW_WORKERS, MIN_RUNS = 256, 8  # 256 threads per block; more if this would leave fewer than 8 runs per column
+# Up to 6 bytes a position, exchanging states for every row of vectors takes longer than the copy (H200, 2**27 positions
+# of uint8 and float32, one output: 327 us, runs 311 us; a linear recurrence, of 8 bytes: 397 us, runs 404 us).
+MAX_RUN_BYTES, RUN_VECTORS = 6, 9
 RING_BYTES = 192 << 10  # states of several values: the tiles of the pipeline's ring
-MAX_STAGES = 12
+MAX_STAGES = 12  # an even number
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class WavePolicy(Policy, kernel=".wave:WaveScan"):
 @dataclass(frozen=True)
 class PipelinePolicy(Policy, kernel=".pipeline:PipelineScan"):
     """Resident blocks with a ring of ``stages`` tiles: some warps reduce each tile, and squads of warps scan and store
-    it."""
+    it. ``look_aheads`` warps take tiles in turn to find their prefixes."""
 
     reduce_warps: int
     scan_squads: int
@@ -78,6 +82,7 @@ class PipelinePolicy(Policy, kernel=".pipeline:PipelineScan"):
     stages: int
     shift: int | None
     aligned: bool = True
+    look_aheads: int = 1
 
 
 # Tiles of 32 KiB.
@@ -85,6 +90,17 @@ PIPELINE = PipelinePolicy(reduce_warps=4, scan_squads=2, warps_per_squad=4, vect
 # States of float64 or of several values: four warps reduce tiles more slowly than these are copied (H200, 2**26
 # float64: 281 us, with eight 268 us; a linear recurrence of 2**27 float32: 433 us, with eight 421 us).
 COSTLY_REDUCE_WARPS = 8
+# In rows of more than a group of tiles, two look-ahead warps hide each other's trips to memory (H200: the recurrence
+# 428 us, with two 397 us; 2**26 float64 272 us and 267 us; 2**28 float32 521 us and 523 us, so one there). In rows of
+# eight tiles one is faster (397 us and 415 us).
+
+
+@dataclass(frozen=True)
+class RunPolicy(PipelinePolicy, kernel=".runs:RunScan"):
+    """The same for states of several values: a lane scans a run of ``vectors_per_thread`` vectors, an odd number.
+    Results of output k are put in the place of input ``places[k]``."""
+
+    places: tuple[int, ...] = (0,)
 
 
 @dataclass(frozen=True)
@@ -101,6 +117,11 @@ class NarrowPolicy(Policy, kernel=".narrow:NarrowScan"):
 
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem with at least one element."""
+    if problem.length == 1:
+        return single(problem)
+    found = slices(problem)
+    if found is not None:
+        return found
     if problem.inner > 1:
         if problem.several:
             return columns(problem)
@@ -110,13 +131,14 @@ def choose(problem: Problem) -> Choice:
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
     most_rows = problem.fitted(16)
-    if problem.rows > 1 and vectors <= LANES:
+    if problem.rows > 1 and vectors <= LANES and not problem.counted:
         group = power_of_two(vectors)
         return Choice(
             ShortRowPolicy(items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4)
         )
     most = LANES * (2 * MAX_WARPS_PER_ROW if problem.rows == 1 else most_rows * ROW_WARPS)
     ragged = problem.length > LANES * problem.items and (items * problem.wide < MIN_VECTOR_BYTES or vectors > most)
+    ragged |= problem.counted  # rows end anywhere
     if ragged:
         items, shift = problem.items, problem.shift
         vectors = ceil_div(problem.length + VECTOR_BYTES // problem.source - 1, items)
@@ -193,6 +215,9 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
     vector = items * width * problem.wide  # bytes
     total = problem.rows * problem.length * width * (problem.position_bytes if problem.several else problem.wide)
     shift = problem.shift if width == 1 else 0
+    if problem.several and total > PIPELINE_BYTES and problem.position_bytes <= MAX_RUN_BYTES and shift == 0:
+        if problem.places is not None:
+            return _runs(problem, problem.places)
 
     def fitted(rows: int) -> int:
         """Return the largest power of two of vectors whose values need no more registers than ``rows`` vectors of 16
@@ -217,7 +242,9 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
             policy = replace(policy, reduce_warps=COSTLY_REDUCE_WARPS)
         if problem.several:
             tile = policy.warps_per_squad * rows * LANES * items * sum(problem.sources)
-            policy = replace(policy, stages=max(2, min(MAX_STAGES, RING_BYTES // tile)))
+            policy = replace(policy, stages=_stages(tile))
+        if (problem.double or problem.several) and tiles > GROUP:
+            policy = replace(policy, look_aheads=2)
         return Choice(policy, tiles, min(SMS, problem.rows * tiles), slots, width)
     warps, rows = (
         (4, 4) if total <= 1 << 19 else (8, 4) if total <= 1 << 21 else (8, 8) if total <= 6 << 20 else (8, 16)
@@ -230,3 +257,26 @@ def _long_rows(problem: Problem, width: int = 1) -> Choice:
         problem.rows * tiles if tiles > 1 else 0,
         width,
     )
+
+
+def _runs(problem: Problem, places: tuple[int, ...]) -> Choice:
+    warps = PIPELINE.warps_per_squad
+    tile = warps * RUN_VECTORS * LANES * problem.items
+    stages = _stages(tile * sum(problem.sources) + warps * LANES * 4 * (problem.words + 1))
+    tiles = ceil_div(problem.length + LINE_BYTES // problem.source - 1, tile)
+    policy = RunPolicy(
+        PIPELINE.reduce_warps,
+        PIPELINE.scan_squads,
+        warps,
+        RUN_VECTORS,
+        stages,
+        shift=0,
+        look_aheads=2 if tiles > GROUP else 1,
+        places=places,
+    )
+    return Choice(policy, tiles, min(SMS, problem.rows * tiles), problem.rows * ceil_div(tiles, GROUP) * GROUP)
+
+
+def _stages(tile_bytes: int) -> int:
+    """Return the number of stages of a ring: even, as roles of two warps or squads take tiles in turn."""
+    return max(2, min(MAX_STAGES, RING_BYTES // tile_bytes) // 2 * 2)
