@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .barriers import MBarrier, NamedBarrier
+from .barriers import ClusterBarrier, MBarrier, NamedBarrier
 from .clocks import ACTORS, LANES, Clock
-from .report import lane_list
+from .report import actor, lane_list
 from .shadow import ACTOR_AT, ACTOR_MASK, BLOCK_AT, SCOPE_SHIFT, SITE_MASK, TIME_AT, TIME_MASK, happened
 from .tensor_registers import KIND
 
@@ -15,6 +15,13 @@ _SYNC_WARP = "bar.warp.sync (sync_warp) must come before one lane arrives or cop
 
 def of_race(machine, warp, lane: int, key: int, before: str) -> list[str]:
     """What an access of this lane lacks to be ordered after the one of ``key``."""
+    site = key & int(SITE_MASK)
+    atomic = site and machine.program.sites[site - 1].parts[0] in ("atom", "red")
+    lines = ["the DSL gives an atomic operation the line of the launch, not its own"] if atomic else []
+    return _cause(machine, warp, lane, key, before) + lines
+
+
+def _cause(machine, warp, lane: int, key: int, before: str) -> list[str]:
     clock, actor, block = warp.clock.of(lane), key >> ACTOR_AT & int(ACTOR_MASK), (key >> BLOCK_AT) - 1
     other, slot = divmod(actor, ACTORS)
     if slot >= LANES:
@@ -61,7 +68,14 @@ def of_waiting(f) -> list[str]:
     barrier = f.waits_on
     if isinstance(barrier, NamedBarrier):
         return _named(barrier)
+    if isinstance(barrier, ClusterBarrier):
+        absent = [warp for block in barrier.blocks for warp in block.warps if warp.live & ~barrier.arrived.get(warp, 0)]
+        return [f"{actor(warp, _lanes(warp.live))} has not arrived at the cluster barrier" for warp in absent[:4]]
     return _phase(f, barrier) if isinstance(barrier, MBarrier) else []
+
+
+def _lanes(bits: int) -> list[int]:
+    return [lane for lane in range(LANES) if bits >> lane & 1]
 
 
 def _named(barrier: NamedBarrier) -> list[str]:

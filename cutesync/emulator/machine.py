@@ -94,7 +94,9 @@ class Machine:
                 if fragment.waits_on is source:
                     source.watchers.append(fragment)
                 continue
-            self.resume(fragment, POLL)
+            if fragment.state is POLL:
+                self.resume(fragment, POLL)
+                self.schedule.woken(fragment)
             self.resume(fragment, BLOCKED)
 
     # --- the loop -----------------------------------------------------------------------------------------------------
@@ -224,14 +226,8 @@ class Machine:
                 )
         for barrier in block.named.values():
             if barrier.arrived:  # PTX does not forbid it; the next block starts with fresh barriers
-                self.note(
-                    "note",
-                    "barrier",
-                    f"{barrier.name} ends with {barrier.arrived} of {barrier.expected} threads arrived",
-                    None,
-                    (),
-                    barrier.first_site,
-                )
+                title = f"{barrier.name} ends with {barrier.arrived} of {barrier.expected} threads arrived"
+                self.note("note", "barrier", title, (None, (), barrier.first_site))
         for operation in self.pending if self.sanitizer is not None else ():
             if block.number in operation.blocks and not operation.reads_done:  # later only global memory is written
                 who = f"block {block.coordinates}"
@@ -247,14 +243,14 @@ class Machine:
         if unwritten:
             place = unwritten[0].places[0]
             lines = [*lines, f"before that, this launch has read shared memory that nobody has written, at {place}"]
-        raise EmulationError(self.report("error", kind, title, warp, lanes, site, lines, other))
+        raise EmulationError(self.report("error", kind, title, (warp, lanes, site), lines, other))
 
-    def note(self, severity: str, kind: str, title: str, warp, lanes, site, lines=(), other: int = 0) -> None:
-        """Keep a warning or a note, and go on. Those of the same instructions are one."""
-        key = severity, kind, site, other
+    def note(self, severity: str, kind: str, title: str, at: tuple, lines=(), other: int = 0) -> None:
+        """Keep a warning or a note, and go on. Those of the same instructions are one. ``at``: warp, lanes and site."""
+        key = severity, kind, at[2], other
         known = self.notes.get(key)
         if known is None:
-            self.notes[key] = self.report(severity, kind, title, warp, lanes, site, lines, other)
+            self.notes[key] = self.report(severity, kind, title, at, lines, other)
         else:
             known.count += 1
 
@@ -263,10 +259,10 @@ class Machine:
         lax = not self.how.initcheck and region.base <= SHARED_START
         if not lax:
             self.fail("uninitialised", title, warp, lanes, site)
-        self.note("note", "uninitialised", title, warp, lanes, site)
+        self.note("note", "uninitialised", title, (warp, lanes, site))
 
-    def report(self, severity: str, kind: str, title: str, warp, lanes, site, lines=(), other: int = 0) -> Report:
-        head = []
+    def report(self, severity: str, kind: str, title: str, at: tuple, lines=(), other: int = 0) -> Report:
+        (warp, lanes, site), head = at, []
         if warp is not None:
             head.append(actor(warp, lanes))
         if site:

@@ -244,7 +244,8 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
     try:
         with _old_objects_left_alone():
             machine.run()
-        overlap.SEEN.ran(machine.name, regions)
+        if not how.unseen_launches:
+            overlap.SEEN.ran(machine.name, regions)
     finally:
         for note in machine.notes.values():
             how.note(note)

@@ -66,7 +66,7 @@ FAULTS = {
     "named barriers share a number": (named(1, 1, 1, 64), "deadlock race barrier", ""),
     "named barrier count too large": (named(1, 1, 2, 96), "barrier", "named barrier 1"),
     "waits on a named barrier nobody fills": (named(3, 1, 2, 64), "deadlock", "named barrier 3"),
-    "sync_warp left out": (KERNELS["exchange"], "race", "lane 31", without(DEVICE + "sync_warp")),
+    "sync_warp left out": (KERNELS["exchange"], "race", "both are lanes of one warp", without(DEVICE + "sync_warp")),
     "shared memory read before it is written": ((basic.uninitialised, (i32(32),)), "uninitialised", "lane 31"),
     "past the end of an array": (
         (basic.unguarded, (np.zeros(100, np.float32), np.zeros(100, np.float32), 100)),
@@ -79,7 +79,7 @@ FAULTS = {
         "bytes",
         instead(f"{RING}:TILE_BYTES", ring.TILE_BYTES - 16),
     ),
-    "empty barrier counts one too many": (STREAM, "deadlock", "of 3", instead(f"{RING}:ARRIVALS", 3)),
+    "empty barrier counts one too many": (STREAM, "deadlock", "lacks 1 of 3 arrivals", instead(f"{RING}:ARRIVALS", 3)),
     "empty barrier counts one too few": (STREAM, "deadlock race barrier", "", instead(f"{RING}:ARRIVALS", 1)),
     "no fence or barrier after init": (
         STREAM,
@@ -91,7 +91,7 @@ FAULTS = {
     "producer starts in the consumer's phase": (
         STREAM,
         "deadlock",
-        "parity",
+        "that wait is for parity 1",
         instead(
             "cutlass.pipeline:make_pipeline_state", lambda _, stages: state(pipeline.PipelineUserType.Consumer, stages)
         ),
@@ -105,7 +105,12 @@ FAULTS = {
         without(CLASS + "consumer_release"),
     ),
     "stage never released": (STREAM, "deadlock", "parity", without(CLASS + "consumer_release")),
-    "stage released for a warp by one lane": (STREAM, "race", "cp.async.bulk.tensor", without(DEVICE + "sync_warp")),
+    "stage released for a warp by one lane": (
+        STREAM,
+        "race",
+        "only lane 0 is known to be past its access",
+        without(DEVICE + "sync_warp"),
+    ),
     "stage released without a proxy fence": (
         STREAM,
         "proxy-read",
@@ -130,7 +135,7 @@ FAULTS = {
     "stage released before wgmma has read it": (
         KERNELS["matmul"],
         "race",
-        "wgmma",
+        "hint: wgmma.wait_group must come before",
         without("cutlass.cute.nvgpu:warpgroup.wait_group", 0),
     ),
     "no proxy fence before a tensor store": (CLUSTERED, "proxy", "fence.proxy.async", NO_FENCE),
@@ -146,7 +151,7 @@ FAULTS = {
         instead(f"{cluster.__name__}:GATHERED", 20),
     ),
     "asynchronous store not waited for": (GATHER, "race uninitialised", "", without(DEVICE + "mbarrier_wait")),
-    "remote arrival at block scope": ((cluster.hand_over, (i32(32), "cta")), "race", "shared::cluster"),
+    "remote arrival at block scope": ((cluster.hand_over, (i32(32), "cta")), "race", "relaxed or at block scope"),
     "producer's tail left out in a cluster": (
         CAST,
         "barrier out-of-bounds",
