@@ -45,7 +45,7 @@ class Session:
         self.record = Record(Path(o.events) if o.events else None, frozenset(o.allow))
         trace = Trace(o.trace) if o.trace else None
         how: dict[str, Any] = {"trace": trace, "max_steps": o.max_steps, "initcheck": o.initcheck}
-        self.settings = Settings(o.policy, o.seed, o.schedules, **how)
+        self.settings = Settings(o.policy, o.seed, o.schedules, unseen_launches=False, **how)
 
     def launch(self, launch: Launch) -> None:
         """Check a launch under all schedules. What is found is recorded, and the script goes on."""

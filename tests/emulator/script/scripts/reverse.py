@@ -5,6 +5,7 @@ import argparse
 import cutlass
 import cutlass.cute as cute
 import cutlass.testing
+import numpy as np
 import torch
 from cutlass.cute.runtime import from_dlpack
 
@@ -40,6 +41,9 @@ def main():
     torch.cuda.synchronize()
     if fault == "none":
         torch.testing.assert_close(y, torch.tensor(x.cpu().numpy()[::-1].copy(), device="cuda"))
+    host = np.zeros(64, np.float32)
+    reverse(from_dlpack(x), from_dlpack(host), True)
+    assert np.array_equal(host, x.cpu().numpy()[::-1])
     print("done with", torch.cuda.get_device_properties(0).multi_processor_count, "multiprocessors")
 
 
