@@ -32,10 +32,10 @@ def allocate(size: int, name: str, *, fresh: bool = False, strict: bool = False)
     whole = np.empty(max(size, 1) + ALIGNMENT + 2 * RED_ZONE, np.uint8)
     start = RED_ZONE + -(whole.ctypes.data + RED_ZONE) % ALIGNMENT
     block = whole[start : start + max(size, 1)]
-    if fresh:
-        block[:] = FRESH
     address = block.ctypes.data
     DEVICE.register(address, len(block), name, initialised=not (fresh and strict), owner=whole)
+    if fresh:
+        block[:] = FRESH
     with _lock:
         _sizes[address] = len(block)
         insort(_starts, address)
