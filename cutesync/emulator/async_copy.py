@@ -139,7 +139,7 @@ class Side:
         self.region, self.offsets, self.unit = region, offsets, unit
         width = min(unit, 8)
         self.view = region.view(width, unit // width)
-        self.rows = offsets // unit
+        self.rows = offsets >> (unit.bit_length() - 1)
 
     def read(self, part: slice | np.ndarray) -> np.ndarray:
         return self.view[self.rows[part]]

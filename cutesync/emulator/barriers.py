@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import source
 from .async_copy import Issue
 from .clocks import ACTORS, Clock
 from .report import actor
 
 CTA_SCOPE, CLUSTER_SCOPE = 1, 2
+_ARRIVE, _DROP = "{who} arrives ({}), {} to come", "{who} drops ({}), {} to come"
 
 
 class NamedBarrier:
@@ -53,9 +56,7 @@ class NamedBarrier:
     def wait(self, f, pc: int, site: int, finish=None) -> int:
         """Block the fragment until the barrier completes; ``finish(votes)`` runs for it then."""
         self.waiting.append((f, finish))
-        stop = f.block_on(
-            f"waits at {self.name}: {self.arrived} of {self.expected} threads have arrived", self, pc, site
-        )
+        stop = f.block_on("waits at a named barrier", self, pc, site)
         self.check()
         return stop
 
@@ -152,7 +153,6 @@ class MBarrier:
 
     def __init__(self, machine, block, offset: int, count: int, f, lane: int, site: int):
         self.machine, self.block, self.offset = machine, block, offset
-        self.name = f"mbarrier at shared byte {offset} of block {block.coordinates}"
         self.count = self.pending = count
         self.tx = 0
         self.flying = 0  # bytes of copies under way that will signal it
@@ -160,14 +160,24 @@ class MBarrier:
         self.phase = 0
         self.version = 0
         self.fenced = False
+        self.known_to: set[tuple[int, int]] = set()  # warps that have been seen to know the initialisation
         self.watchers: list = []
         self.arrived: list[Arrival] = []  # in the running phase
         self.completed: list[Arrival] = []  # in the last phase that completed
         self.knows: dict = {}  # warp -> (its lanes, time): events after the completion of the last phase
         self.knew: dict = {}  # the same for the phase before that one
-        self.history: list[str] = [f"initialised with {count} by {actor(f.warp, [lane])}"]
+        self.history: list[tuple] = []
+        self.note("initialised with {} by {who}", f.warp, [lane], site, count)
         self.init_event = (f.warp, lane, f.warp.clock.time)
         self.site = site
+        self.place = block.inits[machine.program.sites[site - 1].loc]  # among those that this line initialises
+        block.inits[machine.program.sites[site - 1].loc] += 1
+
+    @cached_property
+    def name(self) -> str:
+        label = source.made_at(self.machine.program.sites[self.site - 1].loc)
+        where = f"shared byte {self.offset} of block {self.block.coordinates}"
+        return f"mbarrier {label}[{self.place}] ({where})" if label else f"mbarrier at {where}"
 
     # --- arriving -----------------------------------------------------------------------------------------------------
 
@@ -186,7 +196,7 @@ class MBarrier:
         if drop:
             self.count -= count
         self.pending -= count
-        self.note(f"{actor(f.warp, lanes)} {'drops' if drop else 'arrives'} ({count}), {self.pending} to come")
+        self.note(_DROP if drop else _ARRIVE, f.warp, lanes, site, count, self.pending)
         if release and self.machine.sanitizer is not None:
             self.arrived.append(Arrival(f.warp.clock.release(np.asarray(lanes)), scope, f.warp.block.number))
         return self.phase
@@ -194,7 +204,7 @@ class MBarrier:
     def expect(self, f, lanes, size: int, site: int) -> None:
         self.tx += size
         self.expects.append((f.warp, lanes, size, site))
-        self.note(f"{actor(f.warp, lanes)} expects {size} bytes")
+        self.note("{who} expects {} bytes", f.warp, lanes, site, size)
         self.check_tx(f.warp, lanes, site)
 
     def land(self, size: int, clock: Clock | None, issue: Issue) -> None:
@@ -205,7 +215,7 @@ class MBarrier:
     def complete_bytes(self, size: int, clock: Clock | None, issue: Issue) -> None:
         """``size`` bytes of an asynchronous operation have landed; ``clock``: and with them the whole of it."""
         self.tx -= size
-        self.note(f"{size} bytes land, {self.tx} outstanding")
+        self.note("{} bytes land, {} outstanding", None, (), 0, size, self.tx)
         if clock is not None:
             self.arrived.append(Arrival(clock, CLUSTER_SCOPE, issue.warp.block.number, landed=True))
         self.check_tx(issue.warp, [issue.lane], issue.site)
@@ -230,7 +240,7 @@ class MBarrier:
             if self.flying and self.machine.sanitizer is not None:
                 self.wrong_bytes(f"completes phase {self.phase} while {self.flying} bytes of its copies are under way")
             self.expects = []
-            self.note(f"phase {self.phase} completes")
+            self.note("phase {} completes", None, (), 0, self.phase)
             self.phase += 1
             self.pending = self.count
             self.completed, self.arrived = self.arrived, []
@@ -300,8 +310,8 @@ class MBarrier:
 
     # --- history ------------------------------------------------------------------------------------------------------
 
-    def note(self, what: str) -> None:
-        self.history.append(what)
+    def note(self, form: str, warp, lanes, site: int, *values: int) -> None:
+        self.history.append((form, warp, lanes, site, values))
         if len(self.history) > 24:
             del self.history[1:5]
 
@@ -309,4 +319,8 @@ class MBarrier:
         state = (
             f"{self.name}: phase {self.phase}, {self.pending} of {self.count} arrivals and {self.tx} bytes outstanding"
         )
-        return [state, *("  " + line for line in self.history[-10:])]
+        return [state, *("  " + self.told(*event) for event in self.history[-8:])]
+
+    def told(self, form: str, warp, lanes, site: int, values: tuple[int, ...]) -> str:
+        where = f" at {self.machine.program.sites[site - 1].loc}" if site else ""
+        return form.format(*values, who="" if warp is None else actor(warp, lanes)) + where

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -156,6 +156,7 @@ class Block:
         self.special: dict[tuple[str, int], np.ndarray] = {}
         self.named: dict = {}
         self.mbarriers: dict = {}
+        self.inits: Counter = Counter()  # mbarriers initialised, by line of source
         self.gatherings: dict = {}  # warpgroup -> warps that have reached a wgmma
         self.cluster_barrier: ClusterBarrier | None = None
         self.warps = [Warp(self, i, min(32, threads - 32 * i)) for i in range(self.warp_count)]

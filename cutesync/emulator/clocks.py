@@ -1,9 +1,9 @@
 """Vector clocks: which events each thread knows to have happened, kept as small as the synchronization in use allows.
 
-An event is (block, actor, time). A block of W warps has 40 actors a warp: its 32 lanes, and 8 for the asynchronous
-operations that the warp started (copies, tensor-core reads), used in turn. A table maps a block to the latest time of
-each actor that is known to have happened; unknown blocks are absent. Arrays are never changed in place, so copying a
-clock copies references.
+An event is (block, actor, time). A block of W warps has 40 actors a warp: its 32 lanes, 7 for the copies that the warp
+started, used in turn, and one for its tensor-core reads, which end in the order in which they started. A table maps a
+block to the latest time of each actor that is known to have happened; unknown blocks are absent. Arrays are never
+changed in place, so copying a clock copies references.
 
 A clock has three parts:
 
@@ -28,6 +28,7 @@ import numpy as np
 
 ACTORS = 40
 LANES = 32
+TENSOR = ACTORS - 1
 PRECEDING = -1  # no block has this number
 SHARED, GLOBAL, MAPS = 0, 1, 2
 Table = dict[int, np.ndarray]
@@ -106,7 +107,7 @@ class WarpClock:
         self.time = 1
         self.common = Clock({block: nothing})
         self.single: dict[int, Clock] = {}
-        self.async_operations = 0
+        self.async_operations = self.products = 0
 
     def of(self, lane: int) -> Clock:
         return self.single.get(lane, self.common)
@@ -172,7 +173,12 @@ class WarpClock:
     def start_async(self) -> tuple[int, int]:
         """(actor, time) of a new asynchronous operation of this warp."""
         self.async_operations += 1
-        return LANES + self.async_operations % (ACTORS - LANES), self.async_operations
+        return LANES + self.async_operations % (TENSOR - LANES), self.async_operations
+
+    def start_product(self) -> tuple[int, int]:
+        """(actor, time) of a new tensor-core operation of this warp. To know one is to know all before it."""
+        self.products += 1
+        return TENSOR, self.products
 
     def async_done(self, actor: int, time: int) -> Clock:
         """A clock that knows this asynchronous operation to have finished, and nothing else."""

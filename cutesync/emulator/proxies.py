@@ -83,7 +83,7 @@ class AsyncAccess:
         if cnz(bad):
             at = int(np.flatnonzero(bad)[0])
             access, offset = Access(issue.site, granule, self.verb), int(self.index[at]) * granule
-            self.sanitizer.race(access, issue.warp, issue.lane, self.region, offset, int(earlier[at]), before)
+            self.sanitizer.race(access, issue.warp, issue.lane, (self.region, offset), int(earlier[at]), before)
         if cnz(unfenced):
             at = int(np.flatnonzero(unfenced)[0])
             self.missing_fence(int(self.index[at]) * granule, int(earlier[at]), before)

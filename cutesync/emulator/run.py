@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import weakref
 from dataclasses import replace
@@ -237,10 +238,12 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
         ) from fault
     if trace is not None:
         trace.begin(machine)
+    gc.freeze()  # the collector passes over what there was before the launch
     try:
         machine.run()
         overlap.SEEN.ran(machine.name, regions)
     finally:
+        gc.unfreeze()
         for note in machine.notes.values():
             how.note(note)
         if trace is not None:

@@ -26,9 +26,11 @@ generic access that follows an asynchronous one, completion alone is enough (PTX
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
+from . import hints
 from .async_copy import Issue, Side
 from .block import Warp
 from .clocks import ACTORS, LANES, PRECEDING, Clock, each, preceding
@@ -59,6 +61,14 @@ from .shadow import (
 )
 
 Unchanged = Callable[[], np.ndarray]
+
+
+class Earlier(NamedTuple):
+    """Accesses (keys), all reads or all writes. ``unchanged()``: where the later write leaves the value as it is."""
+
+    keys: np.ndarray
+    verb: str
+    unchanged: Unchanged | None = None
 
 
 class Sanitizer:
@@ -104,7 +114,7 @@ class Sanitizer:
             self.machine.fail("race", title, *who, [f"it accesses {region.name}: {other}", advice])
         else:
             lines = [f"it accesses {region.name}: right only if no launch before it uses these bytes"]
-            self.machine.note("note", "race", title, *who, lines)
+            self.machine.note("note", "race", title, who, lines)
 
     # --- order --------------------------------------------------------------------------------------------------------
 
@@ -163,7 +173,7 @@ class Sanitizer:
         shadow = region.shadow or self.shadow(region)
         if shadow.written:
             index = shadow.index(rows, access.size)
-            self.check(access, f, lanes, region, rows, shadow.writes[index], "write")
+            self.check(access, f, lanes, region, rows, Earlier(shadow.writes[index], "write"))
         shadow.note_read(f.warp.read_row, rows, access.size, self.keys(access, f, lanes))
         if access.order.scope:
             self.acquire(access, f, lanes, shadow, rows)
@@ -178,12 +188,12 @@ class Sanitizer:
             shadow.flush()
         index = shadow.index(rows, access.size)
         if shadow.written:
-            self.check(access, f, lanes, region, rows, shadow.writes[index], "write", unchanged)
+            self.check(access, f, lanes, region, rows, Earlier(shadow.writes[index], "write", unchanged))
         if shadow.reads is not None:
             earlier = shadow.reads[:, index]
             if cnz(earlier):
                 for row in earlier:
-                    self.check(access, f, lanes, region, rows, row, "read")
+                    self.check(access, f, lanes, region, rows, Earlier(row, "read"))
         keys = self.keys(access, f, lanes)
         shadow.writes[index] = keys if index.ndim == 1 else keys[:, None]
         shadow.written = True
@@ -202,21 +212,17 @@ class Sanitizer:
         lanes,
         region: Region,
         rows: np.ndarray,
-        earlier: np.ndarray,
-        before: str,
-        unchanged: Unchanged | None = None,
+        before: Earlier,
     ) -> None:
-        """Report a race with one of the ``earlier`` accesses (keys) to these rows, all reads or all writes.
-
-        Two writes of the same value are a warning.
-        """
+        """Report a race with one of the earlier accesses to these rows. Two writes of the same value are a warning."""
+        earlier, verb, unchanged = before
         if not cnz(earlier):
             return
         warp = f.warp
         own = warp.actor_keys if lanes is None else warp.actor_keys[lanes]
         for clock, positions in warp.clock.groups(lanes):
             mine, theirs = (own, earlier) if positions is None else (own[positions], earlier[positions])
-            tables = [clock.known, clock.invisible.known] if before == "read" and clock.invisible else [clock.known]
+            tables = [clock.known, clock.invisible.known] if verb == "read" and clock.invisible else [clock.known]
             if theirs.ndim == 2:
                 mine = mine[:, None]
             bad = self.unordered(theirs, mine, tables, warp.block.number, access.order.scope)
@@ -228,7 +234,7 @@ class Sanitizer:
                 position = int(numbers[at])
                 lane = position if lanes is None else int(lanes[position])
                 offset, key = int(rows[position]) * access.size, int(theirs[tuple(where[at])])
-                self.race(access, warp, lane, region, offset, key, before, harmless=bool(same[at]))
+                self.race(access, warp, lane, (region, offset), key, verb, harmless=bool(same[at]))
 
     def lost_store(self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray) -> None:
         """Two lanes of one instruction stored different values to one place."""
@@ -249,17 +255,16 @@ class Sanitizer:
         access: Access,
         warp: Warp,
         lane: int,
-        region: Region,
-        offset: int,
+        place: tuple[Region, int],
         key: int,
         before: str,
         harmless: bool = False,
     ) -> None:
         """Report that an access is not ordered after the one of ``key``, a "read" or "write" (``before``).
 
-        ``harmless``: both write the same value.
+        ``place``: region and offset; ``harmless``: both write the same value.
         """
-        machine = self.machine
+        machine, (region, offset) = self.machine, place
         actor, block, other = (key >> ACTOR_AT) & int(ACTOR_MASK), (key >> BLOCK_AT) - 1, key & int(SITE_MASK)
         slot = actor % ACTORS
         what = f"lane {slot}" if slot < LANES else "(an asynchronous operation it started)"
@@ -269,9 +274,10 @@ class Sanitizer:
         ]
         if other:
             lines.append(f"  at {machine.program.sites[other - 1].where()}")
+        lines += [f"hint: {line}" for line in hints.of_race(machine, warp, lane, key, before)]
         title, who = "of the same bytes with nothing to order them", (warp, [lane], access.site)
         if harmless:
-            machine.note("warning", "race", f"writes of the same value {title}", *who, lines, other)
+            machine.note("warning", "race", f"writes of the same value {title}", who, lines, other)
         else:
             machine.fail("race", f"{access.verb} and {before} {title}", *who, lines, other)
 
@@ -350,6 +356,22 @@ class Sanitizer:
             shadow.written = True
         else:
             shadow.read_table()[READ_ROWS + issue.warp.index % ASYNC_ROWS][index] = key
+
+    def tensor_read(self, issues: list[Issue], side: Side, event: tuple[int, int]) -> None:
+        """The warps of a warpgroup read an operand together. ``event`` is the (actor, time) of the first."""
+        shadow = side.region.shadow or self.shadow(side.region)
+        index = shadow.granules(side.offsets, side.unit)
+        if shadow.written:
+            earlier = shadow.writes[index]
+            if not cnz(earlier != earlier[0]):
+                at, earlier = index[:1], earlier[:1]
+            else:
+                earlier, places = np.unique(earlier, return_index=True)
+                at = index[places]
+            for issue in issues:
+                AsyncAccess(self, issue, side.region, at, False).check(earlier, "write")
+        key = AsyncAccess(self, issues[0], side.region, index, False).key(*event)
+        shadow.read_table()[READ_ROWS + issues[0].warp.index % ASYNC_ROWS][index] = key
 
     def async_update(self, issue: Issue, side: Side) -> None:
         """An asynchronous reduction overwrites what threads have read. To others of its kind it counts as a read."""

@@ -35,7 +35,7 @@ class Uses:
 class Product:
     """One ``wgmma.mma_async`` of one warp, until it has been waited for. ``d`` and ``a``: its register slots.
 
-    ``event`` is this warp's part; ``over`` knows the parts of all four warps to be over.
+    ``event`` stands for the reads of all four warps; ``over`` knows it to be over.
     """
 
     def __init__(

@@ -104,7 +104,7 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
     "more bytes expected than a stage has": (
         COOPERATIVE,
         every(r"mov\.b32 (\t%r\d+), 24576;", r"mov.b32 \1, 24592;"),
-        {"deadlock"},
+        {"transaction"},
     ),
     "released on the own block's barrier alone": (
         COOPERATIVE,
@@ -113,7 +113,11 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
     ),
     "the slab stored without a proxy fence": (COOPERATIVE, every(op(r"fence\.proxy\.async")), {"proxy"}),
     "the slab stored before all threads have filled it": (COOPERATIVE, every(op(r"bar\.sync \t%r\d+, 128")), {"race"}),
-    "a slab filled while TMA reads it": (PINGPONG, every(op(r"cp\.async\.bulk\.wait_group\.read")), {"barrier"}),
+    "a slab filled while TMA reads it": (
+        PINGPONG,
+        every(op(r"cp\.async\.bulk\.wait_group\.read")),
+        {"race", "barrier"},
+    ),
     "no cluster barrier after the barriers' initialisation": (
         COOPERATIVE,
         every(op(r"barrier\.cluster\.")),
@@ -130,7 +134,7 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
         every(r"atom\.global\.acq_rel\.gpu\.inc", "atom.global.acq_rel.cta.inc"),
         {"race"},
     ),
-    "the notice read before it is written": (SPLIT, first(EPILOGUE, after=COUNTED), {"race"}),
+    "the notice read before it is written": (SPLIT, first(EPILOGUE, after=COUNTED), {"race", "uninitialised"}),
     "a counter that does not wrap": (
         SPLIT,
         every(r"(atom\.global\.acq_rel\.gpu)\.inc(\.u32 [^,]*, [^,]*), %r\d+;", r"\1.add\2, 1;"),
@@ -160,7 +164,11 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
         {"proxy"},
     ),
     "a held slab stored before all threads have filled it": (HELD, each(EPILOGUE, before=READ_ALL), {"race"}),
-    "a held slab filled while TMA reads it": (HELD, every(op(r"cp\.async\.bulk\.wait_group\.read")), {"barrier"}),
+    "a held slab filled while TMA reads it": (
+        HELD,
+        every(op(r"cp\.async\.bulk\.wait_group\.read")),
+        {"race", "barrier"},
+    ),
     "the slab of the last tile not stored": (
         HELD,
         first(op(r"cp\.async\.bulk\.tensor\.3d\.global"), after=READ_ALL),
@@ -221,14 +229,14 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
     "a multicast that leaves out the last peer": (
         FOUR,
         every(r"mov\.b16 (\t%rs\d+), 15;", r"mov.b16 \1, 7;"),
-        {"deadlock"},
+        {"transaction"},
     ),
     "a multicast that leaves out the first peer": (
         FOUR,
         every(r"mov\.b16 (\t%rs\d+), 15;", r"mov.b16 \1, 14;"),
-        {"deadlock"},
+        {"transaction"},
     ),
-    "a multicast to two of four": (FOUR, every(r"mov\.b16 (\t%rs\d+), 15;", r"mov.b16 \1, 3;"), {"deadlock"}),
+    "a multicast to two of four": (FOUR, every(r"mov\.b16 (\t%rs\d+), 15;", r"mov.b16 \1, 3;"), {"transaction"}),
     "a stage released to two of four": (
         FOUR,
         every(r"(mov\.u32 \t(%r\d+), %tid\.x;(?:.|\n)*?and\.b32 \t%r\d+, \2, )3;", r"\g<1>1;"),
@@ -242,7 +250,7 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
     "the bytes of the own loads alone": (
         FOUR,
         every(r"mov\.b32 (\t%r\d+), 12288;", r"mov.b32 \1, 9216;"),
-        {"deadlock"},
+        {"transaction"},
     ),
     "no cluster barrier in a cluster of four": (FOUR, every(op(r"barrier\.cluster\.")), {"barrier"}),
     "the cluster barrier not waited for": (FOUR, only(op(r"barrier\.cluster\.wait")), {"barrier"}),
@@ -269,7 +277,7 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
     "half of a narrow tile multicast to the own block alone": (
         NARROW,
         every(r"mov\.b16 (\t%rs\d+), 3;", r"mov.b16 \1, 1;"),
-        {"deadlock"},
+        {"transaction"},
     ),
     # split-K
     "shares counted before both warpgroups' rows are written": (NARROW, last(EPILOGUE, before=COUNTED), {"race"}),

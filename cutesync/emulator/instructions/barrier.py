@@ -145,6 +145,8 @@ def by_address(address: np.ndarray, lanes: np.ndarray) -> list[tuple[int, np.nda
 
 def check_initialised(warp, lanes, barrier: MBarrier, site: int) -> None:
     """The initialisation must be ordered before this use. If it was fenced, it need not be visible (``invisible``)."""
+    if (warp.block.number, warp.index) in barrier.known_to:
+        return
     owner, who, time = barrier.init_event
     number, actor = owner.block.number, owner.index * ACTORS + who
     others = [lane for lane in lanes if owner is not warp or lane != who]
@@ -160,6 +162,8 @@ def check_initialised(warp, lanes, barrier: MBarrier, site: int) -> None:
                 site,
                 [f"initialised at {warp.machine.program.sites[barrier.site - 1].where()}"],
             )
+    if others and not warp.clock.single:
+        barrier.known_to.add((warp.block.number, warp.index))
 
 
 def init(site: int, f, lanes, address, count) -> None:
@@ -289,7 +293,7 @@ def wait(site: int, parity: bool, scope: int, f, lanes, address, state):
             if scope:
                 barrier.learn(f, None if len(passed) == 32 else passed, scope)
         if cnz(done) < len(who):
-            f.waits = f"waits for {'parity ' if parity else 'phase '}{int(wanted[~done][0])} of {barrier.name}"
+            f.waits = f"waits for {'parity' if parity else 'phase'} {int(wanted[~done][0])}"
             f.note_poll(barrier, (barrier.version, result.tobytes()))
     return result
 

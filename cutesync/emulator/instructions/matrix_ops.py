@@ -16,7 +16,6 @@ import numpy as np
 
 from .. import wgmma as rules
 from ..async_copy import Issue, Side
-from ..clocks import Clock
 from ..memory import SHARED_START, load, store
 from ..syntax import Vec, items
 from ..tensor_registers import KIND, Product
@@ -193,25 +192,27 @@ class MultiplyAsync:
         return rules.matrix(self.step, name, rows), Side(region, offsets.reshape(-1), 16)
 
     def note_reads(self, warps: list, sides: list[Side]) -> None:
-        trace, over = self.machine.trace, Clock()
+        """The first warp's event stands for the reads of all four; each must know that the operands are there."""
+        first, trace = warps[0], self.machine.trace
+        event = first.clock.start_product()
+        over = first.clock.async_done(*event)
+        if trace is not None:
+            name = f"wgmma m64n{self.step.n} of warps {first.index} to {first.index + 3}"
+            trace.launched((KIND, id(first), event[1]), first.block, name)
         for warp in warps:
-            event = warp.clock.start_async()
-            over.join(warp.clock.async_done(*event))
-            if trace is not None and warp.index % 4 == 0:
-                name = f"wgmma m64n{self.step.n} of warps {warp.index} to {warp.index + 3}"
-                trace.launched((KIND, id(warp), event[1]), warp.block, name)
             warp.groups[KIND, 0].open.append(Product(event, over, self.site, self.shape, self.d_set, self.a_set))
-            if self.machine.sanitizer is not None:
-                for side in sides:
-                    self.machine.sanitizer.async_access(Issue(warp, 0, self.site), side, event, False)
+        if self.machine.sanitizer is not None:
+            for side in sides:
+                self.machine.sanitizer.tensor_read([Issue(warp, 0, self.site) for warp in warps], side, event)
 
 
 def wait(allowed: int, f) -> None:
     groups, machine = f.warp.groups[KIND, 0], f.warp.machine
-    for product in groups.covered(allowed):
-        if machine.sanitizer is not None:
-            f.warp.learn(f.lanes, product.over)
-        if machine.trace is not None:
+    over = groups.covered(allowed)
+    if over and machine.sanitizer is not None:
+        f.warp.learn(f.lanes, over[-1].over)
+    if machine.trace is not None:
+        for product in over:
             machine.trace.landed((KIND, id(f.warp), product.event[1]))
     groups.forget(allowed)
 

@@ -64,6 +64,7 @@ def tensor_load_maker(machine, site: int):
             extra = (tuple(int(o[lane]) for o in steps),) if steps else ()
             corner = tuple(int(c[lane]) for c in coordinates)
             transfer, region, described = tensor_transfer(operation, int(map_at[lane]), corner, places[0][1], *extra)
+            transfer = transfer if described.rounds else transfer.coarse()
             source, keep = global_side(transfer, region), transfer.in_bounds
             targets = [(shared_side(operation, transfer, block), b) for block, _, b in places]
             if source is not None:
@@ -90,6 +91,7 @@ def tensor_store(site: int, operator: str, f, lanes, map_at, coordinates, source
         operation = Operation(f.warp, lane, site, "tensor copy to global memory")
         at, place, *corner = (int(o[lane]) for o in (map_at, source, *coordinates))
         transfer, region, described = tensor_transfer(operation, at, tuple(corner), place & 0xFFFFFF, store=True)
+        transfer = transfer if operator else transfer.coarse()
         origin, target = shared_side(operation, transfer, f.warp.block), global_side(transfer, region)
         keep = None if bool(transfer.in_bounds.all()) else transfer.in_bounds
         kind = described.element.removesuffix("_ftz").replace("tf32", "f32")
