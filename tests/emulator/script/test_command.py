@@ -38,37 +38,25 @@ def test_a_script_runs_unmodified(check, tmp_path):
     assert "kernel" in trace.read_text()
 
 
-def test_a_race_is_found_and_the_script_goes_on(check):
-    code, text, result = check("reverse.py", "--fault", "race")
-    assert (code, result["failure"], kinds(result)) == (1, "", {"race"}), text
+def test_faults_are_found_and_the_script_goes_on(check):
+    code, text, result = check("reverse.py", "--fault", "both")
+    assert (code, result["failure"], kinds(result)) == (1, "", {"race", "out-of-bounds"}), text
     lines = (SCRIPTS / "reverse.py").read_text().split("\n")
     for statement in ("    tile[i] = x[i]", "    y[i] = tile[63 - i]"):
         assert f"reverse.py:{lines.index(statement) + 1} " in text, text
+    assert "float32[32] made at reverse.py:" in text, "a tensor ends where it ends"
     assert "done with" in text
-    code, text, result = check("reverse.py", "--fault", "race", options=("--schedules", "2", "--allow", "race"))
-    assert (code, result["clean"]) == (0, True), text
-
-
-def test_a_tensor_ends_where_it_ends(check):
-    code, text, result = check("reverse.py", "--fault", "short")
-    assert (code, kinds(result)) == (1, {"out-of-bounds"}), text
-    assert "float32[32]" in text and "made at reverse.py:" in text
-
-
-def test_the_driver_is_answered(check):
-    code, text, result = check("host_calls.py", options=("--sms", "3", "--schedules", "2"))
-    assert (code, result["launches"]) == (0, 2), text
-    code, text, result = check("host_calls.py", "--fault", options=("--sms", "3", "--schedules", "2"))
-    assert (code, kinds(result)) == (1, {"out-of-bounds"}) and "cuMemAlloc" in text, text
 
 
 @pytest.mark.parametrize(
-    ("argument", "words"), [("--crash", "ended by SIGSEGV in host code"), ("--refused", "cuGraphCreate")]
+    ("arguments", "found", "words"),
+    [("--crash --fault", {"out-of-bounds"}, "ended by SIGSEGV in host code"), ("--refused", set(), "cuGraphCreate")],
 )
-def test_a_script_that_does_not_end_well(check, argument, words):
+def test_the_driver_is_answered_until_the_script_fails(check, arguments, found, words):
     """What it found before is reported all the same."""
-    code, text, result = check("host_calls.py", argument, "--fault", options=("--sms", "3", "--schedules", "1"))
-    assert (code, result["launches"], kinds(result)) == (1, 2, {"out-of-bounds"}) and words in text, text
+    options = ("--sms", "3", "--schedules", "1")
+    code, text, result = check("host_calls.py", *arguments.split(), options=options)
+    assert (code, result["launches"], kinds(result)) == (1, 2, found) and words in text, text
 
 
 def test_a_script_that_does_not_end(check):

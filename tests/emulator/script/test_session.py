@@ -36,6 +36,14 @@ def test_each_launch_is_checked_and_a_loop_is_not_checked_for_ever():
     assert memory.view(np.int32)[0] in range(32), "the result is left behind"
 
 
+def test_findings_that_are_allowed_are_no_failures():
+    session = Session(Options(schedules=3, allow=("race",)))
+    memory = heap.allocate(4, "one word")
+    launch(session, RACE, memory.ctypes.data)[1]()
+    assert [r.kind for r in session.record.findings] == ["race"], "one, of all schedules"
+    assert not session.record.failures
+
+
 def test_device_memory_has_bounds_and_ends_with_its_arrays():
     words = [heap.allocate(8, f"array {i}") for i in range(3)]
     assert all(heap.holds(w.ctypes.data) and not heap.holds(w.ctypes.data + 8) for w in words)
