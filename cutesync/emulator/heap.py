@@ -39,15 +39,16 @@ def allocate(size: int, name: str, *, fresh: bool = False, strict: bool = False)
     with _lock:
         _sizes[address] = len(block)
         insort(_starts, address)
-    weakref.finalize(whole, _forget, address).atexit = False
+    weakref.finalize(whole, _forget, address, name).atexit = False
     return block
 
 
-def _forget(address: int) -> None:
+def _forget(address: int, name: str) -> None:
     DEVICE.unregister(address)
     with _lock:
-        if _sizes.pop(address, None) is not None:
-            _starts.remove(address)
+        size = _sizes.pop(address)
+        _starts.remove(address)
+    DEVICE.memory.freed.append((address, address + size, name))
 
 
 def holds(address: int) -> bool:

@@ -59,6 +59,9 @@ def test_device_memory_has_bounds_and_ends_with_its_arrays():
     del view
     gc.collect()
     assert not heap.holds(address) and not DEVICE.memory.starting_at(address)
+    session.record.begin()
+    launch(session, RACE, address)[1]()
+    assert "in array 0, which has been freed" in session.record.failures[-1].text()
 
 
 def test_fresh_memory_must_be_written_only_if_asked():
