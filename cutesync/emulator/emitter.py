@@ -123,7 +123,7 @@ class Emitter:
     def stacked(self, operand, bits: int) -> str:
         """A register as a vector, or ``{a, b}`` as rows of elements."""
         values = [self.u(item, bits) for item in syntax.items(operand)]
-        return values[0] if len(values) == 1 else self.temp(f"np.stack(({', '.join(values)}), 1)")
+        return values[0] if len(values) == 1 else self.temp(f"np.array(({', '.join(values)})).T")
 
     def register(self, reg: syntax.Reg, kind: str) -> str:
         """The local variable holding a register of its own width as unsigned, signed or float."""

@@ -21,6 +21,7 @@ ATTRIBUTES = frozenset(
     [
         "R",
         "T",
+        "array",
         "astype",
         "bits",
         "bitwise_or",
@@ -46,7 +47,6 @@ ATTRIBUTES = frozenset(
         "reshape",
         "split",
         "sreg",
-        "stack",
         "tiny",
         "view",
         "warp",

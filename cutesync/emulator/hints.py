@@ -15,6 +15,13 @@ _SYNC_WARP = "bar.warp.sync (sync_warp) must come before one lane arrives or cop
 
 def of_race(machine, warp, lane: int, key: int, before: str) -> list[str]:
     """What an access of this lane lacks to be ordered after the one of ``key``."""
+    site = key & int(SITE_MASK)
+    atomic = site and machine.program.sites[site - 1].parts[0] in ("atom", "red")
+    lines = ["the DSL gives an atomic operation the line of the launch, not its own"] if atomic else []
+    return _cause(machine, warp, lane, key, before) + lines
+
+
+def _cause(machine, warp, lane: int, key: int, before: str) -> list[str]:
     clock, actor, block = warp.clock.of(lane), key >> ACTOR_AT & int(ACTOR_MASK), (key >> BLOCK_AT) - 1
     other, slot = divmod(actor, ACTORS)
     if slot >= LANES:

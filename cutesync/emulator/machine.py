@@ -94,7 +94,9 @@ class Machine:
                 if fragment.waits_on is source:
                     source.watchers.append(fragment)
                 continue
-            self.resume(fragment, POLL)
+            if fragment.state is POLL:
+                self.resume(fragment, POLL)
+                self.schedule.woken(fragment)
             self.resume(fragment, BLOCKED)
 
     # --- the loop -----------------------------------------------------------------------------------------------------

@@ -241,7 +241,8 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
     gc.freeze()  # the collector passes over what there was before the launch
     try:
         machine.run()
-        overlap.SEEN.ran(machine.name, regions)
+        if not how.unseen_launches:
+            overlap.SEEN.ran(machine.name, regions)
     finally:
         gc.unfreeze()
         for note in machine.notes.values():

@@ -18,7 +18,7 @@ POLICIES = {
     "round_robin": "warps in turn, copies land after a while",
     "random": "any warp for a random while, copies land at random in pieces and out of order",
     "priorities": "random fixed priorities that change at a few random moments",
-    "starve_one": "one warp, or one block, runs only when no other can; now and then another one",
+    "starve_one": "one warp, block or lane runs only when no other can; now and then another one",
     "lagging_lane": "single lanes fall behind their warp and meet it only where they must",
     "copies_late": "asynchronous work lands only when nothing else can run",
     "copies_early": "asynchronous work lands at once",
@@ -52,6 +52,7 @@ class Schedule:
         self.turn = 0
         self.steps_to_change = 0
         self.victim = None
+        self.lags = False  # some lane has been left behind
         self.copy_chance = {"random": 0.25, "copies_early": 1.0, "copies_late": 0.0, "round_robin": 0.1}.get(
             policy, 0.1 + 0.3 * self.random.random()
         )
@@ -111,6 +112,8 @@ class Schedule:
         if self.machine.pending and self.copy_chance and self.random.random() < self.copy_chance:
             self.complete_something()
         queue = self.queue
+        if self.lags and self.random.random() < 0.95:
+            queue = [f for f in queue if not f.lagging] or queue
         if len(queue) == 1:
             return queue[0]
         fragment = getattr(self, "_" + self.policy, self._any)(queue)
@@ -150,20 +153,30 @@ class Schedule:
             self.steps_to_change = self.random.randrange(20, 600)
             warp = self._any(queue).warp
             self.victim = warp if self.random.random() < 0.5 else warp.block
-        others = [f for f in queue if f.warp is not self.victim and f.warp.block is not self.victim]
+        others = [f for f in queue if self.victim not in (f, f.warp, f.warp.block)]
         return self._any(others or queue)
 
     def _lagging_lane(self, queue):
         fragment = self._any(queue)
         if fragment.count > 1 and self.random.random() < 0.1:
-            lane = 1 << self.random.choice([i for i in range(32) if fragment.bits >> i & 1])
-            other = type(fragment)(fragment.warp, fragment.pc, lane)
-            other.lagging = True
-            fragment.set_lanes(fragment.bits & ~lane)
-            fragment.warp.add(other)
+            self._lag(fragment)
             return fragment
         keen = [f for f in queue if not f.lagging]
         return self._any(keen) if keen else fragment
+
+    def woken(self, fragment) -> None:
+        """What a fragment has polled has changed. Some lanes may see it long after the others do."""
+        if self.policy != "round_robin" and fragment.count > 1 and self.random.random() < 0.3:
+            self._lag(fragment)
+
+    def _lag(self, fragment):
+        """Let one lane fall behind its warp; returns its own fragment."""
+        lane = 1 << self.random.choice([i for i in range(32) if fragment.bits >> i & 1])
+        other = type(fragment)(fragment.warp, fragment.pc, lane)
+        other.lagging = self.lags = True
+        fragment.set_lanes(fragment.bits & ~lane)
+        fragment.warp.add(other)
+        return other
 
     def tears(self) -> bool:
         """Whether other threads may run in the middle of a strong vector store."""

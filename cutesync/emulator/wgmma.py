@@ -241,6 +241,10 @@ def multiply(step: Instruction, a: np.ndarray, b: np.ndarray, d: np.ndarray | No
 
 
 def _float32(kind: str, raw: np.ndarray) -> np.ndarray:
+    if kind == "f16":
+        return raw.view(np.float16).astype(np.float32)
+    if kind == "bf16":
+        return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return decode(FORMATS[kind], raw).astype(np.float32)
 
 

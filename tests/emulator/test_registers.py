@@ -4,16 +4,19 @@ is not.
 
 import linecache
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from cutesync.emulator import POLICIES
+from cutesync.emulator import POLICIES, Settings
 
 from .. import faults
 from ..compiled import check
 from . import kernels_matmul as kernels
 from .cases import KERNELS
+from .litmus import emulated
+from .litmus.warpgroup import early_wait
 from .support import kernel_text, launch, reported
 
 
@@ -126,3 +129,12 @@ def test_registers_may_be_handed_on(body):
 )
 def test_registers_in_flight_are_not_touched(body, word):
     reported("registers", word, run, *body)
+
+
+def test_the_wait_of_one_warp_serves_its_warpgroup():
+    """One warp overwrites an operand once it has waited; the others have not yet. Without its wait it is a race."""
+    case = early_wait(2)
+    assert np.array_equal(emulated.run(case, Settings(schedules=len(POLICIES))), case.expected())
+    hasty = replace(case, ptx=case.ptx.replace("wgmma.wait_group.sync.aligned 0;", "", 1))
+    text = reported("race", "st.shared", emulated.run, hasty)
+    assert "wgmma.mma_async" in text and "hint: wgmma.wait_group must come before" in text

@@ -7,7 +7,7 @@ import numpy as np
 from ..formats import F32
 from . import arithmetic, special
 from .convert import conversion
-from .registry import handles, word
+from .registry import INTEGERS, handles, word
 
 COMPARISONS = {
     "eq": "==",
@@ -72,6 +72,9 @@ def pair_comparison(e, instr) -> None:
     e.set_pair(instr.args[0], f"{both}[:, 0]", f"{both}[:, 1]")
 
 
+_PLAIN = {name: form for name, form in INTEGERS.items() if form[0] != "b"}
+
+
 @handles("cvt")
 def cvt(e, instr):
     source = instr.parts[-1]
@@ -79,6 +82,9 @@ def cvt(e, instr):
         source.lstrip("usbf")
     )
     destination = instr.args[0]
+    if len(instr.parts) == 3 and set(instr.parts[1:]) <= _PLAIN.keys():  # what compilers write for addresses and counts
+        (to, width), (kind, bits) = (_PLAIN[p] for p in instr.parts[1:])
+        return e.set(destination, f"{e.value(instr.args[1], kind, bits)}.astype({to}{width})", to, width)
     convert = e.name(conversion(instr.opcode, max(destination.bits, 16)), "convert")
     e.set(destination, f"{convert}({', '.join(e.u(a, bits) for a in instr.args[1:])})", "u", destination.bits)
 

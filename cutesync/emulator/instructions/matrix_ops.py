@@ -10,6 +10,7 @@ warp's own.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,7 +99,7 @@ def mma(e, instr):
     whole_warp(e)
     step = matrix.instruction(instr.opcode)
     bits = 64 if step.d_type == "f64" else 32
-    stacks = [f"np.stack(({', '.join(e.u(x, bits) for x in items(a))},))" for a in instr.args[1:4]]
+    stacks = [f"np.array(({', '.join(e.u(x, bits) for x in items(a))},))" for a in instr.args[1:4]]
     result = e.temp(e.call(matrix.multiply, e.name(step, "step"), *stacks))
     for i, item in enumerate(items(instr.args[0])):
         e.set(item, f"{result}[{i}]", "u", bits)
@@ -124,6 +125,13 @@ class Gathering:
     def __init__(self):
         self.site = 0
         self.turns: list[Turn] = []
+
+
+@lru_cache(maxsize=512)
+def operand_places(step: rules.Instruction, name: str, descriptor: int) -> tuple[np.ndarray, np.ndarray, int, int]:
+    """Of the 16-byte rows of operand "a" or "b": offsets in shared memory, their numbers, the first and last byte."""
+    offsets = rules.addresses(step, name, descriptor) - SHARED_START
+    return offsets, offsets >> 4, int(offsets.min()), int(offsets.max()) + 16
 
 
 class MultiplyAsync:
@@ -179,16 +187,16 @@ class MultiplyAsync:
     def operand(self, name: str, warp, descriptor: int) -> tuple[np.ndarray, Side]:
         """Raw elements of operand "a" or "b", and the 16-byte rows of shared memory that they were read from."""
         issue, region = Issue(warp, 0, self.site), warp.block.shared
-        offsets = rules.addresses(self.step, name, descriptor) - SHARED_START
-        if int(offsets.min()) < 0 or int(offsets.max()) + 16 > region.high:
+        offsets, places, low, high = operand_places(self.step, name, descriptor)
+        if low < 0 or high > region.high:
             issue.fail("out-of-bounds", "an operand of wgmma lies outside shared memory")
         if self.machine.sanitizer is not None:
-            bad = region.valid_view(16)[offsets // 16] != _WRITTEN
+            bad = region.valid_view(16)[places] != _WRITTEN
             if np.count_nonzero(bad):
                 at = int(offsets.reshape(-1)[np.flatnonzero(bad.reshape(offsets.size, 2).any(1))[0]])
                 title = f"wgmma reads byte {at} of {region.name}, which nobody has written"
                 self.machine.unwritten(region, title, warp, [0], self.site)
-        rows = region.data.reshape(-1, 16)[offsets // 16]
+        rows = region.data.reshape(-1, 16)[places]
         return rules.matrix(self.step, name, rows), Side(region, offsets.reshape(-1), 16)
 
     def note_reads(self, warps: list, sides: list[Side]) -> None:

@@ -68,16 +68,16 @@ def mov(e, instr):
 def pack(e, destination, source: Vec, instr) -> None:
     total = int(instr.parts[1][1:])
     pieces = ", ".join(e.u(x, total // len(source.items)) for x in source.items)
-    e.set(destination, f"np.stack(({pieces}), 1).view(u{total}).reshape(32)", "u", total)
+    e.set(destination, f"np.array(({pieces})).T.copy().view(u{total}).reshape(32)", "u", total)
 
 
 def unpack(e, destination: Vec, source, instr) -> None:
     total, count = int(instr.parts[1][1:]), len(destination.items)
     bits = total // count
-    whole = e.temp(f"{e.u(source, total)}.view(u{bits}).reshape(32, {count}).T.copy()")
+    whole = e.temp(f"{e.u(source, total)}.view(u{bits})")
     for i, item in enumerate(destination.items):
         if item != SINK:
-            e.set(item, f"{whole}[{i}]", "u", bits)
+            e.set(item, f"{whole}[{i}::{count}].copy()", "u", bits)
 
 
 @handles("cvta")
