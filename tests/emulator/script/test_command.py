@@ -80,3 +80,8 @@ def test_wrong_usage(line, words, capsys):
 
     assert cli.main(line.format(SCRIPTS / "reverse.py").split()) == 2
     assert words in capsys.readouterr().err
+
+
+def test_tensors_of_torch(check, torch):
+    code, text, result = check("tensors.py")
+    assert (code, result["clean"], result["notes"]) == (0, True, []) and "done" in text, text
