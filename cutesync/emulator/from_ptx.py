@@ -49,8 +49,8 @@ def check_ptx(
         packed[parameter.offset : parameter.offset + parameter.size] = data
     attributes: dict[str, Any] = {name: how.pop(name) for name in ("cooperative", "programmatic") if name in how}
     attributes["cluster"] = None if cluster is None else _extents(cluster)
-    how = {"schedules": len(POLICIES), "initcheck": False, "unseen_launches": False, **how}
     fresh = how.pop("fresh", ())
+    how = {"schedules": len(POLICIES), "initcheck": False, "unseen_launches": False, **how}
     with emulate(**how) as used, LOCK, DEVICE.arrays(*memory.arrays, fresh=fresh):
         launch(text, _extents(grid), _extents(block), packed, shared_bytes=smem, kernel=function.name, **attributes)
     memory.write_back()

@@ -32,22 +32,23 @@ def allocate(size: int, name: str, *, fresh: bool = False, strict: bool = False)
     whole = np.empty(max(size, 1) + ALIGNMENT + 2 * RED_ZONE, np.uint8)
     start = RED_ZONE + -(whole.ctypes.data + RED_ZONE) % ALIGNMENT
     block = whole[start : start + max(size, 1)]
-    if fresh:
-        block[:] = FRESH
     address = block.ctypes.data
     DEVICE.register(address, len(block), name, initialised=not (fresh and strict), owner=whole)
+    if fresh:
+        block[:] = FRESH
     with _lock:
         _sizes[address] = len(block)
         insort(_starts, address)
-    weakref.finalize(whole, _forget, address).atexit = False
+    weakref.finalize(whole, _forget, address, name).atexit = False
     return block
 
 
-def _forget(address: int) -> None:
+def _forget(address: int, name: str) -> None:
     DEVICE.unregister(address)
     with _lock:
-        if _sizes.pop(address, None) is not None:
-            _starts.remove(address)
+        size = _sizes.pop(address)
+        _starts.remove(address)
+    DEVICE.memory.freed.append((address, address + size, name))
 
 
 def holds(address: int) -> bool:

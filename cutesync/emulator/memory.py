@@ -12,6 +12,7 @@ import bisect
 import ctypes
 import threading
 import weakref
+from collections import deque
 from functools import partial
 from typing import Any
 
@@ -153,6 +154,7 @@ class Memory:
 
     def __init__(self):
         self.table: tuple[tuple[int, ...], tuple[Region, ...]] = (), ()
+        self.freed: deque[tuple[int, int, str]] = deque(maxlen=1000)  # first and last address, name
         self.lock = forks.lock(threading.RLock)  # a finalizer that removes a region may run anywhere, here included
 
     @property
@@ -192,6 +194,10 @@ class Memory:
         """Where an address lies, for a report about one that is in no region."""
         starts, regions = self.table
         at = bisect.bisect_right(starts, address) - 1
+        inside = at >= 0 and address < regions[at].base + regions[at].high
+        for start, stop, name in reversed(self.freed):
+            if start <= address < stop and not inside:
+                return f"in {name}, which has been freed"
         if at < 0:
             return "below every buffer"
         region = regions[at]

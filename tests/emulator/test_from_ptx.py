@@ -76,8 +76,7 @@ def test_a_kernel_of_cuda(compiled):
     used = emulator.check_ptx(text, "sum", 3, 128, arguments, smem=512, fresh=[totals])
     assert used.launches == len(emulator.POLICIES) and totals.sum() == 2 * x.sum()
     faulty = compiled(SUM, "-DFAULT")
-    how = {"smem": 512, "initcheck": False}
-    report = reported("race", "kernel.cu:12", emulator.check_ptx, faulty, "sum", 3, 128, arguments, **how)
+    report = reported("race", "kernel.cu:12", emulator.check_ptx, faulty, "sum", 3, 128, arguments, smem=512)
     assert "shared memory of block" in report
 
 

@@ -31,12 +31,9 @@ def install(options: Options) -> Session:
 
         torch_stub.install()
         session.note("torch is not installed: a stand-in answers what scripts need of it")
-    if importlib.util.find_spec("cupy") is None:
-        from . import cupy_stub
+    from . import cuda_python, cupy_stub, dsl
 
-        cupy_stub.install()
-    from . import cuda_python, dsl
-
+    cupy_stub.install()
     cuda_python.install(session)
     dsl.install(session)
     return session

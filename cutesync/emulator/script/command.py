@@ -79,7 +79,7 @@ def _run(script: str, arguments: Sequence[str], options: dict[str, Any], timeout
     command = [sys.executable, "-m", "cutesync.emulator.script.child", script, *arguments]
     root = str(Path(__file__).resolve().parents[3])  # the child finds the package that this process runs
     paths = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
-    environment = {**os.environ, OPTIONS: json.dumps(options), "PYTHONPATH": paths}
+    environment = {**os.environ, OPTIONS: json.dumps(options), "PYTHONPATH": paths, "CUDA_VISIBLE_DEVICES": ""}
     child = subprocess.Popen(command, env=environment)
     try:
         code = child.wait(timeout)

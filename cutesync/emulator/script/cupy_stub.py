@@ -1,4 +1,4 @@
-"""A module ``cupy`` for scripts where CuPy is not installed: NumPy's functions, with results in device memory."""
+"""A module ``cupy`` in place of CuPy, which needs a GPU: NumPy's functions, with results in device memory."""
 
 from __future__ import annotations
 

@@ -16,8 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...errors import LaunchError, explain
 from ...runtime import device
+from .. import heap
+from ..device import DEVICE
 from ..host_calls import HostCalls, calls_of
 from .session import Session, caller
 
@@ -58,6 +62,7 @@ def install(session: Session) -> None:
 
     maker: Any = compiler.Compiler
     maker.jit = jit
+    _host_arrays(session)
     _functions_of_tvm()
     _benchmarks(session)
 
@@ -102,6 +107,25 @@ def engine_of(make: Callable, module: Any, opt_level: int, session: Session) -> 
         engine.raw_register_runtime(symbol, _P(address))
     engine.cutesync = calls, symbols
     return engine
+
+
+def _host_arrays(session: Session) -> None:
+    """NumPy arrays that become tensors of the DSL are memory that kernels may access."""
+    from cutlass.cute import runtime
+
+    tensor: Any = runtime._Tensor
+    plain = tensor.__init__
+
+    def init(self: Any, array: Any, *arguments: Any, **named: Any) -> None:
+        plain(self, array, *arguments, **named)
+        if isinstance(array, np.ndarray) and array.size and not heap.holds(array.ctypes.data):
+            session.note(f"NumPy array at {caller()}: used in place; a GPU cannot access it")
+            while isinstance(array.base, np.ndarray):
+                array = array.base
+            low, high = np.lib.array_utils.byte_bounds(array)
+            DEVICE.register(low, high - low, f"array {array.dtype}{list(array.shape)}", owner=array)
+
+    tensor.__init__ = init
 
 
 # --- tvm-ffi ----------------------------------------------------------------------------------------------------------

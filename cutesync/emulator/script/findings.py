@@ -45,8 +45,9 @@ class Record:
         self.event("launch", kernel=kernel, grid=grid, block=block)
 
     def found(self, report: Report) -> None:
-        if report.key not in self._seen:
-            self._seen.add(report.key)
+        key = _key(report)
+        if key not in self._seen:
+            self._seen.add(key)
             self.findings.append(report)
             allowed = report.severity == "note" or report.kind in self.allowed
             self.event("finding", allowed=allowed, text=report.text(), **report.as_dict())
@@ -55,6 +56,16 @@ class Record:
         if text not in self.notes:
             self.notes.append(text)
             self.event("note", text=text)
+
+
+def _key(report: Report) -> tuple:
+    """What makes findings equal: their source lines, whatever instructions the compiler made of them; notes of all
+    kernels."""
+    lines = tuple(place.split(" (")[0] for place in report.places)
+    if any(line.endswith(":0") for line in lines):
+        return report.key
+    kernel = "" if report.severity == "note" else report.kernel
+    return report.severity, report.kind, kernel, *(lines or (report.title,))
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ class DeviceArray(np.ndarray):
 
     def __dlpack__(self, **_: Any) -> Any:
         """A capsule that says that the array is on the device."""
-        bfloat = self.dtype.name == "bfloat16"
+        bfloat = plain(self).dtype.name == "bfloat16"
         capsule = (plain(self).view(np.uint16) if bfloat else plain(self)).__dlpack__()
         pointer = ctypes.pythonapi.PyCapsule_GetPointer
         pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
@@ -63,8 +63,11 @@ def plain(x: Any) -> Any:
     return x
 
 
-def device_array(x: Any, kind: type[DeviceArray] = DeviceArray, *, fresh: bool = False) -> Any:
-    """A result of NumPy in device memory: arrays, and tuples and lists of them; other things stay as they are."""
+def device_array(x: Any, kind: type[DeviceArray] = DeviceArray, *, fresh: bool = False, like: Any = None) -> Any:
+    """A result of NumPy in device memory: arrays, and tuples and lists of them; other things stay as they are.
+
+    The axes lie in memory in the order of those of ``like``, or of the array itself.
+    """
     if isinstance(x, (list, tuple)):
         return type(x)(device_array(member, kind) for member in x)
     if isinstance(x, np.generic):
@@ -75,8 +78,9 @@ def device_array(x: Any, kind: type[DeviceArray] = DeviceArray, *, fresh: bool =
         return np.ndarray.view(x, kind)
     name = f"{x.dtype}{list(x.shape)} made at {caller()}"
     memory = heap.allocate(x.nbytes, name, fresh=fresh)[: x.nbytes]
-    order: Any = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
-    made = np.ndarray(x.shape, x.dtype, memory, order=order)
+    steps = (x if like is None else like).strides
+    axes = sorted(range(x.ndim), key=lambda axis: (-abs(steps[axis]), axis))
+    made = np.ndarray([x.shape[axis] for axis in axes], x.dtype, memory).transpose(np.argsort(axes))
     if not fresh:
         made[...] = x
     return made.view(kind)

@@ -151,11 +151,17 @@ def install(session: Session) -> None:
     _benchmarks(session)
 
 
-class _Operator:
-    """A custom operator without a dispatcher: the function itself."""
+_operators: dict[str, _Operator] = {}
 
-    def __init__(self, function: Callable) -> None:
-        self.function, self.__name__ = function, function.__name__
+
+class _Operator:
+    """A custom operator without a dispatcher, also in ``torch.ops``: the function itself."""
+
+    def __init__(self, name: str, function: Callable) -> None:
+        self.function, self.__name__, self.default = function, function.__name__, self
+        space, _, own = name.rpartition("::")
+        setattr(getattr(torch.ops, space), own, self)
+        _operators[name] = self
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         return self.function(*arguments, **named)
@@ -190,7 +196,7 @@ def _python_functions(session: Session) -> None:
         def make(function: Callable) -> Any:
             if function.__module__.startswith("torch."):
                 return plain(name, function, **how)
-            return _Operator(function)
+            return _Operator(name, function)
 
         return make if function is None else make(function)
 
@@ -198,6 +204,17 @@ def _python_functions(session: Session) -> None:
         session.note(f"torch.compile at {caller()}: not compiled")
         return (lambda f: f) if model is None else model
 
+    def registering(register: Callable, method: str) -> Callable:
+        def call(operator: Any, *arguments: Any, **named: Any) -> Any:
+            own = operator if isinstance(operator, _Operator) else _operators.get(operator)
+            if own is None:
+                return register(operator, *arguments, **named)
+            return getattr(own, method)(*arguments, **{k: v for k, v in named.items() if k != "lib"})
+
+        return call
+
+    for method in ("register_fake", "register_kernel", "register_vmap", "register_autograd"):
+        setattr(torch.library, method, registering(getattr(torch.library, method), method))
     torch.library.custom_op = custom_op
     torch.compile = compile
 

@@ -31,8 +31,9 @@ _DTYPES = {
     "uint8": "uint8",
     "bool": "bool",
 }
+_NARROW = {"bfloat16": 2, "float8_e5m2": 1, "float8_e4m3fn": 1, "float8_e4m3fnuz": 1, "float4_e2m1fn_x2": 1}
 _TOLERANCES = {"float16": (1e-3, 1e-5), "bfloat16": (1.6e-2, 1e-5), "float32": (1.3e-6, 1e-5), "float64": (1e-7, 1e-7)}
-_OF_NUMPY = "einsum matmul sum abs exp sqrt maximum minimum where equal allclose isnan any all cumsum max min"
+_OF_NUMPY = "einsum matmul tril triu sum abs exp sqrt maximum minimum where equal allclose isnan any all cumsum max min"
 _generator = np.random.default_rng(0)
 
 
@@ -56,8 +57,38 @@ class device:
         return hash(str(self))
 
 
+class dtype:
+    """A type of elements. Those that NumPy lacks, where ``ml_dtypes`` is not installed, are names only."""
+
+    of_numpy: dict[np.dtype, dtype] = {}
+
+    def __init__(self, name: str, kind: np.dtype) -> None:
+        self.name, self.numpy, self.itemsize = name, kind, kind.itemsize
+        self.is_floating_point = "float" in name
+        self.is_signed = self.is_floating_point or kind.kind == "i"
+        self.is_complex = False
+        dtype.of_numpy[kind] = self
+
+    def __repr__(self) -> str:
+        return f"torch.{self.name}"
+
+
+def numpy_type(kind: Any) -> Any:
+    return kind.numpy if isinstance(kind, dtype) else kind
+
+
 class Tensor(DeviceArray):
     """A tensor: an ndarray with torch's names."""
+
+    @property
+    def dtype(self) -> Any:
+        kind = plain(self).dtype
+        return dtype.of_numpy.get(kind, kind)
+
+    def __repr__(self) -> str:
+        return repr(plain(self)).replace("array(", "tensor(", 1)
+
+    __str__ = __repr__
 
     is_cuda, requires_grad, grad = True, False, None
     layout, device = "strided", device("cuda", 0)  # type: ignore[assignment]
@@ -88,14 +119,14 @@ class Tensor(DeviceArray):
         return device_array(np.ascontiguousarray(plain(self)), Tensor)
 
     def clone(self) -> Any:
-        return device_array(np.array(plain(self), order="K"), Tensor)
+        return device_array(plain(self).copy(), Tensor, like=plain(self))
 
     def numpy(self) -> np.ndarray:
         return plain(self)
 
     def to(self, *given: Any, dtype: Any = None, **_: Any) -> Any:
-        kinds = [x for x in (*given, dtype) if isinstance(x, (np.dtype, type))]
-        return device_array(plain(self).astype(kinds[0]), Tensor) if kinds else self
+        kinds = [numpy_type(x) for x in (*given, dtype) if isinstance(x, (np.dtype, type, _Type))]
+        return device_array(plain(self).astype(kinds[0]), Tensor, like=plain(self)) if kinds else self
 
     def _itself(self, *_: Any, **__: Any) -> Any:
         return self
@@ -126,9 +157,10 @@ class Tensor(DeviceArray):
     def t(self) -> Any:
         return self.T
 
-    def view(self, *shape: Any) -> Any:  # type: ignore[override]
-        if shape and isinstance(shape[0], (np.dtype, type)):
-            return np.ndarray.view(self, *shape)
+    def view(self, *shape: Any, dtype: Any = None) -> Any:  # type: ignore[override]
+        kind = numpy_type(dtype or (shape[0] if shape else None))
+        if isinstance(kind, (np.dtype, type)):
+            return np.ndarray.view(self, kind)
         return np.ndarray.reshape(self, *shape)
 
     def unsqueeze(self, axis: Any) -> Any:
@@ -140,8 +172,29 @@ class Tensor(DeviceArray):
 
     copy_ = fill_
 
+    def random_(self, low: Any = 0, high: Any = None) -> Any:
+        first, stop = (0, low) if high is None else (low, high)
+        return self.fill_(_generator.integers(first, stop, self.shape))
+
+    def normal_(self, mean: Any = 0.0, std: Any = 1.0) -> Any:
+        return self.fill_(_generator.normal(mean, std, self.shape))
+
+    def uniform_(self, low: Any = 0.0, high: Any = 1.0) -> Any:
+        return self.fill_(_generator.uniform(low, high, self.shape))
+
     def zero_(self) -> Any:
         return self.fill_(0)
+
+    def expand(self, *shape: Any) -> Any:
+        wanted, own = _shape(shape), (1,) * (len(_shape(shape)) - self.ndim) + self.shape
+        full = tuple(n if m == -1 else m for n, m in zip(own, wanted))
+        return np.broadcast_to(plain(self), full).view(Tensor)
+
+    def masked_fill(self, mask: Any, value: Any) -> Any:
+        return device_array(np.where(plain(mask), value, plain(self)).astype(plain(self).dtype), Tensor)
+
+    def softmax(self, axis: Any = -1, dim: Any = None, **_: Any) -> Any:
+        return _softmax(self, axis if dim is None else dim)
 
     def abs(self) -> Any:
         return np.abs(self)
@@ -150,42 +203,61 @@ class Tensor(DeviceArray):
         return tuple(sorted(range(self.ndim), key=lambda axis: -self.strides[axis]))
 
 
+_Type = dtype  # in methods with a parameter of this name
+
+
 def _shape(given: tuple) -> tuple:
     return tuple(given[0]) if len(given) == 1 and isinstance(given[0], (tuple, list)) else given
 
 
 def _maker(make: Callable[[tuple], np.ndarray], default: str = "float32", *, fresh: bool = False) -> Callable:
     def create(*shape: Any, dtype: Any = None, size: Any = None, **_: Any) -> Any:
-        made = make(tuple(size) if size is not None else _shape(shape)).astype(dtype or np.dtype(default), copy=False)
+        made = make(tuple(size) if size is not None else _shape(shape)).astype(
+            numpy_type(dtype) or np.dtype(default), copy=False
+        )
         return device_array(made, Tensor, fresh=fresh)
 
     return create
 
 
 def _like(create: Callable) -> Callable:
-    return lambda x, dtype=None, **_: create(tuple(x.shape), dtype=dtype or x.dtype)
+    def like(x: Any, dtype: Any = None, **_: Any) -> Any:
+        source = plain(x)
+        values = create(source.shape, dtype=numpy_type(dtype) or source.dtype)
+        return device_array(plain(values).copy(), Tensor, like=source)
+
+    return like
 
 
 def _tensor(data: Any, dtype: Any = None, **_: Any) -> Any:
     found = np.array(plain(data))
     if dtype is None and found.dtype == np.float64 and not hasattr(data, "dtype"):
         dtype = np.dtype("float32")
-    return device_array(found if dtype is None else found.astype(dtype), Tensor)
+    return device_array(found if dtype is None else found.astype(numpy_type(dtype)), Tensor)
 
 
 def _full(shape: Any, value: Any, dtype: Any = None, **_: Any) -> Any:
-    found = dtype or (np.dtype("int64") if isinstance(value, int) else np.dtype("float32"))
+    found = numpy_type(dtype) or (np.dtype("int64") if isinstance(value, int) else np.dtype("float32"))
     return device_array(np.full(shape, value, found), Tensor)
 
 
 def _randint(*given: Any, dtype: Any = None, size: Any = None, **_: Any) -> Any:
     bounds, shape = (given, size) if size is not None else (given[:-1], given[-1])
     low, high = bounds if len(bounds) == 2 else (0, bounds[0])
-    return device_array(_generator.integers(low, high, shape).astype(dtype or np.dtype("int64")), Tensor)
+    return device_array(_generator.integers(low, high, shape).astype(numpy_type(dtype) or np.dtype("int64")), Tensor)
+
+
+def _softmax(x: Any, dim: Any = -1, **_: Any) -> Any:
+    values = np.exp(plain(x) - plain(x).max(axis=dim, keepdims=True))
+    return device_array(values / values.sum(axis=dim, keepdims=True), Tensor)
+
+
+def _joined(join: Callable) -> Callable:
+    return lambda tensors, dim=0, **_: device_array(join([plain(t) for t in tensors], axis=dim), Tensor)
 
 
 def _arange(*bounds: Any, dtype: Any = None, **_: Any) -> Any:
-    return device_array(np.arange(*bounds).astype(dtype or np.asarray(bounds[0]).dtype), Tensor)
+    return device_array(np.arange(*bounds).astype(numpy_type(dtype) or np.asarray(bounds[0]).dtype), Tensor)
 
 
 def assert_close(actual: Any, expected: Any, rtol: float | None = None, atol: float | None = None, **_: Any) -> None:
@@ -226,17 +298,26 @@ def _names() -> dict[str, Any]:
         "full": _full,
         "randint": _randint,
         "arange": _arange,
+        "bmm": np.matmul,
+        "mm": np.matmul,
+        "softmax": _softmax,
+        "cat": _joined(np.concatenate),
+        "stack": _joined(np.stack),
         "manual_seed": _seed,
         "no_grad": contextlib.nullcontext,
         "inference_mode": contextlib.nullcontext,
         "is_tensor": lambda x: isinstance(x, Tensor),
     }
     names.update({name: getattr(np, name) for name in _OF_NUMPY.split()})
-    names.update({name: np.dtype(kind) for name, kind in _DTYPES.items()})
-    with contextlib.suppress(ImportError):
-        import ml_dtypes
+    made = {kind: dtype(kind, np.dtype(kind)) for kind in dict.fromkeys(_DTYPES.values())}
+    names.update({name: made[kind] for name, kind in _DTYPES.items()}, dtype=dtype)
+    for name, size in _NARROW.items():
+        kind = np.dtype(f"V{size}")
+        with contextlib.suppress(ImportError, AttributeError):
+            import ml_dtypes
 
-        names["bfloat16"] = np.dtype(ml_dtypes.bfloat16)
+            kind = np.dtype(getattr(ml_dtypes, name))
+        names[name] = dtype(name, kind)
     return names
 
 

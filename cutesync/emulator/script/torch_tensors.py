@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,7 +28,16 @@ _KDL_CUDA = 2
 _DEVICE_OF_TENSOR, _DEVICE_OF_MANAGED = 8, 40  # offsets of the device type in DLTensor, DLManagedTensorVersioned
 _UNWRITTEN = {"empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided"}
 _strict = [False]  # whether kernels must write fresh tensors before they read them (--initcheck)
-_target: list[str] = []  # "cuda" or "cpu", where an operator that is under way must leave its result
+
+
+class _Targets(threading.local):
+    """Where operators that are under way in this thread must leave their results: "cuda" or "cpu", innermost last."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+
+_targets = _Targets()
 
 
 def on_device(tensor: torch.Tensor) -> bool:
@@ -62,11 +72,11 @@ class OperatorMode(TorchDispatchMode):
             if not func.is_view:
                 heap.initialised(x.data_ptr())
         result = func(*args, **kwargs)
-        target = _target[-1] if _target else "cuda" if there else "cpu"
+        target = _targets.names[-1] if _targets.names else "cuda" if there else "cpu"
         if target == "cpu":
             return result
         fresh = func.__name__.split(".")[0] in _UNWRITTEN
-        mine = set() if _target else {id(x) for x in given}
+        mine = set() if _targets.names else {id(x) for x in given}
 
         def moved(x: Any) -> Any:
             if not isinstance(x, torch.Tensor) or id(x) in mine or on_device(x) or x.layout is not torch.strided:
@@ -78,11 +88,11 @@ class OperatorMode(TorchDispatchMode):
 
 @contextlib.contextmanager
 def _to(target: str) -> Iterator[None]:
-    _target.append(target)
+    _targets.names.append(target)
     try:
         yield
     finally:
-        _target.pop()
+        _targets.names.pop()
 
 
 def is_cuda(device: Any) -> bool:
@@ -272,10 +282,22 @@ def _exchange_table() -> None:
     torch.Tensor.__dlpack_c_exchange_api__ = ctypes.addressof(table)
 
 
+def _in_threads() -> None:
+    """Modes belong to a thread: those that the script starts enter their own."""
+    plain = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def run(self: Any) -> None:
+        with OperatorMode(), FunctionMode():
+            plain(self)
+
+    threading.Thread._bootstrap_inner = run  # type: ignore[attr-defined]
+
+
 def install(strict: bool) -> None:
     """Put the modes in force for the rest of the process."""
     _strict[0] = strict
     _exchange_table()
+    _in_threads()
     torch.autograd.has_torch_function = lambda *_: False
     for mode in (OperatorMode(), FunctionMode()):
         mode.__enter__()

@@ -5,6 +5,7 @@ import argparse
 import cutlass
 import cutlass.cute as cute
 import cutlass.testing
+import numpy as np
 import torch
 from cutlass.cute.runtime import from_dlpack
 
@@ -31,15 +32,17 @@ def main():
     torch.manual_seed(1)
     x = torch.randn(64, device="cuda")
     y = torch.empty_like(x)
-    a, b = from_dlpack(x), from_dlpack(y[:32] if fault == "short" else y)
-    reverse(a, b, fault != "race")
-    if fault == "short":
-        b = from_dlpack(torch.zeros(32, device="cuda"))
-    compiled = cute.compile(reverse, a, b, fault != "race")
+    a, b = from_dlpack(x), from_dlpack(y)
+    reverse(a, b, fault == "none")
+    b = b if fault == "none" else from_dlpack(torch.zeros(32, device="cuda"))
+    compiled = cute.compile(reverse, a, b, True)
     cutlass.testing.benchmark(compiled, kernel_arguments=cutlass.testing.JitArguments(a, b), iterations=1000)
     torch.cuda.synchronize()
     if fault == "none":
         torch.testing.assert_close(y, torch.tensor(x.cpu().numpy()[::-1].copy(), device="cuda"))
+    host = np.zeros(64, np.float32)
+    reverse(from_dlpack(x), from_dlpack(host), True)
+    assert np.array_equal(host, x.cpu().numpy()[::-1])
     print("done with", torch.cuda.get_device_properties(0).multi_processor_count, "multiprocessors")
 
 
