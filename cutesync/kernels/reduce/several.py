@@ -9,20 +9,11 @@ from ...arguments import exact
 from ...ops import operator
 from ...runtime.call import Family, Views
 from ...runtime.view import View
-from ..several import Inputs, call_of, inputs_of, operation_of
+from ..several import call_of, inputs_of, operation_of
 from ..states import start_of
 from .counts import check_count, count_of
 from .plan import plan
 from .spec import IN_MEMORY, ReduceSpec, axes_of
-
-
-class Counted(Inputs):
-    """The inputs of a call with ``n`` in memory, which is the last array."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (*super().names, "n")
-
 
 # The plain arguments of ``reduce``.
 Options = namedtuple("Options", "axis keepdims init dtype identity out_dtype")
@@ -38,7 +29,7 @@ def reduce_states(
     inputs, arrays = inputs_of(x, args, options.dtype, callables[1], options.out_dtype)
     count, counts = count_of(n)
     if counts:
-        inputs = Counted(*inputs)
+        inputs = inputs._replace(counted=True)
     key = Arguments(op, callables, inputs, options, exact(options.axis, options.init, options.identity), count)
     return call_of(_FAMILY, inputs, key, (*arrays, *counts), out, stream)
 
