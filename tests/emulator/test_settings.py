@@ -15,7 +15,7 @@ import pytest
 
 import cutesync as cs
 from cutesync import emulator
-from cutesync.emulator import driver, machine, rewind, trace, watchdog
+from cutesync.emulator import host_calls, machine, rewind, trace, watchdog
 from cutesync.errors import ArgumentTypeError, ArgumentValueError
 from cutesync.runtime import device
 
@@ -317,7 +317,7 @@ def test_an_interrupt_in_the_host_code_of_a_check(monkeypatch):
     emulator.call(kernel, basic.add, x, x, x.copy(), 64)
 
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(driver.Executable, "_attribute", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(host_calls.HostCalls, "_parameters", Mock(side_effect=KeyboardInterrupt))
         emulator.call(kernel, basic.add, x, x, x.copy(), 64)
     out = np.zeros(64, np.float32)
     emulator.call(kernel, basic.add, x, x, out, 64)
