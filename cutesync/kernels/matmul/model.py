@@ -28,6 +28,7 @@ PROMOTION_CLOCKS = {"cooperative": 80.0, "pingpong": 300.0}
 TILE_CLOCKS = 600.0  # between two tiles
 DEFERRED_TILE_CLOCKS = 1300.0  # the same with a deferred epilogue
 EPILOGUE_RATE = 9.5  # bytes of the result that an SM stores a clock
+DIRECT_EPILOGUE_RATE = 4.0  # the same where threads store single elements
 TURNSTILE_CLOCKS = 9000.0  # a write, an atomic and a read of the L2, one after the other
 CLUSTER_SPLIT_RATE = 8.0  # bytes a clock of partial sums in a cluster: stored, waited for and added up
 CLUSTER_CLOCKS = 1200.0  # the barrier of a cluster at its start and end
@@ -57,12 +58,12 @@ class Access(NamedTuple):
 class Workload(
     namedtuple(
         "Workload",
-        "m n k_tiles batch out_bytes promoted split access accumulators",
-        defaults=(False, True, Access(), MAX_ACCUMULATORS),
+        "m n k_tiles batch out_bytes promoted split access accumulators by_tma",
+        defaults=(False, True, Access(), MAX_ACCUMULATORS, True),
     )
 ):
     """What the model knows of a problem; ``split`` says whether K may be cut, ``accumulators`` how many a thread may
-    have."""
+    have, ``by_tma`` whether TMA stores the result."""
 
 
 def row_cost(stride: int) -> float:
@@ -82,7 +83,7 @@ def cost(config: MatmulPolicy, load: Workload) -> float:
     moved = K_TILE_BYTES * load.k_tiles * (load.m + load.n) + load.m * load.n * load.out_bytes
     memory = load.batch * moved / DRAM_RATE
     mainloop = _mainloop(config, k_tiles, load.access.bytes(config))
-    store = tile_m * tile_n * load.out_bytes / EPILOGUE_RATE
+    store = tile_m * tile_n * load.out_bytes / (EPILOGUE_RATE if load.by_tma else DIRECT_EPILOGUE_RATE)
     if config.cluster_split:
         store += config.exchange_bytes() / CLUSTER_SPLIT_RATE
     elif config.splits > 1:

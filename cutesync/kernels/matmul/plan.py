@@ -20,7 +20,7 @@ from ...runtime.kernel import KernelSpec, Packed, Parameter, Pointer, Scalar
 from ...runtime.launch import Launch
 from ...runtime.tensor_map import BYTES as TENSOR_MAP_BYTES, TiledMap
 from . import policy
-from .model import Access, Workload, raster, row_cost, shortlist
+from .model import Access, Workload, cost, raster, row_cost, shortlist
 from .parameters import MAPS, PRE_MAPS, More, Operands, Order, Split, names_of
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec
@@ -76,16 +76,25 @@ class Problem:
         """Elements of K in a k-tile."""
         return K_TILE_BYTES // self.elements[0].size
 
-    def shortlist(self, count: int = 1) -> tuple[MatmulPolicy, ...]:
-        """What the model chooses, best first."""
+    @property
+    def load(self) -> Workload:
+        """What the model knows of it."""
         size = self.elements[0].size
         access = Access(self.b.k_major, row_cost(self.a.step * size), row_cost(self.b.step * size))
         k_tiles = -(-self.k // self.k_elements)
         of_pre = self.terms.pre.size if self.terms.pre else 0
         most = policy.MAX_TWO_RESULTS_ACCUMULATORS if of_pre else policy.MAX_ACCUMULATORS
         stored = self.out.size + of_pre
-        load = Workload(self.m, self.n, k_tiles, self.items, stored, self.promoted, self.split, access, most)
-        return shortlist(load, count)
+        by_tma = self.terms.by_tma
+        return Workload(self.m, self.n, k_tiles, self.items, stored, self.promoted, self.split, access, most, by_tma)
+
+    def shortlist(self, count: int = 1) -> tuple[MatmulPolicy, ...]:
+        """What the model chooses, best first."""
+        return shortlist(self.load, count)
+
+    def cost(self, config: MatmulPolicy | None) -> float:
+        """Clocks that the model expects with this configuration, or with its own choice."""
+        return cost(config or self.shortlist()[0], self.load)
 
     @property
     def key(self) -> tuple:
