@@ -5,20 +5,25 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import functools
+import itertools
 import multiprocessing
 import os
 import time
 from collections import Counter
-from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 from matmul_random import SIZES, Random
 
 from cutesync import matmul
 from cutesync.cli.warm import _FAR, _dry_array
 from cutesync.dtypes import element_type
 from cutesync.errors import ArgumentValueError
-from cutesync.kernels.matmul.model import Access, Workload, _splits, cost, row_cost
-from cutesync.kernels.matmul.policy import K_TILE_BYTES, MatmulPolicy
+from cutesync.kernels.matmul.candidates import SPLITS
+from cutesync.kernels.matmul.model import Access, Table, Workload, cost, possible, table
+from cutesync.kernels.matmul.policy import K_TILE_BYTES, SMS, MatmulPolicy
 from cutesync.runtime.device_array import transposed
 from cutesync.runtime.kernel import collect
 
@@ -48,46 +53,58 @@ def workloads(product: Random) -> list[Workload]:
     full = product.dtype == "float32" and product.op != "tf32"
     k_tiles = -(-k * size // K_TILE_BYTES) * (3 if full else 1)
 
-    def row(k_major: bool, other: int) -> tuple[bool, float]:
+    def operand(k_major: bool, other: int) -> tuple[bool, int]:
         pitch = (k if k_major else other) * size
         packed = full or pitch % 16 or (not k_major and size != 2)
-        return (True, 1.0) if packed else (k_major, row_cost(pitch))
+        return (True, K_TILE_BYTES) if packed else (k_major, pitch)
 
-    (a_major, row_a), (b_major, row_b) = row(product.layout[0] == "N", m), row(product.layout[1] == "T", n)
+    (a_major, pitch_a), (b_major, pitch_b) = operand(product.layout[0] == "N", m), operand(product.layout[1] == "T", n)
     stored = SIZES.get(product.out, 4)
     promoted, split = full or product.op == "promoted", product.op != "invariant"
-    by_tma = n * stored % 16 == 0
     more = {"batch": max(product.batch, 1), "k_tiles": k_tiles, "out_bytes": stored}
     more |= {"promoted": promoted, "split": split}
+    rows_by_tma = n * stored % 16 == 0
     return [
-        Workload(m=m, n=n, access=Access(b_major, row_a, row_b), by_tma=by_tma, **more),
-        Workload(m=n, n=m, access=Access(a_major, row_b, row_a), by_tma=m == 1, **more),
+        Workload(m=m, n=n, access=Access(b_major, pitch_a, pitch_b), by_tma=rows_by_tma, **more),
+        Workload(m=n, n=m, access=Access(a_major, pitch_b, pitch_a), by_tma=rows_by_tma and stored == 2, **more),
     ]
 
 
-def ranked(product: Random, forms: Sequence = FORMS) -> list[tuple[float, MatmulPolicy]]:
-    """``(modelled clocks, configuration)`` of all configurations of these forms, best first."""
+@functools.lru_cache(maxsize=2)
+def all_forms(promoted: bool) -> tuple[MatmulPolicy, ...]:
+    """Every configuration of ``FORMS``."""
+    found = []
+    for (tile, schedule), cluster, splits in itertools.product(FORMS, CLUSTERS, (1, *SPLITS)):
+        with contextlib.suppress(ArgumentValueError):
+            found.append(MatmulPolicy(tile, schedule, cluster, promoted=promoted, splits=splits))
+            found[-1].decided(4)
+    return tuple(found)
+
+
+def ranked(product: Random, policies: tuple[MatmulPolicy, ...] | None = None) -> list[tuple[float, MatmulPolicy]]:
+    """``(modelled clocks, configuration)`` of all configurations that are possible, best first."""
     found = []
     for swapped, load in enumerate(workloads(product)):
-        for tile, schedule in forms:
-            for cluster in CLUSTERS:
-                try:
-                    config = MatmulPolicy(tile, schedule, cluster, promoted=load.promoted, swap_ab=bool(swapped))
-                    config.decided(load.out_bytes)
-                except ArgumentValueError:
-                    continue
-                for splits in (1, *(_splits(config, load) if load.split else ())):
-                    one = MatmulPolicy(
-                        tile, schedule, cluster, promoted=load.promoted, splits=splits, swap_ab=bool(swapped)
-                    )
-                    found.append((cost(one, load), one))
+        given = policies or all_forms(load.promoted)
+        of = _table(given)
+        clocks = np.where(possible(of, load), cost(of, load), np.inf)
+        found += [
+            (float(of_one), replace(config, swap_ab=bool(swapped)))
+            for of_one, config in zip(clocks, given)
+            if of_one < np.inf
+        ]
     return sorted(found, key=lambda pair: pair[0])
 
 
-def configurations(product: Random, count: int, forms: Sequence = FORMS) -> list[MatmulPolicy]:
+@functools.lru_cache(maxsize=4)
+def _table(policies: tuple[MatmulPolicy, ...]) -> Table:
+    return table(policies, SMS)
+
+
+def configurations(product: Random, count: int) -> list[MatmulPolicy]:
     """``count`` configurations to time: half are the model's best, the rest the best of each other form, and further
     clusters and splits of the best forms."""
-    order = [config for _, config in ranked(product, forms)]
+    order = [config for _, config in ranked(product)]
     chosen = dict.fromkeys(order[: count // 2])
     of_form: dict[tuple, list[MatmulPolicy]] = {}
     for config in order:

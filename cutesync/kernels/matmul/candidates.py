@@ -25,6 +25,7 @@ _NARROW = (
     ((128, 64), "cooperative"),
 )
 SKINNY = tuple(MatmulPolicy(tile, schedule, cluster) for tile, schedule in _NARROW for cluster in ((2, 1), (1, 1)))
+CANDIDATES = COOPERATIVE + PINGPONG + SKINNY + STRADDLING
 _TWO_SETS = (
     ((128, 192), "cooperative"),
     ((128, 160), "cooperative"),

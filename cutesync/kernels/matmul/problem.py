@@ -122,6 +122,11 @@ def steps_of(product: Product, swapped: bool) -> list[Step]:
             _tma_stores(x.address + offset, strides, (m, n, items), x.size)
             for x, offset, strides in ((d, offsets[2], strides_d), (pre, offsets[4], strides_pre))
         )
+        columns = (
+            not by_tma
+            and product.pre is None
+            and _tma_stores_columns(d.address + offsets[2], strides_d, (m, n, items), d.size)
+        )
         problem = Problem(
             m,
             n,
@@ -133,7 +138,12 @@ def steps_of(product: Product, swapped: bool) -> list[Step]:
             strides_d,
             elements,
             product.out.dtype,
-            replace(terms, by_tma=by_tma, pre_by_tma=pre_by_tma if product.pre else True),
+            replace(
+                terms,
+                by_tma=by_tma or columns,
+                pre_by_tma=pre_by_tma if product.pre else True,
+                by_columns=columns,
+            ),
             product.promoted,
             product.split,
             product.a.device,
@@ -245,6 +255,12 @@ def _tma_stores(address: int, steps: tuple[int, int, int], shape: tuple[int, int
     strides = ([row] if m > 1 else []) + ([item] if items > 1 else [])
     aligned = address % TMA_BYTES == 0 and all(step > 0 and step % unit == 0 for step in strides)
     return aligned and column == 1 and n % unit == 0
+
+
+def _tma_stores_columns(address: int, steps: tuple[int, int, int], shape: tuple[int, int, int], size: int) -> bool:
+    """Whether TMA can store a result column by column: of elements of 16 bits, as stmatrix transposes those."""
+    (row, column, item), (m, n, items) = steps, shape
+    return size == 2 and _tma_stores(address, (column, row, item), (n, m, items), size)
 
 
 def _up(value: int, unit: int) -> int:
