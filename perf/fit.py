@@ -3,15 +3,15 @@
     python perf/sweep.py matmul --cases random --brute --seed 1 --json perf/results/FILE.json      gathers times
     python perf/fit.py perf/results/FILE.json ... [--held-out FILE.json ...] [--write]             fits
 
-The loss of a product is how much longer than the best the configurations take that the model prefers (a soft minimum of
-its clocks), and a little how far its clocks are from the times, in proportion. Coefficients are logarithms, improved
-by a random search. Without ``--held-out`` every fourth product is held out. Printed is the regret, time of the choice
+Coefficients are logarithms. First clocks are brought near the times, by least squares; then a random search makes the
+choice better. Without ``--held-out`` every fourth product is held out. Printed is the regret, time of the choice
 over the best configuration timed, mean and 95th percentile, before and after, by class.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import namedtuple
 from pathlib import Path
@@ -26,11 +26,13 @@ from cutesync.kernels.matmul.coefficients import COEFFICIENTS, Coefficients
 from cutesync.kernels.matmul.model import Access, Workload, cost, table
 from cutesync.kernels.matmul.policy import SMS, MatmulPolicy
 
+NEAR = 0.2  # configurations that take so much longer than the best, in proportion, count e times less
+CLOCK, ABSOLUTE = 1750.0, 0.3  # clocks a microsecond; weight of the distance to it, and the most
+PRIOR, STEPS, NUDGE = 0.15, 40, 1e-2  # of the least squares: weight of the old coefficients; steps; for differences
 SHARPNESS = 0.03  # of the soft minimum: clocks so much more, in proportion, count e times less
-NEAR = 0.3  # configurations that take so much longer than the best count e times less
+MOST_LONGER = 0.6  # that counts
 WEIGHT = 0.15  # of the distance between clocks and times
-STEP = 0.25  # of a coefficient's logarithm at the beginning
-FIXED = 0.01  # weight of the distance to where the search began: what the times do not tell stays
+STEP, FIXED = 0.2, 0.02  # of the search: of a logarithm at the beginning; weight of the distance to the least squares
 
 _SHORT = re.compile(r"(\d+)x(\d+)([cp]) (\d)x(\d)(?: /(\d+))?( T)?")
 
@@ -57,8 +59,8 @@ class Times(namedtuple("Times", "of load starts us groups")):
 def times(records: list[dict]) -> Times:
     policies, loads, starts, us, groups = [], [], [], [], []
     for record in records:
-        product = Random(*record["product"])
-        ways = workloads(product)
+        product, columns = Random(*record["product"]), record.get("columns", True)
+        ways = workloads(product, columns)
         starts.append(len(us))
         groups.append(product.group)
         for words, taken in record["times"].items():
@@ -85,34 +87,67 @@ def lost(data: Times, by: Coefficients) -> np.ndarray:
     return of_products(np.minimum, chosen, data)[0] / of_products(np.minimum, data.us, data)[0] - 1
 
 
+def away(data: Times, by: Coefficients) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """How far the logarithms of clocks and times are apart: each configuration's from its product's mean, the products'
+    means, and the weights, which sum up to 1 for a product."""
+    best = of_products(np.minimum, data.us, data)[1]
+    weight = np.exp(-(data.us / best - 1) / NEAR)
+    weight = weight / of_products(np.add, weight, data)[1]
+    apart = np.log(cost(data.of, data.load, by)) - np.log(data.us)
+    means, mean = of_products(np.add, weight * apart, data)
+    return apart - mean, means, weight
+
+
 def loss(data: Times, by: Coefficients) -> float:
-    clocks, best = np.log(cost(data.of, data.load, by)), of_products(np.minimum, data.us, data)[1]
-    longer = data.us / best - 1
+    """How much longer the preferred take (a soft minimum of the clocks), and how far clocks are from times."""
+    clocks = np.log(cost(data.of, data.load, by))
+    longer = np.minimum(data.us / of_products(np.minimum, data.us, data)[1] - 1, MOST_LONGER)
     preferred = np.exp((of_products(np.minimum, clocks, data)[1] - clocks) / SHARPNESS)
     soft = of_products(np.add, preferred * longer, data)[0] / of_products(np.add, preferred, data)[0]
-    weight = np.exp(-longer / NEAR)
-    away = clocks - np.log(data.us)
-    middle = of_products(np.add, weight * away, data)[1] / of_products(np.add, weight, data)[1]
-    spread = of_products(np.add, weight * (away - middle) ** 2, data)[0] / of_products(np.add, weight, data)[0]
+    apart, _, weight = away(data, by)
+    spread = of_products(np.add, weight * apart**2, data)[0]
     return float(soft.mean() + WEIGHT * np.sqrt(spread).mean())
 
 
-def fitted(data: Times, begin: Coefficients, rounds: int, seed: int = 0) -> Coefficients:
-    """A random search: some coefficients are changed at a time; what is better is kept; steps become smaller."""
-    random, origin = np.random.default_rng(seed), np.log(np.array(begin))
-    at, step = origin.copy(), STEP
+def least_squares(data: Times, begin: Coefficients) -> Coefficients:
+    """By Levenberg and Marquardt: clocks in proportion to times within a product, some ``CLOCK`` a microsecond, and
+    coefficients near where they were, as far as times do not say more."""
+    origin = np.log(np.array(begin))
+
+    def residuals(point: np.ndarray) -> np.ndarray:
+        apart, means, weight = away(data, Coefficients(*np.exp(point)))
+        absolute = np.clip(ABSOLUTE * (means - math.log(CLOCK)), -ABSOLUTE, ABSOLUTE)
+        return np.concatenate([np.sqrt(weight) * apart, absolute, PRIOR * (point - origin)])
+
+    at, damping, found = origin, 1.0, residuals(origin)
+    for _ in range(STEPS):
+        slope = np.stack([(residuals(at + NUDGE * one) - found) / NUDGE for one in np.eye(len(at))], 1)
+        normal = slope.T @ slope
+        change = np.linalg.solve(normal + damping * np.diag(np.diag(normal) + 1e-6), -slope.T @ found)
+        after = residuals(at + np.clip(change, -ABSOLUTE, ABSOLUTE))
+        better = after @ after < found @ found
+        if better:
+            at, found = at + np.clip(change, -ABSOLUTE, ABSOLUTE), after
+        damping *= 1 / 3 if better else 4
+    return Coefficients(*np.exp(at))
+
+
+def refined(data: Times, begin: Coefficients, rounds: int) -> Coefficients:
+    """By a random search for less ``loss``: some coefficients are changed at a time; what is better is kept; steps
+    become smaller."""
+    random, origin = np.random.default_rng(0), np.log(np.array(begin))
 
     def value(point: np.ndarray) -> float:
         return loss(data, Coefficients(*np.exp(point))) + FIXED * float(np.mean((point - origin) ** 2))
 
-    least = value(at)
+    at, least = origin.copy(), value(origin)
     for turn in range(rounds):
-        change = random.standard_normal(len(at)) * (random.random(len(at)) < 3 / len(at))
-        step = STEP * 0.1 ** (turn / rounds)
-        for sign in (1, -1):
-            found = value(at + sign * step * change)
+        change = random.standard_normal(len(at)) * (random.random(len(at)) < 4 / len(at))
+        for sign in (STEP, -STEP):
+            point = at + sign * 0.15 ** (turn / rounds) * change
+            found = value(point)
             if found < least:
-                at, least = at + sign * step * change, found
+                at, least = point, found
                 break
     return Coefficients(*(float(f"{number:.3g}") for number in np.exp(at)))
 
@@ -140,7 +175,7 @@ def main(argv=None) -> None:
     parser = script.parser(__doc__)
     parser.add_argument("json", type=Path, nargs="+", help="results of sweep.py matmul --cases random --brute")
     parser.add_argument("--held-out", type=Path, nargs="+", default=[], help="results that are not fitted to")
-    parser.add_argument("--rounds", type=int, default=4000, help="of the search")
+    parser.add_argument("--rounds", type=int, default=1500, help="of the search")
     parser.add_argument("--write", action="store_true", help="put the coefficients into the package")
     chosen = parser.parse_args(argv)
 
@@ -148,14 +183,15 @@ def main(argv=None) -> None:
         found = []
         for path in paths:
             with script.reading(path) as report:
-                found += [record for record in report["products"] if len(record["times"]) > 1]
+                columns = {"columns": report.get("columns", True)}
+                found += [record | columns for record in report["products"] if len(record["times"]) > 3]
         return found
 
     known, unknown = records(chosen.json), records(chosen.held_out)
     if not unknown:
         known, unknown = [r for i, r in enumerate(known) if i % 4], known[::4]
     fit_to, held = times(known), times(unknown)
-    by = fitted(fit_to, COEFFICIENTS, chosen.rounds)
+    by = refined(fit_to, least_squares(fit_to, COEFFICIENTS), chosen.rounds)
     for name, data in (("fitted", fit_to), ("held out", held)):
         print(f"{name}, before:", *described(data, COEFFICIENTS), f"{name}, after:", *described(data, by), sep="\n")
     print(json.dumps(by._asdict()))

@@ -22,7 +22,7 @@ from cutesync.cli.warm import _FAR, _dry_array
 from cutesync.dtypes import element_type
 from cutesync.errors import ArgumentValueError
 from cutesync.kernels.matmul.candidates import SPLITS
-from cutesync.kernels.matmul.model import Access, Table, Workload, cost, possible, table
+from cutesync.kernels.matmul.model import Access, Table, Workload, coefficients_of, cost, possible, table
 from cutesync.kernels.matmul.policy import K_TILE_BYTES, SMS, MatmulPolicy
 from cutesync.runtime.device_array import transposed
 from cutesync.runtime.kernel import collect
@@ -47,8 +47,9 @@ FIRST = 1000  # a kernel of the model's choice counts as so many
 SAME_FORM = 4  # further clusters and splits of each of the best forms
 
 
-def workloads(product: Random) -> list[Workload]:
-    """What the model knows of the product, and of its transpose."""
+def workloads(product: Random, columns: bool = True) -> list[Workload]:
+    """What the model knows of the product, and of its transpose. ``columns``: TMA stores columns of 16-bit elements, as
+    it does since the first times were gathered."""
     m, n, k, size = product.m, product.n, product.k, SIZES[product.dtype]
     full = product.dtype == "float32" and product.op != "tf32"
     k_tiles = -(-k * size // K_TILE_BYTES) * (3 if full else 1)
@@ -66,7 +67,9 @@ def workloads(product: Random) -> list[Workload]:
     rows_by_tma = n * stored % 16 == 0
     return [
         Workload(m=m, n=n, access=Access(b_major, pitch_a, pitch_b), by_tma=rows_by_tma, **more),
-        Workload(m=n, n=m, access=Access(a_major, pitch_b, pitch_a), by_tma=rows_by_tma and stored == 2, **more),
+        Workload(
+            m=n, n=m, access=Access(a_major, pitch_b, pitch_a), by_tma=columns and rows_by_tma and stored == 2, **more
+        ),
     ]
 
 
@@ -87,7 +90,7 @@ def ranked(product: Random, policies: tuple[MatmulPolicy, ...] | None = None) ->
     for swapped, load in enumerate(workloads(product)):
         given = policies or all_forms(load.promoted)
         of = _table(given)
-        clocks = np.where(possible(of, load), cost(of, load), np.inf)
+        clocks = np.where(possible(of, load), cost(of, load, coefficients_of(load)), np.inf)
         found += [
             (float(of_one), replace(config, swap_ab=bool(swapped)))
             for of_one, config in zip(clocks, given)

@@ -17,10 +17,11 @@ import numpy as np
 
 from . import policy
 from .candidates import CANDIDATES, PROMOTED, SPLITS
-from .coefficients import COEFFICIENTS, Coefficients
+from .coefficients import COEFFICIENTS, SUSTAINED, Coefficients
 from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_DEFERRED_REGISTERS, MAX_SPLIT_ACCUMULATORS, MatmulPolicy
 
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
+LONG = 4e8  # results times k-tiles: a product of more, some 40 us, runs at the clock that the power limit leaves
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
 
 
@@ -77,19 +78,23 @@ def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
     return Table(*np.array(rows, np.float64).T)
 
 
-def cost(of: Table, load: Any, by: Coefficients = COEFFICIENTS) -> np.ndarray:
+def cost(of: Table, load: Any, by: Coefficients) -> np.ndarray:
     """Clocks that a problem is expected to take with each policy: waves of tiles, each as slow as its slowest resource,
     but no faster than memory gives the operands. ``load`` is a ``Workload``, or one whose fields are arrays."""
     k_tiles = np.ceil(load.k_tiles / of.splits)
     tiles = np.ceil(load.m / (of.tile_m * of.peers_m)) * np.ceil(load.n / (of.tile_n * of.peers_n)) * load.batch
     blocks = tiles * of.splits * of.peers_m * of.peers_n
-    waves = np.ceil(blocks / (of.slots * of.cluster_size))
+    full = blocks / (of.slots * of.cluster_size)
+    waves = np.ceil(full)
+    waves = waves - by.ragged * (waves - np.maximum(full, 1))
     loaded = _loaded(of, load.access, by)
-    mainloop = _mainloop(of, k_tiles, loaded, by)
+    busy = np.minimum(blocks, of.slots * of.cluster_size)
+    mainloop = _mainloop(of, k_tiles, loaded, busy, by)
     memory = load.batch * (K_TILE_BYTES * load.k_tiles * (load.m + load.n) + load.m * load.n * load.out_bytes)
     memory = memory / by.dram_rate
     stored = of.tile_m * of.tile_n * load.out_bytes
     store = stored / np.where(load.by_tma, by.epilogue_rate, by.direct_epilogue_rate)
+    store = store + by.sub_tile * of.tile_m / 64 * of.tile_n / np.gcd(of.tile_n.astype(int), 128 // load.out_bytes)
     partial = 4 * of.tile_m * of.tile_n * (1 + of.splits) / by.turnstile_rate
     exchange = np.where(of.cluster_split > 0, of.exchange_bytes / by.cluster_split_rate, by.turnstile + partial)
     store = store + np.where(of.splits > 1, exchange, 0.0)
@@ -122,21 +127,26 @@ def _loaded(of: Table, access: Any, by: Coefficients) -> np.ndarray:
     return K_TILE_BYTES * (rows_a + rows_b)
 
 
-def row_cost(pitch: Any, by: Coefficients = COEFFICIENTS) -> Any:
+def row_cost(pitch: Any, by: Coefficients) -> Any:
     """Of rows ``pitch`` bytes apart: 1 if all are cache lines, more if they straddle two, yet more if also the sectors
     of lines."""
     return np.where(pitch % 128 == 0, 1.0, np.where(pitch % 32 == 0, by.row_of_two_lines, by.row_of_half_sectors))
 
 
-def _mainloop(of: Table, k_tiles: np.ndarray, loaded: np.ndarray, by: Coefficients) -> np.ndarray:
-    """Clocks of the multiplications and loads of a tile, ``loaded`` bytes a k-tile."""
+def _mainloop(of: Table, k_tiles: np.ndarray, loaded: np.ndarray, busy: np.ndarray, by: Coefficients) -> np.ndarray:
+    """Clocks of the multiplications and loads of a tile, ``loaded`` bytes a k-tile, where ``busy`` blocks load."""
     tensor = of.tile_m * of.tile_n * 64 / TENSOR_RATE
     shared = of.tile_m / 64 * (64 + of.tile_n) * K_TILE_BYTES / by.shared_rate
     multiply = np.maximum(np.maximum(tensor, shared) + by.k_tile, by.min_k_tile)
     # the additions of float32: in a cooperative block the other warpgroup hides most
     multiply = multiply + of.promoted * np.where(of.cooperative > 0, by.promotion, by.promotion_pingpong)
-    loads, arrivals = loaded / by.l2_rate, of.stage_bytes / by.arrival_rate
+    loads, arrivals = loaded / np.minimum(by.l2_rate, by.l2_total_rate / busy), of.stage_bytes / by.arrival_rate
     return k_tiles * (np.maximum(np.maximum(multiply, loads), arrivals) + by.unhidden * loads)
+
+
+def coefficients_of(load: Workload) -> Coefficients:
+    """Those of long products, or of all others."""
+    return SUSTAINED if load.batch * load.m * load.n * load.k_tiles >= LONG else COEFFICIENTS
 
 
 # --- the choice ----------------------------------------------------------------------------------------------------
@@ -166,7 +176,7 @@ def shortlist(load: Workload, count: int = 1) -> tuple[tuple[float, MatmulPolicy
     """``(clocks, policy)`` of the ``count`` policies with the least modelled cost, best first; of equal ones those that
     are listed first."""
     policies, of = _candidates(load.promoted, policy.SMS)
-    clocks = np.where(possible(of, load), cost(of, load), np.inf)
+    clocks = np.where(possible(of, load), cost(of, load, coefficients_of(load)), np.inf)
     order = [int(clocks.argmin())] if count == 1 else np.argsort(clocks, kind="stable")[:count].tolist()
     return tuple((float(clocks[i]), policies[i]) for i in order if clocks[i] < np.inf)
 

@@ -20,7 +20,7 @@ from ...runtime.kernel import KernelSpec, Packed, Parameter, Pointer, Scalar
 from ...runtime.launch import Launch
 from ...runtime.tensor_map import BYTES as TENSOR_MAP_BYTES, TiledMap
 from . import policy
-from .model import Access, Workload, cost, raster, shortlist, table
+from .model import Access, Workload, coefficients_of, cost, raster, shortlist, table
 from .parameters import MAPS, PRE_MAPS, More, Operands, Order, Split, names_of
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec
@@ -96,7 +96,8 @@ class Problem:
         """Clocks that the model expects with this configuration, or with its own choice."""
         if config is None:
             return shortlist(self.load)[0][0]
-        return float(cost(table([config], policy.SMS), self.load)[0])
+        load = self.load
+        return float(cost(table([config], policy.SMS), load, coefficients_of(load))[0])
 
     @property
     def key(self) -> tuple:
