@@ -44,6 +44,13 @@ from .kernels.scan import (
     linear_recurrence as linear_recurrence,
     scan as scan,
 )
+from .kernels.select import (
+    Selected as Selected,
+    compress as compress,
+    flatnonzero as flatnonzero,
+    nonzero as nonzero,
+    select as select,
+)
 from .runtime.device_array import DeviceArray as DeviceArray, asarray as asarray, empty as empty
 from .runtime.host_call import Compiled as Compiled, compile as compile, launch as launch
 

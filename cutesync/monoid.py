@@ -121,6 +121,26 @@ def traced(what: str, fn, operands, register, dtype: DType):
     return trace(what, fn, dtype, operands, lambda result: (register_of_result(result, dtype, register),))[0]
 
 
+def traced_values(what: str, fn, operands, dtypes: tuple[DType, ...], alone: bool = False) -> tuple:
+    """What a user's callable returns, a register for each of ``dtypes``; ``alone``: it returns the only one itself."""
+
+    def registers_of(found):
+        if alone and not isinstance(found, (tuple, list)):
+            found = (found,)
+        if not isinstance(found, (tuple, list)):
+            raise TypeError(f"it returned {type(found).__name__}, not a tuple of {len(dtypes)} numbers")
+        if len(found) != len(dtypes):
+            raise TypeError(f"it returned {len(found)} values, not {len(dtypes)}")
+        return tuple(register_of_result(value, dtype) for value, dtype in zip(found, dtypes))
+
+    return trace(what, fn, ", ".join(map(str, dtypes)), operands, registers_of)
+
+
+def shown_state(state, dtypes: tuple[DType, ...]) -> tuple:
+    """A state as callables get it: bool as a Boolean, 16-bit floats as Float32."""
+    return tuple(Boolean(x) if v.kind == "b" else register_type(v, wide=False)(x) for x, v in zip(state, dtypes))
+
+
 def register_of_result(result, dtype: DType, register=None):
     """What a user's callable returned as a ``dtype``, in a ``register`` (default: that of callables)."""
     if isinstance(result, np.generic):

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from .dtypes import DType, dtype as parse
 from .ops import COMPARISONS, DIFFERENCES, neighbour_operator, takes_index
 
 
+def _of_rows(function):
+    """Return the function along any ``axis``, of which the first ``n`` items count: results from there on are 0."""
+
+    @functools.wraps(function)
+    def along(x, *arguments, axis=-1, n=None, **options):
+        rows = np.moveaxis(np.asarray(x), axis, -1)
+        length = rows.shape[-1]
+        count = length if n is None else min(max(int(n), 0), length)
+        found = function(rows[..., :count], *arguments, **options)
+        words = -(-length // 32) if options.get("dtype") == "bits" else length
+        result = np.zeros((*rows.shape[:-1], words), found.dtype)
+        result[..., : found.shape[-1]] = found
+        return np.ascontiguousarray(np.moveaxis(result, -1, axis))
+
+    return along
+
+
+@_of_rows
 def flag_heads(x, op="ne", *, predecessor=None, dtype="uint8", tile=None):
     """Return the result of ``cs.flag_heads``, as a NumPy array. A callable is called only for the pairs that it
     decides."""
@@ -17,6 +37,7 @@ def flag_heads(x, op="ne", *, predecessor=None, dtype="uint8", tile=None):
     return _flags(before, values, place, place == 0, predecessor, op, dtype, x)
 
 
+@_of_rows
 def flag_tails(x, op="ne", *, successor=None, dtype="uint8", tile=None):
     """Return the result of ``cs.flag_tails``."""
     x = np.asarray(x)
@@ -25,9 +46,9 @@ def flag_tails(x, op="ne", *, successor=None, dtype="uint8", tile=None):
     return _flags(values, np.roll(values, -1, -1), place + 1, last, successor, op, dtype, x)
 
 
-def flag_heads_and_tails(x, op="ne", *, predecessor=None, successor=None, dtype="uint8", tile=None):
-    heads = flag_heads(x, op, predecessor=predecessor, dtype=dtype, tile=tile)
-    return heads, flag_tails(x, op, successor=successor, dtype=dtype, tile=tile)
+def flag_heads_and_tails(x, op="ne", *, predecessor=None, successor=None, **options):
+    """Return the results of ``cs.flag_heads_and_tails``."""
+    return flag_heads(x, op, predecessor=predecessor, **options), flag_tails(x, op, successor=successor, **options)
 
 
 def _items(x: np.ndarray) -> np.ndarray:
@@ -63,6 +84,7 @@ def _packed(flags: np.ndarray) -> np.ndarray:
     return np.packbits(padded, -1, "little").view("<u4").astype(np.uint32)
 
 
+@_of_rows
 def adjacent_difference(x, op="sub", *, reverse=False):
     """Return the result of ``cs.adjacent_difference``."""
     x = np.asarray(x)

@@ -227,35 +227,37 @@ def reduce(value, op="add", width: int = LANES):
     """Reduce ``value`` (a register of any numeric DSL type, one a lane) over groups of ``width`` lanes.
 
     ``op`` is a name (``add mul min max and or xor``) or a callable of two such registers, associative, not necessarily
-    commutative. Every lane of a group gets the result, converted to the type of ``value``. All 32 lanes must call.
-    """
-    from .block.operators import scalar_operator
+    commutative. Every lane of a group gets the result, converted to the type of ``value``. A tuple of registers is a
+    state of several values: a callable then takes two tuples and returns one, and a name applies to each value. All 32
+    lanes must call.
 
-    fn = scalar_operator(op, type(value))
-    return reduce_states((value,), lambda a, b: (fn(a[0], b[0]),), cute.arch.lane_idx(), width)[0]
+    >>> largest, at = warp.reduce((value, index), lambda p, q: q if q[0] > p[0] else p)
+    """
+    from .block.operators import StateType
+
+    states = StateType.of_value(value)
+    return states.given(reduce_states(states.of(value, "value"), states.combine(op), cute.arch.lane_idx(), width))
 
 
 def scan(value, op="add", *, initial=None, width: int = LANES):
     """``(inclusive, exclusive)`` scans of ``value`` over groups of ``width`` lanes.
 
-    ``value`` is a register of any numeric DSL type, one a lane; both results have its type. ``op`` is a name
-    (``add mul min max and or xor``) or a callable of two such registers, associative, not necessarily commutative.
+    ``value``, ``op`` and states of several values are as in ``reduce``; both results have the type of ``value``.
     ``initial`` comes in front of the first lane; without it the first lane's exclusive result is its own value and
     means nothing. All 32 lanes must call.
     """
-    from .block.operators import scalar_operator
+    from .block.operators import StateType
 
-    kind = type(value)
-    fn = scalar_operator(op, kind)
-    lane = cute.arch.lane_idx()
-    combine = lambda a, b: (fn(a[0], b[0]),)  # noqa: E731
-    inclusive = scan_states((value,), combine, lane, width)
+    states = StateType.of_value(value)
+    lane, combine = cute.arch.lane_idx(), states.combine(op)
+    inclusive = scan_states(states.of(value, "value"), combine, lane, width)
     exclusive = shift_up(inclusive)
-    if initial is None:
-        return inclusive[0], exclusive[0]
-    front = (kind(initial),)
-    first = (lane & (width - 1)) == 0
-    return combine(front, inclusive)[0], select(first, front, append(cutlass.not_(first), front, exclusive, combine))[0]
+    if initial is not None:
+        front = states.of(initial, "initial")
+        first = (lane & (width - 1)) == 0
+        exclusive = select(first, front, append(cutlass.not_(first), front, exclusive, combine))
+        inclusive = combine(front, inclusive)
+    return states.given(inclusive), states.given(exclusive)
 
 
 __all__ = [

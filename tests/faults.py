@@ -214,8 +214,8 @@ def swap(pattern: str, old: str, new: str) -> Edit:
 TABLE: dict[str, tuple[Edit, set[str]]] = {
     "init count +1": (shifted(r"mbarrier\.init", 1), {"deadlock"}),
     "init count -1": (shifted(r"mbarrier\.init", -1), {"barrier", "race", "livelock", "uninitialised"}),
-    "expect_tx +16": (shifted(r"mbarrier\.arrive\.expect_tx", 16), {"deadlock"}),
-    "expect_tx -16": (shifted(r"mbarrier\.arrive\.expect_tx", -16), {"deadlock", "uninitialised"}),
+    "expect_tx +16": (shifted(r"mbarrier\.arrive\.expect_tx", 16), {"transaction", "deadlock"}),
+    "expect_tx -16": (shifted(r"mbarrier\.arrive\.expect_tx", -16), {"transaction", "uninitialised"}),
     "no mbarrier init": (each(op(r"mbarrier\.init")), {"barrier"}),
     "no init fence": (each(_FENCE), {"barrier"}),
     "no init fence at all": (every(_FENCE), {"barrier"}),

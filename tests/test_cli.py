@@ -171,6 +171,16 @@ def test_a_running_sum_is_warmed_in_the_type_that_numpy_gives_it():
     }
 
 
+@pytest.mark.parametrize(("name", "inputs"), [("var", 1), ("minmax", 1), ("cummax", 1), ("linear_recurrence", 2)])
+def test_warm_knows_operators_with_names(name, inputs):
+    family = "reduce" if name in ("var", "minmax") else "scan"
+    listed = {spec.key for _, spec in jobs((family,), ("float32",), (name,), ("whole",))}
+    for length, offset in ((1 << 24, 0), (10**7 + 19, 4)):
+        arrays = [dry((length,), "float32", offset)] * inputs
+        found = {spec.key for spec in needed(getattr(cs, name), *arrays, axis=None)}
+        assert found and found <= listed, length
+
+
 def test_warm_leaves_out_what_has_no_meaning():
     assert jobs(("reduce", "scan"), ("float32",), ("xor",), ("whole",)) == []
     with pytest.raises(errors.ArgumentTypeError):

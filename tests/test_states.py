@@ -77,6 +77,25 @@ def test_scans_of_arrays_that_begin_anywhere(name, starts, place, monkeypatch):
         agree(got, scanned(case, xs, 0, init=start, **way))
 
 
+@everywhere("start", [1, 5])
+def test_runs_of_arrays_and_results_that_begin_alike(start, place, monkeypatch):
+    """The elements before and behind whole vectors are stored one by one; what lies beside the results stays."""
+    monkeypatch.setattr(policy, "PIPELINE_BYTES", 0)
+    monkeypatch.setattr(policy, "MAX_WARPS_PER_ROW", 0)
+    monkeypatch.setattr(policy, "RUN_VECTORS", 3)
+    chosen: list = []
+    force(monkeypatch, lambda p: chosen.append(policy.choose(p)) or chosen[-1])
+    case, length = CASES["segments"], 4001
+    xs = data(case, (length,), 3)
+    for way in WAYS[::2]:
+        wide = [cs.asarray(np.full(length + start + 7, 9, x.dtype)) for x in xs]
+        out = tuple(y[start : start + length] for y in wide)
+        cs.scan(apart(xs, (start, start)), case.op, identity=case.identity, out=out, **way)
+        assert isinstance(chosen[-1].policy, policy.RunPolicy)
+        agree(out, scanned(case, xs, 0, **way))
+        assert all((np.asarray(y)[:start] == 9).all() and (np.asarray(y)[start + length :] == 9).all() for y in wide)
+
+
 @everywhere(
     "shape, axis, kind",
     [

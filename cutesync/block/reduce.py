@@ -11,15 +11,16 @@ import cutlass
 from cutlass import Int32, cute
 from cutlass.memory import SmemAllocator
 
-from ..warp import LANES, Maybe, reduce_states, reduce_valid
+from ..warp import LANES, Maybe, broadcast, reduce_states, reduce_valid
 from .edges import block_threads, rank
-from .operators import block_shape, element_dtype, register_of, scalar_operator
+from .operators import StateType, block_shape
 
 
-def state_array(types, count: int):
-    """Shared memory for ``count`` states: one tensor of ``count`` elements a member. Call at the top of a kernel."""
-    allocator = SmemAllocator()
-    return tuple(cute.make_tensor(allocator.allocate_array(t, count), cute.make_layout((count,))) for t in types)
+def state_array(types, count: int, alignment: int = 1):
+    """Shared memory for ``count`` states: one tensor of ``count`` elements a member, at a multiple of ``alignment``
+    bytes. Call at the top of a kernel."""
+    allocator, layout = SmemAllocator(), cute.make_layout((count,))
+    return tuple(cute.make_tensor(allocator.allocate_array(t, count, byte_alignment=alignment), layout) for t in types)
 
 
 def state_bytes(types, count: int) -> int:
@@ -88,31 +89,50 @@ def reduce_threads(partial: Maybe, combine: cutlass.Constexpr, partials, thread:
     return reduce_warps(Maybe(state, count > 0), combine, partials, thread)
 
 
+@cute.jit
+def all_reduce_warps(state, combine: cutlass.Constexpr, partials, thread: Int32):
+    """As ``reduce_warps`` for a state that every warp has. Each warp reduces all of them, so every thread gets the
+    block's."""
+    lane = thread % LANES
+    warps = cute.size(partials[0])
+    if lane == 0:
+        store_partial(partials, thread // LANES, Maybe.of(state))
+    cute.arch.sync_threads()
+    loaded = load_partial(partials, cutlass.min(lane, warps - 1), tuple(type(value) for value in state))
+    return broadcast(reduce_valid(loaded.state, Int32(warps), combine, lane))
+
+
 class Reduce:
     """Block-wide reduction for your own kernels, in the manner of ``cub::BlockReduce``.
 
-    ``dtype`` is a DSL class (``cutlass.Float32``), ``block_dim`` the block's shape (threads in row-major rank order, a
-    multiple of 32 in all). Make one at the top of the kernel: it allocates its shared memory then.
+    ``dtype`` is a DSL class (``cutlass.Float32``), or a tuple of them for states of several values. ``block_dim`` is
+    the block's shape (threads in row-major rank order, a multiple of 32 in all). Make one at the top of the kernel: it
+    allocates its shared memory then, a state and a flag a warp.
 
     >>> total = block.Reduce(cutlass.Float32, block_dim=(256, 1, 1))(value, "add")   # valid in thread 0
     """
 
     def __init__(self, dtype, block_dim=(256, 1, 1)) -> None:
-        element_dtype(dtype)
+        self._states = StateType(dtype)
         self.dtype, self.block_dim = dtype, block_shape(block_dim)
-        self._partials = partial_array((dtype,), block_threads(block_dim) // LANES)
+        self._partials = partial_array(self._states.types, block_threads(block_dim) // LANES)
 
     def __call__(self, value, op="add"):
         """The aggregate of every thread's ``value`` in thread order: in thread 0; other threads get an undefined value.
 
-        ``op`` is a name or an associative callable. A second call on the same object needs ``cute.arch.sync_threads()``
-        before it.
+        ``op`` is a name or an associative callable. For states of several values, ``value`` and the result are tuples;
+        a callable takes two tuples and returns one, and a name applies to each value. A second call on the same object
+        needs ``cute.arch.sync_threads()`` before it.
         """
-        fn = scalar_operator(op, self.dtype)
+        state, combine, thread = self._of_warp(value, op)
+        return self._states.given(reduce_warps(Maybe.of(state), combine, self._partials, thread).state)
 
-        def combine(a, b):
-            return (fn(a[0], b[0]),)
+    def all_reduce(self, value, op="add"):
+        """As a call, but every thread gets the aggregate."""
+        state, combine, thread = self._of_warp(value, op)
+        return self._states.given(all_reduce_warps(state, combine, self._partials, thread))
 
-        thread = rank(self.block_dim)
-        state = reduce_states((register_of(value, self.dtype, "value"),), combine, thread % LANES)
-        return reduce_warps(Maybe.of(state), combine, self._partials, thread).state[0]
+    def _of_warp(self, value, op):
+        """The aggregate of a warp, in each of its lanes, the operator on states, and the thread's rank."""
+        combine, thread = self._states.combine(op), rank(self.block_dim)
+        return reduce_states(self._states.of(value, "value"), combine, thread % LANES), combine, thread

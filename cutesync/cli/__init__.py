@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from .. import __version__, env
-from ..errors import ArgumentTypeError, ArgumentValueError, CutesyncError
+from ..errors import ArgumentTypeError, ArgumentValueError, CutesyncError, explain
+from ..script_arguments import SCRIPT_OPTIONS, split
 
 _SAY_EVERY = 20  # kernels of ``warm`` between two estimates of the time left
 
@@ -48,7 +49,13 @@ def _drop_output() -> None:
 
 def _run(arguments: Sequence[str] | None) -> int:
     parser = _parser()
-    options = parser.parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    script: str | None = None
+    rest: list[str] = []
+    if given[:1] == ["check"]:
+        given, script, rest = split(given)
+    options = parser.parse_args(given)
+    options.script, options.script_arguments = script, rest
     try:
         return options.run(options)
     except CutesyncError as error:
@@ -99,6 +106,17 @@ def _demo(options: argparse.Namespace) -> int:
 
 def _check(options: argparse.Namespace) -> int:
     from .check import run
+
+    if options.script is not None:
+        from ..emulator.script import command
+
+        if options.families:
+            came = f"{' '.join(options.families)} before {options.script}"
+            raise ArgumentValueError(explain("check", came, "families or a script"))
+        return command.run(options.script, options.script_arguments, options)
+    for option in SCRIPT_OPTIONS:
+        if getattr(options, option[2:].replace("-", "_")):
+            raise ArgumentValueError(explain(option, "no script", "check [options] SCRIPT.py [arguments]"))
 
     return run(options.families, schedules=options.schedules, policy=options.policy, seed=options.seed)
 
@@ -176,13 +194,14 @@ _COMMANDS: dict[str, tuple[str, Callable, dict[str, dict]]] = {
         },
     ),
     "check": (
-        "run every kernel on the emulator under many schedules, watched for races and deadlocks",
+        "run every kernel, or all that SCRIPT.py launches, on the emulator, watched for races and deadlocks",
         _check,
         {
-            "families": _FAMILIES,
+            "families": {**_FAMILIES, "help": "only these families (default: all); or SCRIPT.py with its arguments"},
             "--schedules": {**_SCHEDULES, "help": "schedules of each launch (default: one of each policy)"},
             "--policy": {"metavar": "POLICY", "help": "only this scheduling policy"},
             "--seed": {**_SEED, "help": "seed of data and schedules (default 0)"},
+            **SCRIPT_OPTIONS,
         },
     ),
     "info": ("versions, driver, GPUs, cache, settings, and what is missing", _info, {}),
@@ -195,7 +214,7 @@ _COMMANDS: dict[str, tuple[str, Callable, dict[str, dict]]] = {
             "--ops": {
                 "nargs": "+",
                 "metavar": "OP",
-                "help": "operators: names of reduce, and sum prod argmin argmax",
+                "help": "operators: names of reduce, and sum prod argmax mean cummax and others",
             },
             "--layouts": {"nargs": "+", "metavar": "LAYOUT", "help": "whole (default), rows, columns"},
         },

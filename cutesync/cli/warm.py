@@ -28,7 +28,9 @@ Job = tuple[str, KernelSpec]
 DTYPES = ("int32", "int64", "float16", "bfloat16", "float32", "float64")
 OPS = ("add", "min", "max")
 LAYOUTS = ("whole", "rows", "columns")
-ALL_OPS = (*NAMES, "sum", "prod", "argmin", "argmax", *COMPARISONS)
+NAMED_REDUCTIONS = ("mean", "var", "std", "logsumexp", "count_nonzero", "minmax")
+NAMED_SCANS = ("cummax", "cummin", "ffill", "linear_recurrence")
+ALL_OPS = (*NAMES, "sum", "prod", "argmin", "argmax", *NAMED_REDUCTIONS, *NAMED_SCANS, *COMPARISONS)
 _LENGTHS = sorted({1 << k for k in range(33)} | {3 << k for k in range(31)} | {5, 7, 100, 1000, 10**7 + 19})
 _OUTER = (1, 2, 16, 100, 1 << 10, 1 << 13, 1 << 16, 1 << 20, 1 << 24)
 _INNER = (*range(2, 17), 17, 24, 32, 33, 64, 100, 128, 256, 1000, 1 << 10, 1 << 12, 1 << 16, (1 << 16) + 1)
@@ -52,8 +54,10 @@ def warm(
     families : names of families: "reduce", "scan", "flags", "matmul", "patterns".
     dtypes : element types of the input, by name or NumPy type.
     ops : operators of ``reduce`` (a name or a callable), and "sum", "prod" (with NumPy's promotion), "argmin",
-        "argmax"; of the flags ("ne" if none of theirs is there); of scans those that they have, "sum" and "prod" being
-        ``cumsum`` and ``cumprod``. An operator that is not defined for a type, such as "xor" of floats, is left out.
+        "argmax", "mean", "var", "std", "logsumexp", "count_nonzero", "minmax"; of the flags ("ne" if none of theirs is
+        there); of scans those that they have, "sum" and "prod" being ``cumsum`` and ``cumprod``, and "cummax",
+        "cummin", "ffill", "linear_recurrence". An operator that is not defined for a type, such as "xor" of floats, is
+        left out.
     layouts : "whole" (all axes are reduced; arrays of up to 128 bytes are left out), "rows" (the last axis is reduced),
         "columns" (an earlier axis is reduced). The flags have "whole" (1-D arrays) and "rows", and are uint8. Scans are
         inclusive and in index order.
@@ -144,12 +148,13 @@ def _by_operator(ops: Iterable, calls: dict[str, Callable], general: Callable) -
 
 
 def _reduce_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
-    from .. import argmax, argmin, prod, reduce, sum
+    import cutesync
 
-    calls = {"sum": sum, "prod": prod, "argmin": argmin, "argmax": argmax}
-    defined = [op for op in ops if op not in COMPARISONS]
+    names = ("sum", "prod", "argmin", "argmax", *NAMED_REDUCTIONS)
+    calls = {name: getattr(cutesync, name) for name in names}
+    defined = [op for op in ops if op not in (*COMPARISONS, *NAMED_SCANS)]
     for source in dtypes:
-        for op, call in _by_operator(defined, calls, reduce):
+        for op, call in _by_operator(defined, calls, cutesync.reduce):
             found = _collected(f"reduce {_name(op)} {source}", _reductions(call, op, source, layouts))
             yield from (job for job in found if layouts != ("whole",) or not job[1].label.startswith("WholeRow"))
 
@@ -160,6 +165,9 @@ def _reductions(call: Callable, op, source: DType, layouts: tuple[str, ...]) -> 
     for shape, axis in _shapes(layouts):
         kept = shape[:1] + shape[2:] if axis else ()
         for x_offset in (0, source.size):
+            if op in NAMED_REDUCTIONS:  # results of their own types, at aligned addresses
+                yield functools.partial(call, _dry_array(shape, source, x_offset), axis=axis)
+                continue
             for out_offset in (0, result.size):
                 x, out = _dry_array(shape, source, x_offset), _dry_array(kept, result, _FAR + out_offset)
                 yield functools.partial(call, x, axis=axis, out=out)
@@ -168,15 +176,17 @@ def _reductions(call: Callable, op, source: DType, layouts: tuple[str, ...]) -> 
 def _scan_jobs(dtypes: list, ops: tuple, layouts: tuple[str, ...]) -> Iterator[Job]:
     """Yield inclusive scans in index order; "sum" and "prod" are ``cumsum`` and ``cumprod``. Operators that only
     reductions have are left out."""
-    from .. import cumprod, cumsum, scan
+    import cutesync
+
     from ..kernels.scan.call import NAMES as names
 
-    calls = {"sum": cumsum, "prod": cumprod}
+    calls = {"sum": cutesync.cumsum, "prod": cutesync.cumprod} | {op: getattr(cutesync, op) for op in NAMED_SCANS}
     defined = [op for op in ops if not isinstance(op, str) or op in (*names, *calls)]
     for source in dtypes:
-        for op, call in _by_operator(defined, calls, scan):
+        for op, call in _by_operator(defined, calls, cutesync.scan):
+            inputs = 2 if op == "linear_recurrence" else 1
             arrays = (
-                functools.partial(call, _dry_array(shape, source, offset), axis=axis)
+                functools.partial(call, *[_dry_array(shape, source, offset)] * inputs, axis=axis)
                 for shape, axis in _shapes(layouts)
                 for offset in (0, source.size)
             )

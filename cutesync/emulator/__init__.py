@@ -3,7 +3,8 @@
 ``launch(ptx, grid, block, parameters)`` launches one kernel; ``run(compiled, packed)`` runs one compiled cute function
 with its own host code; ``DEVICE`` holds the buffers that kernels may access; ``emulate(...)`` sets policy, seed, number
 of schedules and tracing for a block of code, in the thread or asynchronous task that enters it; ``check(jit_function,
-*args)`` compiles a host function and runs it on NumPy arguments.
+*args)`` compiles a host function and runs it on NumPy arguments; ``check_ptx(ptx, entry, grid, block, arguments)`` runs
+a kernel of any compiler. ``script`` runs whole scripts that launch kernels.
 
 A launch passes through these modules: ``limits`` refuses what a driver would refuse; ``ptx`` parses the kernel;
 ``codegen`` translates it into Python functions over NumPy vectors of 32 lanes, and ``gate`` checks these; ``machine``
@@ -24,8 +25,10 @@ sanitizer in one schedule. A vector load is one access (a strong vector store is
 """
 
 from .check import call, check, compile_for_emulator
+from .device import DEVICE, Device
+from .from_ptx import check_ptx
 from .report import EmulationError, Report
-from .run import DEVICE, LOCK, Device, executable, launch, run
+from .run import LOCK, executable, launch, run
 from .schedule import POLICIES
 from .settings import Settings, emulate, settings
 
@@ -39,6 +42,7 @@ __all__ = [
     "Settings",
     "call",
     "check",
+    "check_ptx",
     "compile_for_emulator",
     "emulate",
     "executable",

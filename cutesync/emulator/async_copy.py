@@ -32,10 +32,13 @@ class Issue:
     def fail(self, kind: str, title: str, lines=()) -> NoReturn:
         self.machine.fail(kind, title, self.warp, [self.lane], self.site, lines)
 
-    def check_preceding(self, region: Region) -> None:
-        """Global memory may be accessed only after the launches before have ended."""
+    def check_preceding(self, region: Region, offset: int | np.ndarray, size: int, write: bool) -> None:
+        """Global memory may be accessed only after the launches before have ended. Units of ``size`` bytes at offsets,
+        or as many bytes."""
         if self.machine.sanitizer is not None:
-            self.machine.sanitizer.check_preceding(self.warp, np.array([self.lane]), region, self.site)
+            offsets, unit = (offset, size) if isinstance(offset, np.ndarray) else (offset + np.arange(size), 1)
+            lanes = np.array([self.lane])
+            self.machine.sanitizer.check_preceding(self.warp, lanes, region, self.site, offsets // unit, unit, write)
 
     def about_to_write(self, region: Region) -> None:
         """Read-only memory is a fault; what another schedule of this launch must find again is kept."""
@@ -136,7 +139,7 @@ class Side:
         self.region, self.offsets, self.unit = region, offsets, unit
         width = min(unit, 8)
         self.view = region.view(width, unit // width)
-        self.rows = offsets // unit
+        self.rows = offsets >> (unit.bit_length() - 1)
 
     def read(self, part: slice | np.ndarray) -> np.ndarray:
         return self.view[self.rows[part]]
@@ -182,6 +185,8 @@ def to_shared(
     for side, barrier in targets:
         parts = cut(machine, len(side.offsets))
         left = [len(parts)]
+        if barrier is not None:
+            barrier.flying += size // len(side.offsets) * len(side.offsets)
 
         def land(part, side=side, barrier=barrier, left=left):
             if keep is None:
@@ -196,7 +201,7 @@ def to_shared(
             left[0] -= 1
             if barrier is not None:
                 landed = size // len(side.offsets) * len(side.rows[part])
-                barrier.complete_bytes(landed, None if left[0] else done, operation)
+                barrier.land(landed, None if left[0] else done, operation)
 
         operation.pieces += [partial(land, part) for part in parts]
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from . import source
 from .async_copy import Issue
 from .clocks import ACTORS, Clock
 from .report import actor
 
 CTA_SCOPE, CLUSTER_SCOPE = 1, 2
+_ARRIVE, _DROP = "{who} arrives ({}), {} to come", "{who} drops ({}), {} to come"
 
 
 class NamedBarrier:
@@ -53,9 +56,7 @@ class NamedBarrier:
     def wait(self, f, pc: int, site: int, finish=None) -> int:
         """Block the fragment until the barrier completes; ``finish(votes)`` runs for it then."""
         self.waiting.append((f, finish))
-        stop = f.block_on(
-            f"waits at {self.name}: {self.arrived} of {self.expected} threads have arrived", self, pc, site
-        )
+        stop = f.block_on("waits at a named barrier", self, pc, site)
         self.check()
         return stop
 
@@ -152,20 +153,31 @@ class MBarrier:
 
     def __init__(self, machine, block, offset: int, count: int, f, lane: int, site: int):
         self.machine, self.block, self.offset = machine, block, offset
-        self.name = f"mbarrier at shared byte {offset} of block {block.coordinates}"
         self.count = self.pending = count
         self.tx = 0
+        self.flying = 0  # bytes of copies under way that will signal it
+        self.expects: list[tuple[Any, Any, int, int]] = []  # of the running phase: warp, lanes, bytes, instruction
         self.phase = 0
         self.version = 0
         self.fenced = False
+        self.known_to: set[tuple[int, int]] = set()  # warps that have been seen to know the initialisation
         self.watchers: list = []
         self.arrived: list[Arrival] = []  # in the running phase
         self.completed: list[Arrival] = []  # in the last phase that completed
         self.knows: dict = {}  # warp -> (its lanes, time): events after the completion of the last phase
         self.knew: dict = {}  # the same for the phase before that one
-        self.history: list[str] = [f"initialised with {count} by {actor(f.warp, [lane])}"]
+        self.history: list[tuple] = []
+        self.note("initialised with {} by {who}", f.warp, [lane], site, count)
         self.init_event = (f.warp, lane, f.warp.clock.time)
         self.site = site
+        self.place = block.inits[machine.program.sites[site - 1].loc]  # among those that this line initialises
+        block.inits[machine.program.sites[site - 1].loc] += 1
+
+    @cached_property
+    def name(self) -> str:
+        label = source.made_at(self.machine.program.sites[self.site - 1].loc)
+        where = f"shared byte {self.offset} of block {self.block.coordinates}"
+        return f"mbarrier {label}[{self.place}] ({where})" if label else f"mbarrier at {where}"
 
     # --- arriving -----------------------------------------------------------------------------------------------------
 
@@ -184,20 +196,26 @@ class MBarrier:
         if drop:
             self.count -= count
         self.pending -= count
-        self.note(f"{actor(f.warp, lanes)} {'drops' if drop else 'arrives'} ({count}), {self.pending} to come")
+        self.note(_DROP if drop else _ARRIVE, f.warp, lanes, site, count, self.pending)
         if release and self.machine.sanitizer is not None:
             self.arrived.append(Arrival(f.warp.clock.release(np.asarray(lanes)), scope, f.warp.block.number))
         return self.phase
 
     def expect(self, f, lanes, size: int, site: int) -> None:
         self.tx += size
-        self.note(f"{actor(f.warp, lanes)} expects {size} bytes")
+        self.expects.append((f.warp, lanes, size, site))
+        self.note("{who} expects {} bytes", f.warp, lanes, site, size)
         self.check_tx(f.warp, lanes, site)
+
+    def land(self, size: int, clock: Clock | None, issue: Issue) -> None:
+        """The same for a copy that was counted in ``flying``."""
+        self.flying -= size
+        self.complete_bytes(size, clock, issue)
 
     def complete_bytes(self, size: int, clock: Clock | None, issue: Issue) -> None:
         """``size`` bytes of an asynchronous operation have landed; ``clock``: and with them the whole of it."""
         self.tx -= size
-        self.note(f"{size} bytes land, {self.tx} outstanding")
+        self.note("{} bytes land, {} outstanding", None, (), 0, size, self.tx)
         if clock is not None:
             self.arrived.append(Arrival(clock, CLUSTER_SCOPE, issue.warp.block.number, landed=True))
         self.check_tx(issue.warp, [issue.lane], issue.site)
@@ -219,7 +237,10 @@ class MBarrier:
         self.version += 1
         self.machine.effects += 1
         if self.pending == 0 and self.tx == 0:
-            self.note(f"phase {self.phase} completes")
+            if self.flying and self.machine.sanitizer is not None:
+                self.wrong_bytes(f"completes phase {self.phase} while {self.flying} bytes of its copies are under way")
+            self.expects = []
+            self.note("phase {} completes", None, (), 0, self.phase)
             self.phase += 1
             self.pending = self.count
             self.completed, self.arrived = self.arrived, []
@@ -227,6 +248,23 @@ class MBarrier:
             if self.machine.trace is not None:
                 self.machine.trace.phase(self)
             self.machine.wake(self)
+
+    def wrong_bytes(self, what: str) -> None:
+        """The transaction counts of the running phase do not agree with its copies."""
+        counted = sum(size for _, _, size, _ in self.expects)
+        warp, lanes, _, site = self.expects[-1] if self.expects else (None, (), 0, self.site)
+        landed = counted - self.tx
+        lines = [
+            f"this phase expects {counted} bytes; {landed} have landed, {self.flying} are under way",
+            "expect_tx must count the bytes of all copies that signal this phase, and each of them must be started",
+        ]
+        self.machine.fail("transaction", f"{self.name} {what}", warp, lanes, site, lines + self.history_lines())
+
+    def blame_bytes(self) -> None:
+        """Nothing can happen any more: if this barrier waits for bytes alone, its counts are wrong."""
+        if self.pending == 0 and self.tx and not self.flying:
+            more = f"{self.tx} bytes that no copy brings" if self.tx > 0 else f"nothing: {-self.tx} bytes too many came"
+            self.wrong_bytes(f"waits in phase {self.phase} for {more}")
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -272,8 +310,8 @@ class MBarrier:
 
     # --- history ------------------------------------------------------------------------------------------------------
 
-    def note(self, what: str) -> None:
-        self.history.append(what)
+    def note(self, form: str, warp, lanes, site: int, *values: int) -> None:
+        self.history.append((form, warp, lanes, site, values))
         if len(self.history) > 24:
             del self.history[1:5]
 
@@ -281,4 +319,8 @@ class MBarrier:
         state = (
             f"{self.name}: phase {self.phase}, {self.pending} of {self.count} arrivals and {self.tx} bytes outstanding"
         )
-        return [state, *("  " + line for line in self.history[-10:])]
+        return [state, *("  " + self.told(*event) for event in self.history[-8:])]
+
+    def told(self, form: str, warp, lanes, site: int, values: tuple[int, ...]) -> str:
+        where = f" at {self.machine.program.sites[site - 1].loc}" if site else ""
+        return form.format(*values, who="" if warp is None else actor(warp, lanes)) + where

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -150,10 +150,13 @@ class Block:
         threads = machine.block[0] * machine.block[1] * machine.block[2]
         self.warp_count = -(-threads // 32)
         self.peers: list[Block] = [self]
-        self.shared = Region.shared(f"shared memory of block {self.coordinates}", machine.shared_bytes)
+        self.shared = Region.shared(
+            f"shared memory of block {self.coordinates}", machine.shared_bytes, machine.schedule.poison
+        )
         self.special: dict[tuple[str, int], np.ndarray] = {}
         self.named: dict = {}
         self.mbarriers: dict = {}
+        self.inits: Counter = Counter()  # mbarriers initialised, by line of source
         self.gatherings: dict = {}  # warpgroup -> warps that have reached a wgmma
         self.cluster_barrier: ClusterBarrier | None = None
         self.warps = [Warp(self, i, min(32, threads - 32 * i)) for i in range(self.warp_count)]

@@ -144,13 +144,15 @@ def check(
     ``options`` are those of ``cute.compile``. ``tolerance`` is for kernels with float atomics, whose results differ in
     the last bits between schedules: elements may differ by this times the largest magnitude in their array (1e-6, say).
     All other keywords are those of ``emulate``: one ``policy`` instead of all, ``seed``, ``sanitize``, ``trace``,
-    ``resident``, and ``max_steps``, the bound on a launch without end (see ``watchdog``). Raises EmulationError on a
-    race, a deadlock, a misuse, or when two schedules give different results, and LaunchError for a launch that a GPU
-    would refuse.
+    ``resident``, and ``max_steps``, the bound on a launch without end (see ``watchdog``); ``initcheck`` and
+    ``unseen_launches`` are off unless asked for. Raises EmulationError on a race, a deadlock, a misuse, or when two
+    schedules give different results, and LaunchError for a launch that a GPU would refuse. What it returns counts what
+    ran and has the warnings and notes (``findings``).
     """
     if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < 1:
         raise ArgumentValueError(explain("tolerance", shown(tolerance), "a number from 0 to below 1"))
     compiled = compile_for_emulator(jit_function, *args, options=options)
+    how = {"initcheck": False, "unseen_launches": False, **how}
     with emulate(schedules=schedules, **how) as used:
         call(compiled, jit_function, *args, fresh=fresh, tolerance=tolerance)
     return used

@@ -1,15 +1,16 @@
 """Vector clocks: which events each thread knows to have happened, kept as small as the synchronization in use allows.
 
-An event is (block, actor, time). A block of W warps has 40 actors a warp: its 32 lanes, and 8 for the asynchronous
-operations that the warp started (copies, tensor-core reads), used in turn. A table maps a block to the latest time of
-each actor that is known to have happened; unknown blocks are absent. Arrays are never changed in place, so copying a
-clock copies references.
+An event is (block, actor, time). A block of W warps has 40 actors a warp: its 32 lanes, 7 for the copies that the warp
+started, used in turn, and one for its tensor-core reads, which end in the order in which they started. A table maps a
+block to the latest time of each actor that is known to have happened; unknown blocks are absent. Arrays are never
+changed in place, so copying a clock copies references.
 
 A clock has three parts:
 
 - ``known``: events that are over and whose writes are visible.
-- ``proxied``: the events of ``known`` that have also crossed ``fence.proxy.async``, as the async proxy needs. One table
-  for each state space (``SHARED``, ``GLOBAL``), since a fence may name one.
+- ``proxied``: the events of ``known`` that have also crossed a proxy fence. One table for each state space (``SHARED``,
+  ``GLOBAL``), since a ``fence.proxy.async`` may name one, and one (``MAPS``) for the writes of tensor maps that a
+  ``fence.proxy.tensormap::generic.release`` has followed.
 - ``invisible``: a clock of events that are only known to be over, without their writes being visible: an arrival from
   another block of the cluster at block scope. That is enough to overwrite what the other block has read (the ring's
   empty barriers rely on it), and not enough to read what it wrote. Its ``proxied`` is what has crossed a proxy fence in
@@ -27,8 +28,9 @@ import numpy as np
 
 ACTORS = 40
 LANES = 32
+TENSOR = ACTORS - 1
 PRECEDING = -1  # no block has this number
-SHARED, GLOBAL = 0, 1
+SHARED, GLOBAL, MAPS = 0, 1, 2
 Table = dict[int, np.ndarray]
 
 
@@ -47,7 +49,7 @@ class Clock:
         invisible: Clock | None = None,
     ):
         self.known: Table = known if known is not None else {}
-        self.proxied: tuple[Table, ...] = proxied if proxied is not None else ({}, {})
+        self.proxied: tuple[Table, ...] = proxied if proxied is not None else ({}, {}, {})
         self.invisible = invisible
 
     def copy(self) -> Clock:
@@ -105,7 +107,7 @@ class WarpClock:
         self.time = 1
         self.common = Clock({block: nothing})
         self.single: dict[int, Clock] = {}
-        self.async_operations = 0
+        self.async_operations = self.products = 0
 
     def of(self, lane: int) -> Clock:
         return self.single.get(lane, self.common)
@@ -161,7 +163,7 @@ class WarpClock:
             self.single |= dict.fromkeys(each(lanes), together)
 
     def fence_proxy(self, lanes, everyone: bool, spaces: tuple[int, ...]) -> None:
-        """``fence.proxy.async`` by these lanes: what they know and did has crossed the proxies."""
+        """A proxy fence by these lanes: what they know and did has crossed into the proxies of ``spaces``."""
         for clock in (clock for clock, _ in self.groups(lanes)) if everyone else self._own(lanes):
             for space in spaces:
                 clock.fence_proxy(space)
@@ -171,7 +173,12 @@ class WarpClock:
     def start_async(self) -> tuple[int, int]:
         """(actor, time) of a new asynchronous operation of this warp."""
         self.async_operations += 1
-        return LANES + self.async_operations % (ACTORS - LANES), self.async_operations
+        return LANES + self.async_operations % (TENSOR - LANES), self.async_operations
+
+    def start_product(self) -> tuple[int, int]:
+        """(actor, time) of a new tensor-core operation of this warp. To know one is to know all before it."""
+        self.products += 1
+        return TENSOR, self.products
 
     def async_done(self, actor: int, time: int) -> Clock:
         """A clock that knows this asynchronous operation to have finished, and nothing else."""

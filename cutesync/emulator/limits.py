@@ -16,7 +16,18 @@ GRID, BLOCK, THREADS = ((1 << 31) - 1, 65535, 65535), (1024, 1024, 64), 1024
 PORTABLE_CLUSTER, LARGEST_CLUSTER = 8, 16
 STATIC_SHARED = PLAIN_SHARED = 48 << 10  # without cudaFuncAttributeMaxDynamicSharedMemorySize
 SHARED, SHARED_OF_SM, RESERVED_SHARED = 232448, 233472, 1024
-_MULTIPROCESSORS, _THREADS_OF_SM, _BLOCKS_OF_SM = 132, 2048, 32
+THREADS_OF_SM, BLOCKS_OF_SM = 2048, 32
+_multiprocessors = [132]
+
+
+def multiprocessors() -> int:
+    """How many multiprocessors the emulated device has."""
+    return _multiprocessors[0]
+
+
+def set_multiprocessors(count: int) -> None:
+    """Let the emulated device have so many: persistent kernels size their grids by it."""
+    _multiprocessors[0] = count
 
 
 def whole(what: str, value) -> int:
@@ -88,6 +99,6 @@ def _resident(need: Callable, launch) -> None:
     """All blocks of a cooperative launch are resident at once. (Registers, not known here, may allow fewer.)"""
     threads = -(-prod(launch.block) // 32) * 32
     shared = launch.shared_bytes + launch.program.static_shared + RESERVED_SHARED
-    room = _MULTIPROCESSORS * min(_BLOCKS_OF_SM, _THREADS_OF_SM // threads, SHARED_OF_SM // shared)
+    room = multiprocessors() * min(BLOCKS_OF_SM, THREADS_OF_SM // threads, SHARED_OF_SM // shared)
     came = f"a cooperative launch of {prod(launch.grid)} blocks"
     need(prod(launch.grid) <= room, came, f"{room} blocks at most: so many fit at once")

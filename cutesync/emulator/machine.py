@@ -10,14 +10,15 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ..errors import CutesyncError
+from . import stuck
 from .async_copy import Operation
 from .block import MAX_BLOCKS, Block, Warp
 from .clocks import ACTORS
 from .driver import Launch
-from .fragment import BLOCKED, CONVERGE, POLL, RUN, Fragment, mask_of
+from .fragment import BLOCKED, CONVERGE, POLL, RUN, Fragment
 from .gate import MALFORMED
-from .memory import Memory, Region
-from .report import EmulationError, Report, actor, lane_list
+from .memory import SHARED_START, Memory, Region
+from .report import EmulationError, Report, actor
 from .sanitizer import Sanitizer
 from .schedule import Schedule
 from .settings import Settings
@@ -55,7 +56,10 @@ class Machine:
         self.watchdog = Watchdog(self, how.step_limit())
         self.quiet = False  # no effects for long: then plain loads that find nothing new count as polls, too
         self.poll_rounds = 0
+        self.map_fences: dict[int, list] = {}  # by address of a tensor map: its acquire fences
         self.printed: dict[Warp, str] = {}  # the last output of each warp
+        self.how = how
+        self.notes: dict[tuple, Report] = {}  # of this run, by kind and instructions
         self.sanitizer: Any = Sanitizer(self) if how.sanitize else None
         program.bind_launch(self)
 
@@ -168,28 +172,8 @@ class Machine:
             for f in sleepers:
                 self.resume(f, POLL)
             return True
-        self.deadlock()
+        stuck.report(self)
         return False
-
-    def deadlock(self) -> None:
-        """Report which fragments wait for what."""
-        lines = []
-        for f in self.fragments():
-            lines += [f"{actor(f.warp, np.flatnonzero(f.mask))} {self.waiting(f)}", f"  at {f.where().where()}"]
-        for thing in {id(f.waits_on): f.waits_on for f in self.fragments()}.values():
-            lines += thing.history_lines() if hasattr(thing, "history_lines") else []
-        kind, title = "deadlock", "every thread left waits for something that cannot happen any more"
-        if all(f.state is CONVERGE for f in self.fragments()):
-            kind, title = "convergence", "lanes of one warp wait for each other at different instructions"
-        self.fail(kind, title, None, (), None, lines)
-
-    def waiting(self, f: Fragment) -> str:
-        if f.state is CONVERGE:
-            missing = np.flatnonzero(mask_of(f.waits_on & f.warp.live & ~f.bits))
-            return f"waits at an instruction that needs all of its warp; {lane_list(missing)} are elsewhere"
-        if f.state is POLL:
-            return f.waits or f"polls {getattr(f.waits_on, 'name', 'memory')}, which nobody changes any more"
-        return f.waits or str(f.state)
 
     # --- blocks -------------------------------------------------------------------------------------------------------
 
@@ -239,15 +223,16 @@ class Machine:
                     site,
                 )
         for barrier in block.named.values():
-            if barrier.arrived:
-                self.fail(
+            if barrier.arrived:  # PTX does not forbid it; the next block starts with fresh barriers
+                self.note(
+                    "note",
                     "barrier",
                     f"{barrier.name} ends with {barrier.arrived} of {barrier.expected} threads arrived",
                     None,
                     (),
                     barrier.first_site,
                 )
-        for operation in self.pending:
+        for operation in self.pending if self.sanitizer is not None else ():
             if block.number in operation.blocks and not operation.reads_done:  # later only global memory is written
                 who = f"block {block.coordinates}"
                 operation.fail(
@@ -256,7 +241,31 @@ class Machine:
 
     # --- failure ------------------------------------------------------------------------------------------------------
 
-    def fail(self, kind: str, title: str, warp, lanes, site, lines=()) -> NoReturn:
+    def fail(self, kind: str, title: str, warp, lanes, site, lines=(), other: int = 0) -> NoReturn:
+        """Raise the report. ``other`` is the second instruction (its site), if there is one."""
+        unwritten = [note for note in self.notes.values() if note.kind == "uninitialised"]
+        if unwritten:
+            place = unwritten[0].places[0]
+            lines = [*lines, f"before that, this launch has read shared memory that nobody has written, at {place}"]
+        raise EmulationError(self.report("error", kind, title, warp, lanes, site, lines, other))
+
+    def note(self, severity: str, kind: str, title: str, warp, lanes, site, lines=(), other: int = 0) -> None:
+        """Keep a warning or a note, and go on. Those of the same instructions are one."""
+        key = severity, kind, site, other
+        known = self.notes.get(key)
+        if known is None:
+            self.notes[key] = self.report(severity, kind, title, warp, lanes, site, lines, other)
+        else:
+            known.count += 1
+
+    def unwritten(self, region: Region, title: str, warp, lanes, site: int) -> None:
+        """A read of memory that nobody has written."""
+        lax = not self.how.initcheck and region.base <= SHARED_START
+        if not lax:
+            self.fail("uninitialised", title, warp, lanes, site)
+        self.note("note", "uninitialised", title, warp, lanes, site)
+
+    def report(self, severity: str, kind: str, title: str, warp, lanes, site, lines=(), other: int = 0) -> Report:
         head = []
         if warp is not None:
             head.append(actor(warp, lanes))
@@ -265,4 +274,5 @@ class Machine:
         body = head + list(lines)
         if len(body) > _MAX_LINES:
             body = [*body[:_MAX_LINES], f"... and {len(body) - _MAX_LINES} more lines"]
-        raise EmulationError(Report(kind, title, self.name, body, self.schedule.describe()))
+        places = tuple(self.program.sites[s - 1].where() for s in (site, other) if s)
+        return Report(kind, title, self.name, body, self.schedule.describe(), severity, places)

@@ -12,6 +12,7 @@ import bisect
 import ctypes
 import threading
 import weakref
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,9 +94,9 @@ class Region:
         return cls(name, 0, data, high=size, initialised=True, writable=False)
 
     @classmethod
-    def shared(cls, name: str, size: int) -> Region:
-        """Poisoned shared memory of ``size`` bytes at the start of the shared window."""
-        return cls(name, SHARED_START, np.full((size + 31) & ~15, POISON, np.uint8), high=size, initialised=False)
+    def shared(cls, name: str, size: int, poison: np.ndarray) -> Region:
+        """Unwritten shared memory of ``size`` bytes at the start of the shared window: it holds ``poison``."""
+        return cls(name, SHARED_START, np.resize(poison, (size + 31) & ~15), high=size, initialised=False)
 
     def view(self, width: int, count: int) -> np.ndarray:
         """The bytes as rows of ``count`` elements of ``width`` bytes (flat for one element)."""
@@ -316,12 +317,9 @@ def load(machine, site: int, space: str, width: int, count: int, order: Order = 
         if region.valid is not None and cnz(region.valid_view(size)[rows] != ones):
             bad = np.flatnonzero((region.valid_view(size)[rows] != ones).reshape(len(rows), -1).any(1))[0]
             offset = int(rows[bad]) * size - region.low
-            port.fault(
-                f,
-                int(bad) if lanes is None else int(lanes[bad]),
-                "uninitialised",
-                f"reads {size} bytes that nobody has written, at byte {offset} of {region.name}",
-            )
+            lane = int(bad) if lanes is None else int(lanes[bad])
+            title = f"reads {size} bytes that nobody has written, at byte {offset} of {region.name}"
+            machine.unwritten(region, title, f.warp, [lane], site)
         sanitizer.load(access, f, lanes, region, rows)
 
     def run(f, lanes, address):
@@ -345,6 +343,12 @@ def load(machine, site: int, space: str, width: int, count: int, order: Order = 
     return run
 
 
+def unchanged(view: np.ndarray, rows: np.ndarray, data: np.ndarray) -> np.ndarray:
+    """Which units hold what is about to be stored there."""
+    same = view[rows].view(np.uint8) == np.ascontiguousarray(data).view(np.uint8)
+    return same.reshape(len(rows), -1).all(1)
+
+
 def store(machine, site: int, space: str, width: int, count: int, order: Order = ORDINARY):
     """The function behind one ``st``: ``run(f, lanes, address, values)``; values are a vector or rows of elements."""
     port, access = Port(machine, site, space, width, count), Access(site, width * count, "write", order)
@@ -355,10 +359,10 @@ def store(machine, site: int, space: str, width: int, count: int, order: Order =
         for region, rows, who, positions in port.locate(f, lanes, address):
             if region.sealed:
                 region.unseal(machine, f.warp, [0 if who is None else int(who[0])], site)
-            if sanitizer is not None:
-                sanitizer.store(access, f, who, region, rows)
             data = chosen if positions is None else chosen[positions]
             view = region.view(width, count)
+            if sanitizer is not None:
+                sanitizer.store(access, f, who, region, rows, partial(unchanged, view, rows, data))
             view[rows] = data
             if sanitizer is not None and not order.scope and width < 16 and cnz(view[rows] != data):
                 sanitizer.lost_store(access, f, who, region, rows)

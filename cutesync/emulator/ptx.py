@@ -50,6 +50,7 @@ _SPECIAL = re.compile(
 _NUMBER = re.compile(r"-?(0[xX][0-9a-fA-F]{1,16}|\d{1,20})U?", re.A)
 _FLOAT = re.compile(r"-?\d{1,40}\.\d{0,400}([eE][-+]?\d{1,4})?", re.A)
 _OFFSET = re.compile(r"(.+?)\s*\+\s*(-?(?:0[xX][0-9a-fA-F]{1,16}|\d{1,20}))", re.A)
+_VECTORS = {".v2": 2, ".v4": 4}
 _MAX = 1 << 20  # registers or instructions of one function; compilers write far fewer
 
 _MARK = re.compile(r'"[^"]*"?|[{};:\n]')  # what may end a statement, and quoted texts, which hold none
@@ -209,6 +210,9 @@ class _Reader:
 
     def declare_registers(self, s: str) -> None:
         _, kind, names = s.split(None, 2)
+        members = _VECTORS.get(kind, 0)
+        if members:
+            kind, names = names.split(None, 1)
         kind = kind.lstrip(".")
         bits = 1 if kind == "pred" else SIZES[kind] * 8
         depth = len(self.scopes)
@@ -217,7 +221,18 @@ class _Reader:
             if match and int(match[2]) > _MAX:
                 raise PtxSyntaxError(f"{self.function.name} has more than {_MAX} registers")
             for one in [f"{match[1]}{i}" for i in range(int(match[2]))] if match else [name]:
-                self.declare_one(one, bits, depth)
+                if members:
+                    self.declare_vector(one, bits, depth, members)
+                else:
+                    self.declare_one(one, bits, depth)
+
+    def declare_vector(self, name: str, bits: int, depth: int, members: int) -> None:
+        """``.reg .v4 .f32 v``: registers of their own, named ``v.x`` to ``v.w`` or ``v.r`` to ``v.a``."""
+        for letters in zip("xyzw"[:members], "rgba"):
+            self.declare_one(f"{name}${letters[0]}", bits, depth)
+            for letter in letters:
+                self.scopes[-1][f"{name}.{letter}"] = self.scopes[-1][f"{name}${letters[0]}"]
+        self.scopes[-1][name] = Vec(tuple(self.scopes[-1][f"{name}.{letter}"] for letter in "xyzw"[:members]))
 
     def declare_one(self, name: str, bits: int, depth: int, prefix: str = "") -> None:
         if not NAME.fullmatch(name):

@@ -1,9 +1,13 @@
-"""Reports of what went wrong. ``EmulationError`` is what a failed run raises; its text is the report."""
+"""Reports. ``EmulationError`` is what a failed run raises; its text is the report. ``Findings`` are what a run goes on
+after: warnings and notes.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any
 
 from ..errors import CutesyncError
 
@@ -24,6 +28,10 @@ class Report:
 
     "proxy": no fence.proxy.async between an ordinary store and an asynchronous operation on the same bytes;
     "proxy-read": none between an ordinary load and the asynchronous write that overwrites them.
+
+    ``severity``: an "error" ends the run. A "warning" is undefined by PTX, though it does no harm here (two threads
+    that write the same value); a "note" is allowed, and worth a look. ``places``: the instructions at fault, one or
+    two, by which findings are merged; ``count``: how many are.
     """
 
     kind: str
@@ -31,10 +39,48 @@ class Report:
     kernel: str = "?"
     lines: list[str] = field(default_factory=list)
     replay: str = ""
+    severity: str = "error"
+    places: tuple[str, ...] = ()
+    count: int = 1
+
+    @property
+    def key(self) -> tuple:
+        return self.severity, self.kind, self.kernel, *(self.places or (self.title,))
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        names = ("severity", "kind", "title", "kernel", "places", "lines", "replay", "count")
+        return {name: list(v) if isinstance(v := getattr(self, name), (list, tuple)) else v for name in names}
 
     def text(self) -> str:
-        body = [f"{self.kind}: {self.title}", f"  kernel {self.kernel}", *(f"  {line}" for line in self.lines)]
+        head = (
+            f"{self.kind}: {self.title}" if self.severity == "error" else f"{self.severity}: {self.kind}: {self.title}"
+        )
+        if self.count > 1:
+            head += f" ({self.count} times)"
+        body = [head, f"  kernel {self.kernel}", *(f"  {line}" for line in self.lines)]
         return "\n".join(body + ([f"  replay with {self.replay}"] if self.replay else []))
+
+
+class Findings:
+    """The warnings and notes of launches, one for each pair of instructions."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple, Report] = {}
+
+    def add(self, report: Report) -> None:
+        known = self._found.setdefault(report.key, report)
+        if known is not report:
+            known.count += report.count
+
+    def __iter__(self) -> Iterator[Report]:
+        return iter(self._found.values())
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def __str__(self) -> str:
+        return "\n".join(report.text() for report in self)
 
 
 def lane_list(lanes) -> str:

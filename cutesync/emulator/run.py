@@ -3,102 +3,30 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
+import time
 import weakref
+from collections.abc import Iterator
+from dataclasses import replace
 from functools import lru_cache
 from math import prod
 
-import numpy as np
-
 from ..errors import ArgumentValueError, CutesyncError, explain
 from ..runtime import compiler, forks
-from . import limits, ptx
+from . import limits, overlap, ptx
 from .codegen import Program
+from .device import DEVICE, Device
 from .driver import Executable, Launch
 from .gate import MALFORMED
 from .machine import Machine
-from .memory import POISON, Memory, Region
+from .memory import Region
 from .report import EmulationError, Report
 from .rewind import Rewind
 from .schedule import Schedule
 from .settings import Settings, settings
 from .trace import Trace
 
-
-class Device:
-    """Emulated device memory: real buffers of this process, registered by address."""
-
-    def __init__(self):
-        self.memory = Memory()
-
-    def register(
-        self,
-        address: int,
-        size: int,
-        name: str = "a buffer",
-        *,
-        initialised: bool = True,
-        writable: bool = True,
-        owner=None,
-    ) -> Region | None:
-        """Make bytes at ``address`` visible to kernels, until ``unregister`` or for the life of their ``owner``.
-
-        The caller keeps them alive until then. Bytes of a buffer that is not ``initialised`` must be written before
-        they are read.
-        """
-        if size <= 0:
-            return None
-        region = _region(name, address, size, initialised, writable)
-        region.owner = None if owner is None else weakref.ref(owner)
-        self.memory.replace(self.memory.starting_at(address), (region,))
-        return region
-
-    def unregister(self, address: int) -> None:
-        self.memory.replace(self.memory.starting_at(address), ())
-
-    @contextlib.contextmanager
-    def arrays(self, *arrays: np.ndarray, fresh=()):
-        """Registers NumPy arrays for a ``with`` block, those in ``fresh`` as unwritten. Overlapping ones merge."""
-        regions, hidden = [], []
-        for address, size, name, initialised, writable in _buffers(arrays, fresh):
-            regions.append(_region(name, address, size, initialised, writable))
-            hidden += self.memory.starting_at(address)
-        try:
-            self.memory.replace(hidden, regions)
-            yield self
-        finally:
-            self.memory.replace(regions, hidden)
-
-
-def _region(name: str, address: int, size: int, initialised: bool, writable: bool) -> Region:
-    region = Region.of_address(name, address, size, initialised=initialised, writable=writable)
-    if not initialised and writable:
-        region.data[region.low : region.high] = POISON
-    return region
-
-
-def _buffers(arrays, fresh) -> list[tuple[int, int, str, bool, bool]]:
-    """(address, size, name, initialised, writable) of the memory under arrays, strided ones included."""
-    found = []
-    for i, a in enumerate(arrays):
-        if a.size:
-            reach = [(n - 1) * s for n, s in zip(a.shape, a.strides)]
-            first = a.ctypes.data + sum(r for r in reach if r < 0)
-            size = sum(map(abs, reach)) + a.itemsize
-            initialised = not any(a is other for other in fresh)
-            found.append((first, size, f"array {i} {a.dtype}{list(a.shape)}", initialised, a.flags.writeable))
-    merged: list[tuple[int, int, str, bool, bool]] = []
-    for first, size, name, initialised, writable in sorted(found):
-        if merged and first < merged[-1][0] + merged[-1][1]:
-            start, held, other, *flags = merged.pop()
-            both = other if name == other else f"{other} with {name}"
-            merged.append((start, max(held, first + size - start), both, initialised or flags[0], writable or flags[1]))
-        else:
-            merged.append((first, size, name, initialised, writable))
-    return merged
-
-
-DEVICE = Device()
 LOCK = threading.RLock()  # launches run one at a time: generated code is bound to one machine
 forks.wait_for(LOCK)
 _EXECUTABLES: weakref.WeakKeyDictionary[object, Executable] = weakref.WeakKeyDictionary()
@@ -191,8 +119,12 @@ def _packed(function, parameters) -> bytes:
     return bytes(packed)
 
 
-def run_launch(launch: Launch, device: Device, how: Settings, close=None) -> None:
-    """One launch, under one schedule or several; several must leave the same memory behind."""
+def run_launch(launch: Launch, device: Device, how: Settings, close=None, found=None) -> None:
+    """One launch, under one schedule or several; several must leave the same memory behind.
+
+    The first finding is raised. With ``found``, each schedule's finding goes there instead, and the launch leaves what
+    it computes without checks, as far as it ends.
+    """
     limits.check(launch)
     own = [
         Region.of_address(name, array.ctypes.data, max(v.size, 1), writable=v.space == "global")
@@ -200,36 +132,93 @@ def run_launch(launch: Launch, device: Device, how: Settings, close=None) -> Non
     ]
     try:
         device.memory.replace((), own)
-        if how.schedules == 1:
+        if how.schedules == 1 and found is None:
             run_once(launch, device, how, how.schedule(0), how.trace)
         else:
-            _run_all(launch, device, how, close)
+            _run_all(launch, device, how, close, found)
+        overlap.SEEN.finish(launch.programmatic)
     finally:
         device.memory.replace(own, ())
 
 
-def _run_all(launch: Launch, device: Device, how: Settings, close) -> None:
-    first, rewind = how.schedule(0), Rewind(device.memory)
+def _run_all(launch: Launch, device: Device, how: Settings, close, found) -> None:
+    first, rewind, failed = None, Rewind(device.memory), False
     try:
-        run_once(launch, device, how, first, how.trace)
-        rewind.note_first()
-        for schedule in map(how.schedule, range(1, how.schedules)):
+        for number in range(how.schedules):
+            schedule = how.schedule(number)
+            if number:
+                rewind.restore()
+            try:
+                run_once(launch, device, how, schedule, how.trace if number == 0 else None)
+                if first is None:
+                    first = schedule
+                    rewind.note_first()
+                else:
+                    _compare(launch, device, how, rewind, close, (first, schedule))
+            except EmulationError as error:
+                if found is None:
+                    raise
+                found(error)
+                failed = True
+        if failed:
             rewind.restore()
-            run_once(launch, device, how, schedule)
-            found = rewind.difference()
-            if found is not None and not (close and close(rewind)):
-                region, at = found
-                raise EmulationError(
-                    Report(
-                        "mismatch",
-                        f"two schedules leave different results in {region.name}, first at byte {at}",
-                        launch.program.function.name,
-                        [f"one with {first.describe()}"],
-                        schedule.describe(),
-                    )
-                )
+            _run_unchecked(launch, device, how, rewind, found)
     finally:
         rewind.close()
+
+
+def _compare(launch: Launch, device: Device, how: Settings, rewind: Rewind, close, both: tuple) -> None:
+    """Raise EmulationError if the last of both schedules left another result than the first."""
+    first, schedule = both
+    difference = rewind.difference()
+    if difference is not None and not (close and close(rewind)):
+        region, at = difference
+        _blame_poison(launch, device, how, rewind, close)
+        raise EmulationError(
+            Report(
+                "mismatch",
+                f"two schedules leave different results in {region.name}, first at byte {at}",
+                launch.program.function.name,
+                [f"one with {first.describe()}"],
+                schedule.describe(),
+            )
+        )
+
+
+def _blame_poison(launch: Launch, device: Device, how: Settings, rewind: Rewind, close) -> None:
+    """Report unwritten shared memory if it alone changes the results: the first schedule once more, with other bits
+    there."""
+    reads = [
+        note for note in how.findings if note.kind == "uninitialised" and note.kernel == launch.program.function.name
+    ]
+    if not reads:
+        return
+    again = how.schedule(0)
+    again.poison = ~again.poison
+    rewind.restore()
+    run_once(launch, device, how, again)
+    found = rewind.difference()
+    if found is not None and not (close and close(rewind)):
+        region, at = found
+        raise EmulationError(
+            Report(
+                "uninitialised",
+                f"what unwritten shared memory holds changes the result in {region.name}, first at byte {at}",
+                launch.program.function.name,
+                [line for note in reads for line in (note.title, *note.lines)],
+                again.describe(),
+                places=reads[0].places,
+            )
+        )
+
+
+def _run_unchecked(launch: Launch, device: Device, how: Settings, rewind: Rewind, found) -> None:
+    """Compute the result of a launch with findings, so that what follows it can go on."""
+    try:
+        run_once(launch, device, replace(how, sanitize=False, trace=None), Schedule("round_robin"))
+    except EmulationError as error:
+        found(error)
+        rewind.restore()
 
 
 def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, trace: Trace | None = None) -> None:
@@ -253,10 +242,35 @@ def run_once(launch: Launch, device: Device, how: Settings, schedule: Schedule, 
     if trace is not None:
         trace.begin(machine)
     try:
-        machine.run()
+        with _old_objects_left_alone():
+            machine.run()
+        overlap.SEEN.ran(machine.name, regions)
     finally:
+        for note in machine.notes.values():
+            how.note(note)
         if trace is not None:
             trace.end()
         for region in regions:
             region.shadow, region.watchers = None, []
         how.count(machine.steps)
+
+
+@contextlib.contextmanager
+def _old_objects_left_alone() -> Iterator[None]:
+    """Inside, the garbage collector passes over the objects that there were before. As these then count as old, it
+    would not look for garbage among them for long; so that is done here, in at most a twentieth of the time."""
+    global _collected
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        ended, took = _collected
+        start = time.perf_counter()
+        if gc.isenabled() and start - ended > 20 * took:
+            gc.collect()
+            now = time.perf_counter()
+            _collected = now, now - start
+
+
+_collected = 0.0, 0.0  # when garbage was looked for last, and how long that took

@@ -8,10 +8,10 @@ concurrent readers of one granule may hide one another; a hidden pair shows unde
 Release and acquire work for each location: a release leaves the releaser's clock there, an acquire in scope joins it.
 
 Programmatic launches (``machine.programmatic``) may start before the launch before them has ended. Such a launch may
-access global memory that launches write only where the thread's clock knows ``griddepcontrol.wait``: its own, or that
-of a thread with which it has synchronized since. (The wait makes memory visible to the grid. On an H200 a thread that
-does not wait reads old values; one behind a barrier, which another thread of its block or cluster has reached after
-waiting, reads the new ones.)
+access global memory that launches before it use (``overlap``) only where the thread's clock knows
+``griddepcontrol.wait``: its own, or that of a thread with which it has synchronized since. (The wait makes memory
+visible to the grid. On an H200 a thread that does not wait reads old values; one behind a barrier, which another thread
+of its block or cluster has reached after waiting, reads the new ones.)
 
 A generic access and one of the async proxy (bulk and tensor copies, wgmma) to the same bytes need more than order:
 PTX carries causality from one proxy to another only through a fence ("proxy-preserved base causality order"; a read
@@ -25,13 +25,17 @@ generic access that follows an asynchronous one, completion alone is enough (PTX
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+from . import hints
 from .async_copy import Issue, Side
 from .block import Warp
 from .clocks import ACTORS, LANES, PRECEDING, Clock, each, preceding
 from .fragment import Fragment
 from .memory import SHARED_START, Region
+from .overlap import SEEN
 from .proxies import AsyncAccess
 from .report import lane_list
 from .shadow import (
@@ -55,6 +59,8 @@ from .shadow import (
     cnz,
 )
 
+Unchanged = Callable[[], np.ndarray]
+
 
 class Sanitizer:
     """One launch's happens-before state. Every method that checks reports through ``machine.fail``, which raises."""
@@ -69,27 +75,37 @@ class Sanitizer:
         if self.programmatic:
             f.warp.learn(lanes, preceding())
 
-    def check_preceding(self, warp: Warp, lanes, region: Region, site: int) -> None:
-        """These lanes (None: all 32) access a region, themselves or by an operation that they start."""
+    def check_preceding(
+        self, warp: Warp, lanes, region: Region, site: int, rows: np.ndarray, size: int, write: bool
+    ) -> None:
+        """These lanes (None: all 32) access these units of a region, themselves or by an operation that they start."""
         if not self.programmatic or region.base <= SHARED_START or not region.writable:
             return
         if PRECEDING in warp.clock.common.known:  # so each lane knows it, too
             return
         for clock, positions in warp.clock.groups(lanes):
             if PRECEDING not in clock.known:
-                numbers = np.arange(LANES) if lanes is None else lanes
-                self.machine.fail(
-                    "race",
-                    "global memory touched before griddepcontrol.wait",
-                    warp,
-                    numbers if positions is None else numbers[positions],
-                    site,
-                    [
-                        f"it accesses {region.name}, which the launch before it in the stream may still read or write",
-                        "the launch is programmatic: a thread must pass griddepcontrol.wait, or synchronize with one "
-                        "that has, before it touches global memory",
-                    ],
-                )
+                numbers = np.arange(LANES) if lanes is None else np.asarray(lanes)
+                self.early(warp, numbers if positions is None else numbers[positions], region, site, rows, size, write)
+
+    def early(
+        self, warp: Warp, lanes: np.ndarray, region: Region, site: int, rows: np.ndarray, size: int, write: bool
+    ) -> None:
+        """These lanes have not waited for the launches before."""
+        unseen, conflict = self.machine.how.unseen_launches, SEEN.conflict(region, rows, size, write)
+        if not unseen and not conflict and SEEN.earlier:
+            return
+        title, who = "global memory touched before griddepcontrol.wait", (warp, lanes, site)
+        advice = (
+            "the launch is programmatic: a thread must pass griddepcontrol.wait, or synchronize with one that has, "
+            "before it touches global memory"
+        )
+        if unseen or conflict:
+            other = conflict or "the launch before it in the stream may still read or write these bytes"
+            self.machine.fail("race", title, *who, [f"it accesses {region.name}: {other}", advice])
+        else:
+            lines = [f"it accesses {region.name}: right only if no launch before it uses these bytes"]
+            self.machine.note("note", "race", title, *who, lines)
 
     # --- order --------------------------------------------------------------------------------------------------------
 
@@ -144,7 +160,7 @@ class Sanitizer:
         return warp.key_base + tail if lanes is None else warp.key_base[lanes] + tail
 
     def load(self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray) -> None:
-        self.check_preceding(f.warp, lanes, region, access.site)
+        self.check_preceding(f.warp, lanes, region, access.site, rows, access.size, False)
         shadow = region.shadow or self.shadow(region)
         if shadow.written:
             index = shadow.index(rows, access.size)
@@ -153,14 +169,17 @@ class Sanitizer:
         if access.order.scope:
             self.acquire(access, f, lanes, shadow, rows)
 
-    def store(self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray) -> None:
-        self.check_preceding(f.warp, lanes, region, access.site)
+    def store(
+        self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray, unchanged: Unchanged | None = None
+    ) -> None:
+        """``unchanged()``: which places hold the value already that is stored there."""
+        self.check_preceding(f.warp, lanes, region, access.site, rows, access.size, True)
         shadow = region.shadow or self.shadow(region)
         if shadow.log:
             shadow.flush()
         index = shadow.index(rows, access.size)
         if shadow.written:
-            self.check(access, f, lanes, region, rows, shadow.writes[index], "write")
+            self.check(access, f, lanes, region, rows, shadow.writes[index], "write", unchanged)
         if shadow.reads is not None:
             earlier = shadow.reads[:, index]
             if cnz(earlier):
@@ -178,9 +197,20 @@ class Sanitizer:
         self.store(access, f, lanes, region, rows)
 
     def check(
-        self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray, earlier: np.ndarray, before: str
+        self,
+        access: Access,
+        f: Fragment,
+        lanes,
+        region: Region,
+        rows: np.ndarray,
+        earlier: np.ndarray,
+        before: str,
+        unchanged: Unchanged | None = None,
     ) -> None:
-        """Report a race with one of the ``earlier`` accesses (keys) to these rows, all reads or all writes."""
+        """Report a race with one of the ``earlier`` accesses (keys) to these rows, all reads or all writes.
+
+        Two writes of the same value are a warning.
+        """
         if not cnz(earlier):
             return
         warp = f.warp
@@ -192,11 +222,14 @@ class Sanitizer:
                 mine = mine[:, None]
             bad = self.unordered(theirs, mine, tables, warp.block.number, access.order.scope)
             if cnz(bad):
-                at = np.argwhere(bad)[0]
-                position = int(at[0]) if positions is None else int(positions[at[0]])
+                where = np.argwhere(bad)
+                numbers = where[:, 0] if positions is None else positions[where[:, 0]]
+                same = np.zeros(len(where), bool) if unchanged is None else unchanged()[numbers]
+                at = int(np.argmin(same))  # the first that differs, if one does
+                position = int(numbers[at])
                 lane = position if lanes is None else int(lanes[position])
-                offset = int(rows[position]) * access.size
-                self.race(access, warp, lane, region, offset, int(theirs[tuple(at)]), before)
+                offset, key = int(rows[position]) * access.size, int(theirs[tuple(where[at])])
+                self.race(access, warp, lane, region, offset, key, before, harmless=bool(same[at]))
 
     def lost_store(self, access: Access, f: Fragment, lanes, region: Region, rows: np.ndarray) -> None:
         """Two lanes of one instruction stored different values to one place."""
@@ -212,8 +245,21 @@ class Sanitizer:
             access.site,
         )
 
-    def race(self, access: Access, warp: Warp, lane: int, region: Region, offset: int, key: int, before: str) -> None:
-        """Report that an access is not ordered after the one of ``key``, a "read" or "write" (``before``)."""
+    def race(
+        self,
+        access: Access,
+        warp: Warp,
+        lane: int,
+        region: Region,
+        offset: int,
+        key: int,
+        before: str,
+        harmless: bool = False,
+    ) -> None:
+        """Report that an access is not ordered after the one of ``key``, a "read" or "write" (``before``).
+
+        ``harmless``: both write the same value.
+        """
         machine = self.machine
         actor, block, other = (key >> ACTOR_AT) & int(ACTOR_MASK), (key >> BLOCK_AT) - 1, key & int(SITE_MASK)
         slot = actor % ACTORS
@@ -224,14 +270,12 @@ class Sanitizer:
         ]
         if other:
             lines.append(f"  at {machine.program.sites[other - 1].where()}")
-        machine.fail(
-            "race",
-            f"{access.verb} and {before} of the same bytes with nothing to order them",
-            warp,
-            [lane],
-            access.site,
-            lines,
-        )
+        lines += [f"hint: {line}" for line in hints.of_race(machine, warp, lane, key, before)]
+        title, who = "of the same bytes with nothing to order them", (warp, [lane], access.site)
+        if harmless:
+            machine.note("warning", "race", f"writes of the same value {title}", *who, lines, other)
+        else:
+            machine.fail("race", f"{access.verb} and {before} {title}", *who, lines, other)
 
     # --- release and acquire ------------------------------------------------------------------------------------------
 
@@ -308,6 +352,22 @@ class Sanitizer:
             shadow.written = True
         else:
             shadow.read_table()[READ_ROWS + issue.warp.index % ASYNC_ROWS][index] = key
+
+    def tensor_read(self, issues: list[Issue], side: Side, event: tuple[int, int]) -> None:
+        """The warps of a warpgroup read an operand together. ``event`` is the (actor, time) of the first."""
+        shadow = side.region.shadow or self.shadow(side.region)
+        index = shadow.granules(side.offsets, side.unit)
+        if shadow.written:
+            earlier = shadow.writes[index]
+            if not cnz(earlier != earlier[0]):
+                at, earlier = index[:1], earlier[:1]
+            else:
+                earlier, places = np.unique(earlier, return_index=True)
+                at = index[places]
+            for issue in issues:
+                AsyncAccess(self, issue, side.region, at, False).check(earlier, "write")
+        key = AsyncAccess(self, issues[0], side.region, index, False).key(*event)
+        shadow.read_table()[READ_ROWS + issues[0].warp.index % ASYNC_ROWS][index] = key
 
     def async_update(self, issue: Issue, side: Side) -> None:
         """An asynchronous reduction overwrites what threads have read. To others of its kind it counts as a read."""

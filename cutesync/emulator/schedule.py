@@ -10,6 +10,8 @@ import math
 import random
 from typing import Any
 
+import numpy as np
+
 from ..errors import ArgumentValueError, explain
 
 POLICIES = {
@@ -24,7 +26,13 @@ POLICIES = {
     "one_block": "one block (or cluster) is resident at a time",
 }
 _RESIDENT = 16
+_POISONED = 4093  # bytes: a prime, so that no array repeats in step with it
 _MAX_SHUFFLED = 1 << 16  # clusters: a larger grid is shuffled in windows of this size while it runs
+
+
+def poison(seed: str) -> np.ndarray:
+    """Bytes that unwritten shared memory holds, repeated."""
+    return np.frombuffer(random.Random(f"poison {seed}").randbytes(_POISONED), np.uint8)
 
 
 class Schedule:
@@ -35,6 +43,7 @@ class Schedule:
             raise ArgumentValueError(explain("policy", repr(policy), "one of " + ", ".join(POLICIES)))
         self.policy, self.seed = policy, seed
         self.random = random.Random(f"{policy}/{seed}")
+        self.poison = poison(f"{policy}/{seed}")  # what unwritten shared memory holds
         self.limit = 1 if policy == "one_block" else resident
         self.queue: list = []  # fragments that can run
         self.clusters_left = 0  # not admitted yet
@@ -155,10 +164,6 @@ class Schedule:
             return fragment
         keen = [f for f in queue if not f.lagging]
         return self._any(keen) if keen else fragment
-
-    def spurious(self) -> bool:
-        """Whether a ``try_wait`` that could succeed fails this time."""
-        return self.policy != "round_robin" and self.random.random() < 0.1
 
     def tears(self) -> bool:
         """Whether other threads may run in the middle of a strong vector store."""

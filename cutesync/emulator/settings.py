@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .. import env
 from ..arguments import choice, flag, integer
 from ..errors import ArgumentValueError, explain
+from .report import Findings, Report
 from .schedule import POLICIES, Schedule
 from .trace import Trace
 
@@ -17,7 +18,7 @@ from .trace import Trace
 class Settings:
     """Policy, seed, schedules a launch, whether the sanitizer checks, the trace, the bound on a launch without end.
 
-    ``steps`` and ``launches`` count what ran, in nested blocks as well.
+    ``steps`` and ``launches`` count what ran, and ``findings`` are its warnings and notes, in nested blocks as well.
     """
 
     policy: str | None = None
@@ -27,6 +28,9 @@ class Settings:
     resident: int = 16
     trace: Trace | None = None
     max_steps: int | None = None
+    initcheck: bool = True
+    unseen_launches: bool = True
+    findings: Findings = field(default_factory=Findings)
     steps: int = 0
     launches: int = 0
     outer: tuple[Settings, ...] = ()
@@ -40,7 +44,8 @@ class Settings:
         integer(self.resident, "resident", 1, 1 << 31)
         if self.max_steps is not None:
             integer(self.max_steps, "max_steps", 1, (1 << 63) - 1)
-        flag(self.sanitize, "sanitize", numbers=True)
+        for name in ("sanitize", "initcheck", "unseen_launches"):
+            flag(getattr(self, name), name, numbers=True)
 
     def schedule(self, number: int) -> Schedule:
         """The schedule of the n-th run of a launch: the policy asked for, or each in turn; seeds count up."""
@@ -57,6 +62,11 @@ class Settings:
         for counted in (self, *self.outer):
             counted.steps += steps
             counted.launches += 1
+
+    def note(self, report: Report) -> None:
+        """A warning or a note."""
+        for noting in (self, *self.outer):
+            noting.findings.add(replace(report))
 
 
 _DEFAULT = Settings()
@@ -82,21 +92,29 @@ def emulate(
     trace=None,
     resident: int = 16,
     max_steps: int | None = None,
+    initcheck: bool = True,
+    unseen_launches: bool = True,
 ):
     """Within the block launches on the emulator run under these settings. Yields them; ``steps`` and ``launches`` count
-    what ran.
+    what ran, ``findings`` are the warnings and notes.
 
     ``schedules=N`` runs each launch N times from the same memory and refuses different results; without a ``policy``
     all take turns. ``trace`` is a path: the first schedule of each launch is written there as a Chrome trace, blocks
     inside included. ``resident`` bounds the blocks in flight. ``max_steps`` is the bound on a launch without end (see
     ``watchdog``).
+
+    ``initcheck``: to read shared memory that nobody has written is an error. Without it, a note: each schedule finds
+    other bits there, and it is an error if they change what the launch leaves behind. ``unseen_launches``: launches
+    that this run does not see may precede each programmatic launch, which must wait for them before it touches global
+    memory at all. Without it, only for those that are seen to use the same bytes.
     """
     outer = _in_force()
     traced = next((s.trace for s in reversed(outer) if s.trace is not None), None)
     if trace is not None and traced is not None:
         raise ArgumentValueError(explain("trace", f"{trace} in a block traced to {traced.path}", "one trace at a time"))
     own = None if trace is None else Trace(trace)
-    made = Settings(policy, seed, schedules, sanitize, resident, own or traced, max_steps, outer=outer)
+    how = (own or traced, max_steps, initcheck, unseen_launches)
+    made = Settings(policy, seed, schedules, sanitize, resident, *how, outer=outer)
     _ENTERED.set((*outer, made))
     try:
         yield made

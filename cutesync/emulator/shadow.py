@@ -87,7 +87,7 @@ class Shadow:
 
     def granules(self, offsets: np.ndarray, unit: int) -> np.ndarray:
         """Granules of units of ``unit`` bytes at byte ``offsets``, all in one row."""
-        first = offsets // self.granule
+        first = offsets >> (self.granule.bit_length() - 1)
         return first if unit <= self.granule else (first[:, None] + np.arange(unit // self.granule)).reshape(-1)
 
     def note_read(self, row: int, rows: np.ndarray, size: int, keys: np.ndarray) -> None:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 
 from ..errors import CutesyncError
+from . import source
 
 SIZES = {
     "b8": 1,
@@ -138,7 +139,8 @@ class Instr:
     text: str
 
     def where(self) -> str:
-        return f"{self.loc} ({_LONG_LIST.sub(_shorter, self.text)})"
+        function = source.function_at(self.loc)
+        return f"{self.loc}{function and ' in ' + function} ({_LONG_LIST.sub(_shorter, self.text)})"
 
     def registers(self) -> set[Reg]:
         """Every register it reads or writes, but for its predicate."""

@@ -67,6 +67,22 @@ class Transfer:
     def transaction_bytes(self) -> int:
         return self.in_bounds.size * self.element_bytes
 
+    def coarse(self) -> Transfer:
+        """The same copy in units of 16 bytes, if all of it is in bounds and whole units are contiguous at both ends."""
+        count = 16 // self.element_bytes
+        first = self.global_addresses[0]
+        if (
+            count == 1
+            or len(self.in_bounds) % count
+            or not self.in_bounds.all()
+            or (first | self.shared_addresses[0]) % 16
+        ):
+            return self
+        places, stop = self.global_addresses[::count], self.global_addresses[count - 1 :: count]
+        if (places & 15).any() or (stop - places != 16 - self.element_bytes).any():
+            return self
+        return Transfer(places, self.in_bounds[::count], self.shared_addresses[::count], 16, self.fill)
+
 
 @dataclass(frozen=True)
 class Tensor:

@@ -11,6 +11,7 @@ Accesses are checked a segment at a time: no ``wgmma`` instruction lies inside a
 
 from __future__ import annotations
 
+from .clocks import Clock
 from .syntax import Vec
 
 KIND = "wgmma"
@@ -32,10 +33,15 @@ class Uses:
 
 
 class Product:
-    """One ``wgmma.mma_async`` of one warp, until it has been waited for. ``d`` and ``a``: its register slots."""
+    """One ``wgmma.mma_async`` of one warp, until it has been waited for. ``d`` and ``a``: its register slots.
 
-    def __init__(self, event: tuple[int, int], site: int, shape: tuple[int, int], d: frozenset, a: frozenset):
-        self.event, self.site, self.shape, self.d, self.a = event, site, shape, d, a
+    ``event`` stands for the reads of all four warps; ``over`` knows it to be over.
+    """
+
+    def __init__(
+        self, event: tuple[int, int], over: Clock, site: int, shape: tuple[int, int], d: frozenset, a: frozenset
+    ):
+        self.event, self.over, self.site, self.shape, self.d, self.a = event, over, site, shape, d, a
         self.fenced = False  # since it was started
 
     def disturbs(self, shape: tuple[int, int], d: frozenset, a: frozenset) -> frozenset:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ArgumentTypeError, ArgumentValueError, explain, shown
+from . import stuck
 
 _BARRIERS, _FLIGHTS = 1000, 2000
 
@@ -115,7 +116,7 @@ class Trace:
         )
 
     def blocked(self, fragment) -> None:
-        self.waits[id(fragment)] = (self.now(), self.machine.waiting(fragment))
+        self.waits[id(fragment)] = (self.now(), stuck.waiting(fragment))
 
     def resumed(self, fragment) -> None:
         began = self.waits.pop(id(fragment), None)
@@ -138,11 +139,11 @@ class Trace:
         self.span(
             barrier.block,
             _BARRIERS + barrier.offset,
-            f"mbarrier at byte {barrier.offset}",
+            barrier.name,
             f"phase {barrier.phase - 1}",
             start,
             self.now(),
-            history="; ".join(barrier.history[-6:]),
+            history="; ".join(barrier.told(*event) for event in barrier.history[-6:]),
         )
 
     def launched(self, key, block, name: str) -> None:

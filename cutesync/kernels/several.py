@@ -17,7 +17,8 @@ from .states import Argument, States, parse_states
 
 class Inputs(NamedTuple):
     """The inputs of a call. ``arrays`` of ``x``; ``packed``: they came as a tuple. ``numbers`` has the run-time
-    arguments that are numbers, and None for each that is an array. ``outputs`` results, in a tuple if ``tuple_out``."""
+    arguments that are numbers, and None for each that is an array. ``outputs`` results, in a tuple if ``tuple_out``.
+    ``counted``: the last array says how many elements count."""
 
     arrays: int
     packed: bool
@@ -25,12 +26,14 @@ class Inputs(NamedTuple):
     exact: tuple
     outputs: int
     tuple_out: bool
+    counted: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays, for messages."""
         xs = tuple(f"x[{i}]" for i in range(self.arrays)) if self.packed else ("x",)
-        return (*xs, *(f"args[{i}]" for i, number in enumerate(self.numbers) if number is None))
+        args = (f"args[{i}]" for i, number in enumerate(self.numbers) if number is None)
+        return (*xs, *args, *(("n",) if self.counted else ()))
 
 
 def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any) -> tuple[Inputs, tuple]:

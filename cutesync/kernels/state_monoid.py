@@ -7,11 +7,10 @@ from typing import Any
 
 import cutlass
 import cutlass.cute as cute
-from cutlass import Boolean, Float32, Int64
+from cutlass import Float32, Int64
 
-from ..callables import trace
 from ..dtypes import DType
-from ..monoid import Runs, binary, convert, nonzero, register_of_result, register_type
+from ..monoid import Runs, binary, convert, nonzero, register_type, shown_state, traced_values
 from .states import States
 
 
@@ -76,30 +75,15 @@ class StateMonoid(Runs):
 
     def _shown(self, state):
         """A state as callables get it."""
-        values = tuple(
-            Boolean(x) if v.kind == "b" else register_type(v, wide=False)(x) for x, v in zip(state, self.states.values)
-        )
+        values = shown_state(state, self.states.values)
         return values[0] if self.states.unpacked else values
 
     def _state(self, what: str, fn, operands):
-        return tuple(
-            t(value)
-            for t, value in zip(self.types, self._values(what, fn, operands, self.states.values, self.states.unpacked))
-        )
+        found = self._values(what, fn, operands, self.states.values, self.states.unpacked)
+        return tuple(t(value) for t, value in zip(self.types, found))
 
     def _values(self, what: str, fn, operands, dtypes: tuple[DType, ...], alone: bool) -> tuple:
-        """What a callable returns, a register for each of ``dtypes``; ``alone``: it returns the only one itself."""
-
-        def registers_of(found):
-            if alone and not isinstance(found, (tuple, list)):
-                found = (found,)
-            if not isinstance(found, (tuple, list)):
-                raise TypeError(f"it returned {type(found).__name__}, not a tuple of {len(dtypes)} numbers")
-            if len(found) != len(dtypes):
-                raise TypeError(f"it returned {len(found)} values, not {len(dtypes)}")
-            return tuple(register_of_result(value, dtype) for value, dtype in zip(found, dtypes))
-
-        return trace(what, fn, ", ".join(map(str, dtypes)), (*operands, *self.args), registers_of)
+        return traced_values(what, fn, (*operands, *self.args), dtypes, alone)
 
 
 def _as_value(x: Any, dtype: DType):

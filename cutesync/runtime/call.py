@@ -88,8 +88,8 @@ class Family(NamedTuple):
     that the output may be, or None; with several outputs, any number says that each may be an input of its type. The
     view of an input not given is None; an output not given is a View at address 0.
     With ``strided``, arrays may have any strides; with ``float8``, elements may be 8-bit floats. ``numbers`` are the
-    inputs that a caller may give as numbers instead, for messages. ``keep(arguments, ordinal, stream)`` returns whether
-    later calls may use the plan.
+    inputs that a caller may give as numbers instead, for messages. With ``partial``, a call may leave elements of its
+    outputs as they are. ``keep(arguments, ordinal, stream)`` returns whether later calls may use the plan.
     """
 
     name: str
@@ -100,6 +100,7 @@ class Family(NamedTuple):
     strided: bool = False
     float8: bool = False
     numbers: tuple[str, ...] = ()
+    partial: bool = False
     keep: Callable[..., bool] = lambda arguments, ordinal, stream: True
 
 
@@ -292,7 +293,7 @@ def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, 
             allowed = "a NumPy array, or a number" if argument in family.numbers else "a NumPy array"
             raise DeviceError(explain(argument, came, allowed))
     outs = () if out is None else (out,) if family.outputs == 1 else _several(family, out)
-    targets = [_like(y, family, given) for y in outs]
+    targets = [_like(y, family, given, raw) for y in outs]
     if any(np.may_share_memory(a, b) for a, b in itertools.combinations(outs, 2)):
         raise ArgumentValueError(explain("out", "two arrays that overlap", "memory of its own for each"))
     copies = [
@@ -309,7 +310,7 @@ def _call_numpy(family: Family, call: Callable, arguments: tuple, given: tuple, 
     return out if outs else results[0][()]
 
 
-def _like(out: Any, family: Family, given: tuple) -> DeviceArray:
+def _like(out: Any, family: Family, given: tuple, stream: int) -> DeviceArray:
     """Return device memory for a NumPy ``out``, after checking that ``out`` may be written."""
     if not isinstance(out, np.ndarray):
         allowed = "a NumPy array"
@@ -322,4 +323,6 @@ def _like(out: Any, family: Family, given: tuple) -> DeviceArray:
             allowed = f"{argument} itself or memory of its own"
             raise ArgumentValueError(explain("out", f"memory that overlaps {argument}", allowed))
     _check_own_memory(out.shape, out.strides, out.itemsize)
+    if family.partial:
+        return device_array.from_numpy(out, view.dtype, stream=stream)
     return device_array.allocate(out.shape, view.dtype)

@@ -16,7 +16,7 @@ import numpy as np
 from ..dtypes import BY_NAME, DType, element_type as parse_dtype
 from ..errors import ArgumentTypeError, ArgumentValueError, WorkspaceError, explain, shown
 from . import backend, device
-from .indexing import reshaped, select
+from .indexing import axis_number, broadcast, permutation, relaid, reshaped, select
 from .view import View, is_c_contiguous
 
 _MOST_BYTES = 1 << 63  # the range of a signed 64-bit offset
@@ -38,8 +38,9 @@ class DeviceArray:
     ``device``.
 
     Make one with ``cs.asarray`` (copies a NumPy array in) or ``cs.empty``; read it with ``np.asarray``. Basic indexing
-    (ints, slices with any step, None, ``...``), ``.T`` and ``reshape`` give views of the same memory, as in NumPy.
-    Functions that need C-contiguous arrays refuse other views: give them ``x.copy()``. ``float(x)``, ``int(x)``,
+    (ints, slices with any step, None, ``...``), ``.T``, ``transpose``, ``swapaxes``, ``broadcast_to`` and ``reshape``
+    give views of the same memory, as in NumPy. Functions that need C-contiguous arrays refuse other views: give them
+    ``x.copy()``. ``float(x)``, ``int(x)``,
     ``bool(x)``, ``x.item()`` and ``np.asarray`` wait for the default stream. Work on an array is ordered by the stream
     that each call is given (default: the default stream). Arithmetic and comparisons are left to NumPy: the operators
     raise an error that says so.
@@ -128,15 +129,36 @@ class DeviceArray:
     @property
     def T(self) -> DeviceArray:
         """A view with the axes in reverse order."""
-        return self.as_strided(self.shape[::-1], self.view.steps[::-1])
+        return self.transpose()
+
+    def transpose(self, *axes: Any) -> DeviceArray:
+        """Return a view with the axes in another order: ``x.transpose(1, 0, 2)`` or ``x.transpose((1, 0, 2))``; without
+        arguments, in reverse order."""
+        steps, order = self.view.steps, permutation(axes, self.ndim)
+        return self.as_strided(tuple(self.shape[i] for i in order), tuple(steps[i] for i in order))
+
+    def swapaxes(self, axis1: int, axis2: int) -> DeviceArray:
+        """Return a view with two axes exchanged."""
+        order = list(range(self.ndim))
+        i, j = (axis_number(axis, self.ndim, "swapaxes") for axis in (axis1, axis2))
+        order[i], order[j] = j, i
+        return self.transpose(order)
+
+    def broadcast_to(self, shape: Any) -> DeviceArray:
+        """Return a view of the shape that repeats the elements along axes of extent 1 and along new first axes. Several
+        elements of it share memory: use it as an input only."""
+        wanted = _shape(shape)
+        return self.as_strided(wanted, broadcast(wanted, self.shape, self.view.steps))
 
     def reshape(self, *shape: Any) -> DeviceArray:
-        """Return a view of the shape; one extent may be -1. Only C-contiguous arrays have one: copy others first."""
-        shape = _shape(shape[0] if len(shape) == 1 else shape, low=-1)
-        if self.steps is not None:
-            allowed = "a C-contiguous array"
+        """Return a view of the shape; one extent may be -1. Strided arrays have one where the strides allow it, by the
+        rule of NumPy: copy others first."""
+        wanted = reshaped(_shape(shape[0] if len(shape) == 1 else shape, low=-1), self.size)
+        steps = None if self.steps is None else relaid(wanted, self.shape, self.steps)
+        if steps is None and self.steps is not None:
+            allowed = f"strides that allow shape {wanted}"
             raise ArgumentValueError(explain("reshape", f"strides {self.strides}", allowed, "x.copy().reshape(...)"))
-        return DeviceArray(self.ptr, reshaped(shape, self.size), self.dtype, self.device, self.owner)
+        return self.as_strided(wanted, steps)
 
     def copy(self) -> DeviceArray:
         """Return a C-contiguous copy, in order on the default stream. Views that are not contiguous are copied through
@@ -154,8 +176,9 @@ class DeviceArray:
         wanted = parse_dtype(dtype)
         return self.copy() if wanted is self.dtype else from_numpy(to_numpy(self).astype(wanted.numpy), wanted)
 
-    def as_strided(self, shape: tuple[int, ...], steps: tuple[int, ...], offset: int = 0) -> DeviceArray:
-        """Return this memory with another layout, from element ``offset`` on. No bounds are checked."""
+    def as_strided(self, shape: tuple[int, ...], steps: tuple[int, ...] | None, offset: int = 0) -> DeviceArray:
+        """Return this memory with another layout, from element ``offset`` on: ``steps`` are the strides in elements,
+        None for a C-contiguous array. No bounds are checked."""
         ptr = self.ptr + offset * self.dtype.size
         return DeviceArray(ptr, shape, self.dtype, self.device, self.owner, steps)
 

@@ -1,4 +1,4 @@
-"""NumPy's basic indexing and reshaping of strided memory: views, without a copy."""
+"""NumPy's basic indexing, reshaping, permuting and broadcasting of strided memory: views, without a copy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import math
 import operator
 from typing import Any
 
+from ..arguments import whole
 from ..errors import ArgumentIndexError, ArgumentTypeError, ArgumentValueError, explain, shown
+from .layout import axes_of, merged
 
 Layout = tuple[tuple[int, ...], tuple[int, ...], int]
 """Shape, strides in elements, and the offset of the first element in elements."""
@@ -77,3 +79,49 @@ def reshaped(shape: tuple[int, ...], size: int) -> tuple[int, ...]:
         allowed = "a shape of as many elements, with one -1 at most"
         raise ArgumentValueError(explain("reshape", f"{shape} for {size} elements", allowed))
     return shape
+
+
+def relaid(shape: tuple[int, ...], old: tuple[int, ...], steps: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the strides with which ``shape`` visits the elements of an array of shape ``old`` and strides ``steps`` in
+    C order; None if there are none. Both shapes have the same number of elements, which is not 0."""
+    runs, left, step = merged(axes_of(old, steps)), 1, 1
+    strides: list[int] = []
+    for extent in reversed(shape):
+        if left == 1 and extent > 1:  # the next run of elements that lie evenly apart
+            run = runs.pop()
+            left, (step,) = run.extent, run.steps
+        if left % extent:
+            return None
+        strides.append(step)
+        left //= extent
+        step *= extent
+    return tuple(reversed(strides))
+
+
+def permutation(axes: Any, rank: int) -> tuple[int, ...]:
+    """Return the axes of ``transpose(*axes)`` as numbers from 0 on: all of them once, or reversed if none are given."""
+    given = axes[0] if len(axes) == 1 and (axes[0] is None or isinstance(axes[0], (tuple, list))) else axes
+    if given is None or (not given and not axes):
+        return tuple(range(rank))[::-1]
+    found = tuple(axis_number(axis, rank, "transpose") for axis in given)
+    if sorted(found) != list(range(rank)):
+        raise ArgumentValueError(explain("transpose", shown(given), f"each of {rank} axes once"))
+    return found
+
+
+def axis_number(axis: Any, rank: int, subject: str) -> int:
+    """Return an axis as a number from 0 on."""
+    number = whole(axis, subject)
+    if not -rank <= number < rank:
+        raise ArgumentValueError(explain(subject, f"axis {number}", f"{-rank} to {rank - 1}" if rank else "no axis"))
+    return number % rank
+
+
+def broadcast(shape: tuple[int, ...], old: tuple[int, ...], steps: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the strides of ``broadcast_to(shape)``: 0 along axes that repeat elements."""
+    more = len(shape) - len(old)
+    if more < 0 or any(extent not in (1, wanted) for extent, wanted in zip(old, shape[more:])):
+        allowed = "the extents of the array or, where these are 1, any; more axes in front"
+        raise ArgumentValueError(explain("broadcast_to", f"{shape} for shape {old}", allowed))
+    kept = (step if extent == wanted else 0 for extent, wanted, step in zip(old, shape[more:], steps))
+    return (0,) * more + tuple(kept)

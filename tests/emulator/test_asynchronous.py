@@ -123,7 +123,7 @@ def test_a_bulk_copy():
 @pytest.mark.parametrize(
     "old, new, kinds",
     (
-        ("expect_tx.shared.b64 _, [%r1], 1024", "expect_tx.shared.b64 _, [%r1], 1040", "deadlock"),
+        ("expect_tx.shared.b64 _, [%r1], 1024", "expect_tx.shared.b64 _, [%r1], 1040", "transaction"),
         ("[%a1], 1024", "[%a1], 1000", "misaligned"),
         ("[%a1], 1024", "[%a1], 2048", "out-of-bounds"),
         (WAIT, "", "race uninitialised"),

@@ -129,7 +129,7 @@ def test_two_blocks_reduce_into_one(operation, want):
         ("\tfence.proxy.async;", "", "proxy"),
         ("\tfence.proxy.async;", "\tfence.proxy.async;\n\tld.shared.b32 %r11, [%r4+256];", "proxy-read"),
         ("\tst.shared.b32 [%r4+256], 7;", "", "uninitialised"),
-        ("_, [%r2], 256", "_, [%r2], 272", "deadlock"),
+        ("_, [%r2], 256", "_, [%r2], 272", "transaction"),
         ("128, [%r9]", "120, [%r9]", "misaligned"),
     ),
 )

@@ -234,12 +234,6 @@ DONE:""",
         "convergence",
         "lanes 16-31",
     ),
-    "a named barrier left half arrived": (
-        "\tmov.u32 %r5, 0;\n\tsetp.gt.u32 %p1, %r0, 31;\n\t@%p1 bar.arrive 1, 64;",
-        {"block": (64, 1, 1)},
-        "barrier",
-        "32 of 64",
-    ),
     "lanes of one store that disagree": (
         "\tmov.u32 %r1, smem;\n\tst.shared.b32 [%r1], %r0;\n\tmov.u32 %r5, 0;",
         {"shared": 16},
@@ -257,7 +251,9 @@ def test_is_reported(name):
 
 
 def test_poison_is_seen_without_the_sanitizer():
-    assert set(out_of(POISONED, shared=16, settings=Settings(sanitize=False)).tolist()) == {0xCDCDCDCD}
+    """Each schedule finds other bits in unwritten shared memory."""
+    found = {out_of(POISONED, shared=16, settings=Settings(sanitize=False, seed=seed)).tobytes() for seed in range(3)}
+    assert len(found) == 3
 
 
 def test_a_write_to_read_only_memory():
@@ -322,3 +318,21 @@ def test_accesses_of_different_widths_are_judged_by_the_byte(first, second, orde
         run()
     else:
         reported("race", "", run)
+
+
+def test_vector_registers():
+    body = """
+    .reg .v4 .b32 v;
+    .reg .v2 .b64 w;
+    mov.u32 %r0, %tid.x;
+    mul.wide.u32 %rd1, %r0, 16;
+    add.u64 %rd2, %a0, %rd1;
+    ld.global.v4.b32 v, [%rd2];
+    add.u32 v.x, v.y, v.w;
+    mov.b64 w.x, {v.x, v.b};
+    mov.b64 w.y, w.r;
+    st.global.v2.b64 [%rd2], w;"""
+    x = np.arange(128, dtype=np.uint32).reshape(32, 4)
+    before = x.copy()
+    launch(kernel_text(body, 1), x)
+    assert np.array_equal(x, np.tile(np.stack((before[:, 1] + before[:, 3], before[:, 2]), 1), 2))

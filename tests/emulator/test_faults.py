@@ -75,8 +75,8 @@ FAULTS = {
     ),
     "expect_tx too small": (
         STREAM,
-        "deadlock race barrier",
-        "bytes outstanding",
+        "transaction",
+        "bytes",
         instead(f"{RING}:TILE_BYTES", ring.TILE_BYTES - 16),
     ),
     "empty barrier counts one too many": (STREAM, "deadlock", "of 3", instead(f"{RING}:ARRIVALS", 3)),
@@ -96,7 +96,7 @@ FAULTS = {
             "cutlass.pipeline:make_pipeline_state", lambda _, stages: state(pipeline.PipelineUserType.Consumer, stages)
         ),
     ),
-    "consumer does not wait": (STREAM, "race uninitialised", "", without(CLASS + "consumer_wait")),
+    "consumer does not wait": (STREAM, "race uninitialised barrier", "", without(CLASS + "consumer_wait")),
     "stage released before it is read": (
         STREAM,
         "race",
@@ -139,7 +139,12 @@ FAULTS = {
     "block exits while a peer reads it": (READ_PEER, "out-of-bounds", "has exited", without(MEET, 1)),
     "mbarrier not fenced before a peer's store": (GATHER, "barrier", "fence", without(DEVICE + "mbarrier_init_fence")),
     "cluster barrier left out after init": (GATHER, "barrier", "", without(MEET, 0)),
-    "expect_tx too large": (GATHER, "deadlock", "4 bytes outstanding", instead(f"{cluster.__name__}:GATHERED", 20)),
+    "expect_tx too large": (
+        GATHER,
+        "transaction",
+        "4 bytes that no copy brings",
+        instead(f"{cluster.__name__}:GATHERED", 20),
+    ),
     "asynchronous store not waited for": (GATHER, "race uninitialised", "", without(DEVICE + "mbarrier_wait")),
     "remote arrival at block scope": ((cluster.hand_over, (i32(32), "cta")), "race", "shared::cluster"),
     "producer's tail left out in a cluster": (

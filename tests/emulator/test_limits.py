@@ -111,7 +111,9 @@ def test_a_grid_of_more_blocks_than_clocks_can_name(monkeypatch):
     monkeypatch.setattr("cutesync.emulator.machine.MAX_BLOCKS", 40)
     counted = kernel_text("\tatom.global.add.u32 %r1, [%a0], 1;", 1)
     assert launch((300, 1, 1), text=counted)[0] == 300
-    reported("race", "", launch, (300, 1, 1), text=kernel_text("\tst.global.b32 [%a0], %r1;", 1))
+    reported(
+        "race", "", launch, (300, 1, 1), text=kernel_text("\tmov.u32 %r1, %ctaid.x;\n\tst.global.b32 [%a0], %r1;", 1)
+    )
 
 
 def test_the_largest_grid_starts_at_once():

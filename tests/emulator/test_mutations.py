@@ -18,6 +18,9 @@ SCHEDULES = 2 * len(POLICIES)
 TAIL = "the producer's tail: needed only where other blocks may still arrive on this block's barriers"
 CLUSTER = "the cluster barrier releases the initialisation to the other block's threads; no copy is involved"
 NO_DATA = "the turns hand over nothing in memory"
+GROUP = (
+    "three warps arrive for four: each knows the reads of its warpgroup to be over, and the ring wraps only a few times"
+)
 HARMLESS = {
     **{("stream_tiles", f"no look at the barrier #{i}"): TAIL for i in (1, 2, 3)},
     ("stream_tiles", "constant parity #3"): TAIL,
@@ -32,6 +35,8 @@ HARMLESS = {
     ("matmul", "one stage more than declared #1"): TAIL,
     ("multicast", "no look at the barrier #1"): TAIL,
     ("multicast", "constant parity #2"): "the parity is 0 there",
+    ("matmul", "init count -1 #2"): GROUP,
+    ("matmul", "init count -1 #3"): GROUP,
     ("matmul", "no sync_warp #0"): "only the tensor cores read the stage, and every lane has waited for them",
     ("matmul", "no wgmma wait #1"): "every step of the loop has waited already",
     ("product", "no wgmma wait #0"): "it bounds how many groups are in flight; the last wait precedes every use",

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync import patterns
-from cutesync.emulator import POLICIES, Settings
+from cutesync import emulator, patterns
+from cutesync.emulator import POLICIES, Settings, overlap
 from cutesync.emulator.tensor_map import TensorMap, encode
 from cutesync.runtime import call, compiler, device, workspace
 
@@ -69,7 +69,7 @@ ACCESSES = {
     "release store": "\tst.release.gpu.global.b32 [%rd2], %r5;\n",
     "atomic": "\tatom.global.add.u32 %r6, [%rd2], %r5;\n",
     "reduction": "\tred.global.add.u32 [%rd2], %r5;\n",
-    "tensor map": "\ttensormap.replace.tile.global_address.global.b1024.b64 [%a0], %a0;\n",
+    "tensor map": ONE_LANE + "\t@%p1 tensormap.replace.tile.global_address.global.b1024.b64 [%a0], %a0;\n",
     "small copy": "\tshl.b32 %r2, %r0, 2;\n\tadd.u32 %r2, %r2, %r1;\n\tcp.async.ca.shared.global [%r2], [%rd2], 4;\n"
     "\tcp.async.wait_all;\n",
     "bulk store": ONE_LANE + "\tst.shared.b32 [%r1], %r5;\n\tfence.proxy.async;\n\tbar.warp.sync -1;\n"
@@ -162,3 +162,41 @@ def test_every_launch_of_the_package_may_start_early(name, monkeypatch, on_emula
         reported("race", f"{TITLE}\n  kernel {kernel.name}", CALLS[name])
         kernel.ptx = original
         workspace.forget(device.HOST, 0)
+
+
+# --- launches that are seen -------------------------------------------------------------------------------------------
+
+FILL = (
+    "\tmov.u32 %r0, %tid.x;\n\tmul.wide.u32 %rd1, %r0, 4;\n\tadd.u64 %rd2, %a0, %rd1;\n\tst.global.b32 [%rd2], %r0;\n"
+)
+LOOK = FILL.replace("st.global.b32 [%rd2], %r0;", "ld.global.b32 %r5, [%rd2];")
+BEYOND = "\tadd.u64 %a0, %a0, 128;\n"
+
+
+def two(first: str, second: str, programmatic: bool = True):
+    """A launch over the first 32 words of an array, and an early one after it."""
+    x = np.zeros(64, np.uint32)
+    with emulator.DEVICE.arrays(x), emulator.emulate(unseen_launches=False) as used:
+        emulator.launch(kernel_text(first, 1), (1, 1, 1), (32, 1, 1), [x.ctypes.data])
+        emulator.launch(kernel_text(second, 1), (1, 1, 1), (32, 1, 1), [x.ctypes.data], programmatic=programmatic)
+    return list(used.findings)
+
+
+@pytest.mark.parametrize("first, second, word", ((FILL, LOOK, "wrote"), (FILL, FILL, "wrote"), (LOOK, FILL, "read")))
+def test_an_early_access_to_bytes_that_the_launch_before_uses(first, second, word):
+    assert f"k {word} these bytes" in reported("race", TITLE, two, first, second)
+    assert two(first, WAIT + second) == two(first, second, programmatic=False) == []
+    assert two(first, BEYOND + second) == []
+
+
+def test_an_early_access_to_bytes_that_launches_only_read():
+    assert two(LOOK, LOOK) == []
+
+
+def test_an_early_access_of_the_first_launch_that_is_seen_is_a_note(monkeypatch):
+    x = np.zeros(32, np.uint32)
+    monkeypatch.setattr(overlap.SEEN, "earlier", [])
+    with emulator.emulate(unseen_launches=False) as used:
+        enqueue(kernel_text(LOOK, 1), x, block=(32, 1, 1), programmatic=True)
+    (note,) = used.findings
+    assert (note.severity, note.kind) == ("note", "race") and TITLE in note.title

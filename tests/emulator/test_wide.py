@@ -104,5 +104,6 @@ def test_wide_words_are_aligned(access):
 
 
 def test_a_wide_word_written_by_plain_stores_races():
-    body = "\n\tmov.b128 %q0, {%rd1, %rd1};\n\tst.global.b128 [%a0], %q0;"
+    body = "\n\tmov.u32 %r9, %ctaid.x;\n\tcvt.u64.u32 %rd1, %r9;\n\tmov.b128 %q0, {%rd1, %rd1};"
+    body += "\n\tst.global.b128 [%a0], %q0;"
     reported("race", "", wide, body, cells(0), "random")

@@ -59,7 +59,7 @@ class Case:
     fresh: Callable[[np.random.Generator], dict[str, np.ndarray]]
     layouts: dict[str, tuple] = field(default_factory=dict)
     out: str = "none"
-    target: str = "x"  # what a call in place writes over
+    targets: tuple[str, ...] = ("x",)  # what a call in place writes over
     numpy_out: bool = True  # whether NumPy arrays may be given as out
     host: bool = False
     init_of: DType | None = None  # the scalar ``init`` may also be an array of one element of this type on the device
@@ -83,11 +83,12 @@ class Dice:
         self.rng = np.random.default_rng([seed, 2])
         self._offsets = (0, pick(np.random.default_rng([seed // place.calls, 3]), (0, 1, 1, 2, 3, 5, 8)))
 
-    def shapes(self, axes, least: int = 0) -> list[tuple[int, ...]]:
-        """The theme's: of as many axes as ``axes`` has numbers to choose from, with extents of at least ``least``."""
+    def shapes(self, axes, least: int = 0, most: int = 0) -> list[tuple[int, ...]]:
+        """The theme's: of as many axes as ``axes`` has numbers to choose from, with extents of at least ``least``, and
+        of at most ``most`` elements (0: as many as the place allows)."""
         found = []
         while len(found) < self.place.shapes:
-            made = shape(self.theme, pick(self.theme, axes), self.place.most)
+            made = shape(self.theme, pick(self.theme, axes), most or self.place.most)
             if min(made, default=least) >= least:
                 found.append(made)
         return found
@@ -113,7 +114,7 @@ class Dice:
 
 def draw(seed: int, place: Place) -> Case:
     """The call of this number; themes take the families in turn."""
-    from . import families, ladder, matrices
+    from . import families, ladder, matrices, named, states
 
     makers = (
         families.reduction,
@@ -122,9 +123,11 @@ def draw(seed: int, place: Place) -> Case:
         families.flags,
         families.named_reduction,
         ladder.pattern,
-        families.reduction,
-        families.scan,
+        states.reduction,
+        states.scan,
         matrices.product,
         families.difference,
+        named.reduction,
+        named.scan,
     )
     return makers[seed // place.calls % len(makers)](Dice(seed, place))

@@ -83,7 +83,7 @@ def product(dice: Dice) -> Case:
         made,
         placed,
         pick(rng, ("none", "given", "in place") if in_place else ("none", "given")),
-        target="c",
+        targets=("c",),
     )
 
 

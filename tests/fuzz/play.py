@@ -74,7 +74,7 @@ class Stage:
     def outs(self, wanted: tuple[Wanted, ...]) -> list[Placed]:
         """Memory for the results, as the case has it; none if the call makes them."""
         if self.case.out == "in place":
-            return [self.placed[self.case.target]]
+            return [self.placed[name] for name in self.case.targets]
         if self.case.out == "none" or not (self.case.numpy_out or self.library.on_device):
             return []
         offset, steps = self.case.layouts.get("out", (self.case.layouts.get("x", (0, None))[0], None))
@@ -129,7 +129,8 @@ def play(
     if faults:
         return faults
     if case.out == "in place":
-        stage.placed[case.target].refill(stage.inputs[case.target])
+        for name in case.targets:
+            stage.placed[name].refill(stage.inputs[name])
     if case.repeats and rng.random() < 0.5:
         faults, second = stage.judge(wanted, around(stage, outs), outs)
         same = all(one.tobytes() == two.tobytes() for one, two in zip(first, second))

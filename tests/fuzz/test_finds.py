@@ -7,10 +7,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from cutesync.kernels.state_monoid import StateMonoid
 from cutesync.ops import Operator
-from cutesync.runtime import call
+from cutesync.runtime import call, compiler
 
-from . import families
+from . import families, states
 from .draw import EMULATOR, Case, Dice
 from .libraries import Library, Own
 from .play import play
@@ -20,7 +21,7 @@ def drawn(family: Callable[[Dice], Case], *words: str) -> tuple[int, Case]:
     """The first call of a family whose text has these words."""
     for seed in range(0, 100_000, EMULATOR.calls):
         case = family(Dice(seed, EMULATOR))
-        if all(word in repr(case) for word in words) and case.inputs["x"].size > 3:
+        if all(word in repr(case) for word in words) and next(iter(case.inputs.values())).size > 3:
             return seed, case
     raise AssertionError(words)
 
@@ -88,4 +89,28 @@ def test_a_wrong_identity_is_found(on_emulator, monkeypatch):
     assert faults(seed, case, Own()) == []
     monkeypatch.setattr(call, "_plans", {})
     monkeypatch.setattr(Operator, "identity", lambda self, dtype: 1)
+    assert "elements wrong" in faults(seed, case, Own())[0]
+
+
+SWAPPED = {  # operands of states in the wrong order, and positions counted from 1
+    "combine": lambda plain: lambda self, a, b: plain(self, b, a),
+    "lift": lambda plain: lambda self, *given: plain(self, *given[:-1], given[-1] + 1),
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "method", "words"),
+    [
+        (states.reduction, "combine", ("p[3] * q[3]",)),
+        (states.scan, "combine", ("p[1] * q[0] + q[1]", "identity")),
+        (states.scan, "lift", (", i: (i", "identity")),
+    ],
+)
+def test_a_fault_in_the_code_of_states_is_found(family, method, words, on_emulator, monkeypatch):
+    seed, case = drawn(family, *words)
+    assert faults(seed, case, Own()) == []
+    monkeypatch.setattr(call, "_plans", {})
+    monkeypatch.setattr(compiler, "_kernels", {})
+    monkeypatch.setenv("CUTESYNC_CACHE", "0")
+    monkeypatch.setattr(StateMonoid, method, SWAPPED[method](getattr(StateMonoid, method)))
     assert "elements wrong" in faults(seed, case, Own())[0]

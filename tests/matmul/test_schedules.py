@@ -74,17 +74,23 @@ EXCHANGES = {
 }
 
 
-@pytest.mark.parametrize("name", EXCHANGES)
+WIDTHS = [
+    ("float16", "float16"),
+    ("float16", "float32"),
+    ("bfloat16", "float8_e4m3fn"),
+    ("float8_e4m3fn", "bfloat16"),
+    ("int8", "int32"),
+    ("int8", "uint8"),
+    ("float32", "float32"),
+]
+
+
 @pytest.mark.parametrize(
-    ("dtype", "out"),
+    "dtype, out, name",
     [
-        ("float16", "float16"),
-        ("float16", "float32"),
-        ("bfloat16", "float8_e4m3fn"),
-        ("float8_e4m3fn", "bfloat16"),
-        ("int8", "int32"),
-        ("int8", "uint8"),
-        ("float32", "float32"),
+        pytest.param(*types, name, marks=[] if (i + j) % 3 == 0 else [pytest.mark.slow])
+        for i, types in enumerate(WIDTHS)
+        for j, name in enumerate(EXCHANGES)
     ],
 )
 def test_every_width_of_elements_and_results(dtype, out, name, monkeypatch):

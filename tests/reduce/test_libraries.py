@@ -77,7 +77,6 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("make", "error", "words"),
         [
-            (lambda torch: torch.ones((30, 40), device="cuda").T, ArgumentValueError, "non-contiguous"),
             (
                 lambda torch: torch.ones(30, device="cuda", requires_grad=True),
                 ArgumentValueError,
@@ -85,9 +84,8 @@ class TestRefusals:
             ),
             (lambda torch: torch.ones(30), DeviceError, "host memory"),
             (lambda torch: torch.ones(30, device="cuda", dtype=torch.complex64), ArgumentTypeError, "complex64"),
-            (lambda torch: torch.ones((), device="cuda").expand(30), ArgumentValueError, "non-contiguous"),
         ],
-        ids=["transposed", "requires grad", "host", "complex", "expanded"],
+        ids=["requires grad", "host", "complex"],
     )
     def test_torch_tensors_that_need_care(self, make, error, words, torch):
         with pytest.raises(error, match=words):
@@ -129,7 +127,7 @@ class TestRefusals:
         ("changes", "words"),
         [
             (lambda x: {"shape": (8,), "data": (x.ptr + 1, False)}, "multiple of 4"),
-            (lambda x: {"shape": (8, 6), "strides": (4, 24)}, "non-contiguous"),
+            (lambda x: {"shape": (8, 6), "strides": (4, 22)}, "multiples of the element"),
         ],
         ids=["not aligned to its element", "strides"],
     )

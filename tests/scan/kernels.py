@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 
-from cutesync.kernels.scan import plan
+from cutesync.kernels.scan import plan, strided_policy
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy, group_slots
+from cutesync.kernels.scan.layout import Layout
 from cutesync.kernels.scan.policy import (
     LANES,
     LINE_BYTES,
@@ -20,6 +22,7 @@ from cutesync.kernels.scan.policy import (
     WavePolicy,
 )
 from cutesync.kernels.scan.problem import VECTOR_BYTES, Choice, Problem
+from cutesync.kernels.scan.slice_policy import SINGLE_THREADS, SinglePolicy, SlicePolicy
 from cutesync.runtime import call
 from cutesync.sync.lookback import slots_of
 
@@ -148,6 +151,24 @@ def slabs(runs: int, run: int, stages: int, blocks: int, group: int) -> Chooser:
     return choose
 
 
+def outer_slices(segments: int, count: int) -> Chooser:
+    def choose(problem: Problem) -> Choice:
+        aligned = count * problem.length * problem.inner * problem.source % VECTOR_BYTES == 0
+        capacity = count * (problem.length * problem.inner + VECTOR_BYTES)
+        return Choice(SlicePolicy(segments, capacity, aligned, aligned, 1), count, _ceil(problem.rows, count))
+
+    return choose
+
+
+def singles(unroll: int) -> Chooser:
+    def choose(problem: Problem) -> Choice:
+        width, _ = problem.vector(problem.items)
+        grid = _ceil(problem.rows, width * unroll * SINGLE_THREADS)
+        return Choice(SinglePolicy(width, unroll, problem.aligned(width) == 0), 1, grid)
+
+    return choose
+
+
 # name: (choice, shape of 4-byte elements, axis)
 KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "short rows of vectors": (short_rows(2), (130, 24), 1),
@@ -166,6 +187,10 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
     "columns in one tile": (column_tiles(2, 8, 5, 4, 8, 2), (19, 22), 0),
     "tiles of columns": (column_tiles(4, 4, 4, 2, 3, 3), (2, 101, 12), 1),
     "tiles of columns by one block": (column_tiles(2, 3, 2, 5, 2, 1), (2, 43, 10), 1),
+    "outer slices": (outer_slices(1, 4), (9, 21, 12), 1),
+    "outer slices of odd rows": (outer_slices(1, 8), (61, 21), 1),
+    "outer slices in pieces": (outer_slices(8, 2), (5, 100, 20), 1),
+    "single elements": (singles(2), (2101, 1), 1),
     "tiles of columns by many": (column_tiles(1, 16, 4, 3, 2, 128), (61, 19), 0),
     "slabs": (slabs(4, 3, 3, 2, 4), (203, 5), 0),
     "slabs of rows": (slabs(8, 2, 2, 3, 2), (2, 101, 12), 1),
@@ -178,7 +203,35 @@ KERNELS: dict[str, tuple[Chooser, tuple[int, ...], int]] = {
 }
 
 
-def force(monkeypatch, choice: Chooser) -> None:
+CHOSEN = strided_policy.strided
+
+
+@dataclass(frozen=True)
+class StridedTiles:
+    """Tiles of scans of strided arrays, of which there are several."""
+
+    lanes: int
+    height: int
+    group: int
+    blocks: int
+
+    def __call__(self, problem: Problem, layout: Layout) -> Choice:
+        choice = CHOSEN(problem, layout)
+        layout = strided_policy.in_blocks(layout)
+        policy = replace(
+            choice.policy, lanes=self.lanes, height=self.height, group=self.group, blocks_per_sm=1, alone=False
+        )
+        tiles, chains = _ceil(layout.length, policy.tile), _ceil(layout.count, self.lanes)
+        if tiles == 1:
+            return replace(choice, policy=replace(policy, alone=True), tiles=1, grid=chains, slots=0)
+        slots = group_slots(tiles, self.group) * layout.count
+        return replace(choice, policy=policy, tiles=tiles, grid=min(self.blocks, chains * tiles), slots=slots)
+
+
+def force(monkeypatch, choice: Chooser | StridedTiles) -> None:
     """Make every scan of this test run with this configuration."""
-    monkeypatch.setattr(plan, "choose", choice)
+    if isinstance(choice, StridedTiles):
+        monkeypatch.setattr(strided_policy, "strided", choice)
+    else:
+        monkeypatch.setattr(plan, "choose", choice)
     monkeypatch.setattr(call, "_plans", {})

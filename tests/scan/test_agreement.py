@@ -248,7 +248,7 @@ def test_numpy_in_numpy_out():
 def test_every_kernel_is_among_the_shapes():
     """Otherwise they would say less than they seem to."""
     shapes = [(1, n, 1) for n in (*SMALL, *LARGE)] + [(s[0], s[1], 1) for s in LONG] + [(1, *s[:2]) for s in LONG]
-    shapes += [(21, 37, 1), (3, 350, 1)]
+    shapes += [(21, 37, 1), (3, 350, 1), (300, 7, 5)]
     kinds = {choose(Problem(*shape, (4,), (4,), (0,), (0,))).policy.kernel.rpartition(":")[2] for shape in shapes}
     assert kinds == {
         "ShortRowScan",
@@ -258,4 +258,6 @@ def test_every_kernel_is_among_the_shapes():
         "ColumnTileScan",
         "NarrowScan",
         "PipelineScan",
+        "SliceScan",
+        "SingleScan",
     }

@@ -16,7 +16,7 @@ from cutesync.runtime import device
 from .. import faults
 from ..cases import data, scanned
 from ..faults import each, every, only
-from .kernels import column_tiles, force, pipeline, rows, slabs, wave
+from .kernels import StridedTiles, column_tiles, force, outer_slices, pipeline, rows, slabs, wave
 
 pytestmark = pytest.mark.slow
 
@@ -31,6 +31,9 @@ KERNELS = {
     "slabs": (slabs(4, 3, 2, 2, 3), (143, 5), 0),
     "slabs from the end": (slabs(4, 3, 2, 2, 3), (143, 5), 0, True),  # the short tile is the first: a whole one follows
     "pipeline": (pipeline(4, 2, 4, 1, 2, 2), (4, 1101), 1),
+    "outer slices in pieces": (outer_slices(8, 2), (5, 100, 20), 1),
+    "strided arrays": (StridedTiles(4, 1, 2, 3), (900, 3), 0),
+    "strided arrays in one tile": (StridedTiles(4, 2, 2, 3), (101, 5), 0),
 }
 
 
@@ -46,7 +49,7 @@ def bench(name: str) -> faults.Bench:
         with pytest.MonkeyPatch.context() as patch, device.forced("emulator"):
             force(patch, choice)
             with cs.emulate(), emulator.emulate(schedules=9, seed=3, resident=2):
-                array = cs.asarray(x)
+                array = cs.asarray(np.repeat(x, 2, 1))[:, ::2] if "strided" in name else cs.asarray(x)
                 return all(np.array_equal(np.asarray(cs.scan(array, **how)), wanted) for _ in range(2))
 
     return faults.Bench(right)
@@ -80,7 +83,7 @@ def test_no_mutant_survives(name):
 
 
 @pytest.mark.parametrize("fault", FLAGS)
-@pytest.mark.parametrize("name", ["wave", "tiles of columns", "slabs", "pipeline"])
+@pytest.mark.parametrize("name", ["wave", "tiles of columns", "slabs", "pipeline", "strided arrays"])
 def test_faults_of_the_look_back_are_found(name, fault):
     bench(name).check(*FLAGS[fault])
 
@@ -99,6 +102,6 @@ def ticket_by_block_index(ptx: str) -> Iterator[str]:
     yield ptx
 
 
-@pytest.mark.parametrize("name", ["wave", "tiles of columns", "slabs", "pipeline"])
+@pytest.mark.parametrize("name", ["wave", "tiles of columns", "slabs", "pipeline", "strided arrays"])
 def test_tiles_numbered_by_block_index_deadlock(name):
     bench(name).check(ticket_by_block_index, {"deadlock"})

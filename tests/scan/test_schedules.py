@@ -23,8 +23,8 @@ def halved(shape, axis) -> tuple[int, ...]:
     return (*shape[:-1], -(-shape[-1] // 2))
 
 
-# every kernel meets adjacent segments, and sums but for those of few columns; the state of 64 bits with a first operand
-# is for one of each kind
+# every kernel meets adjacent segments, and sums but for those of few columns, one of both beyond the slow tests; the
+# state of 64 bits with a first operand is for one of each kind
 ORDER = (
     "short rows of vectors",
     "rows by two warps",
@@ -37,9 +37,11 @@ ORDER = (
 @pytest.mark.parametrize(
     ("what", "name"),
     [
-        (what, name)
+        pytest.param(what, name, marks=pytest.mark.slow)
+        if what != "order" and (what == "sum") != (i % 2 == 0)
+        else (what, name)
         for what in WHAT
-        for name in (ORDER if what == "order" else KERNELS)
+        for i, name in enumerate(ORDER if what == "order" else KERNELS)
         if what != "sum" or "few" not in name
     ],
 )

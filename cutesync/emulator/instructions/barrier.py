@@ -145,6 +145,8 @@ def by_address(address: np.ndarray, lanes: np.ndarray) -> list[tuple[int, np.nda
 
 def check_initialised(warp, lanes, barrier: MBarrier, site: int) -> None:
     """The initialisation must be ordered before this use. If it was fenced, it need not be visible (``invisible``)."""
+    if (warp.block.number, warp.index) in barrier.known_to:
+        return
     owner, who, time = barrier.init_event
     number, actor = owner.block.number, owner.index * ACTORS + who
     others = [lane for lane in lanes if owner is not warp or lane != who]
@@ -160,6 +162,8 @@ def check_initialised(warp, lanes, barrier: MBarrier, site: int) -> None:
                 site,
                 [f"initialised at {warp.machine.program.sites[barrier.site - 1].where()}"],
             )
+    if others and not warp.clock.single:
+        barrier.known_to.add((warp.block.number, warp.index))
 
 
 def init(site: int, f, lanes, address, count) -> None:
@@ -265,8 +269,12 @@ def check_state(f, lanes, barrier: MBarrier, phases, site: int) -> None:
         )
 
 
-def wait(site: int, parity: bool, may_fail: bool, scope: int, f, lanes, address, state):
-    """``test_wait`` / ``try_wait`` of a state or parity: a truth vector. ``scope`` of the acquire; 0: relaxed."""
+def wait(site: int, parity: bool, scope: int, f, lanes, address, state):
+    """``test_wait`` / ``try_wait`` of a state or parity: a truth vector. ``scope`` of the acquire; 0: relaxed.
+
+    A ``try_wait`` may give up only while its phase is not complete (PTX: it waits until then, or until a time limit).
+    Here it does so at once.
+    """
     machine, result = f.warp.machine, np.zeros(32, bool)
     for target, who in by_address(address, _LANES if lanes is None else lanes):
         barrier = find_barrier(f.warp, who.tolist(), target, site)
@@ -278,9 +286,6 @@ def wait(site: int, parity: bool, may_fail: bool, scope: int, f, lanes, address,
         else:
             done = wanted < barrier.phase
             check_state(f, who, barrier, wanted, site)
-        if may_fail and cnz(done) and machine.schedule.spurious():
-            f.poll = None
-            continue
         result[who] = done
         if cnz(done):
             passed = who[done]
@@ -288,7 +293,7 @@ def wait(site: int, parity: bool, may_fail: bool, scope: int, f, lanes, address,
             if scope:
                 barrier.learn(f, None if len(passed) == 32 else passed, scope)
         if cnz(done) < len(who):
-            f.waits = f"waits for {'parity ' if parity else 'phase '}{int(wanted[~done][0])} of {barrier.name}"
+            f.waits = f"waits for {'parity' if parity else 'phase'} {int(wanted[~done][0])}"
             f.note_poll(barrier, (barrier.version, result.tobytes()))
     return result
 
@@ -323,7 +328,7 @@ def pending_count(e, instr):
 def phase_wait(e, instr):
     destination, mem, state = instr.args[:3]
     parity, scope = "parity" in instr.parts, 0 if "relaxed" in instr.parts else scope_of(instr)
-    operation = e.bound(wait, e.site(), parity, instr.parts[1] == "try_wait", scope)
+    operation = e.bound(wait, e.site(), parity, scope)
     result = e.result(operation, barrier_address(e, mem), e.u(state, 32 if parity else 64))
     e.set_result(destination, result, result)
 

@@ -24,13 +24,13 @@ from .transfers import (
 )
 
 
-def global_side(issue: Issue, address: int, size: int) -> Side:
+def global_side(issue: Issue, address: int, size: int, write: bool) -> Side:
     memory = issue.machine.memory
     region = memory.find(address, size)
     if region is None:
         issue.fail("out-of-bounds", f"a bulk copy of {size} bytes at {address:#x}, {memory.describe(address)}")
-    issue.check_preceding(region)
     start = address - region.base
+    issue.check_preceding(region, start, size, write)
     return Side(region, np.arange(start, start + size, UNIT, dtype=np.int64), UNIT)
 
 
@@ -57,7 +57,7 @@ def bulk_load_maker(machine, site: int, from_cluster: bool, operator: str, kind:
 
     def source_side(operation, address: int, size: int) -> Side:
         if not from_cluster:
-            return global_side(operation, address, size)
+            return global_side(operation, address, size, False)
         if not machine.clustered:
             operation.fail(
                 "launch",
@@ -101,7 +101,7 @@ def bulk_store(site: int, operator: str, kind: str, f, lanes, destination, sourc
         for what, value in (("size", count), ("destination", to), ("source", at)):
             aligned(operation, f"the {what} of a bulk copy", value, 16)
         origin = side_of_block(operation, f.warp.block, at & 0xFFFFFF, count)
-        target = global_side(operation, to, count)
+        target = global_side(operation, to, count, True)
         if operator:
             origin, target = (elements(side, count, kind) for side in (origin, target))
         start_store(operation, who, (to, at, count), origin, target, None, combine)

@@ -2,8 +2,10 @@
 arithmetic of ``matrix.py`` and ``..wgmma``.
 
 ``wgmma.mma_async`` waits for the four warps of its warpgroup, computes at once, and keeps its reads of shared memory in
-flight until each warp's ``wgmma.wait_group``: a write to an operand before that is reported, whatever the moment of
-the real read.
+flight until a ``wgmma.wait_group``: a write to an operand before that is reported, whatever the moment of the real
+read. A wgmma-group is one of the warpgroup (PTX: "creates a new wgmma-group per warpgroup"), so a warp that has waited
+for it knows the reads of all four warps to be over: CUTLASS has one thread of 128 release a stage. Registers are the
+warp's own.
 """
 
 from __future__ import annotations
@@ -172,7 +174,7 @@ class MultiplyAsync:
                 warp.tensor_registers.start(self.site, self.shape, self.d_set, self.a_set)
             for slot, register in zip(self.d, np.ascontiguousarray(result[:, 32 * i : 32 * i + 32])):
                 warp.R[slot] = register
-            self.note_reads(warp, sides)
+        self.note_reads([turn.f.warp for turn in turns], sides)
 
     def operand(self, name: str, warp, descriptor: int) -> tuple[np.ndarray, Side]:
         """Raw elements of operand "a" or "b", and the 16-byte rows of shared memory that they were read from."""
@@ -184,27 +186,33 @@ class MultiplyAsync:
             bad = region.valid_view(16)[offsets // 16] != _WRITTEN
             if np.count_nonzero(bad):
                 at = int(offsets.reshape(-1)[np.flatnonzero(bad.reshape(offsets.size, 2).any(1))[0]])
-                issue.fail("uninitialised", f"wgmma reads byte {at} of {region.name}, which nobody has written")
+                title = f"wgmma reads byte {at} of {region.name}, which nobody has written"
+                self.machine.unwritten(region, title, warp, [0], self.site)
         rows = region.data.reshape(-1, 16)[offsets // 16]
         return rules.matrix(self.step, name, rows), Side(region, offsets.reshape(-1), 16)
 
-    def note_reads(self, warp, sides: list[Side]) -> None:
-        event, trace = warp.clock.start_async(), self.machine.trace
-        if trace is not None and warp.index % 4 == 0:
-            name = f"wgmma m64n{self.step.n} of warps {warp.index} to {warp.index + 3}"
-            trace.launched((KIND, id(warp), event[1]), warp.block, name)
-        warp.groups[KIND, 0].open.append(Product(event, self.site, self.shape, self.d_set, self.a_set))
+    def note_reads(self, warps: list, sides: list[Side]) -> None:
+        """The first warp's event stands for the reads of all four; each must know that the operands are there."""
+        first, trace = warps[0], self.machine.trace
+        event = first.clock.start_product()
+        over = first.clock.async_done(*event)
+        if trace is not None:
+            name = f"wgmma m64n{self.step.n} of warps {first.index} to {first.index + 3}"
+            trace.launched((KIND, id(first), event[1]), first.block, name)
+        for warp in warps:
+            warp.groups[KIND, 0].open.append(Product(event, over, self.site, self.shape, self.d_set, self.a_set))
         if self.machine.sanitizer is not None:
             for side in sides:
-                self.machine.sanitizer.async_access(Issue(warp, 0, self.site), side, event, False)
+                self.machine.sanitizer.tensor_read([Issue(warp, 0, self.site) for warp in warps], side, event)
 
 
 def wait(allowed: int, f) -> None:
     groups, machine = f.warp.groups[KIND, 0], f.warp.machine
-    for product in groups.covered(allowed):
-        if machine.sanitizer is not None:
-            f.warp.learn(f.lanes, f.warp.clock.async_done(*product.event))
-        if machine.trace is not None:
+    over = groups.covered(allowed)
+    if over and machine.sanitizer is not None:
+        f.warp.learn(f.lanes, over[-1].over)
+    if machine.trace is not None:
+        for product in over:
             machine.trace.landed((KIND, id(f.warp), product.event[1]))
     groups.forget(allowed)
 

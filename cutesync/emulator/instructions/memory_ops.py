@@ -181,12 +181,8 @@ def atomic(machine, site: int, space: str, name: str, kind: str, count: int, ord
             if region.sealed:
                 region.unseal(machine, f.warp, [0 if who is None else int(who[0])], site)
             if region.valid is not None and cnz(region.valid_view(size)[rows].reshape(-1) & 1 == 0):
-                port.fault(
-                    f,
-                    int(numbers[0]),
-                    "uninitialised",
-                    f"an atomic operation on {width} bytes of {region.name} that nobody has written",
-                )
+                title = f"an atomic operation on {width} bytes of {region.name} that nobody has written"
+                machine.unwritten(region, title, f.warp, [int(numbers[0])], site)
             if sanitizer is not None:
                 sanitizer.atomic(access, f, who, region, rows)
             view = region.view(width, count)
@@ -265,5 +261,5 @@ def proxy_fence(e, instr):
 def fence(e, instr):
     if "mbarrier_init" in instr.parts:
         e.effect(e.bound(fence_barriers))
-    elif "proxy" not in instr.parts or any(p.startswith("tensormap") for p in instr.parts):
+    elif "proxy" not in instr.parts:
         e.effect(e.bound(thread_fence, scope_of(instr)))

@@ -67,7 +67,7 @@ def small_copy(site: int, size: int, f, lanes, destination, source, kept) -> Non
             if origin is None:
                 where = machine.memory.describe(at)
                 operation.fail("out-of-bounds", f"cp.async reads {count} bytes at {at:#x}, {where}")
-            operation.check_preceding(origin)
+            operation.check_preceding(origin, at - origin.base, count, False)
             data = origin.data[at - origin.base : at - origin.base + count]
         target = Side(region, np.array([offset], np.int64), size)
         operation.write_event = f.warp.clock.start_async()
@@ -138,6 +138,7 @@ def remote_store(site: int, operator: str, kind: str, f, lanes, address, barrier
             operation.fail("out-of-bounds", f"an asynchronous store of {size} bytes outside shared memory")
         side = Side(region, np.arange(offset, offset + size, width, dtype=np.int64), width)
         announce_writes(operation, [] if operator else [side])
+        barrier.flying += size
 
         def land(side=side, row=row, barrier=barrier, operation=operation, size=size):
             new = row
@@ -145,7 +146,7 @@ def remote_store(site: int, operator: str, kind: str, f, lanes, address, barrier
                 old = side.view[side.rows]
                 new = np.array([combine(int(a), int(b), 0) for a, b in zip(old, row)], old.dtype)
             side.write(slice(0, len(row)), new, operation.machine)
-            barrier.complete_bytes(size, operation.finished(), operation)
+            barrier.land(size, operation.finished(), operation)
 
         operation.pieces = [land]
         operation.blocks |= {barrier.block.number}

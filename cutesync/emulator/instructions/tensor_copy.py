@@ -1,46 +1,26 @@
-"""Tensor copies (``cp.async.bulk.tensor``, tiled and im2col): boxes of a tensor map, both ways, multicast, reducing;
-and tensor maps that a kernel makes itself (``tensormap.replace``, ``tensormap.cp_fenceproxy``).
-"""
+"""Tensor copies (``cp.async.bulk.tensor``, tiled and im2col): boxes of a tensor map, both ways, multicast, reducing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from ...errors import ArgumentValueError
 from ..async_copy import Issue, Operation, Side, decoded, to_shared
 from ..clocks import each
-from ..memory import SHARED_BITS, SHARED_START, Region
+from ..memory import SHARED_START, Region
 from ..syntax import Vec
-from ..tensor_map import Transfer, replace_field
+from ..tensor_map import Transfer
 from .barrier import barrier_address
-from .memory_ops import scope_of, space_of, thread_fence
-from .moves import address_operand
 from .registry import accept, handles
+from .tensor_map_edit import announce_map_read, map_bytes
 from .transfers import REDUCTIONS, announce_read, announce_writes, destinations, reducer, sharing, start_store
-
-
-def tensor_map_at(issue: Issue, address: int):
-    """The tensor map at an address: in the kernel's parameters or in global memory."""
-    if address >> 56 == 3:
-        region: Any = issue.machine.parameters
-        offset = address & ((1 << 56) - 1)
-    else:
-        region = issue.machine.memory.find(address, 128)
-        if region is None:
-            issue.fail("out-of-bounds", f"the tensor map at {address:#x} is in no buffer")
-        issue.check_preceding(region)
-        offset = address - region.base
-    return decoded(region.data[offset : offset + 128].tobytes())
 
 
 def tensor_transfer(issue: Issue, map_at: int, corner: tuple[int, ...], shared_address: int, *steps, store=False):
     """(transfer, region, tensor map) of the box at ``corner``; ``steps`` are im2col offsets, if given."""
     try:
-        described = tensor_map_at(issue, map_at)
+        described = decoded(map_bytes(issue, map_at))
         transfer = described.transfer(corner, shared_address, *steps, store=store)
     except ArgumentValueError as fault:
         issue.fail("misaligned", f"tensor copy: {fault}")
@@ -59,7 +39,8 @@ def tensor_transfer(issue: Issue, map_at: int, corner: tuple[int, ...], shared_a
             transfer = replace(transfer, in_bounds=transfer.in_bounds & fits)
     if region is None:
         issue.fail("out-of-bounds", f"a tensor copy touches {low:#x} to {high:#x}: {memory.describe(low)}")
-    issue.check_preceding(region)
+    places = transfer.global_addresses[transfer.in_bounds] - region.base
+    issue.check_preceding(region, places, transfer.element_bytes, store)
     return transfer, region, described
 
 
@@ -83,10 +64,12 @@ def tensor_load_maker(machine, site: int):
             extra = (tuple(int(o[lane]) for o in steps),) if steps else ()
             corner = tuple(int(c[lane]) for c in coordinates)
             transfer, region, described = tensor_transfer(operation, int(map_at[lane]), corner, places[0][1], *extra)
+            transfer = transfer if described.rounds else transfer.coarse()
             source, keep = global_side(transfer, region), transfer.in_bounds
             targets = [(shared_side(operation, transfer, block), b) for block, _, b in places]
             if source is not None:
                 announce_read(operation, Side(source.region, source.offsets[keep], source.unit))
+            announce_map_read(operation, int(map_at[lane]))
             announce_writes(operation, [side for side, _ in targets])
             operation.blocks |= {block.number for block, _, _ in places}
             to_shared(
@@ -108,11 +91,12 @@ def tensor_store(site: int, operator: str, f, lanes, map_at, coordinates, source
         operation = Operation(f.warp, lane, site, "tensor copy to global memory")
         at, place, *corner = (int(o[lane]) for o in (map_at, source, *coordinates))
         transfer, region, described = tensor_transfer(operation, at, tuple(corner), place & 0xFFFFFF, store=True)
+        transfer = transfer if operator else transfer.coarse()
         origin, target = shared_side(operation, transfer, f.warp.block), global_side(transfer, region)
         keep = None if bool(transfer.in_bounds.all()) else transfer.in_bounds
         kind = described.element.removesuffix("_ftz").replace("tf32", "f32")
         combine = reducer(operator, kind, described.element.endswith("ftz")) if operator else None
-        start_store(operation, who, (at, place, *corner), origin, target, keep, combine)
+        start_store(operation, who, (at, place, *corner), origin, target, keep, combine, map_at=at)
 
 
 @handles("cp.async.bulk.tensor", "cp.reduce.async.bulk.tensor", switch=True)
@@ -140,68 +124,3 @@ def tensor(e, instr):
 
 def _tuple(texts: Iterable[str]) -> str:
     return "(" + "".join(text + ", " for text in texts) + ")"
-
-
-# --- tensor maps that a kernel makes itself ---------------------------------------------------------------------------
-
-_BYTES = 128
-
-
-def place(issue: Issue, space: str, address: int):
-    """(region, offset) of the 128 bytes of a map."""
-    if space.startswith("shared"):
-        region, offset = issue.warp.block.shared_at(address & SHARED_BITS)
-    else:
-        region = issue.machine.memory.find(address, _BYTES)
-        offset = address - region.base if region else 0
-    if region is None or offset < 0 or offset + _BYTES > region.high:
-        issue.fail("out-of-bounds", f"a tensor map of 128 bytes at {address:#x} is in no memory")
-    issue.check_preceding(region)
-    if offset % 64:
-        issue.fail("misaligned", f"a tensor map at {address:#x} must be a multiple of 64")
-    return region, offset
-
-
-def put(machine, region, offset: int, data) -> None:
-    region.data[offset : offset + _BYTES] = data
-    region.mark_valid(offset, offset + _BYTES)
-    region.changed(machine, np.arange(offset // 64, (offset + _BYTES) // 64), 64)
-
-
-def replace_lanes(site: int, space: str, field: str, f, lanes, address, value, ordinal=None) -> None:
-    for lane in each(lanes):
-        issue = Issue(f.warp, lane, site)
-        region, offset = place(issue, space, int(address[lane]))
-        old, number = region.data[offset : offset + _BYTES].tobytes(), 0 if ordinal is None else int(ordinal[lane])
-        try:
-            data = replace_field(old, field, int(value[lane]), number)
-        except ArgumentValueError as fault:
-            issue.fail("misaligned", f"tensormap.replace: {fault}")
-        issue.about_to_write(region)
-        put(issue.machine, region, offset, memoryview(data))
-
-
-def copy_fenced(site: int, scope: int, f, lanes, destination, source) -> None:
-    issue = Issue(f.warp, next(iter(each(lanes))), site)
-    near, start = place(issue, "shared", int(source[issue.lane]))
-    far, stop = place(issue, "global", int(destination[issue.lane]))
-    issue.about_to_write(far)
-    put(issue.machine, far, stop, near.data[start : start + _BYTES].copy())
-    thread_fence(scope, f, lanes)
-
-
-@handles("tensormap.cp_fenceproxy", switch=True)
-def cp_fenceproxy(e, instr):
-    far, near = instr.args[:2]
-    e.converge("f.warp.live")
-    operation = e.bound(copy_fenced, e.site(), scope_of(instr))
-    e.effect(operation, address_operand(e, far, 64), barrier_address(e, near))
-
-
-@handles("tensormap.replace.tile", switch=True)
-def tensormap_replace(e, instr):
-    space, field, bits = space_of(instr), instr.parts[3], int(instr.parts[-1][1:])
-    mem, *ordinal, value = instr.args
-    address = barrier_address(e, mem) if space.startswith("shared") else address_operand(e, mem, 64)
-    operation = e.bound(replace_lanes, e.site(), space, field)
-    e.effect(operation, address, e.u(value, bits), *(e.u(number, 32) for number in ordinal))

@@ -10,6 +10,7 @@ from ..memory import SHARED_BITS, SHARED_START
 from .barrier import find_barrier
 from .memory_ops import combiner
 from .registry import handles
+from .tensor_map_edit import announce_map_read
 
 REDUCTIONS = ("add", "min", "max", "and", "or", "xor", "inc", "dec")
 
@@ -43,10 +44,8 @@ def announce_read(operation: Operation, side: Side) -> None:
         sanitizer.async_access(operation, side, operation.read_event, False)
         first = side.unwritten()
         if first is not None:
-            operation.fail(
-                "uninitialised",
-                f"an asynchronous operation reads byte {first} of {side.region.name}, which nobody has written",
-            )
+            title = f"an asynchronous operation reads byte {first} of {side.region.name}, which nobody has written"
+            operation.machine.unwritten(side.region, title, operation.warp, [operation.lane], operation.site)
 
 
 def announce_writes(operation: Operation, sides: list[Side]) -> None:
@@ -112,14 +111,23 @@ def sharing(f, lanes, site: int, operator: str, *operands):
 
 
 def start_store(
-    operation: Operation, who: list[int], wanted: tuple, source: Side, target: Side | None, keep, combine
+    operation: Operation,
+    who: list[int],
+    wanted: tuple,
+    source: Side,
+    target: Side | None,
+    keep,
+    combine,
+    map_at: int | None = None,
 ) -> None:
     """Start a copy out of shared memory for the lanes ``who``, whose open commit groups it joins.
 
-    ``wanted`` is what they asked for.
+    ``wanted`` is what they asked for; ``map_at`` the address of the tensor map.
     """
     warp = operation.warp
     announce_read(operation, source)
+    if map_at is not None:
+        announce_map_read(operation, map_at)
     operation.blocks.add(warp.block.number)
     if target is None:
         operation.pieces = [lambda: None]

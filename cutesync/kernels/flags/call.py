@@ -1,7 +1,7 @@
 """Discontinuities of an array: head flags, tail flags, and differences between neighbours, in one pass.
 
 A head differs from the item before it, a tail from the item after it; the operator decides what "differs" means. The
-meaning is that of ``cub::BlockDiscontinuity``, but along the whole last axis instead of a block's tile.
+meaning is that of ``cub::BlockDiscontinuity``, but along a whole axis of an array instead of a block's tile.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arguments import exact, flag
+from ...arguments import exact, flag, whole
 from ...dtypes import BOOL, BY_NAME, DType, dtype as parse_dtype, scalar
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...identity import identify
@@ -19,6 +19,7 @@ from ...ops import COMPARISONS, DIFFERENCES, neighbour_operator
 from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
 from ...types import A, Array, DTypeLike, Operator, Scalar, Stream
+from .. import count
 from .plan import plan
 from .policy import MAX_PERIOD
 from .spec import FlagSpec, Marking
@@ -31,16 +32,18 @@ def flag_heads(
     predecessor: Scalar | None = None,
     dtype: DTypeLike = "uint8",
     tile: int | None = None,
+    axis: int = -1,
+    n: int | Array = None,
     out: Array = None,
     stream: Stream = None,
 ) -> A:
-    """Flag the items of ``x`` that differ from the item before them, along the last axis.
+    """Flag the items of ``x`` that differ from the item before them, along an axis.
 
     Parameters
     ----------
-    x : array of at least one axis, C-contiguous, of NumPy (copied to the device, the result is copied back), torch,
+    x : array of at least one axis, with any strides, of NumPy (copied to the device, the result is copied back), torch,
         CuPy, DeviceArray, or an object with DLPack or ``__cuda_array_interface__``. Element types: bool, int8..int64,
-        uint8..uint64, float16, bfloat16, float32, float64. Each row (along the last axis) is separate.
+        uint8..uint64, float16, bfloat16, float32, float64. Each row (the items along the axis) is separate.
     op : "ne", "eq", "lt", "le", "gt", "ge", or a callable that the DSL can trace: ``op(a, b)`` or ``op(a, b, index)``,
         true if there is a discontinuity between a and its successor b; ``index`` (Int64) is the index of b in its row.
         A callable gets 16-bit floats as float32, and is called once for each pair of neighbours. Comparisons follow
@@ -48,24 +51,29 @@ def flag_heads(
     predecessor : a scalar that each row's first item is compared with, as ``op(predecessor, first, 0)``. None: the
         first item is a head, and the operator is not called for it.
     dtype : type of the flags, which are 0 or 1: any integer type, "bool", or "bits" for 32 flags per uint32, the first
-        in the lowest bit; a row of n items has ceil(n / 32) words, and the unused bits of the last one are 0.
+        in the lowest bit; a row of k items has ceil(k / 32) words, and the unused bits of the last one are 0.
     tile : cut each row into tiles of this many items (1 to 2**30). Each tile is separate and has indexes of its own, as
         a tile of ``cub::BlockDiscontinuity`` has.
-    out : array of the result's shape and type that does not overlap ``x``; it is written and returned. Default: a new
-        array of the library of ``x``.
+    axis : the axis whose items are compared with their neighbours. Default: the last.
+    n : only the first n items along the axis count, in every row: an int, or a 0-d array of int64 on the device, which
+        the call reads there without waiting. It is clamped to 0 and the length of the axis. Item n - 1 is the last of
+        its row. Results from place n on are not written (bits from n on in the last word that is written are 0), so
+        those of a new array are undefined.
+    out : array of the result's shape and type, with any strides, that does not overlap ``x``; it is written and
+        returned. Default: a new C-contiguous array of the library of ``x``.
     stream : None (the current stream of the library of ``x``), a handle as an int, or an object with
         ``__cuda_stream__``.
 
     Returns
     -------
-    array of the library and the shape of ``x``; with "bits", the last axis has ceil(n / 32) words.
+    array of the library and the shape of ``x``; with "bits", an axis of k items becomes one of ceil(k / 32) words.
 
     Raises
     ------
     ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError, CaptureError, WorkspaceError, NoGpuError,
     LaunchError: ``cutesync.errors`` says when.
     """
-    return _call(_arguments("heads", op, predecessor, None, dtype, tile), x, out, stream)
+    return _make(_call, _arguments("heads", op, predecessor, None, dtype, tile), x, axis, n, out, stream)
 
 
 def flag_tails(
@@ -75,16 +83,18 @@ def flag_tails(
     successor: Scalar | None = None,
     dtype: DTypeLike = "uint8",
     tile: int | None = None,
+    axis: int = -1,
+    n: int | Array = None,
     out: Array = None,
     stream: Stream = None,
 ) -> A:
-    """Flag the items of ``x`` that differ from the item after them, along the last axis.
+    """Flag the items of ``x`` that differ from the item after them, along an axis.
 
-    ``successor`` is a scalar that each row's last item is compared with, as ``op(last, successor, n)``, where n is the
-    length of the row. None: the last item is a tail, and the operator is not called for it. The other arguments, the
-    result and the errors are those of ``flag_heads``.
+    ``successor`` is a scalar that each row's last item is compared with, as ``op(last, successor, k)``, where k is the
+    number of items of the row that count. None: the last item is a tail, and the operator is not called for it. The
+    other arguments, the result and the errors are those of ``flag_heads``.
     """
-    return _call(_arguments("tails", op, None, successor, dtype, tile), x, out, stream)
+    return _make(_call, _arguments("tails", op, None, successor, dtype, tile), x, axis, n, out, stream)
 
 
 def flag_heads_and_tails(
@@ -95,34 +105,44 @@ def flag_heads_and_tails(
     successor: Scalar | None = None,
     dtype: DTypeLike = "uint8",
     tile: int | None = None,
+    axis: int = -1,
+    n: int | Array = None,
     out: tuple[Array, Array] | None = None,
     stream: Stream = None,
 ) -> tuple[A, A]:
     """Return ``(heads, tails)``: the results of ``flag_heads`` and ``flag_tails``, in one pass over ``x``. ``out`` is a
     pair of arrays that do not overlap. The other arguments and the errors are those of both functions."""
-    return _call_pair(_arguments("both", op, predecessor, successor, dtype, tile), x, out, stream)
+    return _make(_call_pair, _arguments("both", op, predecessor, successor, dtype, tile), x, axis, n, out, stream)
 
 
 def adjacent_difference(
-    x: A, op: Operator = "sub", *, reverse: bool = False, out: Array = None, stream: Stream = None
+    x: A,
+    op: Operator = "sub",
+    *,
+    reverse: bool = False,
+    axis: int = -1,
+    n: int | Array = None,
+    out: Array = None,
+    stream: Stream = None,
 ) -> A:
-    """Return ``op(item, item before it)`` along the last axis; each row's first item is copied. With ``reverse``, the
+    """Return ``op(item, item before it)`` along an axis; each row's first item is copied. With ``reverse``, the
     neighbour is the item after it, and each row's last item is copied.
 
     Parameters
     ----------
-    x, out, stream : as for ``flag_heads``; the result has the type and the shape of ``x``. The errors are the same,
-        too.
+    x, axis, n, out, stream : as for ``flag_heads``, any strides included; the result has the type and the shape of
+        ``x``. The errors are the same, too.
     op : "sub", "add", "mul", "min", "max", "and", "or", "xor", or a callable of two values. Integers wrap; 16-bit
         floats are computed in float32 and rounded once. "sub" refuses bool.
     reverse : whether the neighbour is the item after it.
     """
     form = "right" if flag(reverse, "reverse") else "left"
-    return _call((form, op if type(op) is str else identify(op), None, None, None, None, ()), x, out, stream)
+    arguments = form, op if type(op) is str else identify(op), None, None, None, None, ()
+    return _make(_call, arguments, x, axis, n, out, stream)
 
 
 # The arguments of a call except the arrays, in the order in which they are passed to the front end.
-Arguments = namedtuple("Arguments", "form op predecessor successor dtype tile exact")
+Arguments = namedtuple("Arguments", "form op predecessor successor dtype tile exact axis counted n")
 
 
 def _arguments(form: str, op: Any, predecessor: Any, successor: Any, dtype: Any, tile: Any) -> tuple:
@@ -132,17 +152,34 @@ def _arguments(form: str, op: Any, predecessor: Any, successor: Any, dtype: Any,
     return (form, op, predecessor, successor, dtype, tile, given)
 
 
+def _make(call: Any, arguments: tuple, x: Any, axis: Any, n: Any, out: Any, stream: Any) -> Any:
+    """Make a call; ``arguments`` lack the axis and ``n``."""
+    axis = axis if type(axis) is int else whole(axis, "axis")
+    if n is None:
+        return call((*arguments, axis, False, None), x, out, stream)
+    number, array = count.split(n)
+    first, counted = _counted[call]
+    if array is None:
+        return first((*arguments, axis, True, number), x, out, stream)
+    return counted((*arguments, axis, True, None), x, out, stream, (array,))
+
+
 def _parse(arguments: tuple, views: Views, out: View | None) -> FlagSpec:
     """Check the arguments against ``x``, and return the Spec of the call."""
     given, x = Arguments(*arguments), views[0]
     if not x.shape:
         raise ArgumentValueError(explain("x", "an array of no axes", "at least one axis", "give x.reshape(1)"))
+    rank = len(x.shape)
+    if not -rank <= given.axis < rank:
+        raise ArgumentValueError(explain("axis", shown(given.axis), f"{-rank} to {rank - 1}"))
+    count.check(views[1] if len(views) > 1 else None)
+    where: dict[str, Any] = {"axis": given.axis % rank, "counted": given.counted, "n": given.n}
     if given.form in ("left", "right"):
         op = neighbour_operator(given.op, DIFFERENCES)
         if op.fn is None and op.name == "sub" and x.dtype is BOOL:
             raise ArgumentTypeError(explain("op='sub'", "dtype bool", "a number type", "use op='xor' for bool"))
         op.check(x.dtype)
-        return FlagSpec(Marking(given.form, op, x.dtype, x.dtype), x.shape)
+        return FlagSpec(Marking(given.form, op, x.dtype, x.dtype), x.shape, **where)
     tile = given.tile
     if tile is not None:
         if not isinstance(tile, (int, np.integer)) or isinstance(tile, bool):
@@ -150,14 +187,14 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> FlagSpec:
         if not 0 < tile <= MAX_PERIOD:
             raise ArgumentValueError(explain("tile", shown(tile), f"1 to {MAX_PERIOD} items"))
         tile = int(tile)
-    ends = {
+    ends: dict[str, Any] = {
         name: None if end is None else scalar(end, x.dtype, name)
         for name, end in (("predecessor", given.predecessor), ("successor", given.successor))
     }
     op, result = neighbour_operator(given.op, COMPARISONS), _flag_dtype(given.dtype)
     bits = isinstance(given.dtype, str) and given.dtype == "bits"
     has = (end is not None for end in ends.values())
-    return FlagSpec(Marking(given.form, op, x.dtype, result, bits, *has), x.shape, **ends, tile=tile)
+    return FlagSpec(Marking(given.form, op, x.dtype, result, bits, *has), x.shape, **where, **ends, tile=tile)
 
 
 def _flag_dtype(wanted: Any) -> DType:
@@ -169,5 +206,11 @@ def _flag_dtype(wanted: Any) -> DType:
     return found
 
 
-_call = front_end(Family("flags", ("x",), _parse, plan))
-_call_pair = front_end(Family("flags", ("x",), _parse, plan, outputs=2))
+_family = Family("flags", ("x",), _parse, plan, strided=True)
+_pair = _family._replace(outputs=2)
+_call, _call_pair = front_end(_family), front_end(_pair)
+# The calls with ``n`` as a number, and as an array.
+_counted = {
+    call: tuple(front_end(family._replace(inputs=inputs, partial=True)) for inputs in (("x",), ("x", "n")))
+    for call, family in ((_call, _family), (_call_pair, _pair))
+}

@@ -19,18 +19,15 @@ The flag at the start (end) of a row or period is forced, or compares with the p
 from __future__ import annotations
 
 from collections import namedtuple
-from typing import Any
 
 import cutlass
-from cutlass import Int16, Int32, Int64, Uint8, Uint32, cute
+from cutlass import Int32, Int64, Uint32, cute
 
-from ...block.adjacent_difference import combine_where
-from ...block.discontinuity import flag_unless
 from ...monoid import choose, tree
-from ...neighbours import Difference, Flag
 from ...sync.overlap import await_launches, let_next_start
 from ...warp import LANES
 from . import words
+from .compare import Compare
 from .policy import FlagPolicy, team
 
 # The same for all elements of a run: where its row begins in the input and in each output, the predecessor and the
@@ -38,19 +35,18 @@ from .policy import FlagPolicy, team
 Run = namedtuple("Run", "x outs ends length period begin start")
 
 
-class FlagKernel:
+class FlagKernel(Compare):
     """A compiled kernel. ``marking`` says what is computed (``spec.Marking``), the policy how."""
 
     def __init__(self, marking, policy: FlagPolicy) -> None:
-        self.marking, self.several_rows, self.periodic = marking, policy.several_rows, policy.periodic
+        super().__init__(marking)
+        self.several_rows, self.periodic = policy.several_rows, policy.periodic
         self.vector, self.piece, self.unroll, self.threads = (
             policy.vector,
             policy.piece,
             policy.unroll,
             policy.warps * LANES,
         )
-        self.rule: Any = Flag(marking.op, marking.source) if marking.is_flag else Difference(marking.op, marking.source)
-        self.looks, self.given = marking.looks, (marking.predecessor, marking.successor)  # by side: before, behind
         self.by_words = words.fit(marking, policy.periodic, policy.vector)
         self.team = team(policy.several_rows, policy.warps)
         self.step = self.team * policy.vector  # elements from a thread's policy.vector to its next one
@@ -201,25 +197,15 @@ class FlagKernel:
         return found
 
     def load(self, run: Run, place, outermost: bool):
-        """The elements of a vector, or its words. A register tensor of bytes would take a register each, so words are
-        loaded."""
-        source = self.marking.source
+        """The elements of a vector, or its words."""
         if self.by_words and self.piece < words.KEYS:
             inside = (place > 0) & (place + 2 * words.KEYS <= run.length) if outermost else True
             return [words.load_anywhere(run.x + place, inside)]
-        width = self.piece * source.size
-        word = source.cutlass if source.size >= 4 else Uint8 if width == 1 else Int16 if width == 2 else Int32
-        count = self.vector * source.size * 8 // word.width
-        # two words at least: CuTe gives an extent of one the stride 0, which recasting repeats
-        vector = cute.make_rmem_tensor((max(2, count),), word)
-        shape = cute.make_layout((count,))
-        at = cute.make_ptr(word, (run.x + place).toint(), cute.AddressSpace.gmem, assumed_align=width)
-        cute.autovec_copy(cute.make_tensor(at, shape), cute.make_tensor(vector.iterator, shape))
+        vector = self.loaded(run.x + place, self.vector, self.piece)
         if self.by_words:
             keys = cute.recast_tensor(vector, Uint32)
             return [Uint32(keys[i]) for i in range(self.vector // words.KEYS)]
-        elements = vector if source.size >= 4 else cute.recast_tensor(vector, source.cutlass)
-        return [self.rule.lift(elements[i]) for i in range(self.vector)]
+        return self.lifted(vector, self.vector)
 
     def beside(self, run: Run, side: int, place, outermost: bool):
         """The element before ``place``, or on side 1 the one at ``place``, the end of a vector; any value if there is
@@ -236,13 +222,6 @@ class FlagKernel:
         if condition:
             value = self.get(x, place)
         return value
-
-    def get(self, x, place):
-        return self.rule.lift(cute.make_tensor(x + place, cute.make_layout((1,)))[0])
-
-    @staticmethod
-    def put(target, place, value):
-        cute.make_tensor(target + place, cute.make_layout((1,)))[0] = value
 
     def results(self, run: Run, items, place, first, last):
         """The results of the vector ``items[1:-1]``, a list an output. ``place`` is that of its first element.
@@ -278,24 +257,6 @@ class FlagKernel:
 
     def index(self, place, rests, i: int):
         return Int64(rests[i]) if self.periodic else place + i
-
-    def compared(self, side: int, a, b, edge, index, given):
-        """The result of an item and its neighbour on a side; ``b`` follows ``a``. ``given`` is what the caller gave
-        for the neighbour at an ``edge``."""
-        item, neighbour = (a, b) if side else (b, a)
-        if not self.marking.is_flag:
-            if edge is None:
-                return self.rule.combine(item, neighbour)
-            return combine_where(cutlass.not_(edge), self.rule.combine, item, neighbour)
-        if edge is None:
-            return self.rule.compare(a, b, index)
-        if self.given[side]:
-            neighbour = choose(edge, given, neighbour)
-            return self.rule.compare(*((item, neighbour) if side else (neighbour, item)), index)
-        return flag_unless(edge, self.rule.compare, a, b, index)
-
-    def lowered(self, value):
-        return self.marking.result.cutlass(value) if self.marking.is_flag else self.rule.lower(value)
 
     def store(self, target, values):
         """The results of a vector, in one piece."""

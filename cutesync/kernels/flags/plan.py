@@ -1,35 +1,75 @@
-"""From the spec of a call to its launch: the policy determines the kernel and its parameters."""
+"""From the spec of a call to its launch: the axes and the policy determine the kernel and its parameters."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ...dtypes import INT64
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Parameter, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
+from .form import Form, form_of
 from .policy import FlagPolicy, Problem, alignment, choose
 from .spec import FlagSpec, Marking
+from .strided_policy import SHORT_OF_BITS, Facts, StridedChoice, choose_strided
+
+_ARRAYS = ("x", "out", "other")
 
 
 def kernel_spec(policy: FlagPolicy, marking: Marking) -> KernelSpec:
-    """Return the kernel of a policy. The parameters that every warp waits for come first."""
+    """Return the kernel of a policy for contiguous rows. The parameters that every warp waits for come first."""
     parameters: tuple[Parameter, ...] = (
-        Pointer("x", marking.source),
-        Pointer("out", marking.result),
-        Pointer("other", marking.result),
+        *_pointers(marking),
         *(Scalar(name, "Int64") for name in ("length", "rows", "period", "runs")),
-        Scalar("predecessor", marking.register),
-        Scalar("successor", marking.register),
+        *_ends(marking),
     )
     return KernelSpec((marking.name, policy, *marking.key), parameters, lambda: policy.make(marking))
 
 
+def strided_spec(choice: StridedChoice, marking: Marking) -> KernelSpec:
+    """Return the kernel of a choice for strided arrays."""
+    policy, digits = choice.policy, range(choice.policy.digits)
+    first: tuple[Pointer | Scalar, ...] = (
+        *_pointers(marking),
+        Pointer("count", INT64),
+        *(Scalar(name, "Int64") for name in ("n", "work", "length", "period")),
+        *_ends(marking),
+    )
+    names = ("count", "factor", "shift", "extent", *_ARRAYS[: 1 + marking.outputs])
+    kinds = {"factor": "Uint32", "shift": "Uint32"}
+    axes = tuple(Scalar(f"{name}{k}", kinds.get(name, "Int64")) for name in names for k in digits)
+
+    def examples() -> Sequence:
+        return *(p.example() for p in first), tuple(p.example() for p in axes)
+
+    key = (marking.name, policy, *marking.key)
+    return KernelSpec(key, (*first, *axes), lambda: policy.make(marking), examples=examples)
+
+
+def _pointers(marking: Marking) -> tuple[Pointer, ...]:
+    return Pointer("x", marking.source), Pointer("out", marking.result), Pointer("other", marking.result)
+
+
+def _ends(marking: Marking) -> tuple[Scalar, ...]:
+    return tuple(Scalar(name, marking.register) for name in ("predecessor", "successor"))
+
+
 def plan(spec: FlagSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
     """Prepare the launch of a call."""
-    (x,), marking = views, spec.marking
-    if x.size == 0:
+    if views[0].size == 0:
         return nothing, None
-    length, size = x.shape[-1], 0 if marking.bits else marking.result.size
+    form = form_of(spec.axis, spec.marking.bits, views, outs)
+    short = spec.marking.bits and form.flagged.extent < SHORT_OF_BITS
+    if form.is_contiguous and not spec.counted and not short:
+        return _contiguous(spec, form, views, outs, stream).run, None
+    return _strided(spec, form, views, outs, stream).run, None
+
+
+def _contiguous(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int) -> Launch:
+    x, marking, length = views[0], spec.marking, form.flagged.extent
+    size = 0 if marking.bits else marking.result.size
     aligned = min(alignment(out.ptr) for out in outs)
-    problem = Problem(x.size // length, length, spec.tile or length, x.dtype.size, size, alignment(x.ptr), aligned)
+    problem = Problem(form.rows, length, spec.tile or length, x.dtype.size, size, alignment(x.ptr), aligned)
     choice = choose(problem)
     values = {
         "length": choice.length,
@@ -39,6 +79,29 @@ def plan(spec: FlagSpec, views: Views, outs: Views, stream: int) -> tuple[Run, N
         "predecessor": spec.predecessor,
         "successor": spec.successor,
     }
-    arrays = ("x", "out", "other")[: 1 + marking.outputs]
     kernel = kernel_spec(choice.policy, marking)
-    return Launch(kernel, x.device, choice.grid, values, arrays, stream=stream).run, None
+    return Launch(kernel, x.device, choice.grid, values, _ARRAYS[: 1 + marking.outputs], stream=stream)
+
+
+def _strided(spec: FlagSpec, form: Form, views: Views, outs: Views, stream: int) -> Launch:
+    x, marking = views[0], spec.marking
+    facts = Facts(
+        x.dtype.size,
+        marking.result.size,
+        alignment(x.ptr),
+        min(alignment(out.ptr) for out in outs),
+        spec.tile is not None and spec.tile < form.flagged.extent,
+        spec.counted,
+        marking.compares_bytes,
+    )
+    choice = choose_strided(form, facts)
+    values = choice.values | {
+        "n": spec.n,
+        "length": form.flagged.extent,
+        "period": spec.tile,
+        "predecessor": spec.predecessor,
+        "successor": spec.successor,
+    }
+    given = ("x", "count") if spec.counted and spec.n is None else ("x",)
+    arrays = (*given, *_ARRAYS[1 : 1 + marking.outputs])
+    return Launch(strided_spec(choice, marking), x.device, choice.grid, values, arrays, stream=stream)

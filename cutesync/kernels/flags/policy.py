@@ -87,7 +87,7 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     mergeable = length % tile == 0 and tile <= MAX_PERIOD and (problem.flag > 0 or length % LANES == 0)
     if rows > 1 and mergeable and (tile < length or length % MAX_RUN):
         rows, length = 1, rows * length  # as tiles of one long row: then no row ends within a warp's run
-    vector, piece = _vector(problem, length if rows > 1 else 0)
+    vector, piece = vector_of(problem, length if rows > 1 else 0)
     vectors = rows * length // vector
     narrow = VECTOR_BYTES // (vector * max(problem.size, problem.flag))  # how many vectors make 16 bytes
     several = rows > 1
@@ -106,7 +106,7 @@ def choose(problem: Problem, unroll: int | None = None, warps: int | None = None
     return Choice(policy, rows, length, tile, grid)
 
 
-def _vector(problem: Problem, stride: int) -> tuple[int, int]:
+def vector_of(problem: Problem, stride: int) -> tuple[int, int]:
     """Return the elements per vector and per load, if rows begin ``stride`` elements apart."""
     vector = piece = VECTOR_BYTES // max(problem.size, problem.flag)
 

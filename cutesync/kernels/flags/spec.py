@@ -44,6 +44,13 @@ class Marking:
         return self.form in ("heads", "tails", "both")
 
     @property
+    def compares_bytes(self) -> bool:
+        """Whether four keys can be compared at once: "ne" or "eq" of types of one byte, and flags of one byte, or
+        bits."""
+        named = self.is_flag and self.op.fn is None and self.op.name in ("ne", "eq")
+        return named and self.source.size == 1 and (self.bits or self.result.size == 1)
+
+    @property
     def looks(self) -> tuple[bool, bool]:
         """Whether items are compared with the item before them, and with the item behind them."""
         return self.form in ("heads", "both", "left"), self.form in ("tails", "both", "right")
@@ -65,16 +72,21 @@ class Marking:
 
 @dataclass(frozen=True)
 class FlagSpec(Spec):
-    """A call. ``predecessor`` and ``successor`` are numbers of the elements' type, or None. Rows are cut into tiles of
-    ``tile`` items, unless it is None."""
+    """A call: ``axis`` (from 0 on) is flagged. ``predecessor`` and ``successor`` are numbers of the elements' type, or
+    None. Rows are cut into tiles of ``tile`` items, unless it is None. If ``counted``, only the first items along the
+    axis count: ``n`` of them, or as many as an array on the device says."""
 
     marking: Marking
     shape: tuple[int, ...]
+    axis: int
     predecessor: int | float | None = None
     successor: int | float | None = None
     tile: int | None = None
+    counted: bool = False
+    n: int | None = None
 
     @property
     def result(self) -> tuple[tuple[int, ...], DType]:
-        *rows, length = self.shape
-        return (*rows, -(-length // 32) if self.marking.bits else length), self.marking.result
+        length = self.shape[self.axis]
+        extent = -(-length // 32) if self.marking.bits else length
+        return (*self.shape[: self.axis], extent, *self.shape[self.axis + 1 :]), self.marking.result

@@ -1,4 +1,4 @@
-"""Flags of one-byte integers, four at a time.
+"""Flags of one-byte types, four at a time.
 
 A word (Uint32) holds four keys, or four flags of 0 or 1, the first in the lowest byte.
 
@@ -11,28 +11,36 @@ from __future__ import annotations
 from typing import Any
 
 import cutlass
-from cutlass import Int32, Uint8, Uint32, cute
+from cutlass import Int32, Uint8, Uint16, Uint32, cute
 
+from ...dtypes import BOOL
 from ...monoid import tree
 
-KEYS = 4  # in a word
+BYTES = KEYS = 4  # in a word
 ONES = 0x01010101
 LOW_BITS = 0x7F7F7F7F
 
 
 def fit(marking, periodic: bool, vector: int) -> bool:
-    """Whether the flags of a vector can be found so: "ne" or "eq" of integers, and flags of one byte, or bits."""
-    named = marking.is_flag and marking.op.fn is None and marking.op.name in ("ne", "eq")
-    narrow = marking.source.size == 1 and marking.source.kind in "iu" and (marking.bits or marking.result.size == 1)
-    return named and narrow and not periodic and vector % KEYS == 0
+    """Whether the flags of a vector of integers can be found so."""
+    return marking.compares_bytes and marking.source is not BOOL and not periodic and vector % KEYS == 0
+
+
+def keys(word, source):
+    """A word of four elements of type ``source`` as keys: of bool, 1 for every byte that is not 0."""
+    return flags("ne", word, Uint32(0)) if source is BOOL else word
 
 
 def load_anywhere(start, inside):
     """The word of the four keys from ``start`` on, wherever that is. ``inside``: the aligned words that hold them lie
     in the array."""
-    low, high, bits = _halves(start, inside)
-    funnel = "shf.r.wrap.b32 {$w0}, {$r0}, {$r1}, {$r2};"  # of two words that lie side by side, moved to the right
-    return cute.arch.inline_ptx(funnel, write_only_types=[Uint32], read_only_args=[low, high, bits])
+    return _funnel(*_halves(start, inside))
+
+
+def _funnel(low, high, bits):
+    """The word that begins ``bits`` after ``low``, of two words that lie side by side."""
+    text = "shf.r.wrap.b32 {$w0}, {$r0}, {$r1}, {$r2};"
+    return cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=[low, high, bits])
 
 
 @cute.jit
@@ -50,6 +58,20 @@ def _halves(start: cute.Pointer, inside):
     return low, high, bits
 
 
+def shifted(start, count: int) -> list:
+    """``count`` words from an address on, wherever that is. The aligned words that hold them are loaded."""
+    address = start.toint()
+    last = (address + (BYTES * count - 1)) & -BYTES
+    loads = [_load(Uint32, (address & -BYTES) + BYTES * i) for i in range(count)] + [_load(Uint32, last)]
+    bits = Int32(address & (BYTES - 1)) * 8
+    return [_funnel(low, high, bits) for low, high in zip(loads, loads[1:])]
+
+
+def element(start, size: int):
+    """The element of 1 or 2 bytes at a pointer, in the lowest bytes of a word."""
+    return Uint32(_load(Uint8 if size == 1 else Uint16, start.toint()))
+
+
 def _load(kind, address):
     at = cute.make_ptr(kind, address, cute.AddressSpace.gmem, assumed_align=kind.width // 8)
     return kind(cute.make_tensor(at, cute.make_layout((1,)))[0])
@@ -58,29 +80,74 @@ def _load(kind, address):
 def heads(op: str, words, before) -> list:
     """The flags of the keys in ``words``; ``before`` (a register of the keys' type) is the key before the first."""
     earlier = [_key(before), *(word >> 24 for word in words[:-1])]
-    return [_flags(op, word, (word << 8) | key) for word, key in zip(words, earlier)]
+    return [flags(op, word, (word << 8) | key) for word, key in zip(words, earlier)]
 
 
 def tails(op: str, words, behind) -> list:
     """The flags of the keys in ``words``; ``behind`` is the key behind the last."""
     later = [*words[1:], _key(behind)]
-    return [_flags(op, word, (word >> 8) | (key << 24)) for word, key in zip(words, later)]
+    return [flags(op, word, (word >> 8) | (key << 24)) for word, key in zip(words, later)]
+
+
+def repeated(value):
+    """A key (a register of the keys' type) four times."""
+    return _key(value) * ONES
 
 
 def _key(value):
     return Uint32(value) & 0xFF  # a negative one has its sign in the upper bytes
 
 
-def _flags(op: str, a, b):
+def flags(op: str, a, b):
+    """The flags of the four keys in ``a`` and those in ``b``."""
     differing = a ^ b
     # A byte's top bit gets a carry unless its lower bits are 0, and no byte carries into the next.
     ne = ((((differing & LOW_BITS) + LOW_BITS) | differing) >> 7) & ONES
     return ne if op == "ne" else ne ^ ONES
 
 
-def packed(flags):
-    """The flags in ``flags``, four a word, as bits.
+def packed(words):
+    """The flags in ``words`` as bits.
 
     The product has the flag of byte k at bit 28 + k, and no two terms at one bit."""
-    fours = [((word * 0x10204080) >> 28) << (KEYS * k) for k, word in enumerate(flags)]
+    fours = [((word * 0x10204080) >> 28) << (KEYS * k) for k, word in enumerate(words)]
     return tree([(four,) for four in fours], lambda a, b: (a[0] | b[0],))[0]
+
+
+def columns(rows) -> list:
+    """The flags of columns as the bits of a word each: ``rows`` has a list of words of flags for each row, of which
+    there are up to 32."""
+    found = []
+    for k in range(len(rows[0])):
+        eights = []  # in every byte the flags of eight rows
+        for first in range(0, len(rows), 8):
+            terms = [(row[k] << j,) for j, row in enumerate(rows[first : first + 8])]
+            eights.append(tree(terms, lambda a, b: (a[0] | b[0],))[0])
+        for byte in range(KEYS):
+            terms = [(((eight >> (8 * byte)) & 0xFF) << (8 * g),) for g, eight in enumerate(eights)]
+            found.append(tree(terms, lambda a, b: (a[0] | b[0],))[0])
+    return found
+
+
+def transposed(rows) -> list:
+    """Bytes of columns, four rows to a word: ``rows`` has a list of words for each row, a multiple of 4 of them."""
+    found = []
+    for k in range(len(rows[0])):
+        columns: list[list] = [[] for _ in range(KEYS)]
+        for first in range(0, len(rows), KEYS):
+            a, b, c, d = (row[k] for row in rows[first : first + KEYS])
+            low, high = (
+                (_permuted(a, b, 0x5140), _permuted(c, d, 0x5140)),
+                (_permuted(a, b, 0x7362), _permuted(c, d, 0x7362)),
+            )
+            for pair, (left, right) in enumerate((low, high)):
+                columns[2 * pair].append(_permuted(left, right, 0x5410))
+                columns[2 * pair + 1].append(_permuted(left, right, 0x7632))
+        found += columns
+    return found
+
+
+def _permuted(a, b, selector: int):
+    """Four bytes of two words; each digit of ``selector`` names one, the lowest first: 0 to 3 of a, 4 to 7 of b."""
+    text = f"prmt.b32 {{$w0}}, {{$r0}}, {{$r1}}, {selector};"
+    return cute.arch.inline_ptx(text, write_only_types=[Uint32], read_only_args=[a, b])

@@ -21,7 +21,7 @@ from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
 from ...types import Array, Axis, DTypeLike, Operator, Scalar, Stream
 from ..states import NO_ARGS, takes_two
-from .named import places
+from .counts import check_count, count_of
 from .plan import plan
 from .several import Options, reduce_states
 from .spec import ReduceSpec, Reduction, axes_of
@@ -42,6 +42,7 @@ def reduce(
     finish: Callable[..., Any] | None = None,
     out_dtype: DTypeLike = None,
     args: tuple = NO_ARGS,
+    n: Any = None,
     out: Array = None,
     algorithm: str = "auto",
     stream: Stream = None,
@@ -50,9 +51,9 @@ def reduce(
 
     Parameters
     ----------
-    x : C-contiguous array of NumPy (copied to the device, the result is copied back), torch, CuPy, DeviceArray, DLPack
-        or ``__cuda_array_interface__``; bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64. Or a
-        tuple of arrays of one shape (``kernels/README.md``).
+    x : array of any strides, of NumPy (copied to the device, the result is copied back), torch, CuPy, DeviceArray,
+        DLPack or ``__cuda_array_interface__``; bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
+        Or a tuple of arrays of one shape (``kernels/README.md``).
     op : "add", "mul", "min", "max", "and", "or", "xor", "any", "all", or a callable of two scalars that the DSL can
         trace. In ``op(a, b)``, ``a`` comes from lower indexes than ``b``. NaN propagates through min and max.
     axis : None (all), an int, or a tuple of ints; negative counts from the end.
@@ -64,8 +65,12 @@ def reduce(
         type) before the reduction.
     identity : the result for an empty axis when ``op`` is a callable.
     finish, out_dtype, args : see ``kernels/README.md``, "States".
-    out : array of the result's shape and type that does not overlap ``x``; it is written and returned. Default: a new
-        array of the library of ``x``.
+    n : how many elements along the only reduced axis count, the first ones, in every row: an int, or a 0-d array of
+        int64 on the device, which is read when the kernel runs; a new value compiles nothing. Below 0 it counts as 0,
+        above the extent as the extent. With 0 the result is ``init``, or the identity of ``op``: an array needs an
+        operator that has one, or ``init``. An int and an array give the same bits.
+    out : array of the result's shape and type, of any strides, that does not overlap ``x``; it is written and
+        returned. Default: a new C-contiguous array of the library of ``x``.
     algorithm : "auto", or for comparison the slower "atomic" or "multi_launch" of a whole array.
     stream : None (the current one of the library of ``x``), a handle as an int, or an object with ``__cuda_stream__``.
 
@@ -84,33 +89,43 @@ def reduce(
     states = finish is not None or out_dtype is not None or args is not NO_ARGS
     if states or type(x) is tuple or type(dtype) is tuple or (transform is not None and takes_two(transform)):
         options = Options(axis, keepdims, init, dtype, identity, out_dtype)
-        return reduce_states(x, op, (transform, identify(finish, "finish")), args, options, out, stream)
+        return reduce_states(x, op, (transform, identify(finish, "finish")), args, options, out, stream, n)
     given: tuple = (op, axis, keepdims, init, dtype, transform, identity, algorithm)
+    if n is not None:
+        count, arrays = count_of(n)
+        given = (*given, exact(axis, init, identity), count)
+        return (_call_counted if arrays else _call)(given, x, out, stream, arrays)
     if axis is not None or init is not None or identity is not None:
         given = (*given, exact(axis, init, identity))
     return _call(given, x, out, stream)
 
 
-def argmin(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
+def argmin(
+    x: Array, axis: Axis = None, *, keepdims: bool = False, n: Any = None, out: Array = None, stream: Stream = None
+) -> Array:
     """Return the index of the smallest element (int64): the lowest index on ties, and that of the first NaN if there is
     one.
 
     With ``axis`` None (the default), the index counts elements of the flattened array. An int reduces that axis; with a
     tuple, the index counts the elements of these axes, flattened in C order. The other arguments and the errors are
     those of ``reduce``. An empty axis is an ArgumentValueError."""
-    return _arg("argmin", x, axis, keepdims, out, stream)
+    return _arg("argmin", x, axis, keepdims, n, out, stream)
 
 
-def argmax(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
+def argmax(
+    x: Array, axis: Axis = None, *, keepdims: bool = False, n: Any = None, out: Array = None, stream: Stream = None
+) -> Array:
     """Return the index of the largest element (int64): the lowest index on ties, and that of the first NaN if there is
     one. Arguments and errors are those of ``argmin``."""
-    return _arg("argmax", x, axis, keepdims, out, stream)
+    return _arg("argmax", x, axis, keepdims, n, out, stream)
 
 
-def _arg(name: str, x: Any, axis: Any, keepdims: Any, out: Any, stream: Any) -> Any:
+def _arg(name: str, x: Any, axis: Any, keepdims: Any, n: Any, out: Any, stream: Any) -> Any:
     if type(keepdims) is not bool:
         keepdims = flag(keepdims, "keepdims", numbers=True)
-    return _call((name, axis, keepdims, None, None, None, None, _ARG, exact(axis)), x, out, stream)
+    count, arrays = count_of(n)
+    given = (name, axis, keepdims, None, None, None, None, _ARG, exact(axis), count)
+    return (_call_counted if arrays else _call)(given, x, out, stream, arrays)
 
 
 def sum(
@@ -119,14 +134,14 @@ def sum(
     *,
     dtype: DTypeLike = None,
     keepdims: bool = False,
+    n: Any = None,
     out: Array = None,
     stream: Stream = None,
 ) -> Array:
     """Return the sum along ``axis``; 0 for an empty axis. Without ``dtype``, bool and integers widen to 64 bits and
     floats keep their type, as in NumPy. Arguments and errors are those of ``reduce``."""
-    return reduce(
-        x, "add", axis=axis, keepdims=keepdims, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream
-    )
+    wanted = PROMOTED if dtype is None else dtype
+    return reduce(x, "add", axis=axis, keepdims=keepdims, dtype=wanted, n=n, out=out, stream=stream)
 
 
 def prod(
@@ -135,55 +150,65 @@ def prod(
     *,
     dtype: DTypeLike = None,
     keepdims: bool = False,
+    n: Any = None,
     out: Array = None,
     stream: Stream = None,
 ) -> Array:
     """Return the product along ``axis``; 1 for an empty axis. Without ``dtype``, bool and integers widen to 64 bits and
     floats keep their type, as in NumPy. Arguments and errors are those of ``reduce``."""
-    return reduce(
-        x, "mul", axis=axis, keepdims=keepdims, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream
-    )
+    wanted = PROMOTED if dtype is None else dtype
+    return reduce(x, "mul", axis=axis, keepdims=keepdims, dtype=wanted, n=n, out=out, stream=stream)
 
 
-def min(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
+def min(
+    x: Array, axis: Axis = None, *, keepdims: bool = False, n: Any = None, out: Array = None, stream: Stream = None
+) -> Array:
     """Return the smallest element along ``axis``, in the type of ``x``; NaN if there is one. An empty axis is an
     ArgumentValueError. Arguments are those of ``reduce``."""
-    return reduce(x, "min", axis=axis, keepdims=keepdims, out=out, stream=stream)
+    return reduce(x, "min", axis=axis, keepdims=keepdims, n=n, out=out, stream=stream)
 
 
-def max(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
+def max(
+    x: Array, axis: Axis = None, *, keepdims: bool = False, n: Any = None, out: Array = None, stream: Stream = None
+) -> Array:
     """Return the largest element along ``axis``, in the type of ``x``; NaN if there is one. An empty axis is an
     ArgumentValueError. Arguments are those of ``reduce``."""
-    return reduce(x, "max", axis=axis, keepdims=keepdims, out=out, stream=stream)
+    return reduce(x, "max", axis=axis, keepdims=keepdims, n=n, out=out, stream=stream)
 
 
-def any(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
+def any(
+    x: Array, axis: Axis = None, *, keepdims: bool = False, n: Any = None, out: Array = None, stream: Stream = None
+) -> Array:
     """Return whether any element along ``axis`` is not zero (bool); False for an empty axis. Arguments are those of
     ``reduce``."""
-    return reduce(x, "any", axis=axis, keepdims=keepdims, out=out, stream=stream)
+    return reduce(x, "any", axis=axis, keepdims=keepdims, n=n, out=out, stream=stream)
 
 
-def all(x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None) -> Array:
+def all(
+    x: Array, axis: Axis = None, *, keepdims: bool = False, n: Any = None, out: Array = None, stream: Stream = None
+) -> Array:
     """Return whether all elements along ``axis`` are not zero (bool); True for an empty axis. Arguments are those of
     ``reduce``."""
-    return reduce(x, "all", axis=axis, keepdims=keepdims, out=out, stream=stream)
+    return reduce(x, "all", axis=axis, keepdims=keepdims, n=n, out=out, stream=stream)
 
 
 # The arguments of ``reduce`` except the arrays, in the order in which they are passed to the front end.
-Arguments = namedtuple("Arguments", "op axis keepdims init dtype transform identity algorithm exact", defaults=[()])
+Arguments = namedtuple(
+    "Arguments", "op axis keepdims init dtype transform identity algorithm exact n", defaults=[(), None]
+)
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
     """Check the arguments against ``x``, and return the Spec of the call."""
     given, x = Arguments(*arguments), views[0]
     axes = axes_of(given.axis, len(x.shape))
+    check_count(given.n, views[1] if len(views) > 1 else None, x.shape, axes)
     if given.algorithm is _ARG:
-        spec = ReduceSpec(Reduction(given.op, x.dtype, x.dtype, INT64), x.shape, axes, given.keepdims, None)
-        return spec if x.size == 0 or len(spec.passes()) == 1 else places(spec)
+        return ReduceSpec(Reduction(given.op, x.dtype, x.dtype, INT64), x.shape, axes, given.keepdims, None, n=given.n)
     reduction = _reduction(given, x.dtype)
     algorithm = _algorithm(given.algorithm, reduction, len(axes) == len(x.shape))
     init = None if given.init is None else (scalar(given.init, reduction.values[0], "init"),)
-    return ReduceSpec(reduction, x.shape, axes, given.keepdims, init, algorithm)
+    return ReduceSpec(reduction, x.shape, axes, given.keepdims, init, algorithm, n=given.n)
 
 
 def _reduction(given: Arguments, source: DType) -> Reduction:
@@ -216,4 +241,5 @@ def _algorithm(algorithm: Any, reduction: Reduction, whole: bool) -> str:
     return algorithm
 
 
-_call = front_end(Family("reduce", ("x",), _parse, plan))
+_call = front_end(Family("reduce", ("x",), _parse, plan, strided=True))
+_call_counted = front_end(Family("counted reduce", ("x", "n"), _parse, plan, strided=True))

@@ -45,27 +45,29 @@ class ChunkReduce:
         return (VECTOR_BYTES // size - skew) % (VECTOR_BYTES // size)
 
     @cute.jit
-    def row(self, x, count: Int64, lane: Int32):
-        """The aggregate of a whole row of ``count`` > 0 elements."""
+    def row(self, x, count: Int64, lane: Int32, index=0):
+        """The aggregate of a whole row of ``count`` > 0 elements, the first of which has ``index``."""
         head = cutlass.min(Int64(self.misaligned(x)), count)
         vectors = (count - head) // self.vector
         tail = Int32(count - head - vectors * self.vector)
         body = x + head
         partial = Maybe.none(self.monoid.types)
         if head > 0:
-            partial = Maybe.of(self.narrow(x, Int32(head), Int64(0), lane))
+            partial = Maybe.of(self.narrow(x, Int32(head), Int64(index), lane))
         done = Int64(0)
         while done + LANES * self.unroll <= vectors:
             at = done * self.vector
-            partial = partial.append(self.fold(self.load(body + at, lane), head + at, lane), self.monoid.combine)
+            partial = partial.append(
+                self.fold(self.load(body + at, lane), index + head + at, lane), self.monoid.combine
+            )
             done += LANES * self.unroll
         if done < vectors:
             at = done * self.vector
-            chunk = self.ragged(body + at, Int32(vectors - done), head + at, lane)
+            chunk = self.ragged(body + at, Int32(vectors - done), index + head + at, lane)
             partial = partial.append(chunk, self.monoid.combine)
         if tail > 0:
             at = vectors * self.vector
-            partial = partial.append(self.narrow(body + at, tail, head + at, lane), self.monoid.combine)
+            partial = partial.append(self.narrow(body + at, tail, index + head + at, lane), self.monoid.combine)
         return partial.state
 
     def packed(self, dtype) -> bool:

@@ -134,7 +134,9 @@ class ColumnReduce(ReduceKernel):
         if len(words) > 1:
             return tree([self.lifted(words, u, index + u) for u in range(self.unroll)], self.merge)
         rows = [self.elements(words, u)[0] for u in range(self.unroll)]
-        return tuple(self.monoid.run([row[c] for row in rows], index) for c in range(self.width))
+        base = index if self.monoid.takes_index else Int32(0)  # the places of argmax are narrow inside these rows
+        states = [self.monoid.run([row[c] for row in rows], base) for c in range(self.width)]
+        return tuple(self.monoid.place(state, index) for state in states)
 
     def elements(self, words, u: int):
         """What a thread has of row ``u``, a tensor for each input."""

@@ -19,6 +19,7 @@ from ...runtime.view import View
 from ...types import Array, Axis, DTypeLike, Scalar, Stream
 from ..named import Named
 from ..states import Argument
+from .counts import check_count, count_of
 from .plan import plan
 from .spec import ReduceSpec, axes_of
 
@@ -31,13 +32,14 @@ def mean(
     *,
     dtype: DTypeLike = None,
     keepdims: bool = False,
+    n: Any = None,
     out: Array = None,
     stream: Stream = None,
 ) -> Array:
     """Return the arithmetic mean along ``axis``; NaN for an empty axis. ``dtype``, a type of floats, is that of the
     computation and of the result. Without it, the sum of integers of up to 32 bits is exact. Other arguments and the
     errors are those of ``reduce``."""
-    return _one(_key("mean", axis, keepdims, dtype), x, out, stream)
+    return _make(_key("mean", axis, keepdims, dtype), x, n, out, stream)
 
 
 def var(
@@ -47,6 +49,7 @@ def var(
     dtype: DTypeLike = None,
     ddof: Scalar = 0,
     keepdims: bool = False,
+    n: Any = None,
     out: Array = None,
     stream: Stream = None,
 ) -> Array:
@@ -56,7 +59,7 @@ def var(
     ``dtype``, a type of floats, is that of the computation and of the result. Other arguments and the errors are those
     of ``reduce``. The method is that of Chan, Golub and LeVeque (1979), in one pass: runs of elements become (count,
     mean, sum of squared differences), which are combined pairwise. So the mean may be large beside the deviation."""
-    return _one(_key("var", axis, keepdims, dtype, ddof), x, out, stream)
+    return _make(_key("var", axis, keepdims, dtype, ddof), x, n, out, stream)
 
 
 def std(
@@ -66,40 +69,41 @@ def std(
     dtype: DTypeLike = None,
     ddof: Scalar = 0,
     keepdims: bool = False,
+    n: Any = None,
     out: Array = None,
     stream: Stream = None,
 ) -> Array:
     """Return the standard deviation along ``axis``, the square root of ``var``; arguments are those of ``var``."""
-    return _one(_key("std", axis, keepdims, dtype, ddof), x, out, stream)
+    return _make(_key("std", axis, keepdims, dtype, ddof), x, n, out, stream)
 
 
 def logsumexp(
-    x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None
+    x: Array, axis: Axis = None, *, keepdims: bool = False, n: Any = None, out: Array = None, stream: Stream = None
 ) -> Array:
     """Return log(sum(exp(x))) along ``axis`` without overflow; -inf for an empty axis. Arguments and errors are those
     of ``reduce``. The method is the online softmax of Milakov and Gimelshein (2018): a state is the maximum, and the
     sum of exp(x - maximum)."""
-    return _one(_key("logsumexp", axis, keepdims), x, out, stream)
+    return _make(_key("logsumexp", axis, keepdims), x, n, out, stream)
 
 
 def count_nonzero(
-    x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None
+    x: Array, axis: Axis = None, *, keepdims: bool = False, n: Any = None, out: Array = None, stream: Stream = None
 ) -> Array:
     """Return how many elements along ``axis`` are not zero (int64); NaN is not zero. Arguments and errors are those of
     ``reduce``."""
-    return _one(_key("count_nonzero", axis, keepdims), x, out, stream)
+    return _make(_key("count_nonzero", axis, keepdims), x, n, out, stream)
 
 
 def minmax(
-    x: Array, axis: Axis = None, *, keepdims: bool = False, out: Array = None, stream: Stream = None
+    x: Array, axis: Axis = None, *, keepdims: bool = False, n: Any = None, out: Array = None, stream: Stream = None
 ) -> tuple[Array, Array]:
     """Return ``(min(x), max(x))`` along ``axis`` in one pass; NaN if there is one. An empty axis is an
     ArgumentValueError. ``out`` is a pair of arrays. Arguments are those of ``reduce``."""
-    return _pair(_key("minmax", axis, keepdims), x, out, stream)
+    return _make(_key("minmax", axis, keepdims), x, n, out, stream)
 
 
 # The arguments of a call except the arrays.
-Arguments = namedtuple("Arguments", "name axis keepdims dtype ddof exact")
+Arguments = namedtuple("Arguments", "name axis keepdims dtype ddof exact n", defaults=[None])
 
 
 def _key(name: str, axis: Any, keepdims: Any, dtype: Any = None, ddof: Any = 0) -> tuple:
@@ -108,13 +112,24 @@ def _key(name: str, axis: Any, keepdims: Any, dtype: Any = None, ddof: Any = 0) 
     return name, axis, keepdims, dtype, ddof, exact(axis, ddof)
 
 
+def _make(key: tuple, x: Any, n: Any, out: Any, stream: Any) -> Any:
+    """Make a call, ``n`` being its number of elements."""
+    count, arrays = count_of(n)
+    given = key if n is None else (*key, count)
+    one, pair = _COUNTED if arrays else _CALLS
+    return (pair if key[0] == "minmax" else one)(given, x, out, stream, arrays)
+
+
 def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
     """Check the arguments against ``x``, and return the Spec of the call."""
     given, x = Arguments(*arguments), views[0]
     axes = axes_of(given.axis, len(x.shape))
+    check_count(given.n, views[1] if len(views) > 1 else None, x.shape, axes)
     count = math.prod(x.shape[axis] for axis in axes)
     operation, args = _OPERATIONS[given.name](given, x.dtype, count)
-    return ReduceSpec(operation, x.shape, axes, given.keepdims, None, args=args)
+    if given.n is not None and args:  # the kernel subtracts it from the number of elements
+        args = (float(given.ddof),)
+    return ReduceSpec(operation, x.shape, axes, given.keepdims, None, args=args, n=given.n)
 
 
 def _float_type(source: DType, wanted: Any) -> DType:
@@ -172,16 +187,11 @@ _OPERATIONS: dict[str, Any] = {
 }
 
 
-def places(spec: ReduceSpec) -> ReduceSpec:
-    """Return the Spec of an argmin or argmax of several passes, for that of one pass. An index of pass i counts the
-    elements that the passes before it reduced."""
-    name, source = spec.reduction.name, spec.reduction.sources[0]
-    lengths = [length for _, length, _ in spec.passes()]
-    strides = tuple(math.prod(lengths[:i]) for i in range(len(lengths)))
-    arguments = (Argument(INT64, False),) * len(strides)
-    operation = Named(Operator(name), (source,), (source.accumulator, INT64), (INT64,), args=arguments)
-    return ReduceSpec(operation, spec.shape, spec.axes, spec.keepdims, None, args=strides)
+def _front_ends(name: str, inputs: tuple[str, ...]) -> tuple[Any, Any]:
+    """Return the front ends for one result and for two."""
+    one = Family(name, inputs, _parse, plan, strided=True)
+    return front_end(one), front_end(one._replace(name=f"{name} of two results", outputs=2))
 
 
-_one = front_end(Family("named reduction", ("x",), _parse, plan))
-_pair = front_end(Family("named reduction of two results", ("x",), _parse, plan, outputs=2))
+_CALLS = _front_ends("named reduction", ("x",))
+_COUNTED = _front_ends("counted named reduction", ("x", "n"))

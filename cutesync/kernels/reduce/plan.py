@@ -4,18 +4,22 @@ kernel."""
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Sequence
 
 from ...dtypes import INT32, INT64
 from ...errors import ArgumentValueError, explain
+from ...ops import Operator
 from ...runtime import workspace
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, in_turn, nothing
+from ..named import Named
 from ..policy import Policy
-from ..states import States, numbered, parameter_groups, start_of
+from ..states import Argument, States, numbered, parameter_groups
 from .policy import Choice, FillPolicy, Problem, choose
 from .spec import ReduceSpec, Reduction
+from .strided_plan import behind, form_of, of_nothing, order_of, shifted, strided
 
 _EXTENTS = ("outer", "length", "inner")
 FILL_THREADS = 256
@@ -66,17 +70,30 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
     reduction, device = spec.reduction, views[0].device
     if outs[0].size == 0:
         return nothing, None
+    count = len(reduction.sources)
+    contiguous = all(view.contiguous for view in (*views[:count], *outs))
     if views[0].size == 0:
-        return fill(reduction, outs[0].size, _empty_result(spec), device, stream, spec.args).run, None
+        return _empty(spec, views, outs, contiguous, stream), None
     if spec.algorithm != "auto":
+        if not contiguous or spec.n is not None:
+            came = f"{spec.algorithm!r} of strided arrays, or with n="
+            raise ArgumentValueError(explain("algorithm", came, "contiguous arrays", "use algorithm='auto'"))
         rungs = importlib.import_module("cutesync.patterns.reduce_rungs")
         return getattr(rungs, spec.algorithm)(spec, views[0], stream), None
-    passes = spec.passes()
-    if len(passes) > 1 and isinstance(reduction, States) and reduction.takes_index:
-        came = f"{sorted(spec.axes)}, which are not neighbours"
-        raise ArgumentValueError(explain("axis", came, "one axis, or neighbours, for a transform with an index"))
-    count = len(reduction.sources)
-    given, places = range(count, len(views)), tuple(range(count))  # of the arrays of ``in_turn``
+    if spec.n is not None:
+        return strided(spec, form_of(spec, views[:count], outs), views, stream), None
+    passes, form = spec.passes(), None
+    if not contiguous or (len(passes) > 1 and isinstance(reduction, States) and reduction.takes_index):
+        form = form_of(spec, views[:count], outs)
+        extents = form.contiguous(count)
+        if extents is None:
+            return strided(spec, form, views, stream), None
+        passes, outs = [extents], behind(outs, form.starts[count:])
+        views = (*behind(views[:count], form.starts), *views[count:])
+    if len(passes) > 1 and isinstance(reduction.op, str):
+        spec = places(spec)
+        reduction = spec.reduction
+    given, sources = range(count, len(views)), tuple(range(count))  # of the arrays of ``in_turn``
     steps: list[tuple[Run, tuple[int, ...]]] = []
     sizes: list[int] = []
     for i, extents in enumerate(passes):
@@ -85,11 +102,12 @@ def plan(spec: ReduceSpec, views: Views, outs: Views, stream: int) -> tuple[Run,
         run = launch(choice, current, extents, spec.init if last else None, device, stream, spec.args).run
         first = len(views) if last else len(views) + len(outs) + len(sizes)
         targets = tuple(range(first, first + len(current.results)))
-        steps.append((run, (*places, *given, *targets)))
-        places = targets
+        steps.append((run, (*sources, *given, *targets)))
+        sources = targets
         if not last:
             sizes += [extents[0] * extents[2] * result.size for result in current.results]
-    return in_turn(steps, sizes, device), None
+    run = in_turn(steps, sizes, device)
+    return (shifted(run, form, spec.reduction) if form else run), None
 
 
 def _problem(current: Reduction | States, extents: tuple[int, int, int], views: Views, outs: Views) -> Problem:
@@ -106,7 +124,19 @@ def _problem(current: Reduction | States, extents: tuple[int, int, int], views: 
         not any(out.ptr % 16 for out in outs),
         len(sizes),
         all((at // size - first) % (16 // size) == 0 for at, size in zip(starts, sizes)),
+        order_of(current)[1],
     )
+
+
+def places(spec: ReduceSpec) -> ReduceSpec:
+    """Return the Spec of an argmin or argmax of several passes, for that of one pass. An index of pass i counts the
+    elements that the passes before it reduced."""
+    name, source = spec.reduction.name, spec.reduction.sources[0]
+    lengths = [length for _, length, _ in spec.passes()]
+    strides = tuple(math.prod(lengths[:i]) for i in range(len(lengths)))
+    arguments = (Argument(INT64, False),) * len(strides)
+    operation = Named(Operator(name), (source,), (source.accumulator, INT64), (INT64,), args=arguments)
+    return ReduceSpec(operation, spec.shape, spec.axes, spec.keepdims, None, args=strides)
 
 
 def chained(runs: list[Run], sizes: list[int], ordinal: int) -> Run:
@@ -124,13 +154,8 @@ def fill(
     return launch(choice, reduction, (count, 0, 1), value, ordinal, stream, args)
 
 
-def _empty_result(spec: ReduceSpec) -> tuple:
-    """Return the state of an empty axis; raise ArgumentValueError if there is none."""
-    reduction = spec.reduction
-    if spec.init is not None:
-        return spec.init
-    value = reduction.identity()
-    if value is None:
-        came = f"an empty axis to reduce with {reduction.name!r}, which has no identity"
-        raise ArgumentValueError(explain("x", came, "at least one element", "give init= or identity="))
-    return start_of(value, "identity", reduction)
+def _empty(spec: ReduceSpec, views: Views, outs: Views, contiguous: bool, stream: int) -> Run:
+    """Return the launch that stores the results of an empty axis."""
+    if contiguous and spec.n is None:
+        return fill(spec.reduction, outs[0].size, of_nothing(spec), views[0].device, stream, spec.args).run
+    return strided(spec, form_of(spec, views[: len(spec.reduction.sources)], outs), views, stream)

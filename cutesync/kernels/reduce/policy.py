@@ -20,6 +20,7 @@ SMALL_BYTES = 1 << 16  # up to 64 KiB, one block is faster than several that com
 LARGE_BYTES = 1 << 27  # from 128 MiB on, 16 warps per block with 4 loads in flight read faster than 8 with 8
 SHORT_ROW_BYTES = 512  # up to this, a row is reduced by at most one warp
 MAX_CHUNK_WORDS = 96  # registers of a lane for vectors and their states, of 16 warps on a multiprocessor
+COLUMN_LANES = 64  # neighbouring threads of a block, on neighbouring columns, unless there are very many of them
 LANE_BYTES = 128  # a lane reads at most this much consecutive memory: more spreads a warp over too many cache lines
 
 
@@ -27,7 +28,8 @@ LANE_BYTES = 128  # a lane reads at most this much consecutive memory: more spre
 class Problem:
     """Each of outer * inner results is reduced from ``length`` elements of ``size`` bytes (the widest, if there are
     several ``inputs``). A state has ``words`` 32-bit words. ``aligned`` and ``aligned_out``: inputs and outputs begin
-    on 16-byte boundaries. ``together``: all inputs are on such a boundary where that of the smallest elements is."""
+    on 16-byte boundaries. ``together``: all inputs are on such a boundary where that of the smallest elements is.
+    ``in_turn``: elements may be combined in any order."""
 
     outer: int
     length: int
@@ -38,6 +40,7 @@ class Problem:
     aligned_out: bool
     inputs: int = 1
     together: bool = True
+    in_turn: bool = False
 
     @property
     def several(self) -> bool:
@@ -110,6 +113,19 @@ class NarrowPolicy(Policy, kernel=".narrow:NarrowColumnReduce"):
 
 
 @dataclass(frozen=True)
+class SlicePolicy(Policy, kernel=".slices:SliceReduce"):
+    """Outer slices of a few KiB, of which a block holds up to ``bytes`` in shared memory, each followed by ``pad``
+    bytes. ``groups`` threads share a result; they are neighbours if slices are ``rows``, which are not of several
+    columns. Elements are combined ``in_turn`` or in contiguous runs."""
+
+    groups: int
+    rows: bool
+    bytes: int
+    pad: int
+    in_turn: bool
+
+
+@dataclass(frozen=True)
 class Choice:
     """A policy and its launch: ``splits`` blocks share a result, ``tiles`` blocks cover ``inner``."""
 
@@ -140,6 +156,26 @@ def _fitted(choice: Choice, problem: Problem) -> Choice:
     registers = MAX_CHUNK_WORDS * 16 // (policy.warps * policy.blocks_per_sm)
     unroll = power_of_two_below(min(policy.unroll, registers // (4 * problem.inputs + problem.words)))
     return replace(choice, policy=replace(policy, unroll=unroll, aligned=problem.together))
+
+
+STAGE_BYTES = 16384  # of slices in shared memory: eight blocks a multiprocessor
+
+
+def slices(problem: Problem) -> Choice:
+    """Return the choice of whole slices in shared memory."""
+    slice_bytes = problem.length * problem.inner * problem.size
+    pad = 0
+    if problem.aligned and slice_bytes % 128 == 0 and problem.inner > 1:
+        pad = ceil_div(problem.inner * problem.size, VECTOR_BYTES) * VECTOR_BYTES % 128 or VECTOR_BYTES
+    stage = STAGE_BYTES if slice_bytes + pad <= STAGE_BYTES else 3 * STAGE_BYTES
+    each = max(1, min(stage // (slice_bytes + pad), ceil_div(problem.outer, 4 * SMS)))
+    rows = problem.inner == 1
+    if rows:
+        groups = 8 if problem.length <= 256 else 32
+    else:
+        results = each * problem.inner
+        groups = next(g for g in (16, 4, 1) if g == 1 or (g * results <= 256 and 4 * g <= problem.length))
+    return Choice(SlicePolicy(groups, rows, stage, pad, problem.in_turn), 1, each, ceil_div(problem.outer, each))
 
 
 def _segments(problem: Problem) -> Choice:
@@ -175,7 +211,7 @@ def _short_rows(problem: Problem) -> Choice:
     group = min(power_of_two(row_bytes // VECTOR_BYTES if vectors else ceil_div(problem.length, 8)), 32)
     unroll, warps = 4, 8
     whole = math.lcm(row_bytes, VECTOR_BYTES)
-    if problem.aligned and problem.length > 1 and whole <= LANE_BYTES and problem.inputs == 1:
+    if problem.aligned and whole <= LANE_BYTES and problem.inputs == 1:
         return Choice(
             WholeRowPolicy(problem.length, warps, problem.aligned_out),
             1,
@@ -201,7 +237,7 @@ def _columns(problem: Problem) -> Choice:
     width = VECTOR_BYTES // problem.size if vectors else 1
     units = problem.inner // width
     threads = 256
-    lanes = min(power_of_two(units), 64)
+    lanes = min(power_of_two(units), COLUMN_LANES)
     if units * problem.outer >= 8 * SMS * threads or (problem.length < 4 * (threads // lanes) and units >= threads):
         lanes = threads
     groups = threads // lanes

@@ -9,23 +9,38 @@ from ...arguments import exact
 from ...ops import operator
 from ...runtime.call import Family, Views
 from ...runtime.view import View
-from ..several import call_of, inputs_of, operation_of
+from ..several import Inputs, call_of, inputs_of, operation_of
 from ..states import start_of
+from .counts import check_count, count_of
 from .plan import plan
-from .spec import ReduceSpec, axes_of
+from .spec import IN_MEMORY, ReduceSpec, axes_of
+
+
+class Counted(Inputs):
+    """The inputs of a call with ``n`` in memory, which is the last array."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (*super().names, "n")
+
 
 # The plain arguments of ``reduce``.
 Options = namedtuple("Options", "axis keepdims init dtype identity out_dtype")
 
 # What identifies a call, except the arrays.
-Arguments = namedtuple("Arguments", "op callables inputs options exact")
+Arguments = namedtuple("Arguments", "op callables inputs options exact n")
 
 
-def reduce_states(x: Any, op: Any, callables: tuple, args: tuple, options: Any, out: Any, stream: Any) -> Any:
+def reduce_states(
+    x: Any, op: Any, callables: tuple, args: tuple, options: Any, out: Any, stream: Any, n: Any = None
+) -> Any:
     """Make a call of ``reduce``; ``callables`` are the Identities of transform and finish, or None."""
     inputs, arrays = inputs_of(x, args, options.dtype, callables[1], options.out_dtype)
-    key = Arguments(op, callables, inputs, options, exact(options.axis, options.init, options.identity))
-    return call_of(_FAMILY, inputs, key, arrays, out, stream)
+    count, counts = count_of(n)
+    if counts:
+        inputs = Counted(*inputs)
+    key = Arguments(op, callables, inputs, options, exact(options.axis, options.init, options.identity), count)
+    return call_of(_FAMILY, inputs, key, (*arrays, *counts), out, stream)
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
@@ -38,7 +53,8 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ReduceSpec:
         start_of(options.identity, "identity", operation)
     init = None if options.init is None else start_of(options.init, "init", operation)
     axes = axes_of(options.axis, len(shape))
-    return ReduceSpec(operation, shape, axes, options.keepdims, init, args=given.inputs.numbers)
+    check_count(given.n, views[-1] if given.n == IN_MEMORY else None, shape, axes)
+    return ReduceSpec(operation, shape, axes, options.keepdims, init, args=given.inputs.numbers, n=given.n)
 
 
-_FAMILY = Family("reduction of states", (), _parse, plan)
+_FAMILY = Family("reduction of states", (), _parse, plan, strided=True)

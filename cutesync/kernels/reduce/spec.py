@@ -17,6 +17,8 @@ from ...ops import Operator
 from ...runtime.call import Spec
 from ..states import States, words_of
 
+IN_MEMORY = "in memory"
+
 
 @dataclass(frozen=True)
 class Reduction:
@@ -110,7 +112,8 @@ class Reduction:
 @dataclass(frozen=True)
 class ReduceSpec(Spec):
     """A call of ``reduce``. ``init`` is a Python number for each of ``reduction.values``, or None. ``args`` are the
-    run-time arguments that are numbers; None for one that is in memory."""
+    run-time arguments that are numbers; None for one that is in memory. Of the only reduced axis the first ``n``
+    elements count: a number, IN_MEMORY, or None for all."""
 
     reduction: Reduction | States
     shape: tuple[int, ...]
@@ -119,6 +122,7 @@ class ReduceSpec(Spec):
     init: tuple | None
     algorithm: str = "auto"
     args: tuple = ()
+    n: int | str | None = None
 
     @property
     def results(self) -> tuple[tuple[tuple[int, ...], DType], ...]:

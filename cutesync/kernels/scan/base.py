@@ -6,6 +6,7 @@ from collections import namedtuple
 from dataclasses import dataclass
 from typing import Any
 
+import cutlass
 import cutlass.cute as cute
 from cutlass import Int32, Int64
 
@@ -19,10 +20,12 @@ from ..arrays import together
 #
 # The array ``x`` (``Arrays`` if there are several) is seen as (rows, length, inner): ``length`` elements are scanned
 # for each of rows * inner. The first operand is at ``init_at`` (one element in device memory) or in ``init`` (a
-# register value of each member of a state; in the kernel's parameters the run-time arguments of callables follow them),
-# as ``Scan.start`` says.
-# ``slots`` and ``counters`` are the workspace (see ``sync.gather``), and ``tiles`` tiles cover a row.
-Arguments = namedtuple("Arguments", "x out init_at init slots counters rows length inner tiles")
+# register value of each member of a state), as ``Scan.start`` says. In the kernel's parameters, what ``init`` holds is
+# followed by the run-time arguments of callables, then by the number of positions that count, then by ``layout``.
+# ``slots`` and ``counters`` are the workspace (see ``sync.gather``). ``tiles`` tiles cover a row. ``layout`` describes
+# strided arrays (``strided_policy``). If only the first positions count, ``length`` is their number. ``whole`` is the
+# number of all.
+Arguments = namedtuple("Arguments", "x out init_at init slots counters rows length inner tiles layout whole")
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,7 @@ class Scan:
 
     Scan order is index order, or its reverse with ``reverse``; the operator always gets the lower index first.
     Positions, lanes and tiles are counted in scan order. A position holds ``width`` neighbouring elements, of columns
-    that are scanned side by side.
+    that are scanned side by side. ``counted``: only the first positions count; their number is known at run time.
     """
 
     monoid: Any
@@ -39,6 +42,7 @@ class Scan:
     reverse: bool
     start: str | None
     width: int = 1
+    counted: bool = False
 
     @property
     def types(self) -> tuple:
@@ -85,10 +89,21 @@ class Scan:
         return Maybe.of(tuple(init) * self.width)
 
 
+@cute.jit
+def counted_length(at: cute.Pointer, n: Int64, length: Int64):
+    """How many of ``length`` positions count: ``n``, or what lies at ``at`` unless that is 0."""
+    if at.toint() != 0:
+        n = cute.make_tensor(at, cute.make_layout((1,)))[0]
+    return cutlass.min(cutlass.max(n, Int64(0)), length)
+
+
 class ScanKernel:
-    """A compiled scan. A subclass defines ``body``, which gets the ``Arguments``."""
+    """A compiled scan. A subclass defines ``body``, which gets the ``Arguments``. If it takes tiles of ``positions`` of
+    a row from a counter, it gets those alone that hold positions that count; the first tile
+    begins up to ``slack`` positions before the row."""
 
     body: Any
+    positions, slack = 0, 0
 
     def __init__(self, scan: Scan, threads: int, smem: int, blocks_per_sm: int) -> None:
         self.scan, self.threads, self.smem, self.blocks_per_sm = scan, threads, smem, blocks_per_sm
@@ -135,10 +150,21 @@ class ScanKernel:
     ):
         await_launches()
         own = len(self.scan.monoid.types)
-        self.scan.monoid.bind(init[own:])
-        init = init[:own]
+        first = own + self.scan.monoid.arg_count
+        self.scan.monoid.bind(init[own:first])
+        init, layout = init[:own], init[first:]
+        whole = length
+        if cutlass.const_expr(self.scan.counted):
+            length, layout = counted_length(layout[0], layout[1], length), layout[2:]
+            if cutlass.const_expr(self.positions > 0):
+                tiles = cutlass.min(tiles, Int32((length + (self.positions + self.slack - 1)) // self.positions))
         x, out = together(x, self.scan.monoid.takes_index), together(out)
-        self.body(Arguments(x, out, init_at, init, slots, counters, rows, length, inner, tiles))
+        a = Arguments(x, out, init_at, init, slots, counters, rows, length, inner, tiles, layout, whole)
+        if cutlass.const_expr(self.scan.counted):
+            if length > 0:
+                self.body(a)
+        else:
+            self.body(a)
 
     @cute.jit
     def take_number(self, counters: cute.Pointer, thread: Int32):

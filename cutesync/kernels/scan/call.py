@@ -22,10 +22,11 @@ from ...runtime import arrays
 from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
 from ...types import A, Array, DTypeLike, Operator, Scalar, Stream
+from ..count import split
 from ..states import NO_ARGS, Single
 from .plan import plan
 from .several import Options, scan_states
-from .spec import ScanSpec, extents_of, start_value
+from .spec import ScanSpec, along, counted, start_value
 
 NAMES = ("add", "mul", "min", "max", "and", "or", "xor")
 
@@ -45,6 +46,7 @@ def scan(
     out_dtype: DTypeLike = None,
     args: tuple = NO_ARGS,
     out: Array = None,
+    n: int | Array = None,
     algorithm: str = "auto",
     stream: Stream = None,
 ) -> A:
@@ -52,9 +54,9 @@ def scan(
 
     Parameters
     ----------
-    x : C-contiguous array of NumPy (copied to the device, the result is copied back), torch, CuPy, DeviceArray, DLPack
-        or ``__cuda_array_interface__``; bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64. Or a
-        tuple of arrays of one shape (``kernels/README.md``).
+    x : array of any strides of NumPy (copied to the device, the result is copied back), torch, CuPy, DeviceArray,
+        DLPack or ``__cuda_array_interface__``; bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
+        Or a tuple of arrays of one shape (``kernels/README.md``).
     op : "add", "mul", "min", "max", "and", "or", "xor", or a callable of two scalars that the DSL can trace. In ``op(a,
         b)``, ``a`` comes from lower indexes in both directions. NaN propagates through min and max, as in NumPy.
     axis : an int; negative counts from the end. None scans the flattened array.
@@ -65,7 +67,11 @@ def scan(
     dtype : type of the operation and the result; default: that of ``x``. 16-bit floats use float32, and round once.
     identity : the first result of an exclusive scan if ``op`` is a callable and there is no ``init``.
     transform, finish, out_dtype, args : see ``kernels/README.md``, "States".
-    out : array that is written and returned: ``x`` itself, or it does not overlap ``x``. Default: a new array.
+    out : array of any strides that is written and returned: ``x`` itself, or it does not overlap ``x``. Default: a new,
+        C-contiguous array.
+    n : how many positions along the axis count, in every row: an int, or a 0-d array of int64 on the device of ``x``,
+        which is read when the kernel runs. Less than 0 counts as 0, and more than there are as all. The others are not
+        written: in a new array they are undefined. In reverse the scan begins at position ``n - 1``.
     algorithm : "auto", or for comparison the slower "tiered" of the last axis (``patterns.tiered_scan``).
     stream : None (the current one of the library of ``x``), a handle as an int, or an object with ``__cuda_stream__``.
 
@@ -80,28 +86,49 @@ def scan(
     states = transform is not None or finish is not None or out_dtype is not None or args is not NO_ARGS
     if states or type(x) is tuple or type(dtype) is tuple:
         options = Options(axis, exclusive, reverse, init, dtype, identity, out_dtype)
-        return scan_states(x, op, (transform, finish), args, options, out, stream)
+        return scan_states(x, op, (transform, finish), args, options, out, stream, n)
     if type(op) is not str:
         op = identify(op)
     others: tuple = ()
     if init is not None and not isinstance(init, (bool, int, float, np.generic)):
         others, init = (_device_scalar(init, x),), IN_MEMORY
-    given: tuple = (op, axis, exclusive, reverse, init, dtype, identity, algorithm)
+    number = None
+    if n is not None:
+        number, n = split(n)
+        if n is not None:
+            others = (*(others or (None,)), n)
+    given: tuple = (op, axis, exclusive, reverse, init, dtype, identity, algorithm, number)
     if type(axis) is not int or axis != -1 or init is not None or identity is not None:
         given = (*given, exact(axis, init, identity))
     return _call(given, x, out, stream, others)
 
 
-def cumsum(x: A, axis: int | None = None, *, dtype: DTypeLike = None, out: Array = None, stream: Stream = None) -> A:
+def cumsum(
+    x: A,
+    axis: int | None = None,
+    *,
+    dtype: DTypeLike = None,
+    out: Array = None,
+    n: int | Array = None,
+    stream: Stream = None,
+) -> A:
     """Return the running sum along ``axis``, or of the flattened array if it is None. Without ``dtype``, bool and
     integers widen to 64 bits and floats keep their type, as in NumPy. Arguments and errors are those of ``scan``."""
-    return scan(x, "add", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
+    return scan(x, "add", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, n=n, stream=stream)
 
 
-def cumprod(x: A, axis: int | None = None, *, dtype: DTypeLike = None, out: Array = None, stream: Stream = None) -> A:
+def cumprod(
+    x: A,
+    axis: int | None = None,
+    *,
+    dtype: DTypeLike = None,
+    out: Array = None,
+    n: int | Array = None,
+    stream: Stream = None,
+) -> A:
     """Return the running product along ``axis``, or of the flattened array if it is None. Without ``dtype``, bool and
     integers widen to 64 bits and floats keep their type, as in NumPy. Arguments and errors are those of ``scan``."""
-    return scan(x, "mul", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, stream=stream)
+    return scan(x, "mul", axis=axis, dtype=PROMOTED if dtype is None else dtype, out=out, n=n, stream=stream)
 
 
 IN_MEMORY = "in memory"  # stands for an ``init`` that is an array
@@ -120,13 +147,13 @@ def _device_scalar(init: Any, x: Any) -> Any:
 
 
 # The arguments of ``scan`` except the arrays, in the order in which they are passed to the front end.
-Arguments = namedtuple("Arguments", "op axis exclusive reverse init dtype identity algorithm exact", defaults=[()])
+Arguments = namedtuple("Arguments", "op axis exclusive reverse init dtype identity algorithm n exact", defaults=[()])
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
-    given, (x, first) = Arguments(*arguments), views
-    extents = extents_of(given.axis, x.shape)
+    given, (x, first, count) = Arguments(*arguments), views
+    what = along(given.axis, x.shape)
     op = operator(given.op, given.identity)
     if op.fn is None and op.name not in NAMES:
         raise ArgumentValueError(
@@ -142,18 +169,15 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     if first is not None:
         _check_first(first, result)
     choice(given.algorithm, "algorithm", ("auto", "tiered"))
-    if given.algorithm == "tiered" and extents[2] != 1:
-        came = f"'tiered' along an axis of elements that lie {extents[2]} apart"
-        raise ArgumentValueError(explain("algorithm", came, "the last axis, or axis=None", "use algorithm='auto'"))
     return ScanSpec(
         operation=operation,
         exclusive=given.exclusive,
         reverse=given.reverse,
         start=start,
         start_in_memory=first is not None,
-        shape=(x.size,) if given.axis is None else x.shape,
-        extents=extents,
         algorithm=given.algorithm,
+        **what,
+        **counted(given.n, count),
     )
 
 
@@ -164,4 +188,4 @@ def _check_first(first: View, result: DType) -> None:
         raise ArgumentTypeError(explain("init", f"an array of {first.dtype}", f"one of {result}, the result's type"))
 
 
-_call = front_end(Family("scan", ("x", "init"), _parse, plan))
+_call = front_end(Family("scan", ("x", "init", "n"), _parse, plan, strided=True))

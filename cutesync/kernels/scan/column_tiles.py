@@ -9,12 +9,13 @@ For the tile in hand and the next one:
     2. publish the next tile's aggregates
     3. look back for the tile in hand: each row group collects a part of the states before it; exchange them (barrier)
     4. publish what comes before the next group of tiles, if this tile ends one
-    5. scan and store
-    6. start the copies of the tile after the next into the same stage, one of two; ask for another tile's number
+    5. ask for another tile's number; scan and store
+    6. start the copies of that tile into the same stage, one of two
 
 So what a look-back asks for was mostly published long before, and while some blocks of an SM wait for copies, others
-store. Elements of a row that do not fill a word of 32 bits are loaded and stored to the stage instead of copied. Tile
-numbers count the columns first, then the outer slices, then the rows.
+store. A number is asked for when its tile can be loaded soon: what a block has taken and not loaded, others wait for.
+Elements of a row that do not fill a word of 32 bits are loaded and stored to the stage instead of copied. Tile numbers
+count the columns first, then the outer slices, then the rows.
 
 Progress: tile numbers come from an atomic. A block that looks back has published the aggregates of its tile and of the
 next, and waits only for tiles before the one in hand. So the block that has the smallest tile with something
@@ -77,15 +78,13 @@ class ColumnTileScan(ThreadColumns):
         self.stages = 1 if policy.alone else 2
         elements = sum(self.stages * self.stage * dtype.size + 16 for dtype in scan.monoid.sources)
         smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
+        self.positions = 0 if policy.alone else self.tile
         super().__init__(scan, threads, smem, policy.blocks_per_sm)
 
     @cute.jit
     def body(self, a: Arguments):
         allocator, types = SmemAllocator(), self.scan.monoid.types
-        stages = tuple(
-            allocator.allocate_array(dtype.cutlass, self.stages * self.stage, byte_alignment=16)
-            for dtype in self.scan.monoid.sources
-        )
+        stages = self.stage_buffers(allocator)
         partials = state_array(types, self.states)
         found = partials if self.alone else state_array(types, self.states)
         words = cute.make_tensor(allocator.allocate_array(Int32, 3), cute.make_layout((3,)))
@@ -100,6 +99,13 @@ class ColumnTileScan(ThreadColumns):
             self.scan_rows(shared, a, me, part, Int32(0), self.then(self.carry_in(a), prefix))
         else:
             self.take_tiles(shared, a, me)
+
+    def stage_buffers(self, allocator) -> tuple:
+        """Shared memory for the elements of each input."""
+        return tuple(
+            allocator.allocate_array(dtype.cutlass, self.stages * self.stage, byte_alignment=16)
+            for dtype in self.scan.monoid.sources
+        )
 
     def chains(self, a: Arguments):
         """How many tiles lie side by side: those of the columns of all outer slices."""
@@ -127,27 +133,24 @@ class ColumnTileScan(ThreadColumns):
             coming = shared.words[NUMBERS + 1]
             cute.arch.sync_threads()
             self.load_if(coming < everything, shared, a, me, coming, stage ^ 1)
-            if (me.thread == 0) & (coming < everything):
-                entry = enter(a.counters)
         while number < everything:
             prefix_coming, total_coming = prefix, total
             if coming < everything:
                 part = self.part(coming, a, me)
                 prefix_coming, total_coming = self.reduce_tile(shared, a, me, part, stage ^ 1)
                 self.publish(self.slots(a, coming, tag), me, part, total_coming)
-            else:
-                cute.arch.sync_threads()
-            if me.thread == 0:
-                shared.words[NUMBERS + stage] = entry.arrived
             part, groups = self.part(number, a, me), self.slots(a, number, tag)
             carry = self.look_back(groups, shared.found, a, me, part)
             self.publish_end(groups, me, part, self.then(carry, Maybe.of(total)))
+            if (me.thread == 0) & (coming < everything):
+                entry = enter(a.counters)
             self.scan_rows(shared, a, me, part, stage, self.then(carry, prefix))
-            number, coming = coming, shared.words[NUMBERS + stage]
+            if me.thread == 0:
+                shared.words[NUMBERS] = entry.arrived
+            cute.arch.sync_threads()
+            number, coming = coming, shared.words[NUMBERS]
             prefix, total = prefix_coming, total_coming
             self.load_if(coming < everything, shared, a, me, coming, stage)
-            if (me.thread == 0) & (coming < everything):
-                entry = enter(a.counters)  # asked for early: the answer takes as long as a copy
             stage ^= 1
         if me.thread == 0:
             blocks, _, _ = cute.arch.grid_dim()
@@ -163,7 +166,7 @@ class ColumnTileScan(ThreadColumns):
         count = Int32(cutlass.min(a.length - first, Int64(self.tile)))
         left = choose(inside, count - row, Int32(0))
         row = cutlass.min(row, count - 1)
-        place = (Int64(outer) * a.length + self.scan.flip(first + row, a.length)) * a.inner
+        place = (Int64(outer) * a.whole + self.scan.flip(first + row, a.length)) * a.inner
         place += cutlass.min(column, Int32(a.inner) - self.width)
         step = -a.inner if self.scan.reverse else a.inner
         return Part(tile, outer, column, inside, left, row, count, first + row, place, step)
@@ -229,6 +232,10 @@ class ColumnTileScan(ThreadColumns):
         """``(prefix, total)`` of a tile: what comes before a thread's rows in it, and its columns' aggregates. Those of
         a short tile, the last of its outer slice, have no meaning; nobody uses them."""
         cute.arch.cp_async_wait_group(0)
+        return self.reduce_rows(shared, a, me, part, stage)
+
+    @cute.jit
+    def reduce_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Part, stage):
         states = self.nothing()
         for first in cutlass.range(0, self.height, self.unroll, unroll=1):
             rows = self.states_of(shared, a, me, part, stage, first)

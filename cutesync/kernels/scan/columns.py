@@ -74,7 +74,7 @@ class ColumnScan(ThreadColumns):
         block, _, _ = cute.arch.block_idx()
         column = (Int64(block % a.tiles) * self.lanes + thread) * self.width
         if (column < a.inner) & (thread < self.lanes):
-            place = Int64(block // a.tiles) * a.length * a.inner + column
+            place = Int64(block // a.tiles) * a.whole * a.inner + column
             self.scan_columns(a, a.x + place, a.out + place)
 
     @cute.jit

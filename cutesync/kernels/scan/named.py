@@ -15,32 +15,48 @@ from ...ops import Operator
 from ...runtime.call import Family, Views, front_end
 from ...runtime.view import View
 from ...types import A, Array, Scalar, Stream
+from ..count import split
 from ..named import Named
 from ..states import start_of
 from .plan import plan
-from .spec import ScanSpec, extents_of
+from .spec import ScanSpec, along, counted
 
 
-def cummax(x: A, axis: int | None = -1, *, out: Array = None, stream: Stream = None) -> tuple[A, A]:
+def cummax(
+    x: A, axis: int | None = -1, *, out: Array = None, n: int | Array = None, stream: Stream = None
+) -> tuple[A, A]:
     """Return ``(values, indices)``: the largest element so far along ``axis``, and its index there (int64), as in
     torch. The index is that of the last of equal elements. NaN counts as the largest: from the first on, values are NaN
     and indices those of the last NaN.
 
     ``out`` is a pair of arrays. Other arguments and the errors are those of ``scan``."""
-    return _pair(_key("cummax", axis), x, out, stream)
+    number, count = split(n)
+    return _pair(_key("cummax", axis, number), x, out, stream, _given(count))
 
 
-def cummin(x: A, axis: int | None = -1, *, out: Array = None, stream: Stream = None) -> tuple[A, A]:
+def cummin(
+    x: A, axis: int | None = -1, *, out: Array = None, n: int | Array = None, stream: Stream = None
+) -> tuple[A, A]:
     """Return ``(values, indices)``: the smallest element so far along ``axis``, and its index there (int64), as in
     torch; NaN counts as the smallest. The rest is as in ``cummax``."""
-    return _pair(_key("cummin", axis), x, out, stream)
+    number, count = split(n)
+    return _pair(_key("cummin", axis, number), x, out, stream, _given(count))
 
 
-def ffill(x: A, axis: int | None = -1, *, reverse: bool = False, out: Array = None, stream: Stream = None) -> A:
+def ffill(
+    x: A,
+    axis: int | None = -1,
+    *,
+    reverse: bool = False,
+    out: Array = None,
+    n: int | Array = None,
+    stream: Stream = None,
+) -> A:
     """Return ``x`` with every NaN replaced by the last element before it along ``axis`` that is not NaN, as pandas does
     (``bfill`` with ``reverse``: by the next). NaN with no such element stays. Arguments and errors are those of
     ``scan``."""
-    return _one(_key("ffill", axis, reverse), x, out, stream)
+    number, count = split(n)
+    return _one(_key("ffill", axis, number, reverse), x, out, stream, _given(count))
 
 
 def linear_recurrence(
@@ -51,6 +67,7 @@ def linear_recurrence(
     reverse: bool = False,
     init: Scalar | None = None,
     out: Array = None,
+    n: int | Array = None,
     stream: Stream = None,
 ) -> A:
     """Return h, where ``h[i] = a[i] * h[i-1] + b[i]`` along ``axis``, as in exponential averages and state space
@@ -67,36 +84,41 @@ def linear_recurrence(
     Other arguments and the errors are those of ``scan``. The pairs (a, b) are maps, which combine associatively
     (Blelloch 1990): the product of a run of ``a`` must not overflow.
     """
-    key = _key("linear_recurrence", axis, reverse, init)
-    return _two(key, a, out, stream, (b,))
+    number, count = split(n)
+    key = _key("linear_recurrence", axis, number, reverse, init)
+    return _two(key, a, out, stream, (b,) if count is None else (b, count))
+
+
+def _given(count: Any) -> tuple:
+    """Return the inputs after the first."""
+    return () if count is None else (count,)
 
 
 # The arguments of a call except the arrays.
-Arguments = namedtuple("Arguments", "name axis reverse init exact")
+Arguments = namedtuple("Arguments", "name axis n reverse init exact")
 
 
-def _key(name: str, axis: Any, reverse: Any = False, init: Any = None) -> tuple:
+def _key(name: str, axis: Any, n: int | None, reverse: Any = False, init: Any = None) -> tuple:
     if type(reverse) is not bool:  # 1 and True are equal as keys
         reverse = flag(reverse, "reverse")
-    return name, axis, reverse, init, exact(axis, init)
+    return name, axis, n, reverse, init, exact(axis, init)
 
 
 def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     """Check the arguments against the arrays, and return the Spec of the call."""
-    given, x = Arguments(*arguments), views[0]
-    extents = extents_of(given.axis, x.shape)
+    given, x, *more = Arguments(*arguments), *views[:-1]
+    what = along(given.axis, x.shape)
     values: tuple[DType, ...] = (x.dtype.accumulator,)
     results: tuple[DType, ...] = (x.dtype,)
     if given.name == "linear_recurrence":
-        result = _common(x, views[1])
+        result = _common(x, more[0])
         values, results = (result.accumulator,) * 2, (result,)
     elif given.name != "ffill":
         values, results = (*values, INT64), (*results, INT64)
-    sources = tuple(view.dtype for view in views)
+    sources = tuple(view.dtype for view in views[:-1])
     operation = Named(Operator(given.name), sources, values, results, backward=given.reverse)
     start = None if given.init is None else start_of((1, given.init), "init", operation)
-    shape = (x.size,) if given.axis is None else x.shape
-    return ScanSpec(operation, False, given.reverse, start, shape=shape, extents=extents)
+    return ScanSpec(operation, False, given.reverse, start, **what, **counted(given.n, views[-1]))
 
 
 def _common(a: View, b: View) -> DType:
@@ -112,6 +134,6 @@ def _common(a: View, b: View) -> DType:
     return FLOAT32 if a.dtype.size == b.dtype.size else max(a.dtype, b.dtype, key=lambda dtype: dtype.size)
 
 
-_one = front_end(Family("named scan", ("x",), _parse, plan))
-_pair = front_end(Family("named scan of two results", ("x",), _parse, plan, outputs=2))
-_two = front_end(Family("named scan of two arrays", ("a", "b"), _parse, plan))
+_one = front_end(Family("named scan", ("x", "n"), _parse, plan, strided=True))
+_pair = front_end(Family("named scan of two results", ("x", "n"), _parse, plan, outputs=2, strided=True))
+_two = front_end(Family("named scan of two arrays", ("a", "b", "n"), _parse, plan, strided=True))

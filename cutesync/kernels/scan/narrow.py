@@ -89,6 +89,7 @@ class NarrowScan(ScanKernel):
         self.roles = Roles(Role("transfer", 1), Role("work", self.workers // LANES))
         partials = sum(partial_bytes(scan.types, count) for count in self.partials())
         smem = policy.stages * (self.tile * policy.inner * self.size + 20) + partials + 72
+        self.positions = self.tile
         super().__init__(scan, self.roles.threads, smem, 1)
 
     def partials(self) -> tuple[int, ...]:
@@ -115,7 +116,7 @@ class NarrowScan(ScanKernel):
         order."""
         tile = Int64(self.scan.flip(number % a.tiles, a.tiles))
         count = Int32(cutlass.min(a.length - tile * self.tile, Int64(self.tile)))
-        return (Int64(number // a.tiles) * a.length + tile * self.tile) * self.inner, count
+        return (Int64(number // a.tiles) * a.whole + tile * self.tile) * self.inner, count
 
     @cute.jit
     def transfer(self, shared: cutlass.Constexpr, a: Arguments):

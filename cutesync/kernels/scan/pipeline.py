@@ -116,6 +116,7 @@ class PipelineScan(ScanKernel):
             + self.more_bytes()
             + 128 * max(len(self.sizes), 1)
         )
+        self.positions, self.slack = self.tile.tile, LINE_BYTES
         super().__init__(scan, self.roles.threads, smem, 1)
 
     def unit_of(self) -> int:
@@ -177,7 +178,7 @@ class PipelineScan(ScanKernel):
 
     def row(self, a: Arguments, number):
         """Where the row of a tile begins."""
-        return Int64(number // a.tiles) * a.length * a.inner
+        return Int64(number // a.tiles) * a.whole * a.inner
 
     def row_in(self, a: Arguments, number):
         """The row of a tile in the inputs."""

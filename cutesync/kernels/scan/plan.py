@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import functools
 import importlib
+import operator
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...dtypes import INT32, INT64
+from ...errors import ArgumentValueError, explain
 from ...runtime import workspace
 from ...runtime.call import Views
 from ...runtime.kernel import KernelSpec, Pointer, Scalar
 from ...runtime.launch import Launch, Run, nothing
+from ...runtime.view import contiguous_strides
 from ..states import Single, States, numbered, parameter_groups
+from . import strided_policy
+from .layout import Layout, layout_of
 from .policy import choose
 from .problem import Choice, Problem
 from .spec import ScanSpec
@@ -23,11 +29,13 @@ _EXTENTS = ("rows", "length", "inner")
 def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
     """Return the kernel of a choice."""
     policy, width, operation = choice.policy, choice.width, spec.operation
+    layout = [Scalar(name, "Int64") for name in choice.layout]
+    count: list[Pointer | Scalar] = [Pointer("n_at", INT64), Scalar("n", "Int64")] if spec.counted else []
 
     def make() -> Any:
         from .base import Scan
 
-        return policy.make(Scan(operation.monoid(), spec.exclusive, spec.reverse, spec.start_kind, width))
+        return policy.make(Scan(operation.monoid(), spec.exclusive, spec.reverse, spec.start_kind, width, spec.counted))
 
     inputs, outputs, start, args = parameter_groups(operation)
     middle: tuple[Pointer | Scalar, ...] = (
@@ -39,19 +47,22 @@ def kernel_spec(choice: Choice, spec: ScanSpec) -> KernelSpec:
     first = Pointer("init_at", operation.results[0])
 
     def examples() -> Sequence:
-        x, out, init = (tuple(p.example() for p in group) for group in (inputs, outputs, [*start, *args]))
+        x, out, init = (
+            tuple(p.example() for p in group) for group in (inputs, outputs, [*start, *args, *count, *layout])
+        )
         return x, out, first.example(), init, *(p.example() for p in middle)
 
-    parameters = (*inputs, *outputs, first, *start, *args, *middle)
+    parameters = (*inputs, *outputs, first, *start, *args, *count, *layout, *middle)
     return KernelSpec(("scan", policy, width, *spec.key), parameters, make, examples=examples)
 
 
 def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tuple[str, ...]) -> Launch:
     """Prepare the launch of a scan of at least one element. ``arrays`` names the parameters that each call gives."""
     operation = spec.operation
-    values = dict(zip(_EXTENTS, spec.extents)) | {"tiles": choice.tiles}
+    values: dict[str, Any] = dict(zip(_EXTENTS, spec.extents)) | {"tiles": choice.tiles} | dict(choice.layout)
     values |= dict(zip(numbered("init", operation.registers), spec.start or ()))
     values |= dict(zip(numbered("arg", operation.args), spec.args))
+    values |= {"n": spec.n}
     claim = functools.partial(workspace.counters_and_slots, slots=choice.slots * spec.words * choice.width)
     kernel = kernel_spec(choice, spec)
     return Launch(kernel, ordinal, choice.grid, values, arrays, claim if choice.slots else None, stream)
@@ -60,26 +71,93 @@ def launch(choice: Choice, spec: ScanSpec, ordinal: int, stream: int, arrays: tu
 def plan(spec: ScanSpec, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
     """Prepare the launches of a call."""
     operation, x = spec.operation, views[0]
-    in_place = 0 if len(outs) > 1 or operation.results[0] is operation.sources[0] else None
+    inputs = views[: len(operation.sources)]
+    steps = _steps(spec, inputs, outs)
+    in_place = _in_place(spec, steps)
     if x.size == 0:
         return nothing, in_place
-    inputs = views[: len(operation.sources)]
+    layout = layout_of(x.shape, spec.axis, steps)
+    if layout.extents() is None:
+        layout, spec = _forward(layout, spec)
+    extents = layout.extents()
+    spec = replace(spec, extents=extents or (1, layout.length, layout.count))
     problem = Problem(
         *spec.extents,
         tuple(source.size for source in operation.sources),
         tuple(result.size for result in operation.results),
-        tuple(view.ptr % 16 for view in inputs),
-        tuple(view.ptr % 16 for view in outs),
+        tuple((view.ptr + far * view.dtype.size) % 16 for view, far in zip(inputs, layout.offsets)),
+        tuple((view.ptr + far * view.dtype.size) % 16 for view, far in zip(outs, layout.offsets[len(inputs) :])),
         spec.words,
         operation.registers == ("Float64",),
         isinstance(operation, States) and operation.takes_index,
+        spec.counted,
     )
     if isinstance(operation, Single) and spec.algorithm != "auto":
+        if spec.counted:
+            raise ArgumentValueError(explain("algorithm", "'tiered' with n=", "'auto' with n="))
+        if extents is None or extents[2] != 1:
+            came = f"'tiered' along {'strided rows' if extents is None else 'an axis that is not the last'}"
+            allowed = "C-contiguous arrays along the last axis, or axis=None"
+            raise ArgumentValueError(explain("algorithm", came, allowed, "use algorithm='auto'"))
         rungs = importlib.import_module("cutesync.patterns.tiered_scan")
         return rungs.tiers(spec, operation, problem, x.device, stream), in_place
-    names = (*numbered("x", inputs), *(("init_at",) if spec.start_in_memory else ()))
-    names += tuple(
-        name for name, argument in zip(numbered("arg", operation.args), operation.args) if argument.in_memory
-    )
+    names = _names(spec)
     arrays = (*names, *numbered("out", outs))
-    return launch(choose(problem), spec, x.device, stream, arrays).run, in_place
+    choice = strided_policy.strided(problem, layout) if extents is None else choose(problem)
+    run = launch(choice, spec, x.device, stream, arrays).run
+    sizes = [dtype.size for dtype in (*operation.sources, *operation.results)]
+    far = [offset * size for offset, size in zip(layout.offsets, sizes)]
+    between = [0] * (len(names) - len(inputs))
+    return _moved(run, (*far[: len(inputs)], *between, *far[len(inputs) :])), in_place
+
+
+def _names(spec: ScanSpec) -> tuple[str, ...]:
+    """Return the names of the parameters that are inputs. Beside an ``n`` in memory, a plain scan has an ``init_at``
+    that may be 0."""
+    operation = spec.operation
+    inputs, args = numbered("x", operation.sources), numbered("arg", operation.args)
+    names = [*inputs, *(name for name, argument in zip(args, operation.args) if argument.in_memory)]
+    if spec.start_in_memory or (spec.n_in_memory and isinstance(operation, Single)):
+        names.append("init_at")
+    return (*names, *(("n_at",) if spec.n_in_memory else ()))
+
+
+def _steps(spec: ScanSpec, inputs: Views, outs: Views) -> list[tuple[int, ...]]:
+    """Return the strides of inputs and outputs along the axes of the inputs, in elements."""
+    if spec.axis is not None:
+        return [view.steps for view in (*inputs, *outs)]
+    unit = contiguous_strides(inputs[0].shape)
+    return [*(view.steps for view in inputs), *(tuple(out.steps[0] * step for step in unit) for out in outs)]
+
+
+def _in_place(spec: ScanSpec, steps: Sequence[tuple[int, ...]]) -> int | None:
+    """Return the index of the input that the output may be. Of several outputs, each may be any input of its type."""
+    operation = spec.operation
+    count = len(operation.sources)
+    if len(operation.results) == 1 and operation.results[0] is not operation.sources[0]:
+        return None
+    pairs = [(i, count + k) for i in range(count) for k in range(len(operation.results))]
+    if len(operation.results) == 1:
+        pairs = [(0, count)]
+
+    def alike(i: int, k: int) -> bool:
+        return all(n == 1 or a == b for n, a, b in zip(spec.lengths, steps[i], steps[k]))
+
+    return 0 if all(alike(i, k) for i, k in pairs) else None
+
+
+def _forward(layout: Layout, spec: ScanSpec) -> tuple[Layout, ScanSpec]:
+    """Return the same scan of arrays that do not run backwards, if the order of operands does not matter and this makes
+    them contiguous."""
+    operation, back = spec.operation, layout.backward()
+    commutes = isinstance(operation, Single) and operation.op.fn is None
+    if back is None or back.extents() is None or not commutes:
+        return layout, spec
+    return back, replace(spec, reverse=not spec.reverse)
+
+
+def _moved(run: Run, far: tuple[int, ...]) -> Run:
+    """Return the run of arrays that begin ``far`` bytes behind the addresses that are given."""
+    if not any(far):
+        return run
+    return lambda addresses, stream: run(tuple(map(operator.add, addresses, far)), stream)

@@ -15,6 +15,7 @@ from ...sizes import ceil_div, power_of_two
 from ..policy import Policy
 from .column_policy import columns, group_slots
 from .problem import SMS, VECTOR_BYTES, Choice, Problem
+from .slice_policy import single, slices
 
 LINE_BYTES = 128  # of memory: the pipeline's tiles begin on whole lines
 LANES = 32
@@ -116,6 +117,11 @@ class NarrowPolicy(Policy, kernel=".narrow:NarrowScan"):
 
 def choose(problem: Problem) -> Choice:
     """Return the policy and the launch of a problem with at least one element."""
+    if problem.length == 1:
+        return single(problem)
+    found = slices(problem)
+    if found is not None:
+        return found
     if problem.inner > 1:
         if problem.several:
             return columns(problem)
@@ -125,13 +131,14 @@ def choose(problem: Problem) -> Choice:
     items, shift = problem.vector(problem.length)
     vectors = problem.length // items
     most_rows = problem.fitted(16)
-    if problem.rows > 1 and vectors <= LANES:
+    if problem.rows > 1 and vectors <= LANES and not problem.counted:
         group = power_of_two(vectors)
         return Choice(
             ShortRowPolicy(items, group, 4, shift), 1, ceil_div(problem.rows, ROW_WARPS * (LANES // group) * 4)
         )
     most = LANES * (2 * MAX_WARPS_PER_ROW if problem.rows == 1 else most_rows * ROW_WARPS)
     ragged = problem.length > LANES * problem.items and (items * problem.wide < MIN_VECTOR_BYTES or vectors > most)
+    ragged |= problem.counted  # rows end anywhere
     if ragged:
         items, shift = problem.items, problem.shift
         vectors = ceil_div(problem.length + VECTOR_BYTES // problem.source - 1, items)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from ...sizes import power_of_two_below
 from ..policy import Policy
@@ -16,7 +17,8 @@ MAX_CHUNK_WORDS = 96  # states of several values: registers of a lane for its ve
 class Problem:
     """There are rows * inner scans of ``length`` elements. ``sources`` and ``results`` are the element sizes of the
     inputs and outputs in bytes; ``xs`` and ``outs`` are their addresses, of which only the alignment counts. A state
-    has ``words`` 32-bit words; ``double``: it is one float64; ``indexed``: it is made with its position's index."""
+    has ``words`` 32-bit words; ``double``: it is one float64; ``indexed``: it is made with its position's index.
+    ``counted``: only the first positions count, as many as the call says when it runs."""
 
     rows: int
     length: int
@@ -28,6 +30,7 @@ class Problem:
     words: int = 1
     double: bool = False
     indexed: bool = False
+    counted: bool = False
 
     @property
     def several(self) -> bool:
@@ -107,10 +110,12 @@ class Problem:
 
 @dataclass(frozen=True)
 class Choice:
-    """A policy and its launch: ``tiles`` cover a row; ``slots`` states of ``width`` columns are published."""
+    """A policy and its launch: ``tiles`` cover a row; ``slots`` states of ``width`` columns are published. ``layout``
+    has the parameters that describe strided arrays."""
 
     policy: Policy
     tiles: int
     grid: int
     slots: int = 0
     width: int = 1
+    layout: Mapping[str, int] = field(default_factory=dict)

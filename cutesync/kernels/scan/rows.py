@@ -47,11 +47,11 @@ class RowScan(ScanKernel):
             offset, begin, end = self.span(a.length, part)
         else:
             position = Int64(part * self.tile.chunk)
-            offset, begin, end = self.tile.span(a.x + row * a.length, a.length, position, self.tile.chunk)
+            offset, begin, end = self.tile.span(a.x + row * a.whole, a.length, position, self.tile.chunk)
         if row >= a.rows:
             begin, end = Int32(0), Int32(0)
         span = Span(offset, begin, end)
-        source, target = at_index(a.x + row * a.length, 0) + offset, a.out + row * a.length + offset
+        source, target = at_index(a.x + row * a.whole, 0) + offset, a.out + row * a.whole + offset
         chunk = self.tile.registers()
         if cutlass.const_expr(not self.is_ragged):
             partial = self.reduce(source, end, chunk, lane)

@@ -10,9 +10,10 @@ from ...identity import identify
 from ...ops import operator
 from ...runtime.call import Family, Views
 from ...runtime.view import View
+from ..count import split
 from ..several import Inputs, call_of, inputs_of, operation_of
 from .plan import plan
-from .spec import ScanSpec, extents_of, start_value
+from .spec import ScanSpec, along, counted, start_value
 
 
 class Options(NamedTuple):
@@ -34,17 +35,23 @@ class Arguments(NamedTuple):
     callables: tuple
     inputs: Inputs
     options: Options
+    n: int | None
     exact: tuple
 
 
-def scan_states(x: Any, op: Any, callables: tuple, args: tuple, options: Options, out: Any, stream: Any) -> Any:
+def scan_states(x: Any, op: Any, callables: tuple, args: tuple, options: Options, out: Any, stream: Any, n: Any) -> Any:
     """Make a call of ``scan``; ``callables`` are transform and finish."""
     if options.init is not None and not isinstance(options.init, (tuple, list, bool, int, float)):
         if hasattr(options.init, "shape") and options.init.shape != ():
             raise ArgumentTypeError(explain("init", f"a {type(options.init).__name__}", "numbers, for these arguments"))
     inputs, arrays = inputs_of(x, args, options.dtype, callables[1], options.out_dtype)
+    number, count = split(n)
+    if count is not None:
+        inputs, arrays = inputs._replace(counted=True), (*arrays, count)
     callables = tuple(identify(fn, what) for fn, what in zip(callables, ("transform", "finish")))
-    key = Arguments(identify(op), callables, inputs, options, exact(options.axis, options.init, options.identity))
+    key = Arguments(
+        identify(op), callables, inputs, options, number, exact(options.axis, options.init, options.identity)
+    )
     return call_of(_FAMILY, inputs, key, arrays, out, stream)
 
 
@@ -54,16 +61,15 @@ def _parse(arguments: tuple, views: Views, out: View | None) -> ScanSpec:
     options = given.options
     op = operator(given.op, options.identity)
     operation = operation_of(given.inputs, op, views, options.dtype, given.callables, options.out_dtype)
-    shape = views[0].shape
     return ScanSpec(
         operation=operation,
         exclusive=options.exclusive,
         reverse=options.reverse,
         start=start_value(options.init, options.exclusive, options.identity, operation),
-        shape=(views[0].size,) if options.axis is None else shape,
-        extents=extents_of(options.axis, shape),
         args=given.inputs.numbers,
+        **along(options.axis, views[0].shape),
+        **counted(given.n, views[-1] if given.inputs.counted else None),
     )
 
 
-_FAMILY = Family("scan of states", (), _parse, plan)
+_FAMILY = Family("scan of states", (), _parse, plan, strided=True)

@@ -11,6 +11,8 @@ import numpy as np
 from ...dtypes import DType
 from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
 from ...runtime.call import Spec
+from ...runtime.view import View
+from ..count import check
 from ..states import Single, States, start_of, words_of
 
 
@@ -19,8 +21,9 @@ class ScanSpec(Spec):
     """A call of ``scan``. ``start`` comes before the first element: a number for each value of a state, or None; with
     ``start_in_memory`` it is an input.
 
-    ``extents`` are (rows, length, inner): there are rows * inner scans of ``length`` elements. ``shape`` is that of the
-    results. ``args`` are the run-time arguments that are numbers; None for one that is in memory.
+    ``lengths`` is the shape of the inputs, ``shape`` that of the results. ``extents`` are (rows, length, inner): there
+    are rows * inner scans of ``length`` elements. ``args`` are the run-time arguments that are numbers; None for one
+    that is in memory. Only the first ``n`` positions count; with ``n_in_memory``, ``n`` is an input.
     """
 
     operation: Single | States
@@ -29,9 +32,13 @@ class ScanSpec(Spec):
     start: tuple | None = None
     start_in_memory: bool = False
     shape: tuple[int, ...] = ()
+    axis: int | None = None
+    lengths: tuple[int, ...] = ()
     extents: tuple[int, int, int] = (1, 1, 1)
     algorithm: str = "auto"
     args: tuple = ()
+    n: int | None = None
+    n_in_memory: bool = False
 
     @property
     def results(self) -> tuple[tuple[tuple[int, ...], DType], ...]:
@@ -44,7 +51,12 @@ class ScanSpec(Spec):
     @property
     def key(self) -> tuple:
         """Identifies the machine code in caches."""
-        return (*self.operation.key, self.exclusive, self.reverse, self.start_kind)
+        return (*self.operation.key, self.exclusive, self.reverse, self.start_kind, self.counted)
+
+    @property
+    def counted(self) -> bool:
+        """Whether only the first positions count."""
+        return self.n is not None or self.n_in_memory
 
     @property
     def words(self) -> int:
@@ -58,10 +70,10 @@ class ScanSpec(Spec):
         return replace(self, operation=operation, exclusive=False, start=None, start_in_memory=False)
 
 
-def extents_of(axis: Any, shape: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return the (rows, length, inner) of a scan along ``axis``."""
+def along(axis: Any, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Return the fields of a Spec that say what is scanned: ``axis``, at least 0 or None, of arrays of ``shape``."""
     if axis is None:
-        return 1, math.prod(shape), 1
+        return {"shape": (math.prod(shape),), "axis": None, "lengths": shape}
     if not isinstance(axis, (int, np.integer)) or isinstance(axis, bool):
         raise ArgumentTypeError(explain("axis", shown(axis), "None or an int"))
     if not -len(shape) <= axis < len(shape):
@@ -71,8 +83,13 @@ def extents_of(axis: Any, shape: tuple[int, ...]) -> tuple[int, int, int]:
             else "None for an array of no dimensions"
         )
         raise ArgumentValueError(explain("axis", shown(axis), allowed))
-    axis = int(axis) % len(shape)
-    return math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+    return {"shape": shape, "axis": int(axis) % len(shape), "lengths": shape}
+
+
+def counted(number: int | None, view: View | None) -> dict[str, Any]:
+    """Return the fields of a Spec that say how many positions count; ``view`` is the array that has their number."""
+    check(view)
+    return {"n": number, "n_in_memory": view is not None}
 
 
 def start_value(init: Any, exclusive: bool, identity: Any, operation: Single | States) -> tuple | None:

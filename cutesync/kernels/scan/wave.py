@@ -52,7 +52,7 @@ class WaveScan(ScanKernel):
         if cutlass.const_expr(not self.alone):
             number, tag = self.take_number(a.counters, thread)
         tile = number % a.tiles
-        begins = Int64(number // a.tiles) * a.length * a.inner
+        begins = Int64(number // a.tiles) * a.whole * a.inner
         row = at_index(a.x + begins, 0)
         held, prefix, total = self.tile.reduce(row, a.length, tile, partials, warp, lane)
         let_next_start()

@@ -12,7 +12,7 @@ __all__ = ["Case", "MapOf", "all_cases"]
 
 
 def all_cases() -> Iterator[Case]:
-    from . import barrier, bulk, memory, scalar, tensor_copy, tensor_core, warp
+    from . import barrier, bulk, memory, scalar, tensor_copy, tensor_core, warp, warpgroup
 
-    for module in (scalar, memory, warp, tensor_core, tensor_copy, barrier, bulk):
+    for module in (scalar, memory, warp, tensor_core, tensor_copy, barrier, bulk, warpgroup):
         yield from module.cases()

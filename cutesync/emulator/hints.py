@@ -1,0 +1,93 @@
+"""Advice: the common causes of races and of threads that wait in vain, recognised by what their clocks know."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .barriers import MBarrier, NamedBarrier
+from .clocks import ACTORS, LANES, Clock
+from .report import lane_list
+from .shadow import ACTOR_AT, ACTOR_MASK, BLOCK_AT, SCOPE_SHIFT, SITE_MASK, TIME_AT, TIME_MASK, happened
+from .tensor_registers import KIND
+
+_SYNC_WARP = "bar.warp.sync (sync_warp) must come before one lane arrives or copies for its warp"
+
+
+def of_race(machine, warp, lane: int, key: int, before: str) -> list[str]:
+    """What an access of this lane lacks to be ordered after the one of ``key``."""
+    clock, actor, block = warp.clock.of(lane), key >> ACTOR_AT & int(ACTOR_MASK), (key >> BLOCK_AT) - 1
+    other, slot = divmod(actor, ACTORS)
+    if slot >= LANES:
+        return _after_asynchronous(machine, key, before)
+    others = _lanes_known(clock, block, other, key >> TIME_AT & int(TIME_MASK))
+    if len(others) and (block, other) != (warp.block.number, warp.index):
+        return [f"of that warp only {lane_list(others)} is known to be past its access, not lane {slot}: {_SYNC_WARP}"]
+    if clock.invisible is not None and happened(key, clock.invisible.known):
+        return [
+            "an arrival of the other block is known, but it was relaxed or at block scope, which publishes no writes: "
+            "it must release at cluster scope, and the wait acquire there (the DSL's mbarrier_arrive of a peer is at "
+            "block scope)"
+        ]
+    if (block, other) == (warp.block.number, warp.index):
+        return ["both are lanes of one warp: bar.warp.sync (sync_warp) must come between them"]
+    if key >> int(SCOPE_SHIFT) & 3:
+        return ["one of the two accesses is strong: both must be, at a scope that holds both threads"]
+    if block == warp.block.number:
+        return ["a barrier of both warps must come between them: sync_threads, a named barrier, or an mbarrier"]
+    return ["they are of different blocks: a release at gpu scope must follow the first, an acquire precede the second"]
+
+
+def _lanes_known(clock: Clock, block: int, warp: int, time: int) -> np.ndarray:
+    """The lanes of a warp that are known to be past a time."""
+    times = clock.known.get(block)
+    lanes = None if times is None else times[warp * ACTORS : warp * ACTORS + LANES]
+    return np.zeros(0, int) if lanes is None else np.flatnonzero(lanes >= time)
+
+
+def _after_asynchronous(machine, key: int, before: str) -> list[str]:
+    site = key & int(SITE_MASK)
+    parts = machine.program.sites[site - 1].parts if site else ()
+    if parts[:1] == (KIND,):
+        return ["wgmma.wait_group must come before what it reads is released or overwritten"]
+    if before == "write" and parts[:2] == ("cp", "async") and "bulk" not in parts:
+        return ["each thread waits for its own cp.async (wait_group), then a barrier tells the other threads"]
+    if before == "write":
+        return ["the copy must be over: wait on the mbarrier that it signals (or wait_group), then tell other threads"]
+    return ["cp.async.bulk.wait_group.read (or the mbarrier) must come before the source of a copy is overwritten"]
+
+
+def of_waiting(f) -> list[str]:
+    """Why what a fragment waits for may never come."""
+    barrier = f.waits_on
+    if isinstance(barrier, NamedBarrier):
+        return _named(barrier)
+    return _phase(f, barrier) if isinstance(barrier, MBarrier) else []
+
+
+def _named(barrier: NamedBarrier) -> list[str]:
+    threads = barrier.block.warp_count * 32
+    if barrier.expected > threads:
+        return [f"{barrier.name} counts {barrier.expected} threads; this launch has {threads} in a block"]
+    arrived = {f.warp.index for f, _ in barrier.waiting}
+    absent = [w.index for w in barrier.block.warps if w.live and w.index not in arrived]
+    if barrier.whole_block and absent:
+        return [
+            f"{barrier.name} needs all of the block's warps; {len(absent)} of {barrier.block.warp_count} are "
+            "elsewhere: a barrier of some warps has a number of its own and their count of threads"
+        ]
+    return []
+
+
+def _phase(f, barrier: MBarrier) -> list[str]:
+    came = barrier.count - barrier.pending
+    if barrier.phase == 0 and not came and not barrier.tx and "parity 0" in (f.waits or ""):
+        return [
+            f"nobody has arrived at {barrier.name} yet. If its first wait is to pass (a stage that is empty at first), "
+            "that wait is for parity 1"
+        ]
+    for lanes, what in ((32, "warp"), (128, "warpgroup")):
+        if came and barrier.count == came * lanes:
+            return [f"{barrier.name} counts {barrier.count} arrivals, and one lane of each {what} arrives: {came}"]
+    if barrier.pending:
+        return [f"{barrier.name} lacks {barrier.pending} of {barrier.count} arrivals: its count, or a path without one"]
+    return []

@@ -1,0 +1,69 @@
+"""What the launches before a programmatic one have read and written.
+
+A programmatic launch may start while those before it in the stream still run: the last launch that is not programmatic,
+and all since. Where their accesses are known (``unseen_launches`` is off), an access before ``griddepcontrol.wait`` is
+wrong only if one of them wrote these bytes or, for a write, read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from .memory import SHARED_START, Region
+
+_KEPT = 8  # launches; a longer chain of programmatic ones waits for the older ones in practice
+
+
+class Used(NamedTuple):
+    """What one launch did to a region, by granules of so many bytes."""
+
+    granule: int
+    wrote: np.ndarray
+    read: np.ndarray  # or written
+
+
+class Seen:
+    """The accesses of the last launches. Launches run one at a time, so there is one of these."""
+
+    def __init__(self) -> None:
+        self.earlier: list[tuple[str, WeakKeyDictionary[Region, Used]]] = []
+        self.current: tuple[str, WeakKeyDictionary[Region, Used]] | None = None
+
+    def ran(self, kernel: str, regions: Iterable[Region]) -> None:
+        """A launch has run under one schedule; shadow memory still holds what it did."""
+        used: WeakKeyDictionary[Region, Used] = WeakKeyDictionary()
+        for region in regions:
+            shadow = region.shadow
+            if shadow is not None and region.base > SHARED_START:
+                shadow.flush()
+                wrote = shadow.writes != 0
+                read = wrote if shadow.reads is None else np.logical_or.reduce(shadow.reads != 0)
+                used[region] = Used(shadow.granule, wrote, read)
+        self.current = kernel, used
+
+    def finish(self, programmatic: bool) -> None:
+        """The launch has run under all its schedules."""
+        if not programmatic:
+            self.earlier = []
+        if self.current is not None:
+            self.earlier = [*self.earlier, self.current][-_KEPT:]
+        self.current = None
+
+    def conflict(self, region: Region, rows: np.ndarray, size: int, write: bool) -> str | None:
+        """What an earlier launch did to one of these units of ``size`` bytes that a read or ``write`` must wait for."""
+        for kernel, used in reversed(self.earlier):
+            if region in used:
+                granule, wrote, read = used[region]
+                index = (rows * size // granule)[:, None] + np.arange(max(size // granule, 1))
+                if wrote[index].any():
+                    return f"{kernel} wrote these bytes"
+                if write and read[index].any():
+                    return f"{kernel} read these bytes"
+        return None
+
+
+SEEN = Seen()

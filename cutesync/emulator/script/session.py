@@ -1,0 +1,83 @@
+"""One checked run: its options, what it has found, and what a launch does in it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..device import DEVICE
+from ..host_calls import Launch
+from ..report import EmulationError
+from ..run import LOCK, run_launch
+from ..schedule import POLICIES
+from ..settings import Settings
+from ..trace import Trace
+from .findings import Record
+
+
+@dataclass
+class Options:
+    """What the command line says about the run."""
+
+    schedules: int = len(POLICIES)
+    seed: int = 0
+    policy: str | None = None
+    sms: int = 8
+    max_steps: int | None = None
+    initcheck: bool = False
+    allow: tuple[str, ...] = ()
+    trace: str | None = None
+    events: str | None = None
+
+
+@dataclass
+class Session:
+    """The run in force in this process (``current``)."""
+
+    options: Options
+    record: Record = field(init=False)
+    settings: Settings = field(init=False)
+
+    def __post_init__(self) -> None:
+        o = self.options
+        self.record = Record(Path(o.events) if o.events else None, frozenset(o.allow))
+        trace = Trace(o.trace) if o.trace else None
+        how: dict[str, Any] = {"trace": trace, "max_steps": o.max_steps, "initcheck": o.initcheck}
+        self.settings = Settings(o.policy, o.seed, o.schedules, **how)
+
+    def launch(self, launch: Launch) -> None:
+        """Check a launch under all schedules. What is found is recorded, and the script goes on."""
+        self.record.launched(launch.program.function.name, launch.grid, launch.block)
+        with LOCK:
+            run_launch(launch, DEVICE, self.settings, found=lambda error: self.record.found(error.report))
+        for report in self.settings.findings:
+            self.record.found(report)
+
+    def failed(self, fault: BaseException) -> None:
+        """Host code gets an error code for this."""
+        if isinstance(fault, EmulationError):
+            self.record.found(fault.report)
+        else:
+            self.record.note(f"host code got an error of CUDA: {type(fault).__name__}: {fault}")
+
+    def note(self, text: str) -> None:
+        self.record.note(text)
+
+    def close(self) -> None:
+        if self.settings.trace is not None:
+            self.settings.trace.write()
+
+
+_NOT_THE_SCRIPT = {"cutesync", "torch", "cutlass", "tvm_ffi", "contextlib", "functools", "runpy", "importlib"}
+
+
+def caller() -> str:
+    """The file and line of the script that a call came from."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).split(".")[0] not in _NOT_THE_SCRIPT:
+            return f"{frame.f_code.co_filename.rsplit('/', 1)[-1]}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "?"

@@ -1,0 +1,65 @@
+"""The report of a deadlock: who waits for what, alike warps in one line, and the history of each barrier."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from . import hints
+from .barriers import MBarrier, NamedBarrier
+from .fragment import CONVERGE, POLL, Fragment, mask_of
+from .report import actor, lane_list
+
+_MAX_BARRIERS, _MAX_GROUPS = 4, 12
+
+
+def waiting(f: Fragment) -> str:
+    if f.state is CONVERGE:
+        missing = np.flatnonzero(mask_of(f.waits_on & f.warp.live & ~f.bits))
+        return f"waits at an instruction that needs all of its warp; {lane_list(missing)} are elsewhere"
+    if isinstance(f.waits_on, NamedBarrier):
+        return f"waits at {f.waits_on.name}: {f.waits_on.arrived} of {f.waits_on.expected} threads have arrived"
+    if isinstance(f.waits_on, MBarrier):
+        return f"{f.waits} of {f.waits_on.name}"
+    if f.state is POLL:
+        return f.waits or f"polls {getattr(f.waits_on, 'name', 'memory')}, which nobody changes any more"
+    return f.waits or str(f.state)
+
+
+def groups(fragments: list[Fragment]) -> list[str]:
+    """Two lines for all fragments that wait for the same at the same place (in whatever block)."""
+    alike: dict[tuple, list[Fragment]] = {}
+    for f in fragments:
+        what = waiting(f).replace(f"block {f.warp.block.coordinates}", "its block")
+        alike.setdefault((what, f.where().where()), []).append(f)
+    lines = []
+    for (_, place), members in list(alike.items())[:_MAX_GROUPS]:
+        first = members[0]
+        more = f" (and {len(members) - 1} more like it: {others(members)})" if len(members) > 1 else ""
+        lines += [f"{actor(first.warp, np.flatnonzero(first.mask))}{more} {waiting(first)}", f"  at {place}"]
+    if len(alike) > _MAX_GROUPS:
+        lines.append(f"... and {len(alike) - _MAX_GROUPS} more places")
+    return lines
+
+
+def others(members: list[Fragment]) -> str:
+    blocks = {f.warp.block.coordinates for f in members}
+    warps = lane_list({f.warp.index for f in members}).replace("lane", "warp").replace("all warps", "warps 0-31")
+    return warps + (f" of {len(blocks)} blocks" if len(blocks) > 1 else "")
+
+
+def report(machine) -> None:
+    """Fail with what the fragments wait for."""
+    fragments = machine.fragments()
+    things = list({id(f.waits_on): f.waits_on for f in fragments}.values())
+    for barrier in things:
+        if isinstance(barrier, MBarrier):
+            barrier.blame_bytes()
+    lines = groups(fragments)
+    for line in dict.fromkeys(line for f in fragments for line in hints.of_waiting(f)):
+        lines.append(f"hint: {line}")
+    for thing in [t for t in things if hasattr(t, "history_lines")][:_MAX_BARRIERS]:
+        lines += thing.history_lines()
+    kind, title = "deadlock", "every thread left waits for something that cannot happen any more"
+    if all(f.state is CONVERGE for f in fragments):
+        kind, title = "convergence", "lanes of one warp wait for each other at different instructions"
+    machine.fail(kind, title, None, (), None, lines)

@@ -1,0 +1,226 @@
+"""Flags and differences along any axis where the results lie in memory without gaps, in the order of their places.
+
+A slice is a row of the flagged axis, or where a short axis lies behind it (``inner`` elements), all rows of a slice. So
+neighbours are ``distance`` places apart: 1, or ``inner``. Each thread has ``vector`` results that lie side by side and
+are stored at once, also where a slice ends among them. The input of a slice lies evenly spaced, one slice may lie
+anywhere. If the input has no gaps either (``whole``), its elements are loaded in pieces as large as their alignment
+allows, and so are their neighbours, which come from the cache.
+
+The last elements of the array, less than a vector, are flagged one by one. No thread waits for another.
+"""
+
+from __future__ import annotations
+
+import cutlass
+from cutlass import Int32, Int64, Uint32, cute
+
+from ...monoid import choose
+from . import words
+from .strided import Arguments, StridedKernel
+
+
+class FlatFlags(StridedKernel):
+    """The kernel. Digit 0 is the place in a slice; instead of the extent of its axis it has ``distance``. The others
+    are those of the slice. ``work`` counts results."""
+
+    def __init__(self, marking, policy) -> None:
+        super().__init__(marking, policy)
+        self.vector, self.whole, self.adjacent = policy.vector, policy.whole, policy.adjacent
+        self.piece, self.near, self.size = policy.piece, policy.near, marking.source.size
+        self.by_words = policy.by_words
+        self.place = Int64 if policy.wide else Int32
+
+    @cute.jit
+    def mark(self, a: Arguments, number):
+        """Flag the results of a thread."""
+        first = number * self.vector
+        if first + self.vector <= a.work:
+            self.mark_vector(a, first, self.vector)
+        else:
+            for i in cutlass.range(self.vector, unroll=1):
+                if first + i < a.work:
+                    self.mark_vector(a, first + i, 1)
+
+    def mark_vector(self, a: Arguments, first, count: cutlass.Constexpr) -> None:
+        """Flag ``count`` results from number ``first`` on."""
+        digits = self.split(a, first)
+        places = self.places(a, digits[0], count)
+        limit = self.place(a.n * a.extents[0])  # places of a slice that count
+        inside = [place < limit for place in places] if self.counted else None
+        packed = self.by_words and count == self.vector
+        if packed:
+            found = self.word_results(a, first, places, limit)
+        else:
+            found = self.results(a, first, digits, places, limit, inside)
+        for target, values in zip(a.outs, found):
+            self.store(target + first, values, inside, packed)
+
+    def places(self, a: Arguments, first, count: int) -> list:
+        """The places in their slices of ``count`` results; a slice has as many at least."""
+        first, length = self.place(first), self.place(a.counts[0])
+        places = [first]
+        for i in range(1, count):
+            places.append(choose(first + i < length, first + i, first + i - length))
+        return places
+
+    def edge(self, a: Arguments, side: int, place, limit):
+        """Whether a row begins (ends) at a place."""
+        distance = self.place(a.extents[0])
+        return place >= limit - distance if side else place < distance
+
+    def results(self, a: Arguments, first, digits, places, limit, inside) -> list:
+        """The results, a list for each output."""
+        count = len(places)
+        starts = [a.x + first + i for i in range(count)] if self.whole else self.starts(a, first, digits, places)
+        if self.whole and count > 1:
+            items = self.sequence(a, first, count, self.piece)
+        else:
+            items = [self.get(start, 0) for start in starts]
+        found = []
+        for side in self.sides:
+            edges = [self.edge(a, side, place, limit) for place in places]
+            others = self.neighbours(a, side, first, starts, items, edges)
+            results = []
+            for i, (item, other, edge, place) in enumerate(zip(items, others, edges, places)):
+                index = self.index(a, place) + side if self.is_indexed or self.periodic else Int64(0)
+                if self.periodic:
+                    rest = Int32((index - side) % a.period)
+                    edge = edge | ((rest == 0) if side == 0 else (rest + 1 == Int32(a.period)))
+                    index = Int64(rest) + side
+                pair = (item, other) if side else (other, item)
+                outside = None if inside is None or not self.called else cutlass.not_(inside[i])
+                results.append(self.guarded(outside, side, pair, (edge, index, a.ends[side])))
+            found.append(results)
+        return found
+
+    @property
+    def is_indexed(self) -> bool:
+        return self.marking.is_flag and self.rule.indexed
+
+    def index(self, a: Arguments, place):
+        """The index on the flagged axis of a place in a slice."""
+        return Int64(place) if self.adjacent else Int64(place // self.place(a.extents[0]))
+
+    def starts(self, a: Arguments, first, digits, places) -> list:
+        """The pointers to the elements. All are in the slice of the first or in that of the last one."""
+        step, count = a.steps[0][0], len(places)
+        head = a.x + self.offset(digits, a.steps[0])
+        if count == 1:
+            return [head]
+        tail = a.x + self.offset(self.split(a, first + (count - 1)), a.steps[0]) - step * (count - 1)
+        same = [places[i] >= places[0] for i in range(count)]
+        moves = [choose(each, head.toint(), tail.toint()) for each in same]
+        return [
+            cute.make_ptr(head.dtype, move, cute.AddressSpace.gmem, assumed_align=self.marking.source.size) + step * i
+            for i, move in enumerate(moves)
+        ]
+
+    def neighbours(self, a: Arguments, side: int, first, starts, items, edges) -> list:
+        """The neighbour of each element on a side; anything at an edge."""
+        step = a.steps[0][0] * a.extents[0]
+        shifts = [choose(edge, Int64(0), step if side else -step) for edge in edges]
+        if self.adjacent:
+            outermost = -1 if side else 0
+            end = self.get(starts[outermost] + shifts[outermost], 0)
+            return [*items[1:], end] if side else [end, *items[:-1]]
+        if not self.whole or len(items) == 1:
+            return [self.get(start + shift, 0) for start, shift in zip(starts, shifts)]
+        return self.sequence(a, first + (a.extents[0] if side else -a.extents[0]), len(items), self.near)
+
+    def sequence(self, a: Arguments, first, count: int, piece: int) -> list:
+        """The elements from number ``first`` on of an array without gaps, loaded ``piece`` at once, or in words if
+        those are less than words; anything for those outside of the array."""
+        if piece * self.size < words.BYTES <= count * self.size:
+            vector = cute.make_rmem_tensor((max(2, count * self.size // words.BYTES),), Uint32)
+            for i, word in enumerate(self.sequence_words(a, first, count)):
+                vector[i] = word
+            return self.lifted(vector, count)
+        found = []
+        for i in range(0, count, piece):
+            part = self.loaded(a.x + self.clamped(a, first + i, piece), piece, piece)
+            found += self.lifted(part, piece)
+        return found
+
+    @staticmethod
+    def clamped(a: Arguments, first, count: int):
+        """The nearest number from which on there are ``count`` elements."""
+        return choose(first < 0, Int64(0), choose(first > a.work - count, a.work - count, first))
+
+    @cute.jit
+    def sequence_words(self, a: Arguments, first, count: cutlass.Constexpr):
+        """The words of ``count`` elements of 1 or 2 bytes from number ``first`` on."""
+        found = [Uint32(0) for _ in range(count * self.size // words.BYTES)]
+        if (first >= words.BYTES) & (first + count + words.BYTES <= a.work):
+            found = words.shifted(a.x + first, len(found))
+        else:
+            for i in cutlass.range_constexpr(count):
+                element = words.element(a.x + self.clamped(a, first + i, 1), self.size)
+                place = i * self.size
+                found[place // words.BYTES] = found[place // words.BYTES] | (element << (8 * (place % words.BYTES)))
+        return found
+
+    def word_results(self, a: Arguments, first, places, limit) -> list:
+        """The results of one-byte types as words, each of four: a list for each output."""
+        keys = self.keys(a, first, self.piece)
+        found = []
+        for side in self.sides:
+            edges = [self.edge(a, side, place, limit) for place in places]
+            bytes_ = [choose(edge, Uint32(1 << (8 * (i % 4))), Uint32(0)) for i, edge in enumerate(edges)]
+            masks = [bytes_[i] | bytes_[i + 1] | bytes_[i + 2] | bytes_[i + 3] for i in range(0, self.vector, 4)]
+            if self.adjacent:
+                outer = first + self.vector if side else first - 1
+                end = self.get(a.x + choose(edges[-1 if side else 0], first, outer), 0)
+                flags = (words.tails if side else words.heads)(self.marking.op.name, keys, end)
+            else:
+                shift = a.extents[0] if side else -a.extents[0]
+                others = self.keys(a, first + shift, self.near)
+                flags = [words.flags(self.marking.op.name, key, other) for key, other in zip(keys, others)]
+            if self.given[side]:
+                end = words.repeated(a.ends[side])
+                forced = [words.flags(self.marking.op.name, key, end) for key in keys]
+                flags = [(flag & ~mask) | (force & mask) for flag, force, mask in zip(flags, forced, masks)]
+            else:
+                flags = [flag | mask for flag, mask in zip(flags, masks)]
+            found.append(flags)
+        return found
+
+    def keys(self, a: Arguments, first, piece: int) -> list:
+        """The words of a vector of keys from number ``first`` on, loaded ``piece`` at once."""
+        if piece < words.KEYS:
+            found = self.sequence_words(a, first, self.vector)
+        else:
+            found = []
+            for i in range(0, self.vector, piece):
+                loaded = cute.recast_tensor(self.loaded(a.x + self.clamped(a, first + i, piece), piece, piece), Uint32)
+                found += [Uint32(loaded[k]) for k in range(piece // words.KEYS)]
+        return [words.keys(word, self.marking.source) for word in found]
+
+    @cute.jit
+    def store(self, target, values, inside, packed: cutlass.Constexpr):
+        """Store the results that are ``inside``, at once if all are. ``packed``: they are words of four."""
+        if cutlass.const_expr(inside is None):
+            self.store_all(target, values, packed)
+        else:
+            every = inside[0]
+            for each in inside[1:]:
+                every = every & each
+            if every:
+                self.store_all(target, values, packed)
+            else:
+                for i in cutlass.range_constexpr(len(inside)):
+                    if inside[i]:
+                        self.put(target, i, self.result(values, i, packed))
+
+    def store_all(self, target, values, packed: bool) -> None:
+        if packed:
+            self.store_vector(target, values, Uint32)
+        elif len(values) == 1:
+            self.put(target, 0, self.lowered(values[0]))
+        else:
+            self.store_vector(target, [self.lowered(value) for value in values])
+
+    def result(self, values, i: int, packed: bool):
+        """One result to store."""
+        if packed:
+            return self.marking.result.cutlass((values[i // words.KEYS] >> (8 * (i % words.KEYS))) & 1)
+        return self.lowered(values[i])

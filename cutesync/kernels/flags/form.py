@@ -1,0 +1,49 @@
+"""The arrays of a call as axes: the flagged one, and the others in the fewest and the most regular form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...runtime.call import Views
+from ...runtime.layout import Axis, axes_of, merged
+from ...sizes import ceil_div
+
+
+@dataclass(frozen=True)
+class Form:
+    """``flagged`` and ``others`` have the strides of ``x``, then of each output. Along the flagged axis, those of
+    packed ``bits`` count words. The others are in the order of the first output's memory, the slowest first."""
+
+    flagged: Axis
+    others: tuple[Axis, ...]
+    bits: bool
+
+    @property
+    def rows(self) -> int:
+        count = 1
+        for axis in self.others:
+            count *= axis.extent
+        return count
+
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether every array is C-contiguous with the flagged axis as its last."""
+        length, outputs = self.flagged.extent, len(self.flagged.steps) - 1
+        results = ceil_div(length, 32) if self.bits else length
+        rows = [axis.steps for axis in self.others]
+        return set(self.flagged.steps) == {1} and rows in ([], [(length, *[results] * outputs)])
+
+
+def form_of(axis: int, bits: bool, views: Views, outs: Views) -> Form:
+    """Return the axes of ``x`` and the outputs, of which ``axis`` is flagged."""
+    x = views[0]
+    axes = axes_of(x.shape, x.steps, *(out.steps for out in outs))
+    flagged = axes.pop(axis)
+    if flagged.extent == 1:  # no step is taken along it
+        flagged = Axis(1, (1,) * len(flagged.steps))
+
+    def pace(each: Axis) -> tuple[int, ...]:
+        first, *others = (abs(step) for step in each.steps)
+        return (*others, first)
+
+    return Form(flagged, tuple(merged(sorted(axes, key=pace, reverse=True))), bits)

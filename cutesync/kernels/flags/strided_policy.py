@@ -1,0 +1,344 @@
+"""Which kernel flags strided arrays, and arrays along another axis than the last, with which sizes: a pure function of
+extents, strides, types and alignment, not of the GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...runtime.layout import Axis
+from ...sizes import ceil_div
+from ..policy import Policy
+from .form import Form
+from .policy import (
+    LANES,
+    ONE_VECTOR_THREADS,
+    SMS,
+    VECTOR_BYTES,
+    FlagPolicy,
+    Problem,
+    alignment,
+    vector_of,
+)
+
+THREADS = 256
+ROWS_OF_BITS = 32  # flags in a word
+MAX_NARROW = (1 << 31) - 1  # threads whose numbers are split in 32 bits
+TILE_BYTES = 64  # of input that a thread has in flight
+MAX_ROWS = 8
+DOWN_BYTES = 16  # of results that a thread stores along the rows
+MIN_DOWN_ROWS = 4
+DOWN_ELEMENTS = 64  # the largest tile of which that is done
+# Below, tiles are smaller: a multiprocessor has room for 2048 threads, and a quarter of that hides its latency.
+FEW_THREADS = SMS * 512
+WARPS = 4  # of a block that flags runs of rows
+MIN_FILLED = 0.6  # of the lanes' vectors, where a warp flags runs of a row
+SHORT_OF_BITS = 64  # rows with fewer elements: a thread flags 32 of one row
+SECTOR = 32  # bytes that memory delivers at once
+WIDE_BYTES = 128  # of a row of columns
+FAR = 1 << 62  # the stride of an axis along which elements repeat: no neighbours in memory
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a policy depends on besides the axes: the sizes of elements and results in bytes, the powers of two up to 16
+    that divide the addresses of the input and of all outputs, whether rows are cut into periods, whether ``n`` is
+    given, whether flags can be found by words of four keys."""
+
+    size: int
+    result: int
+    aligned: int
+    result_aligned: int
+    periodic: bool
+    counted: bool
+    by_words: bool = False
+
+
+@dataclass(frozen=True)
+class TilePolicy(Policy, kernel=".tiles:TileFlags"):
+    """Compile-time choices of the kernel: the digits of a thread's number, which of them are the flagged axis and that
+    of a tile's rows, the columns and rows of a tile, whether results are stored in vectors across the columns or down
+    the rows, whether keys are compared by words, whether rows are cut into periods, whether ``n`` is given, whether
+    numbers of threads need 64 bits."""
+
+    digits: int
+    along: int
+    row: int
+    columns: int
+    rows: int
+    across: bool
+    down: bool
+    by_words: bool
+    periodic: bool
+    counted: bool
+    wide: bool
+    threads: int = THREADS
+
+
+@dataclass(frozen=True)
+class FlatPolicy(Policy, kernel=".flat:FlatFlags"):
+    """Compile-time choices of the kernel: the digits of a result's number, results of a thread, whether the input has
+    no gaps, whether neighbours are adjacent in a slice, elements per load, and per load of neighbours, whether keys are
+    compared by words; the rest as in TilePolicy."""
+
+    digits: int
+    vector: int
+    whole: bool
+    adjacent: bool
+    piece: int
+    near: int
+    by_words: bool
+    periodic: bool
+    counted: bool
+    wide: bool
+    threads: int = THREADS
+
+
+@dataclass(frozen=True)
+class RowPolicy(Policy, kernel=".rows:RowFlags"):
+    """Compile-time choices of the kernel: the digits of a warp's number, and how a warp flags a run; the rest as in
+    TilePolicy."""
+
+    digits: int
+    run: FlagPolicy
+    counted: bool
+    wide: bool
+    threads: int
+
+    @property
+    def periodic(self) -> bool:
+        return self.run.periodic
+
+
+@dataclass(frozen=True)
+class StridedChoice:
+    """A policy and its launch: the axes of the digits, and how many values each digit has."""
+
+    policy: TilePolicy | FlatPolicy | RowPolicy
+    axes: tuple[Axis, ...]
+    counts: tuple[int, ...]
+
+    @property
+    def work(self) -> int:
+        return math.prod(self.counts) * (LANES if isinstance(self.policy, RowPolicy) else 1)
+
+    @property
+    def grid(self) -> int:
+        each = self.policy.vector if isinstance(self.policy, FlatPolicy) else 1
+        return ceil_div(self.work, self.policy.threads * each)
+
+    @property
+    def values(self) -> dict[str, int]:
+        """The parameters of the launch that describe the axes."""
+        found = {"work": self.work}
+        for k, (axis, count) in enumerate(zip(self.axes, self.counts)):
+            factor, shift = divisor(count)
+            found |= {f"count{k}": count, f"factor{k}": factor, f"shift{k}": shift, f"extent{k}": axis.extent}
+            found |= {f"{name}{k}": step for name, step in zip(("x", "out", "other"), axis.steps)}
+        return found
+
+
+def divisor(count: int) -> tuple[int, int]:
+    """Return ``(factor, shift)``, which divide numbers below 2**31 by ``count``: see ``StridedKernel.split``."""
+    shift = (count - 1).bit_length()
+    return ((1 << 32) * ((1 << shift) - count) // count + 1) & 0xFFFFFFFF, shift & 31
+
+
+def choose_strided(form: Form, facts: Facts) -> StridedChoice:
+    """Return the policy and the launch of a problem."""
+    tiles, flat, rows = choose_tiles(form, facts), choose_flat(form, facts), choose_rows(form, facts)
+    if rows is not None and not (flat and isinstance(flat.policy, FlatPolicy) and flat.policy.whole):
+        return rows
+    if flat is None:
+        return tiles
+    # Wide columns: a thread that goes along them loads an element once, where the others load its neighbour, too.
+    distance = flat.axes[0].extent
+    columns = tiles.policy.columns if isinstance(tiles.policy, TilePolicy) else 1
+    wide = distance * facts.size >= WIDE_BYTES and columns * max(facts.size, facts.result) >= 8
+    return tiles if wide else flat
+
+
+def choose_rows(form: Form, facts: Facts) -> StridedChoice | None:
+    """Return the launch with runs of rows, or None if rows have gaps inside, or are short or badly aligned."""
+    length, others = form.flagged.extent, form.others
+    if set(form.flagged.steps) != {1}:
+        return None
+    flag = 0 if form.bits else facts.result
+    steps = [math.gcd(*(axis.steps[i] for axis in others)) for i in range(len(form.flagged.steps))]
+    aligned = alignment(facts.aligned | steps[0] * facts.size)
+    flag_aligned = alignment(math.gcd(facts.result_aligned, *(step * facts.result for step in steps[1:])))
+    problem = Problem(form.rows, length, length, facts.size, flag, aligned, flag_aligned)
+    vector, piece = vector_of(problem, 0)
+    narrow = VECTOR_BYTES // (vector * max(facts.size, flag))
+    unroll = (1 if form.rows * length // vector <= ONE_VECTOR_THREADS else 2) * min(narrow, 8)
+    while unroll > 1 and 2 * LANES * unroll * vector > length:
+        unroll //= 2
+    elements = LANES * unroll * vector
+    runs = ceil_div(length, elements)
+    if length < SHORT_OF_BITS if form.bits else piece * facts.size < 4 or length < MIN_FILLED * runs * elements:
+        return None
+    count = runs * form.rows
+    run = FlagPolicy(True, facts.periodic, vector, piece, unroll, WARPS)
+    policy = RowPolicy(1 + len(others), run, facts.counted, count > MAX_NARROW, WARPS * LANES)
+    axes = (form.flagged, *others[::-1])
+    return StridedChoice(policy, axes, (runs, *(axis.extent for axis in axes[1:])))
+
+
+def choose_flat(form: Form, facts: Facts) -> StridedChoice | None:
+    """Return the launch with vectors of results along the memory, or None if results have gaps or another order than
+    elements."""
+    flagged, others = form.flagged, list(form.others)
+    if form.bits:
+        return None
+    inner = Axis(1, (flagged.steps[0], *(1,) * (len(flagged.steps) - 1)))
+    if others and set(others[-1].steps[1:]) == {1} and others[-1].extent > 1:
+        inner = others.pop()
+    results = flagged.steps[1:]
+    if set(results) != {inner.extent} or (inner.extent > 1 and flagged.steps[0] != inner.steps[0] * inner.extent):
+        return None
+    slices = flagged.extent * inner.extent
+    pace = slices
+    for axis in reversed(others):
+        if set(axis.steps[1:]) != {pace}:
+            return None
+        pace *= axis.extent
+    step, paces = abs(inner.steps[0]), [abs(axis.steps[0]) for axis in others if axis.steps[0]]
+    if step > min(paces, default=step) and step * facts.size >= 4 * SECTOR:
+        return None  # neighbours lie in other lines
+    whole = inner.steps[0] == 1 and (not others or [axis.steps[0] for axis in others] == [slices])
+    return _flat(facts, inner, slices, others[::-1], whole)
+
+
+def _flat(facts: Facts, inner: Axis, slices: int, others: list[Axis], whole: bool) -> StridedChoice:
+    """Return the launch for slices of so many elements. ``others`` are the axes of slices, the fastest first."""
+    total = slices * math.prod(axis.extent for axis in others)
+    adjacent = inner.extent == 1
+    piece = near = VECTOR_BYTES // facts.size if whole else 1
+    while facts.aligned % (piece * facts.size):
+        piece = near = piece // 2
+    while inner.extent % near:
+        near //= 2
+    by_words = facts.by_words and whole and not facts.periodic
+    vector = min(SECTOR // facts.size, VECTOR_BYTES // facts.result)
+    if total <= ONE_VECTOR_THREADS * vector:
+        vector = VECTOR_BYTES // max(facts.size, facts.result)
+    while vector > slices or facts.result_aligned % min(vector * facts.result, VECTOR_BYTES):
+        vector //= 2
+    by_words = by_words and vector % 4 == 0
+    digits = 1 + max(1, len(others))
+    policy = FlatPolicy(
+        digits,
+        vector,
+        whole,
+        adjacent,
+        min(piece, vector),
+        min(near, vector),
+        by_words,
+        facts.periodic,
+        facts.counted,
+        total > MAX_NARROW,
+    )
+    first = Axis(inner.extent, inner.steps)
+    blank = Axis(1, (0,) * len(inner.steps))
+    axes = (first, *(others or [blank]))
+    return StridedChoice(policy, axes, (slices, *(axis.extent for axis in axes[1:])))
+
+
+def choose_tiles(form: Form, facts: Facts) -> StridedChoice:
+    """Return the tiles of a problem."""
+    columns, rows = _roles(form)
+    roles = [axis for axis in (columns, rows) if axis is not None]
+    third = [form.flagged] if all(axis is not form.flagged for axis in roles) else []
+    others = [axis for axis in form.others if all(axis is not role for role in roles)]
+    blank = Axis(1, (0,) * len(form.flagged.steps))
+    columns, rows = columns or blank, rows or blank
+    axes = (columns, *sorted((rows, *third, *others), key=_pace))
+    row, along = (next(i for i, axis in enumerate(axes) if axis is wanted) for wanted in (rows, form.flagged))
+    down = not form.bits and columns is not blank and rows.steps[1:] != (0,) and _pace_out(rows) < _pace_out(columns)
+    wide, across = _width(axes, facts, form, down)
+    tall = _height(axes, row, facts, form.bits, down, wide)
+    stored_down = down and _fits(1, rows, axes, tall, facts.result, facts.result_aligned, slice(1, None))
+    sizes = (wide, *(tall if axis is rows else 1 for axis in axes[1:]))
+    counts = tuple(ceil_div(axis.extent, size) for axis, size in zip(axes, sizes))
+    policy = TilePolicy(
+        len(axes),
+        along,
+        row,
+        wide,
+        tall,
+        across,
+        stored_down,
+        _by_words(facts, along, wide) and (form.bits or across or (stored_down and tall % 4 == 0)),
+        facts.periodic,
+        facts.counted,
+        math.prod(counts) > MAX_NARROW,
+    )
+    return StridedChoice(policy, axes, counts)
+
+
+def _by_words(facts: Facts, along: int, columns: int) -> bool:
+    """Return whether a tile's keys are compared four at a time."""
+    return facts.by_words and not facts.periodic and along != 0 and columns % 4 == 0
+
+
+def _pace(axis: Axis) -> int:
+    """Return the distance of neighbours along an axis in the input, in elements."""
+    return abs(axis.steps[0]) or FAR
+
+
+def _pace_out(axis: Axis) -> int:
+    return abs(axis.steps[1]) or FAR
+
+
+def _roles(form: Form) -> tuple[Axis | None, Axis | None]:
+    """Return the axes of a tile's columns and rows; None for one without an axis."""
+    if form.bits:
+        return min(form.others, key=_pace, default=None), form.flagged
+    axes = [*form.others, form.flagged]
+    columns, stored = min(axes, key=_pace), min(axes, key=_pace_out)
+    if _pace(stored) == FAR:  # its elements repeat: the caches have them
+        columns = stored
+    if stored is not columns:
+        return columns, stored
+    if columns is not form.flagged:
+        return columns, form.flagged
+    return columns, min(form.others, key=_pace, default=None)
+
+
+def _fits(unit: int, axis: Axis, axes: Sequence[Axis], count: int, size: int, aligned: int, arrays: slice) -> bool:
+    """Return whether ``count`` elements along ``axis`` are one aligned vector of each of the ``arrays``, wherever they
+    begin; ``unit`` is the stride that they need."""
+    if any(step != unit for step in axis.steps[arrays]) or aligned % min(count * size, VECTOR_BYTES):
+        return False
+    others = [other for other in axes if other is not axis and other.extent > 1]
+    return all(step % count == 0 for other in others for step in other.steps[arrays])
+
+
+def _width(axes: tuple[Axis, ...], facts: Facts, form: Form, down: bool) -> tuple[int, bool]:
+    """Return the columns of a tile, and whether their results are stored as a vector."""
+    columns = axes[0]
+    count = (4 if form.bits or down else VECTOR_BYTES) // max(facts.size, 1 if form.bits or down else facts.result)
+    while count > 1:
+        loads = _fits(1, columns, axes, count, facts.size, facts.aligned, slice(0, 1)) and columns.extent % count == 0
+        stores = _fits(1, columns, axes, count, facts.result, facts.result_aligned, slice(1, None))
+        if loads and (stores or form.bits or down):
+            return count, stores and not down
+        count //= 2
+    return 1, False
+
+
+def _height(axes: tuple[Axis, ...], row: int, facts: Facts, bits: bool, down: bool, columns: int) -> int:
+    """Return the rows of a tile."""
+    extent = axes[row].extent
+    if bits:
+        return min(ROWS_OF_BITS, 1 << (extent - 1).bit_length())
+    rows = min(MAX_ROWS, max(1, TILE_BYTES // (columns * facts.size)))
+    if down:
+        rows = min(max(1, DOWN_BYTES // facts.result), DOWN_ELEMENTS // columns)
+    while rows > 1 and rows // 2 >= extent:
+        rows //= 2
+    threads = math.prod(axis.extent for axis in axes) // columns
+    while rows > (MIN_DOWN_ROWS if down else 2) and threads // rows < FEW_THREADS:
+        rows //= 2
+    return rows

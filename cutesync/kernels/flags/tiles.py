@@ -1,0 +1,210 @@
+"""Flags and differences along any axis of strided arrays: each thread has a small tile of elements in registers.
+
+The columns of a tile lie along the axis on which neighbouring threads lie, which is that of the smallest stride of the
+input. So a warp reads whole lines. The rows of a tile lie along another axis: the flagged one, of which a thread then
+loads only one more row than it flags, or that of the smallest stride of the output, along which it stores vectors. The
+flagged axis is that of the columns, that of the rows, or a third one. In the last case a tile is loaded twice, the
+second time one element further along that axis; the caches have most of it.
+
+Loads beyond the end of an axis read its last element instead; stores are left out. With packed bits, a tile has 32 rows
+along the flagged axis, and each column gives a word. No thread waits for another.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import cutlass
+from cutlass import Int32, Int64, Uint32, cute
+
+from ...monoid import choose, tree
+from . import words
+from .strided import Arguments, StridedKernel
+
+ROWS_OF_BITS = 32  # flags in a word
+
+# How many columns and rows of a tile lie in the array.
+Left = namedtuple("Left", "columns rows")
+
+
+def least(a, b):
+    return choose(a < b, a, b)
+
+
+class TileFlags(StridedKernel):
+    """The kernel: tiles of ``columns`` x ``rows`` elements. Digit 0 counts tiles along the columns' axis; ``row`` is
+    the digit of the rows' axis, ``along`` that of the flagged one. Results are stored in vectors ``across`` the
+    columns, or ``down`` the rows, or one by one."""
+
+    def __init__(self, marking, policy) -> None:
+        super().__init__(marking, policy)
+        self.columns, self.rows, self.digit_of_rows, self.along = policy.columns, policy.rows, policy.row, policy.along
+        self.sizes = [1] * policy.digits  # of a tile along each digit's axis
+        self.sizes[0], self.sizes[policy.row] = policy.columns, policy.rows
+        self.across, self.down = policy.across, policy.down
+        self.by_words = policy.by_words
+
+    @cute.jit
+    def mark(self, a: Arguments, number):
+        """Flag a tile."""
+        digits = self.split(a, number)
+        first = [digit * size for digit, size in zip(digits, self.sizes)]
+        if first[self.along] < a.n:
+            self.mark_tile(a, digits, first)
+
+    def mark_tile(self, a: Arguments, digits, first) -> None:
+        """Flag the tile whose first element is at the coordinates ``first``."""
+        there = [(a.n if k == self.along else extent) - at for k, (extent, at) in enumerate(zip(a.extents, first))]
+        left = Left(*(Int32(least(there[k], Int64(self.sizes[k]))) for k in (0, self.digit_of_rows)))
+        x = a.x + self.offset(first, a.steps[0])
+        tile = self.load(a, x, left)
+        found = []
+        for side in self.sides:
+            others = self.neighbours(a, side, x, tile, there[self.along], left, first[self.along])
+            found.append(self.results(a, side, tile, others, first[self.along], left))
+        for target, steps, values in zip(a.outs, a.steps[1:], found):
+            place = list(first)
+            if self.marking.bits:
+                place[self.along] = digits[self.along]  # of the word
+            self.store(target + self.offset(place, steps), values, steps, left)
+
+    def row(self, a: Arguments, j, left):
+        """The offset of a tile's row, or of the last one that there is."""
+        return Int64(least(Int32(j), left.rows - 1)) * a.steps[0][self.digit_of_rows] if j else Int64(0)
+
+    def load(self, a: Arguments, x, left) -> list:
+        """The elements of the tile at ``x``: a list for each row."""
+        return [self.load_row(x + self.row(a, j, left)) for j in range(self.rows)]
+
+    def load_row(self, at) -> list:
+        """The elements of a row of the tile, or its words of four keys."""
+        columns = self.columns
+        if self.by_words:
+            found = cute.recast_tensor(self.loaded(at, columns, columns), Uint32)
+            return [words.keys(Uint32(found[i]), self.marking.source) for i in range(columns // words.KEYS)]
+        return [self.get(at, 0)] if columns == 1 else self.lifted(self.loaded(at, columns, columns), columns)
+
+    def neighbours(self, a: Arguments, side: int, x, tile, there, left, place) -> list:
+        """The neighbour on a side of every element of the tile; anything where there is none. ``place`` is the tile's
+        first position on the flagged axis, from which on it has ``there`` elements."""
+        step = a.steps[0][self.along]
+        if side:  # the next tile's first element, or the last one that there is
+            shift = least(Int64(self.sizes[self.along]), there - 1) * step
+        else:
+            shift = choose(place > 0, -step, Int64(0))
+        if self.along == self.digit_of_rows:
+            line = self.load_row(x + shift)
+            return [*tile[1:], line] if side else [line, *tile[:-1]]
+        if self.along > 0:
+            return self.load(a, x + shift, left)
+        ends = [self.get(x + self.row(a, j, left) + shift, 0) for j in range(self.rows)]
+        return [[*row[1:], end] if side else [end, *row[:-1]] for row, end in zip(tile, ends)]
+
+    def results(self, a: Arguments, side: int, tile, others, place, left) -> list:
+        """The results on a side, a list for each row. ``place``: the tile's first position on the flagged axis."""
+        count = self.sizes[self.along]
+        rests = self.rests(a, place, count)
+        edges, indexes = [], []
+        for k in range(count):
+            if side:
+                edge = place + (k + 1) >= a.n
+            else:
+                edge = place == 0 if k == 0 else None
+            if self.periodic:
+                ends = rests[k + side] == 0
+                edge = ends | edge if side else ends
+            edges.append(edge)
+            indexes.append((Int64(rests[k]) if self.periodic else place + k) + side)
+        found: list[list] = []
+        for j, (row, beside) in enumerate(zip(tile, others)):
+            found.append([])
+            for i, (item, neighbour) in enumerate(zip(row, beside)):
+                k = i if self.along == 0 else j if self.along == self.digit_of_rows else 0
+                if self.by_words:
+                    found[-1].append(self.flags(side, item, neighbour, edges[k], a.ends[side]))
+                    continue
+                pair = (item, neighbour) if side else (neighbour, item)
+                outside = self.outside(i, j, left)
+                found[-1].append(self.guarded(outside, side, pair, (edges[k], indexes[k], a.ends[side])))
+        return found
+
+    def flags(self, side: int, keys, others, edge, given):
+        """The flags of four keys."""
+        flags = words.flags(self.marking.op.name, keys, others)
+        if edge is None:
+            return flags
+        forced = words.flags(self.marking.op.name, keys, words.repeated(given)) if self.given[side] else words.ONES
+        return choose(edge, Uint32(forced), flags)
+
+    def outside(self, i: int, j: int, left):
+        """Whether a callable must not be called for an element of the tile, as it lies outside of the array; None if it
+        may be."""
+        if not self.called or i == j == 0:
+            return None
+        return (left.columns <= i) | (left.rows <= j)
+
+    def rests(self, a: Arguments, place, count: int) -> list:
+        """The places in the period of ``count`` positions from ``place`` on and of the one behind; with periods."""
+        if not self.periodic:
+            return []
+        rests = [Int32(place % a.period)]
+        for _ in range(count):
+            rests.append(choose(rests[-1] + 1 == Int32(a.period), Int32(0), rests[-1] + 1))
+        return rests
+
+    def store(self, target, values, steps, left) -> None:
+        """Store the results of the tile."""
+        if self.marking.bits:
+            columns = words.columns(values) if self.by_words else self.bits(values)
+            self.store_run(
+                target, steps[0], [each & self.mask(left.rows) for each in columns], left.columns, self.across
+            )
+        elif self.by_words and self.down:
+            for i, column in enumerate(words.transposed(values)):
+                self.store_column(target + steps[0] * i, column, left.rows)
+        elif self.by_words:
+            self.store_words(target, values, steps, left)
+        else:
+            self.store_elements(target, [[self.lowered(value) for value in row] for row in values], steps, left)
+
+    def store_elements(self, target, values, steps, left) -> None:
+        if self.down:
+            for i in range(self.columns):
+                count = choose(left.columns > i, left.rows, Int32(0)) if i else left.rows
+                self.store_run(
+                    target + steps[0] * i, steps[self.digit_of_rows], [row[i] for row in values], count, True
+                )
+        else:
+            for j, row in enumerate(values):
+                count = choose(left.rows > j, left.columns, Int32(0)) if j else left.columns
+                self.store_run(target + steps[self.digit_of_rows] * j, steps[0], row, count, self.across)
+
+    def bits(self, values) -> list:
+        """The flags of each column as the bits of a word."""
+        found = []
+        for i in range(self.columns):
+            terms = [(row[i] << j,) for j, row in enumerate(values)]
+            found.append(Uint32(tree(terms, lambda a, b: (a[0] | b[0],))[0]))
+        return found
+
+    @cute.jit
+    def store_column(self, target, column, left):
+        """Store the flags of a column, which are words of four; the first ``left``."""
+        if left >= self.rows:
+            self.store_vector(target, column, Uint32)
+        else:
+            for j in cutlass.range_constexpr(self.rows):
+                if j < left:
+                    self.put(target, j, self.marking.result.cutlass((column[j // 4] >> (8 * (j % 4))) & 1))
+
+    @staticmethod
+    def mask(left):
+        """A word with its lowest ``left`` bits set."""
+        return Uint32(0xFFFFFFFF) >> Uint32(ROWS_OF_BITS - left)
+
+    @cute.jit
+    def store_words(self, target, values, steps, left):
+        """Store the flags of the tile, four to a word."""
+        for j in cutlass.range_constexpr(len(values)):
+            if left.rows > j:
+                self.store_vector(target + steps[self.digit_of_rows] * j, values[j], Uint32)

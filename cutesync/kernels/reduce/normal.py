@@ -1,0 +1,108 @@
+"""The normal form of a reduction of strided arrays: the fewest axes, in the order in which memory is read best.
+
+Axes of extent 1 are dropped. Kept axes are sorted by the first input's strides, and run forwards in it: results may be
+computed in any order. Reduced axes are treated alike if the operator commutes; else they keep their order, so that
+operands come in C order. Then neighbours are merged where all arrays allow.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from ...runtime.kernel import Scalar
+from ...runtime.layout import Axis, merged
+
+NUMBER_BITS = 31  # of the number of a position, unless it is wide
+
+
+class Normal(NamedTuple):
+    """The axes of a reduction, outermost first. ``kept`` have a step for each input, then for each output; ``reduced``
+    have a step for each input. ``starts`` says by how many elements the first position of each array, inputs and then
+    outputs, lies behind the array's own first element."""
+
+    kept: tuple[Axis, ...]
+    reduced: tuple[Axis, ...]
+    starts: tuple[int, ...]
+
+    @property
+    def results(self) -> int:
+        return math.prod(axis.extent for axis in self.kept)
+
+    @property
+    def length(self) -> int:
+        """How many elements are reduced for a result."""
+        return math.prod(axis.extent for axis in self.reduced)
+
+    def contiguous(self, inputs: int) -> tuple[int, int, int] | None:
+        """Return (outer, length, inner) if all arrays are contiguous arrays of these three axes, the outputs without
+        the second; else None."""
+        if len(self.reduced) > 1 or len(self.kept) > 2:
+            return None
+        (length, steps) = self.reduced[0] if self.reduced else Axis(1, ())
+        step = steps[0] if steps else 1
+        sides = [self.kept[:1], self.kept[1:]] if len(self.kept) == 2 or step == 1 else [(), self.kept]
+        outer, inner = (math.prod(axis.extent for axis in side) for side in sides)
+        expected = Normal(
+            tuple(_axes(inputs, sides[0], length * inner, inner)) + tuple(_axes(inputs, sides[1], 1, 1)),
+            (Axis(length, (inner,) * inputs),) if self.reduced else (),
+            self.starts,
+        )
+        return (outer, length, inner) if expected == self else None
+
+
+def _axes(inputs: int, side: Sequence[Axis], step_in: int, step_out: int) -> Iterable[Axis]:
+    """Return the axes with the steps of contiguous arrays."""
+    return (Axis(extent, (step_in,) * inputs + (step_out,) * (len(steps) - inputs)) for extent, steps in side)
+
+
+def normal(axes: Sequence[Axis], reduced: frozenset[int], inputs: int, commutes: bool) -> Normal:
+    """Return the normal form of ``axes``, whose steps are those of the inputs, then of the outputs."""
+    count = len(axes[0].steps) if axes else 0
+    starts = [0] * count
+    kept = [axis for i, axis in enumerate(axes) if i not in reduced]
+    gone = [Axis(axis.extent, axis.steps[:inputs]) for i, axis in enumerate(axes) if i in reduced]
+    kept = _sorted(kept, starts)
+    if commutes:
+        gone = _sorted(gone, starts)
+    return Normal(tuple(merged(kept)), tuple(merged(gone)), tuple(starts))
+
+
+def _sorted(axes: list[Axis], starts: list[int]) -> list[Axis]:
+    """Return the axes, of the largest step first, with no negative step of the first array that has a step; and add to
+    ``starts`` where this begins."""
+    found = []
+    for extent, steps in axes:
+        if extent == 1:
+            continue
+        if next((step for step in steps if step), 0) < 0:
+            for i, step in enumerate(steps):
+                starts[i] += (extent - 1) * step
+            steps = tuple(-step for step in steps)
+        found.append(Axis(extent, steps))
+    return sorted(found, key=lambda axis: [-step if step else -math.inf for step in axis.steps])
+
+
+def magic(divisor: int) -> tuple[int, int]:
+    """Return ``(factor, shift)``: n // divisor = n * factor >> shift, for 0 <= n < 2**31."""
+    shift = NUMBER_BITS + (divisor - 1).bit_length()
+    return (1 << shift) // divisor + 1, shift
+
+
+def parameters(name: str, rank: int, arrays: int, wide: bool) -> list[Scalar]:
+    """Return the kernel's parameters for ``rank`` axes of ``arrays`` arrays."""
+    number = "Int64" if wide else "Int32"
+    found = []
+    for i in range(rank):
+        found += [Scalar(f"{name}{i}_extent", number), Scalar(f"{name}{i}_factor", "Uint32")]
+        found += [Scalar(f"{name}{i}_shift", "Int32"), *(Scalar(f"{name}{i}_step{k}", "Int64") for k in range(arrays))]
+    return found
+
+
+def numbers(axes: Sequence[Axis], rank: int, arrays: int, wide: bool) -> list[int]:
+    """Return the values of these parameters. Axes of extent 1 come first where there are fewer than ``rank``."""
+    found: list[int] = []
+    for extent, steps in [Axis(1, (0,) * arrays)] * (rank - len(axes)) + list(axes):
+        found += [extent, *((1, 0) if wide else magic(max(extent, 1))), *steps]
+    return found

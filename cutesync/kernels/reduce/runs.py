@@ -1,0 +1,138 @@
+"""Reduction along axes of which the last is contiguous in memory: runs of elements, which begin anywhere.
+
+A position is a piece of a run. The last of the reduced axes are the pieces of a run; its steps are those of the inputs,
+then by how many elements the pieces lie behind the begin of the run, then the index of their first elements. A warp (or
+with shorter runs a few lanes) reduces a piece by 16-byte vectors, and its misaligned ends element by element; all loads
+of a short piece are in flight at once. If the operator commutes, lanes keep states of their own, and shuffles combine
+them when all pieces are done; else ``chunk`` keeps the order.
+"""
+
+from __future__ import annotations
+
+import cutlass
+from cutlass import Boolean, Int32, Int64, cute
+
+from ...block.split import share
+from ...warp import Maybe, combine_valid, exchange
+from ..arrays import pointers_of, together
+from .chunk import VECTOR_BYTES, ChunkReduce
+from .coordinates import Axes, moved
+from .strided_base import Member, StridedKernel
+
+
+class RunReduce(StridedKernel):
+    """The kernel: ``unroll`` vectors of a lane are in flight."""
+
+    def __init__(self, monoid, has_init: bool, policy) -> None:
+        super().__init__(monoid, has_init, policy)
+        self.chunk = ChunkReduce(monoid, policy.unroll, len(monoid.sources) == 1)
+
+    def elements_of(self, positions: Axes, reduced: tuple):
+        return reduced[-1]
+
+    def positions_of(self, positions: Axes, elements):
+        if self.policy.count == "":
+            return positions.size
+        piece = positions.steps[-1]
+        return type(positions.size)((elements + (piece - 1)) // piece)
+
+    def combine_own(self, states, storage, me: Member, count):
+        """Combine the states of the block's warps, which share ``count`` pieces."""
+        valid = Int32(cutlass.min(count, type(count)(self.ranks)))
+        return self.reduce_ranks(states, storage, me, valid)
+
+    @cute.jit
+    def own_states(self, a: cutlass.Constexpr, me: Member, begin, end):
+        """The state of the pieces of this thread's warp, in the first lane of those that share a result."""
+        number = type(a.length)
+        x = moved(a.x, a.kept.offsets(me.unit))
+        first, stop = share(end - begin, number(me.group // self.warp_groups), number(self.ranks))
+        lane = me.group % self.warp_groups
+        partial = Maybe.none(self.monoid.types)
+        at = begin + first
+        while at < begin + stop:
+            *offsets, within, index = a.reduced.offsets(at)
+            count = Int32(cutlass.min(a.elements - within, a.reduced.steps[-1]))
+            start = together(tuple(moved(x, offsets)))
+            if cutlass.const_expr(self.policy.in_turn):
+                partial = partial.then(self.piece(start, count, index, lane), self.ordered.combine)
+            else:
+                partial = partial.append(self.chunk.row(start, Int64(count), lane, index), self.monoid.combine)
+            at += 1
+        if cutlass.const_expr(self.policy.in_turn):
+            packed = partial.pack()
+            for log in cutlass.range_constexpr(self.warp_groups.bit_length() - 1):
+                packed = combine_valid(packed, exchange(packed, 1 << log), self.monoid.combine)
+            partial = Maybe.unpack(packed)
+        return (partial.state,)
+
+    @cute.jit
+    def piece(self, start, count: Int32, index: Int64, lane: Int32):
+        """The partial of a lane: its vectors, ``warp_groups`` apart, and of both ends what it has."""
+        lanes, unroll = self.warp_groups, self.policy.unroll
+        head = cutlass.min(Int32(self.chunk.misaligned(start)), count)
+        vectors = (count - head) // self.chunk.vector
+        tail = count - head - vectors * self.chunk.vector
+        sides = [(start, Int32(0), head), (start + (count - tail), count - tail, tail)]
+        most = (VECTOR_BYTES // min(dtype.size for dtype in self.monoid.sources) - 1 + lanes - 1) // lanes
+        ends = [(side, lane + k * lanes, self.edge()) for side in sides for k in range(most)]
+        for (first, _, few), place, registers in ends:
+            self.load_edge(first, few, place, registers)
+        partial = Maybe(self.monoid.nothing(), Boolean(False))
+        at = lane
+        base = self.chunk.base(index)
+        words = self.chunk.registers()
+        while at + (unroll - 1) * lanes < vectors:
+            for u in cutlass.range_constexpr(unroll):
+                self.load_vector(start, words, u, head + (at + u * lanes) * self.chunk.vector)
+            partial = partial.append(self.full(words, head + at * self.chunk.vector, base), self.ordered.combine)
+            at += unroll * lanes
+        for u in cutlass.range_constexpr(unroll - 1):
+            if at + u * lanes < vectors:
+                self.load_vector(start, words, u, head + (at + u * lanes) * self.chunk.vector)
+        for u in cutlass.range_constexpr(unroll - 1):
+            if at + u * lanes < vectors:
+                found = self.chunk.vector_state(words, u, base + (head + (at + u * lanes) * self.chunk.vector))
+                partial = partial.append(found, self.ordered.combine)
+        front = Maybe(self.monoid.nothing(), Boolean(False))
+        for (_, before, few), place, registers in ends[:most]:
+            if place < few:
+                front = front.append(self.end_state(registers, base + (before + place)), self.ordered.combine)
+        partial = front.then(partial, self.ordered.combine)
+        for (_, before, few), place, registers in ends[most:]:
+            if place < few:
+                partial = partial.append(self.end_state(registers, base + (before + place)), self.ordered.combine)
+        return Maybe(self.monoid.place(partial.state, index), partial.valid)
+
+    def edge(self) -> tuple:
+        """Registers of an element of each input."""
+        return tuple(cute.make_rmem_tensor((1,), dtype.cutlass) for dtype in self.monoid.sources)
+
+    def end_state(self, registers, index):
+        return self.monoid.lift(*(tensor[0] for tensor in registers), index)
+
+    @cute.jit
+    def load_edge(self, first, few, place, registers):
+        if place < few:
+            for pointer, register in zip(pointers_of(first + place), registers):
+                register[0] = cute.make_tensor(pointer, cute.make_layout((1,)))[0]
+
+    def load_vector(self, start, words, u: int, at) -> None:
+        """Load vector ``u`` of a lane, from element ``at`` of the piece on."""
+        for source, target in zip(self.chunk.vectors_at(start + at, Int32(0)), words):
+            cute.autovec_copy(source[(None, 0)], target[(None, u)])
+
+    def full(self, words, at, base):
+        """The state of ``unroll`` loaded vectors, the first of which begins at element ``at`` of the piece."""
+        chunk, lanes, each = self.chunk, self.warp_groups, self.monoid.lane_vectors
+        if each > 1:
+            vectors = [words[0][(None, u)] for u in range(self.policy.unroll)]
+            runs = [self.monoid.fold_vectors(vectors[u : u + each], base) for u in range(0, self.policy.unroll, each)]
+        else:
+            runs = [
+                chunk.vector_state(words, u, base + (at + u * lanes * chunk.vector)) for u in range(self.policy.unroll)
+            ]
+        total = runs[0]
+        for run in runs[1:]:
+            total = self.ordered.combine(total, run)
+        return total

@@ -1,0 +1,244 @@
+"""What the kernels of strided arrays share: arguments, the division of work among threads and blocks, the combination
+of their partials, and the results.
+
+Results are numbered along the kept axes, and positions along the reduced ones, in the order of ``normal``. A block has
+``lanes * groups`` threads: a lane has one result (or those of a 16-byte vector), and the groups share its positions.
+Neighbouring threads are neighbouring lanes where memory runs along the kept axes, else neighbouring groups: either way
+they read neighbouring elements. The groups' partials are combined by shuffles and through shared memory, in order.
+``splits`` blocks may share the positions of a tile of results; the one of them that started last combines the blocks'
+aggregates (``sync.gather``).
+
+The number of positions may be less than the axis has: ``n`` of a call counts, which lies in memory or is a parameter.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import cutlass
+from cutlass import Int32, Int64, cute
+
+from ...block.reduce import get, put, state_array, state_bytes
+from ...block.split import share
+from ...monoid import ArgMonoid
+from ...sync.gather import Entry, Notice, Slots, enter
+from ...sync.overlap import await_launches, let_next_start
+from ...warp import LANES, reduce_valid, select
+from .chunk import VECTOR_BYTES
+from .coordinates import Axes, element, moved
+from .orders import AnyOrder
+
+# A launch's arguments: ``kept`` and ``reduced`` are the Axes of results and positions; there are ``units`` of results
+# and ``length`` positions, of ``elements`` elements in all.
+Arguments = namedtuple("Arguments", "x out init slots counters kept reduced units length elements splits tiles")
+
+# A thread of a block. ``inside``: whether its lane has a result; else it works on the last one.
+Member = namedtuple("Member", "thread lane group unit inside")
+
+
+class StridedKernel:
+    """A compiled reduction of strided arrays. A subclass defines how threads get and combine their states."""
+
+    own_states: Any
+    combine_own: Any
+
+    def __init__(self, monoid, has_init: bool, policy) -> None:
+        self.policy, self.has_init = policy, has_init
+        self.ordered = monoid  # of one thread, whose positions ascend
+        self.monoid: Any = AnyOrder(monoid) if policy.in_turn and isinstance(monoid, ArgMonoid) else monoid
+        self.lanes, self.groups, self.unroll, self.split = policy.lanes, policy.groups, policy.unroll, policy.split
+        self.width = VECTOR_BYTES // monoid.source.size if policy.vectors else 1
+        self.threads = policy.lanes * policy.groups
+        self.warp_groups = 1 if policy.along_kept else min(policy.groups, LANES)  # groups that shuffles combine
+        self.ranks = policy.groups // self.warp_groups
+        self.places = self.ranks * policy.lanes * self.width if self.ranks > 1 else 0
+        self.smem = state_bytes(monoid.types, self.places) + 32 if self.places or self.split else 0
+
+    @cute.jit
+    def __call__(
+        self,
+        x: tuple,
+        out: tuple,
+        init: tuple,
+        slots: cute.Pointer,
+        counters: cute.Pointer,
+        kept: tuple,
+        reduced: tuple,
+        splits: Int32,
+        tiles: Int32,
+        grid: Int32,
+        stream,
+    ):
+        self.kernel.set_name_prefix("cutesync_reduce_strided", remove_cutlass_symbol=True, keep_mangled_name=False)
+        self.kernel(x, out, init, slots, counters, kept, reduced, splits, tiles).launch(
+            grid=(grid, 1, 1),
+            block=(self.threads, 1, 1),
+            smem=self.smem,
+            preferred_smem_carveout=-1,
+            stream=stream,
+        )
+
+    @cute.kernel
+    def kernel(
+        self,
+        x: tuple,
+        out: tuple,
+        init: tuple,
+        slots: cute.Pointer,
+        counters: cute.Pointer,
+        kept: tuple,
+        reduced: tuple,
+        splits: Int32,
+        tiles: Int32,
+    ):
+        await_launches()
+        init, count = self.parts(init)
+        axes = Axes(kept, self.policy.kept, len(x) + len(out))
+        positions = Axes(reduced, self.policy.reduced, len(x) + self.policy.columns)
+        elements = self.elements_of(positions, reduced)
+        if cutlass.const_expr(self.policy.count != ""):
+            elements = self.counted(count, elements)
+        if cutlass.const_expr(self.policy.divides):  # the given divisor is what the number of elements is reduced by
+            (less,) = self.monoid.args
+            self.monoid.args = (cutlass.max(type(less)(elements) - less, type(less)(0)),)
+        length = self.positions_of(positions, elements)
+        units = axes.size
+        self.body(Arguments(x, out, init, slots, counters, axes, positions, units, length, elements, splits, tiles))
+
+    def parts(self, given: tuple) -> tuple:
+        """The registers of ``init``, and the number of positions if it is given; bind the arguments between them."""
+        stop = len(given) - (self.policy.count != "")
+        own = stop - self.monoid.arg_count
+        self.monoid.bind(given[own:stop])
+        return given[:own], given[-1] if stop < len(given) else None
+
+    def elements_of(self, positions: Axes, reduced: tuple):
+        """The number of elements of the reduced axis."""
+        return positions.size
+
+    def positions_of(self, positions: Axes, elements):
+        """The number of positions that hold ``elements`` elements."""
+        return elements
+
+    def counted(self, count, length):
+        """How many of ``length`` elements count: ``count``, a number or a pointer to one, or the next of 0 and
+        ``length``."""
+        found = Int64(element(count) if self.policy.count == "memory" else count)
+        return type(length)(cutlass.max(cutlass.min(found, Int64(length)), Int64(0)))
+
+    @cute.jit
+    def body(self, a: cutlass.Constexpr):
+        thread, block = cute.arch.thread_idx()[0], cute.arch.block_idx()[0]
+        tile = block % a.tiles
+        split = block // a.tiles
+        if cutlass.const_expr(self.policy.along_kept):
+            lane = thread % self.lanes
+            group = thread // self.lanes
+        else:
+            lane = thread // self.groups
+            group = thread % self.groups
+        number = type(a.length)
+        unit = number(tile) * self.lanes + lane
+        me = Member(thread, lane, group, cutlass.min(unit, a.units - 1), unit < a.units)
+        if cutlass.const_expr(self.split):
+            notice = Notice.make()
+            entry = Entry.none()
+            if thread == 0:
+                entry = enter(a.counters, tile, a.splits)
+        begin, end = share(a.length, number(split), number(a.splits)) if self.split else (number(0), a.length)
+        states = self.own_states(a, me, begin, end)
+        let_next_start()
+        if cutlass.const_expr(self.split):
+            if thread == 0:
+                notice.post(*entry.close(a.counters, a.splits, cute.arch.grid_dim()[0]))
+        storage = ()
+        if cutlass.const_expr(self.places > 0):
+            storage = state_array(self.monoid.types, self.places)
+        states = self.combine_own(states, storage, me, end - begin)
+        if cutlass.const_expr(self.split):
+            if cutlass.const_expr(self.places == 0):
+                cute.arch.sync_threads()  # thread 0 has posted its notice
+            slots = Slots(a.slots, Int64(a.splits) * a.units * self.width, notice.tag, self.monoid.types)
+            if (group == 0) & me.inside & (begin < end):
+                for c in cutlass.range_constexpr(self.width):
+                    slots.publish(self.slot(a, split, me.unit) + c, states[c])
+            if notice.collector:
+                self.collect_tile(a, me, slots, storage)
+        else:
+            if (group == 0) & me.inside:
+                self.store(a, me.unit, states)
+
+    def slot(self, a: Arguments, split, unit):
+        return (Int64(split) * a.units + unit) * self.width
+
+    def used(self, count):
+        """How many groups have a position of ``count``: the first ones."""
+        return Int32(cutlass.min(count, type(count)(self.groups)))
+
+    @cute.jit
+    def collect_tile(self, a: cutlass.Constexpr, me: Member, slots: cutlass.Constexpr, storage):
+        """The tile's collector: each group combines a contiguous run of the blocks' aggregates, then the groups."""
+        number = type(a.length)
+        splits = Int32(cutlass.min(number(a.splits), a.length))  # blocks that have a position: the first ones
+        first, stop = share(splits, me.group, Int32(self.groups))
+        step = Int64(a.units) * self.width
+        found = slots.collect(self.slot(a, first, me.unit), stop - first, step, self.monoid.combine, self.width)
+        if cutlass.const_expr(self.places > 0):
+            cute.arch.sync_threads()  # the storage is used again
+        states = self.reduce_groups(found.state, storage, me, self.used(splits))
+        if (me.group == 0) & me.inside:
+            self.store(a, me.unit, states)
+
+    @cute.jit
+    def reduce_groups(self, states, storage, me: Member, used: Int32):
+        """Combine the states of the first ``used`` groups in order, in group 0. The storage may be used again after a
+        barrier."""
+        if cutlass.const_expr(self.warp_groups > 1):
+            count = cutlass.min(used - (me.group - me.group % self.warp_groups), Int32(self.warp_groups))
+            state = reduce_valid(states[0], count, self.monoid.combine, me.thread % LANES, self.warp_groups)
+            states = (state,)
+        return self.reduce_ranks(states, storage, me, (used + (self.warp_groups - 1)) // self.warp_groups)
+
+    @cute.jit
+    def reduce_ranks(self, states, storage, me: Member, valid: Int32):
+        """Combine the states of the first ``valid`` ranks in order, in the first group; a rank is the groups of a
+        warp."""
+        if cutlass.const_expr(self.places > 0):
+            rank = me.group // self.warp_groups
+            place = rank * self.lanes + me.lane
+            holds = me.group % self.warp_groups == 0
+            for log in cutlass.range_constexpr((self.ranks - 1).bit_length()):
+                distance = 1 << log
+                if holds & (rank % (2 * distance) == distance):
+                    self.put(storage, place, states)
+                cute.arch.sync_threads()
+                if holds & (rank % (2 * distance) == 0) & (rank + distance < valid):
+                    states = self.merge(states, self.get(storage, place + distance * self.lanes))
+        return states
+
+    def merge(self, a, b):
+        return tuple(self.monoid.combine(x, y) for x, y in zip(a, b))
+
+    def put(self, storage, place, states) -> None:
+        for c in range(self.width):
+            put(storage, c * (self.places // self.width) + place, states[c])
+
+    def get(self, storage, place):
+        each = self.places // self.width
+        return tuple(get(storage, c * each + place, self.monoid.types) for c in range(self.width))
+
+    def store(self, a: Arguments, unit, states) -> None:
+        """Store the results of a unit; the steps of outputs along a unit are ``width`` times those along its
+        columns."""
+        inputs, shift = len(a.x), self.width.bit_length() - 1
+        starts = moved(a.out, a.kept.offsets(unit)[inputs:])
+        steps = [step >> shift for step in a.kept.steps[inputs:]]
+        for c, state in enumerate(states):
+            for start, step, result in zip(starts, steps, self.monoid.results_of(self.total(a, state))):
+                cute.make_tensor(start + (step * c if c else 0), cute.make_layout((1,)))[0] = result
+
+    def total(self, a: Arguments, state):
+        """The state of a result: ``init``, then ``state`` unless there are no positions."""
+        found = self.monoid.combine(a.init, state) if self.has_init and not self.policy.identity else state
+        return select(a.length > 0, found, a.init) if self.policy.empty else found

@@ -1,0 +1,139 @@
+"""From a reduction of strided arrays to its launch: the normal form of its axes, the kernel, and the launch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ...dtypes import INT32, INT64
+from ...errors import ArgumentValueError, explain
+from ...runtime import workspace
+from ...runtime.call import Views
+from ...runtime.kernel import KernelSpec, Pointer, Scalar
+from ...runtime.launch import Launch, Run
+from ...runtime.layout import axes_of
+from ..named import Named
+from ..states import States, numbered, parameter_groups, start_of
+from .normal import Normal, normal, numbers, parameters
+from .spec import IN_MEMORY, ReduceSpec, Reduction
+from .strided_policy import RunPolicy, StridedChoice, StridedPolicy, StridedProblem, choose
+
+DIVIDE = ("mean", "var", "std")  # operators that divide by the number of elements
+COMMUTE = ("mean", "var", "std", "logsumexp", "minmax", "count_nonzero")  # operators with device code of their own
+
+
+def order_of(reduction: Reduction | States) -> tuple[bool, bool]:
+    """Return whether elements may be combined in any order: with unknown indexes, and with known ones."""
+    if isinstance(reduction.op, str):
+        return False, True
+    named = reduction.name in COMMUTE if isinstance(reduction, Named) else reduction.op.fn is None
+    return named and not getattr(reduction, "takes_index", False), named
+
+
+def form_of(spec: ReduceSpec, views: Views, outs: Views) -> Normal:
+    """Return the normal form of a call's axes; ``views`` are those of the inputs, without arguments in memory."""
+    order = [i for i in range(len(spec.shape)) if spec.keepdims or i not in spec.axes]
+    steps = [list(view.steps) for view in views]
+    for out in outs:
+        own = dict(zip(order, out.steps))
+        steps.append([0 if i in spec.axes else own[i] for i in range(len(spec.shape))])
+    return normal(axes_of(spec.shape, *steps), spec.axes, len(views), spec.n is None and order_of(spec.reduction)[0])
+
+
+def kernel_spec(policy: StridedPolicy, reduction: Reduction | States, has_init: bool) -> KernelSpec:
+    """Return the kernel of a policy."""
+    inputs, outputs, start, args = parameter_groups(reduction)
+    arrays = len(inputs) + len(outputs)
+    kept = parameters("kept", policy.kept, arrays, policy.wide)
+    reduced = parameters("reduced", policy.reduced, len(inputs) + policy.columns, policy.wide)
+    if isinstance(policy, RunPolicy):
+        reduced.append(Scalar("reduced_run", "Int64"))
+    memory = Pointer("scratch", INT64), Pointer("counters", INT32)
+    counts = Scalar("splits", "Int32"), Scalar("tiles", "Int32")
+    count: list[Pointer | Scalar] = []
+    if policy.count:
+        count.append(Pointer("n", INT64) if policy.count == "memory" else Scalar("n", "Int64"))
+
+    def examples() -> Sequence:
+        groups = (inputs, outputs, [*start, *args, *count], memory, kept, reduced, counts)
+        x, out, init, memories, axes, positions, blocks = (tuple(p.example() for p in g) for g in groups)
+        return x, out, init, *memories, axes, positions, *blocks
+
+    given = (*inputs, *outputs, *start, *args, *count, *memory, *kept, *reduced, *counts)
+    key = ("reduce", policy, has_init, *reduction.key)
+    return KernelSpec(key, given, lambda: policy.make(reduction.monoid(), has_init), examples=examples)
+
+
+def launch(choice: StridedChoice, spec: ReduceSpec, start: tuple | None, ordinal: int, stream: int) -> Launch:
+    """Prepare the launch of a choice; ``start`` has a number for each value of a state, or is None."""
+    policy, reduction = choice.policy, spec.reduction
+    kernel = kernel_spec(policy, reduction, start is not None)
+    inputs, arrays = len(reduction.sources), len(reduction.sources) + len(reduction.results)
+    names = [p.name for p in kernel.parameters if p.name.startswith(("kept", "reduced"))]
+    axes = numbers(choice.kept, policy.kept, arrays, policy.wide)
+    axes += [*numbers(choice.reduced, policy.reduced, inputs + policy.columns, policy.wide), choice.run]
+    values: dict[str, Any] = dict(zip(names, axes)) | {"splits": choice.splits, "tiles": choice.tiles}
+    if policy.count == "scalar":
+        values["n"] = spec.n
+    arguments = numbered("arg", spec.args)
+    values |= dict(zip(numbered("init", reduction.registers), start or ())) | dict(zip(arguments, spec.args))
+    memory = [name for name, value in zip(arguments, spec.args) if value is None]
+    if policy.count == "memory":
+        memory.append("n")
+    given = (*numbered("x", reduction.sources), *memory, *numbered("out", reduction.results))
+    claim = workspace.counters_and_slots if choice.agrees else None
+    return Launch(kernel, ordinal, choice.grid, values, given, claim, stream)
+
+
+def strided(spec: ReduceSpec, form: Normal, views: Views, stream: int) -> Run:
+    """Prepare the only launch of a call."""
+    reduction = spec.reduction
+    sizes = [source.size for source in reduction.sources]
+    begin = (views[0].ptr + form.starts[0] * sizes[0]) % 16
+    problem = StridedProblem(form, len(sizes), max(sizes), reduction.slot_words, begin == 0, order_of(reduction)[1])
+    choice = choose(problem)
+    start, empty = spec.init, form.length == 0
+    if spec.n is not None:
+        known = spec.init is not None or reduction.identity() is not None
+        empty = empty or spec.n == IN_MEMORY or spec.n == 0 or known  # one kernel for all n
+        where = "memory" if spec.n == IN_MEMORY else "scalar"
+        divides = isinstance(reduction, Named) and reduction.name in DIVIDE
+        choice = replace(choice, policy=replace(choice.policy, count=where, divides=divides))
+    if empty:
+        start = of_nothing(spec)
+        choice = replace(choice, policy=replace(choice.policy, empty=True, identity=spec.init is None))
+    return shifted(launch(choice, spec, start, views[0].device, stream).run, form, reduction)
+
+
+def of_nothing(spec: ReduceSpec) -> tuple:
+    """Return the state of no elements; raise ArgumentValueError if there is none."""
+    reduction = spec.reduction
+    if spec.init is not None:
+        return spec.init
+    value = reduction.identity()
+    if value is None:
+        argument, what = ("x", "an empty axis") if spec.n is None else ("n", "what may be no elements,")
+        came = f"{what} to reduce with {reduction.name!r}, which has no identity"
+        raise ArgumentValueError(explain(argument, came, "at least one element", "give init= or identity="))
+    return start_of(value, "identity", reduction)
+
+
+def behind(views: Views, starts: Sequence[int]) -> Views:
+    """Return the views, each so many elements further on."""
+    return tuple(replace(view, ptr=view.ptr + start * view.dtype.size) for view, start in zip(views, starts))
+
+
+def shifted(run: Run, form: Normal, reduction: Reduction | States) -> Run:
+    """Return the run with the addresses of the arrays' first positions."""
+    if not any(form.starts):
+        return run
+    inputs = len(reduction.sources)
+    before = tuple(start * source.size for start, source in zip(form.starts, reduction.sources))
+    after = tuple(start * result.size for start, result in zip(form.starts[inputs:], reduction.results))
+
+    def moved(addresses: tuple[int, ...], stream: int) -> None:
+        offsets = (*before, *(0,) * (len(addresses) - len(form.starts)), *after)
+        run(tuple(address + offset for address, offset in zip(addresses, offsets)), stream)
+
+    return moved

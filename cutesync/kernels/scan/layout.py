@@ -1,0 +1,78 @@
+"""The normal form of a scan of strided arrays: which of their axes are scanned, and which are columns.
+
+Positions are numbered along the scanned axes, in C order. Columns are independent: their axes may be reordered,
+reversed and merged. They are ordered by the strides of the results, so that neighbouring columns are neighbours in
+memory where the arrays allow it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...runtime.layout import Axis, axes_of, merged
+
+
+@dataclass(frozen=True)
+class Layout:
+    """``scanned`` and ``columns`` are axes, the outermost first; the strides of each are those of the inputs, then
+    those of the outputs. The arrays begin ``offsets`` elements behind the given addresses."""
+
+    scanned: tuple[Axis, ...]
+    columns: tuple[Axis, ...]
+    offsets: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        return math.prod(axis.extent for axis in self.scanned)
+
+    @property
+    def count(self) -> int:
+        """The number of columns."""
+        return math.prod(axis.extent for axis in self.columns)
+
+    def backward(self) -> Layout | None:
+        """Return the layout seen from the other end of the scanned axis, if all arrays run backwards along it."""
+        if len(self.scanned) != 1 or any(step >= 0 for step in self.scanned[0].steps):
+            return None
+        axis, start = _reversed(self.scanned[0])
+        return Layout((axis,), self.columns, tuple(a + b for a, b in zip(self.offsets, start)))
+
+    def extents(self) -> tuple[int, int, int] | None:
+        """Return (rows, length, inner) if all arrays are C-contiguous arrays of this shape, else None."""
+        if len(self.scanned) > 1 or len(self.columns) > 2:
+            return None
+        columns = list(self.columns)
+        length, inner = self.length, 1
+        if not self.scanned:  # of one element each: the order of the columns is that of memory
+            return (self.count, 1, 1) if all(set(axis.steps) == {1} for axis in columns) and len(columns) < 2 else None
+        steps = set(self.scanned[0].steps)
+        if len(steps) > 1:
+            return None
+        (step,) = steps
+        if columns and set(columns[-1].steps) == {1} and step == columns[-1].extent:
+            inner = columns.pop().extent
+        if step != inner or len(columns) > 1 or (columns and set(columns[0].steps) != {length * inner}):
+            return None
+        return columns[0].extent if columns else 1, length, inner
+
+
+def layout_of(shape: Sequence[int], axis: int | None, steps: Sequence[Sequence[int]]) -> Layout:
+    """Return the layout of a scan along ``axis`` (None: of the flattened arrays) of arrays with these strides, in
+    elements: those of the inputs, then those of the outputs."""
+    axes = axes_of(shape, *steps)
+    scanned = axes if axis is None else [axes[axis]]
+    columns = [] if axis is None else [other for i, other in enumerate(axes) if i != axis % len(axes)]
+    offsets = [0] * len(steps)
+    for i, column in enumerate(columns):
+        if column.extent > 1 and column.steps[-1] < 0:
+            columns[i], start = _reversed(column)
+            offsets = [a + b for a, b in zip(offsets, start)]
+    columns.sort(key=lambda column: [-abs(step) for step in reversed(column.steps)])
+    return Layout(tuple(merged(scanned)), tuple(merged(columns)), tuple(offsets))
+
+
+def _reversed(axis: Axis) -> tuple[Axis, list[int]]:
+    """Return an axis seen from its other end, and where each array begins then."""
+    return Axis(axis.extent, tuple(-step for step in axis.steps)), [(axis.extent - 1) * step for step in axis.steps]

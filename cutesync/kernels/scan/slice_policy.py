@@ -1,0 +1,98 @@
+"""Which arrays are scanned in whole outer slices, or element by element, and with which sizes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...sizes import ceil_div, power_of_two, power_of_two_below
+from ..policy import Policy
+from .problem import SMS, VECTOR_BYTES, Choice, Problem
+
+SLICE_THREADS, SINGLE_THREADS = 256, 256
+SLICE_BYTES = 1 << 15  # of a tile's elements and results in shared memory
+LANES = 32
+SLICE_BLOCKS = 4  # per SM: 128 KiB of tiles
+MAX_SEGMENTS = 32  # of a column: one warp scans their states
+MIN_SEGMENT = 16  # positions of a piece: shorter ones cost more to exchange than they save
+WIDE_STATE_WORDS, WIDEST_STATE_WORDS = 4, 8  # with larger states an SM holds fewer blocks
+MIN_SLICES, LONG_SLICE_BYTES = 64, 1 << 13  # fewer slices that are longer leave too many SMs idle
+LINE_BYTES = 128
+MIN_VECTOR_BYTES = 8  # rows that only narrower vectors divide
+SINGLE_BYTES, MAX_SINGLE_VECTORS = 64, 4  # of a thread
+
+
+@dataclass(frozen=True)
+class SlicePolicy(Policy, kernel=".slices:SliceScan"):
+    """Tiles of whole outer slices of at most ``capacity`` elements. ``segments`` threads share a column. ``aligned``:
+    every tile of the inputs begins on a boundary of 16 bytes; ``aligned_out``: and of the outputs."""
+
+    segments: int
+    capacity: int
+    aligned: bool
+    aligned_out: bool
+    blocks_per_sm: int
+
+
+@dataclass(frozen=True)
+class SinglePolicy(Policy, kernel=".single:SingleScan"):
+    """Axes of extent 1: ``unroll`` vectors of ``width`` elements a thread."""
+
+    width: int
+    unroll: int
+    aligned_out: bool
+
+
+def single(problem: Problem) -> Choice:
+    """Return the policy and the launch of a scan along an axis of extent 1."""
+    count = problem.rows * problem.inner
+    width, _ = problem.vector(problem.items)
+    aligned = problem.aligned(width) == 0
+    unroll = max(1, min(MAX_SINGLE_VECTORS, SINGLE_BYTES // (width * problem.position_bytes)))
+    while unroll > 1 and ceil_div(count, width * unroll * SINGLE_THREADS) < SMS:
+        unroll //= 2
+    return Choice(SinglePolicy(width, unroll, aligned), 1, ceil_div(count, width * unroll * SINGLE_THREADS))
+
+
+def slices(problem: Problem) -> Choice | None:
+    """Return the policy and the launch of a scan in whole outer slices, None where another kernel is better."""
+    if not _suits(problem):
+        return None
+    sizes = _buffers(problem)
+    each = problem.length * problem.inner
+    capacity = SLICE_BYTES // sum(sizes)
+    # so many slices are a multiple of 16 bytes of every array
+    unit = max(VECTOR_BYTES // math.gcd(VECTOR_BYTES, each * size) for size in (*problem.sources, *problem.results))
+    most = capacity // (each + max(VECTOR_BYTES // size for size in sizes))
+    if most < unit:
+        return None
+    count = min(most // unit, max(1, ceil_div(problem.rows, unit * 2 * SMS))) * unit
+    tiles = ceil_div(problem.rows, count)
+    columns = count * problem.inner
+    segments = min(
+        MAX_SEGMENTS, power_of_two(SLICE_THREADS // columns), power_of_two_below(problem.length // MIN_SEGMENT)
+    )
+    aligned, aligned_out = (not any(at % VECTOR_BYTES for at in group) for group in (problem.xs, problem.outs))
+    blocks = SLICE_BLOCKS - (problem.words > WIDE_STATE_WORDS) - (problem.words > WIDEST_STATE_WORDS)
+    return Choice(SlicePolicy(segments, capacity, aligned, aligned_out, blocks), count, tiles)
+
+
+def _buffers(problem: Problem) -> list[int]:
+    """Return the size of an element of each buffer: results of the size of their input need none."""
+    shared = list(problem.sources)
+    for k, size in enumerate(problem.results):
+        if k >= len(problem.sources) or problem.sources[k] != size:
+            shared.append(size)
+    return shared
+
+
+def _suits(problem: Problem) -> bool:
+    """Return whether no other kernel reads whole lines: rows that are no multiple of vectors, and columns that are
+    narrower than a line or, in longer slices, too few for a thread each."""
+    if problem.rows < (MIN_SLICES if problem.length * problem.inner * problem.wide > LONG_SLICE_BYTES else 2):
+        return False
+    if problem.inner == 1:
+        items, _ = problem.vector(problem.length)
+        short = problem.length <= LANES * items  # other kernels take a warp for a row of which not all elements count
+        return items * problem.wide < MIN_VECTOR_BYTES or (problem.counted and short)
+    return problem.inner * problem.wide < LINE_BYTES or problem.length > 32

@@ -1,0 +1,264 @@
+"""Scan of arrays whose outer slices fit shared memory: axes in the middle with few columns behind them, and rows of any
+length.
+
+A block copies some whole slices, which are one run of memory, in vectors of 16 bytes; scans them where they lie; and
+stores them as it copied them. A thread scans a column of a slice, or one of ``segments`` pieces of it; the pieces'
+aggregates are exchanged through shared memory. Blocks exchange nothing.
+
+Slices that are multiples of 32 bytes lie 16 bytes further apart in shared memory than in global memory: threads at the
+same place of neighbouring slices access different banks. For the same reason a piece has an odd number of positions.
+
+Results take the places of the elements of an input of their size; others have memory of their own.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Int32, Int64, Uint8
+from cutlass.experimental import primitives
+from cutlass.memory import SmemAllocator
+
+from ...block.reduce import get, put, state_array, state_bytes
+from ...monoid import choose
+from ...warp import LANES, Maybe, scan_states
+from ..arrays import pointers_of
+from .base import Arguments, Scan, ScanKernel
+from .columns import ThreadColumns
+from .problem import VECTOR_BYTES
+from .slice_policy import SLICE_THREADS, SlicePolicy
+
+UNROLL = 8  # positions of a thread that are in registers at once
+UNPADDED = 1 << 30  # vectors of a slice: more than a tile has
+
+# A thread's piece of a column: the column's slice in the tile, its place in the slice, and the positions from ``begin``
+# to ``end``. ``exists``: no other thread has the same.
+Piece = namedtuple("Piece", "slice inside begin end exists")
+
+
+class SliceScan(ThreadColumns):
+    """The kernel. ``a.tiles`` slices are a tile. With ``aligned`` every tile of the inputs begins on a boundary of 16
+    bytes, with ``aligned_out`` every one of the outputs."""
+
+    def __init__(self, scan: Scan, policy: SlicePolicy) -> None:
+        self.width, self.segments = 1, policy.segments
+        self.aligned, self.aligned_out = policy.aligned, policy.aligned_out
+        self.across = SLICE_THREADS // policy.segments  # columns that are scanned at once
+        sources, results = scan.monoid.sources, scan.monoid.results
+        self.sizes = [dtype.size for dtype in sources]
+        self.home = []  # the buffer of each result
+        for k, dtype in enumerate(results):
+            if k < len(sources) and sources[k].size == dtype.size:
+                self.home.append(k)
+            else:
+                self.home.append(len(self.sizes))
+                self.sizes.append(dtype.size)
+        self.buffer_bytes = [policy.capacity * size + VECTOR_BYTES for size in self.sizes]
+        states = state_bytes(scan.monoid.types, SLICE_THREADS) if policy.segments > 1 else 0
+        ScanKernel.__init__(self, scan, SLICE_THREADS, sum(self.buffer_bytes) + states, policy.blocks_per_sm)
+
+    @cute.jit
+    def body(self, a: Arguments):
+        allocator = SmemAllocator()
+        buffers = tuple(allocator.allocate_array(Uint8, size, byte_alignment=16) for size in self.buffer_bytes)
+        states = state_array(self.scan.monoid.types, SLICE_THREADS) if self.segments > 1 else None
+        thread, _, _ = cute.arch.thread_idx()
+        block, _, _ = cute.arch.block_idx()
+        first = Int64(block) * a.tiles
+        count = Int32(cutlass.min(a.rows - first, Int64(a.tiles)))
+        elements = count * self.slice_of(a)
+        start = first * self.slice_of(a)
+        for k, (source, dtype) in enumerate(zip(pointers_of(a.x), self.scan.monoid.sources)):
+            self.copy_in(buffers[k], source + start, dtype, elements, a, thread)
+        cute.arch.cp_async_commit_group()
+        cute.arch.cp_async_wait_group(0)
+        cute.arch.sync_threads()
+        columns = count * Int32(a.inner)
+        if cutlass.const_expr(self.segments == 1):
+            for column in cutlass.range(thread, columns, SLICE_THREADS, unroll=1):
+                piece = self.piece(a, column, Int32(0), columns)
+                self.scan_piece(buffers, a, piece, self.carry_in(a))
+        else:
+            for base in cutlass.range(0, columns, self.across, unroll=1):
+                piece = self.piece(a, base + thread % self.across, thread // self.across, columns)
+                before = self.exchange(states, self.reduce_piece(buffers, a, piece), a, thread)
+                self.scan_piece(buffers, a, piece, self.then(self.carry_in(a), before))
+                cute.arch.sync_threads()
+        cute.arch.sync_threads()
+        for k, (out, dtype) in enumerate(zip(pointers_of(a.out), self.scan.monoid.results)):
+            self.copy_out(buffers[self.home[k]], out + start, dtype, elements, a, thread)
+
+    def slice_of(self, a: Arguments):
+        """The elements of a slice."""
+        return Int32(a.whole * a.inner)
+
+    # Copies: bytes of a tile lie in shared memory as in global memory, but for the bytes between slices.
+
+    def pitch(self, a: Arguments, size: int):
+        """``(bytes, pad)`` of a slice of elements of ``size`` bytes."""
+        bytes_of = self.slice_of(a) * size
+        padded = (bytes_of % (2 * VECTOR_BYTES) == 0) & (Int32(a.inner) * size < 4 * LANES)
+        return bytes_of, choose(padded, Int32(VECTOR_BYTES), Int32(0))
+
+    @cute.jit
+    def copy_in(self, buffer, source, dtype: cutlass.Constexpr, elements, a: Arguments, thread):
+        bytes_of, pad = self.pitch(a, dtype.size)
+        whole = Int32(0)
+        if cutlass.const_expr(self.aligned):
+            vectors = elements * dtype.size // VECTOR_BYTES
+            each = choose(pad > 0, bytes_of // VECTOR_BYTES, Int32(UNPADDED))
+            for v in cutlass.range(thread, vectors, SLICE_THREADS, unroll=1):
+                target = buffer + (v * VECTOR_BYTES + v // each * pad)
+                at = cute.make_ptr(Uint8, source.toint() + Int64(v * VECTOR_BYTES), source.memspace, assumed_align=16)
+                primitives.cp_async_shared_global(self.vector_at(target), at, VECTOR_BYTES, "cg")
+            whole = vectors * (VECTOR_BYTES // dtype.size)
+        for i in cutlass.range(whole + thread, elements, SLICE_THREADS, unroll=4):
+            self.copy_element(self.at(buffer, i, dtype, a), source + i, dtype)
+
+    def copy_element(self, target, source, dtype) -> None:
+        if dtype.size >= 4:
+            primitives.cp_async_shared_global(target, source, dtype.size, "ca")
+        else:
+            put_element(target, element(source)[0])
+
+    @cute.jit
+    def copy_out(self, buffer, out, dtype: cutlass.Constexpr, elements, a: Arguments, thread):
+        bytes_of, pad = self.pitch(a, dtype.size)
+        whole = Int32(0)
+        if cutlass.const_expr(self.aligned_out and not self.scan.counted):
+            vectors = elements * dtype.size // VECTOR_BYTES
+            each = choose(pad > 0, bytes_of // VECTOR_BYTES, Int32(UNPADDED))
+            for v in cutlass.range(thread, vectors, SLICE_THREADS, unroll=4):
+                held = cute.make_rmem_tensor((4,), Int32)
+                source = buffer + (v * VECTOR_BYTES + v // each * pad)
+                cute.autovec_copy(self.words_at(source.toint(), source.memspace), held)
+                cute.autovec_copy(held, self.words_at(out.toint() + Int64(v * VECTOR_BYTES), out.memspace))
+            whole = vectors * (VECTOR_BYTES // dtype.size)
+        for i in cutlass.range(whole + thread, elements, SLICE_THREADS, unroll=4):
+            self.move_element(out + i, self.at(buffer, i, dtype, a), self.counts(i, a))
+
+    def counts(self, i, a: Arguments):
+        """Whether the position of element ``i`` of a tile counts."""
+        return i % self.slice_of(a) < Int32(a.length * a.inner) if self.scan.counted else True
+
+    @cute.jit
+    def move_element(self, target, source, counts):
+        if counts:
+            put_element(target, element(source)[0])
+
+    def vector_at(self, pointer):
+        return cute.make_ptr(Uint8, pointer.toint(), pointer.memspace, assumed_align=VECTOR_BYTES)
+
+    def words_at(self, address, space):
+        return cute.make_tensor(cute.make_ptr(Int32, address, space, assumed_align=16), cute.make_layout((4,)))
+
+    def at(self, buffer, i, dtype, a: Arguments):
+        """Where element ``i`` of a tile lies in a buffer."""
+        bytes_of, pad = self.pitch(a, dtype.size)
+        place = i * dtype.size + i * dtype.size // bytes_of * pad
+        return self.pointer(buffer, place, dtype)
+
+    def pointer(self, buffer, place, dtype):
+        return cute.make_ptr(dtype.cutlass, (buffer + place).toint(), cute.AddressSpace.smem, assumed_align=dtype.size)
+
+    # Scanning
+
+    def piece(self, a: Arguments, column, segment, columns) -> Piece:
+        """A thread's piece of a column. Threads without one get that of another."""
+        inner, length = Int32(a.inner), Int32(a.length)
+        exists = column < columns
+        column = cutlass.min(column, columns - 1)
+        number = column // inner
+        if self.segments == 1:
+            return Piece(number, column - number * inner, Int32(0), length, Boolean(True))
+        height = self.height(a)
+        begin = cutlass.min(segment * height, length - 1)
+        exists = exists & (segment * height < length)
+        end = cutlass.min(begin + height, length)
+        return Piece(number, column - number * inner, begin, end, exists)
+
+    def height(self, a: Arguments):
+        """The positions of a piece, an odd number."""
+        return (Int32(a.length) + (self.segments - 1)) // self.segments | 1
+
+    def held(self, buffers, k: int, a: Arguments, piece: Piece, position, dtype):
+        """Where the thread's element at a position lies in buffer ``k``."""
+        bytes_of, pad = self.pitch(a, dtype.size)
+        inside = self.scan.flip(position, Int32(a.length)) * Int32(a.inner) + piece.inside
+        return self.pointer(buffers[k], piece.slice * (bytes_of + pad) + inside * dtype.size, dtype)
+
+    def states_at(self, buffers, a: Arguments, piece: Piece, first, count: int) -> list:
+        """The states of ``count`` positions."""
+        rows = []
+        for u in range(count):
+            row = []
+            for k, dtype in enumerate(self.scan.monoid.sources):
+                row.append(cute.make_rmem_tensor((1,), dtype.cutlass))
+                row[-1][0] = element(self.held(buffers, k, a, piece, first + u, dtype))[0]
+            rows.append(row)
+        return [self.lifted(row, Int64(first + u), a) for u, row in enumerate(rows)]
+
+    @cute.jit
+    def reduce_piece(self, buffers: cutlass.Constexpr, a: Arguments, piece: Piece):
+        (state,) = self.states_at(buffers, a, piece, piece.begin, 1)
+        at = piece.begin + 1
+        while at + UNROLL <= piece.end:
+            for row in self.states_at(buffers, a, piece, at, UNROLL):
+                state = self.combine(state, row)
+            at += UNROLL
+        while at < piece.end:
+            for row in self.states_at(buffers, a, piece, at, 1):
+                state = self.combine(state, row)
+            at += 1
+        return state
+
+    @cute.jit
+    def exchange(self, states: cutlass.Constexpr, own, a: Arguments, thread):
+        """What comes before a thread's piece in its column. Two block barriers."""
+        types = self.scan.monoid.types
+        put(states, thread, own[0])
+        cute.arch.sync_threads()
+        segment = thread % self.segments
+        place = segment * self.across + thread // self.segments
+        held = get(states, place, types)
+        valid = segment * self.height(a) < Int32(a.length)
+        put(states, place, scan_states(held, self.scan.combine, thread % LANES, self.segments, valid))
+        cute.arch.sync_threads()
+        state = get(states, cutlass.max(thread - self.across, 0), types)
+        return Maybe((state,), thread >= self.across)
+
+    @cute.jit
+    def scan_piece(self, buffers: cutlass.Constexpr, a: Arguments, piece: Piece, before: Maybe):
+        """Replace a thread's elements by its results; ``before`` comes before them."""
+        if piece.exists:
+            (row,) = self.states_at(buffers, a, piece, piece.begin, 1)
+            state = self.then(before, Maybe.of(row)).state
+            self.put_results(buffers, a, piece, piece.begin, before.state if self.scan.exclusive else state)
+            at = piece.begin + 1
+            while at + UNROLL <= piece.end:
+                for u, row in enumerate(self.states_at(buffers, a, piece, at, UNROLL)):
+                    following = self.combine(state, row)
+                    self.put_results(buffers, a, piece, at + u, state if self.scan.exclusive else following)
+                    state = following
+                at += UNROLL
+            while at < piece.end:
+                for row in self.states_at(buffers, a, piece, at, 1):
+                    following = self.combine(state, row)
+                    self.put_results(buffers, a, piece, at, state if self.scan.exclusive else following)
+                    state = following
+                at += 1
+
+    def put_results(self, buffers, a: Arguments, piece: Piece, position, states) -> None:
+        results = self.scan.monoid.results_of(states[0])
+        for k, (result, dtype) in enumerate(zip(results, self.scan.monoid.results)):
+            put_element(self.held(buffers, self.home[k], a, piece, position, dtype), result)
+
+
+def element(pointer):
+    return cute.make_tensor(pointer, cute.make_layout((1,)))
+
+
+def put_element(pointer, value) -> None:
+    element(pointer)[0] = value

@@ -1,0 +1,305 @@
+"""Scan of arrays of any strides: tiles of positions times columns in shared memory.
+
+The tiles are those of ``column_tiles``, and so are the order of steps, the look-back and the progress. What differs is
+who loads what: neighbouring threads copy what lies side by side in memory, be it columns or positions, in each input by
+itself; a barrier later each thread reduces and scans ``height`` positions of one column. Results take the places of the
+elements in shared memory, and are stored as they lie side by side in the output. So whole lines are read and written
+although inputs and outputs disagree about the axis of neighbours.
+
+Positions and columns are numbers; their places in memory follow from the extents and strides of the axes (``Layout``).
+Slots in shared memory are padded so that neighbouring threads access different banks in each of these orders.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Int32, Int64, Uint8
+from cutlass.experimental import primitives
+
+from ...block.reduce import get, put, state_bytes
+from ...monoid import choose
+from ...sizes import power_of_two_below
+from ...warp import LANES, Maybe, scan_states
+from ..arrays import pointers_of
+from .base import Arguments, Scan, ScanKernel
+from .column_tiles import MAX_UNROLL, UNROLL_BYTES, WORD_BYTES, ColumnTileScan, Member
+from .strided_policy import THREADS, StridedPolicy, slot_sizes, strides_of_slots
+
+BATCH = 8  # elements of a thread that are in registers on their way to or from shared memory
+
+# As ``column_tiles.Part``. ``first`` is the tile's first position, ``base`` its first column.
+Part = namedtuple("Part", "tile outer column inside left row count position first base")
+
+# An axis of a layout: its extent, what divides by it (``strided_policy.divisor``), and the stride of each array.
+Dimension = namedtuple("Dimension", "extent factor shift steps")
+
+
+class StridedScan(ColumnTileScan):
+    """The kernel. Threads whose positions or columns do not exist load others in their place, and store nothing."""
+
+    def __init__(self, scan: Scan, policy: StridedPolicy) -> None:
+        self.width, self.lanes, self.groups, self.height = 1, policy.lanes, policy.groups, policy.height
+        self.group, self.alone, self.ranks, self.wide = policy.group, policy.alone, policy.ranks, policy.wide
+        self.tile, self.states, self.stages = policy.tile, THREADS, 1 if policy.alone else 2
+        sources, results = scan.monoid.sources, scan.monoid.results
+        self.along, self.log = policy.along, policy.height.bit_length() - 1
+        self.slots_of = slot_sizes([d.size for d in sources], [d.size for d in results])
+        self.steps_of = [strides_of_slots(policy.lanes, policy.height, size) for size in self.slots_of]
+        self.stage_bytes = [-(-run * policy.groups // 16) * 16 for _, run in self.steps_of]
+        self.unroll = max(1, min(MAX_UNROLL, policy.height, power_of_two_below(UNROLL_BYTES // sum(self.slots_of))))
+        elements = sum(self.stages * size + 16 for size in self.stage_bytes)
+        smem = elements + (1 if policy.alone else 2) * state_bytes(scan.monoid.types, self.states) + 16
+        self.positions = 0 if policy.alone else self.tile
+        ScanKernel.__init__(self, scan, THREADS, smem, policy.blocks_per_sm)
+
+    def stage_buffers(self, allocator) -> tuple:
+        return tuple(
+            allocator.allocate_array(Uint8, self.stages * size, byte_alignment=16) for size in self.stage_bytes
+        )
+
+    def chains(self, a: Arguments):
+        return Int32((a.inner + (self.lanes - 1)) // self.lanes)
+
+    def part(self, number, a: Arguments, me: Member) -> Any:
+        chains = self.chains(a)
+        tile, base = number // chains, Int64(number % chains) * self.lanes
+        inside = base + me.lane < a.inner
+        first, row = Int64(tile) * self.tile, me.group * self.height
+        count = Int32(cutlass.min(a.length - first, Int64(self.tile)))
+        left = choose(inside, count - row, Int32(0))
+        return Part(tile, Int32(0), base + me.lane, inside, left, row, count, first + row, first, base)
+
+    # Places in memory
+
+    def dimensions(self, a: Arguments) -> tuple[list, list]:
+        """The scanned axes, and those of the columns, the outermost first."""
+        each = 3 + len(self.along)
+        parts = [a.layout[i : i + each] for i in range(0, len(a.layout), each)]
+        found = [Dimension(part[0], part[1], part[2], part[3:]) for part in parts]
+        return found[: self.ranks[0]], found[self.ranks[0] :]
+
+    def offset(self, dimensions, number, k: int):
+        """How far the position or the column of a number lies from number 0 in array ``k``, in elements."""
+        total = None
+        for i in range(len(dimensions) - 1, -1, -1):
+            rest, coordinate = number, number
+            if i > 0:
+                rest = self.quotient(number, dimensions[i])
+                coordinate = number - rest * type(number)(dimensions[i].extent)
+            far = Int64(coordinate) * dimensions[i].steps[k]
+            total = far if total is None else total + far
+            number = rest
+        return total
+
+    def quotient(self, number, dimension):
+        if self.wide:
+            return number // dimension.extent
+        return Int32((Int64(number) * dimension.factor) >> dimension.shift)
+
+    def number(self, n):
+        """A position or a column as a number that is divided."""
+        return Int64(n) if self.wide else Int32(n)
+
+    # What a thread loads or stores as number ``j`` in array ``k`` is the position and the column of its *spot*: those
+    # of number 0, which depend on the thread, and steps from there, which do not.
+
+    def spot(self, k: int, me: Member):
+        """``(position, column)`` in a tile of a thread's number 0."""
+        across = min(self.tile, THREADS) if self.along[k] else self.lanes
+        low, high = me.thread & (across - 1), me.thread >> (across.bit_length() - 1)
+        return (low, high) if self.along[k] else (high, low)
+
+    def step_to(self, k: int, j: int) -> tuple[int, int]:
+        """``(positions, columns)`` from number 0 to number ``j``."""
+        if not self.along[k]:
+            return j * self.groups, 0
+        if self.tile >= THREADS:
+            return j * THREADS % self.tile, j * THREADS // self.tile
+        return 0, j * (THREADS // self.tile)
+
+    def batches(self) -> list:
+        """The numbers, in batches."""
+        return [range(first, min(first + BATCH, self.height)) for first in range(0, self.height, BATCH)]
+
+    def offsets(self, k: int, a: Arguments, part: Any, me: Member, full: bool) -> list:
+        """Where the elements of a thread's numbers lie in array ``k``, in elements. Another element is taken in place
+        of one that does not exist; of a ``full`` tile all do, but for columns that are not stepped to."""
+        scanned, columns = self.dimensions(a)
+        position, column = self.spot(k, me)
+        steps = [self.step_to(k, j) for j in range(self.height)]
+
+        def of_position(add: int):
+            at = position + add if full else cutlass.min(position + add, part.count - 1)
+            return self.offset(scanned, self.number(self.scan.flip(part.first + at, a.length)), k)
+
+        def of_column(add: int):
+            at = part.base + (column + add)
+            at = at if full and self.along[k] else cutlass.min(at, a.inner - 1)
+            return self.offset(columns, self.number(at), k)
+
+        rows: dict[int, Any] = {}
+        across: dict[int, Any] = {}
+        for down, right in steps:
+            if right not in across:
+                if full and across and self.ranks[1] == 1:
+                    across[right] = across[0] + right * columns[0].steps[k]
+                else:
+                    across[right] = of_column(right)
+            if down not in rows:
+                if full and rows and self.ranks[0] == 1:
+                    step = scanned[0].steps[k]
+                    rows[down] = rows[0] + down * (-step if self.scan.reverse else step)
+                else:
+                    rows[down] = of_position(down)
+        return [rows[down] + across[right] for down, right in steps]
+
+    def slots_at(self, shared, k: int, stage, me: Member, array: int, dtype) -> list:
+        """Where the elements of a thread's numbers of an array lie in shared memory, in slots ``k``."""
+        position, column = self.spot(array, me)
+        row, run = self.steps_of[k]
+        first = self.slot(shared, k, stage, position >> self.log, position & (self.height - 1), column)
+        found = []
+        for j in range(self.height):
+            down, right = self.step_to(array, j)  # positions carry nothing from run to run: both are powers of two
+            far = down // self.height * run + down % self.height * row + right * self.slots_of[k]
+            found.append(self.pointer(first + far, dtype))
+        return found
+
+    def slot(self, shared, k: int, stage, group, inside, column):
+        """The slot of a position of a row group, and a column."""
+        row, run = self.steps_of[k]
+        place = stage * self.stage_bytes[k] + group * run + inside * row + column * self.slots_of[k]
+        return shared.stages[k] + place
+
+    def pointer(self, at, dtype):
+        return cute.make_ptr(dtype.cutlass, at.toint(), cute.AddressSpace.smem, assumed_align=dtype.size)
+
+    def held(self, shared, k: int, stage, u, me: Member):
+        return self.pointer(self.slot(shared, k, stage, me.group, u, me.lane), self.scan.monoid.sources[k])
+
+    # Loading and storing
+
+    def is_full(self, k: int, a: Arguments, part: Any):
+        """Whether all positions and columns of a tile exist; if array ``k`` has a column a thread, all positions."""
+        full = part.count == self.tile
+        return full & (part.base + self.lanes <= a.inner) if self.along[k] else full
+
+    @cute.jit
+    def load(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
+        """Start the copies of a tile into a stage."""
+        for k, source in enumerate(pointers_of(a.x)):
+            if self.is_full(k, a, part):
+                self.load_array(shared, k, source, a, me, part, stage, True)
+            else:
+                self.load_array(shared, k, source, a, me, part, stage, False)
+        cute.arch.cp_async_commit_group()
+
+    def load_array(self, shared, k: int, source, a: Arguments, me: Member, part: Any, stage, full: bool) -> None:
+        dtype = self.scan.monoid.sources[k]
+        offsets = self.offsets(k, a, part, me, full)
+        slots = self.slots_at(shared, k, stage, me, k, dtype)
+        for batch in self.batches():
+            if dtype.size >= WORD_BYTES:
+                for j in batch:
+                    primitives.cp_async_shared_global(slots[j], source + offsets[j], dtype.size, "ca")
+            else:
+                values = [element(source + offsets[j])[0] for j in batch]
+                for j, value in zip(batch, values):
+                    put_element(slots[j], value)
+
+    @cute.jit
+    def store(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
+        """Store the results of a tile."""
+        for k, out in enumerate(pointers_of(a.out)):
+            if self.is_full(len(self.scan.monoid.sources) + k, a, part):
+                self.store_array(shared, k, out, a, me, part, stage, True)
+            else:
+                self.store_array(shared, k, out, a, me, part, stage, False)
+
+    def store_array(self, shared, k: int, out, a: Arguments, me: Member, part: Any, stage, full: bool) -> None:
+        array = len(self.scan.monoid.sources) + k
+        offsets = self.offsets(array, a, part, me, full)
+        slots = self.slots_at(shared, k, stage, me, array, self.scan.monoid.results[k])
+        position, column = self.spot(array, me)
+        for batch in self.batches():
+            values = [element(slots[j])[0] for j in batch]
+            for j, value in zip(batch, values):
+                down, right = self.step_to(array, j)
+                if full and self.along[array]:
+                    put_element(out + offsets[j], value)
+                else:
+                    exists = part.base + (column + right) < a.inner
+                    exists = exists if full else exists & (position + down < part.count)
+                    self.store_one(exists, out + offsets[j], value)
+
+    @cute.jit
+    def store_one(self, exists, at, value):
+        if exists:
+            put_element(at, value)
+
+    # Scanning
+
+    @cute.jit
+    def reduce_tile(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage):
+        cute.arch.cp_async_wait_group(0)
+        cute.arch.sync_threads()  # a thread reads what others copied
+        return self.reduce_rows(shared, a, me, part, stage)
+
+    @cute.jit
+    def exchange(self, storage: cutlass.Constexpr, states, me: Member, count: Int32):
+        """As in ``column_tiles``, by warps that scan the states of neighbouring threads of a column. Two barriers."""
+        types, combine = self.scan.monoid.types, self.scan.combine
+        put(storage, me.thread, states[0])
+        cute.arch.sync_threads()
+        column, group = me.thread // self.groups, me.thread % self.groups
+        place = group * self.lanes + column
+        own = get(storage, place, types)
+        run = scan_states(own, combine, me.thread % LANES, min(self.groups, LANES), group < count)
+        put(storage, place, run)
+        cute.arch.sync_threads()
+        before = self.up_to(storage, me, cutlass.max(me.group - 1, 0))
+        return (before,), (self.up_to(storage, me, cutlass.max(count - 1, 0)),)
+
+    @cute.jit
+    def up_to(self, storage: cutlass.Constexpr, me: Member, group):
+        """The states of a column's threads up to row group ``group``, from the scans of warps."""
+        types = self.scan.monoid.types
+        state = get(storage, cutlass.min(group, LANES - 1) * self.lanes + me.lane, types)
+        if cutlass.const_expr(self.groups > LANES):
+            for warp in cutlass.range(1, group // LANES + 1, 1, unroll=1):
+                place = cutlass.min(group, warp * LANES + (LANES - 1)) * self.lanes + me.lane
+                state = self.scan.combine(state, get(storage, place, types))
+        return state
+
+    @cute.jit
+    def scan_rows(self, shared: cutlass.Constexpr, a: Arguments, me: Member, part: Any, stage, before: Maybe):
+        """Scan a thread's positions in shared memory, then store the tile."""
+        states = before.state
+        for first in cutlass.range(0, self.height, self.unroll, unroll=1):
+            rows = self.states_of(shared, a, me, part, stage, first)
+            for u, row in enumerate(rows):
+                following = (
+                    self.append((first + u > 0) | before.valid, states, row) if u == 0 else self.combine(states, row)
+                )
+                self.put_results(shared, me, stage, first + u, states if self.scan.exclusive else following)
+                states = following
+        cute.arch.sync_threads()
+        self.store(shared, a, me, part, stage)
+        cute.arch.sync_threads()  # before copies into the stage
+
+    def put_results(self, shared, me: Member, stage, u, states) -> None:
+        """Put the results of a thread's position ``u`` in the places of its elements."""
+        for k, (result, dtype) in enumerate(zip(self.scan.monoid.results_of(states[0]), self.scan.monoid.results)):
+            element(self.pointer(self.slot(shared, k, stage, me.group, u, me.lane), dtype))[0] = result
+
+
+def element(pointer):
+    return cute.make_tensor(pointer, cute.make_layout((1,)))
+
+
+def put_element(pointer, value) -> None:
+    element(pointer)[0] = value

@@ -1,0 +1,200 @@
+"""Which tiles scan arrays that are not C-contiguous, and the layout as the kernel's parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ...runtime.layout import Axis
+from ...sizes import ceil_div, power_of_two, power_of_two_below
+from ..policy import Policy
+from .column_policy import MAX_TILE_GROUP, MIN_TILE_GROUP, group_slots
+from .layout import Layout
+from .problem import SMS, Choice, Problem
+
+THREADS = 256
+TILE_BYTES = 1 << 15  # of a tile's slots, at most
+MAX_HEIGHT, MIN_HEIGHT = 16, 4  # positions of a thread
+SMEM_BYTES = 216 << 10  # of an SM, for tiles
+MAX_BLOCKS = 4  # per SM: 64 registers a thread
+WIDE_STATE_WORDS, WIDEST_STATE_WORDS = 2, 8  # with larger states an SM holds fewer blocks
+SECTOR_BYTES = 32  # of memory, read for nothing at the two ends of a run, half of them each
+LOOK_BACK_COST = 1.1  # of a tile that depends on others
+LOOK_BACK_BYTES = 44  # per word of a state: one published, the others read
+INT32_COUNT = 1 << 31
+BLOCK, MIN_BLOCK = 16, 4  # columns along each of two axes: 16 elements of 4 bytes are half a line
+GROUP_BYTES = 1 << 22  # read while the end of a group of tiles is passed on: 1 to 2 us
+FAR = 1 << 62  # the stride of what has no neighbours
+
+
+@dataclass(frozen=True)
+class StridedPolicy(Policy, kernel=".strided:StridedScan"):
+    """Tiles of ``lanes`` columns. A thread scans ``height`` positions of a column. ``group`` tiles are a group of the
+    look-back; ``alone``: a tile has all positions.
+
+    ``ranks`` are the number of scanned axes and that of axes of columns. ``along`` says for each input, then for each
+    output, whether neighbouring threads access neighbouring positions, not columns. ``wide``: positions or columns need
+    64 bits."""
+
+    lanes: int
+    height: int
+    group: int
+    blocks_per_sm: int
+    alone: bool
+    ranks: tuple[int, int]
+    along: tuple[bool, ...]
+    wide: bool
+
+    @property
+    def groups(self) -> int:
+        """The threads that share a column."""
+        return THREADS // self.lanes
+
+    @property
+    def tile(self) -> int:
+        """The positions of a tile."""
+        return self.groups * self.height
+
+
+def strides_of_slots(lanes: int, height: int, size: int) -> tuple[int, int]:
+    """Return the bytes between positions, and between the positions of two threads of a column, in shared memory with
+    slots of ``size`` bytes. Neighbouring positions, and neighbouring threads, lie in different banks."""
+    word = max(size, 4)
+    row = lanes * size
+    if row > 8:
+        row = (ceil_div(row, word) | 1) * word
+    unit = max(lanes * size, word)
+    run = height * row
+    if unit < 128:
+        run = (ceil_div(run, unit) | 1) * unit
+    return row, run
+
+
+def slot_sizes(sources: Sequence[int], results: Sequence[int]) -> list[int]:
+    """Return the bytes of each slot of a position: a result takes the place of an element."""
+    count = max(len(sources), len(results))
+    padded = [[*sizes, *[1] * (count - len(sizes))] for sizes in (sources, results)]
+    return [max(pair) for pair in zip(*padded)]
+
+
+def strided(problem: Problem, layout: Layout) -> Choice:
+    """Return the policy and the launch of a scan of strided arrays of at least one element."""
+    layout = in_blocks(layout)
+    sizes = (*problem.sources, *problem.results)
+    sizes_of_slots = slot_sizes(problem.sources, problem.results)
+    along = tuple(_runs_along(layout, k) for k in range(len(sizes)))
+    most = power_of_two_below(TILE_BYTES // THREADS // sum(sizes_of_slots))
+    height = max(1, min(most, MAX_HEIGHT, power_of_two(layout.length)))
+    lanes = _lanes(layout, sizes, along, height, problem.words)
+    while height > MIN_HEIGHT and _tiles(layout, lanes, height) < 2 * SMS and layout.length > THREADS // lanes * height:
+        height //= 2
+        lanes = _lanes(layout, sizes, along, height, problem.words)
+    tiles = ceil_div(layout.length, THREADS // lanes * height)
+    chains = ceil_div(layout.count, lanes)
+    alone = tiles == 1
+    held = (
+        sum(strides_of_slots(lanes, height, size)[1] for size in sizes_of_slots)
+        * (THREADS // lanes)
+        * (1 if alone else 2)
+    )
+    held += 2 * THREADS * 4 * problem.words + (2 << 10)
+    blocks = min(MAX_BLOCKS, SMEM_BYTES // held)
+    blocks -= (problem.words > WIDE_STATE_WORDS) + (problem.words > WIDEST_STATE_WORDS)
+    blocks = max(1, blocks)
+    tile_bytes = THREADS * height * problem.position_bytes
+    group = min(MAX_TILE_GROUP, max(MIN_TILE_GROUP, power_of_two(GROUP_BYTES // (chains * tile_bytes))))
+    if alone or chains * tiles <= SMS * blocks:
+        group = MAX_TILE_GROUP
+    ranks = max(1, len(layout.scanned)), max(1, len(layout.columns))
+    wide = max(layout.length, layout.count) + TILE_BYTES >= INT32_COUNT
+    policy = StridedPolicy(lanes, height, group, blocks, alone, ranks, along, wide)
+    if alone:
+        return Choice(policy, 1, chains, layout=values(policy, layout))
+    slots = group_slots(tiles, group) * layout.count
+    return Choice(policy, tiles, min(SMS * blocks, chains * tiles), slots, layout=values(policy, layout))
+
+
+def _tiles(layout: Layout, lanes: int, height: int) -> int:
+    return ceil_div(layout.length, THREADS // lanes * height) * ceil_div(layout.count, lanes)
+
+
+def _runs(axes: Sequence[Axis], k: int, count: int) -> tuple[int, int]:
+    """Return ``(step, run)``: the smallest stride of array ``k`` along an axis, and how many neighbours along that axis
+    are among ``count`` consecutive positions or columns."""
+    found, inside = (FAR, 1), 1
+    for axis in reversed(axes):
+        step = abs(axis.steps[k])
+        if step:
+            found = min(found, (step, min(axis.extent, max(1, count // inside))))
+        inside *= axis.extent
+    return found
+
+
+def _runs_along(layout: Layout, k: int) -> bool:
+    """Return whether neighbouring positions of array ``k`` are nearer to each other than neighbouring columns."""
+    return _runs(layout.scanned[-1:], k, layout.length) < _runs(layout.columns, k, layout.count)
+
+
+def in_blocks(layout: Layout) -> Layout:
+    """Return the same layout with its columns in blocks of two axes, if the innermost axis of the columns is not the
+    one along which the first input is contiguous: a tile then has runs of both."""
+    columns = list(layout.columns)
+    places = [i for i, axis in enumerate(columns) if abs(axis.steps[0]) == 1]
+    if not places or places[0] == len(columns) - 1:
+        return layout
+    inputs, last = columns.pop(places[0]), columns.pop()
+    low = [math.gcd(axis.extent, BLOCK) for axis in (inputs, last)]
+    if min(low) < MIN_BLOCK:
+        return layout
+    pairs = list(zip((inputs, last), low))
+    columns += [Axis(axis.extent // n, tuple(n * step for step in axis.steps)) for axis, n in pairs]
+    columns += [Axis(n, axis.steps) for axis, n in pairs]
+    return replace(layout, columns=tuple(axis for axis in columns if axis.extent > 1))
+
+
+def _lanes(layout: Layout, sizes: Sequence[int], along: Sequence[bool], height: int, words: int) -> int:
+    """Return the columns of a tile: those that cost least, for elements that do not exist, for a look-back and for
+    incomplete lines."""
+
+    def cost(lanes: int) -> float:
+        tile = THREADS // lanes * height
+        tiles, chains = ceil_div(layout.length, tile), ceil_div(layout.count, lanes)
+        shared = LOOK_BACK_COST + LOOK_BACK_BYTES * words / (tile * sum(sizes))
+        total = tiles * tile * chains * lanes / (layout.length * layout.count) * (shared if tiles > 1 else 1)
+        for k, (size, runs_along) in enumerate(zip(sizes, along)):
+            step, run = _runs(layout.scanned[-1:], k, tile) if runs_along else _runs(layout.columns, k, lanes)
+            if step < FAR:
+                total *= 1 + SECTOR_BYTES / (run * size * min(step, SECTOR_BYTES // size))
+        return total
+
+    return min((1 << log for log in range(THREADS.bit_length())), key=cost)
+
+
+def parameters(policy: StridedPolicy) -> tuple[str, ...]:
+    """Return the names of the parameters that describe a layout: for each axis its extent, the factor and the shift by
+    which numbers are divided by it, and the stride of each array."""
+    names: list[str] = []
+    for kind, rank in zip(("scanned", "column"), policy.ranks):
+        for i in range(rank):
+            names += [f"{kind}{i}_{what}" for what in ("extent", "factor", "shift")]
+            names += [f"{kind}{i}_step{k}" for k in range(len(policy.along))]
+    return tuple(names)
+
+
+def values(policy: StridedPolicy, layout: Layout) -> dict[str, int]:
+    """Return the parameters of a layout, by name."""
+    numbers: list[int] = []
+    for axes in (layout.scanned, layout.columns):
+        for axis in axes or (Axis(1, (0,) * len(policy.along)),):
+            numbers += [axis.extent, *divisor(axis.extent), *axis.steps]
+    return dict(zip(parameters(policy), numbers))
+
+
+def divisor(extent: int) -> tuple[int, int]:
+    """Return ``(factor, shift)``: n // extent == n * factor >> shift for all n below 2**31, and the product has 63 bits
+    (Granlund and Montgomery 1994). 64-bit numbers are divided by the extent itself."""
+    if extent >= INT32_COUNT:
+        return 0, 0
+    shift = 31 + max(extent - 1, 0).bit_length()
+    return ceil_div(1 << shift, extent), shift

@@ -1,0 +1,348 @@
+"""The elements of arrays that a mask, bits or a callable choose, in order, in one pass and without waiting."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...arguments import exact, flag, integer
+from ...dtypes import BY_NAME, INT64, DType, number, scalar
+from ...errors import ArgumentTypeError, ArgumentValueError, explain, shown
+from ...identity import Identity, identify
+from ...ops import required_parameters
+from ...runtime import arrays
+from ...runtime.call import Family, Views, front_end
+from ...runtime.view import View
+from ...types import Array, Scalar, Stream
+from ..states import NO_ARGS, Argument, argument_type
+from .plan import plan
+from .result import Selected
+from .spec import Selection, SelectSpec
+
+MASKS = ("bool", "uint8", "int8")
+MAX_LENGTH = 1 << 40  # positions: tiles are counted in 32 bits
+
+
+def select(
+    x: Any,
+    where: Any,
+    *,
+    indices: bool = False,
+    size: int | None = None,
+    fill_value: Scalar = 0,
+    out: Any = None,
+    n: Any = None,
+    args: tuple = NO_ARGS,
+    stream: Stream = None,
+) -> Selected:
+    """Return the elements of ``x`` that ``where`` selects, in order. The call does not wait for the GPU.
+
+    Parameters
+    ----------
+    x : C-contiguous array of NumPy (copied to the device, the result is copied back), torch, CuPy, DeviceArray, DLPack
+        or ``__cuda_array_interface__``, which is flattened; or a tuple of arrays of one size, which are selected
+        together. Element types: bool, int8..int64, uint8..uint64, float16, bfloat16, float32, float64.
+    where : an array of bool, uint8 or int8 of the size of ``x``, which selects where it is not 0; an array of
+        ceil(size / 32) words of uint32, a bit an element, the first in the lowest bit (as ``flag_heads`` with
+        ``dtype="bits"`` returns); or a callable that the DSL can trace, of the elements of a position (one operand for
+        each array), and of its index (Int64) if it has one parameter more. It gets 16-bit floats as float32.
+    indices : whether to return the indices of the selected elements (int64), too.
+    size : the length of the results; what lies behind the selected elements is filled. If there are more selected
+        elements, the results have the first ones. None: the results are as long as ``x``, and nothing is filled.
+    fill_value : a number that fills values; indices are filled with -1.
+    out : array that is written instead of a new one, of any length; a tuple of arrays if ``x`` is one, or with
+        ``indices``, whose array comes last. It does not overlap the inputs. Without ``size``, elements behind the
+        selected ones are not written.
+    n : only the first ``n`` elements of ``x`` count: an int, or a 0-d array of int64 on the device, which is read when
+        the kernel runs (the ``count`` of another call, for example).
+    args : run-time arguments of the callable: numbers, or arrays of one element on the device.
+    stream : None (the current one of the library of ``x``), a handle as an int, or an object with ``__cuda_stream__``.
+
+    Returns
+    -------
+    Selected : ``values``, ``count`` (a 0-d array of int64 on the device), ``indices``. For NumPy arrays they are exact:
+        as many elements as are selected, or ``size``.
+
+    Errors: ``cutesync.errors``.
+    """
+    if size is None and out is None and n is None and args is NO_ARGS and type(indices) is bool:
+        where = identify(where, "where")
+        fn = where if type(where) is Identity else None
+        if type(x) is not tuple and type(x) is not np.ndarray:  # the usual call makes no object but its result
+            call, key = _usual(indices, fn)
+            found = call(key, x, None, stream, () if fn else (where,))
+            return Selected(found[0], found[-1], found[1] if indices else None)
+    packed = type(x) is tuple
+    xs = x if packed else (x,)
+    if not xs:
+        raise ArgumentValueError(explain("x", "an empty tuple", "at least one array"))
+    wanted = Wanted("select", len(xs), packed, flag(indices, "indices"), True, True)
+    return _selected(wanted, xs, where, args, (size, fill_value, out, n), stream)
+
+
+def compress(
+    condition: Any,
+    x: Any,
+    *,
+    size: int | None = None,
+    fill_value: Scalar = 0,
+    out: Array = None,
+    n: Any = None,
+    stream: Stream = None,
+) -> Any:
+    """Return the elements of the flattened ``x`` where ``condition``, an array of bool, uint8 or int8 of at most the
+    size of ``x``, is not 0: an array for NumPy arrays, otherwise ``Selected``. The arguments are ``select``'s."""
+    wanted = Wanted("compress", 1, False, False, True, False)
+    found = _selected(wanted, (x,), condition, NO_ARGS, (size, fill_value, out, n), stream)
+    return found.values if type(found.values) is np.ndarray else found
+
+
+def flatnonzero(
+    x: Any, *, size: int | None = None, fill_value: int = 0, out: Array = None, n: Any = None, stream: Stream = None
+) -> Any:
+    """Return the indices (int64) of the elements of the flattened ``x`` that are not 0: an array for NumPy arrays,
+    otherwise ``Selected``, whose values they are. NaN is not 0. The arguments are those of ``select``."""
+    wanted = Wanted("flatnonzero", 1, False, True, False, True)
+    found = _selected(wanted, (x,), None, NO_ARGS, (size, fill_value, out, n), stream)
+    return found.values if type(found.values) is np.ndarray else found
+
+
+def nonzero(
+    x: Any, *, size: int | None = None, fill_value: int = 0, out: Array = None, n: Any = None, stream: Stream = None
+) -> Any:
+    """As ``flatnonzero`` for an array of one axis; for NumPy arrays, return NumPy's tuple of one array."""
+    if getattr(x, "ndim", 1) != 1:
+        came = f"an array of {x.ndim} axes"
+        raise ArgumentValueError(explain("x", came, "an array of one axis", "flatnonzero(x), or x.reshape(-1)"))
+    found = flatnonzero(x, size=size, fill_value=fill_value, out=out, n=n, stream=stream)
+    return (found,) if type(found) is np.ndarray else found
+
+
+class Wanted(NamedTuple):
+    """What a public function asks for: its name, the number of arrays of ``x``, whether they came as a tuple, whether
+    to return indices and values, and whether ``where`` must be as long as ``x``."""
+
+    name: str
+    arrays: int
+    packed: bool
+    indices: bool
+    values: bool
+    whole: bool
+
+    @property
+    def outputs(self) -> int:
+        """Results, without the count."""
+        return self.arrays * self.values + self.indices
+
+
+@dataclass(frozen=True, eq=False)
+class Arguments:
+    """What identifies a call, except the arrays. ``where``: the Identity of a callable; None for an array, or for none.
+    ``capacity``: the length of the results, None for that of ``x``. ``n``: an int, or None. There is one object for all
+    calls of the same arguments (``_known``), so plans are found by its identity."""
+
+    wanted: Wanted
+    where: Identity | None
+    names: tuple[str, ...]
+    capacity: int | None
+    fill: Any
+    n: int | None
+    numbers: tuple
+
+
+def _selected(wanted: Wanted, xs: tuple, where: Any, args: tuple, options: tuple, stream: Any) -> Selected:
+    """Make a call. ``options`` are size, fill_value, out and n."""
+    size, fill_value, out, n = options
+    names, given = [f"x[{i}]" for i in range(len(xs))] if wanted.packed else ["x"], list(xs)
+    where = identify(where, "where")
+    if type(where) is not Identity:
+        if wanted.values:
+            names.append("where" if wanted.name == "select" else "condition")
+            given.append(where)
+        where = None
+        if args is not NO_ARGS and args != ():
+            raise ArgumentTypeError(explain("args", shown(args), "none without a callable"))
+    on_host = arrays.adapter(xs[0]) is arrays.NUMPY
+    if n is not None and (on_host or isinstance(n, (bool, int, np.generic, np.ndarray))):
+        n = integer(n[()] if isinstance(n, np.ndarray) and n.shape == () else n, "n", 0, MAX_LENGTH)
+    elif n is not None:
+        names.append("n")
+        given.append(n)
+        n = None
+    numbers = _arguments(args, names, given)
+    if size is not None:
+        size = integer(size, "size", 0, MAX_LENGTH)
+    outs = None if out is None else _outs(wanted, out)
+    capacity = size if outs is None or size is not None else _length(outs[0])
+    fill = None if size is None else number(fill_value, "fill_value")
+    call, key = _known(wanted, where, tuple(names), capacity, fill, n, numbers, exact(fill, *numbers))
+    first, *others = given
+    if on_host:
+        return _on_host(wanted, call(key, first, None, stream, tuple(others)), size, outs)
+    if outs is None:
+        *found, count = call(key, first, None, stream, tuple(others))
+    else:
+        library, raw = arrays.adapter(first), None if stream is None else arrays.stream_handle(stream)
+        device = library.view(first).device
+        count = library.allocator((), INT64, device)(library.stream(device) if raw is None else raw, raw is not None)
+        call(key, first, (*outs, count), stream, tuple(others))
+        found = list(outs)
+    return _result(wanted, found, count)
+
+
+def _arguments(args: Any, names: list, given: list) -> tuple:
+    """Return the run-time arguments that are numbers, and None for each that is an array, which joins ``given``."""
+    if type(args) is not tuple:
+        came = f"a {type(args).__name__}"
+        raise ArgumentTypeError(explain("args", came, "a tuple of numbers and arrays of one element"))
+    numbers: tuple = ()
+    for i, value in enumerate(args):
+        value = value[()] if isinstance(value, np.ndarray) and value.shape == () else value
+        known = isinstance(value, (bool, int, float, np.generic))
+        numbers += (value if known else None,)
+        if not known:
+            names.append(f"args[{i}]")
+            given.append(value)
+    return numbers
+
+
+def _outs(wanted: Wanted, out: Any) -> tuple:
+    """Return the arrays of ``out``."""
+    alone = wanted.outputs == 1 and not wanted.packed
+    outs = (out,) if alone else out
+    if not isinstance(outs, (tuple, list)) or len(outs) != wanted.outputs:
+        allowed = "an array" if alone else f"a tuple of {wanted.outputs} arrays"
+        raise ArgumentTypeError(explain("out", f"a {type(out).__name__}", allowed))
+    return tuple(outs)
+
+
+def _length(out: Any) -> int:
+    shape = getattr(out, "shape", None)
+    if shape is None:
+        shape = arrays.adapter(out, "out").view(out).shape
+    if len(shape) != 1:
+        raise ArgumentValueError(explain("out", f"shape {tuple(shape)}", "an array of one axis"))
+    return int(shape[0])
+
+
+def _on_host(wanted: Wanted, found: tuple, size: int | None, outs: tuple | None) -> Selected:
+    """Return the results for NumPy arrays: their exact parts, copied to ``outs`` if there are any."""
+    *values, count = found
+    n = len(values[0]) if size is not None else min(int(count), len(values[0]))
+    values = [value[:n] for value in values]
+    for out, value in zip(outs or (), values):
+        if not isinstance(out, np.ndarray) or out.dtype != value.dtype or not out.flags.writeable or out.ndim != 1:
+            raise ArgumentTypeError(explain("out", f"{shown(out)}", f"a writable NumPy array of {value.dtype}"))
+        out[:n] = value
+    return _result(wanted, values if outs is None else [out[:n] for out in outs], count)
+
+
+def _result(wanted: Wanted, found: list, count: Any) -> Selected:
+    if not wanted.values:
+        return Selected(found[0], count)
+    places = found.pop() if wanted.indices else None
+    return Selected(tuple(found) if wanted.packed else found[0], count, places)
+
+
+@functools.lru_cache(maxsize=256)
+def _front_end(names: tuple[str, ...], outputs: int) -> Callable:
+    return front_end(Family("select", names, _parse, plan, outputs=outputs))
+
+
+@functools.lru_cache(maxsize=4096)
+def _known(
+    wanted: Wanted, where: Any, names: tuple, capacity: Any, fill: Any, n: Any, numbers: tuple, _: tuple
+) -> tuple:
+    """Return the front end of a call, and what it identifies the call by. The last argument distinguishes numbers that
+    are equal as keys."""
+    return _front_end(names, wanted.outputs + 1), (Arguments(wanted, where, names, capacity, fill, n, numbers),)
+
+
+@functools.lru_cache(maxsize=1024)
+def _usual(indices: bool, where: Identity | None) -> tuple:
+    """Return ``_known`` of a call of ``select`` with one array and no options."""
+    names = ("x",) if where else ("x", "where")
+    return _known(Wanted("select", 1, False, indices, True, True), where, names, None, None, None, (), ())
+
+
+def _parse(arguments: tuple, views: Views, out: View | None) -> SelectSpec:
+    """Check the arguments against the arrays, and return the Spec of the call."""
+    (given,) = arguments
+    wanted, by_name = given.wanted, dict(zip(given.names, views))
+    xs = views[: wanted.arrays]
+    length = xs[0].size
+    for x, name in zip(xs[1:], given.names[1:]):
+        if x.size != length:
+            raise ArgumentValueError(explain(name, f"{x.size} elements", f"{length}, as {given.names[0]} has"))
+    if length > MAX_LENGTH:
+        raise ArgumentValueError(explain("x", f"{length} elements", f"at most {MAX_LENGTH}"))
+    args = _parse_args(given, by_name)
+    kind, takes_index, length = _kind(given, by_name, length, len(args))
+    if "n" in by_name and (by_name["n"].dtype is not INT64 or by_name["n"].size != 1):
+        came = f"{by_name['n'].dtype} of shape {by_name['n'].shape}"
+        raise ArgumentTypeError(explain("n", came, "an int, or an array of one int64"))
+    if given.n is not None:
+        if given.n > length:
+            raise ArgumentValueError(explain("n", given.n, f"0 to {length}"))
+        length = given.n
+    sources = tuple(x.dtype for x in xs)
+    fn = None if given.where is None else given.where.fn
+    selection = Selection(
+        kind, sources, wanted.values, wanted.indices, "n" in by_name, given.fill is not None, fn, takes_index, args
+    )
+    fill: tuple = ()
+    if given.fill is not None:
+        fill = tuple(scalar(given.fill, dtype, "fill_value") for dtype in selection.results)
+        if wanted.indices:
+            fill += (-1 if wanted.values else scalar(given.fill, INT64, "fill_value"),)
+    capacity = xs[0].size if given.capacity is None else given.capacity
+    return SelectSpec(selection, length, capacity, fill, given.numbers)
+
+
+def _parse_args(given: Arguments, by_name: dict) -> tuple[Argument, ...]:
+    found = []
+    accumulate = tuple(view.dtype for view in by_name.values())[: given.wanted.arrays]
+    for i, value in enumerate(given.numbers):
+        view = by_name.get(f"args[{i}]")
+        if view is None:
+            found.append(Argument(argument_type(value, accumulate), False))
+            continue
+        if view.size != 1:
+            raise ArgumentValueError(explain(f"args[{i}]", f"shape {view.shape}", "an array of one element"))
+        found.append(Argument(view.dtype, True))
+    return tuple(found)
+
+
+def _kind(given: Arguments, by_name: dict, length: int, args: int) -> tuple[str, bool, int]:
+    """Return the kind of a selection, whether its callable takes the index, and how many positions there are."""
+    wanted = given.wanted
+    if given.where is not None:
+        operands = required_parameters(given.where.fn) - args
+        if operands not in (0, wanted.arrays, wanted.arrays + 1):
+            allowed = f"a callable of {wanted.arrays} or {wanted.arrays + 1} values and {args} of args"
+            raise ArgumentTypeError(explain("where", f"one of {operands + args} parameters", allowed))
+        return "callable", operands == wanted.arrays + 1, length
+    name = "where" if wanted.name == "select" else "condition"
+    if not wanted.values:
+        return "nonzero", False, length
+    view = by_name[name]
+    return (*_mask_kind(view, name, length, wanted.whole), min(length, view.size) if not wanted.whole else length)
+
+
+def _mask_kind(view: View, name: str, length: int, whole: bool) -> tuple[str, bool]:
+    if view.dtype is BY_NAME["uint32"] and whole:
+        if view.size != -(-length // 32):
+            came = f"{view.size} words of uint32"
+            raise ArgumentValueError(explain(name, came, f"{-(-length // 32)} for {length} elements: a bit each"))
+        return "bits", False
+    if view.dtype.name not in MASKS:
+        kinds: tuple[DType | str, ...] = (*MASKS, "uint32 for bits")
+        raise ArgumentTypeError(explain(name, f"an array of {view.dtype}", ", ".join(map(str, kinds))))
+    if view.size != length if whole else view.size > length:
+        allowed = f"{length}" if whole else f"at most {length}"
+        raise ArgumentValueError(explain(name, f"{view.size} elements", f"{allowed}, as x has"))
+    return "mask", False

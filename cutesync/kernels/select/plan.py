@@ -1,0 +1,67 @@
+"""From the spec of a selection to its launch: the policy determines the kernel and its parameters."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from ...dtypes import BY_NAME, INT32, INT64
+from ...runtime import workspace
+from ...runtime.call import Views
+from ...runtime.kernel import KernelSpec, Pointer, Scalar
+from ...runtime.launch import Launch, Run
+from ..states import numbered
+from .policy import PipelinePolicy, Problem, choose
+from .spec import Selection, SelectSpec
+
+GROUP = 128  # tiles per group of sync.lookback: there is a multiple of this many slots
+
+
+def kernel_spec(policy: PipelinePolicy, selection: Selection) -> KernelSpec:
+    """Return the kernel of a policy."""
+    results = selection.results
+    arrays = [
+        Pointer("where", BY_NAME["uint32" if selection.kind == "bits" else "uint8"]),
+        *(Pointer(name, INT64) for name in ("n", "places", "count")),
+        *(Pointer(name, t) for name, t in zip(numbered("x", selection.sources), selection.sources)),
+        *(Pointer(name, t) for name, t in zip(numbered("out", results), results)),
+    ]
+    numbers: list[Pointer | Scalar] = [Scalar("length", "Int64"), Scalar("capacity", "Int64")]
+    if selection.filled:
+        numbers += [Scalar(name, t.dsl) for name, t in zip(numbered("fill", results), results)]
+        numbers += [Scalar("fill_place", "Int64")] if selection.indices else []
+    numbers += [a.parameter(name) for name, a in zip(numbered("arg", selection.args), selection.args)]
+    rest = Pointer("scratch", INT64), Pointer("counters", INT32)
+
+    def examples() -> Sequence:
+        groups = (tuple(p.example() for p in group) for group in (arrays, numbers))
+        return *groups, *(p.example() for p in rest)
+
+    key = ("select", policy, *selection.key)
+    return KernelSpec(key, (*arrays, *numbers, *rest), lambda: policy.make(selection), examples=examples)
+
+
+def plan(spec: SelectSpec, views: Views, outs: Views, stream: int) -> tuple[Run, None]:
+    """Prepare the launch of a call. The inputs are the arrays of elements, then ``where``, ``n`` and run-time arguments
+    that are arrays, as far as there are any."""
+    selection = spec.selection
+    names = list(numbered("x", selection.sources))
+    names += ["where"] if selection.kind in ("mask", "bits") else []
+    names += ["n"] if selection.counted else []
+    names += [name for name, a in zip(numbered("arg", selection.args), selection.args) if a.in_memory]
+    by_name = dict(zip(names, views))
+    problem = Problem(
+        spec.length,
+        tuple(source.size for source in selection.sources),
+        tuple(view.ptr for view in views[: len(selection.sources)]),
+        by_name["where"].ptr if selection.kind == "mask" else None,
+    )
+    choice = choose(problem)
+    values: dict[str, Any] = {"length": spec.length, "capacity": spec.capacity}
+    values |= dict(zip(numbered("arg", selection.args), spec.args))
+    values |= dict(zip((*numbered("fill", selection.results), "fill_place"), spec.fill))
+    names += [*numbered("out", selection.results), *(["places"] if selection.indices else []), "count"]
+    claim = functools.partial(workspace.counters_and_slots, slots=-(-choice.tiles // GROUP) * GROUP)
+    kernel = kernel_spec(choice.policy, selection)
+    return Launch(kernel, views[0].device, choice.grid, values, names, claim, stream).run, None

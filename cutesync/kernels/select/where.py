@@ -1,0 +1,75 @@
+"""Device code: which positions are selected, as a word of 32 bits for 32 positions, the first in the lowest bit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cutlass
+import cutlass.cute as cute
+from cutlass import Boolean, Float32, Int32, Int64, Uint32
+
+from ...dtypes import BOOL, DType
+from ...monoid import choose, nonzero, traced
+
+ONES, LOW_BITS = 0x01010101, 0x7F7F7F7F
+GATHER = 0x10204080  # the product of a word of flags, 0 or 1 a byte, has the flag of byte k at bit 28 + k
+
+
+def element(pointer):
+    """The element that a pointer points to."""
+    return cute.make_tensor(pointer, cute.make_layout((1,)))[0]
+
+
+def presented(value: Any, dtype: DType):
+    """A loaded element as callables get it: bool as a Boolean, 16-bit floats as Float32."""
+    value = dtype.cutlass(value)
+    if dtype.kind == "b":
+        return value != type(value)(0)
+    return Float32(value) if dtype.kind == "f" and dtype.size == 2 else value
+
+
+class Where:
+    """Which elements are selected, by their values: the kinds "callable" and "nonzero" of a ``spec.Selection``."""
+
+    def __init__(self, selection) -> None:
+        self.selection = selection
+        self.args: tuple = ()
+
+    def bind(self, args) -> None:
+        """Take the run-time arguments of the kernel that is traced."""
+        found = []
+        for given, (dtype, in_memory) in zip(args, self.selection.args):
+            found.append(presented(element(given) if in_memory else given, dtype))
+        self.args = tuple(found)
+
+    def holds(self, elements, index) -> Boolean:
+        """Whether the position is selected that has these loaded elements, one of each array."""
+        chosen = self.selection
+        if chosen.kind == "nonzero":
+            return nonzero(chosen.sources[0].cutlass(elements[0])) != 0
+        operands = [presented(value, dtype) for value, dtype in zip(elements, chosen.sources)]
+        if chosen.takes_index:
+            operands.append(Int64(index))
+        return traced("where", chosen.fn, (*operands, *self.args), None, BOOL) != 0
+
+
+def word_of_bytes(words) -> Any:
+    """The word of 32 bytes of a mask, given as eight 32-bit words. Every byte that is not 0 selects."""
+    found = Uint32(0)
+    for k, word in enumerate(words):
+        # a byte's top bit gets a carry unless its lower bits are 0, and no byte carries into the next
+        flags = ((((word & LOW_BITS) + LOW_BITS) | word) >> 7) & ONES
+        found = found | (((flags * GATHER) >> 28) << (4 * k))
+    return Int32(found)
+
+
+def word_of_bits(bits: cute.Pointer, first, count):
+    """The word of the 32 positions from ``first`` (a multiple of 32) on, of ``count`` > ``first`` positions."""
+    word = Uint32(element(bits + first // 32))
+    rest = Int32(cutlass.min(count - first, Int64(32)))
+    return Int32(word & choose(rest < 32, below(rest & 31), Uint32(0xFFFFFFFF)))
+
+
+def below(bit):
+    """The word whose bits below ``bit`` (0 to 31) are set."""
+    return (Uint32(1) << Uint32(bit)) - Uint32(1)

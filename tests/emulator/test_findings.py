@@ -1,0 +1,74 @@
+"""Warnings and notes: what a run goes on after, and what makes the same thing an error."""
+
+import json
+
+import numpy as np
+import pytest
+
+from cutesync.emulator import POLICIES, EmulationError, Settings
+
+from .support import kernel_text, launch, reported
+
+INDEX = "\n\tmov.u32 %r0, %tid.x;\n\tmov.u32 %r1, smem;\n\tmad.lo.u32 %r2, %r0, 4, %r1;\n\tmul.wide.u32 %rd1, %r0, 4;"
+INDEX += "\n\tadd.u64 %rd2, %a0, %rd1;\n\tshr.u32 %r9, %r0, 5;"
+
+
+def run(body: str, threads: int = 64, **how) -> tuple[np.ndarray, Settings]:
+    """The output of a kernel under all policies, and the settings with what was found."""
+    out, settings = np.zeros(64, np.uint32), Settings(**{"schedules": 2 * len(POLICIES), "initcheck": False, **how})
+    launch(kernel_text(INDEX + body, 1, shared=1024), out, block=(threads, 1, 1), settings=settings)
+    return out, settings
+
+
+def only(settings: Settings, severity: str, kind: str, words: str, places: int):
+    (found,) = settings.findings
+    assert (found.severity, found.kind, len(found.places)) == (severity, kind, places) and words in found.title
+    assert found.count > 1 and f"({found.count} times)" in str(settings.findings)
+    assert json.loads(json.dumps(found.as_dict()))["places"] == list(found.places)
+    return found
+
+
+@pytest.mark.parametrize("leave", ("bar.arrive 1, 64;", "bar.arrive 1, 96;"))
+def test_arrivals_left_at_a_named_barrier_are_a_note(leave):
+    _, settings = run(f"\n\tsetp.gt.u32 %p1, %r0, 31;\n\t@%p1 {leave}")
+    only(settings, "note", "barrier", "ends with 32 of", 1)
+
+
+READ = "\n\tld.shared.b32 %r5, [%r2];"
+KEEP = "\n\tsetp.lt.u32 %p1, %r0, 20;\n\t@%p1 st.shared.b32 [%r2], %r0;"
+STORE = "\n\t@%p1 st.global.b32 [%rd2], %r5;"
+
+
+def test_unwritten_shared_memory_that_does_not_matter_is_a_note():
+    out, settings = run(KEEP + READ + STORE)
+    assert np.array_equal(out[:20], np.arange(20)) and not out[20:].any()
+    only(settings, "note", "uninitialised", "reads 4 bytes that nobody has written", 1)
+    assert "ld.shared" in reported("uninitialised", "", run, KEEP + READ + STORE, initcheck=True)
+
+
+def test_unwritten_shared_memory_that_matters_is_an_error():
+    text = reported(
+        "uninitialised", "what unwritten shared memory holds changes", run, KEEP + READ + STORE.replace("@%p1", "")
+    )
+    assert "reads 4 bytes" in text and "ld.shared" in text
+
+
+def test_a_difference_for_another_reason_is_a_mismatch():
+    """Which warp comes first decides; the unwritten bytes do not."""
+    first = "\n\tatom.global.add.u32 %r6, [%a0+128], 1;\n\tsetp.lt.u32 %p1, %r0, 8;\n\tmov.u32 %r5, %r6;"
+    with pytest.raises(EmulationError) as found:
+        run(READ + first + STORE)
+    assert found.value.kind == "mismatch"
+
+
+def test_writes_of_the_same_value():
+    both = "\n\tst.global.b32 [%a0], {};"
+    out, settings = run(both.format(7))
+    assert out[0] == 7
+    found = only(settings, "warning", "race", "writes of the same value", 2)
+    assert all("st.global" in place for place in found.places)
+    different = "\n\tmov.u32 %r5, %r9;" + both.format("%r5")
+    assert "race: write and write" in reported("race", "", run, different)
+    some = "\n\tmax.u32 %r5, %r0, 33;\n\tsub.u32 %r5, %r5, 33;\n\tand.b32 %r6, %r0, 31;\n\tmul.wide.u32 %rd3, %r6, 4;"
+    some += "\n\tadd.u64 %rd3, %rd3, %a0;\n\tst.global.b32 [%rd3], %r5;"
+    assert "lane 2" in reported("race", "", run, some, policy="round_robin")  # lanes 0 and 1 of both warps write 0

@@ -1,0 +1,141 @@
+"""``check_ptx``: kernels of other compilers, here CUDA C++ compiled by NVRTC where its wheel is installed."""
+
+import numpy as np
+import pytest
+
+from cutesync import emulator
+from cutesync.errors import ArgumentTypeError, ArgumentValueError, LaunchError
+
+from .support import reported
+
+SUM = r"""
+extern "C" __global__ void sum(const float* x, float* total, int n, double scale) {
+    extern __shared__ float partial[];
+    int t = threadIdx.x;
+    float mine = 0;
+    for (int i = blockIdx.x * blockDim.x + t; i < n; i += gridDim.x * blockDim.x) mine += x[i];
+    partial[t] = mine;
+    for (int step = blockDim.x / 2; step > 0; step /= 2) {
+#ifndef FAULT
+        __syncthreads();
+#endif
+        if (t < step) partial[t] += partial[t + step];
+    }
+    if (t == 0) total[blockIdx.x] = partial[0] * (float)scale;
+}
+"""
+COPY = r"""
+struct Range { int first; int count; };
+extern "C" __global__ void copy(const int* x, int* y, Range range) {
+    __shared__ __align__(16) int tile[128];
+    __shared__ __align__(8) unsigned long long ready;
+    unsigned bar = (unsigned)__cvta_generic_to_shared(&ready), to = (unsigned)__cvta_generic_to_shared(tile);
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(bar));
+        asm volatile("fence.mbarrier_init.release.cluster;");
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(bar), "r"(4 * BYTES_OF));
+        asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                     :: "r"(to), "l"(x + range.first), "r"(4 * 128), "r"(bar) : "memory");
+    }
+    __syncthreads();
+    asm volatile("{ .reg .pred p; W: mbarrier.try_wait.parity.shared::cta.b64 p, [%0], 0; @!p bra W; }"
+                 :: "r"(bar) : "memory");
+    for (int i = threadIdx.x; i < range.count; i += blockDim.x) y[i] = tile[i] + 1;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def compiled():
+    """Compiles CUDA C++ for sm_90a. The library is a wheel of the test extra."""
+    from cuda.bindings import nvrtc
+
+    def run(source: str, *options: str) -> bytes:
+        def checked(result):
+            assert int(result[0]) == 0, result
+            return result[1] if len(result) > 1 else None
+
+        made = checked(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
+        flags = [b"--gpu-architecture=sm_90a", b"-lineinfo", *(o.encode() for o in options)]
+        checked(nvrtc.nvrtcCompileProgram(made, len(flags), flags))
+        text = b" " * checked(nvrtc.nvrtcGetPTXSize(made))
+        checked(nvrtc.nvrtcGetPTX(made, text))
+        return text
+
+    try:
+        nvrtc.nvrtcVersion()
+    except RuntimeError as error:
+        pytest.skip(f"NVRTC: {error}".split("\n")[0][:60])
+    return run
+
+
+def test_a_kernel_of_cuda(compiled):
+    x = np.random.default_rng(0).integers(-8, 8, 1000).astype(np.float32)
+    totals = np.zeros(3, np.float32)
+    text, arguments = compiled(SUM), [x, totals, 1000, 2.0]
+    used = emulator.check_ptx(text, "sum", 3, 128, arguments, smem=512, fresh=[totals])
+    assert used.launches == len(emulator.POLICIES) and totals.sum() == 2 * x.sum()
+    faulty = compiled(SUM, "-DFAULT")
+    how = {"smem": 512, "initcheck": False}
+    report = reported("race", "kernel.cu:12", emulator.check_ptx, faulty, "sum", 3, 128, arguments, **how)
+    assert "shared memory of block" in report
+
+
+def test_bulk_copies_of_cuda(compiled):
+    x, y = np.arange(256, dtype=np.int32), np.zeros(100, np.int32)
+    part = np.array([64, 100], np.int32).tobytes()
+    emulator.check_ptx(compiled(COPY, "-DBYTES_OF=128"), None, 1, 64, [x, y, part], schedules=4)
+    assert np.array_equal(y, np.arange(65, 165))
+    few = compiled(COPY, "-DBYTES_OF=127")
+    reported("transaction", "", emulator.check_ptx, few, None, 1, 64, [x, y, part], schedules=4)
+
+
+TEXT = """
+.version 8.8
+.target sm_90a
+.address_size 64
+.visible .entry scale(.param .u64 x, .param .f32 factor, .param .u16 count) {
+    .reg .pred %p<2>;
+    .reg .b16 %h<2>;
+    .reg .b32 %r<3>;
+    .reg .f32 %f<4>;
+    .reg .b64 %a<3>;
+    ld.param.u64 %a0, [x];
+    ld.param.f32 %f0, [factor];
+    ld.param.u16 %h0, [count];
+    cvt.u32.u16 %r1, %h0;
+    mov.u32 %r0, %tid.x;
+    setp.ge.u32 %p0, %r0, %r1;
+    @%p0 ret;
+    mul.wide.u32 %a1, %r0, 4;
+    add.u64 %a2, %a0, %a1;
+    ld.global.f32 %f1, [%a2];
+    mul.f32 %f2, %f1, %f0;
+    st.global.f32 [%a2], %f2;
+    ret;
+}
+"""
+
+
+def test_the_arguments():
+    x = np.arange(40, dtype=np.float32)
+    emulator.check_ptx(TEXT, "scale", (1,), (64, 1), [x, 0.5, np.uint16(40)], schedules=2)
+    assert np.array_equal(x, np.arange(40) / 2)
+    reported("out-of-bounds", "", emulator.check_ptx, TEXT, None, 1, 64, [x, 0.5, 41])
+    reported("uninitialised", "", emulator.check_ptx, TEXT, None, 1, 64, [x, 0.5, 40], fresh=[x])
+    with pytest.raises(LaunchError, match="block"):
+        emulator.check_ptx(TEXT, None, 1, 2048, [x, 0.5, 40])
+
+
+@pytest.mark.parametrize(
+    ("entry", "arguments", "error", "words"),
+    [
+        ("other", [0, 0, 0], ArgumentValueError, "kernel: got other; needs .*scale"),
+        (None, [0, 0], ArgumentValueError, "arguments of scale: got 2; needs 3"),
+        (None, [0, np.float64(0.5), 1], ArgumentTypeError, "argument 1: got 8 bytes"),
+        (None, [0, b"abc", 1], ArgumentTypeError, "argument 1: got 3 bytes"),
+    ],
+)
+def test_wrong_arguments(entry, arguments, error, words):
+    with pytest.raises(error, match=words):
+        emulator.check_ptx(TEXT, entry, 1, 32, arguments)

@@ -1,0 +1,130 @@
+"""Flags and differences of strided arrays, along any axis and of the first ``n`` items, agree with the reference.
+
+Nothing beside the elements of ``out`` is written; and nothing is read outside of the array that the view is of, as no
+memory is there."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync import reference
+
+from ..cases import numpy_dtype, same
+from ..views import random_view
+from .cases import keys
+
+SENTINEL = 77
+
+
+def forms(rng: np.random.Generator, differences: bool, bits: bool) -> tuple[str, dict]:
+    """A call and its options."""
+    names = ["flag_heads", "flag_tails", "flag_heads_and_tails", *(["adjacent_difference"] if differences else [])]
+    call, options = str(rng.choice(names)), {}
+    if call == "adjacent_difference":
+        return call, {"reverse": bool(rng.integers(2))}
+    if rng.random() < 0.25:
+        options["tile"] = int(rng.choice([1, 2, 3, 7, 40]))
+    if rng.random() < 0.25:
+        options["op"] = indexed
+    if rng.random() < 0.3:
+        ends = {"predecessor": "flag_tails", "successor": "flag_heads"}  # and the call that does not take it
+        options |= {name: int(rng.integers(0, 3)) for name, without in ends.items() if call != without}
+    return call, options | {"dtype": "bits" if bits else "uint8"}
+
+
+def indexed(a, b, index):
+    return (a != b) & (index % 5 != 2)
+
+
+def strided_out(rng: np.random.Generator, shape, dtype: str):
+    """An array of the shape inside of a larger one, which is returned, too; both as DeviceArray, and the same view of a
+    NumPy array of marks."""
+    order = rng.permutation(len(shape))
+    if rng.random() < 0.5:  # C-contiguous, anywhere
+        first, size = int(rng.integers(0, 20)), int(np.prod(shape))
+        device, marks = cs.asarray(np.full(size + 40, SENTINEL, numpy_dtype(dtype))), np.zeros(size + 40, bool)
+        part = slice(first, first + size)
+        return device[part].reshape(shape), device, marks[part].reshape(shape), marks
+    steps = [int(rng.choice([1, 1, 2, -1])) for _ in shape]
+    wide = [extent * abs(step) + int(rng.integers(0, 3)) for extent, step in zip(shape, steps)]
+    memory = np.full([wide[i] for i in order], SENTINEL, numpy_dtype(dtype))
+    device, marks = cs.asarray(memory), np.zeros(memory.shape, bool)
+    back = tuple(int(i) for i in np.argsort(order))
+    index = tuple(
+        slice(0, extent * step, step) if step > 0 or not extent else slice(extent - 1, None, -1)
+        for extent, step in zip(shape, np.where(np.array(shape) == 0, 1, steps).tolist())
+    )
+    return device.transpose(back)[index], device, marks.transpose(back)[index], marks
+
+
+def check_written(out, whole, marks, all_marks, wanted) -> None:
+    """``out`` has what is wanted, and nothing else of the array around it is written."""
+    marks[...] = True
+    assert (np.asarray(whole)[~all_marks] == SENTINEL).all()
+    same(np.asarray(out), wanted)
+
+
+def draw_n(rng: np.random.Generator, length: int):
+    return int(rng.choice([-3, 0, 1, length // 2, max(length - 1, 0), length, length + 5]))
+
+
+def unwritten(wanted: np.ndarray, axis: int, n: int, bits: bool) -> np.ndarray:
+    """What ``out`` has where ``n`` items count: the sentinel behind them."""
+    count = min(max(n, 0), 1 << 60)
+    rows = np.moveaxis(wanted.copy(), axis, -1)
+    rows[..., -(-count // 32) if bits else count :] = SENTINEL
+    return np.moveaxis(rows, -1, axis)
+
+
+KINDS = [
+    ("int32", False),
+    ("bool", False),
+    ("uint8", False),
+    ("bool", True),
+    ("int8", False),
+    ("float64", False),
+    ("float16", False),
+    ("int8", True),
+    ("int64", True),
+]
+MOST = {"gpu": 1 << 20, "emulator": 6000}  # elements
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits", "cases"),
+    [("int32", False, 8), *(pytest.param(*kind, 60, marks=pytest.mark.slow) for kind in KINDS)],
+)
+def test_random_views(place, dtype, bits, cases):
+    rng, done = np.random.default_rng([5, bits, len(dtype)]), 0
+    while done < cases:
+        extents = rng.integers(1, int(rng.choice([8, 40, 300, 2500])), rng.integers(1, 5))
+        if np.prod(extents) > MOST[place.name]:
+            continue
+        host = keys(tuple(int(n) for n in extents), dtype)
+        ours, theirs = random_view(rng, cs.asarray(host), host) if rng.random() < 0.7 else (cs.asarray(host), host)
+        if theirs.ndim:
+            done += 1
+            check_call(rng, ours, theirs, bits)
+
+
+def check_call(rng: np.random.Generator, ours, theirs: np.ndarray, bits: bool) -> None:
+    axis = int(rng.integers(-theirs.ndim, theirs.ndim))
+    call, options = forms(rng, not bits and theirs.dtype != bool, bits)
+    options |= {"axis": axis}
+    n = draw_n(rng, theirs.shape[axis]) if rng.random() < 0.5 else None
+    given = {} if n is None else {"n": n if rng.random() < 0.5 else cs.asarray(np.array(n, np.int64))}
+    wanted = getattr(reference, call)(theirs, **options, n=n)
+    several = isinstance(wanted, tuple)
+    wanted = wanted if several else (wanted,)
+    outs = [strided_out(rng, each.shape, each.dtype.name) for each in wanted]
+    targets = tuple(out for out, *_ in outs)
+    getattr(cs, call)(ours, **options, **given, out=targets if several else targets[0])
+    for (out, whole, marks, all_marks), each in zip(outs, wanted):
+        expected = each if n is None else unwritten(each, axis, n, bits)
+        check_written(out, whole, marks, all_marks, expected)
+    if n is None:
+        found = getattr(cs, call)(ours, **options)
+        for one, each in zip(found if several else (found,), wanted):
+            same(np.asarray(one), each)

@@ -1,0 +1,187 @@
+"""Reductions of arrays of any strides agree with NumPy, write nothing beside ``out`` and read nothing outside the
+view."""
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.kernels.reduce import strided_plan, strided_policy
+from cutesync.kernels.reduce.normal import magic, normal
+from cutesync.runtime import call as calls
+from cutesync.runtime.arrays import share_memory
+from cutesync.runtime.layout import Axis
+
+from ..cases import bicyclic, brackets, data, fold, same
+
+STAMP = 77  # in all memory around a strided ``out``
+
+
+class Strided:
+    """Strides at random, and memory that holds just the elements of such an array: what lies outside is no memory."""
+
+    def __init__(self, rng, shape, repeat=True) -> None:
+        steps, reach = [0] * len(shape), 1
+        for i in rng.permutation(len(shape)):
+            if repeat and rng.random() < 0.1:
+                continue
+            steps[i] = reach * int(rng.choice([1, 1, 1, 2, 3]))
+            reach = steps[i] * (shape[i] - 1) + 1 + (int(rng.integers(0, 5)) if rng.random() < 0.5 else steps[i] - 1)
+        negative = [rng.random() < 0.25 for _ in shape]
+        self.shape, self.span = shape, sum((n - 1) * step for n, step in zip(shape, steps)) + 1
+        self.offset = sum((n - 1) * step for n, step, turned in zip(shape, steps, negative) if turned)
+        self.steps = tuple(-step if turned else step for step, turned in zip(steps, negative))
+
+    def numpy(self, memory: np.ndarray) -> np.ndarray:
+        strides = [step * memory.itemsize for step in self.steps]
+        return np.lib.stride_tricks.as_strided(memory[self.offset :], self.shape, strides)
+
+    def device(self, memory: cs.DeviceArray) -> cs.DeviceArray:
+        return memory.as_strided(self.shape, self.steps, self.offset)
+
+
+def rows(x: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
+    """The elements that belong to a result, along the last axis, in C order."""
+    kept = [i for i in range(x.ndim) if i not in axes]
+    return np.transpose(x, [*kept, *axes]).reshape([x.shape[i] for i in kept] + [-1])
+
+
+# what: (element type, call, what it must give for rows of elements)
+CALLS = {
+    "sum": ("int32", lambda x, **k: cs.reduce(x, **k), lambda r: r.sum(-1, dtype=np.int32)),
+    "max": ("uint8", lambda x, **k: cs.max(x, **k), lambda r: r.max(-1)),
+    "order": ("order", lambda x, **k: cs.reduce(x, bicyclic, **k), lambda r: fold(bicyclic, r)),
+    "argmax": ("int8", lambda x, **k: cs.argmax(x, **k), lambda r: r.argmax(-1)),
+    "mean": ("int16", lambda x, **k: cs.mean(x, **k), lambda r: r.mean(-1)),
+}
+
+
+def agrees(what: str, layout: Strided, axes: tuple[int, ...], result: Strided | None = None) -> None:
+    kind, call, expected = CALLS[what]
+    memory = brackets(layout.span) if kind == "order" else data(layout.span, kind)
+    wanted = expected(rows(layout.numpy(memory), axes))
+    message = f"{what} of {layout.shape} {layout.steps}, axes {axes}"
+    x = layout.device(cs.asarray(memory))
+    if result is None:
+        same(np.asarray(call(x, axis=axes)), np.asarray(wanted), message)
+        return
+    around = np.full(result.span + 2, STAMP, wanted.dtype)
+    target = cs.asarray(around)
+    call(x, axis=axes, out=result.device(target[1:-1]))
+    result.numpy(around[1:-1])[...] = wanted
+    same(np.asarray(target), around, message)
+
+
+def random_case(rng, what: str) -> None:
+    while True:
+        ndim = int(rng.integers(1, 5))
+        shape = tuple(int(n) for n in np.exp(rng.uniform(0, 8 / ndim * 1.5, ndim)))
+        if np.prod(shape) < 8000:
+            layout = Strided(rng, shape)
+            if layout.span < 30_000:
+                break
+    axes = tuple(int(i) for i in np.sort(rng.permutation(ndim)[: rng.integers(1, ndim + 1)]))
+    result = Strided(rng, tuple(n for i, n in enumerate(shape) if i not in axes), repeat=False)
+    plain = rng.random() < 0.5 or share_memory(result.shape, result.steps)
+    agrees(what, layout, axes, None if plain else result)
+
+
+@pytest.mark.parametrize("what", ["sum", "order", "argmax"])
+def test_views_of_all_kinds(what):
+    rng = np.random.default_rng(4)
+    for _ in range(9):
+        random_case(rng, what)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("what", CALLS)
+@pytest.mark.parametrize("multiprocessors", [132, 4])
+def test_many_views(what, multiprocessors, monkeypatch):
+    """With few multiprocessors in mind, small arrays take the kernels of large ones; and with shorter pieces."""
+    monkeypatch.setattr(strided_policy, "SMS", multiprocessors)
+    if multiprocessors == 4:
+        monkeypatch.setattr(strided_policy, "MIN_RUN_BYTES", 8)
+        monkeypatch.setattr(strided_policy, "MIN_RUNS_BYTES", 16)
+        monkeypatch.setattr(strided_policy, "PIECE_BYTES", (128, 1024))
+    monkeypatch.setattr(calls, "_plans", {})
+    rng = np.random.default_rng(multiprocessors)
+    for _ in range(60):
+        random_case(rng, what)
+
+
+def test_views_that_normalise_take_the_kernels_of_contiguous_arrays(monkeypatch):
+    """A transposed or reversed array is reduced along another axis, and a callable keeps C order."""
+    monkeypatch.setattr(calls, "_plans", {})
+    taken = []
+    monkeypatch.setattr(strided_plan, "choose", lambda problem: taken.append(problem) or strided_policy.choose(problem))
+    x = data((40, 60), "int32")
+    array = cs.asarray(x)
+    same(np.asarray(cs.reduce(array.T, axis=0)), x.sum(1, dtype=np.int32))
+    same(np.asarray(cs.reduce(array.T)), x.sum(dtype=np.int32))
+    same(np.asarray(cs.reduce(array[::-1], axis=0)), x.sum(0, dtype=np.int32))
+    same(np.asarray(cs.max(array[:, None, ::-1], axis=(0, 1, 2))), x.max())
+    assert taken == []
+    y = brackets((40, 60))
+    same(np.asarray(cs.reduce(cs.asarray(y).T, bicyclic)), fold(bicyclic, np.ascontiguousarray(y.T).reshape(-1)))
+    assert len(taken) == 1
+
+
+def test_the_lowest_index_wins_in_c_order():
+    x = np.array([[3, 7, 1, 7], [7, 7, 0, 0]], np.int16)
+    array = cs.asarray(x)
+    for view, wanted in [
+        (array.T, x.T),
+        (array[::-1], x[::-1]),
+        (array[:, ::-1], x[:, ::-1]),
+        (array[:, ::2], x[:, ::2]),
+    ]:
+        assert int(np.asarray(cs.argmax(view))) == wanted.argmax()
+        same(np.asarray(cs.argmin(view, axis=0)), wanted.argmin(0))
+        same(np.asarray(cs.argmax(view, axis=1)), wanted.argmax(1))
+    nans = np.array([1, np.nan, 5, np.nan], np.float32)
+    assert int(np.asarray(cs.argmax(cs.asarray(nans)[::-1]))) == 0
+
+
+def test_a_transform_with_an_index_along_axes_that_are_not_neighbours():
+    x = data((5, 7, 6), "int32")
+    found = cs.reduce(cs.asarray(x), axis=(0, 2), transform=lambda v, i: v * i, dtype="int64")
+    places = np.arange(30).reshape(5, 1, 6)
+    same(np.asarray(found), (x.astype(np.int64) * places).sum((0, 2)))
+
+
+def test_empty_axes_of_strided_arrays():
+    whole = cs.asarray(np.full(40, STAMP, np.int32))
+    out = whole[4:36:4]
+    cs.reduce(cs.empty((3, 8), "int32")[:0].T, axis=1, out=out, init=5)
+    wanted = np.full(40, STAMP, np.int32)
+    wanted[4:36:4] = 5
+    same(np.asarray(whole), wanted)
+
+
+def test_the_comparison_algorithms_need_contiguous_arrays():
+    with pytest.raises(ValueError, match="algorithm.*contiguous"):
+        cs.reduce(cs.asarray(data(40, "int32"))[::2], algorithm="atomic")
+
+
+def test_elements_of_out_share_no_memory():
+    with pytest.raises(ValueError, match="out.*share memory"):
+        cs.reduce(cs.asarray(data((4, 6), "int32")), axis=1, out=cs.empty(1, "int32").as_strided((4,), (0,)))
+
+
+def test_division_by_multiplication():
+    rng = np.random.default_rng(0)
+    for divisor in [1, 2, 3, 5, 7, 641, 2**16 - 1, 2**16, 2**30 + 1, 2**31 - 1, *map(int, rng.integers(1, 2**31, 300))]:
+        factor, shift = magic(divisor)
+        assert factor < 2**32
+        near = [k * divisor + d for k in (1, 2, 2**31 // divisor) for d in (-1, 0, 1)]
+        for n in [0, 1, 2**31 - 1, *near, *map(int, rng.integers(0, 2**31, 20))]:
+            if 0 <= n < 2**31:
+                assert n * factor >> shift == n // divisor
+
+
+def test_normal_form():
+    axes = [Axis(4, (-600, 6)), Axis(1, (5, 5)), Axis(6, (100, 1)), Axis(50, (2, 0)), Axis(2, (1, 0))]
+    form = normal(axes, frozenset((3, 4)), 1, True)
+    assert form.kept == (Axis(4, (600, -6)), Axis(6, (100, 1))) and form.reduced == (Axis(100, (1,)),)
+    assert form.starts == (-1800, 18) and form.contiguous(1) is None
+    plain = [Axis(4, (60, 6)), Axis(10, (6, 0)), Axis(6, (1, 1))]
+    assert normal(plain, frozenset((1,)), 1, False).contiguous(1) == (4, 10, 6)

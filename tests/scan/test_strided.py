@@ -1,0 +1,228 @@
+"""Scans of strided arrays: every layout agrees with the reference, and nothing beside a result is written."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import cutesync as cs
+from cutesync.kernels.scan.layout import layout_of
+from cutesync.kernels.scan.strided_policy import divisor, in_blocks, strides_of_slots
+from cutesync.runtime.device_array import DeviceArray
+
+from ..cases import adjacent, data, same, scanned, segments
+from .kernels import StridedTiles, force
+
+BAND = 64  # elements before and behind an array's memory
+
+
+def memory_of(rng: np.random.Generator, shape: tuple[int, ...]) -> tuple[tuple[int, ...], int, int]:
+    """Random strides of an array of a shape, whose elements have memory of their own: ``(steps, first, size)``, the
+    place of its first element in a buffer of ``size`` elements."""
+    steps, step = [0] * len(shape), 1
+    for axis in rng.permutation(len(shape)):
+        gap = int(rng.choice([1, 1, 1, 2, 3]))
+        steps[axis] = step * gap * int(rng.choice([1, 1, 1, -1]))
+        step *= shape[axis] * gap + int(rng.integers(0, 3))
+    first = BAND + sum(-s * (n - 1) for s, n in zip(steps, shape) if s < 0)
+    return tuple(steps), first, step + 2 * BAND
+
+
+def strided(rng: np.random.Generator, x: np.ndarray) -> tuple[DeviceArray, DeviceArray, np.ndarray]:
+    """An array of the values of ``x`` with random strides: ``(view, buffer, inside)``; ``inside`` says which elements
+    of the buffer are the view's."""
+    steps, first, size = memory_of(rng, x.shape)
+    buffer, inside = rng.integers(1, 99, size).astype(x.dtype), np.zeros(size, bool)
+    for base, values in ((buffer, x), (inside, True)):
+        np.lib.stride_tricks.as_strided(base[first:], x.shape, [s * base.itemsize for s in steps])[...] = values
+    whole = cs.asarray(buffer)
+    return whole.as_strided(x.shape, steps, first), whole, inside
+
+
+def random_shape(rng: np.random.Generator, most: int = 900) -> tuple[int, ...]:
+    while True:
+        shape = tuple(int(n) for n in np.exp(rng.uniform(0, 5, rng.integers(1, 5))).astype(int))
+        if math.prod(shape) <= most:
+            return shape
+
+
+def check_strided(rng: np.random.Generator, x: np.ndarray, op="add", *, axis, **options) -> None:
+    """The scan of a strided array into a new one, into a strided one, and in place."""
+    view, whole, _ = strided(rng, x)
+    before = np.asarray(whole)
+    wanted = scanned(x, op, axis=axis, **options)
+    what = f"{op} of {x.shape} along {axis}, {view.steps} {options}"
+    same(np.asarray(cs.scan(view, op, axis=axis, **options)), wanted, what)
+    same(np.asarray(whole), before, "the input stays")
+    out, around, inside = strided(rng, np.zeros_like(wanted))
+    untouched = np.asarray(around)[~inside]
+    assert cs.scan(view, op, axis=axis, out=out, **options) is out
+    same(np.asarray(out), wanted, f"{what} into {out.steps}")
+    same(np.asarray(around)[~inside], untouched, "around the result")
+    if axis is not None:
+        assert cs.scan(view, op, axis=axis, out=view, **options) is view
+        same(np.asarray(view), wanted, f"{what} in place")
+
+
+WAYS = [{}, {"reverse": True}, {"exclusive": True, "reverse": True}, {"init": 3}]
+SLOW = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 40)]
+
+
+@pytest.mark.parametrize("seed", [1, 2, *SLOW])
+def test_random_strides(seed, on_emulator):
+    rng = np.random.default_rng(seed)
+    shape = random_shape(rng)
+    dtype = rng.choice(["int8", "int32", "float64"])
+    axis = None if rng.random() < 0.2 else int(rng.integers(len(shape)))
+    check_strided(rng, data(shape, dtype), axis=axis, **WAYS[rng.integers(len(WAYS))])
+
+
+@pytest.mark.parametrize("lanes", [1, 4, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 8, 32, 64, 256))])
+def test_tiles_of_every_width(lanes, on_emulator, monkeypatch):
+    """Several groups of tiles, the last one not whole, whose operands must stay in order. Input and output have their
+    neighbours along the scanned axis or across it."""
+    force(monkeypatch, StridedTiles(lanes, 2, 3, 5))
+    rng = np.random.default_rng(lanes)
+    length = min(5 * 512 // lanes + 3, 1300)
+    x = segments((length, 2 + lanes % 5), 0)
+    wanted = {reverse: scanned(x, adjacent, axis=0, reverse=reverse) for reverse in (False, True)}
+    for reverse in (False, True):
+        for view in (cs.asarray(np.asfortranarray(x).T.copy()).T, cs.asarray(np.repeat(x, 2, 1))[:, ::2]):
+            same(np.asarray(cs.scan(view, adjacent, axis=0, reverse=reverse)), wanted[reverse], f"{view.steps}")
+        out, around, inside = strided(rng, np.zeros_like(x))
+        untouched = np.asarray(around)[~inside]
+        cs.scan(view, adjacent, axis=0, reverse=reverse, out=out)
+        same(np.asarray(out), wanted[reverse], f"into {out.steps}")
+        same(np.asarray(around)[~inside], untouched, "around the result")
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_agrees_under_hostile_schedules(reverse, monkeypatch):
+    """With few blocks, and with as many as there are tiles."""
+    x = segments((331, 5), 0)
+    for blocks in (2, 7):
+        force(monkeypatch, StridedTiles(4, 1, 2, blocks))
+        with cs.emulate(schedules=10, seed=blocks):
+            found = cs.scan(cs.asarray(np.repeat(x, 2, 1))[:, ::2], adjacent, axis=0, reverse=reverse)
+        same(np.asarray(found), scanned(x, adjacent, axis=0, reverse=reverse), f"{blocks} blocks")
+
+
+def test_columns_in_blocks(on_emulator):
+    """The input is contiguous along an axis of columns that is not the last of the output."""
+    x = data((12, 5, 16), "int32")
+    view = cs.asarray(x).as_strided((16, 5, 12), (1, 16, 80))
+    layout = layout_of((16, 5, 12), 1, [view.view.steps, (60, 12, 1)])
+    blocks = in_blocks(layout)
+    assert [axis.extent for axis in blocks.columns] == [3, 16, 4]
+    assert [axis.steps for axis in blocks.columns] == [(320, 4), (1, 60), (80, 1)]
+    same(np.asarray(cs.scan(view, axis=1)), np.cumsum(x.T, 1, dtype=np.int32))
+
+
+def test_permuted_axes_and_the_flattened_array(on_emulator, monkeypatch):
+    force(monkeypatch, StridedTiles(8, 2, 2, 3))
+    x = data((5, 6, 29), "int32") % 50
+    view = cs.asarray(x).as_strided((29, 5, 6), (1, 174, 29))
+    moved = np.moveaxis(x, 2, 0)
+    for axis in (0, 1, 2, None):
+        same(np.asarray(cs.scan(view, axis=axis)), scanned(moved.copy(), axis=axis), f"along {axis}")
+    same(np.asarray(cs.cumsum(view, dtype="float32")), np.cumsum(moved, dtype=np.int32).astype(np.float32))
+
+
+def test_elements_that_repeat(on_emulator):
+    row = cs.asarray(np.arange(7, dtype=np.int32))
+    spread = row.as_strided((5, 7), (0, 1))
+    for axis in (0, 1):
+        same(np.asarray(cs.scan(spread, axis=axis)), np.cumsum(np.asarray(spread), axis, dtype=np.int32))
+    with pytest.raises(ValueError, match="overlaps x"):
+        cs.scan(spread, out=row.as_strided((5, 7), (7, 1)))
+
+
+def test_states_and_named_scans(on_emulator, monkeypatch):
+    """Inputs of different strides and types, two outputs, an index, and a recurrence in place."""
+    force(monkeypatch, StridedTiles(4, 2, 2, 2))
+    rng = np.random.default_rng(3)
+    x = data((3, 700), "float32")
+    x[x == 0] = np.nan
+    view = strided(rng, x)[0]
+    values, places = cs.cummax(view, axis=1)
+    plain = cs.cummax(cs.asarray(x), axis=1)
+    same(np.asarray(values), np.asarray(plain[0]))
+    same(np.asarray(places), np.asarray(plain[1]))
+    same(np.asarray(cs.ffill(view, reverse=True)), np.asarray(cs.ffill(cs.asarray(x), reverse=True)))
+    a, b = rng.integers(-1, 2, (700, 3)).astype(np.int16), rng.integers(-3, 4, (700, 3)).astype(np.int16)
+    factors, terms = strided(rng, a)[0], strided(rng, b)[0]
+    wanted = np.asarray(cs.linear_recurrence(cs.asarray(a), cs.asarray(b), axis=0, init=2))
+    assert cs.linear_recurrence(factors, terms, axis=0, init=2, out=factors) is factors
+    same(np.asarray(factors), wanted)
+
+
+def test_overlap_is_refused(on_emulator):
+    memory = cs.asarray(data((60,), "int32"))
+    x = memory.as_strided((5, 6), (6, 1))
+    for out in (memory.as_strided((5, 6), (1, 5)), memory.as_strided((5, 6), (6, 1), 1)):
+        with pytest.raises(ValueError, match="overlaps x"):
+            cs.scan(x, out=out)
+    for bad, words in (((5, 6), "share memory"), ((6, 5), "shape")):
+        with pytest.raises(ValueError, match=words):
+            cs.scan(x, out=memory.as_strided(bad, (0, 1), 30))
+    with pytest.raises(ValueError, match="tiered"):
+        cs.scan(x[:, ::2], algorithm="tiered")
+
+
+# Strides of an input and an output of shape (4, 5, 6), the axis, and the (rows, length, inner) that they are or None
+CONTIGUOUS = [
+    ((30, 6, 1), (30, 6, 1), 2, (20, 6, 1)),
+    ((30, 6, 1), (30, 6, 1), 1, (4, 5, 6)),
+    ((30, 6, 1), (30, 6, 1), 0, (1, 4, 30)),
+    ((1, 4, 20), (1, 4, 20), 0, (30, 4, 1)),
+    ((6, 24, 1), (6, 24, 1), 0, (5, 4, 6)),
+    ((30, -6, 1), (30, -6, 1), 0, (1, 4, 30)),
+    ((30, 6, 1), (30, 6, 1), None, (1, 120, 1)),
+    ((30, 6, 2), (30, 6, 1), 2, None),
+    ((30, -6, 1), (30, 6, 1), 0, None),
+    ((1, 4, 20), (30, 6, 1), 0, None),
+    ((1, 4, 20), (1, 4, 20), None, None),
+]
+
+
+@pytest.mark.parametrize(("x", "out", "axis", "wanted"), CONTIGUOUS)
+def test_what_is_contiguous_takes_the_kernels_of_contiguous_arrays(x, out, axis, wanted):
+    assert layout_of((4, 5, 6), axis, [x, out]).extents() == wanted
+
+
+def test_an_axis_that_runs_backwards_is_scanned_from_its_other_end(on_emulator):
+    x = data((4, 50), "int32")
+    view, out = cs.asarray(x)[:, ::-1], cs.asarray(np.zeros_like(x))[:, ::-1]
+    layout = layout_of((4, 50), 1, [view.view.steps, out.view.steps])
+    back = layout.backward()
+    assert layout.extents() is None and back is not None and back.extents() == (4, 50, 1)
+    assert back.offsets == (-49, -49)
+    for options in WAYS:
+        same(np.asarray(cs.scan(view, out=out, **options)), scanned(x[:, ::-1].copy(), **options), str(options))
+
+
+def test_division_by_multiplication():
+    for extent in (1, 2, 3, 5, 7, 640, 641, 65_537, (1 << 30) + 1, (1 << 31) - 1):
+        factor, shift = divisor(extent)
+        assert ((1 << 31) - 1) * factor < 1 << 63
+        for n in (0, 1, extent - 1, extent, extent + 1, 3 * extent - 1, 3 * extent, (1 << 31) - 1):
+            if n < 1 << 31:
+                assert n * factor >> shift == n // extent
+
+
+@pytest.mark.parametrize("size", [1, 2, 4, 8])
+def test_neighbours_lie_in_different_banks(size):
+    """Of 32 threads that scan, at most two meet in a bank; of those that copy neighbouring positions, at most four.
+    Elements of 8 bytes are accessed by half as many threads at once."""
+    for log in range(9):
+        for height in (4, 8, 16):
+            lanes, threads = 1 << log, 32 if size < 8 else 16
+            row, run = strides_of_slots(lanes, height, size)
+            scan = [(t // lanes) * run + t % lanes * size for t in range(threads)]
+            along = [p // height * run + p % height * row for p in range(threads)]
+            for places, most in ((scan, 2), (along, 4)):
+                words = {place // max(size, 4) for place in places}
+                banks = [word % threads for word in words]
+                assert max(map(banks.count, banks)) <= most, (size, lanes, height)

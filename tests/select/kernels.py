@@ -1,0 +1,43 @@
+"""The selection kernel made small: some hundred elements make many tiles, rings that wrap and waits that matter."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cutesync.kernels.select import plan
+from cutesync.kernels.select.policy import Choice, PipelinePolicy, Problem, units_of
+from cutesync.runtime import call
+
+# name: (policy, blocks)
+KERNELS = {
+    "three blocks": (PipelinePolicy(2, 2, 4, 4, ()), 3),
+    "one block": (PipelinePolicy(1, 3, 8, 2, ()), 1),
+    "chunks of more rows than lanes": (PipelinePolicy(1, 1, 40, 2, ()), 2),
+}
+
+
+def force(monkeypatch, name: str = "three blocks") -> None:
+    """Make every selection of this test run with these sizes."""
+    policy, blocks = KERNELS[name]
+
+    def choose(problem: Problem) -> Choice:
+        aligned = problem.mask is None or problem.mask % 16 == 0
+        tiles = max(1, -(-problem.length // policy.tile))
+        chosen = replace(policy, units=units_of(problem), mask_aligned=aligned)
+        return Choice(chosen, tiles, min(blocks, tiles))
+
+    monkeypatch.setattr(plan, "choose", choose)
+    monkeypatch.setattr(call, "_plans", {})
+
+
+def bits_of(mask: np.ndarray) -> np.ndarray:
+    """A mask as words of 32 bits, as ``flag_heads(dtype="bits")`` returns flags."""
+    return np.packbits(np.pad(mask, (0, -len(mask) % 32)), bitorder="little").view(np.uint32)
+
+
+def masks(rng: np.random.Generator, length: int) -> list[np.ndarray]:
+    """Masks that select nothing, everything, half, few, and runs."""
+    half, few = rng.random(length) < 0.5, rng.random(length) < 0.01
+    return [np.zeros(length, bool), np.ones(length, bool), half, few, np.repeat(half, 300)[:length]]
