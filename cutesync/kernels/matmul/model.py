@@ -78,39 +78,47 @@ def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
     return Table(*np.array(rows, np.float64).T)
 
 
-def cost(of: Table, load: Any, by: Coefficients) -> np.ndarray:
-    """Clocks that a problem is expected to take with each policy: waves of tiles, each as slow as its slowest resource,
-    but no faster than memory gives the operands. ``load`` is a ``Workload``, or one whose fields are arrays."""
-    k_tiles = np.ceil(load.k_tiles / of.splits)
-    tiles = np.ceil(load.m / (of.tile_m * of.peers_m)) * np.ceil(load.n / (of.tile_n * of.peers_n)) * load.batch
-    blocks = tiles * of.splits * of.peers_m * of.peers_n
-    full = blocks / (of.slots * of.cluster_size)
-    waves = np.ceil(full)
-    waves = waves - by.ragged * (waves - np.maximum(full, 1))
-    loaded = _loaded(of, load.access, by)
-    busy = np.minimum(blocks, of.slots * of.cluster_size)
-    mainloop = _mainloop(of, k_tiles, loaded, busy, by)
-    memory = load.batch * (K_TILE_BYTES * load.k_tiles * (load.m + load.n) + load.m * load.n * load.out_bytes)
-    memory = memory / by.dram_rate
-    stored = of.tile_m * of.tile_n * load.out_bytes
-    store = stored / np.where(load.by_tma, by.epilogue_rate, by.direct_epilogue_rate)
+class Fixed(namedtuple("Fixed", "loaded compute store deferred hidden")):
+    """What of the cost does not depend on the extents, for each policy: bytes that a k-tile loads, in whole cache
+    lines; clocks of a k-tile without its loads; of storing a tile; whether the epilogue may be deferred; whether the
+    other warpgroup hides it."""
+
+
+def fixed(of: Table, load: Any, by: Coefficients) -> Fixed:
+    """``Fixed`` for a ``Workload``'s types and strides."""
+    store = of.tile_m * of.tile_n * load.out_bytes / np.where(load.by_tma, by.epilogue_rate, by.direct_epilogue_rate)
     store = store + by.sub_tile * of.tile_m / 64 * of.tile_n / np.gcd(of.tile_n.astype(int), 128 // load.out_bytes)
     partial = 4 * of.tile_m * of.tile_n * (1 + of.splits) / by.turnstile_rate
     exchange = np.where(of.cluster_split > 0, of.exchange_bytes / by.cluster_split_rate, by.turnstile + partial)
     store = store + np.where(of.splits > 1, exchange, 0.0)
-    deferred = defers(of, load.out_bytes) & (waves > 1)
+    compute = np.maximum(_multiply(of, by), of.stage_bytes / by.arrival_rate)
+    deferred = defers(of, load.out_bytes)
+    return Fixed(_loaded(of, load.access, by), compute, store, deferred, of.cooperative == 0)
+
+
+def cost(of: Table, load: Any, by: Coefficients, known: Fixed | None = None) -> np.ndarray:
+    """Clocks that a problem is expected to take with each policy: waves of tiles, each as slow as its slowest resource,
+    but no faster than memory gives the operands. ``load`` is a ``Workload``, or one whose fields are arrays; ``known``
+    is its ``fixed``."""
+    known = known or fixed(of, load, by)
+    k_tiles = np.ceil(load.k_tiles / of.splits)
+    tiles = np.ceil(load.m / (of.tile_m * of.peers_m)) * np.ceil(load.n / (of.tile_n * of.peers_n)) * load.batch
+    blocks, slots = tiles * (of.splits * of.peers_m * of.peers_n), of.slots * of.cluster_size
+    full = blocks / slots
+    waves = np.ceil(full)
+    deferred = known.deferred & (waves > 1)
+    waves = waves - by.ragged * (waves - np.maximum(full, 1))
+    loads = known.loaded * np.maximum(1 / by.l2_rate, np.minimum(blocks, slots) / by.l2_total_rate)
+    mainloop = k_tiles * (np.maximum(known.compute, loads) + by.unhidden * loads)
+    memory = load.batch * (K_TILE_BYTES * load.k_tiles * (load.m + load.n) + load.m * load.n * load.out_bytes)
+    memory = memory / by.dram_rate
     # while both warpgroups of a cooperative block store, its tensor cores idle
-    hidden = deferred | (of.cooperative == 0)
-    between = np.where(hidden, np.maximum(store - mainloop, 0), store) + np.where(deferred, by.deferred_tile, by.tile)
+    between = np.where(deferred | known.hidden, np.maximum(known.store - mainloop, 0), known.store)
+    between = between + np.where(deferred, by.deferred_tile, by.tile)
     work = waves * mainloop + (waves - 1) * between
-    memory_bound = memory + by.l2_share * blocks * k_tiles * loaded / by.dram_rate
-    return (
-        by.start
-        + np.maximum(work, memory_bound)
-        + by.unhidden_memory * np.minimum(work, memory)
-        + store
-        + by.cluster * (of.cluster_size > 1)
-    )
+    memory_bound = memory + (by.l2_share / by.dram_rate) * blocks * k_tiles * known.loaded
+    found = np.maximum(work, memory_bound) + by.unhidden_memory * np.minimum(work, memory)
+    return found + known.store + (by.start + by.cluster * (of.cluster_size > 1))
 
 
 def defers(of: Table, out_bytes: Any) -> np.ndarray:
@@ -133,15 +141,13 @@ def row_cost(pitch: Any, by: Coefficients) -> Any:
     return np.where(pitch % 128 == 0, 1.0, np.where(pitch % 32 == 0, by.row_of_two_lines, by.row_of_half_sectors))
 
 
-def _mainloop(of: Table, k_tiles: np.ndarray, loaded: np.ndarray, busy: np.ndarray, by: Coefficients) -> np.ndarray:
-    """Clocks of the multiplications and loads of a tile, ``loaded`` bytes a k-tile, where ``busy`` blocks load."""
+def _multiply(of: Table, by: Coefficients) -> np.ndarray:
+    """Clocks of the multiplications of a k-tile."""
     tensor = of.tile_m * of.tile_n * 64 / TENSOR_RATE
     shared = of.tile_m / 64 * (64 + of.tile_n) * K_TILE_BYTES / by.shared_rate
     multiply = np.maximum(np.maximum(tensor, shared) + by.k_tile, by.min_k_tile)
     # the additions of float32: in a cooperative block the other warpgroup hides most
-    multiply = multiply + of.promoted * np.where(of.cooperative > 0, by.promotion, by.promotion_pingpong)
-    loads, arrivals = loaded / np.minimum(by.l2_rate, by.l2_total_rate / busy), of.stage_bytes / by.arrival_rate
-    return k_tiles * (np.maximum(np.maximum(multiply, loads), arrivals) + by.unhidden * loads)
+    return multiply + of.promoted * np.where(of.cooperative > 0, by.promotion, by.promotion_pingpong)
 
 
 def coefficients_of(load: Workload) -> Coefficients:
@@ -171,12 +177,28 @@ def possible(of: Table, load: Workload) -> np.ndarray:
     return (of.accumulators <= load.accumulators) & ((of.splits == 1) | (load.split & (of.splits <= room)))
 
 
+def _even(pitch: int) -> int:
+    """A pitch whose rows cost as much."""
+    return math.gcd(pitch, 128)
+
+
+@lru_cache(maxsize=256)
+def _fixed(load: Workload, by: Coefficients, multiprocessors: int) -> Fixed:
+    """``fixed`` of the candidates, for a workload without its extents."""
+    return fixed(_candidates(load.promoted, multiprocessors)[1], load, by)
+
+
 @lru_cache(maxsize=4096)
 def shortlist(load: Workload, count: int = 1) -> tuple[tuple[float, MatmulPolicy], ...]:
     """``(clocks, policy)`` of the ``count`` policies with the least modelled cost, best first; of equal ones those that
     are listed first."""
     policies, of = _candidates(load.promoted, policy.SMS)
-    clocks = np.where(possible(of, load), cost(of, load, coefficients_of(load)), np.inf)
+    by, access = (
+        coefficients_of(load),
+        load.access._replace(pitch_a=_even(load.access.pitch_a), pitch_b=_even(load.access.pitch_b)),
+    )
+    known = _fixed(load._replace(m=0, n=0, k_tiles=0, batch=0, access=access), by, policy.SMS)
+    clocks = np.where(possible(of, load), cost(of, load, by, known), np.inf)
     order = [int(clocks.argmin())] if count == 1 else np.argsort(clocks, kind="stable")[:count].tolist()
     return tuple((float(clocks[i]), policies[i]) for i in order if clocks[i] < np.inf)
 

@@ -6,9 +6,8 @@ launches.
 
 With ``swap_ab`` a result is computed as the transpose of the product of the transposes, D^T = B^T A^T: the kernel takes
 B's transpose for A, and A's for B. wgmma takes 64 rows of the first operand at a time, but few of the second if there
-are few, so that suits few rows; and where TMA stores rows only, that suits
-results whose columns are contiguous. The model
-decides.
+are few, so that suits few rows; and where TMA stores rows only, that suits results whose columns are contiguous. The
+model decides.
 
 float32 operands of full precision are split into big and small parts for three products of tfloat32 (3xTF32, see
 ``pack.three_terms``). The three lie behind one another in a K three times as long.
