@@ -169,6 +169,10 @@ class Runs:
     source: DType
     lane_vectors = 1
 
+    def first_state(self, given):
+        """The state before the first element, of what a call gives."""
+        return given
+
     def run(self, elements, index):
         """The state of a list of elements; ``index`` is that of the first."""
         return tree([self.lift(element, index + i) for i, element in enumerate(elements)], self.combine)

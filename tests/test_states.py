@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import contextvars
+
 import cutlass
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import pytest
 import cutesync as cs
 from cutesync.errors import ArgumentTypeError, ArgumentValueError, DeviceError, OperatorError
 from cutesync.kernels.scan import policy, problem
+from cutesync.runtime import call
 from cutesync.runtime.kernel import collect
 
 from .cases import everywhere
@@ -186,6 +190,7 @@ def test_a_name_applies_to_each_value(on_emulator):
     x, y = np.arange(200, dtype=np.int16), np.ones(200, bool)
     total, some = cs.reduce((x, y), "max")
     assert (total, some) == (199, True)
+    assert cs.reduce((x, y), "all", dtype="bool") == (False, True)
     running, _ = cs.scan((x, y), "add")
     assert np.array_equal(running, np.cumsum(x, dtype=np.int16))
 
@@ -207,6 +212,52 @@ def test_run_time_arguments_compile_nothing(on_emulator):
         assert np.isclose(float(total), x[x > value].sum(), atol=1e-5)
         scanned_ = cs.scan(here, lambda a, b, k: a + b * k, args=(threshold,))  # a map that only looks associative
         assert np.asarray(scanned_)[0] == x[0]
+
+
+def test_new_numbers_make_no_plans(on_emulator, monkeypatch):
+    """A plan is that of the types of numbers; threads share it."""
+    monkeypatch.setattr(call, "_plans", {})
+    x, here = np.arange(64), cs.asarray(np.arange(64))
+    scaled = lambda v, k: v * k  # noqa: E731
+    groups = {
+        "small": (1, -7, 2**31 - 1),
+        "wide": (2**31, -(2**40), 2**63 - 1),
+        "float": (0.5, -0.0, float("inf"), 1e300),
+        "own": (np.int16(3), np.int16(-3)),
+        "bool": (True, False),
+    }
+    for number, values in enumerate(groups.values(), 1):
+        for value in values:
+            with np.errstate(all="ignore"):
+                wanted = (x * (np.float32(value) if isinstance(value, float) else value) > 10).sum()
+            found = cs.reduce(here, "add", transform=lambda v, k: scaled(v, k) > 10, args=(value,))
+            assert int(found) == wanted, value
+        assert len(call._plans) == number
+    total = lambda k: int(cs.reduce(here, "add", transform=scaled, args=(k,)))  # noqa: E731
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        found = [pool.submit(contextvars.copy_context().run, total, k) for k in range(40)]
+        totals = [one.result() for one in found]
+    assert totals == [int(x.sum()) * k for k in range(40)]
+    with pytest.raises(ArgumentValueError, match="64 bits"):
+        cs.reduce(here, "add", transform=scaled, args=(2**63,))
+
+
+@pytest.mark.parametrize("name", ["rows", "wave", pytest.param("pipeline", marks=pytest.mark.slow)])
+def test_a_first_state_in_memory(name, on_emulator, monkeypatch):
+    """All of it, or one value of two; it is read when the kernel runs."""
+    choice, shape, axis = SCANS[name]
+    if choice is not None:
+        force(monkeypatch, choice)
+    case = CASES["maps"]
+    xs = data(case, shape, 4)
+    arrays, number = tuple(map(cs.asarray, xs)), cs.asarray(np.array([7], np.int16))
+    for way, first in zip(WAYS[1:3], (3, cs.asarray(np.array(3)))):
+        got = cs.scan(arrays, case.op, axis=axis, init=(first, number), **way)
+        agree(got, scanned(case, xs, axis, init=(3, 7), **way))
+    if name == "wave":
+        scaled = lambda a, b, k: a + b  # noqa: E731
+        total = cs.scan(arrays[1], scaled, axis=axis, args=(2,), init=number)
+        assert np.array_equal(np.asarray(total), 7 + np.cumsum(xs[1], axis, dtype=np.int16))
 
 
 def test_out_and_in_place(on_emulator):
@@ -249,6 +300,12 @@ ADD = lambda p, q: (p[0] + q[0], p[1] + q[1])  # noqa: E731
         (lambda: cs.scan((A, B), ADD, init=1.0), ArgumentTypeError, "tuple of 2 numbers"),
         (lambda: cs.scan((A, B), ADD, init=(1.0, 2.5)), ArgumentTypeError, "init"),
         (lambda: cs.scan((A, B), ADD, exclusive=True), ArgumentValueError, "identity"),
+        (lambda: cs.scan((A, B), ADD, init=[1.0, 2]), ArgumentTypeError, "tuple of 2 numbers"),
+        (lambda: cs.reduce((A, B), "any"), ArgumentTypeError, "states of bool"),
+        (lambda: cs.scan((A, B), ADD, init=(1.0, A)), ArgumentValueError, r"init\[1\].*\(8,\)"),
+        (lambda: cs.scan((A, B), ADD, init=(1.0, A[:1])), ArgumentTypeError, r"init\[1\].*int32"),
+        (lambda: cs.scan((A, B), ADD, init=(A[:1], B[:1], 1)), ArgumentTypeError, "tuple of 2 numbers"),
+        (lambda: cs.scan((A, B), ADD, init=(1.0, "1")), DeviceError, r"init\[1\].*str"),
         (lambda: cs.scan((A, B), ADD, out=(A, B)[:1]), ArgumentTypeError, "pair of arrays"),
         (lambda: cs.scan((A, B), ADD, out=(B, A)), ArgumentTypeError, "dtype"),
         (lambda: cs.scan((A, B), lambda p, q: p[0]), OperatorError, "not a tuple of 2"),

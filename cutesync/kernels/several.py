@@ -1,43 +1,73 @@
-"""Calls with several inputs, several outputs and run-time arguments: what ``reduce`` and ``scan`` share of them."""
+"""Calls with several inputs, several outputs and run-time arguments: what ``reduce`` and ``scan`` share of them.
+
+A plan does not depend on the values of run-time arguments. A launch takes the bits of a number as it takes the address
+of an array. The front end knows arrays only, so the numbers of a thread's call are in ``_current`` meanwhile.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import functools
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arguments import exact
+from ..arguments import exact, whole
+from ..dtypes import DType
 from ..errors import ArgumentTypeError, ArgumentValueError, explain
 from ..ops import Operator
 from ..runtime.call import Family, Views, front_end
+from ..runtime.launch import Run
+from ..runtime.view import View
 from .states import Argument, States, parse_states
 
 
 class Inputs(NamedTuple):
-    """The inputs of a call. ``arrays`` of ``x``; ``packed``: they came as a tuple. ``numbers`` has the run-time
-    arguments that are numbers, and None for each that is an array. ``outputs`` results, in a tuple if ``tuple_out``.
-    ``counted``: the last array says how many elements count."""
+    """The inputs of a call. ``arrays`` of ``x``; ``packed``: they came as a tuple. ``alike`` has a number of the same
+    type for each run-time argument that is a number, and None for each that is an array. ``outputs`` results, in a
+    tuple if ``tuple_out``. ``firsts`` are the values of the first state that are in memory: their arrays come
+    after those. ``counted``: the last array says how many elements count."""
 
     arrays: int
     packed: bool
-    numbers: tuple
+    alike: tuple
     exact: tuple
     outputs: int
     tuple_out: bool
+    firsts: tuple[int, ...] = ()
     counted: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the arrays, for messages."""
         xs = tuple(f"x[{i}]" for i in range(self.arrays)) if self.packed else ("x",)
-        args = (f"args[{i}]" for i, number in enumerate(self.numbers) if number is None)
-        return (*xs, *args, *(("n",) if self.counted else ()))
+        args = (f"args[{i}]" for i, number in enumerate(self.alike) if number is None)
+        return (*xs, *args, *(f"init[{i}]" for i in self.firsts), *(("n",) if self.counted else ()))
+
+    @property
+    def numbers(self) -> tuple:
+        """The run-time arguments that are part of a plan: None for each, as calls give them all."""
+        return (None,) * (len(self.alike) + len(self.firsts))
+
+    @property
+    def places(self) -> tuple[int, ...]:
+        """Where, among all inputs and run-time arguments, numbers stand."""
+        return tuple(self.arrays + i for i, number in enumerate(self.alike) if number is not None)
+
+
+class _Current(threading.local):
+    numbers: tuple = ()
+
+
+_current = _Current()
 
 
 def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any) -> tuple[Inputs, tuple]:
-    """Return the inputs, and all arrays of the call: those of ``x``, then the run-time arguments in memory."""
+    """Return the inputs, and all arrays of the call: those of ``x``, then the run-time arguments in memory. Those that
+    are numbers are kept for the call."""
     packed = type(x) is tuple
     xs = x if packed else (x,)
     if not xs:
@@ -46,21 +76,73 @@ def inputs_of(x: Any, args: Any, dtype: Any, finish: Any, out_dtype: Any) -> tup
         raise ArgumentTypeError(
             explain("args", f"a {type(args).__name__}", "a tuple of numbers and arrays of one element")
         )
-    args = tuple(value[()] if isinstance(value, np.ndarray) and value.shape == () else value for value in args)
-    numbers = tuple(value if isinstance(value, (bool, int, float, np.generic)) else None for value in args)
+    args = tuple(map(_element, args))
+    kinds = tuple(map(_kind, args))
+    _current.numbers = tuple(value for value, kind in zip(args, kinds) if kind is not None)
     several = type(dtype) is tuple
     if finish is None:
         outputs, tuple_out = (len(dtype) if several else len(xs)), packed or several
     else:
         tuple_out = type(out_dtype) is tuple
         outputs = len(out_dtype) if tuple_out else 1
-    found = Inputs(len(xs), packed, numbers, exact(*numbers), outputs, tuple_out)
-    return found, (*xs, *(value for value, number in zip(args, numbers) if number is None))
+    found = _inputs(len(xs), packed, kinds, outputs, tuple_out)
+    return found, (*xs, *(value for value, kind in zip(args, kinds) if kind is None))
+
+
+def with_first(inputs: Inputs, arrays: tuple, init: Any) -> tuple[Inputs, tuple, Any]:
+    """Return the inputs and arrays of a call together with those of ``init``, and ``init`` with 0 for each array. Where
+    states are plain numbers, ``init`` may be an array itself."""
+    if init is None or isinstance(init, list):  # a list is refused where numbers are read
+        return inputs, arrays, init
+    packed = isinstance(init, tuple)
+    values = [_element(value) for value in (init if packed else (init,))]
+    firsts = tuple(i for i, value in enumerate(values) if not isinstance(value, (bool, int, float, np.generic)))
+    if not firsts:
+        return inputs, arrays, tuple(values) if packed else values[0]
+    arrays += tuple(values[i] for i in firsts)
+    numbers = tuple(0 if i in firsts else value for i, value in enumerate(values))
+    return inputs._replace(firsts=firsts), arrays, numbers if packed else numbers[0]
+
+
+def _element(value: Any) -> Any:
+    """Return the element of a NumPy array of no dimensions; other objects as they are."""
+    return value[()] if isinstance(value, np.ndarray) and value.shape == () else value
+
+
+def _kind(value: Any) -> type | np.dtype | None:
+    """Return the type of a run-time argument that is a number; None for an array."""
+    if isinstance(value, np.generic):
+        return value.dtype
+    if isinstance(value, float):
+        return float
+    if isinstance(value, bool) or not isinstance(value, int):
+        return bool if isinstance(value, bool) else None
+    if -(1 << 31) <= value < 1 << 31:
+        return int
+    whole(value, "args")
+    return _Wide
+
+
+class _Wide(int):
+    """The type of ints that need 64 bits."""
+
+
+@functools.lru_cache(maxsize=1024)
+def _inputs(arrays: int, packed: bool, kinds: tuple, outputs: int, tuple_out: bool) -> Inputs:
+    alike = tuple(None if kind is None else _alike(kind) for kind in kinds)
+    return Inputs(arrays, packed, alike, exact(*alike), outputs, tuple_out)
+
+
+def _alike(kind: Any) -> Any:
+    """Return a number of a type."""
+    if isinstance(kind, np.dtype):
+        return np.zeros((), kind)[()]
+    return 1 << 31 if kind is _Wide else kind(0)
 
 
 def call_of(family: Family, inputs: Inputs, arguments: tuple, arrays: tuple, out: Any, stream: Any) -> Any:
     """Make a call of ``family`` through the front end for its number of arrays."""
-    call = _front_end(family, inputs.names, inputs.outputs)
+    call = _front_end(family, inputs)
     alone = inputs.tuple_out and inputs.outputs == 1
     if alone and out is not None:
         if not isinstance(out, (tuple, list)) or len(out) != 1:
@@ -71,8 +153,49 @@ def call_of(family: Family, inputs: Inputs, arguments: tuple, arrays: tuple, out
 
 
 @functools.lru_cache(maxsize=256)
-def _front_end(family: Family, names: tuple[str, ...], outputs: int) -> Callable:
-    return front_end(family._replace(inputs=names, outputs=outputs))
+def _front_end(family: Family, inputs: Inputs) -> Callable:
+    plan = _plan_with_numbers(family.plan, inputs.places) if inputs.places else family.plan
+    return front_end(family._replace(inputs=inputs.names, outputs=inputs.outputs, plan=plan))
+
+
+def _plan_with_numbers(plan: Callable, places: tuple[int, ...]) -> Callable:
+    """Return a plan whose run puts the numbers of the call at ``places`` among the addresses."""
+
+    def make(spec: Any, views: Views, outs: Views, stream: int) -> tuple[Run, int | None]:
+        operation = spec.operation if hasattr(spec, "operation") else spec.reduction
+        arguments, given = operation.args, list(views)
+        first = len(operation.sources)
+        encoders = [_ENCODERS.get(arguments[place - first].dtype.name, _bits_of_int) for place in places]
+        for place in places:
+            dtype: DType = arguments[place - first].dtype
+            given.insert(place, View(0, (), dtype, views[0].device, True))
+        run, in_place = plan(spec, tuple(given), outs, stream)
+
+        def with_numbers(addresses: tuple[int, ...], stream: int) -> None:
+            whole = list(addresses)
+            for place, encode, number in zip(places, encoders, _current.numbers):
+                whole.insert(place, encode(number))
+            run(tuple(whole), stream)
+
+        return with_numbers, in_place
+
+    return make
+
+
+def _bits_of_float32(value: Any) -> int:
+    """Return the bits of a float32; a number beyond its range becomes infinite."""
+    return ctypes.c_uint32.from_buffer(ctypes.c_float(value)).value
+
+
+def _bits_of_float64(value: Any) -> int:
+    return ctypes.c_uint64.from_buffer(ctypes.c_double(value)).value
+
+
+def _bits_of_int(value: Any) -> int:
+    return int(value) & 0xFFFFFFFFFFFFFFFF
+
+
+_ENCODERS = {"float32": _bits_of_float32, "float64": _bits_of_float64}
 
 
 def operation_of(inputs: Inputs, op: Operator, views: Views, dtype: Any, callables: tuple, out_dtype: Any) -> States:
@@ -86,7 +209,7 @@ def operation_of(inputs: Inputs, op: Operator, views: Views, dtype: Any, callabl
     memory = iter(zip(views[inputs.arrays :], inputs.names[inputs.arrays :]))
     sources = tuple(x.dtype for x in xs)
     args = []
-    for number in inputs.numbers:
+    for number in inputs.alike:
         if number is not None:
             args.append(number)
             continue
@@ -94,4 +217,20 @@ def operation_of(inputs: Inputs, op: Operator, views: Views, dtype: Any, callabl
         if view.size != 1:
             raise ArgumentValueError(explain(name, f"shape {view.shape}", "an array of one element"))
         args.append(Argument(view.dtype, True))
-    return parse_states(op, sources, not inputs.packed, dtype, callables, out_dtype, tuple(args))
+    operation = parse_states(op, sources, not inputs.packed, dtype, callables, out_dtype, tuple(args))
+    return operation if not inputs.firsts else _with_firsts(operation, inputs.firsts, memory)
+
+
+def _with_firsts(operation: States, firsts: tuple[int, ...], memory: Iterable[tuple[View, str]]) -> States:
+    """Return States whose first state has values in memory; ``memory`` has their arrays and names."""
+    found = []
+    for place, (view, name) in zip(firsts, memory):
+        if place >= len(operation.values):
+            break  # too many values are refused where the numbers are read
+        value = operation.values[place]
+        if view.size != 1:
+            raise ArgumentValueError(explain(name, f"shape {view.shape}", "an array of one element"))
+        if view.dtype is not value and view.dtype.accumulator is not value:
+            raise ArgumentTypeError(explain(name, f"an array of {view.dtype}", f"one of {value}"))
+        found.append(Argument(view.dtype, True))
+    return replace(operation, args=(*operation.args, *found), firsts=firsts)

@@ -25,6 +25,7 @@ class StateMonoid(Runs):
         self.source, self.result, self.takes_index = states.sources[0], states.results[0], states.takes_index
         self.types = tuple(getattr(cutlass, name) for name in states.registers)
         self.args: tuple = ()
+        self.firsts: tuple = ()  # values of the state before the first element that are in memory
         self.arg_count = len(states.args)
 
     @functools.cached_property
@@ -38,7 +39,15 @@ class StateMonoid(Runs):
         for given, (dtype, in_memory) in zip(args, self.states.args):
             value = cute.make_tensor(given, cute.make_layout((1,)))[0] if in_memory else given
             found.append(_presented(dtype.cutlass(value), dtype))
-        self.args = tuple(found)
+        own = len(found) - len(self.states.firsts)
+        self.args, self.firsts = tuple(found[:own]), tuple(found[own:])
+
+    def first_state(self, given):
+        """The state before the first element; ``given`` has the values that are not in memory."""
+        state = list(given)
+        for place, value in zip(self.states.firsts, self.firsts):
+            state[place] = self.types[place](_as_value(value, self.states.values[place]))
+        return tuple(state)
 
     def lift(self, *given):
         """The state of the elements at one position; the last operand is the position's index."""

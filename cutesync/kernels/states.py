@@ -90,7 +90,8 @@ class States:
     ``sources`` are the types of the inputs. ``values`` are the types of a state's values, in which they are combined.
     ``results`` are the types of the outputs. ``transform`` makes a state of the elements at one position, and of the
     index of the position if ``takes_index``; ``finish`` makes the results of a state. With ``unpacked``, callables take
-    and return the only value of a state itself, not a tuple. ``args`` follow the operands of every callable.
+    and return the only value of a state itself, not a tuple. ``args`` follow the operands of every callable. The last
+    of them are instead values of the state before the first element, those at ``firsts``.
     """
 
     op: Operator
@@ -102,6 +103,7 @@ class States:
     takes_index: bool = False
     unpacked: bool = False
     args: tuple[Argument, ...] = ()
+    firsts: tuple[int, ...] = ()
 
     @property
     def key(self) -> tuple:
@@ -109,7 +111,7 @@ class States:
         callables = tuple("" if fn is None else identify(fn).key for fn in (self.transform, self.finish))
         types = tuple(tuple(t.name for t in group) for group in (self.sources, self.values, self.results))
         args = tuple((a.dtype.name, a.in_memory) for a in self.args)
-        return (*types, self.op.key, *callables, self.takes_index, self.unpacked, args)
+        return (*types, self.op.key, *callables, self.takes_index, self.unpacked, args, self.firsts)
 
     @property
     def registers(self) -> tuple[str, ...]:
@@ -195,6 +197,9 @@ def parse_states(
     args = tuple(a if isinstance(a, Argument) else Argument(argument_type(a, accumulate), False) for a in args)
     for value in accumulate:
         op.check(value)
+        if op.fn is None and op.name in ("any", "all") and value.kind != "b":
+            came, advice = f"a state of {', '.join(map(str, values))}", "give dtype='bool' (0 is False)"
+            raise ArgumentTypeError(explain(f"op={op.name!r}", came, "states of bool", advice))
     words = words_of(tuple(register(value, wide=False) for value in accumulate))
     if words > MAX_WORDS:
         allowed = f"at most {MAX_WORDS} words of 32 bits"

@@ -131,6 +131,7 @@ def scan(dice: Dice) -> Case:
 
 def _case(dice: Dice, call: Callable) -> Case:
     rng, shape = dice.rng, _shape(dice)
+    shape.args = tuple(type(t)(rng.integers(1, 4)) for t in shape.args)
     scans = call is cs.scan
     extents = dice.shape(dice.shapes((1, 1, 1, 2, 2, 3, 4)))
     has_init, exclusive, reverse = dice.theme.random() < 0.3, dice.theme.random() < 0.3, dice.theme.random() < 0.3

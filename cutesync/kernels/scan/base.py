@@ -82,7 +82,7 @@ class Scan:
         """The state before the first element, if the call gives one."""
         if self.start is None:
             return Maybe.none(self.types)
-        init = a.init
+        init = self.monoid.first_state(a.init)
         if self.start == "memory":
             value = self.monoid.result.cutlass(cute.make_tensor(a.init_at, cute.make_layout((1,)))[0])
             init = (self.monoid.types[0](nonzero(value) if self.monoid.result.kind == "b" else value),)

@@ -116,7 +116,7 @@ def _names(spec: ScanSpec) -> tuple[str, ...]:
     that may be 0."""
     operation = spec.operation
     inputs, args = numbered("x", operation.sources), numbered("arg", operation.args)
-    names = [*inputs, *(name for name, argument in zip(args, operation.args) if argument.in_memory)]
+    names = [*inputs, *(name for name, number in zip(args, spec.args) if number is None)]
     if spec.start_in_memory or (spec.n_in_memory and isinstance(operation, Single)):
         names.append("init_at")
     return (*names, *(("n_at",) if spec.n_in_memory else ()))

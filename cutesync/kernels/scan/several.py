@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from ...arguments import exact
-from ...errors import ArgumentTypeError, explain
 from ...identity import identify
 from ...ops import operator
 from ...runtime.call import Family, Views
 from ...runtime.view import View
 from ..count import split
-from ..several import Inputs, call_of, inputs_of, operation_of
+from ..several import Inputs, call_of, inputs_of, operation_of, with_first
 from .plan import plan
 from .spec import ScanSpec, along, counted, start_value
 
@@ -41,10 +40,9 @@ class Arguments(NamedTuple):
 
 def scan_states(x: Any, op: Any, callables: tuple, args: tuple, options: Options, out: Any, stream: Any, n: Any) -> Any:
     """Make a call of ``scan``; ``callables`` are transform and finish."""
-    if options.init is not None and not isinstance(options.init, (tuple, list, bool, int, float)):
-        if hasattr(options.init, "shape") and options.init.shape != ():
-            raise ArgumentTypeError(explain("init", f"a {type(options.init).__name__}", "numbers, for these arguments"))
     inputs, arrays = inputs_of(x, args, options.dtype, callables[1], options.out_dtype)
+    inputs, arrays, init = with_first(inputs, arrays, options.init)
+    options = options._replace(init=init)
     number, count = split(n)
     if count is not None:
         inputs, arrays = inputs._replace(counted=True), (*arrays, count)
