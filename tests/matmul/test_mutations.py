@@ -225,14 +225,14 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
     "a multicast that leaves out the last peer": (
         FOUR,
         every(r"mov\.b16 (\t%rs\d+), 15;", r"mov.b16 \1, 7;"),
-        {"deadlock"},
+        {"transaction"},
     ),
     "a multicast that leaves out the first peer": (
         FOUR,
         every(r"mov\.b16 (\t%rs\d+), 15;", r"mov.b16 \1, 14;"),
-        {"deadlock"},
+        {"transaction"},
     ),
-    "a multicast to two of four": (FOUR, every(r"mov\.b16 (\t%rs\d+), 15;", r"mov.b16 \1, 3;"), {"deadlock"}),
+    "a multicast to two of four": (FOUR, every(r"mov\.b16 (\t%rs\d+), 15;", r"mov.b16 \1, 3;"), {"transaction"}),
     "a stage released to two of four": (
         FOUR,
         every(r"(mov\.u32 \t(%r\d+), %tid\.x;(?:.|\n)*?and\.b32 \t%r\d+, \2, )3;", r"\g<1>1;"),
@@ -273,7 +273,7 @@ FAULTS: dict[str, tuple[str, Edit, set[str]]] = {
     "half of a narrow tile multicast to the own block alone": (
         NARROW,
         every(r"mov\.b16 (\t%rs\d+), 3;", r"mov.b16 \1, 1;"),
-        {"deadlock"},
+        {"transaction"},
     ),
     # split-K
     "shares counted before both warpgroups' rows are written": (NARROW, last(EPILOGUE, before=COUNTED), {"race"}),
