@@ -15,6 +15,8 @@ both operands read and the result written once; a case also has its ``flops``. G
   int8
   float32     in full precision, and by tfloat32 against torch with TF32 allowed
 
+``--cases random`` times random products instead (see matmul_sweep.py).
+
 Bars are the times against torch (cuBLAS) and QuACK of calls back to back, at the clock that the power limit leaves.
 
 QuACK is called with its defaults, ``quack.gemm_interface.gemm(a, b, out=out)``: in the first call for a shape, before
@@ -30,6 +32,7 @@ from functools import lru_cache
 
 import numpy as np
 from case import Bar, Case
+from matmul_random import CLASSES
 from rivals import numpy_dtype
 
 DTYPES = ("bfloat16", "float16", "float8_e4m3fn", "int8", "float32")
@@ -71,6 +74,7 @@ GROUP_BARS = (
     ("others", "torch", 1.03, SUSTAINED),
     ("float8", "torch", 1.0, SUSTAINED),
 )
+RANDOM_GROUPS = ("random", *CLASSES)
 OURS = "cutesync"
 BASELINES: tuple[str, ...] = ()
 ROOFS: tuple[str, ...] = ()
@@ -280,6 +284,13 @@ def torch(case, slot, libraries):
 def quack(case, slot, libraries):
     (a, b), out = operands(case, [libraries.torch_view(x) for x in slot.inputs]), libraries.torch_view(slot.outputs[0])
     return lambda: libraries.quack.gemm(a, b, out=out)
+
+
+def run_random(chosen) -> int:
+    """``--cases random [CLASS ...]``."""
+    from matmul_sweep import main
+
+    return main(chosen)
 
 
 CONTESTANTS = {OURS: ours, "torch": torch, "quack": quack}

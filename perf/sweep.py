@@ -61,6 +61,10 @@ def arguments(argv=None) -> argparse.Namespace:
     parser.add_argument("--dtypes", nargs="+", help="only these dtypes")
     parser.add_argument("--rivals", nargs="*", help="only these rivals (none: cutesync, the copy and the read alone)")
     parser.add_argument("--cases", nargs="+", help="only these groups of cases")
+    random = parser.add_argument_group("matmul --cases random [CLASS ...]")
+    random.add_argument("--seed", type=int, default=1, help="of the random products")
+    random.add_argument("--seconds", type=float, default=100, help="how long to draw and time them")
+    random.add_argument("--brute", action="store_true", help="also time many configurations of each")
     parser.add_argument("--json", type=script.output, help="where to write the results")
     chosen = parser.parse_args(argv)
     if not (Path(__file__).parent / f"{chosen.family}.py").exists():
@@ -68,7 +72,9 @@ def arguments(argv=None) -> argparse.Namespace:
     family = importlib.import_module(chosen.family)
     if not hasattr(family, "RIVALS"):
         parser.error(f"{chosen.family} is no family")
-    for option, allowed in (("rivals", family.RIVALS), ("cases", family.GROUPS), ("dtypes", family.DTYPES)):
+    chosen.random = (chosen.cases or [""])[0] == "random" and hasattr(family, "run_random")
+    groups = family.RANDOM_GROUPS if chosen.random else family.GROUPS
+    for option, allowed in (("rivals", family.RIVALS), ("cases", groups), ("dtypes", family.DTYPES)):
         unknown = set(getattr(chosen, option) or ()) - set(allowed)
         if unknown:
             parser.error(f"--{option}: got {', '.join(sorted(unknown))}; needs any of {', '.join(allowed)}")
@@ -211,6 +217,8 @@ def main(argv=None) -> int:
     started = time.monotonic()
     chosen = arguments(argv)
     family = importlib.import_module(chosen.family)
+    if chosen.random:
+        return family.run_random(chosen)
     cases = family.cases(chosen.sizes, chosen.dtypes, chosen.quick)
     cases = [case for case in cases if not chosen.cases or case.group in chosen.cases]
     gpu = script.gpu()

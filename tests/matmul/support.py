@@ -64,4 +64,4 @@ def agrees_under_schedules(
 
 def choose(*workload, **options) -> MatmulPolicy:
     """What the model chooses."""
-    return shortlist(Workload(*workload, **options))[0]
+    return shortlist(Workload(*workload, **options))[0][1]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from cutesync.dtypes import BY_NAME, TFLOAT32, element_type
-from cutesync.kernels.matmul.candidates import COOPERATIVE, PINGPONG, PROMOTED, SKINNY, STRADDLING
+from cutesync.kernels.matmul.candidates import CANDIDATES, PROMOTED
 from cutesync.kernels.matmul.plan import kernel_spec, pack_spec
 from cutesync.kernels.matmul.policy import PACK_RUN, THREADS, MatmulPolicy
 from cutesync.kernels.matmul.terms import TermsSpec
@@ -17,9 +17,7 @@ from ..compiled import assert_overlaps, cubin_figures
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("fresh_compiler")]
 
 MAJORS = [(True, True), (True, False), (False, True), (False, False)]
-TILES = {
-    (c.tile, c.schedule): c for c in COOPERATIVE + PINGPONG + SKINNY + STRADDLING if c.cluster[0] > 1
-}  # all that the model chooses among
+TILES = {(c.tile, c.schedule): c for c in CANDIDATES[::-1]}  # all that the model chooses among
 BFLOAT16 = BY_NAME["bfloat16"]
 FORMS = {
     "bfloat16": "k16\\.f32\\.bf16\\.bf16",
@@ -132,7 +130,7 @@ def test_other_configurations(name):
 
 
 @pytest.mark.parametrize(
-    "config", [c for c in SKINNY if c.tile[1] < 64 and c.cluster == (2, 1)], ids=lambda c: str(c.tile)
+    "config", [c for c in CANDIDATES if c.tile[1] < 64 and c.cluster == (2, 1)], ids=lambda c: str(c.tile)
 )
 def test_narrow_tiles(config):
     verify(replace(config, splits=2), terms=TermsSpec(by_tma=False))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cutesync as cs
-from cutesync.kernels.matmul.candidates import COOPERATIVE, PINGPONG, SKINNY, STRADDLING
+from cutesync.kernels.matmul.candidates import CANDIDATES
 from cutesync.kernels.matmul.policy import MatmulPolicy
 
 from ..concurrency import in_threads
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.gpu
 
 torch = pytest.importorskip("torch")
 
-EVERY = COOPERATIVE + PINGPONG + SKINNY + STRADDLING
+EVERY = CANDIDATES
 FEW = [
     MatmulPolicy((128, 256), "cooperative", (2, 1)),
     MatmulPolicy((128, 192), "pingpong", (2, 1)),

@@ -26,21 +26,25 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "cooperative": Case(MatmulPolicy((128, 64), "cooperative", (2, 1), stages=2), (264, 72, 264)),
-    "pingpong": Case(MatmulPolicy((64, 64), "pingpong", stages=2), (264, 72, 264)),
+    "cooperative": Case(MatmulPolicy((128, 64), "cooperative", (2, 1), stages=2, swap_ab=False), (264, 72, 264)),
+    "pingpong": Case(MatmulPolicy((64, 64), "pingpong", stages=2, swap_ab=False), (264, 72, 264)),
     # shares meet in global memory
-    "split": Case(MatmulPolicy((64, 64), "pingpong", (1, 2), stages=2, splits=3), (70, 136, 264), 6),
+    "split": Case(MatmulPolicy((64, 64), "pingpong", (1, 2), stages=2, splits=3, swap_ab=False), (70, 136, 264), 6),
     # shares meet in a cluster
-    "shares that meet": Case(MatmulPolicy((64, 64), "pingpong", stages=2, splits=3), (100, 72, 264)),
+    "shares that meet": Case(MatmulPolicy((64, 64), "pingpong", stages=2, splits=3, swap_ab=False), (100, 72, 264)),
     # B multicast by four blocks, a quarter each
-    "cluster of four": Case(MatmulPolicy((64, 32), "pingpong", (4, 1), stages=2), (300, 24, 264), 4),
-    # few rows: operands swapped, stored without TMA
-    "narrow": Case(MatmulPolicy((128, 16), "cooperative", (2, 1), stages=2, splits=2), (13, 136, 264), 4),
+    "cluster of four": Case(MatmulPolicy((64, 32), "pingpong", (4, 1), stages=2, swap_ab=False), (300, 24, 264), 4),
+    # few rows: operands swapped; columns of no multiple of 16 bytes, stored without TMA
+    "narrow": Case(MatmulPolicy((128, 16), "cooperative", (2, 1), stages=2, splits=2, swap_ab=True), (13, 132, 264), 4),
     # every k-tile's products added to a second set
-    "promoted": Case(MatmulPolicy((64, 64), "pingpong", stages=2), (200, 80, 528), dtype="float8_e4m3fn"),
+    "promoted": Case(
+        MatmulPolicy((64, 64), "pingpong", stages=2, swap_ab=False), (200, 80, 528), dtype="float8_e4m3fn"
+    ),
     # a finished tile waits in registers: two sub-tiles, stored beside the next one
-    "held": Case(MatmulPolicy((256, 32), "cooperative", stages=2), (520, 40, 264), 1),
-    "held, promoted": Case(MatmulPolicy((128, 64), "cooperative", stages=2), (200, 80, 528), 1, "float8_e4m3fn"),
+    "held": Case(MatmulPolicy((256, 32), "cooperative", stages=2, swap_ab=False), (520, 40, 264), 1),
+    "held, promoted": Case(
+        MatmulPolicy((128, 64), "cooperative", stages=2, swap_ab=False), (200, 80, 528), 1, "float8_e4m3fn"
+    ),
 }
 COOPERATIVE, PINGPONG, SPLIT, MEET, FOUR, NARROW, PROMOTED, HELD, HELD_PROMOTED = CASES
 PRODUCER, CONSUMERS = r"setmaxnreg\.dec", r"setmaxnreg\.inc"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cutesync.errors import ArgumentValueError
-from cutesync.kernels.matmul.candidates import COOPERATIVE, PINGPONG, SKINNY
+from cutesync.kernels.matmul.candidates import CANDIDATES
 from cutesync.kernels.matmul.model import raster
 from cutesync.kernels.matmul.policy import SMEM_BYTES, SMS, MatmulPolicy
 
@@ -38,7 +38,7 @@ def test_configs_that_cannot_be(change, words):
 
 @pytest.mark.parametrize("out_bytes", [2, 4])
 def test_all_configs_fit(out_bytes):
-    for config in COOPERATIVE + PINGPONG + SKINNY:
+    for config in CANDIDATES:
         full = config.decided(out_bytes)
         assert full.stages >= 3 and full.smem(out_bytes) <= SMEM_BYTES
         columns = config.sub_tile_columns(out_bytes)
@@ -101,7 +101,7 @@ def test_the_model_prefers_full_waves():
         (64, 10**6, 4),
         (100000, 100000, 1000),
     ):
-        assert replace(choose(m, n, k_tiles, 1, 2), splits=1) in COOPERATIVE + PINGPONG + SKINNY
+        assert replace(choose(m, n, k_tiles, 1, 2), splits=1) in CANDIDATES
 
 
 def order(tiles_m: int, tiles_n: int, batch: int, cluster, along_n: bool, group: int):

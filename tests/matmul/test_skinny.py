@@ -4,29 +4,35 @@ import numpy as np
 import pytest
 
 import cutesync as cs
+from cutesync.dtypes import BY_NAME
 from cutesync.errors import ArgumentValueError
 from cutesync.kernels.matmul import MatmulPolicy
-from cutesync.kernels.matmul.candidates import SKINNY
-from cutesync.kernels.matmul.model import Access, Workload, cost, row_cost
-from cutesync.kernels.matmul.problem import swap_ab
+from cutesync.kernels.matmul.candidates import CANDIDATES
+from cutesync.kernels.matmul.coefficients import COEFFICIENTS, SUSTAINED
+from cutesync.kernels.matmul.model import Access, Workload, cost, row_cost, table
+from cutesync.kernels.matmul.policy import SMS
+from cutesync.kernels.matmul.problem import Product, oriented
+from cutesync.kernels.matmul.terms import TermsSpec
+from cutesync.runtime import device
+from cutesync.runtime.view import View
 
 from ..cases import with_slow
-from .support import agrees_under_schedules, choose, integers, multiplied, operand
+from .support import SMALL, agrees_under_schedules, choose, integers, multiplied, operand
 
 pytestmark = pytest.mark.usefixtures("on_emulator")  # no GPU here, whatever the machine has
 
 # name: configuration, (M, N, K), blocks that run at a time
 KERNELS = {
-    "one row, several tiles a block": (MatmulPolicy((64, 16), "pingpong", stages=2), (1, 328, 136), 2),
-    "activations multicast": (MatmulPolicy((64, 16), "pingpong", (2, 1), stages=3), (16, 200, 200), 2),
+    "one row, several tiles a block": (MatmulPolicy((64, 16), "pingpong", stages=2, swap_ab=True), (1, 328, 136), 2),
+    "activations multicast": (MatmulPolicy((64, 16), "pingpong", (2, 1), stages=3, swap_ab=True), (16, 200, 200), 2),
     "cooperative, multicast, split": (
-        MatmulPolicy((128, 32), "cooperative", (2, 1), stages=2, splits=2),
+        MatmulPolicy((128, 32), "cooperative", (2, 1), stages=2, splits=2, swap_ab=True),
         (30, 200, 264),
         4,
     ),
-    "split in 3": (MatmulPolicy((64, 32), "pingpong", stages=2, splits=3), (33, 136, 264), 5),
-    "one column": (MatmulPolicy((64, 16), "pingpong", stages=2), (200, 1, 136), 2),
-    "few columns, split": (MatmulPolicy((128, 16), "cooperative", splits=2), (136, 13, 264), 3),
+    "split in 3": (MatmulPolicy((64, 32), "pingpong", stages=2, splits=3, swap_ab=True), (33, 136, 264), 5),
+    "one column": (MatmulPolicy((64, 16), "pingpong", stages=2, swap_ab=False), (200, 1, 136), 2),
+    "few columns, split": (MatmulPolicy((128, 16), "cooperative", splits=2, swap_ab=False), (136, 13, 264), 3),
 }
 
 
@@ -78,19 +84,36 @@ def test_the_same_bits_for_any_number_of_rows():
 
 
 @pytest.mark.parametrize(
-    ("shape", "steps", "swapped"),
+    ("shape", "by_columns", "swapped"),
     [
-        ((1, 72), (72, 1), True),
-        ((72, 1), (1, 1), False),
-        ((64, 65), (65, 1), True),
-        ((65, 64), (1, 65), False),
-        ((65, 66), (66, 1), False),
-        ((65, 66), (1, 65), True),
-        ((8, 8), (8, 1), False),
+        ((1, 4096), False, True),
+        ((4096, 1), False, False),
+        ((16, 4096), False, True),
+        ((16, 4096), True, True),
+        ((4096, 16), True, False),
+        ((4096, 4096), False, False),
     ],
 )
-def test_which_results_are_computed_as_transposes(shape, steps, swapped):
-    assert swap_ab(shape, steps) is swapped
+def test_which_results_are_computed_as_transposes(shape, by_columns, swapped):
+    """Few rows are wgmma's narrow side."""
+    (m, n), k = shape, 4096
+    bfloat16 = BY_NAME["bfloat16"]
+
+    def view(rows: int, columns: int, *steps: int) -> View:
+        return View(1 << 40, (rows, columns), bfloat16, device.HOST, False, True, steps)
+
+    out = view(m, n, *((1, m) if by_columns else (n, 1)))
+    product = Product(view(m, k, k, 1), view(k, n, 1, k), None, out, TermsSpec(), (bfloat16, bfloat16))
+    assert oriented(product, None)[0] is swapped
+    for way in (False, True):
+        assert oriented(product, MatmulPolicy((64, 16), "pingpong", swap_ab=way))[0] is way
+
+
+def test_both_ways_of_computing_a_result():
+    for m, n in ((5, 72), (72, 5), (40, 40)):
+        for swapped in (False, True):
+            config = MatmulPolicy(*SMALL, swap_ab=swapped)
+            multiplied(integers(m, 72), operand(72, n, True), config=config, what=f"{m}x{n}, swap_ab={swapped}")
 
 
 def test_the_model_streams_the_large_operand_once():
@@ -99,7 +122,8 @@ def test_the_model_streams_the_large_operand_once():
         chosen = choose(8192, columns, 128, 1, 2)
         tiles_m, tiles_n = chosen.tiles(8192, columns)
         assert tiles_n == 1 and chosen.tile[1] <= max(16, columns) and tiles_m * chosen.peers * chosen.splits >= 120
-    assert all(c.stage_bytes() * c.decided(4).stages >= 64 * 1024 for c in SKINNY), (
+    narrow = [config for config in CANDIDATES if config.tile[1] <= 64]
+    assert all(c.stage_bytes() * c.decided(4).stages >= 64 * 1024 for c in narrow), (
         "too little in flight for the latency of memory"
     )
 
@@ -108,15 +132,16 @@ def test_the_model_knows_how_operands_lie():
     """Columns that are contiguous come in boxes as wide as the swizzle: 32 bytes of 208 columns. Rows that straddle
     cache lines cost more, so they are shared among more blocks."""
     wide, even = MatmulPolicy((128, 208), "pingpong", (2, 1)), MatmulPolicy((128, 256), "cooperative", (2, 1))
-    rows, columns, load = Access(), Access(b_k_major=False), Workload(4096, 4096, 64, 1, 2)
-    assert columns.bytes(wide) == rows.bytes(wide) + 128 * 104 * 3 and columns.bytes(even) == rows.bytes(even)
-    assert cost(wide, load._replace(access=columns)) > 1.2 * cost(wide, load)
+    columns, load = Access(b_k_major=False), Workload(4096, 4096, 64, 1, 2)
+    of_rows, of_columns = (
+        cost(table([wide, even], SMS), load._replace(access=access), SUSTAINED) for access in (Access(), columns)
+    )
+    assert of_columns[0] > 1.2 * of_rows[0] and of_columns[1] == of_rows[1]
     assert choose(4096, 4096, 64, 1, 2, access=columns).tile[1] % 64 == 0
-    assert [row_cost(stride) for stride in (16384, 4000, 2000)] == sorted(
-        row_cost(stride) for stride in (16384, 4000, 2000)
-    ) and row_cost(16384) == 1
-    straddling = Access(True, row_cost(2000), row_cost(2000))
-    assert straddling.bytes(even) == row_cost(2000) * rows.bytes(even)
+    assert [row_cost(stride, COEFFICIENTS) for stride in (16384, 4000, 2000)] == sorted(
+        row_cost(stride, COEFFICIENTS) for stride in (16384, 4000, 2000)
+    ) and row_cost(16384, COEFFICIENTS) == 1
+    straddling = Access(True, 2000, 2000)
     assert choose(1000, 1000, 16, 1, 2, access=straddling).peers > choose(1024, 1024, 16, 1, 2).peers
 
 

@@ -49,7 +49,10 @@ class Epilogue:
         self.bytes = max(kind.width for kind in (out, pre) if kind is not None) // 8
         self.columns = config.sub_tile_columns(self.bytes)
         in_place = terms.c is not None and not terms.several
-        self.stores = [SubTileStore(0, out, self.columns, by_tma=terms.by_tma, in_place=in_place)]
+        by_columns = terms.by_columns
+        self.stores = [
+            SubTileStore(0, out, self.columns, by_tma=terms.by_tma, in_place=in_place, by_columns=by_columns)
+        ]
         if pre is not None:
             self.stores.append(SubTileStore(1, pre, self.columns, by_tma=terms.pre_by_tma))
             for store, other in zip(self.stores, self.stores[::-1]):

@@ -97,7 +97,8 @@ class Matmul:
         in_b = cute.make_tensor(
             b, cute.make_layout((n, k, items), stride=(b_step, 1, b_batch) if b_k else (1, b_step, b_batch))
         )
-        in_d = cute.make_tensor(d, cute.make_layout((m, n, items), stride=(d_step, 1, d_batch)))
+        steps_d = (1, d_step, d_batch) if self.epilogue.terms.by_columns else (d_step, 1, d_batch)
+        in_d = cute.make_tensor(d, cute.make_layout((m, n, items), stride=steps_d))
         tile, (peers_m, peers_n), stages = (*self.config.tile, self.k), self.config.cluster, self.config.stages
         layout_a = hopper_helpers.make_smem_layout_a(self.a_major, tile, self.element_a, stages)
         layout_b = hopper_helpers.make_smem_layout_b(self.b_major, tile, self.element_b, stages)

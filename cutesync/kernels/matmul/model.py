@@ -1,133 +1,206 @@
 """The model of an H200 that chooses a policy: the clocks that a problem takes with each candidate.
 
-Rates that no manual states are fitted to times on an H200: of up to 57 configurations for 33 shapes, and of as many
-more, with K in 1 to 8 slices, for 66 shapes of few rows.
+The coefficients are fitted to times of random products on an H200 (see ``coefficients``). All candidates are computed
+at a time: a ``Table`` has an array for each of their numbers.
 """
 
 from __future__ import annotations
 
 import math
 from collections import namedtuple
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from . import policy
-from .candidates import COOPERATIVE, PINGPONG, PROMOTED, SKINNY, SPLITS, STRADDLING
-from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_SPLIT_ACCUMULATORS, MatmulPolicy
+from .candidates import CANDIDATES, PROMOTED, SPLITS
+from .coefficients import COEFFICIENTS, SUSTAINED, Coefficients
+from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_DEFERRED_REGISTERS, MAX_SPLIT_ACCUMULATORS, MatmulPolicy
 
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
-SHARED_RATE = 100  # bytes of shared memory that wgmma reads a clock
-ARRIVAL_RATE = 58.7  # bytes that reach an SM a clock, multicast or not
-L2_RATE = 64.0  # bytes that an SM's own loads bring a clock, in aligned rows of 128
-DRAM_RATE = 2200.0  # bytes that the GPU reads from memory or writes there a clock
-K_TILE_CLOCKS = 13.0  # what a k-tile adds to its multiplications
-MIN_K_TILE_CLOCKS = 240.0  # the least a k-tile takes: a barrier, multiplications, a release
-# the additions of float32 a k-tile: in a cooperative block the other warpgroup hides most
-PROMOTION_CLOCKS = {"cooperative": 80.0, "pingpong": 300.0}
-TILE_CLOCKS = 600.0  # between two tiles
-DEFERRED_TILE_CLOCKS = 1300.0  # the same with a deferred epilogue
-EPILOGUE_RATE = 9.5  # bytes of the result that an SM stores a clock
-TURNSTILE_CLOCKS = 9000.0  # a write, an atomic and a read of the L2, one after the other
-CLUSTER_SPLIT_RATE = 8.0  # bytes a clock of partial sums in a cluster: stored, waited for and added up
-CLUSTER_CLOCKS = 1200.0  # the barrier of a cluster at its start and end
-START_CLOCKS = 4500.0  # the first loads, the first barrier, the last store
-UNHIDDEN = 0.03  # the part of the loads that shows beside whatever is slower: they share the power
-UNHIDDEN_MEMORY = 0.5  # the part of a block's work that shows beside the streaming of memory, or the reverse
-L2_SHARE = 0.05  # of what is loaded from the L2, this part costs as much as memory where memory is the limit
+LONG = 4e8  # results times k-tiles: a product of more, some 40 us, runs at the clock that the power limit leaves
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
 
 
 class Access(NamedTuple):
-    """How TMA finds the operands: whether K is contiguous in B, and how much longer rows of 128 bytes of A and B take
-    than those that are cache lines (``row_cost``)."""
+    """How TMA finds the operands: whether K is contiguous in B, and how many bytes lie between rows of A and of B."""
 
     b_k_major: bool = True
-    row_a: float = 1.0
-    row_b: float = 1.0
-
-    def bytes(self, config: MatmulPolicy) -> float:
-        """What a block's loads of a k-tile are worth, in bytes. Columns of B come in boxes as wide as the swizzle that
-        divides the tile."""
-        boxes = 1 if self.b_k_major else 128 // math.gcd(2 * config.tile[1], 128)
-        rows_a, rows_b = config.tile[0] / config.cluster[1], config.tile[1] / config.cluster[0]
-        return K_TILE_BYTES * (self.row_a * rows_a + self.row_b * boxes * rows_b)
+    pitch_a: int = K_TILE_BYTES
+    pitch_b: int = K_TILE_BYTES
 
 
 class Workload(
     namedtuple(
         "Workload",
-        "m n k_tiles batch out_bytes promoted split access accumulators",
-        defaults=(False, True, Access(), MAX_ACCUMULATORS),
+        "m n k_tiles batch out_bytes promoted split access accumulators by_tma",
+        defaults=(False, True, Access(), MAX_ACCUMULATORS, True),
     )
 ):
     """What the model knows of a problem; ``split`` says whether K may be cut, ``accumulators`` how many a thread may
-    have."""
+    have, ``by_tma`` whether TMA stores the result."""
 
 
-def row_cost(stride: int) -> float:
-    """Of rows ``stride`` bytes apart: 1 if all are cache lines, more if they straddle two, yet more if also the sectors
-    of lines."""
-    return 1.0 if stride % 128 == 0 else 1.5 if stride % 32 == 0 else 2.6
-
-
-def cost(config: MatmulPolicy, load: Workload) -> float:
-    """Clocks that a problem is expected to take: waves of tiles, each as slow as its slowest resource, but no faster
-    than memory gives the operands."""
-    tile_m, tile_n = config.tile
-    k_tiles = -(-load.k_tiles // config.splits)
-    units = math.prod(config.tiles(load.m, load.n)) * load.batch * config.splits
-    waves = -(-units * config.peers // (config.slots(policy.SMS) * config.cluster_size))
-    loaded = units * config.peers * k_tiles * load.access.bytes(config)
-    moved = K_TILE_BYTES * load.k_tiles * (load.m + load.n) + load.m * load.n * load.out_bytes
-    memory = load.batch * moved / DRAM_RATE
-    mainloop = _mainloop(config, k_tiles, load.access.bytes(config))
-    store = tile_m * tile_n * load.out_bytes / EPILOGUE_RATE
-    if config.cluster_split:
-        store += config.exchange_bytes() / CLUSTER_SPLIT_RATE
-    elif config.splits > 1:
-        store += TURNSTILE_CLOCKS + 4 * tile_m * tile_n * (1 + config.splits) / L2_RATE
-    deferred = config.defers(load.out_bytes, waves > 1)
-    # while both warpgroups of a cooperative block store, its tensor cores idle
-    between = max(mainloop, store) - mainloop if deferred or config.schedule == "pingpong" else store
-    work = waves * mainloop + (waves - 1) * (between + (DEFERRED_TILE_CLOCKS if deferred else TILE_CLOCKS))
-    return (
-        START_CLOCKS
-        + max(work, memory + L2_SHARE * loaded / DRAM_RATE)
-        + UNHIDDEN_MEMORY * min(work, memory)
-        + store
-        + (CLUSTER_CLOCKS if config.cluster_size > 1 else 0.0)
+class Table(
+    namedtuple(
+        "Table",
+        "tile_m tile_n peers_m peers_n splits cooperative promoted cluster_split cluster_size slots accumulators "
+        "stage_bytes exchange_bytes box room",
     )
+):
+    """The numbers of some policies, an array each. ``box`` is how many boxes a row of B that is contiguous along N
+    takes (as wide as the swizzle that divides the tile); ``room`` how many cluster tiles run at a time with K whole."""
 
 
-def _mainloop(config: MatmulPolicy, k_tiles: int, loaded: float) -> float:
-    """Clocks of the multiplications and loads of a tile, ``loaded`` bytes a k-tile."""
-    tile_m, tile_n = config.tile
-    tensor = k_tiles * tile_m * tile_n * 64 / TENSOR_RATE
-    shared = k_tiles * tile_m / 64 * (64 + tile_n) * K_TILE_BYTES / SHARED_RATE
-    multiply = max(max(tensor, shared) + k_tiles * K_TILE_CLOCKS, k_tiles * MIN_K_TILE_CLOCKS)
-    if config.promoted:
-        multiply += k_tiles * PROMOTION_CLOCKS[config.schedule]
-    loads, arrivals = k_tiles * loaded / L2_RATE, k_tiles * config.stage_bytes() / ARRIVAL_RATE
-    return max(multiply, loads, arrivals) + UNHIDDEN * loads
+def table(policies: Sequence[MatmulPolicy], multiprocessors: int) -> Table:
+    """The numbers of these policies."""
+    rows = [
+        (
+            *config.tile,
+            *config.cluster,
+            config.splits,
+            config.schedule == "cooperative",
+            config.promoted,
+            config.cluster_split,
+            config.cluster_size,
+            config.slots(multiprocessors),
+            config.accumulators,
+            config.stage_bytes(),
+            config.exchange_bytes() if config.cluster_split else 0,
+            128 // math.gcd(2 * config.tile[1], 128),
+            replace(config, splits=1).slots(multiprocessors),
+        )
+        for config in policies
+    ]
+    return Table(*np.array(rows, np.float64).T)
+
+
+class Fixed(namedtuple("Fixed", "loaded compute store deferred hidden")):
+    """What of the cost does not depend on the extents, for each policy: bytes that a k-tile loads, in whole cache
+    lines; clocks of a k-tile without its loads; of storing a tile; whether the epilogue may be deferred; whether the
+    other warpgroup hides it."""
+
+
+def fixed(of: Table, load: Any, by: Coefficients) -> Fixed:
+    """``Fixed`` for a ``Workload``'s types and strides."""
+    store = of.tile_m * of.tile_n * load.out_bytes / np.where(load.by_tma, by.epilogue_rate, by.direct_epilogue_rate)
+    store = store + by.sub_tile * of.tile_m / 64 * of.tile_n / np.gcd(of.tile_n.astype(int), 128 // load.out_bytes)
+    partial = 4 * of.tile_m * of.tile_n * (1 + of.splits) / by.turnstile_rate
+    exchange = np.where(of.cluster_split > 0, of.exchange_bytes / by.cluster_split_rate, by.turnstile + partial)
+    store = store + np.where(of.splits > 1, exchange, 0.0)
+    compute = np.maximum(_multiply(of, by), of.stage_bytes / by.arrival_rate)
+    deferred = defers(of, load.out_bytes)
+    return Fixed(_loaded(of, load.access, by), compute, store, deferred, of.cooperative == 0)
+
+
+def cost(of: Table, load: Any, by: Coefficients, known: Fixed | None = None) -> np.ndarray:
+    """Clocks that a problem is expected to take with each policy: waves of tiles, each as slow as its slowest resource,
+    but no faster than memory gives the operands. ``load`` is a ``Workload``, or one whose fields are arrays; ``known``
+    is its ``fixed``."""
+    known = known or fixed(of, load, by)
+    k_tiles = np.ceil(load.k_tiles / of.splits)
+    tiles = np.ceil(load.m / (of.tile_m * of.peers_m)) * np.ceil(load.n / (of.tile_n * of.peers_n)) * load.batch
+    blocks, slots = tiles * (of.splits * of.peers_m * of.peers_n), of.slots * of.cluster_size
+    full = blocks / slots
+    waves = np.ceil(full)
+    deferred = known.deferred & (waves > 1)
+    waves = waves - by.ragged * (waves - np.maximum(full, 1))
+    loads = known.loaded * np.maximum(1 / by.l2_rate, np.minimum(blocks, slots) / by.l2_total_rate)
+    mainloop = k_tiles * (np.maximum(known.compute, loads) + by.unhidden * loads)
+    memory = load.batch * (K_TILE_BYTES * load.k_tiles * (load.m + load.n) + load.m * load.n * load.out_bytes)
+    memory = memory / by.dram_rate
+    # while both warpgroups of a cooperative block store, its tensor cores idle
+    between = np.where(deferred | known.hidden, np.maximum(known.store - mainloop, 0), known.store)
+    between = between + np.where(deferred, by.deferred_tile, by.tile)
+    work = waves * mainloop + (waves - 1) * between
+    memory_bound = memory + (by.l2_share / by.dram_rate) * blocks * k_tiles * known.loaded
+    found = np.maximum(work, memory_bound) + by.unhidden_memory * np.minimum(work, memory)
+    return found + known.store + (by.start + by.cluster * (of.cluster_size > 1))
+
+
+def defers(of: Table, out_bytes: Any) -> np.ndarray:
+    """``MatmulPolicy.can_defer`` of each policy."""
+    registers = of.accumulators * (1 + of.promoted) + of.accumulators * out_bytes // 4
+    return (of.cooperative > 0) & (of.splits == 1) & (out_bytes > 1) & (registers <= MAX_DEFERRED_REGISTERS)
+
+
+def _loaded(of: Table, access: Any, by: Coefficients) -> np.ndarray:
+    """What a block's loads of a k-tile are worth, in bytes of whole cache lines."""
+    boxes = np.where(access.b_k_major, 1.0, of.box)
+    rows_a = row_cost(access.pitch_a, by) * of.tile_m / of.peers_n
+    rows_b = row_cost(access.pitch_b, by) * boxes * of.tile_n / of.peers_m
+    return K_TILE_BYTES * (rows_a + rows_b)
+
+
+def row_cost(pitch: Any, by: Coefficients) -> Any:
+    """Of rows ``pitch`` bytes apart: 1 if all are cache lines, more if they straddle two, yet more if also the sectors
+    of lines."""
+    return np.where(pitch % 128 == 0, 1.0, np.where(pitch % 32 == 0, by.row_of_two_lines, by.row_of_half_sectors))
+
+
+def _multiply(of: Table, by: Coefficients) -> np.ndarray:
+    """Clocks of the multiplications of a k-tile."""
+    tensor = of.tile_m * of.tile_n * 64 / TENSOR_RATE
+    shared = of.tile_m / 64 * (64 + of.tile_n) * K_TILE_BYTES / by.shared_rate
+    multiply = np.maximum(np.maximum(tensor, shared) + by.k_tile, by.min_k_tile)
+    # the additions of float32: in a cooperative block the other warpgroup hides most
+    return multiply + of.promoted * np.where(of.cooperative > 0, by.promotion, by.promotion_pingpong)
+
+
+def coefficients_of(load: Workload) -> Coefficients:
+    """Those of long products, or of all others."""
+    return SUSTAINED if load.batch * load.m * load.n * load.k_tiles >= LONG else COEFFICIENTS
+
+
+# --- the choice ----------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=8)
+def _candidates(promoted: bool, multiprocessors: int) -> tuple[tuple[MatmulPolicy, ...], Table]:
+    """All candidates, K whole or in slices, and their numbers. Few accumulators where K is cut, as adding up the
+    partial sums takes registers, too."""
+    whole = PROMOTED if promoted else CANDIDATES
+    cut = [
+        replace(config, splits=n) for config in whole if config.accumulators <= MAX_SPLIT_ACCUMULATORS for n in SPLITS
+    ]
+    return (*whole, *cut), table((*whole, *cut), multiprocessors)
+
+
+def possible(of: Table, load: Workload) -> np.ndarray:
+    """Which policies may be chosen: all slices of all tiles run at once, and each has some k-tiles. (Of clusters a few
+    less may run at once.)"""
+    tiles = np.ceil(load.m / (of.tile_m * of.peers_m)) * np.ceil(load.n / (of.tile_n * of.peers_n)) * load.batch
+    room = np.minimum(of.room // tiles, load.k_tiles // MIN_K_TILES)
+    return (of.accumulators <= load.accumulators) & ((of.splits == 1) | (load.split & (of.splits <= room)))
+
+
+def _even(pitch: int) -> int:
+    """A pitch whose rows cost as much."""
+    return math.gcd(pitch, 128)
+
+
+@lru_cache(maxsize=256)
+def _fixed(load: Workload, by: Coefficients, multiprocessors: int) -> Fixed:
+    """``fixed`` of the candidates, for a workload without its extents."""
+    return fixed(_candidates(load.promoted, multiprocessors)[1], load, by)
 
 
 @lru_cache(maxsize=4096)
-def shortlist(load: Workload, count: int = 1) -> tuple[MatmulPolicy, ...]:
-    """The ``count`` policies with the least modelled cost, best first; of equal ones those that are listed first."""
-    tiles = PROMOTED if load.promoted else COOPERATIVE + PINGPONG + SKINNY + STRADDLING
-    tiles = tuple(config for config in tiles if config.accumulators <= load.accumulators)
-    cut = [replace(config, splits=n) for config in tiles for n in _splits(config, load)] if load.split else []
-    return tuple(sorted([*tiles, *cut], key=lambda config: cost(config, load))[:count])
-
-
-def _splits(config: MatmulPolicy, load: Workload) -> list[int]:
-    """Into how many slices K may be cut: all slices of all tiles run at once, and each has some k-tiles. (Of clusters a
-    few less may run at once.) Few accumulators, as adding up the partial sums takes registers, too."""
-    if config.accumulators > MAX_SPLIT_ACCUMULATORS:
-        return []
-    room = config.slots(policy.SMS) // (math.prod(config.tiles(load.m, load.n)) * load.batch)
-    return [splits for splits in SPLITS if splits <= min(room, load.k_tiles // MIN_K_TILES)]
+def shortlist(load: Workload, count: int = 1) -> tuple[tuple[float, MatmulPolicy], ...]:
+    """``(clocks, policy)`` of the ``count`` policies with the least modelled cost, best first; of equal ones those that
+    are listed first."""
+    policies, of = _candidates(load.promoted, policy.SMS)
+    by, access = (
+        coefficients_of(load),
+        load.access._replace(pitch_a=_even(load.access.pitch_a), pitch_b=_even(load.access.pitch_b)),
+    )
+    known = _fixed(load._replace(m=0, n=0, k_tiles=0, batch=0, access=access), by, policy.SMS)
+    clocks = np.where(possible(of, load), cost(of, load, by, known), np.inf)
+    order = [int(clocks.argmin())] if count == 1 else np.argsort(clocks, kind="stable")[:count].tolist()
+    return tuple((float(clocks[i]), policies[i]) for i in order if clocks[i] < np.inf)
 
 
 def raster(config: MatmulPolicy, m: int, n: int) -> tuple[bool, int]:

@@ -20,7 +20,7 @@ from ...runtime.kernel import KernelSpec, Packed, Parameter, Pointer, Scalar
 from ...runtime.launch import Launch
 from ...runtime.tensor_map import BYTES as TENSOR_MAP_BYTES, TiledMap
 from . import policy
-from .model import Access, Workload, raster, row_cost, shortlist
+from .model import Access, Workload, coefficients_of, cost, raster, shortlist, table
 from .parameters import MAPS, PRE_MAPS, More, Operands, Order, Split, names_of
 from .policy import K_TILE_BYTES, MatmulPolicy
 from .terms import TermsSpec
@@ -76,16 +76,28 @@ class Problem:
         """Elements of K in a k-tile."""
         return K_TILE_BYTES // self.elements[0].size
 
-    def shortlist(self, count: int = 1) -> tuple[MatmulPolicy, ...]:
-        """What the model chooses, best first."""
+    @property
+    def load(self) -> Workload:
+        """What the model knows of it."""
         size = self.elements[0].size
-        access = Access(self.b.k_major, row_cost(self.a.step * size), row_cost(self.b.step * size))
+        access = Access(self.b.k_major, self.a.step * size, self.b.step * size)
         k_tiles = -(-self.k // self.k_elements)
         of_pre = self.terms.pre.size if self.terms.pre else 0
         most = policy.MAX_TWO_RESULTS_ACCUMULATORS if of_pre else policy.MAX_ACCUMULATORS
         stored = self.out.size + of_pre
-        load = Workload(self.m, self.n, k_tiles, self.items, stored, self.promoted, self.split, access, most)
-        return shortlist(load, count)
+        by_tma = self.terms.by_tma
+        return Workload(self.m, self.n, k_tiles, self.items, stored, self.promoted, self.split, access, most, by_tma)
+
+    def shortlist(self, count: int = 1) -> tuple[MatmulPolicy, ...]:
+        """What the model chooses, best first."""
+        return tuple(config for _, config in shortlist(self.load, count))
+
+    def cost(self, config: MatmulPolicy | None) -> float:
+        """Clocks that the model expects with this configuration, or with its own choice."""
+        if config is None:
+            return shortlist(self.load)[0][0]
+        load = self.load
+        return float(cost(table([config], policy.SMS), load, coefficients_of(load))[0])
 
     @property
     def key(self) -> tuple:
@@ -253,9 +265,14 @@ def operand_map(problem: Problem, element: DType, operand: Operand, rows: int, t
 def result_map(problem: Problem, config: MatmulPolicy, out: DType, steps: tuple[int, int, int]) -> TiledMap:
     """The map that stores a sub-tile of a result of this type and these strides."""
     columns = config.sub_tile_columns(problem.terms.widest(problem.out))
-    strides = (steps[0] * out.size, steps[2] * out.size)
-    swizzle = columns * out.size if columns * out.size > 16 else 0
-    return TiledMap(out.name, (problem.n, problem.m, problem.items), strides, (columns, 64, 1), swizzle)
+    row, column, item = (step * out.size for step in steps)
+    if problem.terms.by_columns:
+        outer, inner, step, box = problem.n, problem.m, column, (64, columns, 1)
+    else:
+        outer, inner, step, box = problem.m, problem.n, row, (columns, 64, 1)
+    swizzle = box[0] * out.size if box[0] * out.size > 16 else 0
+    strides = step if outer > 1 else 0, item if problem.items > 1 else 0
+    return TiledMap(out.name, (inner, outer, problem.items), strides, box, swizzle)
 
 
 def make_pack(job: PackJob, element: DType, ordinal: int, stream: int) -> Launch:

@@ -12,7 +12,7 @@ A: each loads a part and multicasts it, so a cluster of 2 reads that operand fro
 bytes arrive at a multiprocessor as without: a cluster saves where the L2, memory or the power are the limit.)
 
 wgmma takes 64 rows of A at a time, but few of B if there are few. So a result of few rows is computed as its transpose,
-of few columns (see ``problem.swap_ab``), and ``tile`` is then that of the transpose.
+of few columns (see ``problem``), and ``tile`` is then that of the transpose.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class MatmulPolicy:
     k-tile's products to a second set of accumulators, in full float32. ``splits`` blocks share a tile, each with one
     slice of K (see ``split``). With ``deferred`` a cooperative block keeps a finished tile in registers and stores it
     while it multiplies the next ("pingpong" has its other warpgroup for that); None does so where registers and tiles
-    are enough."""
+    are enough. With ``swap_ab`` the result is computed as its transpose (see ``problem``), and ``tile`` is that of the
+    transpose; None leaves it to the model."""
 
     tile: tuple[int, int] = (128, 256)
     schedule: str = "cooperative"
@@ -63,6 +64,7 @@ class MatmulPolicy:
     promoted: bool = False
     splits: int = 1
     deferred: bool | None = None
+    swap_ab: bool | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -108,8 +110,9 @@ class MatmulPolicy:
             whole(getattr(self, name), f"config.{name}")
         choice(self.schedule, "config.schedule", ("cooperative", "pingpong"))
         flag(self.promoted, "config.promoted")
-        if self.deferred is not None:
-            flag(self.deferred, "config.deferred")
+        for name in ("deferred", "swap_ab"):
+            if getattr(self, name) is not None:
+                flag(getattr(self, name), f"config.{name}")
 
     @property
     def kernel(self) -> tuple:

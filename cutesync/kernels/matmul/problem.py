@@ -4,8 +4,10 @@ A call is one launch where TMA can read both operands and one stride leads from 
 operand that TMA cannot read is packed first; a batch that broadcasts in more ways than a stride can say is several
 launches.
 
-A result is computed as the transpose of the product of the transposes, D^T = B^T A^T, if that makes it row-major, or if
-it has few rows: ``swap_ab``. The kernel then takes B's transpose for A, and A's for B.
+With ``swap_ab`` a result is computed as the transpose of the product of the transposes, D^T = B^T A^T: the kernel takes
+B's transpose for A, and A's for B. wgmma takes 64 rows of the first operand at a time, but few of the second if there
+are few, so that suits few rows; and where TMA stores rows only, that suits results whose columns are contiguous. The
+model decides.
 
 float32 operands of full precision are split into big and small parts for three products of tfloat32 (3xTF32, see
 ``pack.three_terms``). The three lie behind one another in a K three times as long.
@@ -19,9 +21,7 @@ from dataclasses import dataclass, replace
 
 from ...runtime.view import View
 from .plan import TMA_BYTES, Operand, Problem
-from .policy import K_TILE_BYTES
-
-FEW = 64  # rows or columns of a result that are few: wgmma multiplies as many rows at a time
+from .policy import K_TILE_BYTES, MatmulPolicy
 
 
 class Product(
@@ -91,10 +91,20 @@ class PackJob:
         return self.items * self.rows * self.span * (3 if self.side else 1)
 
 
-def steps_of(product: Product) -> tuple[bool, list[Step]]:
-    """``(swap_ab, steps)``: the launches of a call whose result is not empty."""
+def oriented(product: Product, config: MatmulPolicy | None) -> tuple[bool, list[Step]]:
+    """``(swap_ab, steps)``: the launches of a call whose result is not empty. Where ``config`` does not say it, the
+    result is computed in the way that the model expects to take less time."""
+    if config is not None and config.swap_ab is not None:
+        return config.swap_ab, steps_of(product, config.swap_ab)
+    ways = [steps_of(product, swapped) for swapped in (False, True)]
+    swapped = ways[1][0].problem.cost(config) < ways[0][0].problem.cost(config)
+    return swapped, ways[swapped]
+
+
+def steps_of(product: Product, swapped: bool) -> list[Step]:
+    """The launches of a call whose result is not empty; ``swapped``: of its transpose."""
     batch, (left, right, d, c, pre) = _operands(product)
-    elements, terms, swapped = product.elements, product.terms, swap_ab(d.shape, d.steps)
+    elements, terms = product.elements, product.terms
     if swapped:
         left, right, d, c, pre = (x.transposed for x in (right, left, d, c, pre))
         elements, terms = elements[::-1], terms.transposed
@@ -112,6 +122,11 @@ def steps_of(product: Product) -> tuple[bool, list[Step]]:
             _tma_stores(x.address + offset, strides, (m, n, items), x.size)
             for x, offset, strides in ((d, offsets[2], strides_d), (pre, offsets[4], strides_pre))
         )
+        columns = (
+            not by_tma
+            and product.pre is None
+            and _tma_stores_columns(d.address + offsets[2], strides_d, (m, n, items), d.size)
+        )
         problem = Problem(
             m,
             n,
@@ -123,24 +138,19 @@ def steps_of(product: Product) -> tuple[bool, list[Step]]:
             strides_d,
             elements,
             product.out.dtype,
-            replace(terms, by_tma=by_tma, pre_by_tma=pre_by_tma if product.pre else True),
+            replace(
+                terms,
+                by_tma=by_tma or columns,
+                pre_by_tma=pre_by_tma if product.pre else True,
+                by_columns=columns,
+            ),
             product.promoted,
             product.split,
             product.a.device,
             strides_pre,
         )
         steps.append(Step(problem, dict(zip(("a", "b", "d", "c", "pre"), offsets)), (pack_a, pack_b)))
-    return swapped, steps
-
-
-def swap_ab(shape: tuple[int, int], steps: tuple[int, int]) -> bool:
-    """Whether to compute the transpose of a result. wgmma takes 64 rows of the first operand at a time, but few of the
-    second if there are few, so few rows become few columns; otherwise columns become rows where they are contiguous, as
-    TMA stores rows."""
-    (rows, columns), (row_step, column_step) = shape, steps
-    if min(rows, columns) <= FEW and rows != columns:
-        return rows < columns
-    return column_step != 1 and row_step == 1 and columns > 1
+    return steps
 
 
 # --- batches -------------------------------------------------------------------------------------------------------
@@ -245,6 +255,12 @@ def _tma_stores(address: int, steps: tuple[int, int, int], shape: tuple[int, int
     strides = ([row] if m > 1 else []) + ([item] if items > 1 else [])
     aligned = address % TMA_BYTES == 0 and all(step > 0 and step % unit == 0 for step in strides)
     return aligned and column == 1 and n % unit == 0
+
+
+def _tma_stores_columns(address: int, steps: tuple[int, int, int], shape: tuple[int, int, int], size: int) -> bool:
+    """Whether TMA can store a result column by column: of elements of 16 bits, as stmatrix transposes those."""
+    (row, column, item), (m, n, items) = steps, shape
+    return size == 2 and _tma_stores(address, (column, row, item), (n, m, items), size)
 
 
 def _up(value: int, unit: int) -> int:

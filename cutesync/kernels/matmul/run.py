@@ -16,7 +16,7 @@ from ...runtime.view import View
 from . import tune
 from .plan import TMA_BYTES, make_launch, make_pack, make_zero, without_k
 from .policy import MatmulPolicy
-from .problem import Product, Step, steps_of
+from .problem import Product, Step, oriented
 
 _SWAPPED = {"a": "b", "b": "a", "scale_a": "scale_b", "scale_b": "scale_a"}  # what an array is to a kernel with swap_ab
 _packing = forks.lock()
@@ -37,7 +37,7 @@ def run_of(
         return zero[0] if zero else nothing
     if isinstance(config, MatmulPolicy):
         config = replace(config, promoted=product.promoted, splits=config.splits if product.split else 1)
-    swapped, steps = steps_of(product)
+    swapped, steps = oriented(product, config if isinstance(config, MatmulPolicy) else None)
     names = [_SWAPPED.get(name, name) for name in arrays] if swapped else list(arrays)
     runs = []
     for step in steps:

@@ -37,12 +37,14 @@ class Outlet(namedtuple("Outlet", "targets shape operands exchange registers lar
 
 class SubTileStore:
     """The stores of result ``number`` in elements ``out``, in sub-tiles of ``columns``. ``in_place``: the result may be
-    C."""
+    C. ``by_columns``: its columns are contiguous, of 16-bit elements, which stmatrix transposes into the buffers."""
 
-    def __init__(self, number: int, out, columns: int, *, by_tma: bool, in_place: bool = False) -> None:
+    def __init__(
+        self, number: int, out, columns: int, *, by_tma: bool, in_place: bool = False, by_columns: bool = False
+    ) -> None:
         self.number, self.result, self.columns = number, out, columns
         self.out = Uint8 if out.width == 8 else out  # 8 bits are moved as bits: the DSL has no single float8
-        self.by_tma, self.in_place = by_tma, in_place
+        self.by_tma, self.in_place, self.by_columns = by_tma, in_place, by_columns
         self.spread, self.beside_tma = 1, False
 
     def share_buffers(self, other: SubTileStore) -> None:
@@ -51,10 +53,11 @@ class SubTileStore:
         self.beside_tma = other.by_tma
 
     def buffer_layout(self):
-        """(64, columns, all buffers of the block), row-major and swizzled. Of elements that are narrower than the
-        buffers' only one buffer in ``spread`` is used."""
+        """(64, columns, all buffers of the block), contiguous as the result is, and swizzled. Of elements that are
+        narrower than the buffers' only one buffer in ``spread`` is used."""
         buffers = CONSUMERS * SUB_TILE_BUFFERS * self.spread
-        return hopper_helpers.make_smem_layout_epi(self.out, LayoutEnum.ROW_MAJOR, (64, self.columns), buffers)
+        major = LayoutEnum.COL_MAJOR if self.by_columns else LayoutEnum.ROW_MAJOR
+        return hopper_helpers.make_smem_layout_epi(self.out, major, (64, self.columns), buffers)
 
     def tma(self, tensor):
         """The TMA store of a sub-tile to a result, and the tensor of its coordinates."""
@@ -146,7 +149,7 @@ class SubTileStore:
         """The copy of a sub-tile's accumulators into a buffer (stmatrix for 16 bits, else pairs of elements), and this
         thread's part of it."""
         if self.out.width == 16:
-            copy = cute.make_copy_atom(warp.StMatrix8x8x16bOp(num_matrices=4, transpose=False), self.out)
+            copy = cute.make_copy_atom(warp.StMatrix8x8x16bOp(num_matrices=4, transpose=self.by_columns), self.out)
         else:
             copy = cute.make_copy_atom(CopyUniversalOp(), self.out, num_bits_per_copy=2 * self.out.width)
         return copy, cute.make_tiled_copy_C(copy, self.mma()).get_slice(thread)

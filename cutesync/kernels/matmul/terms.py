@@ -17,7 +17,8 @@ ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "sigmoid", "tanh")
 class TermsSpec:
     """``activation(alpha * A B + beta * C + bias)``: ``scaled`` if alpha is not 1, ``c`` the type of C if beta is not
     0, ``bias`` "", "row" or "column" with its type, ``activation`` a name of ``ACTIVATIONS``, a callable, or None;
-    ``scale_a``, ``scale_b`` "", "one" or "each" (row of A, column of B); ``by_tma``: TMA stores the result.
+    ``scale_a``, ``scale_b`` "", "one" or "each" (row of A, column of B); ``by_tma``: TMA stores the result,
+    ``by_columns`` if those are contiguous and not the rows.
 
     ``gated``: C is not added, but its element is the activation's second value. ``pre`` is the type of the second
     result, what was before the activation, or None; ``pre_by_tma``: TMA stores it. ``amax``: the largest magnitude of
@@ -35,6 +36,7 @@ class TermsSpec:
     pre: DType | None = None
     pre_by_tma: bool = True
     amax: bool = False
+    by_columns: bool = False
 
     @property
     def plain(self) -> bool:
@@ -74,6 +76,7 @@ class TermsSpec:
             self.pre and self.pre.name,
             self.pre_by_tma,
             self.amax,
+            self.by_columns,
         )
 
 

@@ -1,0 +1,167 @@
+"""``python perf/sweep.py matmul --cases random``: random products against torch, by classes and by causes.
+
+``--brute`` times many configurations of each product as well, and reports the regret of the model's choice."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterable
+
+import report as reporting
+import script
+from matmul_brute import compiled, configurations
+from matmul_race import Race
+from matmul_random import CLASSES, Random, draw
+from rivals import Libraries, versions
+
+from cutesync.kernels.matmul.policy import MatmulPolicy
+
+QUOTAS = {"layers": 4, "eights": 4, "any": 2}  # of a round of products; 1 of the other classes
+MOST_KERNELS = {"layers": 150, "eights": 150}  # of other classes 40
+CONFIGURATIONS = 40
+COMPILE_SHARE = 0.4  # of the time, with --brute
+KEEP = 10  # products after which the JSON is written
+BOUNDS = (0.97, 0.95, 0.9)
+
+
+def products(seed: int, groups: Iterable[str], rounds: int) -> list[Random]:
+    """The products of some rounds: each has ``QUOTAS`` of the classes."""
+    drawn = {group: draw(group, seed) for group in groups}
+    return [next(drawn[group]) for _ in range(rounds) for group in drawn for _ in range(QUOTAS.get(group, 1))]
+
+
+def short(config: MatmulPolicy) -> str:
+    """A configuration as text: "128x256c 2x1 /3 T" is cooperative, a cluster of 2 along M, K in 3 slices, swap_ab."""
+    (m, n), (peers_m, peers_n) = config.tile, config.cluster
+    split = f" /{config.splits}" if config.splits > 1 else ""
+    return f"{m}x{n}{config.schedule[0]} {peers_m}x{peers_n}{split}{' T' if config.swap_ab else ''}"
+
+
+def race(one: Race, product: Random, configs: list[MatmulPolicy]) -> dict:
+    """The record of a product: microseconds of ours, of torch and of each configuration; what is wrong."""
+    buffers = one.sets(product)
+    contestants = [[one.ours(product, of, config) for of in buffers] for config in (None, *configs)]
+    wrong = one.wrong(product, buffers[0], [calls[0] for calls in contestants])
+    theirs = [one.theirs(product, of) for of in buffers]
+    if theirs[0] is not None:
+        contestants.append(theirs)
+    times = one.times(product, contestants)
+    return {
+        "product": list(dataclasses.astuple(product)),
+        "us": round(times[0], 3),
+        "torch": None if theirs[0] is None else round(times[-1], 3),
+        "times": {short(config): round(us, 2) for config, us in zip(configs, times[1:])},
+        "wrong": wrong,
+    }
+
+
+def run(gpu, libraries: Callable, report: dict, keep: Callable, seconds: float, groups: Iterable[str]) -> None:
+    """Time products into the report until the seconds have passed. ``libraries()`` imports torch, after the kernels are
+    compiled."""
+    begin, seed, brute = time.monotonic(), report["seed"], report["brute"]
+    most = max(1, int(seconds / (5 if brute else 2)))
+    work = [
+        (product, configurations(product, CONFIGURATIONS) if brute else []) for product in products(seed, groups, most)
+    ]
+    ready, taken = compiled(
+        [(product, [None, *configs]) for product, configs in work], MOST_KERNELS, COMPILE_SHARE * seconds
+    )
+    print(f"{sum(taken.values())} kernels in {time.monotonic() - begin:.0f} s: {dict(taken)}", flush=True)
+    one, found = Race(gpu, libraries()), report["products"]
+    for (product, configs), there in zip(work, ready):
+        if time.monotonic() - begin > seconds:
+            break
+        if not there[0]:
+            continue
+        if len(found) % KEEP == 0:
+            keep()
+        try:
+            found.append(race(one, product, [config for config, has in zip(configs, there[1:]) if has]))
+        except Exception as error:  # one product that fails does not stop the others
+            report["failures"][product.name] = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+
+
+def product_of(record: dict) -> Random:
+    return Random(*record["product"])
+
+
+CAUSES: dict[str, Callable[[Random], str]] = {
+    "rows": lambda p: f"{p.m:4}" if p.group == "layers" else "",
+    "waves": lambda p: next((f"< {b}" for b in (0.5, 1, 2, 4) if p.tiles < b), ">= 4") if p.dtype == "bfloat16" else "",
+    "pitch": lambda p: f"{p.pitch:3}" if p.dtype == "bfloat16" else "",
+}
+
+
+def table(report: dict) -> list[str]:
+    """Lines: the classes and the causes, geometric mean of torch / ours, shares below the bounds, the worst."""
+    records = [record for record in report["products"] if record["torch"]]
+    lines = [f"{'class':14}{'cases':>6}{'mean':>7}" + "".join(f"  <{bound}" for bound in BOUNDS) + "  worst"]
+
+    def row(name: str, of: list[dict]) -> None:
+        ratios = {record["torch"] / record["us"]: product_of(record).name for record in of}
+        below = "".join(f"{sum(r['torch'] / r['us'] < bound for r in of) / len(of):7.0%}" for bound in BOUNDS)
+        least = min(ratios)
+        lines.append(
+            f"{name:14}{len(of):6}{statistics.geometric_mean(ratios):7.3f}{below}  {least:.2f} {ratios[least]}"
+        )
+
+    for group in CLASSES:
+        of = [record for record in records if record["product"][0] == group]
+        if of:
+            row(group, of)
+    for cause, label in CAUSES.items():
+        labels = {label(product_of(record)) for record in records} - {""}
+        for one in sorted(labels):
+            row(f"{cause} {one}", [record for record in records if label(product_of(record)) == one])
+    failures = [f"{name}: {words}" for name, words in report["failures"].items()]
+    return lines + regret(report) + failures + [words for record in report["products"] for words in record["wrong"]]
+
+
+def regret(report: dict) -> list[str]:
+    """Lines: how much longer the model's choice takes than the best configuration timed, by class."""
+    lines = []
+    for group in CLASSES:
+        of = [record for record in report["products"] if record["product"][0] == group and record["times"]]
+        lost = sorted(record["us"] / min(record["us"], *record["times"].values()) - 1 for record in of)
+        if lost:
+            lines.append(
+                f"regret {group:10} {len(of):4} mean {statistics.mean(lost):6.1%}"
+                f"  95th percentile {lost[int(0.95 * (len(lost) - 1))]:6.1%}"
+            )
+    return lines
+
+
+def write(report: dict, path) -> None:
+    """A line a product."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    head = {name: value for name, value in report.items() if name != "products"}
+    rows = ",\n".join(json.dumps(record, separators=(",", ":")) for record in report["products"])
+    path.write_text(json.dumps(head)[:-1] + ', "products": [\n' + rows + "\n]}\n", encoding="utf-8")
+
+
+def main(chosen) -> int:
+    """Time, print the table and write the JSON; 1 if a result is wrong."""
+    gpu = script.gpu()
+    path = chosen.json or reporting.result_path(
+        "matmul-random", gpu.name, datetime.date.today().isoformat(), f"-seed{chosen.seed}"
+    )
+    groups = chosen.cases[1:] or list(CLASSES)
+    report = {"family": "matmul random", "gpu": gpu.name, "seed": chosen.seed, "brute": chosen.brute}
+    report |= {"versions": versions(), "failures": {}, "products": []}
+    try:
+        run(
+            gpu,
+            lambda: Libraries(gpu, "matmul", ["torch"]),
+            report,
+            lambda: write(report, path),
+            chosen.seconds,
+            groups,
+        )
+    finally:  # also of a run that is interrupted
+        write(report, path)
+    print(*table(report), f"written: {path}", sep="\n")
+    return int(bool(report["failures"]) or any(record["wrong"] for record in report["products"]))
