@@ -22,6 +22,8 @@ from .policy import K_TILE_BYTES, MAX_ACCUMULATORS, MAX_DEFERRED_REGISTERS, MAX_
 
 TENSOR_RATE = 2048  # multiply-adds of 16 bits that an SM does a clock; rows of 128 bytes of narrower types take as long
 LONG = 4e8  # results times k-tiles: a product of more, some 40 us, runs at the clock that the power limit leaves
+L2_BYTES = 50e6  # of an H200: the fitted memory rate is that of repeated products whose operands stay there
+STREAM_RATE = 2400  # bytes a clock that memory gives to others, of the whole GPU (4.2 TB/s)
 MIN_K_TILES = 4  # of a slice of K: fewer are not worth a block of their own
 
 
@@ -111,7 +113,7 @@ def cost(of: Table, load: Any, by: Coefficients, known: Fixed | None = None) -> 
     loads = known.loaded * np.maximum(1 / by.l2_rate, np.minimum(blocks, slots) / by.l2_total_rate)
     mainloop = k_tiles * (np.maximum(known.compute, loads) + by.unhidden * loads)
     memory = load.batch * (K_TILE_BYTES * load.k_tiles * (load.m + load.n) + load.m * load.n * load.out_bytes)
-    memory = memory / by.dram_rate
+    memory = memory / np.where(memory > L2_BYTES, min(by.dram_rate, STREAM_RATE), by.dram_rate)
     # while both warpgroups of a cooperative block store, its tensor cores idle
     between = np.where(deferred | known.hidden, np.maximum(known.store - mainloop, 0), known.store)
     between = between + np.where(deferred, by.deferred_tile, by.tile)
