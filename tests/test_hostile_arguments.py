@@ -121,7 +121,8 @@ NUMBERS = (
     "fast_accumulation",
     "batch_invariant",
     "sanitize",
-)  # any int is a flag there, as in NumPy's keepdims
+    "n",
+)  # any int is a flag there, as in NumPy's keepdims; ``n`` is clamped to what there is
 
 
 @pytest.fixture(autouse=True)

@@ -12,12 +12,14 @@ from bisect import bisect_right, insort
 
 import numpy as np
 
+from ..runtime import forks
 from .device import DEVICE
 
 ALIGNMENT, RED_ZONE = 512, 4096
 FRESH = 0xFF  # of memory that nobody has written: NaN in every float type, -1 in signed integers
 
 _lock = threading.RLock()
+forks.wait_for(_lock)
 _sizes: dict[int, int] = {}  # live allocations by address
 _starts: list[int] = []  # their addresses in order
 _kept: dict[int, np.ndarray] = {}  # allocations that ``release`` ends, as cudaMalloc's

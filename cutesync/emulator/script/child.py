@@ -14,7 +14,7 @@ from pathlib import Path
 from .. import limits
 from .session import Options, Session
 
-OPTIONS = "CUTESYNC_SCRIPT"  # the environment variable that holds the Options as JSON
+OPTIONS = "_cutesync_script"  # the environment variable that holds the Options as JSON
 
 
 def install(options: Options) -> Session:

@@ -27,6 +27,9 @@ class RunReduce(StridedKernel):
         super().__init__(monoid, has_init, policy)
         self.chunk = ChunkReduce(monoid, policy.unroll, len(monoid.sources) == 1)
 
+    def results_of_unit(self, monoid, policy) -> int:
+        return 1
+
     def elements_of(self, positions: Axes, reduced: tuple):
         return reduced[-1]
 

@@ -47,7 +47,7 @@ class StridedKernel:
         self.ordered = monoid  # of one thread, whose positions ascend
         self.monoid: Any = AnyOrder(monoid) if policy.in_turn and isinstance(monoid, ArgMonoid) else monoid
         self.lanes, self.groups, self.unroll, self.split = policy.lanes, policy.groups, policy.unroll, policy.split
-        self.width = 1 if policy.load == "element" else policy.bytes // monoid.source.size
+        self.width = self.results_of_unit(monoid, policy)
         self.threads = policy.lanes * policy.groups
         self.warp_groups = 1 if policy.along_kept else min(policy.groups, LANES)  # groups that shuffles combine
         self.ranks = policy.groups // self.warp_groups
@@ -105,6 +105,10 @@ class StridedKernel:
         units = axes.size
         numbers = units, length, elements, kept[-1]
         self.body(Arguments(x, out, init, slots, counters, axes, positions, *numbers, splits, tiles))
+
+    def results_of_unit(self, monoid, policy) -> int:
+        """How many neighbouring results a thread has at a time."""
+        return 1 if policy.load == "element" else policy.bytes // monoid.source.size
 
     def parts(self, given: tuple) -> tuple:
         """The registers of ``init``, and the number of positions if it is given; bind the arguments between them."""
