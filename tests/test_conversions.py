@@ -216,7 +216,7 @@ def agrees(form: str, source: str, target: str) -> None:
 @places(
     "form, pairs",
     gpu=[(form, EXTENDED) for form in FORMS],
-    emulator=[(form, [("int8", "uint64")]) for form in FORMS if fits(FORMS[form][1])],
+    emulator=[(form, [("int8", "uint64")]) for form in list(FORMS)[::2] if fits(FORMS[form][1])],
 )
 def test_signed_integers_keep_their_sign_in_every_kernel(place, form, pairs):
     for source, target in pairs:

@@ -51,7 +51,12 @@ def agree(got, wanted) -> None:
         assert np.array_equal(a, b), np.argwhere(a != b)[:4].tolist()
 
 
-@everywhere("name, kind", [(name, kind) for i, name in enumerate(SCANS) for kind in list(CASES)[i % 2 :: 2]])
+def few(name: str, kind: str) -> bool:
+    """On the emulator, states of four values are for two kernels."""
+    return kind != "matrices" or name in ("rows", "wave of rows", "columns")
+
+
+@everywhere("name, kind", [(name, kind) for i, name in enumerate(SCANS) for kind in list(CASES)[i % 2 :: 2]], few)
 def test_scans_agree(name, kind, place, monkeypatch):
     choice, shape, axis = SCANS[name]
     if choice is not None:

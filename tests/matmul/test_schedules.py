@@ -47,6 +47,9 @@ KERNELS = {
 
 
 SLOW = {
+    "deferred, fewer k-tiles than sub-tiles",
+    "pingpong, A multicast",
+    "cooperative, not deferred",
     "split in 2, more units than blocks",
     "cooperative, B multicast",
     "pingpong, B multicast to 4",

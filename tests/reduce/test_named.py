@@ -186,7 +186,7 @@ def test_arguments(options, error, words):
         (Choice(ColumnPolicy(True, 8, 4, 4, True, True), 3, 1, 3), (101, 24), 0),
     ],
 )
-@pytest.mark.parametrize("name", ["var", "logsumexp"])
+@pytest.mark.parametrize("name", ["var", pytest.param("logsumexp", marks=pytest.mark.slow)])
 def test_agrees_under_twenty_schedules(name, choice, shape, axis, monkeypatch):
     monkeypatch.setattr(plan, "choose", lambda problem: choice)
     monkeypatch.setattr(plan, "strided_is_faster", lambda problem: False)

@@ -29,7 +29,6 @@ ORDER = (
     "short rows of vectors",
     "rows by two warps",
     "a wave of rows",
-    "tiles of columns",
     "pipeline, small ring",
 )
 
