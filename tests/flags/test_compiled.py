@@ -74,7 +74,8 @@ def test_every_layout(shape, offset, options, flag, allocated):
     *rows, length = shape
     result = ((*rows, -(-length // 32)), "uint32") if flag == "bits" else (shape, "uint8")
     out = tuple(dry(*result, offset, base) for base in (1 << 50, 1 << 60))
-    compiled(allocated, BOTH, dry(shape, "int32", offset), dtype=flag, out=out, **options)
+    most = 144 if flag == "bits" and length < 64 else 128  # of short rows tiles are transposed in registers
+    compiled(allocated, BOTH, dry(shape, "int32", offset), most=most, dtype=flag, out=out, **options)
 
 
 @pytest.mark.parametrize("op", [lambda a, b: a + 1 < b, lambda a, b, i: (a != b) & (i > 3)], ids=["values", "index"])

@@ -10,6 +10,7 @@ import pytest
 import cutesync as cs
 from cutesync.kernels.scan.column_policy import ColumnPolicy, ColumnTilePolicy
 from cutesync.kernels.scan.policy import NarrowPolicy, PipelinePolicy, RowPolicy, ShortRowPolicy, WavePolicy
+from cutesync.kernels.scan.slice_policy import SlicePolicy
 
 from ..cases import bicyclic
 from ..compiled import dry, needed, tell_figures, verify as verify_kernel
@@ -31,6 +32,7 @@ EVERY_CONFIG = [
     (1, 2 * 10**6, 1),
     (1, 10**8, 1),
     (300, 2800, 3),
+    (1, 10**5, 3),
     (1, 10**7, 2),
     (1, 10**4, 40),
     (1, 40, 10**4),
@@ -58,12 +60,12 @@ def test_every_configuration(allocated, capsys):
         (ColumnPolicy, 1),
         (ColumnTilePolicy, 1),
         (NarrowPolicy, 1),
+        (SlicePolicy, 1),
         (WavePolicy, 1),
         (WavePolicy, 3),
         (PipelinePolicy, 1),
         (PipelinePolicy, 2),
     }
-    assert {policy.alone for _, policy, *_ in specs if isinstance(policy, WavePolicy)} == {True, False}
     assert {policy.alone for _, policy, *_ in specs if isinstance(policy, ColumnTilePolicy)} == {True, False}
     assert {policy.ragged for _, policy, *_ in specs if isinstance(policy, RowPolicy)} == {True, False}
     tell_figures(capsys, [verify(spec, allocated) for spec in specs.values()])
